@@ -1,0 +1,38 @@
+//! Clocks in nanoseconds.
+
+fn read(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes one timespec. The clocks used here exist on every Linux, so that it cannot fail.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Nanoseconds since boot, not counting suspension; never steps.
+pub fn monotonic_ns() -> u64 {
+    read(libc::CLOCK_MONOTONIC)
+}
+
+/// Nanoseconds since 1970-01-01 UTC; steps when the clock is set.
+pub fn realtime_ns() -> u64 {
+    read(libc::CLOCK_REALTIME)
+}
+
+/// CPU time of this process in nanoseconds, user and system.
+pub fn process_cpu_ns() -> u64 {
+    read(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// CPU time of the calling thread in nanoseconds, user and system.
+pub fn thread_cpu_ns() -> u64 {
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// Offset of local time from UTC at a moment, in seconds east, by the system's time zone.
+pub fn local_offset_seconds(unix_seconds: i64) -> i64 {
+    // SAFETY: all-zero bytes are a valid `tm`: integers and a null pointer.
+    let mut parts: libc::tm = unsafe { std::mem::zeroed() };
+    let time = unix_seconds as libc::time_t;
+    // SAFETY: reads one time_t and writes one tm.
+    unsafe { libc::localtime_r(&raw const time, &raw mut parts) };
+    parts.tm_gmtoff
+}

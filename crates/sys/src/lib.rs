@@ -1,0 +1,33 @@
+//! The thin safe layer over Linux system calls.
+//!
+//! Everything unsafe that Weir does with the kernel is here: batches of datagrams in and out, the counters
+//! that the kernel keeps for a socket, the error queue, netlink questions about a route, and the clock.
+//! Nothing in this crate knows what a relay is; nothing unsafe leaves it.
+//!
+//! - [`recv`]: `recvmmsg` into a block of buffers.
+//! - [`send`]: `sendmmsg`, one message a datagram or one `UDP_SEGMENT` message a run of equal length.
+//! - [`socket`]: opening and configuring sockets, reading `SO_MEMINFO`, MTU, outstanding bytes.
+//! - [`errqueue`]: what `IP_RECVERR` queued: which sent datagrams came back as ICMP errors.
+//! - [`route`]: rtnetlink: by which device a destination leaves and what queues stand there.
+//! - [`poll`]: `poll(2)` and eventfd.
+//! - [`activation`]: sockets handed over by a service manager.
+//! - [`clock`], [`process`]: time, and what this process uses.
+
+#![expect(unsafe_code, reason = "this crate is where Weir's system calls are made safe")]
+
+pub mod activation;
+pub mod clock;
+pub mod errqueue;
+pub mod poll;
+pub mod process;
+pub mod recv;
+pub mod route;
+pub mod send;
+pub mod socket;
+
+mod errno;
+mod sockaddr;
+mod source;
+
+pub use errno::Errno;
+pub use source::Source;

@@ -1,0 +1,102 @@
+//! `poll(2)` over a handful of descriptors, and the eventfd that wakes it.
+
+use crate::Errno;
+use crate::errno::check;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// What to wait for on one descriptor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Interest {
+    Readable,
+    Writable,
+}
+
+/// A set of descriptors to wait for. Filled anew before each wait; keeps its memory.
+#[derive(Default)]
+pub struct PollSet {
+    entries: Vec<libc::pollfd>,
+}
+
+impl PollSet {
+    /// Forgets all descriptors.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+    }
+
+    /// Adds a descriptor, which the caller keeps open until after the next [`wait`](Self::wait).
+    pub fn add(&mut self, fd: BorrowedFd<'_>, interest: Interest) {
+        let events = match interest {
+            Interest::Readable => libc::POLLIN,
+            Interest::Writable => libc::POLLOUT,
+        };
+        self.entries.push(libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 });
+    }
+
+    /// Waits until one descriptor is ready or has an error, or the time is over. Returns the number of ready ones.
+    ///
+    /// # Errors
+    /// [`Errno::INTR`] when a signal came first.
+    pub fn wait(&mut self, timeout: Duration) -> Result<usize, Errno> {
+        let timeout_ms = i32::try_from(timeout.as_micros().div_ceil(1_000)).unwrap_or(i32::MAX);
+        // SAFETY: the pointer and the length describe `entries`, which outlives the call.
+        let rc = unsafe {
+            libc::poll(self.entries.as_mut_ptr(), self.entries.len() as libc::nfds_t, timeout_ms)
+        };
+        check(rc).map(|ready| ready as usize)
+    }
+}
+
+/// A descriptor that one thread makes readable to wake another.
+pub struct EventFd(OwnedFd);
+
+impl EventFd {
+    /// Opens an eventfd(2), not readable yet.
+    ///
+    /// # Errors
+    /// `EMFILE` and the like.
+    pub fn new() -> io::Result<EventFd> {
+        // SAFETY: eventfd takes no pointers.
+        let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        // SAFETY: the kernel has just given us this descriptor and nobody else knows it.
+        Ok(EventFd(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Makes the descriptor readable.
+    pub fn wake(&self) {
+        let one = 1_u64;
+        // SAFETY: eight bytes are read from `one`. It can fail only when the counter is full, and then it is readable.
+        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
+    }
+
+    /// Makes the descriptor unreadable until the next [`wake`](Self::wake).
+    pub fn clear(&self) {
+        let mut count = 0_u64;
+        // SAFETY: at most eight bytes are written to `count`. It can fail only when nothing is to be cleared.
+        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
+    }
+}
+
+impl AsFd for EventFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_wakes_and_clears() {
+        let event = EventFd::new().unwrap();
+        let mut set = PollSet::default();
+        set.add(event.as_fd(), Interest::Readable);
+        assert_eq!(set.wait(Duration::ZERO), Ok(0));
+        event.wake();
+        assert_eq!(set.wait(Duration::from_secs(5)), Ok(1));
+        event.clear();
+        assert_eq!(set.wait(Duration::ZERO), Ok(0));
+    }
+}

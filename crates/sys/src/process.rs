@@ -1,0 +1,35 @@
+//! What this process uses and may do.
+
+use std::fs;
+
+/// Resident memory of this process in bytes (`/proc/self/statm`); `None` where `/proc` is not mounted.
+pub fn resident_bytes() -> Option<u64> {
+    let statm = fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
+    // SAFETY: sysconf takes no pointers.
+    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    Some(pages * page_bytes as u64)
+}
+
+/// Effective capabilities of the calling thread as a bit set (`CapEff` of `/proc/thread-self/status`, capabilities(7)).
+pub fn effective_capabilities() -> Option<u64> {
+    let status = fs::read_to_string("/proc/thread-self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
+}
+
+/// Bit of `CAP_NET_BIND_SERVICE` (linux/capability.h): ports below 1,024.
+pub const CAP_NET_BIND_SERVICE: u32 = 10;
+/// Bit of `CAP_NET_ADMIN`: receive buffers beyond `net.core.rmem_max`.
+pub const CAP_NET_ADMIN: u32 = 12;
+
+/// The effective user id.
+pub fn effective_uid() -> u32 {
+    // SAFETY: geteuid takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Number of processors this process may run on, at least 1.
+pub fn cpu_count() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}

@@ -1,0 +1,138 @@
+//! Datagrams out: `sendmmsg`, with runs of equal length as one `UDP_SEGMENT` message.
+
+use crate::Errno;
+use crate::errno::check;
+use std::mem::{self, MaybeUninit};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+
+/// Messages handed over with one system call.
+pub const BATCH: usize = 64;
+
+/// Most datagrams in one `UDP_SEGMENT` message that every kernel since 4.18 takes (`UDP_MAX_SEGMENTS`, include/linux/udp.h;
+/// raised to 128 in 6.9).
+pub const SEGMENTS_MAX: usize = 64;
+
+/// `UDP_SEGMENT` of include/uapi/linux/udp.h: the size at which the kernel cuts a message into datagrams.
+const UDP_SEGMENT: libc::c_int = 103;
+
+/// One entry of a batch: a datagram, or a run of datagrams that lie one behind the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// The payload of the datagram, or of all datagrams of the run.
+    pub bytes: &'a [u8],
+    /// Datagrams in this message, at least 1 and at most [`SEGMENTS_MAX`]. Above 1, all are `bytes.len() / datagrams` long.
+    pub datagrams: u32,
+}
+
+impl<'a> Message<'a> {
+    /// A message that is one datagram.
+    pub fn single(bytes: &'a [u8]) -> Message<'a> {
+        Message { bytes, datagrams: 1 }
+    }
+}
+
+/// Room for the one control message that [`send_messages`] attaches, aligned as the kernel wants it.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct SegmentControl {
+    header: libc::cmsghdr,
+    segment_bytes: u16,
+    padding: [u8; 6],
+}
+
+// The layout that CMSG_SPACE(2) describes: a header, then two bytes padded to eight.
+// SAFETY: CMSG_SPACE and CMSG_LEN compute from their argument alone.
+const _: () = assert!(mem::size_of::<SegmentControl>() == unsafe { libc::CMSG_SPACE(2) } as usize);
+
+/// Sends the first [`BATCH`] messages in order on a connected socket and returns how many the kernel took.
+///
+/// A number below `messages.len()` means that the next message failed and the kernel has swallowed the reason
+/// (`sendmmsg(2)`, BUGS): call again from that message to send it or to learn why it cannot be sent.
+///
+/// # Errors
+/// The first message was not sent, for this reason. A pending ICMP error is reported this way too (`ECONNREFUSED` and
+/// the like); then the same message may be sent again at once.
+pub fn send_messages(socket: BorrowedFd<'_>, messages: &[Message<'_>]) -> Result<usize, Errno> {
+    let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
+    let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
+    let mut controls = [const { MaybeUninit::<SegmentControl>::uninit() }; BATCH];
+    let count = messages.len().min(BATCH);
+    for (((message, header), part), control) in
+        messages.iter().zip(&mut headers).zip(&mut parts).zip(&mut controls)
+    {
+        // The kernel reads the payload only, so that the shared reference may be cast to a mutable pointer.
+        let part = part.write(libc::iovec {
+            iov_base: message.bytes.as_ptr().cast_mut().cast(),
+            iov_len: message.bytes.len(),
+        });
+        // SAFETY: all-zero bytes are a valid `mmsghdr`: null pointers, zero lengths.
+        let header = header.write(unsafe { mem::zeroed() });
+        header.msg_hdr.msg_iov = part;
+        header.msg_hdr.msg_iovlen = 1;
+        if message.datagrams > 1 {
+            let segment_bytes = message.bytes.len() / message.datagrams as usize;
+            let control = control.write(segment_control(segment_bytes as u16));
+            header.msg_hdr.msg_control = ptr::from_mut(control).cast();
+            header.msg_hdr.msg_controllen = mem::size_of::<SegmentControl>() as _;
+        }
+    }
+    // SAFETY: the first `count` headers are initialised and point at initialised parts and controls; all of them and
+    // the payloads outlive the call, which writes nothing but `msg_len` of each header.
+    let rc = unsafe {
+        libc::sendmmsg(
+            socket.as_raw_fd(),
+            headers.as_mut_ptr().cast(),
+            count as u32,
+            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+        )
+    };
+    Ok(check(rc)? as usize)
+}
+
+fn segment_control(segment_bytes: u16) -> SegmentControl {
+    // SAFETY: all-zero bytes are a valid `cmsghdr`.
+    let mut header: libc::cmsghdr = unsafe { mem::zeroed() };
+    header.cmsg_level = libc::SOL_UDP;
+    header.cmsg_type = UDP_SEGMENT;
+    // SAFETY: CMSG_LEN computes from its argument alone.
+    header.cmsg_len = unsafe { libc::CMSG_LEN(2) } as _;
+    SegmentControl { header, segment_bytes, padding: [0; 6] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn runs_arrive_as_separate_datagrams() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sender.connect(receiver.local_addr().unwrap()).unwrap();
+        let run: Vec<u8> = (0..64).flat_map(|n| [n; 10]).collect();
+        let messages =
+            [Message::single(b""), Message { bytes: &run, datagrams: 64 }, Message::single(b"end")];
+        assert_eq!(send_messages(sender.as_fd(), &messages), Ok(3));
+        let mut buffer = [0; 100];
+        assert_eq!(receiver.recv(&mut buffer).unwrap(), 0);
+        for n in 0..64 {
+            assert_eq!(receiver.recv(&mut buffer).unwrap(), 10);
+            assert_eq!(buffer[..10], [n; 10]);
+        }
+        assert_eq!(receiver.recv(&mut buffer).unwrap(), 3);
+    }
+
+    #[test]
+    fn a_failing_message_in_the_middle_shows_on_the_next_call() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sender.connect(receiver.local_addr().unwrap()).unwrap();
+        let too_big = vec![0; 70_000];
+        let messages = [Message::single(b"a"), Message::single(&too_big), Message::single(b"b")];
+        assert_eq!(send_messages(sender.as_fd(), &messages), Ok(1));
+        assert_eq!(send_messages(sender.as_fd(), &messages[1..]), Err(Errno::MSGSIZE));
+        assert_eq!(send_messages(sender.as_fd(), &messages[2..]), Ok(1));
+    }
+}

@@ -1,0 +1,29 @@
+//! `weir`: the command line. Glue only: parse, call a library crate, print, exit with the right code.
+
+#![forbid(unsafe_code)]
+
+mod exit;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Telemetry that must survive congestion: a datagram tee that accounts for every datagram.
+#[derive(Parser)]
+#[command(name = "weir", version, propagate_version = true, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return exit::usage(&error),
+    };
+    let result = match cli.command {};
+    #[expect(unreachable_code, reason = "no command exists yet")]
+    exit::from_result(result)
+}
