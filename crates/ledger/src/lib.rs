@@ -1,1 +1,25 @@
-//! ledger
+//! The ledger: what came in, what left, what was lost, where and why.
+//!
+//! At every hop `received = delivered + dropped(reason) + in flight` holds at every instant. "In flight" is never counted:
+//! it is what received leaves when everything that left is taken away. A reader loads the counters of what left *before*
+//! the counter of what came in, so that the difference is never negative; and it looks at what came in once more before
+//! that, so that the difference can be held against the hop's capacity. Each counter has one writer, never goes back,
+//! and is never reset while the process lives.
+//!
+//! [`Counters`] is what a data plane writes, a [`Meter`] turns it into [`HopSnapshot`]s, and the [`Ledger`] gathers them.
+
+#![forbid(unsafe_code)]
+
+mod counters;
+mod hop;
+mod reason;
+mod registry;
+mod snapshot;
+mod waterfall;
+
+pub use counters::{Amount, Counters, DelayHistogram, EventCounter, Tally};
+pub use hop::{Accounting, Delay, Dropped, HopBuilder, HopKind, HopSnapshot};
+pub use reason::Reason;
+pub use registry::{Ledger, Meter};
+pub use snapshot::{Loss, Snapshot};
+pub use waterfall::waterfall;

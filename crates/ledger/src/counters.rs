@@ -1,0 +1,163 @@
+use crate::Reason;
+use serde::{Deserialize, Serialize};
+use std::ops::{Add, AddAssign};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number of datagrams (or records) and the bytes of their payloads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Amount {
+    /// Datagrams or records.
+    #[serde(with = "crate::snapshot::decimal")]
+    pub count: u64,
+    /// Payload bytes.
+    #[serde(with = "crate::snapshot::decimal")]
+    pub bytes: u64,
+}
+
+impl Amount {
+    /// One datagram or record of so many bytes.
+    pub fn one(bytes: usize) -> Amount {
+        Amount { count: 1, bytes: bytes as u64 }
+    }
+
+    /// What is left of `self` when `other` is taken away; zero where `other` is larger.
+    pub fn saturating_sub(self, other: Amount) -> Amount {
+        Amount {
+            count: self.count.saturating_sub(other.count),
+            bytes: self.bytes.saturating_sub(other.bytes),
+        }
+    }
+
+    /// No datagram at all. Empty datagrams have no bytes but do count.
+    pub fn is_zero(self) -> bool {
+        self.count == 0
+    }
+}
+
+impl Add for Amount {
+    type Output = Amount;
+    fn add(self, other: Amount) -> Amount {
+        Amount { count: self.count + other.count, bytes: self.bytes + other.bytes }
+    }
+}
+
+impl AddAssign for Amount {
+    fn add_assign(&mut self, other: Amount) {
+        *self = *self + other;
+    }
+}
+
+impl std::iter::Sum for Amount {
+    fn sum<I: Iterator<Item = Amount>>(amounts: I) -> Amount {
+        amounts.fold(Amount::default(), Add::add)
+    }
+}
+
+/// One counter of datagrams and bytes with a single writing thread.
+#[derive(Debug, Default)]
+pub struct Tally {
+    count: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Tally {
+    /// Adds. Only the thread that owns the counter may call this: it loads and stores, which is cheaper than an atomic
+    /// addition and exact with a single writer.
+    pub fn add(&self, amount: Amount) {
+        let count = self.count.load(Ordering::Relaxed) + amount.count;
+        let bytes = self.bytes.load(Ordering::Relaxed) + amount.bytes;
+        self.bytes.store(bytes, Ordering::Release);
+        self.count.store(count, Ordering::Release);
+    }
+
+    /// Reads. What the writer did before the addition that is seen here is seen too.
+    pub fn load(&self) -> Amount {
+        let count = self.count.load(Ordering::Acquire);
+        let bytes = self.bytes.load(Ordering::Acquire);
+        Amount { count, bytes }
+    }
+}
+
+/// What one thread counts at one hop: what it let through and what it dropped, by reason.
+///
+/// Padded to two cache lines (the prefetcher fetches lines in pairs), so that two writers never share one.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Counters {
+    /// What left by the ordinary way.
+    pub delivered: Tally,
+    dropped: [Tally; Reason::COUNT],
+}
+
+impl Counters {
+    /// Counts a drop. Only the owning thread may call this.
+    pub fn drop(&self, reason: Reason, amount: Amount) {
+        self.dropped[reason as usize].add(amount);
+    }
+
+    /// What was dropped for this reason.
+    pub fn dropped(&self, reason: Reason) -> Amount {
+        self.dropped[reason as usize].load()
+    }
+
+    /// Every reason that has dropped anything.
+    pub fn drops(&self) -> impl Iterator<Item = (Reason, Amount)> {
+        Reason::ALL
+            .iter()
+            .map(|&reason| (reason, self.dropped(reason)))
+            .filter(|(_, amount)| !amount.is_zero())
+    }
+}
+
+/// A counter of events outside the law (attempts, retries, errors), with a single writer.
+#[derive(Debug, Default)]
+pub struct EventCounter(AtomicU64);
+
+impl EventCounter {
+    /// Adds. Only the owning thread may call this.
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+    }
+
+    /// Sets a value that is not a count: a gauge.
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
+    /// Reads.
+    pub fn load(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// How long datagrams took from receive to send, in fixed buckets. One writer.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct DelayHistogram {
+    buckets: [AtomicU64; DelayHistogram::BOUNDS_US.len() + 1],
+    sum_us: AtomicU64,
+}
+
+impl DelayHistogram {
+    /// Upper bounds of the buckets in microseconds, inclusive. A last bucket holds what took longer.
+    pub const BOUNDS_US: [u64; 16] = [
+        50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
+        1_000_000, 2_000_000, 5_000_000,
+    ];
+
+    /// Counts `count` datagrams that took so long. Only the owning thread may call this.
+    pub fn add(&self, delay_us: u64, count: u64) {
+        let bucket = Self::BOUNDS_US.iter().take_while(|&&bound| bound < delay_us).count();
+        let bump = |cell: &AtomicU64, n: u64| {
+            cell.store(cell.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+        };
+        bump(&self.buckets[bucket], count);
+        bump(&self.sum_us, delay_us.saturating_mul(count));
+    }
+
+    /// Datagrams in each bucket, the last one being those above all bounds, and the sum of all delays in microseconds.
+    pub fn load(&self) -> (Vec<u64>, u64) {
+        let buckets = self.buckets.iter().map(|cell| cell.load(Ordering::Relaxed)).collect();
+        (buckets, self.sum_us.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,127 @@
+use serde::{Deserialize, Serialize};
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $name:ident = $label:literal, $cause:literal, $advice:literal;)+) => {
+        /// Why a datagram or record did not get through. One closed list for the whole program.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        #[repr(u8)]
+        pub enum Reason { $($(#[$doc])* $name,)+ }
+
+        impl Reason {
+            /// Every reason, in the order of the path of a datagram.
+            pub const ALL: &'static [Reason] = &[$(Reason::$name,)+];
+            /// Number of reasons.
+            pub const COUNT: usize = Reason::ALL.len();
+
+            /// The label value in metrics and JSON.
+            pub fn label(self) -> &'static str {
+                match self { $(Reason::$name => $label,)+ }
+            }
+
+            /// What happened, as the end of the sentence "lost because …".
+            pub fn cause(self) -> &'static str {
+                match self { $(Reason::$name => $cause,)+ }
+            }
+
+            /// The setting or command that would help.
+            pub fn advice(self) -> &'static str {
+                match self { $(Reason::$name => $advice,)+ }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Observed with `SO_MEMINFO`; exact for each socket. The kernel counts wrong checksums and datagrams refused
+    /// while the relay stops in the same place.
+    SocketBuffer = "socket_buffer",
+        "the listener's receive buffer in the kernel was full",
+        "raise receive_buffer (and net.core.rmem_max: run `weir doctor`), or use fewer targets for this listener";
+    /// Observed with `MSG_TRUNC`; exact.
+    Truncated = "truncated",
+        "the datagram was larger than the receive buffer slot",
+        "nothing over UDP is larger than 65,527 bytes: find the unix socket client that sends more";
+    /// Counted by the admission filter; exact.
+    SourceDenied = "source_denied",
+        "its source is not allowed by allow_sources or is denied by deny_sources",
+        "change allow_sources or deny_sources of the listener if that source is yours";
+    /// Counted by the receiving thread; exact.
+    RingGuard = "ring_guard",
+        "a sending thread still held the oldest part of the ring, so the newest datagrams had no room",
+        "raise ring_size, or give the process more CPU time";
+    /// Counted by the target's source filter; exact.
+    Filtered = "filtered",
+        "its source is not among the target's only_sources",
+        "intended: change only_sources of the target if it should pass";
+    /// Counted by the sampler; exact.
+    Sampled = "sampled",
+        "the target takes only one in so many datagrams",
+        "intended: change sample of the target for more";
+    /// Counted by the token bucket; exact.
+    RateLimited = "rate_limited",
+        "the target's rate_limit was reached",
+        "intended: raise rate_limit of the target for more";
+    /// Counted by the receiving thread when it takes the oldest datagrams from a target that is too far behind; exact.
+    QueueFull = "queue_full",
+        "the target was slower than the stream for longer than the ring lasts, and lost its oldest datagrams",
+        "raise ring_size, or make the target faster";
+    /// `EMSGSIZE` for a single datagram; exact.
+    TooBig = "too_big",
+        "the datagram is larger than the target's path or socket takes",
+        "let the path fragment, raise its MTU, or make the sender's datagrams smaller";
+    /// `ECONNREFUSED` after a retry, or the ICMP "port unreachable" about a datagram that was sent. Exact where the
+    /// target is on this host; elsewhere a lower bound, because routers and hosts limit how many they report.
+    Refused = "refused",
+        "nobody listens at the target",
+        "start the receiver, or correct the target's address";
+    /// `EHOSTUNREACH`: the neighbour did not answer. Counts everything handed over since the device was last idle.
+    HostUnreachable = "host_unreachable",
+        "the next hop towards the target does not answer",
+        "check the target's address and the network: `ip neigh`";
+    /// `ENETUNREACH`, `ENETDOWN`; exact.
+    NetworkUnreachable = "network_unreachable",
+        "there is no route to the target, or its interface is down",
+        "check `ip route get` for the target";
+    /// `ENOBUFS`; exact for single datagrams.
+    EgressQueueFull = "egress_queue_full",
+        "the queue of the outgoing device was full",
+        "slow the target down with rate_limit, or enlarge the queue: `tc qdisc show`";
+    /// `EPERM`, `EACCES`; exact.
+    Firewall = "firewall",
+        "a firewall rule on this host refused to let it out",
+        "allow the target in the OUTPUT rules of this host";
+    /// Any other error of a send call; exact.
+    SendError = "send_error",
+        "the send call failed; the errors are counted by number beside this",
+        "look at the target's send errors in the ledger";
+    /// A write to a file target failed; exact.
+    WriteError = "write_error",
+        "the target's file could not be written",
+        "free disk space or mend the permissions of the target's folder";
+    /// The target's name has no address and had none before; exact.
+    TargetUnresolved = "target_unresolved",
+        "the target's name does not resolve, or its socket could not be opened",
+        "correct the name, or mend the resolver: `getent hosts NAME`";
+    /// Left in the ring when the drain's grace period ended; exact.
+    Shutdown = "shutdown",
+        "the relay stopped before the target had taken it",
+        "raise drain_grace, or stop the senders first";
+    /// Left in the ring when the target was removed by a reload; exact.
+    TargetRemoved = "target_removed",
+        "the target was removed by a reload before it had taken it",
+        "nothing: the configuration asked for it";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_and_json_names_are_the_same() {
+        for reason in Reason::ALL {
+            let json = serde_json::to_string(reason).unwrap();
+            assert_eq!(json, format!("\"{}\"", reason.label()));
+        }
+    }
+}

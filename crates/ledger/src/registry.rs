@@ -1,0 +1,176 @@
+use crate::{Amount, HopKind, HopSnapshot, Snapshot};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Turns counters into hops. Reading must follow the order that [`HopBuilder`](crate::HopBuilder) asks for.
+pub trait Meter: Send + Sync {
+    /// Appends this meter's hops.
+    fn read(&self, hops: &mut Vec<HopSnapshot>);
+}
+
+/// Names of closed hops that keep a row of their own; further ones share one row, so that memory stays bounded.
+const CLOSED_HOPS_MAX: usize = 1_000;
+
+type HopKey = (HopKind, String, Option<String>);
+
+/// All hops of the process.
+pub struct Ledger {
+    run_id: String,
+    started: Instant,
+    violations: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    meters: Vec<Arc<dyn Meter>>,
+    /// Final counts of what a reload closed, so that totals never go back.
+    closed: BTreeMap<HopKey, HopSnapshot>,
+}
+
+impl Ledger {
+    /// An empty ledger. `run_id` tells this life of the process from others.
+    pub fn new(run_id: String) -> Ledger {
+        Ledger {
+            run_id,
+            started: Instant::now(),
+            violations: AtomicU64::new(0),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Adds a meter, whose hops are in every snapshot from now on.
+    pub fn register(&self, meter: Arc<dyn Meter>) {
+        self.lock().meters.push(meter);
+    }
+
+    /// Takes a meter out and keeps its final counts. Its writers must have stopped.
+    pub fn retire(&self, meter: &Arc<dyn Meter>) {
+        let mut state = self.lock();
+        state.meters.retain(|other| !Arc::ptr_eq(other, meter));
+        let mut hops = Vec::new();
+        meter.read(&mut hops);
+        for mut hop in hops {
+            hop.gauges.clear();
+            let key = if state.closed.len() < CLOSED_HOPS_MAX {
+                key_of(&hop)
+            } else {
+                (hop.hop, "(closed)".to_owned(), hop.target.as_ref().map(|_| "(closed)".to_owned()))
+            };
+            match state.closed.get_mut(&key) {
+                Some(earlier) => earlier.absorb(&hop),
+                None => {
+                    (_, hop.listener, hop.target) = key.clone();
+                    state.closed.insert(key, hop);
+                }
+            }
+        }
+    }
+
+    /// Reads every hop.
+    pub fn snapshot(&self) -> Snapshot {
+        let state = self.lock();
+        let mut hops = Vec::new();
+        for meter in &state.meters {
+            meter.read(&mut hops);
+        }
+        for (key, closed) in &state.closed {
+            match hops.iter_mut().find(|hop| key_of(hop) == *key) {
+                Some(hop) => hop.absorb(closed),
+                None => hops.push(closed.clone()),
+            }
+        }
+        drop(state);
+        hops.sort_by(|a, b| {
+            (&a.listener, a.target.is_some(), &a.target, a.hop).cmp(&(
+                &b.listener,
+                b.target.is_some(),
+                &b.target,
+                b.hop,
+            ))
+        });
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Snapshot {
+            run_id: self.run_id.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            taken_at_unix_ms: since_epoch.as_millis() as u64,
+            uptime_ms: self.started.elapsed().as_millis() as u64,
+            violations: self.violations.load(Ordering::Relaxed),
+            hops,
+        }
+    }
+
+    /// Reads every hop and counts those at which the law does not hold.
+    pub fn check(&self) -> Snapshot {
+        let mut snapshot = self.snapshot();
+        let broken = snapshot.hops.iter().filter(|hop| hop.unaccounted != 0).count() as u64;
+        snapshot.violations = self.violations.fetch_add(broken, Ordering::Relaxed) + broken;
+        snapshot
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A reader that panicked has changed nothing: it only appends to its own list.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn key_of(hop: &HopSnapshot) -> HopKey {
+    (hop.hop, hop.listener.clone(), hop.target.clone())
+}
+
+impl Snapshot {
+    /// Sum of what all hops of one kind received.
+    pub fn received_at(&self, kind: HopKind) -> Amount {
+        self.hops.iter().filter(|hop| hop.hop == kind).map(|hop| hop.received).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{HopBuilder, Reason};
+
+    struct Fixed(u64);
+
+    impl Meter for Fixed {
+        fn read(&self, hops: &mut Vec<HopSnapshot>) {
+            let amount = Amount { count: self.0, bytes: 0 };
+            hops.push(
+                HopBuilder::new(HopKind::Target, "l", Some("t"), amount)
+                    .dropped(Reason::Refused, amount)
+                    .finish(amount),
+            );
+        }
+    }
+
+    #[test]
+    fn a_closed_hop_keeps_its_counts_and_a_new_one_of_its_name_adds_to_them() {
+        let ledger = Ledger::new("1".into());
+        let first: Arc<dyn Meter> = Arc::new(Fixed(3));
+        ledger.register(Arc::clone(&first));
+        ledger.retire(&first);
+        assert_eq!(ledger.snapshot().received_at(HopKind::Target).count, 3);
+        ledger.register(Arc::new(Fixed(4)));
+        let snapshot = ledger.snapshot();
+        assert_eq!(snapshot.hops.len(), 1);
+        assert_eq!(snapshot.hops[0].dropped_for(Reason::Refused).count, 7);
+        assert!(snapshot.is_balanced());
+    }
+
+    #[test]
+    fn a_broken_law_is_counted() {
+        struct Broken;
+        impl Meter for Broken {
+            fn read(&self, hops: &mut Vec<HopSnapshot>) {
+                let hop = HopBuilder::new(HopKind::Receive, "l", None, Amount::one(1));
+                hops.push(hop.finish(Amount::one(1)));
+            }
+        }
+        let ledger = Ledger::new("1".into());
+        ledger.register(Arc::new(Broken));
+        ledger.check();
+        assert_eq!(ledger.check().violations, 2);
+    }
+}

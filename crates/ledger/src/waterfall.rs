@@ -1,0 +1,152 @@
+use crate::{Accounting, Amount, HopKind, HopSnapshot, Snapshot};
+use std::fmt::Write;
+
+/// The snapshot as text: in to out for each listener and target, then the largest loss in words.
+pub fn waterfall(snapshot: &Snapshot) -> String {
+    let mut text = String::new();
+    for hop in &snapshot.hops {
+        write_hop(&mut text, hop);
+    }
+    if snapshot.hops.is_empty() {
+        text.push_str("nothing is counted yet: no listener is open\n");
+    }
+    text.push('\n');
+    match snapshot.unintended_losses().first() {
+        None => text.push_str("nothing lost\n"),
+        Some(loss) => {
+            let place = match &loss.hop.target {
+                Some(target) => format!("{} -> {target}", loss.hop.listener),
+                None => loss.hop.listener.clone(),
+            };
+            put(
+                &mut text,
+                format_args!(
+                    "largest loss: {} at {} of {place}: {}\n  what helps: {}\n",
+                    grouped(loss.amount.count),
+                    loss.hop.hop.label(),
+                    loss.reason.cause(),
+                    loss.reason.advice(),
+                ),
+            );
+        }
+    }
+    let in_flight: u64 = snapshot.hops.iter().map(|hop| hop.in_flight.count).sum();
+    let broken: i64 = snapshot.hops.iter().map(|hop| hop.unaccounted.abs()).sum();
+    put(
+        &mut text,
+        format_args!(
+            "in flight: {}   unaccounted: {broken}   law broken at: {} moments\n",
+            grouped(in_flight),
+            snapshot.violations,
+        ),
+    );
+    text
+}
+
+fn write_hop(text: &mut String, hop: &HopSnapshot) {
+    let (indent, name) = match hop.hop {
+        HopKind::Socket => {
+            put(text, format_args!("{}\n", hop.listener));
+            ("  ", "kernel socket".to_owned())
+        }
+        HopKind::Receive => ("  ", "receive".to_owned()),
+        HopKind::Target => ("    ", format!("-> {}", hop.target.as_deref().unwrap_or("?"))),
+        HopKind::Egress => ("       ", "given to the network".to_owned()),
+    };
+    let label = format!("{indent}{name}");
+    put(
+        text,
+        format_args!(
+            "{label:<34} in {:>15}  out {:>15}  {:>10}\n",
+            grouped(hop.received.count),
+            grouped(hop.delivered.count),
+            bytes(hop.delivered),
+        ),
+    );
+    for drop in &hop.dropped {
+        let bound = match hop.accounting {
+            Accounting::Exact => "",
+            Accounting::AtLeast => " (at least)",
+        };
+        put(
+            text,
+            format_args!(
+                "{indent}  lost {:>15}  {}{bound}\n",
+                grouped(drop.amount.count),
+                drop.reason.label(),
+            ),
+        );
+    }
+    if !hop.in_flight.is_zero() {
+        put(text, format_args!("{indent}  inside {:>13}\n", grouped(hop.in_flight.count)));
+    }
+    if hop.unaccounted != 0 {
+        put(text, format_args!("{indent}  UNACCOUNTED {:>8}\n", hop.unaccounted));
+    }
+}
+
+fn put(text: &mut String, args: std::fmt::Arguments<'_>) {
+    text.write_fmt(args).expect("writing to a string cannot fail");
+}
+
+/// `1234567` as `1,234,567`.
+fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn bytes(amount: Amount) -> String {
+    let mut value = amount.bytes as f64;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if value < 1024.0 {
+            return if unit == "B" { format!("{value} B") } else { format!("{value:.1} {unit}") };
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.1} TiB")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{HopBuilder, Reason};
+
+    #[test]
+    fn names_the_largest_loss_and_what_helps() {
+        let amount = |count| Amount { count, bytes: count * 200 };
+        let hop = |kind, target| HopBuilder::new(kind, "syslog", target, amount(0));
+        let snapshot = Snapshot {
+            hops: vec![
+                hop(HopKind::Socket, None)
+                    .delivered(amount(1_234_000))
+                    .dropped(Reason::SocketBuffer, amount(567))
+                    .finish(amount(1_234_567)),
+                hop(HopKind::Target, Some("old"))
+                    .delivered(amount(1_000_000))
+                    .dropped(Reason::Sampled, amount(234_000))
+                    .finish(amount(1_234_000)),
+            ],
+            ..Snapshot::default()
+        };
+        let text = waterfall(&snapshot);
+        assert!(text.contains("in       1,234,567  out       1,234,000"), "{text}");
+        assert!(text.contains("largest loss: 567 at socket of syslog"), "{text}");
+        assert!(text.contains("receive_buffer"), "{text}");
+        assert!(text.contains("unaccounted: 0"), "{text}");
+    }
+
+    #[test]
+    fn digits_are_grouped_by_three() {
+        assert_eq!(
+            [0, 12, 123, 1_234, 123_456].map(grouped),
+            ["0", "12", "123", "1,234", "123,456"]
+        );
+    }
+}
