@@ -1,0 +1,130 @@
+//! What a listener and its targets are told. Plain values: files, flags and names are resolved by the caller.
+
+use std::num::NonZeroU32;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use crate::Prefix;
+
+/// Who drives the targets of a listener.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Schedule {
+    /// Inline on at most two processors or with a single target, else threaded.
+    #[default]
+    Auto,
+    /// The receiving thread sends to the targets itself: no wake-ups, one thread.
+    Inline,
+    /// One thread receives, others send.
+    Threaded,
+}
+
+/// Whose socket a listener reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SocketOwner {
+    /// Ours alone: on stop it is closed to new datagrams, emptied, and what was left is counted.
+    #[default]
+    Relay,
+    /// A service manager holds it too: on stop it is left as it is, so that what waits in it reaches the next process.
+    ServiceManager,
+}
+
+/// A listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerOptions {
+    /// Name in the ledger and in metrics.
+    pub name: String,
+    /// Bytes of the ring's payload memory. At least [`RING_BYTES_MIN`](crate::RING_BYTES_MIN); rounded up to a power of two.
+    pub ring_bytes: usize,
+    /// Who drives the targets.
+    pub schedule: Schedule,
+    /// Sources that may pass; empty: all.
+    pub allow_sources: Vec<Prefix>,
+    /// Sources that may not pass, even if allowed above.
+    pub deny_sources: Vec<Prefix>,
+    /// Whose socket it is.
+    pub socket_owner: SocketOwner,
+}
+
+/// What chooses the datagrams of a 1-in-N sample.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SampleBy {
+    /// Each datagram has a chance of 1 in N.
+    #[default]
+    Random,
+    /// One source address in N passes, with all its datagrams, by a hash that does not change over restarts.
+    Source,
+}
+
+/// A 1-in-N sample.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sample {
+    pub one_in: NonZeroU32,
+    pub by: SampleBy,
+}
+
+/// Which datagrams a target takes, in the order in which they are asked: source, sample, rate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TargetOptions {
+    /// Name in the ledger and in metrics.
+    pub name: String,
+    /// Only datagrams of these sources; empty: all.
+    pub only_sources: Vec<Prefix>,
+    /// Take one in so many.
+    pub sample: Option<Sample>,
+    /// Take at most so many datagrams a second; bursts of up to a tenth of a second's worth pass.
+    pub rate_limit_per_sec: Option<NonZeroU32>,
+}
+
+/// Whether runs of equal length leave as one `UDP_SEGMENT` message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Gso {
+    /// Where the way out takes it and cannot drop a part of a message unseen.
+    #[default]
+    Auto,
+    /// Never: every datagram is a message.
+    Off,
+}
+
+/// How a file target separates datagrams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FileFormat {
+    /// The payload and a line feed, unless it ends with one.
+    #[default]
+    Lines,
+    /// The payload's length as four bytes, big-endian, then the payload.
+    LengthPrefixed,
+    /// A capture file with the payloads as UDP over IP, with receive time and source, for tcpdump and Wireshark.
+    Pcap,
+}
+
+/// A file target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileOptions {
+    /// The file that is written; rotated ones get `.1` (newest), `.2`, … appended.
+    pub path: PathBuf,
+    pub format: FileFormat,
+    /// Rotate before the file would grow beyond this; `None`: never.
+    pub rotate_bytes: Option<u64>,
+    /// Rotated files to keep.
+    pub rotate_keep: u32,
+}
+
+/// Where a target's datagrams go.
+#[derive(Debug)]
+pub enum Destination {
+    /// A connected, non-blocking UDP socket with `IP_RECVERR` (see [`sys::socket::connect_udp`]).
+    Udp {
+        socket: OwnedFd,
+        gso: Gso,
+        /// How the socket's datagrams leave this host (see [`sys::route::egress`]).
+        egress: sys::route::Egress,
+    },
+    /// A unix datagram socket at this path; connected, and connected again, as its owner comes and goes.
+    Unix { path: PathBuf },
+    /// A file.
+    File(FileOptions),
+    /// Nowhere: counted as delivered.
+    Null,
+    /// No address is known (yet): everything is dropped as `target_unresolved`.
+    Unresolved,
+}

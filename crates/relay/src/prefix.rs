@@ -1,0 +1,117 @@
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::str::FromStr;
+
+use sys::Source;
+
+/// A block of addresses: `10.0.0.0/8`, `2001:db8::/32`, or a single address.
+///
+/// IPv4 blocks match IPv4-mapped IPv6 addresses too: they are the same hosts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Prefix {
+    network: u128,
+    mask: u128,
+}
+
+impl Prefix {
+    /// Whether a datagram's source lies in the block. A source without an address lies in none.
+    pub fn contains(&self, source: &Source) -> bool {
+        source.ip_bytes().is_some_and(|ip| u128::from_be_bytes(*ip) & self.mask == self.network)
+    }
+}
+
+/// Why a text is not a prefix.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PrefixError {
+    #[error("\"{0}\" is not an IP address or prefix such as 10.0.0.0/8 or 2001:db8::/32")]
+    Address(String),
+    #[error("the prefix length of \"{0}\" is not a number from 0 to {1}")]
+    Length(String, u8),
+    #[error("\"{0}\" has bits set behind its prefix; did you mean {1}?")]
+    HostBits(String, Prefix),
+}
+
+impl FromStr for Prefix {
+    type Err = PrefixError;
+
+    fn from_str(text: &str) -> Result<Prefix, PrefixError> {
+        let (addr, bits) = match text.split_once('/') {
+            Some((addr, bits)) => (addr, Some(bits)),
+            None => (text, None),
+        };
+        let ip: IpAddr = addr.parse().map_err(|_| PrefixError::Address(text.to_owned()))?;
+        let (mapped, bits_max) = match ip {
+            IpAddr::V4(v4) => (v4.to_ipv6_mapped(), 32),
+            IpAddr::V6(v6) => (v6, 128),
+        };
+        let bits = match bits {
+            None => bits_max,
+            Some(bits) => match bits.parse::<u8>() {
+                Ok(bits) if bits <= bits_max => bits,
+                _ => return Err(PrefixError::Length(text.to_owned(), bits_max)),
+            },
+        };
+        let mask = u128::MAX.checked_shl(u32::from(bits_max - bits)).unwrap_or(0);
+        let prefix = Prefix { network: u128::from(mapped) & mask, mask };
+        if u128::from(mapped) != prefix.network {
+            return Err(PrefixError::HostBits(text.to_owned(), prefix));
+        }
+        Ok(prefix)
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let addr = Ipv6Addr::from(self.network);
+        let bits = self.mask.count_ones();
+        match addr.to_ipv4_mapped() {
+            Some(v4) if bits >= 96 => write!(f, "{v4}/{}", bits - 96),
+            _ => write!(f, "{addr}/{bits}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(prefix: &str, addr: &str, expected: bool) {
+        let source = Source::from(std::net::SocketAddr::new(addr.parse().unwrap(), 1));
+        let prefix: Prefix = prefix.parse().unwrap();
+        assert_eq!(prefix.contains(&source), expected, "{prefix} {addr}");
+    }
+
+    #[test]
+    fn v4_inside_and_outside() {
+        check("10.0.0.0/8", "10.255.0.1", true);
+        check("10.0.0.0/8", "11.0.0.0", false);
+        check("10.0.0.0/8", "::ffff:10.1.2.3", true);
+        check("192.0.2.7", "192.0.2.7", true);
+        check("192.0.2.7", "192.0.2.8", false);
+        check("0.0.0.0/0", "203.0.113.9", true);
+        check("0.0.0.0/0", "2001:db8::1", false);
+    }
+
+    #[test]
+    fn v6_inside_and_outside() {
+        check("2001:db8::/32", "2001:db8:ffff::1", true);
+        check("2001:db8::/32", "2001:db9::1", false);
+        check("::/0", "10.0.0.1", true);
+    }
+
+    #[test]
+    fn a_source_without_an_address_lies_in_no_block() {
+        assert!(!"::/0".parse::<Prefix>().unwrap().contains(&Source::NONE));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        assert_eq!("x".parse::<Prefix>(), Err(PrefixError::Address("x".into())));
+        assert_eq!(
+            "10.0.0.0/33".parse::<Prefix>(),
+            Err(PrefixError::Length("10.0.0.0/33".into(), 32))
+        );
+        let error = "10.1.0.0/8".parse::<Prefix>().unwrap_err().to_string();
+        assert!(error.ends_with("did you mean 10.0.0.0/8?"), "{error}");
+    }
+}
