@@ -1,0 +1,42 @@
+# `make help` lists what there is. Each target installs what it needs and says so.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+CARGO ?= cargo
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+WEIR := $(TARGET_DIR)/release/weir
+CONFIG ?= examples/quickstart.toml
+
+.PHONY: help build run demo test bench lint image tools
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+build: ## the release binary
+	@scripts/install-tools.sh build
+	$(CARGO) build --release -p weir
+
+run: build ## start the daemon with examples/quickstart.toml (CONFIG=FILE for another)
+	@scripts/run.sh $(WEIR) $(CONFIG)
+
+demo: build ## generator, relay and two verifying receivers for 10 s, and what became of every datagram
+	@scripts/demo.sh $(WEIR)
+
+test: ## every test; what the machine lacks is skipped with a reason (REQUIRE_ALL=1: fails)
+	@scripts/test.sh
+
+bench: build ## measure against the least-work C loop and socat (see bench/)
+	@bench/run.sh
+
+lint: ## formatting, clippy, docs and shell scripts, warnings as errors
+	@scripts/install-tools.sh build
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --no-deps --workspace
+	@scripts/test-scripts.sh
+
+image: ## the container image as an OCI archive, assembled without a container engine
+	@scripts/build-image.sh
+
+tools: ## install everything that the tests use
+	@scripts/install-tools.sh fuzz

@@ -1,0 +1,179 @@
+#!/usr/bin/env bash
+# Installs what building and testing need on a Debian machine that has a Rust toolchain, and says what it does.
+#
+#   scripts/install-tools.sh build   a C linker and the pinned toolchain
+#   scripts/install-tools.sh test    also the peers and checkers that tests use
+#   scripts/install-tools.sh image   also what assembles and inspects the container image
+#   scripts/install-tools.sh fuzz    also cargo-fuzz
+#
+# What cannot be installed is named; the tests that need it then skip with a reason. Nothing here starts a service:
+# programs whose Debian package brings one (rsyslog, prometheus) are unpacked under the target folder, not installed.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+STATSD_EXPORTER_VERSION=v0.31.0
+CARGO_FUZZ_VERSION=0.13.2
+MUSL_TARGET=x86_64-unknown-linux-musl
+
+cannot() { say "cannot install $1: $2"; }
+
+# What runs a command as root here, or nothing if we may not.
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif have sudo && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
+        sudo "$@"
+    else
+        return 1
+    fi
+}
+
+apt_install() {
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >"$WEIR_TOOLS/apt.log" 2>&1
+}
+
+# packages COMMAND=PACKAGE...: installs the Debian packages of the commands that are missing.
+packages() {
+    local pair missing=()
+    for pair in "$@"; do
+        have "${pair%%=*}" || missing+=("${pair#*=}")
+    done
+    [ "${#missing[@]}" -gt 0 ] || return 0
+    have apt-get || { cannot "${missing[*]}" "no apt-get here; install them your way"; return 0; }
+    say "installing Debian packages: ${missing[*]}"
+    apt_install "${missing[@]}" && return 0
+    # A fresh machine has no package lists yet.
+    as_root apt-get update -qq >>"$WEIR_TOOLS/apt.log" 2>&1 || true
+    apt_install "${missing[@]}" || {
+        cannot "${missing[*]}" "needs root: apt-get install ${missing[*]} (log: $WEIR_TOOLS/apt.log)"
+        tail -n 5 "$WEIR_TOOLS/apt.log" >&2 || true
+    }
+}
+
+# unpack PACKAGE...: downloads Debian packages and unpacks them into $WEIR_TOOLS/root; needs no root.
+unpack() {
+    have apt-get || return 1
+    local debs="$WEIR_TOOLS/debs" deb
+    mkdir -p "$debs" "$WEIR_TOOLS/root"
+    (cd "$debs" && apt-get download -q "$@") >"$WEIR_TOOLS/apt.log" 2>&1 || {
+        # A fresh machine has no package lists yet.
+        as_root apt-get update -qq >>"$WEIR_TOOLS/apt.log" 2>&1 || return 1
+        (cd "$debs" && apt-get download -q "$@") >>"$WEIR_TOOLS/apt.log" 2>&1 || return 1
+    }
+    for deb in "$debs"/*.deb; do
+        dpkg-deb -x "$deb" "$WEIR_TOOLS/root" || return 1
+    done
+    rm -rf "$debs"
+}
+
+# program NAME LINE: writes an executable NAME into the tools' folder that runs LINE.
+program() {
+    printf '#!/bin/sh\n%s\n' "$2" >"$WEIR_TOOLS/bin/$1"
+    chmod 755 "$WEIR_TOOLS/bin/$1"
+}
+
+get_toolchain() {
+    have cargo || die "no Rust toolchain: install rustup, then try again"
+    have rustup || return 0
+    (cd "$ROOT" && rustup show active-toolchain >/dev/null 2>&1 && cargo --version >/dev/null 2>&1) && return 0
+    say "installing the toolchain that rust-toolchain.toml names"
+    (cd "$ROOT" && rustup toolchain install)
+}
+
+get_rsyslogd() {
+    have rsyslogd && return 0
+    say "unpacking rsyslogd (its service is neither installed nor started)"
+    unpack rsyslog libestr0 libfastjson4 liblognorm5 || { cannot rsyslog "see $WEIR_TOOLS/apt.log"; return 0; }
+    local multiarch
+    multiarch=$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || printf 'x86_64-linux-gnu')
+    local lib="$WEIR_TOOLS/root/usr/lib/$multiarch"
+    program rsyslogd "LD_LIBRARY_PATH='$lib' exec '$WEIR_TOOLS/root/usr/sbin/rsyslogd' -M '$lib/rsyslog' \"\$@\""
+}
+
+get_promtool() {
+    have promtool && return 0
+    say "unpacking promtool (from the prometheus package, whose service is neither installed nor started)"
+    unpack prometheus || { cannot promtool "see $WEIR_TOOLS/apt.log"; return 0; }
+    ln -sf ../root/usr/bin/promtool "$WEIR_TOOLS/bin/promtool"
+}
+
+get_python_packages() {
+    local wanted="$ROOT/scripts/requirements.txt" venv="$WEIR_TOOLS/venv"
+    cmp -s "$wanted" "$venv/requirements.txt" && return 0
+    say "installing Python packages into $venv: $(grep -v '^#' "$wanted" | tr '\n' ' ')"
+    # Debian's python3 has venv only with another package.
+    python3 -c 'import ensurepip' 2>/dev/null || packages python-with-ensurepip=python3-venv
+    python3 -m venv "$venv" || { cannot "the Python packages" "no venv"; return 0; }
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --requirement "$wanted" || {
+        cannot "the Python packages" "pip install failed"
+        return 0
+    }
+    program weir-python "exec '$venv/bin/python3' \"\$@\""
+    program kubernetes-validate "exec '$venv/bin/kubernetes-validate' \"\$@\""
+    cp "$wanted" "$venv/requirements.txt"
+}
+
+get_statsd_exporter() {
+    have statsd_exporter && return 0
+    have go || { cannot statsd_exporter "no go here (1.24 or newer)"; return 0; }
+    say "building statsd_exporter $STATSD_EXPORTER_VERSION"
+    GOBIN="$WEIR_TOOLS/bin" go install "github.com/prometheus/statsd_exporter@$STATSD_EXPORTER_VERSION" ||
+        cannot statsd_exporter "go install failed"
+}
+
+get_miri() {
+    have rustup || { cannot miri "no rustup here"; return 0; }
+    rustup toolchain list | grep -q '^nightly' || { cannot miri "no nightly toolchain here"; return 0; }
+    rustup component list --toolchain nightly --installed 2>/dev/null | grep -q '^miri' && return 0
+    say "adding miri to the nightly toolchain"
+    rustup component add --toolchain nightly miri rust-src || cannot miri "rustup component add failed"
+}
+
+get_musl() {
+    have rustup || { cannot "$MUSL_TARGET" "no rustup here"; return 0; }
+    (cd "$ROOT" && rustup target list --installed | grep -qx "$MUSL_TARGET") && return 0
+    say "adding the Rust target $MUSL_TARGET"
+    (cd "$ROOT" && rustup target add "$MUSL_TARGET") || cannot "$MUSL_TARGET" "rustup target add failed"
+}
+
+get_cargo_fuzz() {
+    have cargo-fuzz && return 0
+    packages g++=g++
+    say "building cargo-fuzz $CARGO_FUZZ_VERSION"
+    cargo install cargo-fuzz --version "$CARGO_FUZZ_VERSION" --locked --quiet --root "$WEIR_TOOLS" ||
+        cannot cargo-fuzz "cargo install failed"
+}
+
+for_build() {
+    packages cc=gcc cc=libc6-dev
+    get_toolchain
+}
+
+for_image() {
+    for_build
+    packages buildah=buildah skopeo=skopeo umoci=umoci
+    get_musl
+}
+
+for_test() {
+    for_image
+    packages ip=iproute2 socat=socat shellcheck=shellcheck systemd-analyze=systemd python3=python3
+    get_rsyslogd
+    get_promtool
+    get_python_packages
+    get_statsd_exporter
+    get_miri
+}
+
+mkdir -p "$WEIR_TOOLS/bin"
+# Two clones may share the folder.
+exec 9>"$WEIR_TOOLS/lock"
+flock 9
+case "${1:-}" in
+    build) for_build ;;
+    image) for_image ;;
+    test) for_test ;;
+    fuzz) for_test; get_cargo_fuzz ;;
+    *) die "usage: $0 build|image|test|fuzz" ;;
+esac

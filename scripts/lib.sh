@@ -1,0 +1,44 @@
+# shellcheck shell=bash
+# What the scripts share: where things are, how they speak, how they check, what a skip is. Source it, do not run it.
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+TARGET=${CARGO_TARGET_DIR:-$ROOT/target}
+# Test tools with pinned versions live here, away from the system.
+export WEIR_TOOLS=${WEIR_TOOLS:-$TARGET/tools}
+export PATH="$WEIR_TOOLS/bin:$PATH:/usr/sbin:/sbin"
+
+# In CI everything is meant to be there, so a skip is a failure.
+if [ "${CI:-}" = true ]; then
+    export REQUIRE_ALL=${REQUIRE_ALL:-1} REQUIRE_NETNS=${REQUIRE_NETNS:-1}
+fi
+
+say() { printf '==> %s\n' "$*" >&2; }
+die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+checks_failed=0
+
+# check NAME COMMAND...: runs the command silently; on failure shows all that it said.
+check() {
+    local name=$1 output
+    shift
+    if output=$("$@" 2>&1); then
+        printf 'ok: %s\n' "$name"
+    else
+        printf 'FAILED: %s: %s\n%s\n' "$name" "$*" "$output"
+        checks_failed=$((checks_failed + 1))
+    fi
+}
+
+# skip REASON: one line that the summary counts; a failure where nothing may be skipped.
+skip() {
+    if [ "${REQUIRE_ALL:-}" = 1 ]; then
+        printf 'FAILED: %s (REQUIRE_ALL=1 turns a skip into a failure)\n' "$*"
+        checks_failed=$((checks_failed + 1))
+    else
+        printf 'skipped: %s\n' "$*"
+    fi
+}
+
+# finish: the exit code of a script that made checks.
+finish() { [ "$checks_failed" -eq 0 ]; }

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# The shell scripts parse, and shellcheck has nothing to say about them.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$ROOT"
+
+mapfile -t scripts < <(git ls-files -co --exclude-standard '*.sh' .ci/run)
+if have shellcheck; then
+    for script in "${scripts[@]}"; do
+        check "shellcheck $script" shellcheck --external-sources "$script"
+    done
+else
+    skip "shellcheck is not installed"
+fi
+finish

@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# Every test, step by step, with the time each step took. Steps go on after a failure; the last line sums all up.
+#
+#   scripts/test.sh            all steps
+#   scripts/test.sh loom miri  only these steps
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$ROOT"
+
+FUZZ_SECONDS=${FUZZ_SECONDS:-30}
+LOGS=$(mktemp -d)
+trap 'rm -rf "$LOGS"' EXIT
+TIMES=() FAILED=()
+
+# step NAME COMMAND...: runs one step, shows and keeps what it prints.
+step() {
+    local name=$1 start=$SECONDS
+    shift
+    say "$name"
+    # In a shell of its own: a command on the left of || would run without `set -e`.
+    set +e
+    (set -e; "$@") 2>&1 | tee "$LOGS/$name.log"
+    local status=${PIPESTATUS[0]}
+    set -e
+    [ "$status" -eq 0 ] || FAILED+=("$name")
+    TIMES+=("$(printf '%5d s  %s%s' "$((SECONDS - start))" "$name" "$([ "$status" -eq 0 ] || printf '  FAILED')")")
+}
+
+# The last test run of a log must have run something: a filter that matches nothing passes otherwise.
+ran_something() { grep -Eq '^test result: .* [1-9][0-9]* passed' "$LOGS/$1.log" || { echo "FAILED: $1: no test ran"; return 1; }; }
+
+step_unit() { cargo test --workspace --no-fail-fast; }
+
+step_loom() {
+    RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$TARGET/loom" cargo test -p relay --release loom
+    ran_something loom
+}
+
+step_miri() {
+    cargo +nightly miri --version >/dev/null 2>&1 || { skip "miri: not in a nightly toolchain here"; finish; return; }
+    CARGO_TARGET_DIR="$TARGET/miri" cargo +nightly miri test -p relay ring
+    ran_something miri
+}
+
+step_fuzz() {
+    [ -d fuzz ] || { skip "fuzz: no targets"; finish; return; }
+    cargo +nightly --version >/dev/null 2>&1 || { skip "fuzz: no nightly toolchain here"; finish; return; }
+    have cargo-fuzz || { skip "fuzz: cargo-fuzz is not installed; scripts/install-tools.sh fuzz installs it"; finish; return; }
+    local name
+    unset CARGO_TARGET_DIR
+    for name in $(cargo fuzz list); do
+        check "fuzz $name for $FUZZ_SECONDS s" cargo +nightly fuzz run --target-dir "$TARGET/fuzz" "$name" -- \
+            -max_total_time="$FUZZ_SECONDS" -print_final_stats=1
+    done
+    finish
+}
+
+step_scripts() { scripts/test-scripts.sh; }
+step_examples() { scripts/test-examples.sh; }
+step_units() { scripts/test-units.sh; }
+step_manifests() { scripts/test-manifests.sh; }
+step_image() { scripts/test-image.sh; }
+
+# sum_up: `N passed, N failed, N skipped` over cargo's own results and the lines that the checks print.
+sum_up() {
+    awk -v failed_steps="${#FAILED[@]}" '
+        FNR == 1 { cargo = FILENAME ~ /(unit|loom|miri)\.log$/ }
+        cargo && /^test result: / { passed += $4; failed += $6; skipped += $8 }
+        # A test that lacks something says so and returns; the harness counts it as passed.
+        cargo && /skipped: / { skipped++; passed-- }
+        !cargo && /^ok: / { passed++ }
+        !cargo && /^FAILED: / { failed++ }
+        !cargo && /^skipped: / { skipped++ }
+        END {
+            if (failed < failed_steps) failed = failed_steps
+            printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped
+        }' "$LOGS"/*.log
+}
+
+"$ROOT/scripts/install-tools.sh" "$([ "${REQUIRE_ALL:-}" = 1 ] && echo fuzz || echo test)"
+[ "$#" -gt 0 ] || set -- scripts unit examples units manifests image loom miri fuzz
+for name in "$@"; do
+    step "$name" "step_$name"
+done
+
+say "time per step"
+printf '%s\n' "${TIMES[@]}" >&2
+[ "${#FAILED[@]}" -eq 0 ] || say "failed: ${FAILED[*]}"
+sum_up
+[ "${#FAILED[@]}" -eq 0 ]
