@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# The Kubernetes manifests: valid by the schema (offline), and the parts fit each other and the config inside.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$ROOT"
+
+have kubernetes-validate || { skip "manifests: kubernetes-validate is not installed"; finish; exit; }
+
+for file in deploy/kubernetes/*.yaml; do
+    check "schema of $file" kubernetes-validate --strict "$file"
+done
+check "probes, ports, times and limits of the Deployment" weir-python scripts/check_manifests.py deploy/kubernetes/weir.yaml
+finish

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# The systemd units: they parse without a warning, the sandbox scores well, and their times and names fit the config.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$ROOT/deploy/systemd"
+
+# systemd-analyze counts from 0 (shut in) to 10 (everything allowed).
+HIGHEST_EXPOSURE=3.0
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# setting FILE KEY: the value of KEY in a unit or a TOML file.
+setting() { sed -n "s/^$2 *= *\"\{0,1\}\([^\"#]*[^\"# ]\).*/\1/p" "$1" | head -n 1; }
+
+# No warning either: a misspelt directive is only a warning.
+silent() {
+    local output status=0
+    output=$("$@" 2>&1) || status=$?
+    printf '%s' "$output"
+    [ "$status" -eq 0 ] && [ -z "$output" ]
+}
+
+score_is_low() {
+    local score
+    score=$(systemd-analyze security --offline=yes --no-pager "$1" | sed -n 's/.*Overall exposure level[^:]*: \([0-9.]*\).*/\1/p')
+    printf 'exposure %s\n' "$score"
+    awk -v score="$score" -v limit="$HIGHEST_EXPOSURE" 'BEGIN { exit !(score != "" && score + 0 <= limit + 0) }'
+}
+
+same() { [ "$1" = "$2" ] || { printf '%s is not %s\n' "$1" "$2"; return 1; }; }
+longer() { [ "${1%s}" -gt "${2%s}" ] || { printf '%s is not longer than %s\n' "$1" "$2"; return 1; }; }
+
+if have systemd-analyze; then
+    # The program need not be installed where the test runs.
+    for unit in weir.service weir.socket; do
+        sed 's|=/usr/bin/weir |=/bin/true |' "$unit" >"$work/$unit"
+    done
+    check "units parse" silent systemd-analyze verify --man=no "$work/weir.service" "$work/weir.socket"
+    check "exposure is at most $HIGHEST_EXPOSURE" score_is_low "$work/weir.service"
+else
+    skip "systemd-analyze is not installed"
+fi
+
+check "the service outlives its drain" longer "$(setting weir.service TimeoutStopSec)" "$(setting weir.toml drain_grace)"
+check "pending datagrams are kept" same "$(setting weir.socket FlushPending)" no
+check "the socket has the listener's address" same "udp://$(setting weir.socket ListenDatagram)" "$(sed -n 's/^listen = "\(udp:[^"]*\)".*/\1/p' weir.toml)"
+check "the socket has the listener's name" same "$(setting weir.socket FileDescriptorName)" "$(setting weir.toml name)"
+
+check "the sysctl file parses" sh -c '! grep -vE "^(#.*|[a-z0-9_.]+ = [0-9]+|)$" 60-weir.conf'
+finish
