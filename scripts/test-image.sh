@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Builds the image, looks inside, and runs its binary where nothing else is.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$ROOT"
+
+for tool in buildah skopeo umoci; do
+    have "$tool" || { skip "image: $tool is not installed"; finish; exit; }
+done
+rustup target list --installed 2>/dev/null | grep -q musl || { skip "image: no musl target for this toolchain"; finish; exit; }
+[ "$(id -u)" -eq 0 ] || { skip "image: assembling and chroot need root"; finish; exit; }
+
+LARGEST_IMAGE_MIB=16
+archive=$(scripts/build-image.sh)
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+work=$(mktemp -d)
+daemon=
+cleanup() {
+    [ -z "$daemon" ] || kill "$daemon" 2>/dev/null || true
+    rm -rf "$work"
+}
+trap cleanup EXIT
+
+skopeo inspect --config "oci-archive:$archive" >"$work/config.json"
+skopeo copy --quiet "oci-archive:$archive" "oci:$work/oci:weir"
+umoci unpack --image "$work/oci:weir" "$work/bundle" >/dev/null 2>&1
+rootfs="$work/bundle/rootfs"
+
+# config_is EXPRESSION: a Python expression over the image's config holds.
+config_is() { python3 -c 'import json, sys; c = json.load(open(sys.argv[1]))["config"]; print(c); sys.exit(not eval(sys.argv[2]))' "$work/config.json" "$1"; }
+holds_only_the_binary() { local files; files=$(cd "$rootfs" && find . -mindepth 1 | sort); printf '%s\n' "$files"; [ "$files" = ./weir ]; }
+is_static() { ! ldd "$rootfs/weir" 2>&1 | grep -q '=>'; }
+is_small() { local bytes; bytes=$(stat -c %s "$archive"); printf '%s bytes\n' "$bytes"; [ "$bytes" -le $((LARGEST_IMAGE_MIB * 1024 * 1024)) ]; }
+# In a root folder with nothing but itself, as the image's user and so with no capability: what a container gives it.
+inside() { setpriv --no-new-privs chroot --userspec=65532:65532 "$rootfs" /weir "$@"; }
+says_its_version() { [ "$(inside --version)" = "weir $version" ]; }
+is_the_same_again() {
+    local before after
+    before=$(skopeo inspect --format '{{.Digest}}' "oci-archive:$archive")
+    scripts/build-image.sh
+    after=$(skopeo inspect --format '{{.Digest}}' "oci-archive:$archive")
+    printf '%s %s\n' "$before" "$after"
+    [ "$before" = "$after" ]
+}
+
+check "image: entry point" config_is 'c["Entrypoint"] == ["/weir"] and c["Cmd"] == ["run", "-c", "/etc/weir/weir.toml"]'
+check "image: user is not root" config_is 'c["User"] == "65532:65532"'
+check "image: labels" config_is 'c["Labels"]["org.opencontainers.image.version"] == "'"$version"'"'
+check "image: one file, no shell" holds_only_the_binary
+check "image: static binary" is_static
+check "image: at most $LARGEST_IMAGE_MIB MiB" is_small
+check "image: the binary runs" says_its_version
+check "image: a second build is the same image" is_the_same_again
+finish
