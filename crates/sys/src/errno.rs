@@ -23,6 +23,8 @@ impl Errno {
     pub const NOENT: Errno = Errno(libc::ENOENT);
     pub const CONNRESET: Errno = Errno(libc::ECONNRESET);
     pub const NOMEM: Errno = Errno(libc::ENOMEM);
+    pub const PIPE: Errno = Errno(libc::EPIPE);
+    pub const NODEV: Errno = Errno(libc::ENODEV);
 
     /// The calling thread's `errno`.
     pub(crate) fn last() -> Errno {

@@ -1,7 +1,7 @@
 //! The error queue: datagrams that were sent and came back as errors (`IP_RECVERR`, ip(7)).
 
-use crate::Errno;
 use crate::errno::check;
+use crate::{Errno, Source, sockaddr};
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
@@ -17,7 +17,11 @@ pub struct Returned {
     pub icmp_type: u8,
     /// ICMP code, 0 if `is_local`.
     pub icmp_code: u8,
+    /// Who sent the ICMP message: a router, the target, or this host itself when a neighbour did not answer.
+    pub offender: Source,
 }
+
+const OFFENDER_BYTES: libc::socklen_t = mem::size_of::<libc::sockaddr_in6>() as libc::socklen_t;
 
 #[repr(C, align(8))]
 struct Control([u8; 256]);
@@ -49,12 +53,22 @@ pub fn take(socket: BorrowedFd<'_>) -> Option<Returned> {
             let error = unsafe {
                 libc::CMSG_DATA(entry).cast::<libc::sock_extended_err>().read_unaligned()
             };
+            // SAFETY: all-zero bytes are a valid `sockaddr_storage`: it holds integers and padding only.
+            let mut offender: libc::sockaddr_storage = unsafe { mem::zeroed() };
+            // SAFETY: the offender's address lies behind the error, inside `control`, which has 256 bytes: at least 200
+            // behind the two headers, and a `sockaddr_in6` has 28.
+            unsafe {
+                let from = libc::CMSG_DATA(entry).add(mem::size_of::<libc::sock_extended_err>());
+                let to = ptr::from_mut(&mut offender).cast();
+                ptr::copy_nonoverlapping(from, to, mem::size_of::<libc::sockaddr_in6>());
+            }
             let is_local = error.ee_origin == libc::SO_EE_ORIGIN_LOCAL;
             return Some(Returned {
                 errno: Errno(error.ee_errno as i32),
                 is_local,
                 icmp_type: error.ee_type,
                 icmp_code: error.ee_code,
+                offender: sockaddr::source_of(&offender, OFFENDER_BYTES),
             });
         }
         // SAFETY: `entry` is a header inside `control`, described by `header`.
@@ -82,6 +96,7 @@ mod tests {
             (Errno::CONNREFUSED, 3, 3)
         );
         assert!(!returned.is_local);
+        assert_eq!(returned.offender.address().unwrap().ip().to_string(), "127.0.0.1");
         assert_eq!(take(socket.as_fd()), None);
     }
 }

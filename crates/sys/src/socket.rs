@@ -329,9 +329,15 @@ pub fn path_mtu_bytes(socket: BorrowedFd<'_>) -> Result<u32, Errno> {
 /// The refused datagrams count in [`MemInfo::dropped_datagrams`], so that a socket can be emptied and closed without
 /// one datagram leaving the account: a plain `close` forgets what is queued without counting it.
 ///
+/// A unix datagram socket's filter would swallow without counting (net/unix/af_unix.c, unix_dgram_sendmsg), so there the
+/// reading half is shut instead, and the senders get `EPIPE`.
+///
 /// # Errors
-/// Any of `setsockopt(2)`.
+/// Any of `setsockopt(2)` or `shutdown(2)`.
 pub fn refuse_new_datagrams(socket: BorrowedFd<'_>) -> io::Result<()> {
+    if !matches!(local_address(socket), Some(LocalAddress::Inet(_))) {
+        return socket2::SockRef::from(&socket).shutdown(std::net::Shutdown::Read);
+    }
     let mut program =
         [libc::sock_filter { code: 0x06 /* BPF_RET | BPF_K */, jt: 0, jf: 0, k: 0 }];
     let filter = libc::sock_fprog { len: 1, filter: program.as_mut_ptr() };
