@@ -1,1 +1,24 @@
-//! lab
+//! The lab: a generator that marks every datagram and a receiver that checks every mark.
+//!
+//! Both prove a relay's promise from outside, so they share no code with it but the system calls (`sys`): a bug that
+//! tool and judge share cannot be seen.
+//!
+//! - [`check`]: the check data in every datagram, and the payloads that carry it.
+//! - [`generate`]: sends marked datagrams on an absolute schedule, with heartbeats that carry the running total.
+//! - [`verify`]: receives, and says what is missing, duplicate, reordered, corrupt, truncated or late.
+
+#![forbid(unsafe_code)]
+
+pub mod check;
+pub mod generate;
+pub mod verify;
+
+mod address;
+mod latency;
+mod random;
+mod timeline;
+
+pub use address::Address;
+pub use check::Payload;
+pub use latency::{Bucket, LatencyReport};
+pub use timeline::Timeline;

@@ -1,0 +1,67 @@
+//! The generator: sends marked datagrams on an absolute schedule.
+//!
+//! Each sending thread owns source sockets ("flows") to every target and gives the slots of its schedule to them in turn.
+//! A slot that comes late is sent at once and its lateness recorded; nothing is skipped to catch up. A datagram counts
+//! as sent when the kernel took it; one that the kernel refused is tried again with the same sequence number.
+
+mod flow;
+mod options;
+mod report;
+mod schedule;
+mod sender;
+
+pub use options::{Limit, Options, Pacing, Rate, Segmentation, Sizes};
+pub use report::{ErrorCounts, Progress, Report, TargetReport};
+
+use crate::Address;
+use crate::random;
+use sender::Sender;
+use std::io;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
+/// Why a run could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("no target")]
+    NoTarget,
+    #[error(
+        "size {size} is outside {min} to {max} bytes: a {payload:?} datagram needs {min} for its check data"
+    )]
+    Size { payload: crate::Payload, size: usize, min: usize, max: usize },
+    #[error("{flows} flows cannot be shared by {senders} senders: each needs at least one")]
+    Flows { flows: usize, senders: usize },
+    #[error("{targets} targets with {flows} flows each are too many: at most 65,535 together")]
+    TooManyFlows { targets: usize, flows: usize },
+    #[error("a fixed source port allows one flow and one sender, not {flows}")]
+    SourcePort { flows: usize },
+    #[error("rate must be above 0")]
+    Rate,
+    #[error("cannot open a socket to {address}")]
+    Open {
+        address: Address,
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Sends until the limit is reached or `stop` is set, then the end heartbeats, and reports.
+///
+/// # Errors
+/// The options contradict each other or a socket cannot be opened. Nothing was sent then.
+pub fn run(options: &Options, stop: &AtomicBool, progress: &Progress) -> Result<Report, Error> {
+    options.validate()?;
+    let run = options.run.unwrap_or_else(random::fresh_run_id);
+    let mut senders = (0..options.senders)
+        .map(|idx| Sender::open(options, run, idx))
+        .collect::<Result<Vec<_>, _>>()?;
+    let start_ns = sys::clock::monotonic_ns();
+    thread::scope(|scope| {
+        for sender in &mut senders {
+            scope.spawn(move || sender.run(start_ns, stop, progress));
+        }
+    });
+    let elapsed = senders.iter().map(Sender::elapsed).max().unwrap_or(Duration::ZERO);
+    Ok(report::collect(options, run, elapsed, &senders))
+}

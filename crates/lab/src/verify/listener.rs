@@ -1,0 +1,65 @@
+use super::Options;
+use super::run::Receiving;
+use super::{ListenerProgress, ListenerReport};
+use crate::Address;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use sys::socket::{self, ListenOptions, LocalAddress};
+
+/// Longest wait for a datagram before the reasons to stop are looked at again.
+const RECEIVE_TIMEOUT: Duration = Duration::from_millis(20);
+
+/// A listener's socket.
+pub(super) struct Bound {
+    pub(super) socket: OwnedFd,
+    /// With the port that the kernel chose.
+    pub(super) address: Address,
+    pub(super) receive_buffer_bytes: usize,
+    /// The kernel's drop counter when the socket was new.
+    pub(super) dropped_at_bind: u32,
+}
+
+impl Bound {
+    pub(super) fn open(address: &Address, options: &Options) -> io::Result<Bound> {
+        let socket = match address {
+            Address::Udp(addr) => {
+                let multicast_interface = options.multicast_interface.clone();
+                socket::listen_udp(*addr, &ListenOptions { multicast_interface })?
+            }
+            Address::Unix(path) => socket::listen_unix(path)?,
+        };
+        socket::set_receive_timeout(socket.as_fd(), RECEIVE_TIMEOUT)?;
+        let receive_buffer_bytes =
+            socket::set_receive_buffer(socket.as_fd(), options.receive_buffer_bytes)?;
+        let dropped_at_bind = socket::mem_info(socket.as_fd())?.dropped_datagrams;
+        let address = match socket::local_address(socket.as_fd()) {
+            Some(LocalAddress::Inet(addr)) => Address::Udp(addr),
+            _ => address.clone(),
+        };
+        Ok(Bound { socket, address, receive_buffer_bytes, dropped_at_bind })
+    }
+
+    pub(super) fn run(
+        self,
+        options: &Options,
+        stop: &AtomicBool,
+        progress: &ListenerProgress,
+    ) -> ListenerReport {
+        let mut receiving = Receiving::start(&self, options, progress);
+        let ended_by = receiving.until_end(stop);
+        self.admit_nothing();
+        receiving.drain();
+        receiving.report(ended_by)
+    }
+
+    /// Keeps new datagrams out, so that what is queued can be read to its end.
+    fn admit_nothing(&self) {
+        match &self.address {
+            // If it fails, the drain is bounded all the same.
+            Address::Udp(_) => drop(socket::refuse_new_datagrams(self.socket.as_fd())),
+            Address::Unix(path) => drop(std::fs::remove_file(path)),
+        }
+    }
+}
