@@ -1,1 +1,96 @@
-//! admin
+//! What a running relay tells about itself: `/metrics`, `/ledger`, `/healthz` and `/readyz` over HTTP, and the same
+//! figures pushed as StatsD.
+//!
+//! Everything here reads; nothing can be changed over HTTP. The numbers come from the [`ledger`], from [`Health`] (which
+//! the daemon feeds) and from the kernel's files (which explain losses before the socket).
+
+#![forbid(unsafe_code)]
+
+mod health;
+pub mod host;
+mod http;
+pub mod metrics;
+pub mod process;
+mod server;
+pub mod statsd;
+
+pub use health::{Health, Phase};
+pub use http::{HttpCounts, router};
+pub use server::{
+    CONNECTION_LIFETIME_MAX, CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_TIMEOUT, HEADERS_MAX, serve,
+};
+
+use ledger::Ledger;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Everything that the admin server shows.
+pub struct AdminState {
+    /// The hops.
+    pub ledger: Arc<Ledger>,
+    /// Whether the data loops live, and which configuration they run. The daemon feeds it.
+    pub health: Arc<Health>,
+    /// What was built.
+    pub build: Build,
+    /// Who may read what.
+    pub access: Access,
+    /// Where the kernel's figures are read.
+    pub host: host::Reader,
+    /// What the StatsD push counts; stays 0 where nothing is pushed.
+    pub statsd: Arc<statsd::Counts>,
+    /// What the server itself counts.
+    pub http: HttpCounts,
+}
+
+impl AdminState {
+    /// The state of a server that is bound to `bind`, with the ledger kept to loopback.
+    pub fn new(ledger: Arc<Ledger>, health: Arc<Health>, bind: IpAddr) -> AdminState {
+        AdminState {
+            ledger,
+            health,
+            build: Build::default(),
+            access: Access { bind, ledger: LedgerAccess::LoopbackOnly },
+            host: host::Reader::system(),
+            statsd: Arc::default(),
+            http: HttpCounts::default(),
+        }
+    }
+}
+
+/// What was built: the labels of `weir_build_info`.
+#[derive(Clone, Debug)]
+pub struct Build {
+    pub version: String,
+    /// Commit, or `unknown`.
+    pub commit: String,
+    /// Processor and system that it was built for, such as `x86_64-linux`.
+    pub target: String,
+}
+
+impl Default for Build {
+    fn default() -> Build {
+        Build {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: option_env!("WEIR_COMMIT").unwrap_or("unknown").to_owned(),
+            target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
+        }
+    }
+}
+
+/// Who may read what.
+#[derive(Clone, Copy, Debug)]
+pub struct Access {
+    /// The address the server is bound to. On a loopback address only requests that name this machine in their Host
+    /// header are answered, so that no web page can read the figures through a name that it points at 127.0.0.1.
+    pub bind: IpAddr,
+    pub ledger: LedgerAccess,
+}
+
+/// Who may read `/ledger`, which names every listener and target.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LedgerAccess {
+    /// Answered only where the server is bound to a loopback address.
+    LoopbackOnly,
+    /// Answered on any address.
+    Anyone,
+}

@@ -1,0 +1,244 @@
+use crate::{AdminState, LedgerAccess, Phase, metrics, metrics::Exposition};
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use std::fmt::Write;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What the server counts about itself.
+#[derive(Debug, Default)]
+pub struct HttpCounts {
+    handlers: [HandlerCounts; HANDLERS.len()],
+    /// Connections closed because there were too many.
+    pub(crate) crowded: AtomicU64,
+    /// Connections closed because the client was too slow.
+    pub(crate) timeouts: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct HandlerCounts {
+    requests: AtomicU64,
+    failures: AtomicU64,
+}
+
+/// The label values of `handler`: a closed list, so that a stranger's paths make no series.
+const HANDLERS: [&str; 6] = ["/", "/metrics", "/ledger", "/healthz", "/readyz", "other"];
+
+impl HttpCounts {
+    /// Each handler with its requests and how many of them were answered with a 4xx or 5xx.
+    pub(crate) fn handlers(&self) -> impl Iterator<Item = (&'static str, u64, u64)> {
+        HANDLERS.into_iter().zip(&self.handlers).map(|(name, counts)| {
+            (name, counts.requests.load(Ordering::Relaxed), counts.failures.load(Ordering::Relaxed))
+        })
+    }
+
+    fn count(&self, path: &str, status: StatusCode) {
+        let other = HANDLERS.len() - 1;
+        let index = HANDLERS[..other].iter().position(|name| *name == path).unwrap_or(other);
+        let counts = &self.handlers[index];
+        counts.requests.fetch_add(1, Ordering::Relaxed);
+        if status.is_client_error() || status.is_server_error() {
+            counts.failures.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The admin server's routes. Everything only reads: GET and HEAD.
+pub fn router(state: Arc<AdminState>) -> Router {
+    Router::new()
+        .route("/", get(index))
+        .route("/metrics", get(show_metrics))
+        .route("/ledger", get(show_ledger))
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .fallback(not_found)
+        .layer(middleware::from_fn_with_state(Arc::clone(&state), guard))
+        .with_state(state)
+}
+
+/// Refuses what must not be answered, counts, and sets the headers that every answer has.
+async fn guard(State(state): State<Arc<AdminState>>, request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
+    let mut response = match refuse(&state, &request) {
+        Some(refusal) => refusal,
+        None => next.run(request).await,
+    };
+    state.http.count(&path, response.status());
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+        (header::CACHE_CONTROL, "no-store"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+fn refuse(state: &AdminState, request: &Request) -> Option<Response> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let allow = [(header::ALLOW, "GET, HEAD")];
+        let text = "only GET and HEAD: nothing can be changed here\n";
+        return Some((StatusCode::METHOD_NOT_ALLOWED, allow, text).into_response());
+    }
+    if !state.access.bind.is_loopback() {
+        return None;
+    }
+    let named = host_names(request.uri(), request.headers());
+    if named.is_empty() {
+        return Some((StatusCode::BAD_REQUEST, "no Host header\n").into_response());
+    }
+    let stranger = named.iter().any(|host| !is_this_machine(host, state.access.bind));
+    stranger.then(|| {
+        let text = "the Host header names another machine; use localhost, 127.0.0.1 or [::1]\n";
+        (StatusCode::FORBIDDEN, text).into_response()
+    })
+}
+
+/// Every host that the request says it is for: in its target and in its Host headers.
+fn host_names<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Vec<&'a str> {
+    let in_headers = headers.get_all(header::HOST).iter();
+    // A value that is not text matches nothing.
+    in_headers
+        .map(|value| value.to_str().unwrap_or("?"))
+        .chain(uri.authority().map(|a| a.as_str()))
+        .collect()
+}
+
+/// Whether `host` (with or without a port, which port forwarding may change) means this machine.
+fn is_this_machine(host: &str, bind: IpAddr) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    if name.eq_ignore_ascii_case("localhost") {
+        return true;
+    }
+    let address = match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
+        Some(v6) => v6.parse().map(IpAddr::V6),
+        None => name.parse().map(IpAddr::V4),
+    };
+    address.is_ok_and(|address| {
+        let names = [IpAddr::from([127, 0, 0, 1]), IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1]), bind];
+        names.contains(&address)
+    })
+}
+
+async fn index() -> &'static str {
+    "weir\n\n\
+     /metrics             figures for Prometheus; OpenMetrics if asked for\n\
+     /ledger              what came in, what left, what was lost, where and why (JSON)\n\
+     /ledger?format=text  the same to read\n\
+     /healthz             200 while the data loops are alive\n\
+     /readyz              200 while datagrams are taken\n"
+}
+
+async fn not_found() -> (StatusCode, &'static str) {
+    (StatusCode::NOT_FOUND, "no such page; / lists those that exist\n")
+}
+
+async fn show_metrics(State(state): State<Arc<AdminState>>, headers: HeaderMap) -> Response {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let exposition = Exposition::negotiate(accept.unwrap_or_default());
+    let text = metrics::render_state(&state, exposition);
+    ([(header::CONTENT_TYPE, exposition.content_type())], text).into_response()
+}
+
+async fn show_ledger(State(state): State<Arc<AdminState>>, uri: Uri) -> Response {
+    if !state.access.bind.is_loopback() && state.access.ledger == LedgerAccess::LoopbackOnly {
+        let text =
+            "the ledger is only shown on a loopback address: it names every listener and target\n";
+        return (StatusCode::FORBIDDEN, text).into_response();
+    }
+    let snapshot = state.ledger.check();
+    match uri.query() {
+        Some("format=text") => ledger::waterfall(&snapshot).into_response(),
+        None | Some("" | "format=json") => match serde_json::to_string(&snapshot) {
+            Ok(json) => ([(header::CONTENT_TYPE, "application/json")], json + "\n").into_response(),
+            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+        },
+        Some(_) => (StatusCode::BAD_REQUEST, "unknown query; use format=text or format=json\n")
+            .into_response(),
+    }
+}
+
+async fn healthz(State(state): State<Arc<AdminState>>) -> (StatusCode, String) {
+    let view = state.health.view();
+    let mut text = String::new();
+    for (listener, age) in view.stalled() {
+        let line = format!(
+            "failed: the data loops of listener {listener} have not moved for {:.1} s\n",
+            age.as_secs_f64()
+        );
+        text.push_str(&line);
+    }
+    if !text.is_empty() {
+        return (StatusCode::SERVICE_UNAVAILABLE, text);
+    }
+    let snapshot = state.ledger.check();
+    if snapshot.is_balanced() {
+        text.push_str("ok\n");
+    } else {
+        // The data path works, and restarting it would lose what it holds: this is for people, not for the supervisor.
+        let violations = snapshot.violations;
+        writeln!(text, "degraded: the ledger did not balance at {violations} moments; see /ledger")
+            .expect("writing to a string cannot fail");
+    }
+    (StatusCode::OK, text)
+}
+
+async fn readyz(State(state): State<Arc<AdminState>>) -> (StatusCode, String) {
+    let phase = state.health.phase();
+    let status = match phase {
+        Phase::Ready => StatusCode::OK,
+        Phase::Starting | Phase::Draining => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    (status, format!("{}\n", phase.label()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(host: &str, bind: &str, expected: bool) {
+        assert_eq!(is_this_machine(host, bind.parse().unwrap()), expected, "{host} at {bind}");
+    }
+
+    #[test]
+    fn loopback_names_with_and_without_port() {
+        for host in
+            ["localhost", "LocalHost:9464", "127.0.0.1:80", "127.0.0.1", "[::1]", "[::1]:9464"]
+        {
+            check(host, "127.0.0.1", true);
+        }
+    }
+
+    #[test]
+    fn the_bound_address() {
+        check("127.0.0.5:9464", "127.0.0.5", true);
+        check("127.0.0.5:9464", "127.0.0.1", false);
+    }
+
+    #[test]
+    fn strangers() {
+        for host in [
+            "",
+            ":80",
+            "evil.example",
+            "localhost.evil.example:9464",
+            "10.0.0.1",
+            "::1",
+            "[::1",
+            "127.1",
+            "0x7f.1",
+            "localhost:9464@evil",
+        ] {
+            check(host, "127.0.0.1", false);
+        }
+    }
+}

@@ -1,0 +1,289 @@
+use super::samples::NONE;
+use super::{FamilyId as Id, Samples, Value, reasons_at};
+use crate::health::{View, unix_seconds};
+use crate::host::{Host, Interface, UdpErrors};
+use crate::process::Process;
+use crate::{Build, HttpCounts, Phase, statsd};
+use ledger::{HopKind, HopSnapshot, Reason, Snapshot};
+use std::borrow::Cow;
+use std::sync::atomic::Ordering;
+
+/// Everything that is shown, read at one moment.
+pub struct Figures<'a> {
+    pub snapshot: &'a Snapshot,
+    pub host: &'a Host,
+    pub process: &'a Process,
+    pub(crate) health: &'a View,
+    pub build: &'a Build,
+    pub http: &'a HttpCounts,
+    pub statsd: &'a statsd::Counts,
+}
+
+/// Errors of send calls whose series exist from the start. Others appear with their first error.
+const SEND_ERRORS: [&str; 6] =
+    ["ECONNREFUSED", "EHOSTUNREACH", "EMSGSIZE", "ENETUNREACH", "ENOBUFS", "EPERM"];
+/// ICMP errors whose series exist from the start: host and port unreachable of both families.
+const ICMP_ERRORS: [&str; 4] = ["1/3", "1/4", "3/1", "3/3"];
+const STATES: [&str; 5] = ["starting", "ok", "degraded", "failed", "stopping"];
+
+impl<'a> Figures<'a> {
+    /// Every series.
+    pub fn samples(&self) -> Samples<'a> {
+        let mut samples = Samples::new();
+        self.add_daemon(&mut samples);
+        self.add_components(&mut samples);
+        add_ledger(&mut samples, self.snapshot);
+        add_host(&mut samples, self.host);
+        self.add_server(&mut samples);
+        add_process(&mut samples, self.process);
+        samples
+    }
+
+    fn add_daemon(&self, samples: &mut Samples<'a>) {
+        let Build { version, commit, target } = self.build;
+        samples.whole(Id::BuildInfo, [version, commit, target], 1);
+        samples.number(Id::StartTime, NONE, unix_seconds(self.health.started_at));
+        let config = &self.health.config;
+        if let Some(applied_at) = config.applied_at {
+            let generation = config.generation.to_string();
+            samples.whole(Id::ConfigInfo, [Cow::from(&config.hash), generation.into()], 1);
+            samples.number(Id::ConfigLastReloadTimestamp, NONE, unix_seconds(applied_at));
+        }
+        samples.whole(Id::ConfigReloads, NONE, config.reloads);
+        samples.whole(Id::ConfigReloadFailures, NONE, config.reload_failures);
+        let successful = u64::from(!config.last_reload_failed);
+        samples.whole(Id::ConfigLastReloadSuccessful, NONE, successful);
+        for (listener, age) in &self.health.beats {
+            samples.number(Id::HeartbeatAge, [listener], age.as_secs_f64());
+        }
+    }
+
+    fn add_components(&self, samples: &mut Samples<'a>) {
+        let by_phase = |otherwise| match self.health.phase {
+            Phase::Starting => "starting",
+            Phase::Ready => otherwise,
+            Phase::Draining => "stopping",
+        };
+        let mut add = |component: String, state: &str| {
+            for known in STATES {
+                let labels = [Cow::from(component.clone()), known.into()];
+                samples.whole(Id::ComponentState, labels, u64::from(known == state));
+            }
+        };
+        let daemon = match self.health.stalled().next() {
+            Some(_) => "failed",
+            None if !self.snapshot.is_balanced() => "degraded",
+            None => by_phase("ok"),
+        };
+        add("daemon".to_owned(), daemon);
+        for (listener, age) in &self.health.beats {
+            let stalled = *age > self.health.heartbeat_limit;
+            add(format!("listener/{listener}"), if stalled { "failed" } else { by_phase("ok") });
+        }
+        for hop in &self.snapshot.hops {
+            if let (Some(target), Some(up)) = (&hop.target, hop.gauges.get("up")) {
+                let state = by_phase(if *up == 0 { "degraded" } else { "ok" });
+                add(format!("target/{}/{target}", hop.listener), state);
+            }
+        }
+    }
+
+    fn add_server(&self, samples: &mut Samples<'a>) {
+        let pushes = self.statsd.pushes.load(Ordering::Relaxed);
+        samples.whole(Id::StatsdPushes, NONE, pushes);
+        let failures = self.statsd.failures.load(Ordering::Relaxed);
+        samples.whole(Id::StatsdPushFailures, NONE, failures);
+        for (handler, requests, failures) in self.http.handlers() {
+            samples.whole(Id::HttpRequests, [handler], requests);
+            samples.whole(Id::HttpRequestFailures, [handler], failures);
+        }
+        for (cause, count) in [("crowded", &self.http.crowded), ("timeout", &self.http.timeouts)] {
+            samples.whole(Id::HttpConnectionsDropped, [cause], count.load(Ordering::Relaxed));
+        }
+    }
+}
+
+/// The relay's own figures: what is pushed as StatsD too.
+pub(crate) fn add_ledger<'a>(samples: &mut Samples<'a>, snapshot: &'a Snapshot) {
+    samples.whole(Id::LedgerViolations, NONE, snapshot.violations);
+    for hop in &snapshot.hops {
+        let labels = [hop.hop.label(), &hop.listener, hop.target.as_deref().unwrap_or_default()];
+        // In flight stops at 0; what is missing below that is in `unaccounted`.
+        let residual = hop.in_flight.count as f64 + hop.unaccounted.min(0) as f64;
+        samples.number(Id::LedgerResidual, labels, residual);
+        match hop.hop {
+            HopKind::Socket => add_socket(samples, hop),
+            HopKind::Receive => add_receive(samples, hop),
+            HopKind::Target => add_target(samples, hop),
+            HopKind::Egress => add_egress(samples, hop),
+        }
+    }
+}
+
+fn add_socket<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
+    let labels = [hop.listener.as_str()];
+    samples.whole(Id::SocketDropped, labels, hop.dropped_total().count);
+    for (gauge, id) in [
+        ("receive_buffer_bytes", Id::ReceiveBuffer),
+        ("receive_queue_bytes", Id::ReceiveBufferUsed),
+    ] {
+        if let Some(&value) = hop.gauges.get(gauge) {
+            samples.whole(id, labels, value);
+        }
+    }
+}
+
+fn add_receive<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
+    let labels = [hop.listener.as_str()];
+    samples.whole(Id::Received, labels, hop.received.count);
+    samples.whole(Id::ReceivedBytes, labels, hop.received.bytes);
+    samples.whole(Id::Accepted, labels, hop.delivered.count);
+    for (reason, count) in drops(hop) {
+        samples.whole(Id::Dropped, [&hop.listener, reason.label()], count);
+    }
+    samples.whole(Id::ReceiveBatches, labels, event(hop, "batches"));
+    samples.whole(Id::EmptyDatagrams, labels, event(hop, "empty_datagrams"));
+    for (errno, count) in events_below(hop, "receive_errors_") {
+        samples.whole(Id::ReceiveErrors, [&hop.listener, errno], count);
+    }
+}
+
+fn add_target<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
+    let [listener, target] = pair(hop);
+    let labels = [listener, target];
+    samples.whole(Id::TargetOffered, labels, hop.received.count);
+    samples.whole(Id::TargetSent, labels, hop.delivered.count);
+    samples.whole(Id::TargetSentBytes, labels, hop.delivered.bytes);
+    for (reason, count) in drops(hop) {
+        samples.whole(Id::TargetDropped, [listener, target, reason.label()], count);
+    }
+    samples.whole(Id::TargetSendCalls, labels, event(hop, "send_calls"));
+    samples.whole(Id::TargetRetries, labels, event(hop, "retries"));
+    for errno in
+        SEND_ERRORS.iter().filter(|errno| !hop.events.contains_key(&format!("send_errors_{errno}")))
+    {
+        samples.whole(Id::TargetSendErrors, [listener, target, errno], 0);
+    }
+    for (errno, count) in events_below(hop, "send_errors_") {
+        samples.whole(Id::TargetSendErrors, [listener, target, errno], count);
+    }
+    samples.whole(Id::TargetQueue, labels, hop.in_flight.count);
+    if let Some(capacity) = hop.capacity {
+        samples.whole(Id::TargetQueueCapacity, labels, capacity);
+    }
+    for (gauge, id) in [("up", Id::TargetUp), ("gso", Id::TargetGso)] {
+        if let Some(&value) = hop.gauges.get(gauge) {
+            samples.whole(id, labels, value);
+        }
+    }
+    if let Some(&age_ms) = hop.gauges.get("oldest_age_ms") {
+        samples.number(Id::TargetOldestAge, labels, age_ms as f64 / 1e3);
+    }
+    if let Some(delay) = &hop.delay {
+        let value = Value::Histogram {
+            bounds: delay.bounds_us.iter().map(|&bound_us| bound_us as f64 / 1e6).collect(),
+            counts: delay.counts.clone(),
+            sum: delay.sum_us as f64 / 1e6,
+        };
+        samples.add(Id::TargetDelay, labels, value);
+    }
+}
+
+fn add_egress<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
+    let [listener, target] = pair(hop);
+    for (reason, count) in drops(hop) {
+        samples.whole(Id::TargetReturned, [listener, target, reason.label()], count);
+    }
+    let mut codes = ICMP_ERRORS.map(|code| (Cow::from(code), 0)).to_vec();
+    for (code, count) in events_below(hop, "icmp_") {
+        let code = code.replace('_', "/");
+        match codes.iter_mut().find(|(known, _)| *known == code) {
+            Some((_, known)) => *known = count,
+            None => codes.push((code.into(), count)),
+        }
+    }
+    for (code, count) in codes {
+        samples.whole(Id::TargetIcmpErrors, [listener.into(), target.into(), code], count);
+    }
+}
+
+fn add_host<'a>(samples: &mut Samples<'a>, host: &'a Host) {
+    for (family, udp) in [("ipv4", &host.udp4), ("ipv6", &host.udp6)] {
+        let Some(udp) = udp else { continue };
+        if let Some(count) = udp.in_errors {
+            samples.whole(Id::HostUdpReceiveErrors, [family], count);
+        }
+        for (cause, count) in UdpErrors::causes(udp) {
+            if let Some(count) = count {
+                samples.whole(Id::HostUdpErrors, [family, cause], count);
+            }
+        }
+    }
+    if let Some(softnet) = &host.softnet {
+        samples.whole(Id::HostSoftnetDropped, NONE, softnet.dropped);
+        samples.whole(Id::HostSoftnetSqueezed, NONE, softnet.squeezed);
+    }
+    let Some(interfaces) = &host.interfaces else { return };
+    for Interface { device, rx_dropped, rx_missed_errors, rx_errors, tx_dropped } in
+        &interfaces.listed
+    {
+        for (id, count) in [
+            (Id::HostInterfaceReceiveDropped, rx_dropped),
+            (Id::HostInterfaceReceiveMissed, rx_missed_errors),
+            (Id::HostInterfaceReceiveErrors, rx_errors),
+            (Id::HostInterfaceTransmitDropped, tx_dropped),
+        ] {
+            if let Some(count) = *count {
+                samples.whole(id, [device], count);
+            }
+        }
+    }
+    samples.whole(Id::HostInterfacesOmitted, NONE, interfaces.omitted);
+}
+
+fn add_process(samples: &mut Samples<'_>, process: &Process) {
+    for (id, value) in
+        [(Id::ProcessCpu, process.cpu_seconds), (Id::ProcessStartTime, process.start_time_seconds)]
+    {
+        if let Some(value) = value {
+            samples.number(id, NONE, value);
+        }
+    }
+    for (id, value) in [
+        (Id::ProcessResident, process.resident_bytes),
+        (Id::ProcessVirtual, process.virtual_bytes),
+        (Id::ProcessOpenFds, process.open_fds),
+        (Id::ProcessMaxFds, process.max_fds),
+        (Id::ProcessThreads, process.threads),
+    ] {
+        if let Some(value) = value {
+            samples.whole(id, NONE, value);
+        }
+    }
+}
+
+fn pair(hop: &HopSnapshot) -> [&str; 2] {
+    [&hop.listener, hop.target.as_deref().unwrap_or_default()]
+}
+
+/// Every reason that can occur at this hop, with 0 where it has not, and any other that has.
+fn drops(hop: &HopSnapshot) -> impl Iterator<Item = (Reason, u64)> {
+    let expected = reasons_at(hop.hop);
+    let others =
+        hop.dropped.iter().map(|drop| drop.reason).filter(|reason| !expected.contains(reason));
+    let reasons = expected.iter().copied().chain(others);
+    reasons.map(|reason| (reason, hop.dropped_for(reason).count))
+}
+
+fn event(hop: &HopSnapshot, name: &str) -> u64 {
+    hop.events.get(name).copied().unwrap_or(0)
+}
+
+/// Events whose name starts so, by the rest of their name.
+fn events_below<'a>(
+    hop: &'a HopSnapshot,
+    prefix: &'static str,
+) -> impl Iterator<Item = (&'a str, u64)> {
+    let rest = move |(name, count): (&'a String, &u64)| Some((name.strip_prefix(prefix)?, *count));
+    hop.events.iter().filter_map(rest)
+}

@@ -1,0 +1,80 @@
+use super::{FAMILIES, Family, FamilyId};
+use std::borrow::Cow;
+
+/// A value of one series.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Value {
+    /// A whole number.
+    Whole(u64),
+    /// Any number.
+    Number(f64),
+    /// Counts in buckets.
+    Histogram {
+        /// Upper bounds, inclusive.
+        bounds: Vec<f64>,
+        /// What is in each bucket alone; one more than there are bounds.
+        counts: Vec<u64>,
+        /// Sum of all observed values.
+        sum: f64,
+    },
+}
+
+/// One series with its value.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Sample<'a> {
+    /// Label values, in the order of the family's label names.
+    pub labels: Vec<Cow<'a, str>>,
+    pub value: Value,
+}
+
+/// Every series, by family.
+pub struct Samples<'a> {
+    by_family: Vec<Vec<Sample<'a>>>,
+}
+
+impl<'a> Samples<'a> {
+    pub(crate) fn new() -> Samples<'a> {
+        Samples { by_family: FAMILIES.iter().map(|_| Vec::new()).collect() }
+    }
+
+    /// Adds a series. The label values stand in the order of the family's label names.
+    pub(crate) fn add<const N: usize>(
+        &mut self,
+        id: FamilyId,
+        labels: [impl Into<Cow<'a, str>>; N],
+        value: Value,
+    ) {
+        let family = &FAMILIES[id as usize];
+        debug_assert_eq!(family.labels.len(), N, "labels of {}", family.name);
+        let labels = labels.into_iter().map(Into::into).collect();
+        self.by_family[id as usize].push(Sample { labels, value });
+    }
+
+    pub(crate) fn whole<const N: usize>(
+        &mut self,
+        id: FamilyId,
+        labels: [impl Into<Cow<'a, str>>; N],
+        value: u64,
+    ) {
+        self.add(id, labels, Value::Whole(value));
+    }
+
+    pub(crate) fn number<const N: usize>(
+        &mut self,
+        id: FamilyId,
+        labels: [impl Into<Cow<'a, str>>; N],
+        value: f64,
+    ) {
+        self.add(id, labels, Value::Number(value));
+    }
+
+    /// Every family that has series, in the order of the table.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static Family, &[Sample<'a>])> {
+        let rows = FAMILIES.iter().zip(&self.by_family);
+        rows.filter(|(_, samples)| !samples.is_empty())
+            .map(|(family, samples)| (family, samples.as_slice()))
+    }
+}
+
+/// No label values.
+pub(crate) const NONE: [&str; 0] = [];

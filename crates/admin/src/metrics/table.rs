@@ -1,0 +1,236 @@
+use ledger::{HopKind, Reason};
+
+/// What a family's series are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Never goes back while the process lives.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts in buckets.
+    Histogram,
+}
+
+impl Kind {
+    /// The word for it in both formats.
+    pub fn label(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+/// One row of the table: everything about a metric but its values.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    pub id: FamilyId,
+    pub name: &'static str,
+    pub kind: Kind,
+    /// Label names, in the order in which they are written.
+    pub labels: &'static [&'static str],
+    /// One line. No backslash, quote or line feed, which the formats would have to escape.
+    pub help: &'static str,
+}
+
+macro_rules! families {
+    ($($id:ident $kind:ident $name:literal [$($label:literal),*] $help:literal;)+) => {
+        /// A row of [`FAMILIES`]: `FAMILIES[id as usize]`.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum FamilyId { $($id,)+ }
+
+        /// Every metric that Weir exports.
+        pub const FAMILIES: &[Family] = &[$(Family {
+            id: FamilyId::$id,
+            name: $name,
+            kind: Kind::$kind,
+            labels: &[$($label),*],
+            help: $help,
+        },)+];
+    };
+}
+
+families! {
+    BuildInfo Gauge "weir_build_info" ["version", "commit", "target"]
+        "Always 1. The labels say what was built.";
+    ConfigInfo Gauge "weir_config_info" ["hash", "generation"]
+        "Always 1. The labels name the configuration in force; generation 1 is the first one.";
+    StartTime Gauge "weir_start_time_seconds" []
+        "When the daemon started, in seconds since 1970.";
+    ConfigReloads Counter "weir_config_reloads_total" []
+        "Reloads of the configuration that were asked for.";
+    ConfigReloadFailures Counter "weir_config_reload_failures_total" []
+        "Reloads that were refused; the former configuration stayed in force.";
+    ConfigLastReloadSuccessful Gauge "weir_config_last_reload_successful" []
+        "1 unless the last reload was refused.";
+    ConfigLastReloadTimestamp Gauge "weir_config_last_reload_timestamp_seconds" []
+        "When the configuration in force was applied, in seconds since 1970.";
+    ComponentState Gauge "weir_component_state" ["component", "state"]
+        "1 for the state that the component is in and 0 for the others: starting, ok, degraded, failed, stopping.";
+    HeartbeatAge Gauge "weir_listener_heartbeat_age_seconds" ["listener"]
+        "Time since the listener's data loops last moved.";
+
+    LedgerResidual Gauge "weir_ledger_residual" ["hop", "listener", "target"]
+        "Received less delivered less dropped: what is inside the hop. 0 at rest; negative or above the hop's capacity is a bug of Weir.";
+    LedgerViolations Counter "weir_ledger_violations_total" []
+        "Moments at which the ledger did not balance at some hop. Anything but 0 is a bug of Weir.";
+
+    SocketDropped Counter "weir_relay_socket_dropped_datagrams_total" ["listener"]
+        "Datagrams that the kernel dropped at the listener's socket, most often because its receive buffer was full (SO_MEMINFO).";
+    ReceiveBuffer Gauge "weir_relay_receive_buffer_bytes" ["listener"]
+        "Receive buffer of the listener's socket as the kernel granted it.";
+    ReceiveBufferUsed Gauge "weir_relay_receive_buffer_used_bytes" ["listener"]
+        "How much of the receive buffer waits to be read, as the kernel charges it.";
+    Received Counter "weir_relay_received_datagrams_total" ["listener"]
+        "Datagrams read from the listener's socket.";
+    ReceivedBytes Counter "weir_relay_received_bytes_total" ["listener"]
+        "Payload bytes read from the listener's socket.";
+    Accepted Counter "weir_relay_accepted_datagrams_total" ["listener"]
+        "Datagrams that were offered to the listener's targets.";
+    Dropped Counter "weir_relay_dropped_datagrams_total" ["listener", "reason"]
+        "Datagrams that were read and not offered to any target.";
+    ReceiveBatches Counter "weir_relay_receive_batches_total" ["listener"]
+        "Calls that read datagrams; datagrams per batch is the quotient.";
+    EmptyDatagrams Counter "weir_relay_empty_datagrams_total" ["listener"]
+        "Datagrams without payload. They are forwarded like others.";
+    ReceiveErrors Counter "weir_relay_receive_errors_total" ["listener", "errno"]
+        "Calls that failed to read. No datagram is lost by one.";
+
+    TargetUp Gauge "weir_relay_target_up" ["listener", "target"]
+        "1 while the target takes datagrams, 0 after it refused or could not be reached.";
+    TargetOffered Counter "weir_relay_target_offered_datagrams_total" ["listener", "target"]
+        "Datagrams accepted since the target joined.";
+    TargetSent Counter "weir_relay_target_sent_datagrams_total" ["listener", "target"]
+        "Datagrams that were handed to the kernel for the target. What came back as undeliverable is counted as returned.";
+    TargetSentBytes Counter "weir_relay_target_sent_bytes_total" ["listener", "target"]
+        "Payload bytes that were handed to the kernel for the target.";
+    TargetDropped Counter "weir_relay_target_dropped_datagrams_total" ["listener", "target", "reason"]
+        "Datagrams that were offered to the target and not handed to the kernel.";
+    TargetReturned Counter "weir_relay_target_returned_datagrams_total" ["listener", "target", "reason"]
+        "Datagrams that were handed to the kernel and reported as undeliverable. A lower bound: networks are silent about most losses.";
+    TargetSendCalls Counter "weir_relay_target_send_calls_total" ["listener", "target"]
+        "Calls that sent; datagrams per call is the quotient.";
+    TargetSendErrors Counter "weir_relay_target_send_errors_total" ["listener", "target", "errno"]
+        "Attempts to send that failed. A retry may have succeeded: losses are counted as dropped.";
+    TargetRetries Counter "weir_relay_target_retries_total" ["listener", "target"]
+        "Attempts to send a datagram again.";
+    TargetIcmpErrors Counter "weir_relay_target_icmp_errors_total" ["listener", "target", "code"]
+        "ICMP errors that came back, by type/code: 3/x is IPv4, 1/x is IPv6. Advisory.";
+    TargetGso Gauge "weir_relay_target_gso" ["listener", "target"]
+        "1 while runs of equal length leave as one message (UDP_SEGMENT).";
+    TargetQueue Gauge "weir_relay_target_queue_datagrams" ["listener", "target"]
+        "Datagrams that wait for the target.";
+    TargetQueueCapacity Gauge "weir_relay_target_queue_capacity_datagrams" ["listener", "target"]
+        "Most datagrams that can wait for the target.";
+    TargetOldestAge Gauge "weir_relay_target_queue_oldest_age_seconds" ["listener", "target"]
+        "Age of the oldest datagram that waits for the target.";
+    TargetDelay Histogram "weir_relay_target_delay_seconds" ["listener", "target"]
+        "Time from receiving a datagram to sending it.";
+
+    HostUdpReceiveErrors Counter "weir_host_udp_receive_errors_total" ["family"]
+        "All sockets of the network namespace: datagrams that arrived and were not delivered (InErrors). Contains the receiving causes below.";
+    HostUdpErrors Counter "weir_host_udp_errors_total" ["family", "cause"]
+        "All sockets of the network namespace, by the kernel's counter: RcvbufErrors, SndbufErrors, NoPorts, InCsumErrors, MemErrors.";
+    HostSoftnetDropped Counter "weir_host_softnet_dropped_total" []
+        "Packets dropped because a processor's backlog was full (net.core.netdev_max_backlog).";
+    HostSoftnetSqueezed Counter "weir_host_softnet_squeezed_total" []
+        "Times that packet processing stopped with work left (net.core.netdev_budget).";
+    HostInterfaceReceiveDropped Counter "weir_host_interface_receive_dropped_total" ["device"]
+        "Packets that the interface received and dropped (rx_dropped).";
+    HostInterfaceReceiveMissed Counter "weir_host_interface_receive_missed_total" ["device"]
+        "Packets that the interface had no room for (rx_missed_errors).";
+    HostInterfaceReceiveErrors Counter "weir_host_interface_receive_errors_total" ["device"]
+        "Bad packets that the interface received (rx_errors).";
+    HostInterfaceTransmitDropped Counter "weir_host_interface_transmit_dropped_total" ["device"]
+        "Packets that were dropped on their way out (tx_dropped).";
+    HostInterfacesOmitted Gauge "weir_host_interfaces_omitted" []
+        "Interfaces without series, because there are more than 128.";
+
+    StatsdPushes Counter "weir_statsd_pushes_total" []
+        "Datagrams of figures that were handed to the kernel for the StatsD server.";
+    StatsdPushFailures Counter "weir_statsd_push_failures_total" []
+        "Datagrams of figures that could not be sent. Their counts are sent with the next push.";
+    HttpRequests Counter "weir_http_requests_total" ["handler"]
+        "Requests to the admin server.";
+    HttpRequestFailures Counter "weir_http_request_failures_total" ["handler"]
+        "Requests that were answered with a 4xx or 5xx status.";
+    HttpConnectionsDropped Counter "weir_http_connections_dropped_total" ["cause"]
+        "Connections to the admin server that it closed: crowded (more than 64 at a time) or timeout (too slow).";
+
+    ProcessCpu Counter "process_cpu_seconds_total" []
+        "User and system time of the process.";
+    ProcessResident Gauge "process_resident_memory_bytes" []
+        "Resident memory of the process.";
+    ProcessVirtual Gauge "process_virtual_memory_bytes" []
+        "Virtual memory of the process.";
+    ProcessOpenFds Gauge "process_open_fds" []
+        "Open file descriptors.";
+    ProcessMaxFds Gauge "process_max_fds" []
+        "Most file descriptors that the process may open.";
+    ProcessThreads Gauge "process_threads" []
+        "Threads of the process.";
+    ProcessStartTime Gauge "process_start_time_seconds" []
+        "When the process started, in seconds since 1970.";
+}
+
+/// The reasons for which a hop of this kind can drop. Their series exist from the start, at 0.
+pub const fn reasons_at(hop: HopKind) -> &'static [Reason] {
+    match hop {
+        HopKind::Socket => &[Reason::SocketBuffer],
+        HopKind::Receive => &[Reason::Truncated, Reason::SourceDenied, Reason::RingGuard],
+        HopKind::Target => &[
+            Reason::Filtered,
+            Reason::Sampled,
+            Reason::RateLimited,
+            Reason::QueueFull,
+            Reason::TooBig,
+            Reason::Refused,
+            Reason::HostUnreachable,
+            Reason::NetworkUnreachable,
+            Reason::EgressQueueFull,
+            Reason::Firewall,
+            Reason::SendError,
+            Reason::WriteError,
+            Reason::TargetUnresolved,
+            Reason::Shutdown,
+            Reason::TargetRemoved,
+        ],
+        HopKind::Egress => &[
+            Reason::TooBig,
+            Reason::Refused,
+            Reason::HostUnreachable,
+            Reason::NetworkUnreachable,
+            Reason::Firewall,
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn rows_are_in_the_order_of_their_ids_and_follow_the_naming_rules() {
+        let mut names = BTreeSet::new();
+        for (at, family) in FAMILIES.iter().enumerate() {
+            let name = family.name;
+            assert_eq!(family.id as usize, at);
+            assert!(names.insert(name), "{name} is there twice");
+            assert!(name.starts_with("weir_") || name.starts_with("process_"), "{name}");
+            assert_eq!(name.ends_with("_total"), family.kind == Kind::Counter, "{name}");
+            assert!(!family.help.contains(['\\', '"', '\n']), "{name}");
+            assert!(family.help.ends_with('.'), "{name}");
+            assert!(!family.labels.contains(&"source"), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_reason_can_occur_somewhere() {
+        let kinds = [HopKind::Socket, HopKind::Receive, HopKind::Target, HopKind::Egress];
+        for reason in Reason::ALL {
+            assert!(kinds.iter().any(|kind| reasons_at(*kind).contains(reason)), "{reason:?}");
+        }
+    }
+}

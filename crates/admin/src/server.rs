@@ -1,0 +1,114 @@
+use crate::{AdminState, router};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{AbortHandle, JoinSet};
+
+/// Most connections at one time. One more closes the oldest: an honest request is answered in milliseconds, so that the
+/// oldest of so many is one that idles, and idlers cannot keep a health check out.
+pub const CONNECTIONS_MAX: usize = 64;
+/// Longest time from accepting a connection to the end of its request's head.
+pub const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest life of a connection, including a slow reader of the answer. A connection serves one request.
+pub const CONNECTION_LIFETIME_MAX: Duration = Duration::from_secs(15);
+/// Most bytes of a request's head.
+pub const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// Most header lines of a request.
+pub const HEADERS_MAX: usize = 64;
+/// Time for answers under way when the server stops.
+const STOP_GRACE: Duration = Duration::from_secs(1);
+/// Pause after an accept that failed, which it does at once and again while descriptors are short.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves until `shutdown` resolves; answers under way then get a second to end.
+///
+/// The loop is our own, on the hyper that axum brings, because `axum::serve` has no limit on connections, on the time
+/// that a head may take, or on its size.
+pub async fn serve(
+    listener: TcpListener,
+    state: Arc<AdminState>,
+    shutdown: impl Future<Output = ()> + Send,
+) -> io::Result<()> {
+    let service = TowerToHyperService::new(router(Arc::clone(&state)));
+    let mut connections = Connections::default();
+    let mut shutdown = std::pin::pin!(shutdown);
+    loop {
+        tokio::select! {
+            () = &mut shutdown => break,
+            Some(_) = connections.tasks.join_next() => connections.forget_ended(),
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    if connections.make_room() {
+                        state.http.crowded.fetch_add(1, Ordering::Relaxed);
+                    }
+                    connections.add(serve_one(stream, service.clone(), Arc::clone(&state)));
+                }
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            },
+        }
+    }
+    drop(listener);
+    let ended = async { while connections.tasks.join_next().await.is_some() {} };
+    // Whatever is still open after the grace is closed with the set.
+    let _ = tokio::time::timeout(STOP_GRACE, ended).await;
+    Ok(())
+}
+
+#[derive(Default)]
+struct Connections {
+    tasks: JoinSet<()>,
+    /// Handles in the order of accepting, the oldest first.
+    handles: VecDeque<AbortHandle>,
+}
+
+impl Connections {
+    fn add(&mut self, connection: impl Future<Output = ()> + Send + 'static) {
+        self.handles.push_back(self.tasks.spawn(connection));
+    }
+
+    fn forget_ended(&mut self) {
+        self.handles.retain(|handle| !handle.is_finished());
+    }
+
+    /// Closes the oldest connection if there are too many, and says whether it did.
+    fn make_room(&mut self) -> bool {
+        self.forget_ended();
+        if self.handles.len() < CONNECTIONS_MAX {
+            return false;
+        }
+        if let Some(oldest) = self.handles.pop_front() {
+            oldest.abort();
+        }
+        true
+    }
+}
+
+async fn serve_one(
+    stream: TcpStream,
+    service: TowerToHyperService<axum::Router>,
+    state: Arc<AdminState>,
+) {
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .max_headers(HEADERS_MAX)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    // A client that went away or spoke something else than HTTP is not our concern.
+    let too_slow = match tokio::time::timeout(CONNECTION_LIFETIME_MAX, connection).await {
+        Ok(Ok(())) => false,
+        Ok(Err(error)) => error.is_timeout(),
+        Err(_) => true,
+    };
+    if too_slow {
+        state.http.timeouts.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,107 @@
+//! The server on a real socket: what slow, many and wrong clients can and cannot do.
+
+mod support;
+
+use admin::{AdminState, CONNECTIONS_MAX, serve};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use support::{busy_hops, state};
+
+struct Server {
+    address: SocketAddr,
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    fn start() -> Server {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let state: Arc<AdminState> = Arc::new(state(busy_hops(), "127.0.0.1"));
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let serving = async {
+                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+                let shutdown = async {
+                    // A dropped sender stops the server too.
+                    let _ = stopped.await;
+                };
+                serve(listener, state, shutdown).await.unwrap();
+            };
+            runtime.unwrap().block_on(serving);
+        });
+        Server { address, stop: Some(stop), thread: Some(thread) }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream
+    }
+
+    /// Sends a request as it stands and reads until the server closes.
+    fn ask(&self, request: &str) -> String {
+        let mut stream = self.connect();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        // A reset after the answer (we may have sent more than was read) leaves what was read.
+        let _ = stream.read_to_string(&mut answer);
+        answer
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+#[test]
+fn one_request_for_each_connection() {
+    let server = Server::start();
+    let answer = server.ask("GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
+    assert!(answer.ends_with("\r\n\r\nready\n"), "{answer}");
+}
+
+#[test]
+fn idle_connections_cannot_keep_a_health_check_out() {
+    let server = Server::start();
+    let mut idle: Vec<TcpStream> = (0..3 * CONNECTIONS_MAX).map(|_| server.connect()).collect();
+    let answer = server.ask("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    // The oldest was closed for it, and not by its own timeout: that one is much younger.
+    assert_eq!(idle[0].read(&mut [0]).unwrap_or(0), 0);
+    let text = server.ask("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert!(!text.contains("{cause=\"crowded\"} 0\n"), "{text}");
+}
+
+#[test]
+fn a_head_that_is_too_large_is_refused() {
+    let server = Server::start();
+    let long = "x".repeat(2 * admin::HEAD_BYTES_MAX);
+    let answer = server.ask(&format!("GET / HTTP/1.1\r\nHost: localhost\r\nA: {long}\r\n\r\n"));
+    assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let many = "A: b\r\n".repeat(admin::HEADERS_MAX + 1);
+    let answer = server.ask(&format!("GET / HTTP/1.1\r\nHost: localhost\r\n{many}\r\n"));
+    assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+    let answer = server.ask("\0\u{1}nonsense\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+}
+
+#[test]
+fn stopping_does_not_wait_for_idle_connections_for_long() {
+    let server = Server::start();
+    let mut idle = server.connect();
+    // A whole answer proves that the server has accepted the one before.
+    server.ask("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    drop(server);
+    assert_eq!(idle.read(&mut [0]).unwrap_or(0), 0);
+}
