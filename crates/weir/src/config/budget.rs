@@ -1,0 +1,86 @@
+//! The most memory that a configuration takes for datagrams.
+
+use super::{Config, ListenAddress, TargetAddress};
+
+/// Buffers that one receive call fills: 64 datagrams of the largest size.
+const RECEIVE_BATCH_BYTES: u64 = 64 * 65_536;
+/// Addresses, control messages and headers of that call.
+const RECEIVE_HEADERS_BYTES: u64 = 64 * 1_024;
+/// A ring has a descriptor for each so many bytes of payload memory.
+const RING_BYTES_PER_DESCRIPTOR: u64 = 128;
+/// Offset, length, source and time of one datagram.
+const DESCRIPTOR_BYTES: u64 = 56;
+/// The send buffer of a socket whose target names none (net.core.wmem_default of an unchanged kernel).
+const SEND_BUFFER_BYTES: u64 = 212_992;
+
+/// The most memory that a running daemon takes for datagrams, in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Budget {
+    pub listeners: Vec<ListenerBudget>,
+}
+
+/// The share of one listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerBudget {
+    pub name: String,
+    /// The ring's payload memory.
+    pub ring_bytes: u64,
+    /// The ring's descriptors.
+    pub descriptor_bytes: u64,
+    /// The buffers that one receive call fills.
+    pub batch_bytes: u64,
+    /// The kernel's receive buffer, if it grants what is asked.
+    pub kernel_receive_bytes: u64,
+    /// The kernel's send buffers of all targets together.
+    pub kernel_send_bytes: u64,
+}
+
+impl ListenerBudget {
+    /// Memory of the process.
+    pub fn process_bytes(&self) -> u64 {
+        self.ring_bytes + self.descriptor_bytes + self.batch_bytes
+    }
+
+    /// Memory that the kernel keeps for the process's sockets.
+    pub fn kernel_bytes(&self) -> u64 {
+        self.kernel_receive_bytes + self.kernel_send_bytes
+    }
+}
+
+impl Budget {
+    /// Memory of the process, all listeners together.
+    pub fn process_bytes(&self) -> u64 {
+        self.listeners.iter().map(ListenerBudget::process_bytes).sum()
+    }
+
+    /// Memory that the kernel keeps for all sockets.
+    pub fn kernel_bytes(&self) -> u64 {
+        self.listeners.iter().map(ListenerBudget::kernel_bytes).sum()
+    }
+}
+
+pub(super) fn of(config: &Config) -> Budget {
+    let listeners = config.listeners.iter().map(|listener| {
+        let ring_bytes = listener.ring_bytes as u64;
+        let sends = listener.targets.iter().filter_map(|target| match target.to {
+            TargetAddress::Udp(_) => {
+                Some(target.send.send_buffer_bytes.map_or(SEND_BUFFER_BYTES, |bytes| bytes as u64))
+            }
+            TargetAddress::Unix(_) => Some(SEND_BUFFER_BYTES),
+            TargetAddress::File(_) | TargetAddress::Null => None,
+        });
+        ListenerBudget {
+            name: listener.name.clone(),
+            ring_bytes,
+            descriptor_bytes: ring_bytes / RING_BYTES_PER_DESCRIPTOR * DESCRIPTOR_BYTES,
+            batch_bytes: RECEIVE_BATCH_BYTES + RECEIVE_HEADERS_BYTES,
+            kernel_receive_bytes: match listener.listen {
+                ListenAddress::Udp(_) => listener.receive_buffer_bytes as u64,
+                // What waits in a unix datagram socket is charged to the senders (unix(7)).
+                ListenAddress::Unix(_) => 0,
+            },
+            kernel_send_bytes: sends.sum(),
+        }
+    });
+    Budget { listeners: listeners.collect() }
+}

@@ -1,0 +1,112 @@
+//! What is wrong with a configuration, where, and what mends it.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// One mistake in a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The file's name, or where else the configuration came from.
+    pub origin: String,
+    /// Line in the file, from 1.
+    pub line: Option<usize>,
+    /// The key with its section: `listener.target.rate_limit`. Empty for the file as a whole.
+    pub key: String,
+    /// What is wrong, with the value, and what mends it.
+    pub message: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.origin)?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        if !self.key.is_empty() {
+            write!(f, ": {}", self.key)?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// Why a file gives no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error("cannot read {}", path.display())]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{}", list(.0))]
+    Invalid(Vec<ConfigError>),
+}
+
+/// All mistakes, one a line.
+pub fn list(errors: &[ConfigError]) -> String {
+    errors.iter().map(ConfigError::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// The candidate that `typed` was most likely meant to be, if one is near enough.
+pub(super) fn nearest<'a>(
+    typed: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    // A mistyped key may be long; a document is not made to spend a second on one.
+    let typed: Vec<char> = typed.to_lowercase().replace('-', "_").chars().take(64).collect();
+    let near = |candidate: &&str| {
+        let distance = edit_distance(&typed, &candidate.chars().collect::<Vec<_>>());
+        // `rate` for `rate_limit`, `buffer` for `receive_buffer`.
+        let text: String = typed.iter().collect();
+        let is_part = text.len() >= 3 && candidate.split('_').any(|part| part == text);
+        if is_part { 1 } else { distance }
+    };
+    let best = candidates.into_iter().map(|name| (near(&name), name)).min_by_key(|(d, _)| *d)?;
+    (best.0 <= best.1.len().max(typed.len()).div_ceil(3)).then_some(best.1)
+}
+
+/// Insertions, deletions, replacements and swaps of neighbours that make one text of the other.
+fn edit_distance(a: &[char], b: &[char]) -> usize {
+    let mut two_above: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, to) in b.iter().enumerate() {
+            let replaced = above[j] + usize::from(from != to);
+            let mut best = replaced.min(above[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && *from == b[j - 1] && a[i - 1] == *to {
+                best = best.min(two_above[j - 1] + 1);
+            }
+            row.push(best);
+        }
+        two_above = std::mem::replace(&mut above, row);
+    }
+    above[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(typed: &str, expected: Option<&str>) {
+        let keys = ["name", "listen", "receive_buffer", "ring_size", "rate_limit", "to", "ttl"];
+        assert_eq!(nearest(typed, keys), expected, "{typed}");
+    }
+
+    #[test]
+    fn the_nearest_key() {
+        check("nmae", Some("name"));
+        check("listne", Some("listen"));
+        check("ringsize", Some("ring_size"));
+        check("ring-size", Some("ring_size"));
+        check("Ring_Size", Some("ring_size"));
+        check("rate", Some("rate_limit"));
+        check("buffer", Some("receive_buffer"));
+        check("tll", Some("ttl"));
+        check("completely_different", None);
+        check("", None);
+    }
+}

@@ -1,0 +1,333 @@
+//! Every key of the configuration: its section, kind, range, default and meaning. The reader takes ranges and defaults
+//! from here, `weir config show` walks it, and docs/configuration.md is held equal to it.
+
+use super::units;
+use std::time::Duration;
+
+/// What a key's value is.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// Text, of the form that the words describe.
+    Text(&'static str),
+    /// A size with its unit, in bytes from and to.
+    Size(u64, u64),
+    /// A size with its unit, in bytes from and to, or `"off"`.
+    SizeOrOff(u64, u64),
+    /// A duration with its unit, from and to.
+    Duration(Duration, Duration),
+    /// A whole number, from and to.
+    Integer(u64, u64),
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A list of addresses and prefixes.
+    Prefixes,
+}
+
+impl Kind {
+    /// What the documentation says about it.
+    pub fn describe(&self) -> String {
+        let size = |min, max| {
+            format!("size, {} to {}", units::display_size(min), units::display_size(max))
+        };
+        match self {
+            Kind::Text(form) => (*form).to_owned(),
+            Kind::Size(min, max) => size(*min, *max),
+            Kind::SizeOrOff(min, max) => format!("{}, or `off`", size(*min, *max)),
+            Kind::Duration(min, max) => format!(
+                "duration, {} to {}",
+                units::display_duration(*min),
+                units::display_duration(*max)
+            ),
+            Kind::Integer(min, max) => format!("whole number, {min} to {max}"),
+            Kind::Choice(words) => {
+                words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+            }
+            Kind::Prefixes => "list of addresses and prefixes".to_owned(),
+        }
+    }
+}
+
+/// What holds when a key is not there.
+#[derive(Clone, Copy, Debug)]
+pub enum Fallback {
+    /// The key must be there.
+    Required,
+    /// This value, as it would stand in the file without quotes.
+    Value(&'static str),
+    /// No value; the words say what happens then.
+    Absent(&'static str),
+}
+
+/// One key.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub fallback: Fallback,
+    /// What it does, for the documentation. Markdown.
+    pub meaning: &'static str,
+}
+
+/// The keys of one section.
+#[derive(Clone, Copy, Debug)]
+pub struct SectionKeys {
+    /// The section's name with dots: `listener.target`.
+    pub path: &'static str,
+    /// How the section is opened in a file: `[[listener.target]]`.
+    pub header: &'static str,
+    pub keys: &'static [Key],
+}
+
+impl SectionKeys {
+    /// The key of that name.
+    pub fn key(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|key| key.name == name)
+    }
+}
+
+const GIB: u64 = 1 << 30;
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+pub(super) const ADMIN: SectionKeys = SectionKeys {
+    path: "admin",
+    header: "[admin]",
+    keys: &[Key {
+        name: "listen",
+        kind: Kind::Text("IP address and port, or `off`"),
+        fallback: Fallback::Value("127.0.0.1:9464"),
+        meaning: "Where `/metrics`, `/ledger`, `/healthz` and `/readyz` are served over HTTP. Whoever reaches it reads \
+                  every figure, so it stays on this host unless you say otherwise.",
+    }],
+};
+
+pub(super) const DAEMON: SectionKeys = SectionKeys {
+    path: "daemon",
+    header: "[daemon]",
+    keys: &[
+        Key {
+            name: "drain_grace",
+            kind: Kind::Duration(Duration::ZERO, HOUR),
+            fallback: Fallback::Value("10s"),
+            meaning: "How long targets may go on sending what was already received when the daemon stops. What is \
+                      left then is counted as `shutdown` and printed.",
+        },
+        Key {
+            name: "log_level",
+            kind: Kind::Choice(&["error", "warn", "info", "debug"]),
+            fallback: Fallback::Value("info"),
+            meaning: "The least important messages that are written to standard error.",
+        },
+    ],
+};
+
+pub(super) const STATSD: SectionKeys = SectionKeys {
+    path: "metrics.statsd",
+    header: "[metrics.statsd]",
+    keys: &[
+        Key {
+            name: "to",
+            kind: Kind::Text("`HOST:PORT`"),
+            fallback: Fallback::Absent("nothing is pushed"),
+            meaning: "Where Weir's own figures are pushed to as StatsD over UDP.",
+        },
+        Key {
+            name: "prefix",
+            kind: Kind::Text("letters, digits, `_`, `-` and `.`"),
+            fallback: Fallback::Value("weir"),
+            meaning: "First part of every name that is pushed.",
+        },
+        Key {
+            name: "interval",
+            kind: Kind::Duration(Duration::from_millis(100), HOUR),
+            fallback: Fallback::Value("10s"),
+            meaning: "Time between two pushes.",
+        },
+    ],
+};
+
+pub(super) const LISTENER: SectionKeys = SectionKeys {
+    path: "listener",
+    header: "[[listener]]",
+    keys: &[
+        Key {
+            name: "name",
+            kind: Kind::Text("1 to 128 characters without space, quote or backslash"),
+            fallback: Fallback::Absent("the text of `listen`"),
+            meaning: "Name in the ledger and in metrics. No two listeners share one.",
+        },
+        Key {
+            name: "listen",
+            kind: Kind::Text("`udp://HOST:PORT`, `HOST:PORT`, `:PORT` or `unix:/path`"),
+            fallback: Fallback::Required,
+            meaning: "Where datagrams are received. `:PORT` is every IPv4 address of this host, `[::]:PORT` every IPv6 \
+                      address; a multicast address is a group to join; port 0 lets the kernel choose one.",
+        },
+        Key {
+            name: "receive_buffer",
+            kind: Kind::Size(4 << 10, GIB),
+            fallback: Fallback::Value("16MiB"),
+            meaning: "Receive buffer to ask the kernel for, in bytes of its own accounting (a datagram of 200 bytes is \
+                      charged 1280). Without `CAP_NET_ADMIN` it grants at most twice `net.core.rmem_max`; what it \
+                      granted is printed at the start.",
+        },
+        Key {
+            name: "ring_size",
+            kind: Kind::Size(relay::RING_BYTES_MIN as u64, 64 * GIB),
+            fallback: Fallback::Value("8MiB"),
+            meaning: "Memory that holds the datagrams which targets have still to send, whatever the number of \
+                      targets. Rounded up to a power of two.",
+        },
+        Key {
+            name: "schedule",
+            kind: Kind::Choice(&["auto", "inline", "threaded"]),
+            fallback: Fallback::Value("auto"),
+            meaning: "Who sends: the receiving thread itself (`inline`) or threads of their own (`threaded`). `auto` is \
+                      inline on at most two processors or with one target.",
+        },
+        Key {
+            name: "allow_sources",
+            kind: Kind::Prefixes,
+            fallback: Fallback::Absent("all sources"),
+            meaning: "Source addresses that may pass, such as `10.0.0.0/8` or `2001:db8::1`; the others are counted as \
+                      denied.",
+        },
+        Key {
+            name: "deny_sources",
+            kind: Kind::Prefixes,
+            fallback: Fallback::Absent("none"),
+            meaning: "Source addresses that may not pass, even if `allow_sources` has them.",
+        },
+        Key {
+            name: "multicast_interface",
+            kind: Kind::Text("interface name, or its IPv4 address"),
+            fallback: Fallback::Absent("the kernel chooses by its routes"),
+            meaning: "Interface by which a multicast group is joined.",
+        },
+    ],
+};
+
+pub(super) const TARGET: SectionKeys = SectionKeys {
+    path: "listener.target",
+    header: "[[listener.target]]",
+    keys: &[
+        Key {
+            name: "name",
+            kind: Kind::Text("1 to 128 characters without space, quote or backslash"),
+            fallback: Fallback::Absent("the text of `to`"),
+            meaning: "Name in the ledger and in metrics. No two targets of a listener share one.",
+        },
+        Key {
+            name: "to",
+            kind: Kind::Text(
+                "`udp://HOST:PORT`, `HOST:PORT`, `unix:/path`, `file:/path` or `null:`",
+            ),
+            fallback: Fallback::Required,
+            meaning: "Where the datagrams go. A UDP address may be a broadcast address or a multicast group. A file \
+                      belongs to one target alone. `null:` counts and forgets.",
+        },
+        Key {
+            name: "only_sources",
+            kind: Kind::Prefixes,
+            fallback: Fallback::Absent("all sources"),
+            meaning: "The target takes datagrams of these sources only; the others are counted as filtered.",
+        },
+        Key {
+            name: "sample",
+            kind: Kind::Integer(1, u32::MAX as u64),
+            fallback: Fallback::Absent("every datagram"),
+            meaning: "The target takes one in so many of what `only_sources` lets through.",
+        },
+        Key {
+            name: "sample_by",
+            kind: Kind::Choice(&["random", "source"]),
+            fallback: Fallback::Value("random"),
+            meaning: "What chooses them: chance, or a hash of the source address, so that one source in so many passes \
+                      with all its datagrams. Needs `sample`.",
+        },
+        Key {
+            name: "rate_limit",
+            kind: Kind::Integer(1, u32::MAX as u64),
+            fallback: Fallback::Absent("no limit"),
+            meaning: "The target takes at most so many datagrams a second, after the filter and the sample. Bursts of a \
+                      tenth of a second's worth pass.",
+        },
+        Key {
+            name: "send_buffer",
+            kind: Kind::Size(4 << 10, GIB),
+            fallback: Fallback::Absent("the kernel's `net.core.wmem_default`"),
+            meaning: "UDP only. Send buffer to ask the kernel for, in bytes of its own accounting. It grants at most \
+                      twice `net.core.wmem_max`.",
+        },
+        Key {
+            name: "source_address",
+            kind: Kind::Text("IP address of this host"),
+            fallback: Fallback::Absent("chosen by route"),
+            meaning: "UDP only. Address that the datagrams leave from.",
+        },
+        Key {
+            name: "source_port",
+            kind: Kind::Integer(1, 65_535),
+            fallback: Fallback::Absent("chosen by the kernel"),
+            meaning: "UDP only. Port that the datagrams leave from, for receivers that know their clients by address \
+                      and port.",
+        },
+        Key {
+            name: "ttl",
+            kind: Kind::Integer(1, 255),
+            fallback: Fallback::Absent(
+                "the kernel's: 64 for one receiver, 1 for a multicast group",
+            ),
+            meaning: "UDP only. Time to live, or hop limit.",
+        },
+        Key {
+            name: "dscp",
+            kind: Kind::Integer(0, 63),
+            fallback: Fallback::Absent("0"),
+            meaning: "UDP only. Differentiated services code point (RFC 2474).",
+        },
+        Key {
+            name: "gso",
+            kind: Kind::Choice(&["auto", "off"]),
+            fallback: Fallback::Value("auto"),
+            meaning: "UDP only. Whether runs of datagrams of equal length leave in one system call message. `auto` does \
+                      so where the way out takes it and cannot lose a part of it unseen.",
+        },
+        Key {
+            name: "multicast_interface",
+            kind: Kind::Text("interface name"),
+            fallback: Fallback::Absent("the kernel chooses by its routes"),
+            meaning: "UDP only. Interface by which datagrams to a multicast group leave.",
+        },
+        Key {
+            name: "resolve_interval",
+            kind: Kind::Duration(SECOND, Duration::from_secs(86_400)),
+            fallback: Fallback::Value("30s"),
+            meaning: "UDP only. How often a host name is resolved again. A changed address opens the next socket before \
+                      the old one is closed.",
+        },
+        Key {
+            name: "format",
+            kind: Kind::Choice(&["lines", "length-prefixed", "pcap"]),
+            fallback: Fallback::Value("lines"),
+            meaning: "Files only. How datagrams are told apart: by line feeds, by four bytes of big-endian length \
+                      before each, or as a capture for tcpdump and Wireshark.",
+        },
+        Key {
+            name: "rotate_size",
+            kind: Kind::SizeOrOff(64 << 10, 1 << 44),
+            fallback: Fallback::Value("off"),
+            meaning: "Files only. The file is set aside as `.1` before it would grow beyond this.",
+        },
+        Key {
+            name: "rotate_keep",
+            kind: Kind::Integer(1, 9_999),
+            fallback: Fallback::Value("4"),
+            meaning: "Files only. How many files that were set aside are kept; older ones are deleted. Needs \
+                      `rotate_size`.",
+        },
+    ],
+};
+
+/// All sections, in the order of the documentation and of `weir config show`.
+pub const SECTIONS: &[SectionKeys] = &[ADMIN, DAEMON, STATSD, LISTENER, TARGET];
