@@ -13,13 +13,13 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 /// Whether this process may create network namespaces and configure links in them.
-pub fn need_root_netns() -> bool {
+pub(crate) fn need_root_netns() -> bool {
     static PROBE: OnceLock<Result<(), String>> = OnceLock::new();
     report(PROBE.get_or_init(probe_netns), &["REQUIRE_ALL", "REQUIRE_NETNS"])
 }
 
 /// Whether the program `name` is installed, in `PATH` or among the project's own test tools.
-pub fn need_tool(name: &str) -> bool {
+pub(crate) fn need_tool(name: &str) -> bool {
     let found = find_tool(name)
         .map(|_| ())
         .ok_or_else(|| format!("{name} is not installed; `make tools` installs it"));
@@ -27,12 +27,12 @@ pub fn need_tool(name: &str) -> bool {
 }
 
 /// Whether the Python of the test tools has `module`, for instance `statsd` or `datadog`.
-pub fn need_python_module(module: &str) -> bool {
+pub(crate) fn need_python_module(module: &str) -> bool {
     report(&probe_python_module(module), &["REQUIRE_ALL"])
 }
 
 /// Where the program `name` is. The project's own tools (`make tools`) come first: they have pinned versions.
-pub fn find_tool(name: &str) -> Option<PathBuf> {
+pub(crate) fn find_tool(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let system = [PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")];
     own_tools()
