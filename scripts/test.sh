@@ -65,7 +65,6 @@ step_fuzz() {
 }
 
 step_scripts() { scripts/test-scripts.sh; }
-step_examples() { scripts/test-examples.sh; }
 step_units() { scripts/test-units.sh; }
 step_manifests() { scripts/test-manifests.sh; }
 step_image() { scripts/test-image.sh; }
@@ -86,7 +85,7 @@ sum_up() {
 }
 
 "$ROOT/scripts/install-tools.sh" "$([ "${REQUIRE_ALL:-}" = 1 ] && echo fuzz || echo test)"
-[ "$#" -gt 0 ] || set -- scripts unit unprivileged examples units manifests image loom miri fuzz
+[ "$#" -gt 0 ] || set -- scripts unit unprivileged units manifests image loom miri fuzz
 for name in "$@"; do
     step "$name" "step_$name"
 done
