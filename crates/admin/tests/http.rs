@@ -1,5 +1,7 @@
 //! What the admin server answers, and to whom.
 
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first thing that is wrong")]
+
 mod support;
 
 use admin::{AdminState, Health, LedgerAccess, Phase, router};

@@ -1,5 +1,7 @@
 //! The server on a real socket: what slow, many and wrong clients can and cannot do.
 
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first thing that is wrong")]
+
 mod support;
 
 use admin::{AdminState, CONNECTIONS_MAX, serve};

@@ -10,6 +10,7 @@ mod table;
 mod text;
 
 pub use collect::Figures;
+pub(crate) use collect::add_ledger;
 pub use samples::{Sample, Samples, Value};
 pub use table::{FAMILIES, Family, FamilyId, Kind, reasons_at};
 
