@@ -138,8 +138,9 @@ get_musl() {
 }
 
 get_cargo_fuzz() {
+    # libFuzzer is C++.
+    packages c++=g++
     have cargo-fuzz && return 0
-    packages g++=g++
     say "building cargo-fuzz $CARGO_FUZZ_VERSION"
     cargo install cargo-fuzz --version "$CARGO_FUZZ_VERSION" --locked --quiet --root "$WEIR_TOOLS" ||
         cannot cargo-fuzz "cargo install failed"

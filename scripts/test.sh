@@ -55,11 +55,13 @@ step_fuzz() {
     [ -d fuzz ] || { skip "fuzz: no targets"; finish; return; }
     cargo +nightly --version >/dev/null 2>&1 || { skip "fuzz: no nightly toolchain here"; finish; return; }
     have cargo-fuzz || { skip "fuzz: cargo-fuzz is not installed; scripts/install-tools.sh fuzz installs it"; finish; return; }
-    local name
-    unset CARGO_TARGET_DIR
+    local name corpus
     for name in $(cargo fuzz list); do
-        check "fuzz $name for $FUZZ_SECONDS s" cargo +nightly fuzz run --target-dir "$TARGET/fuzz" "$name" -- \
-            -max_total_time="$FUZZ_SECONDS" -print_final_stats=1
+        # What a run finds is kept beside the build; seeds from the repository are read, not written.
+        corpus="$TARGET/fuzz-corpus/$name"
+        mkdir -p "$corpus" "fuzz/corpus/$name"
+        check "fuzz $name for $FUZZ_SECONDS s" env --unset=CARGO_TARGET_DIR cargo +nightly fuzz run \
+            --target-dir "$TARGET/fuzz" "$name" "$corpus" "fuzz/corpus/$name" -- -max_total_time="$FUZZ_SECONDS" -timeout=10
     done
     finish
 }
