@@ -105,8 +105,15 @@ impl HopSnapshot {
         self.dropped.iter().filter(|drop| drop.reason == reason).map(|drop| drop.amount).sum()
     }
 
-    /// Adds the counts of the same hop's earlier life. Gauges stay.
+    /// Adds the counts of another life of the same hop. Gauges stay.
     pub fn absorb(&mut self, earlier: &HopSnapshot) {
+        self.capacity = match (self.capacity, earlier.capacity) {
+            (Some(own), Some(other)) => Some(own + other),
+            (own, other) => own.or(other),
+        };
+        if earlier.accounting == Accounting::AtLeast {
+            self.accounting = Accounting::AtLeast;
+        }
         self.received += earlier.received;
         self.delivered += earlier.delivered;
         self.in_flight += earlier.in_flight;

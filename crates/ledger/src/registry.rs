@@ -72,24 +72,20 @@ impl Ledger {
     /// Reads every hop.
     pub fn snapshot(&self) -> Snapshot {
         let state = self.lock();
+        // Newer meters first: while a target is replaced by one of its name, both are there and share a row.
         let mut hops = Vec::new();
-        for meter in &state.meters {
+        for meter in state.meters.iter().rev() {
             meter.read(&mut hops);
         }
-        for (key, closed) in &state.closed {
-            match hops.iter_mut().find(|hop| key_of(hop) == *key) {
-                Some(hop) => hop.absorb(closed),
-                None => hops.push(closed.clone()),
-            }
-        }
+        hops.extend(state.closed.values().cloned());
         drop(state);
-        hops.sort_by(|a, b| {
-            (&a.listener, a.target.is_some(), &a.target, a.hop).cmp(&(
-                &b.listener,
-                b.target.is_some(),
-                &b.target,
-                b.hop,
-            ))
+        hops.sort_by(|a, b| order_of(a).cmp(&order_of(b)));
+        hops.dedup_by(|later, first| {
+            let is_same = order_of(later) == order_of(first);
+            if is_same {
+                first.absorb(later);
+            }
+            is_same
         });
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Snapshot {
@@ -118,6 +114,11 @@ impl Ledger {
 
 fn key_of(hop: &HopSnapshot) -> HopKey {
     (hop.hop, hop.listener.clone(), hop.target.clone())
+}
+
+/// By listener; in it, its own hops first, then target by target.
+fn order_of(hop: &HopSnapshot) -> (&str, Option<&str>, HopKind) {
+    (&hop.listener, hop.target.as_deref(), hop.hop)
 }
 
 impl Snapshot {

@@ -1,13 +1,37 @@
 //! The datagram tee: one receiving thread writes each datagram once into a ring, every target reads it from there.
+//!
+//! - `ring`: the memory that both sides share, and the protocol that keeps them apart. The only unsafe code.
+//! - `receiver`: socket to ring. `gate`, `target`: ring to messages. `outlet`, `file`: messages to the kernel.
+//! - `pump`, `worker`: the targets of a thread, and the threads. `listener`: the handle that callers hold.
+//! - `meter`: what is counted on the way, as hops of the ledger.
+//!
+//! A target that falls behind loses its own oldest datagrams, and how many is a subtraction of sequence numbers. The
+//! receiving thread never waits for a target. Nothing allocates, locks or logs for a datagram.
 
+#![deny(unsafe_code)]
+
+mod error;
+mod file;
+mod gate;
+mod listener;
+mod meter;
 mod options;
+mod outlet;
 mod prefix;
+mod pump;
+mod receiver;
+mod ring;
+mod sync;
+mod target;
+mod worker;
 
+pub use error::Error;
+pub use listener::Listener;
 pub use options::{
     Destination, FileFormat, FileOptions, Gso, ListenerOptions, Sample, SampleBy, Schedule,
     SocketOwner, TargetOptions,
 };
 pub use prefix::{Prefix, PrefixError};
 
-/// Smallest ring, in bytes: one receive batch of the largest datagrams must fit twice.
-pub const RING_BYTES_MIN: usize = 8 * 1024 * 1024;
+/// Smallest ring, in bytes: the largest datagram fits several times.
+pub const RING_BYTES_MIN: usize = 256 * 1024;

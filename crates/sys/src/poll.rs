@@ -34,6 +34,11 @@ impl PollSet {
         self.entries.push(libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 });
     }
 
+    /// Whether the descriptor that was added as the `index`th is ready or has an error, after a wait.
+    pub fn is_ready(&self, index: usize) -> bool {
+        self.entries.get(index).is_some_and(|entry| entry.revents != 0)
+    }
+
     /// Waits until one descriptor is ready or has an error, or the time is over. Returns the number of ready ones.
     ///
     /// # Errors
@@ -96,6 +101,7 @@ mod tests {
         assert_eq!(set.wait(Duration::ZERO), Ok(0));
         event.wake();
         assert_eq!(set.wait(Duration::from_secs(5)), Ok(1));
+        assert!(set.is_ready(0));
         event.clear();
         assert_eq!(set.wait(Duration::ZERO), Ok(0));
     }

@@ -1,0 +1,27 @@
+use std::io;
+
+/// Why a listener or a target could not be started or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A system call failed.
+    #[error("{call} for {name}")]
+    Syscall {
+        call: &'static str,
+        /// Listener or target.
+        name: String,
+        #[source]
+        source: io::Error,
+    },
+    /// There is no target of this name.
+    #[error("listener {listener} has no target {target}")]
+    UnknownTarget { listener: String, target: String },
+    /// There is a target of this name already.
+    #[error("listener {listener} has a target {target} already")]
+    DuplicateTarget { listener: String, target: String },
+    /// A file and a socket cannot take each other's place: remove the one and add the other.
+    #[error("target {target} of listener {listener} is a file, or is to become one")]
+    NotReplaceable { listener: String, target: String },
+    /// The listener's threads have ended: it was stopped.
+    #[error("listener {listener} has stopped")]
+    Stopped { listener: String },
+}

@@ -1,0 +1,251 @@
+//! A target that is a file: lines, length-prefixed records, or a capture file; rotated by size.
+//!
+//! A disk may hold a write for as long as it likes. So the datagrams of a claim are copied into a buffer, the claim is let
+//! go, and only then is the buffer written: the ring never waits for a disk.
+
+mod format;
+
+use crate::gate::Gate;
+use crate::meter::TargetMeter;
+use crate::pump::{Pump, Replaced};
+use crate::ring::Reader;
+use crate::target::Pumped;
+use crate::{Destination, FileFormat, FileOptions};
+use ledger::{Amount, Reason};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use sys::Errno;
+use sys::socket::LocalAddress;
+
+/// The buffer is written when it holds so much, or when the ring is empty.
+const BUFFER_BYTES: usize = 256 * 1024;
+
+/// Time between two attempts to open a file that could not be opened or written.
+const RETRY_INTERVAL_NS: u64 = 250_000_000;
+
+/// A file target of one listener.
+pub(crate) struct FileTarget {
+    options: FileOptions,
+    /// Where the datagrams were sent to, for capture files.
+    local: Option<LocalAddress>,
+    reader: Reader,
+    gate: Gate,
+    meter: Arc<TargetMeter>,
+    file: Option<OpenFile>,
+    retry_at_ns: u64,
+    buffer: Vec<u8>,
+    buffered: Amount,
+}
+
+struct OpenFile {
+    file: File,
+    len_bytes: u64,
+}
+
+impl FileTarget {
+    pub(crate) fn new(
+        options: FileOptions,
+        local: Option<LocalAddress>,
+        reader: Reader,
+        gate: Gate,
+        meter: Arc<TargetMeter>,
+    ) -> FileTarget {
+        FileTarget {
+            options,
+            local,
+            reader,
+            gate,
+            meter,
+            file: None,
+            retry_at_ns: 0,
+            buffer: Vec::with_capacity(BUFFER_BYTES),
+            buffered: Amount::default(),
+        }
+    }
+
+    /// Moves datagrams from the ring into the buffer until that is full enough. Returns whether the ring is empty.
+    fn fill(&mut self, now_ns: u64, realtime_ns: u64) -> bool {
+        while self.buffer.len() < BUFFER_BYTES {
+            let Some(claim) = self.reader.claim() else { return true };
+            self.meter.sender.drop(Reason::QueueFull, claim.gave_up());
+            for index in 0..claim.len() {
+                let (descriptor, bytes) = claim.get(index);
+                let amount = Amount::one(bytes.len());
+                if let Err(reason) = self.gate.decide(&descriptor.source, now_ns) {
+                    self.meter.sender.drop(reason, amount);
+                    continue;
+                }
+                format::append(
+                    &mut self.buffer,
+                    self.options.format,
+                    &format::Datagram {
+                        descriptor: &descriptor,
+                        bytes,
+                        local: self.local.as_ref(),
+                    },
+                );
+                self.buffered += amount;
+                let delay_us = realtime_ns.saturating_sub(descriptor.received_ns) / 1_000;
+                self.meter.delay.add(delay_us, 1);
+            }
+            let len = claim.len();
+            claim.commit(len);
+        }
+        false
+    }
+
+    /// Writes the buffer, and counts it as delivered or as lost, whole.
+    fn write_out(&mut self, now_ns: u64) {
+        if self.buffered.is_zero() {
+            return;
+        }
+        self.meter.send_calls.add(1);
+        match self.try_write(now_ns) {
+            Ok(()) => {
+                self.meter.sender.delivered.add(self.buffered);
+                self.meter.up.set(1);
+            }
+            Err(error) => {
+                self.meter.count_error(Errno::from(&error));
+                self.meter.sender.drop(Reason::WriteError, self.buffered);
+                self.meter.up.set(0);
+                self.file = None;
+                if self.retry_at_ns <= now_ns {
+                    self.retry_at_ns = now_ns + RETRY_INTERVAL_NS;
+                }
+            }
+        }
+        self.buffer.clear();
+        self.buffered = Amount::default();
+    }
+
+    fn try_write(&mut self, now_ns: u64) -> io::Result<()> {
+        let limit_bytes = self.options.rotate_bytes.unwrap_or(u64::MAX);
+        let is_full = |open: &OpenFile, more: usize| {
+            open.len_bytes > 0 && open.len_bytes + more as u64 > limit_bytes
+        };
+        if self.file.is_none() {
+            if now_ns < self.retry_at_ns {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            self.file = Some(open(&self.options)?);
+        }
+        if self.file.as_ref().is_some_and(|open| is_full(open, self.buffer.len())) {
+            self.file = None;
+            rotate(&self.options)?;
+            self.file = Some(open(&self.options)?);
+        }
+        let Some(open) = &mut self.file else { return Ok(()) };
+        if let Err(error) = open.file.write_all(&self.buffer) {
+            // A torn record at the end would make the file unreadable from there on. If even this fails, the next
+            // start finds the tail as it is.
+            let _ = open.file.set_len(open.len_bytes);
+            return Err(error);
+        }
+        open.len_bytes += self.buffer.len() as u64;
+        Ok(())
+    }
+}
+
+fn open(options: &FileOptions) -> io::Result<OpenFile> {
+    let header = match options.format {
+        FileFormat::Pcap => &format::PCAP_HEADER[..],
+        FileFormat::Lines | FileFormat::LengthPrefixed => &[],
+    };
+    let mut file = OpenOptions::new().append(true).create(true).open(&options.path)?;
+    let mut len_bytes = file.metadata()?.len();
+    if len_bytes > 0 && !header.is_empty() && !begins_with(&options.path, header)? {
+        // Somebody else's file, or a torn one: keep it, and begin a new one.
+        rotate(options)?;
+        file = OpenOptions::new().append(true).create(true).open(&options.path)?;
+        len_bytes = 0;
+    }
+    if len_bytes == 0 {
+        file.write_all(header)?;
+        len_bytes = header.len() as u64;
+    }
+    Ok(OpenFile { file, len_bytes })
+}
+
+fn begins_with(path: &Path, header: &[u8]) -> io::Result<bool> {
+    use io::Read;
+    let mut begin = Vec::new();
+    File::open(path)?.take(header.len() as u64).read_to_end(&mut begin)?;
+    Ok(begin == header)
+}
+
+/// `path` becomes `path.1`, `path.1` becomes `path.2`, and so on; the oldest goes.
+fn rotate(options: &FileOptions) -> io::Result<()> {
+    let numbered = |n: u32| -> PathBuf {
+        let mut name = options.path.clone().into_os_string();
+        name.push(format!(".{n}"));
+        name.into()
+    };
+    if options.rotate_keep == 0 {
+        return fs::remove_file(&options.path);
+    }
+    for n in (1..options.rotate_keep).rev() {
+        match fs::rename(numbered(n), numbered(n + 1)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    fs::rename(&options.path, numbered(1))
+}
+
+impl Pump for FileTarget {
+    fn name(&self) -> &str {
+        &self.meter.name
+    }
+
+    fn pump(&mut self, now_ns: u64, realtime_ns: u64) -> Pumped {
+        let is_empty = self.fill(now_ns, realtime_ns);
+        self.write_out(now_ns);
+        if is_empty { Pumped::Idle } else { Pumped::More }
+    }
+
+    fn blocked_on(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn keep_house(&mut self, _now_ns: u64, realtime_ns: u64) {
+        let age_ns = self.reader.claim().map_or(0, |claim| {
+            self.meter.sender.drop(Reason::QueueFull, claim.gave_up());
+            realtime_ns.saturating_sub(claim.get(0).0.received_ns)
+        });
+        self.meter.oldest_age_ms.set(age_ns / 1_000_000);
+        self.meter.reports_all.set(1);
+    }
+
+    fn is_idle(&self) -> bool {
+        self.reader.is_empty()
+    }
+
+    fn head(&self) -> u64 {
+        self.reader.head()
+    }
+
+    fn has_reached(&self, end: u64) -> bool {
+        self.reader.cursor() >= end
+    }
+
+    fn has_outstanding(&self) -> bool {
+        false
+    }
+
+    fn discard_until(&mut self, end: u64, reason: Reason) {
+        self.reader.discard_until(end, reason, &self.meter.sender);
+    }
+
+    fn replace(&mut self, _destination: Destination) -> Replaced {
+        Replaced::No
+    }
+
+    fn leave(mut self: Box<Self>) {
+        let seen = self.reader.leave(&self.meter.sender);
+        self.meter.leave(seen);
+    }
+}

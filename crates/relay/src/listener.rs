@@ -1,0 +1,438 @@
+//! The handle of a running listener.
+
+use crate::file::FileTarget;
+use crate::gate::Gate;
+use crate::meter::{ListenerMeter, TargetMeter};
+use crate::outlet::SocketOutlet;
+use crate::pump::{Command, HOUSEKEEPING_INTERVAL, Pump, Replaced, Targets};
+use crate::receiver::{Admission, Receiver, Request};
+use crate::ring::{Reader, ring};
+use crate::target::Target;
+use crate::worker::{Lifetime, StopState, Waker, Worker};
+use crate::{Destination, Error, ListenerOptions, RING_BYTES_MIN, Schedule, TargetOptions};
+use ledger::{Amount, Ledger, Meter, Tally};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use sys::clock::monotonic_ns;
+
+/// A running listener: one receiving thread, its ring, its targets.
+///
+/// Dropping it without [`finish_stop`](Self::finish_stop) stops it without a grace period.
+pub struct Listener {
+    options: ListenerOptions,
+    socket: Arc<OwnedFd>,
+    ledger: Arc<Ledger>,
+    meter: Arc<ListenerMeter>,
+    ring_capacity: u64,
+    targets: Vec<TargetHandle>,
+    requests: mpsc::Sender<Request>,
+    has_requests: Arc<AtomicBool>,
+    stop: Arc<StopState>,
+    threads: Vec<JoinHandle<()>>,
+    /// Threads for targets that do not block; none in the inline schedule.
+    workers: Vec<WorkerHandle>,
+    worker_count_max: usize,
+    pulse: Mutex<Pulse>,
+    pulses: Vec<Arc<AtomicU64>>,
+}
+
+struct TargetHandle {
+    name: String,
+    meter: Arc<TargetMeter>,
+    is_file: bool,
+    /// Where its thread takes commands; `None`: the receiving thread owns it.
+    worker: Option<WorkerHandle>,
+}
+
+#[derive(Clone)]
+struct WorkerHandle {
+    commands: mpsc::Sender<Command>,
+    waker: Arc<Waker>,
+}
+
+/// What was last seen of each loop's counter.
+#[derive(Default)]
+struct Pulse {
+    seen: Vec<u64>,
+    beats: u64,
+}
+
+impl Listener {
+    /// Starts the threads. The meters of the listener and its targets are registered with the ledger.
+    ///
+    /// # Errors
+    /// When a thread or an eventfd cannot be made, the socket's mode cannot be changed, or two targets share a name.
+    pub fn start(
+        options: ListenerOptions,
+        socket: OwnedFd,
+        targets: Vec<(TargetOptions, Destination)>,
+        ledger: &Arc<Ledger>,
+    ) -> Result<Listener, Error> {
+        let failed = |call| {
+            let name = options.name.clone();
+            move |source| Error::Syscall { call, name, source }
+        };
+        sys::socket::set_receive_timeout(socket.as_fd(), HOUSEKEEPING_INTERVAL)
+            .map_err(failed("setting the receive timeout"))?;
+        let socket = Arc::new(socket);
+        let meter = Arc::new(ListenerMeter::new(options.name.clone(), Arc::clone(&socket)));
+        let writer = ring(options.ring_bytes.max(RING_BYTES_MIN));
+        let (requests, inbox) = mpsc::channel();
+        let mut listener = Listener {
+            ring_capacity: writer.capacity(),
+            worker_count_max: worker_count_max(options.schedule, &targets),
+            options,
+            socket: Arc::clone(&socket),
+            ledger: Arc::clone(ledger),
+            meter: Arc::clone(&meter),
+            targets: Vec::new(),
+            requests,
+            has_requests: Arc::default(),
+            stop: Arc::default(),
+            threads: Vec::new(),
+            workers: Vec::new(),
+            pulse: Mutex::default(),
+            pulses: vec![Arc::default()],
+        };
+        let mut receiver = Receiver {
+            socket,
+            socket_owner: listener.options.socket_owner,
+            writer,
+            admission: Admission::new(&listener.options),
+            meter: Arc::clone(&meter),
+            targets: Targets::default(),
+            wakers: Vec::new(),
+            requests: inbox,
+            has_requests: Arc::clone(&listener.has_requests),
+            stop: Arc::clone(&listener.stop),
+            ticks: Arc::clone(&listener.pulses[0]),
+        };
+        ledger.register(meter);
+        for (options, destination) in targets {
+            let lost = Arc::<Tally>::default();
+            let joined = receiver.writer.appended();
+            let reader = receiver.writer.reader(Arc::clone(&lost));
+            listener.place(options, destination, Joined { reader, amount: joined, lost })?;
+        }
+        receiver.serve_requests();
+        let name = thread_name("rx", &listener.options.name);
+        let thread = thread::Builder::new()
+            .name(name)
+            .spawn(move || receiver.run())
+            .map_err(listener.failed("starting the receiving thread"))?;
+        listener.threads.push(thread);
+        Ok(listener)
+    }
+
+    fn failed(&self, call: &'static str) -> impl FnOnce(io::Error) -> Error {
+        let name = self.options.name.clone();
+        move |source| Error::Syscall { call, name, source }
+    }
+
+    /// The listener's name.
+    pub fn name(&self) -> &str {
+        &self.options.name
+    }
+
+    /// What it was started with.
+    pub fn options(&self) -> &ListenerOptions {
+        &self.options
+    }
+
+    /// Its socket, to ask for address and buffers.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// The names of its targets.
+    pub fn target_names(&self) -> Vec<String> {
+        self.targets.iter().map(|target| target.name.clone()).collect()
+    }
+
+    /// The schedule that was chosen: inline or threaded.
+    pub fn schedule(&self) -> Schedule {
+        if self.worker_count_max == 0 { Schedule::Inline } else { Schedule::Threaded }
+    }
+
+    /// Most datagrams that a target can be behind.
+    pub fn ring_capacity_datagrams(&self) -> u64 {
+        self.ring_capacity
+    }
+
+    /// Adds a target, which begins with the next datagram.
+    ///
+    /// # Errors
+    /// When there is a target of that name, a thread cannot be started, or the listener has stopped.
+    pub fn add_target(
+        &mut self,
+        options: TargetOptions,
+        destination: Destination,
+    ) -> Result<(), Error> {
+        let lost = Arc::<Tally>::default();
+        let (reply, answer) = mpsc::channel();
+        self.request(Request::Join { lost: Arc::clone(&lost), reply })?;
+        let (reader, amount) = answer.recv().map_err(|_| self.stopped())?;
+        self.place(options, destination, Joined { reader, amount, lost })
+    }
+
+    /// Gives a target to the thread that will own it.
+    fn place(
+        &mut self,
+        options: TargetOptions,
+        destination: Destination,
+        joined: Joined,
+    ) -> Result<(), Error> {
+        if self.targets.iter().any(|target| target.name == options.name) {
+            return Err(Error::DuplicateTarget {
+                listener: self.options.name.clone(),
+                target: options.name,
+            });
+        }
+        let meter = Arc::new(TargetMeter::new(
+            options.name.clone(),
+            Arc::clone(&self.meter),
+            joined.amount,
+            self.ring_capacity,
+            joined.lost,
+        ));
+        let gate = Gate::new(&options, monotonic_ns());
+        let is_file = matches!(destination, Destination::File(_));
+        let pump = make_pump(destination, self.socket.as_fd(), joined.reader, gate, &meter);
+        let worker = if is_file {
+            let handle = self.start_worker(&options.name, Lifetime::Targets, pump)?;
+            Some(handle)
+        } else if self.worker_count_max == 0 {
+            self.request(Request::Targets(Command::Add(pump)))?;
+            None
+        } else if self.workers.len() < self.worker_count_max {
+            let name = self.workers.len().to_string();
+            let handle = self.start_worker(&name, Lifetime::Listener, pump)?;
+            self.workers.push(handle.clone());
+            Some(handle)
+        } else {
+            let handle = self.workers[self.targets.len() % self.workers.len()].clone();
+            handle.commands.send(Command::Add(pump)).map_err(|_| self.stopped())?;
+            handle.waker.wake();
+            Some(handle)
+        };
+        self.ledger.register(Arc::clone(&meter) as Arc<dyn Meter>);
+        self.targets.push(TargetHandle { name: options.name, meter, is_file, worker });
+        Ok(())
+    }
+
+    fn start_worker(
+        &mut self,
+        name: &str,
+        lifetime: Lifetime,
+        first: Box<dyn Pump>,
+    ) -> Result<WorkerHandle, Error> {
+        let waker = Arc::new(Waker::new().map_err(self.failed("opening an eventfd"))?);
+        let (commands, inbox) = mpsc::channel();
+        let ticks = Arc::<AtomicU64>::default();
+        let mut worker = Worker {
+            targets: Targets::default(),
+            commands: inbox,
+            waker: Arc::clone(&waker),
+            stop: Arc::clone(&self.stop),
+            ticks: Arc::clone(&ticks),
+            lifetime,
+        };
+        worker.targets.add(first);
+        let thread = thread::Builder::new()
+            .name(thread_name("tx", name))
+            .spawn(move || worker.run())
+            .map_err(self.failed("starting a sending thread"))?;
+        self.threads.push(thread);
+        if lifetime == Lifetime::Listener {
+            // A file's thread may wait for its disk for as long as the disk likes: that is no stuck loop.
+            self.pulses.push(ticks);
+        }
+        self.request(Request::Wake(Arc::clone(&waker)))?;
+        Ok(WorkerHandle { commands, waker })
+    }
+
+    fn request(&self, request: Request) -> Result<(), Error> {
+        self.requests.send(request).map_err(|_| self.stopped())?;
+        self.has_requests.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn stopped(&self) -> Error {
+        Error::Stopped { listener: self.options.name.clone() }
+    }
+
+    fn command(&self, target: &TargetHandle, command: Command) -> Result<(), Error> {
+        match &target.worker {
+            None => self.request(Request::Targets(command)),
+            Some(worker) => {
+                worker.commands.send(command).map_err(|_| self.stopped())?;
+                worker.waker.wake();
+                Ok(())
+            }
+        }
+    }
+
+    fn target(&self, name: &str) -> Result<&TargetHandle, Error> {
+        self.targets.iter().find(|target| target.name == name).ok_or_else(|| Error::UnknownTarget {
+            listener: self.options.name.clone(),
+            target: name.to_owned(),
+        })
+    }
+
+    /// Removes a target: it sends what the ring holds for it now, for up to `grace`, and counts the rest as
+    /// `target_removed`. Returns at once.
+    ///
+    /// # Errors
+    /// When there is no such target or the listener has stopped.
+    pub fn remove_target(&mut self, name: &str, grace: Duration) -> Result<(), Error> {
+        let target = self.target(name)?;
+        let (done, is_done) = mpsc::channel();
+        let deadline_ns = monotonic_ns() + grace.as_nanos() as u64;
+        self.command(target, Command::Remove { target: name.to_owned(), deadline_ns, done })?;
+        let meter: Arc<dyn Meter> = Arc::clone(&target.meter) as _;
+        let ledger = Arc::clone(&self.ledger);
+        let thread = thread::Builder::new()
+            .name(thread_name("rm", name))
+            .spawn(move || {
+                // Without an answer the thread has ended, and the counts are final too.
+                let _ = is_done.recv();
+                ledger.retire(&meter);
+            })
+            .map_err(self.failed("starting a thread"))?;
+        self.threads.push(thread);
+        self.threads.retain(|thread| !thread.is_finished());
+        self.targets.retain(|target| target.name != name);
+        Ok(())
+    }
+
+    /// Sends to another destination from the next datagram on. The new socket is open before the old one is closed.
+    ///
+    /// # Errors
+    /// When there is no such target, the listener has stopped, or one of the two destinations is a file.
+    pub fn replace_destination(&self, name: &str, destination: Destination) -> Result<(), Error> {
+        let target = self.target(name)?;
+        let (done, answer) = mpsc::channel();
+        let not_replaceable = || Error::NotReplaceable {
+            listener: self.options.name.clone(),
+            target: name.to_owned(),
+        };
+        if target.is_file || matches!(destination, Destination::File(_)) {
+            return Err(not_replaceable());
+        }
+        self.command(target, Command::Replace { target: name.to_owned(), destination, done })?;
+        match answer.recv() {
+            Ok(Replaced::Yes) => Ok(()),
+            Ok(Replaced::No) => Err(not_replaceable()),
+            Err(_) => Err(self.stopped()),
+        }
+    }
+
+    /// A number that grows from one call to the next while every data loop turns; each turns at least five times a
+    /// second, with or without traffic.
+    pub fn heartbeat(&self) -> u64 {
+        let mut pulse = self.pulse.lock().unwrap_or_else(PoisonError::into_inner);
+        let now: Vec<_> = self.pulses.iter().map(|ticks| ticks.load(Ordering::Relaxed)).collect();
+        let is_beating = now.len() != pulse.seen.len()
+            || now.iter().zip(&pulse.seen).all(|(now, seen)| now != seen);
+        if is_beating {
+            pulse.beats += 1;
+            pulse.seen = now;
+        }
+        pulse.beats
+    }
+
+    /// Begins to stop: no new datagrams, unless the socket belongs to a service manager too; what has been received is
+    /// sent until the deadline. Returns at once.
+    pub fn begin_stop(&self, deadline: Instant) {
+        let grace_ns = deadline.saturating_duration_since(Instant::now()).as_nanos() as u64;
+        self.stop.deadline_ns.store(monotonic_ns() + grace_ns.max(1), Ordering::Release);
+    }
+
+    /// Waits until everything has left or was counted as dropped, by the deadline of [`begin_stop`](Self::begin_stop) and
+    /// a moment more. The hops stay in the ledger.
+    pub fn finish_stop(mut self) {
+        self.join();
+    }
+
+    /// As [`finish_stop`](Self::finish_stop), and folds the hops into the ledger's closed ones: for a reload.
+    pub fn finish_removal(mut self) {
+        self.join();
+        for target in &self.targets {
+            target.meter.leave(self.meter.receive.delivered.load());
+            self.ledger.retire(&(Arc::clone(&target.meter) as Arc<dyn Meter>));
+        }
+        self.ledger.retire(&(Arc::clone(&self.meter) as Arc<dyn Meter>));
+    }
+
+    fn join(&mut self) {
+        if self.stop.deadline_ns.load(Ordering::Acquire) == 0 {
+            self.begin_stop(Instant::now());
+        }
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so on standard error.
+            let _ = thread.join();
+        }
+        self.meter.finish_stop();
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
+struct Joined {
+    reader: Reader,
+    amount: Amount,
+    lost: Arc<Tally>,
+}
+
+fn make_pump(
+    destination: Destination,
+    listener: BorrowedFd<'_>,
+    reader: Reader,
+    gate: Gate,
+    meter: &Arc<TargetMeter>,
+) -> Box<dyn Pump> {
+    let meter = Arc::clone(meter);
+    match destination {
+        Destination::File(options) => {
+            let local = sys::socket::local_address(listener);
+            Box::new(FileTarget::new(options, local, reader, gate, meter))
+        }
+        destination => {
+            let outlet = SocketOutlet::new(destination).unwrap_or(SocketOutlet::Unresolved);
+            let mut target = Target::new(outlet, reader, gate, meter);
+            target.keep_house(monotonic_ns(), sys::clock::realtime_ns());
+            Box::new(target)
+        }
+    }
+}
+
+/// Threads for the targets that do not block; 0: the receiving thread serves them.
+fn worker_count_max(schedule: Schedule, targets: &[(TargetOptions, Destination)]) -> usize {
+    let cpus = sys::process::cpu_count();
+    let sockets = targets
+        .iter()
+        .filter(|(_, destination)| !matches!(destination, Destination::File(_)))
+        .count();
+    match schedule {
+        Schedule::Inline => 0,
+        Schedule::Auto if cpus <= 2 || sockets <= 1 => 0,
+        Schedule::Auto | Schedule::Threaded => (cpus - 1).max(1),
+    }
+}
+
+/// The kernel keeps 15 bytes of a thread's name.
+fn thread_name(role: &str, name: &str) -> String {
+    let mut name = format!("{role}-{}", name.replace('\0', ""));
+    while name.len() > 15 {
+        name.pop();
+    }
+    name
+}

@@ -1,0 +1,265 @@
+//! What the data plane counts, and how it becomes hops of the ledger.
+
+use ledger::{
+    Accounting, Amount, Counters, DelayHistogram, EventCounter, HopBuilder, HopKind, HopSnapshot,
+    Meter, Reason, Tally,
+};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use sys::Errno;
+use sys::socket::{MemInfo, mem_info};
+
+/// Datagrams that a thread may have in its hands between two counters.
+const IN_HAND_MAX: u64 = 64;
+
+/// Counters of one listener. All but the socket's are written by the receiving thread.
+#[derive(Debug)]
+pub(crate) struct ListenerMeter {
+    pub(crate) name: String,
+    /// Everything that the socket gave us.
+    pub(crate) read: Tally,
+    /// Everything that entered the ring, as the delivered of the receive hop; and what was dropped before.
+    pub(crate) receive: Counters,
+    pub(crate) batches: EventCounter,
+    pub(crate) empty_datagrams: EventCounter,
+    pub(crate) receive_errors: EventCounter,
+    socket: Mutex<SocketCount>,
+}
+
+#[derive(Debug)]
+struct SocketCount {
+    /// Gone once the listener has stopped.
+    socket: Option<Arc<OwnedFd>>,
+    last: MemInfo,
+    dropped: u64,
+    /// What was dropped when the socket began to refuse datagrams because of a stop.
+    dropped_before_stop: Option<u64>,
+}
+
+impl SocketCount {
+    fn update(&mut self) {
+        let Some(socket) = &self.socket else { return };
+        // The call fails only for a bad descriptor, and then the last numbers stay true.
+        if let Ok(now) = mem_info(socket.as_fd()) {
+            let more = now.dropped_datagrams.wrapping_sub(self.last.dropped_datagrams);
+            self.dropped += u64::from(more);
+            self.last = now;
+        }
+    }
+}
+
+impl ListenerMeter {
+    /// Takes what the kernel has dropped at the socket so far as the baseline.
+    pub(crate) fn new(name: String, socket: Arc<OwnedFd>) -> ListenerMeter {
+        let last = mem_info(socket.as_fd()).unwrap_or_default();
+        let socket =
+            SocketCount { socket: Some(socket), last, dropped: 0, dropped_before_stop: None };
+        ListenerMeter {
+            name,
+            read: Tally::default(),
+            receive: Counters::default(),
+            batches: EventCounter::default(),
+            empty_datagrams: EventCounter::default(),
+            receive_errors: EventCounter::default(),
+            socket: Mutex::new(socket),
+        }
+    }
+
+    /// What the kernel drops at the socket from here on is dropped because of the stop.
+    pub(crate) fn begin_stop(&self) {
+        let mut socket = self.socket();
+        socket.update();
+        socket.dropped_before_stop = Some(socket.dropped);
+    }
+
+    /// Reads the socket's counters for the last time and lets go of it.
+    pub(crate) fn finish_stop(&self) {
+        let mut socket = self.socket();
+        socket.update();
+        socket.last.receive_queued_bytes = 0;
+        socket.socket = None;
+    }
+
+    fn socket(&self) -> std::sync::MutexGuard<'_, SocketCount> {
+        self.socket.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn socket_hop(&self) -> HopSnapshot {
+        let mut socket = self.socket();
+        socket.update();
+        let (dropped, mem) = (socket.dropped, socket.last);
+        let before_stop = socket.dropped_before_stop.unwrap_or(dropped);
+        drop(socket);
+        let read = self.read.load();
+        let lost = |count| Amount { count, bytes: 0 };
+        HopBuilder::new(HopKind::Socket, &self.name, None, Amount::default())
+            .delivered(read)
+            .dropped(Reason::SocketBuffer, lost(before_stop))
+            .dropped(Reason::Shutdown, lost(dropped - before_stop))
+            .gauge("receive_buffer_bytes", u64::from(mem.receive_buffer_bytes))
+            .gauge("receive_queue_bytes", u64::from(mem.receive_queued_bytes))
+            .finish(read + lost(dropped))
+    }
+
+    fn receive_hop(&self) -> HopSnapshot {
+        HopBuilder::new(HopKind::Receive, &self.name, None, self.read.load())
+            .left(&self.receive)
+            .capacity(IN_HAND_MAX)
+            .event("batches", self.batches.load())
+            .event("empty_datagrams", self.empty_datagrams.load())
+            .event("receive_errors", self.receive_errors.load())
+            .finish(self.read.load())
+    }
+}
+
+impl Meter for ListenerMeter {
+    fn read(&self, hops: &mut Vec<HopSnapshot>) {
+        let receive = self.receive_hop();
+        hops.push(self.socket_hop());
+        hops.push(receive);
+    }
+}
+
+/// Error numbers that are counted by name; the rest share one counter.
+const NAMED_ERRNOS: [(Errno, &str); 12] = [
+    (Errno::CONNREFUSED, "send_errors_ECONNREFUSED"),
+    (Errno::HOSTUNREACH, "send_errors_EHOSTUNREACH"),
+    (Errno::NETUNREACH, "send_errors_ENETUNREACH"),
+    (Errno::NETDOWN, "send_errors_ENETDOWN"),
+    (Errno::NOBUFS, "send_errors_ENOBUFS"),
+    (Errno::PERM, "send_errors_EPERM"),
+    (Errno::ACCES, "send_errors_EACCES"),
+    (Errno::MSGSIZE, "send_errors_EMSGSIZE"),
+    (Errno::INVAL, "send_errors_EINVAL"),
+    (Errno::IO, "send_errors_EIO"),
+    (Errno::DESTADDRREQ, "send_errors_unresolved"),
+    (Errno::NOENT, "send_errors_ENOENT"),
+];
+
+/// Counters of one target.
+pub(crate) struct TargetMeter {
+    pub(crate) name: String,
+    listener: Arc<ListenerMeter>,
+    /// What had entered the ring when the target joined.
+    joined: Amount,
+    /// What had entered the ring when the target left.
+    left: OnceLock<Amount>,
+    capacity: u64,
+    /// Written by the thread that owns the target: sent, and dropped by the target.
+    pub(crate) sender: Counters,
+    /// Written by the receiving thread: what it took from the target because the ring was full.
+    pub(crate) lost: Arc<Tally>,
+    /// Written by the thread that owns the target: what came back from the network.
+    pub(crate) egress: Counters,
+    pub(crate) delay: DelayHistogram,
+    pub(crate) send_calls: EventCounter,
+    pub(crate) retries: EventCounter,
+    pub(crate) oldest_age_ms: EventCounter,
+    /// 1 while runs leave as one message.
+    pub(crate) gso: EventCounter,
+    /// 0 while every datagram fails.
+    pub(crate) up: EventCounter,
+    /// 1 where the network reports every datagram that it gives back: the target is on this host.
+    pub(crate) reports_all: EventCounter,
+    errors: [EventCounter; NAMED_ERRNOS.len() + 1],
+}
+
+impl TargetMeter {
+    /// `joined` is what had entered the ring, and `ring_capacity` the most that it can hold.
+    pub(crate) fn new(
+        name: String,
+        listener: Arc<ListenerMeter>,
+        joined: Amount,
+        ring_capacity: u64,
+        lost: Arc<Tally>,
+    ) -> TargetMeter {
+        TargetMeter {
+            name,
+            listener,
+            joined,
+            left: OnceLock::new(),
+            capacity: ring_capacity + 2 * IN_HAND_MAX,
+            sender: Counters::default(),
+            lost,
+            egress: Counters::default(),
+            delay: DelayHistogram::default(),
+            send_calls: EventCounter::default(),
+            retries: EventCounter::default(),
+            oldest_age_ms: EventCounter::default(),
+            gso: EventCounter::default(),
+            up: EventCounter::default(),
+            reports_all: EventCounter::default(),
+            errors: Default::default(),
+        }
+    }
+
+    pub(crate) fn count_error(&self, errno: Errno) {
+        let index = NAMED_ERRNOS.iter().position(|(known, _)| *known == errno);
+        self.errors[index.unwrap_or(NAMED_ERRNOS.len())].add(1);
+    }
+
+    /// Ends the count of what is offered to the target at what was appended below its cursor.
+    pub(crate) fn leave(&self, seen: Amount) {
+        // A target leaves once; a second call would find the same amount.
+        let _ = self.left.set(seen);
+    }
+
+    fn offered(&self) -> Amount {
+        let appended = match self.left.get() {
+            Some(left) => *left,
+            None => self.listener.receive.delivered.load(),
+        };
+        appended.saturating_sub(self.joined)
+    }
+
+    fn target_hop(&self, offered_before: Amount) -> HopSnapshot {
+        let mut hop =
+            HopBuilder::new(HopKind::Target, &self.listener.name, Some(&self.name), offered_before)
+                .left(&self.sender)
+                .dropped(Reason::QueueFull, self.lost.load())
+                .capacity(self.capacity)
+                .delay(&self.delay)
+                .event("send_calls", self.send_calls.load())
+                .event("retries", self.retries.load())
+                .gauge("oldest_age_ms", self.oldest_age_ms.load())
+                .gauge("gso", self.gso.load())
+                .gauge("up", self.up.load());
+        for ((_, name), count) in NAMED_ERRNOS.iter().zip(&self.errors) {
+            hop = hop.event(name, count.load());
+        }
+        hop.event("send_errors_other", self.errors[NAMED_ERRNOS.len()].load())
+            .finish(self.offered())
+    }
+
+    /// What the kernel took and did not give back has left: the hop keeps nothing.
+    fn egress_hop(&self) -> HopSnapshot {
+        let returned: Vec<_> = self.egress.drops().collect();
+        let total: Amount = returned.iter().map(|(_, amount)| *amount).sum();
+        let handed = self.sender.delivered.load();
+        let accounting = match self.reports_all.load() {
+            0 => Accounting::AtLeast,
+            _ => Accounting::Exact,
+        };
+        let mut hop = HopBuilder::new(
+            HopKind::Egress,
+            &self.listener.name,
+            Some(&self.name),
+            Amount::default(),
+        )
+        .delivered(handed.saturating_sub(total))
+        .accounting(accounting);
+        for (reason, amount) in returned {
+            hop = hop.dropped(reason, amount);
+        }
+        hop.finish(handed)
+    }
+}
+
+impl Meter for TargetMeter {
+    fn read(&self, hops: &mut Vec<HopSnapshot>) {
+        let offered_before = self.offered();
+        let egress = self.egress_hop();
+        hops.push(self.target_hop(offered_before));
+        hops.push(egress);
+    }
+}

@@ -1,0 +1,91 @@
+//! The ways out that are sockets, or nothing.
+
+mod udp;
+mod unix;
+
+use crate::Destination;
+use crate::target::Outlet;
+use ledger::Counters;
+use std::os::fd::BorrowedFd;
+use sys::Errno;
+use sys::send::Message;
+
+pub(crate) use udp::UdpOutlet;
+pub(crate) use unix::UnixOutlet;
+
+/// The way out of a target that never blocks its thread.
+pub(crate) enum SocketOutlet {
+    Udp(UdpOutlet),
+    Unix(UnixOutlet),
+    /// Takes everything.
+    Null,
+    /// Takes nothing: there is no address.
+    Unresolved,
+}
+
+impl SocketOutlet {
+    /// The outlet for a destination; `None` for a file, which blocks.
+    pub(crate) fn new(destination: Destination) -> Option<SocketOutlet> {
+        Some(match destination {
+            Destination::Udp { socket, gso, egress } => {
+                SocketOutlet::Udp(UdpOutlet::new(socket, gso, &egress))
+            }
+            Destination::Unix { path } => SocketOutlet::Unix(UnixOutlet::new(path)),
+            Destination::Null => SocketOutlet::Null,
+            Destination::Unresolved => SocketOutlet::Unresolved,
+            Destination::File(_) => return None,
+        })
+    }
+
+    /// What to wait for when [`Outlet::send`] said that it would block.
+    pub(crate) fn socket(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            SocketOutlet::Udp(udp) => Some(udp.socket()),
+            SocketOutlet::Unix(unix) => unix.socket(),
+            SocketOutlet::Null | SocketOutlet::Unresolved => None,
+        }
+    }
+
+    /// Whether the network reports every datagram that it gives back.
+    pub(crate) fn reports_all(&self) -> bool {
+        match self {
+            SocketOutlet::Udp(udp) => udp.reports_all(),
+            _ => true,
+        }
+    }
+}
+
+impl Outlet for SocketOutlet {
+    fn send(&mut self, messages: &[Message<'_>]) -> Result<usize, Errno> {
+        match self {
+            SocketOutlet::Udp(udp) => udp.send(messages),
+            SocketOutlet::Unix(unix) => unix.send(messages),
+            SocketOutlet::Null => Ok(messages.len()),
+            SocketOutlet::Unresolved => Err(Errno::DESTADDRREQ),
+        }
+    }
+
+    fn run_datagram_bytes_max(&self, now_ns: u64) -> usize {
+        match self {
+            SocketOutlet::Udp(udp) => udp.run_datagram_bytes_max(now_ns),
+            SocketOutlet::Unix(_) => 0,
+            SocketOutlet::Null | SocketOutlet::Unresolved => usize::MAX,
+        }
+    }
+
+    fn limit_runs(&mut self, datagram_bytes: usize) {
+        if let SocketOutlet::Udp(udp) = self {
+            udp.limit_runs(datagram_bytes);
+        }
+    }
+
+    fn take_returned(&mut self, egress: &Counters, now_ns: u64) {
+        if let SocketOutlet::Udp(udp) = self {
+            udp.take_returned(egress, now_ns);
+        }
+    }
+
+    fn has_outstanding(&self) -> bool {
+        matches!(self, SocketOutlet::Udp(udp) if udp.has_outstanding())
+    }
+}

@@ -1,0 +1,151 @@
+use crate::Gso;
+use crate::target::Outlet;
+use ledger::{Amount, Counters, Reason};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use sys::errqueue::{self, Returned};
+use sys::route::Egress;
+use sys::send::{Message, send_messages};
+use sys::socket::{LocalAddress, local_address, outstanding_bytes, path_mtu_bytes};
+use sys::{Errno, Source};
+
+/// After the network gave a datagram back, single datagrams for so long: each ICMP message is then about one of them.
+const RUNS_PAUSE_NS: u64 = 1_000_000_000;
+
+/// Entries of the error queue that are taken at once, so that a flood of ICMP cannot hold the thread.
+const RETURNED_MAX: usize = 256;
+
+/// A connected UDP socket.
+///
+/// # What comes back
+/// `send` says that the kernel took a datagram, not that it left. Two things give it back later, through the error queue:
+///
+/// - "Port unreachable". On this host it comes before `send` returns, one for each message, so that it is about the message
+///   that was sent last. From elsewhere it comes for some datagrams only: hosts limit how many they send.
+/// - "Host unreachable" from our own stack: the neighbour did not answer for three seconds, and everything that waited
+///   for it is gone. The reports are limited to 50 at once (`net.ipv4.icmp_msgs_burst`), and the neighbour's queue
+///   drops its oldest without any (`net/core/neighbour.c`, `__neigh_event_send`); so everything is counted that was
+///   handed over since the socket last had nothing outstanding. Measured on 6.18: of 6,846 datagrams sent towards a dead
+///   neighbour 129 were reported.
+pub(crate) struct UdpOutlet {
+    socket: OwnedFd,
+    is_local: bool,
+    own_address: Option<Source>,
+    header_bytes: usize,
+    /// Largest datagram that may be part of a run; 0: none.
+    run_datagram_bytes_max: usize,
+    runs_paused_until_ns: u64,
+    handed: Amount,
+    /// What had been handed over when nothing was outstanding.
+    handed_when_idle: Amount,
+    last_message: Amount,
+}
+
+impl UdpOutlet {
+    pub(crate) fn new(socket: OwnedFd, gso: Gso, egress: &Egress) -> UdpOutlet {
+        let own_address = match local_address(socket.as_fd()) {
+            Some(LocalAddress::Inet(addr)) => Some(addr),
+            _ => None,
+        };
+        let is_v6 = own_address.is_some_and(|addr| addr.is_ipv6());
+        // IPv4 header without options, or IPv6 header, and the UDP header.
+        let header_bytes = if is_v6 { 48 } else { 28 };
+        let mut outlet = UdpOutlet {
+            socket,
+            is_local: egress.is_local,
+            own_address: own_address.map(Source::from),
+            header_bytes,
+            run_datagram_bytes_max: 0,
+            runs_paused_until_ns: 0,
+            handed: Amount::default(),
+            handed_when_idle: Amount::default(),
+            last_message: Amount::default(),
+        };
+        if gso == Gso::Auto && !egress.may_drop_within_messages() {
+            outlet.run_datagram_bytes_max = outlet.datagram_bytes_max();
+        }
+        outlet
+    }
+
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    pub(crate) fn reports_all(&self) -> bool {
+        self.is_local
+    }
+
+    /// Largest datagram that leaves as one packet: a run must not hold larger ones (`udp_send_skb`, net/ipv4/udp.c).
+    fn datagram_bytes_max(&self) -> usize {
+        path_mtu_bytes(self.socket())
+            .map_or(0, |mtu| (mtu as usize).saturating_sub(self.header_bytes))
+    }
+
+    fn has_nothing_outstanding(&self) -> bool {
+        outstanding_bytes(self.socket()) == Ok(0)
+    }
+
+    fn count_returned(&mut self, egress: &Counters, returned: &Returned) {
+        match returned.errno {
+            Errno::CONNREFUSED if self.is_local => egress.drop(Reason::Refused, self.last_message),
+            Errno::CONNREFUSED => egress.drop(Reason::Refused, ONE),
+            Errno::HOSTUNREACH if self.is_own(returned) => {
+                let lost = self.handed.saturating_sub(self.handed_when_idle);
+                egress.drop(Reason::HostUnreachable, lost);
+                self.handed_when_idle = self.handed;
+            }
+            Errno::HOSTUNREACH => egress.drop(Reason::HostUnreachable, ONE),
+            Errno::NETUNREACH => egress.drop(Reason::NetworkUnreachable, ONE),
+            // "Fragmentation needed" from a router: that datagram is lost, the kernel lowers the path's MTU.
+            Errno::MSGSIZE if !returned.is_local => egress.drop(Reason::TooBig, ONE),
+            // Reports about calls that failed: those were counted when they did.
+            _ => {}
+        }
+    }
+
+    fn is_own(&self, returned: &Returned) -> bool {
+        let own = self.own_address.as_ref().and_then(Source::ip_bytes);
+        own.is_some() && returned.offender.ip_bytes() == own
+    }
+}
+
+/// A datagram of which an ICMP message does not say how long it was.
+const ONE: Amount = Amount { count: 1, bytes: 0 };
+
+impl Outlet for UdpOutlet {
+    fn send(&mut self, messages: &[Message<'_>]) -> Result<usize, Errno> {
+        if !self.is_local && self.has_nothing_outstanding() {
+            self.handed_when_idle = self.handed;
+        }
+        let taken = send_messages(self.socket(), messages)?;
+        for message in &messages[..taken] {
+            self.last_message =
+                Amount { count: u64::from(message.datagrams), bytes: message.bytes.len() as u64 };
+            self.handed += self.last_message;
+        }
+        Ok(taken)
+    }
+
+    fn run_datagram_bytes_max(&self, now_ns: u64) -> usize {
+        if now_ns < self.runs_paused_until_ns { 0 } else { self.run_datagram_bytes_max }
+    }
+
+    fn limit_runs(&mut self, datagram_bytes: usize) {
+        let by_path = self.datagram_bytes_max();
+        // If the path takes datagrams of this length, it is the device that takes no runs.
+        self.run_datagram_bytes_max = if by_path < datagram_bytes { by_path } else { 0 };
+    }
+
+    fn take_returned(&mut self, egress: &Counters, now_ns: u64) {
+        for _ in 0..RETURNED_MAX {
+            let Some(returned) = errqueue::take(self.socket()) else { break };
+            self.count_returned(egress, &returned);
+            if !self.is_local {
+                self.runs_paused_until_ns = now_ns + RUNS_PAUSE_NS;
+            }
+        }
+    }
+
+    fn has_outstanding(&self) -> bool {
+        !self.is_local && !self.has_nothing_outstanding()
+    }
+}

@@ -1,0 +1,274 @@
+//! What a thread does with its targets, whatever they are.
+
+use crate::Destination;
+use crate::outlet::SocketOutlet;
+use crate::target::{Outlet, Pumped, Target};
+use ledger::Reason;
+use std::os::fd::BorrowedFd;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+use sys::clock::{monotonic_ns, realtime_ns};
+use sys::poll::{Interest, PollSet};
+
+/// Time between two looks at what changes without datagrams: error queues, ages, deadlines.
+pub(crate) const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A target as its thread sees it.
+pub(crate) trait Pump: Send {
+    fn name(&self) -> &str;
+    fn pump(&mut self, now_ns: u64, realtime_ns: u64) -> Pumped;
+    /// What to wait for after [`Pumped::Blocked`].
+    fn blocked_on(&self) -> Option<BorrowedFd<'_>>;
+    /// Counts what came back, and sets the gauges.
+    fn keep_house(&mut self, now_ns: u64, realtime_ns: u64);
+    fn is_idle(&self) -> bool;
+    fn head(&self) -> u64;
+    fn has_reached(&self, end: u64) -> bool;
+    fn has_outstanding(&self) -> bool;
+    fn discard_until(&mut self, end: u64, reason: Reason);
+    /// Sends to another destination from the next datagram on.
+    fn replace(&mut self, destination: Destination) -> Replaced;
+    fn leave(self: Box<Self>);
+}
+
+/// Whether a target could take its new destination.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Replaced {
+    Yes,
+    /// A file target stays a file, and a socket target a socket.
+    No,
+}
+
+impl Pump for Target<SocketOutlet> {
+    fn name(&self) -> &str {
+        &self.meter().name
+    }
+
+    fn pump(&mut self, now_ns: u64, realtime_ns: u64) -> Pumped {
+        Target::pump(self, now_ns, realtime_ns)
+    }
+
+    fn blocked_on(&self) -> Option<BorrowedFd<'_>> {
+        self.outlet.socket()
+    }
+
+    fn keep_house(&mut self, now_ns: u64, realtime_ns: u64) {
+        self.settle(now_ns);
+        self.note_age(realtime_ns);
+        let can_run = self.outlet.run_datagram_bytes_max(now_ns) > 0;
+        self.meter().gso.set(u64::from(can_run));
+        self.meter().reports_all.set(u64::from(self.outlet.reports_all()));
+    }
+
+    fn is_idle(&self) -> bool {
+        Target::is_idle(self)
+    }
+
+    fn head(&self) -> u64 {
+        Target::head(self)
+    }
+
+    fn has_reached(&self, end: u64) -> bool {
+        Target::has_reached(self, end)
+    }
+
+    fn has_outstanding(&self) -> bool {
+        self.outlet.has_outstanding()
+    }
+
+    fn discard_until(&mut self, end: u64, reason: Reason) {
+        Target::discard_until(self, end, reason);
+    }
+
+    fn replace(&mut self, destination: Destination) -> Replaced {
+        // What the old socket has been told so far belongs to the account; the socket goes with its outlet.
+        self.settle(monotonic_ns());
+        match SocketOutlet::new(destination) {
+            Some(outlet) => {
+                self.outlet = outlet;
+                self.keep_house(monotonic_ns(), realtime_ns());
+                Replaced::Yes
+            }
+            None => Replaced::No,
+        }
+    }
+
+    fn leave(self: Box<Self>) {
+        Target::leave(*self);
+    }
+}
+
+/// What another thread asks of the thread that owns targets.
+pub(crate) enum Command {
+    Add(Box<dyn Pump>),
+    Replace { target: String, destination: Destination, done: Sender<Replaced> },
+    Remove { target: String, deadline_ns: u64, done: Sender<()> },
+}
+
+/// The targets of one thread.
+#[derive(Default)]
+pub(crate) struct Targets {
+    entries: Vec<Entry>,
+    housekeeping_due_ns: u64,
+}
+
+struct Entry {
+    target: Box<dyn Pump>,
+    is_blocked: bool,
+    leaving: Option<Leaving>,
+}
+
+struct Leaving {
+    end: u64,
+    deadline_ns: u64,
+    done: Sender<()>,
+}
+
+impl Targets {
+    pub(crate) fn add(&mut self, target: Box<dyn Pump>) {
+        self.entries.push(Entry { target, is_blocked: false, leaving: None });
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(crate) fn apply(&mut self, command: Command) {
+        match command {
+            Command::Add(target) => self.add(target),
+            Command::Replace { target, destination, done } => {
+                let entry = self.entry(&target);
+                // A caller that has gone does not want the answer.
+                let _ = done.send(entry.map_or(Replaced::No, |entry| {
+                    entry.is_blocked = false;
+                    entry.target.replace(destination)
+                }));
+            }
+            Command::Remove { target, deadline_ns, done } => {
+                if let Some(entry) = self.entry(&target) {
+                    entry.leaving = Some(Leaving { end: entry.target.head(), deadline_ns, done });
+                    self.housekeeping_due_ns = 0;
+                }
+            }
+        }
+    }
+
+    /// The newest target of a name: an older one may still be leaving.
+    fn entry(&mut self, name: &str) -> Option<&mut Entry> {
+        let mut named = self.entries.iter_mut().rev().filter(|entry| entry.target.name() == name);
+        named.find(|entry| entry.leaving.is_none())
+    }
+
+    /// Sends what can be sent now. Returns whether there is more that is not blocked.
+    pub(crate) fn pump(&mut self, now_ns: u64, realtime_ns: u64) -> bool {
+        let mut has_more = false;
+        for entry in self.entries.iter_mut().filter(|entry| !entry.is_blocked) {
+            match entry.target.pump(now_ns, realtime_ns) {
+                Pumped::Idle => {}
+                Pumped::More => has_more = true,
+                Pumped::Blocked => entry.is_blocked = true,
+            }
+        }
+        if now_ns >= self.housekeeping_due_ns {
+            self.housekeeping_due_ns = now_ns + HOUSEKEEPING_INTERVAL.as_nanos() as u64;
+            self.keep_house(now_ns, realtime_ns);
+        }
+        has_more
+    }
+
+    fn keep_house(&mut self, now_ns: u64, realtime_ns: u64) {
+        for entry in &mut self.entries {
+            // A way out that never says that it is writable again is tried again here.
+            entry.is_blocked = false;
+            entry.target.keep_house(now_ns, realtime_ns);
+        }
+        let mut index = 0;
+        while index < self.entries.len() {
+            let entry = &mut self.entries[index];
+            match &entry.leaving {
+                Some(leaving) if now_ns >= leaving.deadline_ns => {
+                    entry.target.discard_until(leaving.end, Reason::TargetRemoved);
+                }
+                Some(leaving) if entry.target.has_reached(leaving.end) => {}
+                _ => {
+                    index += 1;
+                    continue;
+                }
+            }
+            let entry = self.entries.swap_remove(index);
+            entry.target.leave();
+            if let Some(leaving) = entry.leaving {
+                // A caller that has gone does not want the answer.
+                let _ = leaving.done.send(());
+            }
+        }
+    }
+
+    /// Adds what blocked targets wait for.
+    pub(crate) fn watch(&self, set: &mut PollSet) {
+        for entry in self.entries.iter().filter(|entry| entry.is_blocked) {
+            if let Some(fd) = entry.target.blocked_on() {
+                set.add(fd, Interest::Writable);
+            }
+        }
+    }
+
+    /// Lets those go on whose descriptor is ready, the first of them being the `first`th of the set.
+    pub(crate) fn unblock_ready(&mut self, set: &PollSet, first: usize) {
+        let mut index = first;
+        for entry in self.entries.iter_mut().filter(|entry| entry.is_blocked) {
+            if entry.target.blocked_on().is_some() {
+                entry.is_blocked = !set.is_ready(index);
+                index += 1;
+            }
+        }
+    }
+
+    pub(crate) fn has_blocked(&self) -> bool {
+        self.entries.iter().any(|entry| entry.is_blocked)
+    }
+
+    /// Whether a target that is not blocked has something to send.
+    pub(crate) fn has_work(&self) -> bool {
+        self.entries.iter().any(|entry| !entry.is_blocked && !entry.target.is_idle())
+    }
+
+    /// Sends the rest until everything has left or the deadline is there; counts what is left then as `shutdown`.
+    ///
+    /// To be called when nothing enters the ring any more.
+    pub(crate) fn drain(&mut self, deadline_ns: u64, mut tick: impl FnMut()) {
+        let mut set = PollSet::default();
+        loop {
+            tick();
+            let now_ns = monotonic_ns();
+            if now_ns >= deadline_ns {
+                break;
+            }
+            if self.pump(now_ns, realtime_ns()) {
+                continue;
+            }
+            let is_done = |entry: &Entry| entry.target.is_idle() && !entry.target.has_outstanding();
+            if self.entries.iter().all(is_done) {
+                break;
+            }
+            let rest = Duration::from_nanos(deadline_ns - now_ns);
+            set.clear();
+            self.watch(&mut set);
+            // An interrupted wait is a short one.
+            let _ = set.wait(rest.min(HOUSEKEEPING_INTERVAL / 10));
+            self.unblock_ready(&set, 0);
+        }
+        let (now_ns, realtime_ns) = (monotonic_ns(), realtime_ns());
+        for entry in &mut self.entries {
+            entry.target.discard_until(u64::MAX, Reason::Shutdown);
+            entry.target.keep_house(now_ns, realtime_ns);
+        }
+        for entry in self.entries.drain(..) {
+            if let Some(leaving) = entry.leaving {
+                entry.target.leave();
+                // A caller that has gone does not want the answer.
+                let _ = leaving.done.send(());
+            }
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! One target: takes datagrams from the ring, decides, forms messages, sends, retries, counts.
+//!
+//! Nothing here touches a socket or a clock: the way out is an [`Outlet`], and the time is handed in. So the same code
+//! runs against the kernel and in the simulation.
+
+use crate::gate::Gate;
+use crate::meter::TargetMeter;
+use crate::ring::{CLAIM_MAX, Claim, Reader};
+use ledger::{Amount, Counters, Reason};
+use std::sync::Arc;
+use sys::Errno;
+use sys::send::{Message, SEGMENTS_MAX};
+
+/// How often one message is sent again after an error that was about an earlier one.
+const RETRIES_MAX: u32 = 2;
+
+/// Claims that one call may work through, so that the targets of a thread take turns.
+const CLAIMS_PER_PUMP: usize = 8;
+
+/// Longest run that leaves as one message, in bytes: below the largest payload of IPv4 (65,507) and IPv6.
+const RUN_BYTES_MAX: usize = 65_000;
+
+/// Where a target's messages go: the kernel, or the simulation.
+pub(crate) trait Outlet {
+    /// Sends messages in order, without waiting, and returns how many were taken. A number below `messages.len()` means
+    /// that the next one failed and the reason is not known yet; an error is about the first message.
+    fn send(&mut self, messages: &[Message<'_>]) -> Result<usize, Errno>;
+
+    /// Largest datagram that may be part of a run, in bytes; 0: no runs. `now_ns` is the pump's time.
+    fn run_datagram_bytes_max(&self, now_ns: u64) -> usize;
+
+    /// A run of datagrams of this length was refused as such: form shorter ones, or none.
+    fn limit_runs(&mut self, datagram_bytes: usize);
+
+    /// Counts, as drops of the egress hop, what the network has given back since the last call.
+    fn take_returned(&mut self, egress: &Counters, now_ns: u64);
+
+    /// Datagrams that were handed over and may still come back.
+    fn has_outstanding(&self) -> bool;
+}
+
+/// What a call of [`Target::pump`] ended with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pumped {
+    /// Nothing is left in the ring for this target.
+    Idle,
+    /// There is more to send; others may go first.
+    More,
+    /// The way out takes nothing now: wait until it is writable.
+    Blocked,
+}
+
+/// A target of one listener.
+pub(crate) struct Target<O> {
+    pub(crate) outlet: O,
+    reader: Reader,
+    gate: Gate,
+    meter: Arc<TargetMeter>,
+    /// What the gate decided about the datagrams from `decided_from` on, so that it is asked once for each.
+    decided_from: u64,
+    decided: [Option<Reason>; CLAIM_MAX],
+    decided_len: usize,
+}
+
+impl<O: Outlet> Target<O> {
+    pub(crate) fn new(outlet: O, reader: Reader, gate: Gate, meter: Arc<TargetMeter>) -> Target<O> {
+        Target {
+            outlet,
+            reader,
+            gate,
+            meter,
+            decided_from: 0,
+            decided: [None; CLAIM_MAX],
+            decided_len: 0,
+        }
+    }
+
+    pub(crate) fn meter(&self) -> &TargetMeter {
+        &self.meter
+    }
+
+    /// Whether everything that was published has been dealt with.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.reader.is_empty()
+    }
+
+    /// Number of the next datagram that will enter the ring.
+    pub(crate) fn head(&self) -> u64 {
+        self.reader.head()
+    }
+
+    /// Sends what is in the ring.
+    pub(crate) fn pump(&mut self, now_ns: u64, realtime_ns: u64) -> Pumped {
+        for _ in 0..CLAIMS_PER_PUMP {
+            let Some(claim) = self.reader.claim() else { return Pumped::Idle };
+            self.meter.sender.drop(Reason::QueueFull, claim.gave_up());
+            let mut work =
+                Work { outlet: &mut self.outlet, meter: &self.meter, now_ns, realtime_ns, done: 0 };
+            if self.gate.is_open() {
+                work.send_all(&claim, None);
+            } else {
+                decide_all(
+                    &mut self.gate,
+                    &claim,
+                    now_ns,
+                    &mut Decided {
+                        from: &mut self.decided_from,
+                        len: &mut self.decided_len,
+                        reasons: &mut self.decided,
+                    },
+                );
+                let skip = (claim.first() - self.decided_from) as usize;
+                work.send_all(&claim, Some(&self.decided[skip..]));
+            }
+            let (done, len) = (work.done, claim.len());
+            claim.commit(done);
+            if done < len {
+                return Pumped::Blocked;
+            }
+        }
+        if self.reader.is_empty() { Pumped::Idle } else { Pumped::More }
+    }
+
+    /// Counts everything up to `end` that is left in the ring as dropped for this reason.
+    pub(crate) fn discard_until(&mut self, end: u64, reason: Reason) {
+        self.reader.discard_until(end, reason, &self.meter.sender);
+    }
+
+    /// Whether everything below `end` has been dealt with.
+    pub(crate) fn has_reached(&self, end: u64) -> bool {
+        self.reader.cursor() >= end
+    }
+
+    /// Ends the target's part in the ring.
+    pub(crate) fn leave(mut self) {
+        let seen = self.reader.leave(&self.meter.sender);
+        self.meter.leave(seen);
+    }
+
+    /// Age of the oldest datagram that waits, in milliseconds; 0 when none does.
+    pub(crate) fn note_age(&mut self, realtime_ns: u64) {
+        let age_ns = self.reader.claim().map_or(0, |claim| {
+            self.meter.sender.drop(Reason::QueueFull, claim.gave_up());
+            realtime_ns.saturating_sub(claim.get(0).0.received_ns)
+        });
+        self.meter.oldest_age_ms.set(age_ns / 1_000_000);
+    }
+
+    /// Counts what came back from the network.
+    pub(crate) fn settle(&mut self, now_ns: u64) {
+        self.outlet.take_returned(&self.meter.egress, now_ns);
+    }
+}
+
+/// The gate's decisions, by the number of the datagram.
+struct Decided<'a> {
+    from: &'a mut u64,
+    len: &'a mut usize,
+    reasons: &'a mut [Option<Reason>; CLAIM_MAX],
+}
+
+/// Decides about those datagrams of a claim that were not decided about before.
+fn decide_all(gate: &mut Gate, claim: &Claim<'_>, now_ns: u64, decided: &mut Decided<'_>) {
+    let known_end = *decided.from + *decided.len as u64;
+    let known = known_end.saturating_sub(claim.first()).min(claim.len() as u64) as usize;
+    if known > 0 {
+        let skip = (claim.first() - *decided.from) as usize;
+        decided.reasons.copy_within(skip..skip + known, 0);
+    }
+    for index in known..claim.len() {
+        let (descriptor, _) = claim.get(index);
+        decided.reasons[index] = gate.decide(&descriptor.source, now_ns).err();
+    }
+    *decided.from = claim.first();
+    *decided.len = claim.len();
+}
+
+/// The sending of one claim.
+struct Work<'a, O> {
+    outlet: &'a mut O,
+    meter: &'a TargetMeter,
+    now_ns: u64,
+    realtime_ns: u64,
+    /// Datagrams of the claim that are dealt with, from its beginning.
+    done: usize,
+}
+
+/// The messages of a claim and, for each, where in the claim it begins.
+struct Batch<'a> {
+    messages: [Message<'a>; CLAIM_MAX],
+    begins: [usize; CLAIM_MAX],
+    len: usize,
+}
+
+impl<O: Outlet> Work<'_, O> {
+    /// Sends the datagrams of the claim that pass and counts those that do not, until all are dealt with or the way out
+    /// is blocked.
+    fn send_all(&mut self, claim: &Claim<'_>, decided: Option<&[Option<Reason>]>) {
+        while self.done < claim.len() {
+            let run_max = self.outlet.run_datagram_bytes_max(self.now_ns);
+            let batch = form_messages(claim, self.done, decided, run_max);
+            let (sent, ended) = self.send_batch(&batch, claim);
+            self.count_skipped(claim, decided, self.done, sent);
+            self.done = sent;
+            match ended {
+                Ended::Blocked => return,
+                Ended::FormAgain | Ended::Done => {}
+            }
+        }
+    }
+
+    /// Sends the messages and returns up to where in the claim everything is dealt with.
+    fn send_batch(&mut self, batch: &Batch<'_>, claim: &Claim<'_>) -> (usize, Ended) {
+        let messages = &batch.messages[..batch.len];
+        let mut next = 0;
+        let mut retries = 0;
+        while next < messages.len() {
+            self.meter.send_calls.add(1);
+            match self.outlet.send(&messages[next..]) {
+                Ok(taken) => {
+                    self.count_delivered(claim, batch, next, next + taken);
+                    next += taken;
+                    retries = 0;
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return (batch.begins[next], Ended::Blocked),
+                Err(errno) => {
+                    self.meter.count_error(errno);
+                    if is_about_an_earlier_message(errno) {
+                        self.outlet.take_returned(&self.meter.egress, self.now_ns);
+                        if retries < RETRIES_MAX {
+                            retries += 1;
+                            self.meter.retries.add(1);
+                            continue;
+                        }
+                    }
+                    let message = &messages[next];
+                    if message.datagrams > 1 && is_about_the_run(errno) {
+                        let datagram_bytes = message.bytes.len() / message.datagrams as usize;
+                        self.outlet.limit_runs(datagram_bytes);
+                        return (batch.begins[next], Ended::FormAgain);
+                    }
+                    self.meter.sender.drop(reason_of(errno), amount_of(message));
+                    next += 1;
+                    retries = 0;
+                }
+            }
+        }
+        (claim.len(), Ended::Done)
+    }
+
+    fn count_delivered(&self, claim: &Claim<'_>, batch: &Batch<'_>, from: usize, to: usize) {
+        let mut total = Amount::default();
+        let mut group = (0, 0);
+        for (message, &begin) in batch.messages[from..to].iter().zip(&batch.begins[from..to]) {
+            total += amount_of(message);
+            // Datagrams of one receive batch share their time; a run is taken at its first one's.
+            let received_ns = claim.get(begin).0.received_ns;
+            if received_ns == group.0 {
+                group.1 += u64::from(message.datagrams);
+            } else {
+                self.count_delay(group);
+                group = (received_ns, u64::from(message.datagrams));
+            }
+        }
+        self.count_delay(group);
+        self.meter.sender.delivered.add(total);
+    }
+
+    fn count_delay(&self, (received_ns, count): (u64, u64)) {
+        if count > 0 {
+            self.meter.delay.add(self.realtime_ns.saturating_sub(received_ns) / 1_000, count);
+        }
+    }
+
+    /// Counts those datagrams of `from..to` that the gate held back.
+    fn count_skipped(
+        &self,
+        claim: &Claim<'_>,
+        decided: Option<&[Option<Reason>]>,
+        from: usize,
+        to: usize,
+    ) {
+        let Some(decided) = decided else { return };
+        for (index, reason) in decided.iter().enumerate().take(to).skip(from) {
+            if let Some(reason) = reason {
+                self.meter.sender.drop(*reason, Amount::one(claim.get(index).1.len()));
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ended {
+    Done,
+    Blocked,
+    FormAgain,
+}
+
+/// Puts the datagrams from `from` on into messages: runs of equal length that lie one behind the other become one.
+fn form_messages<'a>(
+    claim: &'a Claim<'_>,
+    from: usize,
+    decided: Option<&[Option<Reason>]>,
+    run_datagram_bytes_max: usize,
+) -> Batch<'a> {
+    let mut batch =
+        Batch { messages: [Message::single(&[]); CLAIM_MAX], begins: [0; CLAIM_MAX], len: 0 };
+    let is_held = |index: usize| decided.is_some_and(|decided| decided[index].is_some());
+    let mut index = from;
+    while index < claim.len() {
+        if is_held(index) {
+            index += 1;
+            continue;
+        }
+        let (_, bytes) = claim.get(index);
+        let mut message = Message::single(bytes);
+        let mut count = 1;
+        if !bytes.is_empty() && bytes.len() <= run_datagram_bytes_max {
+            let count_max = SEGMENTS_MAX.min(RUN_BYTES_MAX / bytes.len()).min(claim.len() - index);
+            while count < count_max
+                && !is_held(index + count)
+                && claim.get(index + count).1.len() == bytes.len()
+            {
+                count += 1;
+            }
+            match claim.run(index, count, count * bytes.len()) {
+                Some(run) => message = Message { bytes: run, datagrams: count as u32 },
+                None => count = 1,
+            }
+        }
+        batch.messages[batch.len] = message;
+        batch.begins[batch.len] = index;
+        batch.len += 1;
+        index += count;
+    }
+    batch
+}
+
+fn amount_of(message: &Message<'_>) -> Amount {
+    Amount { count: u64::from(message.datagrams), bytes: message.bytes.len() as u64 }
+}
+
+/// Errors that the kernel kept from an earlier message: the message at hand was not looked at (udp(7), IP_RECVERR).
+fn is_about_an_earlier_message(errno: Errno) -> bool {
+    matches!(errno, Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::NETUNREACH)
+}
+
+/// Errors that a run gets where its datagrams alone may pass: segment larger than the path takes, device cannot
+/// checksum, or more than the kernel allows (net/ipv4/udp.c, udp_send_skb).
+fn is_about_the_run(errno: Errno) -> bool {
+    matches!(errno, Errno::MSGSIZE | Errno::INVAL | Errno::IO)
+}
+
+fn reason_of(errno: Errno) -> Reason {
+    match errno {
+        Errno::CONNREFUSED => Reason::Refused,
+        Errno::HOSTUNREACH => Reason::HostUnreachable,
+        Errno::NETUNREACH | Errno::NETDOWN => Reason::NetworkUnreachable,
+        Errno::NOBUFS => Reason::EgressQueueFull,
+        Errno::PERM | Errno::ACCES => Reason::Firewall,
+        Errno::MSGSIZE => Reason::TooBig,
+        Errno::DESTADDRREQ => Reason::TargetUnresolved,
+        _ => Reason::SendError,
+    }
+}

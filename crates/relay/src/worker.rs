@@ -1,0 +1,109 @@
+//! Threads that own targets and sleep until the ring has something for them.
+
+use crate::pump::{Command, HOUSEKEEPING_INTERVAL, Targets};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::mpsc::Receiver;
+use sys::clock::{monotonic_ns, realtime_ns};
+use sys::poll::{EventFd, Interest, PollSet};
+
+/// Wakes one sleeping worker; costs one atomic load when it is awake.
+pub(crate) struct Waker {
+    is_sleeping: AtomicBool,
+    event: EventFd,
+}
+
+impl Waker {
+    pub(crate) fn new() -> std::io::Result<Waker> {
+        Ok(Waker { is_sleeping: AtomicBool::new(false), event: EventFd::new()? })
+    }
+
+    /// Called after something was published.
+    pub(crate) fn wake(&self) {
+        // Pairs with the fence in `sleep`: either the worker sees what was published, or this sees that it sleeps.
+        fence(Ordering::SeqCst);
+        if self.is_sleeping.load(Ordering::Relaxed)
+            && self.is_sleeping.swap(false, Ordering::Relaxed)
+        {
+            self.event.wake();
+        }
+    }
+}
+
+/// What all threads of a listener share about its end.
+#[derive(Default)]
+pub(crate) struct StopState {
+    /// The receiving thread has read its last datagram.
+    pub(crate) is_input_closed: AtomicBool,
+    /// When to give up on what is left, by the monotonic clock; 0 until a stop was asked for.
+    pub(crate) deadline_ns: AtomicU64,
+}
+
+/// A thread that owns targets.
+pub(crate) struct Worker {
+    pub(crate) targets: Targets,
+    pub(crate) commands: Receiver<Command>,
+    pub(crate) waker: Arc<Waker>,
+    pub(crate) stop: Arc<StopState>,
+    /// Grows while the loop turns.
+    pub(crate) ticks: Arc<AtomicU64>,
+    pub(crate) lifetime: Lifetime,
+}
+
+/// When a worker's thread ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lifetime {
+    /// With the listener.
+    Listener,
+    /// With its last target.
+    Targets,
+}
+
+impl Worker {
+    pub(crate) fn run(mut self) {
+        let mut set = PollSet::default();
+        loop {
+            self.ticks.fetch_add(1, Ordering::Relaxed);
+            while let Ok(command) = self.commands.try_recv() {
+                self.targets.apply(command);
+            }
+            let is_closed = self.stop.is_input_closed.load(Ordering::Acquire);
+            if is_closed {
+                let deadline_ns = self.stop.deadline_ns.load(Ordering::Acquire);
+                let ticks = Arc::clone(&self.ticks);
+                self.targets.drain(deadline_ns, || {
+                    ticks.fetch_add(1, Ordering::Relaxed);
+                });
+                return;
+            }
+            let has_more = self.targets.pump(monotonic_ns(), realtime_ns());
+            if self.lifetime == Lifetime::Targets && self.targets.is_empty() {
+                return;
+            }
+            if !has_more {
+                self.sleep(&mut set);
+            }
+        }
+    }
+
+    fn sleep(&mut self, set: &mut PollSet) {
+        self.waker.is_sleeping.store(true, Ordering::Relaxed);
+        // Pairs with the fence in `Waker::wake`.
+        fence(Ordering::SeqCst);
+        if self.targets.has_work() || self.stop.is_input_closed.load(Ordering::Acquire) {
+            self.waker.is_sleeping.store(false, Ordering::Relaxed);
+            return;
+        }
+        set.clear();
+        set.add(self.waker.event.as_fd(), Interest::Readable);
+        self.targets.watch(set);
+        // An interrupted wait is a short one.
+        let _ = set.wait(HOUSEKEEPING_INTERVAL);
+        self.waker.is_sleeping.store(false, Ordering::Relaxed);
+        if set.is_ready(0) {
+            self.waker.event.clear();
+        }
+        self.targets.unblock_ready(set, 1);
+    }
+}

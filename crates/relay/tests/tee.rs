@@ -1,0 +1,200 @@
+//! A listener with real sockets on loopback: what goes in comes out everywhere, byte for byte, and the ledger agrees.
+
+use ledger::{HopKind, Ledger, Reason, Snapshot};
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use relay::{Destination, Gso, Listener, ListenerOptions, Schedule, SocketOwner, TargetOptions};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use sys::socket::{LocalAddress, SendOptions, connect_udp, listen_udp, local_address};
+
+const DEADLINE: Duration = Duration::from_secs(20);
+
+fn options(schedule: Schedule) -> ListenerOptions {
+    ListenerOptions {
+        name: "in".into(),
+        ring_bytes: 8 << 20,
+        schedule,
+        allow_sources: vec![],
+        deny_sources: vec![],
+        socket_owner: SocketOwner::Relay,
+    }
+}
+
+fn named(name: &str) -> TargetOptions {
+    TargetOptions { name: name.into(), ..TargetOptions::default() }
+}
+
+fn udp_to(addr: SocketAddr) -> Destination {
+    let socket = connect_udp(addr, &SendOptions::default()).unwrap();
+    let egress = sys::route::egress(addr.ip()).unwrap();
+    Destination::Udp { socket, gso: Gso::Auto, egress }
+}
+
+/// A bound receiver with room for everything that a test sends.
+fn sink() -> (UdpSocket, SocketAddr) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    sys::socket::set_receive_buffer(socket.as_fd(), 64 << 20).unwrap();
+    socket.set_read_timeout(Some(DEADLINE)).unwrap();
+    let addr = socket.local_addr().unwrap();
+    (socket, addr)
+}
+
+struct Bench {
+    ledger: Arc<Ledger>,
+    listener: Option<Listener>,
+    sender: UdpSocket,
+}
+
+impl Bench {
+    fn start(schedule: Schedule, targets: Vec<(TargetOptions, Destination)>) -> Bench {
+        let socket = listen_udp("127.0.0.1:0".parse().unwrap(), &Default::default()).unwrap();
+        sys::socket::set_receive_buffer(socket.as_fd(), 64 << 20).unwrap();
+        let Some(LocalAddress::Inet(addr)) = local_address(socket.as_fd()) else { panic!() };
+        let ledger = Arc::new(Ledger::new("test".into()));
+        let listener = Listener::start(options(schedule), socket, targets, &ledger).unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sender.connect(addr).unwrap();
+        Bench { ledger, listener: Some(listener), sender }
+    }
+
+    fn listener(&mut self) -> &mut Listener {
+        self.listener.as_mut().unwrap()
+    }
+
+    /// Waits for a condition on the ledger, which must balance at every look.
+    fn wait_until(&self, what: &str, condition: impl Fn(&Snapshot) -> bool) -> Snapshot {
+        let begin = Instant::now();
+        loop {
+            let snapshot = self.ledger.check();
+            assert!(snapshot.is_balanced(), "{snapshot:#?}");
+            if condition(&snapshot) {
+                return snapshot;
+            }
+            assert!(begin.elapsed() < DEADLINE, "{what} within {DEADLINE:?}: {snapshot:#?}");
+            std::thread::yield_now();
+        }
+    }
+
+    fn stop(&mut self) -> Snapshot {
+        let listener = self.listener.take().unwrap();
+        listener.begin_stop(Instant::now() + DEADLINE);
+        listener.finish_stop();
+        let snapshot = self.ledger.check();
+        assert!(snapshot.is_balanced(), "{snapshot:#?}");
+        assert_eq!(snapshot.unaccounted(), 0, "{snapshot:#?}");
+        snapshot
+    }
+}
+
+fn target<'a>(snapshot: &'a Snapshot, kind: HopKind, name: &str) -> &'a ledger::HopSnapshot {
+    snapshot.hop(kind, "in", Some(name)).unwrap()
+}
+
+fn check_sizes(schedule: Schedule) {
+    let (sinks, destinations): (Vec<_>, Vec<_>) = ["a", "b"]
+        .iter()
+        .map(|name| {
+            let (socket, addr) = sink();
+            (socket, (named(name), udp_to(addr)))
+        })
+        .unzip();
+    let mut bench = Bench::start(schedule, destinations);
+    let sizes = [0, 1, 64, 1_472, 1_473, 9_000, 64_000, 65_507];
+    let mut buffer = vec![0; 70_000];
+    for (n, size) in sizes.into_iter().enumerate() {
+        let sent: Vec<u8> = (0..size).map(|at| (at * 7 + n) as u8).collect();
+        bench.sender.send(&sent).unwrap();
+        for sink in &sinks {
+            let len = sink.recv(&mut buffer).unwrap();
+            assert!(buffer[..len] == sent, "{size} bytes, {len} arrived");
+        }
+    }
+    let last = bench.stop();
+    for name in ["a", "b"] {
+        let hop = target(&last, HopKind::Egress, name);
+        assert_eq!(hop.delivered.count, sizes.len() as u64);
+        assert_eq!(hop.delivered.bytes, sizes.iter().sum::<usize>() as u64);
+    }
+}
+
+#[test]
+fn every_size_arrives_byte_for_byte_inline() {
+    check_sizes(Schedule::Inline);
+}
+
+#[test]
+fn every_size_arrives_byte_for_byte_threaded() {
+    check_sizes(Schedule::Threaded);
+}
+
+#[test]
+fn a_refusing_target_is_counted_to_the_last_datagram_and_harms_no_other() {
+    for schedule in [Schedule::Inline, Schedule::Threaded] {
+        let (good, good_addr) = sink();
+        let (dead, dead_addr) = sink();
+        drop(dead);
+        let targets = vec![(named("dead"), udp_to(dead_addr)), (named("good"), udp_to(good_addr))];
+        let mut bench = Bench::start(schedule, targets);
+        let count = 2_000_u64;
+        for n in 0..count {
+            bench.sender.send(&[n as u8; 40]).unwrap();
+        }
+        let mut buffer = [0; 100];
+        for n in 0..count {
+            assert_eq!(good.recv(&mut buffer).unwrap(), 40);
+            assert_eq!(buffer[0], n as u8);
+        }
+        let last = bench.stop();
+        assert_eq!(target(&last, HopKind::Egress, "good").delivered.count, count);
+        let lost = target(&last, HopKind::Target, "dead").dropped_for(Reason::Refused).count
+            + target(&last, HopKind::Egress, "dead").dropped_for(Reason::Refused).count;
+        assert_eq!(lost, count, "{schedule:?} {last:#?}");
+        assert_eq!(target(&last, HopKind::Egress, "dead").delivered.count, 0);
+    }
+}
+
+#[test]
+fn targets_join_leave_and_move_under_load() {
+    let (first, first_addr) = sink();
+    let mut bench = Bench::start(Schedule::Inline, vec![(named("first"), udp_to(first_addr))]);
+    let mut sent = 0_u64;
+    let mut send = |bench: &Bench, n: u64| {
+        for _ in 0..n {
+            bench.sender.send(&sent.to_be_bytes()).unwrap();
+            sent += 1;
+        }
+    };
+    send(&bench, 500);
+    let (second, second_addr) = sink();
+    bench.listener().add_target(named("second"), udp_to(second_addr)).unwrap();
+    send(&bench, 500);
+    let (moved, moved_addr) = sink();
+    bench.wait_until("1,000 through", |snapshot| {
+        target(snapshot, HopKind::Target, "second").in_flight.is_zero()
+            && target(snapshot, HopKind::Egress, "first").delivered.count == 1_000
+    });
+    bench.listener().replace_destination("first", udp_to(moved_addr)).unwrap();
+    send(&bench, 500);
+    bench.listener().remove_target("second", DEADLINE).unwrap();
+    assert!(bench.listener().remove_target("second", DEADLINE).is_err());
+    let last = bench.stop();
+    let mut buffer = [0; 100];
+    for (socket, expected) in [(&first, 0..1_000), (&moved, 1_000..1_500)] {
+        for n in expected {
+            socket.recv(&mut buffer).unwrap();
+            assert_eq!(buffer[..8], n_bytes(n));
+        }
+    }
+    let got = target(&last, HopKind::Egress, "second").delivered.count;
+    second.set_nonblocking(true).unwrap();
+    let arrived = std::iter::from_fn(|| second.recv(&mut buffer).ok()).count() as u64;
+    assert_eq!(got, arrived);
+    assert!((500..=1_500).contains(&got), "{got}");
+}
+
+fn n_bytes(n: u64) -> [u8; 8] {
+    n.to_be_bytes()
+}
