@@ -3,6 +3,10 @@
 #![forbid(unsafe_code)]
 
 mod exit;
+mod r#gen;
+mod ledger;
+mod load;
+mod verify;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -16,14 +20,21 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    Gen(r#gen::Args),
+    Ledger(ledger::Args),
+    Verify(verify::Args),
+}
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return exit::usage(&error),
     };
-    let result = match cli.command {};
-    #[expect(unreachable_code, reason = "no command exists yet")]
+    let result = match &cli.command {
+        Command::Gen(args) => r#gen::run(args),
+        Command::Ledger(args) => ledger::run(args),
+        Command::Verify(args) => verify::run(args),
+    };
     exit::from_result(result)
 }

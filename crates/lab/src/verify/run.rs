@@ -132,9 +132,9 @@ impl<'a> Receiving<'a> {
                 self.tracker.observe(datagram.bytes, realtime_ns);
             }
         }
-        self.first_ns.get_or_insert(now_ns);
+        let first_ns = *self.first_ns.get_or_insert(now_ns);
         self.last_ns = now_ns;
-        self.timeline.add(now_ns, received as u64);
+        self.timeline.add(now_ns - first_ns, received as u64);
         self.progress.publish(&self.tracker.counts, self.kernel_dropped);
         true
     }

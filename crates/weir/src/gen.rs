@@ -1,0 +1,307 @@
+//! `weir gen`: numbered, stamped and checksummed datagrams at a fixed rate.
+
+use crate::exit::Failure;
+use crate::load::{self, ProgressMode};
+use clap::ValueEnum;
+use lab::Payload;
+use lab::generate::{self, Limit, Options, Pacing, Progress, Rate, Report, Segmentation, Sizes};
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::net::IpAddr;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use weir::config::TargetAddress;
+
+/// Send datagrams that `weir verify` can account for, at a fixed rate
+///
+/// Every datagram carries a run id, a sequence number, a time stamp and a checksum; heartbeats carry the number sent so
+/// far, so that loss at the end shows too. Rate, count and duration are those of the whole run, dealt out evenly.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Where to send: udp://HOST:PORT, HOST:PORT or unix:/path; may be given several times
+    #[arg(long, value_name = "ADDR", required = true)]
+    to: Vec<TargetAddress>,
+    /// Datagrams per second (100k), payload bits per second (100Mbit), or max
+    #[arg(long, default_value = "1k", value_parser = parse_rate)]
+    rate: Rate,
+    /// Stop after so many datagrams
+    #[arg(long, value_name = "N", value_parser = load::parse_number)]
+    count: Option<u64>,
+    /// Stop after this time; 10s if there is no --count either; 0s for never
+    #[arg(long, value_name = "TIME", value_parser = load::parse_duration)]
+    duration: Option<Duration>,
+    /// Bytes of a datagram: 200, a range 64..1400, or sizes with weights 64:7,576:4,1500:1 [default: 200]
+    #[arg(long, default_value = "200", hide_default_value = true, value_parser = parse_sizes)]
+    size: Sizes,
+    /// What the datagrams look like
+    #[arg(long, value_enum, default_value_t = PayloadKind::Binary)]
+    payload: PayloadKind,
+    /// Source sockets to each target; one for each sender if less is asked for
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    flows: usize,
+    /// Sending threads
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    senders: usize,
+    /// Datagrams sent back to back, at the same average rate
+    #[arg(long, value_name = "N", default_value = "1", value_parser = load::parse_number)]
+    burst: u64,
+    /// How often each flow tells the number sent so far, or off
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_heartbeat)]
+    heartbeat: Heartbeat,
+    /// Address to send from
+    #[arg(long, value_name = "IP")]
+    source_address: Option<IpAddr>,
+    /// Port to send from; for one flow
+    #[arg(long, value_name = "PORT")]
+    source_port: Option<u16>,
+    /// Send buffer to ask for
+    #[arg(long, value_name = "BYTES", value_parser = load::parse_bytes)]
+    send_buffer: Option<usize>,
+    /// Hand datagrams of one fixed size to the kernel as runs of up to 64 (UDP_SEGMENT)
+    #[arg(long)]
+    gso: bool,
+    /// Wait for the next datagram with a busy CPU: exact spacing
+    #[arg(long)]
+    spin: bool,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+    /// No report and no progress
+    #[arg(long, short)]
+    quiet: bool,
+    /// Progress on standard error
+    #[arg(long, value_enum, default_value_t = ProgressMode::Auto)]
+    progress: ProgressMode,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Heartbeat(Option<Duration>);
+
+/// The payloads' names on the command line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum PayloadKind {
+    /// A header of 44 bytes and filler
+    Binary,
+    /// A line of text; at least 94 bytes
+    Text,
+    /// A syslog message of RFC 5424; at least 162 bytes
+    #[value(alias = "syslog-5424")]
+    Syslog,
+    /// A syslog message of RFC 3164; at least 130 bytes
+    #[value(name = "syslog-3164")]
+    Syslog3164,
+    /// A StatsD counter with a tag; at least 108 bytes
+    Statsd,
+}
+
+impl From<PayloadKind> for Payload {
+    fn from(kind: PayloadKind) -> Payload {
+        match kind {
+            PayloadKind::Binary => Payload::Binary,
+            PayloadKind::Text => Payload::Text,
+            PayloadKind::Syslog => Payload::Syslog,
+            PayloadKind::Syslog3164 => Payload::SyslogRfc3164,
+            PayloadKind::Statsd => Payload::Statsd,
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let options = options(args)?;
+    let stop = load::stop_flag()?;
+    let progress = Progress::default();
+    let start = Instant::now();
+    let mode = if args.quiet { ProgressMode::Off } else { args.progress };
+    let report = load::with_progress(
+        mode,
+        || progress_line(&progress, start.elapsed()),
+        || generate::run(&options, &stop, &progress),
+    )
+    .map_err(|error| load::address_error(&error))?;
+    let mut out = io::stdout().lock();
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, &report)?;
+        writeln!(out)?;
+    } else if !args.quiet {
+        write!(out, "{}", report_text(&report))?;
+    }
+    out.flush()?;
+    if report.failed_datagrams > 0 {
+        Ok(Failure::CheckFailed.code())
+    } else {
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn options(args: &Args) -> anyhow::Result<Options> {
+    let duration = match args.duration {
+        Some(Duration::ZERO) => None,
+        None if args.count.is_none() => Some(Duration::from_secs(10)),
+        given => given,
+    };
+    Ok(Options {
+        targets: args.to.iter().map(load::target).collect::<Result<_, _>>()?,
+        rate: args.rate,
+        limit: Limit { count: args.count, duration },
+        sizes: args.size.clone(),
+        payload: args.payload.into(),
+        flows: args.flows.max(args.senders),
+        senders: args.senders,
+        burst: args.burst,
+        heartbeat: args.heartbeat.0,
+        source_address: args.source_address,
+        source_port: args.source_port,
+        send_buffer_bytes: args.send_buffer,
+        segmentation: if args.gso { Segmentation::Gso } else { Segmentation::Off },
+        pacing: if args.spin { Pacing::Spin } else { Pacing::Sleep },
+        run: None,
+    })
+}
+
+fn parse_rate(text: &str) -> Result<Rate, String> {
+    if text == "max" {
+        return Ok(Rate::Max);
+    }
+    let plain = text.strip_suffix("/s").unwrap_or(text);
+    let rate = match plain.strip_suffix("bit") {
+        Some(bits) => Rate::BitsPerSec(load::parse_number(bits)?),
+        None => Rate::DatagramsPerSec(load::parse_number(plain)?),
+    };
+    match rate {
+        Rate::DatagramsPerSec(0) | Rate::BitsPerSec(0) => Err("it must be above 0".to_owned()),
+        rate => Ok(rate),
+    }
+}
+
+fn parse_sizes(text: &str) -> Result<Sizes, String> {
+    if let Some((from, to)) = text.split_once("..") {
+        let to = to.strip_prefix('=').unwrap_or(to);
+        let (from, to) = (load::parse_bytes(from)?, load::parse_bytes(to)?);
+        return if from <= to {
+            Ok(Sizes::Uniform(from, to))
+        } else {
+            Err("the range is upside down".to_owned())
+        };
+    }
+    if !text.contains(':') {
+        return load::parse_bytes(text).map(Sizes::Fixed);
+    }
+    let mixed = text.split(',').map(|part| {
+        let (size, weight) = part.split_once(':').unwrap_or((part, "1"));
+        let weight = load::parse_number(weight)?;
+        let weight = u32::try_from(weight).map_err(|_| "a weight is too large".to_owned())?;
+        Ok::<_, String>((load::parse_bytes(size)?, weight))
+    });
+    let mixed = mixed.collect::<Result<Vec<_>, _>>()?;
+    if mixed.iter().all(|(_, weight)| *weight == 0) {
+        return Err("all weights are 0".to_owned());
+    }
+    Ok(Sizes::Mixed(mixed))
+}
+
+fn parse_heartbeat(text: &str) -> Result<Heartbeat, String> {
+    match text {
+        "off" => Ok(Heartbeat(None)),
+        _ => match load::parse_duration(text).map_err(|error| error.to_string())? {
+            Duration::ZERO => Err("it must be above 0, or off".to_owned()),
+            every => Ok(Heartbeat(Some(every))),
+        },
+    }
+}
+
+fn progress_line(progress: &Progress, elapsed: Duration) -> String {
+    let sent = progress.sent_datagrams();
+    let mut line = format!(
+        "{:.1} s  sent {}  {}/s",
+        elapsed.as_secs_f64(),
+        load::grouped(sent),
+        load::grouped((sent as f64 / elapsed.as_secs_f64()) as u64),
+    );
+    if progress.failed_datagrams() > 0 {
+        let _ = write!(line, "  given up {}", load::grouped(progress.failed_datagrams()));
+    }
+    line
+}
+
+fn report_text(report: &Report) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        text,
+        "run {}: sent {} datagrams, {} bytes in {:.2} s: {}/s, {}",
+        report.run,
+        load::grouped(report.sent_datagrams),
+        load::grouped(report.sent_bytes),
+        report.elapsed_seconds,
+        load::grouped(report.datagrams_per_sec as u64),
+        load::bits_text(report.bits_per_sec),
+    );
+    let _ = writeln!(
+        text,
+        "heartbeats {}, {} bytes; datagrams and heartbeats together {}",
+        load::grouped(report.heartbeats),
+        load::grouped(report.heartbeat_bytes),
+        load::grouped(report.sent_datagrams + report.heartbeats),
+    );
+    if report.lateness.samples > 0 {
+        let _ = writeln!(
+            text,
+            "sent late by p50 {}, p99 {}, max {}",
+            load::time_text(report.lateness.p50_ns),
+            load::time_text(report.lateness.p99_ns),
+            load::time_text(report.lateness.max_ns),
+        );
+    }
+    if report.slots_behind > 0 {
+        let _ = writeln!(
+            text,
+            "{} datagrams behind the schedule at its end: the rate is more than this sender or its target can take",
+            load::grouped(report.slots_behind),
+        );
+    }
+    for target in &report.targets {
+        let _ = write!(
+            text,
+            "  {}  sent {}  heartbeats {}",
+            target.to,
+            load::grouped(target.sent_datagrams),
+            load::grouped(target.heartbeats),
+        );
+        for (label, counts) in [("given up", &target.failed), ("send errors", &target.errors)] {
+            if counts.total() > 0 {
+                let list = counts.iter().map(|(name, n)| format!("{name} {}", load::grouped(n)));
+                let _ = write!(text, "  {label}: {}", list.collect::<Vec<_>>().join(", "));
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates() {
+        assert_eq!(parse_rate("100k"), Ok(Rate::DatagramsPerSec(100_000)));
+        assert_eq!(parse_rate("100k/s"), Ok(Rate::DatagramsPerSec(100_000)));
+        assert_eq!(parse_rate("100Mbit"), Ok(Rate::BitsPerSec(100_000_000)));
+        assert_eq!(parse_rate("100Mbit/s"), Ok(Rate::BitsPerSec(100_000_000)));
+        assert_eq!(parse_rate("max"), Ok(Rate::Max));
+        for text in ["", "0", "0bit", "fast", "100MB"] {
+            assert!(parse_rate(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(parse_sizes("200"), Ok(Sizes::Fixed(200)));
+        assert_eq!(parse_sizes("64..1400"), Ok(Sizes::Uniform(64, 1_400)));
+        let mixed = Sizes::Mixed(vec![(64, 7), (576, 4), (1_500, 1)]);
+        assert_eq!(parse_sizes("64:7,576:4,1500:1"), Ok(mixed));
+        for text in ["", "a", "9..8", "64:0", "64:", "64:1,,"] {
+            assert!(parse_sizes(text).is_err(), "{text}");
+        }
+    }
+}

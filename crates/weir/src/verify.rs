@@ -1,0 +1,161 @@
+//! `weir verify`: receives what `weir gen` sent and accounts for every datagram.
+
+mod chart;
+mod text;
+
+use crate::exit::Failure;
+use crate::load::{self, ProgressMode};
+use lab::verify::{Done, Options, Progress, Report, Until, Verifier};
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use weir::config::ListenAddress;
+
+/// Receive datagrams of `weir gen` and account for every one
+///
+/// Ends by Ctrl-C, --duration, --count or --until-done, whichever comes first, and exits with 1 if anything is missing,
+/// duplicate, corrupt or truncated, or if nothing arrived. Start it before the generator: a run is judged from its
+/// first datagram.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Where to listen: udp://HOST:PORT, HOST:PORT, :PORT, a multicast group, or unix:/path; may be given several times
+    #[arg(long, value_name = "ADDR", required = true)]
+    listen: Vec<ListenAddress>,
+    /// Interface that joins multicast groups: a name, or its IPv4 address
+    #[arg(long, value_name = "NAME")]
+    multicast_interface: Option<String>,
+    /// Receive buffer to ask for
+    #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = load::parse_bytes)]
+    receive_buffer: usize,
+    /// Stop after this time
+    #[arg(long, value_name = "TIME", visible_alias = "deadline", value_parser = load::parse_duration)]
+    duration: Option<Duration>,
+    /// Stop when each listener has received so many different datagrams
+    #[arg(long, value_name = "N", value_parser = load::parse_number)]
+    count: Option<u64>,
+    /// Stop when the senders have said that they are done
+    #[arg(long)]
+    until_done: bool,
+    /// Runs of the generator to wait for, with --until-done
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "until_done")]
+    runs: usize,
+    /// Silence to wait for after the end, with --until-done
+    #[arg(long, value_name = "TIME", default_value = "500ms", requires = "until_done", value_parser = load::parse_duration)]
+    idle: Duration,
+    /// Silence after which the end must have been lost, with --until-done
+    #[arg(long, value_name = "TIME", default_value = "10s", requires = "until_done", value_parser = load::parse_duration)]
+    silence: Duration,
+    /// Age from which a datagram counts as late
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = load::parse_duration)]
+    late_after: Duration,
+    /// Sequence numbers of a stream within which duplicates are told from late datagrams; each costs a bit
+    #[arg(long, value_name = "N", default_value = "1Mi", value_parser = load::parse_bytes)]
+    window: usize,
+    /// Streams (sender and flow of a run) to follow on each listener
+    #[arg(long, value_name = "N", default_value = "1024", value_parser = load::parse_bytes)]
+    streams_max: usize,
+    /// Pause between two reads: less CPU, but latencies include it
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = load::parse_duration)]
+    read_interval: Duration,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+    /// No report and no progress
+    #[arg(long, short)]
+    quiet: bool,
+    /// Progress on standard error
+    #[arg(long, value_enum, default_value_t = ProgressMode::Auto)]
+    progress: ProgressMode,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let verifier = Verifier::bind(options(args)?).map_err(|error| load::address_error(&error))?;
+    let stop = load::stop_flag()?;
+    if !args.quiet {
+        announce(args, &verifier)?;
+    }
+    let progress = verifier.progress();
+    let start = Instant::now();
+    let mode = if args.quiet { ProgressMode::Off } else { args.progress };
+    let report = load::with_progress(
+        mode,
+        || progress_line(&progress, start.elapsed()),
+        || verifier.run(&stop),
+    );
+    print(args, &report)?;
+    if report.clean { Ok(ExitCode::SUCCESS) } else { Ok(Failure::CheckFailed.code()) }
+}
+
+fn options(args: &Args) -> anyhow::Result<Options> {
+    let done =
+        args.until_done.then_some(Done { runs: args.runs, idle: args.idle, silence: args.silence });
+    Ok(Options {
+        listeners: args.listen.iter().map(load::listener).collect::<Result<_, _>>()?,
+        multicast_interface: args.multicast_interface.clone(),
+        receive_buffer_bytes: args.receive_buffer,
+        until: Until { duration: args.duration, count: args.count, done },
+        late_after: args.late_after,
+        streams_max: args.streams_max,
+        window: args.window,
+        read_interval: args.read_interval,
+    })
+}
+
+/// Says on standard error that the sockets are bound: whoever waits for that line may start the generator.
+fn announce(args: &Args, verifier: &Verifier) -> io::Result<()> {
+    let mut err = io::stderr().lock();
+    for (address, granted) in verifier.addresses().iter().zip(verifier.receive_buffers_bytes()) {
+        let datagrams = granted / sys::socket::charged_bytes(200);
+        write!(
+            err,
+            "listening on {address}, receive buffer {} bytes: about {} datagrams of 200 bytes",
+            load::grouped(granted as u64),
+            load::grouped(datagrams as u64),
+        )?;
+        if granted < args.receive_buffer {
+            write!(
+                err,
+                " (asked for {}; `sysctl -w net.core.rmem_max={}` allows it)",
+                load::grouped(args.receive_buffer as u64),
+                args.receive_buffer.div_ceil(2),
+            )?;
+        }
+        writeln!(err)?;
+    }
+    Ok(())
+}
+
+fn progress_line(progress: &Progress, elapsed: Duration) -> String {
+    let mut line = format!("{:.1} s", elapsed.as_secs_f64());
+    for listener in &progress.listeners {
+        // Writing to a string does not fail.
+        let _ = write!(
+            line,
+            "  [received {}  missing {}",
+            load::grouped(listener.received()),
+            load::grouped(listener.missing()),
+        );
+        for (label, count) in
+            [("faulty", listener.faulty()), ("dropped by our kernel", listener.kernel_dropped())]
+        {
+            if count > 0 {
+                let _ = write!(line, "  {label} {}", load::grouped(count));
+            }
+        }
+        line.push(']');
+    }
+    line
+}
+
+fn print(args: &Args, report: &Report) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, report)?;
+        writeln!(out)?;
+    } else if !args.quiet {
+        write!(out, "{}", text::report(report))?;
+    }
+    out.flush()?;
+    Ok(())
+}
