@@ -42,3 +42,23 @@ skip() {
 
 # finish: the exit code of a script that made checks.
 finish() { [ "$checks_failed" -eq 0 ]; }
+
+# wait_until SECONDS COMMAND...: runs the command until it succeeds or the time is up.
+wait_until() {
+    local deadline=$((SECONDS + $1))
+    shift
+    until "$@" >/dev/null 2>&1; do
+        [ "$SECONDS" -lt "$deadline" ] || { printf 'timed out waiting for: %s\n' "$*" >&2; return 1; }
+        sleep 0.05
+    done
+}
+
+# free_port: a port on loopback that nothing listened on a moment ago, below the range of outgoing connections.
+free_port() {
+    local port
+    for _ in {1..50}; do
+        port=$((20000 + RANDOM % 10000))
+        ss -Hlnut "sport = :$port" 2>/dev/null | grep -q . || { printf '%d\n' "$port"; return; }
+    done
+    return 1
+}

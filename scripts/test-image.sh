@@ -15,9 +15,8 @@ LARGEST_IMAGE_MIB=16
 archive=$(scripts/build-image.sh)
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 work=$(mktemp -d)
-daemon=
 cleanup() {
-    [ -z "$daemon" ] || kill "$daemon" 2>/dev/null || true
+    [ ! -f "$work/daemon.pid" ] || kill "$(cat "$work/daemon.pid")" 2>/dev/null || true
     rm -rf "$work"
 }
 trap cleanup EXIT
@@ -33,8 +32,36 @@ holds_only_the_binary() { local files; files=$(cd "$rootfs" && find . -mindepth 
 is_static() { ! ldd "$rootfs/weir" 2>&1 | grep -q '=>'; }
 is_small() { local bytes; bytes=$(stat -c %s "$archive"); printf '%s bytes\n' "$bytes"; [ "$bytes" -le $((LARGEST_IMAGE_MIB * 1024 * 1024)) ]; }
 # In a root folder with nothing but itself, as the image's user and so with no capability: what a container gives it.
-inside() { setpriv --no-new-privs chroot --userspec=65532:65532 "$rootfs" /weir "$@"; }
-says_its_version() { [ "$(inside --version)" = "weir $version" ]; }
+inside=(setpriv --no-new-privs chroot --userspec=65532:65532 "$rootfs" /weir)
+says_its_version() { [ "$("${inside[@]}" --version)" = "weir $version" ]; }
+relays() {
+    local listen admin status=0
+    listen=$(free_port) admin=$(free_port)
+    mkdir -p "$rootfs/etc/weir" "$rootfs/var/lib/weir"
+    chown 65532:65532 "$rootfs/var/lib/weir"
+    cat >"$rootfs/etc/weir/weir.toml" <<TOML
+[admin]
+listen = "127.0.0.1:$admin"
+[[listener]]
+name = "in"
+listen = "udp://127.0.0.1:$listen"
+[[listener.target]]
+name = "out"
+to = "file:/var/lib/weir/out.log"
+TOML
+    "${inside[@]}" run -c /etc/weir/weir.toml >"$work/daemon.log" 2>&1 &
+    local daemon=$!
+    echo "$daemon" >"$work/daemon.pid"
+    # The image's own health check.
+    wait_until 10 "${inside[@]}" ledger --json --url "http://127.0.0.1:$admin" || { cat "$work/daemon.log"; return 1; }
+    echo "hello from outside" >"/dev/udp/127.0.0.1/$listen"
+    wait_until 10 grep -qx "hello from outside" "$rootfs/var/lib/weir/out.log" || { cat "$work/daemon.log"; return 1; }
+    kill -TERM "$daemon"
+    wait "$daemon" || status=$?
+    rm "$work/daemon.pid"
+    cat "$work/daemon.log"
+    [ "$status" -eq 0 ]
+}
 is_the_same_again() {
     local before after
     before=$(skopeo inspect --format '{{.Digest}}' "oci-archive:$archive")
@@ -51,5 +78,6 @@ check "image: one file, no shell" holds_only_the_binary
 check "image: static binary" is_static
 check "image: at most $LARGEST_IMAGE_MIB MiB" is_small
 check "image: the binary runs" says_its_version
+check "image: the binary relays, answers its health check and drains" relays
 check "image: a second build is the same image" is_the_same_again
 finish
