@@ -148,7 +148,9 @@ fn every_reason_is_shown_at_every_hop_where_it_can_occur() {
             missing.remove(reason);
             let reason = reason.label();
             let series = match hop {
-                HopKind::Socket => continue,
+                HopKind::Socket => format!(
+                    "weir_relay_socket_dropped_datagrams_total{{listener=\"syslog\",reason=\"{reason}\"}} 1\n"
+                ),
                 HopKind::Receive => format!(
                     "weir_relay_dropped_datagrams_total{{listener=\"syslog\",reason=\"{reason}\"}} 1\n"
                 ),
@@ -170,11 +172,12 @@ fn values() {
     let text = prometheus();
     let target = "listener=\"syslog\",target=\"old\"";
     for line in [
-        "weir_relay_socket_dropped_datagrams_total{listener=\"syslog\"} 1".to_owned(),
+        "weir_relay_socket_dropped_datagrams_total{listener=\"syslog\",reason=\"socket_buffer\"} 1"
+            .to_owned(),
         "weir_relay_receive_buffer_bytes{listener=\"syslog\"} 425984".to_owned(),
         "weir_relay_received_bytes_total{listener=\"syslog\"} 200000".to_owned(),
         "weir_relay_accepted_datagrams_total{listener=\"syslog\"} 997".to_owned(),
-        "weir_relay_receive_errors_total{listener=\"syslog\",errno=\"ENOMEM\"} 2".to_owned(),
+        "weir_relay_receive_errors_total{listener=\"syslog\"} 2".to_owned(),
         format!("weir_relay_target_offered_datagrams_total{{{target}}} 1000"),
         format!("weir_relay_target_sent_datagrams_total{{{target}}} 985"),
         format!("weir_relay_target_queue_oldest_age_seconds{{{target}}} 1.5"),

@@ -19,11 +19,22 @@ pub struct Figures<'a> {
     pub statsd: &'a statsd::Counts,
 }
 
-/// Errors of send calls whose series exist from the start. Others appear with their first error.
-const SEND_ERRORS: [&str; 6] =
-    ["ECONNREFUSED", "EHOSTUNREACH", "EMSGSIZE", "ENETUNREACH", "ENOBUFS", "EPERM"];
-/// ICMP errors whose series exist from the start: host and port unreachable of both families.
-const ICMP_ERRORS: [&str; 4] = ["1/3", "1/4", "3/1", "3/3"];
+/// Errors of send calls whose series exist from the start: those that the relay counts by name, and the rest.
+const SEND_ERRORS: [&str; 13] = [
+    "EACCES",
+    "ECONNREFUSED",
+    "EHOSTUNREACH",
+    "EINVAL",
+    "EIO",
+    "EMSGSIZE",
+    "ENETDOWN",
+    "ENETUNREACH",
+    "ENOBUFS",
+    "ENOENT",
+    "EPERM",
+    "other",
+    "unresolved",
+];
 const STATES: [&str; 5] = ["starting", "ok", "degraded", "failed", "stopping"];
 
 impl<'a> Figures<'a> {
@@ -122,7 +133,9 @@ pub(crate) fn add_ledger<'a>(samples: &mut Samples<'a>, snapshot: &'a Snapshot) 
 
 fn add_socket<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
     let labels = [hop.listener.as_str()];
-    samples.whole(Id::SocketDropped, labels, hop.dropped_total().count);
+    for (reason, count) in drops(hop) {
+        samples.whole(Id::SocketDropped, [&hop.listener, reason.label()], count);
+    }
     for (gauge, id) in [
         ("receive_buffer_bytes", Id::ReceiveBuffer),
         ("receive_queue_bytes", Id::ReceiveBufferUsed),
@@ -143,9 +156,7 @@ fn add_receive<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
     }
     samples.whole(Id::ReceiveBatches, labels, event(hop, "batches"));
     samples.whole(Id::EmptyDatagrams, labels, event(hop, "empty_datagrams"));
-    for (errno, count) in events_below(hop, "receive_errors_") {
-        samples.whole(Id::ReceiveErrors, [&hop.listener, errno], count);
-    }
+    samples.whole(Id::ReceiveErrors, labels, event(hop, "receive_errors"));
 }
 
 fn add_target<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
@@ -159,13 +170,14 @@ fn add_target<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
     }
     samples.whole(Id::TargetSendCalls, labels, event(hop, "send_calls"));
     samples.whole(Id::TargetRetries, labels, event(hop, "retries"));
-    for errno in
-        SEND_ERRORS.iter().filter(|errno| !hop.events.contains_key(&format!("send_errors_{errno}")))
-    {
-        samples.whole(Id::TargetSendErrors, [listener, target, errno], 0);
+    for errno in SEND_ERRORS {
+        let count = event(hop, &format!("send_errors_{errno}"));
+        samples.whole(Id::TargetSendErrors, [listener, target, errno], count);
     }
     for (errno, count) in events_below(hop, "send_errors_") {
-        samples.whole(Id::TargetSendErrors, [listener, target, errno], count);
+        if !SEND_ERRORS.contains(&errno) {
+            samples.whole(Id::TargetSendErrors, [listener, target, errno], count);
+        }
     }
     samples.whole(Id::TargetQueue, labels, hop.in_flight.count);
     if let Some(capacity) = hop.capacity {
@@ -194,16 +206,13 @@ fn add_egress<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
     for (reason, count) in drops(hop) {
         samples.whole(Id::TargetReturned, [listener, target, reason.label()], count);
     }
-    let mut codes = ICMP_ERRORS.map(|code| (Cow::from(code), 0)).to_vec();
     for (code, count) in events_below(hop, "icmp_") {
         let code = code.replace('_', "/");
-        match codes.iter_mut().find(|(known, _)| *known == code) {
-            Some((_, known)) => *known = count,
-            None => codes.push((code.into(), count)),
-        }
-    }
-    for (code, count) in codes {
-        samples.whole(Id::TargetIcmpErrors, [listener.into(), target.into(), code], count);
+        samples.whole(
+            Id::TargetIcmpErrors,
+            [Cow::from(listener), target.into(), code.into()],
+            count,
+        );
     }
 }
 

@@ -76,8 +76,8 @@ families! {
     LedgerViolations Counter "weir_ledger_violations_total" []
         "Moments at which the ledger did not balance at some hop. Anything but 0 is a bug of Weir.";
 
-    SocketDropped Counter "weir_relay_socket_dropped_datagrams_total" ["listener"]
-        "Datagrams that the kernel dropped at the listener's socket, most often because its receive buffer was full (SO_MEMINFO).";
+    SocketDropped Counter "weir_relay_socket_dropped_datagrams_total" ["listener", "reason"]
+        "Datagrams that the kernel dropped at the listener's socket before they could be read (SO_MEMINFO).";
     ReceiveBuffer Gauge "weir_relay_receive_buffer_bytes" ["listener"]
         "Receive buffer of the listener's socket as the kernel granted it.";
     ReceiveBufferUsed Gauge "weir_relay_receive_buffer_used_bytes" ["listener"]
@@ -94,7 +94,7 @@ families! {
         "Calls that read datagrams; datagrams per batch is the quotient.";
     EmptyDatagrams Counter "weir_relay_empty_datagrams_total" ["listener"]
         "Datagrams without payload. They are forwarded like others.";
-    ReceiveErrors Counter "weir_relay_receive_errors_total" ["listener", "errno"]
+    ReceiveErrors Counter "weir_relay_receive_errors_total" ["listener"]
         "Calls that failed to read. No datagram is lost by one.";
 
     TargetUp Gauge "weir_relay_target_up" ["listener", "target"]
@@ -177,7 +177,7 @@ families! {
 /// The reasons for which a hop of this kind can drop. Their series exist from the start, at 0.
 pub const fn reasons_at(hop: HopKind) -> &'static [Reason] {
     match hop {
-        HopKind::Socket => &[Reason::SocketBuffer],
+        HopKind::Socket => &[Reason::SocketBuffer, Reason::Shutdown],
         HopKind::Receive => &[Reason::Truncated, Reason::SourceDenied, Reason::RingGuard],
         HopKind::Target => &[
             Reason::Filtered,
@@ -196,13 +196,9 @@ pub const fn reasons_at(hop: HopKind) -> &'static [Reason] {
             Reason::Shutdown,
             Reason::TargetRemoved,
         ],
-        HopKind::Egress => &[
-            Reason::TooBig,
-            Reason::Refused,
-            Reason::HostUnreachable,
-            Reason::NetworkUnreachable,
-            Reason::Firewall,
-        ],
+        HopKind::Egress => {
+            &[Reason::TooBig, Reason::Refused, Reason::HostUnreachable, Reason::NetworkUnreachable]
+        }
     }
 }
 

@@ -55,7 +55,7 @@ pub fn busy_hops() -> Vec<HopSnapshot> {
         of(HopKind::Receive, None)
             .event("batches", 50)
             .event("empty_datagrams", 3)
-            .event("receive_errors_ENOMEM", 2)
+            .event("receive_errors", 2)
             .finish(amount(1_000)),
         of(HopKind::Target, Some("old"))
             .capacity(65_536)
