@@ -370,13 +370,13 @@ impl Reader {
         let is_behind = |number, bytes_max, slots_max| {
             newest - position(number) > bytes_max || head - number > slots_max
         };
-        if !is_behind(oldest, capacity / 8 * 7, slots / 8 * 7) {
+        if !is_behind(oldest, capacity - capacity / 8, slots - slots / 8) {
             return oldest;
         }
         let (mut low, mut high) = (oldest, head - 1);
         while low < high {
             let middle = low + (high - low) / 2;
-            if is_behind(middle, capacity / 4 * 3, slots / 4 * 3) {
+            if is_behind(middle, capacity - capacity / 4, slots - slots / 4) {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -485,3 +485,9 @@ impl Drop for Claim<'_> {
         self.reader.cursor.0.0.store(self.first << 1, Ordering::Release);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+#[cfg(all(test, loom))]
+mod model;

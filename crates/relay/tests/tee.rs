@@ -1,8 +1,8 @@
 //! A listener with real sockets on loopback: what goes in comes out everywhere, byte for byte, and the ledger agrees.
 
-use ledger::{HopKind, Ledger, Reason, Snapshot};
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use ledger::{HopKind, Ledger, Reason, Snapshot};
 use relay::{Destination, Gso, Listener, ListenerOptions, Schedule, SocketOwner, TargetOptions};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;

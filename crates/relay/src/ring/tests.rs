@@ -1,0 +1,170 @@
+use super::*;
+use ledger::Tally;
+
+fn payload(number: u64, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (number as usize * 31 + at) as u8).collect()
+}
+
+fn put(writer: &mut Writer, number: u64, len: usize) -> Result<(), Guarded> {
+    let result = writer.append(Source::NONE, number, &payload(number, len));
+    writer.publish();
+    result
+}
+
+fn tally() -> std::sync::Arc<Tally> {
+    std::sync::Arc::default()
+}
+
+#[test]
+fn a_reader_sees_each_datagram_once_in_order() {
+    let mut writer = ring_with_slots(1_024, 8);
+    let mut reader = writer.reader(tally());
+    assert!(reader.claim().is_none());
+    for number in 0..100 {
+        put(&mut writer, number, number as usize % 50).unwrap();
+        let claim = reader.claim().unwrap();
+        let (descriptor, bytes) = claim.get(0);
+        assert_eq!(
+            (descriptor.received_ns, bytes),
+            (number, &payload(number, number as usize % 50)[..])
+        );
+        claim.commit(1);
+        assert!(reader.is_empty());
+    }
+}
+
+#[test]
+fn the_writer_counts_what_it_takes_from_a_slow_reader() {
+    let mut writer = ring_with_slots(1_024, 1_024);
+    let (lost, counters) = (tally(), Counters::default());
+    let mut slow = writer.reader(lost.clone());
+    for number in 0..100 {
+        put(&mut writer, number, 100).unwrap();
+    }
+    // 10 datagrams of 100 bytes lie in one turn of 1,024 bytes, the rest of the turn is skipped.
+    assert_eq!(lost.load(), Amount { count: 90, bytes: 9_000 });
+    let claim = slow.claim().unwrap();
+    counters.drop(Reason::QueueFull, claim.gave_up());
+    let (len, first) = (claim.len(), claim.first());
+    assert_eq!(first + len as u64, 100);
+    assert_eq!(90 + claim.gave_up().count, first);
+    claim.commit(len);
+    assert_eq!(slow.leave(&counters), Amount { count: 100, bytes: 10_000 });
+}
+
+#[test]
+fn a_claim_is_never_overwritten() {
+    let mut writer = ring_with_slots(1_024, 1_024);
+    let mut reader = writer.reader(tally());
+    put(&mut writer, 0, 600).unwrap();
+    let claim = reader.claim().unwrap();
+    assert_eq!(put(&mut writer, 1, 600), Err(Guarded));
+    assert_eq!(put(&mut writer, 2, 400), Ok(()));
+    assert_eq!(claim.get(0).1, payload(0, 600));
+    claim.commit(1);
+    assert_eq!(put(&mut writer, 3, 600), Ok(()));
+    let claim = reader.claim().unwrap();
+    let got: Vec<_> = (0..claim.len()).map(|index| claim.get(index).0.received_ns).collect();
+    assert_eq!(got.last(), Some(&3));
+}
+
+#[test]
+fn a_datagram_larger_than_the_ring_is_refused() {
+    let mut writer = ring_with_slots(1_024, 8);
+    assert_eq!(put(&mut writer, 0, 1_025), Err(Guarded));
+    assert_eq!(put(&mut writer, 0, 1_024), Ok(()));
+    assert_eq!(writer.appended(), Amount { count: 1, bytes: 1_024 });
+}
+
+#[test]
+fn a_reader_that_left_holds_nothing() {
+    let mut writer = ring_with_slots(1_024, 1_024);
+    let lost = tally();
+    let reader = writer.reader(lost.clone());
+    put(&mut writer, 0, 1_000).unwrap();
+    drop(reader);
+    put(&mut writer, 1, 1_000).unwrap();
+    assert_eq!(lost.load(), Amount::default());
+}
+
+#[test]
+fn a_reader_gives_up_before_the_writer_reaches_it() {
+    let mut writer = ring_with_slots(65_536, 64);
+    let lost = tally();
+    let mut reader = writer.reader(lost.clone());
+    for number in 0..60 {
+        put(&mut writer, number, 10).unwrap();
+    }
+    let claim = reader.claim().unwrap();
+    assert_eq!((claim.gave_up(), claim.first()), (Amount { count: 12, bytes: 120 }, 12));
+    assert!(lost.load().is_zero());
+}
+
+#[test]
+fn runs_are_one_slice_except_over_the_end_of_the_ring() {
+    let mut writer = ring_with_slots(1_024, 64);
+    let mut reader = writer.reader(tally());
+    put(&mut writer, 0, 900).unwrap();
+    reader.claim().unwrap().commit(1);
+    for number in 1..4 {
+        put(&mut writer, number, 60).unwrap();
+    }
+    let claim = reader.claim().unwrap();
+    assert_eq!(claim.run(0, 2, 120).unwrap(), [payload(1, 60), payload(2, 60)].concat());
+    assert_eq!(claim.run(0, 3, 180), None);
+    assert_eq!(claim.run(2, 1, 60).unwrap(), payload(3, 60));
+}
+
+/// Real threads on a small ring; under miri this looks for data races and invalid references too.
+#[test]
+fn threads_account_for_every_datagram() {
+    const COUNT: u64 = if cfg!(miri) { 300 } else { 200_000 };
+    let mut writer = ring_with_slots(4_096, 32);
+    let mut expected = Amount::default();
+    let readers: Vec<_> = (0..3)
+        .map(|_| {
+            let lost = tally();
+            let mut reader = writer.reader(lost.clone());
+            let thread = std::thread::spawn(move || {
+                let counters = Counters::default();
+                let mut seen = Amount::default();
+                let mut next = 0;
+                while next < COUNT {
+                    let Some(claim) = reader.claim() else {
+                        std::thread::yield_now();
+                        continue;
+                    };
+                    counters.drop(Reason::QueueFull, claim.gave_up());
+                    for index in 0..claim.len() {
+                        let (descriptor, bytes) = claim.get(index);
+                        assert!(descriptor.received_ns >= next, "order");
+                        next = descriptor.received_ns + 1;
+                        assert_eq!(bytes, payload(descriptor.received_ns, bytes.len()));
+                        seen += Amount::one(bytes.len());
+                    }
+                    let len = claim.len();
+                    claim.commit(len);
+                }
+                reader.leave(&counters);
+                seen + counters.dropped(Reason::QueueFull)
+            });
+            (thread, lost)
+        })
+        .collect();
+    let mut guarded = 0_u64;
+    for number in 0..COUNT {
+        let len = (number * 7 % 200) as usize;
+        // The last one must get in, or the readers would wait for it for ever.
+        while put(&mut writer, number, len).is_err() {
+            guarded += 1;
+            if number + 1 < COUNT {
+                break;
+            }
+            std::thread::yield_now();
+        }
+    }
+    expected += writer.appended();
+    for (thread, lost) in readers {
+        assert_eq!(thread.join().unwrap() + lost.load(), expected, "{guarded} guarded");
+    }
+}
