@@ -1,6 +1,6 @@
 //! The check data that every datagram carries, and the payloads that carry it.
 //!
-//! The header is 44 bytes, big-endian:
+//! The header is 48 bytes, big-endian:
 //!
 //! ```text
 //!  0  4  magic "WEIR"
@@ -14,9 +14,10 @@
 //! 20  8  run id
 //! 28  8  sequence number, from 0 in each (run, sender, flow); in heartbeats: data datagrams sent so far
 //! 36  8  nanoseconds since 1970-01-01 UTC (CLOCK_REALTIME) when the datagram was made
+//! 44  4  heartbeats sent so far in this stream; in the end heartbeats, how many there will have been
 //! ```
 //!
-//! A binary payload is the header and filler. The other payloads are text: a fixed prefix, the header as 88 lower-case
+//! A binary payload is the header and filler. The other payloads are text: a fixed prefix, the header as 96 lower-case
 //! hexadecimal digits, a fixed suffix, and filler. The CRC covers the text as it is, without the CRC's own eight digits.
 
 mod payload;
@@ -24,7 +25,7 @@ mod payload;
 pub use payload::Payload;
 
 /// Bytes of the header in a binary payload.
-pub const HEADER_BYTES: usize = 44;
+pub const HEADER_BYTES: usize = 48;
 
 const MAGIC: [u8; 4] = *b"WEIR";
 const VERSION: u8 = 1;
@@ -59,6 +60,8 @@ pub struct Check {
     pub sequence: u64,
     /// When the datagram was made, in nanoseconds since 1970-01-01 UTC.
     pub stamp_ns: u64,
+    /// Heartbeats sent so far in this stream, this one included; in [`Kind::End`] all that there will have been.
+    pub heartbeats: u32,
 }
 
 /// A datagram whose check data holds.
@@ -144,6 +147,7 @@ fn header_bytes(check: &Check, datagram_bytes: usize) -> [u8; HEADER_BYTES] {
     header[20..28].copy_from_slice(&check.run.to_be_bytes());
     header[28..36].copy_from_slice(&check.sequence.to_be_bytes());
     header[36..44].copy_from_slice(&check.stamp_ns.to_be_bytes());
+    header[44..48].copy_from_slice(&check.heartbeats.to_be_bytes());
     header
 }
 
@@ -181,6 +185,7 @@ fn checked(
         kind,
         sequence: u64::from_be_bytes(field(header, 28)),
         stamp_ns: u64::from_be_bytes(field(header, 36)),
+        heartbeats: u32::from_be_bytes(field(header, 44)),
     })
 }
 
@@ -229,6 +234,7 @@ mod tests {
         kind: Kind::Data,
         sequence: 1_000_000,
         stamp_ns: 1_763_644_861_123_456_789, // 2025-11-20T13:21:01.123456789Z
+        heartbeats: 17,
     };
 
     fn datagram(payload: Payload, check: &Check, size: usize) -> Vec<u8> {
@@ -286,17 +292,18 @@ mod tests {
 
     #[test]
     fn the_binary_layout() {
-        let bytes = datagram(Payload::Binary, &CHECK, 46);
+        let bytes = datagram(Payload::Binary, &CHECK, 50);
         #[rustfmt::skip]
         let expected = [
             b'W', b'E', b'I', b'R', 1, 0,                      // magic, version, kind
             0, 3,  1, 3,  0, 8,                                // sender, flow, streams
-            0, 0, 0, 46,                                       // length
+            0, 0, 0, 50,                                       // length
             bytes[16], bytes[17], bytes[18], bytes[19],        // CRC
             0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef,    // run
             0, 0, 0, 0, 0, 0x0f, 0x42, 0x40,                   // sequence
             0x18, 0x79, 0xb9, 0xa8, 0x31, 0x34, 0xef, 0x15,    // stamp
-            bytes[44], bytes[45],                              // filler
+            0, 0, 0, 17,                                       // heartbeats
+            bytes[48], bytes[49],                              // filler
         ];
         assert_eq!(bytes, expected);
     }
@@ -305,7 +312,7 @@ mod tests {
     fn what_the_texts_look_like() {
         let digits = "57454952010000030103000800000";
         let text = |payload, size| String::from_utf8(datagram(payload, &CHECK, size)).unwrap();
-        assert!(text(Payload::Text, 100).starts_with(&format!("weir1={digits}")));
+        assert!(text(Payload::Text, 110).starts_with(&format!("weir1={digits}")));
         let syslog = text(Payload::Syslog, 200);
         assert!(
             syslog.starts_with(&format!(
@@ -313,13 +320,13 @@ mod tests {
             )),
             "{syslog}"
         );
-        assert_eq!(&syslog[160..166], "\"] hij", "{syslog}");
+        assert_eq!(&syslog[168..174], "\"] pqr", "{syslog}");
         let old = text(Payload::SyslogRfc3164, 200);
         assert!(old.starts_with(&format!("<134>Nov 20 13:21:01 weir weir-gen: weir1={digits}")));
-        let statsd = text(Payload::Statsd, 120);
+        let statsd = text(Payload::Statsd, 128);
         assert!(statsd.starts_with(&format!("weir.gen:1|c|#weir1:{digits}")), "{statsd}");
-        assert_eq!(&statsd[108..], ",fghijklmnop");
-        assert!(text(Payload::Statsd, 109).ends_with('\n'));
+        assert_eq!(&statsd[116..], ",nopqrstuvwx");
+        assert!(text(Payload::Statsd, 117).ends_with('\n'));
     }
 
     #[test]

@@ -53,6 +53,7 @@ fn assert_clean(sent: &generate::Report, got: &verify::Report) {
     assert_eq!(got.total.received, sent.sent_datagrams);
     assert_eq!(got.total.bytes, sent.sent_bytes);
     assert_eq!(got.total.heartbeats, sent.heartbeats);
+    assert_eq!(got.total.heartbeats_expected, sent.heartbeats);
     assert_eq!(got.total.heartbeat_bytes, sent.heartbeat_bytes);
     assert_eq!((got.missing, got.kernel_dropped, got.total.foreign), (0, 0, 0));
 }
@@ -230,7 +231,7 @@ fn what_the_socket_drops_is_in_the_account() {
 
 #[test]
 fn sizes_too_small_for_the_check_data_are_refused() {
-    for size in [0, 1, 43, 65_508] {
+    for size in [0, 1, 47, 65_508] {
         let options = generate::Options {
             sizes: Sizes::Fixed(size),
             ..generate::Options::to(vec![udp("127.0.0.1:9")])
@@ -240,7 +241,7 @@ fn sizes_too_small_for_the_check_data_are_refused() {
         assert_eq!(
             error.to_string(),
             format!(
-                "size {size} is outside 44 to 65507 bytes: a Binary datagram needs 44 for its check data"
+                "size {size} is outside 48 to 65507 bytes: a Binary datagram needs 48 for its check data"
             )
         );
     }

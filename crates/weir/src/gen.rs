@@ -80,17 +80,17 @@ struct Heartbeat(Option<Duration>);
 /// The payloads' names on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum PayloadKind {
-    /// A header of 44 bytes and filler
+    /// A header of 48 bytes and filler
     Binary,
-    /// A line of text; at least 94 bytes
+    /// A line of text; at least 102 bytes
     Text,
-    /// A syslog message of RFC 5424; at least 162 bytes
+    /// A syslog message of RFC 5424; at least 170 bytes
     #[value(alias = "syslog-5424")]
     Syslog,
-    /// A syslog message of RFC 3164; at least 130 bytes
+    /// A syslog message of RFC 3164; at least 138 bytes
     #[value(name = "syslog-3164")]
     Syslog3164,
-    /// A StatsD counter with a tag; at least 108 bytes
+    /// A StatsD counter with a tag; at least 116 bytes
     Statsd,
 }
 

@@ -72,8 +72,8 @@ const TEXTS: [Payload; 4] =
     [Payload::Text, Payload::Syslog, Payload::SyslogRfc3164, Payload::Statsd];
 
 impl Payload {
-    /// Bytes of the smallest datagram that carries the check data: binary 44, text 94, RFC 5424 162, RFC 3164 130,
-    /// `StatsD` 108.
+    /// Bytes of the smallest datagram that carries the check data: binary 48, text 102, RFC 5424 170, RFC 3164 138,
+    /// `StatsD` 116.
     pub const fn size_min_bytes(self) -> usize {
         match self.text() {
             None => HEADER_BYTES,
@@ -223,6 +223,6 @@ mod tests {
             Payload::Statsd,
         ]
         .map(Payload::size_min_bytes);
-        assert_eq!(sizes, [44, 94, 162, 130, 108]);
+        assert_eq!(sizes, [48, 102, 170, 138, 116]);
     }
 }

@@ -90,7 +90,9 @@ impl Flow {
     fn check(&self, kind: Kind, sequence: u64) -> Check {
         let (run, sender, flow, streams) = (self.run, self.sender, self.flow, self.streams);
         let stamp_ns = sys::clock::realtime_ns();
-        Check { run, sender, flow, streams, kind, sequence, stamp_ns }
+        // Nobody sends 2^32 heartbeats; should it happen, the receiver's count of missing ones is off.
+        let heartbeats = self.heartbeats as u32;
+        Check { run, sender, flow, streams, kind, sequence, stamp_ns, heartbeats }
     }
 
     /// Marks and sends one datagram of each size, which lie `stride` bytes apart in `buffer`.
@@ -193,11 +195,13 @@ impl Flow {
         }
     }
 
-    /// Says how many data datagrams were sent so far.
-    pub(super) fn send_heartbeat(&mut self, kind: Kind, halt: &Halt<'_>) {
+    /// Says how many data datagrams were sent so far, in a heartbeat that `further` ones will follow at the end.
+    pub(super) fn send_heartbeat(&mut self, kind: Kind, further: u32, halt: &Halt<'_>) {
         let mut datagram = [0; HEARTBEAT_BYTES_MAX];
         let datagram = &mut datagram[..self.payload.size_min_bytes()];
-        check::encode(self.payload, &self.check(kind, self.sent_datagrams), datagram);
+        let mut check = self.check(kind, self.sent_datagrams);
+        check.heartbeats += 1 + further;
+        check::encode(self.payload, &check, datagram);
         let sent = self.send_all(&[Message::single(datagram)], halt);
         self.heartbeats += sent as u64;
         self.heartbeat_bytes += (sent * datagram.len()) as u64;

@@ -22,6 +22,8 @@ const NAP_MAX: Duration = Duration::from_millis(20);
 
 const END_HEARTBEATS: u32 = 5;
 const END_HEARTBEAT_GAP: Duration = Duration::from_millis(50);
+/// Longest time for all end heartbeats; without trouble it is four gaps.
+const END_MAX: Duration = Duration::from_secs(1);
 
 /// One sending thread's sockets, buffer and counts.
 pub(super) struct Sender {
@@ -92,7 +94,7 @@ impl Sender {
         while !halt.is_now() {
             let now_ns = sys::clock::monotonic_ns();
             if now_ns >= next_heartbeat_ns {
-                self.send_heartbeats(Kind::Heartbeat, halt, progress);
+                self.send_heartbeats(Kind::Heartbeat, 0, halt, progress);
                 next_heartbeat_ns += heartbeat_ns.unwrap_or(u64::MAX);
                 continue;
             }
@@ -167,10 +169,10 @@ impl Sender {
         }
     }
 
-    fn send_heartbeats(&mut self, kind: Kind, halt: &Halt<'_>, progress: &Progress) {
+    fn send_heartbeats(&mut self, kind: Kind, further: u32, halt: &Halt<'_>, progress: &Progress) {
         let before: u64 = self.flows.iter().map(|flow| flow.heartbeats).sum();
         for flow in &mut self.flows {
-            flow.send_heartbeat(kind, halt);
+            flow.send_heartbeat(kind, further, halt);
         }
         let after: u64 = self.flows.iter().map(|flow| flow.heartbeats).sum();
         progress.add_heartbeats(after - before);
@@ -178,13 +180,14 @@ impl Sender {
 
     /// Says several times that this was all: any one of these may be lost too.
     fn send_end(&mut self, progress: &Progress) {
-        // The run is stopping already, and a receiver that is away must not hold the end up: one attempt each.
-        let halt = &Halt { stop: &AtomicBool::new(true), at_ns: None };
-        for repeat in 0..END_HEARTBEATS {
-            if repeat > 0 {
+        // The run is stopping already, and a receiver that is away must not hold the end up for long.
+        let at_ns = Some(sys::clock::monotonic_ns() + END_MAX.as_nanos() as u64);
+        let halt = &Halt { stop: &AtomicBool::new(false), at_ns };
+        for further in (0..END_HEARTBEATS).rev() {
+            self.send_heartbeats(Kind::End, further, halt, progress);
+            if further > 0 {
                 thread::sleep(END_HEARTBEAT_GAP);
             }
-            self.send_heartbeats(Kind::End, halt, progress);
         }
     }
 

@@ -32,6 +32,8 @@ pub struct Counts {
     pub from_future: u64,
     /// Heartbeats, not in any other count.
     pub heartbeats: u64,
+    /// Heartbeats that were sent as far as the datagrams of each stream tell.
+    pub heartbeats_expected: u64,
     /// Payload bytes of these.
     pub heartbeat_bytes: u64,
     /// Data datagrams of streams beyond the limit.
@@ -72,6 +74,7 @@ impl Counts {
         self.late += other.late;
         self.from_future += other.from_future;
         self.heartbeats += other.heartbeats;
+        self.heartbeats_expected += other.heartbeats_expected;
         self.heartbeat_bytes += other.heartbeat_bytes;
         self.untracked += other.untracked;
         self.all_bytes += other.all_bytes;
@@ -184,7 +187,7 @@ pub struct ListenerReport {
     pub receive_errors: u64,
     pub receive_buffer_asked_bytes: usize,
     pub receive_buffer_bytes: usize,
-    /// From the first to the last datagram.
+    /// From the first datagram to the last data datagram.
     pub elapsed_seconds: f64,
     /// Different data datagrams over that time.
     pub datagrams_per_sec: f64,

@@ -36,7 +36,10 @@ pub(super) struct Receiving<'a> {
     timeline: Timeline,
     start_ns: u64,
     first_ns: Option<u64>,
+    /// The last datagram of any kind.
     last_ns: u64,
+    /// The last data datagram.
+    last_data_ns: u64,
     kernel_dropped: u64,
     dropped_before: u32,
     mem_info_due_ns: u64,
@@ -60,6 +63,7 @@ impl<'a> Receiving<'a> {
             start_ns,
             first_ns: None,
             last_ns: start_ns,
+            last_data_ns: start_ns,
             kernel_dropped: 0,
             dropped_before: bound.dropped_at_bind,
             mem_info_due_ns: start_ns,
@@ -125,6 +129,7 @@ impl<'a> Receiving<'a> {
         };
         let realtime_ns = sys::clock::realtime_ns();
         let now_ns = sys::clock::monotonic_ns();
+        let data_before = self.tracker.counts.received;
         for datagram in self.batch.datagrams() {
             if datagram.truncated {
                 self.tracker.observe_truncated(datagram.bytes);
@@ -134,6 +139,9 @@ impl<'a> Receiving<'a> {
         }
         let first_ns = *self.first_ns.get_or_insert(now_ns);
         self.last_ns = now_ns;
+        if self.tracker.counts.received > data_before {
+            self.last_data_ns = now_ns;
+        }
         self.timeline.add(now_ns - first_ns, received as u64);
         self.progress.publish(&self.tracker.counts, self.kernel_dropped);
         true
@@ -160,9 +168,8 @@ impl<'a> Receiving<'a> {
             Some(done) => !self.tracker.has_ended(done.runs),
             None => false,
         };
-        let elapsed_seconds = self
-            .first_ns
-            .map_or(0.0, |first_ns| Duration::from_nanos(self.last_ns - first_ns).as_secs_f64());
+        let elapsed_ns = self.last_data_ns.saturating_sub(self.first_ns.unwrap_or(u64::MAX));
+        let elapsed_seconds = Duration::from_nanos(elapsed_ns).as_secs_f64();
         let per_sec = |n: u64| if elapsed_seconds > 0.0 { n as f64 / elapsed_seconds } else { 0.0 };
         ListenerReport {
             listen: self.bound.address.to_string(),

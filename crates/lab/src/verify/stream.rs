@@ -6,6 +6,8 @@ pub(super) struct Stream {
     next: u64,
     /// Most that a heartbeat said was sent.
     announced: u64,
+    /// Most heartbeats that anything in the stream said were sent.
+    pub(super) heartbeats_expected: u64,
     pub(super) has_ended: bool,
     pub(super) received: u64,
     pub(super) duplicate: u64,
@@ -35,6 +37,7 @@ impl Stream {
             seen: vec![0; words].into_boxed_slice(),
             next: 0,
             announced: 0,
+            heartbeats_expected: 0,
             has_ended: false,
             received: 0,
             duplicate: 0,

@@ -83,6 +83,10 @@ impl Tracker {
             self.counts.untracked += u64::from(check.kind == Kind::Data);
             return;
         };
+        let stream = &mut self.streams[idx].1;
+        let further = u64::from(check.heartbeats).saturating_sub(stream.heartbeats_expected);
+        stream.heartbeats_expected += further;
+        self.counts.heartbeats_expected += further;
         if check.kind == Kind::Data {
             self.observe_data(idx, &check, bytes.len(), now_ns);
         } else {
@@ -216,7 +220,9 @@ mod tests {
 
     fn datagram(kind: Kind, flow: u16, sequence: u64) -> Vec<u8> {
         let mut bytes = vec![0; 64];
-        let check = Check { run: 7, sender: 0, flow, streams: 2, kind, sequence, stamp_ns: 1_000 };
+        let heartbeats = u32::from(kind != Kind::Data);
+        let (run, sender, streams, stamp_ns) = (7, 0, 2, 1_000);
+        let check = Check { run, sender, flow, streams, kind, sequence, stamp_ns, heartbeats };
         check::encode(Payload::Binary, &check, &mut bytes);
         bytes
     }
@@ -242,6 +248,7 @@ mod tests {
         assert_eq!((counts.duplicate, counts.reordered, counts.reorder_extent_max), (1, 1, 1));
         assert_eq!((counts.corrupt, counts.truncated, counts.foreign), (2, 2, 1));
         assert_eq!((counts.heartbeats, counts.untracked, counts.from_future), (1, 1, 1));
+        assert_eq!(counts.heartbeats_expected, 1);
         assert_eq!(counts.all_datagrams(), 13);
         assert_eq!(tracker.latencies.report().samples, 4);
     }
