@@ -428,4 +428,36 @@ mod tests {
         let text = std::str::from_utf8(&buf[..len]).unwrap();
         assert!(text.contains("weir.relay.target_sent_datagrams.l.old:5|c"), "{text}");
     }
+
+    struct Idle;
+
+    impl ledger::Meter for Idle {
+        fn read(&self, hops: &mut Vec<ledger::HopSnapshot>) {
+            hops.extend(snapshot("l", 5, 0).hops);
+        }
+    }
+
+    #[test]
+    fn the_last_push_is_at_the_shutdown() {
+        let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        server.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let options = Options {
+            to: server.local_addr().unwrap().to_string(),
+            prefix: "site".into(),
+            interval: Duration::from_secs(3600),
+            format: Format::Plain,
+        };
+        let ledger = Arc::new(ledger::Ledger::new("1".into()));
+        let health = Arc::new(crate::Health::new(Duration::from_secs(5)));
+        let state = Arc::new(AdminState::new(ledger, health, [127, 0, 0, 1].into()));
+        state.ledger.register(Arc::new(Idle));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(push(options, Arc::clone(&state), async {}));
+        let mut buf = [0; 2048];
+        let len = server.recv(&mut buf).unwrap();
+        let text = std::str::from_utf8(&buf[..len]).unwrap();
+        assert!(text.contains("site.relay.target_sent_datagrams.l.old:5|c"), "{text}");
+        assert!(!text.contains("http"), "only the relay's own figures: {text}");
+        assert_eq!(state.statsd.pushes.load(Ordering::Relaxed), 1);
+    }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use support::{busy_hops, state};
+use tokio::runtime::Builder;
 
 struct Server {
     address: SocketAddr,
@@ -20,13 +21,22 @@ struct Server {
 
 impl Server {
     fn start() -> Server {
+        Server::start_on(Builder::new_current_thread().enable_all())
+    }
+
+    /// A server whose clock jumps to the next timer as soon as there is nothing else to do.
+    fn start_impatient() -> Server {
+        Server::start_on(Builder::new_current_thread().enable_all().start_paused(true))
+    }
+
+    fn start_on(runtime: &mut Builder) -> Server {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let state: Arc<AdminState> = Arc::new(state(busy_hops(), "127.0.0.1"));
+        let runtime = runtime.build().unwrap();
         let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let serving = async {
                 let listener = tokio::net::TcpListener::from_std(listener).unwrap();
                 let shutdown = async {
@@ -35,7 +45,7 @@ impl Server {
                 };
                 serve(listener, state, shutdown).await.unwrap();
             };
-            runtime.unwrap().block_on(serving);
+            runtime.block_on(serving);
         });
         Server { address, stop: Some(stop), thread: Some(thread) }
     }
@@ -106,4 +116,16 @@ fn stopping_does_not_wait_for_idle_connections_for_long() {
     server.ask("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     drop(server);
     assert_eq!(idle.read(&mut [0]).unwrap_or(0), 0);
+}
+
+#[test]
+fn a_client_that_does_not_finish_its_head_is_closed() {
+    let server = Server::start_impatient();
+    for start in ["", "GET /metrics HTTP/1.1\r\nHost: lo"] {
+        let mut slow = server.connect();
+        slow.write_all(start.as_bytes()).unwrap();
+        let mut answer = String::new();
+        let _ = slow.read_to_string(&mut answer);
+        assert!(!answer.contains("200 OK"), "{answer}");
+    }
 }
