@@ -2,10 +2,11 @@
 
 use crate::file::FileTarget;
 use crate::gate::Gate;
+use crate::intake::{Admission, Intake};
 use crate::meter::{ListenerMeter, TargetMeter};
 use crate::outlet::SocketOutlet;
 use crate::pump::{Command, HOUSEKEEPING_INTERVAL, Pump, Replaced, Targets};
-use crate::receiver::{Admission, Receiver, Request};
+use crate::receiver::{Receiver, Request};
 use crate::ring::{Reader, ring};
 use crate::target::Target;
 use crate::worker::{Lifetime, StopState, Waker, Worker};
@@ -79,7 +80,7 @@ impl Listener {
         sys::socket::set_receive_timeout(socket.as_fd(), HOUSEKEEPING_INTERVAL)
             .map_err(failed("setting the receive timeout"))?;
         let socket = Arc::new(socket);
-        let meter = Arc::new(ListenerMeter::new(options.name.clone(), Arc::clone(&socket)));
+        let meter = Arc::new(ListenerMeter::new(options.name.clone(), Some(Arc::clone(&socket))));
         let writer = ring(options.ring_bytes.max(RING_BYTES_MIN));
         let (requests, inbox) = mpsc::channel();
         let mut listener = Listener {
@@ -101,9 +102,11 @@ impl Listener {
         let mut receiver = Receiver {
             socket,
             socket_owner: listener.options.socket_owner,
-            writer,
-            admission: Admission::new(&listener.options),
-            meter: Arc::clone(&meter),
+            intake: Intake {
+                writer,
+                admission: Admission::new(&listener.options),
+                meter: Arc::clone(&meter),
+            },
             targets: Targets::default(),
             wakers: Vec::new(),
             requests: inbox,
@@ -114,8 +117,8 @@ impl Listener {
         ledger.register(meter);
         for (options, destination) in targets {
             let lost = Arc::<Tally>::default();
-            let joined = receiver.writer.appended();
-            let reader = receiver.writer.reader(Arc::clone(&lost));
+            let joined = receiver.intake.writer.appended();
+            let reader = receiver.intake.writer.reader(Arc::clone(&lost));
             listener.place(options, destination, Joined { reader, amount: joined, lost })?;
         }
         receiver.serve_requests();

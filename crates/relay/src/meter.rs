@@ -50,10 +50,11 @@ impl SocketCount {
 
 impl ListenerMeter {
     /// Takes what the kernel has dropped at the socket so far as the baseline.
-    pub(crate) fn new(name: String, socket: Arc<OwnedFd>) -> ListenerMeter {
-        let last = mem_info(socket.as_fd()).unwrap_or_default();
-        let socket =
-            SocketCount { socket: Some(socket), last, dropped: 0, dropped_before_stop: None };
+    /// Without a socket, the socket hop shows what was read and nothing else.
+    pub(crate) fn new(name: String, socket: Option<Arc<OwnedFd>>) -> ListenerMeter {
+        let last = socket.as_ref().and_then(|socket| mem_info(socket.as_fd()).ok());
+        let last = last.unwrap_or_default();
+        let socket = SocketCount { socket, last, dropped: 0, dropped_before_stop: None };
         ListenerMeter {
             name,
             read: Tally::default(),

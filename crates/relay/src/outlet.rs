@@ -4,6 +4,7 @@ mod udp;
 mod unix;
 
 use crate::Destination;
+use crate::pump::Replaced;
 use crate::target::Outlet;
 use ledger::Counters;
 use std::os::fd::BorrowedFd;
@@ -35,23 +36,6 @@ impl SocketOutlet {
             Destination::Unresolved => SocketOutlet::Unresolved,
             Destination::File(_) => return None,
         })
-    }
-
-    /// What to wait for when [`Outlet::send`] said that it would block.
-    pub(crate) fn socket(&self) -> Option<BorrowedFd<'_>> {
-        match self {
-            SocketOutlet::Udp(udp) => Some(udp.socket()),
-            SocketOutlet::Unix(unix) => unix.socket(),
-            SocketOutlet::Null | SocketOutlet::Unresolved => None,
-        }
-    }
-
-    /// Whether the network reports every datagram that it gives back.
-    pub(crate) fn reports_all(&self) -> bool {
-        match self {
-            SocketOutlet::Udp(udp) => udp.reports_all(),
-            _ => true,
-        }
     }
 }
 
@@ -87,5 +71,30 @@ impl Outlet for SocketOutlet {
 
     fn has_outstanding(&self) -> bool {
         matches!(self, SocketOutlet::Udp(udp) if udp.has_outstanding())
+    }
+
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            SocketOutlet::Udp(udp) => Some(udp.socket()),
+            SocketOutlet::Unix(unix) => unix.socket(),
+            SocketOutlet::Null | SocketOutlet::Unresolved => None,
+        }
+    }
+
+    fn reports_all(&self) -> bool {
+        match self {
+            SocketOutlet::Udp(udp) => udp.reports_all(),
+            _ => true,
+        }
+    }
+
+    fn replace(&mut self, destination: Destination) -> Replaced {
+        match SocketOutlet::new(destination) {
+            Some(outlet) => {
+                *self = outlet;
+                Replaced::Yes
+            }
+            None => Replaced::No,
+        }
     }
 }

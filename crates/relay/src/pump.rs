@@ -1,7 +1,6 @@
 //! What a thread does with its targets, whatever they are.
 
 use crate::Destination;
-use crate::outlet::SocketOutlet;
 use crate::target::{Outlet, Pumped, Target};
 use ledger::Reason;
 use std::os::fd::BorrowedFd;
@@ -39,7 +38,7 @@ pub(crate) enum Replaced {
     No,
 }
 
-impl Pump for Target<SocketOutlet> {
+impl<O: Outlet + Send> Pump for Target<O> {
     fn name(&self) -> &str {
         &self.meter().name
     }
@@ -83,14 +82,9 @@ impl Pump for Target<SocketOutlet> {
     fn replace(&mut self, destination: Destination) -> Replaced {
         // What the old socket has been told so far belongs to the account; the socket goes with its outlet.
         self.settle(monotonic_ns());
-        match SocketOutlet::new(destination) {
-            Some(outlet) => {
-                self.outlet = outlet;
-                self.keep_house(monotonic_ns(), realtime_ns());
-                Replaced::Yes
-            }
-            None => Replaced::No,
-        }
+        let replaced = self.outlet.replace(destination);
+        self.keep_house(monotonic_ns(), realtime_ns());
+        replaced
     }
 
     fn leave(self: Box<Self>) {
@@ -258,12 +252,14 @@ impl Targets {
             let _ = set.wait(rest.min(HOUSEKEEPING_INTERVAL / 10));
             self.unblock_ready(&set, 0);
         }
-        let (now_ns, realtime_ns) = (monotonic_ns(), realtime_ns());
-        for entry in &mut self.entries {
+        self.discard_rest(monotonic_ns(), realtime_ns());
+    }
+
+    /// Counts what is left in the ring as `shutdown`, and lets go of all targets.
+    pub(crate) fn discard_rest(&mut self, now_ns: u64, realtime_ns: u64) {
+        for mut entry in self.entries.drain(..) {
             entry.target.discard_until(u64::MAX, Reason::Shutdown);
             entry.target.keep_house(now_ns, realtime_ns);
-        }
-        for entry in self.entries.drain(..) {
             if let Some(leaving) = entry.leaving {
                 entry.target.leave();
                 // A caller that has gone does not want the answer.

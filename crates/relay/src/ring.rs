@@ -434,7 +434,11 @@ impl Claim<'_> {
     pub(crate) fn run(&self, index: usize, count: usize, len: usize) -> Option<&[u8]> {
         let (first, _) = self.get(index);
         let (last, bytes) = self.get(index + count - 1);
-        let is_dense = last.position + bytes.len() as u64 - first.position == len as u64;
+        let turn_bytes = self.reader.shared.payloads.len();
+        let offset = first.position as usize & (turn_bytes - 1);
+        // A payload may begin exactly where the ring does: then it follows without a gap and yet lies elsewhere.
+        let is_dense = last.position + bytes.len() as u64 - first.position == len as u64
+            && offset + len <= turn_bytes;
         is_dense.then(|| self.payload(first.position, len))
     }
 

@@ -3,10 +3,13 @@
 //! Nothing here touches a socket or a clock: the way out is an [`Outlet`], and the time is handed in. So the same code
 //! runs against the kernel and in the simulation.
 
+use crate::Destination;
 use crate::gate::Gate;
 use crate::meter::TargetMeter;
+use crate::pump::Replaced;
 use crate::ring::{CLAIM_MAX, Claim, Reader};
 use ledger::{Amount, Counters, Reason};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use sys::Errno;
 use sys::send::{Message, SEGMENTS_MAX};
@@ -37,6 +40,15 @@ pub(crate) trait Outlet {
 
     /// Datagrams that were handed over and may still come back.
     fn has_outstanding(&self) -> bool;
+
+    /// What to wait for after [`Errno::AGAIN`].
+    fn socket(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Whether every datagram that does not arrive is given back: the target is on this host.
+    fn reports_all(&self) -> bool;
+
+    /// Sends to another destination from the next message on.
+    fn replace(&mut self, destination: Destination) -> Replaced;
 }
 
 /// What a call of [`Target::pump`] ended with.

@@ -1,5 +1,4 @@
 use crate::Gso;
-use crate::target::Outlet;
 use ledger::{Amount, Counters, Reason};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use sys::errqueue::{self, Returned};
@@ -111,8 +110,8 @@ impl UdpOutlet {
 /// A datagram of which an ICMP message does not say how long it was.
 const ONE: Amount = Amount { count: 1, bytes: 0 };
 
-impl Outlet for UdpOutlet {
-    fn send(&mut self, messages: &[Message<'_>]) -> Result<usize, Errno> {
+impl UdpOutlet {
+    pub(crate) fn send(&mut self, messages: &[Message<'_>]) -> Result<usize, Errno> {
         if !self.is_local && self.has_nothing_outstanding() {
             self.handed_when_idle = self.handed;
         }
@@ -125,17 +124,17 @@ impl Outlet for UdpOutlet {
         Ok(taken)
     }
 
-    fn run_datagram_bytes_max(&self, now_ns: u64) -> usize {
+    pub(crate) fn run_datagram_bytes_max(&self, now_ns: u64) -> usize {
         if now_ns < self.runs_paused_until_ns { 0 } else { self.run_datagram_bytes_max }
     }
 
-    fn limit_runs(&mut self, datagram_bytes: usize) {
+    pub(crate) fn limit_runs(&mut self, datagram_bytes: usize) {
         let by_path = self.datagram_bytes_max();
         // If the path takes datagrams of this length, it is the device that takes no runs.
         self.run_datagram_bytes_max = if by_path < datagram_bytes { by_path } else { 0 };
     }
 
-    fn take_returned(&mut self, egress: &Counters, now_ns: u64) {
+    pub(crate) fn take_returned(&mut self, egress: &Counters, now_ns: u64) {
         for _ in 0..RETURNED_MAX {
             let Some(returned) = errqueue::take(self.socket()) else { break };
             self.count_returned(egress, &returned);
@@ -145,7 +144,7 @@ impl Outlet for UdpOutlet {
         }
     }
 
-    fn has_outstanding(&self) -> bool {
+    pub(crate) fn has_outstanding(&self) -> bool {
         !self.is_local && !self.has_nothing_outstanding()
     }
 }

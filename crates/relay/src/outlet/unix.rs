@@ -1,5 +1,3 @@
-use crate::target::Outlet;
-use ledger::Counters;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use sys::Errno;
@@ -42,8 +40,8 @@ impl UnixOutlet {
     }
 }
 
-impl Outlet for UnixOutlet {
-    fn send(&mut self, messages: &[Message<'_>]) -> Result<usize, Errno> {
+impl UnixOutlet {
+    pub(crate) fn send(&mut self, messages: &[Message<'_>]) -> Result<usize, Errno> {
         let result = send_messages(self.connected()?, messages);
         if let Err(Errno::CONNREFUSED | Errno::NOTCONN | Errno::CONNRESET | Errno::PIPE) = result {
             // The peer has closed its socket; nothing sent over this one can arrive any more.
@@ -51,17 +49,5 @@ impl Outlet for UnixOutlet {
             return Err(Errno::CONNREFUSED);
         }
         result
-    }
-
-    fn run_datagram_bytes_max(&self, _now_ns: u64) -> usize {
-        0
-    }
-
-    fn limit_runs(&mut self, _datagram_bytes: usize) {}
-
-    fn take_returned(&mut self, _egress: &Counters, _now_ns: u64) {}
-
-    fn has_outstanding(&self) -> bool {
-        false
     }
 }

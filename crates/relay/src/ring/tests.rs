@@ -115,6 +115,18 @@ fn runs_are_one_slice_except_over_the_end_of_the_ring() {
     assert_eq!(claim.run(2, 1, 60).unwrap(), payload(3, 60));
 }
 
+#[test]
+fn a_run_does_not_go_on_where_the_ring_begins_again_without_a_gap() {
+    let mut writer = ring_with_slots(1_024, 64);
+    let mut reader = writer.reader(tally());
+    put(&mut writer, 0, 960).unwrap();
+    reader.claim().unwrap().commit(1);
+    put(&mut writer, 1, 64).unwrap();
+    put(&mut writer, 2, 64).unwrap();
+    let claim = reader.claim().unwrap();
+    assert_eq!(claim.run(0, 2, 128), None);
+}
+
 /// Real threads on a small ring; under miri this looks for data races and invalid references too.
 #[test]
 fn threads_account_for_every_datagram() {

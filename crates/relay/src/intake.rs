@@ -1,0 +1,84 @@
+//! From a received batch into the ring: admission, counting, storing.
+
+use crate::gate::contains;
+use crate::meter::ListenerMeter;
+use crate::pump::Targets;
+use crate::ring::Writer;
+use crate::{ListenerOptions, Prefix};
+use ledger::{Amount, Reason};
+use std::sync::Arc;
+use sys::clock::monotonic_ns;
+use sys::recv::Received;
+
+/// The writing side of a listener. It touches neither socket nor clock, so that it runs in the simulation too.
+pub(crate) struct Intake {
+    pub(crate) writer: Writer,
+    pub(crate) admission: Admission,
+    pub(crate) meter: Arc<ListenerMeter>,
+}
+
+/// Which sources may enter.
+pub(crate) struct Admission {
+    allow: Vec<Prefix>,
+    deny: Vec<Prefix>,
+}
+
+impl Admission {
+    pub(crate) fn new(options: &ListenerOptions) -> Admission {
+        Admission { allow: options.allow_sources.clone(), deny: options.deny_sources.clone() }
+    }
+
+    fn admits(&self, source: &sys::Source) -> bool {
+        (self.allow.is_empty() || contains(&self.allow, source)) && !contains(&self.deny, source)
+    }
+
+    fn is_open(&self) -> bool {
+        self.allow.is_empty() && self.deny.is_empty()
+    }
+}
+
+impl Intake {
+    /// Takes a batch into the ring and shows it to the readers. `targets` are those of the same thread: they get a turn
+    /// before the ring would take their oldest datagrams from them.
+    pub(crate) fn take_in<'a, I: Iterator<Item = Received<'a>>>(
+        &mut self,
+        datagrams: impl Fn() -> I,
+        received_ns: u64,
+        targets: &mut Targets,
+    ) {
+        let read = datagrams().map(|datagram| Amount::one(datagram.bytes.len())).sum();
+        self.meter.read.add(read);
+        let is_open = self.admission.is_open();
+        let mut accepted = Amount::default();
+        for datagram in datagrams() {
+            let amount = Amount::one(datagram.bytes.len());
+            if datagram.truncated {
+                self.meter.receive.drop(Reason::Truncated, amount);
+                continue;
+            }
+            if !is_open && !self.admission.admits(&datagram.source) {
+                self.meter.receive.drop(Reason::SourceDenied, amount);
+                continue;
+            }
+            if datagram.bytes.is_empty() {
+                self.meter.empty_datagrams.add(1);
+            }
+            if !targets.is_empty() && !self.writer.has_free_room(datagram.bytes.len()) {
+                self.show(&mut accepted);
+                targets.pump(monotonic_ns(), received_ns);
+            }
+            match self.writer.append(datagram.source, received_ns, datagram.bytes) {
+                Ok(()) => accepted += amount,
+                Err(_) => self.meter.receive.drop(Reason::RingGuard, amount),
+            }
+        }
+        self.show(&mut accepted);
+    }
+
+    /// Counts what was appended, and only then lets readers see it: nothing can leave before it is counted as come in.
+    fn show(&mut self, accepted: &mut Amount) {
+        self.meter.receive.delivered.add(*accepted);
+        *accepted = Amount::default();
+        self.writer.publish();
+    }
+}
