@@ -145,7 +145,7 @@ async fn not_found() -> (StatusCode, &'static str) {
 async fn show_metrics(State(state): State<Arc<AdminState>>, headers: HeaderMap) -> Response {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let exposition = Exposition::negotiate(accept.unwrap_or_default());
-    let text = metrics::render_state(&state, exposition);
+    let text = metrics::render(&state, exposition);
     ([(header::CONTENT_TYPE, exposition.content_type())], text).into_response()
 }
 

@@ -9,14 +9,14 @@ use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
 /// Everything that is shown, read at one moment.
-pub struct Figures<'a> {
-    pub snapshot: &'a Snapshot,
-    pub host: &'a Host,
-    pub process: &'a Process,
+pub(crate) struct Figures<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) host: &'a Host,
+    pub(crate) process: &'a Process,
     pub(crate) health: &'a View,
-    pub build: &'a Build,
-    pub http: &'a HttpCounts,
-    pub statsd: &'a statsd::Counts,
+    pub(crate) build: &'a Build,
+    pub(crate) http: &'a HttpCounts,
+    pub(crate) statsd: &'a statsd::Counts,
 }
 
 /// Errors of send calls whose series exist from the start: those that the relay counts by name, and the rest.
@@ -39,7 +39,7 @@ const STATES: [&str; 5] = ["starting", "ok", "degraded", "failed", "stopping"];
 
 impl<'a> Figures<'a> {
     /// Every series.
-    pub fn samples(&self) -> Samples<'a> {
+    pub(crate) fn samples(&self) -> Samples<'a> {
         let mut samples = Samples::new();
         self.add_daemon(&mut samples);
         self.add_components(&mut samples);

@@ -9,9 +9,9 @@ mod samples;
 mod table;
 mod text;
 
-pub use collect::Figures;
+use collect::Figures;
 pub(crate) use collect::add_ledger;
-pub use samples::{Sample, Samples, Value};
+pub(crate) use samples::{Sample, Samples, Value};
 pub use table::{FAMILIES, Family, FamilyId, Kind, reasons_at};
 
 use crate::AdminState;
@@ -58,13 +58,8 @@ fn quality(range: &str, media_type: &str) -> Option<f64> {
     Some(weight.map_or(1.0, |weight| weight.parse().unwrap_or(0.0)))
 }
 
-/// Writes the figures.
-pub fn render(figures: &Figures<'_>, exposition: Exposition) -> String {
-    text::write(&figures.samples(), exposition)
-}
-
 /// Reads everything now and writes it.
-pub(crate) fn render_state(state: &AdminState, exposition: Exposition) -> String {
+pub fn render(state: &AdminState, exposition: Exposition) -> String {
     let snapshot = state.ledger.check();
     let host = state.host.read();
     let process = state.host.read_process();
@@ -78,7 +73,7 @@ pub(crate) fn render_state(state: &AdminState, exposition: Exposition) -> String
         http: &state.http,
         statsd: &state.statsd,
     };
-    render(&figures, exposition)
+    text::write(&figures.samples(), exposition)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@ use std::borrow::Cow;
 
 /// A value of one series.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Value {
+pub(crate) enum Value {
     /// A whole number.
     Whole(u64),
     /// Any number.
@@ -21,14 +21,14 @@ pub enum Value {
 
 /// One series with its value.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Sample<'a> {
+pub(crate) struct Sample<'a> {
     /// Label values, in the order of the family's label names.
-    pub labels: Vec<Cow<'a, str>>,
-    pub value: Value,
+    pub(crate) labels: Vec<Cow<'a, str>>,
+    pub(crate) value: Value,
 }
 
 /// Every series, by family.
-pub struct Samples<'a> {
+pub(crate) struct Samples<'a> {
     by_family: Vec<Vec<Sample<'a>>>,
 }
 
@@ -69,7 +69,7 @@ impl<'a> Samples<'a> {
     }
 
     /// Every family that has series, in the order of the table.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static Family, &[Sample<'a>])> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static Family, &[Sample<'a>])> {
         let rows = FAMILIES.iter().zip(&self.by_family);
         rows.filter(|(_, samples)| !samples.is_empty())
             .map(|(family, samples)| (family, samples.as_slice()))
