@@ -83,7 +83,6 @@ fn verdict(args: &Args, snapshot: &Snapshot) -> ExitCode {
 }
 
 /// Asks the daemon at `url` for a snapshot. `url` is its admin address, with or without scheme and path.
-#[expect(dead_code, reason = "for the commands that join their own counts with the daemon's")]
 pub(crate) fn fetch(url: &str) -> anyhow::Result<Snapshot> {
     fetch_with_body(url).map(|(_, snapshot)| snapshot)
 }

@@ -1,11 +1,15 @@
 //! `weir verify`: receives what `weir gen` sent and accounts for every datagram.
 
 mod chart;
+mod join;
 mod text;
 
 use crate::exit::Failure;
 use crate::load::{self, ProgressMode};
+use ::ledger::Snapshot;
+use join::{Join, Observed};
 use lab::verify::{Done, Options, Progress, Report, Until, Verifier};
+use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -58,6 +62,12 @@ pub(crate) struct Args {
     /// Pause between two reads: less CPU, but latencies include it
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = load::parse_duration)]
     read_interval: Duration,
+    /// Admin address of a relay in between: say where each datagram was lost, by its ledger
+    #[arg(long, value_name = "URL")]
+    ledger: Option<String>,
+    /// The relay's target that sends here, by its name in the ledger; for several listeners in their order
+    #[arg(long, value_name = "NAME", requires = "ledger")]
+    ledger_target: Vec<String>,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -75,6 +85,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.quiet {
         announce(args, &verifier)?;
     }
+    // No answer is no error yet: the relay may start after us, and then all that it counts is new.
+    let before = args.ledger.as_deref().and_then(|url| crate::ledger::fetch(url).ok());
     let progress = verifier.progress();
     let start = Instant::now();
     let mode = if args.quiet { ProgressMode::Off } else { args.progress };
@@ -83,7 +95,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         || progress_line(&progress, start.elapsed()),
         || verifier.run(&stop),
     );
-    print(args, &report)?;
+    let joined = match &args.ledger {
+        Some(url) => join_all(args, url, before.as_ref(), &report),
+        None => Ok(Vec::new()),
+    };
+    print(args, &report, joined.as_deref().unwrap_or_default())?;
+    joined?;
     if report.clean { Ok(ExitCode::SUCCESS) } else { Ok(Failure::CheckFailed.code()) }
 }
 
@@ -148,13 +165,42 @@ fn progress_line(progress: &Progress, elapsed: Duration) -> String {
     line
 }
 
-fn print(args: &Args, report: &Report) -> anyhow::Result<()> {
+/// Joins each listener's report with the relay's ledger, in the order of the listeners.
+fn join_all(
+    args: &Args,
+    url: &str,
+    before: Option<&Snapshot>,
+    report: &Report,
+) -> anyhow::Result<Vec<Join>> {
+    let after = crate::ledger::fetch(url)?;
+    let listeners = report.listeners.iter().enumerate();
+    listeners
+        .map(|(idx, listener)| {
+            let wanted = args.ledger_target.get(idx).map(String::as_str);
+            let route = join::route(&after, &listener.listen, wanted)
+                .map_err(|message| Failure::Usage.error(message))?;
+            Ok(join::join(before, &after, &route, Observed::of(listener)))
+        })
+        .collect()
+}
+
+/// The report as JSON has it.
+#[derive(Serialize)]
+struct Output<'a> {
+    #[serde(flatten)]
+    report: &'a Report,
+    /// One for each listener, with `--ledger`.
+    #[serde(skip_serializing_if = "<[Join]>::is_empty")]
+    ledger: &'a [Join],
+}
+
+fn print(args: &Args, report: &Report, joined: &[Join]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     if args.json {
-        serde_json::to_writer_pretty(&mut out, report)?;
+        serde_json::to_writer_pretty(&mut out, &Output { report, ledger: joined })?;
         writeln!(out)?;
     } else if !args.quiet {
-        write!(out, "{}", text::report(report))?;
+        write!(out, "{}", text::report(report, joined))?;
     }
     out.flush()?;
     Ok(())

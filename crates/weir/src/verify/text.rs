@@ -1,6 +1,7 @@
 //! The report of `weir verify` for people.
 
 use super::chart;
+use super::join::Join;
 use crate::load::{bits_text, grouped, time_text};
 use lab::verify::{Counts, ListenerReport, Report, RunReport};
 use std::fmt::Write;
@@ -8,10 +9,14 @@ use std::fmt::Write;
 /// Gaps printed for each run; JSON has more.
 const GAPS_SHOWN: usize = 8;
 
-pub(super) fn report(report: &Report) -> String {
+/// `joined` is empty, or has one for each listener.
+pub(super) fn report(report: &Report, joined: &[Join]) -> String {
     let mut text = String::new();
-    for listener in &report.listeners {
+    for (idx, listener) in report.listeners.iter().enumerate() {
         listener_text(&mut text, listener);
+        if let Some(join) = joined.get(idx) {
+            join_text(&mut text, join);
+        }
         text.push('\n');
     }
     line(&mut text, &verdict(report));
@@ -150,6 +155,36 @@ fn run_text(text: &mut String, run: &RunReport) {
     let more = run.gaps_omitted + run.gaps.len().saturating_sub(GAPS_SHOWN) as u64;
     if more > 0 {
         line(text, &format!("    and {} more gaps", grouped(more)));
+    }
+}
+
+fn join_text(text: &mut String, join: &Join) {
+    let lost: u64 = join.losses.iter().map(|loss| loss.datagrams).sum();
+    line(
+        text,
+        &format!(
+            "  by the ledger of {} to {}, heartbeats included: sent {}, arrived {}, lost {}",
+            join.route.listener,
+            join.route.target,
+            grouped(join.sent),
+            grouped(join.arrived),
+            grouped(lost),
+        ),
+    );
+    for loss in &join.losses {
+        let why = match loss.reason {
+            Some(reason) => format!("{}: {}", reason.label(), reason.cause()),
+            None => "in no counter: lost between the hosts, or in a kernel queue".to_owned(),
+        };
+        line(text, &format!("    {:>12}  {}, {why}", grouped(loss.datagrams), loss.place));
+    }
+    for (label, count) in [
+        ("still in the relay", join.in_flight),
+        ("more than the runs above have sent: other senders, or duplicates", join.surplus),
+    ] {
+        if count > 0 {
+            line(text, &format!("    {:>12}  {label}", grouped(count)));
+        }
     }
 }
 
