@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// One mistake in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl std::error::Error for ConfigError {}
 /// Why a file gives no configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    #[error("cannot read {}", path.display())]
+    #[error("cannot read {}{}", path.display(), mend(path, source))]
     Read {
         path: PathBuf,
         #[source]
@@ -43,6 +43,16 @@ pub enum LoadError {
     },
     #[error("{}", list(.0))]
     Invalid(Vec<ConfigError>),
+}
+
+/// What to do about a file that is not there.
+fn mend(path: &Path, source: &io::Error) -> String {
+    match source.kind() {
+        io::ErrorKind::NotFound => {
+            format!(" (weir config example > {} writes one to start from)", path.display())
+        }
+        _ => String::new(),
+    }
 }
 
 /// All mistakes, one a line.
@@ -57,14 +67,19 @@ pub(super) fn nearest<'a>(
 ) -> Option<&'a str> {
     // A mistyped key may be long; a document is not made to spend a second on one.
     let typed: Vec<char> = typed.to_lowercase().replace('-', "_").chars().take(64).collect();
-    let near = |candidate: &&str| {
-        let distance = edit_distance(&typed, &candidate.chars().collect::<Vec<_>>());
-        // `rate` for `rate_limit`, `buffer` for `receive_buffer`.
-        let text: String = typed.iter().collect();
-        let is_part = text.len() >= 3 && candidate.split('_').any(|part| part == text);
-        if is_part { 1 } else { distance }
+    let text: String = typed.iter().collect();
+    // `rate` for `rate_limit`, `rings` for `ring_size`.
+    let part_distance = |part: &str| match () {
+        () if part.len() < 3 || text.len() < 3 => usize::MAX,
+        () if part == text => 1,
+        () if part.starts_with(&text) || text.starts_with(part) => 2,
+        () => usize::MAX,
     };
-    let best = candidates.into_iter().map(|name| (near(&name), name)).min_by_key(|(d, _)| *d)?;
+    let near = |candidate: &str| {
+        let whole = edit_distance(&typed, &candidate.chars().collect::<Vec<_>>());
+        candidate.split('_').map(part_distance).fold(whole, usize::min)
+    };
+    let best = candidates.into_iter().map(|name| (near(name), name)).min_by_key(|(d, _)| *d)?;
     (best.0 <= best.1.len().max(typed.len()).div_ceil(3)).then_some(best.1)
 }
 

@@ -242,6 +242,26 @@ impl Overrides {
     }
 }
 
+/// The receive buffer that a listener asks for when its section does not say, in bytes of the kernel's accounting.
+pub fn default_receive_buffer_bytes() -> u64 {
+    match keys::LISTENER.key("receive_buffer").map(|key| key.fallback) {
+        Some(keys::Fallback::Value(text)) => units::parse_size(text).unwrap_or_default(),
+        _ => 0,
+    }
+}
+
+/// The addresses that host names and ports stand for, as the system resolves them.
+///
+/// # Errors
+/// The name is not known, or the resolver does not answer.
+pub fn resolve(addr: &HostPort) -> std::io::Result<Vec<SocketAddr>> {
+    use std::net::ToSocketAddrs;
+    match &addr.host {
+        Host::Ip(ip) => Ok(vec![SocketAddr::new(*ip, addr.port)]),
+        Host::Name(name) => Ok((name.as_str(), addr.port).to_socket_addrs()?.collect()),
+    }
+}
+
 /// Environment variable of `admin.listen`.
 pub const ENV_ADMIN_LISTEN: &str = "WEIR_ADMIN_LISTEN";
 /// Environment variable of `daemon.log_level`.

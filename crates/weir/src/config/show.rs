@@ -1,10 +1,11 @@
 //! The configuration as TOML, each value with where it came from.
 
 use super::keys::{self, Fallback, Key, SectionKeys};
+use super::rules::{FILE_KEYS, UDP_KEYS};
 use super::units::{display_duration, display_size};
 use super::{
     AdminConfig, Config, DaemonConfig, ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_LEVEL,
-    ListenerConfig, Overrides, StatsdConfig, TargetConfig,
+    ListenerConfig, Overrides, StatsdConfig, TargetAddress, TargetConfig,
 };
 use relay::{FileFormat, Gso, Prefix, SampleBy, Schedule};
 use std::collections::BTreeMap;
@@ -53,6 +54,11 @@ impl Origins {
 trait Shown {
     /// The value of a key as TOML; `None` if it has none.
     fn value(&self, key: &str) -> Option<String>;
+
+    /// Whether the key has a meaning here.
+    fn fits(&self, _key: &str) -> bool {
+        true
+    }
 }
 
 pub(super) fn to_toml(config: &Config, origins: Option<&Origins>) -> String {
@@ -93,7 +99,7 @@ fn section(
         .expect("writing to a string does not fail")
     };
     line(keys.header, None);
-    for key in keys.keys {
+    for key in keys.keys.iter().filter(|key| shown.fits(key.name)) {
         let origin = origins.map(|origins| origins.of(&format!("{place}.{}", key.name)));
         match shown.value(key.name) {
             Some(value) => line(&format!("{} = {value}", key.name), origin.as_deref()),
@@ -154,15 +160,17 @@ impl Shown for ListenerConfig {
 }
 
 impl Shown for TargetConfig {
-    fn value(&self, key: &str) -> Option<String> {
-        let fits = match &self.to {
-            super::TargetAddress::Udp(_) => !super::rules::FILE_KEYS.contains(&key),
-            super::TargetAddress::File(_) => !super::rules::UDP_KEYS.contains(&key),
-            _ => ![super::rules::FILE_KEYS, super::rules::UDP_KEYS].concat().contains(&key),
-        };
-        if !fits {
-            return None;
+    fn fits(&self, key: &str) -> bool {
+        match &self.to {
+            TargetAddress::Udp(_) => !FILE_KEYS.contains(&key),
+            TargetAddress::File(_) => !UDP_KEYS.contains(&key),
+            TargetAddress::Unix(_) | TargetAddress::Null => {
+                !FILE_KEYS.contains(&key) && !UDP_KEYS.contains(&key)
+            }
         }
+    }
+
+    fn value(&self, key: &str) -> Option<String> {
         match key {
             "name" => Some(quoted(&self.name)),
             "to" => Some(quoted(&self.to.to_string())),

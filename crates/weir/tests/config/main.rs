@@ -1,0 +1,214 @@
+//! Files that are right and files that are wrong, with every message as it is read.
+
+mod addresses;
+mod documentation;
+
+use relay::{FileFormat, Gso, Sample, SampleBy, Schedule, SocketOwner};
+use std::time::Duration;
+use weir::config::{
+    AdminListen, Config, ConfigError, ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_LEVEL, LogLevel,
+    Overrides, TargetAddress,
+};
+
+fn messages(errors: &[ConfigError]) -> String {
+    errors.iter().map(|error| format!("{error}\n")).collect()
+}
+
+/// Cases of `wrong.txt`: a name, a file, and behind `---` every message as it is read.
+#[test]
+fn wrong_files_are_told_what_is_wrong() {
+    let cases: Vec<&str> = include_str!("wrong.txt").split("=== ").skip(1).collect();
+    assert!(cases.len() >= 50, "the cases are found: {}", cases.len());
+    for case in cases {
+        let (name, rest) = case.split_once('\n').expect("a case has a name");
+        let (text, expected) = rest.split_once("\n---\n").expect("a case has a file and messages");
+        let errors = Config::parse(text, "t").expect_err(text);
+        assert_eq!(messages(&errors).trim_end(), expected.trim_end(), "{name}:\n{text}");
+    }
+}
+
+fn good(text: &str) -> Config {
+    let config = Config::parse(text, "t").unwrap_or_else(|errors| panic!("{}", messages(&errors)));
+    let shown = config.to_toml(None);
+    let again = Config::parse(&shown, "shown");
+    let again = again.unwrap_or_else(|errors| panic!("{}\n{shown}", messages(&errors)));
+    assert_eq!(again, config, "what is shown reads as the same:\n{shown}");
+    config
+}
+
+const FULL: &str = r#"
+[admin]
+listen = "127.0.0.1:9464"
+[daemon]
+drain_grace = "10s"
+log_level = "info"
+[metrics.statsd]
+to = "127.0.0.1:8125"
+prefix = "weir"
+interval = "10s"
+[[listener]]
+name = "syslog"
+listen = "udp://127.0.0.1:5514"
+receive_buffer = "16MiB"
+ring_size = "9MiB"
+schedule = "threaded"
+allow_sources = ["10.0.0.0/8", "2001:db8::/32"]
+deny_sources = ["10.1.2.3"]
+[[listener.target]]
+name = "old"
+to = "udp://10.0.0.1:514"
+send_buffer = "208KiB"
+source_address = "10.0.0.5"
+source_port = 56565
+ttl = 64
+dscp = 46
+gso = "off"
+rate_limit = 10000
+sample = 10
+sample_by = "source"
+only_sources = ["10.1.0.0/16"]
+resolve_interval = "1m"
+[[listener.target]]
+to = "file:/var/log/all.pcap"
+format = "pcap"
+rotate_size = "64MiB"
+rotate_keep = 7
+[[listener]]
+listen = "udp://239.1.2.3:5514"
+multicast_interface = "eth0"
+[[listener.target]]
+to = "udp://[ff02::1]:514"
+multicast_interface = "eth1"
+[[listener.target]]
+to = "unix:/dev/log"
+[[listener]]
+listen = "unix:/run/weir.sock"
+[[listener.target]]
+to = "null:"
+"#;
+
+#[test]
+fn every_key_is_read() {
+    let config = good(FULL);
+    assert_eq!(config.admin.listen, AdminListen::On("127.0.0.1:9464".parse().unwrap()));
+    assert_eq!(config.daemon.drain_grace, Duration::from_secs(10));
+    assert_eq!(config.statsd.as_ref().unwrap().to.to_string(), "127.0.0.1:8125");
+    let syslog = &config.listeners[0];
+    assert_eq!(syslog.ring_bytes, 16 << 20, "rounded up to a power of two");
+    assert_eq!(syslog.receive_buffer_bytes, 16 << 20);
+    assert_eq!(syslog.schedule, Schedule::Threaded);
+    assert_eq!(syslog.listener_options(SocketOwner::Relay).allow_sources.len(), 2);
+    let old = &syslog.targets[0];
+    assert_eq!(old.send.source_address, Some("10.0.0.5".parse().unwrap()));
+    assert_eq!(old.send.source_port, Some(56_565));
+    assert_eq!((old.send.ttl, old.send.dscp), (Some(64), Some(46)));
+    assert_eq!(old.send.send_buffer_bytes, Some(212_992));
+    assert_eq!(old.gso, Gso::Off);
+    let one_in = 10.try_into().unwrap();
+    assert_eq!(old.target_options().sample, Some(Sample { one_in, by: SampleBy::Source }));
+    assert_eq!(old.rate_limit_per_sec, 10_000.try_into().ok());
+    assert_eq!(old.resolve_interval, Duration::from_secs(60));
+    let file = syslog.targets[1].file_options().unwrap();
+    assert_eq!(file.format, FileFormat::Pcap);
+    assert_eq!((file.rotate_bytes, file.rotate_keep), (Some(64 << 20), 7));
+    assert_eq!(syslog.targets[1].name, "file:/var/log/all.pcap", "the address is the name");
+    assert_eq!(config.listeners[2].targets[0].to, TargetAddress::Null);
+}
+
+#[test]
+fn what_is_not_said_is_the_default() {
+    let config = good("[[listener]]\nlisten=':514'\n[[listener.target]]\nto='h.example:514'");
+    assert_eq!(config.admin.listen, AdminListen::On("127.0.0.1:9464".parse().unwrap()));
+    assert_eq!(config.daemon.log_level, LogLevel::Info);
+    assert_eq!(config.statsd, None);
+    let listener = &config.listeners[0];
+    assert_eq!(listener.name, "udp://0.0.0.0:514");
+    assert_eq!(listener.ring_bytes, 8 << 20);
+    assert_eq!(listener.receive_buffer_bytes, 16 << 20);
+    assert_eq!(listener.schedule, Schedule::Auto);
+    let target = &listener.targets[0];
+    assert_eq!(target.resolve_interval, Duration::from_secs(30));
+    assert_eq!(target.rotate_bytes, None, "nothing is deleted unasked");
+    assert_eq!(target.sample, None);
+    assert_eq!(target.gso, Gso::Auto);
+}
+
+#[test]
+fn flags_and_environment_come_before_the_file() {
+    let environment = |name: &str| match name {
+        ENV_ADMIN_LISTEN => Some("off".to_owned()),
+        ENV_LOG_LEVEL => Some("debug".to_owned()),
+        ENV_DRAIN_GRACE => Some("1m".to_owned()),
+        _ => None,
+    };
+    let overrides = Overrides::from_environment(environment).unwrap();
+    let config = good(FULL).overridden_by(&overrides);
+    assert_eq!(config.admin.listen, AdminListen::Off);
+    assert_eq!(config.daemon.log_level, LogLevel::Debug);
+    assert_eq!(config.daemon.drain_grace, Duration::from_secs(60));
+    assert_eq!(good(FULL).overridden_by(&Overrides::default()), good(FULL));
+    let errors = Overrides::from_environment(|_| Some("2h".to_owned())).unwrap_err();
+    assert_eq!(
+        messages(&errors),
+        "environment: WEIR_ADMIN_LISTEN: \"2h\": it is not an IP address and port; write 127.0.0.1:9464 or off\n\
+         environment: WEIR_LOG_LEVEL: \"2h\": it is one of error, warn, info, debug\n\
+         environment: WEIR_DRAIN_GRACE: \"2h\": it is above the maximum of 1h\n"
+    );
+}
+
+#[test]
+fn what_is_shown_says_where_it_came_from() {
+    let text = "[[listener]]\nlisten=':514'\n[[listener.target]]\nto='10.0.0.1:514'\nttl=3";
+    let (config, origins) = Config::parse_with_origins(text, "weir.toml").unwrap();
+    let overrides = Overrides { log_level: Some(LogLevel::Warn), ..Overrides::default() };
+    let shown = config.overridden_by(&overrides).to_toml(Some(&origins.overridden_by(&overrides)));
+    let origin = |key: &str| {
+        let line =
+            shown.lines().find(|line| line.starts_with(key)).unwrap_or_else(|| panic!("{shown}"));
+        line.split_once(" # ").unwrap().1.to_owned()
+    };
+    assert_eq!(origin("drain_grace = "), "default");
+    assert_eq!(origin("log_level = \"warn\""), "environment WEIR_LOG_LEVEL");
+    assert_eq!(origin("to = "), "weir.toml:4");
+    assert_eq!(origin("ttl = 3"), "weir.toml:5");
+    assert_eq!(origin("# dscp is not set"), "0");
+    assert!(Config::parse(&shown, "shown").is_ok(), "{shown}");
+}
+
+#[test]
+fn listeners_are_compared_with_and_without_their_targets() {
+    let before = &good(FULL).listeners[0];
+    let mut after = before.clone();
+    after.targets.pop();
+    assert_ne!(*before, after);
+    assert!(before.is_same_listener(&after));
+    after.ring_bytes *= 2;
+    assert!(!before.is_same_listener(&after));
+}
+
+#[test]
+fn the_budget_adds_up() {
+    let budget = good(FULL).budget();
+    let first = &budget.listeners[0];
+    assert_eq!(first.ring_bytes, 16 << 20);
+    assert_eq!(first.kernel_bytes(), (16 << 20) + 212_992);
+    assert_eq!(budget.listeners[2].kernel_receive_bytes, 0);
+    assert_eq!(
+        budget.process_bytes(),
+        budget.listeners.iter().map(|listener| listener.process_bytes()).sum()
+    );
+}
+
+#[test]
+fn what_may_look_like_twice_and_is_not() {
+    good(
+        "[[listener]]\nlisten='127.0.0.1:0'\nname='a'\n[[listener.target]]\nto='null:'\n\
+         [[listener]]\nlisten='127.0.0.1:0'\nname='b'\n[[listener.target]]\nto='null:'",
+    );
+    good(
+        "[[listener]]\nlisten='239.0.0.1:5'\n[[listener.target]]\nto='null:'\n\
+         [[listener]]\nlisten='0.0.0.0:5'\n[[listener.target]]\nto='null:'",
+    );
+    good("[[listener]]\nlisten=':514'\n[[listener.target]]\nto='127.0.0.1:515'");
+    good("[[listener]]\nlisten=':514'\n[[listener.target]]\nto='10.0.0.1:514'");
+}
