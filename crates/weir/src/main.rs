@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+mod config_command;
+mod doctor;
 mod exit;
 mod r#gen;
 mod ledger;
@@ -21,6 +23,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Config(config_command::Args),
+    Doctor(doctor::Args),
     Gen(r#gen::Args),
     Ledger(ledger::Args),
     Verify(verify::Args),
@@ -32,6 +36,8 @@ fn main() -> ExitCode {
         Err(error) => return exit::usage(&error),
     };
     let result = match &cli.command {
+        Command::Config(args) => config_command::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Gen(args) => r#gen::run(args),
         Command::Ledger(args) => ledger::run(args),
         Command::Verify(args) => verify::run(args),

@@ -1,0 +1,276 @@
+//! `weir config`: is a file right, what does it mean, what could it say.
+
+mod environment;
+
+use crate::doctor::{self, Host};
+use crate::exit::Failure;
+use serde_json::json;
+use std::fmt::Write as _;
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use weir::config::units::approximate_size;
+use weir::config::{self, Budget, Config, ConfigError, Origins, Overrides};
+
+/// Check, show or write a configuration file
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    Check(CheckArgs),
+    Show(ShowArgs),
+    /// Print a commented file with every key; it passes `weir config check`
+    Example,
+}
+
+/// Say whether a file is right, all its mistakes at once, and what it needs from the host
+///
+/// Exits with 1 if it is not. Changes nothing, and does not disturb a relay that runs.
+#[derive(clap::Args)]
+struct CheckArgs {
+    /// The file; - is standard input
+    #[arg(value_name = "FILE", default_value = "weir.toml")]
+    file: PathBuf,
+    /// Look at this host too: names, paths, interfaces, privileges, limits
+    #[arg(long)]
+    environment: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Print a file as it is understood: every key, its value, and where the value came from
+#[derive(clap::Args)]
+struct ShowArgs {
+    /// The file; - is standard input
+    #[arg(value_name = "FILE", default_value = "weir.toml")]
+    file: PathBuf,
+}
+
+/// A whole file with every key, commented.
+const EXAMPLE: &str = include_str!("example.toml");
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.action {
+        Action::Check(args) => check(args),
+        Action::Show(args) => show(args),
+        Action::Example => {
+            io::stdout().lock().write_all(EXAMPLE.as_bytes())?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// The file's name for messages, and its text.
+fn read(file: &Path) -> anyhow::Result<(String, String)> {
+    if file == Path::new("-") {
+        let mut text = String::new();
+        io::stdin().lock().read_to_string(&mut text)?;
+        return Ok(("standard input".to_owned(), text));
+    }
+    Ok((file.display().to_string(), config::read(file)?))
+}
+
+/// The configuration as a daemon started from here would have it, or every mistake.
+fn effective(name: &str, text: &str) -> Result<(Config, Origins), Vec<ConfigError>> {
+    let file = Config::parse_with_origins(text, name);
+    let environment = Overrides::from_environment(|name| std::env::var(name).ok());
+    match (file, environment) {
+        (Ok((config, origins)), Ok(overrides)) => {
+            Ok((config.overridden_by(&overrides), origins.overridden_by(&overrides)))
+        }
+        (file, environment) => {
+            let errors = [file.err(), environment.err()];
+            Err(errors.into_iter().flatten().flatten().collect())
+        }
+    }
+}
+
+fn wrong(name: &str, errors: &[ConfigError], failure: Failure) -> anyhow::Error {
+    let count = match errors.len() {
+        1 => "one mistake".to_owned(),
+        count => format!("{count} mistakes"),
+    };
+    failure.error(format!("{count} in {name}:\n{}", config::list(errors)))
+}
+
+fn show(args: &ShowArgs) -> anyhow::Result<ExitCode> {
+    let (name, text) = read(&args.file)?;
+    let (config, origins) =
+        effective(&name, &text).map_err(|errors| wrong(&name, &errors, Failure::Config))?;
+    io::stdout().lock().write_all(config.to_toml(Some(&origins)).as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
+    let (name, text) = read(&args.file)?;
+    let config = match effective(&name, &text) {
+        Ok((config, _)) => config,
+        Err(errors) if args.json => {
+            let errors: Vec<_> = errors.iter().map(error_as_json).collect();
+            print_json(&json!({ "file": name, "errors": errors }))?;
+            return Ok(Failure::CheckFailed.code());
+        }
+        Err(errors) => return Err(wrong(&name, &errors, Failure::CheckFailed)),
+    };
+    let host = Host::this();
+    let findings = if args.environment { environment::examine(&host, &config) } else { Vec::new() };
+    let fails = findings.iter().any(|finding| finding.severity == doctor::Severity::Error);
+    if args.json {
+        let budget = budget_as_json(&config.budget());
+        print_json(&json!({ "file": name, "errors": [], "memory": budget, "findings": findings }))?;
+    } else {
+        let mut out = io::stdout().lock();
+        write!(out, "{}", verdict(&name, &config, host.sysctl("net.core.rmem_max")))?;
+        write!(out, "{}", doctor::text(&findings))?;
+    }
+    Ok(if fails { Failure::CheckFailed.code() } else { ExitCode::SUCCESS })
+}
+
+/// What a right file means for the host.
+fn verdict(name: &str, config: &Config, rmem_max: Option<u64>) -> String {
+    let mut out = String::new();
+    let targets: usize = config.listeners.iter().map(|listener| listener.targets.len()).sum();
+    let budget = config.budget();
+    let mut line = |text: std::fmt::Arguments<'_>| {
+        writeln!(out, "{text}").expect("writing to a string does not fail");
+    };
+    line(format_args!(
+        "{name}: correct; {} and {}",
+        plural(config.listeners.len(), "listener"),
+        plural(targets, "target")
+    ));
+    line(format_args!(
+        "memory: at most {} of the process and {} of the kernel",
+        approximate_size(budget.process_bytes()),
+        approximate_size(budget.kernel_bytes())
+    ));
+    for listener in &budget.listeners {
+        line(format_args!(
+            "  {}: ring {} + descriptors {} + receiving {}; kernel: receive buffer {} + send buffers {}",
+            listener.name,
+            approximate_size(listener.ring_bytes),
+            approximate_size(listener.descriptor_bytes),
+            approximate_size(listener.batch_bytes),
+            approximate_size(listener.kernel_receive_bytes),
+            approximate_size(listener.kernel_send_bytes)
+        ));
+    }
+    let largest = budget.listeners.iter().map(|listener| listener.kernel_receive_bytes).max();
+    // The kernel doubles what is asked for, and clamps it before (net/core/sock.c).
+    let needed = largest.unwrap_or(0).div_ceil(2);
+    match rmem_max {
+        Some(max) if max >= needed => {
+            line(format_args!(
+                "sysctl: net.core.rmem_max is {max}, enough for the receive buffers"
+            ));
+        }
+        Some(max) => line(format_args!(
+            "sysctl: the receive buffers need net.core.rmem_max = {needed} and it is {max}: sudo sysctl -w net.core.rmem_max={needed}"
+        )),
+        None => line(format_args!("sysctl: the receive buffers need net.core.rmem_max = {needed}")),
+    }
+    out
+}
+
+fn plural(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+fn error_as_json(error: &ConfigError) -> serde_json::Value {
+    json!({ "origin": error.origin, "line": error.line, "key": error.key, "message": error.message })
+}
+
+fn budget_as_json(budget: &Budget) -> serde_json::Value {
+    let listeners: Vec<_> = budget
+        .listeners
+        .iter()
+        .map(|listener| {
+            json!({
+                "listener": listener.name,
+                "ring_bytes": listener.ring_bytes,
+                "descriptor_bytes": listener.descriptor_bytes,
+                "batch_bytes": listener.batch_bytes,
+                "kernel_receive_bytes": listener.kernel_receive_bytes,
+                "kernel_send_bytes": listener.kernel_send_bytes,
+            })
+        })
+        .collect();
+    json!({
+        "process_bytes": budget.process_bytes(),
+        "kernel_bytes": budget.kernel_bytes(),
+        "listeners": listeners,
+    })
+}
+
+fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, value)?;
+    writeln!(out)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir::config::keys::SECTIONS;
+
+    #[test]
+    fn the_example_passes() {
+        let config = Config::parse(EXAMPLE, "example").map_err(|errors| config::list(&errors));
+        let config = config.unwrap();
+        assert_eq!(config.listeners.len(), 1);
+    }
+
+    #[test]
+    fn the_example_passes_with_everything_uncommented_but_what_needs_a_group() {
+        let all = EXAMPLE.replace("#: ", "").replace("#:", "");
+        let without_groups: Vec<_> =
+            all.lines().filter(|line| !line.starts_with("multicast_interface")).collect();
+        let config = Config::parse(&without_groups.join("\n"), "example");
+        let config = config.map_err(|errors| config::list(&errors)).unwrap();
+        assert_eq!(config.listeners[0].targets.len(), 4);
+        assert!(config.statsd.is_some());
+    }
+
+    #[test]
+    fn the_example_has_every_key() {
+        let mut header = "";
+        let mut found = Vec::new();
+        for line in EXAMPLE.lines().map(|line| line.trim_start_matches("#: ")) {
+            if line.starts_with('[') {
+                header = line;
+            } else if let Some((key, _)) = line.split_once(" = ") {
+                found.push((header, key));
+            }
+        }
+        for section in SECTIONS {
+            for key in section.keys {
+                assert!(
+                    found.contains(&(section.header, key.name)),
+                    "{} {}",
+                    section.header,
+                    key.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_verdict_names_the_memory_and_the_sysctl() {
+        let config = Config::parse(EXAMPLE, "example").unwrap();
+        let text = verdict("weir.toml", &config, Some(212_992));
+        assert!(text.starts_with("weir.toml: correct; 1 listener and 2 targets\n"), "{text}");
+        assert!(
+            text.ends_with(
+                "sysctl: the receive buffers need net.core.rmem_max = 8388608 and it is 212992: \
+                 sudo sysctl -w net.core.rmem_max=8388608\n"
+            ),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,89 @@
+//! What a host says about itself in `/proc`. Tests read prepared trees instead.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A host, as far as files under a root describe it.
+pub(crate) struct Host {
+    root: PathBuf,
+    /// The path of this program, for commands that name it.
+    program: PathBuf,
+}
+
+impl Host {
+    /// The host that this process runs on.
+    pub(crate) fn this() -> Host {
+        let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("weir"));
+        Host { root: PathBuf::from("/"), program }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn at(root: &Path, program: &str) -> Host {
+        Host { root: root.to_owned(), program: PathBuf::from(program) }
+    }
+
+    pub(crate) fn program(&self) -> &Path {
+        &self.program
+    }
+
+    fn read(&self, path: &str) -> Option<String> {
+        fs::read_to_string(self.root.join(path)).ok()
+    }
+
+    /// The text of a sysctl such as `net.core.rmem_max`; `None` where the kernel or the container does not show it.
+    pub(crate) fn sysctl_text(&self, name: &str) -> Option<String> {
+        // A dot within a part of the name, as in `eth0.100`, is written as a slash (sysctl(8)).
+        let swap = |c| match c {
+            '.' => '/',
+            '/' => '.',
+            c => c,
+        };
+        let path: String = name.chars().map(swap).collect();
+        let text = self.read(&format!("proc/sys/{path}"))?;
+        Some(text.trim().to_owned())
+    }
+
+    /// A sysctl that is one number.
+    pub(crate) fn sysctl(&self, name: &str) -> Option<u64> {
+        self.sysctl_text(name)?.parse().ok()
+    }
+
+    /// Whether this process has a capability, by its bit (capabilities(7)).
+    pub(crate) fn has_capability(&self, bit: u32) -> bool {
+        let Some(status) = self.read("proc/self/status") else { return false };
+        let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+        let set = line.and_then(|line| u64::from_str_radix(line.trim(), 16).ok()).unwrap_or(0);
+        set >> bit & 1 == 1
+    }
+
+    /// The soft limit of open files; `None` if there is none.
+    pub(crate) fn open_files_limit(&self) -> Option<u64> {
+        let limits = self.read("proc/self/limits")?;
+        let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+        line.split_whitespace().next()?.parse().ok()
+    }
+
+    /// A counter of `/proc/net/snmp`, such as `Udp` `RcvbufErrors`, plus its namesake of `/proc/net/snmp6`.
+    pub(crate) fn snmp(&self, protocol: &str, counter: &str) -> Option<u64> {
+        let text = self.read("proc/net/snmp")?;
+        let mut rows =
+            text.lines().filter_map(|line| line.strip_prefix(protocol)?.strip_prefix(':'));
+        let (names, values) = (rows.next()?, rows.next()?);
+        let at = names.split_whitespace().position(|name| name == counter)?;
+        let v4: u64 = values.split_whitespace().nth(at)?.parse().ok()?;
+        let wanted = format!("{protocol}6{counter}");
+        let v6 = self.read("proc/net/snmp6").and_then(|text| {
+            let line = text.lines().find(|line| line.split_whitespace().next() == Some(&wanted))?;
+            line.split_whitespace().nth(1)?.parse::<u64>().ok()
+        });
+        Some(v4 + v6.unwrap_or(0))
+    }
+
+    /// Packets dropped because the queue between the network and the sockets was full, all processors together
+    /// (second column of `/proc/net/softnet_stat`).
+    pub(crate) fn softnet_drops(&self) -> Option<u64> {
+        let text = self.read("proc/net/softnet_stat")?;
+        let drops = text.lines().filter_map(|line| line.split_whitespace().nth(1));
+        Some(drops.filter_map(|drops| u64::from_str_radix(drops, 16).ok()).sum())
+    }
+}

@@ -1,0 +1,163 @@
+//! `weir doctor`: the limits of this host that will lose data, each with the command that mends it.
+
+mod buffers;
+mod host;
+mod network;
+mod process;
+
+pub(crate) use host::Host;
+
+use crate::exit::Failure;
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use weir::config::{Config, HostPort, ListenAddress, LoadError, TargetAddress, TargetConfig};
+
+/// Say which limits of this host will lose data, and what mends each
+///
+/// Reads a few files of /proc and changes nothing; needs no privilege. Run it as the user that runs the relay: what that
+/// user may do is a part of the answer. Exits with 1 if there is a warning.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The relay's configuration; without it, a listener with the defaults is assumed
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print the findings as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How much a finding matters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Severity {
+    /// The relay will not start.
+    Error,
+    /// Data will be lost.
+    Warning,
+    /// Worth knowing; loses nothing by itself.
+    Advice,
+    Ok,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct Finding {
+    pub(crate) severity: Severity,
+    /// What was looked at.
+    pub(crate) what: String,
+    /// How it is.
+    pub(crate) value: String,
+    /// What follows from it.
+    pub(crate) why: String,
+    /// The command that mends it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mend: Option<String>,
+}
+
+impl Finding {
+    fn new(severity: Severity, what: impl Into<String>, value: impl Into<String>) -> Finding {
+        Finding { severity, what: what.into(), value: value.into(), why: String::new(), mend: None }
+    }
+
+    fn because(mut self, why: impl Into<String>) -> Finding {
+        self.why = why.into();
+        self
+    }
+
+    fn mended_by(mut self, command: impl Into<String>) -> Finding {
+        self.mend = Some(command.into());
+        self
+    }
+}
+
+/// Everything that is found on a host, for a configuration; the worst first.
+pub(crate) fn examine(host: &Host, config: Option<&Config>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    process::examine(host, config, &mut findings);
+    buffers::examine(host, config, &mut findings);
+    network::examine(host, config, &mut findings);
+    findings.sort_by_key(|finding| finding.severity);
+    findings
+}
+
+/// All UDP targets with their address.
+fn udp_targets(config: &Config) -> impl Iterator<Item = (&TargetConfig, &HostPort)> {
+    let targets = config.listeners.iter().flat_map(|listener| &listener.targets);
+    targets.filter_map(|target| match &target.to {
+        TargetAddress::Udp(addr) => Some((target, addr)),
+        _ => None,
+    })
+}
+
+/// All UDP listeners by name, with their address.
+fn udp_listeners(config: &Config) -> impl Iterator<Item = (&str, &HostPort)> {
+    config.listeners.iter().filter_map(|listener| match &listener.listen {
+        ListenAddress::Udp(addr) => Some((listener.name.as_str(), addr)),
+        ListenAddress::Unix(_) => None,
+    })
+}
+
+/// Reads a file for a command that only works with a right one.
+pub(crate) fn load(path: &Path) -> anyhow::Result<Config> {
+    Config::load(path).map_err(|error| match error {
+        LoadError::Invalid(_) => Failure::Config.error(error),
+        LoadError::Read { .. } => anyhow::Error::new(error),
+    })
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let config = args.config.as_deref().map(load).transpose()?;
+    let findings = examine(&Host::this(), config.as_ref());
+    let mut out = io::stdout().lock();
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, &serde_json::json!({ "findings": findings }))?;
+        writeln!(out)?;
+    } else {
+        write!(out, "{}{}", text(&findings), summary(&findings))?;
+    }
+    let loses = findings.iter().any(|finding| finding.severity <= Severity::Warning);
+    Ok(if loses { Failure::CheckFailed.code() } else { ExitCode::SUCCESS })
+}
+
+/// The findings for people: a line for what is, and below it why it matters and what mends it.
+pub(crate) fn text(findings: &[Finding]) -> String {
+    let mut out = String::new();
+    for finding in findings {
+        let severity = match finding.severity {
+            Severity::Error => "ERROR",
+            Severity::Warning => "WARNING",
+            Severity::Advice => "advice",
+            Severity::Ok => "ok",
+        };
+        let mut line = |text: std::fmt::Arguments<'_>| {
+            writeln!(out, "{text}").expect("writing to a string does not fail");
+        };
+        line(format_args!("{severity:<8} {}: {}", finding.what, finding.value));
+        if finding.severity == Severity::Ok {
+            continue;
+        }
+        line(format_args!("         {}", finding.why));
+        if let Some(command) = &finding.mend {
+            line(format_args!("         mend: {command}"));
+        }
+    }
+    out
+}
+
+fn summary(findings: &[Finding]) -> String {
+    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    let plural =
+        |count, what| if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") };
+    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+    let verdict = match errors + warnings {
+        0 => "nothing here loses data".to_owned(),
+        _ => format!("{}, {}", plural(errors, "error"), plural(warnings, "warning")),
+    };
+    format!("\n{} looked at: {verdict}\n", plural(findings.len(), "thing"))
+}
+
+#[cfg(test)]
+mod tests;
