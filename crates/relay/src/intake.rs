@@ -63,7 +63,7 @@ impl Intake {
             if datagram.bytes.is_empty() {
                 self.meter.empty_datagrams.add(1);
             }
-            if !targets.is_empty() && !self.writer.has_free_room(datagram.bytes.len()) {
+            if !targets.is_empty() && !self.writer.has_room_without_loss(datagram.bytes.len()) {
                 self.show(&mut accepted);
                 targets.pump(monotonic_ns(), received_ns);
             }

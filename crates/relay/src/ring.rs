@@ -160,10 +160,16 @@ impl Writer {
         self.shared.slots.len() as u64
     }
 
-    /// Whether a payload of `len` bytes fits without reusing the room of a datagram that is still there.
-    pub(crate) fn has_free_room(&self, len: usize) -> bool {
+    /// Whether a payload of `len` bytes fits without taking a datagram from a reader that has not dealt with it.
+    pub(crate) fn has_room_without_loss(&mut self, len: usize) -> bool {
         let position = self.place(len);
-        self.fits(position, len, self.tail)
+        if self.fits(position, len, self.cursor_min.clamp(self.tail, self.head)) {
+            return true;
+        }
+        let cursors =
+            self.readers.iter().map(|reader| reader.cursor.0.0.load(Ordering::Acquire) >> 1);
+        self.cursor_min = cursors.min().unwrap_or(u64::MAX);
+        self.fits(position, len, self.cursor_min.clamp(self.tail, self.head))
     }
 
     /// Stores a datagram, visible to readers after the next [`publish`](Self::publish).
