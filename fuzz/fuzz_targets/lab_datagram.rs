@@ -40,13 +40,8 @@ fn written_again(datagram: &Datagram, bytes: &[u8]) {
 fn from_fields(bytes: &[u8]) -> Option<Datagram> {
     let fields = bytes.first_chunk::<40>()?;
     let number = |at: usize| u64::from_be_bytes(*fields[at..].first_chunk().expect("40 bytes"));
-    let payloads = [
-        Payload::Binary,
-        Payload::Text,
-        Payload::Syslog,
-        Payload::SyslogRfc3164,
-        Payload::Statsd,
-    ];
+    let payloads =
+        [Payload::Binary, Payload::Text, Payload::Syslog, Payload::SyslogRfc3164, Payload::Statsd];
     let kinds = [check::Kind::Data, check::Kind::Heartbeat, check::Kind::End];
     let check = check::Check {
         run: number(8),

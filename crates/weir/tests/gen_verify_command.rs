@@ -1,0 +1,143 @@
+//! `weir gen` and `weir verify` as processes, against each other.
+
+#![expect(clippy::unwrap_used, reason = "a test's helpers may panic as the test does")]
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Output, Stdio};
+
+/// A verifier that has bound its sockets.
+struct Verifier {
+    process: Child,
+    addresses: Vec<String>,
+}
+
+impl Verifier {
+    fn start(args: &[&str]) -> Verifier {
+        let listeners = args.iter().filter(|arg| **arg == "--listen").count();
+        let mut process = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(["verify", "--progress", "off"])
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        let addresses = lines
+            .take(listeners)
+            .map(|line| {
+                let line = line.unwrap();
+                let rest = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}"));
+                rest.split(',').next().unwrap().to_owned()
+            })
+            .collect();
+        Verifier { process, addresses }
+    }
+
+    fn finish(mut self) -> (i32, String) {
+        let mut text = String::new();
+        self.process.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        (self.process.wait().unwrap().code().unwrap(), text)
+    }
+}
+
+fn weir(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir")).args(args).output().unwrap()
+}
+
+fn json(text: &[u8]) -> Value {
+    serde_json::from_slice(text).unwrap()
+}
+
+#[test]
+fn a_run_is_accounted_for() {
+    let verifier = Verifier::start(&[
+        "--listen",
+        "127.0.0.1:0",
+        "--listen",
+        "[::1]:0",
+        "--until-done",
+        "--deadline",
+        "60s",
+        "--json",
+    ]);
+    let to = &verifier.addresses;
+    let sent = weir(&[
+        "gen",
+        "--to",
+        &to[0],
+        "--to",
+        &to[1],
+        "--rate",
+        "20k",
+        "--count",
+        "10k",
+        "--size",
+        "64:1,200:2,1400:1",
+        "--json",
+    ]);
+    assert_eq!(sent.status.code(), Some(0));
+    let sent = json(&sent.stdout);
+    let (code, text) = verifier.finish();
+    assert_eq!(code, 0, "{text}");
+    let got = json(text.as_bytes());
+    assert_eq!(sent["sent_datagrams"], 10_000);
+    assert_eq!(got["total"]["received"], sent["sent_datagrams"]);
+    assert_eq!(got["total"]["bytes"], sent["sent_bytes"]);
+    assert_eq!(got["total"]["heartbeats"], sent["heartbeats"]);
+    assert_eq!(got["listeners"][0]["runs"][0]["run"], sent["run"]);
+    assert_eq!((&got["missing"], &got["clean"]), (&Value::from(0), &Value::from(true)));
+}
+
+#[test]
+fn the_report_is_readable() {
+    let verifier =
+        Verifier::start(&["--listen", "127.0.0.1:0", "--until-done", "--deadline", "60s"]);
+    let sent = weir(&["gen", "--to", &verifier.addresses[0], "--rate", "2k", "--duration", "1s"]);
+    let sent = String::from_utf8(sent.stdout).unwrap();
+    assert!(sent.contains("sent 2,000 datagrams, 400,000 bytes"), "{sent}");
+    let (code, text) = verifier.finish();
+    assert_eq!(code, 0, "{text}");
+    for part in ["received 2,000 of 2,000", "latency p50", "rate    ▕", "clean: 0 lost of 2,000"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn nothing_received_is_not_clean() {
+    let verifier = Verifier::start(&["--listen", "127.0.0.1:0", "--duration", "10ms"]);
+    let (code, text) = verifier.finish();
+    assert_eq!(code, 1);
+    assert!(text.contains("not clean: nothing arrived on udp://127.0.0.1:"), "{text}");
+}
+
+fn refused(args: &[&str], code: i32, message: &str) {
+    let output = weir(args);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
+    assert!(text.contains(message), "{args:?}: {text}");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn mistakes_are_named() {
+    let to = ["gen", "--to", "127.0.0.1:9"];
+    let with = |more: &[&'static str]| [&to[..], more].concat();
+    refused(&with(&["--size", "0"]), 64, "needs 48 for its check data");
+    refused(&with(&["--payload", "statsd", "--size", "64"]), 64, "needs 116 for its check data");
+    refused(&with(&["--size", "65508"]), 64, "outside 48 to 65507 bytes");
+    refused(&with(&["--rate", "fast"]), 64, "write a number such as 1000");
+    refused(&with(&["--source-port", "9000", "--flows", "2"]), 64, "allows one flow");
+    refused(&["gen"], 64, "--to");
+    refused(&["gen", "--to", "null:"], 64, "cannot send to null:");
+    refused(&["gen", "--to", "unix:/nowhere/at/all"], 69, "start the receiver first");
+    refused(
+        &["gen", "--to", "no-such-host.invalid:1"],
+        69,
+        "cannot resolve no-such-host.invalid:1",
+    );
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    refused(&["verify", "--listen", &address], 69, "another program holds it");
+}
