@@ -349,10 +349,15 @@ impl Listener {
     }
 
     /// Begins to stop: no new datagrams, unless the socket belongs to a service manager too; what has been received is
-    /// sent until the deadline. Returns at once.
+    /// sent until the deadline. Returns at once. A second call moves the deadline.
     pub fn begin_stop(&self, deadline: Instant) {
         let grace_ns = deadline.saturating_duration_since(Instant::now()).as_nanos() as u64;
         self.stop.deadline_ns.store(monotonic_ns() + grace_ns.max(1), Ordering::Release);
+    }
+
+    /// Whether all its threads have ended after [`begin_stop`](Self::begin_stop), so that the end need not be waited for.
+    pub fn has_ended(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
     }
 
     /// Waits until everything has left or was counted as dropped, by the deadline of [`begin_stop`](Self::begin_stop) and

@@ -4,6 +4,7 @@ use crate::Destination;
 use crate::target::{Outlet, Pumped, Target};
 use ledger::Reason;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 use sys::clock::{monotonic_ns, realtime_ns};
@@ -229,12 +230,13 @@ impl Targets {
 
     /// Sends the rest until everything has left or the deadline is there; counts what is left then as `shutdown`.
     ///
-    /// To be called when nothing enters the ring any more.
-    pub(crate) fn drain(&mut self, deadline_ns: u64, mut tick: impl FnMut()) {
+    /// To be called when nothing enters the ring any more. The deadline may be moved meanwhile.
+    pub(crate) fn drain(&mut self, deadline_ns: &AtomicU64, mut tick: impl FnMut()) {
         let mut set = PollSet::default();
         loop {
             tick();
             let now_ns = monotonic_ns();
+            let deadline_ns = deadline_ns.load(Ordering::Acquire);
             if now_ns >= deadline_ns {
                 break;
             }

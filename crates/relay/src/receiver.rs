@@ -120,14 +120,17 @@ impl Receiver {
 
     /// Reads what is left, tells the workers, and drains this thread's own targets.
     fn finish(&mut self, batch: &mut ReceiveBatch) {
-        let deadline_ns = self.stop.deadline_ns.load(Ordering::Acquire);
         self.serve_requests();
-        if self.socket_owner == SocketOwner::Relay {
+        let keeps_socket = self.stop.keeps_socket.load(Ordering::Acquire);
+        if self.socket_owner == SocketOwner::Relay && !keeps_socket {
             self.meter().begin_stop();
             // If the filter cannot be attached, what arrives until the close is the kernel's to lose; there is no
             // other way to say so than the gap between the sender's count and ours.
             let is_refusing = refuse_new_datagrams(self.socket.as_fd()).is_ok();
-            while self.receive(batch, Wait::No) && (is_refusing || monotonic_ns() < deadline_ns) {
+            let stop = Arc::clone(&self.stop);
+            let has_time =
+                || is_refusing || monotonic_ns() < stop.deadline_ns.load(Ordering::Acquire);
+            while self.receive(batch, Wait::No) && has_time() {
                 self.ticks.fetch_add(1, Ordering::Relaxed);
                 self.targets.pump(monotonic_ns(), realtime_ns());
             }
@@ -137,7 +140,7 @@ impl Receiver {
             waker.wake();
         }
         let ticks = Arc::clone(&self.ticks);
-        self.targets.drain(deadline_ns, || {
+        self.targets.drain(&self.stop.deadline_ns, || {
             ticks.fetch_add(1, Ordering::Relaxed);
         });
     }

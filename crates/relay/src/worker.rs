@@ -38,6 +38,8 @@ pub(crate) struct StopState {
     pub(crate) is_input_closed: AtomicBool,
     /// When to give up on what is left, by the monotonic clock; 0 until a stop was asked for.
     pub(crate) deadline_ns: AtomicU64,
+    /// The socket goes on to another listener: it is left as it is.
+    pub(crate) keeps_socket: AtomicBool,
 }
 
 /// A thread that owns targets.
@@ -70,9 +72,8 @@ impl Worker {
             }
             let is_closed = self.stop.is_input_closed.load(Ordering::Acquire);
             if is_closed {
-                let deadline_ns = self.stop.deadline_ns.load(Ordering::Acquire);
                 let ticks = Arc::clone(&self.ticks);
-                self.targets.drain(deadline_ns, || {
+                self.targets.drain(&self.stop.deadline_ns, || {
                     ticks.fetch_add(1, Ordering::Relaxed);
                 });
                 return;

@@ -3,11 +3,14 @@
 #![forbid(unsafe_code)]
 
 mod config_command;
+mod daemon;
 mod doctor;
 mod exit;
 mod r#gen;
 mod ledger;
 mod load;
+mod relay;
+mod run;
 mod verify;
 
 use clap::{Parser, Subcommand};
@@ -23,6 +26,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Run(run::Args),
+    Relay(relay::Args),
     Config(config_command::Args),
     Doctor(doctor::Args),
     Gen(r#gen::Args),
@@ -36,6 +41,8 @@ fn main() -> ExitCode {
         Err(error) => return exit::usage(&error),
     };
     let result = match &cli.command {
+        Command::Run(args) => run::run(args),
+        Command::Relay(args) => relay::run(args),
         Command::Config(args) => config_command::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Gen(args) => r#gen::run(args),

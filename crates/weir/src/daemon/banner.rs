@@ -1,0 +1,110 @@
+//! What is said at the start, in at most eight lines.
+
+use super::Running;
+use super::open::rmem_max;
+use relay::Schedule;
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use sys::socket::{self, LocalAddress};
+use weir::config::units::approximate_size;
+use weir::config::{ListenAddress, TargetAddress};
+
+/// Listeners that have a line of their own.
+const LISTENERS_MAX: usize = 2;
+/// Targets that are named.
+const TARGETS_MAX: usize = 4;
+/// The datagram whose number in a full buffer is told.
+const EXAMPLE_BYTES: usize = 200;
+
+/// The lines.
+pub(crate) fn banner(run_id: &str, running: &[Running], admin: Option<SocketAddr>) -> String {
+    let mut text = format!("weir {} (run {run_id})\n", env!("CARGO_PKG_VERSION"));
+    for one in running.iter().take(LISTENERS_MAX) {
+        line(&mut text, &format!("listening on {}", listener(one)));
+    }
+    if running.len() > LISTENERS_MAX {
+        line(&mut text, &format!("… and {} more listeners", running.len() - LISTENERS_MAX));
+    }
+    if let Some(warning) = buffer_warning(running) {
+        line(&mut text, &warning);
+    }
+    let targets: Vec<_> = running
+        .iter()
+        .flat_map(|one| one.config.targets.iter().map(|target| (&target.name, &target.to)))
+        .collect();
+    let named = targets.iter().take(TARGETS_MAX).map(|(name, to)| {
+        let address = to.to_string();
+        if **name == address { address } else { format!("{name} ({address})") }
+    });
+    let mut named: Vec<_> = named.collect();
+    if targets.len() > TARGETS_MAX {
+        named.push(format!("{} more", targets.len() - TARGETS_MAX));
+    }
+    line(&mut text, &format!("sending to {}", named.join(", ")));
+    let is_inline = |one: &Running| one.listener.schedule() == Schedule::Inline;
+    let schedule = match running.iter().filter(|one| is_inline(one)).count() {
+        count if count == running.len() => "inline",
+        0 => "threaded",
+        _ => "inline and threaded",
+    };
+    let ring: usize = running.iter().map(|one| one.config.ring_bytes).sum();
+    let admin =
+        admin.map_or("admin off".to_owned(), |addr| format!("ledger and metrics on http://{addr}"));
+    line(
+        &mut text,
+        &format!("schedule {schedule}; rings of {}; {admin}", approximate_size(ring as u64)),
+    );
+    text
+}
+
+fn line(text: &mut String, content: &str) {
+    writeln!(text, "  {content}").expect("writing to a string cannot fail");
+}
+
+fn listener(one: &Running) -> String {
+    let address = match socket::local_address(one.listener.socket()) {
+        Some(LocalAddress::Inet(addr)) => format!("udp://{addr}"),
+        _ => one.config.listen.to_string(),
+    };
+    let name = match one.config.name == address {
+        true => String::new(),
+        false => format!(" ({})", one.config.name),
+    };
+    let buffer = match (&one.config.listen, socket::receive_buffer(one.listener.socket())) {
+        (ListenAddress::Udp(_), Ok(bytes)) => format!(
+            ": receive buffer {}, room for {} datagrams of {EXAMPLE_BYTES} bytes",
+            approximate_size(bytes as u64),
+            bytes / socket::charged_bytes(EXAMPLE_BYTES)
+        ),
+        _ => String::new(),
+    };
+    format!("{address}{name}{buffer}")
+}
+
+/// What to do when the kernel granted less than was asked for.
+fn buffer_warning(running: &[Running]) -> Option<String> {
+    let clamped = |one: &&Running| {
+        matches!(one.config.listen, ListenAddress::Udp(_))
+            && socket::receive_buffer(one.listener.socket().as_fd())
+                .is_ok_and(|granted| granted < one.config.receive_buffer_bytes)
+    };
+    let asked = running.iter().filter(clamped).map(|one| one.config.receive_buffer_bytes).max()?;
+    Some(format!(
+        "warning: asked for a receive buffer of {}, the kernel grants twice net.core.rmem_max ({}). \
+         Fix: sysctl -w net.core.rmem_max={}",
+        approximate_size(asked as u64),
+        approximate_size(rmem_max() as u64),
+        asked.div_ceil(2)
+    ))
+}
+
+/// Unix targets that nobody listens at yet, to be told once.
+pub(crate) fn absent_unix_targets(
+    running: &[Running],
+) -> impl Iterator<Item = (&str, &TargetAddress)> {
+    running.iter().flat_map(|one| &one.config.targets).filter_map(|target| match &target.to {
+        TargetAddress::Unix(path) if !path.exists() => Some((target.name.as_str(), &target.to)),
+        _ => None,
+    })
+}

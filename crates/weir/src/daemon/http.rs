@@ -1,0 +1,128 @@
+//! The admin server and the StatsD push, on a thread of their own: no data passes there.
+
+use crate::exit::Failure;
+use admin::{AdminState, Health, statsd};
+use ledger::Ledger;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use tokio::sync::watch;
+use weir::config::{AdminConfig, AdminListen, StatsdConfig};
+
+/// A running admin thread.
+pub(crate) struct Http {
+    /// Dropping it ends the thread.
+    stop: watch::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+/// What the admin thread shows.
+pub(crate) struct Shown {
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) health: Arc<Health>,
+    /// Outlives the thread, so that a reload does not take counts back.
+    pub(crate) statsd: Arc<statsd::Counts>,
+}
+
+/// Binds the admin server's address; `None` when it is off.
+///
+/// # Errors
+/// The address cannot be had; the message says what to do.
+pub(crate) fn bind(config: &AdminConfig) -> anyhow::Result<Option<TcpListener>> {
+    let AdminListen::On(addr) = config.listen else { return Ok(None) };
+    let bound = TcpListener::bind(addr).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    bound.map(Some).map_err(|error| cannot_bind(addr, &error))
+}
+
+fn cannot_bind(addr: SocketAddr, error: &io::Error) -> anyhow::Error {
+    let (failure, why) = match error.kind() {
+        io::ErrorKind::AddrInUse => (
+            Failure::Unavailable,
+            format!(
+                "another program holds the port. Find it with: ss -tlpn 'sport = :{}', or give another address \
+                 (or off) as admin.listen",
+                addr.port()
+            ),
+        ),
+        io::ErrorKind::PermissionDenied => {
+            (Failure::Permission, "choose a port from 1024 on as admin.listen".to_owned())
+        }
+        _ => (Failure::Unavailable, "choose another address as admin.listen".to_owned()),
+    };
+    failure.error(format!("cannot serve HTTP on {addr}: {error}: {why}"))
+}
+
+impl Http {
+    /// Serves and pushes until [`stop`](Http::stop); `None` when there is nothing to do.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub(crate) fn start(
+        listener: Option<TcpListener>,
+        push: Option<&StatsdConfig>,
+        shown: &Shown,
+    ) -> io::Result<Option<Http>> {
+        if listener.is_none() && push.is_none() {
+            return Ok(None);
+        }
+        let addr = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+        let bind = addr.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |addr| addr.ip());
+        let mut state = AdminState::new(Arc::clone(&shown.ledger), Arc::clone(&shown.health), bind);
+        state.statsd = Arc::clone(&shown.statsd);
+        let push = push.map(|config| statsd::Options {
+            to: config.to.to_string(),
+            prefix: config.prefix.clone(),
+            interval: config.interval,
+            format: statsd::Format::default(),
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = watch::channel(());
+        let thread = thread::Builder::new().name("admin".to_owned()).spawn(move || {
+            runtime.block_on(work(listener, push, Arc::new(state), stopped));
+            // A name that is still being looked up must not hold up the end.
+            runtime.shutdown_background();
+        })?;
+        Ok(Some(Http { stop, thread }))
+    }
+
+    /// Ends the thread; answers under way and the last push have a moment.
+    pub(crate) fn stop(self) {
+        drop(self.stop);
+        // A thread that panicked has said so on standard error.
+        let _ = self.thread.join();
+    }
+}
+
+async fn work(
+    listener: Option<TcpListener>,
+    push: Option<statsd::Options>,
+    state: Arc<AdminState>,
+    stopped: watch::Receiver<()>,
+) {
+    let until_stop = |mut stopped: watch::Receiver<()>| async move {
+        // Nothing is ever sent: the wait ends when the sender is dropped.
+        while stopped.changed().await.is_ok() {}
+    };
+    let pushing = push.map(|options| {
+        let pushing = statsd::push(options, Arc::clone(&state), until_stop(stopped.clone()));
+        tokio::spawn(pushing)
+    });
+    if let Some(listener) = listener {
+        match tokio::net::TcpListener::from_std(listener) {
+            Ok(listener) => {
+                if let Err(error) = admin::serve(listener, state, until_stop(stopped)).await {
+                    tracing::error!("the admin server has ended: {error}");
+                }
+            }
+            Err(error) => tracing::error!("the admin server cannot start: {error}"),
+        }
+    }
+    if let Some(pushing) = pushing {
+        // A push that panicked has said so on standard error.
+        let _ = pushing.await;
+    }
+}

@@ -1,0 +1,416 @@
+//! The daemon's life: open what the configuration names, run, reload, stop.
+//!
+//! The main thread is the control loop. It waits for signals, resolved names and the next tick, and never for the data:
+//! the data loops are the relay's own threads. The order of a start is the order of what matters: sockets, then data
+//! loops, then everything that shows them.
+
+mod banner;
+mod http;
+mod log;
+mod names;
+mod open;
+mod progress;
+mod reload;
+mod service;
+mod stop;
+
+pub(crate) use progress::say;
+pub(crate) use stop::{LastLedger, LedgerForm, OnLoss};
+
+use crate::load::ProgressMode;
+use admin::{Health, Phase, statsd};
+use http::{Http, Shown};
+use ledger::{Ledger, Snapshot};
+use log::{Level, Repeated};
+use names::Names;
+use open::{Inherited, OpenSocket, SocketFile};
+use progress::{Progress, Rates};
+use relay::{Destination, Listener, SocketOwner, TargetOptions};
+use service::Service;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::hash::{BuildHasher, Hasher};
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+use weir::config::{
+    Config, Host, ListenAddress, ListenerConfig, Overrides, TargetAddress, TargetConfig,
+};
+
+/// Time between two checks of the ledger, and of everything else that changes without an event.
+const TICK: Duration = Duration::from_millis(100);
+/// How long a start or a reload waits for names: a target whose name takes longer starts without an address.
+const NAMES_WAIT: Duration = Duration::from_secs(1);
+/// Time between two attempts to open targets that have an address and could not be opened.
+const REOPEN_INTERVAL: Duration = Duration::from_secs(1);
+/// A data loop that has not turned for so long is stuck.
+const HEARTBEAT_LIMIT: Duration = Duration::from_secs(5);
+
+/// What a daemon is started with.
+pub(crate) struct Setup {
+    pub(crate) config: Config,
+    pub(crate) source: Source,
+    pub(crate) progress: ProgressMode,
+    pub(crate) last_ledger: LastLedger,
+}
+
+/// Where the configuration came from, and so whether it can be read again.
+pub(crate) enum Source {
+    CommandLine,
+    File { path: PathBuf, overrides: Overrides },
+}
+
+/// What the control loop waits for.
+pub(crate) enum Event {
+    Signal(i32),
+    /// A name has another answer, or its first.
+    Name,
+}
+
+/// A listener and what it was made of.
+pub(crate) struct Running {
+    config: ListenerConfig,
+    listener: Listener,
+    file: Option<SocketFile>,
+    /// Where each UDP target's socket is connected to; `None` while none is open.
+    addresses: BTreeMap<String, Option<SocketAddr>>,
+}
+
+/// A listener that a reload took out of service and that still drains.
+struct Retiring {
+    listener: Listener,
+    file: Option<SocketFile>,
+}
+
+/// The running daemon.
+pub(crate) struct Daemon {
+    config: Config,
+    source: Source,
+    ledger: Arc<Ledger>,
+    health: Arc<Health>,
+    names: Names,
+    events: Receiver<Event>,
+    running: Vec<Running>,
+    retiring: Vec<Retiring>,
+    inherited: Inherited,
+    http: Option<Http>,
+    statsd: Arc<statsd::Counts>,
+    service: Service,
+    level: Level,
+    progress: Progress,
+    rates: Rates,
+    reopen_due: Instant,
+    broken: Repeated,
+    refused: Repeated,
+    /// Moments at which the law did not hold, as last logged.
+    violations: u64,
+}
+
+/// Runs a daemon until a signal ends it.
+///
+/// # Errors
+/// It cannot start as it is told; the message says what to do.
+pub(crate) fn run(setup: Setup) -> anyhow::Result<ExitCode> {
+    let last_ledger = setup.last_ledger;
+    let mut daemon = Daemon::start(setup)?;
+    while daemon.turn() {}
+    daemon.stop(last_ledger)
+}
+
+impl Daemon {
+    fn start(setup: Setup) -> anyhow::Result<Daemon> {
+        let Setup { config, source, progress, .. } = setup;
+        let level = log::start(config.daemon.log_level);
+        let (sender, events) = mpsc::channel();
+        forward_signals(sender.clone())?;
+        let names = Names::new(sender);
+        names.watch(&watched_names(&config))?;
+        let mut inherited = Inherited::take()?;
+        if config.listeners.iter().any(has_name) {
+            names.wait_for_answers(Instant::now() + NAMES_WAIT);
+        }
+        let mut sockets = Vec::new();
+        for listener in &config.listeners {
+            sockets.push(open::listener(listener, &mut inherited, &names)?);
+        }
+        inherited.expect_none(&config.listeners)?;
+        let bound = http::bind(&config.admin)?;
+        // The sockets are open and hold what arrives: now there is time for names.
+        names.wait_for_answers(Instant::now() + NAMES_WAIT);
+        let listen_addrs: Vec<_> = sockets.iter().filter_map(OpenSocket::address).collect();
+        let run_id = run_id();
+        let ledger = Arc::new(Ledger::new(run_id.clone()));
+        let mut running = Vec::new();
+        let targets: anyhow::Result<Vec<_>> = config
+            .listeners
+            .iter()
+            .map(|listener| Targets::open(&listener.targets, &names, &listen_addrs))
+            .collect();
+        for ((listener, socket), targets) in config.listeners.iter().zip(sockets).zip(targets?) {
+            running.push(Running::start(listener.clone(), socket, targets, &ledger)?);
+        }
+        let admin_addr = bound.as_ref().and_then(|listener| listener.local_addr().ok());
+        say(&banner::banner(&run_id, &running, admin_addr));
+        for (name, to) in banner::absent_unix_targets(&running) {
+            tracing::warn!("target {name}: nobody listens at {to} yet; it is tried again");
+        }
+        let now = Instant::now();
+        let mut daemon = Daemon {
+            config,
+            source,
+            ledger,
+            health: Arc::new(Health::new(HEARTBEAT_LIMIT)),
+            names,
+            events,
+            running,
+            retiring: Vec::new(),
+            inherited,
+            http: None,
+            statsd: Arc::default(),
+            service: Service::new(),
+            level,
+            progress: Progress::new(progress),
+            rates: Rates::default(),
+            reopen_due: now + REOPEN_INTERVAL,
+            broken: Repeated::default(),
+            refused: Repeated::default(),
+            violations: 0,
+        };
+        daemon.health.config_applied(&fingerprint(&daemon.config));
+        daemon.health.set_phase(Phase::Ready);
+        daemon.observe(now);
+        daemon.start_http(bound)?;
+        daemon.service.ready();
+        Ok(daemon)
+    }
+
+    fn start_http(&mut self, bound: Option<TcpListener>) -> anyhow::Result<()> {
+        let shown = Shown {
+            ledger: Arc::clone(&self.ledger),
+            health: Arc::clone(&self.health),
+            statsd: Arc::clone(&self.statsd),
+        };
+        self.http = Http::start(bound, self.config.statsd.as_ref(), &shown)?;
+        Ok(())
+    }
+
+    /// Waits for one event or tick and handles it. Returns whether to go on.
+    fn turn(&mut self) -> bool {
+        match self.events.recv_timeout(TICK) {
+            Ok(Event::Signal(SIGHUP)) if matches!(self.source, Source::File { .. }) => {
+                self.reload();
+            }
+            Ok(Event::Signal(_)) => return false,
+            Ok(Event::Name) => self.follow_names(Instant::now()),
+            // The names hold a sender for as long as the daemon lives.
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+        }
+        let now = Instant::now();
+        self.observe(now);
+        if now >= self.reopen_due {
+            self.reopen_due = now + REOPEN_INTERVAL;
+            self.follow_names(now);
+        }
+        self.finish_retired();
+        true
+    }
+
+    /// Checks the law, and tells everybody who wants to know that all is well.
+    fn observe(&mut self, now: Instant) {
+        let snapshot = self.ledger.check();
+        self.note_violations(now, &snapshot);
+        for one in &self.running {
+            self.health.heartbeat(one.listener.name(), one.listener.heartbeat());
+        }
+        if self.health.phase() == Phase::Ready {
+            self.service.feed_watchdog(now, self.running.iter().map(|one| &one.listener));
+        }
+        let rates = &mut self.rates;
+        self.service.status(now, || rates.line(now, &snapshot));
+        self.progress.show(now, &snapshot);
+    }
+
+    fn note_violations(&mut self, now: Instant, snapshot: &Snapshot) {
+        if snapshot.violations <= self.violations {
+            return;
+        }
+        self.violations = snapshot.violations;
+        if let Some(count) = self.broken.count(now) {
+            let hops = snapshot.hops.iter().filter(|hop| hop.unaccounted != 0);
+            let place = hops.map(|hop| {
+                let target = hop.target.as_deref().unwrap_or("-");
+                format!("{} of {} {target} by {}", hop.hop.label(), hop.listener, hop.unaccounted)
+            });
+            tracing::error!(
+                "the ledger does not balance ({count} times since the last such line): {}. This is a defect of Weir",
+                place.collect::<Vec<_>>().join(", ")
+            );
+        }
+    }
+
+    /// Moves targets whose name has another address, and opens those that could not be opened.
+    fn follow_names(&mut self, now: Instant) {
+        let listen_addrs = self.listen_addrs();
+        for one in &mut self.running {
+            for target in &one.config.targets {
+                let TargetAddress::Udp(host_port) = &target.to else { continue };
+                let known = self.names.addresses(host_port);
+                let current = one.addresses.get(&target.name).copied().flatten();
+                if current.is_some_and(|current| known.is_empty() || known.contains(&current)) {
+                    continue;
+                }
+                let Some(addr) = open::choose(&known, target) else { continue };
+                let opened = match open::udp(target, addr, &listen_addrs) {
+                    Ok(opened) => opened,
+                    Err(open::CannotSend::NoRoute(_)) => continue,
+                    Err(open::CannotSend::Never(error)) => {
+                        if let Some(count) = self.refused.count(now) {
+                            tracing::error!("{error:#} ({count} times since the last such line)");
+                        }
+                        continue;
+                    }
+                };
+                match one.listener.replace_destination(&target.name, opened.destination) {
+                    Ok(()) => {
+                        let before = current.map_or("nowhere".to_owned(), |addr| addr.to_string());
+                        tracing::info!(
+                            "target {}: sending to {addr}, before {before}",
+                            target.name
+                        );
+                        one.addresses.insert(target.name.clone(), Some(addr));
+                    }
+                    Err(error) => tracing::error!("target {}: {error}", target.name),
+                }
+            }
+        }
+    }
+
+    fn listen_addrs(&self) -> Vec<SocketAddr> {
+        self.running.iter().filter_map(Running::address).collect()
+    }
+
+    /// Closes the account of listeners that have drained after a reload.
+    fn finish_retired(&mut self) {
+        for at in (0..self.retiring.len()).rev() {
+            if self.retiring[at].listener.has_ended() {
+                let Retiring { listener, file } = self.retiring.swap_remove(at);
+                listener.finish_removal();
+                if let Some(file) = file {
+                    file.remove();
+                }
+            }
+        }
+    }
+}
+
+impl Running {
+    fn start(
+        config: ListenerConfig,
+        socket: OpenSocket,
+        targets: Targets,
+        ledger: &Arc<Ledger>,
+    ) -> anyhow::Result<Running> {
+        let OpenSocket { socket, owner, file } = socket;
+        let options = config.listener_options(owner);
+        let listener = Listener::start(options, socket, targets.destinations, ledger)?;
+        Ok(Running { config, listener, file, addresses: targets.addresses })
+    }
+
+    /// The UDP address that it listens on.
+    fn address(&self) -> Option<SocketAddr> {
+        match sys::socket::local_address(self.listener.socket()) {
+            Some(sys::socket::LocalAddress::Inet(addr)) => Some(addr),
+            _ => None,
+        }
+    }
+
+    fn owner(&self) -> SocketOwner {
+        self.listener.options().socket_owner
+    }
+}
+
+/// The targets of a listener, opened.
+struct Targets {
+    destinations: Vec<(TargetOptions, Destination)>,
+    addresses: BTreeMap<String, Option<SocketAddr>>,
+}
+
+impl Targets {
+    fn open(
+        configs: &[TargetConfig],
+        names: &Names,
+        listen_addrs: &[SocketAddr],
+    ) -> anyhow::Result<Targets> {
+        let mut targets = Targets { destinations: Vec::new(), addresses: BTreeMap::new() };
+        for config in configs {
+            let opened = open::target(config, names, listen_addrs)?;
+            targets.addresses.insert(config.name.clone(), opened.address);
+            targets.destinations.push((config.target_options(), opened.destination));
+        }
+        Ok(targets)
+    }
+}
+
+/// Every name in a configuration, with the shortest interval that anybody wants for it.
+fn watched_names(config: &Config) -> BTreeMap<String, Duration> {
+    let mut names: BTreeMap<String, Duration> = BTreeMap::new();
+    let targets = config.listeners.iter().flat_map(|listener| &listener.targets);
+    for target in targets {
+        if let TargetAddress::Udp(host_port) = &target.to
+            && let Host::Name(name) = &host_port.host
+        {
+            let interval = names.entry(name.clone()).or_insert(target.resolve_interval);
+            *interval = target.resolve_interval.min(*interval);
+        }
+    }
+    for listener in &config.listeners {
+        if let ListenAddress::Udp(host_port) = &listener.listen
+            && let Host::Name(name) = &host_port.host
+        {
+            names.entry(name.clone()).or_insert(Duration::from_secs(3_600));
+        }
+    }
+    names
+}
+
+fn has_name(listener: &ListenerConfig) -> bool {
+    matches!(&listener.listen, ListenAddress::Udp(on) if matches!(on.host, Host::Name(_)))
+}
+
+fn forward_signals(events: Sender<Event>) -> std::io::Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        for signal in signals.forever() {
+            if events.send(Event::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// A random number for this life of the process, in hexadecimal.
+fn run_id() -> String {
+    let mut bytes = [0; 8];
+    let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    let number = match read {
+        Ok(()) => u64::from_ne_bytes(bytes),
+        // The standard library seeds its hashers from the kernel's random numbers.
+        Err(_) => std::hash::RandomState::new().build_hasher().finish(),
+    };
+    format!("{number:016x}")
+}
+
+/// A short text that differs between configurations.
+fn fingerprint(config: &Config) -> String {
+    #[expect(deprecated, reason = "the one hasher of the standard library whose keys are fixed")]
+    let mut hasher = std::hash::SipHasher::new();
+    hasher.write(config.to_toml(None).as_bytes());
+    format!("{:016x}", hasher.finish())
+}

@@ -1,0 +1,230 @@
+//! Host names: looked up by threads of their own, again and again, because the standard resolver tells no lifetime.
+//!
+//! `getaddrinfo` may hang for as long as the resolver's configuration says. Nothing but these threads waits for it
+//! without a limit.
+
+use super::Event;
+use super::log::Repeated;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use weir::config::{Host, HostPort};
+
+/// Names that are looked up at the same time: one that hangs must not hold up the others.
+const WORKERS_MAX: usize = 4;
+/// Time to the second attempt after a failure; it doubles with each up to the name's interval.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+
+/// The names that are watched, and what they stand for.
+pub(crate) struct Names {
+    shared: Arc<Shared>,
+    events: Sender<Event>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    entries: BTreeMap<String, Entry>,
+    workers: usize,
+}
+
+struct Entry {
+    interval: Duration,
+    due: Instant,
+    is_busy: bool,
+    is_answered: bool,
+    failures_in_row: u32,
+    /// The last good answer, with port 0; empty: there was none.
+    addresses: Vec<SocketAddr>,
+    error: Option<String>,
+    failures: Repeated,
+}
+
+impl Names {
+    pub(crate) fn new(events: Sender<Event>) -> Names {
+        Names { shared: Arc::default(), events }
+    }
+
+    /// Watches these names and no others, each at its interval. New ones are looked up at once.
+    pub(crate) fn watch(&self, names: &BTreeMap<String, Duration>) -> io::Result<()> {
+        let mut state = self.shared.lock();
+        state.entries.retain(|name, _| names.contains_key(name));
+        drop(state);
+        self.watch_too(names)
+    }
+
+    /// Watches these names beside those that are watched already.
+    pub(crate) fn watch_too(&self, names: &BTreeMap<String, Duration>) -> io::Result<()> {
+        let mut state = self.shared.lock();
+        for (name, &interval) in names {
+            let entry = state.entries.entry(name.clone()).or_insert_with(|| Entry::new(interval));
+            entry.interval = interval;
+        }
+        while state.workers < state.entries.len().min(WORKERS_MAX) {
+            let (shared, events) = (Arc::clone(&self.shared), self.events.clone());
+            thread::Builder::new()
+                .name("names".to_owned())
+                .spawn(move || look_up_forever(&shared, &events))?;
+            state.workers += 1;
+        }
+        self.shared.changed.notify_all();
+        Ok(())
+    }
+
+    /// Waits until every name was looked up once, or until the deadline.
+    pub(crate) fn wait_for_answers(&self, deadline: Instant) {
+        let mut state = self.shared.lock();
+        while state.entries.values().any(|entry| !entry.is_answered) {
+            let rest = deadline.saturating_duration_since(Instant::now());
+            if rest.is_zero() {
+                return;
+            }
+            state = self
+                .shared
+                .changed
+                .wait_timeout(state, rest)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+
+    /// The addresses of a host, as last known; empty when none is known.
+    pub(crate) fn addresses(&self, host_port: &HostPort) -> Vec<SocketAddr> {
+        match &host_port.host {
+            Host::Ip(ip) => vec![SocketAddr::new(*ip, host_port.port)],
+            Host::Name(name) => {
+                let state = self.shared.lock();
+                let known = state.entries.get(name).map_or(&[][..], |entry| &entry.addresses);
+                let with_port = |mut addr: SocketAddr| {
+                    addr.set_port(host_port.port);
+                    addr
+                };
+                known.iter().copied().map(with_port).collect()
+            }
+        }
+    }
+
+    /// Why a host has no address.
+    pub(crate) fn error(&self, host_port: &HostPort) -> String {
+        let state = self.shared.lock();
+        let entry = match &host_port.host {
+            Host::Ip(_) => None,
+            Host::Name(name) => state.entries.get(name),
+        };
+        let error = entry.and_then(|entry| entry.error.clone());
+        error.unwrap_or_else(|| "the resolver has not answered yet".to_owned())
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it holds the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entry {
+    fn new(interval: Duration) -> Entry {
+        Entry {
+            interval,
+            due: Instant::now(),
+            is_busy: false,
+            is_answered: false,
+            failures_in_row: 0,
+            addresses: Vec::new(),
+            error: None,
+            failures: Repeated::default(),
+        }
+    }
+
+    /// Notes an answer; returns whether it says something else than the last one.
+    fn take_answer(&mut self, name: &str, answer: io::Result<Vec<SocketAddr>>) -> bool {
+        let is_first = !self.is_answered;
+        self.is_answered = true;
+        self.is_busy = false;
+        match answer {
+            Ok(addresses) => {
+                let is_other = is_first || addresses != self.addresses;
+                if self.failures_in_row > 0 {
+                    tracing::info!("{name} resolves again");
+                }
+                self.failures_in_row = 0;
+                self.error = None;
+                self.addresses = addresses;
+                self.due = Instant::now() + self.interval;
+                is_other
+            }
+            Err(error) => {
+                let wait = RETRY_FIRST.saturating_mul(1 << self.failures_in_row.min(16));
+                self.failures_in_row += 1;
+                self.due = Instant::now() + wait.min(self.interval);
+                if let Some(count) = self.failures.count(Instant::now()) {
+                    let kept = if self.addresses.is_empty() {
+                        "its targets drop what they get as target_unresolved"
+                    } else {
+                        "its last good address stays in use"
+                    };
+                    tracing::warn!(
+                        "cannot resolve {name} ({count} failures since the last such line): {error}; {kept}. \
+                         Try: getent hosts {name}"
+                    );
+                }
+                self.error = Some(error.to_string());
+                is_first
+            }
+        }
+    }
+}
+
+fn look_up_forever(shared: &Shared, events: &Sender<Event>) {
+    loop {
+        let name = next_due(shared);
+        let answer = look_up(&name);
+        let mut state = shared.lock();
+        // A reload may have dropped the name meanwhile.
+        let is_news =
+            state.entries.get_mut(&name).is_some_and(|entry| entry.take_answer(&name, answer));
+        drop(state);
+        shared.changed.notify_all();
+        if is_news && events.send(Event::Name).is_err() {
+            return;
+        }
+    }
+}
+
+/// Waits for a name to be due, and marks it as taken.
+fn next_due(shared: &Shared) -> String {
+    let mut state = shared.lock();
+    loop {
+        let next = state.entries.iter_mut().filter(|(_, entry)| !entry.is_busy);
+        let next = next.min_by_key(|(_, entry)| entry.due);
+        let now = Instant::now();
+        let wait = match next {
+            Some((name, entry)) if entry.due <= now => {
+                entry.is_busy = true;
+                return name.clone();
+            }
+            Some((_, entry)) => entry.due - now,
+            None => Duration::from_secs(3_600),
+        };
+        state = shared.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
+    }
+}
+
+fn look_up(name: &str) -> io::Result<Vec<SocketAddr>> {
+    let mut addresses: Vec<_> = (name, 0).to_socket_addrs()?.collect();
+    addresses.dedup();
+    match addresses.is_empty() {
+        false => Ok(addresses),
+        true => Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address")),
+    }
+}

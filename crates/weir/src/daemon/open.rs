@@ -1,0 +1,434 @@
+//! Opening what the configuration names: the sockets of listeners, the ways out of targets.
+
+use super::names::Names;
+use crate::exit::Failure;
+use relay::{Destination, Gso, SocketOwner};
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use sys::process::{CAP_NET_ADMIN, effective_capabilities};
+use sys::route::Egress;
+use sys::socket::{self, LocalAddress};
+use weir::config::{
+    HostPort, ListenAddress, ListenerConfig, TargetAddress, TargetConfig, would_loop,
+};
+
+/// A listener's socket, bound.
+pub(crate) struct OpenSocket {
+    pub(crate) socket: OwnedFd,
+    pub(crate) owner: SocketOwner,
+    pub(crate) file: Option<SocketFile>,
+}
+
+impl OpenSocket {
+    /// The UDP address that it is bound to.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        match socket::local_address(self.socket.as_fd()) {
+            Some(LocalAddress::Inet(addr)) => Some(addr),
+            _ => None,
+        }
+    }
+}
+
+/// The file of a unix socket that we bound. It is removed at the end, if it is still ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl SocketFile {
+    fn of(path: &Path) -> Option<SocketFile> {
+        let metadata = fs::symlink_metadata(path).ok()?;
+        Some(SocketFile { path: path.to_owned(), device: metadata.dev(), inode: metadata.ino() })
+    }
+
+    /// Removes the file, unless another program has put its own in its place.
+    pub(crate) fn remove(&self) {
+        if SocketFile::of(&self.path).as_ref() == Some(self)
+            && let Err(error) = fs::remove_file(&self.path)
+        {
+            tracing::warn!("cannot remove {}: {error}", self.path.display());
+        }
+    }
+}
+
+/// Sockets that a service manager handed over and no listener uses (yet).
+#[derive(Default)]
+pub(crate) struct Inherited(Vec<OwnedFd>);
+
+impl Inherited {
+    /// Takes what was handed over to this process.
+    ///
+    /// # Errors
+    /// One of them carries no datagrams.
+    pub(crate) fn take() -> anyhow::Result<Inherited> {
+        let sockets = sys::activation::take_sockets();
+        match sockets.iter().find(|socket| !socket::is_datagram(socket.as_fd())) {
+            None => Ok(Inherited(sockets)),
+            Some(stream) => Err(Failure::Config.error(format!(
+                "the service manager handed over {}, which carries no datagrams. \
+                 Fix: write ListenDatagram= in the .socket unit",
+                describe(stream)
+            ))),
+        }
+    }
+
+    /// Gives a socket back that a listener no longer uses. The service manager holds it too, so it could not be bound again.
+    pub(crate) fn put_back(&mut self, socket: OwnedFd) {
+        self.0.push(socket);
+    }
+
+    /// Fails when one is left over at the start: nobody would read it, and it would fill.
+    pub(crate) fn expect_none(&self, listeners: &[ListenerConfig]) -> anyhow::Result<()> {
+        let Some(socket) = self.0.first() else { return Ok(()) };
+        let ours: Vec<_> = listeners.iter().map(|listener| listener.listen.to_string()).collect();
+        Err(Failure::Config.error(format!(
+            "the service manager handed over a socket at {}, where no listener listens (they listen on {}). \
+             Fix: make ListenDatagram= in the .socket unit and listen in the configuration equal",
+            describe(socket),
+            ours.join(", ")
+        )))
+    }
+
+    fn find(&mut self, at: &LocalAddress) -> Option<OwnedFd> {
+        let is_it = |socket: &OwnedFd| socket::local_address(socket.as_fd()).as_ref() == Some(at);
+        let index = self.0.iter().position(is_it)?;
+        Some(self.0.swap_remove(index))
+    }
+}
+
+fn describe(socket: &OwnedFd) -> String {
+    match socket::local_address(socket.as_fd()) {
+        Some(LocalAddress::Inet(addr)) => format!("{addr}"),
+        Some(LocalAddress::Unix(path)) => format!("unix:{}", path.display()),
+        None => "an unknown address".to_owned(),
+    }
+}
+
+/// Opens a listener's socket, or finds it among those handed over.
+///
+/// # Errors
+/// The address cannot be had; the message says what to do.
+pub(crate) fn listener(
+    config: &ListenerConfig,
+    inherited: &mut Inherited,
+    names: &Names,
+) -> anyhow::Result<OpenSocket> {
+    let at = match &config.listen {
+        ListenAddress::Unix(path) => LocalAddress::Unix(path.clone()),
+        ListenAddress::Udp(host_port) => LocalAddress::Inet(own_address(host_port, names)?),
+    };
+    if let Some(socket) = inherited.find(&at) {
+        enlarge_receive_buffer(&socket, config.receive_buffer_bytes);
+        return Ok(OpenSocket { socket, owner: SocketOwner::ServiceManager, file: None });
+    }
+    let socket = match &at {
+        LocalAddress::Inet(addr) => socket::listen_udp(*addr, &config.listen_options()),
+        LocalAddress::Unix(path) => socket::listen_unix(path),
+    }
+    .map_err(|error| cannot_listen(config, &at, &error))?;
+    let file = match &at {
+        LocalAddress::Inet(_) => {
+            set_receive_buffer(&socket, config.receive_buffer_bytes);
+            None
+        }
+        LocalAddress::Unix(path) => SocketFile::of(path),
+    };
+    Ok(OpenSocket { socket, owner: SocketOwner::Relay, file })
+}
+
+fn own_address(host_port: &HostPort, names: &Names) -> anyhow::Result<SocketAddr> {
+    names.addresses(host_port).first().copied().ok_or_else(|| {
+        Failure::Unavailable.error(format!(
+            "cannot listen on {host_port}: {}. Fix: write the address itself",
+            names.error(host_port)
+        ))
+    })
+}
+
+/// Asks for a receive buffer; what was granted is for the banner to say.
+pub(crate) fn set_receive_buffer(socket: &OwnedFd, bytes: usize) {
+    // It fails for a bad descriptor only, and then the socket would not have been bound.
+    let _ = socket::set_receive_buffer(socket.as_fd(), bytes);
+}
+
+/// As [`set_receive_buffer`], but never smaller than it is: a service manager may grant more than this process can.
+pub(crate) fn enlarge_receive_buffer(socket: &OwnedFd, bytes: usize) {
+    let granted = socket::receive_buffer(socket.as_fd()).unwrap_or(usize::MAX);
+    let may_exceed = effective_capabilities().is_some_and(|set| set & (1 << CAP_NET_ADMIN) != 0);
+    let reachable = if may_exceed { bytes } else { bytes.min(rmem_max().saturating_mul(2)) };
+    if reachable > granted {
+        set_receive_buffer(socket, bytes);
+    }
+}
+
+/// `net.core.rmem_max`; 0 where it cannot be read.
+pub(crate) fn rmem_max() -> usize {
+    let text = fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap_or_default();
+    text.trim().parse().unwrap_or(0)
+}
+
+fn cannot_listen(config: &ListenerConfig, at: &LocalAddress, error: &io::Error) -> anyhow::Error {
+    let (failure, why) = match (error.kind(), at) {
+        (io::ErrorKind::AddrInUse, LocalAddress::Inet(addr)) => (
+            Failure::Unavailable,
+            format!(
+                "another program holds the port. Find it with: ss -ulpn 'sport = :{}'",
+                addr.port()
+            ),
+        ),
+        (io::ErrorKind::AddrInUse, LocalAddress::Unix(path)) => (
+            Failure::Unavailable,
+            format!(
+                "another program listens there, or the file is no socket. Find it with: ss -xlp src {}",
+                path.display()
+            ),
+        ),
+        (io::ErrorKind::PermissionDenied, LocalAddress::Inet(addr)) => {
+            let program = std::env::current_exe().unwrap_or_else(|_| "weir".into());
+            let why = format!(
+                "a port under 1024 needs a privilege. Fix: setcap cap_net_bind_service=+ep {}, or \
+                 sysctl -w net.ipv4.ip_unprivileged_port_start={}",
+                program.display(),
+                addr.port()
+            );
+            (Failure::Permission, why)
+        }
+        (io::ErrorKind::PermissionDenied, LocalAddress::Unix(path)) => (
+            Failure::Permission,
+            format!("this user may not write to its folder. Fix: {}", chown(path)),
+        ),
+        (io::ErrorKind::AddrNotAvailable, _) => (
+            Failure::Unavailable,
+            "no interface of this host has the address. See: ip address".to_owned(),
+        ),
+        (io::ErrorKind::NotFound, LocalAddress::Unix(path)) => {
+            (Failure::Unavailable, format!("its folder is missing. Fix: {}", mkdir(path)))
+        }
+        _ if error.raw_os_error() == Some(sys::Errno::NODEV.0) => (
+            Failure::Unavailable,
+            "there is no such interface to join the group with. See: ip link".to_owned(),
+        ),
+        _ => (Failure::Io, "see the error".to_owned()),
+    };
+    let (name, listen) = (&config.name, &config.listen);
+    failure.error(format!("cannot listen on {listen} (listener {name}): {error}: {why}"))
+}
+
+fn mkdir(path: &Path) -> String {
+    format!("mkdir -p {}", path.parent().unwrap_or(Path::new(".")).display())
+}
+
+fn chown(path: &Path) -> String {
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    format!("chown {} {}", sys::process::effective_uid(), folder.display())
+}
+
+/// A target's way out.
+pub(crate) struct OpenTarget {
+    pub(crate) destination: Destination,
+    /// Where its socket is connected to; `None` for other kinds, and while no address is known.
+    pub(crate) address: Option<SocketAddr>,
+}
+
+impl OpenTarget {
+    fn unresolved() -> OpenTarget {
+        OpenTarget { destination: Destination::Unresolved, address: None }
+    }
+}
+
+/// Opens a target's way out. One whose name does not resolve, or that no route leads to, is opened as unresolved, so that
+/// the others start; it is tried again.
+///
+/// `listen_addrs` are all addresses that we listen on.
+///
+/// # Errors
+/// It is one of our own listeners, or this host can never open it as it is configured.
+pub(crate) fn target(
+    config: &TargetConfig,
+    names: &Names,
+    listen_addrs: &[SocketAddr],
+) -> anyhow::Result<OpenTarget> {
+    let destination = match &config.to {
+        TargetAddress::Udp(host_port) => {
+            let known = names.addresses(host_port);
+            return match choose(&known, config) {
+                Some(addr) => udp_or_unresolved(config, addr, listen_addrs),
+                None => {
+                    tracing::warn!(
+                        "target {}: {host_port} has no address ({}); what it gets is dropped as target_unresolved \
+                         until it has. Try: getent hosts {}",
+                        config.name,
+                        names.error(host_port),
+                        host_port.to_string().rsplit_once(':').map_or("", |(host, _)| host)
+                    );
+                    Ok(OpenTarget::unresolved())
+                }
+            };
+        }
+        TargetAddress::Unix(path) => Destination::Unix { path: path.clone() },
+        TargetAddress::File(path) => {
+            prepare_file(config, path)?;
+            Destination::File(config.file_options().expect("a file target has file options"))
+        }
+        TargetAddress::Null => Destination::Null,
+    };
+    Ok(OpenTarget { destination, address: None })
+}
+
+/// The first address of the family that a fixed source address demands.
+pub(crate) fn choose(addresses: &[SocketAddr], config: &TargetConfig) -> Option<SocketAddr> {
+    let source = config.send.source_address;
+    let fits = |addr: &&SocketAddr| source.is_none_or(|ip| ip.is_ipv4() == addr.is_ipv4());
+    addresses.iter().find(fits).copied()
+}
+
+fn udp_or_unresolved(
+    config: &TargetConfig,
+    addr: SocketAddr,
+    listen_addrs: &[SocketAddr],
+) -> anyhow::Result<OpenTarget> {
+    match udp(config, addr, listen_addrs) {
+        Ok(open) => Ok(open),
+        Err(CannotSend::NoRoute(error)) => {
+            tracing::warn!(
+                "target {}: {addr} cannot be reached ({error}); what it gets is dropped as target_unresolved until it \
+                 can. See: ip route get {}",
+                config.name,
+                addr.ip()
+            );
+            Ok(OpenTarget::unresolved())
+        }
+        Err(CannotSend::Never(error)) => Err(error),
+    }
+}
+
+/// Why a UDP target was not opened.
+pub(crate) enum CannotSend {
+    /// No route leads there now.
+    NoRoute(io::Error),
+    /// It will not get better by itself.
+    Never(anyhow::Error),
+}
+
+/// Opens a UDP target at this address.
+pub(crate) fn udp(
+    config: &TargetConfig,
+    addr: SocketAddr,
+    listen_addrs: &[SocketAddr],
+) -> Result<OpenTarget, CannotSend> {
+    let egress = sys::route::egress(addr.ip());
+    let is_local = egress.as_ref().is_ok_and(|egress| egress.is_local);
+    let local_addrs = if is_local { &[addr.ip()][..] } else { &[] };
+    if let Some(own) = would_loop(listen_addrs, addr, local_addrs) {
+        return Err(CannotSend::Never(Failure::Config.error(format!(
+            "target {} ({}) at {addr} is where we listen ({own}): its datagrams would come back for ever. \
+             Fix: send them elsewhere",
+            config.name, config.to
+        ))));
+    }
+    let socket = socket::connect_udp(addr, &config.send)
+        .map_err(|error| cannot_send(config, addr, error))?;
+    let (egress, gso) = match egress {
+        Ok(egress) => {
+            if egress.may_drop_within_messages() && config.gso == Gso::Auto {
+                tracing::info!(
+                    "target {}: every datagram leaves as a message of its own, because a queue on the way ({}) may drop a \
+                     part of a larger one unseen",
+                    config.name,
+                    egress.queue_kinds.join(", ")
+                );
+            }
+            (egress, config.gso)
+        }
+        Err(error) => {
+            tracing::info!(
+                "target {}: every datagram leaves as a message of its own, because the kernel does not tell about the \
+                 route ({error})",
+                config.name
+            );
+            (Egress::default(), Gso::Off)
+        }
+    };
+    let destination = Destination::Udp { socket, gso, egress };
+    Ok(OpenTarget { destination, address: Some(addr) })
+}
+
+fn cannot_send(config: &TargetConfig, addr: SocketAddr, error: io::Error) -> CannotSend {
+    let kind = error.kind();
+    if matches!(
+        kind,
+        io::ErrorKind::NetworkUnreachable
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkDown
+    ) {
+        return CannotSend::NoRoute(error);
+    }
+    let source = config.send.source_address.map_or("any address".to_owned(), |ip| ip.to_string());
+    let (failure, why) = match kind {
+        io::ErrorKind::AddrNotAvailable => (
+            Failure::Unavailable,
+            format!("{source} is no address of this host that leads there. See: ip address"),
+        ),
+        io::ErrorKind::AddrInUse => {
+            let port = config.send.source_port.unwrap_or(0);
+            let why = format!(
+                "another program holds the source port. Find it with: ss -uapn 'sport = :{port}'"
+            );
+            (Failure::Unavailable, why)
+        }
+        io::ErrorKind::PermissionDenied => (
+            Failure::Permission,
+            "this user may not send like that (a source port under 1024, or a firewall)".to_owned(),
+        ),
+        _ if error.raw_os_error() == Some(sys::Errno::NODEV.0) => {
+            (Failure::Unavailable, "there is no such interface. See: ip link".to_owned())
+        }
+        _ => (Failure::Io, "see the error".to_owned()),
+    };
+    let (name, to) = (&config.name, &config.to);
+    CannotSend::Never(
+        failure.error(format!("cannot send to {to} at {addr} (target {name}): {error}: {why}")),
+    )
+}
+
+/// Makes sure that a file target can be written. Its folder is made if only the last part is missing; a mistyped path
+/// does not grow a tree.
+fn prepare_file(config: &TargetConfig, path: &Path) -> anyhow::Result<()> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty())
+        && !folder.exists()
+        && let Err(error) = fs::create_dir(folder)
+        && error.kind() != io::ErrorKind::AlreadyExists
+    {
+        return Err(cannot_write(config, path, &error));
+    }
+    let kind = fs::metadata(path).map(|metadata| metadata.file_type());
+    if kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket() || kind.is_block_device()) {
+        let (name, to) = (&config.name, &config.to);
+        return Err(Failure::Config.error(format!(
+            "cannot write {to} (target {name}): it is no plain file. Fix: choose another path"
+        )));
+    }
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .map(drop)
+        .map_err(|error| cannot_write(config, path, &error))
+}
+
+fn cannot_write(config: &TargetConfig, path: &Path, error: &io::Error) -> anyhow::Error {
+    let (failure, fix) = match error.kind() {
+        io::ErrorKind::NotFound => (Failure::Io, mkdir(path)),
+        io::ErrorKind::PermissionDenied => (Failure::Permission, chown(path)),
+        _ => (Failure::Io, "choose another path".to_owned()),
+    };
+    let (name, to) = (&config.name, &config.to);
+    failure.error(format!("cannot write {to} (target {name}): {error}. Fix: {fix}"))
+}

@@ -1,0 +1,148 @@
+//! Something true on the screen: a line for each target, and the rates for the service manager.
+
+use crate::load::ProgressMode;
+use ledger::{HopKind, HopSnapshot, Snapshot};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write as _};
+use std::time::{Duration, Instant};
+
+/// Lines about targets, at most; the rest is summed up.
+const LINES_MAX: usize = 12;
+const TERMINAL_INTERVAL: Duration = Duration::from_secs(1);
+const LINES_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Shows how it goes while the daemon runs.
+pub(crate) struct Progress {
+    style: Style,
+    due: Instant,
+    earlier: Earlier,
+    /// Lines of the last block, which the next one overwrites.
+    lines: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Style {
+    /// A block that is rewritten.
+    Block,
+    /// Lines, every so often.
+    Lines(Duration),
+    Off,
+}
+
+/// Totals at the time of an earlier look.
+#[derive(Default)]
+struct Earlier {
+    at: Option<Instant>,
+    sent: HashMap<(String, String), u64>,
+}
+
+impl Progress {
+    pub(crate) fn new(mode: ProgressMode) -> Progress {
+        let on_terminal = io::stderr().is_terminal()
+            && std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb");
+        let style = match mode {
+            ProgressMode::Off => Style::Off,
+            ProgressMode::Lines => Style::Lines(TERMINAL_INTERVAL),
+            ProgressMode::Auto if on_terminal => Style::Block,
+            ProgressMode::Auto => Style::Lines(LINES_INTERVAL),
+        };
+        let mut progress =
+            Progress { style, due: Instant::now(), earlier: Earlier::default(), lines: 0 };
+        progress.due += progress.interval();
+        progress
+    }
+
+    fn interval(&self) -> Duration {
+        match self.style {
+            Style::Block => TERMINAL_INTERVAL,
+            Style::Lines(interval) => interval,
+            Style::Off => LINES_INTERVAL,
+        }
+    }
+
+    /// Shows the state when it is due.
+    pub(crate) fn show(&mut self, now: Instant, snapshot: &Snapshot) {
+        if self.style == Style::Off || now < self.due {
+            return;
+        }
+        self.due = now + self.interval();
+        let lines = self.earlier.lines(now, snapshot);
+        let mut text = String::new();
+        if self.style == Style::Block && self.lines > 0 {
+            // Up to the first line of the last block, and clear from there.
+            put(&mut text, format_args!("\x1b[{}A\x1b[J", self.lines));
+        }
+        for line in &lines {
+            put(&mut text, format_args!("{line}\n"));
+        }
+        self.lines = lines.len();
+        say(&text);
+    }
+}
+
+impl Earlier {
+    fn lines(&mut self, now: Instant, snapshot: &Snapshot) -> Vec<String> {
+        let seconds = self.at.map(|at| now.saturating_duration_since(at).as_secs_f64());
+        self.at = Some(now);
+        let mut lines = Vec::new();
+        for hop in snapshot.hops.iter().filter(|hop| hop.hop == HopKind::Target) {
+            let egress = snapshot.hop(HopKind::Egress, &hop.listener, hop.target.as_deref());
+            let key = (hop.listener.clone(), hop.target.clone().unwrap_or_default());
+            let sent = hop.delivered.count;
+            let before = self.sent.insert(key.clone(), sent).unwrap_or(0);
+            let rate = seconds
+                .filter(|seconds| *seconds > 0.0)
+                .map_or(0.0, |seconds| sent.saturating_sub(before) as f64 / seconds);
+            let lost = hop.dropped_total().count
+                + egress.map_or(0, |egress: &HopSnapshot| egress.dropped_total().count);
+            lines.push(format!(
+                "{} -> {}: {rate:.0}/s, {sent} sent, {lost} dropped, {} waiting",
+                key.0, key.1, hop.in_flight.count
+            ));
+        }
+        if lines.len() > LINES_MAX {
+            let more = lines.len() - LINES_MAX;
+            lines.truncate(LINES_MAX);
+            lines.push(format!("… and {more} more targets: weir ledger shows all"));
+        }
+        lines
+    }
+}
+
+/// The rates since the last status line, for the service manager.
+#[derive(Default)]
+pub(crate) struct Rates {
+    at: Option<Instant>,
+    received: u64,
+    sent: u64,
+}
+
+impl Rates {
+    pub(crate) fn line(&mut self, now: Instant, snapshot: &Snapshot) -> String {
+        let received = snapshot.received_at(HopKind::Receive).count;
+        let sent = snapshot.received_at(HopKind::Egress).count;
+        let lost: u64 = snapshot.unintended_losses().iter().map(|loss| loss.amount.count).sum();
+        let seconds = self.at.map_or(0.0, |at| now.saturating_duration_since(at).as_secs_f64());
+        let rate = |total: u64, before: u64| match seconds > 0.0 {
+            true => total.saturating_sub(before) as f64 / seconds,
+            false => 0.0,
+        };
+        let line = format!(
+            "{:.0}/s in, {:.0}/s out, {received} received, {lost} lost",
+            rate(received, self.received),
+            rate(sent, self.sent)
+        );
+        (self.at, self.received, self.sent) = (Some(now), received, sent);
+        line
+    }
+}
+
+fn put(text: &mut String, args: std::fmt::Arguments<'_>) {
+    text.write_fmt(args).expect("writing to a string cannot fail");
+}
+
+/// Writes to standard error. What is said there is a courtesy: nothing depends on whether it can be written.
+pub(crate) fn say(text: &str) {
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}

@@ -1,0 +1,73 @@
+//! `weir relay`: the daemon, told by flags.
+
+use crate::daemon::{self, Setup, Source};
+use crate::exit::Failure;
+use crate::load::ProgressMode;
+use crate::run::Common;
+use std::process::ExitCode;
+use weir::config::{AdminListen, Config, list};
+
+/// Tee datagrams from any number of addresses to any number of targets; no file needed.
+///
+/// Addresses are udp://HOST:PORT, HOST:PORT, :PORT (listen only), unix:/path, file:/path (targets) or null: (targets).
+/// Options of the configuration file ride behind a question mark: 'udp://10.0.0.2:514?rate_limit=1000&sample=10'.
+///
+/// Ctrl-C sends what was received, for at most --drain-grace, and prints what became of every datagram. Exit code 0:
+/// everything was dealt with; 75: something was left, and is named; 1: lost something, with --fail-on-loss.
+///
+/// Example: weir relay --listen 127.0.0.1:5514 --to 10.0.0.1:514 --to file:copy.log
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Where to receive; may be given several times.
+    #[arg(long, value_name = "ADDRESS", required = true)]
+    listen: Vec<String>,
+    /// Where to send every datagram; may be given several times.
+    #[arg(long, value_name = "ADDRESS", required = true)]
+    to: Vec<String>,
+    /// Receive buffer to ask the kernel for, such as 16MiB.
+    #[arg(long, value_name = "SIZE")]
+    receive_buffer: Option<String>,
+    /// Memory for what targets have still to send, such as 8MiB.
+    #[arg(long, value_name = "SIZE")]
+    ring_size: Option<String>,
+    /// Who sends: auto, inline or threaded.
+    #[arg(long, value_name = "SCHEDULE")]
+    schedule: Option<String>,
+    /// A line for each target on standard error: auto (every second on a terminal, else every ten), lines or off.
+    #[arg(long, value_name = "MODE", default_value = "auto")]
+    progress: ProgressMode,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let listen: Vec<_> = args.listen.iter().map(|address| with_options(address, args)).collect();
+    let mut config = Config::from_addresses(&listen, &args.to)
+        .map_err(|errors| Failure::Usage.error(list(&errors)))?;
+    config.admin.listen = AdminListen::Off;
+    daemon::run(Setup {
+        config: config.overridden_by(&args.common.overrides()?),
+        source: Source::CommandLine,
+        progress: args.progress,
+        last_ledger: args.common.last_ledger(),
+    })
+}
+
+/// The address with the flags as its options; options that it has already go first.
+fn with_options(address: &str, args: &Args) -> String {
+    let (_, own) = weir::config::split_options(address);
+    let mut text = address.to_owned();
+    for (key, value) in [
+        ("receive_buffer", &args.receive_buffer),
+        ("ring_size", &args.ring_size),
+        ("schedule", &args.schedule),
+    ] {
+        if let Some(value) = value
+            && !own.iter().any(|(own, _)| *own == key)
+        {
+            text.push(if text.contains('?') { '&' } else { '?' });
+            text.push_str(&format!("{key}={value}"));
+        }
+    }
+    text
+}
