@@ -92,8 +92,8 @@ pub fn fill(payload: Payload, buffer: &mut [u8]) {
     }
 }
 
-/// Writes check data into a datagram: the first [`Payload::size_min_bytes`] bytes and the one behind them. The rest is
-/// filler, which stays as it is and is covered by the CRC.
+/// Writes check data into a datagram: the first [`Payload::size_min_bytes`] bytes and up to three behind them. The rest
+/// is filler, which stays as it is and is covered by the CRC.
 ///
 /// # Panics
 /// If the datagram is shorter than the payload's minimum or longer than 4 GiB.
@@ -325,8 +325,9 @@ mod tests {
         assert!(old.starts_with(&format!("<134>Nov 20 13:21:01 weir weir-gen: weir1={digits}")));
         let statsd = text(Payload::Statsd, 128);
         assert!(statsd.starts_with(&format!("weir.gen:1|c|#weir1:{digits}")), "{statsd}");
-        assert_eq!(&statsd[116..], ",nopqrstuvwx");
-        assert!(text(Payload::Statsd, 117).ends_with('\n'));
+        assert_eq!(&statsd[116..], ",p:pqrstuvwx");
+        assert_eq!(&text(Payload::Statsd, 119)[116..], "\n\n\n");
+        assert_eq!(&text(Payload::Statsd, 120)[116..], ",p:p");
     }
 
     #[test]

@@ -21,10 +21,10 @@ pub(super) struct Text {
     prefix: &'static [u8],
     marker: &'static [u8],
     suffix: &'static [u8],
-    /// First byte of the filler.
-    separator: u8,
-    /// The same when it is the only one.
-    lone_separator: u8,
+    /// What the filler begins with.
+    separator: &'static [u8],
+    /// What the filler consists of where it has no room for more than the separator.
+    short: u8,
     write_prefix: fn(&Check, &mut [u8]),
 }
 
@@ -32,8 +32,8 @@ const TEXT: Text = Text {
     prefix: b"weir1=",
     marker: b"weir1=",
     suffix: b"",
-    separator: b' ',
-    lone_separator: b' ',
+    separator: b" ",
+    short: b' ',
     write_prefix: |_, _| {},
 };
 
@@ -42,8 +42,8 @@ const SYSLOG: Text = Text {
     prefix: b"<134>1 2000-01-01T00:00:00.000000Z weir weir-gen - - [weir@32473 weir1=\"",
     marker: b"[weir@32473 weir1=\"",
     suffix: b"\"]",
-    separator: b' ',
-    lone_separator: b' ',
+    separator: b" ",
+    short: b' ',
     write_prefix: |check, prefix| write_rfc3339(check.stamp_ns, &mut prefix[7..33]),
 };
 
@@ -51,8 +51,8 @@ const SYSLOG_RFC3164: Text = Text {
     prefix: b"<134>Jan  1 00:00:00 weir weir-gen: weir1=",
     marker: b" weir-gen: weir1=",
     suffix: b"",
-    separator: b' ',
-    lone_separator: b' ',
+    separator: b" ",
+    short: b' ',
     write_prefix: |check, prefix| write_rfc3164(check.stamp_ns, &mut prefix[5..20]),
 };
 
@@ -60,9 +60,9 @@ const STATSD: Text = Text {
     prefix: b"weir.gen:1|c|#weir1:",
     marker: b"|c|#weir1:",
     suffix: b"",
-    separator: b',',
-    // A tag list must not end in a comma, and a line may end in a line feed.
-    lone_separator: b'\n',
+    separator: b",p:",
+    // A tag needs a name and a value; empty lines mean nothing.
+    short: b'\n',
     write_prefix: |check, prefix| {
         prefix[9] = if check.kind == Kind::Data { b'1' } else { b'0' };
     },
@@ -119,10 +119,9 @@ impl Text {
         (self.write_prefix)(check, prefix);
         let suffix_at = frame.len() - self.suffix.len();
         frame[suffix_at..].copy_from_slice(self.suffix);
-        match filler {
-            [] => {}
-            [only] => *only = self.lone_separator,
-            [first, ..] => *first = self.separator,
+        match filler.split_at_mut_checked(self.separator.len()) {
+            Some((first, rest)) if !rest.is_empty() => first.copy_from_slice(self.separator),
+            _ => filler.fill(self.short),
         }
     }
 }
