@@ -240,8 +240,16 @@ impl Pump for FileTarget {
         self.reader.discard_until(end, reason, &self.meter.sender);
     }
 
-    fn replace(&mut self, _destination: Destination) -> Replaced {
-        Replaced::No
+    fn replace(&mut self, destination: Destination, gate: Option<Gate>) -> Replaced {
+        let Destination::File(options) = destination else { return Replaced::No };
+        // Between two pumps the buffer is empty, so that nothing of the old file's is left here.
+        self.options = options;
+        self.file = None;
+        self.retry_at_ns = 0;
+        if let Some(gate) = gate {
+            self.gate = gate;
+        }
+        Replaced::Yes
     }
 
     fn leave(mut self: Box<Self>) {

@@ -1,11 +1,15 @@
 //! The handle of a running listener.
 
+mod stop;
+
+pub use stop::HandedOver;
+
 use crate::file::FileTarget;
 use crate::gate::Gate;
 use crate::intake::{Admission, Intake};
 use crate::meter::{ListenerMeter, TargetMeter};
 use crate::outlet::SocketOutlet;
-use crate::pump::{Command, HOUSEKEEPING_INTERVAL, Pump, Replaced, Targets};
+use crate::pump::{Change, Command, HOUSEKEEPING_INTERVAL, Pump, Replaced, Targets};
 use crate::receiver::{Receiver, Request};
 use crate::ring::{Reader, ring};
 use crate::target::Target;
@@ -17,7 +21,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use sys::clock::monotonic_ns;
 
 /// A running listener: one receiving thread, its ring, its targets.
@@ -73,6 +77,20 @@ impl Listener {
         targets: Vec<(TargetOptions, Destination)>,
         ledger: &Arc<Ledger>,
     ) -> Result<Listener, Error> {
+        Listener::start_on(options, HandedOver { socket, dropped_before: None }, targets, ledger)
+    }
+
+    /// As [`start`](Self::start), on the socket of a listener that ends: what waits in it is read here.
+    ///
+    /// # Errors
+    /// As `start`.
+    pub fn start_on(
+        options: ListenerOptions,
+        handed_over: HandedOver,
+        targets: Vec<(TargetOptions, Destination)>,
+        ledger: &Arc<Ledger>,
+    ) -> Result<Listener, Error> {
+        let HandedOver { socket, dropped_before } = handed_over;
         let failed = |call| {
             let name = options.name.clone();
             move |source| Error::Syscall { call, name, source }
@@ -81,6 +99,9 @@ impl Listener {
             .map_err(failed("setting the receive timeout"))?;
         let socket = Arc::new(socket);
         let meter = Arc::new(ListenerMeter::new(options.name.clone(), Some(Arc::clone(&socket))));
+        if let Some(dropped) = dropped_before {
+            meter.count_drops_from(dropped);
+        }
         let writer = ring(options.ring_bytes.max(RING_BYTES_MIN));
         let (requests, inbox) = mpsc::channel();
         let mut listener = Listener {
@@ -175,11 +196,16 @@ impl Listener {
         options: TargetOptions,
         destination: Destination,
     ) -> Result<(), Error> {
+        let joined = self.join_ring()?;
+        self.place(options, destination, joined)
+    }
+
+    fn join_ring(&self) -> Result<Joined, Error> {
         let lost = Arc::<Tally>::default();
         let (reply, answer) = mpsc::channel();
         self.request(Request::Join { lost: Arc::clone(&lost), reply })?;
         let (reader, amount) = answer.recv().map_err(|_| self.stopped())?;
-        self.place(options, destination, Joined { reader, amount, lost })
+        Ok(Joined { reader, amount, lost })
     }
 
     /// Gives a target to the thread that will own it.
@@ -318,18 +344,52 @@ impl Listener {
     /// When there is no such target, the listener has stopped, or one of the two destinations is a file.
     pub fn replace_destination(&self, name: &str, destination: Destination) -> Result<(), Error> {
         let target = self.target(name)?;
-        let (done, answer) = mpsc::channel();
-        let not_replaceable = || Error::NotReplaceable {
-            listener: self.options.name.clone(),
-            target: name.to_owned(),
-        };
         if target.is_file || matches!(destination, Destination::File(_)) {
-            return Err(not_replaceable());
+            return Err(Error::NotReplaceable {
+                listener: self.options.name.clone(),
+                target: name.to_owned(),
+            });
         }
-        self.command(target, Command::Replace { target: name.to_owned(), destination, done })?;
+        self.change(target, Change { destination, gate: None })
+    }
+
+    /// Gives the target of this name other options and another destination. It goes on where it is: every datagram is
+    /// dealt with once, by the old options or the new.
+    ///
+    /// Where a file takes a socket's place or a socket a file's, the new one joins before the old one leaves, so that what
+    /// arrives in that moment may go to both; the old one has up to `grace` for what the ring holds for it.
+    ///
+    /// # Errors
+    /// When there is no such target, the listener has stopped, or a thread cannot be started.
+    pub fn change_target(
+        &mut self,
+        options: TargetOptions,
+        destination: Destination,
+        grace: Duration,
+    ) -> Result<(), Error> {
+        let target = self.target(&options.name)?;
+        if target.is_file == matches!(destination, Destination::File(_)) {
+            let gate = Some(Gate::new(&options, monotonic_ns()));
+            return self.change(target, Change { destination, gate });
+        }
+        let joined = self.join_ring()?;
+        self.remove_target(&options.name, grace)?;
+        self.place(options, destination, joined)
+    }
+
+    fn change(&self, target: &TargetHandle, change: Change) -> Result<(), Error> {
+        let (done, answer) = mpsc::channel();
+        self.command(target, Command::Replace { target: target.name.clone(), change, done })?;
+        if target.is_file {
+            // Its thread may wait for a disk.
+            return Ok(());
+        }
         match answer.recv() {
             Ok(Replaced::Yes) => Ok(()),
-            Ok(Replaced::No) => Err(not_replaceable()),
+            Ok(Replaced::No) => Err(Error::NotReplaceable {
+                listener: self.options.name.clone(),
+                target: target.name.clone(),
+            }),
             Err(_) => Err(self.stopped()),
         }
     }
@@ -346,45 +406,6 @@ impl Listener {
             pulse.seen = now;
         }
         pulse.beats
-    }
-
-    /// Begins to stop: no new datagrams, unless the socket belongs to a service manager too; what has been received is
-    /// sent until the deadline. Returns at once. A second call moves the deadline.
-    pub fn begin_stop(&self, deadline: Instant) {
-        let grace_ns = deadline.saturating_duration_since(Instant::now()).as_nanos() as u64;
-        self.stop.deadline_ns.store(monotonic_ns() + grace_ns.max(1), Ordering::Release);
-    }
-
-    /// Whether all its threads have ended after [`begin_stop`](Self::begin_stop), so that the end need not be waited for.
-    pub fn has_ended(&self) -> bool {
-        self.threads.iter().all(JoinHandle::is_finished)
-    }
-
-    /// Waits until everything has left or was counted as dropped, by the deadline of [`begin_stop`](Self::begin_stop) and
-    /// a moment more. The hops stay in the ledger.
-    pub fn finish_stop(mut self) {
-        self.join();
-    }
-
-    /// As [`finish_stop`](Self::finish_stop), and folds the hops into the ledger's closed ones: for a reload.
-    pub fn finish_removal(mut self) {
-        self.join();
-        for target in &self.targets {
-            target.meter.leave(self.meter.receive.delivered.load());
-            self.ledger.retire(&(Arc::clone(&target.meter) as Arc<dyn Meter>));
-        }
-        self.ledger.retire(&(Arc::clone(&self.meter) as Arc<dyn Meter>));
-    }
-
-    fn join(&mut self) {
-        if self.stop.deadline_ns.load(Ordering::Acquire) == 0 {
-            self.begin_stop(Instant::now());
-        }
-        for thread in self.threads.drain(..) {
-            // A thread that panicked has said so on standard error.
-            let _ = thread.join();
-        }
-        self.meter.finish_stop();
     }
 }
 

@@ -66,11 +66,23 @@ impl ListenerMeter {
         }
     }
 
+    /// Counts the kernel's drops from here on: what another meter has counted for the last time.
+    pub(crate) fn count_drops_from(&self, dropped_datagrams: u32) {
+        self.socket().last.dropped_datagrams = dropped_datagrams;
+    }
+
     /// What the kernel drops at the socket from here on is dropped because of the stop.
     pub(crate) fn begin_stop(&self) {
         let mut socket = self.socket();
         socket.update();
         socket.dropped_before_stop = Some(socket.dropped);
+    }
+
+    /// Reads the socket's counters for the last time, because another meter counts on from there, and returns the kernel's
+    /// count of drops.
+    pub(crate) fn hand_over(&self) -> u32 {
+        self.finish_stop();
+        self.socket().last.dropped_datagrams
     }
 
     /// Reads the socket's counters for the last time and lets go of it.

@@ -1,6 +1,7 @@
 //! What a thread does with its targets, whatever they are.
 
 use crate::Destination;
+use crate::gate::Gate;
 use crate::target::{Outlet, Pumped, Target};
 use ledger::Reason;
 use std::os::fd::BorrowedFd;
@@ -26,8 +27,8 @@ pub(crate) trait Pump: Send {
     fn has_reached(&self, end: u64) -> bool;
     fn has_outstanding(&self) -> bool;
     fn discard_until(&mut self, end: u64, reason: Reason);
-    /// Sends to another destination from the next datagram on.
-    fn replace(&mut self, destination: Destination) -> Replaced;
+    /// Sends to another destination from the next datagram on, and takes other datagrams if there is another gate.
+    fn replace(&mut self, destination: Destination, gate: Option<Gate>) -> Replaced;
     fn leave(self: Box<Self>);
 }
 
@@ -80,10 +81,13 @@ impl<O: Outlet + Send> Pump for Target<O> {
         Target::discard_until(self, end, reason);
     }
 
-    fn replace(&mut self, destination: Destination) -> Replaced {
+    fn replace(&mut self, destination: Destination, gate: Option<Gate>) -> Replaced {
         // What the old socket has been told so far belongs to the account; the socket goes with its outlet.
         self.settle(monotonic_ns());
         let replaced = self.outlet.replace(destination);
+        if let (Replaced::Yes, Some(gate)) = (replaced, gate) {
+            self.set_gate(gate);
+        }
         self.keep_house(monotonic_ns(), realtime_ns());
         replaced
     }
@@ -96,8 +100,15 @@ impl<O: Outlet + Send> Pump for Target<O> {
 /// What another thread asks of the thread that owns targets.
 pub(crate) enum Command {
     Add(Box<dyn Pump>),
-    Replace { target: String, destination: Destination, done: Sender<Replaced> },
+    Replace { target: String, change: Change, done: Sender<Replaced> },
     Remove { target: String, deadline_ns: u64, done: Sender<()> },
+}
+
+/// What a target becomes.
+pub(crate) struct Change {
+    pub(crate) destination: Destination,
+    /// `None`: it takes the same datagrams as before.
+    pub(crate) gate: Option<Gate>,
 }
 
 /// The targets of one thread.
@@ -131,12 +142,12 @@ impl Targets {
     pub(crate) fn apply(&mut self, command: Command) {
         match command {
             Command::Add(target) => self.add(target),
-            Command::Replace { target, destination, done } => {
+            Command::Replace { target, change, done } => {
                 let entry = self.entry(&target);
                 // A caller that has gone does not want the answer.
                 let _ = done.send(entry.map_or(Replaced::No, |entry| {
                     entry.is_blocked = false;
-                    entry.target.replace(destination)
+                    entry.target.replace(change.destination, change.gate)
                 }));
             }
             Command::Remove { target, deadline_ns, done } => {

@@ -13,7 +13,7 @@
 use crate::gate::Gate;
 use crate::intake::{Admission, Intake};
 use crate::meter::{ListenerMeter, TargetMeter};
-use crate::pump::{Command, Replaced, Targets};
+use crate::pump::{Change, Command, Replaced, Targets};
 use crate::ring::ring_with_slots;
 use crate::target::{Outlet, Target};
 use crate::{Destination, ListenerOptions, Sample, SampleBy, Schedule, SocketOwner, TargetOptions};
@@ -302,8 +302,8 @@ impl History {
             2 if !self.joined.is_empty() => {
                 let target = format!("t{}", self.random.below(self.joined.len() as u64));
                 let (done, _) = mpsc::channel();
-                let destination = Destination::Null;
-                self.targets.apply(Command::Replace { target, destination, done });
+                let change = Change { destination: Destination::Null, gate: None };
+                self.targets.apply(Command::Replace { target, change, done });
             }
             3..=10 => self.receive(),
             _ => {

@@ -91,6 +91,11 @@ impl<O: Outlet> Target<O> {
         &self.meter
     }
 
+    /// Takes other datagrams from here on; what was decided already stays decided.
+    pub(crate) fn set_gate(&mut self, gate: Gate) {
+        self.gate = gate;
+    }
+
     /// Whether everything that was published has been dealt with.
     pub(crate) fn is_idle(&self) -> bool {
         self.reader.is_empty()

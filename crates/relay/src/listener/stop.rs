@@ -1,0 +1,80 @@
+//! The end of a listener: drained, taken out of the ledger, or handed over to another.
+
+use super::Listener;
+use crate::Error;
+use ledger::Meter;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Instant;
+use sys::clock::monotonic_ns;
+
+/// A socket that goes from one listener to the next, with what waits in it.
+#[derive(Debug)]
+pub struct HandedOver {
+    pub(super) socket: OwnedFd,
+    /// What the kernel had dropped at it when the former listener counted for the last time.
+    pub(super) dropped_before: Option<u32>,
+}
+
+impl AsFd for HandedOver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Listener {
+    /// Begins to stop: no new datagrams, unless the socket belongs to a service manager too; what has been received is
+    /// sent until the deadline. Returns at once. A second call moves the deadline.
+    pub fn begin_stop(&self, deadline: Instant) {
+        let grace_ns = deadline.saturating_duration_since(Instant::now()).as_nanos() as u64;
+        self.stop.deadline_ns.store(monotonic_ns() + grace_ns.max(1), Ordering::Release);
+    }
+
+    /// Ends this listener and leaves its socket to another, which is to be started at once with
+    /// [`start_on`](Self::start_on). What waits in the socket stays there, and what this listener has read is sent until the
+    /// deadline. What the kernel drops at the socket counts for the other one from here on.
+    ///
+    /// # Errors
+    /// When the socket's descriptor cannot be duplicated; then nothing has changed.
+    pub fn hand_over(&self, deadline: Instant) -> Result<HandedOver, Error> {
+        let socket = self.socket.try_clone().map_err(self.failed("duplicating the socket"))?;
+        let dropped_before = Some(self.meter.hand_over());
+        self.stop.keeps_socket.store(true, Ordering::Release);
+        self.begin_stop(deadline);
+        Ok(HandedOver { socket, dropped_before })
+    }
+
+    /// Whether all its threads have ended after [`begin_stop`](Self::begin_stop), so that the end need not be waited for.
+    pub fn has_ended(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Waits until everything has left or was counted as dropped, by the deadline of [`begin_stop`](Self::begin_stop) and
+    /// a moment more. The hops stay in the ledger.
+    pub fn finish_stop(mut self) {
+        self.join();
+    }
+
+    /// As [`finish_stop`](Self::finish_stop), and folds the hops into the ledger's closed ones: for a reload.
+    pub fn finish_removal(mut self) {
+        self.join();
+        for target in &self.targets {
+            target.meter.leave(self.meter.receive.delivered.load());
+            self.ledger.retire(&(Arc::clone(&target.meter) as Arc<dyn Meter>));
+        }
+        self.ledger.retire(&(Arc::clone(&self.meter) as Arc<dyn Meter>));
+    }
+
+    pub(super) fn join(&mut self) {
+        if self.stop.deadline_ns.load(Ordering::Acquire) == 0 {
+            self.begin_stop(Instant::now());
+        }
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so on standard error.
+            let _ = thread.join();
+        }
+        self.meter.finish_stop();
+    }
+}
