@@ -88,6 +88,8 @@ pub enum AddressError {
         "\"{0}\" is not a kind of target; write udp://HOST:PORT, unix:/path, file:/path or null:"
     )]
     TargetKind(String),
+    #[error("two slashes begin a host and a path has none; write one slash (/{0}) or none ({0})")]
+    HostInPath(String),
     #[error("it has no path; write for example {0}")]
     NoPath(&'static str),
     #[error(
@@ -255,13 +257,16 @@ fn unix_path(text: &str) -> Result<PathBuf, AddressError> {
 
 /// `unix:/path`, `unix:path` and `unix:///path` are paths.
 fn path(text: &str, example: &'static str) -> Result<PathBuf, AddressError> {
-    let text = match text.strip_prefix("//") {
-        Some(rest) if rest.starts_with('/') => rest,
-        _ => text,
-    };
-    let has_file_name = Path::new(text).file_name().is_some() && !text.ends_with('/');
-    if has_file_name && !text.contains('\0') {
-        Ok(PathBuf::from(text))
+    let mut plain = text.to_owned();
+    if let Some(rest) = text.strip_prefix("//") {
+        if !rest.starts_with('/') {
+            return Err(AddressError::HostInPath(rest.to_owned()));
+        }
+        plain = format!("/{}", rest.trim_start_matches('/'));
+    }
+    let has_file_name = Path::new(&plain).file_name().is_some() && !plain.ends_with('/');
+    if has_file_name && !plain.contains('\0') {
+        Ok(PathBuf::from(plain))
     } else {
         Err(AddressError::NoPath(example))
     }
@@ -321,6 +326,7 @@ mod tests {
         target("unix:/dev/log", "unix:/dev/log");
         target("file:/var/log/x?y", "file:/var/log/x?y");
         target("file:weir-data/x.log", "file:weir-data/x.log");
+        target("file://///x", "file:/x");
         target("null:", "null:");
     }
 
@@ -345,6 +351,10 @@ mod tests {
         no_target(
             "tcp://10.0.0.1:514",
             "\"tcp\" is not a kind of target; write udp://HOST:PORT, unix:/path, file:/path or null:",
+        );
+        no_target(
+            "file://x.log",
+            "two slashes begin a host and a path has none; write one slash (/x.log) or none (x.log)",
         );
         no_target("file:", "it has no path; write for example file:/var/log/weir.log");
         no_target("file:/var/log/", "it has no path; write for example file:/var/log/weir.log");

@@ -2,10 +2,10 @@
 
 use super::{Config, ListenAddress, TargetAddress};
 
-/// Buffers that one receive call fills: 64 datagrams of the largest size.
-const RECEIVE_BATCH_BYTES: u64 = 64 * 65_536;
+/// Buffers that one receive call fills.
+const RECEIVE_BATCH_BYTES: u64 = (sys::recv::BATCH * sys::recv::BUFFER_BYTES) as u64;
 /// Addresses, control messages and headers of that call.
-const RECEIVE_HEADERS_BYTES: u64 = 64 * 1_024;
+const RECEIVE_HEADERS_BYTES: u64 = (sys::recv::BATCH * 1_024) as u64;
 /// A ring has a descriptor for each so many bytes of payload memory.
 const RING_BYTES_PER_DESCRIPTOR: u64 = 128;
 /// Offset, length, source and time of one datagram.

@@ -70,6 +70,12 @@ pub(super) fn from_addresses(listen: &[String], to: &[String]) -> Result<Config,
     }
     let report = Report::new("command line");
     report.add(mistakes);
+    if listen.is_empty() {
+        report.error(None, "", "there is nothing to listen on; add --listen 127.0.0.1:5514");
+    }
+    if to.is_empty() {
+        report.error(None, "", "there is no target; add --to 10.0.0.1:514");
+    }
     let nothing = Table::default();
     let admin = admin(&report, &nothing);
     let daemon = daemon(&report, &nothing);
@@ -223,10 +229,7 @@ fn listener_alone(report: &Report, table: &Table, place: &str) -> Option<Listene
     let deny_sources = section.list("deny_sources", str::parse::<Prefix>);
     let multicast_interface = section.text("multicast_interface", interface);
     let listen = listen?;
-    if let Some(interface) = &multicast_interface {
-        rules::multicast_listener(&section, &listen, interface);
-    }
-    Some(ListenerConfig {
+    let listener = ListenerConfig {
         name: name.unwrap_or_else(|| listen.to_string()),
         listen,
         receive_buffer_bytes: as_usize(receive_buffer),
@@ -236,7 +239,9 @@ fn listener_alone(report: &Report, table: &Table, place: &str) -> Option<Listene
         deny_sources,
         multicast_interface,
         targets: Vec::new(),
-    })
+    };
+    rules::listener(&section, &listener);
+    Some(listener)
 }
 
 fn target(report: &Report, table: &Table, place: String) -> Option<TargetConfig> {

@@ -167,7 +167,7 @@ pub(super) const LISTENER: SectionKeys = SectionKeys {
             name: "receive_buffer",
             kind: Kind::Size(4 << 10, GIB),
             fallback: Fallback::Value("16MiB"),
-            meaning: "Receive buffer to ask the kernel for, in bytes of its own accounting (a datagram of 200 bytes is \
+            meaning: "UDP only. Receive buffer to ask the kernel for, in bytes of its own accounting (a datagram of 200 bytes is \
                       charged 1280). Without `CAP_NET_ADMIN` it grants at most twice `net.core.rmem_max`; what it \
                       granted is printed at the start.",
         },
@@ -189,20 +189,20 @@ pub(super) const LISTENER: SectionKeys = SectionKeys {
             name: "allow_sources",
             kind: Kind::Prefixes,
             fallback: Fallback::Absent("all sources"),
-            meaning: "Source addresses that may pass, such as `10.0.0.0/8` or `2001:db8::1`; the others are counted as \
+            meaning: "UDP only. Source addresses that may pass, such as `10.0.0.0/8` or `2001:db8::1`; the others are counted as \
                       denied.",
         },
         Key {
             name: "deny_sources",
             kind: Kind::Prefixes,
             fallback: Fallback::Absent("none"),
-            meaning: "Source addresses that may not pass, even if `allow_sources` has them.",
+            meaning: "UDP only. Source addresses that may not pass, even if `allow_sources` has them.",
         },
         Key {
             name: "multicast_interface",
             kind: Kind::Text("interface name, or its IPv4 address"),
             fallback: Fallback::Absent("the kernel chooses by its routes"),
-            meaning: "Interface by which a multicast group is joined.",
+            meaning: "UDP only. Interface by which a multicast group is joined.",
         },
     ],
 };

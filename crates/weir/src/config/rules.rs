@@ -62,6 +62,7 @@ pub(super) fn check(report: &Report, placed: &[Placed]) {
         for (place, target) in this.targets() {
             loops(report, &listen_addrs, place, target);
             fixed_port(report, &listen_addrs, place, target);
+            sourceless(report, &this.listener, place, target);
         }
     }
     files(report, placed);
@@ -222,8 +223,41 @@ fn fixed_port(report: &Report, listeners: &[&ListenerConfig], place: &str, targe
     }
 }
 
+/// Keys of a listener that mean something for UDP only, and why.
+pub(super) const UDP_LISTENER_KEYS: &[(&str, &str)] = &[
+    ("receive_buffer", "the queue of a unix socket is bounded by net.unix.max_dgram_qlen instead"),
+    ("allow_sources", "datagrams of a unix socket have no source address"),
+    ("deny_sources", "datagrams of a unix socket have no source address"),
+];
+
+/// Rules within a listener.
+pub(super) fn listener(section: &Section<'_>, listener: &ListenerConfig) {
+    if let Some(interface) = &listener.multicast_interface {
+        multicast_listener(section, &listener.listen, interface);
+    }
+    if let ListenAddress::Unix(_) = listener.listen {
+        for (key, why) in UDP_LISTENER_KEYS.iter().filter(|(key, _)| section.has(key)) {
+            section.error(key, format!("{why}; remove the key"));
+        }
+    }
+}
+
+/// A target's choice by source needs sources.
+fn sourceless(report: &Report, listener: &ListenerConfig, place: &str, target: &TargetConfig) {
+    let ListenAddress::Unix(_) = listener.listen else { return };
+    let by_source = target.sample.is_some_and(|sample| sample.by == relay::SampleBy::Source);
+    let keys = [("only_sources", !target.only_sources.is_empty()), ("sample_by", by_source)];
+    for (key, _) in keys.into_iter().filter(|(_, is_used)| *is_used) {
+        let message = format!(
+            "datagrams of {} have no source address to choose by; remove the key",
+            listener.listen
+        );
+        report.error(report.line_of(place, key), &format!("listener.target.{key}"), message);
+    }
+}
+
 /// A listener's interface joins a group: there must be one, and by address only for IPv4.
-pub(super) fn multicast_listener(section: &Section<'_>, listen: &ListenAddress, interface: &str) {
+fn multicast_listener(section: &Section<'_>, listen: &ListenAddress, interface: &str) {
     let group = match listen {
         ListenAddress::Udp(HostPort { host: Host::Ip(ip), .. }) if ip.is_multicast() => Some(*ip),
         _ => None,

@@ -1,11 +1,11 @@
 //! The configuration as TOML, each value with where it came from.
 
 use super::keys::{self, Fallback, Key, SectionKeys};
-use super::rules::{FILE_KEYS, UDP_KEYS};
+use super::rules::{FILE_KEYS, UDP_KEYS, UDP_LISTENER_KEYS};
 use super::units::{display_duration, display_size};
 use super::{
     AdminConfig, Config, DaemonConfig, ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_LEVEL,
-    ListenerConfig, Overrides, StatsdConfig, TargetAddress, TargetConfig,
+    ListenAddress, ListenerConfig, Overrides, StatsdConfig, TargetAddress, TargetConfig,
 };
 use relay::{FileFormat, Gso, Prefix, SampleBy, Schedule};
 use std::collections::BTreeMap;
@@ -141,6 +141,13 @@ impl Shown for StatsdConfig {
 }
 
 impl Shown for ListenerConfig {
+    fn fits(&self, key: &str) -> bool {
+        match self.listen {
+            ListenAddress::Udp(_) => true,
+            ListenAddress::Unix(_) => !UDP_LISTENER_KEYS.iter().any(|(name, _)| *name == key),
+        }
+    }
+
     fn value(&self, key: &str) -> Option<String> {
         match key {
             "name" => Some(quoted(&self.name)),

@@ -208,9 +208,7 @@ fn budget_as_json(budget: &Budget) -> serde_json::Value {
 }
 
 fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, value)?;
-    writeln!(out)?;
+    writeln!(io::stdout().lock(), "{value:#}")?;
     Ok(())
 }
 

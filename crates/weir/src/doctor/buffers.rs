@@ -5,7 +5,9 @@ use super::{Finding, Host, Severity, udp_targets};
 use sys::process::CAP_NET_ADMIN;
 use sys::socket::charged_bytes;
 use weir::config::units::approximate_size;
-use weir::config::{Config, ListenAddress, TargetAddress, default_receive_buffer_bytes};
+use weir::config::{
+    Config, ListenAddress, ListenerConfig, TargetAddress, default_receive_buffer_bytes,
+};
 
 /// The datagram in which capacities are told.
 const TYPICAL_BYTES: usize = 200;
@@ -36,22 +38,26 @@ fn receive_buffers(host: &Host, config: Option<&Config>, findings: &mut Vec<Find
         );
         return;
     };
+    let raise = |asked: u64| format!("sudo sysctl -w net.core.rmem_max={}", asked.div_ceil(2));
     let Some(config) = config else {
         let asked = default_receive_buffer_bytes();
-        let setcap = format!("sudo setcap cap_net_admin=+ep {}", host.program().display());
-        findings.push(receive_buffer(host, "receive buffer", asked, rmem_max, &setcap));
+        let program = host.program().display();
+        let mend = format!("{}   or: sudo setcap cap_net_admin=+ep {program}", raise(asked));
+        findings.push(receive_buffer(host, "receive buffer", asked, rmem_max, mend));
         return;
     };
-    for listener in &config.listeners {
-        if let ListenAddress::Udp(_) = listener.listen {
-            let what = format!("receive buffer of {}", listener.name);
-            let asked = listener.receive_buffer_bytes as u64;
-            findings.push(receive_buffer(host, &what, asked, rmem_max, &setcap(host, config)));
-        }
+    let udp = config.listeners.iter().filter(|one| matches!(one.listen, ListenAddress::Udp(_)));
+    let asked = |listener: &ListenerConfig| listener.receive_buffer_bytes as u64;
+    // One command that is enough for all of them.
+    let largest = udp.clone().map(asked).max().unwrap_or(0);
+    let mend = format!("{}   or: {}", raise(largest), setcap(host, config));
+    for listener in udp {
+        let what = format!("receive buffer of {}", listener.name);
+        findings.push(receive_buffer(host, &what, asked(listener), rmem_max, mend.clone()));
     }
 }
 
-fn receive_buffer(host: &Host, what: &str, asked: u64, rmem_max: u64, setcap: &str) -> Finding {
+fn receive_buffer(host: &Host, what: &str, asked: u64, rmem_max: u64, mend: String) -> Finding {
     // SO_RCVBUF is clamped to rmem_max and then doubled (net/core/sock.c, sock_setsockopt).
     let granted = asked.min(rmem_max.saturating_mul(2));
     if granted == asked {
@@ -66,7 +72,7 @@ fn receive_buffer(host: &Host, what: &str, asked: u64, rmem_max: u64, setcap: &s
         .because(format!(
             "net.core.rmem_max is {rmem_max} and CAP_NET_ADMIN is missing; what a burst brings beyond the buffer is lost"
         ))
-        .mended_by(format!("sudo sysctl -w net.core.rmem_max={}   or: {setcap}", asked.div_ceil(2)))
+        .mended_by(mend)
 }
 
 /// All UDP sockets of the host share `udp_mem`.

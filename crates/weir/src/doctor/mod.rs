@@ -113,8 +113,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let findings = examine(&Host::this(), config.as_ref());
     let mut out = io::stdout().lock();
     if args.json {
-        serde_json::to_writer_pretty(&mut out, &serde_json::json!({ "findings": findings }))?;
-        writeln!(out)?;
+        let json = serde_json::json!({ "findings": findings });
+        writeln!(out, "{json:#}")?;
     } else {
         write!(out, "{}{}", text(&findings), summary(&findings))?;
     }

@@ -57,10 +57,10 @@ pub(super) fn setcap(host: &Host, config: &Config) -> String {
     let ports = ports.chain(udp_targets(config).filter_map(|(target, _)| target.send.source_port));
     let needs_bind = ports.into_iter().any(|port| port != 0 && u64::from(port) < start);
     let rmem_max = host.sysctl("net.core.rmem_max").unwrap_or(u64::MAX / 2);
-    let needs_admin = config
-        .listeners
-        .iter()
-        .any(|listener| listener.receive_buffer_bytes as u64 > rmem_max.saturating_mul(2));
+    let needs_admin = config.listeners.iter().any(|listener| {
+        listener.unix_path().is_none()
+            && listener.receive_buffer_bytes as u64 > rmem_max.saturating_mul(2)
+    });
     let names = [(needs_bind, "cap_net_bind_service"), (needs_admin, "cap_net_admin")];
     let names: Vec<_> =
         names.into_iter().filter(|(needed, _)| *needed).map(|(_, name)| name).collect();

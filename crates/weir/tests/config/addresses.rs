@@ -34,7 +34,7 @@ fn loops_over_addresses() {
 fn addresses_of_the_command_line() {
     let text = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
     let config = Config::from_addresses(
-        &text(&[":514?name=syslog&ring_size=16MiB&allow_sources=10.0.0.0/8,::1", "unix:/run/x"]),
+        &text(&[":514?name=syslog&ring_size=16MiB&allow_sources=10.0.0.0/8,::1", ":515"]),
         &text(&[
             "10.0.0.1:514?rate_limit=1000&sample=10&sample_by=source&ttl=3",
             "file:/x?format=pcap&rotate_size=1MiB",
@@ -47,7 +47,7 @@ fn addresses_of_the_command_line() {
          aside under that name; choose another path\n"
     );
     let config = Config::from_addresses(
-        &text(&[":514?name=syslog&ring_size=16MiB&allow_sources=10.0.0.0/8,::1", "unix:/run/x"]),
+        &text(&[":514?name=syslog&ring_size=16MiB&allow_sources=10.0.0.0/8,::1", ":515"]),
         &text(&[
             "10.0.0.1:514?rate_limit=1000&sample=10&sample_by=source&ttl=3",
             "null:?name=none",
@@ -75,5 +75,14 @@ fn mistakes_of_the_command_line() {
          --to 10.0.0.1:514?rate=5&ttl=no&ttl=4: listener.target.ttl: \"no\" is not a whole number; write ttl = N, 1 to 255\n\
          --listen 127.0.0.1:514?rings=1: listener.rings: unknown key in [[listener]]; did you mean ring_size?\n\
          command line: listener.target.to: udp://127.0.0.1:514 is where listener udp://127.0.0.1:514 (udp://127.0.0.1:514) receives: its datagrams would come back for ever; send them elsewhere\n"
+    );
+}
+
+#[test]
+fn a_command_line_without_addresses() {
+    assert_eq!(
+        messages(&Config::from_addresses(&[], &[]).unwrap_err()),
+        "command line: there is nothing to listen on; add --listen 127.0.0.1:5514\n\
+         command line: there is no target; add --to 10.0.0.1:514\n"
     );
 }

@@ -1,0 +1,156 @@
+//! `weir config` and `weir doctor` from outside: exit codes, what goes to which stream, JSON.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A folder of our own, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("weir-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("the folder for temporary files can be written");
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn weir(folder: &Path, args: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(args)
+        .current_dir(folder)
+        .env_remove("WEIR_LOG_LEVEL")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("weir starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    // A command that does not read its input may be gone already.
+    let _ = stdin.write_all(input.as_bytes());
+    drop(stdin);
+    child.wait_with_output().expect("weir ends")
+}
+
+/// Exit code, standard output, standard error.
+fn run(folder: &Folder, args: &[&str], input: &str) -> (i32, String, String) {
+    let output = weir(&folder.0, args, input);
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (output.status.code().expect("an exit code"), text(output.stdout), text(output.stderr))
+}
+
+const RIGHT: &str = "[[listener]]\nlisten='127.0.0.1:5514'\nreceive_buffer='64KiB'\n[[listener.target]]\nto='null:'\n";
+
+#[test]
+fn the_example_passes_check() {
+    let folder = Folder::new("example");
+    let (code, example, _) = run(&folder, &["config", "example"], "");
+    assert_eq!(code, 0);
+    let (code, out, err) = run(&folder, &["config", "check", "-"], &example);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(
+        out.starts_with("standard input: correct; 1 listener and 2 targets\nmemory: at most "),
+        "{out}"
+    );
+    fs::write(folder.0.join("weir.toml"), example).unwrap();
+    assert_eq!(run(&folder, &["config", "check"], "").0, 0, "weir.toml is the default");
+}
+
+#[test]
+fn a_wrong_file_fails_with_all_its_mistakes() {
+    let folder = Folder::new("wrong");
+    let wrong = format!("{RIGHT}ttl=5\nrate=3\n");
+    let (code, out, err) = run(&folder, &["config", "check", "-"], &wrong);
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert_eq!(
+        err,
+        "weir: 2 mistakes in standard input:\n\
+         standard input:6: listener.target.ttl: it is for UDP targets only and this one is null:; remove the key\n\
+         standard input:7: listener.target.rate: unknown key in [[listener.target]]; did you mean rate_limit?\n"
+    );
+    let (code, out, err) = run(&folder, &["config", "check", "-", "--json"], &wrong);
+    assert_eq!((code, err.as_str()), (1, ""));
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(json["errors"][1]["line"], 7);
+    assert_eq!(run(&folder, &["config", "show", "-"], &wrong).0, 78);
+    fs::write(folder.0.join("wrong.toml"), &wrong).unwrap();
+    assert_eq!(run(&folder, &["doctor", "-c", "wrong.toml"], "").0, 78);
+}
+
+#[test]
+fn a_file_that_is_not_there() {
+    let folder = Folder::new("missing");
+    let (code, _, err) = run(&folder, &["config", "check", "nowhere.toml"], "");
+    assert_eq!(code, 66);
+    assert_eq!(
+        err,
+        "weir: cannot read nowhere.toml (weir config example > nowhere.toml writes one to start from): No such file or \
+         directory (os error 2)\n"
+    );
+}
+
+#[test]
+fn show_says_where_values_come_from() {
+    let folder = Folder::new("show");
+    fs::write(folder.0.join("weir.toml"), RIGHT).unwrap();
+    let (code, out, _) = run(&folder, &["config", "show"], "");
+    assert_eq!(code, 0);
+    let origin = |value: &str| {
+        let line =
+            out.lines().find(|line| line.starts_with(value)).unwrap_or_else(|| panic!("{out}"));
+        line.split_once(" # ").map(|(_, origin)| origin)
+    };
+    assert_eq!(origin("listen = \"udp://127.0.0.1:5514\""), Some("weir.toml:2"));
+    assert_eq!(origin("ring_size = \"8MiB\""), Some("default"));
+    assert!(!out.contains("rotate_size"), "keys without a meaning are left out: {out}");
+    assert_eq!(run(&folder, &["config", "check", "-"], &out).0, 0, "what is shown is a file");
+}
+
+#[test]
+fn the_environment_is_looked_at_when_asked() {
+    let folder = Folder::new("environment");
+    let check = |text: &str| run(&folder, &["config", "check", "-", "--environment"], text);
+    let (code, out, err) = check(RIGHT);
+    assert_eq!(code, 0, "{out}{err}");
+    let missing = RIGHT.replace("null:", "file:nowhere/x.log");
+    let (code, out, _) = check(&missing);
+    assert_eq!(code, 1);
+    assert!(
+        out.contains("ERROR    target file:nowhere/x.log: cannot write nowhere/x.log"),
+        "{out}"
+    );
+    assert!(out.contains("mend: mkdir -p nowhere\n"), "{out}");
+    assert_eq!(run(&folder, &["config", "check", "-"], &missing).0, 0, "not unless asked");
+    let (code, out, _) = check(&RIGHT.replace("127.0.0.1:5514", "192.0.2.1:5514"));
+    assert_eq!(code, 1);
+    assert!(out.contains("192.0.2.1 is not an address of this host"), "{out}");
+    let group = RIGHT.replace("127.0.0.1:5514'", "239.0.0.1:5514'\nmulticast_interface='nothere0'");
+    let (code, out, _) = check(&group);
+    assert_eq!(code, 1);
+    assert!(out.contains("there is no interface nothere0"), "{out}");
+    let (code, out, _) = check(&RIGHT.replace("null:", "file:here.log"));
+    assert_eq!(code, 0, "{out}");
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0, "nothing was left behind");
+}
+
+#[test]
+fn doctor_speaks_json() {
+    let folder = Folder::new("doctor");
+    fs::write(folder.0.join("weir.toml"), RIGHT).unwrap();
+    for args in [&["doctor", "--json"][..], &["doctor", "--json", "-c", "weir.toml"]] {
+        let (code, out, err) = run(&folder, args, "");
+        assert_eq!(err, "");
+        let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+        let findings = json["findings"].as_array().unwrap();
+        let loses = findings.iter().any(|f| f["severity"] == "warning" || f["severity"] == "error");
+        assert_eq!(code, i32::from(loses));
+        assert!(findings.iter().any(|f| f["what"].as_str().unwrap().starts_with("receive buffer")));
+    }
+}
