@@ -138,20 +138,23 @@ fn a_refusing_target_is_counted_to_the_last_datagram_and_harms_no_other() {
         drop(dead);
         let targets = vec![(named("dead"), udp_to(dead_addr)), (named("good"), udp_to(good_addr))];
         let mut bench = Bench::start(schedule, targets);
+        // Runs of equal length and single datagrams, so that each answer is about another number of them.
         let count = 2_000_u64;
+        let len_of = |n: u64| if n % 100 < 50 { 40 } else { 1 + (n * 7 % 90) as usize };
         for n in 0..count {
-            bench.sender.send(&[n as u8; 40]).unwrap();
+            bench.sender.send(&vec![n as u8; len_of(n)]).unwrap();
         }
         let mut buffer = [0; 100];
         for n in 0..count {
-            assert_eq!(good.recv(&mut buffer).unwrap(), 40);
+            assert_eq!(good.recv(&mut buffer).unwrap(), len_of(n));
             assert_eq!(buffer[0], n as u8);
         }
+        let bytes = (0..count).map(|n| len_of(n) as u64).sum::<u64>();
         let last = bench.stop();
         assert_eq!(target(&last, HopKind::Egress, "good").delivered.count, count);
-        let lost = target(&last, HopKind::Target, "dead").dropped_for(Reason::Refused).count
-            + target(&last, HopKind::Egress, "dead").dropped_for(Reason::Refused).count;
-        assert_eq!(lost, count, "{schedule:?} {last:#?}");
+        let lost = target(&last, HopKind::Target, "dead").dropped_for(Reason::Refused)
+            + target(&last, HopKind::Egress, "dead").dropped_for(Reason::Refused);
+        assert_eq!((lost.count, lost.bytes), (count, bytes), "{schedule:?} {last:#?}");
         assert_eq!(target(&last, HopKind::Egress, "dead").delivered.count, 0);
     }
 }

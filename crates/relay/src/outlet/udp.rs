@@ -37,6 +37,8 @@ pub(crate) struct UdpOutlet {
     /// What had been handed over when nothing was outstanding.
     handed_when_idle: Amount,
     last_message: Amount,
+    /// What came back and has not been counted yet.
+    returned: Vec<(Reason, Amount)>,
 }
 
 impl UdpOutlet {
@@ -58,6 +60,7 @@ impl UdpOutlet {
             handed: Amount::default(),
             handed_when_idle: Amount::default(),
             last_message: Amount::default(),
+            returned: Vec::with_capacity(RETURNED_MAX),
         };
         if gso == Gso::Auto && !egress.may_drop_within_messages() {
             outlet.run_datagram_bytes_max = outlet.datagram_bytes_max();
@@ -83,21 +86,32 @@ impl UdpOutlet {
         outstanding_bytes(self.socket()) == Ok(0)
     }
 
-    fn count_returned(&mut self, egress: &Counters, returned: &Returned) {
+    /// Takes what came back off the error queue, while it is known which message was the last.
+    fn collect_returned(&mut self) {
+        while self.returned.len() < RETURNED_MAX {
+            let Some(returned) = errqueue::take(self.socket()) else { return };
+            if let Some(lost) = self.meaning_of(&returned) {
+                self.returned.push(lost);
+            }
+        }
+    }
+
+    /// What an entry of the error queue says about what was handed over.
+    fn meaning_of(&mut self, returned: &Returned) -> Option<(Reason, Amount)> {
         match returned.errno {
-            Errno::CONNREFUSED if self.is_local => egress.drop(Reason::Refused, self.last_message),
-            Errno::CONNREFUSED => egress.drop(Reason::Refused, ONE),
+            Errno::CONNREFUSED if self.is_local => Some((Reason::Refused, self.last_message)),
+            Errno::CONNREFUSED => Some((Reason::Refused, ONE)),
             Errno::HOSTUNREACH if self.is_own(returned) => {
                 let lost = self.handed.saturating_sub(self.handed_when_idle);
-                egress.drop(Reason::HostUnreachable, lost);
                 self.handed_when_idle = self.handed;
+                Some((Reason::HostUnreachable, lost))
             }
-            Errno::HOSTUNREACH => egress.drop(Reason::HostUnreachable, ONE),
-            Errno::NETUNREACH => egress.drop(Reason::NetworkUnreachable, ONE),
+            Errno::HOSTUNREACH => Some((Reason::HostUnreachable, ONE)),
+            Errno::NETUNREACH => Some((Reason::NetworkUnreachable, ONE)),
             // "Fragmentation needed" from a router: that datagram is lost, the kernel lowers the path's MTU.
-            Errno::MSGSIZE if !returned.is_local => egress.drop(Reason::TooBig, ONE),
+            Errno::MSGSIZE if !returned.is_local => Some((Reason::TooBig, ONE)),
             // Reports about calls that failed: those were counted when they did.
-            _ => {}
+            _ => None,
         }
     }
 
@@ -121,6 +135,11 @@ impl UdpOutlet {
                 Amount { count: u64::from(message.datagrams), bytes: message.bytes.len() as u64 };
             self.handed += self.last_message;
         }
+        if taken < messages.len() {
+            // The next message met an error, which may be the answer to the last one taken: the kernel keeps the answer
+            // in the queue but has forgotten the error.
+            self.collect_returned();
+        }
         Ok(taken)
     }
 
@@ -135,12 +154,12 @@ impl UdpOutlet {
     }
 
     pub(crate) fn take_returned(&mut self, egress: &Counters, now_ns: u64) {
-        for _ in 0..RETURNED_MAX {
-            let Some(returned) = errqueue::take(self.socket()) else { break };
-            self.count_returned(egress, &returned);
-            if !self.is_local {
-                self.runs_paused_until_ns = now_ns + RUNS_PAUSE_NS;
-            }
+        self.collect_returned();
+        if !self.is_local && !self.returned.is_empty() {
+            self.runs_paused_until_ns = now_ns + RUNS_PAUSE_NS;
+        }
+        for (reason, amount) in self.returned.drain(..) {
+            egress.drop(reason, amount);
         }
     }
 
