@@ -159,7 +159,11 @@ impl Flow {
                 // A full queue of the device has no event to wait for.
                 Errno::NOBUFS => std::thread::sleep(Duration::from_millis(1)),
                 // These report an earlier datagram's fate, or a peer that is away: this datagram was not sent.
-                Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::NOTCONN
+                Errno::CONNREFUSED
+                | Errno::HOSTUNREACH
+                | Errno::NETUNREACH
+                | Errno::NOTCONN
+                | Errno::PIPE
                     if attempts < ATTEMPTS_MAX =>
                 {
                     attempts += 1;

@@ -97,6 +97,7 @@ fn name(errno: Errno) -> String {
         Errno::NOENT => "ENOENT",
         Errno::CONNRESET => "ECONNRESET",
         Errno::NOMEM => "ENOMEM",
+        Errno::PIPE => "EPIPE",
         Errno(other) => return format!("errno {other}"),
     };
     name.to_owned()

@@ -56,10 +56,10 @@ impl Bound {
 
     /// Keeps new datagrams out, so that what is queued can be read to its end.
     fn admit_nothing(&self) {
-        match &self.address {
-            // If it fails, the drain is bounded all the same.
-            Address::Udp(_) => drop(socket::refuse_new_datagrams(self.socket.as_fd())),
-            Address::Unix(path) => drop(std::fs::remove_file(path)),
+        // If it fails, the drain is bounded all the same.
+        let _ = socket::refuse_new_datagrams(self.socket.as_fd());
+        if let Address::Unix(path) = &self.address {
+            let _ = std::fs::remove_file(path);
         }
     }
 }

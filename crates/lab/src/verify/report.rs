@@ -196,7 +196,7 @@ pub struct ListenerReport {
     pub latency: LatencyReport,
     /// CPU time of this listener's thread.
     pub thread_cpu_seconds: f64,
-    /// Everything that was read, over time.
+    /// Different data datagrams over time.
     pub timeline: Timeline,
     pub runs: Vec<RunReport>,
 }

@@ -12,8 +12,7 @@ use sys::recv::{ReceiveBatch, Wait};
 /// How often the kernel's drop counter is read while datagrams come in, so that 2^32 drops cannot pass unseen.
 const MEM_INFO_EVERY: Duration = Duration::from_millis(100);
 
-/// Longest reading after the end. A full buffer of 64 MiB takes a tenth of it; only the peers of a unix socket, who
-/// cannot be kept out, can make it longer.
+/// Longest reading after the end. A full buffer of 64 MiB takes a tenth of it.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 
 /// Why a listener stopped.
@@ -118,15 +117,15 @@ impl<'a> Receiving<'a> {
 
     /// Takes one batch; says whether the socket may have more.
     fn receive(&mut self, wait: Wait) -> bool {
-        let received = match self.batch.receive(self.bound.socket.as_fd(), wait) {
-            Ok(received) => received,
+        match self.batch.receive(self.bound.socket.as_fd(), wait) {
+            Ok(_) => {}
             Err(Errno::AGAIN) => return false,
             Err(Errno::INTR) => return true,
             Err(_) => {
                 self.receive_errors += 1;
                 return true;
             }
-        };
+        }
         let realtime_ns = sys::clock::realtime_ns();
         let now_ns = sys::clock::monotonic_ns();
         let data_before = self.tracker.counts.received;
@@ -139,10 +138,11 @@ impl<'a> Receiving<'a> {
         }
         let first_ns = *self.first_ns.get_or_insert(now_ns);
         self.last_ns = now_ns;
-        if self.tracker.counts.received > data_before {
+        let data = self.tracker.counts.received - data_before;
+        if data > 0 {
             self.last_data_ns = now_ns;
+            self.timeline.add(now_ns - first_ns, data);
         }
-        self.timeline.add(now_ns - first_ns, received as u64);
         self.progress.publish(&self.tracker.counts, self.kernel_dropped);
         true
     }

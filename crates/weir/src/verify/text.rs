@@ -163,7 +163,7 @@ fn join_text(text: &mut String, join: &Join) {
     line(
         text,
         &format!(
-            "  by the ledger of {} to {}, heartbeats included: sent {}, arrived {}, lost {}",
+            "  by the ledger, {} -> {}, heartbeats included: sent {}, arrived {}, lost {}",
             join.route.listener,
             join.route.target,
             grouped(join.sent),
