@@ -51,17 +51,33 @@ impl Placed {
     }
 }
 
+/// A listener with its address as far as it is known before names are resolved.
+struct Listening<'a> {
+    config: &'a ListenerConfig,
+    addr: Option<SocketAddr>,
+}
+
+impl Listening<'_> {
+    fn of(placed: &Placed) -> Listening<'_> {
+        let addr = match &placed.listener.listen {
+            ListenAddress::Udp(addr) => known_address(addr),
+            ListenAddress::Unix(_) => None,
+        };
+        Listening { config: &placed.listener, addr }
+    }
+}
+
 /// Rules between sections.
 pub(super) fn check(report: &Report, placed: &[Placed]) {
+    let listening: Vec<_> = placed.iter().map(Listening::of).collect();
     for (at, this) in placed.iter().enumerate() {
         for earlier in &placed[..at] {
             listener_pair(report, earlier, this);
         }
         target_names(report, this);
-        let listen_addrs: Vec<_> = placed.iter().map(|other| &other.listener).collect();
         for (place, target) in this.targets() {
-            loops(report, &listen_addrs, place, target);
-            fixed_port(report, &listen_addrs, place, target);
+            loops(report, &listening, place, target);
+            fixed_port(report, &listening, place, target);
             sourceless(report, &this.listener, place, target);
         }
     }
@@ -158,33 +174,27 @@ fn plain_path(path: &Path) -> PathBuf {
     path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
-fn loops(report: &Report, listeners: &[&ListenerConfig], place: &str, target: &TargetConfig) {
-    let owner = listeners.iter().find(|listener| match (&listener.listen, &target.to) {
-        (ListenAddress::Udp(on), TargetAddress::Udp(to)) => udp_loops(listeners, on, to),
+fn loops(report: &Report, listeners: &[Listening<'_>], place: &str, target: &TargetConfig) {
+    let known = match &target.to {
+        TargetAddress::Udp(to) => known_address(to),
+        _ => None,
+    };
+    let addrs = || listeners.iter().filter_map(|listening| listening.addr).collect::<Vec<_>>();
+    let back = known.and_then(|to| would_loop(&addrs(), to, &[]));
+    let owner = listeners.iter().find(|listening| match (&listening.config.listen, &target.to) {
+        (ListenAddress::Udp(on), TargetAddress::Udp(to)) => {
+            on == to || back.is_some() && listening.addr == back
+        }
         (ListenAddress::Unix(on), TargetAddress::Unix(to)) => plain_path(on) == plain_path(to),
         _ => false,
     });
-    if let Some(owner) = owner {
+    if let Some(Listening { config: owner, .. }) = owner {
         let message = format!(
             "{} is where listener {} ({}) receives: its datagrams would come back for ever; send them elsewhere",
             target.to, owner.name, owner.listen
         );
         report.error(report.line_of(place, "to"), "listener.target.to", message);
     }
-}
-
-fn udp_loops(listeners: &[&ListenerConfig], on: &HostPort, to: &HostPort) -> bool {
-    if on == to {
-        return true;
-    }
-    let (Some(on), Some(to)) = (known_address(on), known_address(to)) else { return false };
-    let groups = listeners.iter().filter_map(|listener| match &listener.listen {
-        ListenAddress::Udp(addr) => known_address(addr),
-        ListenAddress::Unix(_) => None,
-    });
-    // The groups that are joined matter to a wildcard listener whatever their port.
-    let all: Vec<_> = std::iter::once(on).chain(groups).collect();
-    would_loop(&all, to, &[]) == Some(on)
 }
 
 /// The address as far as it is known before names are resolved.
@@ -198,7 +208,7 @@ fn known_address(addr: &HostPort) -> Option<SocketAddr> {
 }
 
 /// A fixed source port that a listener of ours holds cannot be bound.
-fn fixed_port(report: &Report, listeners: &[&ListenerConfig], place: &str, target: &TargetConfig) {
+fn fixed_port(report: &Report, listeners: &[Listening<'_>], place: &str, target: &TargetConfig) {
     let (Some(port), TargetAddress::Udp(to)) = (target.send.source_port, &target.to) else {
         return;
     };
@@ -208,13 +218,12 @@ fn fixed_port(report: &Report, listeners: &[&ListenerConfig], place: &str, targe
         Host::Name(_) => None,
     });
     let Some(source) = source else { return };
-    let holds = |listener: &&&ListenerConfig| match &listener.listen {
-        ListenAddress::Udp(on) => on
-            .literal()
-            .is_some_and(|on| on.port() == port && (on.ip() == source || overlap(on.ip(), source))),
-        ListenAddress::Unix(_) => false,
+    let holds = |listening: &&Listening<'_>| {
+        listening
+            .addr
+            .is_some_and(|on| on.port() == port && (on.ip() == source || overlap(on.ip(), source)))
     };
-    if let Some(owner) = listeners.iter().find(holds) {
+    if let Some(Listening { config: owner, .. }) = listeners.iter().find(holds) {
         let message = format!(
             "port {port} is held by listener {} ({}), so nothing can be sent from it; choose another",
             owner.name, owner.listen
