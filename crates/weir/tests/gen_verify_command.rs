@@ -112,6 +112,95 @@ fn nothing_received_is_not_clean() {
     assert!(text.contains("not clean: nothing arrived on udp://127.0.0.1:"), "{text}");
 }
 
+/// A relay from `listener`'s one listener to `to`, with a socket buffer so small that a flood overflows it.
+struct Relay {
+    process: Child,
+    listener: String,
+    admin: String,
+}
+
+impl Relay {
+    fn start(to: &str) -> Relay {
+        let name = format!("weir-gen-verify-{}.toml", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        let config = format!(
+            r#"
+            [admin]
+            listen = "127.0.0.1:0"
+            [[listener]]
+            name = "in"
+            listen = "udp://127.0.0.1:0"
+            receive_buffer = "16KiB"
+            [[listener.target]]
+            name = "out"
+            to = "{to}"
+            "#
+        );
+        std::fs::write(&file, config).unwrap();
+        let mut process = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(["run", "-c", file.to_str().unwrap()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut listener, mut admin) = (String::new(), String::new());
+        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        while admin.is_empty() {
+            let line = lines.next().expect("the relay says where it is").unwrap();
+            let word = |start: &str| {
+                let at = line.find(start)? + start.len();
+                line[at..].split_whitespace().next().map(str::to_owned)
+            };
+            listener = word("listening on ").unwrap_or(listener);
+            admin = word("ledger and metrics on ").unwrap_or(admin);
+        }
+        std::fs::remove_file(file).unwrap();
+        Relay { process, listener, admin }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+#[test]
+fn losses_in_a_relay_are_found_in_its_ledger() {
+    // The relay must know the target's port before the verifier can ask for the ledger.
+    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let out = format!("127.0.0.1:{port}");
+    let relay = Relay::start(&out);
+    let verifier = Verifier::start(&[
+        "--listen",
+        &out,
+        "--until-done",
+        "--deadline",
+        "60s",
+        "--json",
+        "--ledger",
+        &relay.admin,
+    ]);
+    let sent = json(
+        &weir(&["gen", "--to", &relay.listener, "--rate", "max", "--count", "50k", "--json"])
+            .stdout,
+    );
+    let (_, text) = verifier.finish();
+    let got = json(text.as_bytes());
+    let join = &got["ledger"][0];
+    let number = |value: &Value| value.as_u64().unwrap();
+    assert_eq!(
+        number(&join["sent"]),
+        number(&sent["sent_datagrams"]) + number(&sent["heartbeats"])
+    );
+    let losses = join["losses"].as_array().unwrap();
+    let lost: u64 = losses.iter().map(|loss| number(&loss["datagrams"])).sum();
+    assert_eq!(number(&join["sent"]), number(&join["arrived"]) + lost, "{join:#}");
+    assert_eq!((&join["unexplained"], &join["surplus"]), (&Value::from(0), &Value::from(0)));
+    assert_eq!(got["clean"], Value::from(got["missing"] == 0));
+}
+
 fn refused(args: &[&str], code: i32, message: &str) {
     let output = weir(args);
     let text = String::from_utf8(output.stderr).unwrap();
