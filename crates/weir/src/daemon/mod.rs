@@ -85,7 +85,6 @@ pub(crate) struct Running {
 /// A listener that a reload took out of service and that still drains.
 struct Retiring {
     listener: Listener,
-    file: Option<SocketFile>,
 }
 
 /// The running daemon.
@@ -100,6 +99,8 @@ pub(crate) struct Daemon {
     retiring: Vec<Retiring>,
     inherited: Inherited,
     http: Option<Http>,
+    /// The admin server's socket, for a server that a reload starts anew.
+    admin_listener: Option<TcpListener>,
     statsd: Arc<statsd::Counts>,
     service: Service,
     level: Level,
@@ -172,6 +173,7 @@ impl Daemon {
             retiring: Vec::new(),
             inherited,
             http: None,
+            admin_listener: None,
             statsd: Arc::default(),
             service: Service::new(),
             level,
@@ -196,6 +198,7 @@ impl Daemon {
             health: Arc::clone(&self.health),
             statsd: Arc::clone(&self.statsd),
         };
+        self.admin_listener = bound.as_ref().map(TcpListener::try_clone).transpose()?;
         self.http = Http::start(bound, self.config.statsd.as_ref(), &shown)?;
         Ok(())
     }
@@ -299,11 +302,7 @@ impl Daemon {
     fn finish_retired(&mut self) {
         for at in (0..self.retiring.len()).rev() {
             if self.retiring[at].listener.has_ended() {
-                let Retiring { listener, file } = self.retiring.swap_remove(at);
-                listener.finish_removal();
-                if let Some(file) = file {
-                    file.remove();
-                }
+                self.retiring.swap_remove(at).listener.finish_removal();
             }
         }
     }

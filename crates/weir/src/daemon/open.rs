@@ -6,7 +6,7 @@ use relay::{Destination, Gso, SocketOwner};
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use sys::process::{CAP_NET_ADMIN, effective_capabilities};
@@ -124,7 +124,7 @@ pub(crate) fn listener(
         ListenAddress::Udp(host_port) => LocalAddress::Inet(own_address(host_port, names)?),
     };
     if let Some(socket) = inherited.find(&at) {
-        enlarge_receive_buffer(&socket, config.receive_buffer_bytes);
+        enlarge_receive_buffer(socket.as_fd(), config.receive_buffer_bytes);
         return Ok(OpenSocket { socket, owner: SocketOwner::ServiceManager, file: None });
     }
     let socket = match &at {
@@ -134,7 +134,7 @@ pub(crate) fn listener(
     .map_err(|error| cannot_listen(config, &at, &error))?;
     let file = match &at {
         LocalAddress::Inet(_) => {
-            set_receive_buffer(&socket, config.receive_buffer_bytes);
+            set_receive_buffer(socket.as_fd(), config.receive_buffer_bytes);
             None
         }
         LocalAddress::Unix(path) => SocketFile::of(path),
@@ -152,14 +152,14 @@ fn own_address(host_port: &HostPort, names: &Names) -> anyhow::Result<SocketAddr
 }
 
 /// Asks for a receive buffer; what was granted is for the banner to say.
-pub(crate) fn set_receive_buffer(socket: &OwnedFd, bytes: usize) {
+pub(crate) fn set_receive_buffer(socket: BorrowedFd<'_>, bytes: usize) {
     // It fails for a bad descriptor only, and then the socket would not have been bound.
-    let _ = socket::set_receive_buffer(socket.as_fd(), bytes);
+    let _ = socket::set_receive_buffer(socket, bytes);
 }
 
 /// As [`set_receive_buffer`], but never smaller than it is: a service manager may grant more than this process can.
-pub(crate) fn enlarge_receive_buffer(socket: &OwnedFd, bytes: usize) {
-    let granted = socket::receive_buffer(socket.as_fd()).unwrap_or(usize::MAX);
+pub(crate) fn enlarge_receive_buffer(socket: BorrowedFd<'_>, bytes: usize) {
+    let granted = socket::receive_buffer(socket).unwrap_or(usize::MAX);
     let may_exceed = effective_capabilities().is_some_and(|set| set & (1 << CAP_NET_ADMIN) != 0);
     let reachable = if may_exceed { bytes } else { bytes.min(rmem_max().saturating_mul(2)) };
     if reachable > granted {
@@ -325,14 +325,7 @@ pub(crate) fn udp(
 ) -> Result<OpenTarget, CannotSend> {
     let egress = sys::route::egress(addr.ip());
     let is_local = egress.as_ref().is_ok_and(|egress| egress.is_local);
-    let local_addrs = if is_local { &[addr.ip()][..] } else { &[] };
-    if let Some(own) = would_loop(listen_addrs, addr, local_addrs) {
-        return Err(CannotSend::Never(Failure::Config.error(format!(
-            "target {} ({}) at {addr} is where we listen ({own}): its datagrams would come back for ever. \
-             Fix: send them elsewhere",
-            config.name, config.to
-        ))));
-    }
+    check_loop(config, addr, is_local, listen_addrs).map_err(CannotSend::Never)?;
     let socket = socket::connect_udp(addr, &config.send)
         .map_err(|error| cannot_send(config, addr, error))?;
     let (egress, gso) = match egress {
@@ -358,6 +351,33 @@ pub(crate) fn udp(
     };
     let destination = Destination::Udp { socket, gso, egress };
     Ok(OpenTarget { destination, address: Some(addr) })
+}
+
+/// Fails when datagrams sent there would come back to one of our listeners.
+pub(crate) fn refuse_loop(
+    config: &TargetConfig,
+    addr: SocketAddr,
+    listen_addrs: &[SocketAddr],
+) -> anyhow::Result<()> {
+    let is_local = sys::route::egress(addr.ip()).is_ok_and(|egress| egress.is_local);
+    check_loop(config, addr, is_local, listen_addrs)
+}
+
+fn check_loop(
+    config: &TargetConfig,
+    addr: SocketAddr,
+    is_local: bool,
+    listen_addrs: &[SocketAddr],
+) -> anyhow::Result<()> {
+    let local_addrs = if is_local { &[addr.ip()][..] } else { &[] };
+    match would_loop(listen_addrs, addr, local_addrs) {
+        None => Ok(()),
+        Some(own) => Err(Failure::Config.error(format!(
+            "target {} ({}) at {addr} is where we listen ({own}): its datagrams would come back for ever. \
+             Fix: send them elsewhere",
+            config.name, config.to
+        ))),
+    }
 }
 
 fn cannot_send(config: &TargetConfig, addr: SocketAddr, error: io::Error) -> CannotSend {

@@ -94,7 +94,7 @@ impl Daemon {
         }
         let mut drained = Drained::default();
         let running = self.running.drain(..).map(|one| (one.listener, one.file));
-        let retiring = self.retiring.drain(..).map(|one| (one.listener, one.file));
+        let retiring = self.retiring.drain(..).map(|one| (one.listener, None));
         for (listener, file) in running.chain(retiring) {
             if let Some(file) = file {
                 file.remove();
