@@ -106,12 +106,10 @@ impl FileTarget {
         match self.try_write(now_ns) {
             Ok(()) => {
                 self.meter.sender.delivered.add(self.buffered);
-                self.meter.up.set(1);
             }
             Err(error) => {
                 self.meter.count_error(Errno::from(&error));
                 self.meter.sender.drop(Reason::WriteError, self.buffered);
-                self.meter.up.set(0);
                 self.file = None;
                 if self.retry_at_ns <= now_ns {
                     self.retry_at_ns = now_ns + RETRY_INTERVAL_NS;
@@ -218,6 +216,7 @@ impl Pump for FileTarget {
         });
         self.meter.oldest_age_ms.set(age_ns / 1_000_000);
         self.meter.reports_all.set(1);
+        self.meter.note_state();
     }
 
     fn is_idle(&self) -> bool {

@@ -149,6 +149,21 @@ const NAMED_ERRNOS: [(Errno, &str); 12] = [
     (Errno::NOENT, "send_errors_ENOENT"),
 ];
 
+/// ICMP messages that are counted by type and code (RFC 792, RFC 4443); the rest share one counter.
+const NAMED_ICMP: [((u8, u8), &str); 11] = [
+    ((3, 0), "icmp_3_0"),
+    ((3, 1), "icmp_3_1"),
+    ((3, 2), "icmp_3_2"),
+    ((3, 3), "icmp_3_3"),
+    ((3, 4), "icmp_3_4"),
+    ((3, 13), "icmp_3_13"),
+    ((1, 0), "icmp_1_0"),
+    ((1, 1), "icmp_1_1"),
+    ((1, 3), "icmp_1_3"),
+    ((1, 4), "icmp_1_4"),
+    ((2, 0), "icmp_2_0"),
+];
+
 /// Counters of one target.
 pub(crate) struct TargetMeter {
     pub(crate) name: String,
@@ -170,11 +185,13 @@ pub(crate) struct TargetMeter {
     pub(crate) oldest_age_ms: EventCounter,
     /// 1 while runs leave as one message.
     pub(crate) gso: EventCounter,
-    /// 0 while every datagram fails.
-    pub(crate) up: EventCounter,
+    up: EventCounter,
+    /// What had been sent, given back, and met errors when `up` was last decided.
+    noted: [EventCounter; 3],
     /// 1 where the network reports every datagram that it gives back: the target is on this host.
     pub(crate) reports_all: EventCounter,
     errors: [EventCounter; NAMED_ERRNOS.len() + 1],
+    icmp: [EventCounter; NAMED_ICMP.len() + 1],
 }
 
 impl TargetMeter {
@@ -186,6 +203,9 @@ impl TargetMeter {
         ring_capacity: u64,
         lost: Arc<Tally>,
     ) -> TargetMeter {
+        // Nothing speaks against a target that was sent nothing yet.
+        let up = EventCounter::default();
+        up.set(1);
         TargetMeter {
             name,
             listener,
@@ -200,15 +220,40 @@ impl TargetMeter {
             retries: EventCounter::default(),
             oldest_age_ms: EventCounter::default(),
             gso: EventCounter::default(),
-            up: EventCounter::default(),
+            up,
+            noted: Default::default(),
             reports_all: EventCounter::default(),
             errors: Default::default(),
+            icmp: Default::default(),
         }
     }
 
     pub(crate) fn count_error(&self, errno: Errno) {
         let index = NAMED_ERRNOS.iter().position(|(known, _)| *known == errno);
         self.errors[index.unwrap_or(NAMED_ERRNOS.len())].add(1);
+    }
+
+    pub(crate) fn count_icmp(&self, kind: u8, code: u8) {
+        let index = NAMED_ICMP.iter().position(|(known, _)| *known == (kind, code));
+        self.icmp[index.unwrap_or(NAMED_ICMP.len())].add(1);
+    }
+
+    /// Decides whether the target takes what it is sent: more went out than came back since the last look. Without
+    /// traffic in between it stays as it was. Only the thread that owns the target may call this.
+    pub(crate) fn note_state(&self) {
+        let now = [
+            self.sender.delivered.load().count,
+            self.egress.drops().map(|(_, amount)| amount.count).sum(),
+            self.errors.iter().map(EventCounter::load).sum(),
+        ];
+        let [sent, returned, errors] =
+            [0, 1, 2].map(|index: usize| now[index] - self.noted[index].load());
+        if sent + errors > 0 {
+            self.up.set(u64::from(sent > returned));
+        }
+        for (noted, now) in self.noted.iter().zip(now) {
+            noted.set(now);
+        }
     }
 
     /// Ends the count of what is offered to the target at what was appended below its cursor.
@@ -264,7 +309,10 @@ impl TargetMeter {
         for (reason, amount) in returned {
             hop = hop.dropped(reason, amount);
         }
-        hop.finish(handed)
+        for ((_, name), count) in NAMED_ICMP.iter().zip(&self.icmp) {
+            hop = hop.event(name, count.load());
+        }
+        hop.event("icmp_other", self.icmp[NAMED_ICMP.len()].load()).finish(handed)
     }
 }
 

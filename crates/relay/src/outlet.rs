@@ -4,9 +4,9 @@ mod udp;
 mod unix;
 
 use crate::Destination;
+use crate::meter::TargetMeter;
 use crate::pump::Replaced;
 use crate::target::Outlet;
-use ledger::Counters;
 use std::os::fd::BorrowedFd;
 use sys::Errno;
 use sys::send::Message;
@@ -63,9 +63,9 @@ impl Outlet for SocketOutlet {
         }
     }
 
-    fn take_returned(&mut self, egress: &Counters, now_ns: u64) {
+    fn take_returned(&mut self, meter: &TargetMeter, now_ns: u64) {
         if let SocketOutlet::Udp(udp) = self {
-            udp.take_returned(egress, now_ns);
+            udp.take_returned(meter, now_ns);
         }
     }
 

@@ -17,7 +17,7 @@ use crate::pump::{Change, Command, Replaced, Targets};
 use crate::ring::ring_with_slots;
 use crate::target::{Outlet, Target};
 use crate::{Destination, ListenerOptions, Sample, SampleBy, Schedule, SocketOwner, TargetOptions};
-use ledger::{Amount, Counters, HopKind, Ledger, Meter, Reason};
+use ledger::{Amount, HopKind, Ledger, Meter, Reason};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::os::fd::BorrowedFd;
@@ -139,8 +139,8 @@ impl Outlet for SimOutlet {
         self.run_datagram_bytes_max = datagram_bytes / 2;
     }
 
-    fn take_returned(&mut self, egress: &Counters, _now_ns: u64) {
-        egress.drop(Reason::Refused, self.returned);
+    fn take_returned(&mut self, meter: &TargetMeter, _now_ns: u64) {
+        meter.egress.drop(Reason::Refused, self.returned);
         self.wire.lock().unwrap().given_back += self.returned;
         self.returned = Amount::default();
     }

@@ -8,7 +8,7 @@ use crate::gate::Gate;
 use crate::meter::TargetMeter;
 use crate::pump::Replaced;
 use crate::ring::{CLAIM_MAX, Claim, Reader};
-use ledger::{Amount, Counters, Reason};
+use ledger::{Amount, Reason};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use sys::Errno;
@@ -36,7 +36,7 @@ pub(crate) trait Outlet {
     fn limit_runs(&mut self, datagram_bytes: usize);
 
     /// Counts, as drops of the egress hop, what the network has given back since the last call.
-    fn take_returned(&mut self, egress: &Counters, now_ns: u64);
+    fn take_returned(&mut self, meter: &TargetMeter, now_ns: u64);
 
     /// Datagrams that were handed over and may still come back.
     fn has_outstanding(&self) -> bool;
@@ -163,9 +163,10 @@ impl<O: Outlet> Target<O> {
         self.meter.oldest_age_ms.set(age_ns / 1_000_000);
     }
 
-    /// Counts what came back from the network.
+    /// Counts what came back from the network, and says whether more arrives than comes back.
     pub(crate) fn settle(&mut self, now_ns: u64) {
-        self.outlet.take_returned(&self.meter.egress, now_ns);
+        self.outlet.take_returned(&self.meter, now_ns);
+        self.meter.note_state();
     }
 }
 
@@ -244,7 +245,7 @@ impl<O: Outlet> Work<'_, O> {
                 Err(errno) => {
                     self.meter.count_error(errno);
                     if is_about_an_earlier_message(errno) {
-                        self.outlet.take_returned(&self.meter.egress, self.now_ns);
+                        self.outlet.take_returned(self.meter, self.now_ns);
                         if retries < RETRIES_MAX {
                             retries += 1;
                             self.meter.retries.add(1);

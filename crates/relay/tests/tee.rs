@@ -156,6 +156,9 @@ fn a_refusing_target_is_counted_to_the_last_datagram_and_harms_no_other() {
             + target(&last, HopKind::Egress, "dead").dropped_for(Reason::Refused);
         assert_eq!((lost.count, lost.bytes), (count, bytes), "{schedule:?} {last:#?}");
         assert_eq!(target(&last, HopKind::Egress, "dead").delivered.count, 0);
+        assert!(target(&last, HopKind::Egress, "dead").events["icmp_3_3"] > 0);
+        let is_up = |name| target(&last, HopKind::Target, name).gauges["up"];
+        assert_eq!((is_up("dead"), is_up("good")), (0, 1));
     }
 }
 

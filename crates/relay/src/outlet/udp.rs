@@ -1,5 +1,6 @@
 use crate::Gso;
-use ledger::{Amount, Counters, Reason};
+use crate::meter::TargetMeter;
+use ledger::{Amount, Reason};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use sys::errqueue::{self, Returned};
 use sys::route::Egress;
@@ -38,7 +39,15 @@ pub(crate) struct UdpOutlet {
     handed_when_idle: Amount,
     last_message: Amount,
     /// What came back and has not been counted yet.
-    returned: Vec<(Reason, Amount)>,
+    returned: Vec<Lost>,
+}
+
+/// What one entry of the error queue says.
+struct Lost {
+    reason: Reason,
+    amount: Amount,
+    /// Type and code.
+    icmp: (u8, u8),
 }
 
 impl UdpOutlet {
@@ -90,8 +99,9 @@ impl UdpOutlet {
     fn collect_returned(&mut self) {
         while self.returned.len() < RETURNED_MAX {
             let Some(returned) = errqueue::take(self.socket()) else { return };
-            if let Some(lost) = self.meaning_of(&returned) {
-                self.returned.push(lost);
+            if let Some((reason, amount)) = self.meaning_of(&returned) {
+                let icmp = (returned.icmp_type, returned.icmp_code);
+                self.returned.push(Lost { reason, amount, icmp });
             }
         }
     }
@@ -153,13 +163,14 @@ impl UdpOutlet {
         self.run_datagram_bytes_max = if by_path < datagram_bytes { by_path } else { 0 };
     }
 
-    pub(crate) fn take_returned(&mut self, egress: &Counters, now_ns: u64) {
+    pub(crate) fn take_returned(&mut self, meter: &TargetMeter, now_ns: u64) {
         self.collect_returned();
         if !self.is_local && !self.returned.is_empty() {
             self.runs_paused_until_ns = now_ns + RUNS_PAUSE_NS;
         }
-        for (reason, amount) in self.returned.drain(..) {
-            egress.drop(reason, amount);
+        for returned in self.returned.drain(..) {
+            meter.count_icmp(returned.icmp.0, returned.icmp.1);
+            meter.egress.drop(returned.reason, returned.amount);
         }
     }
 
