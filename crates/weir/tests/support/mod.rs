@@ -6,6 +6,9 @@
 
 #![allow(dead_code, reason = "each test binary compiles this file and uses a part of it")]
 
+pub(crate) mod netns;
+pub(crate) mod process;
+
 use std::env;
 use std::io::Write;
 use std::path::{Path, PathBuf};
