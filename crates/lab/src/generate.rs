@@ -38,6 +38,8 @@ pub enum Error {
     SourcePort { flows: usize },
     #[error("rate must be above 0")]
     Rate,
+    #[error("a burst has at least one datagram")]
+    Burst,
     #[error("cannot open a socket to {address}")]
     Open {
         address: Address,

@@ -66,7 +66,7 @@ pub(crate) struct Args {
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
-    /// No report and no progress
+    /// No report for people and no progress
     #[arg(long, short)]
     quiet: bool,
     /// Progress on standard error

@@ -54,7 +54,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = load::parse_duration)]
     late_after: Duration,
     /// Sequence numbers of a stream within which duplicates are told from late datagrams; each costs a bit
-    #[arg(long, value_name = "N", default_value = "1Mi", value_parser = load::parse_bytes)]
+    #[arg(long, value_name = "N", default_value = "1Mi", value_parser = parse_window)]
     window: usize,
     /// Streams (sender and flow of a run) to follow on each listener
     #[arg(long, value_name = "N", default_value = "1024", value_parser = load::parse_bytes)]
@@ -71,7 +71,7 @@ pub(crate) struct Args {
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
-    /// No report and no progress
+    /// No report for people and no progress
     #[arg(long, short)]
     quiet: bool,
     /// Progress on standard error
@@ -102,6 +102,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     print(args, &report, joined.as_deref().unwrap_or_default())?;
     joined?;
     if report.clean { Ok(ExitCode::SUCCESS) } else { Ok(Failure::CheckFailed.code()) }
+}
+
+fn parse_window(text: &str) -> Result<usize, String> {
+    const WINDOW_MAX: u64 = 1 << 30;
+    match load::parse_number(text)? {
+        window @ 1..=WINDOW_MAX => Ok(window as usize),
+        _ => Err("it must be from 1 to 1Gi".to_owned()),
+    }
 }
 
 fn options(args: &Args) -> anyhow::Result<Options> {

@@ -218,6 +218,7 @@ fn mistakes_are_named() {
     refused(&with(&["--size", "65508"]), 64, "outside 48 to 65507 bytes");
     refused(&with(&["--rate", "fast"]), 64, "write a number such as 1000");
     refused(&with(&["--source-port", "9000", "--flows", "2"]), 64, "allows one flow");
+    refused(&with(&["--burst", "0"]), 64, "at least one datagram");
     refused(&["gen"], 64, "--to");
     refused(&["gen", "--to", "null:"], 64, "cannot send to null:");
     refused(&["gen", "--to", "unix:/nowhere/at/all"], 69, "start the receiver first");

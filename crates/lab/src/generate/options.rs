@@ -78,6 +78,9 @@ impl Options {
         if matches!(self.rate, Rate::DatagramsPerSec(0) | Rate::BitsPerSec(0)) {
             return Err(Error::Rate);
         }
+        if self.burst == 0 {
+            return Err(Error::Burst);
+        }
         Ok(())
     }
 }

@@ -55,7 +55,7 @@ impl Schedule {
             spent: 0,
             sizes: options.sizes.clone(),
             random: Random::seeded(run ^ idx.wrapping_mul(0xd134_2543_de82_ef95)),
-            burst: options.burst.max(1),
+            burst: options.burst,
             burst_left: 0,
             burst_due_ns: 0,
             slots_all,

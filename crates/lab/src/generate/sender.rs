@@ -95,8 +95,7 @@ impl Sender {
             let now_ns = sys::clock::monotonic_ns();
             if now_ns >= next_heartbeat_ns {
                 self.send_heartbeats(Kind::Heartbeat, 0, halt, progress);
-                next_heartbeat_ns += heartbeat_ns.unwrap_or(u64::MAX);
-                continue;
+                next_heartbeat_ns = now_ns.saturating_add(heartbeat_ns.unwrap_or(u64::MAX));
             }
             let Some(first) = schedule.peek() else { break };
             if first.due_ns > now_ns {
