@@ -10,6 +10,8 @@ use std::os::fd::OwnedFd;
 pub struct Egress {
     /// The destination is this host: what is sent is delivered before the call returns, and so is an ICMP error about it.
     pub is_local: bool,
+    /// The destination is a broadcast address: what is sent comes back to sockets of this host too.
+    pub is_broadcast: bool,
     /// Index of the device, 0 if unknown.
     pub interface_index: u32,
     /// Kinds of the queueing disciplines at that device (`noqueue`, `fq_codel`, `tbf`, …).
@@ -36,6 +38,7 @@ pub fn egress(dst: IpAddr) -> io::Result<Egress> {
         if kind == RTM_NEWROUTE && body.len() >= RTMSG_BYTES {
             // struct rtmsg (linux/rtnetlink.h): rtm_type is its eighth byte.
             egress.is_local = body[7] == RTN_LOCAL;
+            egress.is_broadcast = body[7] == RTN_BROADCAST;
             egress.interface_index = attribute(&body[RTMSG_BYTES..], RTA_OIF)
                 .and_then(|value| value.try_into().ok())
                 .map_or(0, u32::from_ne_bytes);
@@ -69,6 +72,7 @@ const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 const TCA_KIND: u16 = 1;
 const RTN_LOCAL: u8 = 2;
+const RTN_BROADCAST: u8 = 3;
 const NLMSGHDR_BYTES: usize = 16;
 const RTMSG_BYTES: usize = 12;
 const TCMSG_BYTES: usize = 20;
@@ -173,9 +177,14 @@ mod tests {
     #[test]
     fn loopback_is_local_and_has_no_dropping_queue() {
         let egress = egress("127.0.0.1".parse().unwrap()).unwrap();
-        assert!(egress.is_local);
+        assert!(egress.is_local && !egress.is_broadcast);
         assert_eq!(egress.queue_kinds, ["noqueue"]);
         assert!(!egress.may_drop_within_messages());
+    }
+
+    #[test]
+    fn the_broadcast_address_of_loopback_is_known_as_one() {
+        assert!(egress("127.255.255.255".parse().unwrap()).unwrap().is_broadcast);
     }
 
     #[test]

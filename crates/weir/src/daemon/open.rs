@@ -324,8 +324,8 @@ pub(crate) fn udp(
     listen_addrs: &[SocketAddr],
 ) -> Result<OpenTarget, CannotSend> {
     let egress = sys::route::egress(addr.ip());
-    let is_local = egress.as_ref().is_ok_and(|egress| egress.is_local);
-    check_loop(config, addr, is_local, listen_addrs).map_err(CannotSend::Never)?;
+    let is_here = egress.as_ref().is_ok_and(comes_here);
+    check_loop(config, addr, is_here, listen_addrs).map_err(CannotSend::Never)?;
     let socket = socket::connect_udp(addr, &config.send)
         .map_err(|error| cannot_send(config, addr, error))?;
     let (egress, gso) = match egress {
@@ -359,17 +359,22 @@ pub(crate) fn refuse_loop(
     addr: SocketAddr,
     listen_addrs: &[SocketAddr],
 ) -> anyhow::Result<()> {
-    let is_local = sys::route::egress(addr.ip()).is_ok_and(|egress| egress.is_local);
-    check_loop(config, addr, is_local, listen_addrs)
+    let is_here = sys::route::egress(addr.ip()).is_ok_and(|egress| comes_here(&egress));
+    check_loop(config, addr, is_here, listen_addrs)
+}
+
+/// Whether what is sent there reaches this host's own sockets.
+fn comes_here(egress: &Egress) -> bool {
+    egress.is_local || egress.is_broadcast
 }
 
 fn check_loop(
     config: &TargetConfig,
     addr: SocketAddr,
-    is_local: bool,
+    is_here: bool,
     listen_addrs: &[SocketAddr],
 ) -> anyhow::Result<()> {
-    let local_addrs = if is_local { &[addr.ip()][..] } else { &[] };
+    let local_addrs = if is_here { &[addr.ip()][..] } else { &[] };
     match would_loop(listen_addrs, addr, local_addrs) {
         None => Ok(()),
         Some(own) => Err(Failure::Config.error(format!(
