@@ -198,6 +198,11 @@ impl HopBuilder {
         self
     }
 
+    /// Everything that left by what was added so far.
+    pub fn left_so_far(&self) -> Amount {
+        self.snapshot.delivered + self.snapshot.dropped_total()
+    }
+
     /// Says how much can be inside.
     pub fn capacity(mut self, count: u64) -> HopBuilder {
         self.snapshot.capacity = Some(count);

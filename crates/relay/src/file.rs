@@ -23,6 +23,9 @@ use sys::socket::LocalAddress;
 /// The buffer is written when it holds so much, or when the ring is empty.
 const BUFFER_BYTES: usize = 256 * 1024;
 
+/// Most datagrams in the buffer: what a file's thread may have in its hands while the disk holds it.
+pub(crate) const BUFFERED_DATAGRAMS_MAX: u64 = 8_192;
+
 /// Time between two attempts to open a file that could not be opened or written.
 const RETRY_INTERVAL_NS: u64 = 250_000_000;
 
@@ -68,7 +71,7 @@ impl FileTarget {
 
     /// Moves datagrams from the ring into the buffer until that is full enough. Returns whether the ring is empty.
     fn fill(&mut self, now_ns: u64, realtime_ns: u64) -> bool {
-        while self.buffer.len() < BUFFER_BYTES {
+        while self.buffer.len() < BUFFER_BYTES && self.buffered.count < BUFFERED_DATAGRAMS_MAX {
             let Some(claim) = self.reader.claim() else { return true };
             self.meter.sender.drop(Reason::QueueFull, claim.gave_up());
             for index in 0..claim.len() {

@@ -63,7 +63,9 @@ impl Intake {
             if datagram.bytes.is_empty() {
                 self.meter.empty_datagrams.add(1);
             }
-            if !targets.is_empty() && !self.writer.has_room_without_loss(datagram.bytes.len()) {
+            if !self.writer.has_room_without_loss(datagram.bytes.len()) {
+                // A reader may lose only what it could see, and what is counted as come in. And the targets of this
+                // thread get their turn first.
                 self.show(&mut accepted);
                 targets.pump(monotonic_ns(), received_ns);
             }

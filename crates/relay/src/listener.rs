@@ -4,7 +4,7 @@ mod stop;
 
 pub use stop::HandedOver;
 
-use crate::file::FileTarget;
+use crate::file::{BUFFERED_DATAGRAMS_MAX, FileTarget};
 use crate::gate::Gate;
 use crate::intake::{Admission, Intake};
 use crate::meter::{ListenerMeter, TargetMeter};
@@ -34,6 +34,8 @@ pub struct Listener {
     meter: Arc<ListenerMeter>,
     ring_capacity: u64,
     targets: Vec<TargetHandle>,
+    /// Targets that were removed and may still be sending what the ring held for them.
+    leaving: Vec<Arc<TargetMeter>>,
     requests: mpsc::Sender<Request>,
     has_requests: Arc<AtomicBool>,
     stop: Arc<StopState>,
@@ -112,6 +114,7 @@ impl Listener {
             ledger: Arc::clone(ledger),
             meter: Arc::clone(&meter),
             targets: Vec::new(),
+            leaving: Vec::new(),
             requests,
             has_requests: Arc::default(),
             stop: Arc::default(),
@@ -221,15 +224,16 @@ impl Listener {
                 target: options.name,
             });
         }
+        let is_file = matches!(destination, Destination::File(_));
+        let buffered_max = if is_file { BUFFERED_DATAGRAMS_MAX } else { 0 };
         let meter = Arc::new(TargetMeter::new(
             options.name.clone(),
             Arc::clone(&self.meter),
             joined.amount,
-            self.ring_capacity,
+            self.ring_capacity + buffered_max,
             joined.lost,
         ));
         let gate = Gate::new(&options, monotonic_ns());
-        let is_file = matches!(destination, Destination::File(_));
         let pump = make_pump(destination, self.socket.as_fd(), joined.reader, gate, &meter);
         let worker = if is_file {
             let handle = self.start_worker(&options.name, Lifetime::Targets, pump)?;
@@ -332,8 +336,11 @@ impl Listener {
                 ledger.retire(&meter);
             })
             .map_err(self.failed("starting a thread"))?;
+        let meter = Arc::clone(&target.meter);
         self.threads.push(thread);
         self.threads.retain(|thread| !thread.is_finished());
+        self.leaving.retain(|meter| Arc::strong_count(meter) > 1);
+        self.leaving.push(meter);
         self.targets.retain(|target| target.name != name);
         Ok(())
     }

@@ -5,6 +5,7 @@ use ledger::{
     Meter, Reason, Tally,
 };
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use sys::Errno;
 use sys::socket::{MemInfo, mem_info};
@@ -173,6 +174,8 @@ pub(crate) struct TargetMeter {
     /// What had entered the ring when the target left.
     left: OnceLock<Amount>,
     capacity: u64,
+    /// Its thread is stuck in a system call and was given up.
+    is_abandoned: AtomicBool,
     /// Written by the thread that owns the target: sent, and dropped by the target.
     pub(crate) sender: Counters,
     /// Written by the receiving thread: what it took from the target because the ring was full.
@@ -195,12 +198,12 @@ pub(crate) struct TargetMeter {
 }
 
 impl TargetMeter {
-    /// `joined` is what had entered the ring, and `ring_capacity` the most that it can hold.
+    /// `joined` is what had entered the ring, and `capacity` the most that ring and target together can hold.
     pub(crate) fn new(
         name: String,
         listener: Arc<ListenerMeter>,
         joined: Amount,
-        ring_capacity: u64,
+        capacity: u64,
         lost: Arc<Tally>,
     ) -> TargetMeter {
         // Nothing speaks against a target that was sent nothing yet.
@@ -211,7 +214,8 @@ impl TargetMeter {
             listener,
             joined,
             left: OnceLock::new(),
-            capacity: ring_capacity + 2 * IN_HAND_MAX,
+            capacity: capacity + 2 * IN_HAND_MAX,
+            is_abandoned: AtomicBool::new(false),
             sender: Counters::default(),
             lost,
             egress: Counters::default(),
@@ -262,6 +266,12 @@ impl TargetMeter {
         let _ = self.left.set(seen);
     }
 
+    /// Counts what is still inside as dropped by the stop: the thread that should have dealt with it does not come back
+    /// from a system call. What it had in its hands may arrive all the same.
+    pub(crate) fn abandon(&self) {
+        self.is_abandoned.store(true, Ordering::Release);
+    }
+
     fn offered(&self) -> Amount {
         let appended = match self.left.get() {
             Some(left) => *left,
@@ -285,8 +295,12 @@ impl TargetMeter {
         for ((_, name), count) in NAMED_ERRNOS.iter().zip(&self.errors) {
             hop = hop.event(name, count.load());
         }
-        hop.event("send_errors_other", self.errors[NAMED_ERRNOS.len()].load())
-            .finish(self.offered())
+        hop = hop.event("send_errors_other", self.errors[NAMED_ERRNOS.len()].load());
+        if self.is_abandoned.load(Ordering::Acquire) {
+            let left = hop.left_so_far();
+            hop = hop.dropped(Reason::Shutdown, self.offered().saturating_sub(left));
+        }
+        hop.finish(self.offered())
     }
 
     /// What the kernel took and did not give back has left: the hop keeps nothing.

@@ -173,6 +173,9 @@ impl Writer {
     }
 
     /// Stores a datagram, visible to readers after the next [`publish`](Self::publish).
+    ///
+    /// Where [`has_room_without_loss`](Self::has_room_without_loss) says no, publish first: what readers lose they must
+    /// have been able to see.
     pub(crate) fn append(
         &mut self,
         source: Source,
@@ -271,6 +274,7 @@ impl Writer {
         if cursor >= new_tail {
             return Ok(cursor);
         }
+        debug_assert!(new_tail <= self.shared.head.0.load(Ordering::Relaxed), "lost unseen");
         if state & CLAIMED != 0 {
             return Err(Guarded);
         }

@@ -201,6 +201,47 @@ fn targets_join_leave_and_move_under_load() {
     assert!((500..=1_500).contains(&got), "{got}");
 }
 
+/// A pipe that nobody empties is a disk that does not answer.
+#[test]
+fn a_stuck_file_harms_no_other_and_its_rest_is_named() {
+    let path = std::env::temp_dir().join(format!("weir-stuck-{}", std::process::id()));
+    let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(made.success());
+    // Held open at both ends, so that opening and writing succeed until the pipe is full.
+    let pipe = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let file = relay::FileOptions {
+        path: path.clone(),
+        format: relay::FileFormat::Lines,
+        rotate_bytes: None,
+        rotate_keep: 0,
+    };
+    let (good, good_addr) = sink();
+    let targets =
+        vec![(named("stuck"), Destination::File(file)), (named("good"), udp_to(good_addr))];
+    let mut bench = Bench::start(Schedule::Inline, targets);
+    let count = 150_000_u64;
+    for n in 0..count {
+        bench.sender.send(b"x").unwrap();
+        if n % 100 == 99 {
+            bench.wait_until("the good one keeps up", |snapshot| {
+                target(snapshot, HopKind::Egress, "good").delivered.count == n + 1
+            });
+        }
+    }
+    let listener = bench.listener.take().unwrap();
+    listener.begin_stop(Instant::now() + Duration::from_millis(100));
+    listener.finish_stop();
+    let last = bench.ledger.check();
+    assert!(last.is_balanced() && last.unaccounted() == 0, "{last:#?}");
+    let stuck = target(&last, HopKind::Target, "stuck");
+    assert_eq!(stuck.received.count, count);
+    assert!(stuck.dropped_for(Reason::Shutdown).count > 0, "{stuck:#?}");
+    assert!(stuck.dropped_for(Reason::QueueFull).count > 0, "{stuck:#?}");
+    assert_eq!(target(&last, HopKind::Egress, "good").delivered.count, count);
+    drop((pipe, good));
+    std::fs::remove_file(&path).unwrap();
+}
+
 fn n_bytes(n: u64) -> [u8; 8] {
     n.to_be_bytes()
 }

@@ -6,9 +6,12 @@ use ledger::Meter;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
-use std::time::Instant;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 use sys::clock::monotonic_ns;
+
+/// What a thread gets after the deadline to count what is left, before it is taken for stuck.
+const LAST_MOMENT: Duration = Duration::from_secs(1);
 
 /// A socket that goes from one listener to the next, with what waits in it.
 #[derive(Debug)]
@@ -71,9 +74,26 @@ impl Listener {
         if self.stop.deadline_ns.load(Ordering::Acquire) == 0 {
             self.begin_stop(Instant::now());
         }
+        let deadline_ns = self.stop.deadline_ns.load(Ordering::Acquire);
+        let give_up_at = Instant::now()
+            + Duration::from_nanos(deadline_ns.saturating_sub(monotonic_ns()))
+            + LAST_MOMENT;
+        let mut has_stuck = false;
         for thread in self.threads.drain(..) {
-            // A thread that panicked has said so on standard error.
-            let _ = thread.join();
+            while !thread.is_finished() && Instant::now() < give_up_at {
+                thread::park_timeout(Duration::from_millis(1));
+            }
+            if thread.is_finished() {
+                // A thread that panicked has said so on standard error.
+                let _ = thread.join();
+            } else {
+                has_stuck = true;
+            }
+        }
+        if has_stuck {
+            // Only the thread of a file waits in a system call; the others have counted everything.
+            let meters = self.targets.iter().map(|target| &target.meter).chain(&self.leaving);
+            meters.for_each(|meter| meter.abandon());
         }
         self.meter.finish_stop();
     }
