@@ -121,21 +121,28 @@ impl Flow {
                 sizes.len().min(send::BATCH)
             }
         };
-        let taken = self.send_all(&messages[..count], halt);
+        let (taken, refused) = self.send_all(&messages[..count], halt);
         let sent: usize = messages[..taken].iter().map(|m| m.datagrams as usize).sum();
         self.sent_datagrams += sent as u64;
         self.sent_bytes += messages[..taken].iter().map(|m| m.bytes.len() as u64).sum::<u64>();
-        let refused = taken < count && !halt.is_now();
-        if refused && messages[taken].datagrams > 1 {
-            // Singles from here on, beginning with these.
-            self.segmentation = Segmentation::Off;
-            return Outcome { sent, gave_up: 0 };
-        }
-        Outcome { sent, gave_up: usize::from(refused) }
+        let gave_up = match refused {
+            None => 0,
+            Some(_) if messages[taken].datagrams > 1 => {
+                // The device or the path may take no segments: singles from here on, beginning with these.
+                self.segmentation = Segmentation::Off;
+                0
+            }
+            Some(errno) => {
+                self.failed.add(errno);
+                1
+            }
+        };
+        Outcome { sent, gave_up }
     }
 
-    /// Sends messages in order; stops at one that cannot be sent, or when told to. Returns how many were sent.
-    fn send_all(&mut self, messages: &[Message<'_>], halt: &Halt<'_>) -> usize {
+    /// Sends messages in order; stops at one that the kernel refuses for good, or when told to. Returns how many were
+    /// sent and why the next one was refused.
+    fn send_all(&mut self, messages: &[Message<'_>], halt: &Halt<'_>) -> (usize, Option<Errno>) {
         let mut sent = 0;
         let mut attempts = 0;
         while sent < messages.len() {
@@ -145,11 +152,9 @@ impl Flow {
                     attempts = 0;
                     continue;
                 }
+                Err(Errno::INTR) => continue,
                 Err(errno) => errno,
             };
-            if errno == Errno::INTR {
-                continue;
-            }
             self.errors.add(errno);
             if halt.is_now() {
                 break;
@@ -169,15 +174,10 @@ impl Flow {
                     attempts += 1;
                     self.recover();
                 }
-                // The device or the path may take no segments: the caller tries single datagrams.
-                _ if messages[sent].datagrams > 1 => break,
-                _ => {
-                    self.failed.add(errno);
-                    break;
-                }
+                _ => return (sent, Some(errno)),
             }
         }
-        sent
+        (sent, None)
     }
 
     fn wait_for_room(&self) {
@@ -206,7 +206,8 @@ impl Flow {
         let mut check = self.check(kind, self.sent_datagrams);
         check.heartbeats += 1 + further;
         check::encode(self.payload, &check, datagram);
-        let sent = self.send_all(&[Message::single(datagram)], halt);
+        // One that is refused is in the errors; its number goes to the next one.
+        let (sent, _) = self.send_all(&[Message::single(datagram)], halt);
         self.heartbeats += sent as u64;
         self.heartbeat_bytes += (sent * datagram.len()) as u64;
     }
