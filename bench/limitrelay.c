@@ -1,0 +1,172 @@
+/*
+ * limitrelay: the least work that a tee in user space can do. The yardstick of `make bench`.
+ *
+ *   limitrelay PORT TARGET_PORT... [-r]
+ *
+ * Receives on 127.0.0.1:PORT and sends every datagram to every 127.0.0.1:TARGET_PORT:
+ * one recvmmsg(64) a batch, one sendmmsg a batch and target, and nothing else. No ring,
+ * no counters, no error handling beyond "try the next one".
+ *
+ *   -r   runs of datagrams of equal length leave as one UDP_SEGMENT message each, gathered
+ *        from the buffers where they lie
+ *
+ * It asks for 64 MiB of receive buffer, which the kernel doubles, and for 8 MiB of send
+ * buffer a target, both beyond the limits that sysctl sets if it may.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#ifndef SOL_UDP
+#define SOL_UDP 17
+#endif
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+
+enum {
+	BATCH = 64,
+	SLOT_BYTES = 65536, /* one for each datagram of a batch; the largest payload is 65,507 */
+	TARGETS_MAX = 64,
+	RUN_BYTES_MAX = 65000, /* a message is at most 65,507 bytes long, however many segments */
+	RECEIVE_BUFFER_BYTES = 64 << 20,
+	SEND_BUFFER_BYTES = 8 << 20,
+};
+
+struct segment_control {
+	_Alignas(struct cmsghdr) char bytes[CMSG_SPACE(sizeof(uint16_t))];
+};
+
+static uint8_t slots[BATCH][SLOT_BYTES];
+
+static _Noreturn void die(const char *what)
+{
+	perror(what);
+	exit(1);
+}
+
+static struct sockaddr_in loopback(const char *port)
+{
+	struct sockaddr_in addr = {
+		.sin_family = AF_INET,
+		.sin_port = htons((uint16_t)atoi(port)),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	return addr;
+}
+
+/* The forced form needs CAP_NET_ADMIN; without it net.core.[rw]mem_max limits what is granted. */
+static void ask_buffer(int fd, int forced, int plain, int bytes)
+{
+	if (setsockopt(fd, SOL_SOCKET, forced, &bytes, sizeof bytes) != 0 &&
+	    setsockopt(fd, SOL_SOCKET, plain, &bytes, sizeof bytes) != 0)
+		die("setsockopt");
+}
+
+static int open_input(const char *port)
+{
+	struct sockaddr_in addr = loopback(port);
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&addr, sizeof addr) != 0)
+		die("bind");
+	ask_buffer(fd, SO_RCVBUFFORCE, SO_RCVBUF, RECEIVE_BUFFER_BYTES);
+	return fd;
+}
+
+static int open_target(const char *port)
+{
+	struct sockaddr_in addr = loopback(port);
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	if (fd < 0 || connect(fd, (struct sockaddr *)&addr, sizeof addr) != 0)
+		die("connect");
+	ask_buffer(fd, SO_SNDBUFFORCE, SO_SNDBUF, SEND_BUFFER_BYTES);
+	return fd;
+}
+
+/* Sends all messages; one that fails is left out. */
+static void send_all(int fd, struct mmsghdr *messages, int count)
+{
+	for (int sent = 0; sent < count;) {
+		int taken = sendmmsg(fd, messages + sent, (unsigned)(count - sent), 0);
+		sent += taken > 0 ? taken : 1;
+	}
+}
+
+/*
+ * Makes one message of each run of equal length in parts[0..count). The message's iovec
+ * is the stretch of `parts` that the run covers. Returns the number of messages.
+ */
+static int gather_runs(struct mmsghdr *messages, struct segment_control *controls,
+		       struct iovec *parts, int count)
+{
+	int made = 0;
+	for (int first = 0; first < count;) {
+		size_t length = parts[first].iov_len, total = length;
+		int end = first + 1;
+		while (end < count && parts[end].iov_len == length && total + length < RUN_BYTES_MAX) {
+			total += length;
+			end++;
+		}
+		struct msghdr *message = &messages[made].msg_hdr;
+		*message = (struct msghdr){ .msg_iov = &parts[first], .msg_iovlen = (size_t)(end - first) };
+		if (end - first > 1) {
+			uint16_t segment_bytes = (uint16_t)length;
+			message->msg_control = controls[made].bytes;
+			message->msg_controllen = sizeof controls[made].bytes;
+			struct cmsghdr *control = CMSG_FIRSTHDR(message);
+			control->cmsg_level = SOL_UDP;
+			control->cmsg_type = UDP_SEGMENT;
+			control->cmsg_len = CMSG_LEN(sizeof segment_bytes);
+			memcpy(CMSG_DATA(control), &segment_bytes, sizeof segment_bytes);
+		}
+		made++;
+		first = end;
+	}
+	return made;
+}
+
+static _Noreturn void relay(int input, const int *targets, int target_count, int gathers)
+{
+	static struct mmsghdr in[BATCH], out[BATCH];
+	static struct segment_control controls[BATCH];
+	static struct iovec parts[BATCH];
+	for (;;) {
+		for (int i = 0; i < BATCH; i++) {
+			parts[i] = (struct iovec){ .iov_base = slots[i], .iov_len = SLOT_BYTES };
+			in[i].msg_hdr = (struct msghdr){ .msg_iov = &parts[i], .msg_iovlen = 1 };
+		}
+		int received = recvmmsg(input, in, BATCH, MSG_WAITFORONE, NULL);
+		if (received < 0 && errno != EINTR)
+			die("recvmmsg");
+		for (int i = 0; i < received; i++)
+			parts[i].iov_len = in[i].msg_len;
+		/* Headers that were filled for receiving are right for sending too: same iovec, no control data. */
+		struct mmsghdr *messages = gathers ? out : in;
+		int count = gathers ? gather_runs(out, controls, parts, received) : received;
+		for (int t = 0; t < target_count; t++)
+			send_all(targets[t], messages, count);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	int targets[TARGETS_MAX], target_count = 0, gathers = 0;
+	if (argc < 3) {
+		fputs("usage: limitrelay PORT TARGET_PORT... [-r]\n", stderr);
+		return 64;
+	}
+	int input = open_input(argv[1]);
+	for (int i = 2; i < argc; i++) {
+		if (strcmp(argv[i], "-r") == 0)
+			gathers = 1;
+		else if (target_count < TARGETS_MAX)
+			targets[target_count++] = open_target(argv[i]);
+	}
+	relay(input, targets, target_count, gathers);
+}

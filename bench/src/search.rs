@@ -1,0 +1,120 @@
+//! The highest rate at which nothing is lost, by bisection.
+
+use crate::stage::{Purpose, Stage, Trial};
+use serde::Serialize;
+use std::time::Duration;
+
+/// A failed attempt is repeated once if others used more than this share of the processors meanwhile.
+const DISTURBED_SHARE: f64 = 0.04;
+
+/// How thorough a case is measured.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Plan {
+    pub(crate) repetitions: usize,
+    pub(crate) saturation: Duration,
+    pub(crate) attempt: Duration,
+    /// Halvings of the range in which the rate is searched.
+    pub(crate) steps: usize,
+    pub(crate) cpu: Duration,
+    pub(crate) latency: Duration,
+}
+
+/// What one search found, in datagrams a second.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Found {
+    /// What comes out when far more is offered.
+    pub(crate) saturation_per_sec: f64,
+    /// The highest rate at which nothing was lost.
+    pub(crate) rate_per_sec: f64,
+    /// The generator could not offer more: the relay may well be able to.
+    pub(crate) is_limited_by_load: bool,
+    pub(crate) saturation_cpu_ns_per_copy: f64,
+}
+
+/// Whether a relay kept up: everything arrived, and it was not merely queued. Queued is what arrives later than 2 % of
+/// the run's duration (and 3 ms for one delay by the host) after the last datagram was sent; the relay's receive buffer
+/// alone could hide an offer that is far too high for a run of a second.
+pub(crate) fn keeps_up(trial: &Trial, duration: Duration) -> bool {
+    let queued_ms = duration.as_secs_f64() * 1e3 * 0.02 + 3.0;
+    trial.outcome.is_complete() && trial.outcome.drain_ms <= queued_ms
+}
+
+fn is_limited_by_load(trial: &Trial) -> bool {
+    let outcome = &trial.outcome;
+    outcome.sent_per_sec < outcome.offered_per_sec * 0.98
+        || outcome.sinks.iter().any(|sink| sink.own_drops > 0)
+}
+
+/// The range that is left, in datagrams a second.
+struct Range {
+    low: f64,
+    high: f64,
+    /// The highest rate that was kept up with; 0: none yet.
+    found: Found,
+}
+
+/// Searches for all relays of a stage at once, taking turns with every attempt, so that what disturbs the machine for a
+/// while disturbs all of them.
+pub(crate) fn highest_rates(stage: &mut Stage, plan: &Plan) -> anyhow::Result<Vec<Found>> {
+    let mut ranges = Vec::new();
+    for relay in 0..stage.relays.len() {
+        ranges.push(first_range(stage, relay, plan)?);
+    }
+    for _ in 0..plan.steps {
+        for (relay, range) in ranges.iter_mut().enumerate() {
+            let rate = (range.low * range.high).sqrt();
+            attempt(stage, relay, plan, range, rate)?;
+        }
+    }
+    for (relay, range) in ranges.iter_mut().enumerate() {
+        // The range began above what it can do: go down until it keeps up.
+        let mut rate = range.low;
+        while range.found.rate_per_sec == 0.0 && rate > 100.0 {
+            attempt(stage, relay, plan, range, rate)?;
+            rate *= 0.85;
+        }
+    }
+    Ok(ranges.into_iter().map(|range| range.found).collect())
+}
+
+/// Offers more and more until less comes out than goes in: what comes out then is near the highest rate.
+fn first_range(stage: &mut Stage, relay: usize, plan: &Plan) -> anyhow::Result<Range> {
+    let bytes = stage.case.sizes.mean_bytes() as f64;
+    let mut offered = 4e9 / (bytes + 4_000.0) / (1.0 + stage.case.targets as f64);
+    let mut found = Found::default();
+    loop {
+        let trial = stage.offer(relay, Purpose::Saturation, offered, plan.saturation)?;
+        found.saturation_per_sec = trial.outcome.delivered_per_sec;
+        found.saturation_cpu_ns_per_copy = trial.cpu_ns_per_copy();
+        if found.saturation_per_sec < 0.8 * offered || is_limited_by_load(trial) {
+            break;
+        }
+        offered *= 1.6;
+    }
+    let estimate = found.saturation_per_sec;
+    Ok(Range { low: estimate * 0.82, high: estimate * 1.12, found })
+}
+
+fn attempt(
+    stage: &mut Stage,
+    relay: usize,
+    plan: &Plan,
+    range: &mut Range,
+    rate: f64,
+) -> anyhow::Result<()> {
+    for _ in 0..2 {
+        let trial = stage.offer(relay, Purpose::Rate, rate, plan.attempt)?;
+        if keeps_up(trial, plan.attempt) {
+            // What was sent counts, not what was asked for.
+            range.found.rate_per_sec = trial.outcome.sent_per_sec.min(rate);
+            range.found.is_limited_by_load = is_limited_by_load(trial);
+            range.low = rate;
+            return Ok(());
+        }
+        if trial.foreign_share + trial.stolen_share < DISTURBED_SHARE {
+            break;
+        }
+    }
+    range.high = rate;
+    Ok(())
+}

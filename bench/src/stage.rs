@@ -1,0 +1,175 @@
+//! One case set up: receivers, the relays that are compared on it, and a way to run load through each of them.
+
+use crate::contender::{Contender, Programs, Relay};
+use crate::host::{self, Placement};
+use crate::load::{self, Latencies, Offer, Outcome, Sizes};
+use crate::process::{self, TICK_NS};
+use crate::sink::Sink;
+use anyhow::Context;
+use serde::Serialize;
+use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
+
+/// What is compared: how long the datagrams are and how many targets there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Case {
+    pub(crate) sizes: Sizes,
+    pub(crate) targets: usize,
+}
+
+impl Case {
+    pub(crate) fn label(self) -> String {
+        let sizes = match self.sizes {
+            Sizes::Equal(bytes) => format!("{bytes} B"),
+            Sizes::Varying { min, max } => format!("{min} to {max} B"),
+        };
+        format!("{sizes}, 1 to {}", self.targets)
+    }
+}
+
+/// What a run is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum Purpose {
+    Warmup,
+    Saturation,
+    Rate,
+    Cpu,
+    Latency,
+    DirectLatency,
+}
+
+/// One run through one relay.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Trial {
+    /// `None`: straight to the first receiver.
+    pub(crate) contender: Option<Contender>,
+    pub(crate) purpose: Purpose,
+    pub(crate) outcome: Outcome,
+    pub(crate) relay_cpu_ns: u64,
+    /// Dropped by the kernel at the relay's sockets.
+    pub(crate) relay_drops: u64,
+    /// Share of the machine's processors that other processes used meanwhile.
+    pub(crate) foreign_share: f64,
+    /// Share that the host gave to other machines.
+    pub(crate) stolen_share: f64,
+}
+
+impl Trial {
+    /// The relay's CPU time for each copy that arrived.
+    pub(crate) fn cpu_ns_per_copy(&self) -> f64 {
+        self.relay_cpu_ns as f64 / self.outcome.copies().max(1) as f64
+    }
+}
+
+/// Receivers of long datagrams look at so much of each.
+const SINK_BUFFER_BYTES: usize = 2_048;
+
+pub(crate) struct Stage {
+    pub(crate) case: Case,
+    pub(crate) relays: Vec<Relay>,
+    pub(crate) trials: Vec<Trial>,
+    sinks: Vec<Sink>,
+    load_cpus: String,
+    runs: u32,
+}
+
+impl Stage {
+    /// Opens the receivers and starts the relays.
+    pub(crate) fn set_up(
+        case: Case,
+        contenders: &[Contender],
+        programs: &Programs,
+        placement: &Placement,
+    ) -> anyhow::Result<Stage> {
+        let mut sinks = Vec::new();
+        for _ in 0..case.targets {
+            sinks.push(Sink::open(SINK_BUFFER_BYTES)?);
+        }
+        let targets: Vec<SocketAddr> = sinks.iter().map(Sink::addr).collect();
+        let mut relays = Vec::new();
+        for contender in contenders {
+            let mut relay = Relay::spawn(*contender, programs, &targets)?;
+            relay.wait_until_ready(&mut sinks)?;
+            relay.pin(&placement.relay_cpus)?;
+            relays.push(relay);
+        }
+        let load_cpus = placement.load_cpus.clone();
+        Ok(Stage { case, relays, trials: Vec::new(), sinks, load_cpus, runs: 0 })
+    }
+
+    /// Offers load in bursts to a relay.
+    pub(crate) fn offer(
+        &mut self,
+        relay: usize,
+        purpose: Purpose,
+        rate_per_sec: f64,
+        duration: Duration,
+    ) -> anyhow::Result<&mut Trial> {
+        let offer = Offer {
+            to: self.relays[relay].addr,
+            rate_per_sec,
+            duration,
+            sizes: self.case.sizes,
+            burst: self.case.sizes.burst(),
+            latencies: Latencies::Ignore,
+        };
+        self.run(Some(relay), purpose, &offer)
+    }
+
+    /// Offers evenly spaced datagrams, to a relay or straight to the first receiver, and keeps their latencies.
+    pub(crate) fn time(
+        &mut self,
+        relay: Option<usize>,
+        rate_per_sec: f64,
+        duration: Duration,
+    ) -> anyhow::Result<&mut Trial> {
+        let to = relay.map_or(self.sinks[0].addr(), |relay| self.relays[relay].addr);
+        let purpose = if relay.is_some() { Purpose::Latency } else { Purpose::DirectLatency };
+        let sizes = self.case.sizes;
+        let latencies = Latencies::Keep;
+        self.run(relay, purpose, &Offer { to, rate_per_sec, duration, sizes, burst: 1, latencies })
+    }
+
+    fn run(
+        &mut self,
+        relay: Option<usize>,
+        purpose: Purpose,
+        offer: &Offer,
+    ) -> anyhow::Result<&mut Trial> {
+        self.runs += 1;
+        let run = self.runs;
+        let receivers = if relay.is_some() { self.sinks.len() } else { 1 };
+        let (sinks, load_cpus) = (&mut self.sinks[..receivers], &self.load_cpus);
+        let relay = relay.map(|relay| &self.relays[relay]);
+        let usage = || -> anyhow::Result<(u64, u64)> {
+            Ok((relay.map_or(Ok(0), Relay::cpu_ns)?, relay.map_or(0, Relay::drops)))
+        };
+        let own = || process::cpu_ns(std::process::id());
+        let before = (usage()?, own()?, process::ticks());
+        let (outcome, load_ns) = thread::scope(|scope| {
+            let load = scope.spawn(|| {
+                host::pin_thread(load_cpus)?;
+                let begin_ns = sys::clock::thread_cpu_ns();
+                let outcome = load::run(offer, run, sinks)?;
+                anyhow::Ok((outcome, sys::clock::thread_cpu_ns() - begin_ns))
+            });
+            load.join().ok().context("the load's thread panicked")?
+        })?;
+        let after = (usage()?, own()?, process::ticks());
+        let relay_cpu_ns = after.0.0 - before.0.0;
+        let machine_ns = outcome.elapsed_ns as f64 * sys::process::cpu_count() as f64;
+        let busy_ns = (after.2.busy - before.2.busy) * TICK_NS;
+        let ours_ns = relay_cpu_ns + load_ns + after.1.saturating_sub(before.1);
+        self.trials.push(Trial {
+            contender: relay.map(|relay| relay.contender),
+            purpose,
+            relay_cpu_ns,
+            relay_drops: after.0.1 - before.0.1,
+            foreign_share: busy_ns.saturating_sub(ours_ns) as f64 / machine_ns,
+            stolen_share: ((after.2.stolen - before.2.stolen) * TICK_NS) as f64 / machine_ns,
+            outcome,
+        });
+        self.trials.last_mut().context("a trial was just added")
+    }
+}
