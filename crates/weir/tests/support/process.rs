@@ -1,5 +1,7 @@
 //! The real binary as a process: started, watched through its ledger, stopped, and judged by its last ledger.
 
+#![allow(clippy::unwrap_used, reason = "a test's helpers may panic as the test does")]
+
 use ledger::{HopKind, HopSnapshot, Snapshot};
 use std::ffi::OsStr;
 use std::fs;
@@ -279,8 +281,13 @@ impl Weir {
     }
 
     /// Asks it to stop and waits for its end. Whatever the ledger says then must balance.
-    pub(crate) fn stop(mut self) -> Ended {
+    pub(crate) fn stop(self) -> Ended {
         signal(&self.peer.0, "TERM");
+        self.wait_to_end()
+    }
+
+    /// Waits for its end, after a signal.
+    pub(crate) fn wait_to_end(mut self) -> Ended {
         let mut text = String::new();
         self.peer.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
         let code = self.peer.0.wait().unwrap().code();
@@ -295,9 +302,9 @@ impl Weir {
 
 /// The hop of this kind whose target is `target`, or that has none if that is empty.
 pub(crate) fn hop<'a>(ledger: &'a Snapshot, kind: HopKind, target: &str) -> &'a HopSnapshot {
-    let found = ledger.hops.iter().find(|hop| {
-        hop.hop == kind && (hop.target.as_deref().unwrap_or("") == target || target == "*")
-    });
+    let is_it =
+        |hop: &&HopSnapshot| hop.hop == kind && hop.target.as_deref().unwrap_or("") == target;
+    let found = ledger.hops.iter().find(is_it);
     found.unwrap_or_else(|| panic!("no {kind:?} of {target:?}: {}", ledger::waterfall(ledger)))
 }
 
