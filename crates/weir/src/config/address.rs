@@ -90,6 +90,8 @@ pub enum AddressError {
     TargetKind(String),
     #[error("two slashes begin a host and a path has none; write one slash (/{0}) or none ({0})")]
     HostInPath(String),
+    #[error("a path has no control characters here")]
+    ControlInPath,
     #[error("it has no path; write for example {0}")]
     NoPath(&'static str),
     #[error(
@@ -264,12 +266,11 @@ fn path(text: &str, example: &'static str) -> Result<PathBuf, AddressError> {
         }
         plain = format!("/{}", rest.trim_start_matches('/'));
     }
-    let has_file_name = Path::new(&plain).file_name().is_some() && !plain.ends_with('/');
-    if has_file_name && !plain.contains('\0') {
-        Ok(PathBuf::from(plain))
-    } else {
-        Err(AddressError::NoPath(example))
+    if plain.chars().any(char::is_control) {
+        return Err(AddressError::ControlInPath);
     }
+    let has_file_name = Path::new(&plain).file_name().is_some() && !plain.ends_with('/');
+    if has_file_name { Ok(PathBuf::from(plain)) } else { Err(AddressError::NoPath(example)) }
 }
 
 /// Splits `udp://10.0.0.1:514?rate_limit=1000&sample=10` into the address and its options, as they stand.

@@ -230,7 +230,7 @@ fn listener_alone(report: &Report, table: &Table, place: &str) -> Option<Listene
     let multicast_interface = section.text("multicast_interface", interface);
     let listen = listen?;
     let listener = ListenerConfig {
-        name: name.unwrap_or_else(|| listen.to_string()),
+        name: name.unwrap_or_else(|| name_of(&listen)),
         listen,
         receive_buffer_bytes: as_usize(receive_buffer),
         ring_bytes: as_usize(ring).next_power_of_two(),
@@ -261,7 +261,7 @@ fn target(report: &Report, table: &Table, place: String) -> Option<TargetConfig>
     let rotate_keep = section.integer("rotate_keep").and_then(|keep| u32::try_from(keep).ok());
     let to = to?;
     let target = TargetConfig {
-        name: name.unwrap_or_else(|| to.to_string()),
+        name: name.unwrap_or_else(|| name_of(&to)),
         to,
         only_sources,
         sample: one_in.map(|one_in| Sample { one_in, by }),
@@ -296,16 +296,24 @@ fn send_options(section: &Section<'_>) -> SendOptions {
 const NAME_CHARS_MAX: usize = 128;
 
 fn name(text: &str) -> Result<String, &'static str> {
-    let is_plain =
-        |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, '"' | '\'' | '`' | '\\');
     match text.chars().count() {
         0 => Err("a name has at least one character"),
-        1..=NAME_CHARS_MAX if text.chars().all(is_plain) => Ok(text.to_owned()),
+        1..=NAME_CHARS_MAX if text.chars().all(is_name_char) => Ok(text.to_owned()),
         1..=NAME_CHARS_MAX => {
             Err("a name has no spaces, quotes, backslashes or control characters")
         }
         _ => Err("a name has at most 128 characters"),
     }
+}
+
+fn is_name_char(c: char) -> bool {
+    !c.is_whitespace() && !c.is_control() && !matches!(c, '"' | '\'' | '`' | '\\')
+}
+
+/// The name of what has none: its address, with `_` for what a name cannot have, and cut where a name must end.
+fn name_of(addr: &impl ToString) -> String {
+    let plain = |c| if is_name_char(c) { c } else { '_' };
+    addr.to_string().chars().take(NAME_CHARS_MAX).map(plain).collect()
 }
 
 /// Interface names have at most 15 bytes (linux/if.h, IFNAMSIZ); a listener may name an address instead.

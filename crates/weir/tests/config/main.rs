@@ -212,3 +212,12 @@ fn what_may_look_like_twice_and_is_not() {
     good("[[listener]]\nlisten=':514'\n[[listener.target]]\nto='127.0.0.1:515'");
     good("[[listener]]\nlisten=':514'\n[[listener.target]]\nto='10.0.0.1:514'");
 }
+
+#[test]
+fn a_name_made_of_a_path_is_a_name() {
+    let long = "x".repeat(200);
+    let text = format!("[[listener]]\nlisten=':1'\n[[listener.target]]\nto=\"file:/a b'/{long}\"");
+    let name = good(&text).listeners[0].targets[0].name.clone();
+    assert!(name.starts_with("file:/a_b_/xxx"), "{name}");
+    assert_eq!(name.len(), 128);
+}
