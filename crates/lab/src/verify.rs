@@ -73,7 +73,7 @@ pub struct Until {
 pub struct Done {
     /// Runs that have to end.
     pub runs: usize,
-    /// Silence after the last end heartbeat, for datagrams that come late.
+    /// Silence after the last end heartbeat, for datagrams that come late; at most 50 ms when none is outstanding.
     pub idle: Duration,
     /// Silence after the first datagram that means that the end heartbeats are lost. The report then says that the
     /// end was not seen.
@@ -82,7 +82,7 @@ pub struct Done {
 
 impl Default for Done {
     fn default() -> Done {
-        Done { runs: 1, idle: Duration::from_millis(500), silence: Duration::from_secs(10) }
+        Done { runs: 1, idle: Duration::from_secs(1), silence: Duration::from_secs(10) }
     }
 }
 

@@ -6,6 +6,7 @@ use lab::generate::{self, Limit, Rate, Segmentation, Sizes};
 use lab::verify::{self, Done, Verifier};
 use lab::{Address, Payload};
 use std::net::UdpSocket;
+use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
@@ -17,9 +18,8 @@ fn udp(text: &str) -> Address {
 }
 
 fn until_done() -> verify::Until {
-    let done = Done { idle: Duration::from_millis(300), ..Done::default() };
     let duration = Some(Duration::from_secs(60));
-    verify::Until { done: Some(done), duration, ..verify::Until::default() }
+    verify::Until { done: Some(Done::default()), duration, ..verify::Until::default() }
 }
 
 /// Binds the listeners, lets the generator run against them, and returns both reports.
@@ -95,13 +95,19 @@ fn every_payload_over_both_families_with_many_flows_and_senders() {
 
 #[test]
 fn segments_are_the_same_datagrams() {
-    let (sent, got) = exchange(vec![udp(ANY_PORT)], |targets| generate::Options {
-        segmentation: Segmentation::Gso,
-        burst: 100,
-        ..paced(targets, 10_000)
-    });
-    assert_clean(&sent, &got);
-    assert_eq!(sent.sent_datagrams, 10_000);
+    let path = std::env::temp_dir().join(format!("weir-lab-gso-{}.sock", std::process::id()));
+    for sizes in [Sizes::Fixed(200), Sizes::Uniform(100, 300), Sizes::Fixed(30_000)] {
+        let listeners = vec![udp(ANY_PORT), Address::Unix(path.clone())];
+        let (sent, got) = exchange(listeners, |targets| generate::Options {
+            segmentation: Segmentation::Gso,
+            sizes: sizes.clone(),
+            burst: 100,
+            rate: Rate::DatagramsPerSec(5_000),
+            ..paced(targets, 1_000)
+        });
+        assert_clean(&sent, &got);
+        assert_eq!(sent.sent_datagrams, 1_000);
+    }
 }
 
 #[test]
@@ -123,18 +129,23 @@ fn unix_datagrams_arrive() {
     assert!(!path.exists());
 }
 
-/// Sends to the verifier what a hop in between might make of a run's datagrams.
-fn through_a_hop(count: u64, hop: impl Fn(u64, &[u8]) -> Vec<Vec<u8>>) -> verify::Report {
-    let between = UdpSocket::bind(ANY_PORT).unwrap();
-    between.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    let options =
-        verify::Options { until: until_done(), ..verify::Options::on(vec![udp(ANY_PORT)]) };
-    let verifier = Verifier::bind(options).unwrap();
-    let Address::Udp(to) = verifier.addresses()[0].clone() else { panic!("a UDP listener") };
-    let options = generate::Options {
-        rate: Rate::DatagramsPerSec(5_000),
-        ..paced(vec![Address::Udp(between.local_addr().unwrap())], count)
+/// Sends to the verifier what a hop in between might make of a run's datagrams. Over unix sockets, which block a sender
+/// rather than lose a datagram.
+fn through_a_hop(
+    name: &str,
+    count: u64,
+    hop: impl Fn(u64, &[u8]) -> Vec<Vec<u8>>,
+) -> verify::Report {
+    let path = |role| {
+        std::env::temp_dir().join(format!("weir-lab-{}-{name}-{role}.sock", std::process::id()))
     };
+    let (before, behind) = (path("before"), path("behind"));
+    let between = UnixDatagram::bind(&before).unwrap();
+    between.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let listeners = vec![Address::Unix(behind.clone())];
+    let options = verify::Options { until: until_done(), ..verify::Options::on(listeners) };
+    let verifier = Verifier::bind(options).unwrap();
+    let options = paced(vec![Address::Unix(before.clone())], count);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let receiver = scope.spawn(|| verifier.run(&stop));
@@ -154,9 +165,10 @@ fn through_a_hop(count: u64, hop: impl Fn(u64, &[u8]) -> Vec<Vec<u8>>) -> verify
                 vec![datagram.to_vec()]
             };
             for datagram in out {
-                between.send_to(&datagram, to).unwrap();
+                between.send_to(&datagram, &behind).unwrap();
             }
         }
+        std::fs::remove_file(before).unwrap();
         assert_eq!(sender.join().unwrap().sent_datagrams, count);
         receiver.join().unwrap()
     })
@@ -164,12 +176,14 @@ fn through_a_hop(count: u64, hop: impl Fn(u64, &[u8]) -> Vec<Vec<u8>>) -> verify
 
 #[test]
 fn loss_at_the_end_shows_by_the_heartbeat() {
-    let got = through_a_hop(
-        1_000,
-        |nth, datagram| {
-            if nth < 900 { vec![datagram.to_vec()] } else { Vec::new() }
-        },
-    );
+    let got =
+        through_a_hop(
+            "tail",
+            1_000,
+            |nth, datagram| {
+                if nth < 900 { vec![datagram.to_vec()] } else { Vec::new() }
+            },
+        );
     assert!(!got.clean);
     assert_eq!((got.total.received, got.missing), (900, 100));
     let gap = got.listeners[0].runs[0].gaps[0];
@@ -178,7 +192,7 @@ fn loss_at_the_end_shows_by_the_heartbeat() {
 
 #[test]
 fn what_a_bad_hop_does_is_named() {
-    let got = through_a_hop(1_000, |nth, datagram| match nth {
+    let got = through_a_hop("bad", 1_000, |nth, datagram| match nth {
         10 => Vec::new(),
         20 => vec![datagram.to_vec(), datagram.to_vec()],
         30 => vec![datagram[..100].to_vec()],

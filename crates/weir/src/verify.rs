@@ -44,8 +44,8 @@ pub(crate) struct Args {
     /// Runs of the generator to wait for, with --until-done
     #[arg(long, value_name = "N", default_value_t = 1, requires = "until_done")]
     runs: usize,
-    /// Silence to wait for after the end, with --until-done
-    #[arg(long, value_name = "TIME", default_value = "500ms", requires = "until_done", value_parser = load::parse_duration)]
+    /// Silence to wait for after the end while datagrams are missing, with --until-done
+    #[arg(long, value_name = "TIME", default_value = "1s", requires = "until_done", value_parser = load::parse_duration)]
     idle: Duration,
     /// Silence after which the end must have been lost, with --until-done
     #[arg(long, value_name = "TIME", default_value = "10s", requires = "until_done", value_parser = load::parse_duration)]

@@ -83,7 +83,11 @@ impl Flow {
             heartbeat_bytes: 0,
             errors: ErrorCounts::default(),
             failed: ErrorCounts::default(),
-            segmentation: options.segmentation,
+            // A unix socket ignores the control message and would send the whole run as one datagram.
+            segmentation: match options.targets[target_idx] {
+                Address::Udp(_) => options.segmentation_possible(),
+                Address::Unix(_) => Segmentation::Off,
+            },
         })
     }
 
@@ -204,7 +208,7 @@ impl Flow {
         let mut datagram = [0; HEARTBEAT_BYTES_MAX];
         let datagram = &mut datagram[..self.payload.size_min_bytes()];
         let mut check = self.check(kind, self.sent_datagrams);
-        check.heartbeats += 1 + further;
+        check.heartbeats = check.heartbeats.wrapping_add(1 + further);
         check::encode(self.payload, &check, datagram);
         // One that is refused is in the errors; its number goes to the next one.
         let (sent, _) = self.send_all(&[Message::single(datagram)], halt);

@@ -57,6 +57,14 @@ impl Options {
         }
     }
 
+    /// Segments of one message have one length, and lie one behind the other only if all datagrams have it.
+    pub(super) fn segmentation_possible(&self) -> Segmentation {
+        match self.sizes {
+            Sizes::Fixed(_) => self.segmentation,
+            Sizes::Uniform(..) | Sizes::Mixed(_) => Segmentation::Off,
+        }
+    }
+
     pub(super) fn validate(&self) -> Result<(), Error> {
         if self.targets.is_empty() {
             return Err(Error::NoTarget);
@@ -151,7 +159,7 @@ impl Sizes {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Segmentation {
     Off,
-    /// Where the kernel refuses, single datagrams are sent instead.
+    /// Where sizes vary, the target is a unix socket, or the kernel refuses, single datagrams are sent instead.
     Gso,
 }
 

@@ -1,6 +1,6 @@
 use super::flow::{Flow, Halt};
 use super::schedule::{Schedule, Slot};
-use super::{Error, Options, Pacing, Progress, Segmentation, Sizes};
+use super::{Error, Options, Pacing, Progress, Segmentation};
 use crate::check::{self, Kind};
 use crate::latency::Latencies;
 use std::sync::atomic::AtomicBool;
@@ -52,8 +52,7 @@ impl Sender {
             }
         }
         let (_, size_max) = options.sizes.range();
-        let contiguous =
-            options.segmentation == Segmentation::Gso && matches!(options.sizes, Sizes::Fixed(_));
+        let contiguous = options.segmentation_possible() == Segmentation::Gso;
         let stride = if contiguous { size_max } else { size_max.next_multiple_of(64) + 64 };
         let batch_max = (BATCH_BYTES_MAX / stride).clamp(1, send::BATCH);
         // A run of segments may fill a message, and a batch has many messages.

@@ -12,6 +12,9 @@ use sys::recv::{ReceiveBatch, Wait};
 /// How often the kernel's drop counter is read while datagrams come in, so that 2^32 drops cannot pass unseen.
 const MEM_INFO_EVERY: Duration = Duration::from_millis(100);
 
+/// Silence after the end when nothing is outstanding: only a duplicate may still come.
+const COMPLETE_IDLE: Duration = Duration::from_millis(50);
+
 /// Longest reading after the end. A full buffer of 64 MiB takes a tenth of it.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 
@@ -101,7 +104,10 @@ impl<'a> Receiving<'a> {
         }
         let done = until.done.as_ref()?;
         let quiet = since(self.last_ns);
-        if quiet >= done.idle && self.tracker.has_ended(done.runs) {
+        let counts = &self.tracker.counts;
+        let is_complete = counts.missing() == 0 && counts.heartbeats >= counts.heartbeats_expected;
+        let idle = if is_complete { done.idle.min(COMPLETE_IDLE) } else { done.idle };
+        if quiet >= idle && self.tracker.has_ended(done.runs) {
             return Some(EndedBy::Done);
         }
         (self.first_ns.is_some() && quiet >= done.silence).then_some(EndedBy::Silence)
