@@ -21,6 +21,15 @@ pub(crate) fn need_root_netns() -> bool {
     report(PROBE.get_or_init(probe_netns), &["REQUIRE_ALL", "REQUIRE_NETNS"])
 }
 
+/// Whether this process is root with a root's capabilities, which `what` needs.
+pub(crate) fn need_root(what: &str) -> bool {
+    const ALL_THAT_TESTS_USE: u64 = 1 << 7 | 1 << 8 | 1 << 12 | 1 << 21; // setuid, setpcap, net_admin, sys_admin
+    let effective = sys::process::effective_capabilities().unwrap_or(0);
+    let is_root = effective & ALL_THAT_TESTS_USE == ALL_THAT_TESTS_USE;
+    let found = if is_root { Ok(()) } else { Err(format!("{what} needs root")) };
+    report(&found, &["REQUIRE_ALL"])
+}
+
 /// Whether the program `name` is installed, in `PATH` or among the project's own test tools.
 pub(crate) fn need_tool(name: &str) -> bool {
     let found = find_tool(name)

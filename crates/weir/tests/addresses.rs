@@ -1,0 +1,312 @@
+//! Every kind of address that can be listened on and sent to.
+
+#![expect(clippy::unwrap_used, reason = "a test's helpers may panic as the test does")]
+
+mod support;
+
+use ledger::{HopKind, Reason};
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::unix::net::UnixDatagram;
+use std::process::Stdio;
+use support::need_root_netns;
+use support::netns::Netns;
+use support::process::{
+    DEADLINE, Peer, TempDir, Weir, free_port, generate_by, hop, receive, receiver, sender,
+};
+
+/// Payloads that show empty datagrams, zero bytes and the largest IPv4 datagram.
+fn payloads() -> Vec<Vec<u8>> {
+    let sizes = [0, 1, 64, 1_472, 1_473, 9_000, 64_000, 65_507];
+    sizes.iter().map(|&len| (0..len).map(|n| (n * 7 + len) as u8).collect()).collect()
+}
+
+/// Sends all payloads by `send` and expects each, whole and alone, from `receive`.
+fn check_all(send: impl Fn(&[u8]) -> usize, receive: impl Fn() -> Vec<u8>) {
+    for payload in payloads() {
+        assert_eq!(send(&payload), payload.len());
+        let got = receive();
+        assert!(got == payload, "sent {} bytes, got {}", payload.len(), got.len());
+    }
+}
+
+/// Ends the relay, whose every target must have got `count` datagrams.
+#[track_caller]
+fn check_delivered(weir: Weir, count: u64) {
+    let ended = weir.stop();
+    assert_eq!(ended.code, Some(0), "{}", ended.said);
+    for one in ended.ledger.hops.iter().filter(|hop| hop.hop == HopKind::Target) {
+        assert_eq!(one.delivered.count, count, "{}", ended.said);
+    }
+    assert_eq!(ended.ledger.unintended_losses(), [], "{}", ended.said);
+}
+
+#[test]
+fn ipv6_listener_and_target() {
+    let target = UdpSocket::bind("[::1]:0").unwrap();
+    target.set_read_timeout(Some(DEADLINE)).unwrap();
+    let to = target.local_addr().unwrap().to_string();
+    let weir = Weir::relay(&["--listen", "[::1]:0", "--to", &to]);
+    let client = sender(weir.address());
+    check_all(|bytes| client.send(bytes).unwrap(), || receive(&target));
+    check_delivered(weir, 8);
+}
+
+#[test]
+fn ipv4_and_ipv6_wildcards_share_a_port_and_cross_over() {
+    let (v4, to_v4) = receiver();
+    let v6 = UdpSocket::bind("[::1]:0").unwrap();
+    v6.set_read_timeout(Some(DEADLINE)).unwrap();
+    let to_v6 = v6.local_addr().unwrap().to_string();
+    let port = free_port();
+    let listen = [format!(":{port}"), format!("[::]:{port}")];
+    let weir = Weir::relay(&[
+        "--listen", &listen[0], "--listen", &listen[1], "--to", &to_v4, "--to", &to_v6,
+    ]);
+    for (from, to) in [("127.0.0.1:0", "127.0.0.1"), ("[::1]:0", "::1")] {
+        let client = UdpSocket::bind(from).unwrap();
+        client.send_to(to.as_bytes(), (to, port)).unwrap();
+        assert_eq!(receive(&v4), to.as_bytes());
+        assert_eq!(receive(&v6), to.as_bytes());
+    }
+    check_delivered(weir, 1);
+}
+
+#[test]
+fn a_name_as_target_and_as_listener() {
+    let (target, at) = receiver();
+    let port = at.rsplit_once(':').unwrap().1;
+    // `localhost` may be both ::1 and 127.0.0.1: the source address says which family is meant.
+    let to = format!("localhost:{port}?source_address=127.0.0.1");
+    let weir = Weir::relay(&["--listen", "localhost:0", "--to", &to]);
+    let client = sender(weir.address());
+    client.send(b"by name").unwrap();
+    assert_eq!(receive(&target), b"by name");
+    check_delivered(weir, 1);
+}
+
+#[test]
+fn a_fixed_source_is_one_client_whoever_sends() {
+    let (target, to) = receiver();
+    let port = free_port();
+    let to = format!("{to}?source_address=127.0.0.9&source_port={port}");
+    let weir = Weir::relay(&["--listen", "127.0.0.1:0", "--to", &to]);
+    for _ in 0..5 {
+        sender(weir.address()).send(b"x").unwrap();
+        let (_, from) = target.recv_from(&mut [0; 8]).unwrap();
+        assert_eq!(from, SocketAddr::from(([127, 0, 0, 9], port)));
+    }
+    check_delivered(weir, 5);
+}
+
+#[test]
+fn several_listeners_of_all_kinds_in_one_process() {
+    let dir = TempDir::new();
+    let (target, to) = receiver();
+    let ports = [free_port(), free_port(), free_port()];
+    let unix = dir.text("in.sock");
+    let listen = [
+        format!("127.0.0.1:{}", ports[0]),
+        format!("127.0.0.2:{}", ports[1]),
+        format!("[::1]:{}", ports[2]),
+        format!("unix:{unix}"),
+    ];
+    let args: Vec<&str> = listen.iter().flat_map(|one| ["--listen", one.as_str()]).collect();
+    let weir = Weir::relay(&[&args[..], &["--to", &to, "--to", "null:"]].concat());
+    for address in &listen[..3] {
+        sender(address.parse().unwrap()).send(address.as_bytes()).unwrap();
+        assert_eq!(receive(&target), address.as_bytes());
+    }
+    UnixDatagram::unbound().unwrap().send_to(b"unix", &unix).unwrap();
+    assert_eq!(receive(&target), b"unix");
+    let ledger = weir.wait_for_rest(4);
+    for address in &listen {
+        let is_of = |hop: &&ledger::HopSnapshot| {
+            hop.hop == HopKind::Target && hop.listener.ends_with(address.as_str())
+        };
+        let targets: Vec<_> = ledger.hops.iter().filter(is_of).collect();
+        assert_eq!(targets.len(), 2, "{}", ledger::waterfall(&ledger));
+        assert!(targets.iter().all(|hop| hop.delivered.count == 1));
+    }
+    check_delivered(weir, 1);
+    assert!(!fs::exists(&unix).unwrap(), "the socket's file is removed");
+}
+
+#[test]
+fn unix_listener_and_target_keep_every_datagram() {
+    let dir = TempDir::new();
+    let (inlet, outlet) = (dir.text("in.sock"), dir.text("out.sock"));
+    let target = UnixDatagram::bind(&outlet).unwrap();
+    target.set_read_timeout(Some(DEADLINE)).unwrap();
+    let weir =
+        Weir::relay(&["--listen", &format!("unix:{inlet}"), "--to", &format!("unix:{outlet}")]);
+    let client = UnixDatagram::unbound().unwrap();
+    client.connect(&inlet).unwrap();
+    let next = || {
+        let mut buffer = vec![0; 65_536];
+        let len = target.recv(&mut buffer).unwrap();
+        buffer.truncate(len);
+        buffer
+    };
+    check_all(|bytes| client.send(bytes).unwrap(), next);
+    check_delivered(weir, 8);
+}
+
+#[test]
+fn a_unix_target_that_comes_later_and_comes_again_is_connected_to() {
+    let dir = TempDir::new();
+    let path = dir.text("out.sock");
+    let weir = Weir::relay(&["--listen", "127.0.0.1:0", "--to", &format!("unix:{path}")]);
+    let client = sender(weir.address());
+    client.send(b"nobody there").unwrap();
+    let refused = |ledger: &ledger::Snapshot| {
+        hop(ledger, HopKind::Target, &format!("unix:{path}")).dropped_for(Reason::Refused).count
+    };
+    weir.wait_for(|ledger| refused(ledger) == 1);
+    let mut sent = 1;
+    let mut arrived = 0;
+    for life in 0..3_u8 {
+        let target = UnixDatagram::bind(&path).unwrap();
+        target.set_nonblocking(true).unwrap();
+        // It connects again at most every tenth of a second: what comes before is refused and counted.
+        support::process::wait_for(
+            || format!("life {life}: nothing arrives"),
+            || {
+                client.send(&[life]).unwrap();
+                sent += 1;
+                weir.wait_for_rest(sent);
+                target.recv(&mut [0; 8]).ok()
+            },
+        );
+        arrived += 1;
+        drop(target);
+        fs::remove_file(&path).unwrap();
+    }
+    let ended = weir.stop();
+    assert_eq!(ended.code, Some(0));
+    let out = hop(&ended.ledger, HopKind::Target, &format!("unix:{path}"));
+    assert_eq!(out.delivered.count, arrived, "{}", ended.said);
+    assert_eq!(out.dropped_for(Reason::Refused).count, sent - arrived, "{}", ended.said);
+}
+
+#[test]
+fn broadcast_listener_and_target_on_loopback() {
+    let target = UdpSocket::bind("127.255.255.255:0").unwrap();
+    target.set_read_timeout(Some(DEADLINE)).unwrap();
+    let to = target.local_addr().unwrap().to_string();
+    let listen = format!("127.255.255.255:{}", free_port());
+    let weir = Weir::relay(&["--listen", &listen, "--to", &to]);
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.set_broadcast(true).unwrap();
+    client.connect(weir.address()).unwrap();
+    // A broadcast is never fragmented: at most the interface's MTU.
+    for len in [0, 1, 1_472, 9_000] {
+        client.send(&vec![b'b'; len]).unwrap();
+        assert_eq!(receive(&target).len(), len);
+    }
+    check_delivered(weir, 4);
+}
+
+#[test]
+fn multicast_group_on_loopback() {
+    let group = Ipv4Addr::new(239, 255, 77, 1);
+    let any = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+    any.join_multicast_v4(&group, &Ipv4Addr::LOCALHOST).unwrap();
+    any.set_read_timeout(Some(DEADLINE)).unwrap();
+    let to = SocketAddr::new(IpAddr::V4(group), any.local_addr().unwrap().port());
+    let to = format!("{to}?multicast_interface=lo&ttl=1");
+    let listen = format!("{}:{}?multicast_interface=127.0.0.1", "239.255.77.2", free_port());
+    let weir = Weir::relay(&["--listen", &listen, "--to", &to]);
+    let options = sys::socket::SendOptions {
+        multicast_interface: Some("lo".to_owned()),
+        ..sys::socket::SendOptions::default()
+    };
+    let client = UdpSocket::from(sys::socket::connect_udp(weir.address(), &options).unwrap());
+    check_all(|bytes| client.send(bytes).unwrap(), || receive(&any));
+    check_delivered(weir, 8);
+}
+
+/// Two hosts on a wire: groups and broadcasts go over a real link, in both families.
+struct Wire {
+    left: Netns,
+    right: Netns,
+}
+
+impl Wire {
+    fn new() -> Wire {
+        let (left, right) = (Netns::new(), Netns::new());
+        left.connect("wire-left", &right, "wire-right");
+        for (netns, link, n) in [(&left, "wire-left", 1), (&right, "wire-right", 2)] {
+            netns.ip(&format!("addr add 10.77.0.{n}/24 brd + dev {link}"));
+            netns.ip(&format!("addr add fd77::{n}/64 dev {link} nodad"));
+            netns.ip(&format!("route add 224.0.0.0/4 dev {link}"));
+        }
+        Wire { left, right }
+    }
+
+    /// A relay on the right that listens on `listen` and forwards to `to`, of which a verifier on the left gets
+    /// everything that a generator on the left sends to `send`.
+    fn check(&self, send: &str, listen: &str, to: &str, verify: &str) {
+        let mut judge = self.left.command(support::process::WEIR);
+        judge.args(["verify", "--until-done", "--deadline", "60s", "--progress", "off"]);
+        judge.args(["--listen", verify]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut judge = Peer::start(&mut judge);
+        let mut said = std::io::BufReader::new(judge.0.stderr.take().unwrap());
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut said, &mut line).unwrap();
+        assert!(line.starts_with("listening on "), "{line}");
+        let mut relay = self.right.command(support::process::WEIR);
+        relay.args(["relay", "--progress", "off", "--listen", listen, "--to", to]);
+        let weir = Weir::start(relay);
+        let generator = self.left.command(support::process::WEIR);
+        let sent = generate_by(generator, &["--to", send, "--rate", "2k", "--count", "500"]);
+        assert_eq!(judge.0.wait().unwrap().code(), Some(0), "{listen} to {to}");
+        check_delivered(weir, sent.datagrams);
+    }
+}
+
+#[test]
+fn groups_and_broadcasts_over_a_wire() {
+    if !need_root_netns() {
+        return;
+    }
+    let wire = Wire::new();
+    // Unicast in, IPv4 multicast out.
+    wire.check("10.77.0.2:7001", "10.77.0.2:7001", "239.1.2.3:7101?ttl=4", "239.1.2.3:7101");
+    // IPv4 multicast in, unicast out.
+    wire.check(
+        "239.1.2.4:7002",
+        "239.1.2.4:7002?multicast_interface=wire-right",
+        "10.77.0.1:7102",
+        "10.77.0.1:7102",
+    );
+    // IPv6 multicast in and out, by interface.
+    let group_in = "[ff05::77]:7003?multicast_interface=wire-right";
+    let group_out = "[ff05::78]:7103?multicast_interface=wire-right";
+    wire.check("[ff05::77]:7003", group_in, group_out, "[ff05::78]:7103");
+    // The subnet's broadcast in, the limited broadcast out.
+    wire.check("10.77.0.255:7004", "10.77.0.255:7004", "10.77.0.255:7104", "0.0.0.0:7104");
+    wire.check(
+        "10.77.0.255:7005",
+        "0.0.0.0:7005",
+        "255.255.255.255:7105?source_address=10.77.0.2",
+        "0.0.0.0:7105",
+    );
+    // IPv6 unicast.
+    wire.check("[fd77::2]:7006", "[::]:7006", "[fd77::1]:7106", "[fd77::1]:7106");
+}
+
+#[test]
+fn a_target_that_is_our_own_listener_is_refused() {
+    let port = free_port();
+    let at = format!("127.0.0.1:{port}");
+    for (listen, to) in [(&at, &at), (&format!(":{port}"), &at)] {
+        let output = std::process::Command::new(support::process::WEIR)
+            .args(["relay", "--listen", listen, "--to", to])
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(matches!(output.status.code(), Some(64 | 78)), "{said}");
+        assert!(said.contains(&at), "{said}");
+    }
+}
