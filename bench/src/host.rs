@@ -30,6 +30,9 @@ fn taskset(args: &[&str]) -> anyhow::Result<()> {
 }
 
 /// Raises this process's priority, and that of those it starts. Needs CAP_SYS_NICE.
+///
+/// Where the kernel weighs sessions against each other (autogroup, sched(7)), the whole session is raised, for a niceness
+/// counts within one only.
 pub(crate) fn set_niceness(niceness: i32) -> anyhow::Result<()> {
     let pid = std::process::id().to_string();
     let status = Command::new("renice")
@@ -38,6 +41,10 @@ pub(crate) fn set_niceness(niceness: i32) -> anyhow::Result<()> {
         .status()
         .context("running renice")?;
     anyhow::ensure!(status.success(), "renice to {niceness} was refused");
+    // Without autogroups there is no such file.
+    if fs::exists("/proc/self/autogroup").unwrap_or(false) {
+        fs::write("/proc/self/autogroup", niceness.to_string()).context("/proc/self/autogroup")?;
+    }
     Ok(())
 }
 

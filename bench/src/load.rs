@@ -105,12 +105,6 @@ impl Outcome {
     pub(crate) fn is_complete(&self) -> bool {
         self.sinks.iter().all(|sink| sink.is_complete(self.sent))
     }
-
-    /// Datagrams that did not arrive at the receiver that got the fewest.
-    pub(crate) fn lost(&self) -> u64 {
-        let fewest = self.sinks.iter().map(|sink| sink.received).min();
-        self.sent.saturating_sub(fewest.unwrap_or(0))
-    }
 }
 
 /// Offers load and receives all of it. Call it on the thread that is pinned to the load's processor.
@@ -203,9 +197,17 @@ impl Sender {
             *range = start..end;
             start = end;
         }
-        let messages: [Message<'_>; BATCH] =
-            std::array::from_fn(|n| Message::single(&self.payload[ranges[n].clone()]));
-        let mut rest = &messages[..count];
+        // Equal datagrams go as one UDP_SEGMENT message, which the kernel takes apart before it queues them at the relay's
+        // socket: there the relay finds single datagrams as ever, and the generator needs a third of the time.
+        let is_run = matches!(self.sizes, Sizes::Equal(_)) && count > 1;
+        let messages: [Message<'_>; BATCH] = std::array::from_fn(|n| {
+            if is_run && n == 0 {
+                Message { bytes: &self.payload[..start], datagrams: count as u32 }
+            } else {
+                Message::single(&self.payload[ranges[n].clone()])
+            }
+        });
+        let mut rest = &messages[..if is_run { 1 } else { count }];
         while !rest.is_empty() {
             match send_messages(self.socket.as_fd(), rest) {
                 Ok(taken) => rest = &rest[taken..],

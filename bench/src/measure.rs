@@ -2,12 +2,13 @@
 
 use crate::contender::{Contender, Programs};
 use crate::host::Placement;
+use crate::requirement::yardstick;
 use crate::search::{Found, Plan, highest_rates};
 use crate::stage::{Case, Purpose, Stage, Trial};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Share of the slowest yardstick's highest rate at which CPU time is compared.
+/// Share of the highest rate at which CPU time is compared.
 const CPU_RATE_SHARE: f64 = 0.6;
 
 /// Added latency in microseconds: through the relay, minus straight to the receiver.
@@ -107,7 +108,7 @@ pub(crate) fn measure(
     }
     for repetition in 0..plan.repetitions {
         let found = highest_rates(&mut stage, &plan)?;
-        let common = common_rate(contenders, &found);
+        let common = common_rate(case, contenders, &found);
         for (relay, one) in measured.iter_mut().enumerate() {
             let rate = found[relay].rate_per_sec;
             one.found.push(found[relay]);
@@ -138,9 +139,10 @@ fn blank(contender: Contender) -> Measured {
     }
 }
 
-/// A rate that all relays but socat keep up with easily; socat's is of another order.
-fn common_rate(contenders: &[Contender], found: &[Found]) -> f64 {
-    let rates = contenders.iter().zip(found).filter(|(contender, _)| **contender != Contender::Socat);
+/// A rate that Weir and its yardstick both keep up with easily. Slower relays are measured at such a share of their own.
+fn common_rate(case: Case, contenders: &[Contender], found: &[Found]) -> f64 {
+    let compared = [Contender::WeirInline, yardstick(case.sizes)];
+    let rates = contenders.iter().zip(found).filter(|(contender, _)| compared.contains(contender));
     let slowest = rates.map(|(_, found)| found.rate_per_sec).fold(f64::INFINITY, f64::min);
     slowest * CPU_RATE_SHARE
 }
