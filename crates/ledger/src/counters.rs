@@ -16,6 +16,7 @@ pub struct Amount {
 
 impl Amount {
     /// One datagram or record of so many bytes.
+    #[inline]
     pub fn one(bytes: usize) -> Amount {
         Amount { count: 1, bytes: bytes as u64 }
     }
@@ -29,6 +30,7 @@ impl Amount {
     }
 
     /// No datagram at all. Empty datagrams have no bytes but do count.
+    #[inline]
     pub fn is_zero(self) -> bool {
         self.count == 0
     }
@@ -36,12 +38,14 @@ impl Amount {
 
 impl Add for Amount {
     type Output = Amount;
+    #[inline]
     fn add(self, other: Amount) -> Amount {
         Amount { count: self.count + other.count, bytes: self.bytes + other.bytes }
     }
 }
 
 impl AddAssign for Amount {
+    #[inline]
     fn add_assign(&mut self, other: Amount) {
         *self = *self + other;
     }
@@ -63,6 +67,7 @@ pub struct Tally {
 impl Tally {
     /// Adds. Only the thread that owns the counter may call this: it loads and stores, which is cheaper than an atomic
     /// addition and exact with a single writer.
+    #[inline]
     pub fn add(&self, amount: Amount) {
         let count = self.count.load(Ordering::Relaxed) + amount.count;
         let bytes = self.bytes.load(Ordering::Relaxed) + amount.bytes;
@@ -71,6 +76,7 @@ impl Tally {
     }
 
     /// Reads. What the writer did before the addition that is seen here is seen too.
+    #[inline]
     pub fn load(&self) -> Amount {
         let count = self.count.load(Ordering::Acquire);
         let bytes = self.bytes.load(Ordering::Acquire);
@@ -91,6 +97,7 @@ pub struct Counters {
 
 impl Counters {
     /// Counts a drop. Only the owning thread may call this.
+    #[inline]
     pub fn drop(&self, reason: Reason, amount: Amount) {
         self.dropped[reason as usize].add(amount);
     }
@@ -115,6 +122,7 @@ pub struct EventCounter(AtomicU64);
 
 impl EventCounter {
     /// Adds. Only the owning thread may call this.
+    #[inline]
     pub fn add(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed) + n, Ordering::Relaxed);
     }
@@ -146,6 +154,7 @@ impl DelayHistogram {
     ];
 
     /// Counts `count` datagrams that took so long. Only the owning thread may call this.
+    #[inline]
     pub fn add(&self, delay_us: u64, count: u64) {
         let bucket = Self::BOUNDS_US.iter().take_while(|&&bound| bound < delay_us).count();
         let bump = |cell: &AtomicU64, n: u64| {
