@@ -113,15 +113,23 @@ impl Names {
         }
     }
 
+    /// Whether the resolver has said anything about a host yet.
+    pub(crate) fn has_answer(&self, host_port: &HostPort) -> bool {
+        self.with_entry(host_port, |entry| entry.is_none_or(|entry| entry.is_answered))
+    }
+
     /// Why a host has no address.
     pub(crate) fn error(&self, host_port: &HostPort) -> String {
-        let state = self.shared.lock();
-        let entry = match &host_port.host {
-            Host::Ip(_) => None,
-            Host::Name(name) => state.entries.get(name),
-        };
-        let error = entry.and_then(|entry| entry.error.clone());
+        let error = self.with_entry(host_port, |entry| entry.and_then(|entry| entry.error.clone()));
         error.unwrap_or_else(|| "the resolver has not answered yet".to_owned())
+    }
+
+    fn with_entry<T>(&self, host_port: &HostPort, look: impl FnOnce(Option<&Entry>) -> T) -> T {
+        let state = self.shared.lock();
+        match &host_port.host {
+            Host::Ip(_) => look(None),
+            Host::Name(name) => look(state.entries.get(name)),
+        }
     }
 }
 
@@ -226,5 +234,64 @@ fn look_up(name: &str) -> io::Result<Vec<SocketAddr>> {
     match addresses.is_empty() {
         false => Ok(addresses),
         true => Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL: Duration = Duration::from_secs(30);
+
+    fn addresses(hosts: &[u8]) -> Vec<SocketAddr> {
+        hosts.iter().map(|host| SocketAddr::from(([192, 0, 2, *host], 0))).collect()
+    }
+
+    fn failure() -> io::Result<Vec<SocketAddr>> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    #[test]
+    fn a_failure_keeps_the_last_good_addresses_and_is_tried_again_ever_later() {
+        let mut entry = Entry::new(INTERVAL);
+        assert!(entry.take_answer("h", Ok(addresses(&[1, 2]))));
+        let mut waits = Vec::new();
+        for _ in 0..8 {
+            assert!(!entry.take_answer("h", failure()), "nothing has changed");
+            waits.push(entry.due.duration_since(Instant::now()).as_secs_f64().round() as u64);
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30, 30]);
+        assert_eq!(entry.addresses, addresses(&[1, 2]));
+        assert!(!entry.take_answer("h", Ok(addresses(&[1, 2]))));
+        assert!(entry.error.is_none());
+    }
+
+    #[test]
+    fn only_an_answer_that_differs_is_news() {
+        let mut entry = Entry::new(INTERVAL);
+        assert!(entry.take_answer("h", failure()), "the first answer, whatever it is");
+        assert!(entry.take_answer("h", Ok(addresses(&[1]))));
+        assert!(!entry.take_answer("h", Ok(addresses(&[1]))));
+        assert!(entry.take_answer("h", Ok(addresses(&[2]))));
+    }
+
+    #[test]
+    fn waiting_for_names_ends_with_the_first_answers() {
+        let (events, inbox) = std::sync::mpsc::channel();
+        let names = Names::new(events);
+        let watched = [("localhost", INTERVAL), ("no-such-host.invalid", INTERVAL)];
+        let watched = watched.map(|(name, interval)| (name.to_owned(), interval));
+        names.watch(&watched.into()).unwrap();
+        names.wait_for_answers(Instant::now() + Duration::from_secs(60));
+        let local: HostPort = "localhost:514".parse().unwrap();
+        assert!(
+            names
+                .addresses(&local)
+                .iter()
+                .all(|addr| addr.port() == 514 && addr.ip().is_loopback())
+        );
+        let lost: HostPort = "no-such-host.invalid:514".parse().unwrap();
+        assert!(names.has_answer(&lost) && names.addresses(&lost).is_empty());
+        assert!(matches!(inbox.recv(), Ok(Event::Name)));
     }
 }

@@ -261,13 +261,14 @@ pub(crate) fn target(
             return match choose(&known, config) {
                 Some(addr) => udp_or_unresolved(config, addr, listen_addrs),
                 None => {
-                    tracing::warn!(
-                        "target {}: {host_port} has no address ({}); what it gets is dropped as target_unresolved \
-                         until it has. Try: getent hosts {}",
-                        config.name,
-                        names.error(host_port),
-                        host_port.to_string().rsplit_once(':').map_or("", |(host, _)| host)
-                    );
+                    // A failure was written already, by the one who looked it up.
+                    if !names.has_answer(host_port) {
+                        tracing::warn!(
+                            "target {}: the resolver does not answer about {host_port}; what the target gets is dropped as \
+                             target_unresolved until it does",
+                            config.name
+                        );
+                    }
                     Ok(OpenTarget::unresolved())
                 }
             };

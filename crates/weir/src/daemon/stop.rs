@@ -4,7 +4,7 @@ use super::progress::say;
 use super::{Daemon, Event};
 use crate::exit::Failure;
 use admin::Phase;
-use ledger::{Amount, HopKind, Loss, Reason, Snapshot};
+use ledger::{Amount, HopKind, HopSnapshot, Reason, Snapshot};
 use signal_hook::consts::SIGHUP;
 use std::io::Write;
 use std::process::ExitCode;
@@ -44,6 +44,8 @@ pub(crate) enum OnLoss {
 struct Drained {
     /// Listeners whose threads did not end.
     hanging: Vec<String>,
+    /// What was dropped because of the stop, in words.
+    left: Vec<String>,
 }
 
 impl Daemon {
@@ -55,8 +57,12 @@ impl Daemon {
             "stopping: sending what was received, for at most {}",
             display_duration(self.config.daemon.drain_grace)
         );
-        let drained = self.drain();
+        // Listeners that a reload closed have refused datagrams too: that was not this stop.
+        let before = self.ledger.snapshot();
+        let mut drained = self.drain();
         let snapshot = self.ledger.check();
+        drained.left = left(&before, &snapshot);
+        self.admin_listener = None;
         if let Some(http) = self.http.take() {
             http.stop();
         }
@@ -123,8 +129,8 @@ impl Daemon {
 /// The last ledger in words. Its last line says what is unaccounted.
 fn report(snapshot: &Snapshot, drained: &Drained) -> String {
     let mut text = format!("\n{}", ledger::waterfall(snapshot));
-    for loss in left(snapshot) {
-        text.push_str(&format!("left behind: {}\n", describe(&loss)));
+    for rest in &drained.left {
+        text.push_str(&format!("left behind: {rest}\n"));
     }
     for name in &drained.hanging {
         text.push_str(&format!(
@@ -135,21 +141,25 @@ fn report(snapshot: &Snapshot, drained: &Drained) -> String {
     text
 }
 
-fn left(snapshot: &Snapshot) -> Vec<Loss<'_>> {
-    let mut losses = snapshot.losses();
-    losses.retain(|loss| loss.reason == Reason::Shutdown);
-    losses
+/// What each hop has dropped as `shutdown` between two snapshots, in words.
+fn left(before: &Snapshot, after: &Snapshot) -> Vec<String> {
+    let rest = |hop: &HopSnapshot| {
+        let earlier = before.hop(hop.hop, &hop.listener, hop.target.as_deref());
+        let earlier = earlier.map(|hop| hop.dropped_for(Reason::Shutdown)).unwrap_or_default();
+        let more = hop.dropped_for(Reason::Shutdown).saturating_sub(earlier);
+        (!more.is_zero()).then(|| describe(hop, more))
+    };
+    after.hops.iter().filter_map(rest).collect()
 }
 
-fn describe(loss: &Loss<'_>) -> String {
-    let Amount { count, bytes } = loss.amount;
-    match (loss.hop.hop, &loss.hop.target) {
+fn describe(hop: &HopSnapshot, Amount { count, bytes }: Amount) -> String {
+    let listener = &hop.listener;
+    match (hop.hop, &hop.target) {
         (HopKind::Socket, _) => {
-            format!("{count} datagrams that arrived at {} after the stop began", loss.hop.listener)
+            format!("{count} datagrams that arrived at {listener} after the stop began")
         }
         (_, target) => format!(
-            "{count} datagrams ({bytes} bytes) of {} that {} had not taken",
-            loss.hop.listener,
+            "{count} datagrams ({bytes} bytes) of {listener} that {} had not taken",
             target.as_deref().unwrap_or("nobody")
         ),
     }
@@ -167,7 +177,7 @@ fn exit_code(snapshot: &Snapshot, drained: &Drained, on_loss: OnLoss) -> ExitCod
     if broken(snapshot) != 0 || !snapshot.is_balanced() {
         return Failure::Accounting.code();
     }
-    if !left(snapshot).is_empty() {
+    if !drained.left.is_empty() {
         return Failure::DrainedIncompletely.code();
     }
     if on_loss == OnLoss::Fail && !snapshot.unintended_losses().is_empty() {
