@@ -119,14 +119,14 @@ fn the_environment_is_looked_at_when_asked() {
     let check = |text: &str| run(&folder, &["config", "check", "-", "--environment"], text);
     let (code, out, err) = check(RIGHT);
     assert_eq!(code, 0, "{out}{err}");
-    let missing = RIGHT.replace("null:", "file:nowhere/x.log");
+    let missing = RIGHT.replace("null:", "file:no/where/x.log");
     let (code, out, _) = check(&missing);
     assert_eq!(code, 1);
     assert!(
-        out.contains("ERROR    target file:nowhere/x.log: cannot write nowhere/x.log"),
+        out.contains("ERROR    target file:no/where/x.log: cannot write no/where/x.log"),
         "{out}"
     );
-    assert!(out.contains("mend: mkdir -p nowhere\n"), "{out}");
+    assert!(out.contains("mend: mkdir -p no/where\n"), "{out}");
     assert_eq!(run(&folder, &["config", "check", "-"], &missing).0, 0, "not unless asked");
     let (code, out, _) = check(&RIGHT.replace("127.0.0.1:5514", "192.0.2.1:5514"));
     assert_eq!(code, 1);
@@ -135,8 +135,10 @@ fn the_environment_is_looked_at_when_asked() {
     let (code, out, _) = check(&group);
     assert_eq!(code, 1);
     assert!(out.contains("there is no interface nothere0"), "{out}");
-    let (code, out, _) = check(&RIGHT.replace("null:", "file:here.log"));
-    assert_eq!(code, 0, "{out}");
+    for path in ["file:here.log", "file:folder/here.log"] {
+        let (code, out, _) = check(&RIGHT.replace("null:", path));
+        assert_eq!(code, 0, "{out}");
+    }
     assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0, "nothing was left behind");
 }
 

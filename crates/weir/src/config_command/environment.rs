@@ -201,6 +201,8 @@ fn file_target(what: &str, path: &Path) -> Finding {
     let folder = folder_of(path);
     let refused = match OpenOptions::new().append(true).open(path) {
         Ok(_) => None,
+        // The daemon makes the folder if only its last part is missing.
+        Err(_) if !folder.exists() => folder_refuses(&folder_of(&folder)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => folder_refuses(&folder),
         Err(error) => Some(error),
     };
