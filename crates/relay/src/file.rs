@@ -40,7 +40,15 @@ pub(crate) struct FileTarget {
     file: Option<OpenFile>,
     retry_at_ns: u64,
     buffer: Vec<u8>,
-    buffered: Amount,
+    /// The datagrams in the buffer.
+    records: Vec<Record>,
+}
+
+/// A datagram in the buffer.
+struct Record {
+    /// Where in the buffer it ends.
+    end: usize,
+    payload_bytes: usize,
 }
 
 struct OpenFile {
@@ -65,20 +73,21 @@ impl FileTarget {
             file: None,
             retry_at_ns: 0,
             buffer: Vec::with_capacity(BUFFER_BYTES),
-            buffered: Amount::default(),
+            records: Vec::new(),
         }
     }
 
     /// Moves datagrams from the ring into the buffer until that is full enough. Returns whether the ring is empty.
     fn fill(&mut self, now_ns: u64, realtime_ns: u64) -> bool {
-        while self.buffer.len() < BUFFER_BYTES && self.buffered.count < BUFFERED_DATAGRAMS_MAX {
+        while self.buffer.len() < BUFFER_BYTES
+            && self.records.len() < BUFFERED_DATAGRAMS_MAX as usize
+        {
             let Some(claim) = self.reader.claim() else { return true };
             self.meter.sender.drop(Reason::QueueFull, claim.gave_up());
             for index in 0..claim.len() {
                 let (descriptor, bytes) = claim.get(index);
-                let amount = Amount::one(bytes.len());
                 if let Err(reason) = self.gate.decide(&descriptor.source, now_ns) {
-                    self.meter.sender.drop(reason, amount);
+                    self.meter.sender.drop(reason, Amount::one(bytes.len()));
                     continue;
                 }
                 format::append(
@@ -90,7 +99,7 @@ impl FileTarget {
                         local: self.local.as_ref(),
                     },
                 );
-                self.buffered += amount;
+                self.records.push(Record { end: self.buffer.len(), payload_bytes: bytes.len() });
                 let delay_us = realtime_ns.saturating_sub(descriptor.received_ns) / 1_000;
                 self.meter.delay.add(delay_us, 1);
             }
@@ -100,62 +109,81 @@ impl FileTarget {
         false
     }
 
-    /// Writes the buffer, and counts it as delivered or as lost, whole.
+    /// Writes the buffer, as much at a time as the file has room for, and counts each part as delivered or as lost, whole.
     fn write_out(&mut self, now_ns: u64) {
-        if self.buffered.is_zero() {
-            return;
-        }
-        self.meter.send_calls.add(1);
-        match self.try_write(now_ns) {
-            Ok(()) => {
-                self.meter.sender.delivered.add(self.buffered);
-            }
-            Err(error) => {
-                self.meter.count_error(Errno::from(&error));
-                self.meter.sender.drop(Reason::WriteError, self.buffered);
-                self.file = None;
-                if self.retry_at_ns <= now_ns {
+        let mut first = 0;
+        while first < self.records.len() {
+            let next = if self.file.is_none() && now_ns < self.retry_at_ns {
+                // The last attempt failed a moment ago: no call is spent on another.
+                self.count_lost(first);
+                self.records.len()
+            } else {
+                self.meter.send_calls.add(1);
+                self.write_part(first).unwrap_or_else(|error| {
+                    self.meter.count_error(Errno::from(&error));
+                    self.file = None;
                     self.retry_at_ns = now_ns + RETRY_INTERVAL_NS;
-                }
-            }
+                    self.count_lost(first);
+                    self.records.len()
+                })
+            };
+            first = next;
         }
         self.buffer.clear();
-        self.buffered = Amount::default();
+        self.records.clear();
     }
 
-    fn try_write(&mut self, now_ns: u64) -> io::Result<()> {
+    fn count_lost(&self, first: usize) {
+        self.meter.sender.drop(Reason::WriteError, amount_of(&self.records[first..]));
+    }
+
+    /// Writes the records from `first` on that fit into one file, at least one, and returns the number of the next.
+    fn write_part(&mut self, first: usize) -> io::Result<usize> {
         let limit_bytes = self.options.rotate_bytes.unwrap_or(u64::MAX);
-        let is_full = |open: &OpenFile, more: usize| {
-            open.len_bytes > 0 && open.len_bytes + more as u64 > limit_bytes
+        let begin = first.checked_sub(1).map_or(0, |before| self.records[before].end);
+        let rest = &self.records[first..];
+        let mut open = match self.file.take() {
+            Some(open) => open,
+            None => open_file(&self.options)?,
         };
-        if self.file.is_none() {
-            if now_ns < self.retry_at_ns {
-                return Err(io::ErrorKind::WouldBlock.into());
-            }
-            self.file = Some(open(&self.options)?);
-        }
-        if self.file.as_ref().is_some_and(|open| is_full(open, self.buffer.len())) {
-            self.file = None;
+        let first_bytes = (rest[0].end - begin) as u64;
+        let header_bytes = header(self.options.format).len() as u64;
+        if open.len_bytes > header_bytes && open.len_bytes + first_bytes > limit_bytes {
             rotate(&self.options)?;
-            self.file = Some(open(&self.options)?);
+            open = open_file(&self.options)?;
         }
-        let Some(open) = &mut self.file else { return Ok(()) };
-        if let Err(error) = open.file.write_all(&self.buffer) {
+        let room_bytes = limit_bytes.saturating_sub(open.len_bytes);
+        let fits = |record: &Record| (record.end - begin) as u64 <= room_bytes;
+        // One that is larger than a whole file has a file of its own.
+        let count = rest.partition_point(fits).max(1);
+        let bytes = &self.buffer[begin..rest[count - 1].end];
+        if let Err(error) = open.file.write_all(bytes) {
             // A torn record at the end would make the file unreadable from there on. If even this fails, the next
             // start finds the tail as it is.
             let _ = open.file.set_len(open.len_bytes);
             return Err(error);
         }
-        open.len_bytes += self.buffer.len() as u64;
-        Ok(())
+        open.len_bytes += bytes.len() as u64;
+        self.file = Some(open);
+        self.meter.sender.delivered.add(amount_of(&rest[..count]));
+        Ok(first + count)
     }
 }
 
-fn open(options: &FileOptions) -> io::Result<OpenFile> {
-    let header = match options.format {
-        FileFormat::Pcap => &format::PCAP_HEADER[..],
+fn amount_of(records: &[Record]) -> Amount {
+    records.iter().map(|record| Amount::one(record.payload_bytes)).sum()
+}
+
+/// What stands at the beginning of every file.
+fn header(format: FileFormat) -> &'static [u8] {
+    match format {
+        FileFormat::Pcap => &format::PCAP_HEADER,
         FileFormat::Lines | FileFormat::LengthPrefixed => &[],
-    };
+    }
+}
+
+fn open_file(options: &FileOptions) -> io::Result<OpenFile> {
+    let header = header(options.format);
     let mut file = OpenOptions::new().append(true).create(true).open(&options.path)?;
     let mut len_bytes = file.metadata()?.len();
     if len_bytes > 0 && !header.is_empty() && !begins_with(&options.path, header)? {

@@ -135,7 +135,7 @@ impl Meter for ListenerMeter {
 }
 
 /// Error numbers that are counted by name; the rest share one counter.
-const NAMED_ERRNOS: [(Errno, &str); 12] = [
+const NAMED_ERRNOS: [(Errno, &str); 13] = [
     (Errno::CONNREFUSED, "send_errors_ECONNREFUSED"),
     (Errno::HOSTUNREACH, "send_errors_EHOSTUNREACH"),
     (Errno::NETUNREACH, "send_errors_ENETUNREACH"),
@@ -148,6 +148,7 @@ const NAMED_ERRNOS: [(Errno, &str); 12] = [
     (Errno::IO, "send_errors_EIO"),
     (Errno::DESTADDRREQ, "send_errors_unresolved"),
     (Errno::NOENT, "send_errors_ENOENT"),
+    (Errno::NOSPC, "send_errors_ENOSPC"),
 ];
 
 /// ICMP messages that are counted by type and code (RFC 792, RFC 4443); the rest share one counter.

@@ -25,6 +25,7 @@ impl Errno {
     pub const NOMEM: Errno = Errno(libc::ENOMEM);
     pub const PIPE: Errno = Errno(libc::EPIPE);
     pub const NODEV: Errno = Errno(libc::ENODEV);
+    pub const NOSPC: Errno = Errno(libc::ENOSPC);
 
     /// The calling thread's `errno`.
     pub(crate) fn last() -> Errno {

@@ -20,7 +20,7 @@ pub(crate) struct Figures<'a> {
 }
 
 /// Errors of send calls whose series exist from the start: those that the relay counts by name, and the rest.
-const SEND_ERRORS: [&str; 13] = [
+const SEND_ERRORS: [&str; 14] = [
     "EACCES",
     "ECONNREFUSED",
     "EHOSTUNREACH",
@@ -31,6 +31,7 @@ const SEND_ERRORS: [&str; 13] = [
     "ENETUNREACH",
     "ENOBUFS",
     "ENOENT",
+    "ENOSPC",
     "EPERM",
     "other",
     "unresolved",

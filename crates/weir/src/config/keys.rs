@@ -317,7 +317,8 @@ pub(super) const TARGET: SectionKeys = SectionKeys {
             name: "rotate_size",
             kind: Kind::SizeOrOff(64 << 10, 1 << 44),
             fallback: Fallback::Value("off"),
-            meaning: "Files only. The file is set aside as `.1` before it would grow beyond this.",
+            meaning: "Files only. The file is set aside as `.1` before it would grow beyond this; a datagram that is \
+                      larger has a file of its own.",
         },
         Key {
             name: "rotate_keep",
