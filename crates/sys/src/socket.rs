@@ -6,7 +6,7 @@ use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockAddr, Socket, Type}
 use std::ffi::CString;
 use std::io;
 use std::mem;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::ptr;
@@ -35,11 +35,22 @@ pub fn listen_udp(addr: SocketAddr, options: &ListenOptions) -> io::Result<Owned
         // Several programs on a host may listen to one group (ip(7), SO_REUSEADDR); a unicast port is never shared.
         socket.set_reuse_address(true)?;
     }
-    socket.bind(&addr.into())?;
+    socket.bind(&with_scope(addr, options.multicast_interface.as_deref())?.into())?;
     if addr.ip().is_multicast() {
         join_group(&socket, addr.ip(), options.multicast_interface.as_deref())?;
     }
     Ok(socket.into())
+}
+
+/// A group of interface-local or link-local scope is one only together with its interface (RFC 4007 section 6).
+fn with_scope(addr: SocketAddr, interface: Option<&str>) -> io::Result<SocketAddr> {
+    match (addr, interface) {
+        (SocketAddr::V6(v6), Some(name)) if v6.ip().is_multicast() && v6.scope_id() == 0 => {
+            let index = interface_index(name)?;
+            Ok(SocketAddrV6::new(*v6.ip(), v6.port(), 0, index).into())
+        }
+        _ => Ok(addr),
+    }
 }
 
 fn join_group(socket: &Socket, group: IpAddr, interface: Option<&str>) -> io::Result<()> {
@@ -407,6 +418,14 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         drop(live);
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn groups_of_every_scope_can_be_joined_on_an_interface() {
+        let options = ListenOptions { multicast_interface: Some("lo".into()) };
+        for group in ["[ff11::77]:0", "[ff12::77]:0", "[ff15::77]:0", "239.1.2.3:0"] {
+            listen_udp(group.parse().unwrap(), &options).unwrap();
+        }
     }
 
     #[test]
