@@ -1,5 +1,6 @@
 //! Log lines on standard error, and errors that repeat.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
@@ -7,16 +8,29 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt, reload};
 use weir::config::LogLevel;
 
+/// Lines written so far.
+static WRITTEN: AtomicU64 = AtomicU64::new(0);
+
+/// Lines written so far, so that whoever rewrites the screen knows that something stands below.
+pub(crate) fn lines_written() -> u64 {
+    WRITTEN.load(Ordering::Relaxed)
+}
+
 /// Changes the level of what is written while the daemon runs.
 pub(crate) struct Level(reload::Handle<LevelFilter, Registry>);
 
 /// Sends what is logged to standard error.
 pub(crate) fn start(level: LogLevel) -> Level {
     let (filter, handle) = reload::Layer::new(filter(level));
-    let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(false).with_target(false);
+    let lines = fmt::layer().with_writer(counted).with_ansi(false).with_target(false);
     // A second subscriber is refused: the program has one daemon, so there is none.
     let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();
     Level(handle)
+}
+
+fn counted() -> std::io::Stderr {
+    WRITTEN.fetch_add(1, Ordering::Relaxed);
+    std::io::stderr()
 }
 
 impl Level {

@@ -1,7 +1,8 @@
 //! Something true on the screen: a line for each target, and the rates for the service manager.
 
+use super::log;
 use crate::load::ProgressMode;
-use ledger::{HopKind, HopSnapshot, Snapshot};
+use ledger::{HopKind, Snapshot};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
@@ -19,6 +20,8 @@ pub(crate) struct Progress {
     earlier: Earlier,
     /// Lines of the last block, which the next one overwrites.
     lines: usize,
+    /// Log lines at the time of the last block: one that came since stands below it, and must stay.
+    logged: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,10 +34,9 @@ enum Style {
 }
 
 /// Totals at the time of an earlier look.
-#[derive(Default)]
 struct Earlier {
-    at: Option<Instant>,
-    sent: HashMap<(String, String), u64>,
+    at: Instant,
+    delivered: HashMap<(String, String), u64>,
 }
 
 impl Progress {
@@ -47,8 +49,9 @@ impl Progress {
             ProgressMode::Auto if on_terminal => Style::Block,
             ProgressMode::Auto => Style::Lines(LINES_INTERVAL),
         };
-        let mut progress =
-            Progress { style, due: Instant::now(), earlier: Earlier::default(), lines: 0 };
+        let at = Instant::now();
+        let earlier = Earlier { at, delivered: HashMap::new() };
+        let mut progress = Progress { style, due: at, earlier, lines: 0, logged: 0 };
         progress.due += progress.interval();
         progress
     }
@@ -69,7 +72,10 @@ impl Progress {
         self.due = now + self.interval();
         let lines = self.earlier.lines(now, snapshot);
         let mut text = String::new();
-        if self.style == Style::Block && self.lines > 0 {
+        let logged = log::lines_written();
+        let is_undisturbed = logged == self.logged;
+        self.logged = logged;
+        if self.style == Style::Block && self.lines > 0 && is_undisturbed {
             // Up to the first line of the last block, and clear from there.
             put(&mut text, format_args!("\x1b[{}A\x1b[J", self.lines));
         }
@@ -83,21 +89,21 @@ impl Progress {
 
 impl Earlier {
     fn lines(&mut self, now: Instant, snapshot: &Snapshot) -> Vec<String> {
-        let seconds = self.at.map(|at| now.saturating_duration_since(at).as_secs_f64());
-        self.at = Some(now);
+        let seconds = now.saturating_duration_since(self.at).as_secs_f64().max(0.001);
+        self.at = now;
         let mut lines = Vec::new();
         for hop in snapshot.hops.iter().filter(|hop| hop.hop == HopKind::Target) {
-            let egress = snapshot.hop(HopKind::Egress, &hop.listener, hop.target.as_deref());
+            let Some(egress) = snapshot.hop(HopKind::Egress, &hop.listener, hop.target.as_deref())
+            else {
+                continue;
+            };
             let key = (hop.listener.clone(), hop.target.clone().unwrap_or_default());
-            let sent = hop.delivered.count;
-            let before = self.sent.insert(key.clone(), sent).unwrap_or(0);
-            let rate = seconds
-                .filter(|seconds| *seconds > 0.0)
-                .map_or(0.0, |seconds| sent.saturating_sub(before) as f64 / seconds);
-            let lost = hop.dropped_total().count
-                + egress.map_or(0, |egress: &HopSnapshot| egress.dropped_total().count);
+            let delivered = egress.delivered.count;
+            let before = self.delivered.insert(key.clone(), delivered).unwrap_or(0);
+            let rate = delivered.saturating_sub(before) as f64 / seconds;
+            let dropped = hop.dropped_total().count + egress.dropped_total().count;
             lines.push(format!(
-                "{} -> {}: {rate:.0}/s, {sent} sent, {lost} dropped, {} waiting",
+                "{} -> {}: {rate:.0}/s, {delivered} delivered, {dropped} dropped, {} waiting",
                 key.0, key.1, hop.in_flight.count
             ));
         }
