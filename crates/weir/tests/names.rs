@@ -7,8 +7,10 @@ mod support;
 use ledger::{HopKind, Reason};
 use std::net::UdpSocket;
 use std::process::Command;
+use std::time::{Duration, Instant};
 use support::need_root_netns;
-use support::process::{TempDir, WEIR, Weir, free_port, hop, receive, sender, wait_for};
+use support::netns::Netns;
+use support::process::{TempDir, WEIR, Weir, free_port, hop, receive, sender, signal, wait_for};
 
 /// A process whose /etc/hosts is this file.
 fn with_hosts(hosts: &str, args: &[&str]) -> Command {
@@ -76,4 +78,36 @@ fn a_target_follows_its_name() {
     assert!(ended.said.contains(&said), "{}", ended.said);
     let failures = ended.said.matches("cannot resolve later.test").count();
     assert_eq!(failures, 1, "at most once a minute: {}", ended.said);
+}
+
+#[test]
+fn a_resolver_that_hangs_holds_up_neither_start_nor_reload_nor_stop() {
+    if !need_root_netns() {
+        return;
+    }
+    let (ours, theirs) = (Netns::new(), Netns::new());
+    ours.connect("eth0", &theirs, "eth0");
+    ours.ip("addr add 192.0.2.1/24 dev eth0");
+    // Nobody has this address, but the questions do leave: no error ever comes back.
+    ours.ip("neigh add 192.0.2.53 lladdr 02:00:00:00:00:53 dev eth0 nud permanent");
+    let folder = TempDir::new();
+    std::fs::write(folder.file("resolv.conf"), "nameserver 192.0.2.53\noptions timeout:30\n")
+        .unwrap();
+    let text = "[[listener]]\nlisten = \"127.0.0.1:0\"\n[[listener.target]]\nto = \"collector.test:514\"\n";
+    std::fs::write(folder.file("weir.toml"), text).unwrap();
+    let mut command = ours.command("sh");
+    let script = "mount --bind \"$0\" /etc/resolv.conf; exec \"$@\"";
+    command.args(["-c", script, &folder.text("resolv.conf"), WEIR, "run", "-c"]);
+    command.arg(folder.file("weir.toml"));
+    let begin = Instant::now();
+    let weir = Weir::start(command);
+    signal(weir.process(), "HUP");
+    let ended = weir.stop();
+    assert_eq!(ended.code, Some(0), "{}", ended.said);
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}: {}", begin.elapsed(), ended.said);
+    assert!(
+        ended.said.contains("the resolver does not answer about collector.test:514"),
+        "{}",
+        ended.said
+    );
 }

@@ -92,7 +92,7 @@ fn buffer_warning(running: &[Running]) -> Option<String> {
     let asked = running.iter().filter(clamped).map(|one| one.config.receive_buffer_bytes).max()?;
     Some(format!(
         "warning: asked for a receive buffer of {}, the kernel grants twice net.core.rmem_max ({}). \
-         Fix: sysctl -w net.core.rmem_max={}",
+         Fix: sysctl -w net.core.rmem_max={} (or grant CAP_NET_ADMIN)",
         approximate_size(asked as u64),
         approximate_size(rmem_max() as u64),
         asked.div_ceil(2)

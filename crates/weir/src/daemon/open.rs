@@ -325,8 +325,7 @@ pub(crate) fn udp(
     listen_addrs: &[SocketAddr],
 ) -> Result<OpenTarget, CannotSend> {
     let egress = sys::route::egress(addr.ip());
-    let is_here = egress.as_ref().is_ok_and(comes_here);
-    check_loop(config, addr, is_here, listen_addrs).map_err(CannotSend::Never)?;
+    check_loop(config, addr, egress.as_ref().ok(), listen_addrs).map_err(CannotSend::Never)?;
     let socket = socket::connect_udp(addr, &config.send)
         .map_err(|error| cannot_send(config, addr, error))?;
     let (egress, gso) = match egress {
@@ -360,22 +359,17 @@ pub(crate) fn refuse_loop(
     addr: SocketAddr,
     listen_addrs: &[SocketAddr],
 ) -> anyhow::Result<()> {
-    let is_here = sys::route::egress(addr.ip()).is_ok_and(|egress| comes_here(&egress));
-    check_loop(config, addr, is_here, listen_addrs)
-}
-
-/// Whether what is sent there reaches this host's own sockets.
-fn comes_here(egress: &Egress) -> bool {
-    egress.is_local || egress.is_broadcast
+    check_loop(config, addr, sys::route::egress(addr.ip()).ok().as_ref(), listen_addrs)
 }
 
 fn check_loop(
     config: &TargetConfig,
     addr: SocketAddr,
-    is_here: bool,
+    egress: Option<&Egress>,
     listen_addrs: &[SocketAddr],
 ) -> anyhow::Result<()> {
-    let local_addrs = if is_here { &[addr.ip()][..] } else { &[] };
+    let reaches_us = egress.is_some_and(|egress| egress.is_local || egress.is_broadcast);
+    let local_addrs = if reaches_us { &[addr.ip()][..] } else { &[] };
     match would_loop(listen_addrs, addr, local_addrs) {
         None => Ok(()),
         Some(own) => Err(Failure::Config.error(format!(
