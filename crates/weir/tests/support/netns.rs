@@ -34,8 +34,8 @@ impl Netns {
     /// A pair of interfaces, `ours` here and `theirs` there, both up.
     pub(crate) fn connect(&self, ours: &str, other: &Netns, theirs: &str) {
         self.ip(&format!("link add name {ours} type veth peer name {theirs} netns {}", other.name));
-        self.ip(&format!("link set {ours} up"));
-        other.ip(&format!("link set {theirs} up"));
+        self.ip(&format!("link set dev {ours} up"));
+        other.ip(&format!("link set dev {theirs} up"));
     }
 }
 
