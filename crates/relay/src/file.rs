@@ -23,6 +23,9 @@ use sys::socket::LocalAddress;
 /// The buffer is written when it holds so much, or when the ring is empty.
 const BUFFER_BYTES: usize = 256 * 1024;
 
+/// Most memory of the buffer: the last datagram may go beyond the mark, with what its format puts around it.
+pub(crate) const BUFFER_BYTES_MAX: usize = BUFFER_BYTES + 64 * 1024 + 256;
+
 /// Most datagrams in the buffer: what a file's thread may have in its hands while the disk holds it.
 pub(crate) const BUFFERED_DATAGRAMS_MAX: u64 = 8_192;
 
@@ -72,20 +75,20 @@ impl FileTarget {
             meter,
             file: None,
             retry_at_ns: 0,
-            buffer: Vec::with_capacity(BUFFER_BYTES),
-            records: Vec::new(),
+            buffer: Vec::with_capacity(BUFFER_BYTES_MAX),
+            records: Vec::with_capacity(BUFFERED_DATAGRAMS_MAX as usize),
         }
     }
 
     /// Moves datagrams from the ring into the buffer until that is full enough. Returns whether the ring is empty.
     fn fill(&mut self, now_ns: u64, realtime_ns: u64) -> bool {
-        while self.buffer.len() < BUFFER_BYTES
-            && self.records.len() < BUFFERED_DATAGRAMS_MAX as usize
-        {
+        while !is_full(&self.buffer, &self.records) {
             let Some(claim) = self.reader.claim() else { return true };
             self.meter.sender.drop(Reason::QueueFull, claim.gave_up());
-            for index in 0..claim.len() {
-                let (descriptor, bytes) = claim.get(index);
+            let mut taken = 0;
+            while taken < claim.len() && !is_full(&self.buffer, &self.records) {
+                let (descriptor, bytes) = claim.get(taken);
+                taken += 1;
                 if let Err(reason) = self.gate.decide(&descriptor.source, now_ns) {
                     self.meter.sender.drop(reason, Amount::one(bytes.len()));
                     continue;
@@ -103,8 +106,7 @@ impl FileTarget {
                 let delay_us = realtime_ns.saturating_sub(descriptor.received_ns) / 1_000;
                 self.meter.delay.add(delay_us, 1);
             }
-            let len = claim.len();
-            claim.commit(len);
+            claim.commit(taken);
         }
         false
     }
@@ -168,6 +170,10 @@ impl FileTarget {
         self.meter.sender.delivered.add(amount_of(&rest[..count]));
         Ok(first + count)
     }
+}
+
+fn is_full(buffer: &[u8], records: &[Record]) -> bool {
+    buffer.len() >= BUFFER_BYTES || records.len() >= BUFFERED_DATAGRAMS_MAX as usize
 }
 
 fn amount_of(records: &[Record]) -> Amount {

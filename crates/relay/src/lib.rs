@@ -38,3 +38,11 @@ pub use prefix::{Prefix, PrefixError};
 
 /// Smallest ring, in bytes: the largest datagram fits several times.
 pub const RING_BYTES_MIN: usize = 256 * 1024;
+
+/// Memory that a ring takes beside its payload memory of so many bytes: one descriptor a datagram.
+pub fn descriptor_bytes(ring_bytes: usize) -> usize {
+    ring::descriptor_bytes(ring_bytes)
+}
+
+/// Most memory that a file target takes for what it is about to write, in bytes.
+pub const FILE_BUFFER_BYTES_MAX: usize = file::BUFFER_BYTES_MAX;

@@ -47,6 +47,9 @@ pub struct Listener {
     pulses: Vec<Arc<AtomicU64>>,
 }
 
+/// How long a change of a file target is waited for.
+const FILE_ANSWER_WAIT: Duration = Duration::from_millis(500);
+
 struct TargetHandle {
     name: String,
     meter: Arc<TargetMeter>,
@@ -388,7 +391,8 @@ impl Listener {
         let (done, answer) = mpsc::channel();
         self.command(target, Command::Replace { target: target.name.clone(), change, done })?;
         if target.is_file {
-            // Its thread may wait for a disk.
+            // Its thread may wait for a disk, and then the change comes into force when the disk lets it go.
+            let _ = answer.recv_timeout(FILE_ANSWER_WAIT);
             return Ok(());
         }
         match answer.recv() {

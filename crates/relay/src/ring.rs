@@ -89,7 +89,16 @@ impl Shared {
 
 /// Makes a ring with room for `bytes` of payload, rounded up to a power of two of at least 1 KiB.
 pub(crate) fn ring(bytes: usize) -> Writer {
-    ring_with_slots(bytes, bytes.max(1_024) / BYTES_PER_SLOT)
+    ring_with_slots(bytes, slots_of(bytes))
+}
+
+/// Memory of the descriptors of a ring with so many bytes of payload.
+pub(crate) fn descriptor_bytes(bytes: usize) -> usize {
+    slots_of(bytes).next_power_of_two() * std::mem::size_of::<Descriptor>()
+}
+
+fn slots_of(bytes: usize) -> usize {
+    bytes.max(1_024) / BYTES_PER_SLOT
 }
 
 pub(crate) fn ring_with_slots(bytes: usize, slots: usize) -> Writer {

@@ -1,15 +1,11 @@
 //! The most memory that a configuration takes for datagrams.
 
-use super::{Config, ListenAddress, TargetAddress};
+use super::{Config, ListenAddress, TargetAddress, TargetConfig};
 
 /// Buffers that one receive call fills.
 const RECEIVE_BATCH_BYTES: u64 = (sys::recv::BATCH * sys::recv::BUFFER_BYTES) as u64;
 /// Addresses, control messages and headers of that call.
 const RECEIVE_HEADERS_BYTES: u64 = (sys::recv::BATCH * 1_024) as u64;
-/// A ring has a descriptor for each so many bytes of payload memory.
-const RING_BYTES_PER_DESCRIPTOR: u64 = 128;
-/// Offset, length, source and time of one datagram.
-const DESCRIPTOR_BYTES: u64 = 56;
 /// The send buffer of a socket whose target names none (net.core.wmem_default of an unchanged kernel).
 const SEND_BUFFER_BYTES: u64 = 212_992;
 
@@ -29,6 +25,8 @@ pub struct ListenerBudget {
     pub descriptor_bytes: u64,
     /// The buffers that one receive call fills.
     pub batch_bytes: u64,
+    /// What file targets are about to write.
+    pub file_bytes: u64,
     /// The kernel's receive buffer, if it grants what is asked.
     pub kernel_receive_bytes: u64,
     /// The kernel's send buffers of all targets together.
@@ -38,7 +36,7 @@ pub struct ListenerBudget {
 impl ListenerBudget {
     /// Memory of the process.
     pub fn process_bytes(&self) -> u64 {
-        self.ring_bytes + self.descriptor_bytes + self.batch_bytes
+        self.ring_bytes + self.descriptor_bytes + self.batch_bytes + self.file_bytes
     }
 
     /// Memory that the kernel keeps for the process's sockets.
@@ -69,10 +67,13 @@ pub(super) fn of(config: &Config) -> Budget {
             TargetAddress::Unix(_) => Some(SEND_BUFFER_BYTES),
             TargetAddress::File(_) | TargetAddress::Null => None,
         });
+        let is_file = |target: &&TargetConfig| matches!(target.to, TargetAddress::File(_));
+        let files = listener.targets.iter().filter(is_file);
         ListenerBudget {
             name: listener.name.clone(),
             ring_bytes,
-            descriptor_bytes: ring_bytes / RING_BYTES_PER_DESCRIPTOR * DESCRIPTOR_BYTES,
+            descriptor_bytes: relay::descriptor_bytes(listener.ring_bytes) as u64,
+            file_bytes: (files.count() * relay::FILE_BUFFER_BYTES_MAX) as u64,
             batch_bytes: RECEIVE_BATCH_BYTES + RECEIVE_HEADERS_BYTES,
             kernel_receive_bytes: match listener.listen {
                 ListenAddress::Udp(_) => listener.receive_buffer_bytes as u64,
