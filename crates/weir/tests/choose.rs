@@ -77,7 +77,7 @@ fn a_random_sample_is_one_in_n_and_names_the_rest() {
         client.send(b"x").unwrap();
         if n % 200 == 0 {
             let ledger = weir.wait_for_rest(n);
-            for _ in arrived..split(&ledger, "tenth", Reason::Sampled).0 {
+            while arrived < split(&ledger, "tenth", Reason::Sampled).0 {
                 receive(&target);
                 arrived += 1;
             }
