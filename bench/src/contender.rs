@@ -69,7 +69,9 @@ impl Relay {
         let mut relay = Relay { contender, addr, ports: vec![addr.port()], children: Vec::new() };
         match contender {
             Contender::WeirInline => relay.start(&mut weir(programs, addr, targets, "inline"))?,
-            Contender::WeirThreaded => relay.start(&mut weir(programs, addr, targets, "threaded"))?,
+            Contender::WeirThreaded => {
+                relay.start(&mut weir(programs, addr, targets, "threaded"))?
+            }
             Contender::LimitRelay | Contender::LimitRelayRuns => {
                 let mut command = Command::new(&programs.limitrelay);
                 command.arg(addr.port().to_string());
@@ -90,19 +92,23 @@ impl Relay {
         let shared = free_address()?.port();
         self.ports.push(shared);
         let own = self.addr.port();
-        // 65,536 bytes: the default of 8,192 truncates. SO_RCVBUFFORCE (33) has no name in socat's options.
-        let force = "setsockopt-socket=1:33:i67108864";
+        // SO_RCVBUFFORCE (33) has no name in socat's options; it needs a capability, the plain form does not.
+        let may_force = sys::process::effective_capabilities()
+            .is_some_and(|set| set >> sys::process::CAP_NET_ADMIN & 1 == 1);
+        let buffer =
+            if may_force { "setsockopt-listen=1:33:i67108864" } else { "so-rcvbuf=67108864" };
+        // 65,536 bytes: the default of 8,192 truncates.
         let mut run = |from: String, to: String| {
             self.start(Command::new(socat).args(["-u", "-b", "65536", &from, &to]))
         };
         for target in targets {
             run(
-                format!("UDP4-RECV:{shared},bind=127.255.255.255,reuseaddr,{force}"),
+                format!("UDP4-RECV:{shared},bind=127.255.255.255,reuseaddr,{buffer}"),
                 format!("UDP4-DATAGRAM:{target}"),
             )?;
         }
         run(
-            format!("UDP4-RECV:{own},bind=127.0.0.1,{force}"),
+            format!("UDP4-RECV:{own},bind=127.0.0.1,{buffer}"),
             format!("UDP4-DATAGRAM:127.255.255.255:{shared},broadcast"),
         )
     }
@@ -151,7 +157,10 @@ impl Relay {
         }
         let limit_s = START_LIMIT.as_secs();
         let label = self.contender.label();
-        anyhow::ensure!(begin.elapsed() < START_LIMIT, "{label} forwards nothing after {limit_s} s");
+        anyhow::ensure!(
+            begin.elapsed() < START_LIMIT,
+            "{label} forwards nothing after {limit_s} s"
+        );
         Ok(())
     }
 

@@ -87,21 +87,28 @@ const RELAYS: [(RelayName, Contender); 5] = [
     (RelayName::Socat, Contender::Socat),
 ];
 
-fn main() -> anyhow::Result<ExitCode> {
-    let args = Args::parse();
+fn main() -> ExitCode {
+    run(&Args::parse()).unwrap_or_else(|error| {
+        // Nowhere else is left to say so.
+        let _ = say(&format!("bench: {error:#}"));
+        ExitCode::FAILURE
+    })
+}
+
+fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(niceness) = args.nice {
         host::set_niceness(niceness)?;
     }
-    let programs = programs(&args)?;
+    let programs = programs(args)?;
     let placement =
         Placement { load_cpus: args.load_cpus.clone(), relay_cpus: args.relay_cpus.clone() };
     let machine = Machine::read();
-    let starts = start::measure(&contenders(&args, &programs, None), &programs)?;
+    let starts = start::measure(&contenders(args, &programs, None), &programs)?;
     let mut results = Vec::new();
-    for case in cases(&args)? {
+    for case in cases(args)? {
         say(&case.label())?;
-        let contenders = contenders(&args, &programs, Some(case));
-        let plan = plan(&args, case);
+        let contenders = contenders(args, &programs, Some(case));
+        let plan = plan(args, case);
         results.push(measure::measure(case, plan, &contenders, &programs, &placement, |_, m| {
             say(&report::progress_line(m))
         })?);
@@ -170,27 +177,27 @@ fn plan(args: &Args, case: Case) -> Plan {
     let mut plan = match (args.quick, is_required) {
         (false, true) => Plan {
             repetitions: 5,
-            saturation: ms(500),
-            attempt: ms(1_500),
-            steps: 5,
-            cpu: ms(1_500),
-            latency: ms(1_500),
+            saturation: ms(400),
+            attempt: ms(1_000),
+            steps: 4,
+            cpu: ms(1_000),
+            latency: ms(1_000),
         },
         (true, _) => Plan {
             repetitions: 3,
             saturation: ms(300),
-            attempt: ms(700),
+            attempt: ms(600),
             steps: 4,
-            cpu: ms(700),
-            latency: ms(700),
+            cpu: ms(600),
+            latency: ms(600),
         },
         (false, false) => Plan {
             repetitions: 3,
-            saturation: ms(300),
-            attempt: ms(600),
+            saturation: ms(250),
+            attempt: ms(400),
             steps: 3,
-            cpu: ms(500),
-            latency: ms(500),
+            cpu: ms(300),
+            latency: ms(300),
         },
     };
     plan.repetitions = args.repetitions.unwrap_or(plan.repetitions);

@@ -59,7 +59,10 @@ impl Report {
         let Placement { load_cpus, relay_cpus } = &self.placement;
         writeln!(out, "# Relays side by side\n")?;
         writeln!(out, "{date_utc}, commit {commit}, `{command}`  ")?;
-        writeln!(out, "{cpu}, {cpus} processors, {memory_mib} MiB, {kernel}, {network}; load on processor {load_cpus}, relays on {relay_cpus}")?;
+        writeln!(
+            out,
+            "{cpu}, {cpus} processors, {memory_mib} MiB, {kernel}, {network}; load on processor {load_cpus}, relays on {relay_cpus}"
+        )?;
         writeln!(out, "\nRatios carry from one machine to another, absolute numbers do not.")
     }
 }

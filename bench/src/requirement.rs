@@ -63,24 +63,24 @@ pub(crate) fn cpu(of: &Measured, repetition: usize) -> f64 {
 /// Checks everything that the results say something about.
 pub(crate) fn check(results: &[CaseResult], starts: &[StartResult]) -> Vec<Requirement> {
     let mut all = Vec::new();
-    for result in results.iter().filter(|r| r.case.targets == 2 && r.case.sizes.mean_bytes() == 200) {
+    for result in results.iter().filter(|r| r.case.targets == 2 && r.case.sizes.mean_bytes() == 200)
+    {
         let other = yardstick(result.case.sizes);
         let (Some(weir), Some(limit)) = (result.of(WEIR), result.of(other)) else { continue };
         let against = format!("{} / {}, {}", WEIR.label(), other.label(), result.case.label());
         let (rate, cpu) = (weir.ratio(limit, rate), weir.ratio(limit, cpu));
         all.push(Requirement::at_least(format!("highest rate: {against}"), RATE_RATIO_MIN, rate));
-        all.push(Requirement::at_most(
-            format!("CPU per copy: {against}"),
-            CPU_RATIO_MAX,
-            cpu,
-            "",
-        ));
-        all.push(Requirement::at_most(
+        all.push(Requirement::at_most(format!("CPU per copy: {against}"), CPU_RATIO_MAX, cpu, ""));
+        let mut latency = Requirement::at_most(
             format!("p99 added latency at half of the highest rate, {}", result.case.label()),
             ADDED_P99_US_MAX,
             weir.added_p99_us(),
             " us",
-        ));
+        );
+        // Where others want the relay's processor, this is the scheduler's latency: the yardstick has it too.
+        let (label, yardstick) = (other.label(), limit.added_p99_us());
+        latency.measured.push_str(&format!(" ({label}: {yardstick:.2} us)"));
+        all.push(latency);
         all.push(Requirement::at_most(
             format!("peak resident memory, {}", result.case.label()),
             RESIDENT_MIB_MAX,

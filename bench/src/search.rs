@@ -7,6 +7,10 @@ use std::time::Duration;
 /// A failed attempt is repeated once if others used more than this share of the processors meanwhile.
 const DISTURBED_SHARE: f64 = 0.04;
 
+/// Rates beyond these, in datagrams a second, are not looked for.
+const RATE_MIN: f64 = 100.0;
+const RATE_MAX: f64 = 1e7;
+
 /// How thorough a case is measured.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Plan {
@@ -49,7 +53,8 @@ fn is_limited_by_load(trial: &Trial) -> bool {
 struct Range {
     low: f64,
     high: f64,
-    /// The highest rate that was kept up with; 0: none yet.
+    /// Whether an attempt has set the upper end; else it is a guess.
+    is_high_tried: bool,
     found: Found,
 }
 
@@ -67,14 +72,29 @@ pub(crate) fn highest_rates(stage: &mut Stage, plan: &Plan) -> anyhow::Result<Ve
         }
     }
     for (relay, range) in ranges.iter_mut().enumerate() {
-        // The range began above what it can do: go down until it keeps up.
-        let mut rate = range.low;
-        while range.found.rate_per_sec == 0.0 && rate > 100.0 {
-            attempt(stage, relay, plan, range, rate)?;
-            rate *= 0.85;
-        }
+        leave_range(stage, relay, plan, range)?;
     }
     Ok(ranges.into_iter().map(|range| range.found).collect())
+}
+
+/// When every attempt failed, or none did, the range was wrong: goes down until one succeeds, or up until one fails.
+fn leave_range(
+    stage: &mut Stage,
+    relay: usize,
+    plan: &Plan,
+    range: &mut Range,
+) -> anyhow::Result<()> {
+    let mut rate = range.low;
+    while range.found.rate_per_sec == 0.0 && rate > RATE_MIN {
+        attempt(stage, relay, plan, range, rate)?;
+        rate *= 0.85;
+    }
+    let mut rate = range.high;
+    while !range.is_high_tried && !range.found.is_limited_by_load && rate < RATE_MAX {
+        attempt(stage, relay, plan, range, rate)?;
+        rate *= 1.12;
+    }
+    Ok(())
 }
 
 /// Offers more and more until less comes out than goes in: what comes out then is near the highest rate.
@@ -92,7 +112,7 @@ fn first_range(stage: &mut Stage, relay: usize, plan: &Plan) -> anyhow::Result<R
         offered *= 1.6;
     }
     let estimate = found.saturation_per_sec;
-    Ok(Range { low: estimate * 0.82, high: estimate * 1.12, found })
+    Ok(Range { low: estimate * 0.82, high: estimate * 1.12, is_high_tried: false, found })
 }
 
 fn attempt(
@@ -115,6 +135,6 @@ fn attempt(
             break;
         }
     }
-    range.high = rate;
+    (range.high, range.is_high_tried) = (rate, true);
     Ok(())
 }

@@ -87,8 +87,7 @@ impl Sink {
         self.run = run;
         self.sizes = sizes;
         self.next = 0;
-        self.tally =
-            Tally { latencies_ns: Vec::with_capacity(latency_room), ..Tally::default() };
+        self.tally = Tally { latencies_ns: Vec::with_capacity(latency_room), ..Tally::default() };
         self.drops_at_begin = self.drops();
     }
 

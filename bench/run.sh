@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# run.sh [OPTION...]: builds what is compared and compares it; see bench/README.md. Options go to the bench, BENCH_ARGS too:
+#
+#   make bench                          everything, 20 minutes
+#   make bench BENCH_ARGS=--quick       what is required of Weir, 90 seconds
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
+cd "$ROOT"
+
+scripts/install-tools.sh build
+for tool in socat taskset git; do
+    have "$tool" || say "no $tool here: $(case $tool in
+        socat) echo 'left out of the comparison (apt-get install socat)' ;;
+        taskset) echo 'needed to bind load and relays to processors (apt-get install util-linux)' ;;
+        git) echo 'the commit will not be named' ;;
+    esac)"
+done
+
+cargo build --release --package weir --package bench
+read -ra args <<<"${BENCH_ARGS:-}"
+exec "$TARGET/release/bench" --weir "$TARGET/release/weir" "${args[@]}" "$@"
