@@ -3,41 +3,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod support;
+
 use ledger::{HopKind, Ledger, Snapshot};
-use relay::{
-    Destination, FileFormat, FileOptions, Gso, Listener, ListenerOptions, Schedule, SocketOwner,
-    TargetOptions,
-};
-use std::net::{SocketAddr, UdpSocket};
+use relay::{Destination, FileFormat, FileOptions, Listener, Schedule};
+use std::net::UdpSocket;
 use std::num::NonZeroU32;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use sys::socket::{LocalAddress, SendOptions, connect_udp, listen_udp, local_address};
-
-const DEADLINE: Duration = Duration::from_secs(20);
-
-fn options(schedule: Schedule) -> ListenerOptions {
-    ListenerOptions {
-        name: "in".into(),
-        ring_bytes: 8 << 20,
-        schedule,
-        allow_sources: vec![],
-        deny_sources: vec![],
-        socket_owner: SocketOwner::Relay,
-    }
-}
-
-fn named(name: &str) -> TargetOptions {
-    TargetOptions { name: name.into(), ..TargetOptions::default() }
-}
-
-fn udp_to(addr: SocketAddr) -> Destination {
-    let socket = connect_udp(addr, &SendOptions::default()).unwrap();
-    let egress = sys::route::egress(addr.ip()).unwrap();
-    Destination::Udp { socket, gso: Gso::Auto, egress }
-}
+use std::time::Instant;
+use support::{DEADLINE, named, options, sink, udp_to};
+use sys::socket::{LocalAddress, listen_udp, local_address};
 
 fn file(path: PathBuf) -> Destination {
     let format = FileFormat::LengthPrefixed;
@@ -48,14 +25,6 @@ fn file(path: PathBuf) -> Destination {
 fn numbers_in(path: &PathBuf) -> Vec<u64> {
     let bytes = std::fs::read(path).unwrap();
     bytes.chunks(12).map(|record| u64::from_be_bytes(record[4..].try_into().unwrap())).collect()
-}
-
-fn sink() -> (UdpSocket, SocketAddr) {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    sys::socket::set_receive_buffer(socket.as_fd(), 64 << 20).unwrap();
-    socket.set_read_timeout(Some(DEADLINE)).unwrap();
-    let addr = socket.local_addr().unwrap();
-    (socket, addr)
 }
 
 /// A sender of numbers to a socket that listeners take turns with.
@@ -177,7 +146,7 @@ fn a_file_becomes_another_file_and_a_socket() {
     stop(listener, &ledger);
     let mut written = numbers_in(&paths[0]);
     written.extend(numbers_in(&paths[1]));
-    assert_eq!(written, (0..1_000).collect::<Vec<_>>());
+    assert!(written == (0..1_000).collect::<Vec<_>>(), "{} written", written.len());
     for number in 1_000..1_500 {
         assert_eq!(receive(&socket), number);
     }

@@ -2,45 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod support;
+
 use ledger::{HopKind, Ledger, Reason, Snapshot};
-use relay::{Destination, Gso, Listener, ListenerOptions, Schedule, SocketOwner, TargetOptions};
-use std::net::{SocketAddr, UdpSocket};
+use relay::{Destination, Listener, Schedule, TargetOptions};
+use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use sys::socket::{LocalAddress, SendOptions, connect_udp, listen_udp, local_address};
-
-const DEADLINE: Duration = Duration::from_secs(20);
-
-fn options(schedule: Schedule) -> ListenerOptions {
-    ListenerOptions {
-        name: "in".into(),
-        ring_bytes: 8 << 20,
-        schedule,
-        allow_sources: vec![],
-        deny_sources: vec![],
-        socket_owner: SocketOwner::Relay,
-    }
-}
-
-fn named(name: &str) -> TargetOptions {
-    TargetOptions { name: name.into(), ..TargetOptions::default() }
-}
-
-fn udp_to(addr: SocketAddr) -> Destination {
-    let socket = connect_udp(addr, &SendOptions::default()).unwrap();
-    let egress = sys::route::egress(addr.ip()).unwrap();
-    Destination::Udp { socket, gso: Gso::Auto, egress }
-}
-
-/// A bound receiver with room for everything that a test sends.
-fn sink() -> (UdpSocket, SocketAddr) {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    sys::socket::set_receive_buffer(socket.as_fd(), 64 << 20).unwrap();
-    socket.set_read_timeout(Some(DEADLINE)).unwrap();
-    let addr = socket.local_addr().unwrap();
-    (socket, addr)
-}
+use support::{DEADLINE, named, options, sink, udp_to};
+use sys::socket::{LocalAddress, listen_udp, local_address};
 
 struct Bench {
     ledger: Arc<Ledger>,
