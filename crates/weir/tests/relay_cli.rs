@@ -87,7 +87,7 @@ fn the_banner_is_short_and_tells_the_buffer_that_was_granted() {
 
 #[test]
 fn loss_fails_only_when_asked_to() {
-    let nobody = format!("127.0.0.1:{}", free_port());
+    let nobody = format!("127.0.0.1:{}?name=nobody", free_port());
     for (flags, code) in [(&[][..], 0), (&["--fail-on-loss"][..], 1)] {
         let args = [&["--listen", "127.0.0.1:0", "--to", &nobody], flags].concat();
         let weir = Weir::relay(&args);
@@ -100,7 +100,7 @@ fn loss_fails_only_when_asked_to() {
         assert_eq!(ended.code, Some(code), "{}", ended.said);
         let refused: u64 = [HopKind::Target, HopKind::Egress]
             .iter()
-            .map(|kind| hop(&ended.ledger, *kind, "*").dropped_for(Reason::Refused).count)
+            .map(|kind| hop(&ended.ledger, *kind, "nobody").dropped_for(Reason::Refused).count)
             .sum();
         assert_eq!(refused, 50, "{}", ended.said);
         assert!(ended.said.contains("nobody listens at the target"), "{}", ended.said);

@@ -29,10 +29,13 @@ pub(crate) fn banner(run_id: &str, running: &[Running], admin: Option<SocketAddr
     if let Some(warning) = buffer_warning(running) {
         line(&mut text, &warning);
     }
-    let targets: Vec<_> = running
-        .iter()
-        .flat_map(|one| one.config.targets.iter().map(|target| (&target.name, &target.to)))
-        .collect();
+    let mut targets = Vec::new();
+    for target in running.iter().flat_map(|one| &one.config.targets) {
+        // Each listener of `weir relay` has the same ones.
+        if !targets.contains(&(&target.name, &target.to)) {
+            targets.push((&target.name, &target.to));
+        }
+    }
     let named = targets.iter().take(TARGETS_MAX).map(|(name, to)| {
         let address = to.to_string();
         if **name == address { address } else { format!("{name} ({address})") }

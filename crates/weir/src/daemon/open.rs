@@ -199,9 +199,9 @@ fn cannot_listen(config: &ListenerConfig, at: &LocalAddress, error: &io::Error) 
             );
             (Failure::Permission, why)
         }
-        (io::ErrorKind::PermissionDenied, LocalAddress::Unix(path)) => (
+        (io::ErrorKind::PermissionDenied, LocalAddress::Unix(_)) => (
             Failure::Permission,
-            format!("this user may not write to its folder. Fix: {}", chown(path)),
+            format!("this user may not write to its folder. Fix: {}", own_folder()),
         ),
         (io::ErrorKind::AddrNotAvailable, _) => (
             Failure::Unavailable,
@@ -216,18 +216,26 @@ fn cannot_listen(config: &ListenerConfig, at: &LocalAddress, error: &io::Error) 
         ),
         _ => (Failure::Io, "see the error".to_owned()),
     };
-    let (name, listen) = (&config.name, &config.listen);
-    failure.error(format!("cannot listen on {listen} (listener {name}): {error}: {why}"))
+    let listener = named(&config.listen, "listener", &config.name);
+    failure.error(format!("cannot listen on {listener}: {error}: {why}"))
 }
 
 fn mkdir(path: &Path) -> String {
     format!("mkdir -p {}", path.parent().unwrap_or(Path::new(".")).display())
 }
 
-fn chown(path: &Path) -> String {
-    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    format!("chown {} {}", sys::process::effective_uid(), folder.display())
+/// A folder of its own is the cure that opens nothing else.
+fn own_folder() -> String {
+    format!(
+        "choose a path in a folder of this user's, made for instance with: install -d -o {} /var/lib/weir",
+        sys::process::effective_uid()
+    )
+}
+
+/// An address with the name in brackets, if it has one beside the address.
+fn named(address: &impl ToString, kind: &str, name: &str) -> String {
+    let address = address.to_string();
+    if address == name { address } else { format!("{address} ({kind} {name})") }
 }
 
 /// A target's way out.
@@ -373,9 +381,9 @@ fn check_loop(
     match would_loop(listen_addrs, addr, local_addrs) {
         None => Ok(()),
         Some(own) => Err(Failure::Config.error(format!(
-            "target {} ({}) at {addr} is where we listen ({own}): its datagrams would come back for ever. \
+            "target {} at {addr} is where we listen ({own}): its datagrams would come back for ever. \
              Fix: send them elsewhere",
-            config.name, config.to
+            named(&config.to, "named", &config.name)
         ))),
     }
 }
@@ -412,10 +420,8 @@ fn cannot_send(config: &TargetConfig, addr: SocketAddr, error: io::Error) -> Can
         }
         _ => (Failure::Io, "see the error".to_owned()),
     };
-    let (name, to) = (&config.name, &config.to);
-    CannotSend::Never(
-        failure.error(format!("cannot send to {to} at {addr} (target {name}): {error}: {why}")),
-    )
+    let target = named(&config.to, "target", &config.name);
+    CannotSend::Never(failure.error(format!("cannot send to {target} at {addr}: {error}: {why}")))
 }
 
 /// Makes sure that a file target can be written. Its folder is made if only the last part is missing; a mistyped path
@@ -430,9 +436,9 @@ fn prepare_file(config: &TargetConfig, path: &Path) -> anyhow::Result<()> {
     }
     let kind = fs::metadata(path).map(|metadata| metadata.file_type());
     if kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket() || kind.is_block_device()) {
-        let (name, to) = (&config.name, &config.to);
+        let target = named(&config.to, "target", &config.name);
         return Err(Failure::Config.error(format!(
-            "cannot write {to} (target {name}): it is no plain file. Fix: choose another path"
+            "cannot write {target}: it is no plain file. Fix: choose another path"
         )));
     }
     OpenOptions::new()
@@ -446,9 +452,9 @@ fn prepare_file(config: &TargetConfig, path: &Path) -> anyhow::Result<()> {
 fn cannot_write(config: &TargetConfig, path: &Path, error: &io::Error) -> anyhow::Error {
     let (failure, fix) = match error.kind() {
         io::ErrorKind::NotFound => (Failure::Io, mkdir(path)),
-        io::ErrorKind::PermissionDenied => (Failure::Permission, chown(path)),
+        io::ErrorKind::PermissionDenied => (Failure::Permission, own_folder()),
         _ => (Failure::Io, "choose another path".to_owned()),
     };
-    let (name, to) = (&config.name, &config.to);
-    failure.error(format!("cannot write {to} (target {name}): {error}. Fix: {fix}"))
+    let target = named(&config.to, "target", &config.name);
+    failure.error(format!("cannot write {target}: {error}. Fix: {fix}"))
 }
