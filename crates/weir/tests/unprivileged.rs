@@ -165,8 +165,12 @@ fn a_folder_of_others_is_77_and_the_named_command_mends_it() {
     let refused = nobody.output(&args);
     check(&refused, 77, "Permission denied");
     let said = String::from_utf8(refused.stderr).unwrap();
-    let mend = said.trim_end().rsplit_once("Fix: ").unwrap().1;
-    run(Command::new("sh").args(["-c", mend]));
+    let (mend, example) = said.trim_end().rsplit_once(": ").unwrap().1.rsplit_once(' ').unwrap();
+    assert_eq!(example, "/var/lib/weir");
+    let folder = nobody.dir.file("open");
+    run(Command::new("sh").args(["-c", &format!("{mend} {}", folder.display())]));
+    let to = format!("file:{}/copy", folder.display());
+    let args = ["relay", "--listen", "127.0.0.1:0", "--to", &to, "--progress", "off"];
     let mut relay = nobody.here();
     relay.args(args);
     let weir = Weir::start(relay);
