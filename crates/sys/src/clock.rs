@@ -31,7 +31,7 @@ pub fn thread_cpu_ns() -> u64 {
 pub fn local_offset_seconds(unix_seconds: i64) -> i64 {
     // SAFETY: all-zero bytes are a valid `tm`: integers and a null pointer.
     let mut parts: libc::tm = unsafe { std::mem::zeroed() };
-    let time = unix_seconds as libc::time_t;
+    let time = unix_seconds as _;
     // SAFETY: reads one time_t and writes one tm.
     unsafe { libc::localtime_r(&raw const time, &raw mut parts) };
     parts.tm_gmtoff

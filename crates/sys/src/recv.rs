@@ -104,7 +104,8 @@ impl ReceiveBatch {
                 socket.as_raw_fd(),
                 headers.as_mut_ptr(),
                 BATCH as u32,
-                flags,
+                // An int with glibc, an unsigned int with musl.
+                flags as _,
                 ptr::null_mut(),
             )
         };

@@ -84,7 +84,7 @@ pub fn send_messages(socket: BorrowedFd<'_>, messages: &[Message<'_>]) -> Result
             socket.as_raw_fd(),
             headers.as_mut_ptr().cast(),
             count as u32,
-            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as _,
         )
     };
     Ok(check(rc)? as usize)
