@@ -159,7 +159,8 @@ for_image() {
 
 for_test() {
     for_image
-    packages ip=iproute2 socat=socat shellcheck=shellcheck systemd-analyze=systemd python3=python3
+    packages ip=iproute2 socat=socat shellcheck=shellcheck systemd-analyze=systemd python3=python3 \
+        sysctl=procps tcpdump=tcpdump
     get_rsyslogd
     get_promtool
     get_python_packages
