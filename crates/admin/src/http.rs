@@ -1,4 +1,4 @@
-use crate::{AdminState, LedgerAccess, Phase, metrics, metrics::Exposition};
+use crate::{AdminState, Phase, metrics, metrics::Exposition};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
@@ -86,18 +86,34 @@ fn refuse(state: &AdminState, request: &Request) -> Option<Response> {
         let text = "only GET and HEAD: nothing can be changed here\n";
         return Some((StatusCode::METHOD_NOT_ALLOWED, allow, text).into_response());
     }
-    if !state.access.bind.is_loopback() {
+    if request.uri().path() == "/ledger" && !is_for_neighbours(state, request) {
+        let text = "the ledger is only shown to this machine, at a loopback address: it names every listener and target\n";
+        return Some((StatusCode::FORBIDDEN, text).into_response());
+    }
+    if !state.bind.is_loopback() {
         return None;
     }
     let named = host_names(request.uri(), request.headers());
     if named.is_empty() {
         return Some((StatusCode::BAD_REQUEST, "no Host header\n").into_response());
     }
-    let stranger = named.iter().any(|host| !is_this_machine(host, state.access.bind));
+    let stranger = named.iter().any(|host| !is_this_machine(host, state.bind));
     stranger.then(|| {
         let text = "the Host header names another machine; use localhost, 127.0.0.1 or [::1]\n";
         (StatusCode::FORBIDDEN, text).into_response()
     })
+}
+
+/// Whether a request comes from this machine: the server is bound to a loopback address, or the client came by one and
+/// asks for one (a web page that points a name of its own at 127.0.0.1 asks for that name).
+fn is_for_neighbours(state: &AdminState, request: &Request) -> bool {
+    if state.bind.is_loopback() {
+        return true;
+    }
+    let is_near = request.extensions().get::<Peer>().is_some_and(|peer| peer.0.is_loopback());
+    let named = host_names(request.uri(), request.headers());
+    let localhost = IpAddr::from([127, 0, 0, 1]);
+    is_near && !named.is_empty() && named.iter().all(|host| is_this_machine(host, localhost))
 }
 
 /// Every host that the request says it is for: in its target and in its Host headers.
@@ -129,6 +145,10 @@ fn is_this_machine(host: &str, bind: IpAddr) -> bool {
     })
 }
 
+/// Whose request it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub(crate) IpAddr);
+
 async fn index() -> &'static str {
     "weir\n\n\
      /metrics             figures for Prometheus; OpenMetrics if asked for\n\
@@ -150,11 +170,6 @@ async fn show_metrics(State(state): State<Arc<AdminState>>, headers: HeaderMap) 
 }
 
 async fn show_ledger(State(state): State<Arc<AdminState>>, uri: Uri) -> Response {
-    if !state.access.bind.is_loopback() && state.access.ledger == LedgerAccess::LoopbackOnly {
-        let text =
-            "the ledger is only shown on a loopback address: it names every listener and target\n";
-        return (StatusCode::FORBIDDEN, text).into_response();
-    }
     let snapshot = state.ledger.check();
     match uri.query() {
         Some("format=text") => ledger::waterfall(&snapshot).into_response(),

@@ -32,8 +32,10 @@ pub struct AdminState {
     pub health: Arc<Health>,
     /// What was built.
     pub build: Build,
-    /// Who may read what.
-    pub access: Access,
+    /// The address the server is bound to. On a loopback address only requests that name this machine in their Host
+    /// header are answered, so that no web page can read the figures through a name that it points at 127.0.0.1. On any
+    /// other, `/ledger`, which names every listener and target, is answered to this machine alone.
+    pub bind: IpAddr,
     /// Where the kernel's figures are read.
     pub host: host::Reader,
     /// What the StatsD push counts; stays 0 where nothing is pushed.
@@ -43,13 +45,13 @@ pub struct AdminState {
 }
 
 impl AdminState {
-    /// The state of a server that is bound to `bind`, with the ledger kept to loopback.
+    /// The state of a server that is bound to `bind`.
     pub fn new(ledger: Arc<Ledger>, health: Arc<Health>, bind: IpAddr) -> AdminState {
         AdminState {
             ledger,
             health,
             build: Build::default(),
-            access: Access { bind, ledger: LedgerAccess::LoopbackOnly },
+            bind,
             host: host::Reader::system(),
             statsd: Arc::default(),
             http: HttpCounts::default(),
@@ -75,22 +77,4 @@ impl Default for Build {
             target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
         }
     }
-}
-
-/// Who may read what.
-#[derive(Clone, Copy, Debug)]
-pub struct Access {
-    /// The address the server is bound to. On a loopback address only requests that name this machine in their Host
-    /// header are answered, so that no web page can read the figures through a name that it points at 127.0.0.1.
-    pub bind: IpAddr,
-    pub ledger: LedgerAccess,
-}
-
-/// Who may read `/ledger`, which names every listener and target.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LedgerAccess {
-    /// Answered only where the server is bound to a loopback address.
-    LoopbackOnly,
-    /// Answered on any address.
-    Anyone,
 }

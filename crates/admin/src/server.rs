@@ -1,4 +1,6 @@
+use crate::http::Peer;
 use crate::{AdminState, router};
+use axum::Extension;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -36,7 +38,7 @@ pub async fn serve(
     state: Arc<AdminState>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> io::Result<()> {
-    let service = TowerToHyperService::new(router(Arc::clone(&state)));
+    let router = router(Arc::clone(&state));
     let mut connections = Connections::default();
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
@@ -44,11 +46,14 @@ pub async fn serve(
             () = &mut shutdown => break,
             Some(_) = connections.tasks.join_next() => connections.forget_ended(),
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
+                Ok((stream, peer)) => {
                     if connections.make_room() {
                         state.http.crowded.fetch_add(1, Ordering::Relaxed);
                     }
-                    connections.add(serve_one(stream, service.clone(), Arc::clone(&state)));
+                    // A client that came to `[::]` by IPv4 has an address of both kinds.
+                    let peer = Peer(peer.ip().to_canonical());
+                    let service = TowerToHyperService::new(router.clone().layer(Extension(peer)));
+                    connections.add(serve_one(stream, service, Arc::clone(&state)));
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },

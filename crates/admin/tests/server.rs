@@ -21,20 +21,26 @@ struct Server {
 
 impl Server {
     fn start() -> Server {
-        Server::start_on(Builder::new_current_thread().enable_all())
+        Server::start_on("127.0.0.1", Builder::new_current_thread().enable_all())
+    }
+
+    /// A server that answers on every address of the machine.
+    fn start_open() -> Server {
+        Server::start_on("0.0.0.0", Builder::new_current_thread().enable_all())
     }
 
     /// A server whose clock jumps to the next timer as soon as there is nothing else to do.
     fn start_impatient() -> Server {
-        Server::start_on(Builder::new_current_thread().enable_all().start_paused(true))
+        let runtime = &mut Builder::new_current_thread();
+        Server::start_on("127.0.0.1", runtime.enable_all().start_paused(true))
     }
 
-    fn start_on(runtime: &mut Builder) -> Server {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    fn start_on(bind: &str, runtime: &mut Builder) -> Server {
+        let listener = std::net::TcpListener::bind((bind, 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = tokio::sync::oneshot::channel();
-        let state: Arc<AdminState> = Arc::new(state(busy_hops(), "127.0.0.1"));
+        let state: Arc<AdminState> = Arc::new(state(busy_hops(), bind));
         let runtime = runtime.build().unwrap();
         let thread = std::thread::spawn(move || {
             let serving = async {
@@ -128,4 +134,13 @@ fn a_client_that_does_not_finish_its_head_is_closed() {
         let _ = slow.read_to_string(&mut answer);
         assert!(!answer.contains("200 OK"), "{answer}");
     }
+}
+
+#[test]
+fn a_server_open_to_all_shows_the_ledger_to_its_own_machine() {
+    let server = Server::start_open();
+    let answer = server.ask("GET /ledger HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let answer = server.ask("GET /ledger HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
 }
