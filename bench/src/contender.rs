@@ -6,7 +6,7 @@ use crate::sink::Sink;
 use anyhow::Context;
 use serde::Serialize;
 use std::net::{SocketAddr, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -47,6 +47,20 @@ pub(crate) struct Programs {
     pub(crate) weir: PathBuf,
     pub(crate) limitrelay: PathBuf,
     pub(crate) socat: Option<PathBuf>,
+}
+
+/// Compiles limitrelay.c.
+pub(crate) fn build_limitrelay(program: &Path) -> anyhow::Result<()> {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/limitrelay.c");
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    let status = Command::new(&compiler)
+        .args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-o"])
+        .arg(program)
+        .arg(source)
+        .status()
+        .with_context(|| format!("running the C compiler {compiler}"))?;
+    anyhow::ensure!(status.success(), "compiling {source}: {status}");
+    Ok(())
 }
 
 /// A running relay; killed when dropped.

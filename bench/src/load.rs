@@ -61,7 +61,7 @@ impl Sizes {
 
     /// Datagrams handed to the kernel with one call: few enough to be no burst, enough to be cheap.
     pub(crate) fn burst(self) -> usize {
-        (16_384 / self.max_bytes()).clamp(1, 32)
+        (45_000 / self.max_bytes()).clamp(1, 32)
     }
 }
 

@@ -26,7 +26,7 @@ use search::Plan;
 use stage::Case;
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Duration;
 
 /// 200 bytes in the mean, as lines of a log vary.
@@ -208,15 +208,8 @@ fn programs(args: &Args) -> anyhow::Result<Programs> {
     let weir = args.weir.canonicalize().with_context(|| {
         format!("{} is missing: cargo build --release -p weir", args.weir.display())
     })?;
-    let source = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/limitrelay.c"));
     let limitrelay = std::env::current_exe()?.with_file_name("limitrelay");
-    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
-    let status = Command::new(&compiler)
-        .args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-o"])
-        .args([&limitrelay, &source])
-        .status()
-        .with_context(|| format!("running the C compiler {compiler}"))?;
-    anyhow::ensure!(status.success(), "compiling {}: {status}", source.display());
+    contender::build_limitrelay(&limitrelay)?;
     let path = std::env::var_os("PATH").unwrap_or_default();
     let socat = std::env::split_paths(&path).map(|dir| dir.join("socat")).find(|at| at.is_file());
     Ok(Programs { weir, limitrelay, socat })

@@ -106,8 +106,9 @@ pub(crate) fn measure(
     for relay in 0..contenders.len() {
         stage.offer(relay, Purpose::Warmup, 2_000.0, Duration::from_millis(100))?;
     }
+    let mut earlier: Option<Vec<Found>> = None;
     for repetition in 0..plan.repetitions {
-        let found = highest_rates(&mut stage, &plan)?;
+        let found = highest_rates(&mut stage, &plan, earlier.as_deref())?;
         let common = common_rate(case, contenders, &found);
         for (relay, one) in measured.iter_mut().enumerate() {
             let rate = found[relay].rate_per_sec;
@@ -120,6 +121,7 @@ pub(crate) fn measure(
             one.latency.push(latency(&mut stage, relay, rate, plan.latency)?);
         }
         progress(repetition, &measured)?;
+        earlier = Some(found);
     }
     for (relay, one) in stage.relays.iter().zip(&mut measured) {
         let resident = relay.resident()?;

@@ -1,5 +1,7 @@
 //! The highest rate at which nothing is lost, by bisection.
 
+use crate::contender::Contender;
+use crate::load::Sizes;
 use crate::stage::{Purpose, Stage, Trial};
 use serde::Serialize;
 use std::time::Duration;
@@ -60,10 +62,21 @@ struct Range {
 
 /// Searches for all relays of a stage at once, taking turns with every attempt, so that what disturbs the machine for a
 /// while disturbs all of them.
-pub(crate) fn highest_rates(stage: &mut Stage, plan: &Plan) -> anyhow::Result<Vec<Found>> {
+///
+/// `earlier` is what the last search found, for a better first guess.
+pub(crate) fn highest_rates(
+    stage: &mut Stage,
+    plan: &Plan,
+    earlier: Option<&[Found]>,
+) -> anyhow::Result<Vec<Found>> {
     let mut ranges = Vec::new();
     for relay in 0..stage.relays.len() {
-        ranges.push(first_range(stage, relay, plan)?);
+        let first_offer = match earlier {
+            // Enough to saturate it; what is too much must be waited for.
+            Some(earlier) => earlier[relay].saturation_per_sec * 1.35,
+            None => first_offer(stage, relay),
+        };
+        ranges.push(first_range(stage, relay, plan, first_offer)?);
     }
     for _ in 0..plan.steps {
         for (relay, range) in ranges.iter_mut().enumerate() {
@@ -97,10 +110,26 @@ fn leave_range(
     Ok(())
 }
 
-/// Offers more and more until less comes out than goes in: what comes out then is near the highest rate.
-fn first_range(stage: &mut Stage, relay: usize, plan: &Plan) -> anyhow::Result<Range> {
+/// A guess at what would saturate a relay: a copy costs as much as some thousand bytes.
+fn first_offer(stage: &Stage, relay: usize) -> f64 {
     let bytes = stage.case.sizes.mean_bytes() as f64;
-    let mut offered = 4e9 / (bytes + 4_000.0) / (1.0 + stage.case.targets as f64);
+    let sends_runs = matches!(stage.case.sizes, Sizes::Equal(_));
+    let copies_per_sec = match stage.relays[relay].contender {
+        Contender::Socat => 1e5,
+        Contender::LimitRelay => 7e5,
+        _ if sends_runs => 1.6e6,
+        _ => 7e5,
+    };
+    copies_per_sec * 4_000.0 / (bytes + 4_000.0) / stage.case.targets as f64
+}
+
+/// Offers more and more until less comes out than goes in: what comes out then is near the highest rate.
+fn first_range(
+    stage: &mut Stage,
+    relay: usize,
+    plan: &Plan,
+    mut offered: f64,
+) -> anyhow::Result<Range> {
     let mut found = Found::default();
     loop {
         let trial = stage.offer(relay, Purpose::Saturation, offered, plan.saturation)?;

@@ -173,3 +173,33 @@ impl Stage {
         self.trials.last_mut().context("a trial was just added")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contender::build_limitrelay;
+
+    #[test]
+    fn the_yardstick_forwards_everything_with_and_without_runs() {
+        let name = format!("weir-bench-limitrelay-{}", std::process::id());
+        let limitrelay = std::env::temp_dir().join(name);
+        build_limitrelay(&limitrelay).unwrap();
+        let weir = "/nonexistent".into();
+        let programs = Programs { weir, limitrelay: limitrelay.clone(), socat: None };
+        let placement = Placement { load_cpus: "0".into(), relay_cpus: "0".into() };
+        let contenders = [Contender::LimitRelay, Contender::LimitRelayRuns];
+        for sizes in [Sizes::Equal(200), Sizes::Varying { min: 64, max: 336 }, Sizes::Equal(64_000)]
+        {
+            let case = Case { sizes, targets: 2 };
+            let mut stage = Stage::set_up(case, &contenders, &programs, &placement).unwrap();
+            for relay in 0..contenders.len() {
+                let duration = Duration::from_millis(200);
+                let trial = stage.offer(relay, Purpose::Warmup, 2_000.0, duration).unwrap();
+                assert!(trial.outcome.is_complete(), "{trial:#?}");
+                assert_eq!(trial.outcome.copies(), 2 * 400);
+                assert!(trial.relay_cpu_ns > 0);
+            }
+        }
+        std::fs::remove_file(limitrelay).unwrap();
+    }
+}
