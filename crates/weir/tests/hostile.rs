@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
 use std::thread;
-use support::process::{DEADLINE, TempDir, Weir, hop, run, sender};
+use support::process::{DEADLINE, TempDir, Weir, hop, run, sender, signal};
 use support::{find_tool, need_python_module, need_root};
 
 /// Random numbers by seed (splitmix64, Steele, Lea, Flood 2014).
@@ -81,8 +81,9 @@ impl Flood {
 
 #[test]
 fn a_million_random_datagrams_are_accounted_for_in_flat_memory_and_without_an_answer() {
-    const WARM_UP: u64 = 100_000;
-    const ALL: u64 = 1_000_000;
+    const LARGEST: u64 = 130;
+    const WARM_UP: u64 = 250_000;
+    const ALL: u64 = LARGEST + 1_000_000;
     let dir = TempDir::new();
     let unread = UdpSocket::bind("127.0.0.1:0").unwrap();
     let to = [
@@ -106,10 +107,17 @@ fn a_million_random_datagrams_are_accounted_for_in_flat_memory_and_without_an_an
             }
         });
     };
+    // Buffers cost memory from their first use on: a full batch of the largest datagrams uses all.
+    signal(weir.process(), "STOP");
+    let client = sender(weir.address());
+    for _ in 0..LARGEST {
+        client.send(&[b'x'; 65_507]).unwrap();
+    }
+    signal(weir.process(), "CONT");
     send(WARM_UP);
-    weir.wait_for_rest(WARM_UP);
+    weir.wait_for_rest(LARGEST + WARM_UP);
     let before_kib = weir.resident_kib();
-    send(ALL - WARM_UP);
+    send(ALL - LARGEST - WARM_UP);
     let ledger = weir.wait_for_rest(ALL);
     let after_kib = weir.resident_kib();
     println!("{before_kib} KiB, then {after_kib} KiB\n{}", ledger::waterfall(&ledger));
