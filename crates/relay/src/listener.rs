@@ -2,8 +2,6 @@
 
 mod stop;
 
-pub use stop::HandedOver;
-
 use crate::file::{BUFFERED_DATAGRAMS_MAX, FileTarget};
 use crate::gate::Gate;
 use crate::intake::{Admission, Intake};
@@ -82,20 +80,17 @@ impl Listener {
         targets: Vec<(TargetOptions, Destination)>,
         ledger: &Arc<Ledger>,
     ) -> Result<Listener, Error> {
-        Listener::start_on(options, HandedOver { socket, dropped_before: None }, targets, ledger)
+        Listener::start_counting_from(options, socket, None, targets, ledger)
     }
 
-    /// As [`start`](Self::start), on the socket of a listener that ends: what waits in it is read here.
-    ///
-    /// # Errors
-    /// As `start`.
-    pub fn start_on(
+    /// As [`start`](Self::start); the kernel's drops at the socket count from `dropped_before` on, or from now.
+    fn start_counting_from(
         options: ListenerOptions,
-        handed_over: HandedOver,
+        socket: OwnedFd,
+        dropped_before: Option<u32>,
         targets: Vec<(TargetOptions, Destination)>,
         ledger: &Arc<Ledger>,
     ) -> Result<Listener, Error> {
-        let HandedOver { socket, dropped_before } = handed_over;
         let failed = |call| {
             let name = options.name.clone();
             move |source| Error::Syscall { call, name, source }

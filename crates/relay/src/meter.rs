@@ -86,6 +86,11 @@ impl ListenerMeter {
         self.socket().last.dropped_datagrams
     }
 
+    /// Goes on where [`hand_over`](Self::hand_over) left off, because no other meter counts.
+    pub(crate) fn take_back(&self, socket: Arc<OwnedFd>) {
+        self.socket().socket = Some(socket);
+    }
+
     /// Reads the socket's counters for the last time and lets go of it.
     pub(crate) fn finish_stop(&self) {
         let mut socket = self.socket();

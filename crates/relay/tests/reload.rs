@@ -12,6 +12,7 @@ use std::num::NonZeroU32;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use support::{DEADLINE, named, options, sink, udp_to};
 use sys::socket::{LocalAddress, listen_udp, local_address};
@@ -158,10 +159,10 @@ fn check_hand_over(schedule: Schedule) {
     let mut retired = Vec::new();
     for _ in 0..20 {
         numbers.send(200);
-        let handed_over = listener.hand_over(Instant::now() + DEADLINE).unwrap();
-        numbers.send(200);
         let targets = vec![(named("t"), udp_to(addr))];
-        let next = Listener::start_on(options(schedule), handed_over, targets, &ledger).unwrap();
+        let deadline = Instant::now() + DEADLINE;
+        let next = listener.hand_over(options(schedule), targets, deadline).unwrap();
+        numbers.send(200);
         retired.push(std::mem::replace(&mut listener, next));
     }
     numbers.send(200);
@@ -202,14 +203,20 @@ fn what_a_full_socket_drops_while_it_is_handed_over_is_counted_once() {
     sender.connect(addr).unwrap();
     let mut numbers = Numbers { sender, sent: 0 };
     let mut retired = Vec::new();
-    for _ in 0..50 {
-        numbers.send(500);
-        let handed_over = listener.hand_over(Instant::now() + DEADLINE).unwrap();
-        numbers.send(500);
-        let next =
-            Listener::start_on(options(Schedule::Inline), handed_over, targets(), &ledger).unwrap();
-        retired.push(std::mem::replace(&mut listener, next));
-    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                numbers.send(100);
+            }
+        });
+        for _ in 0..50 {
+            let deadline = Instant::now() + DEADLINE;
+            let next = listener.hand_over(options(Schedule::Inline), targets(), deadline).unwrap();
+            retired.push(std::mem::replace(&mut listener, next));
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
     for old in retired {
         old.finish_removal();
     }

@@ -1,9 +1,8 @@
 //! The end of a listener: drained, taken out of the ledger, or handed over to another.
 
 use super::Listener;
-use crate::Error;
+use crate::{Destination, Error, ListenerOptions, TargetOptions};
 use ledger::Meter;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
@@ -13,19 +12,8 @@ use sys::clock::monotonic_ns;
 /// What a thread gets after the deadline to count what is left, before it is taken for stuck.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
 
-/// A socket that goes from one listener to the next, with what waits in it.
-#[derive(Debug)]
-pub struct HandedOver {
-    pub(super) socket: OwnedFd,
-    /// What the kernel had dropped at it when the former listener counted for the last time.
-    pub(super) dropped_before: Option<u32>,
-}
-
-impl AsFd for HandedOver {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
+/// How long a listener waits for its successor to read before it stops reading itself.
+const SUCCESSION_LIMIT: Duration = Duration::from_secs(1);
 
 impl Listener {
     /// Begins to stop: no new datagrams, unless the socket belongs to a service manager too; what has been received is
@@ -35,18 +23,40 @@ impl Listener {
         self.stop.deadline_ns.store(monotonic_ns() + grace_ns.max(1), Ordering::Release);
     }
 
-    /// Ends this listener and leaves its socket to another, which is to be started at once with
-    /// [`start_on`](Self::start_on). What waits in the socket stays there, and what this listener has read is sent until the
-    /// deadline. What the kernel drops at the socket counts for the other one from here on.
+    /// Starts a listener on this one's socket, with what waits in it, and ends this one as soon as that reads: what this one
+    /// has read is sent until the deadline. What the kernel drops at the socket counts once, for the one or the other.
+    ///
+    /// For a moment both read; the order between what they read is not kept.
     ///
     /// # Errors
-    /// When the socket's descriptor cannot be duplicated; then nothing has changed.
-    pub fn hand_over(&self, deadline: Instant) -> Result<HandedOver, Error> {
+    /// As [`start`](Self::start). This listener goes on then.
+    pub fn hand_over(
+        &self,
+        options: ListenerOptions,
+        targets: Vec<(TargetOptions, Destination)>,
+        deadline: Instant,
+    ) -> Result<Listener, Error> {
         let socket = self.socket.try_clone().map_err(self.failed("duplicating the socket"))?;
-        let dropped_before = Some(self.meter.hand_over());
+        let dropped_before = self.meter.hand_over();
+        let next = Listener::start_counting_from(
+            options,
+            socket,
+            Some(dropped_before),
+            targets,
+            &self.ledger,
+        )
+        .inspect_err(|_| self.meter.take_back(Arc::clone(&self.socket)))?;
+        let give_up = Instant::now() + SUCCESSION_LIMIT;
+        while !next.has_begun() && Instant::now() < give_up {
+            thread::park_timeout(Duration::from_micros(100));
+        }
         self.stop.keeps_socket.store(true, Ordering::Release);
         self.begin_stop(deadline);
-        Ok(HandedOver { socket, dropped_before })
+        Ok(next)
+    }
+
+    fn has_begun(&self) -> bool {
+        self.pulses[0].load(Ordering::Relaxed) > 0
     }
 
     /// Whether all its threads have ended after [`begin_stop`](Self::begin_stop), so that the end need not be waited for.

@@ -8,7 +8,7 @@ use super::open::{self, OpenSocket, OpenTarget};
 use super::{
     Daemon, NAMES_WAIT, Retiring, Running, Source, Targets, fingerprint, http, watched_names,
 };
-use relay::{Listener, SocketOwner};
+use relay::SocketOwner;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 use weir::config::{Config, Host, ListenAddress, ListenerConfig, LoadError, TargetConfig};
@@ -188,7 +188,7 @@ impl Daemon {
                 }
                 Fate::Renew { at, targets } => {
                     let one = former[at].take();
-                    one.and_then(|one| self.renew(one, listener, targets, grace, &mut report))
+                    one.map(|one| self.renew(one, listener, targets, grace, &mut report))
                 }
                 Fate::Open { socket, targets } => {
                     report.opened += 1;
@@ -228,29 +228,23 @@ impl Daemon {
         targets: Targets,
         grace: Duration,
         report: &mut Report,
-    ) -> Option<Running> {
+    ) -> Running {
         adjust_receive_buffer(&one, wanted);
         let options = wanted.listener_options(one.owner());
-        let handed_over = match one.listener.hand_over(Instant::now() + grace) {
-            Ok(handed_over) => handed_over,
-            Err(error) => {
-                report.failed(format!("listener {} stays as it was: {error}", one.config.name));
-                return Some(one);
-            }
-        };
-        if one.config.name != wanted.name {
-            self.health.forget(&one.config.name);
-        }
-        self.retiring.push(Retiring { listener: one.listener });
-        match Listener::start_on(options, handed_over, targets.destinations, &self.ledger) {
+        let deadline = Instant::now() + grace;
+        match one.listener.hand_over(options, targets.destinations, deadline) {
             Ok(listener) => {
                 report.renewed += 1;
+                if one.config.name != wanted.name {
+                    self.health.forget(&one.config.name);
+                }
+                self.retiring.push(Retiring { listener: one.listener });
                 let config = wanted.clone();
-                Some(Running { config, listener, file: one.file, addresses: targets.addresses })
+                Running { config, listener, file: one.file, addresses: targets.addresses }
             }
             Err(error) => {
-                report.failed(format!("listener {} is closed: {error}", wanted.name));
-                None
+                report.failed(format!("listener {} stays as it was: {error}", one.config.name));
+                one
             }
         }
     }
