@@ -29,7 +29,8 @@ impl Nobody {
         }
         let dir = TempDir::new();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        fs::copy(WEIR, dir.file("weir")).unwrap();
+        // Not by this process: another test's child would hold the copy open for writing, and it could not be run.
+        run(Command::new("cp").arg(WEIR).arg(dir.file("weir")));
         fs::create_dir(dir.file("work")).unwrap();
         chown(dir.file("work"), Some(NOBODY), Some(NOBODY)).unwrap();
         Some(Nobody { dir })
