@@ -15,6 +15,7 @@ use ledger::{Amount, Reason};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use sys::Errno;
@@ -57,6 +58,17 @@ struct Record {
 struct OpenFile {
     file: File,
     len_bytes: u64,
+    device: u64,
+    inode: u64,
+}
+
+impl OpenFile {
+    /// Whether the path still leads to this file. If somebody has moved or removed it, what is written to it may be
+    /// lost without a trace. Asked before each write; costs a microsecond.
+    fn is_at(&self, path: &Path) -> bool {
+        fs::metadata(path)
+            .is_ok_and(|there| (there.dev(), there.ino()) == (self.device, self.inode))
+    }
 }
 
 impl FileTarget {
@@ -145,8 +157,8 @@ impl FileTarget {
         let begin = first.checked_sub(1).map_or(0, |before| self.records[before].end);
         let rest = &self.records[first..];
         let mut open = match self.file.take() {
-            Some(open) => open,
-            None => open_file(&self.options)?,
+            Some(open) if open.is_at(&self.options.path) => open,
+            _ => open_file(&self.options)?,
         };
         let first_bytes = (rest[0].end - begin) as u64;
         let header_bytes = header(self.options.format).len() as u64;
@@ -202,7 +214,8 @@ fn open_file(options: &FileOptions) -> io::Result<OpenFile> {
         file.write_all(header)?;
         len_bytes = header.len() as u64;
     }
-    Ok(OpenFile { file, len_bytes })
+    let opened = file.metadata()?;
+    Ok(OpenFile { file, len_bytes, device: opened.dev(), inode: opened.ino() })
 }
 
 fn begins_with(path: &Path, header: &[u8]) -> io::Result<bool> {

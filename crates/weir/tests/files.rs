@@ -287,6 +287,29 @@ fn only_the_newest_files_are_kept() {
     assert_eq!(numbers, (48..60).collect::<Vec<_>>());
 }
 
+/// As logrotate does it: by another name, or gone.
+#[test]
+fn a_file_that_is_moved_or_removed_is_begun_anew() {
+    let dir = TempDir::new();
+    let to = format!("file:{}?name=copy&format=length-prefixed", dir.text("copy"));
+    let weir = Weir::relay(&["--listen", "127.0.0.1:0", "--to", &to]);
+    let client = sender(weir.address());
+    let send = |text: &str, count: u64| {
+        client.send(text.as_bytes()).unwrap();
+        weir.wait_for_rest(count);
+    };
+    send("one", 1);
+    fs::rename(dir.file("copy"), dir.file("copy.old")).unwrap();
+    send("two", 2);
+    fs::remove_file(dir.file("copy")).unwrap();
+    send("three", 3);
+    let ended = weir.stop();
+    assert_eq!(ended.code, Some(0));
+    assert_eq!(hop(&ended.ledger, HopKind::Target, "copy").delivered.count, 3);
+    assert_eq!(read_length_prefixed(&dir.file("copy.old")), [b"one"]);
+    assert_eq!(read_length_prefixed(&dir.file("copy")), [b"three"]);
+}
+
 /// A datagram that is larger than a whole file has a file of its own.
 #[test]
 fn a_datagram_larger_than_the_limit_is_kept_whole() {

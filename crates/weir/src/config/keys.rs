@@ -224,7 +224,8 @@ pub(super) const TARGET: SectionKeys = SectionKeys {
             ),
             fallback: Fallback::Required,
             meaning: "Where the datagrams go. A UDP address may be a broadcast address or a multicast group. A file \
-                      belongs to one target alone. `null:` counts and forgets.",
+                      belongs to one target alone; when another program moves or removes it, a new one is begun. `null:` \
+                      counts and forgets.",
         },
         Key {
             name: "only_sources",
