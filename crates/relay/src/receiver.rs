@@ -15,7 +15,7 @@ use sys::Errno;
 use sys::clock::{monotonic_ns, realtime_ns};
 use sys::poll::{Interest, PollSet};
 use sys::recv::{ReceiveBatch, Wait};
-use sys::socket::refuse_new_datagrams;
+use sys::socket::{leave_port, refuse_new_datagrams};
 
 /// What the control side asks of the receiving thread.
 pub(crate) enum Request {
@@ -134,6 +134,8 @@ impl Receiver {
                 self.ticks.fetch_add(1, Ordering::Relaxed);
                 self.targets.pump(monotonic_ns(), realtime_ns());
             }
+            // The socket is empty. What arrives from here on is nobody's, as after the close.
+            leave_port(self.socket.as_fd());
         }
         self.stop.is_input_closed.store(true, Ordering::Release);
         for waker in &self.wakers {

@@ -6,7 +6,7 @@ use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockAddr, Socket, Type}
 use std::ffi::CString;
 use std::io;
 use std::mem;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::ptr;
@@ -355,6 +355,20 @@ pub fn refuse_new_datagrams(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)
 }
 
+/// Takes a socket out of the way of everybody's datagrams: from here on they find no socket and are the host's `NoPorts`,
+/// as after a close. Its counters can then be read for the last time with nothing arriving in between.
+///
+/// It does so by connecting the socket to a peer that sends nothing: the discard port of this host. Where that cannot be
+/// reached from the socket's address, nothing changes.
+pub fn leave_port(socket: BorrowedFd<'_>) {
+    let nobody: SocketAddr = match local_address(socket) {
+        Some(LocalAddress::Inet(addr)) if addr.is_ipv4() => (Ipv4Addr::LOCALHOST, 9).into(),
+        Some(LocalAddress::Inet(_)) => (Ipv6Addr::LOCALHOST, 9).into(),
+        _ => return,
+    };
+    let _ = socket2::SockRef::from(&socket).connect(&nobody.into());
+}
+
 fn set_int(fd: i32, level: libc::c_int, name: libc::c_int, value: i32) -> io::Result<()> {
     set(fd, level, name, &value)
 }
@@ -407,6 +421,30 @@ mod tests {
         assert_eq!(mem_info(receiver.as_fd()).unwrap().dropped_datagrams, 1);
         let mut buffer = [0; 16];
         assert_eq!(UdpSocket::from(receiver).recv(&mut buffer).unwrap(), 4);
+    }
+
+    #[test]
+    fn a_socket_that_left_its_port_gets_nothing_and_counts_nothing() {
+        for any in ["0.0.0.0:0", "127.0.0.1:0", "[::]:0", "[::1]:0"] {
+            let receiver = listen_udp(any.parse().unwrap(), &ListenOptions::default()).unwrap();
+            let Some(LocalAddress::Inet(mut addr)) = local_address(receiver.as_fd()) else {
+                panic!()
+            };
+            let localhost = if addr.is_ipv4() { "127.0.0.1" } else { "::1" };
+            addr.set_ip(localhost.parse().unwrap());
+            leave_port(receiver.as_fd());
+            let sender = UdpSocket::from(connect_udp(addr, &SendOptions::default()).unwrap());
+            sender.send(b"to nobody").unwrap();
+            assert_eq!(
+                mem_info(receiver.as_fd()).unwrap(),
+                MemInfo {
+                    receive_queued_bytes: 0,
+                    dropped_datagrams: 0,
+                    ..mem_info(receiver.as_fd()).unwrap()
+                }
+            );
+            assert_eq!(crate::errqueue::take(sender.as_fd()).unwrap().errno, Errno::CONNREFUSED);
+        }
     }
 
     #[test]

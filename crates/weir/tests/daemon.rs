@@ -109,9 +109,9 @@ fn a_stop_under_load_delivers_everything_or_names_the_rest() {
     let refused = at_socket.dropped_for(Reason::Shutdown).count;
     let left = target.dropped_for(Reason::Shutdown).count;
     assert_eq!(left, 0, "ten seconds are enough: {}", ended.said);
-    assert_eq!(ended.code, Some(if refused > 0 { 75 } else { 0 }), "{}", ended.said);
+    assert_eq!(ended.code, Some(0), "{}", ended.said);
     if refused > 0 {
-        let named = format!("left behind: {refused} datagrams that arrived at in");
+        let named = format!("refused: {refused} datagrams that arrived at in");
         assert!(ended.said.contains(&named), "{}", ended.said);
     }
     assert!(at_socket.received.count <= sent);

@@ -13,8 +13,6 @@ use weir::config::units::display_duration;
 
 /// Time between two looks at the drain.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
-/// How long after the deadline a thread may still hang, in a disk for instance.
-const HANG_LIMIT: Duration = Duration::from_secs(5);
 
 /// How the last ledger is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,13 +37,17 @@ pub(crate) enum OnLoss {
     Fail,
 }
 
-/// What the drain left behind.
-#[derive(Default)]
-struct Drained {
-    /// Listeners whose threads did not end.
-    hanging: Vec<String>,
-    /// What was dropped because of the stop, in words.
-    left: Vec<String>,
+/// What the stop dropped at one hop.
+struct Left<'a> {
+    hop: &'a HopSnapshot,
+    amount: Amount,
+}
+
+impl Left<'_> {
+    /// Whether it had been received: what arrives at the socket once the stop has begun has not.
+    fn was_received(&self) -> bool {
+        self.hop.hop != HopKind::Socket
+    }
 }
 
 impl Daemon {
@@ -59,23 +61,23 @@ impl Daemon {
         );
         // Listeners that a reload closed have refused datagrams too: that was not this stop.
         let before = self.ledger.snapshot();
-        let mut drained = self.drain();
+        self.drain();
         let snapshot = self.ledger.check();
-        drained.left = left(&before, &snapshot);
+        let left = left(&before, &snapshot);
         self.admin_listener = None;
         if let Some(http) = self.http.take() {
             http.stop();
         }
-        say(&report(&snapshot, &drained));
+        say(&report(&snapshot, &left));
         if last.form == LedgerForm::Json {
             let mut out = std::io::stdout().lock();
             serde_json::to_writer(&mut out, &snapshot)?;
             writeln!(out)?;
         }
-        Ok(exit_code(&snapshot, &drained, last.on_loss))
+        Ok(exit_code(&snapshot, &left, last.on_loss))
     }
 
-    fn drain(&mut self) -> Drained {
+    fn drain(&mut self) {
         let mut deadline = Instant::now() + self.config.daemon.drain_grace;
         self.begin_stop(deadline);
         loop {
@@ -83,7 +85,7 @@ impl Daemon {
             let is_done = self.running.iter().all(|one| has_ended(&one.listener))
                 && self.retiring.iter().all(|one| has_ended(&one.listener));
             let now = Instant::now();
-            if is_done || now >= deadline + HANG_LIMIT {
+            if is_done || now >= deadline {
                 break;
             }
             self.service.extend_timeout(now);
@@ -98,22 +100,15 @@ impl Daemon {
                 _ => {}
             }
         }
-        let mut drained = Drained::default();
         let running = self.running.drain(..).map(|one| (one.listener, one.file));
         let retiring = self.retiring.drain(..).map(|one| (one.listener, None));
         for (listener, file) in running.chain(retiring) {
             if let Some(file) = file {
                 file.remove();
             }
-            if listener.has_ended() {
-                listener.finish_stop();
-            } else {
-                drained.hanging.push(listener.name().to_owned());
-                // Dropping it would wait for its threads.
-                std::mem::forget(listener);
-            }
+            // Waits a moment beyond the deadline, and no longer for a thread that hangs in a disk.
+            listener.finish_stop();
         }
-        drained
     }
 
     fn begin_stop(&self, deadline: Instant) {
@@ -127,42 +122,37 @@ impl Daemon {
 }
 
 /// The last ledger in words. Its last line says what is unaccounted.
-fn report(snapshot: &Snapshot, drained: &Drained) -> String {
+fn report(snapshot: &Snapshot, left: &[Left<'_>]) -> String {
     let mut text = format!("\n{}", ledger::waterfall(snapshot));
-    for rest in &drained.left {
-        text.push_str(&format!("left behind: {rest}\n"));
-    }
-    for name in &drained.hanging {
-        text.push_str(&format!(
-            "listener {name} did not end: a thread of it hangs in a system call\n"
-        ));
+    for left in left {
+        text.push_str(&describe(left));
     }
     text.push_str(&format!("unaccounted: {}\n", broken(snapshot)));
     text
 }
 
-/// What each hop has dropped as `shutdown` between two snapshots, in words.
-fn left(before: &Snapshot, after: &Snapshot) -> Vec<String> {
-    let rest = |hop: &HopSnapshot| {
+/// What each hop has dropped as `shutdown` between two snapshots.
+fn left<'a>(before: &Snapshot, after: &'a Snapshot) -> Vec<Left<'a>> {
+    let rest = |hop: &'a HopSnapshot| {
         let earlier = before.hop(hop.hop, &hop.listener, hop.target.as_deref());
         let earlier = earlier.map(|hop| hop.dropped_for(Reason::Shutdown)).unwrap_or_default();
-        let more = hop.dropped_for(Reason::Shutdown).saturating_sub(earlier);
-        (!more.is_zero()).then(|| describe(hop, more))
+        let amount = hop.dropped_for(Reason::Shutdown).saturating_sub(earlier);
+        (!amount.is_zero()).then_some(Left { hop, amount })
     };
     after.hops.iter().filter_map(rest).collect()
 }
 
-fn describe(hop: &HopSnapshot, Amount { count, bytes }: Amount) -> String {
-    let listener = &hop.listener;
-    match (hop.hop, &hop.target) {
-        (HopKind::Socket, _) => {
-            format!("{count} datagrams that arrived at {listener} after the stop began")
-        }
-        (_, target) => format!(
-            "{count} datagrams ({bytes} bytes) of {listener} that {} had not taken",
-            target.as_deref().unwrap_or("nobody")
-        ),
+fn describe(left: &Left<'_>) -> String {
+    let (Amount { count, bytes }, listener) = (left.amount, &left.hop.listener);
+    if !left.was_received() {
+        return format!(
+            "refused: {count} datagrams that arrived at {listener} after the stop began\n"
+        );
     }
+    let target = left.hop.target.as_deref().unwrap_or("nobody");
+    format!(
+        "left behind: {count} datagrams ({bytes} bytes) of {listener} that {target} had not taken\n"
+    )
 }
 
 /// By how much the law fails. After everything has ended, what is inside a hop has no name either.
@@ -170,14 +160,11 @@ fn broken(snapshot: &Snapshot) -> u64 {
     snapshot.unaccounted().unsigned_abs()
 }
 
-fn exit_code(snapshot: &Snapshot, drained: &Drained, on_loss: OnLoss) -> ExitCode {
-    if !drained.hanging.is_empty() {
-        return Failure::DrainedIncompletely.code();
-    }
+fn exit_code(snapshot: &Snapshot, left: &[Left<'_>], on_loss: OnLoss) -> ExitCode {
     if broken(snapshot) != 0 || !snapshot.is_balanced() {
         return Failure::Accounting.code();
     }
-    if !drained.left.is_empty() {
+    if left.iter().any(Left::was_received) {
         return Failure::DrainedIncompletely.code();
     }
     if on_loss == OnLoss::Fail && !snapshot.unintended_losses().is_empty() {
