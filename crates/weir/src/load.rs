@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
-use weir::config::{HostPort, ListenAddress, TargetAddress};
+use weir::config::{Host, HostPort, ListenAddress, TargetAddress};
 
 pub(crate) use weir::config::units::parse_duration;
 
@@ -87,12 +87,16 @@ pub(crate) fn listener(address: &ListenAddress) -> anyhow::Result<Address> {
 }
 
 fn resolve(host_port: &HostPort) -> anyhow::Result<SocketAddr> {
-    let name = host_port.to_string();
     let unavailable = |why: &str| {
         Failure::Unavailable
-            .error(format!("cannot resolve {name}: {why}; see `getent ahosts` for the name"))
+            .error(format!("cannot resolve {host_port}: {why}; see `getent ahosts` for the name"))
     };
-    let mut found = name.to_socket_addrs().map_err(|error| unavailable(&error.to_string()))?;
+    let name = match &host_port.host {
+        Host::Ip(ip) => return Ok(SocketAddr::new(*ip, host_port.port)),
+        Host::Name(name) => name,
+    };
+    let found = (name.as_str(), host_port.port).to_socket_addrs();
+    let mut found = found.map_err(|error| unavailable(&error.to_string()))?;
     found.next().ok_or_else(|| unavailable("it has no address"))
 }
 

@@ -302,6 +302,9 @@ fn multicast_group_on_loopback() {
 /// A verifier that has bound its socket, and ends when it has everything.
 fn start_verify(mut weir: Command, listen: &str) -> Peer {
     weir.args(["verify", "--until-done", "--deadline", "60s", "--progress", "off"]);
+    if listen.starts_with("[ff") {
+        weir.args(["--multicast-interface", "wire-left"]);
+    }
     weir.args(["--listen", listen]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut judge = Peer::start(&mut weir);
     let mut line = String::new();
@@ -361,6 +364,11 @@ fn groups_and_broadcasts_over_a_wire() {
     let group_in = "[ff05::77]:7003?multicast_interface=wire-right";
     let group_out = "[ff05::78]:7103?multicast_interface=wire-right";
     wire.check("[ff05::77]:7003", group_in, group_out, "[ff05::78]:7103");
+    // Groups that do not leave the link need its name on both sides.
+    let group_in = "[ff02::79]:7007?multicast_interface=wire-right";
+    let group_out = "[ff02::80]:7107?multicast_interface=wire-right";
+    let verify = "[ff02::80]:7107";
+    wire.check("[ff02::79%wire-left]:7007", group_in, group_out, verify);
     // The subnet's broadcast in, the limited broadcast out.
     wire.check("10.77.0.255:7004", "10.77.0.255:7004", "10.77.0.255:7104", "0.0.0.0:7104");
     wire.check(
