@@ -7,7 +7,7 @@ mod support;
 use ledger::{HopKind, Reason};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use support::process::wait_for;
 use support::process::{Peer, TempDir, Weir, free_port, hop, receive, receiver, sender, try_get};
@@ -23,7 +23,7 @@ struct Exporter {
 impl Exporter {
     fn start() -> Exporter {
         let statsd = format!("127.0.0.1:{}", free_port());
-        let web = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let web = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let mut command = Command::new(find_tool("statsd_exporter").unwrap());
         command.arg(format!("--statsd.listen-udp={statsd}")).arg("--statsd.listen-tcp=");
         command.arg(format!("--web.listen-address={web}")).arg("--statsd.read-buffer=4194304");

@@ -6,7 +6,7 @@ use ledger::{HopKind, HopSnapshot, Snapshot};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -34,9 +34,17 @@ pub(crate) fn wait_for<T>(describe: impl Fn() -> String, mut look: impl FnMut() 
     }
 }
 
-/// A UDP port of loopback that was free a moment ago.
+/// A port of loopback that was free a moment ago, for UDP and TCP; below the ports that the kernel chooses by itself.
 pub(crate) fn free_port() -> u16 {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id().wrapping_mul(97);
+    loop {
+        let step = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let at = ("127.0.0.1", 20_000 + (step % 10_000) as u16);
+        if UdpSocket::bind(at).is_ok() && TcpListener::bind(at).is_ok() {
+            return at.1;
+        }
+    }
 }
 
 /// A receiving socket on loopback, and its address.
