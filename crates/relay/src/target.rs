@@ -244,7 +244,7 @@ impl<O: Outlet> Work<'_, O> {
                 Err(Errno::AGAIN) => return (batch.begins[next], Ended::Blocked),
                 Err(errno) => {
                     self.meter.count_error(errno);
-                    if is_about_an_earlier_message(errno) {
+                    if may_be_about_an_earlier_message(errno) {
                         self.outlet.take_returned(self.meter, self.now_ns);
                         if retries < RETRIES_MAX {
                             retries += 1;
@@ -359,9 +359,23 @@ fn amount_of(message: &Message<'_>) -> Amount {
     Amount { count: u64::from(message.datagrams), bytes: message.bytes.len() as u64 }
 }
 
-/// Errors that the kernel kept from an earlier message: the message at hand was not looked at (udp(7), IP_RECVERR).
-fn is_about_an_earlier_message(errno: Errno) -> bool {
-    matches!(errno, Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::NETUNREACH)
+/// Errors that may be the kernel's memory of an ICMP message about an earlier datagram, in which case the message at hand
+/// was not looked at (udp(7), IP_RECVERR): what `icmp_err_convert` (net/ipv4/icmp.c) and `icmpv6_err_convert`
+/// (net/ipv6/icmp.c) make of them. Those that `send` has reasons of its own for come again when it is tried again.
+fn may_be_about_an_earlier_message(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::CONNREFUSED
+            | Errno::HOSTUNREACH
+            | Errno::NETUNREACH
+            | Errno::MSGSIZE
+            | Errno::ACCES
+            | Errno::PROTO
+            | Errno::NOPROTOOPT
+            | Errno::OPNOTSUPP
+            | Errno::HOSTDOWN
+            | Errno::NONET
+    )
 }
 
 /// Errors that a run gets where its datagrams alone may pass: segment larger than the path takes, device cannot

@@ -26,6 +26,11 @@ impl Errno {
     pub const PIPE: Errno = Errno(libc::EPIPE);
     pub const NODEV: Errno = Errno(libc::ENODEV);
     pub const NOSPC: Errno = Errno(libc::ENOSPC);
+    pub const PROTO: Errno = Errno(libc::EPROTO);
+    pub const NOPROTOOPT: Errno = Errno(libc::ENOPROTOOPT);
+    pub const OPNOTSUPP: Errno = Errno(libc::EOPNOTSUPP);
+    pub const HOSTDOWN: Errno = Errno(libc::EHOSTDOWN);
+    pub const NONET: Errno = Errno(libc::ENONET);
 
     /// The calling thread's `errno`.
     pub(crate) fn last() -> Errno {
