@@ -284,3 +284,36 @@ fn a_datagram_too_large_for_the_path_is_counted_as_too_big() {
     assert_eq!(arrived + too_big, sent, "{report:#} {}", ended.said);
     assert_eq!(total("corrupt"), 0);
 }
+
+/// A router that forbids the way says so: at least that one is named, in both families.
+#[test]
+fn what_a_router_prohibits_comes_back_with_a_name() {
+    if !need_root_netns() {
+        return;
+    }
+    let (near, router) = (Netns::new(), Netns::new());
+    near.connect("nic", &router, "near");
+    router.ip("addr add 10.79.1.2/24 dev near");
+    router.ip("addr add fd79:1::2/64 dev near nodad");
+    near.ip("addr add 10.79.1.1/24 dev nic");
+    near.ip("addr add fd79:1::1/64 dev nic nodad");
+    near.ip("route add default via 10.79.1.2");
+    near.ip("-6 route add default via fd79:1::2");
+    router.ip("route add prohibit 10.79.2.0/24");
+    router.ip("-6 route add prohibit fd79:2::/64");
+    let forward = ["net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"];
+    support::process::run(router.command("sysctl").args(["-q", "-w"]).args(forward));
+    let mut relay = near.command(WEIR);
+    relay.args(["relay", "--progress", "off", "--listen", "127.0.0.1:7000"]);
+    relay.args(["--to", "10.79.2.1:7000?name=v4", "--to", "[fd79:2::1]:7000?name=v6"]);
+    let weir = Weir::start(relay);
+    let args = ["--to", "127.0.0.1:7000", "--rate", "100", "--count", "5", "--heartbeat", "off"];
+    generate_by(near.command(WEIR), &args);
+    let ended = weir.stop();
+    for name in ["v4", "v6"] {
+        let egress = hop(&ended.ledger, HopKind::Egress, name);
+        let prohibited = egress.dropped_for(Reason::HostUnreachable).count;
+        assert!((1..=5).contains(&prohibited), "{name}: {} {:?}", ended.said, egress.events);
+        assert_eq!(hop(&ended.ledger, HopKind::Target, name).dropped, [], "{name}: {}", ended.said);
+    }
+}

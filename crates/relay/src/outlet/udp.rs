@@ -121,7 +121,9 @@ impl UdpOutlet {
             // "Fragmentation needed" from a router: that datagram is lost, the kernel lowers the path's MTU.
             Errno::MSGSIZE if !returned.is_local => Some((Reason::TooBig, ONE)),
             // Reports about calls that failed: those were counted when they did.
-            _ => None,
+            _ if returned.is_local => None,
+            // "Prohibited", which is EACCES over IPv6 and EHOSTUNREACH over IPv4, and what else ICMP may say.
+            _ => Some((Reason::HostUnreachable, ONE)),
         }
     }
 
