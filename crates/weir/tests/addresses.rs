@@ -272,12 +272,8 @@ fn broadcast_listener_and_target_on_loopback() {
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     client.set_broadcast(true).unwrap();
     client.connect(weir.address()).unwrap();
-    // A broadcast is never fragmented: at most the interface's MTU.
-    for len in [0, 1, 1_472, 9_000] {
-        client.send(&vec![b'b'; len]).unwrap();
-        assert_eq!(receive(&target).len(), len);
-    }
-    check_delivered(weir, 4);
+    check_all(|bytes| client.send(bytes).unwrap(), || receive(&target));
+    check_delivered(weir, 8);
 }
 
 #[test]
