@@ -10,7 +10,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long anything may take that is meant to happen; machines under load are slow.
@@ -165,8 +166,8 @@ pub(crate) fn generate_by(mut weir: Command, args: &[&str]) -> Sent {
 /// A running relay or daemon.
 pub(crate) struct Weir {
     peer: Peer,
-    /// Standard error from after the banner to the end.
-    said: Option<JoinHandle<String>>,
+    /// The lines of standard error after the banner.
+    said: mpsc::Receiver<String>,
     banner: String,
     /// The first two listeners, as the banner tells them: `127.0.0.1:5514` or `unix:/path`.
     pub(crate) addresses: Vec<String>,
@@ -203,17 +204,18 @@ impl Weir {
         command.args(["--json", "--admin", "127.0.0.1:0"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut peer = Peer::start(&mut command);
-        let mut reader = BufReader::new(peer.0.stderr.take().unwrap());
+        let reader = BufReader::new(peer.0.stderr.take().unwrap());
+        let (lines, said) = mpsc::channel();
+        // It reads on when nobody listens any more: a full pipe would hold the process up.
+        thread::spawn(move || {
+            reader.lines().map_while(Result::ok).for_each(|line| drop(lines.send(line)))
+        });
         let mut banner = String::new();
         while !banner.lines().next_back().unwrap_or("").starts_with("  schedule ") {
-            let read = reader.read_line(&mut banner).unwrap();
-            assert!(read > 0, "it ended: {banner}");
+            let line = said.recv_timeout(DEADLINE);
+            let line = line.unwrap_or_else(|error| panic!("no banner, {error}: {banner}"));
+            banner += &(line + "\n");
         }
-        let said = thread::spawn(move || {
-            let mut text = String::new();
-            reader.read_to_string(&mut text).unwrap();
-            text
-        });
         let word_after = |line: &str, begin: &str| {
             let rest = &line[line.find(begin)? + begin.len()..];
             Some(rest.split_whitespace().next()?.trim_end_matches(':').to_owned())
@@ -223,7 +225,7 @@ impl Weir {
             addresses.map(|word| word.trim_start_matches("udp://").to_owned()).collect();
         let admin = banner.lines().find_map(|line| word_after(line, "metrics on http://"));
         let admin = admin.unwrap_or_else(|| panic!("{banner}")).parse().unwrap();
-        Weir { peer, said: Some(said), banner, addresses, admin }
+        Weir { peer, said, banner, addresses, admin }
     }
 
     /// The address of the first listener, a UDP one.
@@ -296,10 +298,14 @@ impl Weir {
 
     /// Waits for its end, after a signal.
     pub(crate) fn wait_to_end(mut self) -> Ended {
-        let mut text = String::new();
-        self.peer.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
-        let code = self.peer.0.wait().unwrap().code();
-        let said = self.banner.clone() + &self.said.take().unwrap().join().unwrap();
+        let mut stdout = self.peer.0.stdout.take().unwrap();
+        let text = thread::spawn(move || {
+            let mut text = String::new();
+            stdout.read_to_string(&mut text).map(|_| text)
+        });
+        let code = wait_for(|| "its end".to_owned(), || self.peer.0.try_wait().unwrap()).code();
+        let text = text.join().unwrap().unwrap();
+        let said = self.said.iter().fold(self.banner.clone(), |all, line| all + &line + "\n");
         let ledger: Snapshot =
             serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text} {said}"));
         assert!(said.ends_with("unaccounted: 0\n"), "{said}");
