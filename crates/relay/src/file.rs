@@ -281,7 +281,7 @@ impl Pump for FileTarget {
         self.reader.cursor() >= end
     }
 
-    fn has_outstanding(&self) -> bool {
+    fn has_outstanding(&mut self) -> bool {
         false
     }
 

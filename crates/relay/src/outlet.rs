@@ -69,8 +69,17 @@ impl Outlet for SocketOutlet {
         }
     }
 
-    fn has_outstanding(&self) -> bool {
-        matches!(self, SocketOutlet::Udp(udp) if udp.has_outstanding())
+    fn has_outstanding(&mut self) -> bool {
+        match self {
+            SocketOutlet::Udp(udp) => udp.has_outstanding(),
+            _ => false,
+        }
+    }
+
+    fn give_up_outstanding(&mut self) {
+        if let SocketOutlet::Udp(udp) = self {
+            udp.give_up_outstanding();
+        }
     }
 
     fn socket(&self) -> Option<BorrowedFd<'_>> {

@@ -25,7 +25,9 @@ pub(crate) trait Pump: Send {
     fn is_idle(&self) -> bool;
     fn head(&self) -> u64;
     fn has_reached(&self, end: u64) -> bool;
-    fn has_outstanding(&self) -> bool;
+    fn has_outstanding(&mut self) -> bool;
+    /// Nothing is waited for any more: counts what was handed over and cannot get through.
+    fn give_up_outstanding(&mut self) {}
     fn discard_until(&mut self, end: u64, reason: Reason);
     /// Sends to another destination from the next datagram on, and takes other datagrams if there is another gate.
     fn replace(&mut self, destination: Destination, gate: Option<Gate>) -> Replaced;
@@ -73,8 +75,12 @@ impl<O: Outlet + Send> Pump for Target<O> {
         Target::has_reached(self, end)
     }
 
-    fn has_outstanding(&self) -> bool {
+    fn has_outstanding(&mut self) -> bool {
         self.outlet.has_outstanding()
+    }
+
+    fn give_up_outstanding(&mut self) {
+        self.outlet.give_up_outstanding();
     }
 
     fn discard_until(&mut self, end: u64, reason: Reason) {
@@ -83,6 +89,7 @@ impl<O: Outlet + Send> Pump for Target<O> {
 
     fn replace(&mut self, destination: Destination, gate: Option<Gate>) -> Replaced {
         // What the old socket has been told so far belongs to the account; the socket goes with its outlet.
+        self.outlet.give_up_outstanding();
         self.settle(monotonic_ns());
         let replaced = self.outlet.replace(destination);
         if let (Replaced::Yes, Some(gate)) = (replaced, gate) {
@@ -195,13 +202,17 @@ impl Targets {
                 Some(leaving) if now_ns >= leaving.deadline_ns => {
                     entry.target.discard_until(leaving.end, Reason::TargetRemoved);
                 }
-                Some(leaving) if entry.target.has_reached(leaving.end) => {}
+                Some(leaving)
+                    if entry.target.has_reached(leaving.end) && !entry.target.has_outstanding() => {
+                }
                 _ => {
                     index += 1;
                     continue;
                 }
             }
-            let entry = self.entries.swap_remove(index);
+            let mut entry = self.entries.swap_remove(index);
+            entry.target.give_up_outstanding();
+            entry.target.keep_house(now_ns, realtime_ns);
             entry.target.leave();
             if let Some(leaving) = entry.leaving {
                 // A caller that has gone does not want the answer.
@@ -254,8 +265,9 @@ impl Targets {
             if self.pump(now_ns, realtime_ns()) {
                 continue;
             }
-            let is_done = |entry: &Entry| entry.target.is_idle() && !entry.target.has_outstanding();
-            if self.entries.iter().all(is_done) {
+            let is_done =
+                |entry: &mut Entry| entry.target.is_idle() && !entry.target.has_outstanding();
+            if self.entries.iter_mut().all(is_done) {
                 break;
             }
             let rest = Duration::from_nanos(deadline_ns - now_ns);
@@ -272,6 +284,7 @@ impl Targets {
     pub(crate) fn discard_rest(&mut self, now_ns: u64, realtime_ns: u64) {
         for mut entry in self.entries.drain(..) {
             entry.target.discard_until(u64::MAX, Reason::Shutdown);
+            entry.target.give_up_outstanding();
             entry.target.keep_house(now_ns, realtime_ns);
             if let Some(leaving) = entry.leaving {
                 entry.target.leave();

@@ -145,7 +145,9 @@ impl Outlet for SimOutlet {
         self.returned = Amount::default();
     }
 
-    fn has_outstanding(&self) -> bool {
+    fn give_up_outstanding(&mut self) {}
+
+    fn has_outstanding(&mut self) -> bool {
         false
     }
 

@@ -39,7 +39,10 @@ pub(crate) trait Outlet {
     fn take_returned(&mut self, meter: &TargetMeter, now_ns: u64);
 
     /// Datagrams that were handed over and may still come back.
-    fn has_outstanding(&self) -> bool;
+    fn has_outstanding(&mut self) -> bool;
+
+    /// Nothing is waited for any more: decides about what was handed over and has not left.
+    fn give_up_outstanding(&mut self);
 
     /// What to wait for after [`Errno::AGAIN`].
     fn socket(&self) -> Option<BorrowedFd<'_>>;

@@ -60,6 +60,42 @@ pub fn egress(dst: IpAddr) -> io::Result<Egress> {
 }
 
 const NETLINK_ROUTE: i32 = 0;
+/// Whether the next hop towards `dst` did not answer when the kernel last asked for its link address.
+///
+/// Linux before 5.0 answers for no single neighbour; there it is always an error.
+///
+/// # Errors
+/// `ENOENT` when the kernel knows no such neighbour; any other error of the netlink socket.
+pub fn neighbour_has_failed(dst: IpAddr) -> io::Result<bool> {
+    let mut netlink = Netlink::open()?;
+    let mut hop = octets(dst);
+    let mut interface = 0_u32.to_ne_bytes();
+    netlink.ask(&route_request(dst), |kind, body| {
+        if kind == RTM_NEWROUTE && body.len() >= RTMSG_BYTES {
+            let attributes = &body[RTMSG_BYTES..];
+            if let Some(index) = attribute(attributes, RTA_OIF).and_then(|v| v.try_into().ok()) {
+                interface = index;
+            }
+            if let Some(gateway) = attribute(attributes, RTA_GATEWAY) {
+                hop = gateway.to_vec();
+            }
+        }
+    })?;
+    // struct ndmsg (linux/neighbour.h): family and padding (4 bytes), ndm_ifindex, ndm_state (2 bytes), flags and type.
+    let mut body = vec![0; NDMSG_BYTES];
+    body[0] = family(dst);
+    body[4..8].copy_from_slice(&interface);
+    append_attribute(&mut body, NDA_DST, &hop);
+    let mut has_failed = false;
+    netlink.ask(&request(RTM_GETNEIGH, NLM_F_REQUEST, &body), |kind, body| {
+        if kind == RTM_NEWNEIGH && body.len() >= NDMSG_BYTES {
+            let state = u16::from_ne_bytes([body[8], body[9]]);
+            has_failed = state & (NUD_FAILED | NUD_INCOMPLETE) != 0;
+        }
+    })?;
+    Ok(has_failed)
+}
+
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_DUMP: u16 = 0x300;
 const NLMSG_ERROR: u16 = 2;
@@ -68,27 +104,47 @@ const RTM_NEWROUTE: u16 = 24;
 const RTM_GETROUTE: u16 = 26;
 const RTM_NEWQDISC: u16 = 36;
 const RTM_GETQDISC: u16 = 38;
+const RTM_NEWNEIGH: u16 = 28;
+const RTM_GETNEIGH: u16 = 30;
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+const NDA_DST: u16 = 1;
+const NUD_INCOMPLETE: u16 = 0x01;
+const NUD_FAILED: u16 = 0x20;
 const TCA_KIND: u16 = 1;
 const RTN_LOCAL: u8 = 2;
 const RTN_BROADCAST: u8 = 3;
 const NLMSGHDR_BYTES: usize = 16;
 const RTMSG_BYTES: usize = 12;
 const TCMSG_BYTES: usize = 20;
+const NDMSG_BYTES: usize = 12;
+
+fn family(addr: IpAddr) -> u8 {
+    (if addr.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }) as u8
+}
+
+fn octets(addr: IpAddr) -> Vec<u8> {
+    match addr {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    }
+}
 
 fn route_request(dst: IpAddr) -> Vec<u8> {
-    let (family, bits, addr) = match dst {
-        IpAddr::V4(v4) => (libc::AF_INET, 32, v4.octets().to_vec()),
-        IpAddr::V6(v6) => (libc::AF_INET6, 128, v6.octets().to_vec()),
-    };
+    let addr = octets(dst);
     let mut body = vec![0; RTMSG_BYTES];
-    body[0] = family as u8;
-    body[1] = bits;
-    body.extend_from_slice(&((4 + addr.len()) as u16).to_ne_bytes());
-    body.extend_from_slice(&RTA_DST.to_ne_bytes());
-    body.extend_from_slice(&addr);
+    body[0] = family(dst);
+    body[1] = addr.len() as u8 * 8;
+    append_attribute(&mut body, RTA_DST, &addr);
     request(RTM_GETROUTE, NLM_F_REQUEST, &body)
+}
+
+/// Appends an attribute whose value is a multiple of four bytes long.
+fn append_attribute(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    body.extend_from_slice(&((4 + value.len()) as u16).to_ne_bytes());
+    body.extend_from_slice(&kind.to_ne_bytes());
+    body.extend_from_slice(value);
 }
 
 fn queue_request() -> Vec<u8> {
@@ -185,6 +241,12 @@ mod tests {
     #[test]
     fn the_broadcast_address_of_loopback_is_known_as_one() {
         assert!(egress("127.255.255.255".parse().unwrap()).unwrap().is_broadcast);
+    }
+
+    #[test]
+    fn loopback_is_no_neighbour_that_failed() {
+        assert!(!neighbour_has_failed("127.0.0.1".parse().unwrap()).unwrap_or(false));
+        assert!(!neighbour_has_failed("::1".parse().unwrap()).unwrap_or(false));
     }
 
     #[test]

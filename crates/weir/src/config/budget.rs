@@ -1,13 +1,14 @@
 //! The most memory that a configuration takes for datagrams.
 
 use super::{Config, ListenAddress, TargetAddress, TargetConfig};
+use sys::socket::SEND_BUFFER_BYTES;
 
 /// Buffers that one receive call fills.
 const RECEIVE_BATCH_BYTES: u64 = (sys::recv::BATCH * sys::recv::BUFFER_BYTES) as u64;
 /// Addresses, control messages and headers of that call.
 const RECEIVE_HEADERS_BYTES: u64 = (sys::recv::BATCH * 1_024) as u64;
-/// The send buffer of a socket whose target names none (net.core.wmem_default of an unchanged kernel).
-const SEND_BUFFER_BYTES: u64 = 212_992;
+/// The send buffer of a unix socket (net.core.wmem_default of an unchanged kernel).
+const UNIX_SEND_BUFFER_BYTES: u64 = 212_992;
 
 /// The most memory that a running daemon takes for datagrams, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,9 +63,9 @@ pub(super) fn of(config: &Config) -> Budget {
         let ring_bytes = listener.ring_bytes as u64;
         let sends = listener.targets.iter().filter_map(|target| match target.to {
             TargetAddress::Udp(_) => {
-                Some(target.send.send_buffer_bytes.map_or(SEND_BUFFER_BYTES, |bytes| bytes as u64))
+                Some(target.send.send_buffer_bytes.unwrap_or(SEND_BUFFER_BYTES) as u64)
             }
-            TargetAddress::Unix(_) => Some(SEND_BUFFER_BYTES),
+            TargetAddress::Unix(_) => Some(UNIX_SEND_BUFFER_BYTES),
             TargetAddress::File(_) | TargetAddress::Null => None,
         });
         let is_file = |target: &&TargetConfig| matches!(target.to, TargetAddress::File(_));

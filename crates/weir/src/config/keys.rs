@@ -256,9 +256,10 @@ pub(super) const TARGET: SectionKeys = SectionKeys {
         Key {
             name: "send_buffer",
             kind: Kind::Size(4 << 10, GIB),
-            fallback: Fallback::Absent("the kernel's `net.core.wmem_default`"),
+            fallback: Fallback::Absent("128KiB"),
             meaning: "UDP only. Send buffer to ask the kernel for, in bytes of its own accounting. It grants at most \
-                      twice `net.core.wmem_max`.",
+                      twice `net.core.wmem_max`. From 208KiB on, the kernel loses datagrams in silence while it looks \
+                      for the next hop's link address.",
         },
         Key {
             name: "source_address",
