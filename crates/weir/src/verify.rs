@@ -82,11 +82,12 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let verifier = Verifier::bind(options(args)?).map_err(|error| load::address_error(&error))?;
     let stop = load::stop_flag()?;
+    // No answer is no error yet: the relay may start after us, and then all that it counts is new. The generator may start
+    // as soon as we say that we listen, so the relay is asked before.
+    let before = args.ledger.as_deref().and_then(|url| crate::ledger::fetch(url).ok());
     if !args.quiet {
         announce(args, &verifier)?;
     }
-    // No answer is no error yet: the relay may start after us, and then all that it counts is new.
-    let before = args.ledger.as_deref().and_then(|url| crate::ledger::fetch(url).ok());
     let progress = verifier.progress();
     let start = Instant::now();
     let mode = if args.quiet { ProgressMode::Off } else { args.progress };

@@ -11,9 +11,10 @@ use ledger::{HopKind, HopSnapshot, Reason, Snapshot};
 use netns::Place;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -405,7 +406,12 @@ impl Generator {
     }
 }
 
-/// A loopback address that was free a moment ago.
+/// A loopback address that nobody has, below the range from which the kernel gives ports to others.
 pub(crate) fn free_udp_address() -> SocketAddr {
-    std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    wait_for("a free port", || {
+        let number = std::process::id() * 64 + NEXT.fetch_add(1, Ordering::Relaxed);
+        let address = SocketAddr::from(([127, 0, 0, 1], 10_000 + (number % 20_000) as u16));
+        UdpSocket::bind(address).is_ok().then_some(address)
+    })
 }

@@ -1,0 +1,160 @@
+//! A flood of several times what the machine can take: everything that was sent arrived or is in a counter, for each
+//! target; the relay's memory stays within its budget; another listener of the same process loses nothing.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod rig;
+
+use ledger::{HopKind, Reason};
+use rig::netns::Place;
+use rig::{Ended, Folder, Generator, Process, Relay, SCHEDULES, Sent, Verifier, say};
+use serde_json::Value;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+
+/// What a process has beside its datagrams: its code, threads, and the admin server.
+const FIXED_BYTES: u64 = 16 << 20;
+
+fn config(schedule: &str, flood: &[String], gentle: &str) -> String {
+    format!(
+        "[admin]\nlisten = '127.0.0.1:0'\n\
+         [[listener]]\nname = 'in'\nlisten = '127.0.0.1:0'\nschedule = '{schedule}'\n\
+         receive_buffer = '1MiB'\nring_size = '1MiB'\n\
+         [[listener.target]]\nname = 'a'\nto = '{}'\n\
+         [[listener.target]]\nname = 'b'\nto = '{}'\n\
+         [[listener]]\nname = 'gentle'\nlisten = '127.0.0.1:0'\nschedule = '{schedule}'\n\
+         receive_buffer = '16MiB'\nring_size = '1MiB'\n\
+         [[listener.target]]\nname = 'c'\nto = '{gentle}'\n",
+        flood[0], flood[1]
+    )
+}
+
+/// The most memory that `weir config check` says that the process takes for datagrams.
+fn budget_bytes(config: &Path) -> u64 {
+    let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["config", "check", "--json"])
+        .arg(config)
+        .output()
+        .unwrap();
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    said["memory"]["process_bytes"].as_u64().unwrap_or_else(|| panic!("{said:#}"))
+}
+
+/// Holds one listener of the verifier against the generator, the ledger, and the verifier's own words about the ledger.
+fn check_target(ended: &Ended, sent: &Sent, target: &str, report: &Value, joined: &Value) -> u64 {
+    let count = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{value}"));
+    let counts = &report["counts"];
+    for fault in ["duplicate", "corrupt", "truncated", "foreign", "untracked", "beyond_window"] {
+        assert_eq!(counts[fault], 0, "{fault}: {counts:#}");
+    }
+    let arrived = count(&counts["received"]) + count(&counts["heartbeats"]);
+    let own_drops = count(&report["kernel_dropped"]);
+    let socket = ended.hop(HopKind::Socket, None);
+    let receive = ended.hop(HopKind::Receive, None);
+    let account = ended.account(target);
+    let before = socket.dropped_total().count + receive.dropped_total().count;
+    say(&format!(
+        "  {target}: sent {} = arrived {arrived} + our socket {own_drops} + relay's socket {} + ring {:?} + {:?}",
+        sent.all(),
+        socket.dropped_total().count,
+        receive.dropped,
+        account.dropped,
+    ));
+    assert_eq!(sent.all(), arrived + own_drops + before + account.lost());
+    assert_eq!(account.delivered, arrived + own_drops);
+    // What `weir verify --ledger` says is the same, by place.
+    assert_eq!((&joined["unexplained"], &joined["surplus"]), (&0.into(), &0.into()), "{joined:#}");
+    let losses = joined["losses"].as_array().unwrap();
+    let lost: u64 = losses.iter().map(|loss| count(&loss["datagrams"])).sum();
+    assert_eq!(count(&joined["sent"]), sent.all(), "{joined:#}");
+    assert_eq!(sent.all(), arrived + lost + count(&joined["in_flight"]), "{joined:#}");
+    let at_socket = losses.iter().find(|loss| loss["place"] == "socket");
+    let at_socket = at_socket.map_or(0, |loss| count(&loss["datagrams"]));
+    assert_eq!(at_socket, socket.dropped_for(Reason::SocketBuffer).count, "{joined:#}");
+    before + account.lost()
+}
+
+/// A machine that is busy with other things may lose all of a stream's last heartbeats. Then nobody but the generator knows
+/// how many it sent, and the run proves nothing about the verifier.
+const ATTEMPTS: u32 = 5;
+
+fn flood(schedule: &str) {
+    assert!((0..ATTEMPTS).any(|_| flood_has_known_end(schedule)), "{ATTEMPTS} ends were lost");
+}
+
+fn has_known_end(report: &Value) -> bool {
+    report["listeners"].as_array().unwrap().iter().all(|listener| {
+        let run = &listener["runs"][0];
+        run["streams_ended"] == run["streams_announced"] && listener["ended_by"] == "done"
+    })
+}
+
+fn flood_has_known_end(schedule: &str) -> bool {
+    let folder = Folder::new(&format!("overload-{schedule}"));
+    let gentle = Verifier::start(&Place::Here, &["127.0.0.1:0"], &["--until-done"]);
+    // The verifier needs the admin address, and the relay needs the verifier's: their ports are chosen before.
+    let addresses = [rig::free_udp_address(), rig::free_udp_address()].map(|at| at.to_string());
+    let path = folder.path("weir.toml");
+    std::fs::write(&path, config(schedule, &addresses, &gentle.listens[0])).unwrap();
+    let relay = Relay::run(&Place::Here, &path);
+    let [at_flood, at_gentle] = &relay.listens[..] else { panic!("{:?}", relay.listens) };
+    // A small buffer, so that the verifier loses some too and has to say so.
+    let own = ["--until-done", "--silence", "5s", "--receive-buffer", "256KiB"];
+    let more = [&own[..], &["--ledger", &relay.admin]].concat();
+    let names = ["--ledger-target", "in/a", "--ledger-target", "in/b"];
+    let listens = [&addresses[0][..], &addresses[1]];
+    let verifier = Verifier::start(&Place::Here, &listens, &[&more[..], &names].concat());
+
+    let mild = Generator::start(&Place::Here, at_gentle, &["--rate", "1k", "--count", "4k"]);
+    let load = ["--rate", "max", "--gso", "--senders", "3", "--duration", "3s"];
+    let sent = Generator::start(&Place::Here, at_flood, &load).finish();
+    let mild = mild.finish();
+    gentle.expect_all(&mild);
+    let (_, report) = verifier.finish();
+
+    let (resident, budget) = (relay.resident_bytes_max(), budget_bytes(&path) + FIXED_BYTES);
+    let ended = relay.stop();
+    say(&format!(
+        "{schedule}: flood of {}, resident at most {resident} of {budget} bytes; the other listener got all of {}",
+        sent.all(),
+        mild.all()
+    ));
+    if !has_known_end(&report) {
+        say("the last heartbeats of a stream were lost: once more");
+        return false;
+    }
+    for (idx, target) in ["a", "b"].iter().enumerate() {
+        let (listener, joined) = (&report["listeners"][idx], &report["ledger"][idx]);
+        let lost = check_target(&ended, &sent, target, listener, joined);
+        assert!(lost > sent.all() / 10, "this was no overload: {lost} of {}", sent.all());
+    }
+    assert!(resident <= budget, "{resident} bytes are resident, the budget is {budget}");
+    let spared = rig::hop(&ended.ledger, HopKind::Egress, "gentle", Some("c"));
+    assert_eq!(spared.delivered.count, mild.all());
+    assert_eq!(ended.code, 0, "{}", ended.said);
+    true
+}
+
+#[test]
+fn a_flood_is_accounted_for_and_harms_no_other_listener_inline() {
+    flood(SCHEDULES[0]);
+}
+
+#[test]
+fn a_flood_is_accounted_for_and_harms_no_other_listener_threaded() {
+    flood(SCHEDULES[1]);
+}
+
+#[test]
+fn the_ledger_is_asked_before_the_generator_may_start() {
+    let daemon = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", daemon.local_addr().unwrap());
+    let args = ["verify", "--listen", "127.0.0.1:0", "--duration", "10ms", "--ledger", &url];
+    let mut verifier = Process::start(&Place::Here, &args);
+    let (question, _) = daemon.accept().unwrap();
+    assert_eq!(verifier.said(), "");
+    drop((question, daemon));
+    verifier.hear("listening on ");
+    verifier.finish();
+}
