@@ -87,6 +87,37 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// The first datagram from `oldest` on that is not too far behind `head`: if `oldest` is behind by more than seven
+    /// eighths of the ring, the one that is behind by three quarters.
+    ///
+    /// # Safety
+    /// As for [`descriptor`](Self::descriptor), for everything from `oldest` to `head`, of which there is at least one.
+    unsafe fn first_within_reach(&self, oldest: u64, head: u64) -> u64 {
+        // SAFETY: the caller's promise covers every number that is asked for here.
+        let position = |number| unsafe { self.descriptor(number) }.position;
+        let newest = position(head - 1);
+        let capacity = self.payloads.len() as u64;
+        let slots = self.slots.len() as u64;
+        let is_behind = |number, bytes_max, slots_max| {
+            newest - position(number) > bytes_max || head - number > slots_max
+        };
+        if !is_behind(oldest, capacity - capacity / 8, slots - slots / 8) {
+            return oldest;
+        }
+        let (mut low, mut high) = (oldest, head - 1);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if is_behind(middle, capacity - capacity / 4, slots - slots / 4) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+}
+
 /// Makes a ring with room for `bytes` of payload, rounded up to a power of two of at least 1 KiB.
 pub(crate) fn ring(bytes: usize) -> Writer {
     ring_with_slots(bytes, slots_of(bytes))
@@ -152,7 +183,7 @@ impl Writer {
         let cursor = Arc::new(Cursor(Padded(AtomicU64::new(self.head << 1))));
         self.readers.push(ReaderEntry { cursor: Arc::clone(&cursor), lost });
         self.cursor_min = self.cursor_min.min(self.head);
-        Reader { shared: Arc::clone(&self.shared), cursor, seen: self.appended }
+        Reader { shared: Arc::clone(&self.shared), cursor, seen: self.appended, is_gone: false }
     }
 
     fn forget_gone_readers(&mut self) {
@@ -275,25 +306,39 @@ impl Writer {
     }
 
     /// Makes sure that one reader's cursor is at `new_tail` or beyond, and returns the cursor.
+    ///
+    /// A reader that has to be moved is moved on to three quarters of the ring, not by single datagrams: so the next
+    /// quarter of a ring comes in as if nobody were in the way.
     fn move_on(&self, index: usize, new_tail: u64) -> Result<u64, Guarded> {
         let reader = &self.readers[index];
         let word = &reader.cursor.0.0;
-        let state = word.load(Ordering::Acquire);
-        let cursor = state >> 1;
-        if cursor >= new_tail {
-            return Ok(cursor);
+        let mut state = word.load(Ordering::Acquire);
+        loop {
+            let cursor = state >> 1;
+            if cursor >= new_tail {
+                return Ok(cursor);
+            }
+            if state & CLAIMED != 0 {
+                return Err(Guarded);
+            }
+            let published = self.shared.head.0.load(Ordering::Relaxed);
+            debug_assert!(new_tail <= published, "lost unseen");
+            let goal = match new_tail < published {
+                // SAFETY: this is the writer, and everything from `new_tail`, which is not below `tail`, is there.
+                true => unsafe { self.shared.first_within_reach(new_tail, published) },
+                false => new_tail,
+            };
+            match word.compare_exchange(state, goal << 1, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => {
+                    reader.lost.add(Amount {
+                        count: goal - cursor,
+                        bytes: self.bytes_before(goal) - self.bytes_before(cursor),
+                    });
+                    return Ok(goal);
+                }
+                Err(moved) => state = moved,
+            }
         }
-        debug_assert!(new_tail <= self.shared.head.0.load(Ordering::Relaxed), "lost unseen");
-        if state & CLAIMED != 0 {
-            return Err(Guarded);
-        }
-        word.compare_exchange(state, new_tail << 1, Ordering::AcqRel, Ordering::Acquire)
-            .map_err(|_| Guarded)?;
-        reader.lost.add(Amount {
-            count: new_tail - cursor,
-            bytes: self.bytes_before(new_tail) - self.bytes_before(cursor),
-        });
-        Ok(new_tail)
     }
 }
 
@@ -303,12 +348,16 @@ pub(crate) struct Reader {
     cursor: Arc<Cursor>,
     /// Everything that was appended below the cursor when this reader last moved it.
     seen: Amount,
+    /// It has left the ring.
+    is_gone: bool,
 }
 
 impl Reader {
     /// Whether nothing is there to be claimed.
     pub(crate) fn is_empty(&self) -> bool {
-        self.cursor.0.0.load(Ordering::Relaxed) >> 1 == self.shared.head.0.load(Ordering::Acquire)
+        self.is_gone
+            || self.cursor.0.0.load(Ordering::Relaxed) >> 1
+                == self.shared.head.0.load(Ordering::Acquire)
     }
 
     /// Number of the next datagram that this reader has not dealt with.
@@ -336,6 +385,7 @@ impl Reader {
             let swapped =
                 word.compare_exchange(seen.count << 1, GONE, Ordering::AcqRel, Ordering::Acquire);
             if swapped.is_ok() {
+                self.is_gone = true;
                 return seen;
             }
             // The writer has moved the cursor on since this reader last looked; a claim tells to where.
@@ -355,6 +405,9 @@ impl Reader {
     /// A reader that has fallen behind by more than seven eighths of the ring gives up its oldest datagrams down to
     /// three quarters, so that the writer does not run into its claim. [`Claim::gave_up`] tells how many.
     pub(crate) fn claim(&mut self) -> Option<Claim<'_>> {
+        if self.is_gone {
+            return None;
+        }
         let word = &self.cursor.0.0;
         let mut state = word.load(Ordering::Acquire);
         let head = loop {
@@ -369,39 +422,19 @@ impl Reader {
             }
         };
         let oldest = state >> 1;
-        let first = self.first_within_reach(oldest, head);
+        // SAFETY: the claim covers everything from `oldest` to `head`, and there is something.
+        let first = unsafe { self.shared.first_within_reach(oldest, head) };
         // SAFETY: the claim covers everything from `oldest` to `head`.
         let bytes_before = |number| unsafe { self.shared.descriptor(number) }.bytes_before;
         let begin = bytes_before(first);
         let gave_up = Amount { count: first - oldest, bytes: begin - bytes_before(oldest) };
+        if first > oldest {
+            // What was given up is the writer's again: it must not run into this claim because of it.
+            word.store(first << 1 | CLAIMED, Ordering::Release);
+        }
         self.seen = Amount { count: first, bytes: begin };
         let len = (head - first).min(CLAIM_MAX as u64) as usize;
         Some(Claim { reader: self, first, len, head, gave_up })
-    }
-
-    /// The first datagram that is not too far behind `head`; the caller holds the claim from `oldest` on.
-    fn first_within_reach(&self, oldest: u64, head: u64) -> u64 {
-        // SAFETY: the claim covers everything from `oldest` to `head`.
-        let position = |number| unsafe { self.shared.descriptor(number) }.position;
-        let newest = position(head - 1);
-        let capacity = self.shared.payloads.len() as u64;
-        let slots = self.shared.slots.len() as u64;
-        let is_behind = |number, bytes_max, slots_max| {
-            newest - position(number) > bytes_max || head - number > slots_max
-        };
-        if !is_behind(oldest, capacity - capacity / 8, slots - slots / 8) {
-            return oldest;
-        }
-        let (mut low, mut high) = (oldest, head - 1);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if is_behind(middle, capacity - capacity / 4, slots - slots / 4) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
     }
 }
 
