@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::io;
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::time::Duration;
@@ -133,11 +133,19 @@ pub struct SendOptions {
 
 /// Opens a connected, non-blocking UDP socket whose errors are reported to us (`IP_RECVERR`).
 ///
-/// Without `IP_RECVERR` a full queue loses datagrams while `send` says that all is well (ip(7)).
+/// Without `IP_RECVERR` a full queue loses datagrams while `send` says that all is well (ip(7)). What the peer sends back is
+/// refused: nobody would read it, and the error queue shares its room with it (net/core/skbuff.c, sock_queue_err_skb).
 ///
 /// # Errors
 /// Any of `socket(2)`, `bind(2)`, `connect(2)`, or an option that the kernel refuses.
 pub fn connect_udp(remote: SocketAddr, options: &SendOptions) -> io::Result<OwnedFd> {
+    let remote = match remote {
+        // An IPv4-mapped address is reached by IPv4, whose errors an IPv6 socket would not report.
+        SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_some() => {
+            SocketAddr::new(remote.ip().to_canonical(), remote.port())
+        }
+        other => other,
+    };
     let socket =
         Socket::new(Domain::for_address(remote), Type::DGRAM.cloexec(), Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
@@ -160,7 +168,9 @@ pub fn connect_udp(remote: SocketAddr, options: &SendOptions) -> io::Result<Owne
     }
     apply_send_options(&socket, remote, options)?;
     socket.connect(&remote.into())?;
-    Ok(socket.into())
+    let socket = OwnedFd::from(socket);
+    refuse_new_datagrams(socket.as_fd())?;
+    Ok(socket)
 }
 
 fn apply_send_options(
@@ -418,7 +428,6 @@ fn get<T: Copy>(
 mod tests {
     use super::*;
     use std::net::UdpSocket;
-    use std::os::fd::AsFd;
 
     #[test]
     fn drops_are_counted_after_refusing() {
@@ -457,6 +466,20 @@ mod tests {
             );
             assert_eq!(crate::errqueue::take(sender.as_fd()).unwrap().errno, Errno::CONNREFUSED);
         }
+    }
+
+    #[test]
+    fn answers_do_not_crowd_out_reports() {
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let options = SendOptions::default();
+        let sender = UdpSocket::from(connect_udp(peer.local_addr().unwrap(), &options).unwrap());
+        for _ in 0..2_000 {
+            peer.send_to(&[0; 100], sender.local_addr().unwrap()).unwrap();
+        }
+        drop(peer);
+        sender.send(b"refused").unwrap();
+        assert_eq!(crate::errqueue::take(sender.as_fd()).unwrap().errno, Errno::CONNREFUSED);
+        assert_eq!(mem_info(sender.as_fd()).unwrap().receive_queued_bytes, 0);
     }
 
     #[test]
