@@ -8,6 +8,7 @@ use std::io;
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::time::Duration;
@@ -85,7 +86,7 @@ pub fn interface_index(name: &str) -> io::Result<u32> {
     }
 }
 
-/// Opens a unix datagram socket at a path. A socket file that nobody listens on any more is replaced.
+/// Opens a unix datagram socket at a path. A socket file that nobody listens on any more is replaced; nothing else is.
 ///
 /// # Errors
 /// `EADDRINUSE` when another process listens there or the path is not a socket; any of `socket(2)`, `bind(2)`.
@@ -103,7 +104,11 @@ pub fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
 }
 
 fn is_stale_socket(path: &Path) -> bool {
-    connect_unix(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    // connect(2) answers ECONNREFUSED for a regular file too (net/unix/af_unix.c, unix_find_bsd), and a symbolic link is
+    // not ours to remove.
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    is_socket
+        && connect_unix(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 /// The send buffer of a UDP socket for which no other is asked, in bytes of the kernel's accounting.
@@ -491,6 +496,25 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         drop(live);
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_no_socket_is_never_replaced() {
+        let file = std::env::temp_dir().join(format!("weir-sys-{}.txt", std::process::id()));
+        let link = file.with_extension("link");
+        let socket = file.with_extension("stale");
+        std::fs::write(&file, "precious").unwrap();
+        drop(listen_unix(&socket).unwrap());
+        std::os::unix::fs::symlink(&socket, &link).unwrap();
+        for path in [&file, &link] {
+            let error = listen_unix(path).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AddrInUse, "{}", path.display());
+        }
+        assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+        for path in [file, link, socket] {
+            std::fs::remove_file(path).unwrap();
+        }
     }
 
     #[test]
