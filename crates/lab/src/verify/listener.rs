@@ -2,8 +2,11 @@ use super::Options;
 use super::run::Receiving;
 use super::{ListenerProgress, ListenerReport};
 use crate::Address;
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use sys::socket::{self, ListenOptions, LocalAddress};
@@ -19,6 +22,20 @@ pub(super) struct Bound {
     pub(super) receive_buffer_bytes: usize,
     /// The kernel's drop counter when the socket was new.
     pub(super) dropped_at_bind: u32,
+    /// Of a unix socket.
+    file: Option<SocketFile>,
+}
+
+/// The device and the inode of a socket's file: tells it from one that another program has put in its place. The bound
+/// socket holds on to its inode, so that the number is not given to another file meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct SocketFile(u64, u64);
+
+impl SocketFile {
+    fn at(path: &Path) -> Option<SocketFile> {
+        let metadata = fs::symlink_metadata(path).ok()?;
+        Some(SocketFile(metadata.dev(), metadata.ino()))
+    }
 }
 
 impl Bound {
@@ -38,7 +55,11 @@ impl Bound {
             Some(LocalAddress::Inet(addr)) => Address::Udp(addr),
             _ => address.clone(),
         };
-        Ok(Bound { socket, address, receive_buffer_bytes, dropped_at_bind })
+        let file = match &address {
+            Address::Udp(_) => None,
+            Address::Unix(path) => SocketFile::at(path),
+        };
+        Ok(Bound { socket, address, receive_buffer_bytes, dropped_at_bind, file })
     }
 
     pub(super) fn run(
@@ -58,8 +79,30 @@ impl Bound {
     fn admit_nothing(&self) {
         // If it fails, the drain is bounded all the same.
         let _ = socket::refuse_new_datagrams(self.socket.as_fd());
-        if let Address::Unix(path) = &self.address {
-            let _ = std::fs::remove_file(path);
+        if let Address::Unix(path) = &self.address
+            && self.file.is_some()
+            && SocketFile::at(path) == self.file
+        {
+            let _ = fs::remove_file(path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_socket_file_that_it_made_is_removed() {
+        let path = std::env::temp_dir().join(format!("weir-lab-{}.sock", std::process::id()));
+        let open = || Bound::open(&Address::Unix(path.clone()), &Options::on(Vec::new())).unwrap();
+        open().admit_nothing();
+        assert!(!path.exists());
+        let bound = open();
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "another program's").unwrap();
+        bound.admit_nothing();
+        assert_eq!(fs::read(&path).unwrap(), b"another program's");
+        fs::remove_file(&path).unwrap();
     }
 }
