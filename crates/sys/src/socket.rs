@@ -28,6 +28,7 @@ pub struct ListenOptions {
 pub fn listen_udp(addr: SocketAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
     let socket =
         Socket::new(Domain::for_address(addr), Type::DGRAM.cloexec(), Some(Protocol::UDP))?;
+    own_groups_only(&socket, addr)?;
     if addr.is_ipv6() {
         // One address, one family: `[::]` must not take the port of `0.0.0.0` too, or the two cannot both be named.
         socket.set_only_v6(true)?;
@@ -41,6 +42,19 @@ pub fn listen_udp(addr: SocketAddr, options: &ListenOptions) -> io::Result<Owned
         join_group(&socket, addr.ip(), options.multicast_interface.as_deref())?;
     }
     Ok(socket.into())
+}
+
+/// Without this a socket on a wildcard address hears every group that any socket of the host has joined (ip(7),
+/// `IP_MULTICAST_ALL`): what a relay sends to a group would come back to it as soon as another program joins.
+fn own_groups_only(socket: &Socket, addr: SocketAddr) -> io::Result<()> {
+    if addr.is_ipv4() {
+        return set_int(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, 0);
+    }
+    match set_int(socket.as_raw_fd(), libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_ALL, 0) {
+        // Kernels before 4.20 do not have it.
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
+        result => result,
+    }
 }
 
 /// A group of interface-local or link-local scope is one only together with its interface (RFC 4007 section 6).
@@ -515,6 +529,27 @@ mod tests {
         for path in [file, link, socket] {
             std::fs::remove_file(path).unwrap();
         }
+    }
+
+    #[test]
+    fn a_wildcard_socket_hears_no_group_that_others_joined() {
+        let listener = listen_udp("0.0.0.0:0".parse().unwrap(), &ListenOptions::default()).unwrap();
+        let Some(LocalAddress::Inet(addr)) = local_address(listener.as_fd()) else { panic!() };
+        let by_lo = ListenOptions { multicast_interface: Some("lo".into()) };
+        let _member = listen_udp("239.1.2.4:0".parse().unwrap(), &by_lo).unwrap();
+        let by_lo = SendOptions { multicast_interface: Some("lo".into()), ..Default::default() };
+        for to in [Ipv4Addr::new(239, 1, 2, 4), Ipv4Addr::LOCALHOST] {
+            let sender = connect_udp((to, addr.port()).into(), &by_lo).unwrap();
+            UdpSocket::from(sender).send(to.to_string().as_bytes()).unwrap();
+        }
+        let mut buffer = [0; 16];
+        let len = UdpSocket::from(listener).recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..len], b"127.0.0.1");
+        // Loopback has no IPv6 route for groups to send by.
+        let listener = listen_udp("[::]:0".parse().unwrap(), &ListenOptions::default()).unwrap();
+        let mut all: libc::c_int = 1;
+        get(listener.as_raw_fd(), libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_ALL, &mut all).unwrap();
+        assert_eq!(all, 0);
     }
 
     #[test]

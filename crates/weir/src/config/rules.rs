@@ -22,7 +22,8 @@ pub fn would_loop(
         }
         // Connecting to the wildcard address reaches loopback (net/ipv4/route.c, ip_route_output_key_hash_rcu).
         let reaches_loopback = to.is_unspecified() && on.is_loopback();
-        // A wildcard listener hears every group that any socket of this host joined (ip(7), IP_MULTICAST_ALL).
+        // A wildcard socket that a service manager handed over hears every group that any socket of this host joined
+        // (ip(7), IP_MULTICAST_ALL).
         let is_joined = || {
             to.is_multicast() && listen_addrs.iter().any(|other| other.ip().to_canonical() == to)
         };
