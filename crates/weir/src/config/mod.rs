@@ -15,6 +15,7 @@ mod build;
 mod document;
 mod errors;
 mod options;
+mod paths;
 mod rules;
 mod section;
 mod show;

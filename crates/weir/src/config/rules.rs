@@ -1,9 +1,10 @@
 //! What no value shows alone: names twice, addresses twice, files twice, loops, keys that do not fit the address.
 
+use super::paths::{is_same_file, real_path};
 use super::section::{Report, Section};
 use super::{Host, HostPort, ListenAddress, ListenerConfig, TargetAddress, TargetConfig};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// The listening address, if any, at which datagrams sent to `target` would come back to us.
 ///
@@ -127,7 +128,7 @@ fn same_socket(a: &ListenAddress, b: &ListenAddress) -> bool {
                 (a, b) => a == b,
             }
         }
-        (ListenAddress::Unix(a), ListenAddress::Unix(b)) => plain_path(a) == plain_path(b),
+        (ListenAddress::Unix(a), ListenAddress::Unix(b)) => is_same_file(a, b),
         _ => false,
     }
 }
@@ -142,9 +143,9 @@ fn files(report: &Report, placed: &[Placed]) {
     for listener in placed {
         for (place, target) in listener.targets() {
             let TargetAddress::File(path) = &target.to else { continue };
-            let path = plain_path(path);
+            let path = real_path(path);
             let clash = seen.iter().find(|(other, owner, _)| {
-                *other == path
+                is_same_file(other, &path)
                     || is_rotated(other, owner, &path)
                     || is_rotated(&path, target, other)
             });
@@ -170,11 +171,6 @@ fn is_rotated(base: &Path, target: &TargetConfig, path: &Path) -> bool {
         && number.is_some_and(|number| (1..=target.rotate_keep).contains(&number))
 }
 
-/// The path without `.` and doubled slashes. Links are not followed: the file need not exist yet.
-fn plain_path(path: &Path) -> PathBuf {
-    path.components().filter(|part| *part != Component::CurDir).collect()
-}
-
 fn loops(report: &Report, listeners: &[Listening<'_>], place: &str, target: &TargetConfig) {
     let known = match &target.to {
         TargetAddress::Udp(to) => known_address(to),
@@ -186,7 +182,7 @@ fn loops(report: &Report, listeners: &[Listening<'_>], place: &str, target: &Tar
         (ListenAddress::Udp(on), TargetAddress::Udp(to)) => {
             on == to || back.is_some() && listening.addr == back
         }
-        (ListenAddress::Unix(on), TargetAddress::Unix(to)) => plain_path(on) == plain_path(to),
+        (ListenAddress::Unix(on), TargetAddress::Unix(to)) => is_same_file(on, to),
         _ => false,
     });
     if let Some(Listening { config: owner, .. }) = owner {
