@@ -243,7 +243,11 @@ impl HopBuilder {
         let left = snapshot.delivered + snapshot.dropped_total();
         snapshot.received = received_after;
         snapshot.in_flight = received_after.saturating_sub(left);
-        let missing = left.count.saturating_sub(received_after.count) as i64;
+        let mut missing = left.count.saturating_sub(received_after.count) as i64;
+        if missing == 0 && left.bytes > received_after.bytes {
+            // The law holds in bytes too. How many datagrams are meant by too many bytes cannot be said.
+            missing = 1;
+        }
         // What was inside at the moment of the reading is at least the first look less what had left by then.
         let inside = self.received_before.count.saturating_sub(left.count);
         let excess = inside.saturating_sub(snapshot.capacity.unwrap_or(0)) as i64;

@@ -54,8 +54,11 @@ impl Ledger {
         meter.read(&mut hops);
         for mut hop in hops {
             hop.gauges.clear();
-            let key = if state.closed.len() < CLOSED_HOPS_MAX {
-                key_of(&hop)
+            // Nothing is inside any more: a life that goes on under this name has the room of its own ring only.
+            hop.capacity = None;
+            let key = key_of(&hop);
+            let key = if state.closed.contains_key(&key) || state.closed.len() < CLOSED_HOPS_MAX {
+                key
             } else {
                 (hop.hop, "(closed)".to_owned(), hop.target.as_ref().map(|_| "(closed)".to_owned()))
             };

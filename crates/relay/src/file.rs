@@ -53,6 +53,7 @@ struct Record {
     /// Where in the buffer it ends.
     end: usize,
     payload_bytes: usize,
+    received_ns: u64,
 }
 
 struct OpenFile {
@@ -93,8 +94,13 @@ impl FileTarget {
     }
 
     /// Moves datagrams from the ring into the buffer until that is full enough. Returns whether the ring is empty.
-    fn fill(&mut self, now_ns: u64, realtime_ns: u64) -> bool {
+    fn fill(&mut self, now_ns: u64) -> bool {
+        // What comes while this goes on is for the next call: a command may come first.
+        let end = self.reader.head();
         while !is_full(&self.buffer, &self.records) {
+            if self.reader.cursor() >= end {
+                return self.reader.is_empty();
+            }
             let Some(claim) = self.reader.claim() else { return true };
             self.meter.sender.drop(Reason::QueueFull, claim.gave_up());
             let mut taken = 0;
@@ -114,9 +120,11 @@ impl FileTarget {
                         local: self.local.as_ref(),
                     },
                 );
-                self.records.push(Record { end: self.buffer.len(), payload_bytes: bytes.len() });
-                let delay_us = realtime_ns.saturating_sub(descriptor.received_ns) / 1_000;
-                self.meter.delay.add(delay_us, 1);
+                self.records.push(Record {
+                    end: self.buffer.len(),
+                    payload_bytes: bytes.len(),
+                    received_ns: descriptor.received_ns,
+                });
             }
             claim.commit(taken);
         }
@@ -180,6 +188,10 @@ impl FileTarget {
         open.len_bytes += bytes.len() as u64;
         self.file = Some(open);
         self.meter.sender.delivered.add(amount_of(&rest[..count]));
+        let realtime_ns = sys::clock::realtime_ns();
+        for record in &rest[..count] {
+            self.meter.delay.add(realtime_ns.saturating_sub(record.received_ns) / 1_000, 1);
+        }
         Ok(first + count)
     }
 }
@@ -249,8 +261,8 @@ impl Pump for FileTarget {
         &self.meter.name
     }
 
-    fn pump(&mut self, now_ns: u64, realtime_ns: u64) -> Pumped {
-        let is_empty = self.fill(now_ns, realtime_ns);
+    fn pump(&mut self, now_ns: u64, _realtime_ns: u64, _claims_max: usize) -> Pumped {
+        let is_empty = self.fill(now_ns);
         self.write_out(now_ns);
         if is_empty { Pumped::Idle } else { Pumped::More }
     }
@@ -301,7 +313,11 @@ impl Pump for FileTarget {
         Replaced::Yes
     }
 
-    fn leave(mut self: Box<Self>) {
+    fn stop_at(&mut self, end: u64) {
+        self.reader.stop_at(end);
+    }
+
+    fn leave(&mut self) {
         let seen = self.reader.leave(&self.meter.sender);
         self.meter.leave(seen);
     }

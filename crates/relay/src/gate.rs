@@ -78,33 +78,38 @@ fn mix(mut x: u64) -> u64 {
 }
 
 /// A token bucket that holds a tenth of a second's worth, at least one.
+///
+/// Credit is counted in nanoseconds times datagrams a second, so that every whole rate is exact.
 #[derive(Debug)]
 struct Bucket {
-    /// Nanoseconds that one datagram costs.
-    cost_ns: u64,
-    depth_ns: u64,
-    /// Credit in nanoseconds.
-    credit_ns: u64,
+    per_sec: u64,
+    credit: u64,
     updated_ns: u64,
 }
 
+/// Credit that one datagram costs.
+const COST: u64 = 1_000_000_000;
+
 impl Bucket {
     fn new(per_sec: NonZeroU32) -> Bucket {
-        let cost_ns = 1_000_000_000 / u64::from(per_sec.get());
-        let depth_ns = cost_ns.max(100_000_000);
-        Bucket { cost_ns, depth_ns, credit_ns: depth_ns, updated_ns: 0 }
+        let per_sec = u64::from(per_sec.get());
+        Bucket { per_sec, credit: depth(per_sec), updated_ns: 0 }
     }
 
     fn take(&mut self, now_ns: u64) -> bool {
-        let earned = now_ns.saturating_sub(self.updated_ns);
+        let earned = now_ns.saturating_sub(self.updated_ns).saturating_mul(self.per_sec);
         self.updated_ns = self.updated_ns.max(now_ns);
-        self.credit_ns = self.credit_ns.saturating_add(earned).min(self.depth_ns);
-        if self.credit_ns < self.cost_ns {
+        self.credit = self.credit.saturating_add(earned).min(depth(self.per_sec));
+        if self.credit < COST {
             return false;
         }
-        self.credit_ns -= self.cost_ns;
+        self.credit -= COST;
         true
     }
+}
+
+fn depth(per_sec: u64) -> u64 {
+    (per_sec * COST / 10).max(COST)
 }
 
 #[cfg(test)]

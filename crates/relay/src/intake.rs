@@ -2,7 +2,7 @@
 
 use crate::gate::contains;
 use crate::meter::ListenerMeter;
-use crate::pump::Targets;
+use crate::pump::{CLAIMS_MAX_UNDER_LOAD, Targets};
 use crate::ring::Writer;
 use crate::{ListenerOptions, Prefix};
 use ledger::{Amount, Reason};
@@ -67,7 +67,7 @@ impl Intake {
                 // A reader may lose only what it could see, and what is counted as come in. And the targets of this
                 // thread get their turn first.
                 self.show(&mut accepted);
-                targets.pump(monotonic_ns(), received_ns);
+                targets.pump(monotonic_ns(), received_ns, CLAIMS_MAX_UNDER_LOAD);
             }
             match self.writer.append(datagram.source, received_ns, datagram.bytes) {
                 Ok(()) => accepted += amount,

@@ -12,7 +12,9 @@ use crate::receiver::{Receiver, Request};
 use crate::ring::{Reader, ring};
 use crate::target::Target;
 use crate::worker::{Lifetime, StopState, Waker, Worker};
-use crate::{Destination, Error, ListenerOptions, RING_BYTES_MIN, Schedule, TargetOptions};
+use crate::{
+    Destination, Error, ListenerOptions, RING_BYTES_MIN, Schedule, SocketOwner, TargetOptions,
+};
 use ledger::{Amount, Ledger, Meter, Tally};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -38,6 +40,8 @@ pub struct Listener {
     has_requests: Arc<AtomicBool>,
     stop: Arc<StopState>,
     threads: Vec<JoinHandle<()>>,
+    /// The receiving thread was started.
+    is_receiving: bool,
     /// Threads for targets that do not block; none in the inline schedule.
     workers: Vec<WorkerHandle>,
     worker_count_max: usize,
@@ -98,10 +102,10 @@ impl Listener {
         sys::socket::set_receive_timeout(socket.as_fd(), HOUSEKEEPING_INTERVAL)
             .map_err(failed("setting the receive timeout"))?;
         let socket = Arc::new(socket);
-        let meter = Arc::new(ListenerMeter::new(options.name.clone(), Some(Arc::clone(&socket))));
-        if let Some(dropped) = dropped_before {
-            meter.count_drops_from(dropped);
-        }
+        let dropped_before = dropped_before.unwrap_or_else(|| dropped_so_far(&options, &socket));
+        let meter =
+            ListenerMeter::new(options.name.clone(), Some(Arc::clone(&socket)), dropped_before);
+        let meter = Arc::new(meter);
         let writer = ring(options.ring_bytes.max(RING_BYTES_MIN));
         let (requests, inbox) = mpsc::channel();
         let mut listener = Listener {
@@ -117,6 +121,7 @@ impl Listener {
             has_requests: Arc::default(),
             stop: Arc::default(),
             threads: Vec::new(),
+            is_receiving: false,
             workers: Vec::new(),
             pulse: Mutex::default(),
             pulses: vec![Arc::default()],
@@ -136,7 +141,6 @@ impl Listener {
             stop: Arc::clone(&listener.stop),
             ticks: Arc::clone(&listener.pulses[0]),
         };
-        ledger.register(meter);
         for (options, destination) in targets {
             let lost = Arc::<Tally>::default();
             let joined = receiver.intake.writer.appended();
@@ -150,6 +154,11 @@ impl Listener {
             .spawn(move || receiver.run())
             .map_err(listener.failed("starting the receiving thread"))?;
         listener.threads.push(thread);
+        listener.is_receiving = true;
+        ledger.register(meter);
+        for target in &listener.targets {
+            ledger.register(Arc::clone(&target.meter) as Arc<dyn Meter>);
+        }
         Ok(listener)
     }
 
@@ -198,7 +207,15 @@ impl Listener {
         destination: Destination,
     ) -> Result<(), Error> {
         let joined = self.join_ring()?;
-        self.place(options, destination, joined)
+        self.place(options, destination, joined)?;
+        self.register_newest();
+        Ok(())
+    }
+
+    fn register_newest(&self) {
+        if let Some(target) = self.targets.last() {
+            self.ledger.register(Arc::clone(&target.meter) as Arc<dyn Meter>);
+        }
     }
 
     fn join_ring(&self) -> Result<Joined, Error> {
@@ -250,7 +267,6 @@ impl Listener {
             handle.waker.wake();
             Some(handle)
         };
-        self.ledger.register(Arc::clone(&meter) as Arc<dyn Meter>);
         self.targets.push(TargetHandle { name: options.name, meter, is_file, worker });
         Ok(())
     }
@@ -308,10 +324,7 @@ impl Listener {
     }
 
     fn target(&self, name: &str) -> Result<&TargetHandle, Error> {
-        self.targets.iter().find(|target| target.name == name).ok_or_else(|| Error::UnknownTarget {
-            listener: self.options.name.clone(),
-            target: name.to_owned(),
-        })
+        self.position(name).map(|at| &self.targets[at])
     }
 
     /// Removes a target: it sends what the ring holds for it now, for up to `grace`, and counts the rest as
@@ -320,26 +333,44 @@ impl Listener {
     /// # Errors
     /// When there is no such target or the listener has stopped.
     pub fn remove_target(&mut self, name: &str, grace: Duration) -> Result<(), Error> {
-        let target = self.target(name)?;
+        let at = self.position(name)?;
+        let target = self.targets.remove(at);
+        self.begin_removal(&target, None, grace)
+    }
+
+    fn position(&self, name: &str) -> Result<usize, Error> {
+        let at = self.targets.iter().position(|target| target.name == name);
+        at.ok_or_else(|| Error::UnknownTarget {
+            listener: self.options.name.clone(),
+            target: name.to_owned(),
+        })
+    }
+
+    /// Lets a target send what comes before `end`, by default what the ring holds now, and closes its account then.
+    fn begin_removal(
+        &mut self,
+        target: &TargetHandle,
+        end: Option<u64>,
+        grace: Duration,
+    ) -> Result<(), Error> {
         let (done, is_done) = mpsc::channel();
         let deadline_ns = monotonic_ns() + grace.as_nanos() as u64;
-        self.command(target, Command::Remove { target: name.to_owned(), deadline_ns, done })?;
+        let name = target.name.clone();
+        self.command(target, Command::Remove { target: name, end, deadline_ns, done })?;
         let meter: Arc<dyn Meter> = Arc::clone(&target.meter) as _;
         let ledger = Arc::clone(&self.ledger);
         let thread = thread::Builder::new()
-            .name(thread_name("rm", name))
+            .name(thread_name("rm", &target.name))
             .spawn(move || {
                 // Without an answer the thread has ended, and the counts are final too.
                 let _ = is_done.recv();
                 ledger.retire(&meter);
             })
             .map_err(self.failed("starting a thread"))?;
-        let meter = Arc::clone(&target.meter);
         self.threads.push(thread);
         self.threads.retain(|thread| !thread.is_finished());
         self.leaving.retain(|meter| Arc::strong_count(meter) > 1);
-        self.leaving.push(meter);
-        self.targets.retain(|target| target.name != name);
+        self.leaving.push(Arc::clone(&target.meter));
         Ok(())
     }
 
@@ -361,8 +392,8 @@ impl Listener {
     /// Gives the target of this name other options and another destination. It goes on where it is: every datagram is
     /// dealt with once, by the old options or the new.
     ///
-    /// Where a file takes a socket's place or a socket a file's, the new one joins before the old one leaves, so that what
-    /// arrives in that moment may go to both; the old one has up to `grace` for what the ring holds for it.
+    /// Where a file takes a socket's place or a socket a file's, the old one has up to `grace` for what the ring held for it
+    /// when the new one joined. What it had already taken of what came after goes to both.
     ///
     /// # Errors
     /// When there is no such target, the listener has stopped, or a thread cannot be started.
@@ -378,8 +409,15 @@ impl Listener {
             return self.change(target, Change { destination, gate });
         }
         let joined = self.join_ring()?;
-        self.remove_target(&options.name, grace)?;
-        self.place(options, destination, joined)
+        let end = joined.amount.count;
+        let at = self.position(&options.name)?;
+        let old = self.targets.remove(at);
+        if let Err(error) = self.place(options, destination, joined) {
+            self.targets.insert(at, old);
+            return Err(error);
+        }
+        self.register_newest();
+        self.begin_removal(&old, Some(end), grace)
     }
 
     fn change(&self, target: &TargetHandle, change: Change) -> Result<(), Error> {
@@ -418,6 +456,17 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         self.join();
+    }
+}
+
+/// Where the count of the kernel's drops begins: at the opening of a socket of our own, and now for one that others had
+/// before.
+fn dropped_so_far(options: &ListenerOptions, socket: &OwnedFd) -> u32 {
+    match options.socket_owner {
+        SocketOwner::Relay => 0,
+        SocketOwner::ServiceManager => {
+            sys::socket::mem_info(socket.as_fd()).map_or(0, |info| info.dropped_datagrams)
+        }
     }
 }
 

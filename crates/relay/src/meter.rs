@@ -32,6 +32,8 @@ struct SocketCount {
     /// Gone once the listener has stopped.
     socket: Option<Arc<OwnedFd>>,
     last: MemInfo,
+    /// The kernel's count when this one began.
+    dropped_before: u32,
     dropped: u64,
     /// What was dropped when the socket began to refuse datagrams because of a stop.
     dropped_before_stop: Option<u64>,
@@ -50,12 +52,18 @@ impl SocketCount {
 }
 
 impl ListenerMeter {
-    /// Takes what the kernel has dropped at the socket so far as the baseline.
+    /// Counts the kernel's drops at the socket from `dropped_before` on: what it had dropped at it before is counted
+    /// elsewhere, or by nobody.
+    ///
     /// Without a socket, the socket hop shows what was read and nothing else.
-    pub(crate) fn new(name: String, socket: Option<Arc<OwnedFd>>) -> ListenerMeter {
-        let last = socket.as_ref().and_then(|socket| mem_info(socket.as_fd()).ok());
-        let last = last.unwrap_or_default();
-        let socket = SocketCount { socket, last, dropped: 0, dropped_before_stop: None };
+    pub(crate) fn new(
+        name: String,
+        socket: Option<Arc<OwnedFd>>,
+        dropped_before: u32,
+    ) -> ListenerMeter {
+        let last = MemInfo { dropped_datagrams: dropped_before, ..MemInfo::default() };
+        let socket =
+            SocketCount { socket, last, dropped_before, dropped: 0, dropped_before_stop: None };
         ListenerMeter {
             name,
             read: Tally::default(),
@@ -65,11 +73,6 @@ impl ListenerMeter {
             receive_errors: EventCounter::default(),
             socket: Mutex::new(socket),
         }
-    }
-
-    /// Counts the kernel's drops from here on: what another meter has counted for the last time.
-    pub(crate) fn count_drops_from(&self, dropped_datagrams: u32) {
-        self.socket().last.dropped_datagrams = dropped_datagrams;
     }
 
     /// What the kernel drops at the socket from here on is dropped because of the stop.
@@ -106,7 +109,7 @@ impl ListenerMeter {
     fn socket_hop(&self) -> HopSnapshot {
         let mut socket = self.socket();
         socket.update();
-        let (dropped, mem) = (socket.dropped, socket.last);
+        let (dropped, mem, before) = (socket.dropped, socket.last, socket.dropped_before);
         let before_stop = socket.dropped_before_stop.unwrap_or(dropped);
         drop(socket);
         let read = self.read.load();
@@ -115,6 +118,7 @@ impl ListenerMeter {
             .delivered(read)
             .dropped(Reason::SocketBuffer, lost(before_stop))
             .dropped(Reason::Shutdown, lost(dropped - before_stop))
+            .event("dropped_before_start", u64::from(before))
             .gauge("receive_buffer_bytes", u64::from(mem.receive_buffer_bytes))
             .gauge("receive_queue_bytes", u64::from(mem.receive_queued_bytes))
             .finish(read + lost(dropped))

@@ -2,6 +2,7 @@
 
 mod udp;
 mod unix;
+mod unsettled;
 
 use crate::Destination;
 use crate::meter::TargetMeter;
@@ -16,7 +17,7 @@ pub(crate) use unix::UnixOutlet;
 
 /// The way out of a target that never blocks its thread.
 pub(crate) enum SocketOutlet {
-    Udp(UdpOutlet),
+    Udp(Box<UdpOutlet>),
     Unix(UnixOutlet),
     /// Takes everything.
     Null,
@@ -29,7 +30,7 @@ impl SocketOutlet {
     pub(crate) fn new(destination: Destination) -> Option<SocketOutlet> {
         Some(match destination {
             Destination::Udp { socket, gso, egress } => {
-                SocketOutlet::Udp(UdpOutlet::new(socket, gso, &egress))
+                SocketOutlet::Udp(Box::new(UdpOutlet::new(socket, gso, &egress)))
             }
             Destination::Unix { path } => SocketOutlet::Unix(UnixOutlet::new(path)),
             Destination::Null => SocketOutlet::Null,

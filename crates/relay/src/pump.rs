@@ -14,10 +14,17 @@ use sys::poll::{Interest, PollSet};
 /// Time between two looks at what changes without datagrams: error queues, ages, deadlines.
 pub(crate) const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Claims that a target may work through before others get their turn.
+pub(crate) const CLAIMS_MAX: usize = 8;
+
+/// The same where the socket is likely to have more: what waits there has less room than the ring.
+pub(crate) const CLAIMS_MAX_UNDER_LOAD: usize = 2;
+
 /// A target as its thread sees it.
 pub(crate) trait Pump: Send {
     fn name(&self) -> &str;
-    fn pump(&mut self, now_ns: u64, realtime_ns: u64) -> Pumped;
+    /// Sends of at most so many claims.
+    fn pump(&mut self, now_ns: u64, realtime_ns: u64, claims_max: usize) -> Pumped;
     /// What to wait for after [`Pumped::Blocked`].
     fn blocked_on(&self) -> Option<BorrowedFd<'_>>;
     /// Counts what came back, and sets the gauges.
@@ -31,7 +38,10 @@ pub(crate) trait Pump: Send {
     fn discard_until(&mut self, end: u64, reason: Reason);
     /// Sends to another destination from the next datagram on, and takes other datagrams if there is another gate.
     fn replace(&mut self, destination: Destination, gate: Option<Gate>) -> Replaced;
-    fn leave(self: Box<Self>);
+    /// Takes nothing from this number on.
+    fn stop_at(&mut self, end: u64);
+    /// Leaves the ring; may be called again. What was handed over may still come back.
+    fn leave(&mut self);
 }
 
 /// Whether a target could take its new destination.
@@ -47,8 +57,8 @@ impl<O: Outlet + Send> Pump for Target<O> {
         &self.meter().name
     }
 
-    fn pump(&mut self, now_ns: u64, realtime_ns: u64) -> Pumped {
-        Target::pump(self, now_ns, realtime_ns)
+    fn pump(&mut self, now_ns: u64, realtime_ns: u64, claims_max: usize) -> Pumped {
+        Target::pump(self, now_ns, realtime_ns, claims_max)
     }
 
     fn blocked_on(&self) -> Option<BorrowedFd<'_>> {
@@ -99,16 +109,30 @@ impl<O: Outlet + Send> Pump for Target<O> {
         replaced
     }
 
-    fn leave(self: Box<Self>) {
-        Target::leave(*self);
+    fn stop_at(&mut self, end: u64) {
+        Target::stop_at(self, end);
+    }
+
+    fn leave(&mut self) {
+        Target::leave(self);
     }
 }
 
 /// What another thread asks of the thread that owns targets.
 pub(crate) enum Command {
     Add(Box<dyn Pump>),
-    Replace { target: String, change: Change, done: Sender<Replaced> },
-    Remove { target: String, deadline_ns: u64, done: Sender<()> },
+    Replace {
+        target: String,
+        change: Change,
+        done: Sender<Replaced>,
+    },
+    /// `end`: the first datagram that is not for it any more; `None`: the next one.
+    Remove {
+        target: String,
+        end: Option<u64>,
+        deadline_ns: u64,
+        done: Sender<()>,
+    },
 }
 
 /// What a target becomes.
@@ -129,6 +153,28 @@ struct Entry {
     target: Box<dyn Pump>,
     is_blocked: bool,
     leaving: Option<Leaving>,
+}
+
+impl Entry {
+    /// Whether a target that is to leave has nothing more to do here, or no more time for it.
+    fn may_go(&mut self, now_ns: u64) -> bool {
+        let Some(leaving) = &self.leaving else { return false };
+        if now_ns >= leaving.deadline_ns {
+            self.target.discard_until(leaving.end, Reason::TargetRemoved);
+            return true;
+        }
+        self.target.has_reached(leaving.end) && !self.target.has_outstanding()
+    }
+
+    fn go(mut self, now_ns: u64, realtime_ns: u64) {
+        self.target.give_up_outstanding();
+        self.target.keep_house(now_ns, realtime_ns);
+        self.target.leave();
+        if let Some(leaving) = self.leaving {
+            // A caller that has gone does not want the answer.
+            let _ = leaving.done.send(());
+        }
+    }
 }
 
 struct Leaving {
@@ -157,9 +203,11 @@ impl Targets {
                     entry.target.replace(change.destination, change.gate)
                 }));
             }
-            Command::Remove { target, deadline_ns, done } => {
+            Command::Remove { target, end, deadline_ns, done } => {
                 if let Some(entry) = self.entry(&target) {
-                    entry.leaving = Some(Leaving { end: entry.target.head(), deadline_ns, done });
+                    let end = end.unwrap_or_else(|| entry.target.head());
+                    entry.target.stop_at(end);
+                    entry.leaving = Some(Leaving { end, deadline_ns, done });
                     self.housekeeping_due_ns = 0;
                 }
             }
@@ -172,14 +220,20 @@ impl Targets {
         named.find(|entry| entry.leaving.is_none())
     }
 
-    /// Sends what can be sent now. Returns whether there is more that is not blocked.
-    pub(crate) fn pump(&mut self, now_ns: u64, realtime_ns: u64) -> bool {
+    /// Sends what can be sent now, of at most so many claims a target. Returns whether there is more that is not blocked.
+    pub(crate) fn pump(&mut self, now_ns: u64, realtime_ns: u64, claims_max: usize) -> bool {
         let mut has_more = false;
         for entry in self.entries.iter_mut().filter(|entry| !entry.is_blocked) {
-            match entry.target.pump(now_ns, realtime_ns) {
+            match entry.target.pump(now_ns, realtime_ns, claims_max) {
                 Pumped::Idle => {}
                 Pumped::More => has_more = true,
                 Pumped::Blocked => entry.is_blocked = true,
+            }
+            if let Some(leaving) = &entry.leaving
+                && entry.target.has_reached(leaving.end)
+            {
+                // At once: from here on the ring would take from it what it was not offered.
+                entry.target.leave();
             }
         }
         if now_ns >= self.housekeeping_due_ns {
@@ -197,26 +251,9 @@ impl Targets {
         }
         let mut index = 0;
         while index < self.entries.len() {
-            let entry = &mut self.entries[index];
-            match &entry.leaving {
-                Some(leaving) if now_ns >= leaving.deadline_ns => {
-                    entry.target.discard_until(leaving.end, Reason::TargetRemoved);
-                }
-                Some(leaving)
-                    if entry.target.has_reached(leaving.end) && !entry.target.has_outstanding() => {
-                }
-                _ => {
-                    index += 1;
-                    continue;
-                }
-            }
-            let mut entry = self.entries.swap_remove(index);
-            entry.target.give_up_outstanding();
-            entry.target.keep_house(now_ns, realtime_ns);
-            entry.target.leave();
-            if let Some(leaving) = entry.leaving {
-                // A caller that has gone does not want the answer.
-                let _ = leaving.done.send(());
+            match self.entries[index].may_go(now_ns) {
+                false => index += 1,
+                true => self.entries.swap_remove(index).go(now_ns, realtime_ns),
             }
         }
     }
@@ -262,7 +299,7 @@ impl Targets {
             if now_ns >= deadline_ns {
                 break;
             }
-            if self.pump(now_ns, realtime_ns()) {
+            if self.pump(now_ns, realtime_ns(), CLAIMS_MAX) {
                 continue;
             }
             let is_done =
@@ -284,12 +321,11 @@ impl Targets {
     pub(crate) fn discard_rest(&mut self, now_ns: u64, realtime_ns: u64) {
         for mut entry in self.entries.drain(..) {
             entry.target.discard_until(u64::MAX, Reason::Shutdown);
-            entry.target.give_up_outstanding();
-            entry.target.keep_house(now_ns, realtime_ns);
-            if let Some(leaving) = entry.leaving {
-                entry.target.leave();
-                // A caller that has gone does not want the answer.
-                let _ = leaving.done.send(());
+            if entry.leaving.is_some() {
+                entry.go(now_ns, realtime_ns);
+            } else {
+                entry.target.give_up_outstanding();
+                entry.target.keep_house(now_ns, realtime_ns);
             }
         }
     }

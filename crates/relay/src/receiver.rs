@@ -3,7 +3,7 @@
 use crate::SocketOwner;
 use crate::intake::Intake;
 use crate::meter::ListenerMeter;
-use crate::pump::{Command, HOUSEKEEPING_INTERVAL, Targets};
+use crate::pump::{CLAIMS_MAX, CLAIMS_MAX_UNDER_LOAD, Command, HOUSEKEEPING_INTERVAL, Targets};
 use crate::ring::Reader;
 use crate::worker::{StopState, Waker};
 use ledger::{Amount, Tally};
@@ -14,8 +14,8 @@ use std::sync::mpsc::{self, Receiver as Inbox};
 use sys::Errno;
 use sys::clock::{monotonic_ns, realtime_ns};
 use sys::poll::{Interest, PollSet};
-use sys::recv::{ReceiveBatch, Wait};
-use sys::socket::{leave_port, refuse_new_datagrams};
+use sys::recv::{BATCH, ReceiveBatch, Wait};
+use sys::socket::{leave_port, mem_info, refuse_new_datagrams};
 
 /// What the control side asks of the receiving thread.
 pub(crate) enum Request {
@@ -59,8 +59,12 @@ impl Receiver {
             } else {
                 Wait::ForOne
             };
-            self.receive(&mut batch, wait);
-            has_more = self.targets.pump(monotonic_ns(), realtime_ns());
+            // A full batch says that more waits in the socket, which has less room than the ring: then it goes first.
+            let claims_max = match self.receive(&mut batch, wait) {
+                Read::Full => CLAIMS_MAX_UNDER_LOAD,
+                Read::Some | Read::Nothing | Read::Failed => CLAIMS_MAX,
+            };
+            has_more = self.targets.pump(monotonic_ns(), realtime_ns(), claims_max);
         }
         self.finish(&mut batch);
     }
@@ -94,26 +98,27 @@ impl Receiver {
         self.targets.unblock_ready(set, 1);
     }
 
-    /// Takes one batch into the ring; returns whether there was one.
-    fn receive(&mut self, batch: &mut ReceiveBatch, wait: Wait) -> bool {
+    /// Takes one batch into the ring.
+    fn receive(&mut self, batch: &mut ReceiveBatch, wait: Wait) -> Read {
         match batch.receive(self.socket.as_fd(), wait) {
-            Ok(_) => {
+            Ok(count) => {
                 self.meter().batches.add(1);
                 let datagrams = || batch.datagrams();
                 self.intake.take_in(datagrams, realtime_ns(), &mut self.targets);
                 for waker in &self.wakers {
                     waker.wake();
                 }
-                true
+                if count == BATCH { Read::Full } else { Read::Some }
             }
-            Err(Errno::AGAIN | Errno::INTR) => false,
+            Err(Errno::AGAIN) => Read::Nothing,
+            Err(Errno::INTR) => Read::Failed,
             Err(_) => {
                 // The loop must go on: the next datagram may well arrive. It goes on slowly, so that an error that
                 // stays does not take a processor.
                 self.meter().receive_errors.add(1);
                 let mut set = PollSet::default();
                 let _ = set.wait(HOUSEKEEPING_INTERVAL / 10);
-                false
+                Read::Failed
             }
         }
     }
@@ -127,13 +132,7 @@ impl Receiver {
             // If the filter cannot be attached, what arrives until the close is the kernel's to lose; there is no
             // other way to say so than the gap between the sender's count and ours.
             let is_refusing = refuse_new_datagrams(self.socket.as_fd()).is_ok();
-            let stop = Arc::clone(&self.stop);
-            let has_time =
-                || is_refusing || monotonic_ns() < stop.deadline_ns.load(Ordering::Acquire);
-            while self.receive(batch, Wait::No) && has_time() {
-                self.ticks.fetch_add(1, Ordering::Relaxed);
-                self.targets.pump(monotonic_ns(), realtime_ns());
-            }
+            self.empty_socket(batch, is_refusing);
             // The socket is empty. What arrives from here on is nobody's, as after the close.
             leave_port(self.socket.as_fd());
         }
@@ -146,4 +145,45 @@ impl Receiver {
             ticks.fetch_add(1, Ordering::Relaxed);
         });
     }
+
+    /// Reads what waits in the socket, which takes nothing more if it `is_refusing`.
+    fn empty_socket(&mut self, batch: &mut ReceiveBatch, is_refusing: bool) {
+        let stop = Arc::clone(&self.stop);
+        let mut looks = 0;
+        loop {
+            self.ticks.fetch_add(1, Ordering::Relaxed);
+            let is_late = monotonic_ns() >= stop.deadline_ns.load(Ordering::Acquire);
+            match self.receive(batch, Wait::No) {
+                Read::Full | Read::Some if is_late && !is_refusing => return,
+                Read::Full | Read::Some => {
+                    self.targets.pump(monotonic_ns(), realtime_ns(), CLAIMS_MAX);
+                }
+                // What passed the filter before it was there may still be on its way into the queue.
+                Read::Nothing if self.has_queued() && looks < EMPTY_LOOKS_MAX => {
+                    looks += 1;
+                    std::thread::yield_now();
+                }
+                Read::Nothing => return,
+                Read::Failed if is_late => return,
+                Read::Failed => {}
+            }
+        }
+    }
+
+    fn has_queued(&self) -> bool {
+        mem_info(self.socket.as_fd()).is_ok_and(|info| info.receive_queued_bytes > 0)
+    }
+}
+
+/// How often a socket that gives nothing is asked whether it is empty, when it says that something is charged to it.
+const EMPTY_LOOKS_MAX: u32 = 1_000;
+
+/// What a receive call brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Read {
+    /// As much as fits: there is probably more.
+    Full,
+    Some,
+    Nothing,
+    Failed,
 }

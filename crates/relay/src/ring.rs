@@ -183,7 +183,13 @@ impl Writer {
         let cursor = Arc::new(Cursor(Padded(AtomicU64::new(self.head << 1))));
         self.readers.push(ReaderEntry { cursor: Arc::clone(&cursor), lost });
         self.cursor_min = self.cursor_min.min(self.head);
-        Reader { shared: Arc::clone(&self.shared), cursor, seen: self.appended, is_gone: false }
+        Reader {
+            shared: Arc::clone(&self.shared),
+            cursor,
+            seen: self.appended,
+            is_gone: false,
+            until: u64::MAX,
+        }
     }
 
     fn forget_gone_readers(&mut self) {
@@ -350,14 +356,19 @@ pub(crate) struct Reader {
     seen: Amount,
     /// It has left the ring.
     is_gone: bool,
+    /// Datagrams from this number on are not for this reader.
+    until: u64,
 }
 
 impl Reader {
     /// Whether nothing is there to be claimed.
     pub(crate) fn is_empty(&self) -> bool {
-        self.is_gone
-            || self.cursor.0.0.load(Ordering::Relaxed) >> 1
-                == self.shared.head.0.load(Ordering::Acquire)
+        self.is_gone || self.cursor.0.0.load(Ordering::Relaxed) >> 1 >= self.head().min(self.until)
+    }
+
+    /// Takes nothing from this number on.
+    pub(crate) fn stop_at(&mut self, end: u64) {
+        self.until = end;
     }
 
     /// Number of the next datagram that this reader has not dealt with.
@@ -379,9 +390,13 @@ impl Reader {
     /// Takes the reader out of the ring and returns everything that was appended below its cursor: what comes from there
     /// on was never offered to it.
     pub(crate) fn leave(&mut self, counters: &Counters) -> Amount {
+        self.until = u64::MAX;
         loop {
             let seen = self.seen;
             let word = &self.cursor.0.0;
+            if self.is_gone {
+                return seen;
+            }
             let swapped =
                 word.compare_exchange(seen.count << 1, GONE, Ordering::AcqRel, Ordering::Acquire);
             if swapped.is_ok() {
@@ -411,8 +426,8 @@ impl Reader {
         let word = &self.cursor.0.0;
         let mut state = word.load(Ordering::Acquire);
         let head = loop {
-            let head = self.shared.head.0.load(Ordering::Acquire);
-            if state >> 1 == head {
+            let head = self.shared.head.0.load(Ordering::Acquire).min(self.until);
+            if state >> 1 >= head {
                 return None;
             }
             let claimed = state | CLAIMED;

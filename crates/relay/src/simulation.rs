@@ -200,7 +200,7 @@ impl History {
             deny_sources: deny.into_iter().collect(),
             socket_owner: SocketOwner::Relay,
         };
-        let meter = Arc::new(ListenerMeter::new("l".into(), None));
+        let meter = Arc::new(ListenerMeter::new("l".into(), None, 0));
         let ledger = Ledger::new(String::new());
         ledger.register(Arc::clone(&meter) as Arc<dyn Meter>);
         History {
@@ -299,7 +299,7 @@ impl History {
                 let name = format!("t{}", self.random.below(self.joined.len() as u64));
                 let (done, _) = mpsc::channel();
                 let deadline_ns = self.now_ns + self.random.below(20_000_000);
-                self.targets.apply(Command::Remove { target: name, deadline_ns, done });
+                self.targets.apply(Command::Remove { target: name, end: None, deadline_ns, done });
             }
             2 if !self.joined.is_empty() => {
                 let target = format!("t{}", self.random.below(self.joined.len() as u64));
@@ -309,7 +309,7 @@ impl History {
             }
             3..=10 => self.receive(),
             _ => {
-                self.targets.pump(self.now_ns, self.now_ns);
+                self.targets.pump(self.now_ns, self.now_ns, 8);
             }
         }
         if self.random.one_in(8) {
@@ -327,7 +327,7 @@ impl History {
             for joined in self.joined.values() {
                 joined.wire.lock().unwrap().is_calm = true;
             }
-            while self.targets.pump(self.now_ns, self.now_ns) || self.targets.has_work() {
+            while self.targets.pump(self.now_ns, self.now_ns, 8) || self.targets.has_work() {
                 self.now_ns += 200_000_000;
             }
         }

@@ -17,9 +17,6 @@ use sys::send::{Message, SEGMENTS_MAX};
 /// How often one message is sent again after an error that was about an earlier one.
 const RETRIES_MAX: u32 = 2;
 
-/// Claims that one call may work through, so that the targets of a thread take turns.
-const CLAIMS_PER_PUMP: usize = 8;
-
 /// Longest run that leaves as one message, in bytes: below the largest payload of IPv4 (65,507) and IPv6.
 const RUN_BYTES_MAX: usize = 65_000;
 
@@ -109,9 +106,9 @@ impl<O: Outlet> Target<O> {
         self.reader.head()
     }
 
-    /// Sends what is in the ring.
-    pub(crate) fn pump(&mut self, now_ns: u64, realtime_ns: u64) -> Pumped {
-        for _ in 0..CLAIMS_PER_PUMP {
+    /// Sends what is in the ring, of at most so many claims.
+    pub(crate) fn pump(&mut self, now_ns: u64, realtime_ns: u64, claims_max: usize) -> Pumped {
+        for _ in 0..claims_max {
             let Some(claim) = self.reader.claim() else { return Pumped::Idle };
             self.meter.sender.drop(Reason::QueueFull, claim.gave_up());
             let mut work =
@@ -129,8 +126,7 @@ impl<O: Outlet> Target<O> {
                         reasons: &mut self.decided,
                     },
                 );
-                let skip = (claim.first() - self.decided_from) as usize;
-                work.send_all(&claim, Some(&self.decided[skip..]));
+                work.send_all(&claim, Some(&self.decided));
             }
             let (done, len) = (work.done, claim.len());
             claim.commit(done);
@@ -146,13 +142,18 @@ impl<O: Outlet> Target<O> {
         self.reader.discard_until(end, reason, &self.meter.sender);
     }
 
+    /// Takes nothing from this number on.
+    pub(crate) fn stop_at(&mut self, end: u64) {
+        self.reader.stop_at(end);
+    }
+
     /// Whether everything below `end` has been dealt with.
     pub(crate) fn has_reached(&self, end: u64) -> bool {
         self.reader.cursor() >= end
     }
 
     /// Ends the target's part in the ring.
-    pub(crate) fn leave(mut self) {
+    pub(crate) fn leave(&mut self) {
         let seen = self.reader.leave(&self.meter.sender);
         self.meter.leave(seen);
     }

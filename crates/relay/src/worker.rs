@@ -1,6 +1,6 @@
 //! Threads that own targets and sleep until the ring has something for them.
 
-use crate::pump::{Command, HOUSEKEEPING_INTERVAL, Targets};
+use crate::pump::{CLAIMS_MAX, Command, HOUSEKEEPING_INTERVAL, Targets};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -67,10 +67,11 @@ impl Worker {
         let mut set = PollSet::default();
         loop {
             self.ticks.fetch_add(1, Ordering::Relaxed);
+            // Looked at first: a command that was sent before the end was announced is there by now.
+            let is_closed = self.stop.is_input_closed.load(Ordering::Acquire);
             while let Ok(command) = self.commands.try_recv() {
                 self.targets.apply(command);
             }
-            let is_closed = self.stop.is_input_closed.load(Ordering::Acquire);
             if is_closed {
                 let ticks = Arc::clone(&self.ticks);
                 self.targets.drain(&self.stop.deadline_ns, || {
@@ -78,7 +79,7 @@ impl Worker {
                 });
                 return;
             }
-            let has_more = self.targets.pump(monotonic_ns(), realtime_ns());
+            let has_more = self.targets.pump(monotonic_ns(), realtime_ns(), CLAIMS_MAX);
             if self.lifetime == Lifetime::Targets && self.targets.is_empty() {
                 return;
             }
@@ -94,6 +95,11 @@ impl Worker {
         fence(Ordering::SeqCst);
         if self.targets.has_work() || self.stop.is_input_closed.load(Ordering::Acquire) {
             self.waker.is_sleeping.store(false, Ordering::Relaxed);
+            return;
+        }
+        if let Ok(command) = self.commands.try_recv() {
+            self.waker.is_sleeping.store(false, Ordering::Relaxed);
+            self.targets.apply(command);
             return;
         }
         set.clear();

@@ -225,3 +225,15 @@ fn what_a_full_socket_drops_while_it_is_handed_over_is_counted_once() {
     let dropped = numbers.sent - last.received_at(HopKind::Receive).count;
     assert!(dropped > 0, "the socket was never full");
 }
+
+#[test]
+fn a_start_that_fails_leaves_neither_threads_nor_rows() {
+    let ledger = Arc::new(Ledger::new("test".into()));
+    let socket = listen_udp("127.0.0.1:0".parse().unwrap(), &Default::default()).unwrap();
+    let targets = vec![(named("twice"), Destination::Null), (named("twice"), Destination::Null)];
+    let begin = Instant::now();
+    let started = Listener::start(options(Schedule::Threaded), socket, targets, &ledger);
+    assert!(started.is_err());
+    assert!(begin.elapsed() < std::time::Duration::from_millis(900), "{:?}", begin.elapsed());
+    assert!(ledger.snapshot().hops.is_empty());
+}

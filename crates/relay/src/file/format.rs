@@ -55,7 +55,9 @@ fn append_pcap(buffer: &mut Vec<u8>, datagram: &Datagram<'_>) {
         Some(LocalAddress::Inet(addr)) => *addr,
         _ => unspecified,
     };
-    let udp_len = UDP_HEADER_BYTES + datagram.bytes.len();
+    // A datagram of a unix socket may be longer than UDP allows: then its end is cut off, and the record says so.
+    let bytes = &datagram.bytes[..datagram.bytes.len().min(0xffff - UDP_HEADER_BYTES)];
+    let udp_len = UDP_HEADER_BYTES + bytes.len();
     let addresses = match (src, dst) {
         (SocketAddr::V4(src), SocketAddr::V4(dst)) if udp_len + 20 <= 0xffff => {
             let begin = buffer.len();
@@ -86,7 +88,7 @@ fn append_pcap(buffer: &mut Vec<u8>, datagram: &Datagram<'_>) {
     buffer.extend_from_slice(&dst.port().to_be_bytes());
     buffer.extend_from_slice(&(udp_len as u16).to_be_bytes());
     buffer.extend_from_slice(&[0, 0]);
-    buffer.extend_from_slice(datagram.bytes);
+    buffer.extend_from_slice(bytes);
     // RFC 768 and RFC 8200 section 8.1: over addresses, protocol, length and the datagram; 0 is sent as all ones.
     let total = addresses + u32::from(PROTOCOL_UDP) + udp_len as u32 + sum(&buffer[udp_at..]);
     let checksum = match !fold(total) {
@@ -94,9 +96,10 @@ fn append_pcap(buffer: &mut Vec<u8>, datagram: &Datagram<'_>) {
         checksum => checksum,
     };
     buffer[udp_at + 6..udp_at + 8].copy_from_slice(&checksum.to_be_bytes());
-    let packet_len = ((buffer.len() - packet_at) as u32).to_le_bytes();
-    buffer[record_at + 8..record_at + 12].copy_from_slice(&packet_len);
-    buffer[record_at + 12..record_at + 16].copy_from_slice(&packet_len);
+    let captured_len = (buffer.len() - packet_at) as u32;
+    let packet_len = captured_len + (datagram.bytes.len() - bytes.len()) as u32;
+    buffer[record_at + 8..record_at + 12].copy_from_slice(&captured_len.to_le_bytes());
+    buffer[record_at + 12..record_at + 16].copy_from_slice(&packet_len.to_le_bytes());
 }
 
 /// Sum of big-endian 16-bit words, an odd last byte padded with zero (RFC 1071). At most 33,000 words: no overflow.

@@ -88,6 +88,12 @@ impl Listener {
         let give_up_at = Instant::now()
             + Duration::from_nanos(deadline_ns.saturating_sub(monotonic_ns()))
             + LAST_MOMENT;
+        if !self.is_receiving {
+            // A start that failed half-way: there is no receiving thread to tell the others.
+            self.stop.is_input_closed.store(true, Ordering::Release);
+            let workers = self.targets.iter().filter_map(|target| target.worker.as_ref());
+            workers.for_each(|worker| worker.waker.wake());
+        }
         let mut has_stuck = false;
         for thread in self.threads.drain(..) {
             while !thread.is_finished() && Instant::now() < give_up_at {

@@ -1,3 +1,4 @@
+use super::unsettled::{Before, Unsettled};
 use crate::Gso;
 use crate::meter::TargetMeter;
 use ledger::{Amount, Reason};
@@ -10,6 +11,12 @@ use sys::{Errno, Source};
 
 /// After the network gave a datagram back, single datagrams for so long: each ICMP message is then about one of them.
 const RUNS_PAUSE_NS: u64 = 1_000_000_000;
+
+/// A path or device that refused runs is tried again after so long: paths recover.
+const UNLIMIT_INTERVAL_NS: u64 = 60_000_000_000;
+
+/// Time between two questions to the kernel about a neighbour: they wait for the kernel's tables, with everybody behind.
+const ASK_INTERVAL_NS: u64 = 1_000_000_000;
 
 /// Entries of the error queue that are taken at once, so that a flood of ICMP cannot hold the thread.
 const RETURNED_MAX: usize = 256;
@@ -35,7 +42,13 @@ pub(crate) struct UdpOutlet {
     /// Largest datagram that may be part of a run; 0: none.
     run_datagram_bytes_max: usize,
     runs_paused_until_ns: u64,
+    handed: Amount,
+    given_back: Amount,
     unsettled: Unsettled,
+    /// When the neighbour's state may be asked for again.
+    ask_neighbour_ns: u64,
+    /// When to look again whether longer runs may pass; `None`: they are not limited.
+    unlimit_runs_ns: Option<u64>,
     last_message: Amount,
     /// What came back and has not been counted yet.
     returned: Vec<Lost>,
@@ -65,7 +78,11 @@ impl UdpOutlet {
             header_bytes,
             run_datagram_bytes_max: 0,
             runs_paused_until_ns: 0,
+            handed: Amount::default(),
+            given_back: Amount::default(),
             unsettled: Unsettled::default(),
+            ask_neighbour_ns: 0,
+            unlimit_runs_ns: None,
             last_message: Amount::default(),
             returned: Vec::with_capacity(RETURNED_MAX),
         };
@@ -96,8 +113,11 @@ impl UdpOutlet {
     /// Notes that nothing is outstanding, and finds out whether that is because all was given up.
     fn note_idle(&mut self) {
         let now_ns = sys::clock::monotonic_ns();
-        if self.unsettled.note_idle(now_ns) == Before::LongBusy && self.has_dead_neighbour() {
-            self.give_back_unsettled(now_ns);
+        if self.unsettled.note_idle(now_ns) == Before::LongBusy && now_ns >= self.ask_neighbour_ns {
+            self.ask_neighbour_ns = now_ns + ASK_INTERVAL_NS;
+            if self.has_dead_neighbour() {
+                self.give_back_unsettled(now_ns);
+            }
         }
     }
 
@@ -108,7 +128,17 @@ impl UdpOutlet {
 
     fn give_back_unsettled(&mut self, now_ns: u64) {
         let amount = self.unsettled.take(now_ns);
-        self.returned.push(Lost { reason: Reason::HostUnreachable, amount, icmp: None });
+        self.give_back(Reason::HostUnreachable, amount, None);
+    }
+
+    /// Notes a loss after the send, of no more than was sent: anybody may forge an ICMP message, and a firewall of this
+    /// host answers datagrams that it did not let out.
+    fn give_back(&mut self, reason: Reason, amount: Amount, icmp: Option<(u8, u8)>) {
+        let rest = self.handed.saturating_sub(self.given_back);
+        let amount =
+            Amount { count: amount.count.min(rest.count), bytes: amount.bytes.min(rest.bytes) };
+        self.given_back += amount;
+        self.returned.push(Lost { reason, amount, icmp });
     }
 
     /// What still waits for a neighbour that has not answered so far is counted as lost; what waits for a slow device is
@@ -124,8 +154,7 @@ impl UdpOutlet {
         while self.returned.len() < RETURNED_MAX {
             let Some(returned) = errqueue::take(self.socket()) else { return };
             if let Some((reason, amount)) = self.meaning_of(&returned) {
-                let icmp = Some((returned.icmp_type, returned.icmp_code));
-                self.returned.push(Lost { reason, amount, icmp });
+                self.give_back(reason, amount, Some((returned.icmp_type, returned.icmp_code)));
             }
         }
     }
@@ -133,7 +162,10 @@ impl UdpOutlet {
     /// What an entry of the error queue says about what was handed over.
     fn meaning_of(&mut self, returned: &Returned) -> Option<(Reason, Amount)> {
         match returned.errno {
-            Errno::CONNREFUSED if self.is_local => Some((Reason::Refused, self.last_message)),
+            // One answer to one message: what comes beyond that is about something that never left.
+            Errno::CONNREFUSED if self.is_local => {
+                Some((Reason::Refused, std::mem::take(&mut self.last_message)))
+            }
             Errno::CONNREFUSED => Some((Reason::Refused, ONE)),
             Errno::HOSTUNREACH if self.is_own(returned) => {
                 let lost = self.unsettled.take(sys::clock::monotonic_ns());
@@ -156,85 +188,6 @@ impl UdpOutlet {
     }
 }
 
-/// How long after the device let go of a datagram a report about it may still be on its way. The kernel frees what waited
-/// for a dead neighbour first, and delivers its own ICMP message about it through the loopback device afterwards; that
-/// takes microseconds where the processor has nothing else to do. A neighbour takes three seconds to fail again.
-const REPORT_DELAY_MAX_NS: u64 = 200_000_000;
-
-/// What was handed over and may still be given back, because the neighbour does not answer.
-#[derive(Default)]
-struct Unsettled {
-    /// Everything that was handed over.
-    handed: Amount,
-    /// How much of it will not be given back, or was already.
-    settled: Amount,
-    /// A moment when nothing was outstanding.
-    idle: Option<Idle>,
-    /// The latest such moment after it.
-    idle_again: Option<Idle>,
-    /// Reports until then are about what was taken already: one failure has many.
-    taken_until_ns: u64,
-    idle_last_ns: u64,
-}
-
-/// What was before a moment when nothing was outstanding.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Before {
-    /// Datagrams may have been kept for so long that they were given up instead of sent.
-    LongBusy,
-    Other,
-}
-
-/// What had been handed over at a moment when nothing was outstanding.
-#[derive(Clone, Copy)]
-struct Idle {
-    handed: Amount,
-    at_ns: u64,
-}
-
-impl Unsettled {
-    /// Nothing is outstanding now. To be called often enough that silence is not taken for a wait.
-    fn note_idle(&mut self, now_ns: u64) -> Before {
-        let was_long = now_ns - self.idle_last_ns > REPORT_DELAY_MAX_NS;
-        let before = if was_long && !self.is_empty() { Before::LongBusy } else { Before::Other };
-        self.idle_last_ns = now_ns;
-        self.settle(now_ns);
-        let idle = Some(Idle { handed: self.handed, at_ns: now_ns });
-        if self.idle.is_none() {
-            self.idle = idle;
-        } else {
-            self.idle_again = idle;
-        }
-        before
-    }
-
-    /// Settles what no report came about in time.
-    fn settle(&mut self, now_ns: u64) {
-        while let Some(idle) = self.idle
-            && idle.at_ns + REPORT_DELAY_MAX_NS <= now_ns
-        {
-            self.settled = idle.handed;
-            self.idle = self.idle_again.take();
-        }
-    }
-
-    /// A report has come: settles everything, and returns what was not settled before.
-    fn take(&mut self, now_ns: u64) -> Amount {
-        if now_ns < self.taken_until_ns {
-            return Amount::default();
-        }
-        self.taken_until_ns = now_ns + REPORT_DELAY_MAX_NS;
-        self.settle(now_ns);
-        let rest = self.handed.saturating_sub(self.settled);
-        (self.settled, self.idle, self.idle_again) = (self.handed, None, None);
-        rest
-    }
-
-    fn is_empty(&self) -> bool {
-        self.handed == self.settled
-    }
-}
-
 /// A datagram of which an ICMP message does not say how long it was.
 const ONE: Amount = Amount { count: 1, bytes: 0 };
 
@@ -244,10 +197,15 @@ impl UdpOutlet {
             self.note_idle();
         }
         let taken = send_messages(self.socket(), messages)?;
+        let mut total = Amount::default();
         for message in &messages[..taken] {
             self.last_message =
                 Amount { count: u64::from(message.datagrams), bytes: message.bytes.len() as u64 };
-            self.unsettled.handed += self.last_message;
+            self.handed += self.last_message;
+            total += self.last_message;
+        }
+        if !self.is_local && taken > 0 {
+            self.unsettled.hand_over(total, sys::clock::monotonic_ns());
         }
         if taken < messages.len() {
             // The next message met an error, which may be the answer to the last one taken: the kernel keeps the answer
@@ -265,10 +223,15 @@ impl UdpOutlet {
         let by_path = self.datagram_bytes_max();
         // If the path takes datagrams of this length, it is the device that takes no runs.
         self.run_datagram_bytes_max = if by_path < datagram_bytes { by_path } else { 0 };
+        self.unlimit_runs_ns = Some(sys::clock::monotonic_ns() + UNLIMIT_INTERVAL_NS);
     }
 
     pub(crate) fn take_returned(&mut self, meter: &TargetMeter, now_ns: u64) {
         self.collect_returned();
+        if self.unlimit_runs_ns.is_some_and(|due_ns| due_ns <= now_ns) {
+            self.unlimit_runs_ns = None;
+            self.run_datagram_bytes_max = self.datagram_bytes_max();
+        }
         if !self.is_local && self.has_nothing_outstanding() {
             self.note_idle();
         }
@@ -292,54 +255,5 @@ impl UdpOutlet {
         }
         self.note_idle();
         false
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LATER: u64 = REPORT_DELAY_MAX_NS;
-
-    fn handed(unsettled: &mut Unsettled, count: u64) {
-        unsettled.handed += Amount { count, bytes: count * 10 };
-    }
-
-    #[test]
-    fn a_report_that_comes_after_the_queue_was_let_go_is_about_all_that_was_in_it() {
-        let mut unsettled = Unsettled::default();
-        unsettled.note_idle(0);
-        handed(&mut unsettled, 100);
-        // Three seconds later the neighbour has failed: nothing is outstanding, more is sent, and then the report comes.
-        assert_eq!(unsettled.note_idle(15 * LATER), Before::LongBusy);
-        handed(&mut unsettled, 1);
-        assert_eq!(unsettled.take(15 * LATER + 1), Amount { count: 101, bytes: 1_010 });
-        assert!(unsettled.is_empty());
-        // The second report of the same failure is not about what waits for the next one.
-        handed(&mut unsettled, 7);
-        assert!(unsettled.take(15 * LATER + 2).is_zero());
-        assert_eq!(unsettled.take(30 * LATER).count, 7);
-    }
-
-    #[test]
-    fn what_has_left_long_ago_is_not_given_back() {
-        let mut unsettled = Unsettled::default();
-        for step in 0..1_000 {
-            assert_eq!(unsettled.note_idle(step * LATER / 100), Before::Other);
-            handed(&mut unsettled, 1);
-        }
-        // The last one met a dead neighbour.
-        assert_eq!(unsettled.take(30 * LATER).count, 1);
-    }
-
-    #[test]
-    fn it_is_empty_when_no_report_can_come() {
-        let mut unsettled = Unsettled::default();
-        handed(&mut unsettled, 5);
-        unsettled.note_idle(7);
-        assert!(!unsettled.is_empty());
-        unsettled.note_idle(7 + LATER);
-        assert!(unsettled.is_empty());
-        assert_eq!(unsettled.take(8 + LATER).count, 0);
     }
 }
