@@ -53,15 +53,49 @@ impl fmt::Display for Exit {
 
 impl std::error::Error for Exit {}
 
-/// Prints the error, if any, to standard error and picks the exit code. A reader that went away is no error.
+/// Whether somebody still reads what is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reader {
+    Listens,
+    /// The other end of the pipe is closed, as by `| head`.
+    Gone,
+}
+
+/// Writes to standard output. A reader that went away is no error.
+///
+/// # Errors
+/// It cannot be written, for instance to a full disk.
+pub(crate) fn print(text: &str) -> io::Result<Reader> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(Reader::Listens),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Err(error) => Err(error),
+    }
+}
+
+/// Prints the result and ends with the verdict, which stands whatever becomes of the text.
+///
+/// # Errors
+/// All is well but that the text cannot be written.
+pub(crate) fn print_and_end(text: &str, verdict: ExitCode) -> anyhow::Result<ExitCode> {
+    const WHAT: &str = "cannot write to standard output";
+    match print(text) {
+        Ok(_) => Ok(verdict),
+        Err(error) if verdict == ExitCode::SUCCESS => Err(anyhow::Error::new(error).context(WHAT)),
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "weir: {WHAT}: {error}");
+            Ok(verdict)
+        }
+    }
+}
+
+/// Prints the error, if any, to standard error and picks the exit code.
 pub(crate) fn from_result(result: anyhow::Result<ExitCode>) -> ExitCode {
     let error = match result {
         Ok(code) => return code,
         Err(error) => error,
     };
-    if error.chain().any(is_broken_pipe) {
-        return ExitCode::SUCCESS;
-    }
     // Nothing is left to tell anybody when standard error is closed too.
     let _ = writeln!(io::stderr(), "weir: {error:#}");
     failure_of(&error).code()
@@ -82,10 +116,6 @@ fn failure_of(error: &anyhow::Error) -> Failure {
         }
     }
     Failure::Io
-}
-
-fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
-    cause.downcast_ref::<io::Error>().is_some_and(|io| io.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// Prints what clap has to say: help and version on standard output with code 0, mistakes on standard error with 64.

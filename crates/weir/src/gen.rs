@@ -1,12 +1,11 @@
 //! `weir gen`: numbered, stamped and checksummed datagrams at a fixed rate.
 
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::load::{self, ProgressMode};
 use clap::ValueEnum;
 use lab::Payload;
 use lab::generate::{self, Limit, Options, Pacing, Progress, Rate, Report, Segmentation, Sizes};
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -118,19 +117,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         || generate::run(&options, &stop, &progress),
     )
     .map_err(|error| load::address_error(&error))?;
-    let mut out = io::stdout().lock();
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &report)?;
-        writeln!(out)?;
-    } else if !args.quiet {
-        write!(out, "{}", report_text(&report))?;
-    }
-    out.flush()?;
-    if report.failed_datagrams > 0 {
-        Ok(Failure::CheckFailed.code())
-    } else {
-        Ok(ExitCode::SUCCESS)
-    }
+    let text = match (args.json, args.quiet) {
+        (true, _) => serde_json::to_string_pretty(&report)? + "\n",
+        (false, true) => String::new(),
+        (false, false) => report_text(&report),
+    };
+    let has_failed = report.failed_datagrams > 0;
+    let verdict = if has_failed { Failure::CheckFailed.code() } else { ExitCode::SUCCESS };
+    exit::print_and_end(&text, verdict)
 }
 
 fn options(args: &Args) -> anyhow::Result<Options> {

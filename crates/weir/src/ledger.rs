@@ -1,6 +1,6 @@
 //! `weir ledger`: what came in, what left, what was lost, where and why.
 
-use crate::exit::Failure;
+use crate::exit::{self, Failure, Reader};
 use crate::load::{grouped, parse_duration};
 use ::ledger::{HopKind, HopSnapshot, Snapshot, waterfall};
 use std::fmt::Write as _;
@@ -36,8 +36,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None => {
             let (body, snapshot) = fetch_with_body(&args.url)?;
             let text = if args.json { body + "\n" } else { waterfall(&snapshot) };
-            io::stdout().lock().write_all(text.as_bytes())?;
-            Ok(verdict(args, &snapshot))
+            exit::print_and_end(&text, verdict(args, &snapshot))
         }
     }
 }
@@ -54,11 +53,11 @@ fn watch(args: &Args, interval: Duration) -> anyhow::Result<ExitCode> {
                 (false, true) => format!("\x1b[H\x1b[J{}", page(before.as_ref(), &snapshot)),
                 (false, false) => page(before.as_ref(), &snapshot) + "\n",
             };
-            let mut out = io::stdout().lock();
-            out.write_all(text.as_bytes())?;
-            out.flush()?;
             let code = verdict(args, &snapshot);
             if args.fail_on_loss && code != ExitCode::SUCCESS {
+                return exit::print_and_end(&text, code);
+            }
+            if exit::print(&text)? == Reader::Gone {
                 return Ok(code);
             }
             before = Some(snapshot);
@@ -67,7 +66,7 @@ fn watch(args: &Args, interval: Duration) -> anyhow::Result<ExitCode> {
         match fetch_with_body(&args.url) {
             Ok(answer) => latest = Some(answer),
             // Told beside the figures, which stay as they are until the daemon is back.
-            Err(error) => writeln!(io::stderr(), "weir: {error}; trying again")?,
+            Err(error) => drop(writeln!(io::stderr(), "weir: {error}; trying again")),
         }
     }
 }

@@ -4,14 +4,13 @@ mod chart;
 mod join;
 mod text;
 
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::load::{self, ProgressMode};
 use ::ledger::Snapshot;
 use join::{Join, Observed};
 use lab::verify::{Done, Options, Progress, Report, Until, Verifier};
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use weir::config::ListenAddress;
@@ -86,7 +85,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // as soon as we say that we listen, so the relay is asked before.
     let before = args.ledger.as_deref().and_then(|url| crate::ledger::fetch(url).ok());
     if !args.quiet {
-        announce(args, &verifier)?;
+        announce(args, &verifier);
     }
     let progress = verifier.progress();
     let start = Instant::now();
@@ -100,9 +99,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(url) => join_all(args, url, before.as_ref(), &report),
         None => Ok(Vec::new()),
     };
-    print(args, &report, joined.as_deref().unwrap_or_default())?;
+    let text = result(args, &report, joined.as_deref().unwrap_or_default())?;
+    let verdict = if report.clean { ExitCode::SUCCESS } else { Failure::CheckFailed.code() };
+    let ended = exit::print_and_end(&text, verdict);
     joined?;
-    if report.clean { Ok(ExitCode::SUCCESS) } else { Ok(Failure::CheckFailed.code()) }
+    ended
 }
 
 fn parse_window(text: &str) -> Result<usize, String> {
@@ -129,27 +130,28 @@ fn options(args: &Args) -> anyhow::Result<Options> {
 }
 
 /// Says on standard error that the sockets are bound: whoever waits for that line may start the generator.
-fn announce(args: &Args, verifier: &Verifier) -> io::Result<()> {
-    let mut err = io::stderr().lock();
+fn announce(args: &Args, verifier: &Verifier) {
+    let mut text = String::new();
     for (address, granted) in verifier.addresses().iter().zip(verifier.receive_buffers_bytes()) {
         let datagrams = granted / sys::socket::charged_bytes(200);
-        write!(
-            err,
+        // Writing to a string does not fail.
+        let _ = write!(
+            text,
             "listening on {address}, receive buffer {} bytes: about {} datagrams of 200 bytes",
             load::grouped(granted as u64),
             load::grouped(datagrams as u64),
-        )?;
+        );
         if granted < args.receive_buffer {
-            write!(
-                err,
+            let _ = write!(
+                text,
                 " (asked for {}; `sysctl -w net.core.rmem_max={}` allows it)",
                 load::grouped(args.receive_buffer as u64),
                 args.receive_buffer.div_ceil(2),
-            )?;
+            );
         }
-        writeln!(err)?;
+        text.push('\n');
     }
-    Ok(())
+    crate::daemon::say(&text);
 }
 
 fn progress_line(progress: &Progress, elapsed: Duration) -> String {
@@ -203,14 +205,10 @@ struct Output<'a> {
     ledger: &'a [Join],
 }
 
-fn print(args: &Args, report: &Report, joined: &[Join]) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &Output { report, ledger: joined })?;
-        writeln!(out)?;
-    } else if !args.quiet {
-        write!(out, "{}", text::report(report, joined))?;
-    }
-    out.flush()?;
-    Ok(())
+fn result(args: &Args, report: &Report, joined: &[Join]) -> serde_json::Result<String> {
+    Ok(match (args.json, args.quiet) {
+        (true, _) => serde_json::to_string_pretty(&Output { report, ledger: joined })? + "\n",
+        (false, true) => String::new(),
+        (false, false) => text::report(report, joined),
+    })
 }

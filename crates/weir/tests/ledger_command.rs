@@ -99,6 +99,30 @@ fn json_is_printed_as_received() {
 }
 
 #[test]
+fn the_verdict_stands_when_nobody_reads_it() {
+    let closed = |program: &mut Command| {
+        let mut child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        output.status.code()
+    };
+    let url = |reason| serve(vec![("200 OK", json(&snapshot(1_000, &[(reason, 5)])))]);
+    let program = || Command::new(env!("CARGO_BIN_EXE_weir"));
+    for args in [&["--fail-on-loss"][..], &["--fail-on-loss", "--json"]] {
+        let lossy =
+            closed(program().arg("ledger").args(args).args(["--url", &url(Reason::TooBig)]));
+        assert_eq!(lossy, Some(1), "{args:?}");
+        let fine =
+            closed(program().arg("ledger").args(args).args(["--url", &url(Reason::Sampled)]));
+        assert_eq!(fine, Some(0), "{args:?}");
+    }
+    let generate = ["gen", "--to", "127.0.0.1:9", "--count", "0", "--json", "--progress", "off"];
+    assert_eq!(closed(program().args(generate)), Some(0));
+    assert_eq!(closed(program().args(["config", "example"])), Some(0));
+}
+
+#[test]
 fn nobody_there() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let output = weir(&[], &format!("http://{free}"));

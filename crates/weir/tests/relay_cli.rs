@@ -220,3 +220,13 @@ fn a_unix_listener_removes_its_socket_file() {
     assert_eq!(weir.stop().code, Some(0));
     assert!(!folder.file("in.sock").exists());
 }
+
+#[test]
+fn the_exit_code_stands_when_nobody_reads_the_last_ledger() {
+    let dead = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let weir = Weir::relay(&["--listen", "127.0.0.1:0", "--to", &dead, "--fail-on-loss"]);
+    let sender = sender(weir.address());
+    sender.send(b"to nobody").unwrap();
+    weir.wait_for_rest(1);
+    assert_eq!(weir.stop_unread(), Some(1));
+}

@@ -3,10 +3,10 @@
 mod environment;
 
 use crate::doctor::{self, Host};
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use serde_json::json;
 use std::fmt::Write as _;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weir::config::units::approximate_size;
@@ -58,10 +58,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.action {
         Action::Check(args) => check(args),
         Action::Show(args) => show(args),
-        Action::Example => {
-            io::stdout().lock().write_all(EXAMPLE.as_bytes())?;
-            Ok(ExitCode::SUCCESS)
-        }
+        Action::Example => exit::print_and_end(EXAMPLE, ExitCode::SUCCESS),
     }
 }
 
@@ -102,8 +99,7 @@ fn show(args: &ShowArgs) -> anyhow::Result<ExitCode> {
     let (name, text) = read(&args.file)?;
     let (config, origins) =
         effective(&name, &text).map_err(|errors| wrong(&name, &errors, Failure::Config))?;
-    io::stdout().lock().write_all(config.to_toml(Some(&origins)).as_bytes())?;
-    Ok(ExitCode::SUCCESS)
+    exit::print_and_end(&config.to_toml(Some(&origins)), ExitCode::SUCCESS)
 }
 
 fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
@@ -112,23 +108,23 @@ fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         Ok((config, _)) => config,
         Err(errors) if args.json => {
             let errors: Vec<_> = errors.iter().map(error_as_json).collect();
-            print_json(&json!({ "file": name, "errors": errors }))?;
-            return Ok(Failure::CheckFailed.code());
+            let result = json!({ "file": name, "errors": errors });
+            return exit::print_and_end(&format!("{result:#}\n"), Failure::CheckFailed.code());
         }
         Err(errors) => return Err(wrong(&name, &errors, Failure::CheckFailed)),
     };
     let host = Host::this();
     let findings = if args.environment { environment::examine(&host, &config) } else { Vec::new() };
     let fails = findings.iter().any(|finding| finding.severity == doctor::Severity::Error);
-    if args.json {
+    let result = if args.json {
         let budget = budget_as_json(&config.budget());
-        print_json(&json!({ "file": name, "errors": [], "memory": budget, "findings": findings }))?;
+        let result = json!({ "file": name, "errors": [], "memory": budget, "findings": findings });
+        format!("{result:#}\n")
     } else {
-        let mut out = io::stdout().lock();
-        write!(out, "{}", verdict(&name, &config, host.sysctl("net.core.rmem_max")))?;
-        write!(out, "{}", doctor::text(&findings))?;
-    }
-    Ok(if fails { Failure::CheckFailed.code() } else { ExitCode::SUCCESS })
+        verdict(&name, &config, host.sysctl("net.core.rmem_max")) + &doctor::text(&findings)
+    };
+    let code = if fails { Failure::CheckFailed.code() } else { ExitCode::SUCCESS };
+    exit::print_and_end(&result, code)
 }
 
 /// What a right file means for the host.
@@ -205,11 +201,6 @@ fn budget_as_json(budget: &Budget) -> serde_json::Value {
         "kernel_bytes": budget.kernel_bytes(),
         "listeners": listeners,
     })
-}
-
-fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
-    writeln!(io::stdout().lock(), "{value:#}")?;
-    Ok(())
 }
 
 #[cfg(test)]

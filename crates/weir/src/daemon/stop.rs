@@ -2,11 +2,10 @@
 
 use super::progress::say;
 use super::{Daemon, Event};
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use admin::Phase;
 use ledger::{Amount, HopKind, HopSnapshot, Reason, Snapshot};
 use signal_hook::consts::SIGHUP;
-use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use weir::config::units::display_duration;
@@ -69,12 +68,11 @@ impl Daemon {
             http.stop();
         }
         say(&report(&snapshot, &left));
-        if last.form == LedgerForm::Json {
-            let mut out = std::io::stdout().lock();
-            serde_json::to_writer(&mut out, &snapshot)?;
-            writeln!(out)?;
-        }
-        Ok(exit_code(&snapshot, &left, last.on_loss))
+        let json = match last.form {
+            LedgerForm::Text => String::new(),
+            LedgerForm::Json => serde_json::to_string(&snapshot)? + "\n",
+        };
+        exit::print_and_end(&json, exit_code(&snapshot, &left, last.on_loss))
     }
 
     fn drain(&mut self) {

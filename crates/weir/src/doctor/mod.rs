@@ -7,10 +7,9 @@ mod process;
 
 pub(crate) use host::Host;
 
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weir::config::{Config, HostPort, ListenAddress, LoadError, TargetAddress, TargetConfig};
@@ -111,15 +110,14 @@ pub(crate) fn load(path: &Path) -> anyhow::Result<Config> {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = args.config.as_deref().map(load).transpose()?;
     let findings = examine(&Host::this(), config.as_ref());
-    let mut out = io::stdout().lock();
-    if args.json {
-        let json = serde_json::json!({ "findings": findings });
-        writeln!(out, "{json:#}")?;
+    let result = if args.json {
+        format!("{:#}\n", serde_json::json!({ "findings": findings }))
     } else {
-        write!(out, "{}{}", text(&findings), summary(&findings))?;
-    }
+        text(&findings) + &summary(&findings)
+    };
     let loses = findings.iter().any(|finding| finding.severity <= Severity::Warning);
-    Ok(if loses { Failure::CheckFailed.code() } else { ExitCode::SUCCESS })
+    let verdict = if loses { Failure::CheckFailed.code() } else { ExitCode::SUCCESS };
+    exit::print_and_end(&result, verdict)
 }
 
 /// The findings for people: a line for what is, and below it why it matters and what mends it.

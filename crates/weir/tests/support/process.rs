@@ -296,6 +296,12 @@ impl Weir {
         self.wait_to_end()
     }
 
+    /// Asks it to stop with nobody to read its standard output, and waits for its end.
+    pub(crate) fn stop_unread(mut self) -> Option<i32> {
+        drop(self.peer.0.stdout.take());
+        self.peer.terminate().code()
+    }
+
     /// Waits for its end, after a signal.
     pub(crate) fn wait_to_end(mut self) -> Ended {
         let mut stdout = self.peer.0.stdout.take().unwrap();
