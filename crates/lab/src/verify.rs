@@ -15,6 +15,7 @@ pub use report::{
 
 use crate::Address;
 use listener::Bound;
+use run::Finished;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -146,7 +147,7 @@ impl Verifier {
     pub fn run(self, stop: &AtomicBool) -> Report {
         let Verifier { options, bound, progress } = self;
         let options = &options;
-        let listeners = thread::scope(|scope| {
+        let finished: Vec<_> = thread::scope(|scope| {
             let threads: Vec<_> = bound
                 .into_iter()
                 .zip(&progress.listeners)
@@ -155,6 +156,16 @@ impl Verifier {
             // A panic of a listener's thread is ours.
             threads.into_iter().map(|t| t.join().expect("a listener does not panic")).collect()
         });
-        Report::new(listeners)
+        Report::new(share_totals(finished).into_iter().map(|one| one.report(options)).collect())
     }
+}
+
+/// What one listener has heard about how a stream ended, the others know too: behind a relay, all of them get the same
+/// streams, and a lost end must not make one's streams look shorter than they were.
+fn share_totals(mut finished: Vec<Finished>) -> Vec<Finished> {
+    let totals: Vec<_> = finished.iter().flat_map(|one| one.tracker.totals()).collect();
+    for one in finished.iter_mut().filter(|one| one.should_know_ends()) {
+        totals.iter().for_each(|total| one.tracker.learn(total));
+    }
+    finished
 }

@@ -1,6 +1,6 @@
+use super::ListenerProgress;
 use super::Options;
-use super::run::Receiving;
-use super::{ListenerProgress, ListenerReport};
+use super::run::{Finished, Receiving};
 use crate::Address;
 use std::fs;
 use std::io;
@@ -67,12 +67,12 @@ impl Bound {
         options: &Options,
         stop: &AtomicBool,
         progress: &ListenerProgress,
-    ) -> ListenerReport {
+    ) -> Finished {
         let mut receiving = Receiving::start(&self, options, progress);
         let ended_by = receiving.until_end(stop);
         self.admit_nothing();
         receiving.drain();
-        receiving.report(ended_by)
+        receiving.finish(ended_by)
     }
 
     /// Keeps new datagrams out, so that what is queued can be read to its end.

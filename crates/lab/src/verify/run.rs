@@ -162,7 +162,42 @@ impl<'a> Receiving<'a> {
         }
     }
 
-    pub(super) fn report(self, ended_by: EndedBy) -> ListenerReport {
+    pub(super) fn finish(self, ended_by: EndedBy) -> Finished {
+        let elapsed_ns = self.last_data_ns.saturating_sub(self.first_ns.unwrap_or(u64::MAX));
+        Finished {
+            listen: self.bound.address.to_string(),
+            receive_buffer_bytes: self.bound.receive_buffer_bytes,
+            tracker: self.tracker,
+            ended_by,
+            kernel_dropped: self.kernel_dropped,
+            receive_errors: self.receive_errors,
+            elapsed: Duration::from_nanos(elapsed_ns),
+            thread_cpu: Duration::from_nanos(sys::clock::thread_cpu_ns()),
+            timeline: self.timeline,
+        }
+    }
+}
+
+/// What a listener that has stopped received.
+pub(super) struct Finished {
+    listen: String,
+    receive_buffer_bytes: usize,
+    pub(super) tracker: Tracker,
+    ended_by: EndedBy,
+    kernel_dropped: u64,
+    receive_errors: u64,
+    elapsed: Duration,
+    thread_cpu: Duration,
+    timeline: Timeline,
+}
+
+impl Finished {
+    /// Whether it was meant to see the end of every run. One that stopped at a count was not.
+    pub(super) fn should_know_ends(&self) -> bool {
+        self.ended_by != EndedBy::Count
+    }
+
+    pub(super) fn report(self, options: &Options) -> ListenerReport {
         let counts = self.tracker.counts.clone();
         let runs = self.tracker.run_reports();
         let faults = counts.missing()
@@ -170,27 +205,26 @@ impl<'a> Receiving<'a> {
             + counts.corrupt
             + counts.truncated
             + counts.beyond_window;
-        let waited_in_vain = match &self.options.until.done {
+        let waited_in_vain = match &options.until.done {
             Some(done) => !self.tracker.has_ended(done.runs),
             None => false,
         };
-        let elapsed_ns = self.last_data_ns.saturating_sub(self.first_ns.unwrap_or(u64::MAX));
-        let elapsed_seconds = Duration::from_nanos(elapsed_ns).as_secs_f64();
+        let elapsed_seconds = self.elapsed.as_secs_f64();
         let per_sec = |n: u64| if elapsed_seconds > 0.0 { n as f64 / elapsed_seconds } else { 0.0 };
         ListenerReport {
-            listen: self.bound.address.to_string(),
+            listen: self.listen,
             clean: faults == 0 && counts.received > 0 && !waited_in_vain,
-            ended_by: ended_by.name(),
+            ended_by: self.ended_by.name(),
             missing: counts.missing(),
             kernel_dropped: self.kernel_dropped,
             receive_errors: self.receive_errors,
-            receive_buffer_asked_bytes: self.options.receive_buffer_bytes,
-            receive_buffer_bytes: self.bound.receive_buffer_bytes,
+            receive_buffer_asked_bytes: options.receive_buffer_bytes,
+            receive_buffer_bytes: self.receive_buffer_bytes,
             elapsed_seconds,
             datagrams_per_sec: per_sec(counts.received),
             bits_per_sec: per_sec(counts.bytes) * 8.0,
             latency: self.tracker.latencies.report(),
-            thread_cpu_seconds: sys::clock::thread_cpu_ns() as f64 / 1e9,
+            thread_cpu_seconds: self.thread_cpu.as_secs_f64(),
             timeline: self.timeline,
             runs,
             counts,

@@ -28,6 +28,14 @@ pub(super) struct Tracker {
     pub(super) latencies: Latencies,
 }
 
+/// How many datagrams a stream had when it ended.
+#[derive(Clone, Copy)]
+pub(super) struct Total {
+    key: StreamKey,
+    datagrams: u64,
+    heartbeats: u64,
+}
+
 #[derive(Default)]
 struct Run {
     /// Streams that the run's heartbeats announced for this target.
@@ -162,6 +170,28 @@ impl Tracker {
         Some(idx)
     }
 
+    /// The totals of the streams that have ended.
+    pub(super) fn totals(&self) -> impl Iterator<Item = Total> {
+        self.streams.iter().filter(|(_, stream)| stream.has_ended).map(|(key, stream)| Total {
+            key: *key,
+            datagrams: stream.expected(),
+            heartbeats: stream.heartbeats_expected,
+        })
+    }
+
+    /// A total that another listener knows. Streams of which nothing arrived here may not be for us.
+    pub(super) fn learn(&mut self, total: &Total) {
+        let Some(&idx) = self.idx_by_key.get(&total.key) else { return };
+        let stream = &mut self.streams[idx].1;
+        let further = total.heartbeats.saturating_sub(stream.heartbeats_expected);
+        stream.heartbeats_expected += further;
+        self.counts.heartbeats_expected += further;
+        let expected_before = stream.expected();
+        stream.announce(total.datagrams);
+        let added = stream.expected() - expected_before;
+        self.counts.expected = self.counts.expected.saturating_add(added);
+    }
+
     /// Whether at least so many runs were seen, and all streams of all of them have ended.
     pub(super) fn has_ended(&self, runs: usize) -> bool {
         self.runs.len() >= runs
@@ -251,6 +281,24 @@ mod tests {
         assert_eq!(counts.heartbeats_expected, 1);
         assert_eq!(counts.all_datagrams(), 13);
         assert_eq!(tracker.latencies.report().samples, 4);
+    }
+
+    #[test]
+    fn a_lost_end_is_learned_from_another_listener() {
+        let (mut whole, mut cut) = (tracker(), tracker());
+        for sequence in 0..10 {
+            whole.observe(&datagram(Kind::Data, 0, sequence), 5_000);
+            if sequence < 7 {
+                cut.observe(&datagram(Kind::Data, 0, sequence), 5_000);
+            }
+        }
+        whole.observe(&datagram(Kind::Heartbeat, 1, 3), 5_000);
+        assert_eq!(whole.totals().count(), 0, "nothing has ended");
+        whole.observe(&datagram(Kind::End, 0, 10), 5_000);
+        whole.totals().for_each(|total| cut.learn(&total));
+        assert_eq!((cut.counts.expected, cut.counts.missing()), (10, 3));
+        assert_eq!(cut.counts.heartbeats_expected, 1);
+        assert_eq!(cut.run_reports()[0].gaps, [Gap { sender: 0, flow: 0, first: 7, last: 9 }]);
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub(super) struct Join {
     pub(super) in_flight: u64,
     /// Sent and not in any counter.
     pub(super) unexplained: u64,
-    /// Arrived or counted and not sent by the runs that we know: other senders, duplicates.
+    /// Arrived or counted and not sent by the runs as we know them: other senders, duplicates, a lost end of a run.
     pub(super) surplus: u64,
 }
 

@@ -180,7 +180,10 @@ fn join_text(text: &mut String, join: &Join) {
     }
     for (label, count) in [
         ("still in the relay", join.in_flight),
-        ("more than the runs above have sent: other senders, or duplicates", join.surplus),
+        (
+            "more than the runs above are known to have sent: other senders, duplicates, or the end of a run that did not arrive",
+            join.surplus,
+        ),
     ] {
         if count > 0 {
             line(text, &format!("    {:>12}  {label}", grouped(count)));
