@@ -71,10 +71,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = match Config::load(&args.config) {
         Ok(config) => config.overridden_by(&overrides),
         Err(LoadError::Invalid(errors)) => return Err(invalid(&errors)),
-        Err(error) => {
-            return Err(anyhow::Error::new(error)
-                .context("cannot start (weir config example prints a file to begin with)"));
-        }
+        Err(error) => return Err(unreadable(error, Failure::Config).context("cannot start")),
     };
     daemon::run(Setup {
         config,
@@ -82,6 +79,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         progress: ProgressMode::Off,
         last_ledger: args.common.last_ledger(),
     })
+}
+
+/// A file that gives no configuration; `failure` is for one that cannot be one.
+pub(crate) fn unreadable(error: LoadError, failure: Failure) -> anyhow::Error {
+    let is_no_configuration = error.is_no_configuration();
+    let error = anyhow::Error::new(error);
+    if is_no_configuration { failure.error(format!("{error:#}")) } else { error }
 }
 
 fn invalid(errors: &[ConfigError]) -> anyhow::Error {

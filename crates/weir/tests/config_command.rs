@@ -156,3 +156,26 @@ fn doctor_speaks_json() {
         assert!(findings.iter().any(|f| f["what"].as_str().unwrap().starts_with("receive buffer")));
     }
 }
+
+#[test]
+fn what_is_no_text_is_told_from_what_cannot_be_read() {
+    let folder = Folder::new("unreadable");
+    fs::create_dir_all(folder.0.join("sub")).expect("a folder");
+    fs::write(folder.0.join("latin1"), b"# caf\xe9\n").expect("a file");
+    for (file, cure) in [("sub", "sub/weir.toml"), ("latin1", "iconv")] {
+        for (args, expected) in [
+            (&["run", "-c"][..], 78),
+            (&["config", "check"], 1),
+            (&["config", "show"], 78),
+            (&["doctor", "-c"], 78),
+        ] {
+            let args = [args, &[file]].concat();
+            let (code, _, said) = run(&folder, &args, "");
+            assert_eq!(code, expected, "{args:?}: {said}");
+            assert!(said.contains(cure), "{args:?}: {said}");
+            assert!(!said.contains("config example"), "{args:?}: {said}");
+        }
+    }
+    let (_, _, said) = run(&folder, &["run", "-c", "nowhere.toml"], "");
+    assert_eq!(said.matches("config example").count(), 1, "{said}");
+}

@@ -45,11 +45,36 @@ pub enum LoadError {
     Invalid(Vec<ConfigError>),
 }
 
-/// What to do about a file that is not there.
+impl LoadError {
+    /// Whether what is there can be no configuration, as opposed to one that cannot be read now.
+    pub fn is_no_configuration(&self) -> bool {
+        use io::ErrorKind::{InvalidData, IsADirectory};
+        match self {
+            LoadError::Read { source, .. } => matches!(source.kind(), IsADirectory | InvalidData),
+            LoadError::Invalid(_) => true,
+        }
+    }
+}
+
+/// What to do about a file that cannot be read.
 fn mend(path: &Path, source: &io::Error) -> String {
+    let path = path.display();
     match source.kind() {
         io::ErrorKind::NotFound => {
-            format!(" (weir config example > {} writes one to start from)", path.display())
+            format!(" (weir config example > {path} writes one to start from)")
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!(
+                " (sudo chmod a+r {path} makes it readable; so must its folder be: namei -l {path})"
+            )
+        }
+        io::ErrorKind::IsADirectory => {
+            format!(" (it is a folder; name a file in it, such as {path}/weir.toml)")
+        }
+        io::ErrorKind::InvalidData => {
+            format!(
+                " (it is no text in UTF-8; file {path} says what it is, and iconv converts text)"
+            )
         }
         _ => String::new(),
     }

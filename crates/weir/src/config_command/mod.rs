@@ -4,13 +4,14 @@ mod environment;
 
 use crate::doctor::{self, Host};
 use crate::exit::{self, Failure};
+use crate::run::unreadable;
 use serde_json::json;
 use std::fmt::Write as _;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weir::config::units::approximate_size;
-use weir::config::{self, Budget, Config, ConfigError, Origins, Overrides};
+use weir::config::{self, Budget, Config, ConfigError, LoadError, Origins, Overrides};
 
 /// Check, show or write a configuration file
 #[derive(clap::Args)]
@@ -62,14 +63,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The file's name for messages, and its text.
-fn read(file: &Path) -> anyhow::Result<(String, String)> {
-    if file == Path::new("-") {
-        let mut text = String::new();
-        io::stdin().lock().read_to_string(&mut text)?;
-        return Ok(("standard input".to_owned(), text));
-    }
-    Ok((file.display().to_string(), config::read(file)?))
+/// The file's name for messages, and its text. `failure` is for a file that can be no configuration.
+fn read(file: &Path, failure: Failure) -> anyhow::Result<(String, String)> {
+    let (name, text) = if file == Path::new("-") {
+        let name = "standard input";
+        let text = io::read_to_string(io::stdin().lock());
+        (name.to_owned(), text.map_err(|source| LoadError::Read { path: name.into(), source }))
+    } else {
+        (file.display().to_string(), config::read(file))
+    };
+    Ok((name, text.map_err(|error| unreadable(error, failure))?))
 }
 
 /// The configuration as a daemon started from here would have it, or every mistake.
@@ -96,14 +99,14 @@ fn wrong(name: &str, errors: &[ConfigError], failure: Failure) -> anyhow::Error 
 }
 
 fn show(args: &ShowArgs) -> anyhow::Result<ExitCode> {
-    let (name, text) = read(&args.file)?;
+    let (name, text) = read(&args.file, Failure::Config)?;
     let (config, origins) =
         effective(&name, &text).map_err(|errors| wrong(&name, &errors, Failure::Config))?;
     exit::print_and_end(&config.to_toml(Some(&origins)), ExitCode::SUCCESS)
 }
 
 fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
-    let (name, text) = read(&args.file)?;
+    let (name, text) = read(&args.file, Failure::CheckFailed)?;
     let config = match effective(&name, &text) {
         Ok((config, _)) => config,
         Err(errors) if args.json => {

@@ -8,11 +8,12 @@ mod process;
 pub(crate) use host::Host;
 
 use crate::exit::{self, Failure};
+use crate::run::unreadable;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weir::config::{Config, HostPort, ListenAddress, LoadError, TargetAddress, TargetConfig};
+use weir::config::{Config, HostPort, ListenAddress, TargetAddress, TargetConfig};
 
 /// Say which limits of this host will lose data, and what mends each
 ///
@@ -101,10 +102,7 @@ fn udp_listeners(config: &Config) -> impl Iterator<Item = (&str, &HostPort)> {
 
 /// Reads a file for a command that only works with a right one.
 pub(crate) fn load(path: &Path) -> anyhow::Result<Config> {
-    Config::load(path).map_err(|error| match error {
-        LoadError::Invalid(_) => Failure::Config.error(error),
-        LoadError::Read { .. } => anyhow::Error::new(error),
-    })
+    Config::load(path).map_err(|error| unreadable(error, Failure::Config))
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
