@@ -1,4 +1,4 @@
-use crate::{Accounting, Amount, HopKind, HopSnapshot, Snapshot};
+use crate::{Accounting, Amount, HopKind, HopSnapshot, Reason, Snapshot};
 use std::fmt::Write;
 
 /// The snapshot as text: in to out for each listener and target, then the largest loss in words.
@@ -12,11 +12,16 @@ pub fn waterfall(snapshot: &Snapshot) -> String {
     }
     text.push('\n');
     match snapshot.unintended_losses().first() {
-        None => text.push_str("nothing lost\n"),
+        None if snapshot.losses().is_empty() => text.push_str("nothing lost\n"),
+        None => text.push_str("nothing lost but what the settings ask for\n"),
         Some(loss) => {
             let place = match &loss.hop.target {
                 Some(target) => format!("{} -> {target}", loss.hop.listener),
                 None => loss.hop.listener.clone(),
+            };
+            let (cause, advice) = match (loss.hop.hop, loss.reason) {
+                (HopKind::Socket, Reason::Shutdown) => REFUSED_AT_STOP,
+                (_, reason) => (reason.cause(), reason.advice()),
             };
             put(
                 &mut text,
@@ -24,8 +29,8 @@ pub fn waterfall(snapshot: &Snapshot) -> String {
                     "largest loss: {} at {} of {place}: {}\n  what helps: {}\n",
                     grouped(loss.amount.count),
                     loss.hop.hop.label(),
-                    loss.reason.cause(),
-                    loss.reason.advice(),
+                    cause,
+                    advice,
                 ),
             );
         }
@@ -43,6 +48,15 @@ pub fn waterfall(snapshot: &Snapshot) -> String {
     text
 }
 
+/// Cause and advice for what still arrives once the relay has begun to stop.
+const REFUSED_AT_STOP: (&str, &str) = (
+    "it arrived after the relay had begun to stop",
+    "stop the senders first, or use socket activation, which keeps the socket open between two relays",
+);
+
+/// Columns of the names before the numbers.
+const NAME_COLUMNS: usize = 34;
+
 fn write_hop(text: &mut String, hop: &HopSnapshot) {
     let (indent, name) = match hop.hop {
         HopKind::Socket => {
@@ -51,13 +65,17 @@ fn write_hop(text: &mut String, hop: &HopSnapshot) {
         }
         HopKind::Receive => ("  ", "receive".to_owned()),
         HopKind::Target => ("    ", format!("-> {}", hop.target.as_deref().unwrap_or("?"))),
-        HopKind::Egress => ("       ", "given to the network".to_owned()),
+        HopKind::Egress => ("       ", "handed over".to_owned()),
     };
-    let label = format!("{indent}{name}");
+    let mut label = format!("{indent}{name}");
+    if label.chars().count() > NAME_COLUMNS {
+        put(text, format_args!("{label}\n"));
+        label.clear();
+    }
     put(
         text,
         format_args!(
-            "{label:<34} in {:>15}  out {:>15}  {:>10}\n",
+            "{label:<NAME_COLUMNS$} in {:>15}  out {:>15}  {:>10}\n",
             grouped(hop.received.count),
             grouped(hop.delivered.count),
             bytes(hop.delivered),
@@ -116,7 +134,7 @@ fn bytes(amount: Amount) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{HopBuilder, Reason};
+    use crate::HopBuilder;
 
     #[test]
     fn names_the_largest_loss_and_what_helps() {
@@ -140,6 +158,38 @@ mod tests {
         assert!(text.contains("largest loss: 567 at socket of syslog"), "{text}");
         assert!(text.contains("receive_buffer"), "{text}");
         assert!(text.contains("unaccounted: 0"), "{text}");
+    }
+
+    fn one_hop(kind: HopKind, target: Option<&str>, reason: Reason) -> String {
+        let one = Amount { count: 1, bytes: 200 };
+        let hop = HopBuilder::new(kind, "syslog", target, Amount::default());
+        let hops = vec![hop.dropped(reason, one).finish(one)];
+        waterfall(&Snapshot { hops, ..Snapshot::default() })
+    }
+
+    #[test]
+    fn what_the_settings_ask_for_is_told_from_nothing() {
+        let text = one_hop(HopKind::Target, Some("old"), Reason::Sampled);
+        assert!(text.contains("nothing lost but what the settings ask for\n"), "{text}");
+    }
+
+    #[test]
+    fn drain_grace_does_not_help_at_the_socket() {
+        let text = one_hop(HopKind::Socket, None, Reason::Shutdown);
+        assert!(text.contains("socket activation") && !text.contains("drain_grace"), "{text}");
+        let text = one_hop(HopKind::Target, Some("old"), Reason::Shutdown);
+        assert!(text.contains("drain_grace"), "{text}");
+    }
+
+    #[test]
+    fn long_names_do_not_move_the_columns() {
+        let columns = |name: &str| {
+            let text = one_hop(HopKind::Target, Some(name), Reason::TooBig);
+            let line = text.lines().find(|line| line.contains(" in ")).unwrap().to_owned();
+            assert!(text.contains(name), "{text}");
+            line.find(" in ")
+        };
+        assert_eq!(columns("udp://collector-17.example.com:5514"), columns("old"));
     }
 
     #[test]

@@ -179,6 +179,10 @@ fn rates(before: &Snapshot, now: &Snapshot) -> String {
             (Some(target), HopKind::Egress) => format!("{} -> {target}, network", hop.listener),
             (Some(target), _) => format!("{} -> {target}", hop.listener),
         };
+        let name = match name.chars().count() {
+            0..=34 => name,
+            _ => format!("{name}\n{:<34}", ""),
+        };
         writeln!(
             text,
             "{name:<34}    {:>15}      {:>15}       {:>12}",
