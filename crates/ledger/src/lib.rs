@@ -22,4 +22,4 @@ pub use hop::{Accounting, Delay, Dropped, HopBuilder, HopKind, HopSnapshot};
 pub use reason::Reason;
 pub use registry::{Ledger, Meter};
 pub use snapshot::{Loss, Snapshot};
-pub use waterfall::waterfall;
+pub use waterfall::{grouped, waterfall};

@@ -12,6 +12,7 @@ use std::thread;
 use std::time::Duration;
 use weir::config::{Host, HostPort, ListenAddress, TargetAddress};
 
+pub(crate) use ::ledger::grouped;
 pub(crate) use weir::config::units::parse_duration;
 
 /// Whether and how progress is shown on standard error.
@@ -162,19 +163,6 @@ pub(crate) fn address_error(error: &(dyn std::error::Error + 'static)) -> anyhow
     }
 }
 
-/// A whole number with its thousands apart: `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (idx, digit) in digits.chars().enumerate() {
-        if idx > 0 && (digits.len() - idx).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// A time in the unit that leaves one to three digits before the point.
 pub(crate) fn time_text(time_ns: u64) -> String {
     let (value, unit) = match time_ns {
@@ -237,8 +225,6 @@ mod tests {
 
     #[test]
     fn numbers_for_people() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(1_234_567), "1,234,567");
         assert_eq!(time_text(999), "999 ns");
         assert_eq!(time_text(12_345), "12.3 µs");
         assert_eq!(time_text(9_996_000), "10.0 ms");
