@@ -24,7 +24,8 @@ fn take(reader: &mut Reader) -> u64 {
 
 fn write(writer: &mut Writer, count: u64) -> u64 {
     let mut appended = 0;
-    for number in 0..count {
+    let begin = writer.appended().count;
+    for number in begin..begin + count {
         let bytes = [number as u8; 2];
         appended += u64::from(writer.append(Source::NONE, number, &bytes).is_ok());
         writer.publish();
@@ -91,5 +92,25 @@ fn loom_a_reader_leaves_while_the_writer_laps_it() {
         write(&mut writer, 4);
         let (left, seen) = thread.join().unwrap();
         assert_eq!(seen + lost.load().count, left);
+    });
+}
+
+#[test]
+fn loom_what_a_reader_gives_up_is_the_writers_at_once() {
+    loom::model(|| {
+        let mut writer = ring_with_slots(64, 8);
+        let lost = std::sync::Arc::<Tally>::default();
+        let mut reader = writer.reader(lost.clone());
+        let before = write(&mut writer, 8);
+        let thread = thread::spawn(move || {
+            let seen = take(&mut reader);
+            (reader, seen)
+        });
+        let appended = before + write(&mut writer, 3);
+        let (mut reader, mut seen) = thread.join().unwrap();
+        while !reader.is_empty() {
+            seen += take(&mut reader);
+        }
+        assert_eq!(seen + lost.load().count, appended);
     });
 }

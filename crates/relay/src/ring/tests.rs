@@ -122,13 +122,14 @@ fn a_blocked_reader_is_moved_on_in_steps() {
     let mut writer = ring_with_slots(65_536, 64);
     let (lost, mut steps) = (tally(), 0);
     let blocked = writer.reader(lost.clone());
-    for number in 0..6_400 {
+    const COUNT: u64 = if cfg!(miri) { 320 } else { 6_400 };
+    for number in 0..COUNT {
         let before = lost.load();
         assert!(writer.has_room_without_loss(10) || number >= 64);
         put(&mut writer, number, 10).unwrap();
-        steps += u32::from(lost.load() != before);
+        steps += u64::from(lost.load() != before);
     }
-    assert!(steps <= 6_400 / 16, "{steps} steps");
+    assert!(steps <= COUNT / 16, "{steps} steps");
     assert_eq!(lost.load().count, blocked.cursor());
     assert!(blocked.head() - blocked.cursor() >= 48);
 }
