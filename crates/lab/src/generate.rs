@@ -26,10 +26,10 @@ use std::time::Duration;
 pub enum Error {
     #[error("no target")]
     NoTarget,
-    #[error(
-        "size {size} is outside {min} to {max} bytes: a {payload:?} datagram needs {min} for its check data"
-    )]
-    Size { payload: crate::Payload, size: usize, min: usize, max: usize },
+    #[error("{size} bytes are too few: with its check data such a payload has at least {min}")]
+    SizeTooSmall { size: usize, min: usize },
+    #[error("{size} bytes are too many: a datagram over IPv4 carries at most {max}")]
+    SizeTooLarge { size: usize, max: usize },
     #[error("{flows} flows cannot be shared by {senders} senders: each needs at least one")]
     Flows { flows: usize, senders: usize },
     #[error("{targets} targets with {flows} flows each are too many: at most 65,535 together")]

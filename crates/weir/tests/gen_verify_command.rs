@@ -213,9 +213,9 @@ fn refused(args: &[&str], code: i32, message: &str) {
 fn mistakes_are_named() {
     let to = ["gen", "--to", "127.0.0.1:9"];
     let with = |more: &[&'static str]| [&to[..], more].concat();
-    refused(&with(&["--size", "0"]), 64, "needs 48 for its check data");
-    refused(&with(&["--payload", "statsd", "--size", "64"]), 64, "needs 116 for its check data");
-    refused(&with(&["--size", "65508"]), 64, "outside 48 to 65507 bytes");
+    refused(&with(&["--size", "0"]), 64, "at least 48");
+    refused(&with(&["--payload", "statsd", "--size", "64"]), 64, "at least 116");
+    refused(&with(&["--size", "65508"]), 64, "carries at most 65507");
     refused(&with(&["--rate", "fast"]), 64, "write a number such as 1000");
     refused(&with(&["--source-port", "9000", "--flows", "2"]), 64, "allows one flow");
     refused(&with(&["--burst", "0"]), 64, "at least one datagram");

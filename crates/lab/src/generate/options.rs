@@ -69,10 +69,13 @@ impl Options {
         if self.targets.is_empty() {
             return Err(Error::NoTarget);
         }
-        let (payload, min, max) = (self.payload, self.payload.size_min_bytes(), SIZE_MAX_BYTES);
+        let (min, max) = (self.payload.size_min_bytes(), SIZE_MAX_BYTES);
         let (smallest, largest) = self.sizes.range();
-        if let Some(size) = [smallest, largest].into_iter().find(|s| !(min..=max).contains(s)) {
-            return Err(Error::Size { payload, size, min, max });
+        if smallest < min {
+            return Err(Error::SizeTooSmall { size: smallest, min });
+        }
+        if largest > max {
+            return Err(Error::SizeTooLarge { size: largest, max });
         }
         if self.senders == 0 || self.flows < self.senders {
             return Err(Error::Flows { flows: self.flows, senders: self.senders });
