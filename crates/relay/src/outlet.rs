@@ -85,7 +85,7 @@ impl Outlet for SocketOutlet {
 
     fn socket(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            SocketOutlet::Udp(udp) => Some(udp.socket()),
+            SocketOutlet::Udp(udp) => udp.writable_socket(),
             SocketOutlet::Unix(unix) => unix.socket(),
             SocketOutlet::Null | SocketOutlet::Unresolved => None,
         }

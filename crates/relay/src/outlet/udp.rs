@@ -33,7 +33,9 @@ const RETURNED_MAX: usize = 256;
 ///   drops its oldest without any (`net/core/neighbour.c`, `__neigh_event_send`); so everything is counted that was
 ///   handed over since the socket last had nothing outstanding ([`Unsettled`]). Measured on 6.18: of 6,846 datagrams
 ///   sent towards a dead neighbour 129 were reported, and of those to two that failed at the same moment all reports
-///   were about one. So where datagrams were kept for long and are gone, the neighbour's state is asked for.
+///   were about one. So where datagrams were kept for long and are gone, the neighbour's state is asked for. And nothing
+///   is handed over while it is being looked for: between the moment when all is given up and the moment when that is
+///   seen, more would begin to wait for its next chance.
 pub(crate) struct UdpOutlet {
     socket: OwnedFd,
     is_local: bool,
@@ -47,6 +49,9 @@ pub(crate) struct UdpOutlet {
     unsettled: Unsettled,
     /// When the neighbour's state may be asked for again.
     ask_neighbour_ns: u64,
+    /// The neighbour does not answer: nothing is sent until nothing is outstanding.
+    is_held: bool,
+    check_held_ns: u64,
     /// When to look again whether longer runs may pass; `None`: they are not limited.
     unlimit_runs_ns: Option<u64>,
     last_message: Amount,
@@ -82,6 +87,8 @@ impl UdpOutlet {
             given_back: Amount::default(),
             unsettled: Unsettled::default(),
             ask_neighbour_ns: 0,
+            is_held: false,
+            check_held_ns: 0,
             unlimit_runs_ns: None,
             last_message: Amount::default(),
             returned: Vec::with_capacity(RETURNED_MAX),
@@ -94,6 +101,11 @@ impl UdpOutlet {
 
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+
+    /// What says that more can be sent; `None` while that says nothing.
+    pub(crate) fn writable_socket(&self) -> Option<BorrowedFd<'_>> {
+        (!self.is_held).then(|| self.socket.as_fd())
     }
 
     pub(crate) fn reports_all(&self) -> bool {
@@ -113,12 +125,24 @@ impl UdpOutlet {
     /// Notes that nothing is outstanding, and finds out whether that is because all was given up.
     fn note_idle(&mut self) {
         let now_ns = sys::clock::monotonic_ns();
-        if self.unsettled.note_idle(now_ns) == Before::LongBusy && now_ns >= self.ask_neighbour_ns {
+        let was_held = std::mem::take(&mut self.is_held);
+        let may_ask = was_held || now_ns >= self.ask_neighbour_ns;
+        if self.unsettled.note_idle(now_ns) == Before::LongBusy && may_ask {
             self.ask_neighbour_ns = now_ns + ASK_INTERVAL_NS;
             if self.has_dead_neighbour() {
                 self.give_back_unsettled(now_ns);
             }
         }
+    }
+
+    /// Whether what is outstanding waits for a neighbour that does not answer. Asked only where it has waited for long.
+    fn check_held(&mut self) -> bool {
+        let now_ns = sys::clock::monotonic_ns();
+        if !self.is_held && now_ns >= self.check_held_ns && self.unsettled.is_long_busy(now_ns) {
+            self.check_held_ns = now_ns + ASK_INTERVAL_NS;
+            self.is_held = self.has_dead_neighbour();
+        }
+        self.is_held
     }
 
     fn has_dead_neighbour(&self) -> bool {
@@ -193,8 +217,12 @@ const ONE: Amount = Amount { count: 1, bytes: 0 };
 
 impl UdpOutlet {
     pub(crate) fn send(&mut self, messages: &[Message<'_>]) -> Result<usize, Errno> {
-        if !self.is_local && self.has_nothing_outstanding() {
-            self.note_idle();
+        if !self.is_local {
+            if self.has_nothing_outstanding() {
+                self.note_idle();
+            } else if self.check_held() {
+                return Err(Errno::AGAIN);
+            }
         }
         let taken = send_messages(self.socket(), messages)?;
         let mut total = Amount::default();

@@ -53,8 +53,7 @@ struct Idle {
 impl Unsettled {
     /// Nothing is outstanding now. To be called often enough that silence is not taken for a wait.
     pub(super) fn note_idle(&mut self, now_ns: u64) -> Before {
-        let was_long = now_ns - self.idle_last_ns > REPORT_DELAY_MAX_NS;
-        let before = if was_long && !self.is_empty() { Before::LongBusy } else { Before::Other };
+        let before = if self.is_long_busy(now_ns) { Before::LongBusy } else { Before::Other };
         self.idle_last_ns = now_ns;
         self.settle(now_ns);
         let idle = Some(Idle { handed: self.handed, at_ns: now_ns });
@@ -64,6 +63,11 @@ impl Unsettled {
             self.idle_again = idle;
         }
         before
+    }
+
+    /// Whether something has been outstanding for long.
+    pub(super) fn is_long_busy(&self, now_ns: u64) -> bool {
+        now_ns - self.idle_last_ns > REPORT_DELAY_MAX_NS && !self.is_empty()
     }
 
     /// More was handed over.
