@@ -78,7 +78,7 @@ pub(super) fn check(report: &Report, placed: &[Placed]) {
         }
         target_names(report, this);
         for (place, target) in this.targets() {
-            loops(report, &listening, place, target);
+            loops(report, &listening, &this.listener, (place, target));
             fixed_port(report, &listening, place, target);
             sourceless(report, &this.listener, place, target);
         }
@@ -171,7 +171,13 @@ fn is_rotated(base: &Path, target: &TargetConfig, path: &Path) -> bool {
         && number.is_some_and(|number| (1..=target.rotate_keep).contains(&number))
 }
 
-fn loops(report: &Report, listeners: &[Listening<'_>], place: &str, target: &TargetConfig) {
+/// `from` is the listener whose target it is.
+fn loops(
+    report: &Report,
+    listeners: &[Listening<'_>],
+    from: &ListenerConfig,
+    (place, target): (&str, &TargetConfig),
+) {
     let known = match &target.to {
         TargetAddress::Udp(to) => known_address(to),
         _ => None,
@@ -186,10 +192,19 @@ fn loops(report: &Report, listeners: &[Listening<'_>], place: &str, target: &Tar
         _ => false,
     });
     if let Some(Listening { config: owner, .. }) = owner {
-        let message = format!(
-            "{} is where listener {} ({}) receives: its datagrams would come back for ever; send them elsewhere",
-            target.to, owner.name, owner.listen
-        );
+        let (to, listen) = (target.to.to_string(), owner.listen.to_string());
+        let receiver = match (owner.name == listen, to == listen) {
+            (true, true) => "the relay itself".to_owned(),
+            (true, false) => format!("listener {listen}"),
+            (false, true) => format!("listener {}", owner.name),
+            (false, false) => format!("listener {} ({listen})", owner.name),
+        };
+        let follows = if owner.listen == from.listen {
+            "its datagrams would come back for ever; send them elsewhere"
+        } else {
+            "its datagrams would come back to this relay; send them where they are to go in the end"
+        };
+        let message = format!("{to} is where {receiver} receives: {follows}");
         report.error(report.line_of(place, "to"), "listener.target.to", message);
     }
 }

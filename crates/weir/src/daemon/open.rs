@@ -380,11 +380,16 @@ fn check_loop(
     let local_addrs = if reaches_us { &[addr.ip()][..] } else { &[] };
     match would_loop(listen_addrs, addr, local_addrs) {
         None => Ok(()),
-        Some(own) => Err(Failure::Config.error(format!(
-            "target {} at {addr} is where we listen ({own}): its datagrams would come back for ever. \
-             Fix: send them elsewhere",
-            named(&config.to, "named", &config.name)
-        ))),
+        Some(own) => {
+            let mut target = named(&config.to, "named", &config.name);
+            if config.to.to_string() != format!("udp://{addr}") {
+                target.push_str(&format!(" at {addr}"));
+            }
+            let own = if own == addr { String::new() } else { format!(" ({own})") };
+            Err(Failure::Config.error(format!(
+                "target {target} is where we listen{own}: its datagrams would come back to us. Fix: send them elsewhere"
+            )))
+        }
     }
 }
 

@@ -74,7 +74,7 @@ fn mistakes_of_the_command_line() {
          --to 10.0.0.1:514?rate=5&ttl=no&ttl=4: listener.target.rate: unknown key in [[listener.target]]; did you mean rate_limit?\n\
          --to 10.0.0.1:514?rate=5&ttl=no&ttl=4: listener.target.ttl: \"no\" is not a whole number; write ttl = N, 1 to 255\n\
          --listen 127.0.0.1:514?rings=1: listener.rings: unknown key in [[listener]]; did you mean ring_size?\n\
-         command line: listener.target.to: udp://127.0.0.1:514 is where listener udp://127.0.0.1:514 (udp://127.0.0.1:514) receives: its datagrams would come back for ever; send them elsewhere\n"
+         command line: listener.target.to: udp://127.0.0.1:514 is where the relay itself receives: its datagrams would come back for ever; send them elsewhere\n"
     );
 }
 
