@@ -1,10 +1,10 @@
 //! `weir ledger`: what came in, what left, what was lost, where and why.
 
 use crate::exit::{self, Failure, Reader};
-use crate::load::{grouped, parse_duration};
+use crate::load::{grouped, parse_duration, rewrites_lines};
 use ::ledger::{HopKind, HopSnapshot, Snapshot, waterfall};
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write as _};
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn watch(args: &Args, interval: Duration) -> anyhow::Result<ExitCode> {
-    let redraws = io::stdout().is_terminal() && !args.json;
+    let redraws = rewrites_lines(&io::stdout()) && !args.json;
     // The first answer decides whether there is a daemon at all; after it, a daemon that restarts is waited for.
     let mut latest = Some(fetch_with_body(&args.url)?);
     let mut before: Option<Snapshot> = None;

@@ -18,9 +18,9 @@ pub(crate) use weir::config::units::parse_duration;
 /// Whether and how progress is shown on standard error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum ProgressMode {
-    /// A line that is rewritten twice a second on a terminal, else a line every ten seconds.
+    /// Rewritten in place on a terminal, else new lines every ten seconds.
     Auto,
-    /// A new line every second.
+    /// New lines every second.
     Lines,
     /// None.
     Off,
@@ -37,13 +37,19 @@ pub(crate) fn stop_flag() -> io::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
+/// Whether it is a terminal on which a line can be written over.
+pub(crate) fn rewrites_lines(stream: &impl IsTerminal) -> bool {
+    let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+    stream.is_terminal() && !is_dumb
+}
+
 /// Runs `work` while lines about it go to standard error.
 pub(crate) fn with_progress<T>(
     mode: ProgressMode,
     line: impl Fn() -> String + Send,
     work: impl FnOnce() -> T,
 ) -> T {
-    let on_terminal = io::stderr().is_terminal();
+    let on_terminal = rewrites_lines(&io::stderr());
     let every = match mode {
         ProgressMode::Off => return work(),
         ProgressMode::Lines => Duration::from_secs(1),

@@ -33,8 +33,8 @@ pub(crate) struct Args {
     /// Who sends: auto, inline or threaded.
     #[arg(long, value_name = "SCHEDULE")]
     schedule: Option<String>,
-    /// A line for each target on standard error: auto (every second on a terminal, else every ten), lines or off.
-    #[arg(long, value_name = "MODE", default_value = "auto")]
+    /// Progress on standard error, with a line for each target.
+    #[arg(long, value_name = "MODE", value_enum, default_value_t = ProgressMode::Auto)]
     progress: ProgressMode,
     #[command(flatten)]
     common: Common,

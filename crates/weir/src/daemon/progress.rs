@@ -1,11 +1,11 @@
 //! Something true on the screen: a line for each target, and the rates for the service manager.
 
 use super::log;
-use crate::load::ProgressMode;
+use crate::load::{ProgressMode, rewrites_lines};
 use ledger::{HopKind, Snapshot};
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write as _};
+use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
 /// Lines about targets, at most; the rest is summed up.
@@ -41,8 +41,7 @@ struct Earlier {
 
 impl Progress {
     pub(crate) fn new(mode: ProgressMode) -> Progress {
-        let on_terminal = io::stderr().is_terminal()
-            && std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb");
+        let on_terminal = rewrites_lines(&io::stderr());
         let style = match mode {
             ProgressMode::Off => Style::Off,
             ProgressMode::Lines => Style::Lines(TERMINAL_INTERVAL),
