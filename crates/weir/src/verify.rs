@@ -12,6 +12,7 @@ use lab::verify::{Done, Options, Progress, Report, Until, Verifier};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::process::ExitCode;
+use std::thread;
 use std::time::{Duration, Instant};
 use weir::config::ListenAddress;
 
@@ -81,9 +82,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let verifier = Verifier::bind(options(args)?).map_err(|error| load::address_error(&error))?;
     let stop = load::stop_flag()?;
-    // No answer is no error yet: the relay may start after us, and then all that it counts is new. The generator may start
-    // as soon as we say that we listen, so the relay is asked before.
-    let before = args.ledger.as_deref().and_then(|url| crate::ledger::fetch(url).ok());
+    // The generator may start as soon as we say that we listen, so the relay is asked before.
+    let before = args.ledger.as_deref().map(first_ledger).transpose()?;
     if !args.quiet {
         announce(args, &verifier);
     }
@@ -104,6 +104,21 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let ended = exit::print_and_end(&text, verdict);
     joined?;
     ended
+}
+
+/// Longest wait for a relay that is started at the same time.
+const RELAY_WAIT: Duration = Duration::from_secs(2);
+/// Time between two attempts to reach it.
+const RELAY_ASK_INTERVAL: Duration = Duration::from_millis(100);
+
+fn first_ledger(url: &str) -> anyhow::Result<Snapshot> {
+    let start = Instant::now();
+    loop {
+        match crate::ledger::fetch(url) {
+            Err(_) if start.elapsed() < RELAY_WAIT => thread::sleep(RELAY_ASK_INTERVAL),
+            answer => return answer,
+        }
+    }
 }
 
 fn parse_window(text: &str) -> Result<usize, String> {
