@@ -20,7 +20,7 @@ pub(crate) struct Figures<'a> {
 }
 
 /// Errors of send calls whose series exist from the start: those that the relay counts by name, and the rest.
-const SEND_ERRORS: [&str; 14] = [
+const SEND_ERRORS: [&str; 13] = [
     "EACCES",
     "ECONNREFUSED",
     "EHOSTUNREACH",
@@ -34,8 +34,9 @@ const SEND_ERRORS: [&str; 14] = [
     "ENOSPC",
     "EPERM",
     "other",
-    "unresolved",
 ];
+/// Not an error of a call: without an address none is made. The drops are `target_unresolved`.
+const UNRESOLVED: &str = "unresolved";
 const STATES: [&str; 5] = ["starting", "ok", "degraded", "failed", "stopping"];
 
 impl<'a> Figures<'a> {
@@ -176,7 +177,7 @@ fn add_target<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
         samples.whole(Id::TargetSendErrors, [listener, target, errno], count);
     }
     for (errno, count) in events_below(hop, "send_errors_") {
-        if !SEND_ERRORS.contains(&errno) {
+        if errno != UNRESOLVED && !SEND_ERRORS.contains(&errno) {
             samples.whole(Id::TargetSendErrors, [listener, target, errno], count);
         }
     }

@@ -112,7 +112,7 @@ families! {
     TargetSendCalls Counter "weir_relay_target_send_calls_total" ["listener", "target"]
         "Calls that sent; datagrams per call is the quotient.";
     TargetSendErrors Counter "weir_relay_target_send_errors_total" ["listener", "target", "errno"]
-        "Attempts to send that failed. A retry may have succeeded: losses are counted as dropped.";
+        "Attempts to send that failed, by the error's name or other. A retry may have succeeded: losses are counted as dropped.";
     TargetRetries Counter "weir_relay_target_retries_total" ["listener", "target"]
         "Attempts to send a datagram again.";
     TargetIcmpErrors Counter "weir_relay_target_icmp_errors_total" ["listener", "target", "code"]

@@ -66,6 +66,7 @@ pub fn busy_hops() -> Vec<HopSnapshot> {
             .event("retries", 7)
             .event("send_errors_ENOBUFS", 4)
             .event("send_errors_EFAULT", 1)
+            .event("send_errors_unresolved", 2)
             .delay(&delay)
             .finish(amount(1_000)),
         of(HopKind::Egress, Some("old"))
