@@ -150,11 +150,12 @@ fn verdict(name: &str, config: &Config, rmem_max: Option<u64>) -> String {
     ));
     for listener in &budget.listeners {
         line(format_args!(
-            "  {}: ring {} + descriptors {} + receiving {}; kernel: receive buffer {} + send buffers {}",
+            "  {}: ring {} + descriptors {} + receiving {} + files {}; kernel: receive buffer {} + send buffers {}",
             listener.name,
             approximate_size(listener.ring_bytes),
             approximate_size(listener.descriptor_bytes),
             approximate_size(listener.batch_bytes),
+            approximate_size(listener.file_bytes),
             approximate_size(listener.kernel_receive_bytes),
             approximate_size(listener.kernel_send_bytes)
         ));
@@ -194,6 +195,7 @@ fn budget_as_json(budget: &Budget) -> serde_json::Value {
                 "ring_bytes": listener.ring_bytes,
                 "descriptor_bytes": listener.descriptor_bytes,
                 "batch_bytes": listener.batch_bytes,
+                "file_bytes": listener.file_bytes,
                 "kernel_receive_bytes": listener.kernel_receive_bytes,
                 "kernel_send_bytes": listener.kernel_send_bytes,
             })
@@ -250,6 +252,16 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn the_parts_of_the_memory_add_up() {
+        let config = Config::parse(EXAMPLE, "example").unwrap();
+        let json = budget_as_json(&config.budget());
+        let parts = json["listeners"][0].as_object().unwrap().iter();
+        let sum: u64 = parts.filter_map(|(_, part)| part.as_u64()).sum();
+        let number = |key: &str| json[key].as_u64().unwrap();
+        assert_eq!(sum, number("process_bytes") + number("kernel_bytes"), "{json:#}");
     }
 
     #[test]
