@@ -21,16 +21,6 @@ pub const DATAGRAM_BYTES_MAX: usize = 1_432;
 /// Longest prefix and longest label value in a name; the rest is cut, so that every line fits into a datagram.
 const PART_BYTES_MAX: usize = 128;
 
-/// How label values travel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Format {
-    /// In the name: `weir.relay.target_sent_datagrams.syslog.old:5|c`.
-    #[default]
-    Plain,
-    /// As DogStatsD tags: `weir.relay.target_sent_datagrams:5|c|#listener:syslog,target:old`.
-    DogStatsd,
-}
-
 /// Where and how to push.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -40,7 +30,6 @@ pub struct Options {
     pub prefix: String,
     /// Time between pushes.
     pub interval: Duration,
-    pub format: Format,
 }
 
 /// What the push counts.
@@ -78,7 +67,7 @@ struct Pusher {
 
 impl Pusher {
     fn new(options: Options, counts: Arc<Counts>) -> Pusher {
-        let encoder = Encoder::new(&options.prefix, options.format);
+        let encoder = Encoder::new(&options.prefix);
         Pusher { to: options.to, encoder, counts, socket: None, last: None }
     }
 
@@ -146,7 +135,6 @@ pub struct Packet {
 #[derive(Debug)]
 pub struct Encoder {
     prefix: String,
-    format: Format,
     /// What each counter stood at when it was last sent.
     sent: HashMap<String, u64>,
 }
@@ -159,7 +147,7 @@ struct Line {
 
 impl Encoder {
     /// An encoder that has sent nothing yet.
-    pub fn new(prefix: &str, format: Format) -> Encoder {
+    pub fn new(prefix: &str) -> Encoder {
         let prefix = prefix.trim_end_matches('.');
         let mut safe = String::new();
         for part in prefix.split('.').filter(|part| !part.is_empty()) {
@@ -167,7 +155,7 @@ impl Encoder {
             safe.push('.');
         }
         safe.truncate(PART_BYTES_MAX);
-        Encoder { prefix: safe, format, sent: HashMap::new() }
+        Encoder { prefix: safe, sent: HashMap::new() }
     }
 
     /// Datagrams with every gauge and with what counters have gained since they were last [`sent`](Encoder::sent).
@@ -175,20 +163,20 @@ impl Encoder {
         let mut samples = Samples::new();
         add_ledger(&mut samples, snapshot);
         // Names are made safe for the wire, after which two may be one: their counts are added up.
-        let mut counters: BTreeMap<(String, String), u64> = BTreeMap::new();
+        let mut counters: BTreeMap<String, u64> = BTreeMap::new();
         let mut lines = Vec::new();
         for (family, series) in samples.iter() {
             for sample in series {
-                let (name, tags) = self.name(family, sample);
+                let name = self.name(family, sample);
                 match (family.kind, &sample.value) {
                     (Kind::Counter, Value::Whole(count)) => {
-                        *counters.entry((name, tags)).or_default() += count;
+                        *counters.entry(name).or_default() += count;
                     }
                     (Kind::Gauge, Value::Whole(value)) => {
-                        lines.push(Line { text: format!("{name}:{value}|g{tags}"), added: None });
+                        lines.push(Line { text: format!("{name}:{value}|g"), added: None });
                     }
                     (Kind::Gauge, Value::Number(value)) => {
-                        let text = self.number(&name, *value, &tags);
+                        let text = number(&name, *value);
                         lines.push(Line { text, added: None });
                     }
                     // Only the process's own figures have counters that are not whole, and they are not pushed.
@@ -196,12 +184,11 @@ impl Encoder {
                 }
             }
         }
-        for ((name, tags), count) in counters {
-            let key = format!("{name}{tags}");
-            let added = count.saturating_sub(self.sent.get(&key).copied().unwrap_or(0));
+        for (name, count) in counters {
+            let added = count.saturating_sub(self.sent.get(&name).copied().unwrap_or(0));
             if added > 0 {
-                let text = format!("{name}:{added}|c{tags}");
-                lines.push(Line { text, added: Some((key, added)) });
+                let text = format!("{name}:{added}|c");
+                lines.push(Line { text, added: Some((name, added)) });
             }
         }
         pack(lines)
@@ -222,40 +209,24 @@ impl Encoder {
         }
     }
 
-    /// `weir_relay_target_sent_datagrams_total` is `weir.relay.target_sent_datagrams`.
-    fn name(&self, family: &Family, sample: &Sample<'_>) -> (String, String) {
+    /// `weir_relay_target_sent_datagrams_total` is `weir.relay.target_sent_datagrams`, then the labels' values.
+    fn name(&self, family: &Family, sample: &Sample<'_>) -> String {
         let bare = family.name.strip_prefix("weir_").unwrap_or(family.name);
         let bare = bare.strip_suffix("_total").unwrap_or(bare);
         let mut name = self.prefix.clone();
         name.push_str(&bare.replacen('_', ".", 1));
-        let mut tags = String::new();
         // The hops of a listener have no target.
-        let labels =
-            family.labels.iter().zip(&sample.labels).filter(|(_, value)| !value.is_empty());
-        for (label, value) in labels {
-            match self.format {
-                Format::Plain => {
-                    name.push('.');
-                    push_safe(&mut name, value);
-                }
-                Format::DogStatsd => {
-                    tags.push_str(if tags.is_empty() { "|#" } else { "," });
-                    tags.push_str(label);
-                    tags.push(':');
-                    push_safe(&mut tags, value);
-                }
-            }
+        for value in sample.labels.iter().filter(|value| !value.is_empty()) {
+            name.push('.');
+            push_safe(&mut name, value);
         }
-        (name, tags)
+        name
     }
+}
 
-    fn number(&self, name: &str, value: f64, tags: &str) -> String {
-        match self.format {
-            // A sign makes a plain gauge relative, so a negative one starts from 0. Both lines stay in one datagram.
-            Format::Plain if value < 0.0 => format!("{name}:0|g\n{name}:{value}|g"),
-            _ => format!("{name}:{value}|g{tags}"),
-        }
-    }
+fn number(name: &str, value: f64) -> String {
+    // A sign makes a gauge relative, so a negative one starts from 0. Both lines stay in one datagram.
+    if value < 0.0 { format!("{name}:0|g\n{name}:{value}|g") } else { format!("{name}:{value}|g") }
 }
 
 /// Appends `part` with everything that the protocol or a server's name tree could mistake replaced by `_`.
@@ -315,7 +286,7 @@ mod tests {
 
     #[test]
     fn counters_are_differences_and_only_what_moved() {
-        let mut encoder = Encoder::new("weir", Format::Plain);
+        let mut encoder = Encoder::new("weir");
         let packets = encoder.encode(&snapshot("syslog", 5, 0));
         assert_eq!(
             counters(&packets),
@@ -340,7 +311,7 @@ mod tests {
 
     #[test]
     fn what_was_not_sent_is_in_the_next_push() {
-        let mut encoder = Encoder::new("weir", Format::Plain);
+        let mut encoder = Encoder::new("weir");
         encoder.encode(&snapshot("l", 5, 0));
         let packets = encoder.encode(&snapshot("l", 7, 0));
         assert!(counters(&packets).contains(&"weir.relay.target_sent_datagrams.l.old:7|c".into()));
@@ -350,16 +321,8 @@ mod tests {
     }
 
     #[test]
-    fn tags_in_the_dogstatsd_form() {
-        let encoder = Encoder::new("weir", Format::DogStatsd);
-        let expected =
-            "weir.relay.target_dropped_datagrams:2|c|#listener:syslog,target:old,reason:queue_full";
-        assert!(counters(&encoder.encode(&snapshot("syslog", 0, 2))).contains(&expected.into()));
-    }
-
-    #[test]
     fn names_cannot_break_the_protocol() {
-        let encoder = Encoder::new("my site.weir.", Format::Plain);
+        let encoder = Encoder::new("my site.weir.");
         let hostile = "a.b:1|c\n#@é";
         let expected = "my_site.weir.relay.target_sent_datagrams.a_b_1_c____.old:5|c";
         assert!(counters(&encoder.encode(&snapshot(hostile, 5, 0))).contains(&expected.into()));
@@ -367,7 +330,7 @@ mod tests {
 
     #[test]
     fn names_that_become_equal_are_added_up() {
-        let encoder = Encoder::new("weir", Format::Plain);
+        let encoder = Encoder::new("weir");
         let mut both = snapshot("a.b", 5, 0);
         both.hops.extend(snapshot("a_b", 6, 0).hops);
         let expected = "weir.relay.target_sent_datagrams.a_b.old:11|c";
@@ -380,7 +343,7 @@ mod tests {
             .delivered(amount(3))
             .finish(amount(1));
         let snapshot = Snapshot { hops: vec![broken], ..Snapshot::default() };
-        let lines = lines(&Encoder::new("weir", Format::Plain).encode(&snapshot));
+        let lines = lines(&Encoder::new("weir").encode(&snapshot));
         let at =
             lines.iter().position(|line| line == "weir.ledger.residual.receive.l:0|g").unwrap();
         assert_eq!(lines[at + 1], "weir.ledger.residual.receive.l:-2|g");
@@ -393,11 +356,9 @@ mod tests {
         for at in 0..100 {
             many.hops.extend(snapshot(&format!("{at}{long}"), 5, 1).hops);
         }
-        for format in [Format::Plain, Format::DogStatsd] {
-            let packets = Encoder::new(&long, format).encode(&many);
-            assert!(packets.iter().all(|packet| packet.bytes.len() <= DATAGRAM_BYTES_MAX));
-            assert_eq!(counters(&packets).len(), 100 * 4);
-        }
+        let packets = Encoder::new(&long).encode(&many);
+        assert!(packets.iter().all(|packet| packet.bytes.len() <= DATAGRAM_BYTES_MAX));
+        assert_eq!(counters(&packets).len(), 100 * 4);
     }
 
     #[test]
@@ -411,7 +372,6 @@ mod tests {
             to: address.to_string(),
             prefix: "weir".into(),
             interval: Duration::from_secs(1),
-            format: Format::Plain,
         };
         let mut pusher = Pusher::new(options, Arc::clone(&counts));
         runtime.block_on(async {
@@ -445,7 +405,6 @@ mod tests {
             to: server.local_addr().unwrap().to_string(),
             prefix: "site".into(),
             interval: Duration::from_secs(3600),
-            format: Format::Plain,
         };
         let ledger = Arc::new(ledger::Ledger::new("1".into()));
         let health = Arc::new(crate::Health::new(Duration::from_secs(5)));

@@ -77,7 +77,6 @@ impl Http {
             to: config.to.to_string(),
             prefix: config.prefix.clone(),
             interval: config.interval,
-            format: statsd::Format::default(),
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = watch::channel(());
