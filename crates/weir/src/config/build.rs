@@ -37,6 +37,9 @@ pub(super) fn from_file(text: &str, origin: &str) -> Result<(Config, Origins), V
     let admin = admin(&report, &document);
     let daemon = daemon(&report, &document);
     let statsd = statsd(&report, &document);
+    if let Some(statsd) = &statsd {
+        rules::statsd(&report, &listeners, statsd);
+    }
     finish(report, origin, listeners, |listeners| Config { admin, daemon, statsd, listeners })
 }
 

@@ -2,7 +2,9 @@
 
 use super::paths::{is_same_file, real_path};
 use super::section::{Report, Section};
-use super::{Host, HostPort, ListenAddress, ListenerConfig, TargetAddress, TargetConfig};
+use super::{
+    Host, HostPort, ListenAddress, ListenerConfig, StatsdConfig, TargetAddress, TargetConfig,
+};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -206,6 +208,24 @@ fn loops(
         };
         let message = format!("{to} is where {receiver} receives: {follows}");
         report.error(report.line_of(place, "to"), "listener.target.to", message);
+    }
+}
+
+/// The daemon's own figures must not come in as data.
+pub(super) fn statsd(report: &Report, placed: &[Placed], statsd: &StatsdConfig) {
+    let listening: Vec<_> = placed.iter().map(Listening::of).collect();
+    let addrs: Vec<_> = listening.iter().filter_map(|listening| listening.addr).collect();
+    let back = known_address(&statsd.to).and_then(|to| would_loop(&addrs, to, &[]));
+    let owner = placed.iter().zip(&listening).find(|(placed, listening)| {
+        placed.listener.listen == ListenAddress::Udp(statsd.to.clone())
+            || back.is_some() && listening.addr == back
+    });
+    if let Some((owner, _)) = owner {
+        let message = format!(
+            "{} is where listener {} receives, which would take the figures for data; name a StatsD server",
+            statsd.to, owner.listener.name
+        );
+        report.error(report.line_of("metrics.statsd", "to"), "metrics.statsd.to", message);
     }
 }
 
