@@ -103,14 +103,15 @@ fn section(
         let origin = origins.map(|origins| origins.of(&format!("{place}.{}", key.name)));
         match shown.value(key.name) {
             Some(value) => line(&format!("{} = {value}", key.name), origin.as_deref()),
-            None => absent(key, origins.is_some(), &mut line),
+            None if origins.is_some() => absent(key, &mut line),
+            None => {}
         }
     }
 }
 
 /// A key without a value is shown too, so that the output lists everything that can be set.
-fn absent(key: &Key, with_origins: bool, line: &mut dyn FnMut(&str, Option<&str>)) {
-    if let (true, Fallback::Absent(what)) = (with_origins, key.fallback) {
+fn absent(key: &Key, line: &mut dyn FnMut(&str, Option<&str>)) {
+    if let Fallback::Absent(what) = key.fallback {
         line(&format!("# {} is not set", key.name), Some(what));
     }
 }
