@@ -54,7 +54,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PORT")]
     source_port: Option<u16>,
     /// Send buffer to ask for
-    #[arg(long, value_name = "BYTES", value_parser = load::parse_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = load::parse_buffer)]
     send_buffer: Option<usize>,
     /// Hand datagrams of one fixed size to the kernel as runs of up to 64 (UDP_SEGMENT)
     #[arg(long)]

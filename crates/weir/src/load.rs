@@ -14,6 +14,7 @@ use weir::config::{Host, HostPort, ListenAddress, TargetAddress};
 
 pub(crate) use ::ledger::grouped;
 pub(crate) use weir::config::units::parse_duration;
+use weir::config::units::parse_size;
 
 /// Whether and how progress is shown on standard error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -142,6 +143,12 @@ pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
     usize::try_from(number).map_err(|_| "it is too large".to_owned())
 }
 
+/// A buffer's size: as in the configuration, with a unit.
+pub(crate) fn parse_buffer(text: &str) -> Result<usize, String> {
+    let bytes = parse_size(text).map_err(|error| error.to_string())?;
+    usize::try_from(bytes).map_err(|_| "it is too large".to_owned())
+}
+
 /// An address that the system refused: says which, why, and what mends it.
 pub(crate) fn address_error(error: &(dyn std::error::Error + 'static)) -> anyhow::Error {
     let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
@@ -214,6 +221,8 @@ mod tests {
         number("99999999999999999999", None);
         assert_eq!(parse_bytes("64MiB"), Ok(67_108_864));
         assert_eq!(parse_bytes("200"), Ok(200));
+        assert_eq!(parse_buffer("64KiB"), Ok(65_536));
+        assert!(parse_buffer("16").is_err());
     }
 
     fn check_target(text: &str, expected: &str) {

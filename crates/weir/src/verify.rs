@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     multicast_interface: Option<String>,
     /// Receive buffer to ask for
-    #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = load::parse_bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = load::parse_buffer)]
     receive_buffer: usize,
     /// Stop after this time
     #[arg(long, value_name = "TIME", visible_alias = "deadline", value_parser = load::parse_duration)]
