@@ -16,6 +16,8 @@ archive="$folder/weir-$version-$(uname -m).oci.tar"
 
 # Function names stay for backtraces; line tables would be most of the image.
 export CARGO_PROFILE_RELEASE_STRIP=debuginfo
+WEIR_COMMIT=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
+export WEIR_COMMIT
 say "building the static binary ($target)"
 cargo build --locked --release --package weir --target "$target"
 
