@@ -1,9 +1,9 @@
 # The image: one static binary, nothing else. No shell, no root, read-only root file system.
 #
-#   docker build -t weir .          compiles in a container
-#   make image                      the same image without a container engine, from a binary built on this machine
+#   docker build -t weir --build-arg WEIR_COMMIT="$(git rev-parse --short HEAD)" .     compiles in a container
+#   make image      the same image without a container engine, from a binary built on this machine
 #
-#   docker run --read-only -p 514:514/udp -v ./weir.toml:/etc/weir/weir.toml:ro weir
+#   docker run --read-only -p 514:5514/udp -v ./weir.toml:/etc/weir/weir.toml:ro weir
 
 # What every variant of the image says about itself.
 FROM scratch AS base
@@ -14,7 +14,7 @@ LABEL org.opencontainers.image.title="weir" \
 USER 65532:65532
 # Ports under 1024 are open to everybody in a container's network namespace (net.ipv4.ip_unprivileged_port_start is 0
 # under the common engines); elsewhere listen on a high port and map it.
-EXPOSE 514/udp 9464/tcp
+EXPOSE 514/udp 5514/udp 9464/tcp
 STOPSIGNAL SIGTERM
 # Asks the daemon for its ledger, which the data loop's counters answer. Kubernetes has its own probes.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=5s CMD ["/weir", "ledger", "--json"]
@@ -28,6 +28,9 @@ COPY --chmod=0755 weir /weir
 FROM rust:1.95.0-slim-bookworm AS build
 WORKDIR /src
 COPY . .
+# Shown in weir_build_info; the build context has no .git to ask.
+ARG WEIR_COMMIT=unknown
+ENV WEIR_COMMIT=$WEIR_COMMIT
 # The machine's own architecture, linked statically.
 RUN target="$(uname -m)-unknown-linux-musl" && \
     rustup target add "$target" && \
