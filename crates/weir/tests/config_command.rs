@@ -179,3 +179,17 @@ fn what_is_no_text_is_told_from_what_cannot_be_read() {
     let (_, _, said) = run(&folder, &["run", "-c", "nowhere.toml"], "");
     assert_eq!(said.matches("config example").count(), 1, "{said}");
 }
+
+#[test]
+fn show_as_json_has_values_and_origins() {
+    let folder = Folder::new("show-json");
+    let (code, out, _) = run(&folder, &["config", "show", "--json", "-"], RIGHT);
+    assert_eq!(code, 0);
+    let shown: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    let listener = &shown["listener"][0];
+    assert_eq!(listener["receive_buffer"]["value"], "64KiB");
+    assert_eq!(listener["receive_buffer"]["origin"], "standard input:3");
+    assert_eq!(listener["target"][0]["to"]["value"], "null:");
+    assert_eq!(shown["daemon"]["drain_grace"]["origin"], "default");
+    assert!(shown["metrics"]["statsd"].is_null());
+}

@@ -198,6 +198,11 @@ impl Config {
     pub fn to_toml(&self, origins: Option<&Origins>) -> String {
         show::to_toml(self, origins)
     }
+
+    /// The configuration as JSON: each key with its value and where that came from.
+    pub fn to_json(&self, origins: &Origins) -> serde_json::Value {
+        show::to_json(self, origins)
+    }
 }
 
 /// Reads a configuration file's text.

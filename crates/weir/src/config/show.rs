@@ -8,6 +8,7 @@ use super::{
     ListenAddress, ListenerConfig, Overrides, StatsdConfig, TargetAddress, TargetConfig,
 };
 use relay::{FileFormat, Gso, Prefix, SampleBy, Schedule};
+use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -82,6 +83,39 @@ pub(super) fn to_toml(config: &Config, origins: Option<&Origins>) -> String {
         }
     }
     out
+}
+
+/// Every key with `value` (`null` if it is not set) and `origin`, by section.
+pub(super) fn to_json(config: &Config, origins: &Origins) -> Json {
+    let one = |keys: &SectionKeys, place: &str, shown: &dyn Shown| -> Map<String, Json> {
+        let keys = keys.keys.iter().filter(|key| shown.fits(key.name));
+        let entry = |key: &Key| {
+            let value = shown.value(key.name).map_or(Json::Null, |toml| {
+                serde_json::from_str(&toml)
+                    .expect("TOML writes these strings, numbers and lists as JSON does")
+            });
+            let origin = origins.of(&format!("{place}.{}", key.name));
+            (key.name.to_owned(), json!({ "value": value, "origin": origin }))
+        };
+        keys.map(entry).collect()
+    };
+    let listeners = config.listeners.iter().enumerate().map(|(at, listener)| {
+        let place = format!("listener[{at}]");
+        let targets = listener.targets.iter().enumerate();
+        let targets: Vec<_> = targets
+            .map(|(at, target)| one(&keys::TARGET, &format!("{place}.target[{at}]"), target))
+            .collect();
+        let mut section = one(&keys::LISTENER, &place, listener);
+        section.insert("target".to_owned(), json!(targets));
+        section
+    });
+    let statsd = config.statsd.as_ref().map(|statsd| one(&keys::STATSD, "metrics.statsd", statsd));
+    json!({
+        "admin": one(&keys::ADMIN, "admin", &config.admin),
+        "daemon": one(&keys::DAEMON, "daemon", &config.daemon),
+        "metrics": { "statsd": statsd },
+        "listener": listeners.collect::<Vec<_>>(),
+    })
 }
 
 fn section(

@@ -50,6 +50,9 @@ struct ShowArgs {
     /// The file; - is standard input
     #[arg(value_name = "FILE", default_value = "weir.toml")]
     file: PathBuf,
+    /// Print it as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// A whole file with every key, commented.
@@ -102,7 +105,12 @@ fn show(args: &ShowArgs) -> anyhow::Result<ExitCode> {
     let (name, text) = read(&args.file, Failure::Config)?;
     let (config, origins) =
         effective(&name, &text).map_err(|errors| wrong(&name, &errors, Failure::Config))?;
-    exit::print_and_end(&config.to_toml(Some(&origins)), ExitCode::SUCCESS)
+    let result = if args.json {
+        format!("{:#}\n", config.to_json(&origins))
+    } else {
+        config.to_toml(Some(&origins))
+    };
+    exit::print_and_end(&result, ExitCode::SUCCESS)
 }
 
 fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
