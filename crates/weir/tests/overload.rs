@@ -9,7 +9,8 @@ use ledger::{HopKind, Reason};
 use rig::netns::Place;
 use rig::{Ended, Folder, Generator, Process, Relay, SCHEDULES, Sent, Verifier, say};
 use serde_json::Value;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 
@@ -154,7 +155,21 @@ fn the_ledger_is_asked_before_the_generator_may_start() {
     let mut verifier = Process::start(&Place::Here, &args);
     let (question, _) = daemon.accept().unwrap();
     assert_eq!(verifier.said(), "");
-    drop((question, daemon));
+    answer_with_an_empty_ledger(question);
     verifier.hear("listening on ");
+    // It asks once more at the end.
+    let (question, _) = daemon.accept().unwrap();
+    answer_with_an_empty_ledger(question);
     verifier.finish();
+}
+
+fn answer_with_an_empty_ledger(mut question: TcpStream) {
+    let body = serde_json::to_string(&ledger::Snapshot::default()).unwrap();
+    let mut head = [0; 4_096];
+    let len = question.read(&mut head).unwrap();
+    assert!(head[..len].starts_with(b"GET /ledger "));
+    let type_and_length =
+        format!("Content-Type: application/json\r\nContent-Length: {}", body.len());
+    write!(question, "HTTP/1.1 200 OK\r\n{type_and_length}\r\nConnection: close\r\n\r\n{body}")
+        .unwrap();
 }
