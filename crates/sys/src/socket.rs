@@ -1,248 +1,21 @@
 //! Opening and configuring datagram sockets, and reading what the kernel counts for them.
 
+mod connect;
+mod listen;
+
+pub use connect::{SEND_BUFFER_BYTES, SendOptions, connect_udp, connect_unix};
+pub use listen::{ListenOptions, interface_index, listen_udp, listen_unix};
+
 use crate::Errno;
 use crate::errno::check;
-use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockAddr, Socket, Type};
-use std::ffi::CString;
+use socket2::Type;
 use std::io;
 use std::mem;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::path::PathBuf;
 use std::ptr;
 use std::time::Duration;
-
-/// How a listener's UDP socket is opened.
-#[derive(Clone, Debug, Default)]
-pub struct ListenOptions {
-    /// Interface that joins the group when the address is a multicast one: a name (`eth0`) or, for IPv4, its address.
-    /// Without it the kernel chooses by its routes.
-    pub multicast_interface: Option<String>,
-}
-
-/// Opens and binds a UDP socket; joins the group if the address is a multicast one.
-///
-/// # Errors
-/// Any of `socket(2)`, `bind(2)`, or of joining the group.
-pub fn listen_udp(addr: SocketAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
-    let socket =
-        Socket::new(Domain::for_address(addr), Type::DGRAM.cloexec(), Some(Protocol::UDP))?;
-    own_groups_only(&socket, addr)?;
-    if addr.is_ipv6() {
-        // One address, one family: `[::]` must not take the port of `0.0.0.0` too, or the two cannot both be named.
-        socket.set_only_v6(true)?;
-    }
-    if addr.ip().is_multicast() {
-        // Several programs on a host may listen to one group (ip(7), SO_REUSEADDR); a unicast port is never shared.
-        socket.set_reuse_address(true)?;
-    }
-    socket.bind(&with_scope(addr, options.multicast_interface.as_deref())?.into())?;
-    if addr.ip().is_multicast() {
-        join_group(&socket, addr.ip(), options.multicast_interface.as_deref())?;
-    }
-    Ok(socket.into())
-}
-
-/// Without this a socket on a wildcard address hears every group that any socket of the host has joined (ip(7),
-/// `IP_MULTICAST_ALL`): what a relay sends to a group would come back to it as soon as another program joins.
-fn own_groups_only(socket: &Socket, addr: SocketAddr) -> io::Result<()> {
-    if addr.is_ipv4() {
-        return set_int(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, 0);
-    }
-    match set_int(socket.as_raw_fd(), libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_ALL, 0) {
-        // Kernels before 4.20 do not have it.
-        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
-        result => result,
-    }
-}
-
-/// A group of interface-local or link-local scope is one only together with its interface (RFC 4007 section 6).
-fn with_scope(addr: SocketAddr, interface: Option<&str>) -> io::Result<SocketAddr> {
-    match (addr, interface) {
-        (SocketAddr::V6(v6), Some(name)) if v6.ip().is_multicast() && v6.scope_id() == 0 => {
-            let index = interface_index(name)?;
-            Ok(SocketAddrV6::new(*v6.ip(), v6.port(), 0, index).into())
-        }
-        _ => Ok(addr),
-    }
-}
-
-fn join_group(socket: &Socket, group: IpAddr, interface: Option<&str>) -> io::Result<()> {
-    match group {
-        IpAddr::V4(group) => {
-            let by = match interface {
-                None => InterfaceIndexOrAddress::Address(Ipv4Addr::UNSPECIFIED),
-                Some(text) => match text.parse::<Ipv4Addr>() {
-                    Ok(addr) => InterfaceIndexOrAddress::Address(addr),
-                    Err(_) => InterfaceIndexOrAddress::Index(interface_index(text)?),
-                },
-            };
-            socket.join_multicast_v4_n(&group, &by)
-        }
-        IpAddr::V6(group) => {
-            let index = interface.map_or(Ok(0), interface_index)?;
-            socket.join_multicast_v6(&group, index)
-        }
-    }
-}
-
-/// The index of a network interface.
-///
-/// # Errors
-/// `ENODEV` when there is none of that name.
-pub fn interface_index(name: &str) -> io::Result<u32> {
-    let name = CString::new(name).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    // SAFETY: `name` is a C string that outlives the call.
-    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
-        0 => Err(io::Error::last_os_error()),
-        index => Ok(index),
-    }
-}
-
-/// Opens a unix datagram socket at a path. A socket file that nobody listens on any more is replaced; nothing else is.
-///
-/// # Errors
-/// `EADDRINUSE` when another process listens there or the path is not a socket; any of `socket(2)`, `bind(2)`.
-pub fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
-    let socket = Socket::new(Domain::UNIX, Type::DGRAM.cloexec(), None)?;
-    let addr = SockAddr::unix(path)?;
-    match socket.bind(&addr) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale_socket(path) => {
-            std::fs::remove_file(path)?;
-            socket.bind(&addr)?;
-        }
-        result => result?,
-    }
-    Ok(socket.into())
-}
-
-fn is_stale_socket(path: &Path) -> bool {
-    // connect(2) answers ECONNREFUSED for a regular file too (net/unix/af_unix.c, unix_find_bsd), and a symbolic link is
-    // not ours to remove.
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
-    is_socket
-        && connect_unix(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-}
-
-/// The send buffer of a UDP socket for which no other is asked, in bytes of the kernel's accounting.
-///
-/// While a neighbour's link address is not known, datagrams wait in a queue of `net.ipv4.neigh.*.unres_qlen_bytes`
-/// (212,992), which drops its oldest ones without telling anybody. The kernel's own default for send buffers is as large,
-/// and one message more fits beyond it. With less, the socket is full before the queue is, and says so: measured, of 26,474
-/// datagrams to a neighbour that answered after a second 480 were lost in silence with 208 KiB, and none with this.
-pub const SEND_BUFFER_BYTES: usize = 128 << 10;
-
-/// How a target's UDP socket is opened.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SendOptions {
-    /// Address that datagrams leave from. Chosen by route when absent.
-    pub source_address: Option<IpAddr>,
-    /// Port that datagrams leave from. Ephemeral when absent.
-    pub source_port: Option<u16>,
-    /// Time to live or hop limit, for unicast and multicast.
-    pub ttl: Option<u8>,
-    /// Differentiated services code point, 0 to 63 (RFC 2474).
-    pub dscp: Option<u8>,
-    /// Send buffer to ask for, in bytes of the kernel's accounting. [`SEND_BUFFER_BYTES`] when absent.
-    pub send_buffer_bytes: Option<usize>,
-    /// Interface that multicast datagrams leave by.
-    pub multicast_interface: Option<String>,
-}
-
-/// Opens a connected, non-blocking UDP socket whose errors are reported to us (`IP_RECVERR`).
-///
-/// Without `IP_RECVERR` a full queue loses datagrams while `send` says that all is well (ip(7)). What the peer sends back is
-/// refused: nobody would read it, and the error queue shares its room with it (net/core/skbuff.c, sock_queue_err_skb).
-///
-/// # Errors
-/// Any of `socket(2)`, `bind(2)`, `connect(2)`, or an option that the kernel refuses.
-pub fn connect_udp(remote: SocketAddr, options: &SendOptions) -> io::Result<OwnedFd> {
-    let remote = match remote {
-        // An IPv4-mapped address is reached by IPv4, whose errors an IPv6 socket would not report.
-        SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_some() => {
-            SocketAddr::new(remote.ip().to_canonical(), remote.port())
-        }
-        other => other,
-    };
-    let socket =
-        Socket::new(Domain::for_address(remote), Type::DGRAM.cloexec(), Some(Protocol::UDP))?;
-    socket.set_nonblocking(true)?;
-    socket.set_broadcast(true)?;
-    let fd = socket.as_raw_fd();
-    if remote.is_ipv4() {
-        set_int(fd, libc::IPPROTO_IP, libc::IP_RECVERR, 1)?;
-    } else {
-        set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
-    }
-    if options.source_address.is_some() || options.source_port.is_some() {
-        // The socket of a replaced target, or of another listener's, may still hold the same fixed port.
-        socket.set_reuse_address(options.source_port.is_some())?;
-        let any = if remote.is_ipv4() { "0.0.0.0" } else { "::" };
-        let ip = match options.source_address {
-            Some(ip) => ip,
-            None => any.parse().expect("a literal address"),
-        };
-        socket.bind(&SocketAddr::new(ip, options.source_port.unwrap_or(0)).into())?;
-    }
-    apply_send_options(&socket, remote, options)?;
-    socket.connect(&remote.into())?;
-    let socket = OwnedFd::from(socket);
-    refuse_new_datagrams(socket.as_fd())?;
-    Ok(socket)
-}
-
-fn apply_send_options(
-    socket: &Socket,
-    remote: SocketAddr,
-    options: &SendOptions,
-) -> io::Result<()> {
-    let fd = socket.as_raw_fd();
-    let send_buffer_bytes = options.send_buffer_bytes.unwrap_or(SEND_BUFFER_BYTES);
-    // The kernel doubles what is asked for, to cover its own bookkeeping (socket(7), SO_SNDBUF).
-    socket.set_send_buffer_size(send_buffer_bytes.div_ceil(2))?;
-    let interface = options.multicast_interface.as_deref();
-    if remote.is_ipv4() {
-        if let Some(ttl) = options.ttl {
-            socket.set_ttl_v4(u32::from(ttl))?;
-            socket.set_multicast_ttl_v4(u32::from(ttl))?;
-        }
-        if let Some(dscp) = options.dscp {
-            set_int(fd, libc::IPPROTO_IP, libc::IP_TOS, i32::from(dscp) << 2)?;
-        }
-        if let Some(name) = interface {
-            let request = libc::ip_mreqn {
-                imr_multiaddr: libc::in_addr { s_addr: 0 },
-                imr_address: libc::in_addr { s_addr: 0 },
-                imr_ifindex: interface_index(name)? as i32,
-            };
-            set(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, &request)?;
-        }
-        return Ok(());
-    }
-    if let Some(ttl) = options.ttl {
-        socket.set_unicast_hops_v6(u32::from(ttl))?;
-        socket.set_multicast_hops_v6(u32::from(ttl))?;
-    }
-    if let Some(dscp) = options.dscp {
-        set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, i32::from(dscp) << 2)?;
-    }
-    if let Some(name) = interface {
-        socket.set_multicast_if_v6(interface_index(name)?)?;
-    }
-    Ok(())
-}
-
-/// Opens a connected, non-blocking unix datagram socket.
-///
-/// # Errors
-/// `ENOENT` when there is no such path, `ECONNREFUSED` when nobody listens there.
-pub fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
-    let socket = Socket::new(Domain::UNIX, Type::DGRAM.cloexec(), None)?;
-    socket.set_nonblocking(true)?;
-    socket.connect(&SockAddr::unix(path)?)?;
-    Ok(socket.into())
-}
 
 /// The address that a socket is bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -447,6 +220,7 @@ fn get<T: Copy>(
 mod tests {
     use super::*;
     use std::net::UdpSocket;
+    use std::os::fd::AsFd;
 
     #[test]
     fn drops_are_counted_after_refusing() {

@@ -4,7 +4,7 @@
 //! Payload bytes follow the same claims and are checked by value.
 
 use super::*;
-use ledger::Tally;
+use ledger::{Counters, Reason, Tally};
 use loom::thread;
 
 /// Takes everything that is there, once; returns the number of datagrams seen and given up.

@@ -1,5 +1,5 @@
 use super::*;
-use ledger::Tally;
+use ledger::{Counters, Reason, Tally};
 
 fn payload(number: u64, len: usize) -> Vec<u8> {
     (0..len).map(|at| (number as usize * 31 + at) as u8).collect()

@@ -1,0 +1,122 @@
+//! Sockets to receive from.
+
+use super::{connect_unix, set_int};
+use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockAddr, Socket, Type};
+use std::ffi::CString;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+/// How a listener's UDP socket is opened.
+#[derive(Clone, Debug, Default)]
+pub struct ListenOptions {
+    /// Interface that joins the group when the address is a multicast one: a name (`eth0`) or, for IPv4, its address.
+    /// Without it the kernel chooses by its routes.
+    pub multicast_interface: Option<String>,
+}
+
+/// Opens and binds a UDP socket; joins the group if the address is a multicast one.
+///
+/// # Errors
+/// Any of `socket(2)`, `bind(2)`, or of joining the group.
+pub fn listen_udp(addr: SocketAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
+    let socket =
+        Socket::new(Domain::for_address(addr), Type::DGRAM.cloexec(), Some(Protocol::UDP))?;
+    own_groups_only(&socket, addr)?;
+    if addr.is_ipv6() {
+        // One address, one family: `[::]` must not take the port of `0.0.0.0` too, or the two cannot both be named.
+        socket.set_only_v6(true)?;
+    }
+    if addr.ip().is_multicast() {
+        // Several programs on a host may listen to one group (ip(7), SO_REUSEADDR); a unicast port is never shared.
+        socket.set_reuse_address(true)?;
+    }
+    socket.bind(&with_scope(addr, options.multicast_interface.as_deref())?.into())?;
+    if addr.ip().is_multicast() {
+        join_group(&socket, addr.ip(), options.multicast_interface.as_deref())?;
+    }
+    Ok(socket.into())
+}
+
+/// Without this a socket on a wildcard address hears every group that any socket of the host has joined (ip(7),
+/// `IP_MULTICAST_ALL`): what a relay sends to a group would come back to it as soon as another program joins.
+fn own_groups_only(socket: &Socket, addr: SocketAddr) -> io::Result<()> {
+    if addr.is_ipv4() {
+        return set_int(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, 0);
+    }
+    match set_int(socket.as_raw_fd(), libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_ALL, 0) {
+        // Kernels before 4.20 do not have it.
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
+        result => result,
+    }
+}
+
+/// A group of interface-local or link-local scope is one only together with its interface (RFC 4007 section 6).
+fn with_scope(addr: SocketAddr, interface: Option<&str>) -> io::Result<SocketAddr> {
+    match (addr, interface) {
+        (SocketAddr::V6(v6), Some(name)) if v6.ip().is_multicast() && v6.scope_id() == 0 => {
+            let index = interface_index(name)?;
+            Ok(SocketAddrV6::new(*v6.ip(), v6.port(), 0, index).into())
+        }
+        _ => Ok(addr),
+    }
+}
+
+fn join_group(socket: &Socket, group: IpAddr, interface: Option<&str>) -> io::Result<()> {
+    match group {
+        IpAddr::V4(group) => {
+            let by = match interface {
+                None => InterfaceIndexOrAddress::Address(Ipv4Addr::UNSPECIFIED),
+                Some(text) => match text.parse::<Ipv4Addr>() {
+                    Ok(addr) => InterfaceIndexOrAddress::Address(addr),
+                    Err(_) => InterfaceIndexOrAddress::Index(interface_index(text)?),
+                },
+            };
+            socket.join_multicast_v4_n(&group, &by)
+        }
+        IpAddr::V6(group) => {
+            let index = interface.map_or(Ok(0), interface_index)?;
+            socket.join_multicast_v6(&group, index)
+        }
+    }
+}
+
+/// The index of a network interface.
+///
+/// # Errors
+/// `ENODEV` when there is none of that name.
+pub fn interface_index(name: &str) -> io::Result<u32> {
+    let name = CString::new(name).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: `name` is a C string that outlives the call.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(io::Error::last_os_error()),
+        index => Ok(index),
+    }
+}
+
+/// Opens a unix datagram socket at a path. A socket file that nobody listens on any more is replaced; nothing else is.
+///
+/// # Errors
+/// `EADDRINUSE` when another process listens there or the path is not a socket; any of `socket(2)`, `bind(2)`.
+pub fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
+    let socket = Socket::new(Domain::UNIX, Type::DGRAM.cloexec(), None)?;
+    let addr = SockAddr::unix(path)?;
+    match socket.bind(&addr) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale_socket(path) => {
+            std::fs::remove_file(path)?;
+            socket.bind(&addr)?;
+        }
+        result => result?,
+    }
+    Ok(socket.into())
+}
+
+fn is_stale_socket(path: &Path) -> bool {
+    // connect(2) answers ECONNREFUSED for a regular file too (net/unix/af_unix.c, unix_find_bsd), and a symbolic link is
+    // not ours to remove.
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    is_socket
+        && connect_unix(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
