@@ -117,7 +117,10 @@ fn a_stop_under_load_delivers_everything_or_names_the_rest() {
     assert!(at_socket.received.count <= sent);
     socket.set_nonblocking(true).unwrap();
     let got = std::iter::from_fn(|| socket.recv(&mut [0; 16]).ok()).count() as u64;
-    assert_eq!(got, hop(all, HopKind::Egress, "out").delivered.count, "{}", ended.said);
+    // Without privilege the kernel gives the receiver less room than the load fills.
+    let info = sys::socket::mem_info(std::os::fd::AsFd::as_fd(&socket)).unwrap();
+    let arrived = got + u64::from(info.dropped_datagrams);
+    assert_eq!(arrived, hop(all, HopKind::Egress, "out").delivered.count, "{}", ended.said);
 }
 
 /// A daemon with a healthy target and a unix one that nobody reads.
