@@ -19,4 +19,5 @@ done
 
 cargo build --release --package weir --package bench
 read -ra args <<<"${BENCH_ARGS:-}"
-exec "$TARGET/release/bench" --weir "$TARGET/release/weir" "${args[@]}" "$@"
+# The command is published with the figures: name the binary as seen from here where it lies here.
+exec "$TARGET/release/bench" --weir "$(realpath --relative-to=. "$TARGET")/release/weir" "${args[@]}" "$@"
