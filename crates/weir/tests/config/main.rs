@@ -195,7 +195,7 @@ fn the_budget_adds_up() {
     assert_eq!(budget.listeners[2].kernel_receive_bytes, 0);
     assert_eq!(
         budget.process_bytes(),
-        budget.listeners.iter().map(|listener| listener.process_bytes()).sum()
+        budget.listeners.iter().map(|listener| listener.process_bytes()).sum::<u64>()
     );
 }
 
