@@ -18,17 +18,17 @@ cleanup() {
 }
 trap cleanup EXIT
 
-say "two receivers that check every datagram: 127.0.0.1:$first and 127.0.0.1:$second"
-"$weir" verify --listen "127.0.0.1:$first" --listen "127.0.0.1:$second" --until-done \
-    --ledger "http://127.0.0.1:$admin" >"$work/report" 2> >(tee "$work/verify.log" >&2) &
-verify=$!
-wait_until 10 grep -q "^listening on .*:$second" "$work/verify.log"
-
-say "the relay: 127.0.0.1:$relay_port to both"
+say "the relay: 127.0.0.1:$relay_port to 127.0.0.1:$first and 127.0.0.1:$second"
 "$weir" relay --admin "127.0.0.1:$admin" --listen "127.0.0.1:$relay_port" --to "127.0.0.1:$first" \
     --to "127.0.0.1:$second" >"$work/ledger" 2>"$work/relay.log" &
 relay=$!
 wait_until 10 "$weir" ledger --url "http://127.0.0.1:$admin" || { cat "$work/relay.log" >&2; exit 1; }
+
+say "two receivers that check every datagram, and ask the relay for its ledger"
+"$weir" verify --listen "127.0.0.1:$first" --listen "127.0.0.1:$second" --until-done \
+    --ledger "http://127.0.0.1:$admin" >"$work/report" 2> >(tee "$work/verify.log" >&2) &
+verify=$!
+wait_until 10 grep -q "^listening on .*:$second" "$work/verify.log"
 
 say "the generator: $rate datagrams a second of $size bytes for $duration"
 "$weir" gen --to "127.0.0.1:$relay_port" --rate "$rate" --duration "$duration" --size "$size"

@@ -75,6 +75,12 @@ step_fuzz() {
     finish
 }
 
+step_demo() {
+    cargo build -p weir
+    check "demo for 1 s" env DURATION=1s scripts/demo.sh "$TARGET/debug/weir"
+    finish
+}
+
 step_scripts() { scripts/test-scripts.sh; }
 step_units() { scripts/test-units.sh; }
 step_manifests() { scripts/test-manifests.sh; }
@@ -96,7 +102,7 @@ sum_up() {
 }
 
 "$ROOT/scripts/install-tools.sh" "$([ "${REQUIRE_ALL:-}" = 1 ] && echo fuzz || echo test)"
-[ "$#" -gt 0 ] || set -- scripts unit unprivileged units manifests image loom miri fuzz
+[ "$#" -gt 0 ] || set -- scripts unit demo unprivileged units manifests image loom miri fuzz
 for name in "$@"; do
     step "$name" "step_$name"
 done
