@@ -76,7 +76,7 @@ step_fuzz() {
 }
 
 step_demo() {
-    cargo build -p weir
+    cargo build --workspace
     check "demo for 1 s" env DURATION=1s scripts/demo.sh "$TARGET/debug/weir"
     finish
 }
