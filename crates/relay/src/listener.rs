@@ -192,11 +192,6 @@ impl Listener {
         if self.worker_count_max == 0 { Schedule::Inline } else { Schedule::Threaded }
     }
 
-    /// Most datagrams that a target can be behind.
-    pub fn ring_capacity_datagrams(&self) -> u64 {
-        self.ring_capacity
-    }
-
     /// Adds a target, which begins with the next datagram.
     ///
     /// # Errors

@@ -26,13 +26,3 @@ pub fn process_cpu_ns() -> u64 {
 pub fn thread_cpu_ns() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
-
-/// Offset of local time from UTC at a moment, in seconds east, by the system's time zone.
-pub fn local_offset_seconds(unix_seconds: i64) -> i64 {
-    // SAFETY: all-zero bytes are a valid `tm`: integers and a null pointer.
-    let mut parts: libc::tm = unsafe { std::mem::zeroed() };
-    let time = unix_seconds as _;
-    // SAFETY: reads one time_t and writes one tm.
-    unsafe { libc::localtime_r(&raw const time, &raw mut parts) };
-    parts.tm_gmtoff
-}

@@ -11,7 +11,7 @@
 //! - [`route`]: rtnetlink: by which device a destination leaves and what queues stand there.
 //! - [`poll`]: `poll(2)` and eventfd.
 //! - [`activation`]: sockets handed over by a service manager.
-//! - [`clock`], [`process`]: time, and what this process uses.
+//! - [`clock`], [`process`]: time, and who this process is.
 
 #![expect(unsafe_code, reason = "this crate is where Weir's system calls are made safe")]
 

@@ -1,15 +1,6 @@
-//! What this process uses and may do.
+//! Who this process is, and what it may do.
 
 use std::fs;
-
-/// Resident memory of this process in bytes (`/proc/self/statm`); `None` where `/proc` is not mounted.
-pub fn resident_bytes() -> Option<u64> {
-    let statm = fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
-    // SAFETY: sysconf takes no pointers.
-    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    Some(pages * page_bytes as u64)
-}
 
 /// Effective capabilities of the calling thread as a bit set (`CapEff` of `/proc/thread-self/status`, capabilities(7)).
 pub fn effective_capabilities() -> Option<u64> {
