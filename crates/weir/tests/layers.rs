@@ -7,12 +7,16 @@ use std::path::{Path, PathBuf};
 /// Which workspace crates each crate may name in `[dependencies]`.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("sys", &[]),
+    ("wire", &[]),
     ("ledger", &[]),
+    ("record", &["wire"]),
     ("relay", &["sys", "ledger"]),
+    ("sockets", &["sys", "wire", "record", "ledger"]),
+    ("sink", &["sys", "record", "ledger"]),
     // The judge shares no code with what it judges.
-    ("lab", &["sys"]),
+    ("lab", &["sys", "wire"]),
     ("admin", &["ledger"]),
-    ("weir", &["sys", "ledger", "relay", "lab", "admin"]),
+    ("weir", &["sys", "wire", "ledger", "record", "relay", "sockets", "sink", "lab", "admin"]),
 ];
 
 /// Crates that the data path must stay free of, and who alone may name them.
