@@ -15,6 +15,12 @@ pub enum HopKind {
     Target,
     /// What the kernel took from us for a target: it may still give datagrams back as undeliverable.
     Egress,
+    /// The polls of the socket collector. `received` is every socket that the kernel listed, `delivered` every record made of one.
+    Poll,
+    /// The kernel's close events. `received` is every event that the kernel sent us, lost ones included.
+    Close,
+    /// A sink's queue and destination. `received` is every record that was made for it.
+    Sink,
 }
 
 impl HopKind {
@@ -25,6 +31,9 @@ impl HopKind {
             HopKind::Receive => "receive",
             HopKind::Target => "target",
             HopKind::Egress => "egress",
+            HopKind::Poll => "poll",
+            HopKind::Close => "close",
+            HopKind::Sink => "sink",
         }
     }
 }
@@ -63,9 +72,9 @@ pub struct Delay {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HopSnapshot {
     pub hop: HopKind,
-    /// Name of the listener.
+    /// Name of the listener, or `sockets` for the socket collector.
     pub listener: String,
-    /// Name of the target, for the hops that belong to one.
+    /// Name of the target or sink, for the hops that belong to one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub target: Option<String>,
     /// Everything that entered.

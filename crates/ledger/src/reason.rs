@@ -50,14 +50,30 @@ reasons! {
     RingGuard = "ring_guard",
         "a sending thread still held the oldest part of the ring, so the newest datagrams had no room",
         "raise ring_size, or give the process more CPU time";
-    /// Counted by the target's source filter; exact.
+    /// Destroy events that the kernel had no room for. Observed with `SO_MEMINFO` at the netlink socket; exact.
+    EventBuffer = "event_buffer",
+        "the buffer for the kernel's close events was full",
+        "raise event_buffer of [sockets], and give the daemon CAP_NET_ADMIN, without which net.core.rmem_max limits it";
+    /// A message of the kernel that is not what its format says; exact.
+    Malformed = "malformed",
+        "the message could not be decoded",
+        "report it, with `weir sockets --write FILE`: no kernel should send such a message";
+    /// The kernel's table changed while it was read, so that a socket was listed twice; exact.
+    Duplicate = "duplicate",
+        "the kernel listed the same socket twice in one poll",
+        "intended: the socket's first row was taken";
+    /// Counted by the target's source filter, or by the collector's filter; exact.
     Filtered = "filtered",
-        "its source is not among the target's only_sources",
-        "intended: change only_sources of the target if it should pass";
+        "it does not pass the filter: only_sources of a target, filter of [sockets]",
+        "intended: change only_sources of the target, or filter of [sockets], if it should pass";
     /// Counted by the sampler; exact.
     Sampled = "sampled",
-        "the target takes only one in so many datagrams",
-        "intended: change sample of the target for more";
+        "only one in so many is taken: sample of a target, sample of [sockets]",
+        "intended: change sample for more";
+    /// Nothing about the socket had changed since its last record but the time; exact.
+    Unchanged = "unchanged",
+        "the socket had not changed since its last record",
+        "intended: lower keyframe_every of [sockets], or set skip_unchanged = false";
     /// Counted by the token bucket; exact.
     RateLimited = "rate_limited",
         "the target's rate_limit was reached",

@@ -59,13 +59,16 @@ impl Snapshot {
         losses
     }
 
-    /// Drops that nobody asked for: all but sampling, filters, rate limits, denied sources and removed targets.
+    /// Drops that nobody asked for: all but sampling, filters, rate limits, denied sources, removed targets, and sockets
+    /// that had not changed or were listed twice.
     pub fn unintended_losses(&self) -> Vec<Loss<'_>> {
         let mut losses = self.losses();
         losses.retain(|loss| {
             !matches!(
                 loss.reason,
                 Reason::Sampled
+                    | Reason::Unchanged
+                    | Reason::Duplicate
                     | Reason::Filtered
                     | Reason::RateLimited
                     | Reason::SourceDenied

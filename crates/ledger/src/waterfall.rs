@@ -66,6 +66,12 @@ fn write_hop(text: &mut String, hop: &HopSnapshot) {
         HopKind::Receive => ("  ", "receive".to_owned()),
         HopKind::Target => ("    ", format!("-> {}", hop.target.as_deref().unwrap_or("?"))),
         HopKind::Egress => ("       ", "handed over".to_owned()),
+        HopKind::Poll => {
+            put(text, format_args!("{}\n", hop.listener));
+            ("  ", "polled".to_owned())
+        }
+        HopKind::Close => ("  ", "closed".to_owned()),
+        HopKind::Sink => ("    ", format!("-> {}", hop.target.as_deref().unwrap_or("?"))),
     };
     let mut label = format!("{indent}{name}");
     if label.chars().count() > NAME_COLUMNS {
