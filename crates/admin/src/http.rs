@@ -1,4 +1,4 @@
-use crate::{AdminState, Phase, metrics, metrics::Exposition};
+use crate::{AdminState, PageError, Phase, metrics, metrics::Exposition};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
@@ -27,7 +27,8 @@ struct HandlerCounts {
 }
 
 /// The label values of `handler`: a closed list, so that a stranger's paths make no series.
-const HANDLERS: [&str; 6] = ["/", "/metrics", "/ledger", "/healthz", "/readyz", "other"];
+const HANDLERS: [&str; 7] =
+    ["/", "/metrics", "/ledger", "/sockets", "/healthz", "/readyz", "other"];
 
 impl HttpCounts {
     /// Each handler with its requests and how many of them were answered with a 4xx or 5xx.
@@ -54,6 +55,7 @@ pub fn router(state: Arc<AdminState>) -> Router {
         .route("/", get(index))
         .route("/metrics", get(show_metrics))
         .route("/ledger", get(show_ledger))
+        .route("/sockets", get(show_sockets))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .fallback(not_found)
@@ -86,8 +88,9 @@ fn refuse(state: &AdminState, request: &Request) -> Option<Response> {
         let text = "only GET and HEAD: nothing can be changed here\n";
         return Some((StatusCode::METHOD_NOT_ALLOWED, allow, text).into_response());
     }
-    if request.uri().path() == "/ledger" && !is_for_neighbours(state, request) {
-        let text = "the ledger is only shown to this machine, at a loopback address: it names every listener and target\n";
+    let path = request.uri().path();
+    if matches!(path, "/ledger" | "/sockets") && !is_for_neighbours(state, request) {
+        let text = "this is only shown to this machine, at a loopback address: it names every listener, target and peer\n";
         return Some((StatusCode::FORBIDDEN, text).into_response());
     }
     if !state.bind.is_loopback() {
@@ -154,6 +157,7 @@ async fn index() -> &'static str {
      /metrics             figures for Prometheus; OpenMetrics if asked for\n\
      /ledger              what came in, what left, what was lost, where and why (JSON)\n\
      /ledger?format=text  the same to read\n\
+     /sockets?filter=...  TCP sockets of this machine, as `weir sockets` filters them (JSON)\n\
      /healthz             200 while the data loops are alive\n\
      /readyz              200 while datagrams are taken\n"
 }
@@ -179,6 +183,24 @@ async fn show_ledger(State(state): State<Arc<AdminState>>, uri: Uri) -> Response
         },
         Some(_) => (StatusCode::BAD_REQUEST, "unknown query; use format=text or format=json\n")
             .into_response(),
+    }
+}
+
+async fn show_sockets(State(state): State<Arc<AdminState>>, uri: Uri) -> Response {
+    let Some(page) = state.sockets.clone() else {
+        let text = "no socket collector here: the configuration has no [sockets]\n";
+        return (StatusCode::NOT_FOUND, text).into_response();
+    };
+    let query = uri.query().unwrap_or_default().to_owned();
+    // The answer waits for the collector's thread.
+    let answer = tokio::task::spawn_blocking(move || page(&query)).await;
+    match answer {
+        Ok(Ok(json)) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
+        Ok(Err(PageError::BadQuery(why))) => (StatusCode::BAD_REQUEST, why + "\n").into_response(),
+        Ok(Err(PageError::Unavailable(why))) => {
+            (StatusCode::SERVICE_UNAVAILABLE, why + "\n").into_response()
+        }
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }
 }
 

@@ -34,7 +34,7 @@ pub struct AdminState {
     pub build: Build,
     /// The address the server is bound to. On a loopback address only requests that name this machine in their Host
     /// header are answered, so that no web page can read the figures through a name that it points at 127.0.0.1. On any
-    /// other, `/ledger`, which names every listener and target, is answered to this machine alone.
+    /// other, `/ledger` and `/sockets`, which name every listener, target and peer, are answered to this machine alone.
     pub bind: IpAddr,
     /// Where the kernel's figures are read.
     pub host: host::Reader,
@@ -42,6 +42,20 @@ pub struct AdminState {
     pub statsd: Arc<statsd::Counts>,
     /// What the server itself counts.
     pub http: HttpCounts,
+    /// Answers `/sockets`; `None` without a socket collector.
+    pub sockets: Option<Page>,
+}
+
+/// Answers a query (what follows the question mark, still percent-encoded) with JSON. Runs on a thread that may wait.
+pub type Page = Arc<dyn Fn(&str) -> Result<Vec<u8>, PageError> + Send + Sync>;
+
+/// Why a page has no answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PageError {
+    /// The query is wrong, and why.
+    BadQuery(String),
+    /// There is no answer at the moment, and why.
+    Unavailable(String),
 }
 
 impl AdminState {
@@ -55,6 +69,7 @@ impl AdminState {
             host: host::Reader::system(),
             statsd: Arc::default(),
             http: HttpCounts::default(),
+            sockets: None,
         }
     }
 }

@@ -18,8 +18,6 @@ use std::sync::Arc;
 use support::{busy_hops, idle_hops, state};
 use tower::ServiceExt;
 
-const HOPS: [HopKind; 4] = [HopKind::Socket, HopKind::Receive, HopKind::Target, HopKind::Egress];
-
 fn render(state: &Arc<AdminState>, accept: &str) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
@@ -143,7 +141,7 @@ fn open_metrics_names_counters_without_total() {
 fn every_reason_is_shown_at_every_hop_where_it_can_occur() {
     let text = prometheus();
     let mut missing: BTreeSet<Reason> = Reason::ALL.iter().copied().collect();
-    for hop in HOPS {
+    for hop in HopKind::ALL {
         for reason in reasons_at(hop) {
             missing.remove(reason);
             let reason = reason.label();
@@ -159,6 +157,15 @@ fn every_reason_is_shown_at_every_hop_where_it_can_occur() {
                 ),
                 HopKind::Egress => format!(
                     "weir_relay_target_returned_datagrams_total{{listener=\"syslog\",target=\"old\",reason=\"{reason}\"}} 1\n"
+                ),
+                HopKind::Poll => {
+                    format!("weir_sockets_dropped_records_total{{reason=\"{reason}\"}} 1\n")
+                }
+                HopKind::Close => {
+                    format!("weir_sockets_dropped_close_records_total{{reason=\"{reason}\"}} 1\n")
+                }
+                HopKind::Sink => format!(
+                    "weir_sink_dropped_records_total{{origin=\"sockets\",sink=\"kept\",reason=\"{reason}\"}} 1\n"
                 ),
             };
             assert!(text.contains(&series), "{series}");
@@ -196,6 +203,14 @@ fn values() {
         "weir_host_udp_errors_total{family=\"ipv6\",cause=\"MemErrors\"} 26".to_owned(),
         "weir_host_softnet_dropped_total 12".to_owned(),
         "weir_host_interface_receive_missed_total{device=\"eth0\"} 7".to_owned(),
+        "weir_sockets_polls_total 12".to_owned(),
+        "weir_sockets_phase_seconds_total{phase=\"walk\"} 0.25".to_owned(),
+        "weir_sockets_phase_seconds_total{phase=\"open\"} 0".to_owned(),
+        "weir_sockets_open{state=\"time_wait\",family=\"ipv6\"} 17".to_owned(),
+        "weir_sockets_namespace_errors_total{cause=\"permission\"} 3".to_owned(),
+        "weir_sockets_closed_total{how=\"peer_reset\"} 4".to_owned(),
+        "weir_sockets_closed_total{how=\"refused\"} 0".to_owned(),
+        "weir_sink_queue_bytes{origin=\"sockets\",sink=\"kept\"} 512".to_owned(),
         "process_cpu_seconds_total 1.75".to_owned(),
         "process_start_time_seconds 1700000042".to_owned(),
         "process_max_fds 1024".to_owned(),
@@ -283,7 +298,7 @@ fn documented() -> String {
         "\n## Reasons\n\n| `reason` | Where | Lost because | What helps |\n|---|---|---|---|\n"
     ));
     for reason in Reason::ALL {
-        let hops = HOPS.iter().filter(|hop| reasons_at(**hop).contains(reason));
+        let hops = HopKind::ALL.iter().filter(|hop| reasons_at(**hop).contains(reason));
         let hops: Vec<_> = hops.map(|hop| hop.label()).collect();
         let (label, cause, advice) = (reason.label(), reason.cause(), reason.advice());
         put(format_args!("| `{label}` | {} | {cause} | {advice} |\n", hops.join(", ")));

@@ -24,6 +24,17 @@ pub enum HopKind {
 }
 
 impl HopKind {
+    /// Every kind, in the order of the path.
+    pub const ALL: [HopKind; 7] = [
+        HopKind::Socket,
+        HopKind::Receive,
+        HopKind::Target,
+        HopKind::Egress,
+        HopKind::Poll,
+        HopKind::Close,
+        HopKind::Sink,
+    ];
+
     /// The name in JSON and on screen.
     pub fn label(self) -> &'static str {
         match self {

@@ -1,10 +1,10 @@
 use super::samples::NONE;
-use super::{FamilyId as Id, Samples, Value, reasons_at};
+use super::{FamilyId as Id, Samples, Value, reasons_at, sockets};
 use crate::health::{View, unix_seconds};
 use crate::host::{Host, Interface, UdpErrors};
 use crate::process::Process;
 use crate::{Build, HttpCounts, Phase, statsd};
-use ledger::{HopKind, HopSnapshot, Reason, Snapshot};
+use ledger::{Delay, HopKind, HopSnapshot, Reason, Snapshot};
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
@@ -129,6 +129,9 @@ pub(crate) fn add_ledger<'a>(samples: &mut Samples<'a>, snapshot: &'a Snapshot) 
             HopKind::Receive => add_receive(samples, hop),
             HopKind::Target => add_target(samples, hop),
             HopKind::Egress => add_egress(samples, hop),
+            HopKind::Poll => sockets::add_poll(samples, hop),
+            HopKind::Close => sockets::add_close(samples, hop),
+            HopKind::Sink => sockets::add_sink(samples, hop),
         }
     }
 }
@@ -194,12 +197,15 @@ fn add_target<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
         samples.number(Id::TargetOldestAge, labels, age_ms as f64 / 1e3);
     }
     if let Some(delay) = &hop.delay {
-        let value = Value::Histogram {
-            bounds: delay.bounds_us.iter().map(|&bound_us| bound_us as f64 / 1e6).collect(),
-            counts: delay.counts.clone(),
-            sum: delay.sum_us as f64 / 1e6,
-        };
-        samples.add(Id::TargetDelay, labels, value);
+        samples.add(Id::TargetDelay, labels, histogram(delay));
+    }
+}
+
+pub(super) fn histogram(delay: &Delay) -> Value {
+    Value::Histogram {
+        bounds: delay.bounds_us.iter().map(|&bound_us| bound_us as f64 / 1e6).collect(),
+        counts: delay.counts.clone(),
+        sum: delay.sum_us as f64 / 1e6,
     }
 }
 
@@ -273,12 +279,12 @@ fn add_process(samples: &mut Samples<'_>, process: &Process) {
     }
 }
 
-fn pair(hop: &HopSnapshot) -> [&str; 2] {
+pub(super) fn pair(hop: &HopSnapshot) -> [&str; 2] {
     [&hop.listener, hop.target.as_deref().unwrap_or_default()]
 }
 
 /// Every reason that can occur at this hop, with 0 where it has not, and any other that has.
-fn drops(hop: &HopSnapshot) -> impl Iterator<Item = (Reason, u64)> {
+pub(super) fn drops(hop: &HopSnapshot) -> impl Iterator<Item = (Reason, u64)> {
     let expected = reasons_at(hop.hop);
     let others =
         hop.dropped.iter().map(|drop| drop.reason).filter(|reason| !expected.contains(reason));
@@ -286,12 +292,12 @@ fn drops(hop: &HopSnapshot) -> impl Iterator<Item = (Reason, u64)> {
     reasons.map(|reason| (reason, hop.dropped_for(reason).count))
 }
 
-fn event(hop: &HopSnapshot, name: &str) -> u64 {
+pub(super) fn event(hop: &HopSnapshot, name: &str) -> u64 {
     hop.events.get(name).copied().unwrap_or(0)
 }
 
 /// Events whose name starts so, by the rest of their name.
-fn events_below<'a>(
+pub(super) fn events_below<'a>(
     hop: &'a HopSnapshot,
     prefix: &'static str,
 ) -> impl Iterator<Item = (&'a str, u64)> {

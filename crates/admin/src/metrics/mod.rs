@@ -6,6 +6,7 @@
 
 mod collect;
 mod samples;
+mod sockets;
 mod table;
 mod text;
 

@@ -128,6 +128,64 @@ families! {
     TargetDelay Histogram "weir_relay_target_delay_seconds" ["listener", "target"]
         "Time from receiving a datagram to sending it.";
 
+    Polls Counter "weir_sockets_polls_total" []
+        "Polls that were finished: one visit of every network namespace each.";
+    PollOverruns Counter "weir_sockets_poll_overruns_total" []
+        "Polls that took longer than the interval, so that the next one began late.";
+    PollDuration Histogram "weir_sockets_poll_duration_seconds" []
+        "Time that a poll took, from the search for namespaces to the last record.";
+    PollPhase Counter "weir_sockets_phase_seconds_total" ["phase"]
+        "Time spent in polls: discover (finding namespaces), open (entering them), walk (waiting for the kernel), records (decoding and encoding).";
+    PollVisited Counter "weir_sockets_visited_total" []
+        "Sockets that the kernel listed. Equals records plus dropped records, by reason.";
+    PollRecords Counter "weir_sockets_records_total" []
+        "Records made of polled sockets.";
+    PollDropped Counter "weir_sockets_dropped_records_total" ["reason"]
+        "Sockets that were listed and of which no record was made: mostly intended, as unchanged is.";
+    SocketsOpen Gauge "weir_sockets_open" ["state", "family"]
+        "Sockets at the last poll, of those that the filter lets through.";
+    SocketsNamespaces Gauge "weir_sockets_namespaces" []
+        "Network namespaces that the last poll found.";
+    SocketsNamespaceErrors Counter "weir_sockets_namespace_errors_total" ["cause"]
+        "Namespaces that could not be visited, by cause. The others were.";
+    SocketsInterrupted Counter "weir_sockets_dump_interrupted_total" []
+        "Walks of which the kernel said that its table changed meanwhile (NLM_F_DUMP_INTR).";
+    SocketsUnknownAttributes Counter "weir_sockets_unknown_attributes_total" []
+        "Attributes of the kernel that this version does not know. They are kept raw.";
+    SocketsTable Gauge "weir_sockets_table_entries" []
+        "Sockets that the table of known sockets holds.";
+    SocketsTableCapacity Gauge "weir_sockets_table_capacity" []
+        "Most sockets that the table of known sockets holds.";
+    SocketsTableEvicted Counter "weir_sockets_table_evicted_total" []
+        "Sockets that the full table forgot. Their closing records have nothing of earlier polls.";
+    Closes Counter "weir_sockets_closes_total" []
+        "Close events of the kernel, lost ones included.";
+    CloseRecords Counter "weir_sockets_close_records_total" []
+        "Closing records made of close events.";
+    CloseDropped Counter "weir_sockets_dropped_close_records_total" ["reason"]
+        "Close events of which no closing record was made; event_buffer is what the kernel had no room for, exactly.";
+    CloseEnds Counter "weir_sockets_closed_total" ["how"]
+        "Connections by the way they ended: our_close, peer_close, our_reset, peer_reset, refused, timed_out, unknown.";
+    ClosesUnobserved Counter "weir_sockets_unobserved_closes_total" []
+        "Sockets that were gone at a poll and of which no close event came.";
+
+    SinkOffered Counter "weir_sink_offered_records_total" ["origin", "sink"]
+        "Records that were made for the sink.";
+    SinkDelivered Counter "weir_sink_delivered_records_total" ["origin", "sink"]
+        "Records that the sink's destination took.";
+    SinkDeliveredBytes Counter "weir_sink_delivered_bytes_total" ["origin", "sink"]
+        "Bytes of those records as encoded.";
+    SinkDropped Counter "weir_sink_dropped_records_total" ["origin", "sink", "reason"]
+        "Records that were made for the sink and that its destination did not get.";
+    SinkQueue Gauge "weir_sink_queue_records" ["origin", "sink"]
+        "Records that wait for the sink.";
+    SinkQueueBytes Gauge "weir_sink_queue_bytes" ["origin", "sink"]
+        "Bytes that wait for the sink.";
+    SinkUp Gauge "weir_sink_up" ["origin", "sink"]
+        "1 while the sink's destination takes records, 0 after it failed.";
+    SinkErrors Counter "weir_sink_errors_total" ["origin", "sink"]
+        "Attempts to deliver that failed. A retry may have succeeded: losses are counted as dropped.";
+
     HostUdpReceiveErrors Counter "weir_host_udp_receive_errors_total" ["family"]
         "All sockets of the network namespace: datagrams that arrived and were not delivered (InErrors). Contains the receiving causes below.";
     HostUdpErrors Counter "weir_host_udp_errors_total" ["family", "cause"]
@@ -199,6 +257,26 @@ pub const fn reasons_at(hop: HopKind) -> &'static [Reason] {
         HopKind::Egress => {
             &[Reason::TooBig, Reason::Refused, Reason::HostUnreachable, Reason::NetworkUnreachable]
         }
+        HopKind::Poll => &[
+            Reason::Malformed,
+            Reason::Duplicate,
+            Reason::Filtered,
+            Reason::Sampled,
+            Reason::Unchanged,
+        ],
+        HopKind::Close => {
+            &[Reason::EventBuffer, Reason::Malformed, Reason::Filtered, Reason::Sampled]
+        }
+        HopKind::Sink => &[
+            Reason::QueueFull,
+            Reason::TooBig,
+            Reason::Refused,
+            Reason::HostUnreachable,
+            Reason::NetworkUnreachable,
+            Reason::SendError,
+            Reason::WriteError,
+            Reason::Shutdown,
+        ],
     }
 }
 
@@ -224,7 +302,7 @@ mod tests {
 
     #[test]
     fn every_reason_can_occur_somewhere() {
-        let kinds = [HopKind::Socket, HopKind::Receive, HopKind::Target, HopKind::Egress];
+        let kinds = HopKind::ALL;
         for reason in Reason::ALL {
             assert!(kinds.iter().any(|kind| reasons_at(*kind).contains(reason)), "{reason:?}");
         }

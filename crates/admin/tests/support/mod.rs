@@ -36,12 +36,19 @@ fn hop(kind: HopKind, target: Option<&str>, reasons: &[Reason]) -> HopBuilder {
     for &reason in reasons {
         counters.drop(reason, amount(1));
     }
-    HopBuilder::new(kind, "syslog", target, amount(1_000))
+    HopBuilder::new(kind, source(kind), target, amount(1_000))
         .left(&counters)
         .delivered(amount(1_000 - reasons.len() as u64))
 }
 
-/// A listener with one target at which every reason, event and gauge occurs.
+fn source(kind: HopKind) -> &'static str {
+    match kind {
+        HopKind::Socket | HopKind::Receive | HopKind::Target | HopKind::Egress => "syslog",
+        HopKind::Poll | HopKind::Close | HopKind::Sink => "sockets",
+    }
+}
+
+/// A listener with one target and a collector with one sink, at which every reason, event and gauge occurs.
 pub fn busy_hops() -> Vec<HopSnapshot> {
     let delay = DelayHistogram::default();
     delay.add(40, 900);
@@ -73,17 +80,36 @@ pub fn busy_hops() -> Vec<HopSnapshot> {
             .event("icmp_3_3", 5)
             .event("icmp_11_0", 6)
             .finish(amount(1_000)),
+        of(HopKind::Poll, None)
+            .event("polls", 12)
+            .event("walk_us", 250_000)
+            .event("namespace_errors_permission", 3)
+            .gauge("namespaces", 5)
+            .gauge("table_entries", 6)
+            .gauge("table_capacity", 7)
+            .gauge("open_time_wait_ipv6", 17)
+            .delay(&delay)
+            .finish(amount(1_000)),
+        of(HopKind::Close, None).event("ended_peer_reset", 4).finish(amount(1_000)),
+        of(HopKind::Sink, Some("kept"))
+            .gauge("queue_bytes", 512)
+            .gauge("up", 1)
+            .finish(amount(1_000)),
     ]
 }
 
-/// A listener with one target at which nothing has happened yet.
+/// A listener with one target and a collector with one sink, at which nothing has happened yet.
 pub fn idle_hops() -> Vec<HopSnapshot> {
-    let idle = |kind, target| HopBuilder::new(kind, "syslog", target, amount(0)).finish(amount(0));
+    let idle =
+        |kind, target| HopBuilder::new(kind, source(kind), target, amount(0)).finish(amount(0));
     vec![
         idle(HopKind::Socket, None),
         idle(HopKind::Receive, None),
         idle(HopKind::Target, Some("old")),
         idle(HopKind::Egress, Some("old")),
+        idle(HopKind::Poll, None),
+        idle(HopKind::Close, None),
+        idle(HopKind::Sink, Some("kept")),
     ]
 }
 
