@@ -1,0 +1,393 @@
+//! Filter programs that the kernel runs on each socket of a dump (`INET_DIAG_REQ_BYTECODE`).
+//!
+//! A program is a list of operations `{u8 code, u8 yes, u16 no}` with their data behind them. `yes` and `no` are forward
+//! distances in bytes. A program accepts when it ends exactly at its length, and rejects by a jump four bytes beyond
+//! (`net/ipv4/inet_diag.c`, `inet_diag_bc_run`). `yes` is also how the kernel's check walks the program
+//! (`inet_diag_bc_audit`), so here it is always the operation's own size, and a far jump is an operation of its own.
+
+mod interpreter;
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+
+pub use interpreter::{AuditError, Entry, Privilege, audit, run};
+
+/// Longest program that [`compile`] makes, in bytes. The kernel walks a program once per jump when it checks it, so the
+/// cost of the check is quadratic; this length stays below a few milliseconds.
+pub const MAX_PROGRAM_BYTES: usize = 16 * 1024;
+
+/// Deepest nesting of [`Expression`] that [`compile`] follows.
+pub const MAX_DEPTH: usize = 128;
+
+const ADDRESS_FAMILY_UNSPECIFIED: u8 = 0;
+const ADDRESS_FAMILY_INET: u8 = 2;
+const ADDRESS_FAMILY_INET6: u8 = 10;
+
+/// `include/uapi/linux/inet_diag.h`, `INET_DIAG_BC_*`.
+mod code {
+    pub(super) const NOP: u8 = 0;
+    pub(super) const JUMP: u8 = 1;
+    pub(super) const SOURCE_PORT_AT_LEAST: u8 = 2;
+    pub(super) const SOURCE_PORT_AT_MOST: u8 = 3;
+    pub(super) const DESTINATION_PORT_AT_LEAST: u8 = 4;
+    pub(super) const DESTINATION_PORT_AT_MOST: u8 = 5;
+    pub(super) const AUTOBOUND: u8 = 6;
+    pub(super) const SOURCE: u8 = 7;
+    pub(super) const DESTINATION: u8 = 8;
+    pub(super) const DEVICE: u8 = 9;
+    pub(super) const MARK: u8 = 10;
+    pub(super) const SOURCE_PORT_EQUAL: u8 = 11;
+    pub(super) const DESTINATION_PORT_EQUAL: u8 = 12;
+    pub(super) const CGROUP: u8 = 13;
+}
+
+/// Which end of a connection a condition looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum End {
+    /// The local end.
+    Source,
+    /// The peer.
+    Destination,
+}
+
+/// How a port is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PortTest {
+    /// The port is this one.
+    Equal,
+    /// The port is this one or higher.
+    AtLeast,
+    /// The port is this one or lower.
+    AtMost,
+}
+
+/// Addresses that share their first bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Prefix {
+    /// The address. An IPv4 one also matches IPv4-mapped addresses of IPv6 sockets; an IPv6 one matches IPv6 sockets only.
+    pub address: IpAddr,
+    /// How many leading bits count, 0 to 32 or 128. With 0 every socket of the address's family matches (for IPv4 the
+    /// IPv4-mapped ones too).
+    pub bits: u8,
+}
+
+/// One question that the kernel can answer about a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Condition {
+    /// A comparison of a port, in host byte order.
+    Port(End, PortTest, u16),
+    /// An address, a port, or both. Neither matches every socket.
+    Host(End, Option<Prefix>, Option<u16>),
+    /// The local port was not chosen by `bind` (`SOCK_BINDPORT_LOCK` is off). True for accepted sockets and TIME-WAIT.
+    Autobound,
+    /// The socket is bound to the interface with this index; 0 means it is bound to none.
+    Device(u32),
+    /// `mark & mask == value`. The kernel refuses the program without CAP_NET_ADMIN.
+    Mark {
+        /// What the masked mark must be.
+        value: u32,
+        /// Bits of the mark that count.
+        mask: u32,
+    },
+    /// The socket belongs to the cgroup with this id (version 2 hierarchy), not to one below it. Since Linux 5.8.
+    Cgroup(u64),
+}
+
+/// A boolean tree of conditions.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Expression {
+    /// Every socket (`true`) or none (`false`).
+    Constant(bool),
+    /// A single condition.
+    Condition(Condition),
+    /// The opposite.
+    Not(Box<Expression>),
+    /// All of them; of nothing, every socket.
+    All(Vec<Expression>),
+    /// At least one of them; of nothing, no socket.
+    Any(Vec<Expression>),
+}
+
+/// Operations that not every kernel has or allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Operations {
+    /// Ports compared by one operation (Linux 4.16). Without it two operations say the same.
+    pub port_equal: bool,
+    /// [`Condition::Mark`]: needs CAP_NET_ADMIN over the namespace.
+    pub mark: bool,
+    /// [`Condition::Cgroup`]: Linux 5.8 with cgroup socket data.
+    pub cgroup: bool,
+}
+
+impl Operations {
+    /// Everything that Linux 6.18 knows, with CAP_NET_ADMIN.
+    pub const ALL: Operations = Operations { port_equal: true, mark: true, cgroup: true };
+    /// What every kernel since 4.4 takes from everybody.
+    pub const BASIC: Operations = Operations { port_equal: false, mark: false, cgroup: false };
+
+    /// Whether the kernel takes this condition.
+    #[must_use]
+    pub fn allow(self, condition: &Condition) -> bool {
+        match condition {
+            Condition::Mark { .. } => self.mark,
+            Condition::Cgroup(_) => self.cgroup,
+            Condition::Port(..)
+            | Condition::Host(..)
+            | Condition::Autobound
+            | Condition::Device(_) => true,
+        }
+    }
+}
+
+/// Why an expression has no program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompileError {
+    /// The program would be longer than [`MAX_PROGRAM_BYTES`].
+    TooLong,
+    /// The expression nests deeper than [`MAX_DEPTH`].
+    TooDeep,
+    /// A condition that [`Operations`] leaves out.
+    Unsupported(Condition),
+    /// A prefix longer than its address.
+    BadPrefix(Prefix),
+}
+
+impl std::fmt::Display for CompileError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            CompileError::TooLong => {
+                write!(f, "the program is longer than {MAX_PROGRAM_BYTES} bytes")
+            }
+            CompileError::TooDeep => write!(f, "the expression nests deeper than {MAX_DEPTH}"),
+            CompileError::Unsupported(condition) => {
+                write!(f, "the kernel does not take {condition:?}")
+            }
+            CompileError::BadPrefix(prefix) => {
+                write!(f, "{}/{} is longer than its address", prefix.address, prefix.bits)
+            }
+        }
+    }
+}
+
+impl std::error::Error for CompileError {}
+
+/// The program for an expression, ready to be the value of `INET_DIAG_REQ_BYTECODE`. Empty when the expression is true for
+/// every socket: the attribute is left out then, since the kernel refuses an empty one.
+///
+/// # Errors
+///
+/// [`CompileError`] says what cannot be done; the caller then evaluates the expression itself.
+pub fn compile(expression: &Expression, operations: Operations) -> Result<Vec<u8>, CompileError> {
+    let mut program =
+        Program { bytes: Vec::new(), jumps: Vec::new(), labels: Vec::new(), operations };
+    let accept = program.label();
+    let reject = program.label();
+    program.expression(expression, Ways { yes: accept, no: reject, next: accept }, 0)?;
+    let len = program.bytes.len();
+    program.place(accept);
+    program.labels[reject.0] = Some(len + size_of::<u32>());
+    program.link()
+}
+
+/// A place in the program that is known only when what comes before it is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Label(usize);
+
+/// Where control goes after an expression.
+#[derive(Clone, Copy)]
+struct Ways {
+    yes: Label,
+    no: Label,
+    /// What is written right behind the expression: no jump is needed to get there.
+    next: Label,
+}
+
+struct Jump {
+    /// Where the operation begins.
+    from: usize,
+    to: Label,
+}
+
+struct Program {
+    bytes: Vec<u8>,
+    jumps: Vec<Jump>,
+    labels: Vec<Option<usize>>,
+    operations: Operations,
+}
+
+impl Program {
+    fn label(&mut self) -> Label {
+        self.labels.push(None);
+        Label(self.labels.len() - 1)
+    }
+
+    fn place(&mut self, label: Label) {
+        self.labels[label.0] = Some(self.bytes.len());
+    }
+
+    fn expression(
+        &mut self,
+        expression: &Expression,
+        ways: Ways,
+        depth: usize,
+    ) -> Result<(), CompileError> {
+        if depth > MAX_DEPTH {
+            return Err(CompileError::TooDeep);
+        }
+        if self.bytes.len() > MAX_PROGRAM_BYTES {
+            return Err(CompileError::TooLong);
+        }
+        match expression {
+            Expression::Constant(true) => self.go(ways.yes, ways.next),
+            Expression::Constant(false) => self.go(ways.no, ways.next),
+            Expression::Condition(condition) => self.condition(condition, ways)?,
+            Expression::Not(inner) => {
+                let opposite = Ways { yes: ways.no, no: ways.yes, next: ways.next };
+                self.expression(inner, opposite, depth + 1)?;
+            }
+            Expression::All(parts) => self.all(parts, ways, depth)?,
+            Expression::Any(parts) => self.any(parts, ways, depth)?,
+        }
+        Ok(())
+    }
+
+    fn all(&mut self, parts: &[Expression], ways: Ways, depth: usize) -> Result<(), CompileError> {
+        let Some((last, earlier)) = parts.split_last() else {
+            self.go(ways.yes, ways.next);
+            return Ok(());
+        };
+        for part in earlier {
+            let following = self.label();
+            self.expression(
+                part,
+                Ways { yes: following, no: ways.no, next: following },
+                depth + 1,
+            )?;
+            self.place(following);
+        }
+        self.expression(last, ways, depth + 1)
+    }
+
+    fn any(&mut self, parts: &[Expression], ways: Ways, depth: usize) -> Result<(), CompileError> {
+        let Some((last, earlier)) = parts.split_last() else {
+            self.go(ways.no, ways.next);
+            return Ok(());
+        };
+        for part in earlier {
+            let following = self.label();
+            self.expression(
+                part,
+                Ways { yes: ways.yes, no: following, next: following },
+                depth + 1,
+            )?;
+            self.place(following);
+        }
+        self.expression(last, ways, depth + 1)
+    }
+
+    fn condition(&mut self, condition: &Condition, ways: Ways) -> Result<(), CompileError> {
+        if !self.operations.allow(condition) {
+            return Err(CompileError::Unsupported(*condition));
+        }
+        match *condition {
+            Condition::Port(end, PortTest::Equal, port) if !self.operations.port_equal => {
+                self.operation(port_code(end, PortTest::AtLeast), &port_data(port), ways.no);
+                self.operation(port_code(end, PortTest::AtMost), &port_data(port), ways.no);
+            }
+            Condition::Port(end, test, port) => {
+                self.operation(port_code(end, test), &port_data(port), ways.no)
+            }
+            Condition::Host(_, None, None) => {}
+            Condition::Host(end, prefix, port) => self.host(end, prefix, port, ways.no)?,
+            Condition::Autobound => self.operation(code::AUTOBOUND, &[], ways.no),
+            Condition::Device(index) => self.operation(code::DEVICE, &index.to_ne_bytes(), ways.no),
+            Condition::Mark { value, mask } => {
+                let [value, mask] = [value.to_ne_bytes(), mask.to_ne_bytes()];
+                self.operation(code::MARK, &[value, mask].concat(), ways.no);
+            }
+            Condition::Cgroup(id) => self.operation(code::CGROUP, &id.to_ne_bytes(), ways.no),
+        }
+        self.go(ways.yes, ways.next);
+        Ok(())
+    }
+
+    /// `struct inet_diag_hostcond`: family, prefix length, two bytes of padding, port (-1 for any) and address.
+    fn host(
+        &mut self,
+        end: End,
+        prefix: Option<Prefix>,
+        port: Option<u16>,
+        no: Label,
+    ) -> Result<(), CompileError> {
+        let (family, bits, address) = match prefix {
+            None => (ADDRESS_FAMILY_UNSPECIFIED, 0, Vec::new()),
+            Some(Prefix { address: IpAddr::V4(v4), bits }) => {
+                (ADDRESS_FAMILY_INET, bits, v4.octets().to_vec())
+            }
+            Some(Prefix { address: IpAddr::V6(v6), bits }) => {
+                (ADDRESS_FAMILY_INET6, bits, v6.octets().to_vec())
+            }
+        };
+        if let Some(prefix) = prefix.filter(|_| usize::from(bits) > 8 * address.len()) {
+            return Err(CompileError::BadPrefix(prefix));
+        }
+        let mut data = vec![family, bits, 0, 0];
+        data.extend(port.map_or(-1, i32::from).to_ne_bytes());
+        data.extend(address);
+        self.operation(host_code(end), &data, no);
+        Ok(())
+    }
+
+    /// Goes on behind itself when true, and to `no` when false.
+    fn operation(&mut self, code: u8, data: &[u8], no: Label) {
+        let size = u8::try_from(4 + data.len()).expect("the longest operation has 28 bytes");
+        self.jumps.push(Jump { from: self.bytes.len(), to: no });
+        self.bytes.extend([code, size, 0, 0]);
+        self.bytes.extend(data);
+    }
+
+    fn go(&mut self, to: Label, next: Label) {
+        if to != next {
+            self.operation(code::JUMP, &[], to);
+        }
+    }
+
+    fn link(mut self) -> Result<Vec<u8>, CompileError> {
+        if self.bytes.len() > MAX_PROGRAM_BYTES {
+            return Err(CompileError::TooLong);
+        }
+        for jump in &self.jumps {
+            let target =
+                self.labels[jump.to.0].expect("every label is placed before the program is linked");
+            let distance =
+                u16::try_from(target - jump.from).expect("MAX_PROGRAM_BYTES is below 65535");
+            self.bytes[jump.from + 2..jump.from + 4].copy_from_slice(&distance.to_ne_bytes());
+        }
+        Ok(self.bytes)
+    }
+}
+
+fn port_code(end: End, test: PortTest) -> u8 {
+    match (end, test) {
+        (End::Source, PortTest::Equal) => code::SOURCE_PORT_EQUAL,
+        (End::Source, PortTest::AtLeast) => code::SOURCE_PORT_AT_LEAST,
+        (End::Source, PortTest::AtMost) => code::SOURCE_PORT_AT_MOST,
+        (End::Destination, PortTest::Equal) => code::DESTINATION_PORT_EQUAL,
+        (End::Destination, PortTest::AtLeast) => code::DESTINATION_PORT_AT_LEAST,
+        (End::Destination, PortTest::AtMost) => code::DESTINATION_PORT_AT_MOST,
+    }
+}
+
+fn host_code(end: End) -> u8 {
+    match end {
+        End::Source => code::SOURCE,
+        End::Destination => code::DESTINATION,
+    }
+}
+
+/// The port sits in the `no` of a second operation.
+fn port_data(port: u16) -> [u8; 4] {
+    let [low, high] = port.to_ne_bytes();
+    [0, 0, low, high]
+}
