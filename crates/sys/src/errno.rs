@@ -30,6 +30,8 @@ impl Errno {
     pub const NOPROTOOPT: Errno = Errno(libc::ENOPROTOOPT);
     pub const OPNOTSUPP: Errno = Errno(libc::EOPNOTSUPP);
     pub const HOSTDOWN: Errno = Errno(libc::EHOSTDOWN);
+    pub const EXIST: Errno = Errno(libc::EEXIST);
+    pub const SRCH: Errno = Errno(libc::ESRCH);
     pub const NONET: Errno = Errno(libc::ENONET);
 
     /// The calling thread's `errno`.

@@ -18,6 +18,8 @@
 pub mod activation;
 pub mod clock;
 pub mod errqueue;
+pub mod namespace;
+pub mod netlink;
 pub mod poll;
 pub mod process;
 pub mod recv;

@@ -1,0 +1,118 @@
+//! Into another namespace and back.
+
+use super::{Error, Namespace, OWN_PATH, OpenNamespace};
+use crate::Errno;
+use crate::errno::check;
+use crate::netlink::{Protocol, Socket};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::Path;
+use std::process;
+use std::thread;
+
+/// The namespace that the calling thread is in, and the way back to it. Made once and kept: it holds only a namespace that this
+/// process is in anyway.
+pub struct Home {
+    namespace: OpenNamespace,
+    way: Way,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    /// The calling thread goes and comes back: two calls, about a microsecond.
+    Return,
+    /// A thread of its own goes and ends there, because the kernel would not let it come back.
+    OneWay,
+}
+
+impl Home {
+    /// Remembers the namespace of the calling thread, and finds out whether it may be returned to.
+    ///
+    /// It may not when the process is in a user namespace that does not own its network namespace, as below `unshare --user`
+    /// or `podman unshare`. Entering others still works there, with a thread for each visit.
+    ///
+    /// # Errors
+    /// When `/proc` is not mounted.
+    pub fn remember() -> Result<Home, Error> {
+        let namespace = OpenNamespace::open(Path::new(OWN_PATH))?;
+        // From a namespace into itself asks for the same capabilities as the way back (net/core/net_namespace.c,
+        // netns_install).
+        let way = if set(namespace.as_fd()).is_ok() { Way::Return } else { Way::OneWay };
+        Ok(Home { namespace, way })
+    }
+
+    /// Runs `f` in another namespace. The calling thread, and every other, is in its own namespace when this returns, also when
+    /// `f` panics.
+    ///
+    /// What `f` opens belongs to the other namespace and keeps it alive.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`] naming `CAP_SYS_ADMIN`; [`Error::Gone`] when the descriptor is no network namespace. `f` did not
+    /// run then.
+    ///
+    /// # Aborts
+    /// When the kernel refuses the way back, which it has granted before: `f` gave up `CAP_SYS_ADMIN`. A thread that stays
+    /// behind would answer for the wrong namespace from there on, and nothing can mend it.
+    pub fn enter<R: Send>(
+        &self,
+        namespace: &OpenNamespace,
+        f: impl FnOnce() -> R + Send,
+    ) -> Result<R, Error> {
+        match self.way {
+            Way::Return => {
+                set(namespace.as_fd()).map_err(Error::from_setns)?;
+                let _return = Return(self.namespace.as_fd());
+                Ok(f())
+            }
+            Way::OneWay => on_a_thread(|| {
+                set(namespace.as_fd()).map_err(Error::from_setns)?;
+                Ok(f())
+            }),
+        }
+    }
+
+    /// Opens a netlink socket in another namespace, and keeps nothing else of it open.
+    ///
+    /// # Errors
+    /// As [`Namespace::open`] and [`Self::enter`]; [`Error::Syscall`] when the socket cannot be opened there.
+    pub fn open_netlink(
+        &self,
+        namespace: &Namespace<'_>,
+        protocol: Protocol,
+    ) -> Result<Socket, Error> {
+        let namespace = namespace.open()?;
+        self.enter(&namespace, || Socket::open(protocol))?
+            .map_err(|errno| Error::Syscall { call: "socket", errno })
+    }
+}
+
+fn on_a_thread<R: Send>(go: impl FnOnce() -> Result<R, Error> + Send) -> Result<R, Error> {
+    thread::scope(|scope| {
+        let visit = thread::Builder::new()
+            .name("weir-visit".into())
+            .spawn_scoped(scope, go)
+            .map_err(|error| Error::Syscall { call: "clone", errno: Errno::from(&error) })?;
+        visit.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Returns when it goes out of scope, by whichever way.
+struct Return<'a>(BorrowedFd<'a>);
+
+impl Drop for Return<'_> {
+    fn drop(&mut self) {
+        if let Err(errno) = set(self.0) {
+            let _ = writeln!(
+                io::stderr(),
+                "weir: cannot return to the own network namespace: {errno}; stopping"
+            );
+            process::abort();
+        }
+    }
+}
+
+/// Moves the calling thread.
+fn set(namespace: BorrowedFd<'_>) -> Result<(), Errno> {
+    // SAFETY: setns takes no pointers.
+    check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }).map(drop)
+}

@@ -1,0 +1,262 @@
+//! Netlink sockets: the one way to ask the kernel questions and to hear its events.
+//!
+//! What comes in is checked here for everything that a byte slice does not show: whether the kernel cut it, who sent it,
+//! to which group, and from which namespace. What the bytes say is the caller's to decode.
+
+pub(crate) mod ask;
+mod batch;
+mod message;
+
+pub use batch::EventBatch;
+
+use crate::errno::check;
+use crate::{Errno, socket};
+use message::Slot;
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+use std::time::Duration;
+
+/// Bytes of a receive buffer that no dump of this kernel or an older one fills: a dump's datagrams are as large as the largest
+/// buffer seen on the socket, up to 32 KiB (net/netlink/af_netlink.c, netlink_dump).
+pub const DUMP_BUFFER_BYTES: usize = 32 * 1024;
+
+const SOL_NETLINK: libc::c_int = 270;
+const NETLINK_ADD_MEMBERSHIP: libc::c_int = 1;
+const NETLINK_DROP_MEMBERSHIP: libc::c_int = 2;
+const NETLINK_LISTEN_ALL_NSID: libc::c_int = 8;
+const NETLINK_CAP_ACK: libc::c_int = 10;
+const NETLINK_EXT_ACK: libc::c_int = 11;
+
+/// The part of the kernel at the other end (include/uapi/linux/netlink.h).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Protocol {
+    /// Routes, links, queues, neighbours and namespace ids (`NETLINK_ROUTE`).
+    Route,
+    /// Sockets and the events of their end (`NETLINK_SOCK_DIAG`).
+    SockDiag,
+}
+
+impl Protocol {
+    fn number(self) -> libc::c_int {
+        match self {
+            Protocol::Route => 0,
+            Protocol::SockDiag => 4,
+        }
+    }
+}
+
+/// One datagram from the kernel, which holds one or more netlink messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Received<'a> {
+    /// The messages; cut short if `truncated`.
+    pub bytes: &'a [u8],
+    /// The datagram was larger than the buffer and its end is gone (`MSG_TRUNC`).
+    pub truncated: bool,
+    /// Port id of the sender; 0 is the kernel, anything else a process and not to be believed.
+    pub sender_port_id: u32,
+    /// The multicast group that it was sent to; 0 for an answer. Groups above 32 read as 0 (netlink(7)).
+    pub group: u32,
+    /// The id by which the socket's own namespace knows the sender's. `None` when the sender is in the socket's own namespace
+    /// (as long as nobody gave that one an id of itself), or [`Socket::listen_all_namespaces`] was not called.
+    pub nsid: Option<i32>,
+}
+
+impl Received<'_> {
+    /// Whether the kernel sent it, and all of it is here.
+    pub fn is_whole_and_from_the_kernel(&self) -> bool {
+        !self.truncated && self.sender_port_id == 0
+    }
+}
+
+/// A netlink socket, closed on exec. It belongs to the namespace in which it was opened and keeps that one alive.
+#[derive(Debug)]
+pub struct Socket(OwnedFd);
+
+impl Socket {
+    /// Opens a socket in the namespace of the calling thread. It does not block; see [`Self::set_receive_timeout`].
+    ///
+    /// # Errors
+    /// `EPROTONOSUPPORT` when this kernel is built without the protocol; `EMFILE` and the like.
+    pub fn open(protocol: Protocol) -> Result<Socket, Errno> {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: socket takes no pointers.
+        let fd = check(unsafe { libc::socket(libc::AF_NETLINK, kind, protocol.number()) })?;
+        // SAFETY: the kernel has just given us this descriptor and nobody else knows it.
+        Ok(Socket(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Takes a socket that somebody else opened, after asking the kernel whether it is what it should be.
+    ///
+    /// # Errors
+    /// `EPROTO` when it is not a netlink socket of this protocol; `ENOTSOCK` when it is no socket.
+    pub fn from_fd(fd: OwnedFd, protocol: Protocol) -> Result<Socket, Errno> {
+        let domain: libc::c_int = option(fd.as_fd(), libc::SO_DOMAIN)?;
+        let number: libc::c_int = option(fd.as_fd(), libc::SO_PROTOCOL)?;
+        if domain == libc::AF_NETLINK && number == protocol.number() {
+            Ok(Socket(fd))
+        } else {
+            Err(Errno::PROTO)
+        }
+    }
+
+    /// Gives the socket a port id now. Sending does it too; a socket that only listens to groups needs it.
+    ///
+    /// # Errors
+    /// Any of `bind(2)`.
+    pub fn bind(&self) -> Result<(), Errno> {
+        let addr = kernel_address();
+        // SAFETY: the pointer and the length describe `addr`, which outlives the call.
+        check(unsafe { libc::bind(self.0.as_raw_fd(), ptr::from_ref(&addr).cast(), ADDRESS_BYTES) })
+            .map(drop)
+    }
+
+    /// Starts to hear a multicast group. Groups are numbers from 1, not bits.
+    ///
+    /// # Errors
+    /// `EINVAL` when the kernel has no such group, `EPERM` when the group asks for a capability.
+    pub fn join_group(&self, group: u32) -> Result<(), Errno> {
+        self.set(NETLINK_ADD_MEMBERSHIP, group)
+    }
+
+    /// Stops hearing a multicast group; what is already queued stays readable.
+    ///
+    /// # Errors
+    /// `EINVAL` when the kernel has no such group.
+    pub fn leave_group(&self, group: u32) -> Result<(), Errno> {
+        self.set(NETLINK_DROP_MEMBERSHIP, group)
+    }
+
+    /// Hears the groups in every namespace that the socket's own one has an id for (`NETLINK_LISTEN_ALL_NSID`); the others
+    /// stay silent, see [`crate::namespace::Nsids`].
+    ///
+    /// Whether an event of another namespace is delivered depends on `CAP_NET_BROADCAST`, over that namespace's user
+    /// namespace, of whoever opened the socket (net/netlink/af_netlink.c, do_one_broadcast, file_ns_capable): a helper may
+    /// open it, and the process that reads needs nothing.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_NET_BROADCAST`; `ENOPROTOOPT` before Linux 4.2.
+    pub fn listen_all_namespaces(&self) -> Result<(), Errno> {
+        self.set(NETLINK_LISTEN_ALL_NSID, 1)
+    }
+
+    /// Asks the kernel to add a sentence to its errors and to leave out the request (`NETLINK_EXT_ACK`, `NETLINK_CAP_ACK`,
+    /// Linux 4.12). Kernels without it answer as before.
+    pub fn ask_for_error_text(&self) {
+        let _ = self.set(NETLINK_CAP_ACK, 1);
+        let _ = self.set(NETLINK_EXT_ACK, 1);
+    }
+
+    /// Makes the socket blocking, with a limit on how long [`Self::receive`] waits.
+    ///
+    /// # Errors
+    /// Any of `fcntl(2)` or `setsockopt(2)`.
+    pub fn set_receive_timeout(&self, timeout: Duration) -> io::Result<()> {
+        socket::set_receive_timeout(self.as_fd(), timeout)
+    }
+
+    /// The socket's port id; 0 before it has one.
+    ///
+    /// # Errors
+    /// Any of `getsockname(2)`.
+    pub fn port_id(&self) -> Result<u32, Errno> {
+        let mut addr = kernel_address();
+        let mut len = ADDRESS_BYTES;
+        // SAFETY: the kernel writes at most `len` bytes, the size of `addr`.
+        check(unsafe {
+            libc::getsockname(self.0.as_raw_fd(), ptr::from_mut(&mut addr).cast(), &raw mut len)
+        })?;
+        Ok(addr.nl_pid)
+    }
+
+    /// Sends one or more messages to the kernel.
+    ///
+    /// # Errors
+    /// Any of `sendto(2)`: `EAGAIN`, `ENOBUFS`, `EPERM`. What the kernel thinks of the request comes as a message.
+    pub fn send(&self, bytes: &[u8]) -> Result<(), Errno> {
+        let addr = kernel_address();
+        // SAFETY: both pointers and lengths describe memory that outlives the call, which only reads it.
+        let rc = unsafe {
+            libc::sendto(
+                self.0.as_raw_fd(),
+                bytes.as_ptr().cast(),
+                bytes.len(),
+                libc::MSG_NOSIGNAL,
+                ptr::from_ref(&addr).cast(),
+                ADDRESS_BYTES,
+            )
+        };
+        if rc == -1 { Err(Errno::last()) } else { Ok(()) }
+    }
+
+    /// Takes the next datagram. For dumps, use at least [`DUMP_BUFFER_BYTES`].
+    ///
+    /// A dump is filled in while it is read, so that it never waits and is never lost: `EAGAIN` means that it is over, and
+    /// the message of type `NLMSG_DONE` says so first. Events are lost when the receive buffer is full; then `ENOBUFS` comes
+    /// once, and [`crate::socket::mem_info`] has the exact number.
+    ///
+    /// # Errors
+    /// `EAGAIN` when nothing is there (within the timeout, on a blocking socket); `ENOBUFS`; `EINTR`; any other of `recvmsg(2)`.
+    pub fn receive<'b>(&self, buffer: &'b mut [u8]) -> Result<Received<'b>, Errno> {
+        let mut slot = Slot::default();
+        let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+        let mut header = slot.header(&mut part);
+        // SAFETY: the header points at `part`, which describes `buffer`, and into `slot`; all of them outlive the call.
+        let rc = unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut header, 0) };
+        let len = usize::try_from(rc).map_err(|_| Errno::last())?;
+        Ok(slot.received(&header, buffer.get(..len).unwrap_or_default()))
+    }
+
+    fn set(&self, name: libc::c_int, value: u32) -> Result<(), Errno> {
+        // SAFETY: the pointer and the length describe `value`, which outlives the call.
+        check(unsafe {
+            libc::setsockopt(
+                self.0.as_raw_fd(),
+                SOL_NETLINK,
+                name,
+                ptr::from_ref(&value).cast(),
+                mem::size_of::<u32>() as libc::socklen_t,
+            )
+        })
+        .map(drop)
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl From<Socket> for OwnedFd {
+    fn from(socket: Socket) -> OwnedFd {
+        socket.0
+    }
+}
+
+const ADDRESS_BYTES: libc::socklen_t = mem::size_of::<libc::sockaddr_nl>() as libc::socklen_t;
+
+/// The kernel's own address as a destination, and "any" as an address to bind to: port id 0, no groups.
+fn kernel_address() -> libc::sockaddr_nl {
+    // SAFETY: all-zero bytes are a valid `sockaddr_nl`: it holds integers only.
+    let mut addr: libc::sockaddr_nl = unsafe { mem::zeroed() };
+    addr.nl_family = libc::AF_NETLINK as libc::sa_family_t;
+    addr
+}
+
+fn option(fd: BorrowedFd<'_>, name: libc::c_int) -> Result<libc::c_int, Errno> {
+    let mut value: libc::c_int = 0;
+    let mut len = mem::size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the pointer and the length describe `value`; the kernel writes at most `len` bytes.
+    check(unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            name,
+            ptr::from_mut(&mut value).cast(),
+            &raw mut len,
+        )
+    })?;
+    Ok(value)
+}

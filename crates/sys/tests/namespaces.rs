@@ -1,0 +1,180 @@
+//! Network namespaces of the running kernel: found, entered, left, and never kept.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use support::{Netns, need_root_netns, run, within};
+use sys::namespace::{self, Discovery, Error, Home, Namespace, Nsids, OpenNamespace, Target};
+use sys::netlink::{Protocol, Socket};
+
+#[test]
+fn mounted_namespaces_are_found_once_with_their_name() {
+    if !need_root_netns() {
+        return;
+    }
+    let (first, second) = (Netns::new(), Netns::new());
+    let mut discovery = Discovery::default();
+    let scan = discovery.scan().unwrap();
+    assert!(scan.mounts >= 2 && scan.processes >= 1, "{scan:?}");
+    for netns in [&first, &second] {
+        let found: Vec<Namespace> =
+            discovery.namespaces().filter(|found| found.id == netns.id()).collect();
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].name(), Some(netns.name.as_bytes()));
+        assert_eq!(found[0].process, None);
+    }
+    assert_eq!(discovery.namespaces().next().unwrap().id, namespace::own().unwrap());
+}
+
+#[test]
+fn a_namespace_without_a_file_is_found_by_its_process() {
+    if !need_root_netns() {
+        return;
+    }
+    let sleeper = Sleeper::new(&["--net"]);
+    let mut discovery = Discovery::default();
+    discovery.scan().unwrap();
+    let found = discovery.namespaces().find(|found| found.process == Some(sleeper.0.id())).unwrap();
+    assert_ne!(found.id, namespace::own().unwrap());
+    assert_eq!(found.path, None);
+    assert_eq!(found.open().unwrap().id(), found.id);
+}
+
+#[test]
+fn a_stale_path_or_process_is_gone_and_never_another_namespace() {
+    if !need_root_netns() {
+        return;
+    }
+    let netns = Netns::new();
+    let own = namespace::own().unwrap();
+    let path = netns.path();
+    let open = |path: Option<&Path>, process| {
+        Namespace { id: netns.id(), path, process }.open().map(|open| open.id())
+    };
+    assert_eq!(open(Some(&path), None), Ok(netns.id()));
+    // This process is in another namespace, as one is that was given the id of a dead one.
+    assert_eq!(open(None, Some(std::process::id())), Err(Error::Gone));
+    assert_eq!(open(Some(Path::new("/proc/self/ns/net")), None), Err(Error::Gone));
+    assert_eq!(open(Some(Path::new("/nowhere")), Some(std::process::id())), Err(Error::Gone));
+    assert_eq!(open(None, None), Err(Error::Gone));
+    let elsewhere = Namespace { id: own, path: Some(&path), process: Some(std::process::id()) };
+    assert_eq!(elsewhere.open().unwrap().id(), own);
+}
+
+#[test]
+fn a_visit_ends_where_it_began() {
+    if !need_root_netns() {
+        return;
+    }
+    let netns = Netns::new();
+    let own = namespace::own().unwrap();
+    let home = Home::remember().unwrap();
+    assert_eq!(home.enter(&netns.open(), || namespace::own().unwrap()), Ok(netns.id()));
+    assert_eq!(namespace::own().unwrap(), own);
+    let visit = || home.enter(&netns.open(), || panic!("on the way"));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(visit)).is_err());
+    assert_eq!(namespace::own().unwrap(), own);
+}
+
+#[test]
+fn what_is_not_a_network_namespace_is_not_entered() {
+    if !need_root_netns() {
+        return;
+    }
+    let home = Home::remember().unwrap();
+    for path in ["/proc/self/ns/uts", "/proc/self/status"] {
+        let file = OpenNamespace::open(Path::new(path)).unwrap();
+        assert_eq!(home.enter(&file, || unreachable!("in {path}")), Err::<(), _>(Error::Gone));
+    }
+}
+
+/// The device of a namespace vanishes with it, and so does its other end, which this test can see.
+#[test]
+fn a_visited_namespace_is_freed_as_soon_as_it_is_deleted() {
+    if !need_root_netns() {
+        return;
+    }
+    let netns = Netns::new();
+    let ours = format!("w{}", std::process::id());
+    netns.ip(&format!(
+        "link add name {ours} type veth peer name {ours} netns {}",
+        std::process::id()
+    ));
+    let ours = Path::new("/sys/class/net").join(&ours);
+    assert!(ours.exists());
+    let home = Home::remember().unwrap();
+    let mut discovery = Discovery::default();
+    discovery.scan().unwrap();
+    let found = discovery.namespaces().find(|found| found.id == netns.id()).unwrap();
+    let socket = home.open_netlink(&found, Protocol::SockDiag).unwrap();
+    let mut nsids = Nsids::open().unwrap();
+    nsids.assign(Target::Open((&netns.open()).into())).unwrap();
+    run(Command::new("ip").args(["netns", "del", &netns.name]));
+    // The socket is what keeps it.
+    assert!(!within(Duration::from_millis(200), || !ours.exists()));
+    drop(socket);
+    assert!(within(Duration::from_secs(1), || !ours.exists()));
+}
+
+#[test]
+fn an_id_is_assigned_once_and_known_afterwards() {
+    if !need_root_netns() {
+        return;
+    }
+    let netns = Netns::new();
+    let open = netns.open();
+    let target = Target::Open((&open).into());
+    let mut nsids = Nsids::open().unwrap();
+    assert_eq!(nsids.lookup(target), Ok(None));
+    let id = nsids.assign(target).unwrap();
+    assert_eq!(nsids.assign(target), Ok(id));
+    assert_eq!(nsids.lookup(target), Ok(Some(id)));
+    // Ids are the observer's: seen from inside, nothing has one.
+    let inside = Home::remember().unwrap().enter(&open, || Nsids::open().unwrap().lookup(target));
+    assert_eq!(inside, Ok(Ok(None)));
+    assert!(nsids.lookup(Target::Process(u32::MAX >> 1)).is_err());
+}
+
+/// A process of `unshare(1)` that stays in its namespaces until the test is over.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn new(namespaces: &[&str]) -> Sleeper {
+        let child = Command::new("unshare")
+            .args(namespaces)
+            .args(["sleep", "1000"])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let own = namespace::own().unwrap();
+        let path = format!("/proc/{}/ns/net", child.id());
+        let sleeper = Sleeper(child);
+        let has_left = || OpenNamespace::open(Path::new(&path)).is_ok_and(|ns| ns.id() != own);
+        assert!(within(Duration::from_secs(10), has_left));
+        sleeper
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_socket_opened_elsewhere_answers_for_elsewhere() {
+    if !need_root_netns() {
+        return;
+    }
+    let netns = Netns::new();
+    let home = Home::remember().unwrap();
+    let socket = home.enter(&netns.open(), || Socket::open(Protocol::SockDiag)).unwrap().unwrap();
+    assert_eq!(socket.port_id(), Ok(0));
+    socket.bind().unwrap();
+    assert_ne!(socket.port_id(), Ok(0));
+}
