@@ -3,3 +3,10 @@
 //! No I/O, no clock, no panic: bad bytes are a [`DecodeError`] that names its class.
 
 #![forbid(unsafe_code)]
+
+mod bytes;
+mod error;
+pub mod inet_diag;
+pub mod netlink;
+
+pub use error::DecodeError;

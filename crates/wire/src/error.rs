@@ -1,0 +1,96 @@
+use std::error::Error;
+use std::fmt;
+
+/// Why bytes were refused. Each refusal has exactly one [`class`](Self::class).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DecodeError {
+    /// The bytes end inside a header that must be whole.
+    Truncated {
+        /// Bytes that the header takes.
+        need: u32,
+        /// Bytes that were left.
+        have: u32,
+    },
+    /// A length field says less than its own header, or more than the bytes that are there.
+    BadLength {
+        /// What the field says, in bytes.
+        length: u32,
+        /// The bytes that it may cover.
+        have: u32,
+    },
+    /// An attribute is shorter than the structure that its type stands for.
+    ShortAttribute {
+        /// Attribute type, flags masked.
+        kind: u16,
+        /// Bytes of the shortest form that any kernel sends.
+        need: u32,
+        /// Bytes that it has.
+        have: u32,
+    },
+    /// An attribute that holds a name is not UTF-8.
+    BadText {
+        /// Attribute type, flags masked.
+        kind: u16,
+    },
+    /// An address family that is neither `AF_INET` nor `AF_INET6`.
+    UnknownFamily(u8),
+    /// A file that is none of the known capture formats.
+    UnknownFormat,
+    /// A capture of another link type than `LINKTYPE_NETLINK` (253); the value is the file's.
+    WrongLinkType(u32),
+}
+
+impl DecodeError {
+    /// Every class there is, in no order that matters.
+    pub const CLASSES: &[&str] = &[
+        "truncated",
+        "bad_length",
+        "short_attribute",
+        "bad_text",
+        "unknown_family",
+        "unknown_format",
+        "wrong_link_type",
+    ];
+
+    /// One stable word per kind of refusal, for use as a label of a counter.
+    #[must_use]
+    pub const fn class(&self) -> &'static str {
+        match self {
+            Self::Truncated { .. } => "truncated",
+            Self::BadLength { .. } => "bad_length",
+            Self::ShortAttribute { .. } => "short_attribute",
+            Self::BadText { .. } => "bad_text",
+            Self::UnknownFamily(_) => "unknown_family",
+            Self::UnknownFormat => "unknown_format",
+            Self::WrongLinkType(_) => "wrong_link_type",
+        }
+    }
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated { need, have } => {
+                write!(f, "truncated: a header takes {need} bytes, {have} are left")
+            }
+            Self::BadLength { length, have } => {
+                write!(f, "bad length: a length field says {length} bytes, {have} are left")
+            }
+            Self::ShortAttribute { kind, need, have } => {
+                write!(f, "short attribute: type {kind} takes {need} bytes, it has {have}")
+            }
+            Self::BadText { kind } => write!(f, "bad text: attribute type {kind} is not UTF-8"),
+            Self::UnknownFamily(family) => {
+                write!(f, "unknown address family {family}, neither IPv4 (2) nor IPv6 (10)")
+            }
+            Self::UnknownFormat => {
+                f.write_str("unknown format: neither a dump of `ss -D`, nor pcap, nor pcapng")
+            }
+            Self::WrongLinkType(link) => {
+                write!(f, "wrong link type: the capture has {link}, not netlink (253)")
+            }
+        }
+    }
+}
+
+impl Error for DecodeError {}

@@ -1,0 +1,277 @@
+//! Attribute types of a reply (`enum` in `include/uapi/linux/inet_diag.h`) and the structures in them.
+
+use crate::DecodeError;
+use crate::bytes::{count, u16_at, u32_at};
+
+/// `INET_DIAG_MEMINFO`: [`MemInfo`].
+pub const MEMINFO: u16 = 1;
+/// `INET_DIAG_INFO`: [`TcpInfo`](super::TcpInfo).
+pub const INFO: u16 = 2;
+/// `INET_DIAG_VEGASINFO`: [`Vegas`].
+pub const VEGASINFO: u16 = 3;
+/// `INET_DIAG_CONG`: name of the congestion control.
+pub const CONG: u16 = 4;
+/// `INET_DIAG_TOS`.
+pub const TOS: u16 = 5;
+/// `INET_DIAG_TCLASS`.
+pub const TCLASS: u16 = 6;
+/// `INET_DIAG_SKMEMINFO`: [`Memory`].
+pub const SKMEMINFO: u16 = 7;
+/// `INET_DIAG_SHUTDOWN`.
+pub const SHUTDOWN: u16 = 8;
+/// `INET_DIAG_DCTCPINFO`: [`Dctcp`].
+pub const DCTCPINFO: u16 = 9;
+/// `INET_DIAG_PROTOCOL`.
+pub const PROTOCOL: u16 = 10;
+/// `INET_DIAG_SKV6ONLY`.
+pub const SKV6ONLY: u16 = 11;
+/// `INET_DIAG_LOCALS`: addresses of an SCTP association; kept raw.
+pub const LOCALS: u16 = 12;
+/// `INET_DIAG_PEERS`: addresses of an SCTP association; kept raw.
+pub const PEERS: u16 = 13;
+/// `INET_DIAG_PAD`: filler that aligns what follows to 8.
+pub const PAD: u16 = 14;
+/// `INET_DIAG_MARK`.
+pub const MARK: u16 = 15;
+/// `INET_DIAG_BBRINFO`: [`Bbr`].
+pub const BBRINFO: u16 = 16;
+/// `INET_DIAG_CLASS_ID`.
+pub const CLASS_ID: u16 = 17;
+/// `INET_DIAG_MD5SIG`: keys; only their presence is told.
+pub const MD5SIG: u16 = 18;
+/// `INET_DIAG_ULP_INFO`: [`Ulp`](super::Ulp).
+pub const ULP_INFO: u16 = 19;
+/// `INET_DIAG_SK_BPF_STORAGES`: values that BPF programs keep with the socket; kept raw.
+pub const SK_BPF_STORAGES: u16 = 20;
+/// `INET_DIAG_CGROUP_ID`.
+pub const CGROUP_ID: u16 = 21;
+/// `INET_DIAG_SOCKOPT`: [`SocketOptions`].
+pub const SOCKOPT: u16 = 22;
+
+/// The first `N` bytes of an attribute that is a structure of at least `N`; kernels append to structures.
+#[inline]
+pub(super) fn prefix<const N: usize>(kind: u16, payload: &[u8]) -> Result<&[u8; N], DecodeError> {
+    payload.first_chunk().ok_or(DecodeError::ShortAttribute {
+        kind,
+        need: count(N),
+        have: count(payload.len()),
+    })
+}
+
+/// Declares a structure of `u32` numbers, with its decoder and encoder.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident = $kind:ident, $size:literal; $($(#[$field_doc:meta])* $field:ident @ $offset:literal;)*) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$field_doc])* pub $field: u32,)*
+        }
+
+        impl $name {
+            #[inline]
+            pub(super) fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
+                let bytes = prefix::<$size>($kind, payload)?;
+                Ok(Self { $($field: u32_at::<$offset, $size>(bytes),)* })
+            }
+
+            pub(super) fn encode(&self) -> [u8; $size] {
+                let mut bytes = [0; $size];
+                $(bytes[$offset..$offset + 4].copy_from_slice(&self.$field.to_ne_bytes());)*
+                bytes
+            }
+        }
+    };
+}
+
+words! {
+    /// Socket memory (`SK_MEMINFO_…`, `sk_get_meminfo` in net/core/sock.c). Bytes but for `drops`.
+    Memory = SKMEMINFO, 36;
+    /// Receive queue with the kernel's overhead.
+    rmem_alloc_bytes @ 0;
+    /// Limit of the receive queue.
+    rcvbuf_bytes @ 4;
+    /// Handed to the device and not sent yet, with overhead.
+    wmem_alloc_bytes @ 8;
+    /// Limit of the send queue.
+    sndbuf_bytes @ 12;
+    /// Accounted in advance for later use.
+    fwd_alloc_bytes @ 16;
+    /// Send queue with overhead.
+    wmem_queued_bytes @ 20;
+    /// Options, filters and the like.
+    optmem_bytes @ 24;
+    /// Received while the application held the socket, not in the queue yet.
+    backlog_bytes @ 28;
+    /// Packets dropped at this socket, a count.
+    drops @ 32;
+}
+
+words! {
+    /// The older, smaller form of [`Memory`] (`struct inet_diag_meminfo`), in bytes.
+    MemInfo = MEMINFO, 16;
+    /// `idiag_rmem`: receive queue.
+    rmem_bytes @ 0;
+    /// `idiag_wmem`: send queue.
+    wmem_bytes @ 4;
+    /// `idiag_fmem`: accounted in advance.
+    fmem_bytes @ 8;
+    /// `idiag_tmem`: handed to the device.
+    tmem_bytes @ 12;
+}
+
+words! {
+    /// State of the delay-based congestion controls vegas, veno, illinois, nv and yeah (`struct tcpvegas_info`).
+    Vegas = VEGASINFO, 16;
+    /// 1 while the algorithm steers.
+    enabled @ 0;
+    /// Round trips measured in this window.
+    rtt_count @ 4;
+    /// Smallest round-trip time of the last window, in microseconds.
+    rtt_us @ 8;
+    /// Smallest round-trip time seen, in microseconds; 0x7fffffff is none.
+    min_rtt_us @ 12;
+}
+
+/// State of DCTCP (`struct tcp_dctcp_info`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dctcp {
+    /// 1 while the algorithm steers, 0 if it fell back to Reno: then all else is 0.
+    pub enabled: u16,
+    /// 1 if the last segment was marked as having met congestion.
+    pub ce_state: u16,
+    /// Estimated share of marked bytes; 1024 is all.
+    pub alpha: u32,
+    /// Marked bytes acknowledged in this window.
+    pub ab_ecn_bytes: u32,
+    /// Bytes acknowledged in this window.
+    pub ab_tot_bytes: u32,
+}
+
+impl Dctcp {
+    pub(super) fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
+        let bytes = prefix::<16>(DCTCPINFO, payload)?;
+        Ok(Self {
+            enabled: u16_at::<0, 16>(bytes),
+            ce_state: u16_at::<2, 16>(bytes),
+            alpha: u32_at::<4, 16>(bytes),
+            ab_ecn_bytes: u32_at::<8, 16>(bytes),
+            ab_tot_bytes: u32_at::<12, 16>(bytes),
+        })
+    }
+
+    pub(super) fn encode(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[0..2].copy_from_slice(&self.enabled.to_ne_bytes());
+        bytes[2..4].copy_from_slice(&self.ce_state.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&self.alpha.to_ne_bytes());
+        bytes[8..12].copy_from_slice(&self.ab_ecn_bytes.to_ne_bytes());
+        bytes[12..16].copy_from_slice(&self.ab_tot_bytes.to_ne_bytes());
+        bytes
+    }
+}
+
+/// State of BBR (`struct tcp_bbr_info`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bbr<'a> {
+    /// Estimated bandwidth, in bytes per second.
+    pub bandwidth_bytes_per_sec: u64,
+    /// Smallest round-trip time in the window, in microseconds.
+    pub min_rtt_us: u32,
+    /// Gain of the pacing rate; 256 is 1.
+    pub pacing_gain: u32,
+    /// Gain of the congestion window; 256 is 1.
+    pub cwnd_gain: u32,
+    /// What follows the 20 bytes above, as kernels with BBR version 2 or 3 send it (32 bytes); empty otherwise.
+    pub tail: &'a [u8],
+}
+
+/// Bytes of [`Bbr`] without its tail.
+const BBR_BYTES: usize = 20;
+
+impl<'a> Bbr<'a> {
+    pub(super) fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
+        let bytes = prefix::<BBR_BYTES>(BBRINFO, payload)?;
+        let word = u32_at::<0, BBR_BYTES>;
+        Ok(Self {
+            bandwidth_bytes_per_sec: u64::from(word(bytes))
+                | u64::from(u32_at::<4, BBR_BYTES>(bytes)) << 32,
+            min_rtt_us: u32_at::<8, BBR_BYTES>(bytes),
+            pacing_gain: u32_at::<12, BBR_BYTES>(bytes),
+            cwnd_gain: u32_at::<16, BBR_BYTES>(bytes),
+            tail: payload.get(BBR_BYTES..).unwrap_or_default(),
+        })
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(BBR_BYTES + self.tail.len());
+        bytes.extend_from_slice(&(self.bandwidth_bytes_per_sec as u32).to_ne_bytes());
+        bytes.extend_from_slice(&((self.bandwidth_bytes_per_sec >> 32) as u32).to_ne_bytes());
+        bytes.extend_from_slice(&self.min_rtt_us.to_ne_bytes());
+        bytes.extend_from_slice(&self.pacing_gain.to_ne_bytes());
+        bytes.extend_from_slice(&self.cwnd_gain.to_ne_bytes());
+        bytes.extend_from_slice(self.tail);
+        bytes
+    }
+}
+
+/// Options of the socket (`struct inet_diag_sockopt`), as a set of bits that does not depend on the host's byte order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SocketOptions(u16);
+
+impl SocketOptions {
+    /// Bits by number, named as the kernel names them. Bits 11 to 15 are unused.
+    pub const NAMES: &[&str] = &[
+        "recverr",
+        "is_icsk",
+        "freebind",
+        "hdrincl",
+        "mc_loop",
+        "transparent",
+        "mc_all",
+        "nodefrag",
+        "bind_address_no_port",
+        "recverr_rfc4884",
+        "defer_connect",
+    ];
+
+    /// The set of these bits, bit N for `NAMES[N]`.
+    #[must_use]
+    pub const fn from_bits(bits: u16) -> Self {
+        Self(bits)
+    }
+
+    /// Bit N for `NAMES[N]`; bits that have no name are kept.
+    #[must_use]
+    pub const fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// Whether the option of this name is on; `false` for a name that is not in [`NAMES`](Self::NAMES).
+    #[must_use]
+    pub fn has(self, name: &str) -> bool {
+        self.names().any(|set| set == name)
+    }
+
+    /// The names of the options that are on.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Self::NAMES
+            .iter()
+            .enumerate()
+            .filter(move |(bit, _)| self.0 >> bit & 1 == 1)
+            .map(|(_, name)| *name)
+    }
+
+    pub(super) fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
+        let [low, high] = prefix::<2>(SOCKOPT, payload)?.map(first_bit_lowest);
+        Ok(Self(u16::from_le_bytes([low, high])))
+    }
+
+    pub(super) fn encode(self) -> [u8; 2] {
+        self.0.to_le_bytes().map(first_bit_lowest)
+    }
+}
+
+/// Bit fields of a byte start at the lowest bit on little-endian hosts, at the highest on the others.
+fn first_bit_lowest(byte: u8) -> u8 {
+    if cfg!(target_endian = "little") { byte } else { byte.reverse_bits() }
+}
