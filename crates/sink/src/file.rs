@@ -1,0 +1,230 @@
+//! A destination that is a file: appended to, rotated by size and by time.
+//!
+//! A payload is in the file whole or not at all: what a failed write has left is cut off again. Until the file can be
+//! written the payloads wait in the sink's queue, so that a disk that was full for a moment costs nothing.
+
+use crate::destination::{Delivery, Destination};
+use crate::events::Events;
+use crate::{Framing, Payload};
+use ledger::Reason;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::time::Duration;
+use sys::Errno;
+
+/// Time between two attempts to write a file that could not be opened or written.
+const RETRY_INTERVAL: Duration = Duration::from_millis(250);
+
+/// The owner writes, the group reads: records name processes, addresses and users.
+const MODE: u32 = 0o640;
+
+/// A file and when it is put aside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileOptions {
+    /// Where it is. A symbolic link is not followed, and what is no regular file is not written.
+    pub path: PathBuf,
+    /// The file is put aside before it would grow beyond so many bytes. A payload that is larger has a file of its own.
+    pub rotate_bytes: Option<u64>,
+    /// The file is put aside when a multiple of this time since 1970 (UTC) has passed: with an hour, at the full hour.
+    pub rotate_interval: Option<Duration>,
+    /// How many files that were put aside are kept, as `path.1` (the newest), `path.2`, and so on.
+    pub rotate_keep: u32,
+}
+
+/// A file.
+pub(crate) struct RotatedFile {
+    options: FileOptions,
+    framing: Framing,
+    open: Option<OpenFile>,
+    /// The file at the path may end in a part of a payload: nothing must be appended to it.
+    is_torn: bool,
+}
+
+struct OpenFile {
+    file: File,
+    device: u64,
+    inode: u64,
+    len_bytes: u64,
+    /// The multiple of the rotation's interval that it belongs to.
+    slot: u128,
+}
+
+impl RotatedFile {
+    pub(crate) fn new(options: FileOptions, framing: Framing) -> RotatedFile {
+        RotatedFile { options, framing, open: None, is_torn: false }
+    }
+
+    /// Appends one payload, whole.
+    fn append(&mut self, payload: &[u8], events: &Events) -> io::Result<()> {
+        let limit_bytes = self.options.rotate_bytes.unwrap_or(u64::MAX);
+        let header_bytes = self.framing.header.len() as u64;
+        let slot = self.slot_now();
+        let mut open = match self.open.take() {
+            Some(open) => open,
+            None => self.open_file(events)?,
+        };
+        let is_full = open.len_bytes.saturating_add(payload.len() as u64) > limit_bytes;
+        if open.len_bytes > header_bytes && (is_full || open.slot != slot) {
+            self.rotate(events)?;
+            open = self.open_file(events)?;
+        }
+        if open.len_bytes == 0 && header_bytes > 0 {
+            self.write(&mut open, Part::Header)?;
+        }
+        self.write(&mut open, Part::Payload(payload))?;
+        self.open = Some(open);
+        Ok(())
+    }
+
+    fn write(&mut self, open: &mut OpenFile, part: Part<'_>) -> io::Result<()> {
+        let bytes = match part {
+            Part::Header => &self.framing.header,
+            Part::Payload(bytes) => bytes,
+        };
+        if let Err(error) = open.file.write_all(bytes) {
+            self.is_torn = open.file.set_len(open.len_bytes).is_err();
+            return Err(error);
+        }
+        open.len_bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Lets go of a file to which the path does not lead any more, or notes what others have made of its length.
+    fn look_at_path(&mut self, events: &Events) {
+        let Some(open) = &mut self.open else { return };
+        match fs::symlink_metadata(&self.options.path) {
+            Ok(there) if open.is(&there) => open.len_bytes = there.len(),
+            _ => {
+                self.open = None;
+                events.reopens.add(1);
+            }
+        }
+    }
+
+    /// Opens the file that is there if it can be continued, or puts it aside and begins one.
+    fn open_file(&mut self, events: &Events) -> io::Result<OpenFile> {
+        let open = self.open_any()?;
+        if open.len_bytes == 0 || (!self.is_torn && self.can_continue(&open)?) {
+            self.is_torn = false;
+            return Ok(open);
+        }
+        self.rotate(events)?;
+        self.is_torn = false;
+        self.open_any()
+    }
+
+    fn open_any(&self) -> io::Result<OpenFile> {
+        let file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .mode(MODE)
+            // Without O_NONBLOCK the open of a FIFO would wait for a reader (fifo(7)).
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(&self.options.path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        let modified = metadata.modified()?.duration_since(std::time::UNIX_EPOCH);
+        let len_bytes = metadata.len();
+        let slot = match len_bytes {
+            0 => self.slot_now(),
+            _ => self.slot_of(modified.unwrap_or_default()),
+        };
+        let (device, inode) = (metadata.dev(), metadata.ino());
+        Ok(OpenFile { file, device, inode, len_bytes, slot })
+    }
+
+    /// Whether what is in the file begins as a file of ours does and ends with a whole record.
+    fn can_continue(&self, open: &OpenFile) -> io::Result<bool> {
+        let header = &self.framing.header;
+        if open.len_bytes < header.len() as u64 {
+            return Ok(false);
+        }
+        let mut begin = vec![0; header.len()];
+        open.file.read_exact_at(&mut begin, 0)?;
+        let mut last = [0];
+        open.file.read_exact_at(&mut last, open.len_bytes - 1)?;
+        let is_whole = self.framing.record_end.is_none_or(|end| last == [end]);
+        Ok(begin == *header && is_whole)
+    }
+
+    /// `path` becomes `path.1`, `path.1` becomes `path.2`, and so on; the oldest goes.
+    fn rotate(&self, events: &Events) -> io::Result<()> {
+        let numbered = |n: u32| -> PathBuf {
+            let mut name = self.options.path.clone().into_os_string();
+            name.push(format!(".{n}"));
+            name.into()
+        };
+        if self.options.rotate_keep == 0 {
+            fs::remove_file(&self.options.path)?;
+            events.rotations.add(1);
+            return Ok(());
+        }
+        for n in (1..self.options.rotate_keep).rev() {
+            match fs::rename(numbered(n), numbered(n + 1)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        fs::rename(&self.options.path, numbered(1))?;
+        events.rotations.add(1);
+        Ok(())
+    }
+
+    fn slot_now(&self) -> u128 {
+        self.slot_of(Duration::from_nanos(sys::clock::realtime_ns()))
+    }
+
+    fn slot_of(&self, since_epoch: Duration) -> u128 {
+        self.options.rotate_interval.map_or(0, |interval| {
+            since_epoch.as_nanos().checked_div(interval.as_nanos()).unwrap_or_default()
+        })
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Part<'a> {
+    Header,
+    Payload(&'a [u8]),
+}
+
+impl OpenFile {
+    fn is(&self, there: &Metadata) -> bool {
+        (there.dev(), there.ino()) == (self.device, self.inode)
+    }
+}
+
+impl Destination for RotatedFile {
+    fn deliver(&mut self, payloads: &[Payload], events: &Events) -> Delivery {
+        self.look_at_path(events);
+        for (at, payload) in payloads.iter().enumerate() {
+            if let Err(error) = self.append(payload.bytes(), events) {
+                events.count_error(Errno::from(&error));
+                self.open = None;
+                return match at {
+                    0 => Delivery::Retry(RETRY_INTERVAL, Some(Reason::WriteError)),
+                    written => Delivery::Delivered(written),
+                };
+            }
+        }
+        Delivery::Delivered(payloads.len())
+    }
+
+    fn tick(&mut self, events: &Events) {
+        self.look_at_path(events);
+        let slot = self.slot_now();
+        let header_bytes = self.framing.header.len() as u64;
+        if self.open.as_ref().is_some_and(|open| open.len_bytes > header_bytes && open.slot != slot)
+        {
+            // Whoever reads the files that were put aside need not wait for the next record.
+            if let Err(error) = self.rotate(events) {
+                events.count_error(Errno::from(&error));
+            }
+            self.open = None;
+        }
+    }
+}

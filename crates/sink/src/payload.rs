@@ -1,0 +1,32 @@
+use ledger::Amount;
+use std::sync::Arc;
+
+/// Encoded records, whole, on their way to sinks. Never changed once made; a clone shares the bytes.
+#[derive(Clone, Debug)]
+pub struct Payload {
+    bytes: Arc<[u8]>,
+    records: u64,
+}
+
+impl Payload {
+    /// Takes a copy of encoded records. `records` is how many there are, totals records included; at least one, or the
+    /// ledger could not see the payload.
+    pub fn new(bytes: &[u8], records: u64) -> Payload {
+        Payload { bytes: Arc::from(bytes), records: records.max(1) }
+    }
+
+    /// The encoded records.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Records in it, totals records included.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// What it is in the ledger.
+    pub fn amount(&self) -> Amount {
+        Amount { count: self.records, bytes: self.bytes.len() as u64 }
+    }
+}

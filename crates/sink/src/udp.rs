@@ -1,0 +1,256 @@
+//! A destination that is a UDP socket: one payload, one datagram.
+//!
+//! UDP gives no answer, so that delivered means handed to the kernel. What this host knows to be lost is counted as such;
+//! what a remote network gives back afterwards is an event, `returned_datagrams`, and a lower bound: hosts and routers
+//! limit how many they report. The exact figure is the receiver's, from the sequence numbers and the totals.
+
+use crate::Payload;
+use crate::destination::{Delivery, Destination};
+use crate::events::Events;
+use ledger::Reason;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use sys::poll::{Interest, PollSet};
+use sys::send::{BATCH, Message, send_messages};
+use sys::socket::{SendOptions, connect_udp, path_mtu_bytes};
+use sys::{Errno, errqueue};
+
+/// Time between two attempts to open a socket.
+const OPEN_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long one call waits for room in the socket.
+const WRITABLE_WAIT: Duration = Duration::from_millis(100);
+
+/// How often one datagram is sent again after an error that may have been about an earlier one.
+const RETRIES_MAX: u32 = 2;
+
+/// Entries of the error queue that are taken at once, so that a flood of ICMP cannot hold the thread.
+const RETURNED_MAX: usize = 256;
+
+/// Largest datagram, whatever the path takes: what fits the 9,000 bytes of a jumbo frame, IPv6 and UDP headers included.
+/// Loopback takes more, but there a receive buffer of the default size would hold three of the largest.
+const DATAGRAM_BYTES_MAX: usize = 8_952;
+
+/// A UDP destination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UdpOptions {
+    /// Where the datagrams are sent to.
+    pub remote: SocketAddr,
+    /// How the socket is opened.
+    pub send: SendOptions,
+}
+
+/// Most bytes of UDP payload that one datagram may have at present: the socket's thread learns it from the kernel, and
+/// whoever packs records keeps to it.
+#[derive(Clone, Debug)]
+pub(crate) struct DatagramLimit(Arc<AtomicUsize>);
+
+impl DatagramLimit {
+    /// What every path takes, until the socket says more: 1,280 bytes for IPv6 (RFC 8200 section 5), and for IPv4
+    /// Ethernet's 1,500, below which the kernel cuts datagrams into fragments by itself.
+    pub(crate) fn new(remote: SocketAddr) -> DatagramLimit {
+        let safe = if remote.is_ipv6() { 1_232 } else { 1_472 };
+        DatagramLimit(Arc::new(AtomicUsize::new(safe)))
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A connected socket, opened when the first payload comes and again when it fails.
+pub(crate) struct Udp {
+    options: UdpOptions,
+    limit: DatagramLimit,
+    socket: Option<OwnedFd>,
+    /// The target is this host: an answer about a datagram is there before the send returns.
+    is_local: bool,
+    /// When to try to open a socket, and why there is none.
+    closed: (Option<Instant>, Reason),
+    /// Attempts that the oldest payload has had.
+    attempts: u32,
+    /// The oldest payload was sent and given back.
+    is_refused: bool,
+    set: PollSet,
+}
+
+impl Udp {
+    pub(crate) fn new(options: UdpOptions, limit: DatagramLimit) -> Udp {
+        Udp {
+            options,
+            limit,
+            socket: None,
+            is_local: false,
+            closed: (None, Reason::TargetUnresolved),
+            attempts: 0,
+            is_refused: false,
+            set: PollSet::default(),
+        }
+    }
+
+    /// Opens the socket if there is none and it is time.
+    fn open(&mut self, events: &Events) -> Result<(), Reason> {
+        if self.socket.is_some() {
+            return Ok(());
+        }
+        let now = Instant::now();
+        if self.closed.0.is_some_and(|at| now < at) {
+            return Err(self.closed.1);
+        }
+        match connect_udp(self.options.remote, &self.options.send) {
+            Ok(socket) => {
+                let ip = self.options.remote.ip();
+                self.is_local = sys::route::egress(ip).is_ok_and(|egress| egress.is_local);
+                self.socket = Some(socket);
+                Ok(())
+            }
+            Err(error) => {
+                events.count_error(Errno::from(&error));
+                let reason = match Errno::from(&error) {
+                    Errno::NETUNREACH | Errno::NETDOWN => Reason::NetworkUnreachable,
+                    _ => Reason::TargetUnresolved,
+                };
+                self.closed = (Some(now + OPEN_INTERVAL), reason);
+                Err(reason)
+            }
+        }
+    }
+
+    fn socket(&self) -> io::Result<BorrowedFd<'_>> {
+        let socket = self.socket.as_ref().map(AsFd::as_fd);
+        socket.ok_or_else(|| Errno::NOTCONN.into())
+    }
+
+    /// Asks the kernel how large a packet the path takes.
+    fn refresh_limit(&self, events: &Events) {
+        // IPv4 header without options, or IPv6 header, and the UDP header.
+        let header_bytes = if self.options.remote.ip().to_canonical().is_ipv6() { 48 } else { 28 };
+        let mtu = self.socket().and_then(|socket| Ok(path_mtu_bytes(socket)?));
+        if let Ok(mtu) = mtu
+            && let Some(bytes) = (mtu as usize).checked_sub(header_bytes)
+        {
+            let bytes = bytes.min(DATAGRAM_BYTES_MAX);
+            self.limit.0.store(bytes, Ordering::Relaxed);
+            events.datagram_limit_bytes.set(bytes as u64);
+        }
+    }
+
+    /// Takes what came back off the error queue. Returns whether a port of this host refused something.
+    fn collect_returned(&self, events: &Events) -> bool {
+        let mut is_refused_here = false;
+        let Ok(socket) = self.socket() else { return false };
+        for returned in std::iter::from_fn(|| errqueue::take(socket)).take(RETURNED_MAX) {
+            if self.is_local && returned.errno == Errno::CONNREFUSED {
+                is_refused_here = true;
+            } else if !returned.is_local || returned.errno == Errno::HOSTUNREACH {
+                events.returned_datagrams.add(1);
+            }
+        }
+        is_refused_here
+    }
+
+    fn sent(&mut self, count: usize, asked: usize, events: &Events) -> Delivery {
+        self.attempts = 0;
+        // On this host the answer is there already, and is about the last: the next one would have met it as an error.
+        let may_have_answer = self.is_local || count < asked;
+        if may_have_answer && self.collect_returned(events) {
+            events.count_error(Errno::CONNREFUSED);
+            self.is_refused = true;
+            return match count {
+                1 => self.refused(),
+                _ => Delivery::Delivered(count - 1),
+            };
+        }
+        Delivery::Delivered(count)
+    }
+
+    fn refused(&mut self) -> Delivery {
+        self.is_refused = false;
+        Delivery::Dropped(1, Reason::Refused)
+    }
+
+    /// What becomes of the oldest payload, for which the send call said this.
+    fn failed(&mut self, errno: Errno, events: &Events) -> Delivery {
+        if matches!(errno, Errno::AGAIN | Errno::INTR) {
+            self.wait_until_writable();
+            return Delivery::Retry(Duration::ZERO, None);
+        }
+        events.count_error(errno);
+        self.collect_returned(events);
+        let reason = match errno {
+            Errno::MSGSIZE => Reason::TooBig,
+            Errno::NOBUFS => Reason::EgressQueueFull,
+            Errno::PERM => Reason::Firewall,
+            // An ICMP error about an earlier datagram: this one was not sent (ip(7), IP_RECVERR).
+            Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::ACCES | Errno::PROTO
+                if self.attempts < RETRIES_MAX =>
+            {
+                self.attempts += 1;
+                return Delivery::Retry(Duration::ZERO, None);
+            }
+            Errno::CONNREFUSED => Reason::Refused,
+            Errno::HOSTUNREACH | Errno::PROTO => Reason::HostUnreachable,
+            Errno::ACCES => Reason::Firewall,
+            errno => {
+                // The address that the socket sends from may be gone with its interface: another socket has another.
+                let reason = match errno {
+                    Errno::NETUNREACH | Errno::NETDOWN => Reason::NetworkUnreachable,
+                    _ => Reason::SendError,
+                };
+                self.socket = None;
+                self.closed = (Some(Instant::now() + OPEN_INTERVAL), reason);
+                reason
+            }
+        };
+        self.attempts = 0;
+        self.refresh_limit(events);
+        Delivery::Dropped(1, reason)
+    }
+
+    fn wait_until_writable(&mut self) {
+        self.set.clear();
+        let Some(socket) = &self.socket else { return };
+        self.set.add(socket.as_fd(), Interest::Writable);
+        // Whatever ends the wait, the next send says more.
+        let _ = self.set.wait(WRITABLE_WAIT);
+    }
+}
+
+impl Destination for Udp {
+    fn deliver(&mut self, payloads: &[Payload], events: &Events) -> Delivery {
+        if self.is_refused {
+            return self.refused();
+        }
+        if let Err(reason) = self.open(events) {
+            return Delivery::Dropped(payloads.len(), reason);
+        }
+        self.refresh_limit(events);
+        let mut messages = [Message::single(&[]); BATCH];
+        for (message, payload) in messages.iter_mut().zip(payloads) {
+            *message = Message::single(payload.bytes());
+        }
+        let asked = payloads.len().min(BATCH);
+        let result = match self.socket() {
+            Ok(socket) => send_messages(socket, &messages[..asked]),
+            Err(_) => Err(Errno::NOTCONN),
+        };
+        match result {
+            Ok(count) if count > 0 => self.sent(count, asked, events),
+            Ok(_) => Delivery::Retry(Duration::ZERO, None),
+            Err(errno) => self.failed(errno, events),
+        }
+    }
+
+    fn tick(&mut self, events: &Events) {
+        self.collect_returned(events);
+        self.refresh_limit(events);
+    }
+
+    fn finish(&mut self, events: &Events) {
+        self.collect_returned(events);
+    }
+}
