@@ -36,6 +36,8 @@ pub enum DecodeError {
     UnknownFamily(u8),
     /// A file that is none of the known capture formats.
     UnknownFormat,
+    /// A block of a pcapng file that contradicts itself or the blocks before it; the value is its type.
+    BadBlock(u32),
     /// A capture of another link type than `LINKTYPE_NETLINK` (253); the value is the file's.
     WrongLinkType(u32),
 }
@@ -49,6 +51,7 @@ impl DecodeError {
         "bad_text",
         "unknown_family",
         "unknown_format",
+        "bad_block",
         "wrong_link_type",
     ];
 
@@ -62,6 +65,7 @@ impl DecodeError {
             Self::BadText { .. } => "bad_text",
             Self::UnknownFamily(_) => "unknown_family",
             Self::UnknownFormat => "unknown_format",
+            Self::BadBlock(_) => "bad_block",
             Self::WrongLinkType(_) => "wrong_link_type",
         }
     }
@@ -85,6 +89,9 @@ impl fmt::Display for DecodeError {
             }
             Self::UnknownFormat => {
                 f.write_str("unknown format: neither a dump of `ss -D`, nor pcap, nor pcapng")
+            }
+            Self::BadBlock(kind) => {
+                write!(f, "bad block: a pcapng block of type {kind:#x} contradicts itself")
             }
             Self::WrongLinkType(link) => {
                 write!(f, "wrong link type: the capture has {link}, not netlink (253)")

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+pub mod capture;
 mod error;
 pub mod inet_diag;
 pub mod netlink;

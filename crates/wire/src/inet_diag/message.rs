@@ -1,11 +1,12 @@
 use std::fmt;
 
 use super::attribute::{self, Bbr, Dctcp, MemInfo, Memory, SocketOptions, Vegas, prefix};
+use super::request::{SOCK_DIAG_BY_FAMILY, TCPDIAG_GETSOCK};
 use super::ulp::{Ulp, text};
 use super::{Family, SocketId, State, TcpInfo, Timer};
 use crate::DecodeError;
 use crate::bytes::{at, header, u32_at};
-use crate::netlink::{Attributes, MessageWriter};
+use crate::netlink::{Attributes, Message, MessageWriter, NLM_F_REQUEST};
 
 /// Bytes of `struct inet_diag_msg`.
 pub const SOCKET_HEADER_BYTES: usize = 72;
@@ -103,6 +104,14 @@ impl fmt::Debug for Unknown<'_> {
 
 const fn is_unknown(kind: u16) -> bool {
     matches!(kind, 0 | attribute::LOCALS | attribute::PEERS | attribute::SK_BPF_STORAGES | 23..)
+}
+
+/// Whether a message describes a socket, so that [`decode`] is for its body: an answer of the socket diagnosis or a destroy
+/// event, but no request, which has the same type.
+#[must_use]
+pub const fn is_socket(message: &Message<'_>) -> bool {
+    matches!(message.kind, SOCK_DIAG_BY_FAMILY | TCPDIAG_GETSOCK)
+        && message.flags & NLM_F_REQUEST == 0
 }
 
 /// Decodes the body of a message: what follows the netlink header.

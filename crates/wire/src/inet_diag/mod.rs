@@ -14,7 +14,7 @@ mod ulp;
 
 pub use attribute::{Bbr, Dctcp, MemInfo, Memory, SocketOptions, Vegas};
 pub use id::{Family, SocketId};
-pub use message::{SOCKET_HEADER_BYTES, SocketMessage, decode, encode, encode_header};
+pub use message::{SOCKET_HEADER_BYTES, SocketMessage, decode, encode, encode_header, is_socket};
 pub use redact::redact;
 pub use request::{Extensions, Kind, Request};
 pub use state::{State, States, Timer};

@@ -1,0 +1,69 @@
+use super::{ARPHRD_NETLINK, COOKED_BYTES, LINKTYPE_NETLINK, NETLINK_SOCK_DIAG};
+use crate::bytes::count;
+use crate::inet_diag::redact;
+use crate::netlink::{MessageWriter, NLM_F_MULTI, NLMSG_DONE};
+
+/// pcap with times in nanoseconds.
+const PCAP_MAGIC: u32 = 0xa1b2_3c4d;
+/// Longest packet that the file's header promises; `tcpdump` takes at most this.
+const SNAP_BYTES: u32 = 262_144;
+
+/// What a capture is written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// As `ss -D FILE` writes and `TCPDIAG_FILE=FILE ss` reads: message after message.
+    Ss,
+    /// pcap of link type 253, which `tcpdump` and Wireshark read, with times.
+    Pcap,
+}
+
+/// Makes the bytes of a capture. What a caller hands over as `out` is appended to.
+#[derive(Clone, Copy, Debug)]
+pub struct Writer {
+    format: Format,
+}
+
+impl Writer {
+    /// Begins a file: appends its header.
+    pub fn begin(format: Format, out: &mut Vec<u8>) -> Self {
+        if format == Format::Pcap {
+            out.extend_from_slice(&PCAP_MAGIC.to_ne_bytes());
+            out.extend_from_slice(&2_u16.to_ne_bytes());
+            out.extend_from_slice(&4_u16.to_ne_bytes());
+            out.extend_from_slice(&[0; 8]);
+            out.extend_from_slice(&SNAP_BYTES.to_ne_bytes());
+            out.extend_from_slice(&u32::from(LINKTYPE_NETLINK).to_ne_bytes());
+        }
+        Self { format }
+    }
+
+    /// Appends one whole netlink message. MD5 keys in it are overwritten with zeros. The time counts from 1970 and must be
+    /// before 2106, where pcap ends; the form of `ss` has none.
+    pub fn message(&self, time_unix_ns: u64, raw: &[u8], out: &mut Vec<u8>) {
+        let padded = raw.len().next_multiple_of(4);
+        if self.format == Format::Pcap {
+            let length = count(padded + COOKED_BYTES);
+            out.extend_from_slice(&((time_unix_ns / 1_000_000_000) as u32).to_ne_bytes());
+            out.extend_from_slice(&((time_unix_ns % 1_000_000_000) as u32).to_ne_bytes());
+            out.extend_from_slice(&length.to_ne_bytes());
+            out.extend_from_slice(&length.to_ne_bytes());
+            out.extend_from_slice(&[0; 2]);
+            out.extend_from_slice(&ARPHRD_NETLINK.to_be_bytes());
+            out.extend_from_slice(&[0; 10]);
+            out.extend_from_slice(&NETLINK_SOCK_DIAG.to_be_bytes());
+        }
+        let start = out.len();
+        out.extend_from_slice(raw);
+        if let Some(message) = out.get_mut(start..) {
+            redact(message);
+        }
+        out.resize(start + padded, 0);
+    }
+
+    /// Ends the file with the message that ends a dump, without which `ss` complains.
+    pub fn end(self, time_unix_ns: u64, out: &mut Vec<u8>) {
+        let mut done = Vec::with_capacity(20);
+        MessageWriter::begin(&mut done, NLMSG_DONE, NLM_F_MULTI, 0).bytes(&[0; 4]).finish();
+        self.message(time_unix_ns, &done, out);
+    }
+}
