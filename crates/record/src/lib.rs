@@ -1,3 +1,40 @@
 //! What Weir exports: one table that describes every field, and the encoders that follow it.
+//!
+//! ```
+//! use record::{Encoder, Encoding, FieldSet, SocketRecord, SocketState};
+//!
+//! let record = SocketRecord { state: Some(SocketState::ESTABLISHED), rtt_us: Some(180), ..SocketRecord::default() };
+//! let mut out = Vec::new();
+//! Encoder::new(Encoding::Jsonl, &FieldSet::ALL).encode(&record, &mut out);
+//! assert_eq!(out, b"{\"state\":\"established\",\"rtt_us\":180}\n");
+//! ```
 
 #![forbid(unsafe_code)]
+
+mod decode;
+mod encoder;
+mod field_set;
+mod json;
+mod protobuf;
+mod schema;
+mod table;
+mod tags;
+mod text;
+mod totals;
+mod value;
+mod words;
+
+pub use decode::{DecodeError, Delimited, Record, decode_protobuf, decode_record, decode_totals};
+pub use encoder::{Encoder, Encoding, UnknownEncoding};
+pub use field_set::{FieldSet, UnknownField};
+pub use schema::{Field, Group, Kind};
+pub use table::SocketRecord;
+pub use tags::Tags;
+pub use totals::PollTotals;
+pub use words::{
+    AccEcnOption, AddressFamily, CloseReason, EcnMode, FastOpenFailure, RecordKind, RecoveryState,
+    SocketState, SocketTimer, TlsMode, WORD_TABLES, Words,
+};
+
+/// The field of `SocketRecord` in which a record of kind `totals` carries them.
+pub const TOTALS_NUMBER: u32 = 400;

@@ -1,0 +1,190 @@
+//! Reading protobuf. Unknown fields are skipped; what contradicts the schema is an error. Nothing is copied.
+
+use crate::schema::Message;
+use crate::value::{Payload, WireField};
+use crate::{PollTotals, SocketRecord};
+
+/// Why bytes are not a message of the schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The bytes end inside a field.
+    #[error("the message ends inside a field")]
+    Truncated,
+    /// A number is longer than 64 bits.
+    #[error("a varint is longer than 10 bytes or than 64 bits")]
+    Varint,
+    /// A field key with number 0 or above 2^29 - 1, or with a wire type that proto3 does not have.
+    #[error("a field key is invalid")]
+    Key,
+    /// A known field has another wire type than the schema says.
+    #[error("field {number} has the wrong wire type")]
+    WrongType {
+        /// The field's number.
+        number: u32,
+    },
+    /// A known field holds a number that its type cannot.
+    #[error("the value of field {number} is out of range")]
+    OutOfRange {
+        /// The field's number.
+        number: u32,
+    },
+    /// An address is not 16 bytes long.
+    #[error("the address in field {number} is not 16 bytes long")]
+    AddressLength {
+        /// The field's number.
+        number: u32,
+    },
+    /// A text is not UTF-8.
+    #[error("the text in field {number} is not UTF-8")]
+    NotUtf8 {
+        /// The field's number.
+        number: u32,
+    },
+}
+
+/// Reads one [`SocketRecord`] message. The totals inside a record of kind `totals` are not read; see
+/// [`decode_record`].
+pub fn decode_protobuf(bytes: &[u8]) -> Result<SocketRecord<'_>, DecodeError> {
+    decode(bytes)
+}
+
+/// Reads one [`PollTotals`] message.
+pub fn decode_totals(bytes: &[u8]) -> Result<PollTotals<'_>, DecodeError> {
+    decode(bytes)
+}
+
+/// One message of a stream of records.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "it lives on the stack for the time of one record")]
+pub enum Record<'a> {
+    /// A socket or a close.
+    Socket(SocketRecord<'a>),
+    /// The totals of a poll.
+    Totals(PollTotals<'a>),
+}
+
+/// Reads one message of a stream of records, which is a socket's or carries totals.
+pub fn decode_record(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
+    let mut totals = None;
+    for field in Fields::new(bytes) {
+        let field = field?;
+        if field.number == crate::TOTALS_NUMBER {
+            totals = Some(decode_totals(field.bytes()?)?);
+        }
+    }
+    Ok(match totals {
+        Some(totals) => Record::Totals(totals),
+        None => Record::Socket(decode(bytes)?),
+    })
+}
+
+/// Messages of a length-delimited stream. It ends after an error.
+pub struct Delimited<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Delimited<'a> {
+    /// Reads what [`Encoding::Protobuf`](crate::Encoding::Protobuf) wrote.
+    pub fn new(bytes: &'a [u8]) -> Delimited<'a> {
+        Delimited { rest: bytes }
+    }
+}
+
+impl<'a> Iterator for Delimited<'a> {
+    type Item = Result<&'a [u8], DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let message = take_delimited(&mut self.rest);
+        if message.is_err() {
+            self.rest = &[];
+        }
+        Some(message)
+    }
+}
+
+fn decode<'a, M: Message<'a>>(bytes: &'a [u8]) -> Result<M, DecodeError> {
+    let mut message = M::default();
+    for field in Fields::new(bytes) {
+        message.take(&field?)?;
+    }
+    message.finish();
+    Ok(message)
+}
+
+/// The fields of one message. It ends after an error.
+pub(crate) struct Fields<'a> {
+    message: &'a [u8],
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn new(message: &'a [u8]) -> Fields<'a> {
+        Fields { message, rest: message }
+    }
+
+    fn read(&mut self) -> Result<WireField<'a>, DecodeError> {
+        let start = self.message.len() - self.rest.len();
+        let key = take_varint(&mut self.rest)?;
+        let number = u32::try_from(key >> 3)
+            .ok()
+            .filter(|number| (1..1 << 29).contains(number))
+            .ok_or(DecodeError::Key)?;
+        let payload = match key & 7 {
+            0 => Payload::Varint(take_varint(&mut self.rest)?),
+            1 => Payload::Fixed64(u64::from_le_bytes(*take_array(&mut self.rest)?)),
+            2 => Payload::Bytes(take_delimited(&mut self.rest)?),
+            5 => take_array::<4>(&mut self.rest).map(|_| Payload::Fixed32)?,
+            _ => return Err(DecodeError::Key),
+        };
+        let end = self.message.len() - self.rest.len();
+        Ok(WireField { number, payload, message: self.message, start, end })
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<WireField<'a>, DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let field = self.read();
+        if field.is_err() {
+            self.rest = &[];
+        }
+        Some(field)
+    }
+}
+
+fn take_delimited<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], DecodeError> {
+    let len = usize::try_from(take_varint(rest)?).map_err(|_| DecodeError::Truncated)?;
+    let (bytes, tail) = rest.split_at_checked(len).ok_or(DecodeError::Truncated)?;
+    *rest = tail;
+    Ok(bytes)
+}
+
+fn take_array<'a, const N: usize>(rest: &mut &'a [u8]) -> Result<&'a [u8; N], DecodeError> {
+    let (array, tail) = rest.split_first_chunk().ok_or(DecodeError::Truncated)?;
+    *rest = tail;
+    Ok(array)
+}
+
+fn take_varint(rest: &mut &[u8]) -> Result<u64, DecodeError> {
+    let mut value = 0;
+    for (at, byte) in rest.iter().enumerate().take(10) {
+        let bits = u64::from(byte & 0x7f);
+        // The tenth byte has room for one bit.
+        if at == 9 && bits > 1 {
+            return Err(DecodeError::Varint);
+        }
+        value |= bits << (7 * at);
+        if byte & 0x80 == 0 {
+            *rest = rest.get(at + 1..).unwrap_or_default();
+            return Ok(value);
+        }
+    }
+    Err(if rest.len() < 10 { DecodeError::Truncated } else { DecodeError::Varint })
+}

@@ -1,0 +1,152 @@
+//! A choice of fields.
+
+use crate::SocketRecord;
+
+const WORDS: usize = 4;
+const _: () = assert!(SocketRecord::FIELDS.len() <= WORDS * 64);
+
+/// Which fields of a socket record are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FieldSet {
+    bits: [u64; WORDS],
+}
+
+/// A name that is neither a field nor a group.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no field or group is named `{name}`; the nearest is `{nearest}`")]
+pub struct UnknownField {
+    /// What was asked for.
+    pub name: String,
+    /// The known name that is most like it.
+    pub nearest: &'static str,
+}
+
+impl FieldSet {
+    /// Every field.
+    pub const ALL: FieldSet = FieldSet { bits: [u64::MAX; WORDS] };
+    /// No field.
+    pub const NONE: FieldSet = FieldSet { bits: [0; WORDS] };
+
+    /// Fields and groups by name. `all` is every field; a leading `-` takes away. Names apply in their order; if the first
+    /// takes away, it does so from all.
+    pub fn from_names<'n>(
+        names: impl IntoIterator<Item = &'n str>,
+    ) -> Result<FieldSet, UnknownField> {
+        let mut set = None;
+        for name in names {
+            let (name, taken_away) = match name.strip_prefix('-') {
+                Some(name) => (name, true),
+                None => (name, false),
+            };
+            let named = FieldSet::named(name)?;
+            let before = set.unwrap_or(if taken_away { FieldSet::ALL } else { FieldSet::NONE });
+            set = Some(if taken_away { before.without(&named) } else { before.with(&named) });
+        }
+        Ok(set.unwrap_or(FieldSet::ALL))
+    }
+
+    /// One field, one group, or `all`.
+    pub fn named(name: &str) -> Result<FieldSet, UnknownField> {
+        if name == "all" {
+            return Ok(FieldSet::ALL);
+        }
+        let mut set = FieldSet::NONE;
+        for (index, field) in SocketRecord::FIELDS.iter().enumerate() {
+            if field.name == name || field.group == name {
+                set.bits[index / 64] |= 1 << (index % 64);
+            }
+        }
+        if set == FieldSet::NONE { Err(unknown(name)) } else { Ok(set) }
+    }
+
+    /// The fields of both.
+    pub fn with(&self, other: &FieldSet) -> FieldSet {
+        FieldSet { bits: std::array::from_fn(|at| self.bits[at] | other.bits[at]) }
+    }
+
+    /// The fields of `self` that are not in `other`.
+    pub fn without(&self, other: &FieldSet) -> FieldSet {
+        FieldSet { bits: std::array::from_fn(|at| self.bits[at] & !other.bits[at]) }
+    }
+
+    /// Whether it has the field of this name.
+    pub fn has(&self, name: &str) -> bool {
+        let at = SocketRecord::FIELDS.iter().position(|field| field.name == name);
+        at.is_some_and(|index| self.has_index(index))
+    }
+
+    /// Whether it has every field.
+    pub fn is_all(&self) -> bool {
+        (0..SocketRecord::FIELDS.len()).all(|index| self.has_index(index))
+    }
+
+    /// The chosen fields in the order of the table.
+    pub fn fields(&self) -> impl Iterator<Item = &'static crate::Field> + '_ {
+        let chosen = SocketRecord::FIELDS.iter().enumerate();
+        chosen.filter(|(index, _)| self.has_index(*index)).map(|(_, field)| field)
+    }
+
+    #[inline(always)]
+    pub(crate) fn has_index(&self, index: usize) -> bool {
+        self.bits[index / 64] >> (index % 64) & 1 == 1
+    }
+}
+
+impl std::str::FromStr for FieldSet {
+    type Err = UnknownField;
+
+    /// Names with commas between them.
+    fn from_str(names: &str) -> Result<FieldSet, UnknownField> {
+        FieldSet::from_names(names.split(',').map(str::trim).filter(|name| !name.is_empty()))
+    }
+}
+
+fn unknown(name: &str) -> UnknownField {
+    let fields = SocketRecord::FIELDS.iter().map(|field| field.name);
+    let groups = SocketRecord::GROUPS.iter().map(|group| group.name);
+    let nearest = groups.chain(fields).min_by_key(|known| distance(name, known)).unwrap_or("all");
+    UnknownField { name: name.to_owned(), nearest }
+}
+
+/// How unlike two words are: an inserted letter is 1, a deleted or replaced one 2, so that `rtt` is near `rtt_us`.
+fn distance(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for a in from.bytes() {
+        let mut diagonal = row[0];
+        row[0] += 2;
+        for (at, b) in to.bytes().enumerate() {
+            let replaced = if a == b { diagonal } else { diagonal + 2 };
+            diagonal = row[at + 1];
+            row[at + 1] = replaced.min(row[at] + 1).min(diagonal + 2);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(text: &str) -> Vec<&'static str> {
+        text.parse::<FieldSet>().unwrap().fields().map(|field| field.name).collect()
+    }
+
+    #[test]
+    fn names_and_groups_are_chosen_in_the_order_of_the_table() {
+        assert_eq!(names("rtt_us,cookie"), ["cookie", "rtt_us"]);
+        assert_eq!(names("endpoints,-interface_index").len(), 5);
+        assert_eq!(names("").len(), SocketRecord::FIELDS.len());
+        assert_eq!(names("all"), names(""));
+        assert!("-raw".parse::<FieldSet>().unwrap().has("rtt_us"));
+        assert!(!"-raw".parse::<FieldSet>().unwrap().has("tcp_info_tail"));
+        assert!("all".parse::<FieldSet>().unwrap().is_all());
+    }
+
+    #[test]
+    fn an_unknown_name_is_told_the_nearest() {
+        let nearest = |text: &str| text.parse::<FieldSet>().unwrap_err().nearest;
+        assert_eq!(nearest("rtt"), "rtt_us");
+        assert_eq!(nearest("min_rtt_ms"), "min_rtt_us");
+        assert_eq!(nearest("tcpinfo"), "tcp_info");
+    }
+}

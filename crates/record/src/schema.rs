@@ -1,0 +1,205 @@
+//! What a table of fields consists of, and the macro that makes a struct, its field list, its visitor and its decoder
+//! from one.
+
+use crate::DecodeError;
+use crate::Words;
+use crate::value::{Sink, WireField};
+
+/// What a field holds, and how it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// 8 bits; a protobuf `uint32`.
+    U8,
+    /// 16 bits; a protobuf `uint32`.
+    U16,
+    /// 32 bits; a protobuf `uint32`.
+    U32,
+    /// 64 bits; a protobuf `uint64`.
+    U64,
+    /// 64 bits that are nearly always large; a protobuf `fixed64`.
+    Fixed64,
+    /// Yes or no.
+    Bool,
+    /// UTF-8 text.
+    Text,
+    /// Bytes; base64 in the textual encodings.
+    Bytes,
+    /// An IP address: 16 bytes in protobuf (IPv4 as `::ffff:a.b.c.d`), text elsewhere.
+    Address,
+    /// A number with a name.
+    Word(&'static Words),
+    /// Names and values, both text.
+    Tags,
+}
+
+/// One field of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// The protobuf field number; never changed, never reused.
+    pub number: u32,
+    /// The name in every encoding but protobuf JSON, which uses the same in lowerCamelCase.
+    pub name: &'static str,
+    /// The group it can be selected with.
+    pub group: &'static str,
+    /// What it holds.
+    pub kind: Kind,
+    /// The unit, or empty.
+    pub unit: &'static str,
+    /// The kernel release that first gave it, or empty where that says nothing.
+    pub kernel: &'static str,
+    /// What it means.
+    pub meaning: &'static str,
+    /// `,"name":`
+    pub(crate) json_key: &'static str,
+}
+
+/// Fields that belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// The name to select it with.
+    pub name: &'static str,
+    /// What its fields tell.
+    pub meaning: &'static str,
+}
+
+/// A struct made by [`schema!`]: what encoders and decoders know of it.
+pub(crate) trait Message<'a>: Sized + Default {
+    /// The fields in the order of the table, which is the order they are written in.
+    const FIELDS: &'static [Field];
+
+    /// Gives every field to `sink`, absent ones too; only those of `set` if there is one.
+    fn visit<S: Sink>(&self, set: Option<&crate::FieldSet>, sink: &mut S);
+
+    /// Takes one field that was read; unknown numbers are skipped.
+    fn take(&mut self, field: &WireField<'a>) -> Result<(), DecodeError>;
+
+    /// Called once after the last field.
+    fn finish(&mut self) {}
+}
+
+/// The Rust type of a field.
+macro_rules! rust_type {
+    ($lt:lifetime u8) => { u8 };
+    ($lt:lifetime u16) => { u16 };
+    ($lt:lifetime u32) => { u32 };
+    ($lt:lifetime u64) => { u64 };
+    ($lt:lifetime fixed64) => { u64 };
+    ($lt:lifetime bool) => { bool };
+    ($lt:lifetime text) => { &$lt str };
+    ($lt:lifetime bytes) => { &$lt [u8] };
+    ($lt:lifetime address) => { std::net::IpAddr };
+    ($lt:lifetime tags) => { $crate::Tags<$lt> };
+    ($lt:lifetime $word:ident) => { $crate::$word };
+}
+
+/// The [`Kind`] of a field.
+macro_rules! kind_of {
+    (u8) => {
+        $crate::Kind::U8
+    };
+    (u16) => {
+        $crate::Kind::U16
+    };
+    (u32) => {
+        $crate::Kind::U32
+    };
+    (u64) => {
+        $crate::Kind::U64
+    };
+    (fixed64) => {
+        $crate::Kind::Fixed64
+    };
+    (bool) => {
+        $crate::Kind::Bool
+    };
+    (text) => {
+        $crate::Kind::Text
+    };
+    (bytes) => {
+        $crate::Kind::Bytes
+    };
+    (address) => {
+        $crate::Kind::Address
+    };
+    (tags) => {
+        $crate::Kind::Tags
+    };
+    ($word:ident) => {
+        $crate::Kind::Word(&$crate::$word::WORDS)
+    };
+}
+
+/// Rows are `name: type = number, unit, first kernel, meaning;` inside groups `name "meaning" { … }`.
+macro_rules! schema {
+    (
+        $(#[$doc:meta])*
+        $record:ident<$lt:lifetime> $index:ident finish $finish:ident
+        $($group:ident $about:literal {
+            $($name:ident: $kind:ident = $number:literal, $unit:literal, $kernel:literal, $meaning:literal;)+
+        })+
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq)]
+        pub struct $record<$lt> {
+            $($(
+                #[doc = $meaning]
+                #[doc = concat!("\n\nField ", stringify!($number), ", group `", stringify!($group), "`.")]
+                pub $name: Option<$crate::schema::rust_type!($lt $kind)>,
+            )+)+
+        }
+
+        impl $record<'_> {
+            /// Every field, in the order of the table.
+            pub const FIELDS: &'static [$crate::Field] = &[
+                $($($crate::Field {
+                    number: $number,
+                    name: stringify!($name),
+                    group: stringify!($group),
+                    kind: $crate::schema::kind_of!($kind),
+                    unit: $unit,
+                    kernel: $kernel,
+                    meaning: $meaning,
+                    json_key: concat!(",\"", stringify!($name), "\":"),
+                },)+)+
+            ];
+
+            /// The groups, in the order of the table.
+            pub const GROUPS: &'static [$crate::Group] = &[
+                $($crate::Group { name: stringify!($group), meaning: $about },)+
+            ];
+        }
+
+        #[expect(non_camel_case_types, reason = "the position of each field, under the field's own name")]
+        enum $index { $($($name,)+)+ }
+
+        impl<$lt> $crate::schema::Message<$lt> for $record<$lt> {
+            const FIELDS: &'static [$crate::Field] = $record::FIELDS;
+
+            #[inline(always)]
+            fn visit<S: $crate::value::Sink>(&self, set: Option<&$crate::FieldSet>, sink: &mut S) {
+                use $crate::value::Value;
+                $($(
+                    if set.is_none_or(|set| set.has_index($index::$name as usize)) {
+                        const FIELD: &$crate::Field = &$record::FIELDS[$index::$name as usize];
+                        match self.$name {
+                            Some(value) => value.give::<S, $number>(FIELD, sink),
+                            None => sink.absent(FIELD),
+                        }
+                    }
+                )+)+
+            }
+
+            fn take(&mut self, field: &$crate::value::WireField<$lt>) -> Result<(), $crate::DecodeError> {
+                use $crate::value::Value;
+                match field.number {
+                    $($($number => Value::take(&mut self.$name, $crate::schema::kind_of!($kind), field),)+)+
+                    _ => Ok(()),
+                }
+            }
+
+            fn finish(&mut self) { $finish(self); }
+        }
+    };
+}
+
+pub(crate) use {kind_of, rust_type, schema};

@@ -1,0 +1,160 @@
+//! Numbers that have names: states, timers, reasons. Each is open: a number without a name is kept as it is, so that a
+//! newer kernel loses nothing.
+
+use crate::value::{Sink, Value, WireField};
+use crate::{DecodeError, Field, Kind};
+
+/// The name table of one kind of word.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Words {
+    /// The type's name in the protobuf schema.
+    pub name: &'static str,
+    /// What it says, for the schema's comment.
+    pub meaning: &'static str,
+    /// Every known value with its word, ascending, starting at 0.
+    pub entries: &'static [(u8, &'static str)],
+}
+
+impl Words {
+    /// The word of `value`, if it has one.
+    pub fn word(&self, value: u8) -> Option<&'static str> {
+        let at = self.entries.binary_search_by_key(&value, |(number, _)| *number).ok()?;
+        self.entries.get(at).map(|(_, word)| *word)
+    }
+}
+
+macro_rules! words {
+    ($($(#[doc = $doc:literal])+ $name:ident { $($constant:ident = $value:literal, $word:literal;)+ })+) => {
+        $(
+            $(#[doc = $doc])+
+            #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+            pub struct $name(pub u8);
+
+            impl $name {
+                $(#[doc = concat!("`", $word, "`, ", stringify!($value), ".")]
+                pub const $constant: $name = $name($value);)+
+
+                /// Every known value with its word.
+                pub const WORDS: Words = Words {
+                    name: stringify!($name),
+                    meaning: concat!($($doc),+),
+                    entries: &[$(($value, $word)),+],
+                };
+
+                /// The word, if this value has one.
+                pub fn word(self) -> Option<&'static str> {
+                    match self.0 { $($value => Some($word),)+ _ => None }
+                }
+
+                /// The value that `word` names.
+                pub fn from_word(word: &str) -> Option<$name> {
+                    match word { $($word => Some($name($value)),)+ _ => None }
+                }
+            }
+
+            impl Value<'_> for $name {
+                #[inline(always)]
+                fn give<S: Sink, const NUMBER: u32>(self, field: &'static Field, sink: &mut S) {
+                    sink.word::<NUMBER>(field, self.0, self.word());
+                }
+
+                fn take(slot: &mut Option<Self>, _: Kind, field: &WireField<'_>) -> Result<(), DecodeError> {
+                    *slot = Some($name(field.number_up_to(u8::MAX.into())? as u8));
+                    Ok(())
+                }
+            }
+        )+
+
+        /// Every table of words, as the schema lists them.
+        pub const WORD_TABLES: &[&Words] = &[$(&$name::WORDS),+];
+    };
+}
+
+words! {
+    /// What a record tells.
+    RecordKind {
+        UNSPECIFIED = 0, "unspecified";
+        POLL = 1, "poll";
+        CLOSE = 2, "close";
+        TOTALS = 3, "totals";
+    }
+    /// The address family of the socket.
+    AddressFamily {
+        UNSPECIFIED = 0, "unspecified";
+        INET = 2, "inet";
+        INET6 = 10, "inet6";
+    }
+    /// The state of the connection (`TCP_ESTABLISHED` … in the kernel's `net/tcp_states.h`).
+    SocketState {
+        UNSPECIFIED = 0, "unspecified";
+        ESTABLISHED = 1, "established";
+        SYN_SENT = 2, "syn_sent";
+        SYN_RECV = 3, "syn_recv";
+        FIN_WAIT_1 = 4, "fin_wait_1";
+        FIN_WAIT_2 = 5, "fin_wait_2";
+        TIME_WAIT = 6, "time_wait";
+        CLOSE = 7, "close";
+        CLOSE_WAIT = 8, "close_wait";
+        LAST_ACK = 9, "last_ack";
+        LISTEN = 10, "listen";
+        CLOSING = 11, "closing";
+        NEW_SYN_RECV = 12, "new_syn_recv";
+        BOUND_INACTIVE = 13, "bound_inactive";
+    }
+    /// The timer that runs for the socket.
+    SocketTimer {
+        NONE = 0, "none";
+        RETRANSMIT = 1, "retransmit";
+        KEEPALIVE = 2, "keepalive";
+        TIME_WAIT = 3, "time_wait";
+        ZERO_WINDOW_PROBE = 4, "zero_window_probe";
+        DELAYED_ACK = 5, "delayed_ack";
+    }
+    /// The state of loss recovery (`tcpi_ca_state`).
+    RecoveryState {
+        OPEN = 0, "open";
+        DISORDER = 1, "disorder";
+        CWR = 2, "cwr";
+        RECOVERY = 3, "recovery";
+        LOSS = 4, "loss";
+    }
+    /// Why TCP Fast Open did not work for a connecting socket (`tcpi_fastopen_client_fail`).
+    FastOpenFailure {
+        UNSPECIFIED = 0, "unspecified";
+        COOKIE_UNAVAILABLE = 1, "cookie_unavailable";
+        DATA_NOT_ACKED = 2, "data_not_acked";
+        SYN_RETRANSMITTED = 3, "syn_retransmitted";
+    }
+    /// What was agreed about explicit congestion notification (`tcpi_ecn_mode`).
+    EcnMode {
+        DISABLED = 0, "disabled";
+        RFC3168 = 1, "rfc3168";
+        ACCECN = 2, "accecn";
+        PENDING = 3, "pending";
+    }
+    /// What was seen of the peer's AccECN option (`tcpi_accecn_opt_seen`).
+    AccEcnOption {
+        NOT_SEEN = 0, "not_seen";
+        EMPTY_SEEN = 1, "empty_seen";
+        COUNTER_SEEN = 2, "counter_seen";
+        FAIL_SEEN = 3, "fail_seen";
+    }
+    /// Who encrypts one direction of a kernel TLS socket (`TLS_CONF_*`).
+    TlsMode {
+        UNSPECIFIED = 0, "unspecified";
+        BASE = 1, "base";
+        SOFTWARE = 2, "software";
+        HARDWARE = 3, "hardware";
+        HARDWARE_RECORD = 4, "hardware_record";
+    }
+    /// How a connection ended, as far as the last poll and the kernel's close event tell.
+    CloseReason {
+        UNKNOWN = 0, "unknown";
+        OUR_CLOSE = 1, "our_close";
+        PEER_CLOSE = 2, "peer_close";
+        OUR_RESET = 3, "our_reset";
+        PEER_RESET = 4, "peer_reset";
+        REFUSED = 5, "refused";
+        TIMED_OUT = 6, "timed_out";
+    }
+}
