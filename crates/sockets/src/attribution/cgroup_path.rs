@@ -1,0 +1,105 @@
+//! What a cgroup's path says of who runs in it: pod, container, systemd unit.
+//!
+//! Only the text of the path is looked at: no container runtime's socket, no file. The forms are those that runc, crun,
+//! the kubelet (`pkg/kubelet/cm/cgroup_manager_linux.go`), podman, LXC, systemd (`src/basic/cgroup-util.c`) and the
+//! container services of clouds write. Where containers are nested, the innermost is the answer.
+
+mod container;
+mod name;
+mod pod;
+mod unit;
+
+pub use container::Runtime;
+pub use name::Name;
+
+use unit::Units;
+
+/// Longest path that is looked at, in bytes (`PATH_MAX`). Of a longer one nothing is said.
+pub const MAX_PATH_BYTES: usize = 4_096;
+
+/// Longest name of a directory in bytes (`NAME_MAX`); a longer component is never taken for a name.
+const MAX_COMPONENT_BYTES: usize = 255;
+
+/// What a path says. All slices lie in the path that was parsed; absent means that the path does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CgroupPath<'a> {
+    /// Uid of the Kubernetes pod; of a static pod the 32 hexadecimal digits that the kubelet makes up.
+    pub pod_uid: Option<Name<'a>>,
+    /// Id (mostly 64 hexadecimal digits) or name (LXC, nspawn) of the innermost container.
+    pub container_id: Option<Name<'a>>,
+    /// Who runs the container, where the path tells: the kubelet's own form does not.
+    pub container_runtime: Option<Runtime>,
+    /// Unit of the innermost systemd system manager, escaped as `systemctl` shows it. A slice alone is not a unit.
+    pub systemd_unit: Option<&'a str>,
+    /// Unit of the user's own manager, below `user@UID.service`.
+    pub systemd_user_unit: Option<&'a str>,
+    /// The deepest slice above the unit.
+    pub systemd_slice: Option<&'a str>,
+    /// Login session: `3` of `session-3.scope`.
+    pub session: Option<&'a str>,
+    /// User whose slice it is: 1000 of `user-1000.slice`.
+    pub owner_uid: Option<u32>,
+}
+
+/// Reads a path relative to the root of the cgroup hierarchy, as `/proc/PID/cgroup` shows it.
+///
+/// Never fails: components that are no known form are passed over. Costs one pass and no allocation.
+pub fn parse(path: &str) -> CgroupPath<'_> {
+    let mut found = CgroupPath::default();
+    if path.len() > MAX_PATH_BYTES {
+        return found;
+    }
+    // The kernel marks a removed directory so (fs/d_path.c, kernel/cgroup/cgroup.c proc_cgroup_show).
+    let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+    let mut units = Units::default();
+    let mut above = Ancestors::default();
+    for component in path.split('/').filter(|component| !matches!(*component, "" | "." | "..")) {
+        if component.len() <= MAX_COMPONENT_BYTES {
+            step(component, &above, &mut units, &mut found);
+        }
+        above.enter(component);
+    }
+    found
+}
+
+fn step<'a>(
+    component: &'a str,
+    above: &Ancestors<'_>,
+    units: &mut Units,
+    found: &mut CgroupPath<'a>,
+) {
+    if let Some(uid) = pod::uid(component, above.kubepods) {
+        found.pod_uid = Some(uid);
+        found.container_id = None;
+        found.container_runtime = None;
+    }
+    let container = container::of(component, above);
+    units.step(component, found);
+    if let Some((id, runtime)) = container {
+        found.container_id = Some(id);
+        found.container_runtime = runtime;
+        units.enter_container();
+    }
+}
+
+/// What is known of the directories above a component.
+#[derive(Default)]
+struct Ancestors<'a> {
+    depth: usize,
+    parent: &'a str,
+    grandparent: &'a str,
+    /// Below a directory that the kubelet keeps its pods in.
+    kubepods: bool,
+    /// Below a directory of Amazon's container agent.
+    ecs: bool,
+}
+
+impl<'a> Ancestors<'a> {
+    fn enter(&mut self, component: &'a str) {
+        self.depth += 1;
+        self.grandparent = self.parent;
+        self.parent = component;
+        self.kubepods |= pod::is_root(component);
+        self.ecs |= matches!(component, "ecs" | "ecstasks.slice");
+    }
+}

@@ -1,0 +1,179 @@
+mod cache;
+mod cgroup;
+mod walk;
+
+pub use cgroup::Cgroup;
+
+use super::CgroupMount;
+use cache::{Cache, Slot};
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use walk::{Walk, WalkLimits};
+
+/// Bounds of what is kept and of what a walk may cost.
+#[derive(Clone, Debug)]
+pub struct CgroupOptions {
+    /// Most cgroups that are kept, unknown ones included. At least 1.
+    pub max_cgroups: usize,
+    /// Most bytes of paths and names that are kept. One cgroup has 4 KiB at most.
+    pub max_bytes: usize,
+    /// Least time between two walks of the hierarchy.
+    pub walk_interval: Duration,
+    /// How long an id without a directory is taken to have none.
+    pub unknown_for: Duration,
+    /// Most directories that one walk visits.
+    pub max_walk_directories: usize,
+    /// Longest time that one walk takes.
+    pub max_walk_time: Duration,
+}
+
+impl Default for CgroupOptions {
+    fn default() -> CgroupOptions {
+        CgroupOptions {
+            max_cgroups: 16_384,
+            max_bytes: 4 << 20,
+            walk_interval: Duration::from_secs(10),
+            unknown_for: Duration::from_secs(60),
+            max_walk_directories: 65_536,
+            max_walk_time: Duration::from_millis(500),
+        }
+    }
+}
+
+/// How a path is found for an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// No cgroup v2 hierarchy is mounted: no path is ever found.
+    Nothing,
+    /// By a walk of all directories, whose inode numbers are the ids. Needs no privilege.
+    Walk,
+}
+
+/// What the cache did since it was made. Every count only grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CgroupCounts {
+    /// Lookups that the cache could not answer.
+    pub misses: u64,
+    /// Ids without a directory: the cgroup is removed, or lies outside what is mounted.
+    pub unknown: u64,
+    /// Entries that made room for others.
+    pub evicted: u64,
+    /// Walks of the hierarchy.
+    pub walks: u64,
+    /// Walks that ended at a bound before they had seen everything.
+    pub walks_cut: u64,
+}
+
+/// The cgroups of sockets: from the id of `INET_DIAG_CGROUP_ID` to the path and what it says. For one thread.
+///
+/// The kernel never gives an id to a second cgroup (fs/kernfs/dir.c, `__kernfs_new_node`: number and generation), and version 2 has no
+/// rename, so what was found once stays true, and outlives the directory.
+#[derive(Debug)]
+pub struct Cgroups {
+    mount: Option<CgroupMount>,
+    options: CgroupOptions,
+    cache: Cache,
+    next_walk: Option<Instant>,
+    counts: CgroupCounts,
+}
+
+impl Cgroups {
+    /// For the hierarchy that this process sees. Without one, every lookup is `None`.
+    ///
+    /// # Errors
+    /// Any error of reading `/proc/self/mountinfo`.
+    pub fn open(options: CgroupOptions) -> io::Result<Cgroups> {
+        Ok(Cgroups::at(CgroupMount::find()?, options))
+    }
+
+    /// For a hierarchy mounted elsewhere.
+    pub fn at(mount: Option<CgroupMount>, options: CgroupOptions) -> Cgroups {
+        let cache = Cache::new(options.max_cgroups, options.max_bytes);
+        Cgroups { mount, options, cache, next_walk: None, counts: CgroupCounts::default() }
+    }
+
+    /// Where paths are looked for.
+    pub fn mount(&self) -> Option<&CgroupMount> {
+        self.mount.as_ref()
+    }
+
+    /// How paths are looked for.
+    pub fn lookup_by(&self) -> Lookup {
+        if self.mount.is_some() { Lookup::Walk } else { Lookup::Nothing }
+    }
+
+    /// Counts since the start.
+    pub fn counts(&self) -> CgroupCounts {
+        CgroupCounts { evicted: self.cache.evicted(), ..self.counts }
+    }
+
+    /// The cgroup with this id; `None` while none is known. `now` is any clock reading not older than the last: one per poll will do.
+    ///
+    /// Clone the `Arc` to keep it beyond the cache.
+    pub fn lookup(&mut self, id: u64, now: Instant) -> Option<&Arc<Cgroup>> {
+        let slot = match self.cache.find(id) {
+            Some(slot) if self.cache.is_settled(slot, now) => slot,
+            _ => self.miss(id, now)?,
+        };
+        self.cache.cgroup(slot)
+    }
+
+    /// Processes in a cgroup, `cgroup.procs` as it stands. Empty for a cgroup that is gone or may not be read.
+    pub fn processes_of(&self, cgroup: &Cgroup) -> Vec<u32> {
+        let directory = self.mount.as_ref().and_then(|mount| mount.directory_of(cgroup.path()));
+        let text =
+            directory.and_then(|directory| fs::read_to_string(directory.join("cgroup.procs")).ok());
+        text.unwrap_or_default().lines().filter_map(|line| line.parse().ok()).collect()
+    }
+
+    fn miss(&mut self, id: u64, now: Instant) -> Option<Slot> {
+        self.counts.misses += 1;
+        if self.mount.is_none() || id == 0 {
+            return None;
+        }
+        let (slot, retry_at) = self.walk_for(id, now);
+        if slot.is_none() {
+            self.counts.unknown += 1;
+            self.cache.put_unknown(id, retry_at);
+        }
+        slot
+    }
+
+    fn walk_for(&mut self, id: u64, now: Instant) -> (Option<Slot>, Instant) {
+        if let Some(next_walk) = self.next_walk.filter(|next_walk| now < *next_walk) {
+            return (None, next_walk);
+        }
+        self.next_walk = Some(now + self.options.walk_interval);
+        self.walk(id);
+        (
+            self.cache.find(id).filter(|slot| self.cache.cgroup(*slot).is_some()),
+            now + self.options.unknown_for,
+        )
+    }
+
+    /// Keeps what a walk finds: the cgroup asked for always, the others while there is room.
+    fn walk(&mut self, asked: u64) {
+        let Some(mount) = &self.mount else { return };
+        self.counts.walks += 1;
+        let limits = WalkLimits {
+            directories: self.options.max_walk_directories,
+            time: self.options.max_walk_time,
+        };
+        let cache = &mut self.cache;
+        let walk = Walk::new(&mount.point, limits).run(|id, below: &str| {
+            if id == asked || (cache.has_room() && !cache.knows(id)) {
+                cache.put(Cgroup::new(id, &mount.path_in_hierarchy(below)));
+            }
+        });
+        self.counts.walks_cut += u64::from(walk.is_cut());
+    }
+}
+
+/// The id of the cgroup whose directory this is.
+pub(super) fn id_of(directory: &Path) -> io::Result<u64> {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(directory).map(|meta| meta.ino())
+}

@@ -1,0 +1,118 @@
+use super::Process;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// Sockets by inode, each with a chain of the processes that hold it.
+#[derive(Debug, Default)]
+pub(super) struct Owners {
+    sockets: HashMap<u64, Chain>,
+    links: Vec<Link>,
+    processes: Vec<Named>,
+}
+
+#[derive(Debug)]
+struct Chain {
+    first: u32,
+    last: u32,
+    /// The process that was counted last.
+    process: u32,
+    /// Processes, those that are not in the chain included.
+    count: u32,
+}
+
+#[derive(Debug)]
+struct Link {
+    process: u32,
+    next: u32,
+}
+
+#[derive(Debug)]
+struct Named {
+    pid: u32,
+    name: Box<str>,
+}
+
+const END: u32 = u32::MAX;
+
+/// What became of a socket that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Added {
+    Kept,
+    /// The process holds it by another descriptor too.
+    Again,
+    /// Only counted.
+    Counted,
+    /// There is no room for another socket.
+    Cut,
+}
+
+impl Owners {
+    pub(super) fn len(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// The process that `add` speaks of from now on.
+    pub(super) fn begin(&mut self, pid: u32) {
+        self.processes.push(Named { pid, name: Box::default() });
+    }
+
+    /// Ends the process begun last. It is forgotten when it holds nothing.
+    pub(super) fn finish(&mut self, name: impl FnOnce() -> Box<str>) {
+        let process = self.processes.len().saturating_sub(1);
+        if self.links.last().is_some_and(|link| link.process as usize == process) {
+            if let Some(named) = self.processes.last_mut() {
+                named.name = name();
+            }
+        } else {
+            self.processes.pop();
+        }
+    }
+
+    pub(super) fn add(&mut self, inode: u64, max_sockets: usize, max_owners: u32) -> Added {
+        let is_full = self.sockets.len() >= max_sockets;
+        let (Ok(link), Ok(process)) = (
+            u32::try_from(self.links.len()),
+            u32::try_from(self.processes.len().saturating_sub(1)),
+        ) else {
+            return Added::Cut;
+        };
+        match self.sockets.entry(inode) {
+            Entry::Vacant(_) if is_full || link == END => return Added::Cut,
+            Entry::Vacant(place) => {
+                place.insert(Chain { first: link, last: link, process, count: 1 });
+            }
+            Entry::Occupied(mut place) => {
+                let chain = place.get_mut();
+                if chain.process == process {
+                    return Added::Again;
+                }
+                chain.process = process;
+                chain.count = chain.count.saturating_add(1);
+                if chain.count > max_owners || link == END {
+                    return Added::Counted;
+                }
+                if let Some(last) = self.links.get_mut(chain.last as usize) {
+                    last.next = link;
+                }
+                chain.last = link;
+            }
+        }
+        self.links.push(Link { process, next: END });
+        Added::Kept
+    }
+
+    pub(super) fn count(&self, inode: u64) -> u32 {
+        self.sockets.get(&inode).map_or(0, |chain| chain.count)
+    }
+
+    pub(super) fn of(&self, inode: u64) -> impl Iterator<Item = Process<'_>> {
+        let first = self.sockets.get(&inode).map_or(END, |chain| chain.first);
+        let links = std::iter::successors(self.links.get(first as usize), |link| {
+            self.links.get(link.next as usize)
+        });
+        links.filter_map(|link| {
+            let named = self.processes.get(link.process as usize)?;
+            Some(Process { pid: named.pid, name: &named.name })
+        })
+    }
+}

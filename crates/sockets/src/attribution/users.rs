@@ -1,0 +1,62 @@
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+/// Names of users by uid, from the file that `/etc/passwd` is. For tables: records carry the uid.
+///
+/// Users of a directory service are not in it, and have no name here.
+#[derive(Clone, Debug, Default)]
+pub struct Users {
+    names: HashMap<u32, Box<str>>,
+}
+
+impl Users {
+    /// Most bytes of the file that are read.
+    const MAX_FILE_BYTES: u64 = 4 << 20;
+    /// Most users that are kept.
+    const MAX_USERS: usize = 65_536;
+    /// Longest name that is kept, in bytes; `useradd` takes 32.
+    const MAX_NAME_BYTES: usize = 256;
+
+    /// Reads `/etc/passwd`.
+    ///
+    /// # Errors
+    /// Any error of opening or reading it.
+    pub fn read() -> io::Result<Users> {
+        Users::read_from(Path::new("/etc/passwd"))
+    }
+
+    /// Reads a file of that form (passwd(5)). Lines of another form are passed over; of two names of a uid the first counts,
+    /// as for getpwuid(3).
+    ///
+    /// # Errors
+    /// Any error of opening or reading it.
+    pub fn read_from(path: &Path) -> io::Result<Users> {
+        let mut users = Users::default();
+        let file = File::open(path)?.take(Users::MAX_FILE_BYTES);
+        for line in BufReader::new(file).split(b'\n') {
+            if users.names.len() == Users::MAX_USERS {
+                break;
+            }
+            if let Some((uid, name)) = user_of_line(&line?) {
+                users.names.entry(uid).or_insert(name);
+            }
+        }
+        Ok(users)
+    }
+
+    /// The name of a user, if the file has it.
+    pub fn name(&self, uid: u32) -> Option<&str> {
+        self.names.get(&uid).map(AsRef::as_ref)
+    }
+}
+
+fn user_of_line(line: &[u8]) -> Option<(u32, Box<str>)> {
+    let mut fields = std::str::from_utf8(line).ok()?.split(':');
+    let name = fields.next()?;
+    let uid = fields.nth(1)?.parse().ok()?;
+    let usable =
+        !name.is_empty() && name.len() <= Users::MAX_NAME_BYTES && !name.contains(char::is_control);
+    usable.then(|| (uid, name.into()))
+}
