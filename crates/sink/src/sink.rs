@@ -176,3 +176,6 @@ impl Worker {
         None
     }
 }
+
+#[cfg(test)]
+mod tests;
