@@ -16,10 +16,12 @@
 #![expect(unsafe_code, reason = "this crate is where Weir's system calls are made safe")]
 
 pub mod activation;
+pub mod cgroup;
 pub mod clock;
 pub mod errqueue;
 pub mod namespace;
 pub mod netlink;
+pub mod pass;
 pub mod poll;
 pub mod process;
 pub mod recv;
@@ -28,6 +30,7 @@ pub mod send;
 pub mod socket;
 
 mod errno;
+mod mounts;
 mod sockaddr;
 mod source;
 

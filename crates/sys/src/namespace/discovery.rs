@@ -2,6 +2,7 @@
 
 use super::{Identity, Namespace, OWN_PATH, identity_of_path};
 use crate::Errno;
+use crate::mounts::{Mount, unescape};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -233,33 +234,13 @@ fn names(mut entries: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Identity and mount point of a line of mountinfo that shows a network namespace:
-/// `ID PARENT 0:4 net:[4026532400] /run/netns/blue rw shared:1 - nsfs nsfs rw`.
+/// Identity and mount point, escaped, of a line of mountinfo that shows a network namespace.
 fn parse_mount(line: &[u8]) -> Option<(Identity, &[u8])> {
-    let mut fields = line.splitn(6, |&byte| byte == b' ').skip(2);
-    let (device, root, mount_point) = (fields.next()?, fields.next()?, fields.next()?);
-    let inode = inode_of_link(root)?;
-    let (major, minor) = std::str::from_utf8(device).ok()?.split_once(':')?;
-    let device = libc::makedev(major.parse().ok()?, minor.parse().ok()?);
-    Some((Identity { device, inode }, mount_point))
+    let mount = Mount::parse(line)?;
+    let inode = inode_of_link(mount.root)?;
+    Some((Identity { device: mount.device_number()?, inode }, mount.point))
 }
 
 fn is_named_by_ip(path: &[u8]) -> bool {
     path.starts_with(b"/run/netns/") || path.starts_with(b"/var/run/netns/")
-}
-
-/// Appends a path of mountinfo, where space, tab, newline and backslash are octal: `\040`.
-fn unescape(mut escaped: &[u8], out: &mut Vec<u8>) {
-    while let Some((&byte, rest)) = escaped.split_first() {
-        let octal = rest.get(..3).filter(|_| byte == b'\\').and_then(octal);
-        out.push(octal.unwrap_or(byte));
-        escaped = if octal.is_some() { &rest[3..] } else { rest };
-    }
-}
-
-fn octal(digits: &[u8]) -> Option<u8> {
-    digits.iter().try_fold(0_u8, |value, digit| {
-        let digit = digit.checked_sub(b'0').filter(|digit| *digit < 8)?;
-        value.checked_mul(8)?.checked_add(digit)
-    })
 }
