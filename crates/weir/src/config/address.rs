@@ -65,6 +65,19 @@ pub enum TargetAddress {
     Null,
 }
 
+/// Where a sink's records go.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum SinkAddress {
+    /// Standard output.
+    Stdout,
+    /// Nowhere.
+    Null,
+    /// A file at this path.
+    File(PathBuf),
+    /// A UDP address.
+    Udp(HostPort),
+}
+
 /// Why a text is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
@@ -88,6 +101,8 @@ pub enum AddressError {
         "\"{0}\" is not a kind of target; write udp://HOST:PORT, unix:/path, file:/path or null:"
     )]
     TargetKind(String),
+    #[error("\"{0}\" is not a kind of sink; write file:/path, udp://HOST:PORT, stdout: or null:")]
+    SinkKind(String),
     #[error("two slashes begin a host and a path has none; write one slash (/{0}) or none ({0})")]
     HostInPath(String),
     #[error("a path has no control characters here")]
@@ -124,12 +139,30 @@ impl FromStr for TargetAddress {
     /// Plain `HOST:PORT` is UDP.
     fn from_str(text: &str) -> Result<TargetAddress, AddressError> {
         match split_scheme(text) {
-            Some(("udp", rest)) => target_udp(rest.strip_prefix("//").unwrap_or(rest)),
+            Some(("udp", rest)) => receiver(rest).map(TargetAddress::Udp),
             Some(("unix", rest)) => unix_path(rest).map(TargetAddress::Unix),
             Some(("file", rest)) => path(rest, "file:/var/log/weir.log").map(TargetAddress::File),
             Some(("null", "" | "//")) => Ok(TargetAddress::Null),
             Some((kind, _)) => Err(AddressError::TargetKind(kind.to_owned())),
-            None => target_udp(text),
+            None => receiver(text).map(TargetAddress::Udp),
+        }
+    }
+}
+
+impl FromStr for SinkAddress {
+    type Err = AddressError;
+
+    /// Plain `HOST:PORT` is UDP.
+    fn from_str(text: &str) -> Result<SinkAddress, AddressError> {
+        match split_scheme(text) {
+            Some(("udp", rest)) => receiver(rest).map(SinkAddress::Udp),
+            Some(("file", rest)) => {
+                path(rest, "file:/var/log/sockets.jsonl").map(SinkAddress::File)
+            }
+            Some(("null", "" | "//")) => Ok(SinkAddress::Null),
+            Some(("stdout", "" | "//")) => Ok(SinkAddress::Stdout),
+            Some((kind, _)) => Err(AddressError::SinkKind(kind.to_owned())),
+            None => receiver(text).map(SinkAddress::Udp),
         }
     }
 }
@@ -154,6 +187,17 @@ impl fmt::Display for TargetAddress {
     }
 }
 
+impl fmt::Display for SinkAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SinkAddress::Stdout => f.write_str("stdout:"),
+            SinkAddress::Null => f.write_str("null:"),
+            SinkAddress::File(path) => write!(f, "file:{}", path.display()),
+            SinkAddress::Udp(addr) => write!(f, "udp://{addr}"),
+        }
+    }
+}
+
 impl FromStr for HostPort {
     type Err = AddressError;
 
@@ -166,7 +210,7 @@ impl FromStr for HostPort {
 fn split_scheme(text: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = text.split_once(':')?;
     let is_word = !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphabetic());
-    let known = matches!(scheme, "udp" | "unix" | "file" | "null");
+    let known = matches!(scheme, "udp" | "unix" | "file" | "null" | "stdout");
     let other = rest.starts_with('/');
     (is_word && (known && !is_port(rest) || other)).then_some((scheme, rest))
 }
@@ -179,13 +223,15 @@ fn listen_udp(text: &str) -> Result<ListenAddress, AddressError> {
     host_port(text, Some(Host::Ip(Ipv4Addr::UNSPECIFIED.into()))).map(ListenAddress::Udp)
 }
 
-fn target_udp(text: &str) -> Result<TargetAddress, AddressError> {
+/// A host and port to send to.
+fn receiver(text: &str) -> Result<HostPort, AddressError> {
+    let text = text.strip_prefix("//").unwrap_or(text);
     let addr = host_port(text, None)?;
     match addr.port {
         0 => {
             Err(AddressError::PortZero(text.rsplit_once(':').map_or(text, |(host, _)| host).into()))
         }
-        _ => Ok(TargetAddress::Udp(addr)),
+        _ => Ok(addr),
     }
 }
 
@@ -329,6 +375,29 @@ mod tests {
         target("file:weir-data/x.log", "file:weir-data/x.log");
         target("file://///x", "file:/x");
         target("null:", "null:");
+    }
+
+    #[test]
+    fn sinks() {
+        let sink = |text: &str, shown: &str| {
+            let addr: SinkAddress = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(addr.to_string(), shown);
+            assert_eq!(shown.parse(), Ok(addr), "{shown}");
+        };
+        sink("stdout:", "stdout:");
+        sink("null:", "null:");
+        sink("file:weir-data/sockets.jsonl", "file:weir-data/sockets.jsonl");
+        sink("10.0.0.1:6350", "udp://10.0.0.1:6350");
+        sink("udp://collector.example.net:6350", "udp://collector.example.net:6350");
+        let no_sink = |text: &str, message: &str| {
+            assert_eq!(text.parse::<SinkAddress>().unwrap_err().to_string(), message, "{text}");
+        };
+        no_sink(
+            "unix:/run/x",
+            "\"unix\" is not a kind of sink; write file:/path, udp://HOST:PORT, stdout: or null:",
+        );
+        no_sink("stdout", "it has no port; write for example stdout:514");
+        no_sink("file:", "it has no path; write for example file:/var/log/sockets.jsonl");
     }
 
     fn no_target(text: &str, message: &str) {

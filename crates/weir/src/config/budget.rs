@@ -1,6 +1,6 @@
 //! The most memory that a configuration takes for datagrams.
 
-use super::{Config, ListenAddress, TargetAddress, TargetConfig};
+use super::{Config, ListenAddress, SocketsConfig, TargetAddress, TargetConfig};
 use sys::socket::SEND_BUFFER_BYTES;
 
 /// Buffers that one receive call fills.
@@ -14,6 +14,8 @@ const UNIX_SEND_BUFFER_BYTES: u64 = 212_992;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
     pub listeners: Vec<ListenerBudget>,
+    /// The share of the socket collector, if there is one.
+    pub sockets: Option<SocketsBudget>,
 }
 
 /// The share of one listener.
@@ -46,15 +48,40 @@ impl ListenerBudget {
     }
 }
 
-impl Budget {
-    /// Memory of the process, all listeners together.
+/// The share of the socket collector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketsBudget {
+    /// What is remembered of connections between polls.
+    pub table_bytes: u64,
+    /// Records that wait for all sinks together.
+    pub queue_bytes: u64,
+    /// The kernel's buffer for close events, if it grants what is asked.
+    pub kernel_receive_bytes: u64,
+}
+
+impl SocketsBudget {
+    /// Memory of the process.
     pub fn process_bytes(&self) -> u64 {
-        self.listeners.iter().map(ListenerBudget::process_bytes).sum()
+        self.table_bytes + self.queue_bytes
+    }
+
+    /// Memory that the kernel keeps for the process's sockets.
+    pub fn kernel_bytes(&self) -> u64 {
+        self.kernel_receive_bytes
+    }
+}
+
+impl Budget {
+    /// Memory of the process, the listeners and the collector together.
+    pub fn process_bytes(&self) -> u64 {
+        let listeners: u64 = self.listeners.iter().map(ListenerBudget::process_bytes).sum();
+        listeners + self.sockets.as_ref().map_or(0, SocketsBudget::process_bytes)
     }
 
     /// Memory that the kernel keeps for all sockets.
     pub fn kernel_bytes(&self) -> u64 {
-        self.listeners.iter().map(ListenerBudget::kernel_bytes).sum()
+        let listeners: u64 = self.listeners.iter().map(ListenerBudget::kernel_bytes).sum();
+        listeners + self.sockets.as_ref().map_or(0, SocketsBudget::kernel_bytes)
     }
 }
 
@@ -84,5 +111,17 @@ pub(super) fn of(config: &Config) -> Budget {
             kernel_send_bytes: sends.sum(),
         }
     });
-    Budget { listeners: listeners.collect() }
+    Budget { listeners: listeners.collect(), sockets: config.sockets.as_ref().map(sockets) }
+}
+
+/// What one remembered connection takes.
+const TABLE_ENTRY_BYTES: u64 = 128;
+
+fn sockets(config: &SocketsConfig) -> SocketsBudget {
+    let is_heard = u64::from(config.closes);
+    SocketsBudget {
+        table_bytes: config.table_entries_max as u64 * TABLE_ENTRY_BYTES,
+        queue_bytes: config.sinks.iter().map(|sink| sink.queue_bytes as u64).sum(),
+        kernel_receive_bytes: config.event_buffer_bytes as u64 * is_heard,
+    }
 }

@@ -1,5 +1,9 @@
 //! From what was typed to typed values.
 
+mod sockets;
+
+pub(super) use sockets::PlacedSockets;
+
 use super::document::{self, Table, Value};
 use super::keys::{self, SectionKeys};
 use super::rules::Placed;
@@ -23,7 +27,12 @@ pub(super) fn from_file(text: &str, origin: &str) -> Result<(Config, Origins), V
         return Err(mistakes);
     }
     let report = Report::new(origin);
-    unknown_sections(&report, &document, &["admin", "daemon", "metrics", "listener"], "");
+    unknown_sections(
+        &report,
+        &document,
+        &["admin", "daemon", "metrics", "listener", "sockets"],
+        "",
+    );
     let headers = tables(&report, &document, "listener", "listener", "[[listener]]");
     // A listener without an address is a mistake that is reported already.
     let listeners: Vec<Placed> = headers
@@ -31,7 +40,8 @@ pub(super) fn from_file(text: &str, origin: &str) -> Result<(Config, Origins), V
         .enumerate()
         .filter_map(|(at, table)| listener(&report, table, format!("listener[{at}]")))
         .collect();
-    if document.get("listener").is_none() {
+    let sockets = sockets::sockets(&report, &document);
+    if document.get("listener").is_none() && document.get("sockets").is_none() {
         report.error(None, "listener", NO_LISTENER);
     }
     let admin = admin(&report, &document);
@@ -40,10 +50,20 @@ pub(super) fn from_file(text: &str, origin: &str) -> Result<(Config, Origins), V
     if let Some(statsd) = &statsd {
         rules::statsd(&report, &listeners, statsd);
     }
-    finish(report, origin, listeners, |listeners| Config { admin, daemon, statsd, listeners })
+    if let Some(sockets) = &sockets {
+        rules::sockets(&report, &listeners, sockets);
+    }
+    let sockets = sockets.map(|placed| placed.config);
+    finish(report, origin, listeners, |listeners| Config {
+        admin,
+        daemon,
+        statsd,
+        listeners,
+        sockets,
+    })
 }
 
-const NO_LISTENER: &str = "there is no listener; add [[listener]] with listen = \"127.0.0.1:5514\" and a \
+const NO_LISTENER: &str = "there is no listener and no [sockets]; add [[listener]] with listen = \"127.0.0.1:5514\" and a \
                            [[listener.target]] with to = \"…\" (weir config example shows a whole file)";
 
 pub(super) fn from_addresses(listen: &[String], to: &[String]) -> Result<Config, Vec<ConfigError>> {
@@ -87,6 +107,7 @@ pub(super) fn from_addresses(listen: &[String], to: &[String]) -> Result<Config,
         daemon,
         statsd: None,
         listeners,
+        sockets: None,
     })
     .map(|(config, _)| config)
 }

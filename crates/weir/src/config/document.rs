@@ -26,6 +26,9 @@ pub(super) enum Value {
     Table(Table),
 }
 
+/// What a [`Value::Other`] is that is `true` or `false`.
+pub(super) const TRUTH_VALUE: &str = "the truth value";
+
 impl Value {
     /// What it is and how it looks, for messages: `text "x"`.
     pub(super) fn describe(&self) -> String {
@@ -118,9 +121,7 @@ fn item(source: &Spanned<DeValue<'_>>, lines: &Lines) -> Item {
         DeValue::Float(number) => {
             Value::Other { what: "the number", text: number.as_str().to_owned() }
         }
-        DeValue::Boolean(value) => {
-            Value::Other { what: "the truth value", text: value.to_string() }
-        }
+        DeValue::Boolean(value) => Value::Other { what: TRUTH_VALUE, text: value.to_string() },
         DeValue::Datetime(value) => Value::Other { what: "the date", text: value.to_string() },
         DeValue::Array(items) => {
             Value::List(items.iter().map(|value| item(value, lines)).collect())

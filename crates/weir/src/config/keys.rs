@@ -1,6 +1,10 @@
 //! Every key of the configuration: its section, kind, range, default and meaning. The reader takes ranges and defaults
 //! from here, `weir config show` walks it, and docs/configuration.md is held equal to it.
 
+mod sockets;
+
+pub(super) use sockets::{SINK, SOCKETS};
+
 use super::units;
 use std::time::Duration;
 
@@ -11,37 +15,53 @@ pub enum Kind {
     Text(&'static str),
     /// A size with its unit, in bytes from and to.
     Size(u64, u64),
-    /// A size with its unit, in bytes from and to, or `"off"`.
-    SizeOrOff(u64, u64),
+    /// A size with its unit, in bytes from and to, or this word.
+    SizeOr(u64, u64, &'static str),
     /// A duration with its unit, from and to.
     Duration(Duration, Duration),
+    /// A duration with its unit, from and to, or this word.
+    DurationOr(Duration, Duration, &'static str),
     /// A whole number, from and to.
     Integer(u64, u64),
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// `true` or `false`.
+    Bool,
     /// A list of addresses and prefixes.
     Prefixes,
+    /// A list of what the words describe.
+    List(&'static str),
+    /// One of these words, or a list of what the last words describe.
+    WordsOrList(&'static [&'static str], &'static str),
+    /// Names with values, both text.
+    Tags,
 }
 
 impl Kind {
     /// What the documentation says about it.
     pub fn describe(&self) -> String {
-        let size = |min, max| {
-            format!("size, {} to {}", units::display_size(min), units::display_size(max))
+        let size = |min: &u64, max: &u64| {
+            format!("size, {} to {}", units::display_size(*min), units::display_size(*max))
+        };
+        let duration = |min: &Duration, max: &Duration| {
+            let shown = units::display_duration;
+            format!("duration, {} to {}", shown(*min), shown(*max))
+        };
+        let either = |words: &[&str]| {
+            words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
         };
         match self {
             Kind::Text(form) => (*form).to_owned(),
-            Kind::Size(min, max) => size(*min, *max),
-            Kind::SizeOrOff(min, max) => format!("{}, or `off`", size(*min, *max)),
-            Kind::Duration(min, max) => format!(
-                "duration, {} to {}",
-                units::display_duration(*min),
-                units::display_duration(*max)
-            ),
+            Kind::Size(min, max) => size(min, max),
+            Kind::SizeOr(min, max, word) => format!("{}, or `{word}`", size(min, max)),
+            Kind::Duration(min, max) => duration(min, max),
+            Kind::DurationOr(min, max, word) => format!("{}, or `{word}`", duration(min, max)),
             Kind::Integer(min, max) => format!("whole number, {min} to {max}"),
-            Kind::Choice(words) => {
-                words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
-            }
+            Kind::Choice(words) => either(words),
+            Kind::Bool => "`true` or `false`".to_owned(),
+            Kind::List(of) => format!("list of {of}"),
+            Kind::WordsOrList(words, of) => format!("{}, or list of {of}", either(words)),
+            Kind::Tags => "names with values in braces".to_owned(),
             Kind::Prefixes => "list of addresses and prefixes".to_owned(),
         }
     }
@@ -317,7 +337,7 @@ pub(super) const TARGET: SectionKeys = SectionKeys {
         },
         Key {
             name: "rotate_size",
-            kind: Kind::SizeOrOff(64 << 10, 1 << 44),
+            kind: Kind::SizeOr(64 << 10, 1 << 44, "off"),
             fallback: Fallback::Value("off"),
             meaning: "Files only. The file is set aside as `.1` before it would grow beyond this; a datagram that is \
                       larger has a file of its own.",
@@ -333,4 +353,4 @@ pub(super) const TARGET: SectionKeys = SectionKeys {
 };
 
 /// All sections, in the order of the documentation and of `weir config show`.
-pub const SECTIONS: &[SectionKeys] = &[ADMIN, DAEMON, STATSD, LISTENER, TARGET];
+pub const SECTIONS: &[SectionKeys] = &[ADMIN, DAEMON, STATSD, LISTENER, TARGET, SOCKETS, SINK];

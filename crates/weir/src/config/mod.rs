@@ -19,12 +19,16 @@ mod paths;
 mod rules;
 mod section;
 mod show;
+mod sockets;
 
-pub use address::{AddressError, Host, HostPort, ListenAddress, TargetAddress, split_options};
-pub use budget::{Budget, ListenerBudget};
+pub use address::{
+    AddressError, Host, HostPort, ListenAddress, SinkAddress, TargetAddress, split_options,
+};
+pub use budget::{Budget, ListenerBudget, SocketsBudget};
 pub use errors::{ConfigError, LoadError, list};
 pub use rules::would_loop;
 pub use show::Origins;
+pub use sockets::{COLLECTOR_NAME, Format, Namespaces, SinkConfig, SocketsConfig};
 
 use relay::{FileFormat, Gso, Prefix, Sample, Schedule};
 use std::fmt;
@@ -42,8 +46,10 @@ pub struct Config {
     pub daemon: DaemonConfig,
     /// `None`: the daemon's own figures are not pushed.
     pub statsd: Option<StatsdConfig>,
-    /// At least one, names and addresses differ.
+    /// Names and addresses differ; at least one if `sockets` is `None`.
     pub listeners: Vec<ListenerConfig>,
+    /// `None`: no sockets are collected.
+    pub sockets: Option<SocketsConfig>,
 }
 
 /// The HTTP server for metrics, health and the ledger.

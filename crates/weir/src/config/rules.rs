@@ -1,9 +1,14 @@
 //! What no value shows alone: names twice, addresses twice, files twice, loops, keys that do not fit the address.
 
+mod sockets;
+
+pub(super) use sockets::{FILE_SINK_KEYS, UDP_SINK_KEYS, collector, sink, sockets};
+
 use super::paths::{is_same_file, real_path};
 use super::section::{Report, Section};
 use super::{
-    Host, HostPort, ListenAddress, ListenerConfig, StatsdConfig, TargetAddress, TargetConfig,
+    COLLECTOR_NAME, Host, HostPort, ListenAddress, ListenerConfig, StatsdConfig, TargetAddress,
+    TargetConfig,
 };
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -78,6 +83,7 @@ pub(super) fn check(report: &Report, placed: &[Placed]) {
         for earlier in &placed[..at] {
             listener_pair(report, earlier, this);
         }
+        reserved_name(report, this);
         target_names(report, this);
         for (place, target) in this.targets() {
             loops(report, &listening, &this.listener, (place, target));
@@ -99,6 +105,16 @@ fn listener_pair(report: &Report, earlier: &Placed, this: &Placed) {
     } else if earlier.listener.name == *name {
         let message = format!("\"{name}\" is the name of another listener too; give each its own");
         report.error(named_at(report, &this.place, "listen"), "listener.name", message);
+    }
+}
+
+/// The name of the collector is kept for it even where it does not run, so that the ledger's rows mean the same everywhere.
+fn reserved_name(report: &Report, Placed { place, listener, .. }: &Placed) {
+    if listener.name == COLLECTOR_NAME {
+        let message = format!(
+            "\"{COLLECTOR_NAME}\" is the name of the socket collector in the ledger; choose another"
+        );
+        report.error(named_at(report, place, "listen"), "listener.name", message);
     }
 }
 
@@ -148,8 +164,8 @@ fn files(report: &Report, placed: &[Placed]) {
             let path = real_path(path);
             let clash = seen.iter().find(|(other, owner, _)| {
                 is_same_file(other, &path)
-                    || is_rotated(other, owner, &path)
-                    || is_rotated(&path, target, other)
+                    || is_rotated(other, kept_files(owner), &path)
+                    || is_rotated(&path, kept_files(target), other)
             });
             if let Some((_, owner, of)) = clash {
                 let message = format!(
@@ -164,13 +180,17 @@ fn files(report: &Report, placed: &[Placed]) {
     }
 }
 
-/// Whether `path` is one of the names under which a target's rotated files are kept.
-fn is_rotated(base: &Path, target: &TargetConfig, path: &Path) -> bool {
+/// How many files a target sets aside.
+fn kept_files(target: &TargetConfig) -> u32 {
+    if target.rotate_bytes.is_some() { target.rotate_keep } else { 0 }
+}
+
+/// Whether `path` is one of the names under which `keeps` rotated files of `base` are kept.
+fn is_rotated(base: &Path, keeps: u32, path: &Path) -> bool {
     let (Some(base), Some(path)) = (base.to_str(), path.to_str()) else { return false };
     let number = path.strip_prefix(base).and_then(|tail| tail.strip_prefix('.'));
     let number = number.and_then(|number| number.parse::<u32>().ok());
-    target.rotate_bytes.is_some()
-        && number.is_some_and(|number| (1..=target.rotate_keep).contains(&number))
+    number.is_some_and(|number| (1..=keeps).contains(&number))
 }
 
 /// `from` is the listener whose target it is.

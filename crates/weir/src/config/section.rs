@@ -1,6 +1,6 @@
 //! Reading one section key by key: every mistake is collected, and the next key is read.
 
-use super::document::{Entry, Item, Table, Value};
+use super::document::{Entry, Item, TRUTH_VALUE, Table, Value};
 use super::errors::{ConfigError, nearest};
 use super::keys::{Fallback, Key, Kind, SECTIONS, SectionKeys};
 use super::units;
@@ -152,17 +152,18 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A size in bytes; `None` for `"off"` too.
+    /// A size in bytes; `None` for the word that may stand in its place too.
     pub(super) fn size(&self, name: &str) -> Option<u64> {
-        let (Kind::Size(min, max) | Kind::SizeOrOff(min, max)) = self.key(name).kind else {
-            unreachable!("{name} is a size in the table")
+        let (min, max, word) = match self.key(name).kind {
+            Kind::Size(min, max) => (min, max, None),
+            Kind::SizeOr(min, max, word) => (min, max, Some(word)),
+            _ => unreachable!("{name} is a size in the table"),
         };
-        let may_be_off = matches!(self.key(name).kind, Kind::SizeOrOff(..));
         if self.is_number_without_unit(name, "B", "for bytes, or a size such as \"8MiB\"") {
             return None;
         }
         self.text(name, |text| {
-            if may_be_off && text == "off" {
+            if word == Some(text) {
                 return Ok(None);
             }
             let bytes = units::parse_size(text).map_err(|error| error.to_string())?;
@@ -172,17 +173,85 @@ impl<'a> Section<'a> {
         .flatten()
     }
 
+    /// A duration; `None` for the word that may stand in its place too.
     pub(super) fn duration(&self, name: &str) -> Option<Duration> {
-        let Kind::Duration(min, max) = self.key(name).kind else {
-            unreachable!("{name} is a duration in the table")
+        let (min, max, word) = match self.key(name).kind {
+            Kind::Duration(min, max) => (min, max, None),
+            Kind::DurationOr(min, max, word) => (min, max, Some(word)),
+            _ => unreachable!("{name} is a duration in the table"),
         };
         if self.is_number_without_unit(name, "s", "for seconds, or a duration such as \"250ms\"") {
             return None;
         }
         self.text(name, |text| {
+            if word == Some(text) {
+                return Ok(None);
+            }
             let duration = units::parse_duration(text).map_err(|error| error.to_string())?;
-            in_range(duration, min, max, units::display_duration)
+            in_range(duration, min, max, units::display_duration).map(Some)
         })
+        .flatten()
+    }
+
+    /// `true` or `false`.
+    pub(super) fn bool(&self, name: &str) -> Option<bool> {
+        let item = self.item(name)?;
+        let value = match &item.value {
+            Value::Bare(text) | Value::Other { what: TRUTH_VALUE, text } => text.parse().ok(),
+            _ => None,
+        };
+        if value.is_none() {
+            let hint = match &item.value {
+                Value::Text(text) if text.parse::<bool>().is_ok() => "write it without quotes",
+                _ => "write true or false",
+            };
+            let what = item.value.describe();
+            self.error(name, format!("{what} is neither true nor false; {hint}"));
+        }
+        value
+    }
+
+    /// Whether the value is a list, as opposed to one word.
+    pub(super) fn is_list(&self, name: &str) -> bool {
+        matches!(self.table.get(name).map(|entry| &entry.item.value), Some(Value::List(_)))
+    }
+
+    /// Whether the value is a list of nothing.
+    pub(super) fn is_empty(&self, name: &str) -> bool {
+        matches!(self.table.get(name).map(|entry| &entry.item.value),
+            Some(Value::List(items)) if items.is_empty())
+    }
+
+    /// Names with values, each checked by `parse`.
+    pub(super) fn tags(
+        &self,
+        name: &str,
+        parse: impl Fn(&str, &str) -> Result<(), String>,
+    ) -> BTreeMap<String, String> {
+        let Some(item) = self.item(name) else { return BTreeMap::new() };
+        let Value::Table(table) = &item.value else {
+            let what = item.value.describe();
+            let hint = format!("write {name} = {{ site = \"fra1\" }}");
+            self.error(name, format!("{what} is no table of names and values; {hint}"));
+            return BTreeMap::new();
+        };
+        let mut tags = BTreeMap::new();
+        for Entry { line, key, item } in &table.entries {
+            let Value::Text(text) = &item.value else {
+                let what = item.value.describe();
+                self.error_at(
+                    *line,
+                    name,
+                    format!("{key}: {what} is not text; write it in quotes"),
+                );
+                continue;
+            };
+            match parse(key, text) {
+                Ok(()) => drop(tags.insert(key.clone(), text.clone())),
+                Err(error) => self.error_at(*line, name, error),
+            }
+        }
+        tags
     }
 
     fn is_number_without_unit(&self, name: &str, unit: &str, hint: &str) -> bool {

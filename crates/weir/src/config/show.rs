@@ -1,5 +1,7 @@
 //! The configuration as TOML, each value with where it came from.
 
+mod sockets;
+
 use super::keys::{self, Fallback, Key, SectionKeys};
 use super::rules::{FILE_KEYS, UDP_KEYS, UDP_LISTENER_KEYS};
 use super::units::{display_duration, display_size};
@@ -56,10 +58,20 @@ trait Shown {
     /// The value of a key as TOML; `None` if it has none.
     fn value(&self, key: &str) -> Option<String>;
 
+    /// The same as JSON.
+    fn json(&self, key: &str) -> Option<Json> {
+        as_json(&self.value(key)?)
+    }
+
     /// Whether the key has a meaning here.
     fn fits(&self, _key: &str) -> bool {
         true
     }
+}
+
+/// TOML writes these strings, numbers, lists and truth values as JSON does.
+fn as_json(toml: &str) -> Option<Json> {
+    serde_json::from_str(toml).ok()
 }
 
 pub(super) fn to_toml(config: &Config, origins: Option<&Origins>) -> String {
@@ -82,6 +94,12 @@ pub(super) fn to_toml(config: &Config, origins: Option<&Origins>) -> String {
             one(&keys::TARGET, &format!("{place}.target[{at}]"), target);
         }
     }
+    if let Some(sockets) = &config.sockets {
+        one(&keys::SOCKETS, "sockets", sockets);
+        for (at, sink) in sockets.sinks.iter().enumerate() {
+            one(&keys::SINK, &format!("sockets.sink[{at}]"), sink);
+        }
+    }
     out
 }
 
@@ -90,10 +108,7 @@ pub(super) fn to_json(config: &Config, origins: &Origins) -> Json {
     let one = |keys: &SectionKeys, place: &str, shown: &dyn Shown| -> Map<String, Json> {
         let keys = keys.keys.iter().filter(|key| shown.fits(key.name));
         let entry = |key: &Key| {
-            let value = shown.value(key.name).map_or(Json::Null, |toml| {
-                serde_json::from_str(&toml)
-                    .expect("TOML writes these strings, numbers and lists as JSON does")
-            });
+            let value = shown.json(key.name).unwrap_or(Json::Null);
             let origin = origins.of(&format!("{place}.{}", key.name));
             (key.name.to_owned(), json!({ "value": value, "origin": origin }))
         };
@@ -110,11 +125,21 @@ pub(super) fn to_json(config: &Config, origins: &Origins) -> Json {
         section
     });
     let statsd = config.statsd.as_ref().map(|statsd| one(&keys::STATSD, "metrics.statsd", statsd));
+    let sockets = config.sockets.as_ref().map(|sockets| {
+        let sinks = sockets.sinks.iter().enumerate();
+        let sinks: Vec<_> = sinks
+            .map(|(at, sink)| one(&keys::SINK, &format!("sockets.sink[{at}]"), sink))
+            .collect();
+        let mut section = one(&keys::SOCKETS, "sockets", sockets);
+        section.insert("sink".to_owned(), json!(sinks));
+        section
+    });
     json!({
         "admin": one(&keys::ADMIN, "admin", &config.admin),
         "daemon": one(&keys::DAEMON, "daemon", &config.daemon),
         "metrics": { "statsd": statsd },
         "listener": listeners.collect::<Vec<_>>(),
+        "sockets": sockets,
     })
 }
 

@@ -146,11 +146,16 @@ fn verdict(name: &str, config: &Config, rmem_max: Option<u64>) -> String {
     let mut line = |text: std::fmt::Arguments<'_>| {
         writeln!(out, "{text}").expect("writing to a string does not fail");
     };
-    line(format_args!(
-        "{name}: correct; {} and {}",
-        plural(config.listeners.len(), "listener"),
-        plural(targets, "target")
-    ));
+    let mut parts = Vec::new();
+    if !config.listeners.is_empty() {
+        parts.push(plural(config.listeners.len(), "listener"));
+        parts.push(plural(targets, "target"));
+    }
+    if let Some(sockets) = &config.sockets {
+        let sinks = plural(sockets.sinks.len(), "sink");
+        parts.push(format!("the socket collector with {sinks}"));
+    }
+    line(format_args!("{name}: correct; {}", parts.join(" and ")));
     line(format_args!(
         "memory: at most {} of the process and {} of the kernel",
         approximate_size(budget.process_bytes()),
@@ -168,7 +173,16 @@ fn verdict(name: &str, config: &Config, rmem_max: Option<u64>) -> String {
             approximate_size(listener.kernel_send_bytes)
         ));
     }
-    let largest = budget.listeners.iter().map(|listener| listener.kernel_receive_bytes).max();
+    if let Some(sockets) = &budget.sockets {
+        line(format_args!(
+            "  sockets: table {} + queues {}; kernel: event buffer {}",
+            approximate_size(sockets.table_bytes),
+            approximate_size(sockets.queue_bytes),
+            approximate_size(sockets.kernel_receive_bytes)
+        ));
+    }
+    let largest = budget.listeners.iter().map(|listener| listener.kernel_receive_bytes);
+    let largest = largest.chain(budget.sockets.iter().map(|one| one.kernel_receive_bytes)).max();
     // The kernel doubles what is asked for, and clamps it before (net/core/sock.c).
     let needed = largest.unwrap_or(0).div_ceil(2);
     match rmem_max {
@@ -213,6 +227,11 @@ fn budget_as_json(budget: &Budget) -> serde_json::Value {
         "process_bytes": budget.process_bytes(),
         "kernel_bytes": budget.kernel_bytes(),
         "listeners": listeners,
+        "sockets": budget.sockets.as_ref().map(|sockets| json!({
+            "table_bytes": sockets.table_bytes,
+            "queue_bytes": sockets.queue_bytes,
+            "kernel_receive_bytes": sockets.kernel_receive_bytes,
+        })),
     })
 }
 
@@ -237,6 +256,7 @@ mod tests {
         let config = config.map_err(|errors| config::list(&errors)).unwrap();
         assert_eq!(config.listeners[0].targets.len(), 4);
         assert!(config.statsd.is_some());
+        assert_eq!(config.sockets.unwrap().sinks.len(), 2);
     }
 
     #[test]

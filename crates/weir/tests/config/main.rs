@@ -6,8 +6,8 @@ mod documentation;
 use relay::{FileFormat, Gso, Sample, SampleBy, Schedule, SocketOwner};
 use std::time::Duration;
 use weir::config::{
-    AdminListen, Config, ConfigError, ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_LEVEL, LogLevel,
-    Overrides, TargetAddress,
+    AdminListen, Config, ConfigError, ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_LEVEL, Format,
+    LogLevel, Namespaces, Overrides, SinkAddress, TargetAddress,
 };
 
 fn messages(errors: &[ConfigError]) -> String {
@@ -85,6 +85,40 @@ to = "unix:/dev/log"
 listen = "unix:/run/weir.sock"
 [[listener.target]]
 to = "null:"
+[sockets]
+interval = "5s"
+jitter = "0s"
+namespaces = ["blue", "green"]
+states = ["established", "listening"]
+filter = "dport = :443"
+closes = false
+skip_unchanged = false
+keyframe_every = 10
+sample = 100
+listen_every = 2
+fields = ["identity", "tcp_info"]
+table_entries_max = 4096
+event_buffer = "1MiB"
+helper = "/run/weir/helper.sock"
+[sockets.tags]
+site = "fra1"
+"rack/row" = 'a "quoted" b'
+[[sockets.sink]]
+name = "disk"
+to = "file:/var/log/sockets.csv"
+queue_size = "1MiB"
+fields = ["tcp_info"]
+rotate_size = "64MiB"
+rotate_interval = "1d"
+rotate_keep = 7
+[[sockets.sink]]
+to = "udp://10.0.0.9:6350"
+datagram_size = "1400B"
+[[sockets.sink]]
+to = "stdout:"
+format = "protobuf"
+[[sockets.sink]]
+to = "null:"
 "#;
 
 #[test]
@@ -113,6 +147,83 @@ fn every_key_is_read() {
     assert_eq!((file.rotate_bytes, file.rotate_keep), (Some(64 << 20), 7));
     assert_eq!(syslog.targets[1].name, "file:/var/log/all.pcap", "the address is the name");
     assert_eq!(config.listeners[2].targets[0].to, TargetAddress::Null);
+}
+
+#[test]
+fn every_key_of_the_collector_is_read() {
+    let config = good(FULL).sockets.unwrap();
+    assert_eq!((config.interval, config.jitter), (Duration::from_secs(5), Duration::ZERO));
+    assert_eq!(config.namespaces, Namespaces::Named(vec!["blue".to_owned(), "green".to_owned()]));
+    assert_eq!(config.states, ["established", "listening"]);
+    assert_eq!(config.filter.as_deref(), Some("dport = :443"));
+    assert!(!config.closes && !config.skip_unchanged);
+    assert_eq!((config.keyframe_every.get(), config.listen_every.get()), (10, 2));
+    assert_eq!(config.sample.get(), 100);
+    assert_eq!(config.fields, ["identity", "tcp_info"]);
+    assert_eq!((config.table_entries_max, config.event_buffer_bytes), (4_096, 1 << 20));
+    assert_eq!(config.tags["site"], "fra1");
+    assert_eq!(config.tags["rack/row"], "a \"quoted\" b");
+    assert_eq!(config.helper.unwrap().to_str(), Some("/run/weir/helper.sock"));
+    let [disk, udp, stdout, null] = &config.sinks[..] else { panic!("{:?}", config.sinks) };
+    assert_eq!((disk.name.as_str(), disk.format), ("disk", Format::Csv));
+    assert_eq!((disk.queue_bytes, disk.rotate_bytes), (1 << 20, Some(64 << 20)));
+    assert_eq!((disk.rotate_interval, disk.rotate_keep), (Some(Duration::from_secs(86_400)), 7));
+    assert_eq!(disk.fields, ["tcp_info"]);
+    assert_eq!((udp.name.as_str(), udp.datagram_bytes), ("udp://10.0.0.9:6350", Some(1_400)));
+    assert_eq!((&stdout.to, stdout.format), (&SinkAddress::Stdout, Format::Protobuf));
+    assert_eq!(null.to, SinkAddress::Null);
+}
+
+#[test]
+fn a_collector_needs_no_listener_and_little_else() {
+    let config = good("[sockets]\n[[sockets.sink]]\nto = 'file:x'");
+    assert!(config.listeners.is_empty());
+    let config = config.sockets.unwrap();
+    assert_eq!((config.interval.as_secs(), config.jitter.as_secs()), (10, 1));
+    assert_eq!(config.namespaces, Namespaces::All);
+    assert_eq!(config.states, ["connected"]);
+    assert!(config.closes && config.skip_unchanged);
+    assert_eq!((config.keyframe_every.get(), config.listen_every.get()), (30, 6));
+    assert_eq!((config.sample.get(), config.table_entries_max), (1, 131_072));
+    assert_eq!(config.event_buffer_bytes, 8 << 20);
+    assert!(config.fields.is_empty() && config.tags.is_empty());
+    let sink = &config.sinks[0];
+    assert_eq!((sink.name.as_str(), sink.format), ("file:x", Format::Jsonl));
+    assert_eq!((sink.queue_bytes, sink.rotates()), (4 << 20, false));
+    let quick =
+        good("[sockets]\ninterval = '100ms'\n[[sockets.sink]]\nto = 'null:'").sockets.unwrap();
+    assert_eq!(quick.jitter, Duration::from_millis(10), "it never makes polls overtake each other");
+}
+
+#[test]
+fn a_file_name_says_how_records_are_written() {
+    let check = |file: &str, format: Format| {
+        let text = format!("[sockets]\n[[sockets.sink]]\nto = 'file:{file}'");
+        assert_eq!(good(&text).sockets.unwrap().sinks[0].format, format, "{file}");
+    };
+    check("a.jsonl", Format::Jsonl);
+    check("a.log", Format::Jsonl);
+    check("a", Format::Jsonl);
+    check("a.pb", Format::Protobuf);
+    check("a.txtpb", Format::Prototext);
+    check("a.msgpack", Format::MessagePack);
+    check("a.csv", Format::Csv);
+    check("a.b/c.tsv", Format::Tsv);
+}
+
+#[test]
+fn what_is_shown_as_json_has_the_collector() {
+    let (config, origins) = Config::parse_with_origins(FULL, "t").unwrap();
+    let json = config.to_json(&origins);
+    let sockets = &json["sockets"];
+    assert_eq!(sockets["tags"]["value"]["site"], "fra1", "{sockets:#}");
+    assert_eq!(sockets["closes"]["value"], false);
+    assert_eq!(sockets["keyframe_every"]["value"], 10);
+    assert_eq!(sockets["states"]["value"][1], "listening");
+    assert_eq!(sockets["sink"][0]["rotate_interval"]["value"], "1d");
+    assert_eq!(sockets["sink"][1]["format"], serde_json::Value::Null, "not for UDP");
+    let without = Config::parse("[[listener]]\nlisten=':1'\n[[listener.target]]\nto='null:'", "t");
+    assert!(without.unwrap().to_json(&origins)["sockets"].is_null());
 }
 
 #[test]
@@ -193,10 +304,13 @@ fn the_budget_adds_up() {
     assert_eq!(first.ring_bytes, 16 << 20);
     assert_eq!(first.kernel_bytes(), (16 << 20) + 212_992);
     assert_eq!(budget.listeners[2].kernel_receive_bytes, 0);
-    assert_eq!(
-        budget.process_bytes(),
-        budget.listeners.iter().map(|listener| listener.process_bytes()).sum::<u64>()
-    );
+    let sockets = budget.sockets.as_ref().unwrap();
+    assert_eq!(sockets.queue_bytes, (1 << 20) + 3 * (4 << 20));
+    assert_eq!(sockets.kernel_bytes(), 0, "it hears no events");
+    let listeners: u64 = budget.listeners.iter().map(|listener| listener.process_bytes()).sum();
+    assert_eq!(budget.process_bytes(), listeners + sockets.process_bytes());
+    let small = good("[sockets]\n[[sockets.sink]]\nto = 'null:'").budget();
+    assert_eq!((small.process_bytes(), small.kernel_bytes()), ((16 << 20) + (4 << 20), 8 << 20));
 }
 
 #[test]
