@@ -9,6 +9,9 @@ mod name;
 mod pod;
 mod unit;
 
+#[cfg(test)]
+mod tests;
+
 pub use container::Runtime;
 pub use name::Name;
 
