@@ -34,6 +34,9 @@ pub enum DecodeError {
         /// The field's number.
         number: u32,
     },
+    /// A datagram without the id of its stream, so not one of ours.
+    #[error("the datagram does not name its stream")]
+    NoStream,
     /// A text is not UTF-8.
     #[error("the text in field {number} is not UTF-8")]
     NotUtf8 {

@@ -1,7 +1,10 @@
 //! Records to bytes, in any of the encodings.
 
 use crate::protobuf::{ProtobufWriter, field_len, put_key, put_number, put_varint};
-use crate::{FieldSet, PollTotals, RecordKind, SocketRecord, TOTALS_NUMBER, json};
+use crate::{
+    FieldSet, PollTotals, RecordKind, SocketRecord, TOTALS_NUMBER, delimited, json, messagepack,
+    prototext,
+};
 use std::fmt;
 use std::str::FromStr;
 
@@ -10,20 +13,67 @@ use std::str::FromStr;
 pub enum Encoding {
     /// Messages `SocketRecord` of `weir.proto`, each with its length as a varint before it.
     Protobuf,
-    /// JSON objects, one a line.
+    /// Protobuf text, `record { … }` a line: together one message `SocketRecords`.
+    Prototext,
+    /// Protobuf JSON, one object a line: names in lowerCamelCase, 64-bit numbers as texts, addresses as bytes.
+    Protojson,
+    /// JSON objects, one a line, with the names of the table: numbers as numbers, addresses as text.
     Jsonl,
+    /// The same objects as one array.
+    Json,
+    /// MessagePack maps, one after another.
+    MessagePack,
+    /// Comma-separated values with a line of names (RFC 4180, with line feeds). No totals.
+    Csv,
+    /// Tab-separated values with a line of names, escaped with backslashes. No totals.
+    Tsv,
 }
 
 impl Encoding {
     /// Every encoding.
-    pub const ALL: &'static [Encoding] = &[Encoding::Protobuf, Encoding::Jsonl];
+    pub const ALL: &'static [Encoding] = &[
+        Encoding::Protobuf,
+        Encoding::Prototext,
+        Encoding::Protojson,
+        Encoding::Jsonl,
+        Encoding::Json,
+        Encoding::MessagePack,
+        Encoding::Csv,
+        Encoding::Tsv,
+    ];
 
     /// The name in configuration and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Encoding::Protobuf => "protobuf",
+            Encoding::Prototext => "prototext",
+            Encoding::Protojson => "protojson",
             Encoding::Jsonl => "jsonl",
+            Encoding::Json => "json",
+            Encoding::MessagePack => "msgpack",
+            Encoding::Csv => "csv",
+            Encoding::Tsv => "tsv",
         }
+    }
+
+    /// The usual end of a file's name, without the dot.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Encoding::Protobuf => "pb",
+            Encoding::Prototext => "txtpb",
+            Encoding::Protojson | Encoding::Jsonl => "jsonl",
+            _ => self.name(),
+        }
+    }
+
+    /// Whether it is text that a terminal can show.
+    pub fn is_text(self) -> bool {
+        !matches!(self, Encoding::Protobuf | Encoding::MessagePack)
+    }
+
+    /// Whether it has room for the totals of a poll. Tables have not: all their lines have one shape.
+    pub fn has_totals(self) -> bool {
+        !matches!(self, Encoding::Csv | Encoding::Tsv)
     }
 }
 
@@ -35,7 +85,9 @@ impl fmt::Display for Encoding {
 
 /// A name that is no encoding's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no encoding; there are protobuf and jsonl")]
+#[error(
+    "no encoding is named `{0}`; there are protobuf, prototext, protojson, jsonl, json, msgpack, csv and tsv"
+)]
 pub struct UnknownEncoding(pub String);
 
 impl FromStr for Encoding {
@@ -48,54 +100,139 @@ impl FromStr for Encoding {
 }
 
 /// Writes records in one encoding. It appends to what it is given and allocates nothing else.
+///
+/// Each file or payload is [`begin`](Encoder::begin), any number of records and totals, and [`end`](Encoder::end).
 pub struct Encoder {
     encoding: Encoding,
+    chosen: FieldSet,
+    /// The choice, unless it is everything: that path has no look at it.
     fields: Option<FieldSet>,
     protobuf: ProtobufWriter,
+    has_element: bool,
 }
 
 impl Encoder {
     /// An encoder of these fields of each socket record. Totals are always whole.
     pub fn new(encoding: Encoding, fields: &FieldSet) -> Encoder {
-        let fields = (!fields.is_all()).then_some(*fields);
-        Encoder { encoding, fields, protobuf: ProtobufWriter::new() }
-    }
-
-    /// What comes before the first record of a file or payload.
-    pub fn begin(&mut self, _out: &mut Vec<u8>) {}
-
-    /// Appends one record.
-    pub fn encode(&mut self, record: &SocketRecord<'_>, out: &mut Vec<u8>) {
-        match self.encoding {
-            Encoding::Protobuf => match &self.fields {
-                None => self.protobuf.write(record, None, out, put_length),
-                Some(fields) => self.protobuf.write(record, Some(fields), out, put_length),
-            },
-            Encoding::Jsonl => {
-                json::put_object(record, self.fields.as_ref(), out);
-                out.push(b'\n');
-            }
+        Encoder {
+            encoding,
+            chosen: *fields,
+            fields: (!fields.is_all()).then_some(*fields),
+            protobuf: ProtobufWriter::new(),
+            has_element: false,
         }
     }
 
-    /// Appends the totals of a poll, as a record of kind `totals` with `totals` in it.
+    /// Its encoding.
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// What comes before the first record of a file or payload.
+    pub fn begin(&mut self, out: &mut Vec<u8>) {
+        self.has_element = false;
+        match self.encoding {
+            Encoding::Json => out.push(b'['),
+            Encoding::Csv => delimited::put_header(&self.chosen, b',', out),
+            Encoding::Tsv => delimited::put_header(&self.chosen, b'\t', out),
+            _ => {}
+        }
+    }
+
+    /// Appends one record.
+    #[inline]
+    pub fn encode(&mut self, record: &SocketRecord<'_>, out: &mut Vec<u8>) {
+        match (self.encoding, &self.fields) {
+            (Encoding::Protobuf, None) => self.protobuf.write_record(record, out, put_length),
+            (Encoding::Protobuf, Some(fields)) => {
+                self.protobuf.write_fields(record, fields, out, put_length);
+            }
+            _ => self.encode_other(record, out),
+        }
+    }
+
+    fn encode_other(&mut self, record: &SocketRecord<'_>, out: &mut Vec<u8>) {
+        let fields = self.fields.as_ref();
+        match self.encoding {
+            Encoding::Protobuf => {}
+            Encoding::Prototext => {
+                out.extend_from_slice(b"record {");
+                prototext::put_fields(record, fields, out);
+                out.extend_from_slice(b" }\n");
+            }
+            Encoding::Protojson => {
+                json::put_canonical(record, fields, out);
+                out.push(b'\n');
+            }
+            Encoding::Jsonl => {
+                json::put_object(record, fields, out);
+                out.push(b'\n');
+            }
+            Encoding::Json => {
+                separate(&mut self.has_element, out);
+                json::put_object(record, fields, out);
+            }
+            Encoding::MessagePack => messagepack::put_map(record, fields, out),
+            Encoding::Csv => delimited::put_csv(record, fields, out),
+            Encoding::Tsv => delimited::put_tsv(record, fields, out),
+        }
+    }
+
+    /// Appends the totals of a poll, as a record of kind `totals` with nothing but `totals` in it. Tables leave them out.
     pub fn totals(&mut self, totals: &PollTotals<'_>, out: &mut Vec<u8>) {
         match self.encoding {
-            Encoding::Protobuf => self.protobuf.write(totals, None, out, |len, out| {
+            Encoding::Protobuf => self.protobuf.write_totals(totals, out, |len, out| {
                 put_length(2 + field_len(TOTALS_NUMBER, len), out);
                 put_number(1, RecordKind::TOTALS.0.into(), out);
                 put_key(TOTALS_NUMBER, len, out);
             }),
-            Encoding::Jsonl => {
-                out.extend_from_slice(b"{\"record_kind\":\"totals\",\"totals\":");
-                json::put_object(totals, None, out);
+            Encoding::Prototext => {
+                out.extend_from_slice(b"record { record_kind: totals totals {");
+                prototext::put_fields(totals, None, out);
+                out.extend_from_slice(b" } }\n");
+            }
+            Encoding::Protojson => {
+                out.extend_from_slice(b"{\"recordKind\":\"totals\",\"totals\":");
+                json::put_canonical(totals, None, out);
                 out.extend_from_slice(b"}\n");
             }
+            Encoding::Jsonl => {
+                put_json_totals(totals, out);
+                out.push(b'\n');
+            }
+            Encoding::Json => {
+                separate(&mut self.has_element, out);
+                put_json_totals(totals, out);
+            }
+            Encoding::MessagePack => {
+                out.push(0x82);
+                for text in ["record_kind", "totals", "totals"] {
+                    messagepack::put_text(text, out);
+                }
+                messagepack::put_map(totals, None, out);
+            }
+            Encoding::Csv | Encoding::Tsv => {}
         }
     }
 
     /// What comes after the last record of a file or payload.
-    pub fn end(&mut self, _out: &mut Vec<u8>) {}
+    pub fn end(&mut self, out: &mut Vec<u8>) {
+        if self.encoding == Encoding::Json {
+            out.extend_from_slice(if self.has_element { b"\n]\n" } else { b"]\n" });
+        }
+    }
+}
+
+/// Between the elements of an array.
+fn separate(has_element: &mut bool, out: &mut Vec<u8>) {
+    out.extend_from_slice(if *has_element { b",\n" } else { b"\n" });
+    *has_element = true;
+}
+
+fn put_json_totals(totals: &PollTotals<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"record_kind\":\"totals\",\"totals\":");
+    json::put_object(totals, None, out);
+    out.push(b'}');
 }
 
 #[inline(always)]

@@ -3,8 +3,8 @@
 
 use crate::schema::Message;
 use crate::text::{put_address, put_base64, put_decimal, put_json_text};
-use crate::value::Sink;
-use crate::{Field, FieldSet, Tags};
+use crate::value::{Sink, address_bytes};
+use crate::{Field, FieldSet, Kind, Tags};
 use std::net::IpAddr;
 
 /// Appends one object.
@@ -15,8 +15,24 @@ pub(crate) fn put_object<'a, M: Message<'a>>(
     out: &mut Vec<u8>,
 ) {
     let start = out.len();
-    message.visit(set, &mut Object(out));
-    // Every key comes with a comma before it; the first one's place is the brace's.
+    message.visit(set, &mut Object::<false>(out));
+    close(start, out);
+}
+
+/// Appends one object as protobuf's JSON mapping has it (<https://protobuf.dev/programming-guides/json/>).
+#[inline(never)]
+pub(crate) fn put_canonical<'a, M: Message<'a>>(
+    message: &M,
+    set: Option<&FieldSet>,
+    out: &mut Vec<u8>,
+) {
+    let start = out.len();
+    message.visit(set, &mut Object::<true>(out));
+    close(start, out);
+}
+
+/// Every key came with a comma before it; the first one's place is the brace's.
+fn close(start: usize, out: &mut Vec<u8>) {
     match out.get_mut(start) {
         Some(comma) => *comma = b'{',
         None => out.push(b'{'),
@@ -37,20 +53,34 @@ pub(crate) fn put_tags(tags: Tags<'_>, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-struct Object<'o>(&'o mut Vec<u8>);
+struct Object<'o, const CANONICAL: bool>(&'o mut Vec<u8>);
 
-impl Object<'_> {
+impl<const CANONICAL: bool> Object<'_, CANONICAL> {
     #[inline(always)]
     fn key(&mut self, field: &'static Field) {
-        self.0.extend_from_slice(field.json_key.as_bytes());
+        if CANONICAL {
+            self.0.extend_from_slice(b",\"");
+            self.0.extend_from_slice(field.json_name.as_bytes());
+            self.0.extend_from_slice(b"\":");
+        } else {
+            self.0.extend_from_slice(field.json_key.as_bytes());
+        }
     }
 }
 
-impl Sink for Object<'_> {
+impl<const CANONICAL: bool> Sink for Object<'_, CANONICAL> {
     #[inline(always)]
     fn unsigned<const NUMBER: u32>(&mut self, field: &'static Field, value: u64) {
         self.key(field);
+        // Readers of the canonical form may keep numbers as doubles, so 64-bit ones are texts there.
+        let is_text = CANONICAL && matches!(field.kind, Kind::U64 | Kind::Fixed64);
+        if is_text {
+            self.0.push(b'"');
+        }
         put_decimal(value, self.0);
+        if is_text {
+            self.0.push(b'"');
+        }
     }
 
     fn bool<const NUMBER: u32>(&mut self, field: &'static Field, value: bool) {
@@ -88,6 +118,9 @@ impl Sink for Object<'_> {
     }
 
     fn address<const NUMBER: u32>(&mut self, field: &'static Field, value: IpAddr) {
+        if CANONICAL {
+            return self.bytes::<NUMBER>(field, &address_bytes(value));
+        }
         self.key(field);
         self.0.push(b'"');
         put_address(value, self.0);

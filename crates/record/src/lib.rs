@@ -11,11 +11,15 @@
 
 #![forbid(unsafe_code)]
 
+mod datagram;
 mod decode;
+mod delimited;
 mod encoder;
 mod field_set;
 mod json;
+mod messagepack;
 mod protobuf;
+mod prototext;
 mod schema;
 mod table;
 mod tags;
@@ -24,6 +28,10 @@ mod totals;
 mod value;
 mod words;
 
+pub use datagram::{
+    DATAGRAM_MIN_BYTES, Datagram, DatagramPacker, DatagramView, LastDatagrams, TooBig,
+    decode_datagram,
+};
 pub use decode::{DecodeError, Delimited, Record, decode_protobuf, decode_record, decode_totals};
 pub use encoder::{Encoder, Encoding, UnknownEncoding};
 pub use field_set::{FieldSet, UnknownField};

@@ -6,7 +6,7 @@
 
 use crate::schema::Message;
 use crate::value::{Sink, address_bytes};
-use crate::{Field, FieldSet, Kind, Tags};
+use crate::{Field, FieldSet, Kind, PollTotals, SocketRecord, Tags};
 use std::net::IpAddr;
 
 /// Room for all numbers and addresses of a message at their largest, rounded up to a power of two.
@@ -22,9 +22,39 @@ impl ProtobufWriter {
         ProtobufWriter { numbers: Box::new([0; NUMBERS_MAX_BYTES + 16]) }
     }
 
-    /// Appends `message` with what `head` makes of its length before it.
+    /// Appends a whole record with what `head` makes of its length before it.
+    pub(crate) fn write_record(
+        &mut self,
+        record: &SocketRecord<'_>,
+        out: &mut Vec<u8>,
+        head: impl FnOnce(usize, &mut Vec<u8>),
+    ) {
+        self.write(record, None, out, head);
+    }
+
+    /// The same with chosen fields. Each way has code of its own, so that a whole record costs no look at the choice.
+    pub(crate) fn write_fields(
+        &mut self,
+        record: &SocketRecord<'_>,
+        fields: &FieldSet,
+        out: &mut Vec<u8>,
+        head: impl FnOnce(usize, &mut Vec<u8>),
+    ) {
+        self.write(record, Some(fields), out, head);
+    }
+
+    /// The same with totals.
+    pub(crate) fn write_totals(
+        &mut self,
+        totals: &PollTotals<'_>,
+        out: &mut Vec<u8>,
+        head: impl FnOnce(usize, &mut Vec<u8>),
+    ) {
+        self.write(totals, None, out, head);
+    }
+
     #[inline(always)]
-    pub(crate) fn write<'a, M: Message<'a>>(
+    fn write<'a, M: Message<'a>>(
         &mut self,
         message: &M,
         set: Option<&FieldSet>,
@@ -44,7 +74,7 @@ impl ProtobufWriter {
 }
 
 /// The most bytes that numbers and addresses of these fields take.
-const fn largest(fields: &[Field]) -> usize {
+pub(crate) const fn largest(fields: &[Field]) -> usize {
     let (mut sum, mut at) = (0, 0);
     while at < fields.len() {
         sum += key_len(fields[at].number)
@@ -271,6 +301,12 @@ pub(crate) fn varint_len(value: u64) -> usize {
 pub(crate) fn put_key(number: u32, len: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&key(number, BYTES).to_le_bytes()[..key_len(number)]);
     put_varint(len as u64, out);
+}
+
+/// The field `stream_id` of a datagram.
+pub(crate) fn put_stream_id(value: u64, out: &mut Vec<u8>) {
+    out.push(key(crate::datagram::STREAM_ID, FIXED64) as u8);
+    out.extend_from_slice(&value.to_le_bytes());
 }
 
 /// The key and value of a varint field.

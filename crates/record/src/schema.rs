@@ -49,6 +49,8 @@ pub struct Field {
     pub kernel: &'static str,
     /// What it means.
     pub meaning: &'static str,
+    /// The name in protobuf JSON: `name` in lowerCamelCase.
+    pub json_name: &'static str,
     /// `,"name":`
     pub(crate) json_key: &'static str,
 }
@@ -129,6 +131,34 @@ macro_rules! kind_of {
     };
 }
 
+/// A name in lowerCamelCase, as the protobuf compiler makes it: no underscores, and the letter behind one is a capital.
+macro_rules! camel_case {
+    ($name:expr) => {
+        const {
+            const NAME: ([u8; 64], usize) = $crate::schema::camel_case_of($name);
+            match str::from_utf8(NAME.0.split_at(NAME.1).0) {
+                Ok(name) => name,
+                Err(_) => panic!("names are ASCII"),
+            }
+        }
+    };
+}
+
+pub(crate) const fn camel_case_of(name: &str) -> ([u8; 64], usize) {
+    let name = name.as_bytes();
+    let (mut camel, mut len, mut at) = ([0; 64], 0, 0);
+    while at < name.len() {
+        let is_first_of_word = name[at] == b'_';
+        if is_first_of_word {
+            at += 1;
+        }
+        camel[len] = if is_first_of_word { name[at].to_ascii_uppercase() } else { name[at] };
+        len += 1;
+        at += 1;
+    }
+    (camel, len)
+}
+
 /// Rows are `name: type = number, unit, first kernel, meaning;` inside groups `name "meaning" { … }`.
 macro_rules! schema {
     (
@@ -159,6 +189,7 @@ macro_rules! schema {
                     unit: $unit,
                     kernel: $kernel,
                     meaning: $meaning,
+                    json_name: $crate::schema::camel_case!(stringify!($name)),
                     json_key: concat!(",\"", stringify!($name), "\":"),
                 },)+)+
             ];
@@ -202,4 +233,4 @@ macro_rules! schema {
     };
 }
 
-pub(crate) use {kind_of, rust_type, schema};
+pub(crate) use {camel_case, kind_of, rust_type, schema};

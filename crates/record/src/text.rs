@@ -86,7 +86,6 @@ pub(crate) fn put_json_text(text: &str, out: &mut Vec<u8>) {
 }
 
 /// Appends bytes in double quotes as protobuf text has them: everything but printable ASCII in octal.
-#[cfg(any())]
 pub(crate) fn put_escaped(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for &byte in bytes {

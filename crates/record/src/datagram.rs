@@ -1,0 +1,292 @@
+//! Records in datagrams: each can be read alone, and says where in its stream it is, so that a receiver knows exactly how
+//! many records it lacks.
+
+use crate::decode::{Fields, decode_totals};
+use crate::protobuf::{ProtobufWriter, put_key, put_number, put_stream_id};
+use crate::value::{Payload, WireField};
+use crate::{DecodeError, FieldSet, PollTotals, SocketRecord, decode_protobuf};
+
+pub(crate) const STREAM_ID: u32 = 1;
+const SEQUENCE: u32 = 2;
+const FIRST_RECORD: u32 = 3;
+const POLL: u32 = 4;
+const RECORD: u32 = 5;
+const TOTALS: u32 = 6;
+
+/// The smallest limit that a packer accepts, in bytes: what QUIC, too, asks of every path (RFC 9000 section 14). Totals
+/// always fit.
+pub const DATAGRAM_MIN_BYTES: usize = 1200;
+
+/// Packs records into datagrams of one stream. After the first few records it allocates nothing.
+pub struct DatagramPacker {
+    stream_id: u64,
+    max_bytes: usize,
+    fields: Option<FieldSet>,
+    writer: ProtobufWriter,
+    /// The datagram that is being filled.
+    filling: Filling,
+    /// The one before it, which was handed out.
+    finished: Vec<u8>,
+    datagrams: u64,
+    records: u64,
+    too_big: u64,
+    totals: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Filling {
+    bytes: Vec<u8>,
+    records: u64,
+}
+
+/// A finished datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram<'p> {
+    /// What to send.
+    pub bytes: &'p [u8],
+    /// Records in it; 0 if it has totals alone.
+    pub records: u64,
+}
+
+/// The datagrams that end a poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastDatagrams<'p> {
+    /// What was being filled, if the totals had no room in it. Send it first.
+    pub before: Option<Datagram<'p>>,
+    /// The one with the totals.
+    pub last: Datagram<'p>,
+}
+
+/// A record that alone is larger than a datagram may be. It is left out, and the totals say so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("one record takes {bytes} bytes, more than a datagram may have")]
+pub struct TooBig {
+    /// Bytes of a datagram with this record alone.
+    pub bytes: usize,
+}
+
+impl DatagramPacker {
+    /// A packer for the stream `stream_id`, which should be random, with datagrams of `max_bytes` at most. A limit below
+    /// [`DATAGRAM_MIN_BYTES`] counts as that.
+    pub fn new(stream_id: u64, max_bytes: usize, fields: &FieldSet) -> DatagramPacker {
+        let max_bytes = max_bytes.max(DATAGRAM_MIN_BYTES);
+        // A record is written behind the others before it is known whether it has room.
+        let buffer = || Vec::with_capacity(2 * max_bytes);
+        DatagramPacker {
+            stream_id,
+            max_bytes,
+            fields: (!fields.is_all()).then_some(*fields),
+            writer: ProtobufWriter::new(),
+            filling: Filling { bytes: buffer(), records: 0 },
+            finished: buffer(),
+            datagrams: 0,
+            records: 0,
+            too_big: 0,
+            totals: Vec::with_capacity(max_bytes),
+        }
+    }
+
+    /// Adds a record. If it has no room beside those before it, their datagram is finished and returned.
+    pub fn push(&mut self, record: &SocketRecord<'_>) -> Result<Option<Datagram<'_>>, TooBig> {
+        let poll = record.poll.unwrap_or(0);
+        self.begin(poll);
+        let start = self.filling.bytes.len();
+        let head = |len: usize, out: &mut Vec<u8>| put_key(RECORD, len, out);
+        match &self.fields {
+            None => self.writer.write_record(record, &mut self.filling.bytes, head),
+            Some(fields) => self.writer.write_fields(record, fields, &mut self.filling.bytes, head),
+        }
+        if self.filling.bytes.len() <= self.max_bytes {
+            self.added();
+            return Ok(None);
+        }
+        let record_bytes = self.filling.bytes.len() - start;
+        let alone = self.head_len(poll) + record_bytes;
+        if alone > self.max_bytes {
+            self.filling.bytes.truncate(start);
+            self.too_big += 1;
+            return Err(TooBig { bytes: alone });
+        }
+        // The record moves to the next datagram.
+        self.finished.clear();
+        std::mem::swap(&mut self.finished, &mut self.filling.bytes);
+        let finished_records = std::mem::take(&mut self.filling.records);
+        self.datagrams += 1;
+        self.begin(poll);
+        let (finished, moved) = self.finished.split_at(start);
+        self.filling.bytes.extend_from_slice(moved);
+        self.filling.records = 1;
+        self.records += 1;
+        Ok(Some(Datagram { bytes: finished, records: finished_records }))
+    }
+
+    /// Finishes the datagram that is being filled, if it has any record.
+    pub fn flush(&mut self) -> Option<Datagram<'_>> {
+        (self.filling.records > 0).then(|| self.finish())
+    }
+
+    /// Finishes a poll: the last datagram carries its totals, with the stream's own figures filled in.
+    pub fn totals(&mut self, totals: &PollTotals<'_>) -> LastDatagrams<'_> {
+        let poll = totals.poll.unwrap_or(0);
+        self.begin(poll);
+        self.encode_totals(totals, self.datagrams);
+        if self.filling.bytes.len() + self.totals.len() <= self.max_bytes {
+            self.filling.bytes.extend_from_slice(&self.totals);
+            return LastDatagrams { before: None, last: self.finish() };
+        }
+        let records = self.filling.records;
+        self.finish();
+        self.encode_totals(totals, self.datagrams);
+        // Left where the next datagram is filled: `begin` starts that one anew.
+        self.begin(poll);
+        self.filling.bytes.extend_from_slice(&self.totals);
+        self.datagrams += 1;
+        LastDatagrams {
+            before: Some(Datagram { bytes: &self.finished, records }),
+            last: Datagram { bytes: &self.filling.bytes, records: 0 },
+        }
+    }
+
+    /// Records packed so far.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Records left out so far because they were too big.
+    pub fn too_big(&self) -> u64 {
+        self.too_big
+    }
+
+    fn added(&mut self) {
+        self.filling.records += 1;
+        self.records += 1;
+    }
+
+    /// Starts a datagram, unless one with records in it is being filled.
+    fn begin(&mut self, poll: u64) {
+        if self.filling.records == 0 {
+            let mut bytes = std::mem::take(&mut self.filling.bytes);
+            bytes.clear();
+            self.head(poll, &mut bytes);
+            self.filling.bytes = bytes;
+        }
+    }
+
+    fn finish(&mut self) -> Datagram<'_> {
+        self.finished.clear();
+        std::mem::swap(&mut self.finished, &mut self.filling.bytes);
+        self.datagrams += 1;
+        Datagram { bytes: &self.finished, records: std::mem::take(&mut self.filling.records) }
+    }
+
+    fn head(&self, poll: u64, out: &mut Vec<u8>) {
+        put_stream_id(self.stream_id, out);
+        put_number(SEQUENCE, self.datagrams, out);
+        put_number(FIRST_RECORD, self.records, out);
+        put_number(POLL, poll, out);
+    }
+
+    /// The length of the head of a datagram after the one that is being filled.
+    fn head_len(&self, poll: u64) -> usize {
+        use crate::protobuf::varint_len;
+        9 + 3 + varint_len(self.datagrams + 1) + varint_len(self.records) + varint_len(poll)
+    }
+
+    /// Puts the totals field into `self.totals`. Texts are left out if it were too large with them.
+    fn encode_totals(&mut self, totals: &PollTotals<'_>, datagrams: u64) {
+        let mut totals = PollTotals {
+            stream_id: Some(self.stream_id),
+            records_sent: Some(self.records),
+            datagrams_sent: Some(datagrams),
+            records_too_big: Some(self.too_big),
+            ..*totals
+        };
+        loop {
+            self.totals.clear();
+            self.writer
+                .write_totals(&totals, &mut self.totals, |len, out| put_key(TOTALS, len, out));
+            let has_texts =
+                totals.tags.is_some() || totals.host.is_some() || totals.boot_id.is_some();
+            if self.totals.len() + HEAD_MAX_BYTES <= self.max_bytes || !has_texts {
+                return;
+            }
+            if totals.tags.take().is_none() {
+                (totals.host, totals.boot_id) = (None, None);
+            }
+        }
+    }
+}
+
+const HEAD_MAX_BYTES: usize = 9 + 3 * 11;
+const _: () = assert!(
+    HEAD_MAX_BYTES + 4 + crate::protobuf::largest(PollTotals::FIELDS) <= DATAGRAM_MIN_BYTES,
+    "totals without texts always fit"
+);
+
+/// A datagram that was received.
+#[derive(Clone, Copy, Debug)]
+pub struct DatagramView<'a> {
+    /// Which stream it is part of.
+    pub stream_id: u64,
+    /// Its number in the stream, from 0.
+    pub sequence: u64,
+    /// Records of this stream before this datagram.
+    pub first_record: u64,
+    /// The poll that its first record or its totals belong to.
+    pub poll: u64,
+    /// Records in it.
+    pub record_count: u64,
+    /// The totals of the poll, in its last datagram.
+    pub totals: Option<PollTotals<'a>>,
+    bytes: &'a [u8],
+}
+
+impl<'a> DatagramView<'a> {
+    /// Every record, in order.
+    pub fn records(&self) -> impl Iterator<Item = Result<SocketRecord<'a>, DecodeError>> + use<'a> {
+        Fields::new(self.bytes)
+            .filter_map(Result::ok)
+            .filter(|field| field.number == RECORD)
+            .map(|field| decode_protobuf(field.bytes()?))
+    }
+}
+
+/// Reads a datagram. The records in it are read later, one by one.
+pub fn decode_datagram(bytes: &[u8]) -> Result<DatagramView<'_>, DecodeError> {
+    let mut view = DatagramView {
+        stream_id: 0,
+        sequence: 0,
+        first_record: 0,
+        poll: 0,
+        record_count: 0,
+        totals: None,
+        bytes,
+    };
+    let mut has_stream_id = false;
+    for field in Fields::new(bytes) {
+        let field = field?;
+        match field.number {
+            STREAM_ID => {
+                view.stream_id = fixed64(&field)?;
+                has_stream_id = true;
+            }
+            SEQUENCE => view.sequence = field.number_up_to(u64::MAX)?,
+            FIRST_RECORD => view.first_record = field.number_up_to(u64::MAX)?,
+            POLL => view.poll = field.number_up_to(u64::MAX)?,
+            RECORD => {
+                field.bytes()?;
+                view.record_count += 1;
+            }
+            TOTALS => view.totals = Some(decode_totals(field.bytes()?)?),
+            _ => {}
+        }
+    }
+    if has_stream_id { Ok(view) } else { Err(DecodeError::NoStream) }
+}
+
+fn fixed64(field: &WireField<'_>) -> Result<u64, DecodeError> {
+    match field.payload {
+        Payload::Fixed64(value) => Ok(value),
+        _ => Err(DecodeError::WrongType { number: field.number }),
+    }
+}
