@@ -12,6 +12,11 @@ pub fn monotonic_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
+/// Nanoseconds since boot, counting suspension; never steps. What start times in `/proc` count.
+pub fn boottime_ns() -> u64 {
+    read(libc::CLOCK_BOOTTIME)
+}
+
 /// Nanoseconds since 1970-01-01 UTC; steps when the clock is set.
 pub fn realtime_ns() -> u64 {
     read(libc::CLOCK_REALTIME)

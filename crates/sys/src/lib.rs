@@ -26,6 +26,7 @@ pub mod poll;
 pub mod process;
 pub mod recv;
 pub mod route;
+pub mod seccomp;
 pub mod send;
 pub mod socket;
 

@@ -101,22 +101,16 @@ impl Socket {
         }
     }
 
-    /// Gives the socket a port id now. Sending does it too; a socket that only listens to groups needs it.
-    ///
-    /// # Errors
-    /// Any of `bind(2)`.
-    pub fn bind(&self) -> Result<(), Errno> {
-        let addr = kernel_address();
-        // SAFETY: the pointer and the length describe `addr`, which outlives the call.
-        check(unsafe { libc::bind(self.0.as_raw_fd(), ptr::from_ref(&addr).cast(), ADDRESS_BYTES) })
-            .map(drop)
-    }
-
     /// Starts to hear a multicast group. Groups are numbers from 1, not bits.
     ///
     /// # Errors
     /// `EINVAL` when the kernel has no such group, `EPERM` when the group asks for a capability.
     pub fn join_group(&self, group: u32) -> Result<(), Errno> {
+        // To the kernel, whose port id is 0, a member without a port id is itself, and it sends itself nothing
+        // (net/netlink/af_netlink.c, do_one_broadcast).
+        if self.port_id()? == 0 {
+            self.bind()?;
+        }
         self.set(NETLINK_ADD_MEMBERSHIP, group)
     }
 
@@ -156,7 +150,7 @@ impl Socket {
         socket::set_receive_timeout(self.as_fd(), timeout)
     }
 
-    /// The socket's port id; 0 before it has one.
+    /// The socket's port id; 0 before it has sent something or joined a group.
     ///
     /// # Errors
     /// Any of `getsockname(2)`.
@@ -206,6 +200,15 @@ impl Socket {
         let rc = unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut header, 0) };
         let len = usize::try_from(rc).map_err(|_| Errno::last())?;
         Ok(slot.received(&header, buffer.get(..len).unwrap_or_default()))
+    }
+
+    /// Has the kernel choose a port id.
+    fn bind(&self) -> Result<(), Errno> {
+        let addr = kernel_address();
+        // SAFETY: the pointer and the length describe `addr`, which outlives the call.
+        let rc =
+            unsafe { libc::bind(self.0.as_raw_fd(), ptr::from_ref(&addr).cast(), ADDRESS_BYTES) };
+        check(rc).map(drop)
     }
 
     fn set(&self, name: libc::c_int, value: u32) -> Result<(), Errno> {

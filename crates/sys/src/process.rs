@@ -1,76 +1,16 @@
-//! Who this process is, and what it may do.
+//! Who this process is, what it may do, and what it has used.
 
+mod capability;
+
+pub use capability::{
+    CAP_DAC_READ_SEARCH, CAP_NET_ADMIN, CAP_NET_BIND_SERVICE, CAP_NET_BROADCAST, CAP_SYS_ADMIN,
+    CAP_SYS_PTRACE, capability_name, capability_set, effective_capabilities, keep_capabilities,
+};
+
+use crate::Errno;
+use crate::errno::check;
 use std::fs;
-
-/// Effective capabilities of the calling thread as a bit set (`CapEff` of `/proc/thread-self/status`, capabilities(7)).
-pub fn effective_capabilities() -> Option<u64> {
-    let status = fs::read_to_string("/proc/thread-self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
-    u64::from_str_radix(line.trim(), 16).ok()
-}
-
-/// Bit of `CAP_DAC_READ_SEARCH` (linux/capability.h): opening files by handle.
-pub const CAP_DAC_READ_SEARCH: u32 = 2;
-/// Bit of `CAP_NET_BIND_SERVICE`: ports below 1,024.
-pub const CAP_NET_BIND_SERVICE: u32 = 10;
-/// Bit of `CAP_NET_BROADCAST`: hearing netlink groups of other namespaces.
-pub const CAP_NET_BROADCAST: u32 = 11;
-/// Bit of `CAP_NET_ADMIN`: receive buffers beyond `net.core.rmem_max`, namespace ids, socket marks.
-pub const CAP_NET_ADMIN: u32 = 12;
-/// Bit of `CAP_SYS_PTRACE`: seeing the namespaces of other users' processes.
-pub const CAP_SYS_PTRACE: u32 = 19;
-/// Bit of `CAP_SYS_ADMIN`: entering namespaces.
-pub const CAP_SYS_ADMIN: u32 = 21;
-
-/// Names by bit (linux/capability.h).
-const CAPABILITY_NAMES: [&str; 41] = [
-    "CAP_CHOWN",
-    "CAP_DAC_OVERRIDE",
-    "CAP_DAC_READ_SEARCH",
-    "CAP_FOWNER",
-    "CAP_FSETID",
-    "CAP_KILL",
-    "CAP_SETGID",
-    "CAP_SETUID",
-    "CAP_SETPCAP",
-    "CAP_LINUX_IMMUTABLE",
-    "CAP_NET_BIND_SERVICE",
-    "CAP_NET_BROADCAST",
-    "CAP_NET_ADMIN",
-    "CAP_NET_RAW",
-    "CAP_IPC_LOCK",
-    "CAP_IPC_OWNER",
-    "CAP_SYS_MODULE",
-    "CAP_SYS_RAWIO",
-    "CAP_SYS_CHROOT",
-    "CAP_SYS_PTRACE",
-    "CAP_SYS_PACCT",
-    "CAP_SYS_ADMIN",
-    "CAP_SYS_BOOT",
-    "CAP_SYS_NICE",
-    "CAP_SYS_RESOURCE",
-    "CAP_SYS_TIME",
-    "CAP_SYS_TTY_CONFIG",
-    "CAP_MKNOD",
-    "CAP_LEASE",
-    "CAP_AUDIT_WRITE",
-    "CAP_AUDIT_CONTROL",
-    "CAP_SETFCAP",
-    "CAP_MAC_OVERRIDE",
-    "CAP_MAC_ADMIN",
-    "CAP_SYSLOG",
-    "CAP_WAKE_ALARM",
-    "CAP_BLOCK_SUSPEND",
-    "CAP_AUDIT_READ",
-    "CAP_PERFMON",
-    "CAP_BPF",
-    "CAP_CHECKPOINT_RESTORE",
-];
-
-/// The name of a capability, `None` for a bit that has none up to Linux 6.18.
-pub fn capability_name(bit: u32) -> Option<&'static str> {
-    CAPABILITY_NAMES.get(usize::try_from(bit).ok()?).copied()
-}
+use std::io;
 
 /// The effective user id.
 pub fn effective_uid() -> u32 {
@@ -81,4 +21,83 @@ pub fn effective_uid() -> u32 {
 /// Number of processors this process may run on, at least 1.
 pub fn cpu_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Makes sure that neither this thread nor what it starts gains privileges by running a program (`PR_SET_NO_NEW_PRIVS`).
+///
+/// # Errors
+/// None since Linux 3.5.
+pub fn forbid_new_privileges() -> Result<(), Errno> {
+    // SAFETY: PR_SET_NO_NEW_PRIVS takes integers.
+    check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }).map(drop)
+}
+
+/// Makes sure that no process without `CAP_SYS_PTRACE` can trace this one or read its memory and descriptors, and that it dumps
+/// no core (`PR_SET_DUMPABLE`). Its files in `/proc` belong to root from here on, which it may notice itself.
+///
+/// # Errors
+/// None since Linux 2.4.
+pub fn forbid_tracing() -> Result<(), Errno> {
+    // SAFETY: PR_SET_DUMPABLE takes an integer.
+    check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) }).map(drop)
+}
+
+/// Most memory that this process has had in RAM at once, in bytes (`VmHWM` of `/proc/self/status`).
+///
+/// Not `getrusage(2)`: its figure starts with that of the process that started this one (fs/exec.c, exec_mmap).
+pub fn peak_resident_bytes() -> Option<u64> {
+    status_kib("VmHWM:").map(|kib| kib * 1_024)
+}
+
+/// Memory that this process has in RAM, in bytes (`VmRSS` of `/proc/self/status`).
+pub fn resident_bytes() -> Option<u64> {
+    status_kib("VmRSS:").map(|kib| kib * 1_024)
+}
+
+fn status_kib(name: &str) -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+/// The name of this host (`gethostname(2)`), which is the container's in a container. Bytes that are no UTF-8 are replaced.
+///
+/// # Errors
+/// None in practice: names have at most 64 bytes (`HOST_NAME_MAX`).
+pub fn host_name() -> io::Result<String> {
+    let mut name = [0_u8; 65];
+    // SAFETY: the kernel writes at most one byte less than the array has, so that the last stays zero.
+    check(unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) })?;
+    let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(name).into_owned())
+}
+
+/// The id of this boot, 36 characters (`/proc/sys/kernel/random/boot_id`). The same in every container of a host.
+///
+/// # Errors
+/// When `/proc` is not mounted.
+pub fn boot_id() -> io::Result<String> {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim_ascii().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_and_the_boot_have_names() {
+        let id = boot_id().unwrap();
+        assert_eq!((id.len(), id.matches('-').count()), (36, 4), "{id}");
+        let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+        assert_eq!(host_name().unwrap(), name.trim_end());
+    }
+
+    #[test]
+    fn memory_that_was_used_shows_in_the_peak() {
+        let before = peak_resident_bytes().unwrap();
+        let used = std::hint::black_box(vec![1_u8; 32 << 20]);
+        assert!(resident_bytes().unwrap() >= 32 << 20);
+        drop(used);
+        assert!(peak_resident_bytes().unwrap() >= before.max(32 << 20));
+    }
 }

@@ -163,9 +163,38 @@ pub fn refuse_new_datagrams(socket: BorrowedFd<'_>) -> io::Result<()> {
     if !matches!(local_address(socket), Some(LocalAddress::Inet(_))) {
         return socket2::SockRef::from(&socket).shutdown(std::net::Shutdown::Read);
     }
-    let mut program =
-        [libc::sock_filter { code: 0x06 /* BPF_RET | BPF_K */, jt: 0, jf: 0, k: 0 }];
-    let filter = libc::sock_fprog { len: 1, filter: program.as_mut_ptr() };
+    const ACCEPT_NO_BYTE: FilterInstruction =
+        FilterInstruction { code: 0x06 /* BPF_RET | BPF_K */, jt: 0, jf: 0, k: 0 };
+    attach_filter(socket, &[ACCEPT_NO_BYTE])
+}
+
+/// One instruction of a classic BPF program (`struct sock_filter`, Documentation/networking/filter.rst).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FilterInstruction {
+    /// What to do, for instance `BPF_LD | BPF_H | BPF_ABS`.
+    pub code: u16,
+    /// Instructions to skip when a comparison is true.
+    pub jt: u8,
+    /// Instructions to skip when it is false.
+    pub jf: u8,
+    /// The operand. Loads are in network byte order.
+    pub k: u32,
+}
+
+/// Lets a program decide which datagrams are queued on a socket from now on, in place of an earlier one.
+///
+/// What it refuses counts in [`MemInfo::dropped_datagrams`] on a UDP socket, and nowhere on a netlink one
+/// (net/netlink/af_netlink.c, do_one_broadcast).
+///
+/// # Errors
+/// `EINVAL` when the program is empty, longer than 4,096 instructions, or jumps out of itself.
+pub fn attach_filter(socket: BorrowedFd<'_>, program: &[FilterInstruction]) -> io::Result<()> {
+    let mut program: Vec<libc::sock_filter> = program
+        .iter()
+        .map(|&FilterInstruction { code, jt, jf, k }| libc::sock_filter { code, jt, jf, k })
+        .collect();
+    let len = u16::try_from(program.len()).map_err(|_| io::Error::from(Errno::INVAL))?;
+    let filter = libc::sock_fprog { len, filter: program.as_mut_ptr() };
     set(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)
 }
 

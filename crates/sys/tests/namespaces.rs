@@ -175,6 +175,6 @@ fn a_socket_opened_elsewhere_answers_for_elsewhere() {
     let home = Home::remember().unwrap();
     let socket = home.enter(&netns.open(), || Socket::open(Protocol::SockDiag)).unwrap().unwrap();
     assert_eq!(socket.port_id(), Ok(0));
-    socket.bind().unwrap();
+    socket.join_group(1).unwrap();
     assert_ne!(socket.port_id(), Ok(0));
 }
