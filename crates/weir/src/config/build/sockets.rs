@@ -4,6 +4,7 @@ use super::super::section::{Report, Section, tables};
 use super::super::sockets::{Format, Namespaces, SinkConfig, SocketsConfig};
 use super::super::{SinkAddress, document::Table, errors::nearest, keys, rules};
 use super::{as_usize, name, name_of, non_zero, single};
+use record::FieldSet;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -159,10 +160,18 @@ fn filter(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// Groups and fields; with `-` in front what is taken away.
 fn fields(section: &Section<'_>) -> Vec<String> {
-    let fields = section.list("fields", |text| Ok::<_, String>(text.to_owned()));
-    if section.is_empty("fields") {
-        section.error("fields", "the list is empty; name a group or field, or remove the key");
+    let fields = section.list("fields", |text| {
+        let known = FieldSet::named(text.strip_prefix('-').unwrap_or(text));
+        known.map(|_| text.to_owned()).map_err(|error| {
+            let shown = text.escape_debug();
+            format!("\"{shown}\" is neither a group nor a field; did you mean {}?", error.nearest)
+        })
+    });
+    let is_nothing = FieldSet::from_names(fields.iter().map(String::as_str)) == Ok(FieldSet::NONE);
+    if section.is_empty("fields") || is_nothing {
+        section.error("fields", "no field is left; name a group or field, or remove the key");
     }
     fields
 }

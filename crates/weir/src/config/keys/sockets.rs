@@ -84,7 +84,7 @@ pub(in super::super) const SOCKETS: SectionKeys = SectionKeys {
             kind: Kind::List("groups and fields"),
             fallback: Fallback::Absent("all fields"),
             meaning: "What records have, by groups (`tcp_info`, `endpoints` …) or single fields (`rtt_us`), as \
-                      [records.md](records.md) lists them. A sink may have less.",
+                      [records.md](records.md) lists them; `-raw` takes a group away. A sink may have less.",
         },
         Key {
             name: "table_entries_max",
@@ -163,7 +163,8 @@ pub(in super::super) const SINK: SectionKeys = SectionKeys {
             name: "rotate_interval",
             kind: Kind::DurationOr(SECOND, Duration::from_secs(366 * DAY.as_secs()), "off"),
             fallback: Fallback::Value("off"),
-            meaning: "Files only. The file is set aside as `.1` when it is so old.",
+            meaning: "Files only. The file is set aside as `.1` at each multiple of this time since 1970 (UTC): `1h` is at the full \
+                      hour.",
         },
         Key {
             name: "rotate_keep",
