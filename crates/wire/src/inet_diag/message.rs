@@ -40,7 +40,7 @@ pub struct SocketMessage<'a> {
     /// The older, smaller form of [`memory`](Self::memory).
     pub meminfo: Option<MemInfo>,
     /// What TCP reports of itself; never for TIME-WAIT and request entries.
-    pub tcp_info: Option<TcpInfo>,
+    pub tcp_info: Option<TcpInfo<'a>>,
     /// What a kernel newer than this program appended to `tcp_info`.
     pub tcp_info_tail: &'a [u8],
     /// State of vegas and its relatives.
@@ -207,8 +207,9 @@ impl<'a> SocketMessage<'a> {
         match kind {
             attribute::MEMINFO => self.meminfo = Some(MemInfo::decode(payload)?),
             attribute::INFO => {
-                self.tcp_info = Some(TcpInfo::decode(payload)?);
-                self.tcp_info_tail = TcpInfo::tail(payload);
+                let info = TcpInfo::decode(payload)?;
+                self.tcp_info = Some(info);
+                self.tcp_info_tail = info.tail();
             }
             attribute::VEGASINFO => self.vegas = Some(Vegas::decode(payload)?),
             attribute::CONG => self.congestion = Some(text(kind, payload)?),
@@ -264,9 +265,6 @@ pub fn encode(
     let mut writer = MessageWriter::begin(out, kind, flags, sequence);
     writer.bytes(&encode_header(message));
     encode_small(message, &mut writer);
-    if let Some(ulp) = message.ulp {
-        writer.nested(attribute::ULP_INFO, |out| ulp.encode(out));
-    }
     if let Some(info) = &message.tcp_info {
         let mut payload = info.as_bytes().to_vec();
         payload.extend_from_slice(message.tcp_info_tail);
@@ -274,6 +272,12 @@ pub fn encode(
     }
     if let Some(name) = message.congestion {
         writer.text(attribute::CONG, name);
+    }
+    if message.has_md5 {
+        writer.attribute(attribute::MD5SIG, &[]);
+    }
+    if let Some(ulp) = message.ulp {
+        writer.nested(attribute::ULP_INFO, |out| ulp.encode(out));
     }
     if let Some(vegas) = message.vegas {
         writer.attribute(attribute::VEGASINFO, &vegas.encode());
@@ -283,9 +287,6 @@ pub fn encode(
     }
     if let Some(bbr) = message.bbr {
         writer.attribute(attribute::BBRINFO, &bbr.encode());
-    }
-    if message.has_md5 {
-        writer.attribute(attribute::MD5SIG, &[]);
     }
     for (kind, payload) in message.unknown_attributes() {
         writer.attribute(kind, payload);
