@@ -1,3 +1,4 @@
+use record::Encoding;
 use std::io;
 
 /// Why a sink cannot be had.
@@ -9,4 +10,10 @@ pub enum Error {
     /// A sink's destination could not be opened, and no later attempt would succeed.
     #[error("the destination of sink {name}")]
     Open { name: String, source: io::Error },
+    /// Two sinks would share a row of the ledger.
+    #[error("two sinks are named {name}")]
+    SameName { name: String },
+    /// Only protobuf has a form for datagrams.
+    #[error("sink {name} sends datagrams, which are protobuf and not {encoding}")]
+    Encoding { name: String, encoding: Encoding },
 }

@@ -2,9 +2,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod receive;
+
+mod datagrams;
 mod destination;
 mod error;
 mod events;
+mod fanout;
 mod file;
 mod null;
 mod payload;
@@ -14,6 +18,7 @@ mod stream;
 mod udp;
 
 pub use error::Error;
+pub use fanout::{Fanout, SinkOptions};
 pub use file::FileOptions;
 pub use payload::Payload;
 pub use queue::QueueLimits;

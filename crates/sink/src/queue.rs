@@ -150,6 +150,13 @@ impl Queue {
         self.changed.notify_one();
     }
 
+    /// Counts what is not let in.
+    pub(crate) fn refuse(&self, amount: Amount, reason: Reason) {
+        let _state = self.lock();
+        self.offered.add(amount);
+        self.counters.drop(reason, amount);
+    }
+
     /// Waits until there is something to do, fills `batch` with the oldest payloads, and holds those.
     ///
     /// At the deadline of a close it is the end, whatever is inside: that is counted and let go.

@@ -69,7 +69,7 @@ impl Sink {
             Destination::Udp(options) => {
                 let limit = DatagramLimit::new(options.remote);
                 datagram_limit = Some(limit.clone());
-                Box::new(Udp::new(options, limit))
+                Box::new(Udp::open(options, limit))
             }
             Destination::Stdout => {
                 let stream = Stream::stdout(framing.header);
@@ -98,6 +98,11 @@ impl Sink {
     /// Queues a payload, or counts what a full queue gives up. Never waits for the destination.
     pub fn offer(&self, payload: &Payload) {
         self.queue.offer(payload);
+    }
+
+    /// Counts what was made for this sink and cannot become a payload.
+    pub fn refuse(&self, amount: Amount, reason: Reason) {
+        self.queue.refuse(amount, reason);
     }
 
     /// Lets nothing more in; what is inside may leave until the deadline. Does not wait.

@@ -62,7 +62,7 @@ impl DatagramLimit {
     }
 }
 
-/// A connected socket, opened when the first payload comes and again when it fails.
+/// A connected socket, opened again when it fails.
 pub(crate) struct Udp {
     options: UdpOptions,
     limit: DatagramLimit,
@@ -79,8 +79,9 @@ pub(crate) struct Udp {
 }
 
 impl Udp {
-    pub(crate) fn new(options: UdpOptions, limit: DatagramLimit) -> Udp {
-        Udp {
+    /// Opens the socket, so that the limit is known before anything is packed; if it cannot be, it is tried again.
+    pub(crate) fn open(options: UdpOptions, limit: DatagramLimit) -> Udp {
+        let mut udp = Udp {
             options,
             limit,
             socket: None,
@@ -89,11 +90,18 @@ impl Udp {
             attempts: 0,
             is_refused: false,
             set: PollSet::default(),
+        };
+        let events = Events::default();
+        // An error comes again with the first payload, and is counted then.
+        if udp.reopen(&events).is_ok() {
+            udp.refresh_limit(&events);
         }
+        udp.closed.0 = None;
+        udp
     }
 
     /// Opens the socket if there is none and it is time.
-    fn open(&mut self, events: &Events) -> Result<(), Reason> {
+    fn reopen(&mut self, events: &Events) -> Result<(), Reason> {
         if self.socket.is_some() {
             return Ok(());
         }
@@ -225,7 +233,7 @@ impl Destination for Udp {
         if self.is_refused {
             return self.refused();
         }
-        if let Err(reason) = self.open(events) {
+        if let Err(reason) = self.reopen(events) {
             return Delivery::Dropped(payloads.len(), reason);
         }
         self.refresh_limit(events);

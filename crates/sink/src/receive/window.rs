@@ -91,7 +91,10 @@ mod tests {
 
     #[test]
     fn in_order_twice_and_late() {
-        check(&[0, 1, 1, 3, 2, 2, 0], &[Next, Next, Duplicate, Next, Reordered, Duplicate, Duplicate]);
+        check(
+            &[0, 1, 1, 3, 2, 2, 0],
+            &[Next, Next, Duplicate, Next, Reordered, Duplicate, Duplicate],
+        );
     }
 
     #[test]
@@ -108,7 +111,10 @@ mod tests {
 
     #[test]
     fn a_place_that_is_used_again_is_unseen() {
-        check(&[1, 2, WINDOW + 3, WINDOW + 1, WINDOW + 2], &[Next, Next, Next, Reordered, Reordered]);
+        check(
+            &[1, 2, WINDOW + 3, WINDOW + 1, WINDOW + 2],
+            &[Next, Next, Next, Reordered, Reordered],
+        );
         check(&[7, 10 * WINDOW + 7, 9 * WINDOW + 8], &[Next, Next, Reordered]);
     }
 

@@ -90,13 +90,17 @@ pub(crate) fn numbers_of(text: &str) -> Vec<u64> {
 }
 
 /// The files at `path`, the oldest first.
-pub(crate) fn rotated(path: &Path) -> Vec<String> {
+pub(crate) fn rotated_bytes(path: &Path) -> Vec<Vec<u8>> {
     let numbered = |n: usize| PathBuf::from(format!("{}.{n}", path.display()));
-    let mut files: Vec<_> =
-        (1..).map(numbered).map_while(|path| fs::read_to_string(path).ok()).collect();
+    let mut files: Vec<_> = (1..).map(numbered).map_while(|path| fs::read(path).ok()).collect();
     files.reverse();
-    files.extend(fs::read_to_string(path).ok());
+    files.extend(fs::read(path).ok());
     files
+}
+
+/// The same as text.
+pub(crate) fn rotated(path: &Path) -> Vec<String> {
+    rotated_bytes(path).into_iter().map(|file| String::from_utf8(file).unwrap()).collect()
 }
 
 /// The hop of a sink.
@@ -162,7 +166,7 @@ pub(crate) fn skip(reason: &str, required_by: &[&str]) {
         assert!(std::env::var_os(name).is_none_or(|value| value != "1"), "{reason} ({name}=1)");
     }
     // Straight to the descriptor: the test harness captures `eprintln!` of tests that pass.
-    writeln!(std::io::stderr(), "skipped: {reason}").unwrap();
+    std::io::stderr().write_all(format!("skipped: {reason}\n").as_bytes()).unwrap();
 }
 
 /// Runs a program that must succeed.

@@ -1,0 +1,204 @@
+//! The other end of a UDP sink: takes its datagrams, and says exactly how many records are missing.
+
+mod stream;
+mod window;
+
+pub use stream::StreamReport;
+
+use record::{PollTotals, SocketRecord, decode_datagram};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+use stream::Stream;
+use sys::poll::{Interest, PollSet};
+use sys::recv::{ReceiveBatch, Wait};
+use sys::socket::{ListenOptions, listen_udp, mem_info, set_receive_buffer};
+use sys::{Errno, Source};
+
+/// How a receiver is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceiverOptions {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Receive buffer to ask for, in bytes of the kernel's accounting: a whole poll arrives at once.
+    pub receive_buffer_bytes: usize,
+    /// Streams that are followed at most; each takes about 2 KiB. One more pushes out the one silent for longest.
+    pub streams_max: usize,
+}
+
+impl ReceiverOptions {
+    /// A receiver at an address, with room for 8 MiB in the kernel and for 4,096 streams.
+    pub fn new(listen: SocketAddr) -> ReceiverOptions {
+        ReceiverOptions { listen, receive_buffer_bytes: 8 << 20, streams_max: 4_096 }
+    }
+}
+
+/// What a receiver hands on.
+#[derive(Clone, Copy, Debug)]
+pub enum Received<'a> {
+    /// A record. None comes twice.
+    Record(&'a SocketRecord<'a>),
+    /// The totals of a poll, behind all records of its datagram, and what is known of the stream as of now.
+    Totals(&'a StreamReport, &'a PollTotals<'a>),
+}
+
+/// What a receiver has counted over all streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceiverCounts {
+    /// Datagrams that arrived, copies and unreadable ones included.
+    pub datagrams: u64,
+    /// Datagrams that are none of a UDP sink's, or were damaged. They are missing from their stream.
+    pub malformed_datagrams: u64,
+    /// Records in a readable datagram that could not be read, and were not handed on.
+    pub malformed_records: u64,
+    /// Streams that were pushed out by newer ones.
+    pub evicted_streams: u64,
+    /// Records that were missing from those streams.
+    pub evicted_records_missing: u64,
+    /// Datagrams that the kernel dropped at this socket, most likely because its buffer was full: a part of what is
+    /// missing that a larger buffer would have saved.
+    pub dropped_by_kernel: u64,
+}
+
+/// Receives the datagrams of any number of UDP sinks.
+pub struct Receiver {
+    socket: OwnedFd,
+    batch: ReceiveBatch,
+    set: PollSet,
+    /// The kernel's wrapping count of drops when it was last read.
+    dropped_before: u32,
+    table: Table,
+}
+
+impl Receiver {
+    /// Opens the socket.
+    ///
+    /// # Errors
+    /// What `socket(2)`, `bind(2)` or an option says.
+    pub fn open(options: &ReceiverOptions) -> io::Result<Receiver> {
+        let socket = listen_udp(options.listen, &ListenOptions::default())?;
+        set_receive_buffer(socket.as_fd(), options.receive_buffer_bytes)?;
+        Ok(Receiver::from_socket(socket, options.streams_max))
+    }
+
+    /// Takes a bound socket over.
+    pub fn from_socket(socket: OwnedFd, streams_max: usize) -> Receiver {
+        Receiver {
+            socket,
+            batch: ReceiveBatch::default(),
+            set: PollSet::default(),
+            dropped_before: 0,
+            table: Table::new(streams_max),
+        }
+    }
+
+    /// The socket: for its address, or to wait for several.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Waits for datagrams, for at most `timeout`, hands on what is in those that have come, and returns their number.
+    ///
+    /// # Errors
+    /// What `recvmmsg(2)` says but a wait without result.
+    pub fn receive(
+        &mut self,
+        timeout: Duration,
+        mut on: impl FnMut(Received<'_>),
+    ) -> io::Result<usize> {
+        self.set.clear();
+        self.set.add(self.socket.as_fd(), Interest::Readable);
+        // An interrupted wait is a short one.
+        let _ = self.set.wait(timeout);
+        match self.batch.receive(self.socket.as_fd(), Wait::No) {
+            Ok(_) => {}
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(0),
+            Err(errno) => return Err(errno.into()),
+        }
+        let mut count = 0;
+        for datagram in self.batch.datagrams() {
+            self.table.take(datagram.source, datagram.bytes, &mut on);
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// What was counted so far.
+    pub fn counts(&mut self) -> ReceiverCounts {
+        // The call fails only for a bad descriptor.
+        if let Ok(now) = mem_info(self.socket.as_fd()) {
+            let more = now.dropped_datagrams.wrapping_sub(self.dropped_before);
+            self.table.counts.dropped_by_kernel += u64::from(more);
+            self.dropped_before = now.dropped_datagrams;
+        }
+        self.table.counts
+    }
+
+    /// Every stream that is followed, in no order.
+    pub fn streams(&self) -> impl Iterator<Item = StreamReport> {
+        self.table.streams.values().map(Stream::report)
+    }
+}
+
+/// The streams that are followed.
+struct Table {
+    streams: HashMap<(Source, u64), Stream>,
+    streams_max: usize,
+    counts: ReceiverCounts,
+}
+
+impl Table {
+    fn new(streams_max: usize) -> Table {
+        Table {
+            streams: HashMap::new(),
+            streams_max: streams_max.max(1),
+            counts: ReceiverCounts::default(),
+        }
+    }
+
+    /// Takes one datagram and hands on what is new in it.
+    fn take(&mut self, source: Source, bytes: &[u8], on: &mut impl FnMut(Received<'_>)) {
+        self.counts.datagrams += 1;
+        let now = self.counts.datagrams;
+        let (Ok(view), Some(address)) = (decode_datagram(bytes), source.address()) else {
+            self.counts.malformed_datagrams += 1;
+            return;
+        };
+        let key = (source, view.stream_id);
+        if self.streams.len() >= self.streams_max && !self.streams.contains_key(&key) {
+            self.evict();
+        }
+        let stream = match self.streams.entry(key) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(Stream::new(address, view.stream_id)),
+        };
+        if !stream.note(&view, now) {
+            return;
+        }
+        for record in view.records() {
+            match record {
+                Ok(record) => on(Received::Record(&record)),
+                Err(_) => self.counts.malformed_records += 1,
+            }
+        }
+        if let Some(totals) = &view.totals {
+            on(Received::Totals(&stream.report(), totals));
+        }
+    }
+
+    /// Forgets the stream that has been silent for longest.
+    fn evict(&mut self) {
+        let oldest = self.streams.iter().min_by_key(|(_, stream)| stream.heard_at());
+        let Some(key) = oldest.map(|(key, _)| *key) else { return };
+        if let Some(stream) = self.streams.remove(&key) {
+            self.counts.evicted_streams += 1;
+            self.counts.evicted_records_missing += stream.report().records_missing();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! UDP sinks and their receiver, over real sockets.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use ledger::{Meter, Reason};
+use record::{Encoding, FieldSet, PollTotals, SocketRecord};
+use sink::receive::{Received, Receiver, ReceiverOptions, StreamReport};
+use sink::{Destination, Fanout, Framing, Payload, QueueLimits, Sink, SinkOptions, UdpOptions};
+use std::collections::BTreeSet;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use support::{Watch, check_law, dropped, hop, wait_for};
+use sys::socket::{LocalAddress, SendOptions, local_address, mem_info};
+
+fn udp(remote: SocketAddr) -> Destination {
+    Destination::Udp(UdpOptions { remote, send: SendOptions::default() })
+}
+
+fn fanout_to(remote: SocketAddr) -> Fanout {
+    let options = SinkOptions {
+        name: "udp".into(),
+        queue: QueueLimits::default(),
+        destination: udp(remote),
+        encoding: Encoding::Protobuf,
+        fields: FieldSet::ALL,
+    };
+    Fanout::open("test", vec![options]).unwrap()
+}
+
+fn sink_to(remote: SocketAddr) -> (Sink, Arc<dyn Meter>) {
+    let sink = support::open("udp", udp(remote), Framing::default());
+    let meter = sink.meter();
+    (sink, meter)
+}
+
+fn receiver_at(address: &str) -> (Receiver, SocketAddr) {
+    let receiver = Receiver::open(&ReceiverOptions::new(address.parse().unwrap())).unwrap();
+    let Some(LocalAddress::Inet(address)) = local_address(receiver.socket()) else { panic!() };
+    (receiver, address)
+}
+
+/// Sends one poll of records whose `sequence` goes on from `next`.
+fn send_poll(fanout: &mut Fanout, poll: u64, next: &mut u64, records: u64) {
+    let host = "h".repeat(100);
+    for _ in 0..records {
+        let record = SocketRecord {
+            sequence: Some(*next),
+            poll: Some(poll),
+            host: Some(&host[..(*next % 100) as usize]),
+            ..SocketRecord::default()
+        };
+        fanout.record(&record);
+        *next += 1;
+    }
+    fanout.end_of_poll(&PollTotals { poll: Some(poll), ..PollTotals::default() });
+}
+
+/// What a receiver was handed.
+#[derive(Default)]
+struct Taken {
+    records: BTreeSet<u64>,
+    last: Option<(StreamReport, u64)>,
+}
+
+impl Taken {
+    fn receive(&mut self, receiver: &mut Receiver) -> usize {
+        let take = |received: Received<'_>| match received {
+            Received::Record(record) => assert!(self.records.insert(record.sequence.unwrap())),
+            Received::Totals(report, totals) => self.last = Some((*report, totals.poll.unwrap())),
+        };
+        receiver.receive(Duration::from_millis(20), take).unwrap()
+    }
+}
+
+/// Drops one datagram in five, by chance, before the socket gets it.
+///
+/// The kernel's classic BPF has a random number to load (`SKF_AD_RANDOM`, include/uapi/linux/filter.h).
+fn drop_one_in_five(receiver: &Receiver) {
+    let step = |code, jt, k| socket2::SockFilter::new(code, jt, 0, k);
+    let program = [
+        step(0x20, 0, 0xffff_f000 + 56),
+        step(0x35, 1, u32::MAX / 5),
+        step(0x06, 0, 0),
+        step(0x06, 0, u32::MAX),
+    ];
+    socket2::SockRef::from(&receiver.socket()).attach_filter(&program).unwrap();
+}
+
+fn loses_a_fifth_and_knows_it(address: &str) {
+    let (mut receiver, remote) = receiver_at(address);
+    let mut fanout = fanout_to(remote);
+    let watch = Watch::new(fanout.meters());
+    drop_one_in_five(&receiver);
+    let (mut taken, mut next) = (Taken::default(), 0);
+    for poll in 1..=30 {
+        send_poll(&mut fanout, poll, &mut next, 2_000);
+        let meter = fanout.meters().remove(0);
+        wait_for("the sink", || {
+            taken.receive(&mut receiver);
+            hop(&meter).in_flight.is_zero().then_some(())
+        });
+        while taken.receive(&mut receiver) > 0 {}
+        if let Some((report, last_poll)) = taken.last
+            && last_poll == poll
+        {
+            // The totals of this poll have arrived: from here on the figure is exact.
+            assert_eq!(report.records_sent, next);
+            assert_eq!(report.records_missing(), next - taken.records.len() as u64);
+            let kernel = mem_info(receiver.socket()).unwrap().dropped_datagrams;
+            assert_eq!(report.datagrams_missing(), u64::from(kernel));
+        }
+    }
+    let (report, _) = taken.last.unwrap();
+    let lost = report.records_missing() as f64 / report.records_sent as f64;
+    assert!((0.1..0.3).contains(&lost), "{lost}");
+    assert!(receiver.counts().dropped_by_kernel > 0);
+    // One more poll whose totals arrive settles everything.
+    wait_for("totals", || {
+        send_poll(&mut fanout, 100, &mut next, 0);
+        taken.receive(&mut receiver);
+        (taken.last.unwrap().1 == 100).then_some(())
+    });
+    let (report, _) = taken.last.unwrap();
+    assert_eq!(report.records_sent, 60_000);
+    assert_eq!(report.records_missing(), 60_000 - taken.records.len() as u64);
+    assert!(fanout.stop(Instant::now() + support::DEADLINE).is_empty());
+    assert!(watch.end() > 0);
+}
+
+#[test]
+fn what_a_fifth_of_loss_costs_is_known_exactly_after_the_next_totals() {
+    loses_a_fifth_and_knows_it("127.0.0.1:0");
+}
+
+#[test]
+fn the_same_over_ipv6() {
+    if UdpSocket::bind("[::1]:0").is_err() {
+        return support::skip("this machine has no IPv6", &["REQUIRE_ALL"]);
+    }
+    loses_a_fifth_and_knows_it("[::1]:0");
+}
+
+#[test]
+fn what_a_port_of_this_host_refuses_is_counted_one_by_one() {
+    let closed = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let remote = closed.local_addr().unwrap();
+    drop(closed);
+    let (sink, meter) = sink_to(remote);
+    for records in 1..=100 {
+        sink.offer(&Payload::new(b"to nobody", records));
+    }
+    wait_for("the refusals", || hop(&meter).in_flight.is_zero().then_some(()));
+    check_law(&hop(&meter));
+    assert_eq!(dropped(&meter, Reason::Refused), 5_050);
+    assert_eq!(hop(&meter).gauges["up"], 0);
+    let receiver = UdpSocket::bind(remote).unwrap();
+    sink.offer(&Payload::new(b"to somebody", 7));
+    let mut buffer = [0; 100];
+    assert_eq!(receiver.recv(&mut buffer).unwrap(), 11);
+    wait_for("the delivery", || (hop(&meter).delivered.count == 7).then_some(()));
+    assert_eq!(hop(&meter).gauges["up"], 1);
+}
+
+#[test]
+fn what_is_too_big_for_any_datagram_is_counted_and_the_rest_arrives() {
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (sink, meter) = sink_to(receiver.local_addr().unwrap());
+    for len in [10, 70_000, 20] {
+        sink.offer(&Payload::new(&vec![1; len], 3));
+    }
+    let mut buffer = [0; 100];
+    assert_eq!(receiver.recv(&mut buffer).unwrap(), 10);
+    assert_eq!(receiver.recv(&mut buffer).unwrap(), 20);
+    wait_for("the end", || hop(&meter).in_flight.is_zero().then_some(()));
+    assert_eq!(dropped(&meter, Reason::TooBig), 3);
+    assert_eq!(hop(&meter).delivered.count, 6);
+    check_law(&hop(&meter));
+}
+
+#[test]
+fn a_record_that_no_datagram_holds_is_counted_and_told() {
+    let (mut receiver, remote) = receiver_at("127.0.0.1:0");
+    let mut fanout = fanout_to(remote);
+    let meter = fanout.meters().remove(0);
+    let host = "h".repeat(20_000);
+    fanout.record(&SocketRecord { host: Some(&host), ..SocketRecord::default() });
+    let mut next = 0;
+    send_poll(&mut fanout, 1, &mut next, 10);
+    let mut taken = Taken::default();
+    wait_for("the totals", || {
+        taken.receive(&mut receiver);
+        taken.last
+    });
+    let (report, _) = taken.last.unwrap();
+    assert_eq!((report.records_missing(), report.records_too_big), (0, 1));
+    assert_eq!(dropped(&meter, Reason::TooBig), 1);
+    wait_for("the end", || hop(&meter).in_flight.is_zero().then_some(()));
+    check_law(&hop(&meter));
+    assert_eq!(hop(&meter).received.count, 12);
+}
