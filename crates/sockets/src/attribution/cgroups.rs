@@ -8,9 +8,9 @@ use super::CgroupMount;
 use cache::{Cache, Slot};
 use std::fs;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use sys::cgroup::Mount;
 use walk::{Walk, WalkLimits};
 
 /// Bounds of what is kept and of what a walk may cost.
@@ -50,14 +50,17 @@ pub enum Lookup {
     Nothing,
     /// By a walk of all directories, whose inode numbers are the ids. Needs no privilege.
     Walk,
+    /// By the id alone, as a file handle: costs the same however many cgroups there are. Needs `CAP_DAC_READ_SEARCH` in the
+    /// initial user namespace, and Linux 5.5.
+    Handle,
 }
 
 /// What the cache did since it was made. Every count only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CgroupCounts {
-    /// Lookups that the cache could not answer.
+    /// Lookups that the cache could not answer. Those of an id that is asked for again while it is taken to have no directory are not among them.
     pub misses: u64,
-    /// Ids without a directory: the cgroup is removed, or lies outside what is mounted.
+    /// Misses that found no directory: the cgroup is removed, lies outside what is mounted, or waits for the next walk.
     pub unknown: u64,
     /// Entries that made room for others.
     pub evicted: u64,
@@ -74,6 +77,7 @@ pub struct CgroupCounts {
 #[derive(Debug)]
 pub struct Cgroups {
     mount: Option<CgroupMount>,
+    handles: Option<Mount>,
     options: CgroupOptions,
     cache: Cache,
     next_walk: Option<Instant>,
@@ -91,8 +95,15 @@ impl Cgroups {
 
     /// For a hierarchy mounted elsewhere.
     pub fn at(mount: Option<CgroupMount>, options: CgroupOptions) -> Cgroups {
+        let handles = mount.as_ref().and_then(|mount| Mount::open(&mount.point).ok());
+        Cgroups { handles, ..Cgroups::by_walk(mount, options) }
+    }
+
+    /// Like [`Cgroups::at`], without trying what needs privilege.
+    pub fn by_walk(mount: Option<CgroupMount>, options: CgroupOptions) -> Cgroups {
         let cache = Cache::new(options.max_cgroups, options.max_bytes);
-        Cgroups { mount, options, cache, next_walk: None, counts: CgroupCounts::default() }
+        let counts = CgroupCounts::default();
+        Cgroups { mount, handles: None, options, cache, next_walk: None, counts }
     }
 
     /// Where paths are looked for.
@@ -100,9 +111,13 @@ impl Cgroups {
         self.mount.as_ref()
     }
 
-    /// How paths are looked for.
+    /// How paths are looked for. [`Lookup::Handle`] becomes [`Lookup::Walk`] with the first lookup that is not permitted.
     pub fn lookup_by(&self) -> Lookup {
-        if self.mount.is_some() { Lookup::Walk } else { Lookup::Nothing }
+        match (&self.mount, &self.handles) {
+            (None, _) => Lookup::Nothing,
+            (Some(_), None) => Lookup::Walk,
+            (Some(_), Some(_)) => Lookup::Handle,
+        }
     }
 
     /// Counts since the start.
@@ -134,12 +149,28 @@ impl Cgroups {
         if self.mount.is_none() || id == 0 {
             return None;
         }
-        let (slot, retry_at) = self.walk_for(id, now);
+        let (slot, retry_at) = self.by_handle(id, now).unwrap_or_else(|| self.walk_for(id, now));
         if slot.is_none() {
             self.counts.unknown += 1;
             self.cache.put_unknown(id, retry_at);
         }
         slot
+    }
+
+    /// `None` when handles may not be used: then never again.
+    fn by_handle(&mut self, id: u64, now: Instant) -> Option<(Option<Slot>, Instant)> {
+        let (mount, handles) = (self.mount.as_ref()?, self.handles.as_ref()?);
+        match handles.path_of(id) {
+            Ok(directory) => {
+                let cgroup = Cgroup::new(id, &mount.path_of(&directory));
+                Some((Some(self.cache.put(cgroup)), now))
+            }
+            Err(error) if is_refused(&error) => {
+                self.handles = None;
+                None
+            }
+            Err(_) => Some((None, now + self.options.unknown_for)),
+        }
     }
 
     fn walk_for(&mut self, id: u64, now: Instant) -> (Option<Slot>, Instant) {
@@ -172,8 +203,7 @@ impl Cgroups {
     }
 }
 
-/// The id of the cgroup whose directory this is.
-pub(super) fn id_of(directory: &Path) -> io::Result<u64> {
-    use std::os::unix::fs::MetadataExt;
-    fs::metadata(directory).map(|meta| meta.ino())
+/// Whether this way is closed: a capability or the kernel lacks, or a filter on system calls stands before it.
+fn is_refused(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported)
 }

@@ -3,7 +3,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where the cgroup v2 hierarchy can be read, and which part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,19 +33,26 @@ impl CgroupMount {
         mounts.min_by_key(|(rank, _)| *rank).map(|(_, mount)| mount)
     }
 
-    /// The path in the hierarchy of a directory below the mount point.
+    /// The path in the hierarchy of a path below the mount point. Both begin with a slash.
     pub(super) fn path_in_hierarchy<'a>(&self, below: &'a str) -> Cow<'a, str> {
-        if self.root.is_empty() {
-            Cow::Borrowed(below)
-        } else {
-            Cow::Owned(format!("{}{below}", self.root))
+        match (self.root.as_str(), below) {
+            ("", below) => Cow::Borrowed(below),
+            (root, "/") => Cow::Owned(root.to_owned()),
+            (root, below) => Cow::Owned(format!("{root}{below}")),
         }
+    }
+
+    /// The path in the hierarchy of a directory below the mount point, given whole.
+    pub(super) fn path_of(&self, directory: &Path) -> String {
+        let below = directory.strip_prefix(&self.point).unwrap_or(directory).to_string_lossy();
+        self.path_in_hierarchy(&format!("/{below}")).into_owned()
     }
 
     /// The directory of a path in the hierarchy; `None` when it lies outside the mount.
     pub(super) fn directory_of(&self, path: &str) -> Option<PathBuf> {
         let below = path.strip_prefix(self.root.as_str())?;
-        Some(self.point.join(below.trim_start_matches('/')))
+        let inside = below.is_empty() || below.starts_with('/');
+        inside.then(|| self.point.join(below.trim_start_matches('/')))
     }
 }
 
@@ -87,4 +94,72 @@ fn unescape(field: &[u8]) -> Vec<u8> {
         rest = after;
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(mountinfo: &str, expected: Option<(&str, &str)>) {
+        let found = CgroupMount::of_mountinfo(mountinfo.as_bytes());
+        let expected = expected.map(|(point, root)| CgroupMount {
+            point: PathBuf::from(point),
+            root: root.to_owned(),
+        });
+        assert_eq!(found, expected, "{mountinfo}");
+    }
+
+    #[test]
+    fn where_the_hierarchy_is_mounted() {
+        check(
+            "35 24 0:30 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate",
+            Some(("/sys/fs/cgroup", "")),
+        );
+        // Version 1 beside it.
+        check(
+            "40 31 0:37 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd\n\
+             41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
+            Some(("/sys/fs/cgroup/unified", "")),
+        );
+        check("41 31 0:38 / /a\\040b\\134 rw - cgroup2 cgroup2 rw", Some(("/a b\\", "")));
+        // Optional fields: none, several.
+        check(
+            "41 31 0:38 / /x rw master:1 shared:2 propagate_from:3 - cgroup2 c rw",
+            Some(("/x", "")),
+        );
+        check("41 31 0:38 / /cgroup2 rw - tmpfs cgroup2 rw", None);
+        check("", None);
+        check("41 31 0:38 /\n - cgroup2\n\n- \n41 31 0:38 / /x rw -", None);
+    }
+
+    #[test]
+    fn parts_of_the_hierarchy_and_namespaces() {
+        check(
+            "1 2 0:3 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw",
+            Some(("/sys/fs/cgroup", "/docker/abc")),
+        );
+        check("1 2 0:3 /../../.. /host/cgroup ro - cgroup2 cgroup rw", Some(("/host/cgroup", "")));
+        check("1 2 0:3 /../other /x ro - cgroup2 cgroup rw", Some(("/x", "/other")));
+        // What shows more is taken: the host's, then the namespace's, then a part of it.
+        let part = "1 2 0:3 /docker/abc /part ro - cgroup2 cgroup rw";
+        let own = "1 2 0:3 / /own ro - cgroup2 cgroup rw";
+        let host = "1 2 0:3 /../.. /host ro - cgroup2 cgroup rw";
+        check(&[part, own, host].join("\n"), Some(("/host", "")));
+        check(&[part, own].join("\n"), Some(("/own", "")));
+        check(&[own, own].join("\n"), Some(("/own", "")));
+    }
+
+    #[test]
+    fn paths_there_and_back() {
+        let mount = |root: &str| CgroupMount { point: PathBuf::from("/m"), root: root.to_owned() };
+        for (root, directory, path) in
+            [("", "/m", "/"), ("", "/m/a/b", "/a/b"), ("/r", "/m", "/r"), ("/r", "/m/a", "/r/a")]
+        {
+            assert_eq!(mount(root).path_of(Path::new(directory)), path);
+            assert_eq!(mount(root).directory_of(path).unwrap(), Path::new(directory));
+        }
+        assert_eq!(mount("/r").directory_of("/rest"), None);
+        assert_eq!(mount("/r").directory_of("/"), None);
+    }
 }

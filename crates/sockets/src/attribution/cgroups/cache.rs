@@ -177,3 +177,87 @@ impl Hasher for IdHasher {
         self.0 = product ^ (product >> 32);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cgroup(id: u64) -> Cgroup {
+        Cgroup::new(id, &format!("/{id:07}"))
+    }
+
+    fn known(cache: &mut Cache, id: u64) -> bool {
+        cache.find(id).and_then(|slot| cache.cgroup(slot)).is_some_and(|cgroup| cgroup.id() == id)
+    }
+
+    #[test]
+    fn number_is_bounded_and_the_unasked_goes_first() {
+        let mut cache = Cache::new(100, usize::MAX);
+        for id in 1..=100 {
+            assert!(cache.has_room());
+            cache.put(cgroup(id));
+        }
+        assert!(!cache.has_room());
+        // The hand takes every entry's first asking away once.
+        cache.put(cgroup(101));
+        assert_eq!(cache.evicted(), 1);
+        let kept: Vec<u64> = (2..=50).filter(|id| known(&mut cache, *id)).collect();
+        for id in 200..240 {
+            cache.put(cgroup(id));
+        }
+        assert!(kept.iter().all(|id| known(&mut cache, *id)));
+        assert_eq!((cache.evicted(), cache.entries.len(), cache.index.len()), (41, 100, 100));
+    }
+
+    #[test]
+    fn bytes_are_bounded() {
+        let mut cache = Cache::new(1_000, 80);
+        for id in 1..=50 {
+            cache.put(cgroup(id));
+            assert!(cache.bytes <= 80);
+        }
+        assert_eq!((cache.entries.len(), cache.bytes, cache.evicted()), (10, 80, 40));
+        // One that is larger than everything is kept alone.
+        cache.put(Cgroup::new(99, &"/x".repeat(100)));
+        assert_eq!((cache.entries.len(), cache.bytes), (1, 200));
+        cache.put(cgroup(1));
+        assert_eq!((cache.entries.len(), cache.bytes), (1, 8));
+    }
+
+    #[test]
+    fn unknown_until_the_time_comes() {
+        let mut cache = Cache::new(2, usize::MAX);
+        let start = Instant::now();
+        let later = start + std::time::Duration::from_secs(1);
+        cache.put_unknown(7, later);
+        let slot = cache.find(7).unwrap();
+        assert!(cache.is_settled(slot, start) && !cache.is_settled(slot, later));
+        assert!(cache.cgroup(slot).is_none() && !cache.knows(7));
+        cache.put(cgroup(7));
+        assert!(known(&mut cache, 7) && cache.knows(7));
+        assert_eq!((cache.entries.len(), cache.evicted()), (1, 0));
+    }
+
+    #[test]
+    fn entries_are_what_their_ids_say_through_many_changes() {
+        let mut cache = Cache::new(64, 500);
+        let mut state = 0x2545_F491_4F6C_DD1D_u64;
+        for _ in 0..100_000 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            let id = state % 200;
+            if !known(&mut cache, id) && state & 1 << 40 == 0 {
+                cache.put(cgroup(id));
+                assert!(known(&mut cache, id));
+            } else if cache.find(id).is_none() {
+                cache.put_unknown(id, Instant::now());
+            }
+        }
+        let bytes: usize = cache.entries.iter().map(|entry| entry.state.bytes()).sum();
+        assert_eq!((cache.bytes, cache.index.len()), (bytes, cache.entries.len()));
+        for (slot, entry) in cache.entries.iter().enumerate() {
+            assert_eq!(cache.index[&entry.id] as usize, slot);
+        }
+    }
+}

@@ -29,7 +29,7 @@ impl<'a> Walk<'a> {
 
     /// Calls `visit` with the id and the path of every directory. Those that vanish meanwhile are passed over.
     pub(super) fn run(mut self, mut visit: impl FnMut(u64, &str)) -> Walk<'a> {
-        if let Ok(id) = super::id_of(self.point) {
+        if let Ok(id) = sys::cgroup::id_of(self.point) {
             visit(id, "/");
             self.waiting.push(String::new());
         }

@@ -14,8 +14,8 @@ pub(super) struct Owners {
 struct Chain {
     first: u32,
     last: u32,
-    /// The process that was counted last.
-    process: u32,
+    /// Pid of the process that was counted last.
+    pid: u32,
     /// Processes, those that are not in the chain included.
     count: u32,
 }
@@ -32,7 +32,12 @@ struct Named {
     name: Box<str>,
 }
 
+/// In the place of a link: there is none.
 const END: u32 = u32::MAX;
+
+fn index(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(END)
+}
 
 /// What became of a socket that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,23 +75,20 @@ impl Owners {
 
     pub(super) fn add(&mut self, inode: u64, max_sockets: usize, max_owners: u32) -> Added {
         let is_full = self.sockets.len() >= max_sockets;
-        let (Ok(link), Ok(process)) = (
-            u32::try_from(self.links.len()),
-            u32::try_from(self.processes.len().saturating_sub(1)),
-        ) else {
-            return Added::Cut;
-        };
+        let pid = self.processes.last().map_or(0, |named| named.pid);
+        let link = index(self.links.len());
+        let process = index(self.processes.len().saturating_sub(1));
         match self.sockets.entry(inode) {
             Entry::Vacant(_) if is_full || link == END => return Added::Cut,
             Entry::Vacant(place) => {
-                place.insert(Chain { first: link, last: link, process, count: 1 });
+                place.insert(Chain { first: link, last: link, pid, count: 1 });
             }
             Entry::Occupied(mut place) => {
                 let chain = place.get_mut();
-                if chain.process == process {
+                if chain.pid == pid {
                     return Added::Again;
                 }
-                chain.process = process;
+                chain.pid = pid;
                 chain.count = chain.count.saturating_add(1);
                 if chain.count > max_owners || link == END {
                     return Added::Counted;
