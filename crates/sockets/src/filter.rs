@@ -1,0 +1,162 @@
+//! The filter language: what `ss` takes, and more words that the kernel knows nothing of.
+//!
+//! A [`Filter`] is parsed once. [`Filter::compile`] splits it for one namespace: the states and the largest part that the
+//! kernel can decide go into the request, the rest is evaluated on each reply. [`Filter::matches`] evaluates all of it, for
+//! captures.
+//!
+//! ```
+//! use sockets::filter::{Filter, NoNames, Target};
+//! let filter = Filter::parse_with("state established and dport = :443 and rtt > 100ms", &NoNames).unwrap();
+//! let compiled = filter.compile(&Target::new(&NoNames));
+//! assert_eq!(compiled.bytecode.len(), 8);
+//! assert_eq!(compiled.rest.unwrap().to_string(), "rtt > 100ms");
+//! ```
+
+mod ast;
+mod display;
+mod error;
+mod evaluate;
+mod explain;
+mod facts;
+mod fields;
+mod host;
+mod lex;
+mod names;
+mod parse;
+mod quantity;
+mod split;
+#[cfg(test)]
+mod tests;
+
+use std::str::FromStr;
+
+pub use ast::{Compare, Device, Expr, Test, TextField};
+pub use error::{FilterError, Note};
+pub use explain::{Explanation, Place};
+pub use facts::{Facts, Needs, Process};
+pub use fields::{Field, words};
+pub use names::{Names, NoNames, SystemNames};
+pub use split::{Compiled, Target};
+
+use wire::inet_diag::{SocketMessage, States};
+
+/// Longest filter, in bytes.
+pub const MAX_TEXT_BYTES: usize = 64 * 1024;
+
+/// Deepest nesting. Without parentheses each change between `and` and `or` is one level too.
+pub const MAX_NESTING: usize = 64;
+
+/// A parsed filter.
+#[derive(Debug, Clone)]
+pub struct Filter {
+    text: String,
+    states: Option<States>,
+    expression: Option<Expr>,
+    notes: Vec<Note>,
+    devices: Vec<(String, std::ops::Range<usize>)>,
+}
+
+impl Filter {
+    /// Parses with this host's services, users, addresses and cgroups. A host that is no address is looked up, which may take
+    /// as long as the resolver does.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError`] points at the first word that is wrong.
+    pub fn parse(text: &str) -> Result<Self, FilterError> {
+        Self::parse_with(text, &SystemNames)
+    }
+
+    /// Parses with names from elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError`] points at the first word that is wrong.
+    pub fn parse_with(text: &str, names: &dyn Names) -> Result<Self, FilterError> {
+        parse::parse(text, names)
+    }
+
+    /// The states named in front of the expression; `None` where none are.
+    #[must_use]
+    pub fn states(&self) -> Option<States> {
+        self.states
+    }
+
+    /// The expression behind the states.
+    #[must_use]
+    pub fn expression(&self) -> Option<&Expr> {
+        self.expression.as_ref()
+    }
+
+    /// What the writer of the filter may not expect of it, such as the order of `and` and `or`.
+    #[must_use]
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
+    /// What [`Filter::matches`] wants to know.
+    #[must_use]
+    pub fn needs(&self) -> Needs {
+        self.expression.as_ref().map_or(Needs::NONE, Needs::of)
+    }
+
+    /// Whether [`Filter::compile`] gives another result in another namespace, because the filter names an interface.
+    #[must_use]
+    pub fn depends_on_namespace(&self) -> bool {
+        !self.devices.is_empty()
+    }
+
+    /// Points at the first interface that does not exist, as `ss` does. Where several namespaces are read an interface may
+    /// exist in one only: there an unknown one matches no socket.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError`] at the name.
+    pub fn check_devices(&self, names: &dyn Names) -> Result<(), FilterError> {
+        match self.devices.iter().find(|(name, _)| names.device(name).is_none()) {
+            None => Ok(()),
+            Some((name, span)) => Err(FilterError::new(
+                &self.text,
+                span.clone(),
+                format!("there is no interface `{name}` here"),
+                Some("`ip link` lists them; an index is taken too".to_owned()),
+            )),
+        }
+    }
+
+    /// Splits the filter for one namespace.
+    #[must_use]
+    pub fn compile(&self, target: &Target<'_>) -> Compiled {
+        split::compile(self, target)
+    }
+
+    /// Which part runs where, one line each.
+    #[must_use]
+    pub fn explain(&self, target: &Target<'_>) -> Vec<Explanation> {
+        explain::explain(self, target)
+    }
+
+    /// Whether the socket passes, all evaluated here. A socket's state counts only if the filter names states.
+    ///
+    /// `autobound` is answered from the local port alone: a reply does not tell who chose it.
+    #[must_use]
+    pub fn matches(&self, message: &SocketMessage<'_>, facts: &Facts<'_>) -> bool {
+        self.states.is_none_or(|states| evaluate::state_in(message.state, states))
+            && self.expression.as_ref().is_none_or(|expression| expression.matches(message, facts))
+    }
+}
+
+/// Two filters are equal when they mean the same states and expression, however they are written.
+impl PartialEq for Filter {
+    fn eq(&self, other: &Self) -> bool {
+        self.states == other.states && self.expression == other.expression
+    }
+}
+
+impl FromStr for Filter {
+    type Err = FilterError;
+
+    fn from_str(text: &str) -> Result<Self, FilterError> {
+        Self::parse(text)
+    }
+}

@@ -1,0 +1,201 @@
+//! The tree that a filter is.
+
+use super::fields::Field;
+use wire::inet_diag::bytecode::{End, PortTest, Prefix};
+use wire::inet_diag::{Family, States};
+
+/// A boolean tree of tests. Built so that no `All` holds an `All` and no `Any` an `Any`, and both hold at least two.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Expr {
+    /// All of them.
+    All(Vec<Expr>),
+    /// At least one of them.
+    Any(Vec<Expr>),
+    /// The opposite.
+    Not(Box<Expr>),
+    /// One question.
+    Test(Test),
+}
+
+/// One question about a socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Test {
+    /// Address and port of one end. Without both every socket passes.
+    Host(End, Option<Prefix>, Option<u16>),
+    /// A comparison of a port.
+    Port(End, PortTest, u16),
+    /// The kernel chose the local port.
+    Autobound,
+    /// Bound to this interface.
+    Device(Device),
+    /// `mark & mask == value`.
+    Mark {
+        /// What the masked mark must be.
+        value: u32,
+        /// Bits that count.
+        mask: u32,
+    },
+    /// Member of this cgroup, not of one below it.
+    Cgroup {
+        /// As written.
+        path: String,
+        /// Its id.
+        id: u64,
+    },
+    /// In one of these states; always what one word of the language stands for.
+    State(States),
+    /// Of this address family. IPv4 connections of a dual-stack listener are `inet6`.
+    Family(Family),
+    /// A number of the socket. False where the socket does not have it.
+    Number(Field, Compare, u64),
+    /// A text about the socket against a pattern in which `*` stands for any characters.
+    Text(TextField, String),
+}
+
+/// An interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Device {
+    /// By its name, which each namespace resolves for itself.
+    Name(String),
+    /// By its index; 0 is a socket bound to none.
+    Index(u32),
+}
+
+/// How a number is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compare {
+    /// The same.
+    Equal,
+    /// The same or more.
+    AtLeast,
+    /// The same or less.
+    AtMost,
+    /// More.
+    Above,
+    /// Less.
+    Below,
+}
+
+impl Compare {
+    /// Whether `value` stands so to `wanted`.
+    #[must_use]
+    pub fn holds(self, value: u64, wanted: u64) -> bool {
+        match self {
+            Compare::Equal => value == wanted,
+            Compare::AtLeast => value >= wanted,
+            Compare::AtMost => value <= wanted,
+            Compare::Above => value > wanted,
+            Compare::Below => value < wanted,
+        }
+    }
+}
+
+/// A text that is known of a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextField {
+    /// Name of the network namespace.
+    Netns,
+    /// Uid of the Kubernetes pod.
+    Pod,
+    /// Id of the container.
+    Container,
+    /// Name of the systemd unit.
+    Unit,
+    /// Name of a process that holds the socket.
+    Process,
+    /// Path of the cgroup.
+    CgroupPath,
+    /// Name of the congestion control.
+    CongestionControl,
+}
+
+impl TextField {
+    /// The word of the language.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            TextField::Netns => "netns",
+            TextField::Pod => "pod",
+            TextField::Container => "container",
+            TextField::Unit => "unit",
+            TextField::Process => "process",
+            TextField::CgroupPath => "cgroup",
+            TextField::CongestionControl => "cc",
+        }
+    }
+}
+
+impl Expr {
+    /// Both, flat.
+    #[must_use]
+    pub fn and(self, other: Expr) -> Expr {
+        let mut parts = self.into_conjuncts();
+        parts.extend(other.into_conjuncts());
+        Expr::All(parts)
+    }
+
+    /// Either, flat.
+    #[must_use]
+    pub fn or(self, other: Expr) -> Expr {
+        let alternatives = |expr| match expr {
+            Expr::Any(parts) => parts,
+            other => vec![other],
+        };
+        let mut parts = alternatives(self);
+        parts.extend(alternatives(other));
+        Expr::Any(parts)
+    }
+
+    /// The opposite.
+    #[must_use]
+    pub fn negate(self) -> Expr {
+        Expr::Not(Box::new(self))
+    }
+
+    /// What must all hold.
+    #[must_use]
+    pub fn into_conjuncts(self) -> Vec<Expr> {
+        match self {
+            Expr::All(parts) => parts,
+            other => vec![other],
+        }
+    }
+
+    /// What must all hold.
+    #[must_use]
+    pub fn conjuncts(&self) -> &[Expr] {
+        match self {
+            Expr::All(parts) => parts,
+            other => std::slice::from_ref(other),
+        }
+    }
+
+    /// The expression of parts that must all hold; `None` of no parts.
+    #[must_use]
+    pub fn from_conjuncts(mut parts: Vec<Expr>) -> Option<Expr> {
+        if parts.len() > 1 { Some(Expr::All(parts)) } else { parts.pop() }
+    }
+
+    /// Calls `visit` with every test.
+    pub fn for_each_test<'a>(&'a self, visit: &mut dyn FnMut(&'a Test)) {
+        match self {
+            Expr::All(parts) | Expr::Any(parts) => {
+                parts.iter().for_each(|part| part.for_each_test(visit))
+            }
+            Expr::Not(inner) => inner.for_each_test(visit),
+            Expr::Test(test) => visit(test),
+        }
+    }
+
+    /// Levels of the tree; a test alone is 1.
+    #[must_use]
+    pub(super) fn depth(&self) -> usize {
+        match self {
+            Expr::All(parts) | Expr::Any(parts) => {
+                1 + parts.iter().map(Expr::depth).max().unwrap_or(0)
+            }
+            Expr::Not(inner) => 1 + inner.depth(),
+            Expr::Test(_) => 1,
+        }
+    }
+}

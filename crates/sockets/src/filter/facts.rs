@@ -1,0 +1,115 @@
+//! What is known of a socket beside the kernel's reply.
+
+use super::ast::{Expr, Test, TextField};
+use super::fields::{Field, Source};
+use std::time::Duration;
+
+/// What others found out about a socket. Everything may be missing; a test on what is missing is false.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Facts<'a> {
+    /// Name of the network namespace.
+    pub netns: Option<&'a str>,
+    /// Name of the interface that the socket is bound to, for filters that were not compiled for a namespace.
+    pub interface: Option<&'a str>,
+    /// Path of the cgroup, from the root of the hierarchy.
+    pub cgroup_path: Option<&'a str>,
+    /// Uid of the Kubernetes pod.
+    pub pod: Option<&'a str>,
+    /// Id of the container.
+    pub container: Option<&'a str>,
+    /// Name of the systemd unit.
+    pub unit: Option<&'a str>,
+    /// Processes that hold the socket.
+    pub processes: &'a [Process<'a>],
+    /// For how long the socket has been seen.
+    pub age: Option<Duration>,
+    /// First and last port that the namespace's kernel chooses from (`net.ipv4.ip_local_port_range`); 32768 to 60999 if unknown.
+    pub local_ports: Option<(u16, u16)>,
+}
+
+/// A process that holds a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process<'a> {
+    /// Its id.
+    pub pid: u32,
+    /// Its name (`/proc/PID/comm`).
+    pub name: &'a str,
+}
+
+/// What a filter wants to know: which attributes to ask the kernel for, and which [`Facts`] to find out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Needs(u16);
+
+impl Needs {
+    /// Nothing beyond the fixed part of a reply.
+    pub const NONE: Needs = Needs(0);
+    /// `INET_DIAG_INFO`.
+    pub const TCP_INFO: Needs = Needs(1);
+    /// `INET_DIAG_CONG`.
+    pub const CONGESTION: Needs = Needs(1 << 1);
+    /// `INET_DIAG_SKMEMINFO`.
+    pub const MEMORY: Needs = Needs(1 << 2);
+    /// The mark, which only CAP_NET_ADMIN gets.
+    pub const MARK: Needs = Needs(1 << 3);
+    /// The cgroup's id.
+    pub const CGROUP_ID: Needs = Needs(1 << 4);
+    /// [`Facts::cgroup_path`], [`Facts::pod`], [`Facts::container`] or [`Facts::unit`].
+    pub const ATTRIBUTION: Needs = Needs(1 << 5);
+    /// [`Facts::processes`].
+    pub const PROCESSES: Needs = Needs(1 << 6);
+    /// [`Facts::netns`].
+    pub const NETNS: Needs = Needs(1 << 7);
+    /// [`Facts::age`].
+    pub const AGE: Needs = Needs(1 << 8);
+    /// [`Facts::interface`].
+    pub const INTERFACE: Needs = Needs(1 << 9);
+
+    /// Whether all of these are needed.
+    #[must_use]
+    pub const fn contains(self, other: Needs) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both.
+    #[must_use]
+    pub const fn with(self, other: Needs) -> Needs {
+        Needs(self.0 | other.0)
+    }
+
+    /// What the tests of an expression look at.
+    #[must_use]
+    pub fn of(expression: &Expr) -> Needs {
+        let mut needs = Needs::NONE;
+        expression.for_each_test(&mut |test| needs = needs.with(Needs::of_test(test)));
+        needs
+    }
+
+    fn of_test(test: &Test) -> Needs {
+        match test {
+            Test::Mark { .. } => Needs::MARK,
+            Test::Cgroup { .. } => Needs::CGROUP_ID,
+            Test::Device(super::Device::Name(_)) => Needs::INTERFACE,
+            Test::Number(field, ..) => Needs::of_field(*field),
+            Test::Text(TextField::Netns, _) => Needs::NETNS,
+            Test::Text(TextField::Process, _) => Needs::PROCESSES,
+            Test::Text(TextField::CongestionControl, _) => Needs::CONGESTION,
+            Test::Text(..) => Needs::ATTRIBUTION,
+            Test::Host(..) | Test::Port(..) | Test::Autobound => Needs::NONE,
+            Test::Device(_) | Test::State(_) | Test::Family(_) => Needs::NONE,
+        }
+    }
+
+    fn of_field(field: Field) -> Needs {
+        match field.source() {
+            Source::TcpInfo(_) => Needs::TCP_INFO,
+            Source::Drops => Needs::MEMORY,
+            Source::Age => Needs::AGE,
+            Source::Pid => Needs::PROCESSES,
+            Source::ReceiveQueue
+            | Source::SendQueue
+            | Source::Uid
+            | Source::Inode
+            | Source::Cookie => Needs::NONE,
+        }
+    }
+}

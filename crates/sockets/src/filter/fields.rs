@@ -1,0 +1,121 @@
+//! The numbers of a socket that a filter can compare: every field of `tcp_info` and those of the reply around it.
+
+use super::quantity::Quantity;
+use wire::inet_diag::tcp_info::{self, Unit};
+
+/// A number of a socket, with its word in the language.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field {
+    word: &'static str,
+    source: Source,
+    quantity: Quantity,
+}
+
+/// Where a number comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    TcpInfo(&'static tcp_info::Field),
+    ReceiveQueue,
+    SendQueue,
+    Uid,
+    Inode,
+    Cookie,
+    Drops,
+    Age,
+    Pid,
+}
+
+/// Words for what lies outside `tcp_info`; the first of each is the one that is printed.
+const OWN: &[(&str, Source, Quantity)] = &[
+    ("rqueue", Source::ReceiveQueue, Quantity::Bytes),
+    ("recvq", Source::ReceiveQueue, Quantity::Bytes),
+    ("receive_queue", Source::ReceiveQueue, Quantity::Bytes),
+    ("wqueue", Source::SendQueue, Quantity::Bytes),
+    ("sendq", Source::SendQueue, Quantity::Bytes),
+    ("send_queue", Source::SendQueue, Quantity::Bytes),
+    ("uid", Source::Uid, Quantity::User),
+    ("user", Source::Uid, Quantity::User),
+    ("inode", Source::Inode, Quantity::Count),
+    ("ino", Source::Inode, Quantity::Count),
+    ("cookie", Source::Cookie, Quantity::Count),
+    ("sk", Source::Cookie, Quantity::Count),
+    ("drops", Source::Drops, Quantity::Count),
+    ("age", Source::Age, Quantity::Duration),
+    ("pid", Source::Pid, Quantity::Count),
+];
+
+/// Shorter words, and those that `ss -i` prints.
+const ALIASES: &[(&str, &str)] = &[
+    ("cwnd", "snd_cwnd_segments"),
+    ("ssthresh", "snd_ssthresh_segments"),
+    ("mss", "snd_mss_bytes"),
+    ("rcvmss", "rcv_mss_bytes"),
+    ("minrtt", "min_rtt_us"),
+    ("rate", "delivery_rate_bytes_per_sec"),
+    ("busy", "busy_time_us"),
+    ("lastsnd", "last_data_sent_ms"),
+    ("lastrcv", "last_data_recv_ms"),
+    ("lastack", "last_ack_recv_ms"),
+    ("app_limited", "delivery_rate_app_limited"),
+];
+
+/// Endings of the names of fields that say their unit.
+const UNIT_ENDINGS: &[&str] = &["_bytes_per_sec", "_bytes", "_segments", "_us", "_ms"];
+
+impl Field {
+    /// The field that a word stands for: the kernel's name without `tcpi_`, with or without its unit, or a shorter one.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Field> {
+        let own = OWN.iter().find(|(name, ..)| *name == word);
+        if let Some(&(_, source, quantity)) = own {
+            let word = OWN.iter().find(|entry| entry.1 == source)?.0;
+            return Some(Field { word, source, quantity });
+        }
+        let name = ALIASES.iter().find(|(alias, _)| *alias == word).map_or(word, |(_, name)| name);
+        let fields = tcp_info::FIELDS;
+        let found = fields.iter().find(|field| field.name == name);
+        found
+            .or_else(|| fields.iter().find(|field| short(field.name) == name))
+            .map(Field::of_tcp_info)
+    }
+
+    fn of_tcp_info(field: &'static tcp_info::Field) -> Field {
+        let first = tcp_info::FIELDS.iter().find(|other| short(other.name) == short(field.name));
+        let word = if first == Some(field) { short(field.name) } else { field.name };
+        Field { word, source: Source::TcpInfo(field), quantity: quantity_of(field.unit) }
+    }
+
+    /// The word that is printed for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        self.word
+    }
+
+    pub(super) const fn source(self) -> Source {
+        self.source
+    }
+
+    pub(super) const fn quantity(self) -> Quantity {
+        self.quantity
+    }
+}
+
+/// Every word that stands for a number, each field once or more.
+pub fn words() -> impl Iterator<Item = &'static str> {
+    let own = OWN.iter().map(|(word, ..)| *word);
+    let aliases = ALIASES.iter().map(|(alias, _)| *alias);
+    own.chain(aliases).chain(tcp_info::FIELDS.iter().map(|field| Field::of_tcp_info(field).word))
+}
+
+fn short(name: &'static str) -> &'static str {
+    UNIT_ENDINGS.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name)
+}
+
+fn quantity_of(unit: Unit) -> Quantity {
+    match unit {
+        Unit::None | Unit::Segments => Quantity::Count,
+        Unit::Microseconds | Unit::Milliseconds => Quantity::Duration,
+        Unit::Bytes => Quantity::Bytes,
+        Unit::BytesPerSecond => Quantity::Rate,
+    }
+}

@@ -1,0 +1,273 @@
+//! The grammar.
+//!
+//! ```text
+//! filter = { ("state" | "exclude") STATE } [ [ "and" | "or" ] list ]
+//! list   = unit { ( "and" | "or" | nothing ) unit }        from left to right; `and` does not bind tighter
+//! unit   = "not" unit | "(" list ")" | WORD [ SIGN ] VALUE | "autobound"
+//! ```
+//!
+//! `and` and `or` have one precedence, from left to right: so does `ss`, whatever ss(8) says (misc/ssfilter.y, `exprlist`).
+
+mod predicate;
+
+use super::ast::{Expr, Test};
+use super::error::{FilterError, Note};
+use super::lex::{Kind, Token, lex};
+use super::names::Names;
+use super::{Filter, MAX_NESTING, MAX_TEXT_BYTES};
+use std::ops::Range;
+use wire::inet_diag::{Family, States};
+
+pub(super) fn parse(text: &str, names: &dyn Names) -> Result<Filter, FilterError> {
+    if text.len() > MAX_TEXT_BYTES {
+        let message = format!("the filter is longer than {MAX_TEXT_BYTES} bytes");
+        return Err(FilterError::new(text, MAX_TEXT_BYTES..MAX_TEXT_BYTES, message, None));
+    }
+    let mut parser = Parser::new(text, lex(text)?, names);
+    let (states, expression) = parser.filter()?;
+    if let Some(token) = parser.next() {
+        return Err(parser.error(token.span, "this ) was never opened", None));
+    }
+    let Parser { notes, devices, families, .. } = parser;
+    let expression = with_family(expression, &families);
+    Ok(Filter { text: text.to_owned(), states, expression, notes, devices })
+}
+
+/// `inet:` and `inet6:` hold for the whole filter, as in `ss`; both together are no limit.
+fn with_family(expression: Option<Expr>, families: &[Family]) -> Option<Expr> {
+    let limit = match families {
+        [] => return expression,
+        [first, others @ ..] if others.iter().all(|family| family == first) => *first,
+        _ => return expression,
+    };
+    let limit = Expr::Test(Test::Family(limit));
+    Some(match expression {
+        Some(expression) if !expression.conjuncts().contains(&limit) => limit.and(expression),
+        Some(expression) => expression,
+        None => limit,
+    })
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    tokens: std::iter::Peekable<std::vec::IntoIter<Token<'a>>>,
+    names: &'a dyn Names,
+    notes: Vec<Note>,
+    devices: Vec<(String, Range<usize>)>,
+    families: Vec<Family>,
+    /// Parentheses and `not`s that are open.
+    open: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Join {
+    And,
+    Or,
+}
+
+/// What the words `state` and `exclude` in front of a filter say.
+struct Header {
+    states: States,
+    expression: Expr,
+    span: Range<usize>,
+}
+
+impl<'a> Parser<'a> {
+    fn new(text: &'a str, tokens: Vec<Token<'a>>, names: &'a dyn Names) -> Self {
+        let tokens = tokens.into_iter().peekable();
+        Self {
+            text,
+            tokens,
+            names,
+            notes: Vec::new(),
+            devices: Vec::new(),
+            families: Vec::new(),
+            open: 0,
+        }
+    }
+
+    fn peek(&mut self) -> Option<&Token<'a>> {
+        self.tokens.peek()
+    }
+
+    fn peek_kind(&mut self) -> Option<&Kind<'a>> {
+        self.tokens.peek().map(|token| &token.kind)
+    }
+
+    fn next(&mut self) -> Option<Token<'a>> {
+        self.tokens.next()
+    }
+
+    fn error(
+        &self,
+        span: Range<usize>,
+        message: impl Into<String>,
+        help: Option<String>,
+    ) -> FilterError {
+        FilterError::new(self.text, span, message, help)
+    }
+
+    fn end(&self) -> Range<usize> {
+        let end = self.text.trim_end().len();
+        end..end
+    }
+
+    fn filter(&mut self) -> Result<(Option<States>, Option<Expr>), FilterError> {
+        let header = self.header()?;
+        let Some(header) = header else {
+            let empty = self.peek().is_none();
+            return Ok((None, if empty { None } else { Some(self.list(None)?) }));
+        };
+        match self.peek_kind() {
+            Some(Kind::Or) => {
+                let all = self.list(Some(header.expression))?;
+                Ok((None, Some(all)))
+            }
+            following => {
+                let joined = following == Some(&Kind::And);
+                let ends = matches!(following, None | Some(Kind::Close));
+                if joined {
+                    self.next();
+                }
+                if header.states.is_empty() {
+                    return Err(self.error(header.span, "no state is left", None));
+                }
+                let expression = if ends { None } else { Some(self.list(None)?) };
+                Ok((Some(header.states), expression))
+            }
+        }
+    }
+
+    /// Any number of `state X` and `exclude X`: the first `state` begins with no state, the first `exclude` with all.
+    fn header(&mut self) -> Result<Option<Header>, FilterError> {
+        let mut header: Option<Header> = None;
+        while let Some(Kind::Word(word @ ("state" | "exclude" | "excl"))) = self.peek_kind() {
+            let adds = *word == "state";
+            let keyword = self.next().map(|token| token.span).unwrap_or_default();
+            self.skip_equal_sign();
+            let (states, span) = self.state_word(&keyword)?;
+            let named = Expr::Test(Test::State(states));
+            let known = header.take();
+            let start = known.as_ref().map_or(keyword.start, |known| known.span.start);
+            let (states, expression) = match (known, adds) {
+                (None, true) => (states, named),
+                (None, false) => (!states, named.negate()),
+                (Some(known), true) => (known.states | states, known.expression.or(named)),
+                (Some(known), false) => {
+                    (known.states - states, known.expression.and(named.negate()))
+                }
+            };
+            self.limit_depth(&expression, &span)?;
+            header = Some(Header { states, expression, span: start..span.end });
+        }
+        Ok(header)
+    }
+
+    /// Units joined by `and`, `or` or nothing. `first` is a unit that was read before, with an operator behind it.
+    fn list(&mut self, first: Option<Expr>) -> Result<Expr, FilterError> {
+        let mut joins: Vec<(Join, Range<usize>)> = Vec::new();
+        let mut list = match first {
+            Some(first) => first,
+            None => self.unit()?,
+        };
+        loop {
+            let join = match self.peek() {
+                None | Some(Token { kind: Kind::Close, .. }) => break,
+                Some(Token { kind: Kind::And, span }) => (Join::And, span.clone()),
+                Some(Token { kind: Kind::Or, span }) => (Join::Or, span.clone()),
+                Some(Token { span, .. }) => (Join::And, span.start..span.start),
+            };
+            if !join.1.is_empty() {
+                self.next();
+            }
+            let unit = self.unit()?;
+            list = if join.0 == Join::And { list.and(unit) } else { list.or(unit) };
+            self.limit_depth(&list, &join.1)?;
+            joins.push(join);
+        }
+        self.note_order(&joins);
+        Ok(list)
+    }
+
+    /// Says so where the order of `and` and `or` differs from what arithmetic would make of it.
+    fn note_order(&mut self, joins: &[(Join, Range<usize>)]) {
+        let first_or = joins.iter().position(|(join, _)| *join == Join::Or);
+        let later =
+            first_or.and_then(|at| joins.iter().skip(at).find(|(join, _)| *join == Join::And));
+        if let Some((_, span)) = later {
+            self.notes.push(Note {
+                span: span.clone(),
+                message: "`and` does not bind tighter than `or`: both are taken from left to right, as ss does. \
+                          Parentheses make it clear"
+                    .to_owned(),
+            });
+        }
+    }
+
+    fn unit(&mut self) -> Result<Expr, FilterError> {
+        let Some(token) = self.next() else {
+            return Err(self.error(self.end(), "something to test is missing here", None));
+        };
+        if self.open >= MAX_NESTING {
+            return Err(self.error(token.span, format!("nested deeper than {MAX_NESTING}"), None));
+        }
+        match token.kind {
+            Kind::Not => {
+                self.open += 1;
+                let inner = self.unit()?;
+                self.open -= 1;
+                let expression = inner.negate();
+                self.limit_depth(&expression, &token.span)?;
+                Ok(expression)
+            }
+            Kind::Open => self.parenthesised(&token.span),
+            Kind::Word(word) => self.predicate(word, token.span),
+            Kind::Close | Kind::And | Kind::Or => {
+                let found = self.text.get(token.span.clone()).unwrap_or_default();
+                Err(self.error(
+                    token.span.clone(),
+                    format!("something to test is missing before `{found}`"),
+                    None,
+                ))
+            }
+            Kind::Compare(_) => {
+                Err(self.error(token.span, "there is nothing to compare before this", None))
+            }
+            Kind::Quoted(_) => Err(self.error(
+                token.span,
+                "a word of the language is expected, not a quoted one",
+                None,
+            )),
+        }
+    }
+
+    fn parenthesised(&mut self, open: &Range<usize>) -> Result<Expr, FilterError> {
+        if self.peek_kind() == Some(&Kind::Close) {
+            let end = self.peek().map_or(open.end, |token| token.span.end);
+            return Err(self.error(
+                open.start..end,
+                "there is nothing between the parentheses",
+                None,
+            ));
+        }
+        self.open += 1;
+        let inner = self.list(None)?;
+        self.open -= 1;
+        match self.next() {
+            Some(Token { kind: Kind::Close, .. }) => Ok(inner),
+            _ => Err(self.error(open.clone(), "this ( is never closed", None)),
+        }
+    }
+
+    fn limit_depth(&self, expression: &Expr, span: &Range<usize>) -> Result<(), FilterError> {
+        if expression.depth() <= MAX_NESTING {
+            return Ok(());
+        }
+        let help = "each change between `and` and `or` without parentheses is a level of its own";
+        Err(self.error(
+            span.clone(),
+            format!("nested deeper than {MAX_NESTING}"),
+            Some(help.to_owned()),
+        ))
+    }
+}
