@@ -14,6 +14,7 @@ mod budget;
 mod build;
 mod document;
 mod errors;
+mod filter;
 mod options;
 mod paths;
 mod rules;
@@ -28,7 +29,7 @@ pub use budget::{Budget, ListenerBudget, SocketsBudget};
 pub use errors::{ConfigError, LoadError, list};
 pub use rules::would_loop;
 pub use show::Origins;
-pub use sockets::{COLLECTOR_NAME, Format, Namespaces, SinkConfig, SocketsConfig};
+pub use sockets::{COLLECTOR_NAME, Namespaces, SinkConfig, SocketsConfig};
 
 use relay::{FileFormat, Gso, Prefix, Sample, Schedule};
 use std::fmt;

@@ -1,10 +1,12 @@
 //! The socket collector and its sinks, as configured.
 
 use super::SinkAddress;
+use record::{Encoding, FieldSet};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
+use wire::inet_diag::States;
 
 /// The name that the collector has in the ledger, where listeners have theirs.
 pub const COLLECTOR_NAME: &str = "sockets";
@@ -58,7 +60,7 @@ pub struct SinkConfig {
     pub name: String,
     pub to: SinkAddress,
     /// Not for UDP.
-    pub format: Format,
+    pub format: Encoding,
     /// Groups and fields; empty: those of the collector.
     pub fields: Vec<String>,
     pub queue_bytes: usize,
@@ -72,6 +74,30 @@ pub struct SinkConfig {
     pub datagram_bytes: Option<usize>,
 }
 
+impl SocketsConfig {
+    /// The fields that records have.
+    pub fn field_set(&self) -> FieldSet {
+        set_of(&self.fields)
+    }
+
+    /// The states that are polled.
+    pub fn state_set(&self) -> States {
+        let sets = self.states.iter().filter_map(|word| States::from_word(word));
+        sets.fold(States::NONE, |all, states| all | states)
+    }
+
+    /// The fields that a sink's records have: its own of those of the collector.
+    pub fn fields_of(&self, sink: &SinkConfig) -> FieldSet {
+        let (all, own) = (self.field_set(), set_of(&sink.fields));
+        all.without(&all.without(&own))
+    }
+}
+
+/// Names were checked when they were read.
+fn set_of(names: &[String]) -> FieldSet {
+    FieldSet::from_names(names.iter().map(String::as_str)).unwrap_or(FieldSet::ALL)
+}
+
 impl SinkConfig {
     /// Whether it sets files aside.
     pub fn rotates(&self) -> bool {
@@ -79,43 +105,37 @@ impl SinkConfig {
     }
 }
 
-/// How a sink writes records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Format {
-    Jsonl,
-    Protobuf,
-    Prototext,
-    Protojson,
-    MessagePack,
-    Csv,
-    Tsv,
+/// How sinks write records, in the order of the words in the table of keys. An array of JSON needs an end, and what a daemon
+/// writes has none.
+pub(super) const FORMATS: [Encoding; 7] = [
+    Encoding::Jsonl,
+    Encoding::Protobuf,
+    Encoding::Prototext,
+    Encoding::Protojson,
+    Encoding::MessagePack,
+    Encoding::Csv,
+    Encoding::Tsv,
+];
+
+/// What a file's extension says; JSON lines where it says nothing.
+pub(super) fn format_of(to: &SinkAddress) -> Encoding {
+    let SinkAddress::File(path) = to else { return Encoding::Jsonl };
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    let is_it = |format: &&Encoding| format.extension() == extension || format.name() == extension;
+    FORMATS.iter().find(is_it).copied().unwrap_or(Encoding::Jsonl)
 }
 
-impl Format {
-    /// In the order of the words.
-    pub(super) const ALL: [Format; 7] = [
-        Format::Jsonl,
-        Format::Protobuf,
-        Format::Prototext,
-        Format::Protojson,
-        Format::MessagePack,
-        Format::Csv,
-        Format::Tsv,
-    ];
-    pub(super) const WORDS: [&str; 7] =
-        ["jsonl", "protobuf", "prototext", "protojson", "msgpack", "csv", "tsv"];
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::keys::{Kind, SINK};
 
-    /// What a file's extension says; JSON lines where it says nothing.
-    pub(super) fn of(to: &SinkAddress) -> Format {
-        let SinkAddress::File(path) = to else { return Format::Jsonl };
-        match path.extension().and_then(|extension| extension.to_str()).unwrap_or_default() {
-            "pb" | "protobuf" => Format::Protobuf,
-            "txtpb" | "textproto" | "prototext" => Format::Prototext,
-            "protojson" => Format::Protojson,
-            "msgpack" => Format::MessagePack,
-            "csv" => Format::Csv,
-            "tsv" => Format::Tsv,
-            _ => Format::Jsonl,
-        }
+    #[test]
+    fn every_word_of_the_table_is_the_name_of_its_format() {
+        let Some(Kind::Choice(words)) = SINK.key("format").map(|key| key.kind) else {
+            panic!("format is a choice")
+        };
+        assert_eq!(words, FORMATS.map(Encoding::name));
+        assert_eq!(words.len() + 1, Encoding::ALL.len(), "all but the array");
     }
 }

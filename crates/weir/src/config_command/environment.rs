@@ -1,14 +1,15 @@
 //! Whether a right file would work on this host: names, addresses, paths, interfaces, and what `weir doctor` looks at.
 
 use crate::doctor::{self, Finding, Host, Severity};
+use sockets::filter::Filter;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use weir::config::{
-    Config, HostPort, ListenAddress, ListenerConfig, TargetAddress, TargetConfig, resolve,
-    would_loop,
+    Config, HostPort, ListenAddress, ListenerConfig, SinkAddress, SocketsConfig, TargetAddress,
+    TargetConfig, resolve, would_loop,
 };
 
 /// Everything that is found, the worst first. No port of the configuration is bound, and nothing is sent.
@@ -20,6 +21,9 @@ pub(super) fn examine(host: &Host, config: &Config) -> Vec<Finding> {
     }
     for target in config.listeners.iter().flat_map(|listener| &listener.targets) {
         self::target(target, &listen_addrs, &mut findings);
+    }
+    if let Some(sockets) = &config.sockets {
+        collector(sockets, &mut findings);
     }
     findings.extend(doctor::examine(host, Some(config)));
     findings.sort_by_key(|finding| finding.severity);
@@ -78,6 +82,31 @@ fn target(target: &TargetConfig, listen_addrs: &[SocketAddr], findings: &mut Vec
         ));
     }
     findings.extend(interface(&what, target.send.multicast_interface.as_deref()));
+}
+
+fn collector(config: &SocketsConfig, findings: &mut Vec<Finding>) {
+    for sink in &config.sinks {
+        let what = format!("sink {}", sink.name);
+        match &sink.to {
+            SinkAddress::Udp(addr) => match resolved(&what, addr, Severity::Warning) {
+                Ok(found) => findings.push(udp_target(&what, addr, &found, &[])),
+                Err(error) => findings.push(error),
+            },
+            SinkAddress::File(path) => findings.push(file_target(&what, path)),
+            SinkAddress::Stdout | SinkAddress::Null => (),
+        }
+    }
+    if let Some(text) = &config.filter
+        && let Err(error) = Filter::parse(text)
+    {
+        findings.push(finding(
+            Severity::Error,
+            "sockets",
+            format!("filter: {}", error.message),
+            "the collector looks the names of its filter up when it starts",
+            "correct filter in [sockets]".to_owned(),
+        ));
+    }
 }
 
 fn resolved(what: &str, addr: &HostPort, severity: Severity) -> Result<Vec<SocketAddr>, Finding> {

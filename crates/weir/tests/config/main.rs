@@ -3,11 +3,12 @@
 mod addresses;
 mod documentation;
 
+use record::Encoding;
 use relay::{FileFormat, Gso, Sample, SampleBy, Schedule, SocketOwner};
 use std::time::Duration;
 use weir::config::{
-    AdminListen, Config, ConfigError, ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_LEVEL, Format,
-    LogLevel, Namespaces, Overrides, SinkAddress, TargetAddress,
+    AdminListen, Config, ConfigError, ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_LEVEL, LogLevel,
+    Namespaces, Overrides, SinkAddress, TargetAddress,
 };
 
 fn messages(errors: &[ConfigError]) -> String {
@@ -165,12 +166,12 @@ fn every_key_of_the_collector_is_read() {
     assert_eq!(config.tags["rack/row"], "a \"quoted\" b");
     assert_eq!(config.helper.unwrap().to_str(), Some("/run/weir/helper.sock"));
     let [disk, udp, stdout, null] = &config.sinks[..] else { panic!("{:?}", config.sinks) };
-    assert_eq!((disk.name.as_str(), disk.format), ("disk", Format::Csv));
+    assert_eq!((disk.name.as_str(), disk.format), ("disk", Encoding::Csv));
     assert_eq!((disk.queue_bytes, disk.rotate_bytes), (1 << 20, Some(64 << 20)));
     assert_eq!((disk.rotate_interval, disk.rotate_keep), (Some(Duration::from_secs(86_400)), 7));
     assert_eq!(disk.fields, ["tcp_info"]);
     assert_eq!((udp.name.as_str(), udp.datagram_bytes), ("udp://10.0.0.9:6350", Some(1_400)));
-    assert_eq!((&stdout.to, stdout.format), (&SinkAddress::Stdout, Format::Protobuf));
+    assert_eq!((&stdout.to, stdout.format), (&SinkAddress::Stdout, Encoding::Protobuf));
     assert_eq!(null.to, SinkAddress::Null);
 }
 
@@ -188,7 +189,7 @@ fn a_collector_needs_no_listener_and_little_else() {
     assert_eq!(config.event_buffer_bytes, 8 << 20);
     assert!(config.fields.is_empty() && config.tags.is_empty());
     let sink = &config.sinks[0];
-    assert_eq!((sink.name.as_str(), sink.format), ("file:x", Format::Jsonl));
+    assert_eq!((sink.name.as_str(), sink.format), ("file:x", Encoding::Jsonl));
     assert_eq!((sink.queue_bytes, sink.rotates()), (4 << 20, false));
     let quick =
         good("[sockets]\ninterval = '100ms'\n[[sockets.sink]]\nto = 'null:'").sockets.unwrap();
@@ -197,18 +198,38 @@ fn a_collector_needs_no_listener_and_little_else() {
 
 #[test]
 fn a_file_name_says_how_records_are_written() {
-    let check = |file: &str, format: Format| {
+    let check = |file: &str, format: Encoding| {
         let text = format!("[sockets]\n[[sockets.sink]]\nto = 'file:{file}'");
         assert_eq!(good(&text).sockets.unwrap().sinks[0].format, format, "{file}");
     };
-    check("a.jsonl", Format::Jsonl);
-    check("a.log", Format::Jsonl);
-    check("a", Format::Jsonl);
-    check("a.pb", Format::Protobuf);
-    check("a.txtpb", Format::Prototext);
-    check("a.msgpack", Format::MessagePack);
-    check("a.csv", Format::Csv);
-    check("a.b/c.tsv", Format::Tsv);
+    check("a.jsonl", Encoding::Jsonl);
+    check("a.log", Encoding::Jsonl);
+    check("a", Encoding::Jsonl);
+    check("a.pb", Encoding::Protobuf);
+    check("a.txtpb", Encoding::Prototext);
+    check("a.protojson", Encoding::Protojson);
+    check("a.msgpack", Encoding::MessagePack);
+    check("a.csv", Encoding::Csv);
+    check("a.b/c.tsv", Encoding::Tsv);
+}
+
+#[test]
+fn a_filter_is_read_without_asking_the_network() {
+    // Neither the host nor the interface nor the group is looked up before the collector starts.
+    good(
+        "[sockets]\nfilter='dst no-such-host.invalid and dev nosuch0 and dport = :https'\n[[sockets.sink]]\nto='null:'",
+    );
+}
+
+#[test]
+fn a_sink_has_fields_of_the_collector_only() {
+    let text = "[sockets]\nfields = ['tcp_info']\n[[sockets.sink]]\nto = 'null:'\nname = 'all'\n\
+                [[sockets.sink]]\nto = 'null:'\nname = 'two'\nfields = ['rtt_us', 'cookie']";
+    let config = good(text).sockets.unwrap();
+    let all = config.fields_of(&config.sinks[0]);
+    assert!(all.has("rtt_us") && all.has("min_rtt_us") && !all.has("cookie"));
+    let two: Vec<_> = config.fields_of(&config.sinks[1]).fields().map(|field| field.name).collect();
+    assert_eq!(two, ["rtt_us"]);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The sections of the socket collector.
 
 use super::super::section::{Report, Section, tables};
-use super::super::sockets::{Format, Namespaces, SinkConfig, SocketsConfig};
-use super::super::{SinkAddress, document::Table, errors::nearest, keys, rules};
+use super::super::sockets::{FORMATS, Namespaces, SinkConfig, SocketsConfig, format_of};
+use super::super::{SinkAddress, document::Table, errors::nearest, filter, keys, rules};
 use super::{as_usize, name, name_of, non_zero, single};
 use record::FieldSet;
 use std::num::NonZeroU32;
@@ -47,7 +47,7 @@ fn collector(section: &Section<'_>) -> Option<SocketsConfig> {
             "it names no state; write states = [\"connected\"], or remove the key",
         );
     }
-    let filter = section.text("filter", filter);
+    let filter = filter(section);
     let closes = section.bool("closes");
     let skip_unchanged = section.bool("skip_unchanged");
     let polls = |name| section.integer(name).and_then(non_zero);
@@ -86,7 +86,7 @@ fn sink(report: &Report, table: &Table, place: String) -> Option<SinkConfig> {
     let section = Section::open(report, table, &keys::SINK, place, &[]);
     let to: Option<SinkAddress> = section.text("to", str::parse);
     let name = section.text("name", name);
-    let format = section.choice("format", &Format::ALL);
+    let format = section.choice("format", &FORMATS);
     let fields = fields(&section);
     let queue = section.size("queue_size");
     let rotate_bytes = section.size("rotate_size");
@@ -96,7 +96,7 @@ fn sink(report: &Report, table: &Table, place: String) -> Option<SinkConfig> {
     let to = to?;
     let sink = SinkConfig {
         name: name.unwrap_or_else(|| name_of(&to)),
-        format: format.unwrap_or_else(|| Format::of(&to)),
+        format: format.unwrap_or_else(|| format_of(&to)),
         to,
         fields,
         queue_bytes: as_usize(queue),
@@ -156,8 +156,12 @@ fn state(word: &str) -> Result<String, String> {
     })
 }
 
-fn filter(text: &str) -> Result<String, String> {
-    Ok(text.to_owned())
+fn filter(section: &Section<'_>) -> Option<String> {
+    let text = section.text("filter", |text| Ok::<_, String>(text.to_owned()))?;
+    if let Err(error) = filter::check(&text) {
+        section.error("filter", error.to_string());
+    }
+    Some(text)
 }
 
 /// Groups and fields; with `-` in front what is taken away.

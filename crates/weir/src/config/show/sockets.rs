@@ -2,7 +2,7 @@
 
 use super::super::SinkAddress;
 use super::super::rules::{FILE_SINK_KEYS, UDP_SINK_KEYS};
-use super::super::sockets::{Format, Namespaces, SinkConfig, SocketsConfig};
+use super::super::sockets::{Namespaces, SinkConfig, SocketsConfig};
 use super::super::units::{display_duration, display_size};
 use super::{Shown, quoted};
 use serde_json::Value as Json;
@@ -56,7 +56,7 @@ impl Shown for SinkConfig {
         match key {
             "name" => Some(quoted(&self.name)),
             "to" => Some(quoted(&self.to.to_string())),
-            "format" => Some(quoted(Format::WORDS[self.format as usize])),
+            "format" => Some(quoted(self.format.name())),
             "fields" => list(&self.fields),
             "queue_size" => Some(quoted(&display_size(self.queue_bytes as u64))),
             "rotate_size" => {
