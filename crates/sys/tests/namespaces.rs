@@ -4,7 +4,8 @@
 
 mod support;
 
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use support::{Netns, need_root_netns, run, within};
@@ -42,6 +43,67 @@ fn a_namespace_without_a_file_is_found_by_its_process() {
     assert_ne!(found.id, namespace::own().unwrap());
     assert_eq!(found.path, None);
     assert_eq!(found.open().unwrap().id(), found.id);
+}
+
+#[test]
+fn a_process_that_moves_late_is_noticed_within_eight_scans() {
+    if !need_root_netns() {
+        return;
+    }
+    let shell = Command::new("sh")
+        .args(["-c", "read line; exec unshare --net sleep 1000"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut shell = Sleeper(shell);
+    let (own, process) = (namespace::own().unwrap(), shell.0.id());
+    let mut discovery = Discovery::default();
+    for _ in 0..10 {
+        discovery.scan().unwrap();
+        assert!(!discovery.namespaces().any(|found| found.process == Some(process)));
+    }
+    shell.0.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    let path = format!("/proc/{process}/ns/net");
+    let open = || OpenNamespace::open(Path::new(&path)).unwrap();
+    assert!(within(Duration::from_secs(10), || open().id() != own));
+    let found = (0..8).any(|_| {
+        discovery.scan().unwrap();
+        discovery.namespaces().any(|found| found.process == Some(process))
+    });
+    assert!(found);
+    discovery.forget_processes();
+    discovery.scan().unwrap();
+    assert!(discovery.namespaces().any(|found| found.id == open().id()));
+}
+
+#[test]
+fn a_hundred_polls_leave_no_descriptor_behind() {
+    if !need_root_netns() {
+        return;
+    }
+    let namespaces: Vec<Netns> = (0..5).map(|_| Netns::new()).collect();
+    let links: Vec<PathBuf> = namespaces
+        .iter()
+        .map(|netns| PathBuf::from(format!("net:[{}]", netns.id().inode)))
+        .collect();
+    let home = Home::remember().unwrap();
+    let mut discovery = Discovery::default();
+    let mut sockets = 0;
+    for _ in 0..100 {
+        discovery.scan().unwrap();
+        for found in discovery.namespaces() {
+            if namespaces.iter().any(|netns| Some(netns.name.as_bytes()) == found.name()) {
+                home.open_netlink(&found, Protocol::SockDiag).unwrap();
+                sockets += 1;
+            }
+        }
+    }
+    assert_eq!(sockets, 500);
+    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
+    let kept = descriptors
+        .filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok())
+        .filter(|link| links.contains(link));
+    assert_eq!(kept.count(), 0);
 }
 
 #[test]

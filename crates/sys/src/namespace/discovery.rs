@@ -1,22 +1,28 @@
 //! Which network namespaces there are: those that processes are in, and those that are mounted.
 
+mod processes;
+
 use super::{Identity, Namespace, OWN_PATH, identity_of_path};
-use crate::Errno;
 use crate::mounts::{Mount, unescape};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use processes::Processes;
+
 /// Finds namespaces. Keeps its memory, not descriptors: a scan that finds no more than the one before allocates nothing.
+///
+/// A process is asked for its namespace in the first three scans that see it and in every eighth from there on; one that moves
+/// later is noticed that much later. Mounts are read every time.
 pub struct Discovery {
     found: Vec<Found>,
     by_inode: HashMap<u64, usize>,
     paths: Vec<u8>,
+    processes: Processes,
     buffer: Box<[u8]>,
 }
 
@@ -46,6 +52,7 @@ impl Default for Discovery {
             found: Vec::new(),
             by_inode: HashMap::new(),
             paths: Vec::new(),
+            processes: Processes::default(),
             buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
         }
     }
@@ -66,8 +73,17 @@ impl Discovery {
         self.slot(own);
         let mut scan = Scan::default();
         self.scan_mounts(&mut scan)?;
-        self.scan_processes(own.device, &mut scan)?;
+        let Discovery { found, by_inode, processes, buffer, .. } = self;
+        processes.scan(buffer, &mut scan, |process, inode| {
+            let found = slot(found, by_inode, Identity { device: own.device, inode });
+            found.process = found.process.or(Some(process));
+        })?;
         Ok(scan)
+    }
+
+    /// Has the next scan ask every process, for instance because a namespace was not where it was found.
+    pub fn forget_processes(&mut self) {
+        self.processes.forget();
     }
 
     /// What the last scan found, each namespace once, the own one first.
@@ -84,12 +100,7 @@ impl Discovery {
     }
 
     fn slot(&mut self, id: Identity) -> &mut Found {
-        let next = self.found.len();
-        let index = *self.by_inode.entry(id.inode).or_insert(next);
-        if index == next {
-            self.found.push(Found { id, path: 0..0, process: None });
-        }
-        &mut self.found[index]
+        slot(&mut self.found, &mut self.by_inode, id)
     }
 
     /// Reads `/proc/self/mountinfo` (proc_pid_mountinfo(5)) line by line.
@@ -141,41 +152,19 @@ impl Discovery {
             self.slot(id).path = new;
         }
     }
+}
 
-    fn scan_processes(&mut self, device: u64, scan: &mut Scan) -> io::Result<()> {
-        let proc = File::open("/proc")?;
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let result = loop {
-            match read_folder(proc.as_fd(), &mut buffer) {
-                Ok(0) => break Ok(()),
-                Ok(len) => {
-                    for name in names(buffer.get(..len).unwrap_or_default()) {
-                        self.add_process(proc.as_fd(), name, device, scan);
-                    }
-                }
-                Err(errno) => break Err(errno.into()),
-            }
-        };
-        self.buffer = buffer;
-        result
+fn slot<'a>(
+    found: &'a mut Vec<Found>,
+    by_inode: &mut HashMap<u64, usize>,
+    id: Identity,
+) -> &'a mut Found {
+    let next = found.len();
+    let index = *by_inode.entry(id.inode).or_insert(next);
+    if index == next {
+        found.push(Found { id, path: 0..0, process: None });
     }
-
-    fn add_process(&mut self, proc: BorrowedFd<'_>, name: &[u8], device: u64, scan: &mut Scan) {
-        let Some(process) = std::str::from_utf8(name).ok().and_then(|name| name.parse().ok())
-        else {
-            return;
-        };
-        match read_namespace_link(proc, name) {
-            Ok(inode) => {
-                scan.processes += 1;
-                let found = self.slot(Identity { device, inode });
-                found.process = found.process.or(Some(process));
-            }
-            Err(Errno::ACCES | Errno::PERM) => scan.unreadable_processes += 1,
-            // It has ended in the meantime, or is about to.
-            Err(_) => {}
-        }
-    }
+    &mut found[index]
 }
 
 /// Calls `f` with the path of a process's namespace, without allocation.
@@ -188,50 +177,10 @@ pub(super) fn with_process_path<R>(process: u32, f: impl FnOnce(&Path) -> R) -> 
     f(Path::new(OsStr::from_bytes(&bytes[..len])))
 }
 
-/// The inode in `NAME/ns/net`, which reads `net:[4026531840]`.
-fn read_namespace_link(proc: BorrowedFd<'_>, name: &[u8]) -> Result<u64, Errno> {
-    let mut path = [0_u8; 32];
-    let mut rest = &mut path[..];
-    // The array is zeroed and stays longer than what is written: the path ends with a zero byte.
-    if name.len() > 20 || rest.write_all(name).and_then(|()| rest.write_all(b"/ns/net")).is_err() {
-        return Err(Errno::NOENT);
-    }
-    let mut link = [0_u8; 64];
-    // SAFETY: `path` holds at least one zero byte; the kernel writes at most `link.len()` bytes to `link`.
-    let rc = unsafe {
-        libc::readlinkat(
-            proc.as_raw_fd(),
-            path.as_ptr().cast(),
-            link.as_mut_ptr().cast(),
-            link.len(),
-        )
-    };
-    let len = usize::try_from(rc).map_err(|_| Errno::last())?;
-    link.get(..len).and_then(inode_of_link).ok_or(Errno::NOENT)
-}
-
+/// Reads `net:[4026531840]`.
 fn inode_of_link(link: &[u8]) -> Option<u64> {
     let digits = link.strip_prefix(b"net:[")?.strip_suffix(b"]")?;
     std::str::from_utf8(digits).ok()?.parse().ok()
-}
-
-/// Fills the buffer with `struct linux_dirent64` (getdents(2)) and returns the number of bytes; 0 at the end.
-fn read_folder(folder: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
-    // SAFETY: the pointer and the length describe `buffer`, which outlives the call.
-    let rc = unsafe {
-        libc::syscall(libc::SYS_getdents64, folder.as_raw_fd(), buffer.as_mut_ptr(), buffer.len())
-    };
-    usize::try_from(rc).map_err(|_| Errno::last())
-}
-
-/// The names in what [`read_folder`] wrote: inode (8 bytes), offset (8), length of the entry (2), type (1), name, zero byte.
-fn names(mut entries: &[u8]) -> impl Iterator<Item = &[u8]> {
-    std::iter::from_fn(move || {
-        let len = usize::from(u16::from_ne_bytes(entries.get(16..18)?.try_into().ok()?));
-        let name = entries.get(19..len)?.split(|&byte| byte == 0).next()?;
-        entries = entries.get(len..)?;
-        Some(name)
-    })
 }
 
 /// Identity and mount point, escaped, of a line of mountinfo that shows a network namespace.

@@ -4,7 +4,6 @@
 
 use std::env;
 use std::io::Write;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -88,13 +87,4 @@ pub(crate) fn within(limit: Duration, mut condition: impl FnMut() -> bool) -> bo
         }
         std::thread::yield_now();
     }
-}
-
-pub(crate) fn open_descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").unwrap().count()
-}
-
-/// Descriptor arithmetic in tests reads better with a name.
-pub(crate) fn close(fd: impl Into<OwnedFd>) {
-    drop(fd.into());
 }
