@@ -138,9 +138,3 @@ fn identity_of(fd: BorrowedFd<'_>) -> Result<Identity, Errno> {
     check(unsafe { libc::fstat(fd.as_raw_fd(), &raw mut stat) })?;
     Ok(Identity { device: stat.st_dev, inode: stat.st_ino })
 }
-
-impl<'a> From<&'a OpenNamespace> for BorrowedFd<'a> {
-    fn from(namespace: &'a OpenNamespace) -> BorrowedFd<'a> {
-        namespace.as_fd()
-    }
-}

@@ -5,12 +5,15 @@
 mod support;
 
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use support::{Netns, need_root_netns, run, within};
+use sys::Errno;
 use sys::namespace::{self, Discovery, Error, Home, Namespace, Nsids, OpenNamespace, Target};
 use sys::netlink::{Protocol, Socket};
+use sys::process::CAP_SYS_PTRACE;
 
 #[test]
 fn mounted_namespaces_are_found_once_with_their_name() {
@@ -43,6 +46,37 @@ fn a_namespace_without_a_file_is_found_by_its_process() {
     assert_ne!(found.id, namespace::own().unwrap());
     assert_eq!(found.path, None);
     assert_eq!(found.open().unwrap().id(), found.id);
+}
+
+#[test]
+fn without_privilege_the_rest_is_found_and_what_is_missing_is_counted() {
+    if !need_root_netns() {
+        return;
+    }
+    let (netns, sleeper) = (Netns::new(), Sleeper::new(&["--net"]));
+    let hidden = Namespace {
+        id: OpenNamespace::open(Path::new(&format!("/proc/{}/ns/net", sleeper.0.id())))
+            .unwrap()
+            .id(),
+        path: None,
+        process: Some(sleeper.0.id()),
+    };
+    std::thread::spawn(move || {
+        sys::process::keep_capabilities(0).unwrap();
+        let mut discovery = Discovery::default();
+        let scan = discovery.scan().unwrap();
+        assert!(scan.unreadable_processes > 0, "{scan:?}");
+        let ids: Vec<_> = discovery.namespaces().map(|found| found.id).collect();
+        assert!(ids[0] == namespace::own().unwrap() && ids.contains(&netns.id()));
+        assert!(!ids.contains(&hidden.id));
+        let error = hidden.open().unwrap_err();
+        assert_eq!(error, Error::NotPermitted { call: "open", capability: CAP_SYS_PTRACE });
+        let open = netns.open();
+        let assigned = Nsids::open().unwrap().assign(Target::Open(open.as_fd()));
+        assert_eq!(assigned, Err(Errno::PERM));
+    })
+    .join()
+    .unwrap();
 }
 
 #[test]
@@ -174,7 +208,7 @@ fn a_visited_namespace_is_freed_as_soon_as_it_is_deleted() {
     let found = discovery.namespaces().find(|found| found.id == netns.id()).unwrap();
     let socket = home.open_netlink(&found, Protocol::SockDiag).unwrap();
     let mut nsids = Nsids::open().unwrap();
-    nsids.assign(Target::Open((&netns.open()).into())).unwrap();
+    nsids.assign(Target::Open(netns.open().as_fd())).unwrap();
     run(Command::new("ip").args(["netns", "del", &netns.name]));
     // The socket is what keeps it.
     assert!(!within(Duration::from_millis(200), || !ours.exists()));
@@ -189,7 +223,7 @@ fn an_id_is_assigned_once_and_known_afterwards() {
     }
     let netns = Netns::new();
     let open = netns.open();
-    let target = Target::Open((&open).into());
+    let target = Target::Open(open.as_fd());
     let mut nsids = Nsids::open().unwrap();
     assert_eq!(nsids.lookup(target), Ok(None));
     let id = nsids.assign(target).unwrap();
