@@ -1,6 +1,39 @@
 //! The TCP socket collector: every TCP socket of every network namespace, and those that close between polls.
+//!
+//! [`Collector`] is one thread. It finds the namespaces, walks each one's table with one request, joins what it finds with
+//! what it knows by cookie, and gives an [`Output`] records; between two datagrams it takes the kernel's close events. It
+//! keeps no descriptor of a namespace, and a bounded table.
+//!
+//! The parts serve `weir sockets` too: [`Direct`] opens namespaces, a [`Walker`] reads one, [`fill`] makes a record of a
+//! message, [`filter`] says which sockets are wanted, [`attribution`] whose they are.
 
 #![forbid(unsafe_code)]
 
 pub mod attribution;
 pub mod filter;
+
+mod access;
+mod assemble;
+mod closing;
+mod collector;
+mod ends;
+mod engine;
+mod fingerprint;
+mod meter;
+mod namespaces;
+mod options;
+mod output;
+mod poll;
+mod query;
+mod split;
+mod table;
+mod totals;
+mod walk;
+
+pub use access::{Access, Direct, Found, Hears, Scope};
+pub use assemble::{fill, unknown_attributes};
+pub use collector::{Collector, MakeAccess, Panicked, Questions};
+pub use options::{Closes, Options};
+pub use output::{Output, Problem};
+pub use query::QueryError;
+pub use walk::{Ask, Visitor, WalkError, Walked, Walker};

@@ -80,7 +80,7 @@ pub struct Cgroups {
     handles: Option<Mount>,
     options: CgroupOptions,
     cache: Cache,
-    next_walk: Option<Instant>,
+    last_walk: Option<Instant>,
     counts: CgroupCounts,
 }
 
@@ -103,7 +103,7 @@ impl Cgroups {
     pub fn by_walk(mount: Option<CgroupMount>, options: CgroupOptions) -> Cgroups {
         let cache = Cache::new(options.max_cgroups, options.max_bytes);
         let counts = CgroupCounts::default();
-        Cgroups { mount, handles: None, options, cache, next_walk: None, counts }
+        Cgroups { mount, handles: None, options, cache, last_walk: None, counts }
     }
 
     /// Where paths are looked for.
@@ -152,7 +152,7 @@ impl Cgroups {
         let (slot, retry_at) = self.by_handle(id, now).unwrap_or_else(|| self.walk_for(id, now));
         if slot.is_none() {
             self.counts.unknown += 1;
-            self.cache.put_unknown(id, retry_at);
+            self.cache.put_unknown(id, now, retry_at);
         }
         slot
     }
@@ -174,15 +174,17 @@ impl Cgroups {
     }
 
     fn walk_for(&mut self, id: u64, now: Instant) -> (Option<Slot>, Instant) {
-        if let Some(next_walk) = self.next_walk.filter(|next_walk| now < *next_walk) {
-            return (None, next_walk);
+        let CgroupOptions { walk_interval, unknown_for, .. } = self.options;
+        if let Some(last) = self.last_walk.filter(|last| now < *last + walk_interval) {
+            // An id that waited for that walk was not found by it; any other may be of a cgroup that was made since.
+            let asked_at = self.cache.unknown_since(id).unwrap_or(now);
+            let wait = if asked_at < last { unknown_for } else { walk_interval };
+            return (None, last + wait.max(walk_interval));
         }
-        self.next_walk = Some(now + self.options.walk_interval);
+        self.last_walk = Some(now);
         self.walk(id);
-        (
-            self.cache.find(id).filter(|slot| self.cache.cgroup(*slot).is_some()),
-            now + self.options.unknown_for,
-        )
+        let found = self.cache.find(id).filter(|slot| self.cache.cgroup(*slot).is_some());
+        (found, now + unknown_for)
     }
 
     /// Keeps what a walk finds: the cgroup asked for always, the others while there is room.

@@ -29,7 +29,7 @@ impl Display for Filter {
 fn begins_with_state(expression: &Expr) -> bool {
     match expression {
         Expr::All(parts) | Expr::Any(parts) => parts.first().is_some_and(begins_with_state),
-        Expr::Not(_) => false,
+        Expr::Not(inner) => matches!(**inner, Expr::Test(Test::State(_))),
         Expr::Test(test) => matches!(test, Test::State(_)),
     }
 }

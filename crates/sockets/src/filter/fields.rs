@@ -104,7 +104,9 @@ impl Field {
 pub fn words() -> impl Iterator<Item = &'static str> {
     let own = OWN.iter().map(|(word, ..)| *word);
     let aliases = ALIASES.iter().map(|(alias, _)| *alias);
-    own.chain(aliases).chain(tcp_info::FIELDS.iter().map(|field| Field::of_tcp_info(field).word))
+    // The language has a word of its own for the state.
+    let fields = tcp_info::FIELDS.iter().filter(|field| field.name != "state");
+    own.chain(aliases).chain(fields.map(|field| Field::of_tcp_info(field).word))
 }
 
 fn short(name: &'static str) -> &'static str {

@@ -107,19 +107,19 @@ fn split<'a>(part: Part<'a>, host: &mut Host) -> Result<(Part<'a>, Part<'a>), Pr
     let Some(colon) = colon else { return Ok(part.split(part.text.len())) };
     let (address, port) = (part.split(colon).0, part.split(colon).1.after(1));
     let is_whole = part.text.parse::<Ipv6Addr>().is_ok();
-    match address.text.contains(':') && slash == 0 {
-        true if address.text.parse::<Ipv6Addr>().is_ok() => {
-            if is_whole {
-                host.notes.push(format!(
-                    "`{}` is read as address {} and port {}; write `[{}]` for the address alone",
-                    part.text, address.text, port.text, part.text
-                ));
-            }
-            Ok((address, port))
-        }
-        true if is_whole => Ok(part.split(part.text.len())),
-        _ => Ok((address, port)),
+    let is_number = port.text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_v6 = slash == 0 && address.text.contains(':');
+    let is_split = !is_v6 || (address.text.parse::<Ipv6Addr>().is_ok() && (is_number || !is_whole));
+    if is_whole && !is_split {
+        return Ok(part.split(part.text.len()));
     }
+    if is_whole {
+        host.notes.push(format!(
+            "`{}` is read as address {} and port {}; write `[{}]` for the address alone",
+            part.text, address.text, port.text, part.text
+        ));
+    }
+    Ok((address, port))
 }
 
 /// `[ADDRESS]:PORT`, with a prefix length on either side of the bracket.

@@ -12,9 +12,10 @@ mod predicate;
 
 use super::ast::{Expr, Test};
 use super::error::{FilterError, Note};
-use super::lex::{Kind, Token, lex};
+use super::lex::{Kind, Sign, Token, lex};
 use super::names::Names;
 use super::{Filter, MAX_NESTING, MAX_TEXT_BYTES};
+use predicate::ONLY_EQUAL;
 use std::ops::Range;
 use wire::inet_diag::{Family, States};
 
@@ -142,9 +143,9 @@ impl<'a> Parser<'a> {
     fn header(&mut self) -> Result<Option<Header>, FilterError> {
         let mut header: Option<Header> = None;
         while let Some(Kind::Word(word @ ("state" | "exclude" | "excl"))) = self.peek_kind() {
-            let adds = *word == "state";
+            let includes = *word == "state";
             let keyword = self.next().map(|token| token.span).unwrap_or_default();
-            self.skip_equal_sign();
+            let adds = includes == (self.sign("state", ONLY_EQUAL)? == Sign::Equal);
             let (states, span) = self.state_word(&keyword)?;
             let named = Expr::Test(Test::State(states));
             let known = header.take();

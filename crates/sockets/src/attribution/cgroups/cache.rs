@@ -32,7 +32,7 @@ struct Entry {
 #[derive(Debug)]
 enum State {
     Known(Arc<Cgroup>),
-    Unknown { retry_at: Instant },
+    Unknown { asked_at: Instant, retry_at: Instant },
 }
 
 impl Cache {
@@ -71,7 +71,7 @@ impl Cache {
     pub(super) fn is_settled(&self, slot: Slot, now: Instant) -> bool {
         match self.entries.get(slot.0 as usize).map(|entry| &entry.state) {
             Some(State::Known(_)) => true,
-            Some(State::Unknown { retry_at }) => now < *retry_at,
+            Some(State::Unknown { retry_at, .. }) => now < *retry_at,
             None => false,
         }
     }
@@ -87,6 +87,14 @@ impl Cache {
         self.index.get(&id).is_some_and(|slot| self.cgroup(Slot(*slot)).is_some())
     }
 
+    /// When an id that is unknown was looked for last.
+    pub(super) fn unknown_since(&self, id: u64) -> Option<Instant> {
+        match self.entries.get(*self.index.get(&id)? as usize)?.state {
+            State::Unknown { asked_at, .. } => Some(asked_at),
+            State::Known(_) => None,
+        }
+    }
+
     /// Whether another cgroup can be kept without another's going.
     pub(super) fn has_room(&self) -> bool {
         self.entries.len() < self.max_entries && self.bytes < self.max_bytes
@@ -96,8 +104,8 @@ impl Cache {
         self.insert(cgroup.id(), State::Known(Arc::new(cgroup)))
     }
 
-    pub(super) fn put_unknown(&mut self, id: u64, retry_at: Instant) {
-        self.insert(id, State::Unknown { retry_at });
+    pub(super) fn put_unknown(&mut self, id: u64, asked_at: Instant, retry_at: Instant) {
+        self.insert(id, State::Unknown { asked_at, retry_at });
     }
 
     fn insert(&mut self, id: u64, state: State) -> Slot {
@@ -229,10 +237,11 @@ mod tests {
         let mut cache = Cache::new(2, usize::MAX);
         let start = Instant::now();
         let later = start + std::time::Duration::from_secs(1);
-        cache.put_unknown(7, later);
+        cache.put_unknown(7, start, later);
         let slot = cache.find(7).unwrap();
         assert!(cache.is_settled(slot, start) && !cache.is_settled(slot, later));
         assert!(cache.cgroup(slot).is_none() && !cache.knows(7));
+        assert_eq!((cache.unknown_since(7), cache.unknown_since(8)), (Some(start), None));
         cache.put(cgroup(7));
         assert!(known(&mut cache, 7) && cache.knows(7));
         assert_eq!((cache.entries.len(), cache.evicted()), (1, 0));
@@ -241,6 +250,7 @@ mod tests {
     #[test]
     fn entries_are_what_their_ids_say_through_many_changes() {
         let mut cache = Cache::new(64, 500);
+        let start = Instant::now();
         let mut state = 0x2545_F491_4F6C_DD1D_u64;
         for _ in 0..100_000 {
             state ^= state << 13;
@@ -251,7 +261,7 @@ mod tests {
                 cache.put(cgroup(id));
                 assert!(known(&mut cache, id));
             } else if cache.find(id).is_none() {
-                cache.put_unknown(id, Instant::now());
+                cache.put_unknown(id, start, start);
             }
         }
         let bytes: usize = cache.entries.iter().map(|entry| entry.state.bytes()).sum();

@@ -38,7 +38,7 @@ const WORDS: &[&str] = &[
     "or",
 ];
 
-const ONLY_EQUAL: &[Sign] = &[Sign::Equal, Sign::NotEqual];
+pub(super) const ONLY_EQUAL: &[Sign] = &[Sign::Equal, Sign::NotEqual];
 const EVERY_SIGN: &[Sign] =
     &[Sign::Equal, Sign::NotEqual, Sign::AtLeast, Sign::AtMost, Sign::Above, Sign::Below];
 
@@ -94,7 +94,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The sign behind a word, `=` if there is none. Only those in `allowed` make sense of it.
-    fn sign(&mut self, word: &str, allowed: &[Sign]) -> Result<Sign, FilterError> {
+    pub(super) fn sign(&mut self, word: &str, allowed: &[Sign]) -> Result<Sign, FilterError> {
         let Some(Kind::Compare(sign)) = self.peek_kind() else { return Ok(Sign::Equal) };
         let sign = *sign;
         let span = self.next().map(|token| token.span).unwrap_or_default();
@@ -106,12 +106,6 @@ impl<'a> Parser<'a> {
             format!("`{word}` has no order"),
             Some("it takes `=` and `!=`".to_owned()),
         ))
-    }
-
-    pub(super) fn skip_equal_sign(&mut self) {
-        if self.peek_kind() == Some(&Kind::Compare(Sign::Equal)) {
-            self.next();
-        }
     }
 
     fn value(&mut self, word: &str, what: &str) -> Result<Value<'a>, FilterError> {

@@ -1,0 +1,158 @@
+//! How the collector gets at namespaces: in this process, or through the helper that holds the capabilities.
+
+use std::io;
+use std::os::fd::AsFd;
+use sys::Errno;
+use sys::namespace::{Discovery, Error, Home, Identity, Nsids, Scan, Target};
+use sys::netlink::{Protocol, Socket};
+use sys::socket::set_receive_buffer;
+
+/// Which namespaces are collected.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// That of this process. Needs no privilege.
+    Own,
+    /// Every one that can be found.
+    All,
+    /// Those with these names, as [`Found::name`] has them.
+    Named(Vec<String>),
+}
+
+/// A namespace that was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// Which one it is.
+    pub id: Identity,
+    /// Its name, where a file stands for it: what `ip netns` or a container engine calls it.
+    pub name: Option<String>,
+    /// A process in it, where one was seen.
+    pub process: Option<u32>,
+}
+
+/// Multicast groups of `NETLINK_SOCK_DIAG` (`enum sknetlink_groups`, linux/sock_diag.h).
+const SKNLGRP_INET_TCP_DESTROY: u32 = 1;
+const SKNLGRP_INET6_TCP_DESTROY: u32 = 3;
+
+/// Opens what the collector reads. Descriptors of namespaces themselves never outlive a call.
+pub trait Access: Send {
+    /// Looks for the namespaces of the scope; the own one is the first, if it is in the scope.
+    ///
+    /// # Errors
+    /// Nothing could be looked at. What cannot be seen for want of a capability is counted in the answer.
+    fn discover(&mut self, scope: &Scope, found: &mut Vec<Found>) -> io::Result<Scan>;
+
+    /// Opens a `NETLINK_SOCK_DIAG` socket in the namespace at this place of the last discovery.
+    ///
+    /// # Errors
+    /// The namespace is gone, or may not be entered.
+    fn open(&mut self, at: usize) -> Result<Socket, Error>;
+
+    /// The id by which close events name the namespace at this place of the last discovery; assigns one if it has none.
+    ///
+    /// # Errors
+    /// Any of netlink; `EPERM` without `CAP_NET_ADMIN`.
+    fn nsid(&mut self, at: usize) -> Result<i32, Errno>;
+
+    /// Opens the socket that hears TCP sockets being destroyed, with a receive buffer of so many bytes if that is allowed.
+    ///
+    /// # Errors
+    /// This kernel has no such events, or hearing those of other namespaces is not allowed.
+    fn events(&mut self, hears: Hears, buffer_bytes: usize) -> Result<Socket, Errno>;
+}
+
+/// Whose close events are heard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hears {
+    /// Those of the own namespace.
+    Own,
+    /// Those of every namespace that has an id.
+    All,
+}
+
+/// Access by the rights of this process. Made and used on one thread: it enters namespaces with that thread.
+#[derive(Default)]
+pub struct Direct {
+    discovery: Discovery,
+    /// Places of the last answer in `discovery`.
+    places: Vec<usize>,
+    own: Option<Identity>,
+    home: Option<Home>,
+    nsids: Option<Nsids>,
+}
+
+impl Direct {
+    /// Access from the namespace of the calling thread.
+    #[must_use]
+    pub fn new() -> Direct {
+        Direct::default()
+    }
+
+    fn home(&mut self) -> Result<&Home, Error> {
+        if self.home.is_none() {
+            self.home = Some(Home::remember()?);
+        }
+        self.home.as_ref().ok_or(Error::Gone)
+    }
+}
+
+impl Access for Direct {
+    fn discover(&mut self, scope: &Scope, found: &mut Vec<Found>) -> io::Result<Scan> {
+        found.clear();
+        self.places.clear();
+        let own = sys::namespace::own()?;
+        self.own = Some(own);
+        if *scope == Scope::Own {
+            found.push(Found { id: own, name: None, process: None });
+            self.places.push(0);
+            return Ok(Scan::default());
+        }
+        let scan = self.discovery.scan()?;
+        for (place, namespace) in self.discovery.namespaces().enumerate() {
+            let name = namespace.name().map(|name| String::from_utf8_lossy(name).into_owned());
+            if let Scope::Named(names) = scope
+                && !name.as_ref().is_some_and(|name| names.contains(name))
+            {
+                continue;
+            }
+            found.push(Found { id: namespace.id, name, process: namespace.process });
+            self.places.push(place);
+        }
+        Ok(scan)
+    }
+
+    fn open(&mut self, at: usize) -> Result<Socket, Error> {
+        let place = *self.places.get(at).ok_or(Error::Gone)?;
+        let Some(namespace) =
+            self.discovery.namespaces().nth(place).filter(|one| Some(one.id) != self.own)
+        else {
+            // The own one is not entered: that would need a capability.
+            return Socket::open(Protocol::SockDiag)
+                .map_err(|errno| Error::Syscall { call: "socket", errno });
+        };
+        let namespace = namespace.open()?;
+        self.home()?
+            .enter(&namespace, || Socket::open(Protocol::SockDiag))?
+            .map_err(|errno| Error::Syscall { call: "socket", errno })
+    }
+
+    fn nsid(&mut self, at: usize) -> Result<i32, Errno> {
+        if self.nsids.is_none() {
+            self.nsids = Some(Nsids::open().map_err(|error| Errno::from(&error))?);
+        }
+        let place = self.places.get(at).copied();
+        let namespace = place.and_then(|place| self.discovery.namespaces().nth(place));
+        let open = namespace.and_then(|namespace| namespace.open().ok()).ok_or(Errno::NOENT)?;
+        self.nsids.as_mut().ok_or(Errno::NOENT)?.assign(Target::Open(open.as_fd()))
+    }
+
+    fn events(&mut self, hears: Hears, buffer_bytes: usize) -> Result<Socket, Errno> {
+        let socket = Socket::open(Protocol::SockDiag)?;
+        if hears == Hears::All {
+            socket.listen_all_namespaces()?;
+        }
+        set_receive_buffer(socket.as_fd(), buffer_bytes).map_err(|error| Errno::from(&error))?;
+        socket.join_group(SKNLGRP_INET_TCP_DESTROY)?;
+        socket.join_group(SKNLGRP_INET6_TCP_DESTROY)?;
+        Ok(socket)
+    }
+}

@@ -1,0 +1,148 @@
+//! From the kernel's message to a record: nothing is computed, everything is named.
+
+use record::{
+    AccEcnOption, AddressFamily, EcnMode, FastOpenFailure, RecoveryState, SocketRecord,
+    SocketState, SocketTimer, TlsMode,
+};
+use wire::inet_diag::{SocketMessage, TcpInfo, Ulp};
+
+/// Fills in what the kernel's message says: endpoints, socket, `tcp_info`, congestion, memory, and what has no name here.
+pub fn fill<'a>(record: &mut SocketRecord<'a>, message: &SocketMessage<'a>) {
+    record.cookie = Some(message.id.cookie);
+    record.family = Some(AddressFamily(message.family.number()));
+    record.src_address = Some(message.id.src.ip());
+    record.src_port = Some(message.id.src.port());
+    record.dst_address = Some(message.id.dst.ip());
+    record.dst_port = Some(message.id.dst.port());
+    record.interface_index = Some(message.id.interface_index);
+    record.state = Some(SocketState(message.state.number()));
+    record.timer = Some(SocketTimer(message.timer.number()));
+    record.timer_retransmits = Some(message.retransmits);
+    record.timer_expires_ms = Some(message.expires_ms);
+    record.receive_queue = Some(message.receive_queue);
+    record.send_queue = Some(message.send_queue);
+    record.uid = Some(message.uid);
+    record.inode = Some(message.inode);
+    record.type_of_service = message.type_of_service;
+    record.traffic_class = message.traffic_class;
+    record.shutdown = message.shutdown;
+    record.protocol = message.protocol;
+    record.v6_only = message.v6_only;
+    record.mark = message.mark;
+    record.class_id = message.class_id;
+    record.socket_options = message.socket_options.map(|options| options.bits());
+    record.has_md5 = message.has_md5.then_some(true);
+    record.congestion_algorithm = message.congestion;
+    record.cgroup_id = message.cgroup_id;
+    if let Some(info) = &message.tcp_info {
+        fill_tcp_info(record, info);
+    }
+    record.tcp_info_tail = Some(message.tcp_info_tail).filter(|tail| !tail.is_empty());
+    if let Some(ulp) = &message.ulp {
+        fill_ulp(record, ulp);
+    }
+    fill_congestion(record, message);
+    fill_memory(record, message);
+}
+
+macro_rules! copy_fields {
+    ($record:ident, $info:ident, $($field:ident)+) => {
+        $($record.$field = $info.$field();)+
+    };
+}
+
+/// Fills in the fields of `tcp_info` that this kernel has.
+#[inline]
+pub(crate) fn fill_tcp_info(record: &mut SocketRecord<'_>, info: &TcpInfo) {
+    copy_fields! { record, info,
+        rto_us ato_us snd_mss_bytes rcv_mss_bytes unacked_segments sacked_segments lost_segments
+        retrans_segments fackets_segments last_data_sent_ms last_ack_sent_ms last_data_recv_ms
+        last_ack_recv_ms pmtu_bytes rcv_ssthresh_bytes rtt_us rttvar_us snd_ssthresh_segments
+        snd_cwnd_segments advmss_bytes reordering_segments rcv_rtt_us rcv_space_bytes total_retrans_segments
+        pacing_rate_bytes_per_sec max_pacing_rate_bytes_per_sec bytes_acked bytes_received segs_out segs_in
+        notsent_bytes min_rtt_us data_segs_in data_segs_out delivery_rate_bytes_per_sec busy_time_us
+        rwnd_limited_us sndbuf_limited_us delivered_segments delivered_ce_segments bytes_sent bytes_retrans
+        dsack_dups reord_seen rcv_ooopack snd_wnd_bytes rcv_wnd_bytes rehash total_rto total_rto_recoveries
+        total_rto_time_ms received_ce_segments delivered_e1_bytes delivered_e0_bytes delivered_ce_bytes
+        received_e1_bytes received_e0_bytes received_ce_bytes options2 retransmits probes backoff options
+        snd_wscale rcv_wscale
+    }
+    record.tcp_info_state = info.state().map(SocketState);
+    record.ca_state = info.ca_state().map(RecoveryState);
+    record.delivery_rate_app_limited = info.delivery_rate_app_limited().map(|bit| bit != 0);
+    record.fastopen_client_fail = info.fastopen_client_fail().map(FastOpenFailure);
+    record.ecn_mode = info.ecn_mode().map(|mode| EcnMode(mode as u8));
+    record.accecn_opt_seen = info.accecn_opt_seen().map(|seen| AccEcnOption(seen as u8));
+    record.accecn_fail_mode = info.accecn_fail_mode().map(|mode| mode as u8);
+    record.tcp_info_len_bytes = Some(info.length_bytes() as u16);
+}
+
+fn fill_ulp<'a>(record: &mut SocketRecord<'a>, ulp: &Ulp<'a>) {
+    record.ulp = ulp.name;
+    if let Some(tls) = &ulp.tls {
+        record.tls_version = tls.version;
+        record.tls_cipher = tls.cipher;
+        record.tls_receive = tls.rx_conf.map(|mode| TlsMode(mode as u8));
+        record.tls_send = tls.tx_conf.map(|mode| TlsMode(mode as u8));
+    }
+    if let Some(mptcp) = &ulp.mptcp {
+        record.is_mptcp = Some(true);
+        record.mptcp_token_local = mptcp.token_local;
+        record.mptcp_token_remote = mptcp.token_remote;
+        record.mptcp_flags = mptcp.subflow_flags;
+    }
+}
+
+fn fill_congestion<'a>(record: &mut SocketRecord<'a>, message: &SocketMessage<'a>) {
+    if let Some(vegas) = &message.vegas {
+        record.vegas_enabled = Some(vegas.enabled);
+        record.vegas_rtt_count = Some(vegas.rtt_count);
+        record.vegas_rtt_us = Some(vegas.rtt_us);
+        record.vegas_min_rtt_us = Some(vegas.min_rtt_us);
+    }
+    if let Some(dctcp) = &message.dctcp {
+        record.dctcp_enabled = Some(dctcp.enabled);
+        record.dctcp_ce_state = Some(dctcp.ce_state);
+        record.dctcp_alpha = Some(dctcp.alpha);
+        record.dctcp_ab_ecn_bytes = Some(dctcp.ab_ecn_bytes);
+        record.dctcp_ab_tot_bytes = Some(dctcp.ab_tot_bytes);
+    }
+    if let Some(bbr) = &message.bbr {
+        record.bbr_bw_bytes_per_sec = Some(bbr.bandwidth_bytes_per_sec);
+        record.bbr_min_rtt_us = Some(bbr.min_rtt_us);
+        record.bbr_pacing_gain = Some(bbr.pacing_gain);
+        record.bbr_cwnd_gain = Some(bbr.cwnd_gain);
+        record.bbr_tail = Some(bbr.tail).filter(|tail| !tail.is_empty());
+    }
+}
+
+fn fill_memory(record: &mut SocketRecord<'_>, message: &SocketMessage<'_>) {
+    if let Some(memory) = &message.memory {
+        record.rmem_alloc_bytes = Some(memory.rmem_alloc_bytes);
+        record.rcvbuf_bytes = Some(memory.rcvbuf_bytes);
+        record.wmem_alloc_bytes = Some(memory.wmem_alloc_bytes);
+        record.sndbuf_bytes = Some(memory.sndbuf_bytes);
+        record.fwd_alloc_bytes = Some(memory.fwd_alloc_bytes);
+        record.wmem_queued_bytes = Some(memory.wmem_queued_bytes);
+        record.optmem_bytes = Some(memory.optmem_bytes);
+        record.backlog_bytes = Some(memory.backlog_bytes);
+        record.drops = Some(memory.drops);
+    }
+    if let Some(meminfo) = &message.meminfo {
+        record.meminfo_rmem_bytes = Some(meminfo.rmem_bytes);
+        record.meminfo_wmem_bytes = Some(meminfo.wmem_bytes);
+        record.meminfo_fmem_bytes = Some(meminfo.fmem_bytes);
+        record.meminfo_tmem_bytes = Some(meminfo.tmem_bytes);
+    }
+}
+
+/// The attributes that have no name here, one after another as the kernel wrote them. Appends nothing where there is none.
+pub fn unknown_attributes(message: &SocketMessage<'_>, out: &mut Vec<u8>) {
+    for (kind, payload) in message.unknown_attributes() {
+        let len = 4 + payload.len();
+        out.extend_from_slice(&(len as u16).to_ne_bytes());
+        out.extend_from_slice(&kind.to_ne_bytes());
+        out.extend_from_slice(payload);
+        out.resize(out.len() + len.next_multiple_of(4) - len, 0);
+    }
+}

@@ -1,0 +1,83 @@
+//! What the collector is told.
+
+use crate::access::Scope;
+use crate::filter::{Filter, Needs};
+use record::FieldSet;
+use std::num::NonZeroU32;
+use std::time::Duration;
+use wire::inet_diag::{Extensions, States};
+
+/// How the collector works. The caller has checked the ranges.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Name of the collector in the ledger.
+    pub name: String,
+    /// From the beginning of one poll to that of the next.
+    pub interval: Duration,
+    /// Each poll begins later than that by a random part of this, so that the hosts of a fleet do not poll at once.
+    pub jitter: Duration,
+    /// Which namespaces.
+    pub scope: Scope,
+    /// Which states, unless the filter names its own.
+    pub states: States,
+    /// Which of those sockets; `None` for all.
+    pub filter: Option<Filter>,
+    /// Listening sockets are asked for in one of so many polls: they change rarely.
+    pub listen_every: NonZeroU32,
+    /// Whether sockets without change are left out, and for how many polls at most. `None`: never.
+    pub keyframe_every: Option<NonZeroU32>,
+    /// One in so many sockets, by the hash of the cookie: a connection is in all polls or in none.
+    pub sample: NonZeroU32,
+    /// Whether closing records are made.
+    pub closes: Closes,
+    /// Receive buffer for close events, in bytes of the kernel's accounting.
+    pub event_buffer_bytes: usize,
+    /// Most sockets that are remembered between polls.
+    pub table_entries_max: usize,
+    /// Fields that any sink wants. What nobody wants is not asked of the kernel.
+    pub fields: FieldSet,
+}
+
+impl Options {
+    /// The attributes that anybody wants: each costs the kernel time.
+    pub(crate) fn extensions(&self) -> Extensions {
+        let needs = self.filter.as_ref().map_or(Needs::NONE, Filter::needs);
+        let mut wanted = Extensions::NONE;
+        let mut want = |is_wanted: bool, extension| {
+            if is_wanted {
+                wanted = wanted.with(extension);
+            }
+        };
+        // The last poll's counters stand in for those that an abort clears.
+        want(self.closes == Closes::On || needs.contains(Needs::TCP_INFO), Extensions::INFO);
+        want(needs.contains(Needs::CONGESTION), Extensions::CONGESTION);
+        want(needs.contains(Needs::MEMORY), Extensions::MEMORY);
+        for field in self.fields.fields() {
+            match (field.group, field.name) {
+                ("tcp_info" | "raw", _) => want(true, Extensions::INFO),
+                ("memory", _) => want(true, Extensions::MEMORY),
+                ("congestion", "congestion_algorithm") => want(true, Extensions::CONGESTION),
+                ("congestion", _) => want(true, Extensions::CONGESTION_STATE),
+                (_, "type_of_service") => want(true, Extensions::TYPE_OF_SERVICE),
+                (_, "traffic_class" | "class_id") => want(true, Extensions::TRAFFIC_CLASS),
+                (_, name)
+                    if name == "has_md5" || name.starts_with("ulp") || name.starts_with("tls_") =>
+                {
+                    want(true, Extensions::INFO);
+                }
+                (_, name) if name.contains("mptcp") => want(true, Extensions::INFO),
+                _ => {}
+            }
+        }
+        wanted
+    }
+}
+
+/// Whether closing records are made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Closes {
+    /// Of every connection whose close the kernel tells of.
+    On,
+    /// No.
+    Off,
+}

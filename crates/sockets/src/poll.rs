@@ -1,0 +1,140 @@
+//! What belongs to a poll as a whole: namespaces that fail, sockets that are gone, totals.
+
+use crate::engine::Engine;
+use crate::options::Closes;
+use crate::table::Life;
+use crate::totals::Sums;
+use crate::walk::{WalkError, Walked};
+use record::PollTotals;
+use sys::namespace;
+use wire::inet_diag::{State, States};
+
+impl Engine<'_> {
+    /// Notes how a walk went.
+    pub(crate) fn walked(&mut self, place: u32, spent_ns: u64, result: Result<Walked, WalkError>) {
+        let walked = match result {
+            Ok(walked) => {
+                self.namespaces.walked(place, self.moment.poll);
+                self.sums.namespaces_visited += 1;
+                walked
+            }
+            Err(error) => {
+                self.sums.namespaces_failed += 1;
+                self.counts.namespace_error(error.cause());
+                let name = self.place_name(place);
+                self.problem(error.cause(), || {
+                    format!("the sockets of network namespace {name} could not be read to the end: {error}")
+                });
+                Walked::default()
+            }
+        };
+        self.counts.interrupted.add(u64::from(walked.interrupted));
+        let records_ns = spent_ns.saturating_sub(walked.kernel_ns);
+        self.counts.walk_us.add(walked.kernel_ns / 1_000);
+        self.counts.records_us.add(records_ns / 1_000);
+        self.sums.walks += 1;
+        self.sums.walk_ns += walked.kernel_ns;
+        self.sums.records_ns += records_ns;
+        self.sums.bytes_read += walked.bytes;
+    }
+
+    /// Notes that a namespace could not be entered.
+    pub(crate) fn cannot_open(&mut self, error: &namespace::Error) {
+        if *error == namespace::Error::Gone {
+            self.sums.namespaces_vanished += 1;
+            self.counts.namespace_error("gone");
+            return;
+        }
+        self.sums.namespaces_failed += 1;
+        let cause = match error {
+            namespace::Error::NotPermitted { .. } => "permission",
+            _ => "open",
+        };
+        self.counts.namespace_error(cause);
+        let name = self.place_name(self.moment.place);
+        self.problem(cause, || {
+            format!(
+                "{error}: its sockets are missing (network namespace {name}, and others like it)"
+            )
+        });
+    }
+
+    fn place_name(&self, place: u32) -> String {
+        match self.namespaces.get(place) {
+            Some(known) => match &known.name {
+                Some(name) => name.escape_debug().to_string(),
+                None => format!("net:[{}]", known.id.inode),
+            },
+            None => "?".to_owned(),
+        }
+    }
+
+    /// Takes sockets out of the table that are gone, and counts those whose end nobody told of.
+    pub(crate) fn sweep(&mut self, asked: States) {
+        let poll = self.moment.poll;
+        let namespaces = &self.namespaces;
+        // A socket that moved to a state that is not asked for is absent as well.
+        let shows_all = (States::CONNECTED - asked).is_empty();
+        let mut unobserved = 0;
+        self.table.retain(|entry| {
+            let state = State::from_number(entry.state);
+            if entry.seen_poll == poll || !namespaces.shows_absence(entry.namespace, poll) {
+                return true;
+            }
+            if state == State::Listen && !asked.contains(State::Listen) {
+                return true;
+            }
+            match entry.life {
+                Life::Open => {
+                    entry.life = Life::Missing;
+                    true
+                }
+                Life::Missing => {
+                    // A handshake that failed has no socket yet, and no event.
+                    unobserved += u64::from(state != State::SynReceived);
+                    false
+                }
+                Life::Remnant | Life::Closed => false,
+            }
+        });
+        self.namespaces.forget_gone(poll);
+        if shows_all && self.options.closes == Closes::On {
+            self.counts.unobserved.add(unobserved);
+            self.sums.closes_unobserved += unobserved;
+        }
+    }
+
+    /// Publishes what the poll adds up to.
+    pub(crate) fn finish_poll(&mut self, began_unix_ns: u64) {
+        let evicted = self.table.evicted();
+        self.sums.evicted = evicted - self.counts.evicted.load();
+        self.counts.evicted.add(self.sums.evicted);
+        self.counts.table_entries.set(self.table.len() as u64);
+        for (gauges, counts) in self.counts.open.iter().zip(&self.open) {
+            for (gauge, count) in gauges.iter().zip(counts) {
+                gauge.set(*count);
+            }
+        }
+        self.counts.polls.add(1);
+        self.counts.durations.add(self.sums.poll_ns / 1_000, 1);
+        let poll = self.moment.poll;
+        let identity = self.identity;
+        let mut totals = PollTotals {
+            time_unix_ns: Some(began_unix_ns),
+            poll: Some(u64::from(poll)),
+            host: identity.host.name(),
+            boot_id: identity.host.boot_id(),
+            tags: (!identity.tags.is_empty()).then(|| record::Tags::new(identity.tags)),
+            table_entries: Some(self.table.len() as u64),
+            ..PollTotals::default()
+        };
+        self.sums.fill(&mut totals);
+        self.output.end_of_poll(&totals);
+        self.sums = Sums::default();
+    }
+
+    /// Time since the poll began, in microseconds.
+    pub(crate) fn since_us(&self) -> u64 {
+        self.moment.at.elapsed().as_micros() as u64
+    }
+}

@@ -1,0 +1,357 @@
+//! The table of known sockets: what the last poll saw of each, by cookie. Bounded; what it forgets for want of room is counted.
+
+use std::net::IpAddr;
+
+/// What is kept of one socket between polls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    /// The kernel's cookie: unique per boot, across namespaces.
+    pub(crate) cookie: u64,
+    /// Hash of everything that counts as a change.
+    pub(crate) fingerprint: u64,
+    pub(crate) first_seen_unix_ns: u64,
+    pub(crate) last_seen_unix_ns: u64,
+    /// Number of the poll that saw it last, and of the one that made a record of it last (0: none).
+    pub(crate) seen_poll: u32,
+    pub(crate) emitted_poll: u32,
+    /// Polls that saw it.
+    pub(crate) polls_seen: u32,
+    /// Place of its namespace in the collector's list.
+    pub(crate) namespace: u32,
+    pub(crate) cgroup_id: u64,
+    pub(crate) uid: u32,
+    pub(crate) src: IpAddr,
+    pub(crate) dst: IpAddr,
+    pub(crate) sport: u16,
+    pub(crate) dport: u16,
+    pub(crate) state: u8,
+    pub(crate) life: Life,
+    /// Place of its congestion control's name in the collector's list.
+    pub(crate) congestion: u8,
+    /// Counters as the last poll saw them: an aborted socket's event has only zeros.
+    pub(crate) last: LastCounters,
+}
+
+/// How far a socket is through its life, as far as we know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Life {
+    /// It was in the last poll, or is new.
+    Open,
+    /// It was absent from one poll. A dump is no snapshot: one absence proves nothing.
+    Missing,
+    /// Only a minisock is left of it in dumps. Its close event has come, or is about to.
+    Remnant,
+    /// Its close event has come.
+    Closed,
+}
+
+/// Counters of `tcp_info` that a closing record falls back to.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct LastCounters {
+    pub(crate) bytes_sent: u64,
+    pub(crate) bytes_acked: u64,
+    pub(crate) bytes_received: u64,
+    pub(crate) bytes_retrans: u64,
+    pub(crate) segs_out: u32,
+    pub(crate) segs_in: u32,
+    pub(crate) total_retrans: u32,
+    pub(crate) rtt_us: u32,
+    pub(crate) min_rtt_us: u32,
+    pub(crate) unacked_segments: u32,
+}
+
+const _: () = assert!(size_of::<Entry>() <= 192);
+
+/// Entries come in blocks of so many, so that growing copies none and frees nothing.
+const BLOCK_ENTRIES: usize = 1_024;
+const EMPTY: u32 = u32::MAX;
+
+/// Sockets by cookie: an index of 4-byte places, half empty, over blocks of entries.
+#[derive(Debug)]
+pub(crate) struct Table {
+    blocks: Vec<Vec<Entry>>,
+    /// Places whose entry was removed.
+    free: Vec<u32>,
+    /// Linear probing; a power of two long.
+    index: Vec<u32>,
+    len: usize,
+    capacity: usize,
+    /// Where the search for an entry to forget goes on.
+    hand: usize,
+    evicted: u64,
+}
+
+impl Table {
+    /// An empty table for at most `capacity` sockets, at least 1. Memory grows with what is in it.
+    pub(crate) fn new(capacity: usize) -> Table {
+        Table {
+            blocks: Vec::new(),
+            free: Vec::new(),
+            index: vec![EMPTY; 64],
+            len: 0,
+            capacity: capacity.clamp(1, EMPTY as usize - 1),
+            hand: 0,
+            evicted: 0,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Entries forgotten for want of room since the start.
+    pub(crate) fn evicted(&self) -> u64 {
+        self.evicted
+    }
+
+    pub(crate) fn get_mut(&mut self, cookie: u64) -> Option<&mut Entry> {
+        let place = self.index[self.find(cookie).ok()?];
+        Some(self.entry_mut(place))
+    }
+
+    /// Puts an entry in whose cookie is not there yet. A full table forgets another one.
+    pub(crate) fn insert(&mut self, entry: Entry) -> &mut Entry {
+        if self.len >= self.capacity {
+            self.forget_one(entry.seen_poll);
+        }
+        if (self.len + 1) * 2 > self.index.len() {
+            self.grow_index();
+        }
+        let place = match self.free.pop() {
+            Some(place) => {
+                *self.entry_mut(place) = entry;
+                place
+            }
+            None => self.push(entry),
+        };
+        let slot = match self.find(entry.cookie) {
+            Ok(slot) | Err(slot) => slot,
+        };
+        self.index[slot] = place;
+        self.len += 1;
+        self.entry_mut(place)
+    }
+
+    pub(crate) fn remove(&mut self, cookie: u64) -> Option<Entry> {
+        let slot = self.find(cookie).ok()?;
+        let place = self.index[slot];
+        let entry = *self.entry_mut(place);
+        self.vacate(slot);
+        self.free.push(place);
+        self.len -= 1;
+        Some(entry)
+    }
+
+    /// Visits every entry and removes those for which `keep` is false.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&mut Entry) -> bool) {
+        let mut gone = Vec::new();
+        for slot in 0..self.index.len() {
+            let place = self.index[slot];
+            if place != EMPTY {
+                let entry = self.entry_mut(place);
+                if !keep(entry) {
+                    gone.push(entry.cookie);
+                }
+            }
+        }
+        for cookie in gone {
+            self.remove(cookie);
+        }
+    }
+
+    fn push(&mut self, entry: Entry) -> u32 {
+        match self.blocks.last_mut() {
+            Some(block) if block.len() < BLOCK_ENTRIES => block.push(entry),
+            _ => {
+                let mut block = Vec::with_capacity(BLOCK_ENTRIES);
+                block.push(entry);
+                self.blocks.push(block);
+            }
+        }
+        let in_last = self.blocks.last().map_or(0, Vec::len);
+        ((self.blocks.len() - 1) * BLOCK_ENTRIES + in_last - 1) as u32
+    }
+
+    fn entry_mut(&mut self, place: u32) -> &mut Entry {
+        &mut self.blocks[place as usize / BLOCK_ENTRIES][place as usize % BLOCK_ENTRIES]
+    }
+
+    fn cookie_at(&self, place: u32) -> u64 {
+        self.blocks[place as usize / BLOCK_ENTRIES][place as usize % BLOCK_ENTRIES].cookie
+    }
+
+    /// The slot that holds the cookie, or else the empty one where it would go.
+    fn find(&self, cookie: u64) -> Result<usize, usize> {
+        let mask = self.index.len() - 1;
+        let mut slot = mix(cookie) as usize & mask;
+        loop {
+            match self.index[slot] {
+                EMPTY => return Err(slot),
+                place if self.cookie_at(place) == cookie => return Ok(slot),
+                _ => slot = (slot + 1) & mask,
+            }
+        }
+    }
+
+    /// Empties a slot and moves those behind it that would not be found any more.
+    fn vacate(&mut self, mut hole: usize) {
+        let mask = self.index.len() - 1;
+        let mut slot = hole;
+        loop {
+            slot = (slot + 1) & mask;
+            let place = self.index[slot];
+            if place == EMPTY {
+                break;
+            }
+            let home = mix(self.cookie_at(place)) as usize & mask;
+            // It may move if its home is not between the hole (exclusive) and where it is (inclusive).
+            if slot.wrapping_sub(home) & mask >= slot.wrapping_sub(hole) & mask {
+                self.index[hole] = place;
+                hole = slot;
+            }
+        }
+        self.index[hole] = EMPTY;
+    }
+
+    fn grow_index(&mut self) {
+        let old = std::mem::take(&mut self.index);
+        self.index = vec![EMPTY; old.len() * 2];
+        for place in old.into_iter().filter(|&place| place != EMPTY) {
+            let slot = match self.find(self.cookie_at(place)) {
+                Ok(slot) | Err(slot) => slot,
+            };
+            self.index[slot] = place;
+        }
+    }
+
+    /// Forgets an entry that this poll has not seen yet, if the hand meets one soon, else any.
+    fn forget_one(&mut self, current_poll: u32) {
+        let mask = self.index.len() - 1;
+        let mut victim = None;
+        let mut looked_at = 0;
+        // It ends: a full table has an entry.
+        while looked_at < TURN_SLOTS_MAX || victim.is_none() {
+            self.hand = (self.hand + 1) & mask;
+            looked_at += 1;
+            let place = self.index[self.hand];
+            if place == EMPTY {
+                continue;
+            }
+            let entry = *self.entry_mut(place);
+            victim = Some(entry.cookie);
+            if entry.seen_poll != current_poll || entry.life != Life::Open {
+                break;
+            }
+        }
+        if let Some(cookie) = victim {
+            self.remove(cookie);
+            self.evicted += 1;
+        }
+    }
+}
+
+/// Slots that are looked at for an entry to forget.
+const TURN_SLOTS_MAX: usize = 64;
+
+/// Spreads cookies, which are consecutive numbers, over the index and over samples (the finaliser of splitmix64).
+pub(crate) fn mix(cookie: u64) -> u64 {
+    let mut z = cookie.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::collections::HashMap;
+    use std::net::Ipv4Addr;
+
+    pub(crate) fn entry(cookie: u64, poll: u32) -> Entry {
+        let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        Entry {
+            cookie,
+            fingerprint: cookie,
+            first_seen_unix_ns: 0,
+            last_seen_unix_ns: 0,
+            seen_poll: poll,
+            emitted_poll: poll,
+            polls_seen: 1,
+            namespace: 0,
+            cgroup_id: 0,
+            uid: 0,
+            src: nowhere,
+            dst: nowhere,
+            sport: 0,
+            dport: 0,
+            state: 1,
+            life: Life::Open,
+            congestion: 0,
+            last: LastCounters::default(),
+        }
+    }
+
+    #[test]
+    fn behaves_as_a_map() {
+        let mut table = Table::new(10_000);
+        let mut model = HashMap::new();
+        let mut random = 1;
+        for round in 0..200_000 {
+            random = mix(random);
+            let cookie = random % 3_000;
+            if random & (1 << 40) == 0 {
+                assert_eq!(
+                    table.remove(cookie).map(|entry| entry.fingerprint),
+                    model.remove(&cookie),
+                    "round {round}"
+                );
+            } else if let Some(entry) = table.get_mut(cookie) {
+                assert_eq!(Some(&entry.fingerprint), model.get(&cookie));
+            } else {
+                assert!(model.insert(cookie, cookie).is_none());
+                table.insert(entry(cookie, 1));
+            }
+            assert_eq!(table.len(), model.len());
+        }
+        table.retain(|entry| entry.cookie % 2 == 0);
+        model.retain(|cookie, _| cookie % 2 == 0);
+        assert_eq!(table.len(), model.len());
+        assert!(model.keys().all(|&cookie| table.get_mut(cookie).is_some()));
+        assert_eq!(table.evicted(), 0);
+    }
+
+    #[test]
+    fn a_full_table_forgets_and_counts() {
+        let mut table = Table::new(100);
+        for cookie in 1..=1_000 {
+            table.insert(entry(cookie, 1));
+        }
+        assert_eq!((table.len(), table.evicted()), (100, 900));
+    }
+
+    #[test]
+    fn what_this_poll_has_seen_is_forgotten_last() {
+        let mut table = Table::new(100);
+        for cookie in 0..90 {
+            table.insert(entry(cookie, 1));
+        }
+        for cookie in 90..140 {
+            table.insert(entry(cookie, 2));
+        }
+        let kept = (90..140).filter(|&cookie| table.get_mut(cookie).is_some()).count();
+        assert!(kept >= 45, "{kept} of 50");
+    }
+
+    #[test]
+    fn memory_is_bounded_by_the_capacity() {
+        let mut table = Table::new(2_000);
+        for cookie in 0..20_000 {
+            table.insert(entry(cookie, cookie as u32));
+        }
+        assert!(table.blocks.len() <= 2 && table.index.len() <= 8_192);
+    }
+}

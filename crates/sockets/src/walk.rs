@@ -1,0 +1,270 @@
+//! One walk of the kernel's table of sockets in one namespace, with every answer checked.
+
+use std::fmt;
+use sys::Errno;
+use sys::clock::monotonic_ns;
+use sys::netlink::{DUMP_BUFFER_BYTES, Socket};
+use wire::DecodeError;
+use wire::inet_diag::request::{IPPROTO_TCP, SOCK_DIAG_BY_FAMILY, TCPDIAG_GETSOCK};
+use wire::inet_diag::{Extensions, Family, Kind, Request, SocketMessage, States, decode};
+use wire::netlink::{Messages, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, done_status, error_of};
+
+/// What is asked of the kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// States of the sockets that are wanted.
+    pub states: States,
+    /// Attributes that are wanted.
+    pub extensions: Extensions,
+    /// A filter that the kernel applies; empty for none.
+    pub bytecode: &'a [u8],
+}
+
+/// Takes what a walk finds.
+pub trait Visitor {
+    /// One socket, and its message as the kernel sent it, with the netlink header.
+    fn socket(&mut self, message: &SocketMessage<'_>, raw: &[u8]);
+
+    /// A message that is not what its format says.
+    fn malformed(&mut self, error: DecodeError);
+
+    /// Called after each datagram, a few milliseconds apart at most: a moment for other work.
+    fn pause(&mut self) {}
+}
+
+/// What a walk took.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Walked {
+    /// Bytes read.
+    pub bytes: u64,
+    /// Datagrams read.
+    pub datagrams: u64,
+    /// Time in the kernel: the walk itself.
+    pub kernel_ns: u64,
+    /// The kernel said that its table changed meanwhile. `inet_diag` of Linux up to 6.18 never does.
+    pub interrupted: bool,
+}
+
+/// Why a walk ended early. What was visited until then counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WalkError {
+    /// Sending or receiving failed.
+    Syscall { call: &'static str, errno: Errno },
+    /// The kernel refused the request or broke off its answer.
+    Refused(Errno),
+    /// This kernel has no socket diagnosis of TCP, or its module (`tcp_diag`) is not loaded.
+    NoTcpDiag,
+    /// The kernel's datagram was larger than our buffer, which no known kernel sends.
+    Truncated,
+    /// The framing of a datagram is broken.
+    Malformed(DecodeError),
+    /// The answer stopped without its end mark.
+    Incomplete,
+}
+
+impl WalkError {
+    /// One of a few words, for counters.
+    #[must_use]
+    pub fn cause(self) -> &'static str {
+        match self {
+            WalkError::Syscall { .. } => "syscall",
+            WalkError::Refused(_) => "refused",
+            WalkError::NoTcpDiag => "no_tcp_diag",
+            WalkError::Truncated => "truncated",
+            WalkError::Malformed(_) => "malformed",
+            WalkError::Incomplete => "incomplete",
+        }
+    }
+}
+
+impl fmt::Display for WalkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WalkError::Syscall { call, errno } => {
+                write!(f, "{call} at the netlink socket: {errno}")
+            }
+            WalkError::Refused(errno) => {
+                write!(f, "the kernel refused to list its sockets: {errno}")
+            }
+            WalkError::NoTcpDiag => f.write_str(
+                "this kernel cannot list TCP sockets: load its module with `modprobe tcp_diag`",
+            ),
+            WalkError::Truncated => f.write_str("the kernel's answer was larger than the buffer"),
+            WalkError::Malformed(error) => write!(f, "the kernel's answer is malformed: {error}"),
+            WalkError::Incomplete => f.write_str("the kernel's answer ended without its end mark"),
+        }
+    }
+}
+
+impl std::error::Error for WalkError {}
+
+/// Which request the kernel answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Form {
+    /// One walk for both families.
+    Both,
+    /// One walk each.
+    Each,
+}
+
+/// Walks tables; keeps its buffer, and no socket.
+#[derive(Debug)]
+pub struct Walker {
+    buffer: Box<[u8]>,
+    request: Vec<u8>,
+    sequence: u32,
+    form: Form,
+}
+
+impl Default for Walker {
+    fn default() -> Walker {
+        Walker {
+            buffer: vec![0; DUMP_BUFFER_BYTES].into_boxed_slice(),
+            request: Vec::new(),
+            sequence: 0,
+            form: Form::Both,
+        }
+    }
+}
+
+impl Walker {
+    /// Visits every socket of the socket's namespace. One walk of the kernel's table serves both families where the kernel
+    /// knows the older request (all do so far), else there are two.
+    ///
+    /// # Errors
+    /// See [`WalkError`]. What was visited before stays visited.
+    pub fn walk(
+        &mut self,
+        socket: &Socket,
+        ask: &Ask<'_>,
+        visitor: &mut impl Visitor,
+    ) -> Result<Walked, WalkError> {
+        let mut walked = Walked::default();
+        if self.form == Form::Both {
+            match self.dump(socket, Kind::Both, ask, visitor, &mut walked) {
+                // Nothing was answered yet: the request itself is unknown.
+                Err(WalkError::Refused(_) | WalkError::NoTcpDiag) if walked.datagrams <= 1 => {
+                    self.each(socket, ask, visitor, &mut walked)?;
+                    self.form = Form::Each;
+                }
+                result => result?,
+            }
+        } else {
+            self.each(socket, ask, visitor, &mut walked)?;
+        }
+        Ok(walked)
+    }
+
+    fn each(
+        &mut self,
+        socket: &Socket,
+        ask: &Ask<'_>,
+        visitor: &mut impl Visitor,
+        walked: &mut Walked,
+    ) -> Result<(), WalkError> {
+        for family in [Family::Inet, Family::Inet6] {
+            self.dump(socket, Kind::Family(family), ask, visitor, walked)?;
+        }
+        Ok(())
+    }
+
+    fn dump(
+        &mut self,
+        socket: &Socket,
+        kind: Kind,
+        ask: &Ask<'_>,
+        visitor: &mut impl Visitor,
+        walked: &mut Walked,
+    ) -> Result<(), WalkError> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let Ask { states, extensions, bytecode } = *ask;
+        let request = Request {
+            kind,
+            protocol: IPPROTO_TCP,
+            states,
+            extensions,
+            src_port: 0,
+            dst_port: 0,
+            bytecode,
+            sequence: self.sequence,
+        };
+        self.request.clear();
+        request.encode(&mut self.request);
+        // The first part of the answer is made while the request is sent.
+        let asked_ns = monotonic_ns();
+        socket.send(&self.request).map_err(|errno| WalkError::Syscall { call: "sendto", errno })?;
+        walked.kernel_ns += monotonic_ns().saturating_sub(asked_ns);
+        while self.datagram(socket, visitor, walked)? == Progress::GoesOn {
+            visitor.pause();
+        }
+        Ok(())
+    }
+
+    /// Reads one datagram of the answer.
+    fn datagram(
+        &mut self,
+        socket: &Socket,
+        visitor: &mut impl Visitor,
+        walked: &mut Walked,
+    ) -> Result<Progress, WalkError> {
+        let asked_ns = monotonic_ns();
+        let received = loop {
+            match socket.receive(&mut self.buffer) {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Err(WalkError::Incomplete),
+                Err(errno) => return Err(WalkError::Syscall { call: "recvmsg", errno }),
+                // The borrow checker cannot follow a borrow out of the loop: the length is enough.
+                Ok(received) => {
+                    break (received.bytes.len(), received.truncated, received.sender_port_id);
+                }
+            }
+        };
+        let (len, truncated, sender) = received;
+        walked.kernel_ns += monotonic_ns().saturating_sub(asked_ns);
+        if sender != 0 {
+            return Ok(Progress::GoesOn);
+        }
+        walked.datagrams += 1;
+        walked.bytes += len as u64;
+        if truncated {
+            return Err(WalkError::Truncated);
+        }
+        for message in Messages::new(self.buffer.get(..len).unwrap_or_default()) {
+            let message = message.map_err(WalkError::Malformed)?;
+            if message.sequence != self.sequence {
+                // The rest of an answer to an earlier request.
+                continue;
+            }
+            walked.interrupted |= message.flags & NLM_F_DUMP_INTR != 0;
+            match message.kind {
+                SOCK_DIAG_BY_FAMILY | TCPDIAG_GETSOCK => match decode(message.body) {
+                    Ok(socket) => visitor.socket(&socket, message.raw),
+                    Err(error) => visitor.malformed(error),
+                },
+                NLMSG_DONE => {
+                    return status(done_status(message.body)).map(|()| Progress::Done);
+                }
+                NLMSG_ERROR => {
+                    status(error_of(message.body))?;
+                }
+                _ => {}
+            }
+        }
+        Ok(Progress::GoesOn)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Progress {
+    GoesOn,
+    Done,
+}
+
+fn status(code: Result<i32, DecodeError>) -> Result<(), WalkError> {
+    match code.map_err(WalkError::Malformed)? {
+        0 => Ok(()),
+        // net/ipv4/inet_diag.c, inet_diag_lock_handler: no handler of this protocol is loaded.
+        code if code == -Errno::NOENT.0 => Err(WalkError::NoTcpDiag),
+        code => Err(WalkError::Refused(Errno(code.saturating_neg()))),
+    }
+}
