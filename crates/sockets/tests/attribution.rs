@@ -150,6 +150,21 @@ fn walks_are_few_and_bounded() {
 }
 
 #[test]
+fn cgroups_that_are_gone_cost_two_walks_a_minute_however_many_they_are() {
+    let tree = Tree::new("gone-many");
+    let mount = CgroupMount { point: tree.0.clone(), root: String::new() };
+    let mut cgroups = Cgroups::by_walk(Some(mount), CgroupOptions::default());
+    let start = Instant::now();
+    for second in 0..600 {
+        let now = start + Duration::from_secs(second);
+        for gone in 1..=50 {
+            assert!(cgroups.lookup(u64::MAX - gone, now).is_none());
+        }
+    }
+    assert_eq!(cgroups.counts().walks, 20);
+}
+
+#[test]
 fn hostile_names_of_cgroups_are_carried_and_say_nothing() {
     let tree = Tree::new("names");
     let names =
