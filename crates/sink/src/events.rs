@@ -16,6 +16,8 @@ pub(crate) struct Events {
     pub(crate) reopens: EventCounter,
     /// Datagrams that the network gave back after they were counted as delivered: at least so many were lost there.
     pub(crate) returned_datagrams: EventCounter,
+    /// 1 while the network gives back what it is sent.
+    pub(crate) gives_back: EventCounter,
     /// Largest datagram that the path takes, in bytes of UDP payload; 0 for other destinations.
     pub(crate) datagram_limit_bytes: EventCounter,
 }

@@ -304,6 +304,7 @@ impl Meter for Queue {
     fn read(&self, hops: &mut Vec<HopSnapshot>) {
         let state = self.lock();
         let offered = self.offered.load();
+        let is_up = state.is_up && self.events.gives_back.load() == 0;
         let hop = HopBuilder::new(HopKind::Sink, &self.origin, Some(&self.name), offered)
             .left(&self.counters)
             // No record is shorter than a byte; the bytes are what is limited.
@@ -312,7 +313,7 @@ impl Meter for Queue {
             .gauge("queue_bytes", state.bytes as u64)
             .gauge("queue_limit_bytes", self.limits.bytes as u64)
             .gauge("queue_payloads", state.payloads.len() as u64)
-            .gauge("up", u64::from(state.is_up));
+            .gauge("up", u64::from(is_up));
         drop(state);
         hops.push(self.events.add_to(hop).finish(offered));
     }

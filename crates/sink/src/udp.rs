@@ -22,6 +22,10 @@ use sys::{Errno, errqueue};
 /// Time between two attempts to open a socket.
 const OPEN_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How long a destination counts as down after the network has given something back: an ICMP message comes for one
+/// datagram in many.
+const DOWN_TIME: Duration = Duration::from_secs(5);
+
 /// How long one call waits for room in the socket.
 const WRITABLE_WAIT: Duration = Duration::from_millis(100);
 
@@ -75,6 +79,8 @@ pub(crate) struct Udp {
     attempts: u32,
     /// The oldest payload was sent and given back.
     is_refused: bool,
+    /// When the network last gave something back.
+    returned_at: Option<Instant>,
     set: PollSet,
 }
 
@@ -89,6 +95,7 @@ impl Udp {
             closed: (None, Reason::TargetUnresolved),
             attempts: 0,
             is_refused: false,
+            returned_at: None,
             set: PollSet::default(),
         };
         let events = Events::default();
@@ -148,17 +155,23 @@ impl Udp {
     }
 
     /// Takes what came back off the error queue. Returns whether a port of this host refused something.
-    fn collect_returned(&self, events: &Events) -> bool {
+    fn collect_returned(&mut self, events: &Events) -> bool {
         let mut is_refused_here = false;
-        let Ok(socket) = self.socket() else { return false };
+        let Some(socket) = self.socket.as_ref().map(AsFd::as_fd) else { return false };
         for returned in std::iter::from_fn(|| errqueue::take(socket)).take(RETURNED_MAX) {
             if self.is_local && returned.errno == Errno::CONNREFUSED {
                 is_refused_here = true;
             } else if !returned.is_local || returned.errno == Errno::HOSTUNREACH {
                 events.returned_datagrams.add(1);
+                self.returned_at = Some(Instant::now());
             }
         }
         is_refused_here
+    }
+
+    fn note_state(&self, events: &Events) {
+        let gives_back = self.returned_at.is_some_and(|at| at.elapsed() < DOWN_TIME);
+        events.gives_back.set(u64::from(gives_back));
     }
 
     fn sent(&mut self, count: usize, asked: usize, events: &Events) -> Delivery {
@@ -237,6 +250,7 @@ impl Destination for Udp {
             return Delivery::Dropped(payloads.len(), reason);
         }
         self.refresh_limit(events);
+        self.note_state(events);
         let mut messages = [Message::single(&[]); BATCH];
         for (message, payload) in messages.iter_mut().zip(payloads) {
             *message = Message::single(payload.bytes());
@@ -255,6 +269,7 @@ impl Destination for Udp {
 
     fn tick(&mut self, events: &Events) {
         self.collect_returned(events);
+        self.note_state(events);
         self.refresh_limit(events);
     }
 

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use support::netns::Wire;
 use support::{Watch, check_law, dropped, hop, wait_for};
 use sys::socket::{LocalAddress, SendOptions, local_address, mem_info};
 
@@ -200,4 +201,135 @@ fn a_record_that_no_datagram_holds_is_counted_and_told() {
     wait_for("the end", || hop(&meter).in_flight.is_zero().then_some(()));
     check_law(&hop(&meter));
     assert_eq!(hop(&meter).received.count, 12);
+}
+
+const RIGHT: &str = "10.9.0.2";
+
+/// A fan-out on the left of a wire to a receiver on its right.
+fn across(wire: &Wire) -> (Fanout, Receiver) {
+    let (receiver, remote) = wire.inside(&wire.right, || receiver_at(&format!("{RIGHT}:0")));
+    (wire.inside(&wire.left, || fanout_to(remote)), receiver)
+}
+
+/// Sends a poll, and receives until the sink is empty and nothing comes any more.
+fn poll_across(
+    (fanout, receiver): (&mut Fanout, &mut Receiver),
+    taken: &mut Taken,
+    (poll, next, records): (u64, &mut u64, u64),
+) {
+    send_poll(fanout, poll, next, records);
+    let meter = fanout.meters().remove(0);
+    wait_for("the sink", || {
+        taken.receive(receiver);
+        hop(&meter).in_flight.is_zero().then_some(())
+    });
+    while taken.receive(receiver) > 0 {}
+}
+
+#[test]
+fn a_fifth_lost_on_a_wire_is_known_exactly_after_the_next_totals() {
+    let Some(wire) = Wire::new("loss", 1_500) else { return };
+    // The same random filter where the wire ends: to the kernel it is the network's loss.
+    wire.tc(&wire.right, "qdisc add dev w clsact");
+    let drop_fifth = format!("4,32 0 0 4294963256,53 1 0 {},6 0 0 2,6 0 0 0", u32::MAX / 5);
+    let mut filter = vec!["-n", &wire.right];
+    filter.extend("filter add dev w ingress prio 1 protocol ip bpf da bytecode".split(' '));
+    filter.push(&drop_fifth);
+    support::run("tc", &filter);
+    let (mut fanout, mut receiver) = across(&wire);
+    let (mut taken, mut next, mut exact) = (Taken::default(), 0, 0);
+    for poll in 1..=40 {
+        poll_across((&mut fanout, &mut receiver), &mut taken, (poll, &mut next, 1_000));
+        let Some((report, _)) = taken.last.filter(|(_, last)| *last == poll) else { continue };
+        assert_eq!(report.records_sent, next);
+        assert_eq!(report.records_missing(), next - taken.records.len() as u64);
+        exact += 1;
+    }
+    assert!((20..40).contains(&exact), "{exact} of 40 totals arrived");
+    let received = taken.records.len() as f64 / 40_000.0;
+    assert!((0.7..0.9).contains(&received), "{received}");
+    assert_eq!(receiver.counts().dropped_by_kernel, 0);
+}
+
+#[test]
+fn datagrams_keep_to_the_path() {
+    let Some(wire) = Wire::new("mtu", 1_400) else { return };
+    let (mut fanout, mut receiver) = across(&wire);
+    let meter = fanout.meters().remove(0);
+    let (mut taken, mut next) = (Taken::default(), 0);
+    poll_across((&mut fanout, &mut receiver), &mut taken, (1, &mut next, 500));
+    assert_eq!(hop(&meter).gauges["datagram_limit_bytes"], 1_372);
+    let fragments = || {
+        let text = wire
+            .inside(&wire.left, || std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap());
+        let mut lines = text.lines().filter(|line| line.starts_with("Ip:"));
+        let names = lines.next().unwrap().split(' ');
+        let mut values = names.zip(lines.next().unwrap().split(' '));
+        values.find(|(name, _)| *name == "FragCreates").unwrap().1.parse::<u64>().unwrap()
+    };
+    assert_eq!(fragments(), 0);
+    for netns in [&wire.left, &wire.right] {
+        wire.ip(netns, "link set w mtu 1300");
+    }
+    // What is packed already is cut into fragments; from the next totals on nothing is.
+    poll_across((&mut fanout, &mut receiver), &mut taken, (2, &mut next, 500));
+    assert_eq!(hop(&meter).gauges["datagram_limit_bytes"], 1_272);
+    let before = fragments();
+    assert!(before > 0);
+    poll_across((&mut fanout, &mut receiver), &mut taken, (3, &mut next, 500));
+    assert_eq!(fragments(), before);
+    assert_eq!(taken.records.len() as u64, next);
+    let missing: Vec<_> = receiver.streams().map(|stream| stream.records_missing()).collect();
+    assert_eq!(missing, [0, 0]);
+    check_law(&hop(&meter));
+    assert!(hop(&meter).dropped.is_empty());
+}
+
+#[test]
+fn a_network_that_is_down_costs_what_is_sent_meanwhile_and_comes_back() {
+    let Some(wire) = Wire::new("down", 1_500) else { return };
+    wire.ip(&wire.left, "link set w down");
+    let (mut fanout, mut receiver) = across(&wire);
+    let meter = fanout.meters().remove(0);
+    let (mut taken, mut next) = (Taken::default(), 0);
+    poll_across((&mut fanout, &mut receiver), &mut taken, (1, &mut next, 100));
+    assert_eq!(dropped(&meter, Reason::NetworkUnreachable), 101);
+    wire.ip(&wire.left, "link set w up");
+    let mut poll = 1;
+    wait_for("the first totals", || {
+        poll += 1;
+        poll_across((&mut fanout, &mut receiver), &mut taken, (poll, &mut next, 100));
+        taken.last
+    });
+    let (report, _) = taken.last.unwrap();
+    assert_eq!(report.records_missing(), report.records_sent - taken.records.len() as u64);
+    let (up, arrived) = (hop(&meter).gauges["up"], taken.records.len());
+    assert_eq!(up, 1);
+    wire.ip(&wire.left, "link set w down");
+    poll_across((&mut fanout, &mut receiver), &mut taken, (poll + 1, &mut next, 100));
+    assert_eq!(taken.records.len(), arrived);
+    check_law(&hop(&meter));
+    assert_eq!(hop(&meter).gauges["up"], 0);
+}
+
+#[test]
+fn a_neighbour_that_does_not_answer_is_seen_and_holds_nobody() {
+    let Some(wire) = Wire::new("dead", 1_500) else { return };
+    let mut fanout = wire.inside(&wire.left, || fanout_to("10.9.0.77:9".parse().unwrap()));
+    let meter = fanout.meters().remove(0);
+    let mut next = 0;
+    let mut poll = 0;
+    wait_for("the reports", || {
+        poll += 1;
+        let began = Instant::now();
+        send_poll(&mut fanout, poll, &mut next, 100);
+        assert!(began.elapsed() < Duration::from_secs(1), "the source was held");
+        let seen = hop(&meter);
+        check_law(&seen);
+        (seen.events.contains_key("returned_datagrams") && seen.gauges["up"] == 0).then_some(())
+    });
+    let left = fanout.stop(Instant::now() + Duration::from_millis(100));
+    assert!(left.iter().all(|(name, _)| name == "udp"));
+    check_law(&hop(&meter));
+    assert!(hop(&meter).in_flight.is_zero());
 }

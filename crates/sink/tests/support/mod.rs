@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test binary compiles this file and uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test's helpers may panic as the test does")]
 
+pub(crate) mod netns;
+
 use ledger::{HopKind, HopSnapshot, Ledger, Meter, Reason};
 use sink::{Destination, FileOptions, Framing, Payload, QueueLimits, Sink};
 use std::fs;
