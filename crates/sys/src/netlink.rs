@@ -26,8 +26,6 @@ const SOL_NETLINK: libc::c_int = 270;
 const NETLINK_ADD_MEMBERSHIP: libc::c_int = 1;
 const NETLINK_DROP_MEMBERSHIP: libc::c_int = 2;
 const NETLINK_LISTEN_ALL_NSID: libc::c_int = 8;
-const NETLINK_CAP_ACK: libc::c_int = 10;
-const NETLINK_EXT_ACK: libc::c_int = 11;
 
 /// The part of the kernel at the other end (include/uapi/linux/netlink.h).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -133,13 +131,6 @@ impl Socket {
     /// `EPERM` without `CAP_NET_BROADCAST`; `ENOPROTOOPT` before Linux 4.2.
     pub fn listen_all_namespaces(&self) -> Result<(), Errno> {
         self.set(NETLINK_LISTEN_ALL_NSID, 1)
-    }
-
-    /// Asks the kernel to add a sentence to its errors and to leave out the request (`NETLINK_EXT_ACK`, `NETLINK_CAP_ACK`,
-    /// Linux 4.12). Kernels without it answer as before.
-    pub fn ask_for_error_text(&self) {
-        let _ = self.set(NETLINK_CAP_ACK, 1);
-        let _ = self.set(NETLINK_EXT_ACK, 1);
     }
 
     /// Makes the socket blocking, with a limit on how long [`Self::receive`] waits.

@@ -125,6 +125,29 @@ impl Calls {
         libc::SYS_stat,
     ]);
 
+    /// Making, renaming and removing files, and having them on disk. Opening is [`Self::OPEN_FILES`], writing [`Self::RUN`].
+    pub const KEEP_FILES: Calls = Calls(&[
+        libc::SYS_fallocate,
+        libc::SYS_fchmod,
+        libc::SYS_fdatasync,
+        libc::SYS_fsync,
+        libc::SYS_ftruncate,
+        libc::SYS_linkat,
+        libc::SYS_mkdirat,
+        libc::SYS_pwrite64,
+        libc::SYS_renameat,
+        libc::SYS_renameat2,
+        libc::SYS_unlinkat,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_link,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_mkdir,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_rename,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_unlink,
+    ]);
+
     /// Entering namespaces ([`crate::namespace::Home`]).
     pub const ENTER_NAMESPACES: Calls = Calls(&[libc::SYS_setns]);
 

@@ -149,6 +149,32 @@ pub fn path_mtu_bytes(socket: BorrowedFd<'_>) -> Result<u32, Errno> {
     Ok(mtu.unsigned_abs())
 }
 
+/// What the kernel does with a datagram larger than the path of its socket carries (`IP_MTU_DISCOVER`, ip(7)).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fragmentation {
+    /// Cuts it up, as sockets do that were not told otherwise (`IP_PMTUDISC_WANT`).
+    Allowed,
+    /// Refuses it with `EMSGSIZE` (`IP_PMTUDISC_DO`); [`path_mtu_bytes`] then has the size that fits.
+    Forbidden,
+}
+
+/// Says what to do with datagrams that are too large for their path.
+///
+/// # Errors
+/// Any of `setsockopt(2)`.
+pub fn set_fragmentation(socket: BorrowedFd<'_>, fragmentation: Fragmentation) -> io::Result<()> {
+    let (want, forbid) = (libc::IP_PMTUDISC_WANT, libc::IP_PMTUDISC_DO);
+    // IPv6 has options of its own with the same values (linux/in6.h).
+    let value = if fragmentation == Fragmentation::Allowed { want } else { forbid };
+    let is_v6 = matches!(local_address(socket), Some(LocalAddress::Inet(addr)) if addr.is_ipv6());
+    let (level, name) = if is_v6 {
+        (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER)
+    } else {
+        (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER)
+    };
+    set_int(socket.as_raw_fd(), level, name, value)
+}
+
 /// Makes a socket refuse everything that arrives from now on; what is already queued stays readable.
 ///
 /// The refused datagrams count in [`MemInfo::dropped_datagrams`], so that a socket can be emptied and closed without

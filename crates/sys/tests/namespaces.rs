@@ -235,6 +235,36 @@ fn an_id_is_assigned_once_and_known_afterwards() {
     assert!(nsids.lookup(Target::Process(u32::MAX >> 1)).is_err());
 }
 
+/// What the documentation of [`Nsids`] says of ids whose namespace is gone.
+#[test]
+fn an_id_is_announced_when_it_ends_and_then_given_again() {
+    const RTNLGRP_NSID: u32 = 28;
+    const RTM_DELNSID: u16 = 89;
+    if !need_root_netns() {
+        return;
+    }
+    let (observer, first, second) = (Netns::new(), Netns::new(), Netns::new());
+    let home = Home::remember().unwrap();
+    let (mut nsids, announcements) = home
+        .enter(&observer.open(), || {
+            let announcements = Socket::open(Protocol::Route).unwrap();
+            announcements.join_group(RTNLGRP_NSID).unwrap();
+            (Nsids::open().unwrap(), announcements)
+        })
+        .unwrap();
+    assert_eq!(nsids.assign(Target::Open(first.open().as_fd())), Ok(0));
+    drop(first);
+    let mut buffer = [0; 4_096];
+    let has_ended = within(Duration::from_secs(10), || {
+        announcements.receive(&mut buffer).is_ok_and(|announced| {
+            assert!(announced.is_whole_and_from_the_kernel() && announced.group == RTNLGRP_NSID);
+            u16::from_ne_bytes([announced.bytes[4], announced.bytes[5]]) == RTM_DELNSID
+        })
+    });
+    assert!(has_ended);
+    assert_eq!(nsids.assign(Target::Open(second.open().as_fd())), Ok(0));
+}
+
 /// A process of `unshare(1)` that stays in its namespaces until the test is over.
 struct Sleeper(Child);
 

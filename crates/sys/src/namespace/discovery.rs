@@ -88,15 +88,21 @@ impl Discovery {
 
     /// What the last scan found, each namespace once, the own one first.
     pub fn namespaces(&self) -> impl ExactSizeIterator<Item = Namespace<'_>> {
-        self.found.iter().map(|found| Namespace {
+        self.found.iter().map(|found| self.namespace_of(found))
+    }
+
+    /// The namespace at this place of [`Self::namespaces`].
+    pub fn namespace(&self, place: usize) -> Option<Namespace<'_>> {
+        self.found.get(place).map(|found| self.namespace_of(found))
+    }
+
+    fn namespace_of(&self, found: &Found) -> Namespace<'_> {
+        let path = self.paths.get(found.path.clone()).filter(|path| !path.is_empty());
+        Namespace {
             id: found.id,
-            path: self
-                .paths
-                .get(found.path.clone())
-                .filter(|path| !path.is_empty())
-                .map(|path| Path::new(OsStr::from_bytes(path))),
+            path: path.map(|path| Path::new(OsStr::from_bytes(path))),
             process: found.process,
-        })
+        }
     }
 
     fn slot(&mut self, id: Identity) -> &mut Found {

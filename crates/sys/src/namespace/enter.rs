@@ -42,7 +42,7 @@ impl Home {
     }
 
     /// Runs `f` in another namespace. The calling thread, and every other, is in its own namespace when this returns, also when
-    /// `f` panics.
+    /// `f` panics. The own namespace is not entered, which would need a capability too.
     ///
     /// What `f` opens belongs to the other namespace and keeps it alive.
     ///
@@ -58,6 +58,9 @@ impl Home {
         namespace: &OpenNamespace,
         f: impl FnOnce() -> R + Send,
     ) -> Result<R, Error> {
+        if namespace.id() == self.namespace.id() {
+            return Ok(f());
+        }
         match self.way {
             Way::Return => {
                 set(namespace.as_fd()).map_err(Error::from_setns)?;
@@ -71,7 +74,7 @@ impl Home {
         }
     }
 
-    /// Opens a netlink socket in another namespace, and keeps nothing else of it open.
+    /// Opens a netlink socket in any namespace, and keeps nothing else of it open.
     ///
     /// # Errors
     /// As [`Namespace::open`] and [`Self::enter`]; [`Error::Syscall`] when the socket cannot be opened there.
