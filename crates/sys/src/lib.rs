@@ -1,17 +1,30 @@
 //! The thin safe layer over Linux system calls.
 //!
 //! Everything unsafe that Weir does with the kernel is here: batches of datagrams in and out, the counters
-//! that the kernel keeps for a socket, the error queue, netlink questions about a route, and the clock.
-//! Nothing in this crate knows what a relay is; nothing unsafe leaves it.
+//! that the kernel keeps for a socket, the error queue, netlink, namespaces, descriptors that change hands, and privileges
+//! that are given up. Nothing in this crate knows what a relay or a collector is; nothing unsafe leaves it.
+//!
+//! Datagrams:
 //!
 //! - [`recv`]: `recvmmsg` into a block of buffers.
 //! - [`send`]: `sendmmsg`, one message a datagram or one `UDP_SEGMENT` message a run of equal length.
 //! - [`socket`]: opening and configuring sockets, reading `SO_MEMINFO`, MTU, outstanding bytes.
 //! - [`errqueue`]: what `IP_RECVERR` queued: which sent datagrams came back as ICMP errors.
-//! - [`route`]: rtnetlink: by which device a destination leaves and what queues stand there.
 //! - [`poll`]: `poll(2)` and eventfd.
 //! - [`activation`]: sockets handed over by a service manager.
-//! - [`clock`], [`process`]: time, and who this process is.
+//!
+//! The kernel's own account of the network:
+//!
+//! - [`netlink`]: the one kind of netlink socket: whether a datagram is whole, who sent it, from which namespace.
+//! - [`route`]: rtnetlink: by which device a destination leaves and what queues stand there.
+//! - [`namespace`]: which network namespaces there are, sockets in each of them, and the ids that netlink knows them by.
+//! - [`cgroup`]: control groups by number.
+//!
+//! Processes:
+//!
+//! - [`process`], [`clock`]: who this process is, what it may do, what it has used; time.
+//! - [`pass`]: descriptors from one process to another.
+//! - [`seccomp`]: giving up system calls.
 
 #![expect(unsafe_code, reason = "this crate is where Weir's system calls are made safe")]
 

@@ -135,7 +135,7 @@ impl Calls {
         libc::SYS_linkat,
         libc::SYS_mkdirat,
         libc::SYS_pwrite64,
-        libc::SYS_renameat,
+        RENAMEAT,
         libc::SYS_renameat2,
         libc::SYS_unlinkat,
         #[cfg(target_arch = "x86_64")]
@@ -158,6 +158,12 @@ impl Calls {
     pub const GIVE_UP: Calls =
         Calls(&[libc::SYS_capget, libc::SYS_capset, libc::SYS_prctl, libc::SYS_seccomp]);
 }
+
+#[cfg(not(target_arch = "aarch64"))]
+const RENAMEAT: c_long = libc::SYS_renameat;
+/// include/uapi/asm-generic/unistd.h; the binding lacks it for AArch64, where glibc uses it.
+#[cfg(target_arch = "aarch64")]
+const RENAMEAT: c_long = 38;
 
 /// Allows every thread of this process these calls and no others, for good, and forbids new privileges.
 ///
