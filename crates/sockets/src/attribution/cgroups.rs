@@ -38,7 +38,7 @@ impl Default for CgroupOptions {
             walk_interval: Duration::from_secs(10),
             unknown_for: Duration::from_secs(60),
             max_walk_directories: 65_536,
-            max_walk_time: Duration::from_millis(500),
+            max_walk_time: Duration::from_millis(250),
         }
     }
 }

@@ -1,6 +1,3 @@
-use std::fs;
-use std::path::Path;
-
 /// What the configuration says of this machine.
 #[derive(Clone, Debug, Default)]
 pub struct HostOptions {
@@ -19,10 +16,10 @@ pub struct Host {
 }
 
 impl Host {
-    /// Reads the names from `/proc/sys/kernel`. What cannot be read stays absent.
+    /// Asks the kernel. What it does not tell stays absent.
     pub fn read(options: HostOptions) -> Host {
-        let name = options.name.or_else(|| line("/proc/sys/kernel/hostname"));
-        Host { name, boot_id: line("/proc/sys/kernel/random/boot_id"), tags: options.tags }
+        let name = options.name.or_else(|| sys::process::host_name().ok());
+        Host { name, boot_id: sys::process::boot_id().ok(), tags: options.tags }
     }
 
     /// The configured name, or the host name of this process' UTS namespace (`uname -n`).
@@ -39,10 +36,4 @@ impl Host {
     pub fn tags(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
         self.tags.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
-}
-
-fn line(path: impl AsRef<Path>) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
-    let line = text.trim_end_matches('\n');
-    (!line.is_empty()).then(|| line.to_owned())
 }

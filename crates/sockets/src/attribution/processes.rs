@@ -26,7 +26,9 @@ impl Default for ProcessOptions {
 pub struct ScanSummary {
     /// Processes there were.
     pub processes: u64,
-    /// Of those, processes whose descriptors may not be read: other users' without `CAP_SYS_PTRACE`.
+    /// Of those, processes whose descriptors may not be read: other users', and those with capabilities that this one lacks.
+    /// It takes `CAP_DAC_READ_SEARCH` to list them and `CAP_SYS_PTRACE` to see what they are; root has the first unless it was
+    /// taken away.
     pub denied: u64,
     /// Of those, processes that were gone, or whose descriptors could not be read for another reason.
     pub vanished: u64,

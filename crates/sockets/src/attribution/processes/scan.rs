@@ -31,37 +31,41 @@ pub(super) fn only(options: &ProcessOptions, pids: impl IntoIterator<Item = u32>
 
 fn process(pid: u32, path: &mut PathBuf, options: &ProcessOptions, found: &mut Processes) {
     found.summary.processes += 1;
+    found.owners.begin(pid);
     path.push("fd");
-    let descriptors = fs::read_dir(&*path);
-    match descriptors {
-        Ok(descriptors) => {
-            found.owners.begin(pid);
-            for descriptor in descriptors.flatten() {
-                path.push(descriptor.file_name());
-                one_descriptor(path, options, found);
-                path.pop();
-            }
+    let outcome = fs::read_dir(&*path).and_then(|descriptors| {
+        descriptors.flatten().try_for_each(|descriptor| {
+            path.push(descriptor.file_name());
+            let outcome = one_descriptor(path, options, found);
             path.pop();
-            found.owners.finish(|| name(path));
-        }
-        Err(error) => {
-            path.pop();
-            match error.kind() {
-                io::ErrorKind::PermissionDenied => found.summary.denied += 1,
-                _ => found.summary.vanished += 1,
-            }
-        }
+            outcome
+        })
+    });
+    path.pop();
+    found.owners.finish(|| name(path));
+    match outcome.map_err(|error| error.kind()) {
+        Ok(()) => {}
+        Err(io::ErrorKind::PermissionDenied) => found.summary.denied += 1,
+        Err(_) => found.summary.vanished += 1,
     }
 }
 
-fn one_descriptor(path: &Path, options: &ProcessOptions, found: &mut Processes) {
+/// Fails only where nothing of the process may be read: the folder is a matter of its mode, its links one of ptrace(2) access
+/// (`proc_fd_access_allowed`, fs/proc/base.c), so with `CAP_DAC_READ_SEARCH` alone the links are listed and closed.
+fn one_descriptor(path: &Path, options: &ProcessOptions, found: &mut Processes) -> io::Result<()> {
     found.summary.descriptors += 1;
-    let Ok(target) = fs::read_link(path) else { return };
+    let target = match fs::read_link(path) {
+        Ok(target) => target,
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(error),
+        // Closed since it was listed.
+        Err(_) => return Ok(()),
+    };
     if let Some(inode) = socket_inode(target.as_os_str())
         && found.owners.add(inode, options.max_sockets, options.max_owners) == Added::Cut
     {
         found.summary.sockets_cut += 1;
     }
+    Ok(())
 }
 
 /// The number in `socket:[NUMBER]` (`sockfs_dname`, net/socket.c).
