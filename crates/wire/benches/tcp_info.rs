@@ -1,6 +1,5 @@
 //! Decoding what the kernel says of one socket. The unit of each benchmark is one `tcp_info`, or one message of 504 bytes as
 //! Linux 6.18 sends it for an established IPv6 connection with BBR and all attributes.
-#![expect(missing_docs, reason = "criterion's macros make functions without documentation")]
 
 use std::hint::black_box;
 

@@ -214,10 +214,13 @@ impl<'v> MessageWriter<'v> {
         self
     }
 
-    /// Appends an attribute that holds text, with the zero byte that ends it.
+    /// Appends an attribute that holds a name, with a zero byte at its end if it is as short as the kernel's names are
+    /// (`TCP_CA_NAME_MAX`, `TCP_ULP_NAME_MAX`: 16 with the zero). A longer one ends where the attribute ends.
     pub fn text(&mut self, kind: u16, text: &str) -> &mut Self {
         let mut payload = text.as_bytes().to_vec();
-        payload.push(0);
+        if payload.len() < 16 {
+            payload.push(0);
+        }
         self.attribute(kind, &payload)
     }
 

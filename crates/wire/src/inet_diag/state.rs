@@ -117,7 +117,7 @@ pub struct States(u32);
 impl States {
     /// No state.
     pub const NONE: Self = Self(0);
-    /// Every state, bound sockets included: `SS_ALL` of `ss`.
+    /// Every state, bound sockets included, and bit 0, which no state has: `SS_ALL` of `ss`.
     pub const ALL: Self = Self((1 << 14) - 1);
     /// Only sockets that wait for connections.
     pub const LISTENING: Self = Self::of(State::Listen);
