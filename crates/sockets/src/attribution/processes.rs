@@ -77,7 +77,7 @@ impl Processes {
         self.owners.len()
     }
 
-    /// The first process found that holds the socket, and with it the lowest pid.
+    /// The first process found that holds the socket: after [`Processes::scan`] the one with the lowest pid.
     pub fn owner(&self, inode: u64) -> Option<Process<'_>> {
         self.owners(inode).next()
     }
