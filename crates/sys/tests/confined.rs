@@ -114,6 +114,25 @@ fn without_the_capability_it_is_named() {
     assert_eq!(error.to_string(), "setns of a network namespace needs CAP_SYS_ADMIN");
 }
 
+/// Nothing goes on in the wrong namespace: not even the test harness gets to say that this has failed.
+#[test]
+fn a_thread_that_cannot_come_back_ends_the_process() {
+    const NAME: &str = "a_thread_that_cannot_come_back_ends_the_process";
+    if !need_root_netns() {
+        return;
+    }
+    if !is_child(NAME) {
+        let netns = Netns::new();
+        let path = netns.path();
+        let variables = [("WEIR_TEST_NETNS", path.to_str().unwrap())];
+        assert_eq!(run_child(NAME, &variables).signal(), Some(libc::SIGABRT));
+        return;
+    }
+    let there = OpenNamespace::open(env::var_os("WEIR_TEST_NETNS").unwrap().as_ref()).unwrap();
+    let give_up = || process::keep_capabilities(0).unwrap();
+    let _ = Home::remember().unwrap().enter(&there, give_up);
+}
+
 /// In a user namespace of its own, a process may enter the namespaces that belong to that one, but not come back to its first.
 #[test]
 fn namespaces_are_entered_by_a_thread_where_there_is_no_way_back() {
