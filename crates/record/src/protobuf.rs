@@ -5,7 +5,7 @@
 //! before the message needs no second thought.
 
 use crate::schema::Message;
-use crate::value::{Sink, address_bytes};
+use crate::value::Sink;
 use crate::{Field, FieldSet, Kind, PollTotals, SocketRecord, Tags};
 use std::net::IpAddr;
 
@@ -137,17 +137,30 @@ impl Numbers<'_> {
     }
 }
 
-/// The varint of a value below 2^56, in little-endian order, and its length: 7-bit groups spread to bytes, with the
+/// The varint of a value below 2^56, in little-endian order, and its length: groups of 7 bits spread to bytes, with the
 /// continuation bits of all but the last set.
 #[inline(always)]
 fn varint56(value: u64) -> (u64, usize) {
-    let len = varint_len(value);
-    let spread = (value & 0x00ff_ffff_f000_0000) << 4 | value & 0x0fff_ffff;
-    let spread = (spread & 0x0fff_c000_0fff_c000) << 2 | spread & 0x0000_3fff_0000_3fff;
-    let spread = (spread & 0x3f80_3f80_3f80_3f80) << 1 | spread & 0x007f_007f_007f_007f;
-    let more = 0x0080_8080_8080_8080 & ((1 << (8 * (len - 1))) - 1);
+    // Three times, the upper half of every unit moves up to where its own unit begins. Moving a part up by n bits is adding
+    // it 2^n - 1 times.
+    let spread = value + (value & 0x00ff_ffff_f000_0000) * 15;
+    let spread = spread + (spread & 0x0fff_c000_0fff_c000) * 3;
+    let spread = spread + (spread & 0x3f80_3f80_3f80_3f80);
+    let (more, len) = SHAPES[(value | 1).ilog2() as usize & 63];
     (spread | more, len)
 }
+
+/// For the highest bit set in a number: the continuation bits of its varint, and the varint's length.
+static SHAPES: [(u64, usize); 64] = {
+    let mut shapes = [(0x8080_8080_8080_8080, 10); 64];
+    let mut highest_bit = 0;
+    while highest_bit < 56 {
+        let len = highest_bit / 7 + 1;
+        shapes[highest_bit] = (0x0080_8080_8080_8080 & ((1 << (8 * (len - 1))) - 1), len);
+        highest_bit += 1;
+    }
+    shapes
+};
 
 impl Sink for Numbers<'_> {
     #[inline(always)]
@@ -213,9 +226,15 @@ impl Sink for Numbers<'_> {
     fn address<const NUMBER: u32>(&mut self, _: &'static Field, value: IpAddr) {
         let (key, key_len) = const { (key(NUMBER, BYTES), key_len(NUMBER)) };
         self.put(key | 16 << (8 * key_len), key_len + 1);
-        let address = u128::from_le_bytes(address_bytes(value));
-        self.put(address as u64, 8);
-        self.put((address >> 64) as u64, 8);
+        let [low, high] = match value {
+            IpAddr::V4(v4) => [0, 0xffff_0000 | u64::from(u32::from_le_bytes(v4.octets())) << 32],
+            IpAddr::V6(v6) => {
+                let address = u128::from_le_bytes(v6.octets());
+                [address as u64, (address >> 64) as u64]
+            }
+        };
+        self.put(low, 8);
+        self.put(high, 8);
     }
 
     #[inline(always)]

@@ -1,0 +1,129 @@
+//! Records in datagrams: whatever is lost on the way, what arrives can be read, and what is missing can be counted.
+
+mod support;
+
+use record::*;
+use support::{Random, any_message, any_record, realistic, realistic_totals};
+
+const MAX_BYTES: usize = 1472;
+
+#[test]
+fn every_record_arrives_once_and_in_order() {
+    let mut random = Random::new(1);
+    let mut packer = DatagramPacker::new(7, MAX_BYTES, &FieldSet::ALL);
+    let (mut sent, mut received, mut sequence) = (Vec::new(), 0, 0);
+    let mut take = |datagram: Datagram<'_>, sent: &[SocketRecord<'_>]| {
+        assert!(datagram.bytes.len() <= MAX_BYTES, "{}", datagram.bytes.len());
+        let view = decode_datagram(datagram.bytes).unwrap();
+        assert_eq!((view.stream_id, view.sequence, view.poll), (7, sequence, 4_711));
+        assert_eq!((view.first_record, view.record_count), (received, datagram.records));
+        for record in view.records() {
+            assert_eq!(record, Ok(sent[received as usize]));
+            received += 1;
+        }
+        sequence += 1;
+        view.totals.map(|totals| totals.records_sent)
+    };
+    for poll in 1..=20_u64 {
+        for _ in 0..poll {
+            let record = realistic(&mut random);
+            sent.push(record);
+            if let Some(datagram) = packer.push(&record).unwrap() {
+                assert_eq!(take(datagram, &sent), None);
+            }
+        }
+        let end = packer.totals(&realistic_totals());
+        if let Some(before) = end.before {
+            assert_eq!(take(before, &sent), None);
+        }
+        assert_eq!(take(end.last, &sent), Some(Some(sent.len() as u64)));
+        assert_eq!(packer.flush(), None);
+        assert_eq!(packer.records(), sent.len() as u64);
+    }
+    assert_eq!(received, 210);
+}
+
+#[test]
+fn totals_say_where_in_the_stream_they_are() {
+    let mut packer = DatagramPacker::new(u64::MAX, MAX_BYTES, &FieldSet::ALL);
+    let record = SocketRecord { rtt_us: Some(1), ..SocketRecord::default() };
+    assert_eq!(packer.push(&record), Ok(None));
+    assert_eq!(packer.flush().unwrap().records, 1);
+    assert_eq!(packer.push(&record), Ok(None));
+    let last = packer.totals(&realistic_totals()).last;
+    let totals = decode_datagram(last.bytes).unwrap().totals.unwrap();
+    let expected = PollTotals {
+        stream_id: Some(u64::MAX),
+        records_sent: Some(2),
+        datagrams_sent: Some(1),
+        records_too_big: Some(0),
+        ..realistic_totals()
+    };
+    assert_eq!((last.records, totals), (1, expected));
+}
+
+#[test]
+fn a_record_larger_than_a_datagram_is_refused_and_told_of() {
+    let mut packer = DatagramPacker::new(1, 0, &FieldSet::ALL);
+    let tail = [0xaa; DATAGRAM_MIN_BYTES];
+    let with =
+        |len: usize| SocketRecord { tcp_info_tail: Some(&tail[..len]), ..SocketRecord::default() };
+    let fits = (0..DATAGRAM_MIN_BYTES).rev().find(|len| packer.push(&with(*len)).is_ok()).unwrap();
+    assert!(fits > DATAGRAM_MIN_BYTES - 50, "{fits}");
+    assert_eq!(packer.flush().unwrap().bytes.len(), DATAGRAM_MIN_BYTES);
+    assert_eq!(packer.too_big(), (DATAGRAM_MIN_BYTES - 1 - fits) as u64);
+    let last = packer.totals(&PollTotals::default()).last;
+    let totals = decode_datagram(last.bytes).unwrap().totals.unwrap();
+    assert_eq!((totals.records_sent, totals.records_too_big), (Some(1), Some(packer.too_big())));
+}
+
+#[test]
+fn totals_whose_texts_have_no_room_lose_their_texts_only() {
+    let name = "n".repeat(DATAGRAM_MIN_BYTES);
+    let pairs = [("tag", name.as_str())];
+    let mut packer = DatagramPacker::new(1, DATAGRAM_MIN_BYTES, &FieldSet::ALL);
+    let mut totals_of = |totals: PollTotals<'_>| {
+        let last = packer.totals(&totals).last;
+        assert!(last.bytes.len() <= DATAGRAM_MIN_BYTES);
+        let read = decode_datagram(last.bytes).unwrap().totals.unwrap();
+        (read.tags.is_some(), read.host.is_some(), read.sockets_visited)
+    };
+    let totals =
+        PollTotals { host: Some("h"), tags: Some(Tags::new(&pairs)), ..realistic_totals() };
+    assert_eq!(totals_of(totals), (false, true, Some(10_000)));
+    assert_eq!(totals_of(PollTotals { host: Some(&name), ..totals }), (false, false, Some(10_000)));
+}
+
+#[test]
+fn random_records_fill_datagrams_to_the_last_byte_at_most() {
+    let mut random = Random::new(2);
+    let mut packer = DatagramPacker::new(3, 1_200, &FieldSet::ALL);
+    let (mut sent, mut refused, mut received) = (0, 0, 0);
+    for _ in 0..20_000 {
+        let message = any_message(&mut random, SocketRecord::FIELDS);
+        sent += 1;
+        match packer.push(&any_record(&message)) {
+            Ok(None) => {}
+            Ok(Some(datagram)) => {
+                assert!(datagram.bytes.len() <= 1_200);
+                received +=
+                    decode_datagram(datagram.bytes).unwrap().records().map(Result::unwrap).count();
+            }
+            Err(too_big) => {
+                assert!(too_big.bytes > 1_200);
+                refused += 1;
+            }
+        }
+    }
+    received += packer.flush().map_or(0, |datagram| datagram.records as usize);
+    assert_eq!(received + refused, sent);
+    assert!(refused > 0 && received > sent / 2, "{received} {refused}");
+}
+
+#[test]
+fn what_is_no_datagram_of_ours_is_refused() {
+    assert_eq!(decode_datagram(b"").unwrap_err(), DecodeError::NoStream);
+    assert_eq!(decode_datagram(b"\x10\x01").unwrap_err(), DecodeError::NoStream);
+    assert_eq!(decode_datagram(b"<34>syslog").unwrap_err(), DecodeError::Key);
+    assert_eq!(decode_datagram(b"\x08\x01").unwrap_err(), DecodeError::WrongType { number: 1 });
+}
