@@ -7,8 +7,8 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use sys::socket::{self, LocalAddress};
-use weir::config::units::approximate_size;
-use weir::config::{ListenAddress, TargetAddress};
+use weir::config::units::{approximate_size, display_duration};
+use weir::config::{ListenAddress, Namespaces, SocketsConfig, TargetAddress};
 
 /// Listeners that have a line of their own.
 const LISTENERS_MAX: usize = 2;
@@ -18,7 +18,12 @@ const TARGETS_MAX: usize = 4;
 const EXAMPLE_BYTES: usize = 200;
 
 /// The lines.
-pub(crate) fn banner(run_id: &str, running: &[Running], admin: Option<SocketAddr>) -> String {
+pub(crate) fn banner(
+    run_id: &str,
+    running: &[Running],
+    sockets: Option<&SocketsConfig>,
+    admin: Option<SocketAddr>,
+) -> String {
     let mut text = format!("weir {} (run {run_id})\n", env!("CARGO_PKG_VERSION"));
     for one in running.iter().take(LISTENERS_MAX) {
         line(&mut text, &format!("listening on {}", listener(one)));
@@ -29,6 +34,19 @@ pub(crate) fn banner(run_id: &str, running: &[Running], admin: Option<SocketAddr
     if let Some(warning) = buffer_warning(running) {
         line(&mut text, &warning);
     }
+    if !running.is_empty() {
+        line(&mut text, &format!("sending to {}", targets(running)));
+    }
+    if let Some(sockets) = sockets {
+        line(&mut text, &collector(sockets));
+    }
+    let admin =
+        admin.map_or("admin off".to_owned(), |addr| format!("ledger and metrics on http://{addr}"));
+    line(&mut text, &format!("schedule {}; {admin}", schedule(running, sockets)));
+    text
+}
+
+fn targets(running: &[Running]) -> String {
     let mut targets = Vec::new();
     for target in running.iter().flat_map(|one| &one.config.targets) {
         // Each listener of `weir relay` has the same ones.
@@ -36,29 +54,49 @@ pub(crate) fn banner(run_id: &str, running: &[Running], admin: Option<SocketAddr
             targets.push((&target.name, &target.to));
         }
     }
-    let named = targets.iter().take(TARGETS_MAX).map(|(name, to)| {
-        let address = to.to_string();
-        if **name == address { address } else { format!("{name} ({address})") }
+    listed(targets.iter().map(|(name, to)| (name.as_str(), to.to_string())))
+}
+
+/// Names with their addresses, unless there are too many.
+fn listed<'a>(all: impl ExactSizeIterator<Item = (&'a str, String)>) -> String {
+    let count = all.len();
+    let named = all.take(TARGETS_MAX).map(|(name, address)| {
+        if name == address { address } else { format!("{name} ({address})") }
     });
     let mut named: Vec<_> = named.collect();
-    if targets.len() > TARGETS_MAX {
-        named.push(format!("{} more", targets.len() - TARGETS_MAX));
+    if count > TARGETS_MAX {
+        named.push(format!("{} more", count - TARGETS_MAX));
     }
-    line(&mut text, &format!("sending to {}", named.join(", ")));
-    let is_inline = |one: &Running| one.listener.schedule() == Schedule::Inline;
-    let schedule = match running.iter().filter(|one| is_inline(one)).count() {
-        count if count == running.len() => "inline",
-        0 => "threaded",
-        _ => "inline and threaded",
+    named.join(", ")
+}
+
+fn collector(config: &SocketsConfig) -> String {
+    let of = match &config.namespaces {
+        Namespaces::Own => "this network namespace".to_owned(),
+        Namespaces::All => "all network namespaces".to_owned(),
+        Namespaces::Named(names) => format!("network namespaces {}", names.join(", ")),
     };
-    let ring: usize = running.iter().map(|one| one.config.ring_bytes).sum();
-    let admin =
-        admin.map_or("admin off".to_owned(), |addr| format!("ledger and metrics on http://{addr}"));
-    line(
-        &mut text,
-        &format!("schedule {schedule}; rings of {}; {admin}", approximate_size(ring as u64)),
-    );
-    text
+    let closes = if config.closes { " and their closes" } else { "" };
+    let sinks = config.sinks.iter().map(|sink| (sink.name.as_str(), sink.to.to_string()));
+    format!("collecting TCP sockets of {of}{closes} for {}", listed(sinks))
+}
+
+fn schedule(running: &[Running], sockets: Option<&SocketsConfig>) -> String {
+    let mut parts = Vec::new();
+    if !running.is_empty() {
+        let is_inline = |one: &Running| one.listener.schedule() == Schedule::Inline;
+        let schedule = match running.iter().filter(|one| is_inline(one)).count() {
+            count if count == running.len() => "inline",
+            0 => "threaded",
+            _ => "inline and threaded",
+        };
+        let ring: usize = running.iter().map(|one| one.config.ring_bytes).sum();
+        parts.push(format!("{schedule}; rings of {}", approximate_size(ring as u64)));
+    }
+    if let Some(sockets) = sockets {
+        parts.push(format!("a poll every {}", display_duration(sockets.interval)));
+    }
+    parts.join("; ")
 }
 
 fn line(text: &mut String, content: &str) {

@@ -1,7 +1,7 @@
 //! The admin server and the StatsD push, on a thread of their own: no data passes there.
 
 use crate::exit::Failure;
-use admin::{AdminState, Health, statsd};
+use admin::{AdminState, Health, Page, statsd};
 use ledger::Ledger;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -23,6 +23,8 @@ pub(crate) struct Shown {
     pub(crate) health: Arc<Health>,
     /// Outlives the thread, so that a reload does not take counts back.
     pub(crate) statsd: Arc<statsd::Counts>,
+    /// `None` without a socket collector.
+    pub(crate) sockets: Option<Page>,
 }
 
 /// Binds the admin server's address; `None` when it is off.
@@ -73,6 +75,7 @@ impl Http {
         let bind = addr.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |addr| addr.ip());
         let mut state = AdminState::new(Arc::clone(&shown.ledger), Arc::clone(&shown.health), bind);
         state.statsd = Arc::clone(&shown.statsd);
+        state.sockets.clone_from(&shown.sockets);
         let push = push.map(|config| statsd::Options {
             to: config.to.to_string(),
             prefix: config.prefix.clone(),

@@ -5,6 +5,7 @@
 //! loops, then everything that shows them.
 
 mod banner;
+mod collector;
 mod http;
 mod log;
 mod names;
@@ -19,6 +20,7 @@ pub(crate) use stop::{LastLedger, LedgerForm, OnLoss};
 
 use crate::load::ProgressMode;
 use admin::{Health, Phase, statsd};
+use collector::{Asked, Collecting, Ending, Prepared};
 use http::{Http, Shown};
 use ledger::{Ledger, Snapshot};
 use log::{Level, Repeated};
@@ -40,7 +42,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 use weir::config::{
-    Config, Host, ListenAddress, ListenerConfig, Overrides, TargetAddress, TargetConfig,
+    COLLECTOR_NAME, Config, Host, ListenAddress, ListenerConfig, Overrides, TargetAddress,
+    TargetConfig,
 };
 
 /// Time between two checks of the ledger, and of everything else that changes without an event.
@@ -97,6 +100,13 @@ pub(crate) struct Daemon {
     events: Receiver<Event>,
     running: Vec<Running>,
     retiring: Vec<Retiring>,
+    collecting: Option<Collecting>,
+    /// The collector that a reload took out of service, while its sinks still deliver.
+    ending: Option<Ending>,
+    /// The collector that starts when that has ended.
+    prepared: Option<Prepared>,
+    asked: Asked,
+    last_ledger: LastLedger,
     inherited: Inherited,
     http: Option<Http>,
     /// The admin server's socket, for a server that a reload starts anew.
@@ -118,32 +128,27 @@ pub(crate) struct Daemon {
 /// # Errors
 /// It cannot start as it is told; the message says what to do.
 pub(crate) fn run(setup: Setup) -> anyhow::Result<ExitCode> {
-    let last_ledger = setup.last_ledger;
     let mut daemon = Daemon::start(setup)?;
     while daemon.turn() {}
-    daemon.stop(last_ledger)
+    daemon.stop()
 }
 
 impl Daemon {
     fn start(setup: Setup) -> anyhow::Result<Daemon> {
-        let Setup { config, source, progress, .. } = setup;
+        let Setup { config, source, progress, last_ledger } = setup;
         let level = log::start(config.daemon.log_level);
         let (sender, events) = mpsc::channel();
         forward_signals(sender.clone())?;
         let names = Names::new(sender);
         names.watch(&watched_names(&config))?;
         let mut inherited = Inherited::take()?;
-        if config.listeners.iter().any(has_name) {
-            names.wait_for_answers(Instant::now() + NAMES_WAIT);
-        }
-        let mut sockets = Vec::new();
-        for listener in &config.listeners {
-            sockets.push(open::listener(listener, &mut inherited, &names)?);
-        }
-        inherited.expect_none(&config.listeners)?;
+        let sockets = open_listeners(&config.listeners, &mut inherited, &names)?;
         let bound = http::bind(&config.admin)?;
         // The sockets are open and hold what arrives: now there is time for names.
         names.wait_for_answers(Instant::now() + NAMES_WAIT);
+        let prepared = config.sockets.as_ref();
+        let prepared =
+            prepared.map(|sockets| collector::prepare(sockets, &names, last_ledger)).transpose()?;
         let listen_addrs: Vec<_> = sockets.iter().filter_map(OpenSocket::address).collect();
         let run_id = run_id();
         let ledger = Arc::new(Ledger::new(run_id.clone()));
@@ -157,7 +162,7 @@ impl Daemon {
             running.push(Running::start(listener.clone(), socket, targets, &ledger)?);
         }
         let admin_addr = bound.as_ref().and_then(|listener| listener.local_addr().ok());
-        say(&banner::banner(&run_id, &running, admin_addr));
+        say(&banner::banner(&run_id, &running, config.sockets.as_ref(), admin_addr));
         for (name, to) in banner::absent_unix_targets(&running) {
             tracing::warn!("target {name}: nobody listens at {to} yet; it is tried again");
         }
@@ -171,6 +176,11 @@ impl Daemon {
             events,
             running,
             retiring: Vec::new(),
+            collecting: None,
+            ending: None,
+            prepared,
+            asked: Asked::default(),
+            last_ledger,
             inherited,
             http: None,
             admin_listener: None,
@@ -184,6 +194,7 @@ impl Daemon {
             refused: Repeated::default(),
             violations: 0,
         };
+        daemon.start_prepared()?;
         daemon.health.config_applied(&fingerprint(&daemon.config));
         daemon.health.set_phase(Phase::Ready);
         daemon.observe(now);
@@ -197,6 +208,7 @@ impl Daemon {
             ledger: Arc::clone(&self.ledger),
             health: Arc::clone(&self.health),
             statsd: Arc::clone(&self.statsd),
+            sockets: self.config.sockets.is_some().then(|| collector::page(&self.asked)),
         };
         self.admin_listener = bound.as_ref().map(TcpListener::try_clone).transpose()?;
         self.http = Http::start(bound, self.config.statsd.as_ref(), &shown)?;
@@ -210,7 +222,10 @@ impl Daemon {
                 self.reload();
             }
             Ok(Event::Signal(_)) => return false,
-            Ok(Event::Name) => self.follow_names(Instant::now()),
+            Ok(Event::Name) => {
+                self.follow_names(Instant::now());
+                self.follow_sinks();
+            }
             // The names hold a sender for as long as the daemon lives.
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
         }
@@ -221,6 +236,7 @@ impl Daemon {
             self.follow_names(now);
         }
         self.finish_retired();
+        self.follow_collector(now);
         true
     }
 
@@ -228,11 +244,15 @@ impl Daemon {
     fn observe(&mut self, now: Instant) {
         let snapshot = self.ledger.check();
         self.note_violations(now, &snapshot);
-        for one in &self.running {
-            self.health.heartbeat(one.listener.name(), one.listener.heartbeat());
+        let listeners = self.running.iter().map(|one| &one.listener);
+        let listeners = listeners.map(|listener| (listener.name(), listener.heartbeat()));
+        let collector = self.collecting.iter().map(|one| (COLLECTOR_NAME, one.heartbeat()));
+        let beats = || listeners.clone().chain(collector.clone());
+        for (name, beat) in beats() {
+            self.health.heartbeat(name, beat);
         }
         if self.health.phase() == Phase::Ready {
-            self.service.feed_watchdog(now, self.running.iter().map(|one| &one.listener));
+            self.service.feed_watchdog(now, beats());
         }
         let rates = &mut self.rates;
         self.service.status(now, || rates.line(now, &snapshot));
@@ -308,6 +328,21 @@ impl Daemon {
     }
 }
 
+/// Opens the sockets of all listeners, or takes over those that a service manager handed over.
+fn open_listeners(
+    listeners: &[ListenerConfig],
+    inherited: &mut Inherited,
+    names: &Names,
+) -> anyhow::Result<Vec<OpenSocket>> {
+    if listeners.iter().any(has_name) {
+        names.wait_for_answers(Instant::now() + NAMES_WAIT);
+    }
+    let sockets = listeners.iter().map(|listener| open::listener(listener, inherited, names));
+    let sockets = sockets.collect::<anyhow::Result<Vec<_>>>()?;
+    inherited.expect_none(listeners)?;
+    Ok(sockets)
+}
+
 impl Running {
     fn start(
         config: ListenerConfig,
@@ -373,6 +408,13 @@ fn watched_names(config: &Config) -> BTreeMap<String, Duration> {
             && let Host::Name(name) = &host_port.host
         {
             names.entry(name.clone()).or_insert(Duration::from_secs(3_600));
+        }
+    }
+    let receivers = config.sockets.iter().flat_map(collector::receivers);
+    for receiver in receivers {
+        if let Host::Name(name) = &receiver.host {
+            let interval = names.entry(name.clone()).or_insert(collector::RESOLVE_INTERVAL);
+            *interval = collector::RESOLVE_INTERVAL.min(*interval);
         }
     }
     names

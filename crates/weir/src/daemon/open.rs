@@ -7,13 +7,13 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use sys::process::{CAP_NET_ADMIN, effective_capabilities};
 use sys::route::Egress;
 use sys::socket::{self, LocalAddress};
 use weir::config::{
-    HostPort, ListenAddress, ListenerConfig, TargetAddress, TargetConfig, would_loop,
+    HostPort, ListenAddress, ListenerConfig, SinkConfig, TargetAddress, TargetConfig, would_loop,
 };
 
 /// A listener's socket, bound.
@@ -429,37 +429,59 @@ fn cannot_send(config: &TargetConfig, addr: SocketAddr, error: io::Error) -> Can
     CannotSend::Never(failure.error(format!("cannot send to {target} at {addr}: {error}: {why}")))
 }
 
-/// Makes sure that a file target can be written. Its folder is made if only the last part is missing; a mistyped path
-/// does not grow a tree.
+/// Makes sure that a file target can be written.
 fn prepare_file(config: &TargetConfig, path: &Path) -> anyhow::Result<()> {
+    let target = named(&config.to, "target", &config.name);
+    writable(&target, path, &fs::metadata(path), 0o666)
+}
+
+/// Makes sure that a sink's file can be written. Records name processes and peers: others may not read them, and a link
+/// that somebody left at the path is not followed.
+pub(crate) fn sink_file(config: &SinkConfig, path: &Path) -> anyhow::Result<()> {
+    let sink = named(&config.to, "sink", &config.name);
+    let found = fs::symlink_metadata(path);
+    if found.as_ref().is_ok_and(|found| found.file_type().is_symlink()) {
+        return Err(Failure::Config.error(format!(
+            "cannot write {sink}: it is a link, which is not followed. Fix: write the path that it leads to"
+        )));
+    }
+    writable(&sink, path, &found, 0o640)
+}
+
+/// Opens a file for appending once, to see that it can be. Its folder is made if only the last part is missing; a mistyped
+/// path does not grow a tree.
+fn writable(
+    what: &str,
+    path: &Path,
+    found: &io::Result<fs::Metadata>,
+    mode: u32,
+) -> anyhow::Result<()> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty())
         && !folder.exists()
         && let Err(error) = fs::create_dir(folder)
         && error.kind() != io::ErrorKind::AlreadyExists
     {
-        return Err(cannot_write(config, path, &error));
+        return Err(cannot_write(what, path, &error));
     }
-    let kind = fs::metadata(path).map(|metadata| metadata.file_type());
+    let kind = found.as_ref().map(fs::Metadata::file_type);
     if kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket() || kind.is_block_device()) {
-        let target = named(&config.to, "target", &config.name);
-        return Err(Failure::Config.error(format!(
-            "cannot write {target}: it is no plain file. Fix: choose another path"
-        )));
+        return Err(Failure::Config
+            .error(format!("cannot write {what}: it is no plain file. Fix: choose another path")));
     }
     OpenOptions::new()
         .append(true)
         .create(true)
+        .mode(mode)
         .open(path)
         .map(drop)
-        .map_err(|error| cannot_write(config, path, &error))
+        .map_err(|error| cannot_write(what, path, &error))
 }
 
-fn cannot_write(config: &TargetConfig, path: &Path, error: &io::Error) -> anyhow::Error {
+fn cannot_write(what: &str, path: &Path, error: &io::Error) -> anyhow::Error {
     let (failure, fix) = match error.kind() {
         io::ErrorKind::NotFound => (Failure::Io, mkdir(path)),
         io::ErrorKind::PermissionDenied => (Failure::Permission, own_folder()),
         _ => (Failure::Io, "choose another path".to_owned()),
     };
-    let target = named(&config.to, "target", &config.name);
-    failure.error(format!("cannot write {target}: {error}. Fix: {fix}"))
+    failure.error(format!("cannot write {what}: {error}. Fix: {fix}"))
 }

@@ -6,7 +6,8 @@
 
 use super::open::{self, OpenSocket, OpenTarget};
 use super::{
-    Daemon, NAMES_WAIT, Retiring, Running, Source, Targets, fingerprint, http, watched_names,
+    Daemon, NAMES_WAIT, Prepared, Retiring, Running, Source, Targets, collector, fingerprint, http,
+    watched_names,
 };
 use relay::SocketOwner;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -19,6 +20,14 @@ struct Plan {
     /// One for each listener of the configuration.
     fates: Vec<Fate>,
     admin: Admin,
+    collector: NextCollector,
+}
+
+/// What becomes of the socket collector.
+enum NextCollector {
+    Same,
+    /// It ends; this one follows, if any.
+    Replace(Option<Box<Prepared>>),
 }
 
 /// What becomes of a listener. `at` is its place among the running ones.
@@ -79,7 +88,7 @@ impl Daemon {
     fn prepare(&mut self, config: Config) -> Result<Plan, Vec<String>> {
         let mut opened = Vec::new();
         match self.try_prepare(&config, &mut opened) {
-            Ok((fates, admin)) => Ok(Plan { config, fates, admin }),
+            Ok((fates, admin, collector)) => Ok(Plan { config, fates, admin, collector }),
             Err(error) => {
                 for socket in opened.into_iter().flatten() {
                     self.give_back(socket);
@@ -104,7 +113,7 @@ impl Daemon {
         &mut self,
         config: &Config,
         opened: &mut Vec<Option<OpenSocket>>,
-    ) -> anyhow::Result<(Vec<Fate>, Admin)> {
+    ) -> anyhow::Result<(Vec<Fate>, Admin, NextCollector)> {
         self.names.watch_too(&watched_names(config))?;
         self.names.wait_for_answers(Instant::now() + NAMES_WAIT);
         let matches = match_listeners(&self.running, &config.listeners);
@@ -131,7 +140,10 @@ impl Daemon {
                 _ => Ways::All(Targets::open(&listener.targets, &self.names, &listen_addrs)?),
             });
         }
-        let admin = match config.admin == self.config.admin && config.statsd == self.config.statsd {
+        let collector = self.next_collector(config)?;
+        let shows_the_same = config.statsd == self.config.statsd
+            && config.sockets.is_some() == self.config.sockets.is_some();
+        let admin = match config.admin == self.config.admin && shows_the_same {
             true => Admin::Same,
             false if config.admin == self.config.admin => {
                 Admin::Move(self.admin_listener.as_ref().map(TcpListener::try_clone).transpose()?)
@@ -146,7 +158,16 @@ impl Daemon {
             (Ways::All(targets), None, Some(socket)) => Some(Fate::Open { socket, targets }),
             _ => None,
         });
-        Ok((fates.collect(), admin))
+        Ok((fates.collect(), admin, collector))
+    }
+
+    fn next_collector(&self, config: &Config) -> anyhow::Result<NextCollector> {
+        if config.sockets == self.config.sockets {
+            return Ok(NextCollector::Same);
+        }
+        let sockets = config.sockets.as_ref();
+        let prepared = sockets.map(|one| collector::prepare(one, &self.names, self.last_ledger));
+        Ok(NextCollector::Replace(prepared.transpose()?.map(Box::new)))
     }
 
     /// What differs between the targets of a listener that goes on.
@@ -177,7 +198,7 @@ impl Daemon {
     }
 
     fn apply(&mut self, plan: Plan) {
-        let Plan { config, fates, admin } = plan;
+        let Plan { config, fates, admin, collector } = plan;
         let grace = config.daemon.drain_grace;
         let mut former: Vec<_> = self.running.drain(..).map(Some).collect();
         let mut report = Report::default();
@@ -207,6 +228,12 @@ impl Daemon {
         self.config = config;
         if let Err(error) = self.names.watch(&watched_names(&self.config)) {
             report.failed(format!("names are not followed: {error}"));
+        }
+        if let NextCollector::Replace(prepared) = collector {
+            report.collector = if prepared.is_some() { "started anew" } else { "ended" };
+            // It starts when the former one has ended: two would tell every close twice, and share files.
+            self.prepared = prepared.map(|prepared| *prepared);
+            self.end_collector();
         }
         if let Admin::Move(bound) = admin {
             if let Some(http) = self.http.take() {
@@ -362,6 +389,8 @@ struct Report {
     renewed: usize,
     closed: usize,
     targets: usize,
+    /// What became of the socket collector; empty: nothing.
+    collector: &'static str,
     failures: usize,
 }
 
@@ -373,10 +402,14 @@ impl Report {
     }
 
     fn line(&self) -> String {
-        let Report { opened, renewed, closed, targets, failures } = self;
+        let Report { opened, renewed, closed, targets, collector, failures } = self;
+        let collector = match *collector {
+            "" => String::new(),
+            fate => format!("socket collector {fate}; "),
+        };
         format!(
             "reloaded: listeners opened {opened}, changed {renewed}, closed {closed}; targets changed {targets}; \
-             failures {failures}"
+             {collector}failures {failures}"
         )
     }
 }

@@ -1,6 +1,5 @@
 //! What the service manager is told: ready, reloading, stopping, alive (sd_notify(3)). Without one nothing is sent.
 
-use relay::Listener;
 use sd_notify::NotifyState;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -22,7 +21,7 @@ pub(crate) struct Service {
 struct Watchdog {
     interval: Duration,
     due: Instant,
-    /// Each listener's heartbeat when the watchdog was last fed.
+    /// Each data loop's heartbeat when the watchdog was last fed, by name.
     beats: BTreeMap<String, u64>,
 }
 
@@ -76,17 +75,17 @@ impl Service {
         }
     }
 
-    /// Feeds the watchdog if the data loops of every listener have turned since it was fed last.
+    /// Feeds the watchdog if every data loop has turned since it was fed last. `beats` are their heartbeats by name.
     pub(crate) fn feed_watchdog<'a>(
         &mut self,
         now: Instant,
-        listeners: impl Iterator<Item = &'a Listener>,
+        beats: impl Iterator<Item = (&'a str, u64)>,
     ) {
         let Some(watchdog) = self.watchdog.as_mut().filter(|watchdog| now >= watchdog.due) else {
             return;
         };
         let beats: BTreeMap<String, u64> =
-            listeners.map(|listener| (listener.name().to_owned(), listener.heartbeat())).collect();
+            beats.map(|(name, beat)| (name.to_owned(), beat)).collect();
         let is_alive =
             |(name, beat): (&String, &u64)| watchdog.beats.get(name).is_none_or(|old| old != beat);
         if beats.iter().all(is_alive) {

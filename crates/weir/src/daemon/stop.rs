@@ -51,7 +51,8 @@ impl Left<'_> {
 
 impl Daemon {
     /// Drains, prints the last ledger, and says how it went.
-    pub(super) fn stop(mut self, last: LastLedger) -> anyhow::Result<ExitCode> {
+    pub(super) fn stop(mut self) -> anyhow::Result<ExitCode> {
+        let last = self.last_ledger;
         self.health.set_phase(Phase::Draining);
         self.service.stopping();
         tracing::info!(
@@ -77,12 +78,16 @@ impl Daemon {
 
     fn drain(&mut self) {
         let mut deadline = Instant::now() + self.config.daemon.drain_grace;
+        // One that was to follow another never began.
+        self.prepared = None;
+        self.end_collector();
         self.begin_stop(deadline);
         loop {
             let has_ended = |listener: &relay::Listener| listener.has_ended();
-            let is_done = self.running.iter().all(|one| has_ended(&one.listener))
-                && self.retiring.iter().all(|one| has_ended(&one.listener));
             let now = Instant::now();
+            let is_done = self.ending.as_mut().is_none_or(|ending| ending.turn(now))
+                && self.running.iter().all(|one| has_ended(&one.listener))
+                && self.retiring.iter().all(|one| has_ended(&one.listener));
             if is_done || now >= deadline {
                 break;
             }
@@ -107,9 +112,16 @@ impl Daemon {
             // Waits a moment beyond the deadline, and no longer for a thread that hangs in a disk.
             listener.finish_stop();
         }
+        if let Some(mut ending) = self.ending.take() {
+            ending.hurry(deadline);
+            ending.finish();
+        }
     }
 
-    fn begin_stop(&self, deadline: Instant) {
+    fn begin_stop(&mut self, deadline: Instant) {
+        if let Some(ending) = &mut self.ending {
+            ending.hurry(deadline);
+        }
         for one in &self.running {
             one.listener.begin_stop(deadline);
         }
@@ -148,6 +160,11 @@ fn describe(left: &Left<'_>) -> String {
         );
     }
     let target = left.hop.target.as_deref().unwrap_or("nobody");
+    if left.hop.hop == HopKind::Sink {
+        return format!(
+            "left behind: {count} records ({bytes} bytes) of {listener} that sink {target} had not delivered\n"
+        );
+    }
     format!(
         "left behind: {count} datagrams ({bytes} bytes) of {listener} that {target} had not taken\n"
     )

@@ -98,7 +98,8 @@ pub(in super::super) const SOCKETS: SectionKeys = SectionKeys {
             kind: Kind::Size(64 << 10, GIB),
             fallback: Fallback::Value("8MiB"),
             meaning: "Receive buffer for close events to ask the kernel for. A burst of closes that overruns it is \
-                      counted as `event_buffer`.",
+                      counted as `event_buffer`. Without `CAP_NET_ADMIN` the kernel grants at most twice \
+                      `net.core.rmem_max`.",
         },
         Key {
             name: "tags",
@@ -148,7 +149,7 @@ pub(in super::super) const SINK: SectionKeys = SectionKeys {
         },
         Key {
             name: "queue_size",
-            kind: Kind::Size(64 << 10, 64 * GIB),
+            kind: Kind::Size(256 << 10, 64 * GIB),
             fallback: Fallback::Value("4MiB"),
             meaning: "Memory for records that the destination has still to take. Beyond it records are dropped, and \
                       counted as `queue_full`.",

@@ -1,0 +1,351 @@
+//! The socket collector in the daemon: prepared while nothing changes yet, started with its sinks, and ended so that
+//! whatever was on its way is delivered or counted.
+
+mod outlet;
+mod page;
+
+pub(crate) use page::{Asked, page};
+
+use super::Daemon;
+use super::names::Names;
+use super::open;
+use super::stop::{LastLedger, LedgerForm};
+use crate::exit::Failure;
+use ledger::{Ledger, Meter};
+use outlet::{Outlet, Slot, Unresolved};
+use sink::{Destination, Fanout, FileOptions, QueueLimits, SinkOptions, UdpOptions};
+use sockets::attribution::{Host, HostOptions};
+use sockets::filter::Filter;
+use sockets::{Closes, Collector, Options, Questions, Scope};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use sys::socket::SendOptions;
+use weir::config::{COLLECTOR_NAME, HostPort, Namespaces, SinkAddress, SinkConfig, SocketsConfig};
+
+/// How often the name of a UDP sink is resolved again.
+pub(crate) const RESOLVE_INTERVAL: Duration = Duration::from_secs(30);
+/// How much longer than its deadline an end waits for the collector's thread, before it gives it up.
+const RETURN_GRACE: Duration = Duration::from_secs(1);
+/// Bytes of queue for each payload that it may hold: datagrams are the smallest payloads.
+const PAYLOAD_BYTES_MIN: usize = 512;
+
+/// A collector that nothing keeps from starting any more.
+pub(crate) struct Prepared {
+    config: SocketsConfig,
+    filter: Option<Filter>,
+    /// Where each UDP sink sends to; `None` for other kinds, and while no address is known.
+    remotes: Vec<Option<SocketAddr>>,
+}
+
+/// Checks everything about a collector that can fail, and opens nothing.
+///
+/// # Errors
+/// It can never work as it is configured on this host; the message says what to do.
+pub(crate) fn prepare(
+    config: &SocketsConfig,
+    names: &Names,
+    last: LastLedger,
+) -> anyhow::Result<Prepared> {
+    let filter = config.filter.as_deref().map(Filter::parse).transpose();
+    let filter = filter.map_err(|error| {
+        Failure::Config.error(format!("the filter of [sockets] cannot be used: {error}"))
+    })?;
+    if let Some(path) = &config.helper {
+        return Err(Failure::Config.error(format!(
+            "cannot use the helper at {}: this build has none. Fix: remove helper from [sockets]",
+            path.display()
+        )));
+    }
+    for sink in &config.sinks {
+        match &sink.to {
+            SinkAddress::Stdout if last.form == LedgerForm::Json => {
+                return Err(Failure::Config.error(format!(
+                    "sink {} writes records to standard output, where --json writes the last ledger: one would spoil the \
+                     other. Fix: leave --json out, or send the records to a file",
+                    sink.name
+                )));
+            }
+            SinkAddress::File(path) => open::sink_file(sink, path)?,
+            _ => {}
+        }
+    }
+    Ok(Prepared { config: config.clone(), filter, remotes: remotes(config, names) })
+}
+
+/// Where the UDP sinks send to, as far as it is known.
+fn remotes(config: &SocketsConfig, names: &Names) -> Vec<Option<SocketAddr>> {
+    let remote = |sink: &SinkConfig| match &sink.to {
+        SinkAddress::Udp(to) => names.addresses(to).first().copied(),
+        _ => None,
+    };
+    config.sinks.iter().map(remote).collect()
+}
+
+/// Every UDP sink's host and port.
+pub(crate) fn receivers(config: &SocketsConfig) -> impl Iterator<Item = &HostPort> {
+    config.sinks.iter().filter_map(|sink| match &sink.to {
+        SinkAddress::Udp(to) => Some(to),
+        _ => None,
+    })
+}
+
+impl Daemon {
+    /// Starts the collector that was prepared, if there is one.
+    ///
+    /// # Errors
+    /// A thread cannot be started, or there is no standard output.
+    pub(super) fn start_prepared(&mut self) -> anyhow::Result<()> {
+        let Some(prepared) = self.prepared.take() else { return Ok(()) };
+        let collecting = Collecting::start(prepared, &self.ledger)?;
+        self.asked.set(Some(collecting.questions()));
+        self.collecting = Some(collecting);
+        Ok(())
+    }
+
+    /// Takes the collector out of service; what it has made is delivered until the grace period ends.
+    pub(super) fn end_collector(&mut self) {
+        let Some(collecting) = self.collecting.take() else { return };
+        self.asked.set(None);
+        self.health.forget(COLLECTOR_NAME);
+        self.ending = Some(collecting.begin_stop(Instant::now() + self.config.daemon.drain_grace));
+    }
+
+    /// Goes on with the end of a collector that was replaced, and then starts the next.
+    pub(super) fn follow_collector(&mut self, now: Instant) {
+        if self.ending.as_mut().is_some_and(|ending| ending.turn(now))
+            && let Some(ending) = self.ending.take()
+        {
+            ending.retire(&self.ledger);
+        }
+        if self.ending.is_none()
+            && let Err(error) = self.start_prepared()
+        {
+            tracing::error!(
+                "the socket collector does not start: {error:#}. Fix: weir config check, and reload"
+            );
+        }
+    }
+
+    /// Starts the collector anew when the name of one of its sinks stands for another address.
+    pub(super) fn follow_sinks(&mut self) {
+        let Some(collecting) = self.collecting.as_ref().filter(|one| one.has_moved(&self.names))
+        else {
+            return;
+        };
+        match prepare(&collecting.config, &self.names, self.last_ledger) {
+            Ok(prepared) => {
+                tracing::info!("{COLLECTOR_NAME}: the address of a sink has changed");
+                self.prepared = Some(prepared);
+                self.end_collector();
+            }
+            Err(error) => {
+                if let Some(count) = self.refused.count(Instant::now()) {
+                    tracing::error!("{error:#} ({count} times since the last such line)");
+                }
+            }
+        }
+    }
+}
+
+/// A collector that runs, and its sinks.
+pub(crate) struct Collecting {
+    pub(crate) config: SocketsConfig,
+    remotes: Vec<Option<SocketAddr>>,
+    collector: Collector,
+    meters: Vec<Arc<dyn Meter>>,
+    slot: Slot,
+}
+
+impl Collecting {
+    /// Opens the sinks and starts the thread.
+    ///
+    /// # Errors
+    /// A thread cannot be started, or there is no standard output.
+    pub(crate) fn start(prepared: Prepared, ledger: &Ledger) -> anyhow::Result<Collecting> {
+        let Prepared { config, filter, remotes } = prepared;
+        let mut sinks = Vec::new();
+        let mut unresolved = Vec::new();
+        for (sink, remote) in config.sinks.iter().zip(&remotes) {
+            match destination(sink, *remote) {
+                Some(destination) => sinks.push(SinkOptions {
+                    name: sink.name.clone(),
+                    queue: QueueLimits {
+                        bytes: sink.queue_bytes,
+                        payloads: sink.queue_bytes / PAYLOAD_BYTES_MIN,
+                    },
+                    destination,
+                    encoding: match sink.to {
+                        SinkAddress::Udp(_) => record::Encoding::Protobuf,
+                        _ => sink.format,
+                    },
+                    fields: config.fields_of(sink),
+                }),
+                None => {
+                    tracing::warn!(
+                        "sink {}: {} has no address yet; its records are dropped as target_unresolved until it has",
+                        sink.name,
+                        sink.to
+                    );
+                    unresolved.push(Arc::new(Unresolved::new(&sink.name)));
+                }
+            }
+        }
+        let fanout = Fanout::open(COLLECTOR_NAME, sinks)?;
+        let mut meters = fanout.meters();
+        meters.extend(unresolved.iter().map(|one| Arc::clone(one) as Arc<dyn Meter>));
+        let slot = Slot::default();
+        let outlet = Outlet::new(fanout, unresolved, &slot);
+        let host =
+            Host::read(HostOptions { name: None, tags: config.tags.clone().into_iter().collect() });
+        let collector = Collector::start(options(&config, filter), host, outlet)?;
+        meters.push(collector.meter());
+        for meter in &meters {
+            ledger.register(Arc::clone(meter));
+        }
+        Ok(Collecting { config, remotes, collector, meters, slot })
+    }
+
+    pub(crate) fn heartbeat(&self) -> u64 {
+        self.collector.heartbeat()
+    }
+
+    pub(crate) fn questions(&self) -> Questions {
+        self.collector.questions()
+    }
+
+    /// Whether a UDP sink's name stands for another address than the one in use.
+    pub(crate) fn has_moved(&self, names: &Names) -> bool {
+        let receivers = self.config.sinks.iter().zip(&self.remotes);
+        receivers.into_iter().any(|(sink, remote)| {
+            let SinkAddress::Udp(to) = &sink.to else { return false };
+            let known = names.addresses(to);
+            !known.is_empty() && remote.is_none_or(|remote| !known.contains(&remote))
+        })
+    }
+
+    /// Begins the end. What the collector has made leaves until the deadline.
+    pub(crate) fn begin_stop(self, deadline: Instant) -> Ending {
+        let Collecting { collector, meters, slot, .. } = self;
+        // The thread ends after what it is doing, which may be a walk: nobody waits for that here.
+        let stage = thread::Builder::new()
+            .name("sockets end".to_owned())
+            .spawn(move || {
+                // A thread that panicked has said so on standard error.
+                drop(collector.stop());
+                slot.take()
+            })
+            .map_or(Stage::Ended, Stage::Collecting);
+        Ending { stage, meters, deadline }
+    }
+}
+
+fn options(config: &SocketsConfig, filter: Option<Filter>) -> Options {
+    Options {
+        name: COLLECTOR_NAME.to_owned(),
+        interval: config.interval,
+        jitter: config.jitter,
+        scope: match &config.namespaces {
+            Namespaces::Own => Scope::Own,
+            Namespaces::All => Scope::All,
+            Namespaces::Named(names) => Scope::Named(names.clone()),
+        },
+        states: config.state_set(),
+        filter,
+        listen_every: config.listen_every,
+        keyframe_every: config.skip_unchanged.then_some(config.keyframe_every),
+        sample: config.sample,
+        closes: if config.closes { Closes::On } else { Closes::Off },
+        event_buffer_bytes: config.event_buffer_bytes,
+        table_entries_max: config.table_entries_max,
+        fields: config
+            .sinks
+            .iter()
+            .fold(record::FieldSet::NONE, |all, sink| all.with(&config.fields_of(sink))),
+    }
+}
+
+/// Where a sink's records go; `None` if no address of it is known.
+fn destination(sink: &SinkConfig, remote: Option<SocketAddr>) -> Option<Destination> {
+    Some(match &sink.to {
+        SinkAddress::Stdout => Destination::Stdout,
+        SinkAddress::Null => Destination::Null,
+        SinkAddress::File(path) => Destination::File(FileOptions {
+            path: path.clone(),
+            rotate_bytes: sink.rotate_bytes,
+            rotate_interval: sink.rotate_interval,
+            rotate_keep: sink.rotate_keep,
+        }),
+        SinkAddress::Udp(_) => {
+            Destination::Udp(UdpOptions { remote: remote?, send: SendOptions::default() })
+        }
+    })
+}
+
+/// A collector that ends: first its thread, then its sinks.
+pub(crate) struct Ending {
+    stage: Stage,
+    meters: Vec<Arc<dyn Meter>>,
+    deadline: Instant,
+}
+
+enum Stage {
+    /// The thread finishes what it is doing.
+    Collecting(JoinHandle<Option<Fanout>>),
+    /// The sinks deliver what they have.
+    Delivering(Fanout),
+    Ended,
+}
+
+impl Ending {
+    /// Leaves less time.
+    pub(crate) fn hurry(&mut self, deadline: Instant) {
+        self.deadline = self.deadline.min(deadline);
+    }
+
+    /// Goes on as far as it can without waiting. Returns whether all has ended.
+    pub(crate) fn turn(&mut self, now: Instant) -> bool {
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Ended) {
+            Stage::Collecting(thread) if !thread.is_finished() => Stage::Collecting(thread),
+            Stage::Collecting(thread) => match thread.join() {
+                Ok(Some(mut fanout)) => {
+                    fanout.flush();
+                    Stage::Delivering(fanout)
+                }
+                // A thread that panicked has said so on standard error.
+                Ok(None) | Err(_) => Stage::Ended,
+            },
+            Stage::Delivering(fanout) if self.is_delivered() || now >= self.deadline => {
+                // Nothing is inside, or nothing may be any more: this closes files and counts the rest.
+                fanout.stop(now.max(self.deadline));
+                Stage::Ended
+            }
+            stage => stage,
+        };
+        matches!(self.stage, Stage::Ended)
+    }
+
+    fn is_delivered(&self) -> bool {
+        let mut hops = Vec::new();
+        for meter in &self.meters {
+            meter.read(&mut hops);
+        }
+        hops.iter().all(|hop| hop.in_flight.count == 0)
+    }
+
+    /// Ends now, but for a moment for the thread to come back.
+    pub(crate) fn finish(mut self) {
+        let limit = Instant::now() + RETURN_GRACE;
+        while !self.turn(Instant::now()) && Instant::now() < limit {
+            thread::park_timeout(Duration::from_millis(2));
+        }
+    }
+
+    /// Keeps the final counts, and no more.
+    pub(crate) fn retire(self, ledger: &Ledger) {
+        for meter in &self.meters {
+            ledger.retire(meter);
+        }
+    }
+}

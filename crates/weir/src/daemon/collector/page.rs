@@ -1,0 +1,157 @@
+//! `GET /sockets?filter=…&limit=…`: the question as it comes over HTTP, and the collector's answer.
+
+use admin::{Page, PageError};
+use sockets::filter::{Filter, FilterError};
+use sockets::{QueryError, Questions};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Sockets in an answer unless the question says otherwise.
+const LIMIT_DEFAULT: usize = 1_000;
+/// Most sockets in an answer: 100,000 of them are some 150 MB of JSON.
+const LIMIT_MAX: usize = 100_000;
+/// Longest wait for the collector, which may be in a poll.
+const ANSWER_WAIT: Duration = Duration::from_secs(10);
+
+/// Whom to ask, which changes with a reload; `None` while there is no collector.
+#[derive(Clone, Default)]
+pub(crate) struct Asked(Arc<Mutex<Option<Questions>>>);
+
+impl Asked {
+    pub(crate) fn set(&self, questions: Option<Questions>) {
+        // Nothing panics while it holds the lock.
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = questions;
+    }
+
+    fn questions(&self) -> Option<Questions> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The page for the admin server.
+pub(crate) fn page(asked: &Asked) -> Page {
+    let asked = asked.clone();
+    Arc::new(move |query| answer(&asked, query))
+}
+
+fn answer(asked: &Asked, query: &str) -> Result<Vec<u8>, PageError> {
+    let Question { filter, limit } = Question::parse(query).map_err(PageError::BadQuery)?;
+    let filter = match filter.trim() {
+        "" => None,
+        text => Some(Filter::parse(text).map_err(|error| PageError::BadQuery(explain(&error)))?),
+    };
+    let Some(questions) = asked.questions() else {
+        return Err(PageError::Unavailable("the collector is being started anew".to_owned()));
+    };
+    let answer = questions.ask(filter, limit, ANSWER_WAIT);
+    answer.map_err(|error: QueryError| PageError::Unavailable(error.to_string()))
+}
+
+fn explain(error: &FilterError) -> String {
+    format!("filter: {error}")
+}
+
+/// What is asked.
+#[derive(Debug, PartialEq, Eq)]
+struct Question {
+    filter: String,
+    limit: usize,
+}
+
+impl Question {
+    /// Reads what follows the question mark.
+    fn parse(query: &str) -> Result<Question, String> {
+        let mut question = Question { filter: String::new(), limit: LIMIT_DEFAULT };
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = decode(value)?;
+            match decode(name)?.as_str() {
+                "filter" => question.filter = value,
+                "limit" => {
+                    let limit = value.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit));
+                    question.limit = limit.ok_or_else(|| {
+                        format!(
+                            "limit: \"{}\" is not a number from 1 to {LIMIT_MAX}",
+                            value.escape_debug()
+                        )
+                    })?;
+                }
+                other => {
+                    return Err(format!(
+                        "\"{}\" is not a parameter; they are filter and limit",
+                        other.escape_debug()
+                    ));
+                }
+            }
+        }
+        Ok(question)
+    }
+}
+
+/// Decodes `%` and two hexadecimal digits, and `+` for a space, as forms and `curl --data-urlencode` write them.
+fn decode(text: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes().iter();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let digit =
+                    |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
+                match (digit(rest.next()), digit(rest.next())) {
+                    (Some(high), Some(low)) => (high * 16 + low) as u8,
+                    _ => {
+                        return Err(
+                            "a % is followed by two hexadecimal digits; % itself is %25".to_owned()
+                        );
+                    }
+                }
+            }
+            other => *other,
+        });
+    }
+    String::from_utf8(bytes).map_err(|_| "it is no text in UTF-8".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(query: &str, filter: &str, limit: usize) {
+        let question = Question { filter: filter.to_owned(), limit };
+        assert_eq!(Question::parse(query), Ok(question), "{query}");
+    }
+
+    #[test]
+    fn questions() {
+        check("", "", 1_000);
+        check("filter=", "", 1_000);
+        check("limit=5&filter=dport%20%3D%20%3a443", "dport = :443", 5);
+        check(
+            "filter=state+established+and+not+src+10.0.0.0/8",
+            "state established and not src 10.0.0.0/8",
+            1_000,
+        );
+        check("filter=a=b", "a=b", 1_000);
+        check("f%69lter=%25&limit=100000", "%", 100_000);
+        check("filter=%C3%A9&&", "é", 1_000);
+    }
+
+    fn wrong(query: &str, message: &str) {
+        assert_eq!(Question::parse(query), Err(message.to_owned()), "{query}");
+    }
+
+    #[test]
+    fn wrong_questions() {
+        wrong("limit=0", "limit: \"0\" is not a number from 1 to 100000");
+        wrong("limit=", "limit: \"\" is not a number from 1 to 100000");
+        wrong("limit=100001", "limit: \"100001\" is not a number from 1 to 100000");
+        wrong("filtre=x", "\"filtre\" is not a parameter; they are filter and limit");
+        let percent = "a % is followed by two hexadecimal digits; % itself is %25";
+        wrong("filter=%", percent);
+        wrong("filter=%4", percent);
+        wrong("filter=%zz", percent);
+        wrong("filter=%+1", percent);
+        wrong("filter=%ff", "it is no text in UTF-8");
+    }
+}
