@@ -11,6 +11,7 @@
 
 pub mod attribution;
 pub mod filter;
+pub mod helper;
 
 mod access;
 mod assemble;

@@ -1,0 +1,14 @@
+//! The helper: a small process that holds the capabilities, so that the collector needs none.
+//!
+//! It finds namespaces, opens netlink sockets in them, and passes those on (`SCM_RIGHTS`). It reads no data of the network,
+//! keeps nothing open, and knows four requests. [`serve`] is its side, [`Remote`] the collector's.
+//!
+//! Messages are of one `SOCK_SEQPACKET` each, all numbers in host byte order: request and answer are between two processes
+//! of one host and one version.
+
+mod client;
+mod protocol;
+mod server;
+
+pub use client::Remote;
+pub use server::{Allowed, serve};
