@@ -12,6 +12,8 @@ pub(crate) struct Datagrams {
     packer: DatagramPacker,
     /// What the packer keeps to.
     limit_bytes: usize,
+    /// Nothing was packed since the last totals.
+    is_complete: bool,
 }
 
 impl Datagrams {
@@ -23,7 +25,7 @@ impl Datagrams {
         let sink = Sink::open(origin, &name, options.queue, destination, Framing::default())?;
         let limit_bytes = limit_of(&sink);
         let packer = DatagramPacker::new(random(), limit_bytes, &options.fields);
-        Ok(Datagrams { sink, fields: options.fields, packer, limit_bytes })
+        Ok(Datagrams { sink, fields: options.fields, packer, limit_bytes, is_complete: true })
     }
 
     pub(crate) fn sink(&self) -> &Sink {
@@ -35,6 +37,9 @@ impl Datagrams {
     }
 
     pub(crate) fn record(&mut self, record: &SocketRecord<'_>) {
+        if std::mem::take(&mut self.is_complete) {
+            self.follow_path();
+        }
         match self.packer.push(record) {
             Ok(None) => {}
             Ok(Some(full)) => self.sink.offer(&Payload::new(full.bytes, full.records)),
@@ -48,7 +53,7 @@ impl Datagrams {
             self.sink.offer(&Payload::new(before.bytes, before.records));
         }
         self.sink.offer(&Payload::new(end.last.bytes, end.last.records + 1));
-        self.follow_path();
+        self.is_complete = true;
     }
 
     pub(crate) fn flush(&mut self) {

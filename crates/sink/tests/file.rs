@@ -182,8 +182,10 @@ fn what_is_no_regular_file_is_not_written_and_what_waits_is_written_once_it_can_
     wait_for("the link's refusal", || (errors() > 0).then_some(()));
     let seen = hop(&sink.meter());
     assert_eq!((seen.in_flight.count, seen.gauges["up"]), (10, 0));
-    fs::remove_file(&path).unwrap();
-    support::run("mkfifo", &[path.to_str().unwrap()]);
+    // In its place at once: a file would be made where there is none.
+    let fifo = dir.path("fifo");
+    support::run("mkfifo", &[fifo.to_str().unwrap()]);
+    fs::rename(&fifo, &path).unwrap();
     let before = errors();
     wait_for("the FIFO's refusal", || (errors() > before + 1).then_some(()));
     fs::remove_file(&path).unwrap();
@@ -227,7 +229,8 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        support::run("umount", &[self.0.0.to_str().unwrap()]);
+        // Lazily: the sink's thread closes its file a moment after its end.
+        support::run("umount", &["--lazy", self.0.0.to_str().unwrap()]);
     }
 }
 

@@ -271,11 +271,10 @@ fn datagrams_keep_to_the_path() {
     for netns in [&wire.left, &wire.right] {
         wire.ip(netns, "link set w mtu 1300");
     }
-    // What is packed already is cut into fragments; from the next totals on nothing is.
+    // What the sink has not heard of yet is cut into fragments; behind the next totals nothing is.
     poll_across((&mut fanout, &mut receiver), &mut taken, (2, &mut next, 500));
     assert_eq!(hop(&meter).gauges["datagram_limit_bytes"], 1_272);
     let before = fragments();
-    assert!(before > 0);
     poll_across((&mut fanout, &mut receiver), &mut taken, (3, &mut next, 500));
     assert_eq!(fragments(), before);
     assert_eq!(taken.records.len() as u64, next);
@@ -332,4 +331,22 @@ fn a_neighbour_that_does_not_answer_is_seen_and_holds_nobody() {
     assert!(left.iter().all(|(name, _)| name == "udp"));
     check_law(&hop(&meter));
     assert!(hop(&meter).in_flight.is_zero());
+}
+
+#[test]
+fn a_port_that_another_host_refuses_is_seen() {
+    let Some(wire) = Wire::new("port", 1_500) else { return };
+    let mut fanout = wire.inside(&wire.left, || fanout_to(format!("{RIGHT}:9").parse().unwrap()));
+    let meter = fanout.meters().remove(0);
+    let (mut poll, mut next) = (0, 0);
+    wait_for("a report", || {
+        poll += 1;
+        send_poll(&mut fanout, poll, &mut next, 100);
+        let seen = hop(&meter);
+        check_law(&seen);
+        (seen.events.contains_key("returned_datagrams") && seen.gauges["up"] == 0).then_some(())
+    });
+    wait_for("the sink", || hop(&meter).in_flight.is_zero().then_some(()));
+    let seen = hop(&meter);
+    assert_eq!(seen.received, seen.delivered + seen.dropped_total());
 }

@@ -127,20 +127,24 @@ fn what_has_not_left_at_the_deadline_is_counted_and_so_is_what_comes_later() {
     assert_eq!(hops[0].dropped_for(Reason::Shutdown).count, left.count + 1);
 }
 
-/// Waits for a word before each delivery, and says when it begins one.
+/// Waits for a word before each delivery, and says with which payloads it begins one.
 struct Commanded {
-    began: Sender<usize>,
+    began: Sender<Vec<u64>>,
     next: Receiver<Delivery>,
 }
 
 impl Deliver for Commanded {
     fn deliver(&mut self, payloads: &[Payload], _events: &Events) -> Delivery {
-        let _ = self.began.send(payloads.len());
+        let number = |payload: &Payload| {
+            let text = String::from_utf8_lossy(&payload.bytes()[..20]);
+            text.trim().parse().unwrap_or(u64::MAX)
+        };
+        let _ = self.began.send(payloads.iter().map(number).collect());
         self.next.recv().unwrap_or(Delivery::Delivered(payloads.len()))
     }
 }
 
-fn commanded(limits: QueueLimits) -> (Sink, Receiver<usize>, Sender<Delivery>) {
+fn commanded(limits: QueueLimits) -> (Sink, Receiver<Vec<u64>>, Sender<Delivery>) {
     let (began, begins) = channel();
     let (command, next) = channel();
     (sink_to(Box::new(Commanded { began, next }), limits), begins, command)
@@ -169,15 +173,15 @@ fn a_stuck_thread_is_given_up_and_counts_nothing_when_it_comes_back() {
 fn each_fate_is_counted_as_what_it_is() {
     let (sink, begins, command) = commanded(QueueLimits { bytes: 10_000, payloads: 10 });
     sink.offer(&payload(0));
-    assert_eq!(begins.recv().unwrap(), 1);
+    assert_eq!(begins.recv().unwrap(), [0]);
     (1..10).for_each(|number| sink.offer(&payload(number)));
     command.send(Delivery::Delivered(1)).unwrap();
-    assert_eq!(begins.recv().unwrap(), 9);
+    assert_eq!(begins.recv().unwrap().len(), 9);
     command.send(Delivery::Dropped(2, Reason::Refused)).unwrap();
-    assert_eq!(begins.recv().unwrap(), 7);
+    assert_eq!(begins.recv().unwrap().len(), 7);
     assert_eq!(hop(&sink).gauges["up"], 0);
     command.send(Delivery::Retry(Duration::ZERO, Some(Reason::SendError))).unwrap();
-    assert_eq!(begins.recv().unwrap(), 7);
+    assert_eq!(begins.recv().unwrap().len(), 7);
     // Seven are in its hands: three fit, and of the next two each costs the oldest that is not.
     (10..15).for_each(|number| sink.offer(&payload(number)));
     let seen = hop(&sink);
@@ -202,6 +206,29 @@ fn what_is_in_hand_is_not_taken_back() {
     sink.offer(&Payload::new(&[0; 1_501], 1));
     assert_eq!(hop(&sink).in_flight.count, 2);
     assert_eq!(hop(&sink).dropped_for(Reason::QueueFull).count, 2);
+}
+
+#[test]
+fn the_rest_of_a_batch_stays_in_hand() {
+    let limits = QueueLimits { bytes: 3_000, payloads: 3 };
+    let (sink, begins, command) = commanded(limits);
+    sink.offer(&payload(0));
+    begins.recv().unwrap();
+    command.send(Delivery::Retry(Duration::ZERO, None)).unwrap();
+    sink.offer(&payload(1));
+    sink.offer(&payload(2));
+    // Three are in its hands, and one of them leaves.
+    while begins.recv().unwrap() != [0, 1, 2] {
+        command.send(Delivery::Retry(Duration::ZERO, None)).unwrap();
+    }
+    command.send(Delivery::Delivered(1)).unwrap();
+    wait_for(&sink, |hop| hop.delivered.count == 1);
+    (3..6).for_each(|number| sink.offer(&payload(number)));
+    // Whether it has begun again or not, only what is not in its hands makes room.
+    assert_eq!(hop(&sink).dropped_for(Reason::QueueFull).count, 2);
+    assert_eq!(begins.recv().unwrap()[..2], [1, 2]);
+    command.send(Delivery::Retry(Duration::ZERO, None)).unwrap();
+    assert_eq!(begins.recv().unwrap(), [1, 2, 5]);
 }
 
 #[test]
