@@ -37,13 +37,14 @@ impl Writer {
         Self { format }
     }
 
-    /// Appends one whole netlink message. MD5 keys in it are overwritten with zeros. The time counts from 1970 and must be
-    /// before 2106, where pcap ends; the form of `ss` has none.
+    /// Appends one whole netlink message. MD5 keys in it are overwritten with zeros. The time counts from 1970; pcap
+    /// ends in 2106 and says its last second of anything later, and the form of `ss` has no times.
     pub fn message(&self, time_unix_ns: u64, raw: &[u8], out: &mut Vec<u8>) {
         let padded = raw.len().next_multiple_of(4);
         if self.format == Format::Pcap {
             let length = count(padded + COOKED_BYTES);
-            out.extend_from_slice(&((time_unix_ns / 1_000_000_000) as u32).to_ne_bytes());
+            let seconds = u32::try_from(time_unix_ns / 1_000_000_000).unwrap_or(u32::MAX);
+            out.extend_from_slice(&seconds.to_ne_bytes());
             out.extend_from_slice(&((time_unix_ns % 1_000_000_000) as u32).to_ne_bytes());
             out.extend_from_slice(&length.to_ne_bytes());
             out.extend_from_slice(&length.to_ne_bytes());
