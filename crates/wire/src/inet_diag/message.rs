@@ -119,6 +119,9 @@ pub const fn is_socket(message: &Message<'_>) -> bool {
 /// A structure that is longer than known here is taken by its prefix; one that is shorter is an error, since no kernel sends
 /// it. Of an attribute that comes twice, the last counts.
 ///
+/// For TCP: of other protocols `INET_DIAG_INFO` is another structure, which no field of the message tells. MPTCP's (96 bytes in
+/// Linux 6.18) is refused as short.
+///
 /// # Errors
 /// The first thing wrong with the message, see [`DecodeError`].
 pub fn decode(body: &[u8]) -> Result<SocketMessage<'_>, DecodeError> {

@@ -88,7 +88,8 @@ pub enum Kind {
 pub struct Request<'a> {
     /// Which sockets.
     pub kind: Kind,
-    /// IP protocol; above 255 it goes into an attribute of its own.
+    /// IP protocol; above 255 it goes into an attribute of its own. For others than TCP leave [`Extensions::INFO`] out: their
+    /// answer to it is not `tcp_info`.
     pub protocol: u16,
     /// States that a dump shall contain; an exact request ignores them.
     pub states: States,
