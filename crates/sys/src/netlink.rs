@@ -25,6 +25,7 @@ pub const DUMP_BUFFER_BYTES: usize = 32 * 1024;
 const SOL_NETLINK: libc::c_int = 270;
 const NETLINK_ADD_MEMBERSHIP: libc::c_int = 1;
 const NETLINK_DROP_MEMBERSHIP: libc::c_int = 2;
+const NETLINK_NO_ENOBUFS: libc::c_int = 5;
 const NETLINK_LISTEN_ALL_NSID: libc::c_int = 8;
 
 /// The part of the kernel at the other end (include/uapi/linux/netlink.h).
@@ -131,6 +132,18 @@ impl Socket {
     /// `EPERM` without `CAP_NET_BROADCAST`; `ENOPROTOOPT` before Linux 4.2.
     pub fn listen_all_namespaces(&self) -> Result<(), Errno> {
         self.set(NETLINK_LISTEN_ALL_NSID, 1)
+    }
+
+    /// Loses only the events that find the receive buffer full, and says nothing of it (`NETLINK_NO_ENOBUFS`):
+    /// [`crate::socket::mem_info`] has their exact number.
+    ///
+    /// Without it, one loss makes the kernel drop everything until the reader has emptied the queue, and the next call returns
+    /// `ENOBUFS` (net/netlink/af_netlink.c, netlink_overrun).
+    ///
+    /// # Errors
+    /// Any of `setsockopt(2)`.
+    pub fn lose_only_what_does_not_fit(&self) -> Result<(), Errno> {
+        self.set(NETLINK_NO_ENOBUFS, 1)
     }
 
     /// Makes the socket blocking, with a limit on how long [`Self::receive`] waits.

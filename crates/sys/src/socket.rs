@@ -125,6 +125,20 @@ pub fn mem_info(socket: BorrowedFd<'_>) -> Result<MemInfo, Errno> {
     })
 }
 
+/// A number of the socket's network namespace that no other has while the host runs (`SO_NETNS_COOKIE`, Linux 5.14). The
+/// inode of a namespace is used again soon after it is gone; this is not.
+///
+/// # Errors
+/// `ENOPROTOOPT` when this kernel is older.
+pub fn namespace_cookie(socket: BorrowedFd<'_>) -> Result<u64, Errno> {
+    let mut cookie = 0_u64;
+    get(socket.as_raw_fd(), libc::SOL_SOCKET, SO_NETNS_COOKIE, &mut cookie)?;
+    Ok(cookie)
+}
+
+/// include/uapi/asm-generic/socket.h.
+const SO_NETNS_COOKIE: libc::c_int = 71;
+
 /// Bytes that were sent and have not left this host yet (`SIOCOUTQ`, udp(7)): zero once the device has them all.
 ///
 /// # Errors
@@ -264,8 +278,8 @@ fn get<T: Copy>(
     value: &mut T,
 ) -> Result<(), Errno> {
     let mut len = mem::size_of::<T>() as libc::socklen_t;
-    // SAFETY: the pointer and the length describe `value`; the kernel writes at most `len` bytes, and the two callers
-    // pass an int and an array of integers.
+    // SAFETY: the pointer and the length describe `value`; the kernel writes at most `len` bytes, and the callers pass
+    // an integer or an array of integers.
     let rc =
         unsafe { libc::getsockopt(fd, level, name, ptr::from_mut(value).cast(), &raw mut len) };
     check(rc).map(drop)

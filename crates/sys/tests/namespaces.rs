@@ -14,6 +14,7 @@ use sys::Errno;
 use sys::namespace::{self, Discovery, Error, Home, Namespace, Nsids, OpenNamespace, Target};
 use sys::netlink::{Protocol, Socket};
 use sys::process::CAP_SYS_PTRACE;
+use sys::socket::namespace_cookie;
 
 #[test]
 fn mounted_namespaces_are_found_once_with_their_name() {
@@ -237,7 +238,7 @@ fn an_id_is_assigned_once_and_known_afterwards() {
 
 /// What the documentation of [`Nsids`] says of ids whose namespace is gone.
 #[test]
-fn an_id_is_announced_when_it_ends_and_then_given_again() {
+fn an_id_is_announced_when_it_ends_and_not_given_again() {
     const RTNLGRP_NSID: u32 = 28;
     const RTM_DELNSID: u16 = 89;
     if !need_root_netns() {
@@ -252,7 +253,7 @@ fn an_id_is_announced_when_it_ends_and_then_given_again() {
             (Nsids::open().unwrap(), announcements)
         })
         .unwrap();
-    assert_eq!(nsids.assign(Target::Open(first.open().as_fd())), Ok(0));
+    let id = nsids.assign(Target::Open(first.open().as_fd())).unwrap();
     drop(first);
     let mut buffer = [0; 4_096];
     let has_ended = within(Duration::from_secs(10), || {
@@ -262,7 +263,37 @@ fn an_id_is_announced_when_it_ends_and_then_given_again() {
         })
     });
     assert!(has_ended);
-    assert_eq!(nsids.assign(Target::Open(second.open().as_fd())), Ok(0));
+    assert_eq!(nsids.assign(Target::Open(second.open().as_fd())), Ok(id + 1));
+}
+
+#[test]
+fn an_id_that_is_taken_is_left_alone() {
+    if !need_root_netns() {
+        return;
+    }
+    let (observer, first, second, third) = (Netns::new(), Netns::new(), Netns::new(), Netns::new());
+    let mut nsids =
+        Home::remember().unwrap().enter(&observer.open(), || Nsids::open().unwrap()).unwrap();
+    let id = nsids.assign(Target::Open(first.open().as_fd())).unwrap();
+    observer.ip(&format!("netns set {} {}", second.name, id + 1));
+    assert_eq!(nsids.assign(Target::Open(third.open().as_fd())), Ok(id + 2));
+    assert_eq!(nsids.assign(Target::Open(second.open().as_fd())), Ok(id + 1));
+}
+
+#[test]
+fn a_namespace_has_a_number_of_its_own_beside_its_inode() {
+    if !need_root_netns() {
+        return;
+    }
+    let netns = Netns::new();
+    let home = Home::remember().unwrap();
+    let here = Socket::open(Protocol::SockDiag).unwrap();
+    let there = || {
+        let opened = home.enter(&netns.open(), || Socket::open(Protocol::SockDiag).unwrap());
+        namespace_cookie(opened.unwrap().as_fd()).unwrap()
+    };
+    assert_eq!(there(), there());
+    assert_ne!(there(), namespace_cookie(here.as_fd()).unwrap());
 }
 
 /// A process of `unshare(1)` that stays in its namespaces until the test is over.

@@ -238,6 +238,31 @@ fn what_is_delivered_and_what_is_counted_as_lost_is_everything() {
 }
 
 #[test]
+fn after_a_loss_what_fits_is_kept_where_that_was_asked_for() {
+    if !need_root_netns() {
+        return;
+    }
+    let netns = Netns::new();
+    let (socket, witness) = (listen_in(&netns), listen_in(&netns));
+    socket.lose_only_what_does_not_fit().unwrap();
+    set_receive_buffer(socket.as_fd(), 16 * 1_024).unwrap();
+    close_in(&netns, 100);
+    let lost = || mem_info(socket.as_fd()).unwrap().dropped_datagrams as usize;
+    let mut buffer = [0; 1_024];
+    // One loop of the kernel serves both sockets: what the one has heard of is lost or queued at the other.
+    assert_eq!(take(201, &witness).0.len(), 201);
+    let before = lost();
+    assert!(before > 0);
+    for _ in 0..4 {
+        socket.receive(&mut buffer).unwrap();
+    }
+    // The queue is not empty, and there is room for a pair and its listener.
+    close_in(&netns, 1);
+    let (events, overruns) = take(204 - 4, &socket);
+    assert_eq!((events.len() + 4 + lost(), overruns, lost()), (204, 0, before));
+}
+
+#[test]
 fn a_filter_keeps_events_out() {
     if !need_root_netns() {
         return;
