@@ -13,11 +13,12 @@ mod report;
 mod requirement;
 mod search;
 mod sink;
+mod sockets;
 mod stage;
 mod start;
 
 use anyhow::Context;
-use clap::{Parser, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 use contender::{Contender, Programs};
 use host::{Machine, Placement};
 use load::Sizes;
@@ -34,7 +35,10 @@ const VARYING: Sizes = Sizes::Varying { min: 64, max: 336 };
 
 /// Compares relays side by side: highest rate with nothing lost, CPU per copy, added latency, memory, start.
 #[derive(Parser)]
+#[command(args_conflicts_with_subcommands = true)]
 struct Args {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// Only 200 bytes to two targets, only what is required: under 90 seconds.
     #[arg(long)]
     quick: bool,
@@ -70,6 +74,13 @@ struct Args {
     save: Option<PathBuf>,
 }
 
+#[derive(Subcommand)]
+enum Other {
+    Sockets(sockets::SocketsArgs),
+    #[command(hide = true)]
+    Hold(sockets::HoldArgs),
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum RelayName {
     Inline,
@@ -96,6 +107,11 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.other {
+        Some(Other::Sockets(args)) => return sockets::run(args).map(|()| ExitCode::SUCCESS),
+        Some(Other::Hold(args)) => return sockets::hold(args).map(|()| ExitCode::SUCCESS),
+        None => {}
+    }
     if let Some(niceness) = args.nice {
         host::set_niceness(niceness)?;
     }

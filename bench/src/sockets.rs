@@ -1,0 +1,208 @@
+//! `bench sockets`: what a poll of the socket collector costs, in a running daemon, on real sockets.
+
+mod population;
+mod report;
+
+pub(crate) use population::{HoldArgs, hold};
+
+use crate::host::Machine;
+use crate::process::{cpu_ns, resident};
+use anyhow::Context;
+use population::{Namespace, Population};
+use report::{Case, Report};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Measures polls of the socket collector: CPU, time and memory at 10,000, 50,000 and 100,000 sockets, and over 1,000
+/// namespaces. Needs root.
+#[derive(clap::Args)]
+pub(crate) struct SocketsArgs {
+    /// Numbers of sockets in one namespace.
+    #[arg(long, value_delimiter = ',', default_value = "10000,50000,100000")]
+    sockets: Vec<usize>,
+    /// Number of namespaces with three sockets each; 0 leaves them out.
+    #[arg(long, default_value_t = 1_000)]
+    namespaces: usize,
+    /// Polls that are measured, after two that warm up.
+    #[arg(long, default_value_t = 20)]
+    polls: u64,
+    /// The weir binary.
+    #[arg(long, default_value = "target/release/weir")]
+    weir: PathBuf,
+    /// Folder for README.md and raw.json of this run.
+    #[arg(long)]
+    save: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &SocketsArgs) -> anyhow::Result<()> {
+    let weir = args.weir.canonicalize().with_context(|| {
+        format!("{} is missing: cargo build --release -p weir", args.weir.display())
+    })?;
+    let mut cases = Vec::new();
+    for &count in &args.sockets {
+        crate::say(&format!("{count} sockets"))?;
+        let namespace = Namespace::new("many")?;
+        let population = Population::in_one(&namespace, count)?;
+        for (skips, label) in
+            [("false", "every socket encoded"), ("true", "unchanged ones left out")]
+        {
+            let daemon = Daemon::start(&weir, Some(namespace.name()), "own", skips)?;
+            let label = format!("{count} sockets, {label}");
+            cases.push(measure(&daemon, label, count as u64, args.polls)?);
+        }
+        cases.push(ss(&namespace, count)?);
+        drop(population);
+    }
+    if args.namespaces > 0 {
+        crate::say(&format!("{} namespaces", args.namespaces))?;
+        let population = Population::in_namespaces(args.namespaces)?;
+        let daemon = Daemon::start(&weir, None, "all", "false")?;
+        let label = format!("{} namespaces with 3 sockets each", args.namespaces);
+        cases.push(measure(&daemon, label, args.namespaces as u64 * 3, args.polls)?);
+        drop(population);
+    }
+    let report = Report { machine: Machine::read(), cases };
+    report.print()?;
+    match &args.save {
+        Some(folder) => report.save(folder),
+        None => Ok(()),
+    }
+}
+
+/// A running `weir run` with a collector whose records are encoded as protobuf and thrown away.
+struct Daemon {
+    child: Child,
+    namespace: Option<String>,
+    weir: PathBuf,
+    port: u16,
+    folder: PathBuf,
+}
+
+impl Daemon {
+    fn start(
+        weir: &Path,
+        namespace: Option<&str>,
+        scope: &str,
+        skips: &str,
+    ) -> anyhow::Result<Daemon> {
+        let folder = std::env::temp_dir().join(format!("weir-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&folder)?;
+        let port = 19_464;
+        let file = folder.join("weir.toml");
+        let config = format!(
+            "[admin]\nlisten = \"127.0.0.1:{port}\"\n\n[sockets]\ninterval = \"500ms\"\njitter = \"0s\"\nnamespaces = \"{scope}\"\n\
+             skip_unchanged = {skips}\nkeyframe_every = 100000\n\n[[sockets.sink]]\nname = \"nowhere\"\nto = \"null:\"\nformat = \"protobuf\"\n"
+        );
+        std::fs::write(&file, config)?;
+        let mut command = within(namespace, weir);
+        command.args(["run", "-c"]).arg(&file).stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(std::fs::File::create(folder.join("log"))?);
+        let child = command.spawn().context("starting weir")?;
+        let namespace = namespace.map(str::to_owned);
+        Ok(Daemon { child, namespace, weir: weir.to_owned(), port, folder })
+    }
+
+    /// The poll hop of the ledger.
+    fn poll_hop(&self) -> anyhow::Result<serde_json::Value> {
+        let url = format!("http://127.0.0.1:{}", self.port);
+        let output = within(self.namespace.as_deref(), &self.weir)
+            .args(["ledger", "--json", "--url", &url])
+            .output()?;
+        let ledger: serde_json::Value = serde_json::from_slice(&output.stdout)
+            .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+        let hops = ledger["hops"].as_array().context("no hops")?;
+        hops.iter().find(|hop| hop["hop"] == "poll").cloned().context("no poll hop")
+    }
+
+    fn wait_for_polls(&self, polls: u64) -> anyhow::Result<serde_json::Value> {
+        let deadline = Instant::now() + Duration::from_secs(120);
+        loop {
+            match self.poll_hop() {
+                Ok(hop) if event(&hop, "polls") >= polls => return Ok(hop),
+                Err(error) if Instant::now() > deadline => return Err(error),
+                _ => anyhow::ensure!(Instant::now() < deadline, "the daemon does not poll"),
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A command in a namespace; `ip netns exec` replaces itself with it, so that the child's id is the program's.
+fn within(namespace: Option<&str>, program: &Path) -> Command {
+    match namespace {
+        Some(name) => {
+            let mut command = Command::new("ip");
+            command.args(["netns", "exec", name]).arg(program);
+            command
+        }
+        None => Command::new(program),
+    }
+}
+
+fn event(hop: &serde_json::Value, name: &str) -> u64 {
+    hop["events"][name].as_u64().unwrap_or(0)
+}
+
+fn count(hop: &serde_json::Value, what: &str) -> u64 {
+    hop[what]["count"].as_str().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+/// Lets the daemon poll, and divides what that cost by the number of polls.
+fn measure(daemon: &Daemon, label: String, expected: u64, polls: u64) -> anyhow::Result<Case> {
+    let pid = daemon.child.id();
+    let first = daemon.wait_for_polls(2)?;
+    let cpu_before_ns = cpu_ns(pid)?;
+    let last = daemon.wait_for_polls(event(&first, "polls") + polls)?;
+    let cpu_after_ns = cpu_ns(pid)?;
+    let done = event(&last, "polls") - event(&first, "polls");
+    let per_poll =
+        |of: &dyn Fn(&serde_json::Value) -> u64| (of(&last) - of(&first)) as f64 / done as f64;
+    let phase_ms = |name: &str| per_poll(&|hop| event(hop, &format!("{name}_us"))) / 1e3;
+    let visited = per_poll(&|hop| count(hop, "received"));
+    anyhow::ensure!(visited >= expected as f64, "{label}: {visited} of {expected} sockets a poll");
+    Ok(Case {
+        label,
+        sockets: visited,
+        namespaces: last["gauges"]["namespaces"].as_u64().unwrap_or(0),
+        polls: done,
+        cpu_ms: (cpu_after_ns - cpu_before_ns) as f64 / 1e6 / done as f64,
+        discover_ms: phase_ms("discover"),
+        open_ms: phase_ms("open"),
+        walk_ms: phase_ms("walk"),
+        records_ms: phase_ms("records"),
+        resident_kib: resident(pid)?.peak_kib,
+    })
+}
+
+/// The same sockets with `ss`, as text, thrown away.
+fn ss(namespace: &Namespace, sockets: usize) -> anyhow::Result<Case> {
+    let mut times_ms = Vec::new();
+    for _ in 0..5 {
+        let began = Instant::now();
+        let status = within(Some(namespace.name()), Path::new("ss"))
+            .arg("-tinmHO")
+            .stdout(Stdio::null())
+            .status()
+            .context("running ss")?;
+        anyhow::ensure!(status.success(), "ss failed");
+        times_ms.push(began.elapsed().as_secs_f64() * 1e3);
+    }
+    times_ms.sort_by(f64::total_cmp);
+    Ok(Case {
+        label: format!("{sockets} sockets, `ss -tinmHO` (elapsed, start included)"),
+        sockets: sockets as f64,
+        namespaces: 1,
+        polls: 5,
+        cpu_ms: times_ms[2],
+        ..Case::default()
+    })
+}
