@@ -78,10 +78,11 @@ reasons! {
     RateLimited = "rate_limited",
         "the target's rate_limit was reached",
         "intended: raise rate_limit of the target for more";
-    /// Counted by the receiving thread when it takes the oldest datagrams from a target that is too far behind; exact.
+    /// Counted by the receiving thread when it takes the oldest datagrams from a target that is too far behind, and by a
+    /// sink that gives up its oldest payloads; exact.
     QueueFull = "queue_full",
-        "the target was slower than the stream for longer than the ring lasts, and lost its oldest datagrams",
-        "raise ring_size, or make the target faster";
+        "the target or sink was slower than the stream for longer than its queue lasts, and lost the oldest",
+        "raise ring_size of the listener, queue_size of the sink, or make it faster";
     /// `EMSGSIZE` for a single datagram; exact.
     TooBig = "too_big",
         "the datagram is larger than the target's path or socket takes",
@@ -119,9 +120,9 @@ reasons! {
     TargetUnresolved = "target_unresolved",
         "the target's name does not resolve, or its socket could not be opened",
         "correct the name, or mend the resolver: `getent hosts NAME`";
-    /// Left in the ring when the drain's grace period ended; exact.
+    /// Left in the ring, or in a sink's queue, when the drain's grace period ended; exact.
     Shutdown = "shutdown",
-        "the relay stopped before the target had taken it",
+        "the daemon stopped before the target or sink had taken it",
         "raise drain_grace, or stop the senders first";
     /// Left in the ring when the target was removed by a reload; exact.
     TargetRemoved = "target_removed",

@@ -264,17 +264,24 @@ pub const fn reasons_at(hop: HopKind) -> &'static [Reason] {
             Reason::Sampled,
             Reason::Unchanged,
         ],
-        HopKind::Close => {
-            &[Reason::EventBuffer, Reason::Malformed, Reason::Filtered, Reason::Sampled]
-        }
+        HopKind::Close => &[
+            Reason::EventBuffer,
+            Reason::Malformed,
+            Reason::Duplicate,
+            Reason::Filtered,
+            Reason::Sampled,
+        ],
         HopKind::Sink => &[
             Reason::QueueFull,
             Reason::TooBig,
             Reason::Refused,
             Reason::HostUnreachable,
             Reason::NetworkUnreachable,
+            Reason::EgressQueueFull,
+            Reason::Firewall,
             Reason::SendError,
             Reason::WriteError,
+            Reason::TargetUnresolved,
             Reason::Shutdown,
         ],
     }
