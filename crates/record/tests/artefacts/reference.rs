@@ -1,0 +1,122 @@
+//! `docs/records.md`.
+
+use crate::GENERATED;
+use record::{Encoding, Field, Group, Kind, PollTotals, SocketRecord, WORD_TABLES};
+use std::fmt::Write;
+
+pub(crate) fn text() -> String {
+    let mut out = format!("<!-- {GENERATED} -->\n\n");
+    out.push_str(HEAD);
+    out.push_str("\n## Encodings\n\n| name | file | one record is |\n|---|---|---|\n");
+    for &encoding in Encoding::ALL {
+        let _ =
+            writeln!(out, "| `{encoding}` | `.{}` | {} |", encoding.extension(), about(encoding));
+    }
+    out.push_str(ENCODINGS);
+    out.push_str("\n## Fields of a socket record\n");
+    tables(SocketRecord::FIELDS, SocketRecord::GROUPS, &mut out);
+    out.push_str(TOTALS);
+    tables(PollTotals::FIELDS, PollTotals::GROUPS, &mut out);
+    out.push_str("\n## Words\n\nA value without a word, from a newer kernel, is written as its number.\n\n| type | words |\n|---|---|\n");
+    for words in WORD_TABLES {
+        let list: Vec<String> =
+            words.entries.iter().map(|(value, word)| format!("{value} `{word}`")).collect();
+        let _ = writeln!(out, "| {}: {} | {} |", words.name, words.meaning.trim(), list.join(", "));
+    }
+    out
+}
+
+const HEAD: &str = "\
+# Records
+
+A record is one TCP socket at one moment, a connection that ended, or the totals of a poll. Every encoding has the same fields under the
+same names. The names are the kernel's own without the prefix (`tcpi_rtt` is `rtt_us`), with the unit last.
+
+A field that is not there is not known: the kernel is older than the field, the socket has no such attribute (TIME_WAIT has no `tcp_info`), or
+the field was not chosen. That is never the same as 0.
+
+Fields are chosen by name or by group, with commas between them; a minus takes away: `identity,endpoints,tcp_info,-fackets_segments`.
+
+## Units that bite
+
+- `rtt_us`, `rto_us` and most times are in µs, but `last_*_ms` and `total_rto_time_ms` are in ms.
+- `snd_cwnd_segments` and `snd_ssthresh_segments` are in segments of `snd_mss_bytes`; `rcv_*_bytes` and `*_wnd_bytes` are in bytes.
+- For a listener, `receive_queue` and `unacked_segments` are connections that wait to be accepted, and `send_queue` and `sacked_segments` the
+  limit of that queue. For every other state they are bytes and segments.
+- 32-bit counters of segments wrap: take differences modulo 2^32. Counters of bytes have 64 bits and do not, except those of AccECN.
+- `lost_segments` and `retrans_segments` are what is in flight now. Totals are `total_retrans_segments` and `bytes_retrans`.
+- `min_rtt_us` of 4294967295, `snd_ssthresh_segments` of 2147483647 and `pacing_rate_bytes_per_sec` of 18446744073709551615 say \"none yet\" or \"no limit\".
+- `bytes_acked` counts SYN and FIN as a byte each, `bytes_received` counts FIN; `bytes_sent` counts neither.
+- The memory group counts buffers with their overhead, not payload.
+- `accecn_opt_seen` and `accecn_fail_mode` lie elsewhere in 6.18 and 6.19 (16 bits each) than in 7.0 and later, which share their 4 bytes with
+  `ecn_mode` and `options2`; the length of `tcp_info` is the same.
+";
+
+const ENCODINGS: &str = "
+JSON lines, JSON and MessagePack write numbers as numbers, also those above 2^53 (`max_pacing_rate_bytes_per_sec` is often 2^64 - 1): a reader that
+keeps numbers as doubles should take protobuf JSON, where 64-bit numbers are texts. Addresses are text, also in MessagePack; in the three protobuf forms
+they are 16 bytes, IPv4 as `::ffff:a.b.c.d`, and `family` tells which is which. Bytes are base64 in text, and `bin` in MessagePack.
+
+Texts may come from anybody who can start a process: names of processes, cgroups and namespaces. They are escaped as each encoding asks,
+control characters included. CSV and TSV are written for programs: a text that starts with `=` stays as it is, so import such
+columns as text when you open a file in a spreadsheet.
+
+CSV quotes as in RFC 4180, with line feeds; an absent field is an empty place and an empty text is `\"\"`. TSV escapes tab, line feed, carriage return and
+backslash with a backslash. Both start with a line of names, and have no totals.
+";
+
+const TOTALS: &str = "
+## Fields of the totals
+
+One for each poll, as a record with `record_kind` `totals` and all of these in its field `totals`. Two sums hold exactly:
+
+- `sockets_visited = sockets_emitted + sockets_unchanged + sockets_filtered + sockets_sampled + sockets_dropped_*`
+- `closes_observed = closes_emitted + closes_filtered + closes_sampled + closes_dropped_*`
+";
+
+fn about(encoding: Encoding) -> &'static str {
+    match encoding {
+        Encoding::Protobuf => {
+            "a message `SocketRecord` of `proto/weir.proto` after its length as a varint"
+        }
+        Encoding::Prototext => "a line `record { … }`; the file is one message `SocketRecords`",
+        Encoding::Protojson => "a line with an object, by protobuf's JSON mapping",
+        Encoding::Jsonl => "a line with an object; `record.schema.json` is its schema",
+        Encoding::Json => "an element of one array, like a line of `jsonl`",
+        Encoding::MessagePack => "a map, one after another",
+        Encoding::Csv => "a line of values with commas between them",
+        Encoding::Tsv => "a line of values with tabs between them",
+    }
+}
+
+fn tables(fields: &[Field], groups: &[Group], out: &mut String) {
+    for group in groups {
+        let _ = writeln!(out, "\n### `{}`\n\n{}\n", group.name, group.meaning);
+        out.push_str(
+            "| field | no. | type | unit | Linux | meaning |\n|---|---|---|---|---|---|\n",
+        );
+        for field in fields.iter().filter(|field| field.group == group.name) {
+            let Field { name, number, unit, kernel, meaning, .. } = field;
+            let _ = writeln!(
+                out,
+                "| `{name}` | {number} | {} | {unit} | {kernel} | {meaning} |",
+                type_of(field.kind)
+            );
+        }
+    }
+}
+
+fn type_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::U8 => "8 bits",
+        Kind::U16 => "16 bits",
+        Kind::U32 => "32 bits",
+        Kind::U64 | Kind::Fixed64 => "64 bits",
+        Kind::Bool => "yes/no",
+        Kind::Text => "text",
+        Kind::Bytes => "bytes",
+        Kind::Address => "address",
+        Kind::Word(words) => words.name,
+        Kind::Tags => "names and values",
+    }
+}

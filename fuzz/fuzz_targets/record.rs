@@ -1,0 +1,72 @@
+//! Decoding any bytes must not panic. A record that decodes is written in every encoding: as protobuf it decodes to the
+//! same, alone and in a datagram; as lines it is one line, whatever its texts hold.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use record::{
+    DATAGRAM_MIN_BYTES, DatagramPacker, Delimited, Encoder, Encoding, FieldSet, PollTotals, Record,
+    SocketRecord, decode_datagram, decode_protobuf, decode_record, decode_totals,
+};
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(record) = decode_protobuf(bytes) {
+        written_again(&record);
+        in_a_datagram(&record);
+        as_lines(&record);
+    }
+    if let Ok(totals) = decode_totals(bytes) {
+        totals_written_again(&totals);
+    }
+    if let Ok(datagram) = decode_datagram(bytes) {
+        assert_eq!(datagram.records().count() as u64, datagram.record_count);
+    }
+    assert!(
+        Delimited::new(bytes).all(|message| message.map_or(true, |part| part.len() < bytes.len()))
+    );
+    // The same bytes as names of fields.
+    let _ = str::from_utf8(bytes).map(|names| names.parse::<FieldSet>());
+});
+
+fn encode(encoding: Encoding, record: &SocketRecord<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    Encoder::new(encoding, &FieldSet::ALL).encode(record, &mut out);
+    out
+}
+
+fn written_again(record: &SocketRecord<'_>) {
+    let out = encode(Encoding::Protobuf, record);
+    let message = Delimited::new(&out).next().expect("one message").expect("whole");
+    assert_eq!(decode_record(message), Ok(Record::Socket(*record)));
+}
+
+fn totals_written_again(totals: &PollTotals<'_>) {
+    let mut out = Vec::new();
+    Encoder::new(Encoding::Protobuf, &FieldSet::ALL).totals(totals, &mut out);
+    let message = Delimited::new(&out).next().expect("one message").expect("whole");
+    assert_eq!(decode_record(message), Ok(Record::Totals(*totals)));
+}
+
+fn in_a_datagram(record: &SocketRecord<'_>) {
+    let mut packer = DatagramPacker::new(1, 0, &FieldSet::ALL);
+    let packed = packer.push(record).is_ok();
+    assert_eq!((packer.records(), packer.too_big()), (u64::from(packed), u64::from(!packed)));
+    let end = packer.totals(&PollTotals::default());
+    for datagram in end.before.iter().chain([&end.last]) {
+        assert!(datagram.bytes.len() <= DATAGRAM_MIN_BYTES);
+        let view = decode_datagram(datagram.bytes).expect("it is ours");
+        assert!(view.records().all(|read| read == Ok(*record)));
+    }
+}
+
+fn as_lines(record: &SocketRecord<'_>) {
+    for encoding in [Encoding::Jsonl, Encoding::Protojson, Encoding::Prototext, Encoding::Tsv] {
+        let out = encode(encoding, record);
+        let line = out.strip_suffix(b"\n").expect("a line");
+        let is_plain = |byte: &u8| *byte >= 0x20 || encoding == Encoding::Tsv && *byte != b'\n';
+        assert!(line.iter().all(is_plain), "{encoding}: {:?}", String::from_utf8_lossy(line));
+    }
+    for encoding in [Encoding::Csv, Encoding::MessagePack] {
+        assert!(!encode(encoding, record).is_empty());
+    }
+}
