@@ -159,6 +159,9 @@ impl Questions {
 /// Longest time between two looks at the clock and the heartbeat.
 const IDLE: Duration = Duration::from_millis(250);
 
+/// Longest time that a closing record waits for others, so that few and full payloads are made of them.
+const FLUSH_AFTER: Duration = Duration::from_secs(1);
+
 /// The thread: the engine, and what it needs to reach the kernel.
 pub(crate) struct Runner<'h> {
     pub(crate) engine: Engine<'h>,
@@ -252,7 +255,18 @@ impl<'h> Runner<'h> {
             // An error here is a signal: the loop looks at everything again.
             let _ = self.poll_set.wait(left.min(IDLE));
             wake.clear();
+            self.engine.moment.at = Instant::now();
             self.engine.take_closes();
+            self.flush();
+        }
+    }
+
+    /// Has the output send closing records on their way that have waited long enough for others to join them.
+    fn flush(&mut self) {
+        let engine = &mut self.engine;
+        if engine.unflushed_since.is_some_and(|since| since.elapsed() >= FLUSH_AFTER) {
+            engine.unflushed_since = None;
+            engine.output.flush();
         }
     }
 

@@ -68,6 +68,8 @@ pub(crate) struct Engine<'h> {
     pub(crate) events: Option<Events>,
     cgroups: Option<Cgroups>,
     needs: Needs,
+    /// Since when records wait for the output's next flush.
+    pub(crate) unflushed_since: Option<Instant>,
     sequence: u64,
     unknown: Vec<u8>,
     congestions: Vec<String>,
@@ -99,6 +101,7 @@ impl<'h> Engine<'h> {
             events: None,
             cgroups: Cgroups::open(Default::default()).ok(),
             needs: options.filter.as_ref().map_or(Needs::NONE, |filter| filter.needs()),
+            unflushed_since: None,
             sequence: 0,
             unknown: Vec::new(),
             congestions: Vec::new(),
@@ -148,6 +151,7 @@ impl<'h> Engine<'h> {
         record.poll = Some(u64::from(self.moment.poll));
         record.sequence = Some(self.sequence);
         self.sequence += 1;
+        self.unflushed_since.get_or_insert(self.moment.at);
         self.output.record(record);
     }
 

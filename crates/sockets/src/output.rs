@@ -11,6 +11,9 @@ pub trait Output: Send {
     /// What the poll that just ended adds up to.
     fn end_of_poll(&mut self, totals: &PollTotals<'_>);
 
+    /// Between two polls, a moment after the last record: what is gathered should be on its way.
+    fn flush(&mut self) {}
+
     /// Something that does not work, told once; how often it happened since is counted in the ledger.
     fn problem(&mut self, problem: &Problem);
 }

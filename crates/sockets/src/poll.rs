@@ -130,6 +130,7 @@ impl Engine<'_> {
         };
         self.sums.fill(&mut totals);
         self.output.end_of_poll(&totals);
+        self.unflushed_since = None;
         self.sums = Sums::default();
     }
 
