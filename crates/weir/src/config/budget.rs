@@ -114,8 +114,8 @@ pub(super) fn of(config: &Config) -> Budget {
     Budget { listeners: listeners.collect(), sockets: config.sockets.as_ref().map(sockets) }
 }
 
-/// What one remembered connection takes.
-const TABLE_ENTRY_BYTES: u64 = 128;
+/// What one remembered connection takes at most: the entry, four places of the index, and one among the free ones.
+const TABLE_ENTRY_BYTES: u64 = 192 + 4 * 4 + 4;
 
 fn sockets(config: &SocketsConfig) -> SocketsBudget {
     let is_heard = u64::from(config.closes);

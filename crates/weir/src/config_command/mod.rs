@@ -155,7 +155,9 @@ fn verdict(name: &str, config: &Config, rmem_max: Option<u64>) -> String {
         let sinks = plural(sockets.sinks.len(), "sink");
         parts.push(format!("the socket collector with {sinks}"));
     }
-    line(format_args!("{name}: correct; {}", parts.join(" and ")));
+    let last = parts.pop().unwrap_or_default();
+    let others = if parts.is_empty() { String::new() } else { parts.join(", ") + " and " };
+    line(format_args!("{name}: correct; {others}{last}"));
     line(format_args!(
         "memory: at most {} of the process and {} of the kernel",
         approximate_size(budget.process_bytes()),

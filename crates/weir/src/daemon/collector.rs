@@ -16,8 +16,11 @@ use outlet::{Outlet, Slot, Unresolved};
 use sink::{Destination, Fanout, FileOptions, QueueLimits, SinkOptions, UdpOptions};
 use sockets::attribution::{Host, HostOptions};
 use sockets::filter::Filter;
+use sockets::helper::Remote;
 use sockets::{Closes, Collector, Options, Questions, Scope};
+use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -35,11 +38,13 @@ const PAYLOAD_BYTES_MIN: usize = 512;
 pub(crate) struct Prepared {
     config: SocketsConfig,
     filter: Option<Filter>,
+    /// Opens what this process may not; `None`: this process opens everything itself.
+    helper: Option<Remote>,
     /// Where each UDP sink sends to; `None` for other kinds, and while no address is known.
     remotes: Vec<Option<SocketAddr>>,
 }
 
-/// Checks everything about a collector that can fail, and opens nothing.
+/// Checks everything about a collector that can fail, and changes nothing but that empty files may appear.
 ///
 /// # Errors
 /// It can never work as it is configured on this host; the message says what to do.
@@ -52,12 +57,7 @@ pub(crate) fn prepare(
     let filter = filter.map_err(|error| {
         Failure::Config.error(format!("the filter of [sockets] cannot be used: {error}"))
     })?;
-    if let Some(path) = &config.helper {
-        return Err(Failure::Config.error(format!(
-            "cannot use the helper at {}: this build has none. Fix: remove helper from [sockets]",
-            path.display()
-        )));
-    }
+    let helper = config.helper.as_deref().map(connect).transpose()?;
     for sink in &config.sinks {
         match &sink.to {
             SinkAddress::Stdout if last.form == LedgerForm::Json => {
@@ -71,7 +71,23 @@ pub(crate) fn prepare(
             _ => {}
         }
     }
-    Ok(Prepared { config: config.clone(), filter, remotes: remotes(config, names) })
+    Ok(Prepared { config: config.clone(), filter, helper, remotes: remotes(config, names) })
+}
+
+/// Connects to the helper.
+fn connect(path: &Path) -> anyhow::Result<Remote> {
+    Remote::connect(path).map_err(|error| {
+        let (failure, fix) = match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                (Failure::Permission, format!("ls -l {} says who may", path.display()))
+            }
+            _ => (Failure::Unavailable, "start it, or remove helper from [sockets]".to_owned()),
+        };
+        failure.error(format!(
+            "cannot reach the helper of [sockets] at {}: {error}. Fix: {fix}",
+            path.display()
+        ))
+    })
 }
 
 /// Where the UDP sinks send to, as far as it is known.
@@ -164,7 +180,7 @@ impl Collecting {
     /// # Errors
     /// A thread cannot be started, or there is no standard output.
     pub(crate) fn start(prepared: Prepared, ledger: &Ledger) -> anyhow::Result<Collecting> {
-        let Prepared { config, filter, remotes } = prepared;
+        let Prepared { config, filter, helper, remotes } = prepared;
         let mut sinks = Vec::new();
         let mut unresolved = Vec::new();
         for (sink, remote) in config.sinks.iter().zip(&remotes) {
@@ -199,7 +215,13 @@ impl Collecting {
         let outlet = Outlet::new(fanout, unresolved, &slot);
         let host =
             Host::read(HostOptions { name: None, tags: config.tags.clone().into_iter().collect() });
-        let collector = Collector::start(options(&config, filter), host, outlet)?;
+        let options = options(&config, filter);
+        let collector = match helper {
+            Some(helper) => {
+                Collector::start_with(options, host, outlet, Box::new(|| Box::new(helper)))
+            }
+            None => Collector::start(options, host, outlet),
+        }?;
         meters.push(collector.meter());
         for meter in &meters {
             ledger.register(Arc::clone(meter));

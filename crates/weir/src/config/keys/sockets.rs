@@ -50,7 +50,8 @@ pub(in super::super) const SOCKETS: SectionKeys = SectionKeys {
             kind: Kind::Bool,
             fallback: Fallback::Value("true"),
             meaning: "Whether the kernel's close events are heard, for one closing record of each connection, those that \
-                      no poll saw included. Needs `CAP_NET_ADMIN` in the namespace's user namespace.",
+                      no poll saw included. Those of other namespaces need `CAP_NET_BROADCAST`, and `CAP_NET_ADMIN` \
+                      where a namespace has no id yet.",
         },
         Key {
             name: "skip_unchanged",
@@ -150,9 +151,9 @@ pub(in super::super) const SINK: SectionKeys = SectionKeys {
         Key {
             name: "queue_size",
             kind: Kind::Size(256 << 10, 64 * GIB),
-            fallback: Fallback::Value("4MiB"),
-            meaning: "Memory for records that the destination has still to take. Beyond it records are dropped, and \
-                      counted as `queue_full`.",
+            fallback: Fallback::Value("32MiB"),
+            meaning: "Memory for records that the destination has still to take, used when needed: a poll of 100,000 sockets \
+                      comes faster than a disk takes it. Beyond it the oldest are dropped, and counted as `queue_full`.",
         },
         Key {
             name: "rotate_size",

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod privilege;
+#[path = "../support/mod.rs"]
 mod support;
 
 use ledger::{HopKind, HopSnapshot, Reason, Snapshot};
@@ -11,11 +13,11 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use support::need_root_netns;
 use support::netns::Netns;
 use support::process::{
     DEADLINE, Ended, Peer, TempDir, WEIR, Weir, hop, run, signal, try_get, wait_for,
 };
-use support::{need_root, need_root_netns, need_tool};
 
 /// A connection on loopback, both ends.
 struct Connection {
@@ -134,9 +136,6 @@ fn a_connection_is_in_the_file_while_it_lives_and_the_ledger_agrees() {
 
 #[test]
 fn a_connection_between_two_polls_has_a_closing_record() {
-    if !need_root("hearing close events") {
-        return;
-    }
     let dir = TempDir::new();
     let config = write(&dir, "namespaces = \"own\"", &[&disk(&dir)]);
     let long = fs::read_to_string(&config).unwrap().replace("\"100ms\"", "\"2s\"");
@@ -424,41 +423,4 @@ fn namespaces_appear_and_vanish_while_it_runs() {
 
 fn own_namespace() -> u64 {
     std::os::unix::fs::MetadataExt::ino(&fs::metadata("/proc/self/ns/net").unwrap())
-}
-
-#[test]
-fn nobody_collects_the_own_namespace_and_is_told_what_is_missing() {
-    if !need_root_netns() || !need_root("becoming another user") || !need_tool("setpriv") {
-        return;
-    }
-    use std::os::unix::fs::{PermissionsExt, chown};
-    let (dir, netns, connection) = (TempDir::new(), Netns::new(), Connection::new());
-    let mut inside = listen_in(&netns);
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    run(Command::new("cp").arg(WEIR).arg(dir.file("weir")));
-    fs::create_dir(dir.file("work")).unwrap();
-    chown(dir.file("work"), Some(65_534), Some(65_534)).unwrap();
-    let config = write(&dir, "", &["name = \"disk\"\nto = \"file:out.jsonl\""]);
-    let mut command = Command::new(support::find_tool("setpriv").unwrap());
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]);
-    command.args(["--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all", "--"]);
-    command.arg(dir.file("weir")).current_dir(dir.file("work")).env_clear();
-    command.args(["run", "-c"]).arg(&config);
-    let weir = Weir::start(command);
-    let path = dir.file("work/out.jsonl");
-    wait_for_record(&path, "a connection of the own namespace", |record| {
-        record["dst_port"] == connection.port
-    });
-    wait_for_polls(&weir, 3);
-    let ended = weir.stop();
-    assert_eq!(ended.code, Some(0), "{}", ended.said);
-    assert!(
-        ended.said.contains("CAP_SYS_ADMIN") || ended.said.contains("CAP_SYS_PTRACE"),
-        "{}",
-        ended.said
-    );
-    let told = ended.said.matches("WARN sockets: ").count();
-    assert!((1..=4).contains(&told), "once each, not with every poll: {}", ended.said);
-    assert_law(&ended, &["disk"]);
-    inside.terminate();
 }
