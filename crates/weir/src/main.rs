@@ -11,6 +11,7 @@ mod ledger;
 mod load;
 mod relay;
 mod run;
+mod sockets;
 mod verify;
 
 use clap::{Parser, Subcommand};
@@ -32,6 +33,7 @@ enum Command {
     Doctor(doctor::Args),
     Gen(r#gen::Args),
     Ledger(ledger::Args),
+    Sockets(sockets::Args),
     Verify(verify::Args),
 }
 
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(args),
         Command::Gen(args) => r#gen::run(args),
         Command::Ledger(args) => ledger::run(args),
+        Command::Sockets(args) => sockets::run(args),
         Command::Verify(args) => verify::run(args),
     };
     exit::from_result(result)

@@ -1,0 +1,107 @@
+//! `weir sockets`: the kernel's TCP sockets, for people and for programs.
+
+mod args;
+mod assemble;
+mod columns;
+mod human;
+mod live;
+mod out;
+mod rates;
+mod show;
+mod shown;
+mod table;
+
+pub(crate) use args::Args;
+
+use crate::exit::{self, Failure};
+use crate::load::stop_flag;
+use live::Live;
+use show::Printer;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.columns.as_deref() == Some("help") {
+        return exit::print_and_end(&shown::help(), ExitCode::SUCCESS);
+    }
+    let filter = args.filter()?;
+    if args.explain {
+        return explain(args, &filter);
+    }
+    let mut live = Live::new(args, &filter);
+    live.check()?;
+    match args.watch {
+        Some(interval) => watch(args, &mut live, interval),
+        None => list(args, &mut live),
+    }
+}
+
+/// Says which part of the filter runs where.
+fn explain(args: &Args, filter: &::sockets::filter::Filter) -> anyhow::Result<ExitCode> {
+    let mut text = String::new();
+    for line in live::explain(filter, args.states()) {
+        text.push_str(&format!("{line}\n"));
+    }
+    exit::print_and_end(&text, ExitCode::SUCCESS)
+}
+
+/// One poll.
+fn list(args: &Args, live: &mut Live<'_>) -> anyhow::Result<ExitCode> {
+    let mut printer = Printer::new(args)?;
+    live.poll(&mut printer)?;
+    printer.end_of_poll(live);
+    printer.finish()?;
+    live.tell_unseen();
+    Ok(verdict(live))
+}
+
+/// Polls until interrupted.
+fn watch(args: &Args, live: &mut Live<'_>, interval: Duration) -> anyhow::Result<ExitCode> {
+    let stop = stop_flag()?;
+    let mut printer = Printer::new(args)?;
+    let mut due = Instant::now();
+    loop {
+        live.poll(&mut printer)?;
+        printer.end_of_poll(live);
+        printer.flush();
+        live.tell_unseen();
+        let is_last = args.count.is_some_and(|count| live.assembler.poll() >= count.get());
+        if is_last || printer.is_over() {
+            break;
+        }
+        // A poll that takes longer than the interval is followed by the next one at once, not by several.
+        due = (due + interval).max(Instant::now());
+        if wait(&stop, due) == Next::Stop {
+            break;
+        }
+    }
+    printer.finish()?;
+    Ok(verdict(live))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Next {
+    GoOn,
+    Stop,
+}
+
+/// Waits for the time, or for a signal.
+fn wait(stop: &AtomicBool, until: Instant) -> Next {
+    const LOOK: Duration = Duration::from_millis(50);
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            return Next::Stop;
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Next::GoOn;
+        }
+        thread::sleep(left.min(LOOK));
+    }
+}
+
+fn verdict(live: &Live<'_>) -> ExitCode {
+    live.failure().map_or(ExitCode::SUCCESS, Failure::code)
+}

@@ -1,0 +1,228 @@
+//! From the kernel's message to what is shown: the filter's rest, attribution, and rates.
+
+use super::columns::View;
+use super::rates::History;
+use ::sockets::attribution::{
+    Cgroup, Cgroups, Host, HostOptions, ProcessOptions, Processes, Users,
+};
+use ::sockets::filter::{Expr, Facts, Filter, Needs, Process};
+use ::sockets::{Found, fill, unknown_attributes};
+use record::{RecordKind, SocketRecord};
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::sync::Arc;
+use std::time::Instant;
+use wire::inet_diag::SocketMessage;
+
+/// Takes the sockets that are to be shown.
+pub(super) trait Take {
+    fn take(&mut self, view: &View<'_>, raw: &[u8]);
+}
+
+/// Where a message comes from.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    /// The namespace; `None` for what was read from a file.
+    pub(super) found: Option<&'a Found>,
+    /// Whether it is the namespace of this process, whose interfaces are known by name.
+    pub(super) is_own: bool,
+    /// What of the filter is left to evaluate.
+    pub(super) rest: Option<&'a Expr>,
+    pub(super) time_unix_ns: Option<u64>,
+    pub(super) now: Instant,
+}
+
+/// What became of the messages of a poll.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) struct Counts {
+    pub(super) shown: u64,
+    /// Did not pass what is left of the filter.
+    pub(super) filtered: u64,
+    /// Listed a second time: a dump is no snapshot.
+    pub(super) doubled: u64,
+    pub(super) malformed: u64,
+}
+
+/// Makes records of messages.
+pub(super) struct Assembler {
+    needs: Needs,
+    wants_processes: bool,
+    host: Host,
+    users: Users,
+    cgroups: Option<Cgroups>,
+    processes: Processes,
+    history: Option<History>,
+    seen: HashSet<u64>,
+    interfaces: HashMap<u32, String>,
+    unknown: Vec<u8>,
+    poll: u64,
+    sequence: u64,
+    pub(super) counts: Counts,
+}
+
+/// Whether sockets are seen more than once, so that rates can be told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Polls {
+    One,
+    Many,
+}
+
+impl Assembler {
+    pub(super) fn new(filter: &Filter, wants_processes: bool, polls: Polls) -> Assembler {
+        let needs = filter.needs();
+        Assembler {
+            needs,
+            wants_processes: wants_processes || needs.contains(Needs::PROCESSES),
+            host: Host::read(HostOptions::default()),
+            users: Users::read().unwrap_or_default(),
+            cgroups: Cgroups::open(Default::default()).ok(),
+            processes: Processes::default(),
+            history: (polls == Polls::Many).then(History::default),
+            seen: HashSet::new(),
+            interfaces: interface_names(),
+            unknown: Vec::new(),
+            poll: 0,
+            sequence: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Begins a poll: what was seen is forgotten, processes are looked up again.
+    pub(super) fn begin_poll(&mut self) {
+        self.poll += 1;
+        self.seen.clear();
+        self.counts = Counts::default();
+        if let Some(history) = &mut self.history {
+            history.begin_poll();
+        }
+        if self.wants_processes {
+            self.processes = Processes::scan(&ProcessOptions::default());
+        }
+    }
+
+    pub(super) fn poll(&self) -> u64 {
+        self.poll
+    }
+
+    /// What the look at processes saw, if there was one.
+    pub(super) fn processes(&self) -> Option<&Processes> {
+        self.wants_processes.then_some(&self.processes)
+    }
+
+    /// Hands a socket on if it passes and has not been seen in this poll.
+    pub(super) fn socket(
+        &mut self,
+        message: &SocketMessage<'_>,
+        raw: &[u8],
+        place: &Place<'_>,
+        take: &mut dyn Take,
+    ) {
+        let cookie = message.id.cookie;
+        let is_live = place.found.is_some();
+        // A file may hold many polls.
+        if is_live && !self.seen.insert(cookie) {
+            self.counts.doubled += 1;
+            return;
+        }
+        // A file may be from another host, where an id is another cgroup.
+        let id = message.cgroup_id.filter(|_| is_live);
+        let cgroup = id.and_then(|id| self.cgroup_of(id, place.now));
+        let interface = self.interface(message.id.interface_index, place);
+        let mut record =
+            SocketRecord { record_kind: Some(RecordKind::POLL), ..SocketRecord::default() };
+        fill(&mut record, message);
+        let age = self.history.as_ref().and_then(|history| history.age(cookie, place.now));
+        let history = self.history.as_mut();
+        let rates = history.and_then(|history| history.note(cookie, &record, place.now));
+        let facts = Facts {
+            netns: place.found.and_then(|found| found.name.as_deref()),
+            interface: interface.as_deref(),
+            cgroup_path: cgroup.as_deref().map(Cgroup::path),
+            pod: cgroup.as_deref().and_then(Cgroup::pod_uid),
+            container: cgroup.as_deref().and_then(Cgroup::container_id),
+            unit: cgroup.as_deref().and_then(Cgroup::systemd_unit),
+            age,
+            ..Facts::default()
+        };
+        if !self.passes(message, place, &facts) {
+            self.counts.filtered += 1;
+            return;
+        }
+        self.counts.shown += 1;
+        record.sequence = is_live.then_some(self.sequence);
+        self.sequence += 1;
+        let mut unknown = std::mem::take(&mut self.unknown);
+        unknown.clear();
+        unknown_attributes(message, &mut unknown);
+        record.unknown_attributes = Some(unknown.as_slice()).filter(|bytes| !bytes.is_empty());
+        self.attribute(&mut record, place, cgroup.as_deref());
+        let owners = self.fill_process(&mut record);
+        let interface = interface.as_deref();
+        let view = View { record: &record, rates, age, owners, interface, users: &self.users };
+        take.take(&view, raw);
+        self.unknown = unknown;
+    }
+
+    /// Says which process holds the socket, and how many do.
+    fn fill_process<'a>(&'a self, record: &mut SocketRecord<'a>) -> u32 {
+        let inode = record.inode.filter(|&inode| self.wants_processes && inode != 0);
+        let Some(inode) = inode.map(u64::from) else { return 0 };
+        if let Some(owner) = self.processes.owner(inode) {
+            (record.process_id, record.process_name) = (Some(owner.pid), Some(owner.name));
+        }
+        self.processes.owner_count(inode)
+    }
+
+    fn cgroup_of(&mut self, id: u64, now: Instant) -> Option<Arc<Cgroup>> {
+        self.cgroups.as_mut()?.lookup(id, now).cloned()
+    }
+
+    fn interface(&self, index: u32, place: &Place<'_>) -> Option<String> {
+        let name = self.interfaces.get(&index).filter(|_| place.is_own);
+        (index != 0).then(|| name.map_or_else(|| index.to_string(), String::clone))
+    }
+
+    fn passes(&self, message: &SocketMessage<'_>, place: &Place<'_>, facts: &Facts<'_>) -> bool {
+        let Some(rest) = place.rest else { return true };
+        if !self.needs.contains(Needs::PROCESSES) {
+            return rest.matches(message, facts);
+        }
+        let owners = self.processes.owners(message.inode.into());
+        let owners: Vec<_> =
+            owners.map(|owner| Process { pid: owner.pid, name: owner.name }).collect();
+        rest.matches(message, &Facts { processes: &owners, ..*facts })
+    }
+
+    /// Says of which host and namespace it is; a file does not.
+    fn attribute<'a>(
+        &'a self,
+        record: &mut SocketRecord<'a>,
+        place: &Place<'a>,
+        cgroup: Option<&'a Cgroup>,
+    ) {
+        record.time_unix_ns = place.time_unix_ns;
+        let Some(found) = place.found else { return };
+        record.poll = Some(self.poll);
+        record.host = self.host.name();
+        record.boot_id = self.host.boot_id();
+        record.netns_inode = Some(found.id.inode);
+        record.netns_name = found.name.as_deref();
+        if let Some(cgroup) = cgroup {
+            record.cgroup_path = Some(cgroup.path());
+            record.pod_uid = cgroup.pod_uid();
+            record.container_id = cgroup.container_id();
+            record.systemd_unit = cgroup.systemd_unit();
+        }
+    }
+}
+
+/// Names of this namespace's interfaces by index; `/sys` shows those of the namespace it was mounted in.
+fn interface_names() -> HashMap<u32, String> {
+    let entries = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| {
+            let index = fs::read_to_string(entry.path().join("ifindex")).ok()?;
+            Some((index.trim().parse().ok()?, entry.file_name().into_string().ok()?))
+        })
+        .collect()
+}
