@@ -17,7 +17,7 @@ pub(super) enum Quantity {
     User,
 }
 
-/// Units with their factor. The first ones, from the largest down, are used for printing too.
+/// Units with their factor. `K` is none: it is used for 1000 and for 1024. The first ones, from the largest down, are used for printing too.
 const DURATIONS: &[(&str, u64)] = &[
     ("d", 86_400_000_000),
     ("h", 3_600_000_000),
@@ -32,12 +32,13 @@ const DURATIONS: &[(&str, u64)] = &[
 const COUNTS: &[(&str, u64)] = &[
     ("", 1),
     ("k", 1_000),
-    ("K", 1_000),
     ("M", 1_000_000),
     ("G", 1_000_000_000),
+    ("T", 1_000_000_000_000),
     ("Ki", 1 << 10),
     ("Mi", 1 << 20),
     ("Gi", 1 << 30),
+    ("Ti", 1 << 40),
 ];
 const BYTES: &[(&str, u64)] = &[
     ("TB", 1_000_000_000_000),
@@ -45,7 +46,6 @@ const BYTES: &[(&str, u64)] = &[
     ("MB", 1_000_000),
     ("kB", 1_000),
     ("B", 1),
-    ("KB", 1_000),
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
     ("MiB", 1 << 20),
@@ -58,12 +58,10 @@ const BITS: &[(&str, u64)] = &[
     ("Mbit", 1_000_000),
     ("kbit", 1_000),
     ("bit", 1),
-    ("Kbit", 1_000),
     ("Tbps", 1_000_000_000_000),
     ("Gbps", 1_000_000_000),
     ("Mbps", 1_000_000),
     ("kbps", 1_000),
-    ("Kbps", 1_000),
     ("bps", 1),
 ];
 
