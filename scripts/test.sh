@@ -8,7 +8,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$ROOT"
 
-FUZZ_SECONDS=${FUZZ_SECONDS:-30}
+FUZZ_SECONDS=${FUZZ_SECONDS:-15}
 LOGS=$(mktemp -d)
 trap 'rm -rf "$LOGS"' EXIT
 TIMES=() FAILED=()
@@ -31,6 +31,12 @@ step() {
 ran_something() { grep -Eq '^test result: .* [1-9][0-9]* passed' "$LOGS/$1.log" || { echo "FAILED: $1: no test ran"; return 1; }; }
 
 step_unit() { cargo test --workspace --no-fail-fast; }
+
+# Each measurement once, as a test: that they run, not what they find.
+step_benches() {
+    cargo test --benches -p wire -p record | tee "$LOGS/benches.out"
+    grep -q '^Success$' "$LOGS/benches.out" && echo "ok: benches run"
+}
 
 # The program's tests once more without any capability. What needs a namespace skips here; it ran above. The same test
 # binaries: building for one package alone would build its dependencies anew with fewer features.
@@ -102,7 +108,7 @@ sum_up() {
 }
 
 "$ROOT/scripts/install-tools.sh" "$([ "${REQUIRE_ALL:-}" = 1 ] && echo fuzz || echo test)"
-[ "$#" -gt 0 ] || set -- scripts unit demo unprivileged units manifests image loom miri fuzz
+[ "$#" -gt 0 ] || set -- scripts unit benches demo unprivileged units manifests image loom miri fuzz
 for name in "$@"; do
     step "$name" "step_$name"
 done
