@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # run.sh [OPTION...]: builds what is compared and compares it; see bench/README.md. Options go to the bench, BENCH_ARGS too:
 #
-#   make bench                          everything, 20 minutes
-#   make bench BENCH_ARGS=--quick       what is required of Weir, 90 seconds
+#   make bench                          everything, 25 minutes
+#   make bench BENCH_ARGS=--quick       what is required of the relay, 90 seconds
+#   make bench BENCH_ARGS=sockets       decoding, encoding, and polls of the socket collector, 4 minutes
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
@@ -18,6 +19,19 @@ for tool in socat taskset git; do
 done
 
 cargo build --release --package weir --package bench
-read -ra args <<<"${BENCH_ARGS:-}"
 # The command is published with the figures: name the binary as seen from here where it lies here.
-exec "$TARGET/release/bench" --weir "$(realpath --relative-to=. "$TARGET")/release/weir" "${args[@]}" "$@"
+weir=$(realpath --relative-to=. "$TARGET")/release/weir
+read -ra args <<<"${BENCH_ARGS:-}"
+args+=("$@")
+
+# The socket collector: its decoders and encoders alone, then whole polls.
+sockets() {
+    cargo bench --package wire --package record -- --quiet
+    "$TARGET/release/bench" sockets --weir "$weir" "$@"
+}
+
+case ${args[0]:-} in
+    sockets) sockets "${args[@]:1}" ;;
+    '') "$TARGET/release/bench" --weir "$weir"; sockets ;;
+    *) "$TARGET/release/bench" --weir "$weir" "${args[@]}" ;;
+esac
