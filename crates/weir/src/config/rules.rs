@@ -2,7 +2,7 @@
 
 mod sockets;
 
-pub(super) use sockets::{FILE_SINK_KEYS, UDP_SINK_KEYS, collector, sink, sockets};
+pub(super) use sockets::{FILE_SINK_KEYS, collector, sink, sockets};
 
 use super::paths::{is_same_file, real_path};
 use super::section::{Report, Section};

@@ -70,8 +70,6 @@ pub struct SinkConfig {
     pub rotate_interval: Option<Duration>,
     /// Rotated files to keep. Files only.
     pub rotate_keep: u32,
-    /// `None`: what the path takes. UDP only.
-    pub datagram_bytes: Option<usize>,
 }
 
 impl SocketsConfig {

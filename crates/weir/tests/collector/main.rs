@@ -135,10 +135,10 @@ fn a_connection_is_in_the_file_while_it_lives_and_the_ledger_agrees() {
 }
 
 #[test]
-fn a_connection_between_two_polls_has_a_closing_record() {
+fn a_connection_between_two_polls_has_a_closing_record_at_once() {
     let dir = TempDir::new();
     let config = write(&dir, "namespaces = \"own\"", &[&disk(&dir)]);
-    let long = fs::read_to_string(&config).unwrap().replace("\"100ms\"", "\"2s\"");
+    let long = fs::read_to_string(&config).unwrap().replace("\"100ms\"", "\"1h\"");
     fs::write(&config, long).unwrap();
     let weir = Weir::run(&config);
     wait_for_polls(&weir, 1);

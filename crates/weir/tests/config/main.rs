@@ -114,7 +114,6 @@ rotate_interval = "1d"
 rotate_keep = 7
 [[sockets.sink]]
 to = "udp://10.0.0.9:6350"
-datagram_size = "1400B"
 [[sockets.sink]]
 to = "stdout:"
 format = "protobuf"
@@ -170,7 +169,7 @@ fn every_key_of_the_collector_is_read() {
     assert_eq!((disk.queue_bytes, disk.rotate_bytes), (1 << 20, Some(64 << 20)));
     assert_eq!((disk.rotate_interval, disk.rotate_keep), (Some(Duration::from_secs(86_400)), 7));
     assert_eq!(disk.fields, ["tcp_info"]);
-    assert_eq!((udp.name.as_str(), udp.datagram_bytes), ("udp://10.0.0.9:6350", Some(1_400)));
+    assert_eq!(udp.name, "udp://10.0.0.9:6350");
     assert_eq!((&stdout.to, stdout.format), (&SinkAddress::Stdout, Encoding::Protobuf));
     assert_eq!(null.to, SinkAddress::Null);
 }

@@ -92,7 +92,6 @@ fn sink(report: &Report, table: &Table, place: String) -> Option<SinkConfig> {
     let rotate_bytes = section.size("rotate_size");
     let rotate_interval = section.duration("rotate_interval");
     let rotate_keep = section.integer("rotate_keep").and_then(|keep| u32::try_from(keep).ok());
-    let datagram = section.size("datagram_size");
     let to = to?;
     let sink = SinkConfig {
         name: name.unwrap_or_else(|| name_of(&to)),
@@ -103,7 +102,6 @@ fn sink(report: &Report, table: &Table, place: String) -> Option<SinkConfig> {
         rotate_bytes,
         rotate_interval,
         rotate_keep: rotate_keep.unwrap_or_default(),
-        datagram_bytes: datagram.and_then(|bytes| usize::try_from(bytes).ok()),
     };
     rules::sink(&section, &sink);
     Some(sink)

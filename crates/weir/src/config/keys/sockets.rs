@@ -133,8 +133,8 @@ pub(in super::super) const SINK: SectionKeys = SectionKeys {
             name: "to",
             kind: Kind::Text("`file:/path`, `udp://HOST:PORT`, `HOST:PORT`, `stdout:` or `null:`"),
             fallback: Fallback::Required,
-            meaning: "Where the records go. `udp:` packs them into datagrams no larger than the path takes, numbered, so \
-                      that `weir sockets --receive` can say what is missing. `null:` counts and forgets.",
+            meaning: "Where the records go. `udp:` packs them into datagrams no larger than the path takes without fragments, \
+                      numbered, so that `weir sockets --receive` can say what is missing. `null:` counts and forgets.",
         },
         Key {
             name: "format",
@@ -174,13 +174,6 @@ pub(in super::super) const SINK: SectionKeys = SectionKeys {
             fallback: Fallback::Value("4"),
             meaning: "Files only. How many files that were set aside are kept; older ones are deleted. Needs \
                       `rotate_size` or `rotate_interval`.",
-        },
-        Key {
-            name: "datagram_size",
-            kind: Kind::SizeOr(512, 65_507, "auto"),
-            fallback: Fallback::Value("auto"),
-            meaning: "UDP only. Largest datagram, in bytes of payload. `auto` is what the path takes without fragments, \
-                      as the kernel knows it.",
         },
     ],
 };

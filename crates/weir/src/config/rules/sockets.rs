@@ -11,8 +11,6 @@ use std::path::{Path, PathBuf};
 /// Keys of a sink that mean something for files only.
 pub(in super::super) const FILE_SINK_KEYS: &[&str] =
     &["rotate_size", "rotate_interval", "rotate_keep"];
-/// Keys of a sink that mean something for UDP only.
-pub(in super::super) const UDP_SINK_KEYS: &[&str] = &["datagram_size"];
 
 /// Rules within `[sockets]`.
 pub(in super::super) fn collector(section: &Section<'_>, config: &SocketsConfig) {
@@ -31,10 +29,8 @@ pub(in super::super) fn collector(section: &Section<'_>, config: &SocketsConfig)
 pub(in super::super) fn sink(section: &Section<'_>, sink: &SinkConfig) {
     let is_file = matches!(sink.to, SinkAddress::File(_));
     let is_udp = matches!(sink.to, SinkAddress::Udp(_));
-    let misfits = FILE_SINK_KEYS.iter().map(|key| (key, is_file, "files"));
-    let misfits = misfits.chain(UDP_SINK_KEYS.iter().map(|key| (key, is_udp, "UDP sinks")));
-    for (key, _, of) in misfits.filter(|(key, fits, _)| !fits && section.has(key)) {
-        let message = format!("it is for {of} only and this one is {}; remove the key", sink.to);
+    for key in FILE_SINK_KEYS.iter().filter(|key| !is_file && section.has(key)) {
+        let message = format!("it is for files only and this one is {}; remove the key", sink.to);
         section.error(key, message);
     }
     if is_udp && section.has("format") {

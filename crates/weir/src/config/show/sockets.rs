@@ -1,7 +1,7 @@
 //! The socket collector's keys as TOML.
 
 use super::super::SinkAddress;
-use super::super::rules::{FILE_SINK_KEYS, UDP_SINK_KEYS};
+use super::super::rules::FILE_SINK_KEYS;
 use super::super::sockets::{Namespaces, SinkConfig, SocketsConfig};
 use super::super::units::{display_duration, display_size};
 use super::{Shown, quoted};
@@ -44,11 +44,9 @@ impl Shown for SocketsConfig {
 impl Shown for SinkConfig {
     fn fits(&self, key: &str) -> bool {
         match self.to {
-            SinkAddress::File(_) => !UDP_SINK_KEYS.contains(&key),
+            SinkAddress::File(_) => true,
             SinkAddress::Udp(_) => key != "format" && !FILE_SINK_KEYS.contains(&key),
-            SinkAddress::Stdout | SinkAddress::Null => {
-                !FILE_SINK_KEYS.contains(&key) && !UDP_SINK_KEYS.contains(&key)
-            }
+            SinkAddress::Stdout | SinkAddress::Null => !FILE_SINK_KEYS.contains(&key),
         }
     }
 
@@ -66,11 +64,7 @@ impl Shown for SinkConfig {
                 Some(quoted(&self.rotate_interval.map_or("off".to_owned(), display_duration)))
             }
             // Without rotation there is nothing to keep, and the key is a mistake.
-            "rotate_keep" => self.rotates().then(|| self.rotate_keep.to_string()),
-            _ => {
-                let size = self.datagram_bytes.map(|bytes| display_size(bytes as u64));
-                Some(quoted(&size.unwrap_or_else(|| "auto".to_owned())))
-            }
+            _ => self.rotates().then(|| self.rotate_keep.to_string()),
         }
     }
 }

@@ -54,6 +54,12 @@ impl Output for Outlet {
         self.unresolved.iter().for_each(|sink| sink.drop_one());
     }
 
+    fn flush(&mut self) {
+        if let Some(fanout) = &mut self.fanout {
+            fanout.flush();
+        }
+    }
+
     fn problem(&mut self, problem: &Problem) {
         tracing::warn!("{COLLECTOR_NAME}: {problem}");
     }
