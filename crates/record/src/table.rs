@@ -17,21 +17,26 @@ schema! {
 
     identity "Which record this is, of which connection, from where." {
         record_kind: RecordKind = 1, "", "",
-            "What the record tells: `poll` is a socket as a poll found it, `close` a connection that ended; a `totals` record has only `totals`.";
+            "What the record tells: `poll` is a socket as a poll found it, `close` a connection that ended; a \
+             `totals` record has only `totals`.";
         time_unix_ns: fixed64 = 2, "ns", "",
             "When the walk of this socket's namespace began, or when the close event was read; since 1970, UTC.";
         cookie: u64 = 3, "", "3.3",
-            "The kernel's number of the socket, unique until the next boot, across namespaces. (`boot_id`, `cookie`) names a connection for good. A connection keeps it in TIME_WAIT.";
+            "The kernel's number of the socket, unique until the next boot, across namespaces. (`boot_id`, `cookie`) \
+             names a connection for good. A connection keeps it in TIME_WAIT.";
         poll: u64 = 16, "", "", "Number of the poll this record belongs to, from 1 at the start of the process.";
-        sequence: u64 = 17, "", "", "Number of this record among those of the process, from 0; a gap is a record that is missing.";
+        sequence: u64 = 17, "", "",
+            "Number of this record among those of the process, from 0; a gap is a record that is missing.";
         host: text = 18, "", "", "The host's name, from the configuration or the kernel.";
-        boot_id: text = 19, "", "", "The kernel's random id of this boot (`/proc/sys/kernel/random/boot_id`), as a UUID.";
+        boot_id: text = 19, "", "",
+            "The kernel's random id of this boot (`/proc/sys/kernel/random/boot_id`), as a UUID.";
         tags: tags = 20, "", "", "Names and values from the configuration.";
     }
 
     endpoints "Who talks to whom." {
         family: AddressFamily = 4, "", "",
-            "The socket's family. An IPv6 socket may talk IPv4: its addresses are then `::ffff:a.b.c.d`, as the kernel gives them.";
+            "The socket's family. An IPv6 socket may talk IPv4: its addresses are then `::ffff:a.b.c.d`, as the \
+             kernel gives them.";
         src_address: address = 5, "", "", "The local address; all zero for a listener on every address.";
         src_port: u16 = 6, "", "", "The local port.";
         dst_address: address = 7, "", "", "The peer's address; all zero for a listener.";
@@ -40,13 +45,18 @@ schema! {
     }
 
     socket "State, queues, timer and options of the socket." {
-        state: SocketState = 9, "", "", "The state of the connection. A `close` record has `close` here; see `last_state`.";
+        state: SocketState = 9, "", "",
+            "The state of the connection. A `close` record has `close` here; see `last_state`.";
         timer: SocketTimer = 40, "", "", "The timer that runs.";
         timer_retransmits: u8 = 41, "", "", "Retransmissions or probes that this timer made so far.";
         timer_expires_ms: u32 = 42, "ms", "", "Time until the timer fires.";
-        receive_queue: u32 = 43, "bytes", "", "Bytes that wait to be read by the application; for a listener, connections that wait to be accepted.";
-        send_queue: u32 = 44, "bytes", "", "Bytes sent or to be sent that the peer did not acknowledge; for a listener, the limit of its accept queue.";
-        uid: u32 = 45, "", "", "Owner of the socket, as seen from the reader's user namespace; 0 for TIME_WAIT, which has no owner.";
+        receive_queue: u32 = 43, "bytes", "",
+            "Bytes that wait to be read by the application; for a listener, connections that wait to be accepted.";
+        send_queue: u32 = 44, "bytes", "",
+            "Bytes sent or to be sent that the peer did not acknowledge; for a listener, the limit of its accept \
+             queue.";
+        uid: u32 = 45, "", "",
+            "Owner of the socket, as seen from the reader's user namespace; 0 for TIME_WAIT, which has no owner.";
         inode: u32 = 46, "", "", "Inode of the socket, as in `/proc/PID/fd`; 0 once no process holds it.";
         type_of_service: u8 = 47, "", "", "IPv4 type-of-service byte of what is sent (`IP_TOS`): DSCP and ECN bits.";
         traffic_class: u8 = 48, "", "", "IPv6 traffic class of what is sent (`IPV6_TCLASS`); IPv6 sockets only.";
@@ -56,15 +66,22 @@ schema! {
         mark: u32 = 52, "", "4.10", "The firewall mark (`SO_MARK`); given only to readers with CAP_NET_ADMIN.";
         class_id: u32 = 53, "", "5.0", "The net_cls class, or else the socket's priority.";
         socket_options: u16 = 54, "flags", "5.10",
-            "Options, one bit each: 1 recverr, 2 is_icsk, 4 freebind, 8 hdrincl, 16 mc_loop, 32 transparent, 64 mc_all, 128 nodefrag, 256 bind_address_no_port, 512 recverr_rfc4884, 1024 defer_connect.";
-        has_md5: bool = 55, "", "4.14", "Whether TCP MD5 signatures (RFC 2385) are in use; given only to readers with CAP_NET_ADMIN. The keys are never read.";
+            "Options, one bit each: 1 recverr, 2 is_icsk, 4 freebind, 8 hdrincl, 16 mc_loop, 32 transparent, 64 \
+             mc_all, 128 nodefrag, 256 bind_address_no_port, 512 recverr_rfc4884, 1024 defer_connect.";
+        has_md5: bool = 55, "", "4.14",
+            "Whether TCP MD5 signatures (RFC 2385) are in use; given only to readers with CAP_NET_ADMIN. The keys are \
+             never read.";
         ulp: text = 56, "", "5.3", "The upper-layer protocol on the socket: `tls`, `mptcp`, …";
-        tls_version: u16 = 57, "", "5.3", "Kernel TLS: protocol version, 771 (0x0303) is TLS 1.2, 772 (0x0304) TLS 1.3.";
-        tls_cipher: u16 = 58, "", "5.3", "Kernel TLS: cipher, by the numbers of `linux/tls.h` (51 AES-GCM-128, 52 AES-GCM-256, 54 ChaCha20-Poly1305, …).";
+        tls_version: u16 = 57, "", "5.3",
+            "Kernel TLS: protocol version, 771 (0x0303) is TLS 1.2, 772 (0x0304) TLS 1.3.";
+        tls_cipher: u16 = 58, "", "5.3",
+            "Kernel TLS: cipher, by the numbers of `linux/tls.h` (51 AES-GCM-128, 52 AES-GCM-256, 54 \
+             ChaCha20-Poly1305, …).";
         tls_receive: TlsMode = 59, "", "5.3", "Kernel TLS: who decrypts what is received.";
         tls_send: TlsMode = 60, "", "5.3", "Kernel TLS: who encrypts what is sent.";
         is_mptcp: bool = 61, "", "5.7", "Whether this is a subflow of a Multipath TCP connection.";
-        mptcp_token_local: u32 = 62, "", "5.7", "Multipath TCP: our token of the connection; subflows of one connection share it.";
+        mptcp_token_local: u32 = 62, "", "5.7",
+            "Multipath TCP: our token of the connection; subflows of one connection share it.";
         mptcp_token_remote: u32 = 63, "", "5.7", "Multipath TCP: the peer's token of the connection.";
         mptcp_flags: u32 = 64, "flags", "5.7", "Multipath TCP: `MPTCP_SUBFLOW_FLAG_*` of `linux/mptcp.h`.";
     }
@@ -76,18 +93,23 @@ schema! {
         probes: u8 = 103, "", "2.4", "Keepalive or zero-window probes without an answer.";
         backoff: u8 = 104, "", "2.4", "How often the retransmission timeout was doubled.";
         options: u8 = 105, "flags", "2.4",
-            "What was agreed: 1 timestamps, 2 SACK, 4 window scaling, 8 ECN, 16 ECN seen, 32 data in the SYN was acknowledged, 64 microsecond timestamps (6.7), 128 accepted through Fast Open (6.16).";
+            "What was agreed: 1 timestamps, 2 SACK, 4 window scaling, 8 ECN, 16 ECN seen, 32 data in the SYN was \
+             acknowledged, 64 microsecond timestamps (6.7), 128 accepted through Fast Open (6.16).";
         snd_wscale: u8 = 106, "bits", "2.6", "Window scale that the peer asked for: shift of the windows it announces.";
         rcv_wscale: u8 = 107, "bits", "2.6", "Our window scale: shift of the windows we announce.";
         delivery_rate_app_limited: bool = 108, "", "4.9",
             "Whether the application sent too little for `delivery_rate_bytes_per_sec` to tell the path's speed.";
-        fastopen_client_fail: FastOpenFailure = 109, "", "5.5", "Why Fast Open did not work, on the side that connects.";
+        fastopen_client_fail: FastOpenFailure = 109, "", "5.5",
+            "Why Fast Open did not work, on the side that connects.";
         rto_us: u32 = 110, "µs", "2.4", "Retransmission timeout now.";
         ato_us: u32 = 111, "µs", "2.4", "Delayed-acknowledgement timeout.";
         snd_mss_bytes: u32 = 112, "bytes", "2.4", "Largest segment we send, without headers.";
         rcv_mss_bytes: u32 = 113, "bytes", "2.4", "Largest segment the peer seems to send, an estimate.";
-        unacked_segments: u32 = 114, "segments", "2.4", "Segments in flight. For a listener: connections that wait to be accepted now.";
-        sacked_segments: u32 = 115, "segments", "2.4", "Segments in flight that the peer acknowledged selectively. For a listener: the limit of its accept queue.";
+        unacked_segments: u32 = 114, "segments", "2.4",
+            "Segments in flight. For a listener: connections that wait to be accepted now.";
+        sacked_segments: u32 = 115, "segments", "2.4",
+            "Segments in flight that the peer acknowledged selectively. For a listener: the limit of its accept \
+             queue.";
         lost_segments: u32 = 116, "segments", "2.4", "Segments in flight that are taken for lost now; not a total.";
         retrans_segments: u32 = 117, "segments", "2.4", "Retransmitted segments that are in flight now; not a total.";
         fackets_segments: u32 = 118, "segments", "2.4", "Unused by the kernel since 4.15: 0.";
@@ -96,53 +118,76 @@ schema! {
         last_data_recv_ms: u32 = 121, "ms", "2.4", "Time since data was last received.";
         last_ack_recv_ms: u32 = 122, "ms", "2.4", "Time since an acknowledgement was last received.";
         pmtu_bytes: u32 = 123, "bytes", "2.4", "Path MTU, with headers.";
-        rcv_ssthresh_bytes: u32 = 124, "bytes", "2.4", "Limit of the receive window now. In bytes, unlike `snd_ssthresh_segments`.";
+        rcv_ssthresh_bytes: u32 = 124, "bytes", "2.4",
+            "Limit of the receive window now. In bytes, unlike `snd_ssthresh_segments`.";
         rtt_us: u32 = 10, "µs", "2.4", "Smoothed round-trip time; 0 before the first sample.";
         rttvar_us: u32 = 125, "µs", "2.4", "Mean deviation of the round-trip time.";
-        snd_ssthresh_segments: u32 = 126, "segments", "2.4", "Slow-start threshold; 2147483647 (0x7fffffff) before the first loss.";
+        snd_ssthresh_segments: u32 = 126, "segments", "2.4",
+            "Slow-start threshold; 2147483647 (0x7fffffff) before the first loss.";
         snd_cwnd_segments: u32 = 11, "segments", "2.4", "Congestion window, in segments of `snd_mss_bytes`.";
         advmss_bytes: u32 = 127, "bytes", "2.4", "Largest segment we told the peer to send.";
-        reordering_segments: u32 = 128, "segments", "2.4", "Reordering that is taken as normal: losses are assumed beyond it.";
-        rcv_rtt_us: u32 = 129, "µs", "2.6", "Round-trip time as the receiving side estimates it; 0 if it received too little.";
-        rcv_space_bytes: u32 = 130, "bytes", "2.6", "What the application read in one round trip, by which the receive buffer is tuned.";
+        reordering_segments: u32 = 128, "segments", "2.4",
+            "Reordering that is taken as normal: losses are assumed beyond it.";
+        rcv_rtt_us: u32 = 129, "µs", "2.6",
+            "Round-trip time as the receiving side estimates it; 0 if it received too little.";
+        rcv_space_bytes: u32 = 130, "bytes", "2.6",
+            "What the application read in one round trip, by which the receive buffer is tuned.";
         total_retrans_segments: u32 = 131, "segments", "2.6", "Retransmitted segments so far. Wraps at 2^32.";
-        pacing_rate_bytes_per_sec: u64 = 132, "bytes/s", "3.15", "Rate the sender is paced at; 18446744073709551615 (2^64 - 1) is unlimited.";
-        max_pacing_rate_bytes_per_sec: u64 = 133, "bytes/s", "3.15", "Limit that the application set (`SO_MAX_PACING_RATE`); 18446744073709551615 (2^64 - 1) is none.";
-        bytes_acked: u64 = 12, "bytes", "4.1", "Bytes of ours that the peer acknowledged so far; SYN and FIN count as one each.";
+        pacing_rate_bytes_per_sec: u64 = 132, "bytes/s", "3.15",
+            "Rate the sender is paced at; 18446744073709551615 (2^64 - 1) is unlimited.";
+        max_pacing_rate_bytes_per_sec: u64 = 133, "bytes/s", "3.15",
+            "Limit that the application set (`SO_MAX_PACING_RATE`); 18446744073709551615 (2^64 - 1) is none.";
+        bytes_acked: u64 = 12, "bytes", "4.1",
+            "Bytes of ours that the peer acknowledged so far; SYN and FIN count as one each.";
         bytes_received: u64 = 13, "bytes", "4.1", "Bytes received in order so far; FIN counts as one.";
-        segs_out: u32 = 134, "segments", "4.2", "Segments sent so far, acknowledgements and retransmissions too. Wraps at 2^32.";
+        segs_out: u32 = 134, "segments", "4.2",
+            "Segments sent so far, acknowledgements and retransmissions too. Wraps at 2^32.";
         segs_in: u32 = 135, "segments", "4.2", "Segments received so far, acknowledgements too. Wraps at 2^32.";
         notsent_bytes: u32 = 136, "bytes", "4.6", "Bytes in the send queue that were never sent.";
-        min_rtt_us: u32 = 14, "µs", "4.6", "Smallest round-trip time in the kernel's window (`tcp_min_rtt_wlen`, 300 s); 4294967295 (2^32 - 1) before the first sample.";
+        min_rtt_us: u32 = 14, "µs", "4.6",
+            "Smallest round-trip time in the kernel's window (`tcp_min_rtt_wlen`, 300 s); 4294967295 (2^32 - 1) \
+             before the first sample.";
         data_segs_in: u32 = 137, "segments", "4.6", "Segments with data received so far. Wraps at 2^32.";
-        data_segs_out: u32 = 138, "segments", "4.6", "Segments with data sent so far, retransmissions too. Wraps at 2^32.";
-        delivery_rate_bytes_per_sec: u64 = 139, "bytes/s", "4.9", "Rate at which data was last delivered; see `delivery_rate_app_limited`.";
+        data_segs_out: u32 = 138, "segments", "4.6",
+            "Segments with data sent so far, retransmissions too. Wraps at 2^32.";
+        delivery_rate_bytes_per_sec: u64 = 139, "bytes/s", "4.9",
+            "Rate at which data was last delivered; see `delivery_rate_app_limited`.";
         busy_time_us: u64 = 140, "µs", "4.10", "Time with data in flight or waiting to be sent, so far.";
         rwnd_limited_us: u64 = 141, "µs", "4.10", "Part of `busy_time_us` that the peer's receive window held us up.";
         sndbuf_limited_us: u64 = 142, "µs", "4.10", "Part of `busy_time_us` that our own send buffer held us up.";
-        delivered_segments: u32 = 143, "segments", "4.18", "Segments that the peer got so far, selective acknowledgements included. Wraps at 2^32.";
-        delivered_ce_segments: u32 = 144, "segments", "4.18", "Those of `delivered_segments` that the peer reported as congestion-marked. Wraps at 2^32.";
+        delivered_segments: u32 = 143, "segments", "4.18",
+            "Segments that the peer got so far, selective acknowledgements included. Wraps at 2^32.";
+        delivered_ce_segments: u32 = 144, "segments", "4.18",
+            "Those of `delivered_segments` that the peer reported as congestion-marked. Wraps at 2^32.";
         bytes_sent: u64 = 145, "bytes", "4.19", "Bytes of data sent so far, retransmissions included.";
         bytes_retrans: u64 = 15, "bytes", "4.19", "Bytes of data retransmitted so far.";
-        dsack_dups: u32 = 146, "segments", "4.19", "Duplicates that the peer reported (DSACK) so far: retransmissions that were not needed.";
+        dsack_dups: u32 = 146, "segments", "4.19",
+            "Duplicates that the peer reported (DSACK) so far: retransmissions that were not needed.";
         reord_seen: u32 = 147, "events", "4.19", "How often reordering was seen on the way to the peer.";
         rcv_ooopack: u32 = 148, "segments", "5.4", "Segments received out of order so far.";
         snd_wnd_bytes: u32 = 149, "bytes", "5.4", "Window that the peer announced last.";
         rcv_wnd_bytes: u32 = 150, "bytes", "6.2", "Window that we announced last.";
         rehash: u32 = 151, "events", "6.2", "How often the flow hash was changed to find another path (PLB, timeouts).";
         total_rto: u16 = 152, "events", "6.7", "Retransmission timeouts so far. Wraps at 2^16.";
-        total_rto_recoveries: u16 = 153, "events", "6.7", "Recoveries from retransmission timeouts so far. Wraps at 2^16.";
-        total_rto_time_ms: u32 = 154, "ms", "6.7", "Time spent in recoveries from timeouts, finished ones. In ms, unlike `rto_us`.";
+        total_rto_recoveries: u16 = 153, "events", "6.7",
+            "Recoveries from retransmission timeouts so far. Wraps at 2^16.";
+        total_rto_time_ms: u32 = 154, "ms", "6.7",
+            "Time spent in recoveries from timeouts, finished ones. In ms, unlike `rto_us`.";
         received_ce_segments: u32 = 155, "segments", "6.18", "Congestion-marked segments received so far.";
-        delivered_e1_bytes: u32 = 156, "bytes", "6.18", "AccECN: bytes of ours that arrived marked ECT(1), by the peer's count. Wraps at 2^32.";
-        delivered_e0_bytes: u32 = 157, "bytes", "6.18", "AccECN: bytes of ours that arrived marked ECT(0), by the peer's count. Wraps at 2^32.";
-        delivered_ce_bytes: u32 = 158, "bytes", "6.18", "AccECN: bytes of ours that arrived congestion-marked, by the peer's count. Wraps at 2^32.";
+        delivered_e1_bytes: u32 = 156, "bytes", "6.18",
+            "AccECN: bytes of ours that arrived marked ECT(1), by the peer's count. Wraps at 2^32.";
+        delivered_e0_bytes: u32 = 157, "bytes", "6.18",
+            "AccECN: bytes of ours that arrived marked ECT(0), by the peer's count. Wraps at 2^32.";
+        delivered_ce_bytes: u32 = 158, "bytes", "6.18",
+            "AccECN: bytes of ours that arrived congestion-marked, by the peer's count. Wraps at 2^32.";
         received_e1_bytes: u32 = 159, "bytes", "6.18", "AccECN: bytes received marked ECT(1). Wraps at 2^32.";
         received_e0_bytes: u32 = 160, "bytes", "6.18", "AccECN: bytes received marked ECT(0). Wraps at 2^32.";
         received_ce_bytes: u32 = 161, "bytes", "6.18", "AccECN: bytes received congestion-marked. Wraps at 2^32.";
         ecn_mode: EcnMode = 162, "", "7.0", "What was agreed about ECN.";
         accecn_opt_seen: AccEcnOption = 163, "", "6.18", "AccECN: what was seen of the peer's option.";
-        accecn_fail_mode: u8 = 164, "flags", "6.18", "AccECN: what does not get through, one bit each: 1 our ACE field, 2 the peer's, 4 our option, 8 the peer's.";
+        accecn_fail_mode: u8 = 164, "flags", "6.18",
+            "AccECN: what does not get through, one bit each: 1 our ACE field, 2 the peer's, 4 our option, 8 the \
+             peer's.";
         options2: u32 = 165, "flags", "7.0", "More options, 24 bits (`tcpi_options2`).";
     }
 
@@ -151,17 +196,20 @@ schema! {
         vegas_enabled: u32 = 201, "", "", "Vegas: whether it is in control now (1) or has fallen back to Reno (0).";
         vegas_rtt_count: u32 = 202, "", "", "Vegas: round-trip times measured in this round.";
         vegas_rtt_us: u32 = 203, "µs", "", "Vegas: last round-trip time; 2147483647 (0x7fffffff) if none.";
-        vegas_min_rtt_us: u32 = 204, "µs", "", "Vegas: smallest round-trip time of this round; 2147483647 (0x7fffffff) if none.";
+        vegas_min_rtt_us: u32 = 204, "µs", "",
+            "Vegas: smallest round-trip time of this round; 2147483647 (0x7fffffff) if none.";
         dctcp_enabled: u16 = 205, "", "4.1", "DCTCP: whether both sides agreed on ECN (1), or it works as Reno (0).";
         dctcp_ce_state: u16 = 206, "", "4.1", "DCTCP: whether the last segment received was congestion-marked.";
         dctcp_alpha: u32 = 207, "1/1024", "4.1", "DCTCP: estimated share of marked bytes; 1024 is all.";
         dctcp_ab_ecn_bytes: u32 = 208, "bytes", "4.1", "DCTCP: acknowledged bytes that were marked, in this window.";
         dctcp_ab_tot_bytes: u32 = 209, "bytes", "4.1", "DCTCP: acknowledged bytes, in this window.";
-        bbr_bw_bytes_per_sec: u64 = 210, "bytes/s", "4.9", "BBR: the path's bandwidth as estimated, the largest in its window.";
+        bbr_bw_bytes_per_sec: u64 = 210, "bytes/s", "4.9",
+            "BBR: the path's bandwidth as estimated, the largest in its window.";
         bbr_min_rtt_us: u32 = 211, "µs", "4.9", "BBR: smallest round-trip time in its window of 10 s.";
         bbr_pacing_gain: u32 = 212, "1/256", "4.9", "BBR: pacing rate over bandwidth; 256 is 1.";
         bbr_cwnd_gain: u32 = 213, "1/256", "4.9", "BBR: congestion window over bandwidth-delay product; 256 is 1.";
-        bbr_tail: bytes = 214, "", "", "BBR: what a newer algorithm's block has behind these fields (BBRv2, BBRv3), raw.";
+        bbr_tail: bytes = 214, "", "",
+            "BBR: what a newer algorithm's block has behind these fields (BBRv2, BBRv3), raw.";
     }
 
     memory "The socket's memory, as the kernel accounts it: buffers with their overhead, not payload." {
@@ -174,40 +222,49 @@ schema! {
         optmem_bytes: u32 = 246, "bytes", "", "Held by options and filters.";
         backlog_bytes: u32 = 247, "bytes", "", "Held by segments that arrived while the socket was in use.";
         drops: u32 = 248, "segments", "4.7", "Segments that this socket dropped so far. Wraps at 2^32.";
-        meminfo_rmem_bytes: u32 = 249, "bytes", "", "The same as `rmem_alloc_bytes`, from the older attribute (`INET_DIAG_MEMINFO`).";
+        meminfo_rmem_bytes: u32 = 249, "bytes", "",
+            "The same as `rmem_alloc_bytes`, from the older attribute (`INET_DIAG_MEMINFO`).";
         meminfo_wmem_bytes: u32 = 250, "bytes", "", "The same as `wmem_queued_bytes`, from the older attribute.";
         meminfo_fmem_bytes: u32 = 251, "bytes", "", "The same as `fwd_alloc_bytes`, from the older attribute.";
         meminfo_tmem_bytes: u32 = 252, "bytes", "", "The same as `wmem_alloc_bytes`, from the older attribute.";
     }
 
     attribution "Whose socket it is." {
-        netns_inode: u64 = 270, "", "", "Inode of the network namespace, as in `/proc/PID/ns/net`: its identity on this host.";
+        netns_inode: u64 = 270, "", "",
+            "Inode of the network namespace, as in `/proc/PID/ns/net`: its identity on this host.";
         netns_name: text = 271, "", "", "Name or path of the network namespace, where it has one.";
-        netns_id: u32 = 272, "", "", "Id of the namespace as seen from ours (`ip netns list-id`), where one is assigned.";
+        netns_id: u32 = 272, "", "",
+            "Id of the namespace as seen from ours (`ip netns list-id`), where one is assigned.";
         cgroup_id: u64 = 273, "", "5.8", "Id of the cgroup (v2) of the process that made the socket.";
         cgroup_path: text = 274, "", "", "Path of that cgroup below the cgroup file system.";
         pod_uid: text = 275, "", "", "UID of the Kubernetes pod, from the path.";
         container_id: text = 276, "", "", "Id of the container, from the path.";
         systemd_unit: text = 277, "", "", "The systemd unit, from the path.";
         process_id: u32 = 278, "", "", "A process that holds the socket, on demand; the lowest if there are several.";
-        process_name: text = 279, "", "", "That process's name, up to 15 bytes; chosen by the process, so do not trust it.";
+        process_name: text = 279, "", "",
+            "That process's name, up to 15 bytes; chosen by the process, so do not trust it.";
     }
 
     close "How a connection ended. Records of kind `close` only." {
         close_reason: CloseReason = 300, "", "", "How it ended, as far as the last poll and the close event tell.";
         last_state: SocketState = 301, "", "", "The state in which the last poll saw it; absent if no poll did.";
-        first_seen_unix_ns: fixed64 = 302, "ns", "", "When a poll first saw it; absent if none did: it was shorter than the time between two polls.";
+        first_seen_unix_ns: fixed64 = 302, "ns", "",
+            "When a poll first saw it; absent if none did: it was shorter than the time between two polls.";
         last_seen_unix_ns: fixed64 = 303, "ns", "", "When a poll last saw it.";
         seen_ns: u64 = 304, "ns", "", "From the first poll that saw it to its end: at least this long it lived.";
         polls_seen: u32 = 305, "polls", "", "Polls that saw it; 0 is a connection that only its close event tells of.";
         is_from_last_poll: bool = 306, "", "",
-            "Whether the kernel had cleared counters or addresses before the close event (an abort does), so that they are the last poll's.";
+            "Whether the kernel had cleared counters or addresses before the close event (an abort does), so that \
+             they are the last poll's.";
     }
 
     raw "What this version of Weir has no name for, kept as the kernel gave it." {
-        tcp_info_len_bytes: u16 = 330, "bytes", "", "Length of `tcp_info` as this kernel gave it; fields beyond are absent.";
+        tcp_info_len_bytes: u16 = 330, "bytes", "",
+            "Length of `tcp_info` as this kernel gave it; fields beyond are absent.";
         tcp_info_tail: bytes = 331, "", "", "`tcp_info` beyond the 280 bytes that are known.";
-        unknown_attributes: bytes = 332, "", "", "Unknown netlink attributes one after another: u16 length with this header, u16 type, payload, padding to 4 bytes; host byte order.";
+        unknown_attributes: bytes = 332, "", "",
+            "Unknown netlink attributes one after another: u16 length with this header, u16 type, payload, padding to \
+             4 bytes; host byte order.";
     }
 }
 

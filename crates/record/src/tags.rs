@@ -23,7 +23,7 @@ enum Form<'a> {
 impl<'a> Tags<'a> {
     /// Tags from pairs, kept in their order. Names should be distinct: readers of protobuf keep the last of a name.
     /// No pairs are the same as no tags in every encoding.
-    pub fn new(pairs: &'a [(&'a str, &'a str)]) -> Tags<'a> {
+    pub const fn new(pairs: &'a [(&'a str, &'a str)]) -> Tags<'a> {
         Tags(Form::Pairs(pairs))
     }
 

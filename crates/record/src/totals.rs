@@ -20,14 +20,17 @@ schema! {
 
     stream "Where in a stream of datagrams this is; absent elsewhere." {
         stream_id: fixed64 = 10, "", "", "Random number of the stream.";
-        records_sent: u64 = 11, "records", "", "Records put into the datagrams of this stream so far, this one's included.";
+        records_sent: u64 = 11, "records", "",
+            "Records put into the datagrams of this stream so far, this one's included.";
         datagrams_sent: u64 = 12, "datagrams", "", "Datagrams of this stream before this one.";
-        records_too_big: u64 = 13, "records", "", "Records so far that alone were larger than a datagram may be, and were not sent.";
+        records_too_big: u64 = 13, "records", "",
+            "Records so far that alone were larger than a datagram may be, and were not sent.";
     }
 
     namespaces "Network namespaces." {
         namespaces_visited: u64 = 20, "namespaces", "", "Namespaces that were walked to the end.";
-        namespaces_failed: u64 = 21, "namespaces", "", "Namespaces that could not be entered or walked; what was read of them before the error counts.";
+        namespaces_failed: u64 = 21, "namespaces", "",
+            "Namespaces that could not be entered or walked; what was read of them before the error counts.";
         namespaces_vanished: u64 = 22, "namespaces", "", "Namespaces that ended while they were being visited.";
     }
 
@@ -43,7 +46,8 @@ schema! {
     }
 
     closes "What became of every close that the kernel told of, since the last totals." {
-        closes_observed: u64 = 50, "closes", "", "Closes that the kernel told of, those that its buffer had no room for included.";
+        closes_observed: u64 = 50, "closes", "",
+            "Closes that the kernel told of, those that its buffer had no room for included.";
         closes_emitted: u64 = 51, "closes", "", "Closing records made.";
         closes_filtered: u64 = 52, "closes", "", "Left out by the filter.";
         closes_sampled: u64 = 53, "closes", "", "Left out by sampling.";
@@ -51,12 +55,14 @@ schema! {
         closes_dropped_decode_failed: u64 = 55, "closes", "", "Lost: the kernel's message could not be decoded.";
         closes_dropped_duplicate: u64 = 56, "closes", "", "Told of a second time, and left out.";
         closes_dropped_other: u64 = 57, "closes", "", "Lost for any other reason; the ledger says which.";
-        closes_unobserved: u64 = 58, "closes", "", "Connections that vanished from the polls without a close event. Beside the sum above.";
+        closes_unobserved: u64 = 58, "closes", "",
+            "Connections that vanished from the polls without a close event. Beside the sum above.";
     }
 
     table "The table that joins polls and closes." {
         table_entries: u64 = 70, "connections", "", "Connections in the table.";
-        table_evicted: u64 = 71, "connections", "", "Connections pushed out by newer ones since the last totals; their closing records lack what polls saw.";
+        table_evicted: u64 = 71, "connections", "",
+            "Connections pushed out by newer ones since the last totals; their closing records lack what polls saw.";
     }
 
     time "What it took." {

@@ -75,16 +75,27 @@ fn message(name: &str, fields: &[Field], groups: &[Group], out: &mut String) {
         for field in fields.iter().filter(|field| field.group == group.name) {
             let unit = unit_and_kernel(field);
             let unit = if unit.is_empty() { unit } else { format!(" [{unit}]") };
-            let _ = writeln!(
-                out,
-                "\n  // {}{unit}\n  {} {} = {};",
-                field.meaning,
-                type_of(field.kind),
-                field.name,
-                field.number
-            );
+            out.push('\n');
+            comment(&format!("{}{unit}", field.meaning), out);
+            let kind = type_of(field.kind);
+            let _ = writeln!(out, "  {kind} {} = {};", field.name, field.number);
         }
     }
+}
+
+/// A comment of lines that fit a screen.
+fn comment(text: &str, out: &mut String) {
+    const COLUMNS: usize = 116;
+    let mut column = COLUMNS;
+    for word in text.split(' ') {
+        if column + word.len() >= COLUMNS {
+            out.push_str(if column == COLUMNS { "  //" } else { "\n  //" });
+            column = 0;
+        }
+        let _ = write!(out, " {word}");
+        column += 1 + word.len();
+    }
+    out.push('\n');
 }
 
 fn type_of(kind: Kind) -> String {
