@@ -66,12 +66,23 @@ impl Channel {
     /// Connects to a [`Listener`].
     ///
     /// # Errors
-    /// `ENOENT` when there is no such file, `ECONNREFUSED` when nobody listens at it, `EACCES`; `EAGAIN` when too many wait to
-    /// be accepted.
+    /// `ENOENT` when there is no such file, `ECONNREFUSED` when nobody listens at it, `EACCES`.
     pub fn connect(path: &Path) -> io::Result<Channel> {
         let socket = socket2::Socket::new(Domain::UNIX, kind(), None)?;
         socket.connect(&SockAddr::unix(path)?)?;
         Ok(Channel(socket.into()))
+    }
+
+    /// As [`Self::connect`], with a limit on every wait from the first on: a listener that does not accept lets others wait for
+    /// ever once its queue is full.
+    ///
+    /// # Errors
+    /// As [`Self::connect`]; `EAGAIN` when the time is over.
+    pub fn connect_within(path: &Path, timeout: Duration) -> io::Result<Channel> {
+        let channel = Channel(socket2::Socket::new(Domain::UNIX, kind(), None)?.into());
+        channel.set_timeout(Some(timeout))?;
+        socket2::SockRef::from(&channel.0).connect(&SockAddr::unix(path)?)?;
+        Ok(channel)
     }
 
     /// Takes one end that this process inherited.
@@ -364,6 +375,17 @@ mod tests {
         }
         server.set_timeout(Some(Duration::from_millis(1))).unwrap();
         assert_eq!(server.receive(&mut [0], &mut Vec::new()), Err(Errno::AGAIN));
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_listener_that_does_not_accept_holds_nobody_up_for_ever() {
+        let path = std::env::temp_dir().join(format!("weir-full-{}.sock", std::process::id()));
+        let _listener = Listener::bind(&path).unwrap();
+        let connect = || Channel::connect_within(&path, Duration::from_millis(1));
+        let waiting: Vec<_> = std::iter::from_fn(|| connect().ok()).take(1_000).collect();
+        assert!(waiting.len() < 1_000);
+        assert_eq!(connect().unwrap_err().kind(), io::ErrorKind::WouldBlock);
         std::fs::remove_file(&path).unwrap();
     }
 }

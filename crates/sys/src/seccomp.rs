@@ -7,7 +7,33 @@ use std::ptr;
 /// A group of system calls that belong together. A list is made of groups, so that it says what a process does and stays right
 /// with either C library.
 #[derive(Clone, Copy, Debug)]
-pub struct Calls(&'static [c_long]);
+pub struct Calls {
+    /// Allowed whatever their arguments are.
+    plain: &'static [c_long],
+    /// Allowed with certain arguments.
+    checked: &'static [Checked],
+}
+
+/// A call that is allowed with certain values of one argument. Only the lower 32 bits are looked at: the kernel takes no more of
+/// an `int`.
+#[derive(Clone, Copy, Debug)]
+struct Checked {
+    number: c_long,
+    argument: u32,
+    allowed: Allowed,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Allowed {
+    /// This value alone.
+    Value(u32),
+    /// Values without any of these bits.
+    Without(u32),
+}
+
+const fn plain(numbers: &'static [c_long]) -> Calls {
+    Calls { plain: numbers, checked: &[] }
+}
 
 /// What happens to a call that is not on the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,7 +46,7 @@ pub enum Otherwise {
 
 impl Calls {
     /// What every program needs to run on: memory, time, signals, waiting, what is open already, its end.
-    pub const RUN: Calls = Calls(&[
+    pub const RUN: Calls = plain(&[
         libc::SYS_brk,
         libc::SYS_clock_getres,
         libc::SYS_clock_gettime,
@@ -69,7 +95,7 @@ impl Calls {
 
     /// Starting threads. The flags of `clone3(2)` cannot be seen by a filter, so that this allows processes and namespaces too,
     /// as far as capabilities do.
-    pub const THREADS: Calls = Calls(&[
+    pub const THREADS: Calls = plain(&[
         libc::SYS_clone,
         libc::SYS_clone3,
         libc::SYS_prctl,
@@ -80,7 +106,7 @@ impl Calls {
     ]);
 
     /// Sending and receiving with sockets that are open, descriptors included, and asking about them.
-    pub const MESSAGES: Calls = Calls(&[
+    pub const MESSAGES: Calls = plain(&[
         libc::SYS_accept4,
         libc::SYS_getpeername,
         libc::SYS_getsockname,
@@ -96,7 +122,7 @@ impl Calls {
     ]);
 
     /// Opening sockets and giving them addresses.
-    pub const OPEN_SOCKETS: Calls = Calls(&[
+    pub const OPEN_SOCKETS: Calls = plain(&[
         libc::SYS_bind,
         libc::SYS_connect,
         libc::SYS_listen,
@@ -104,9 +130,51 @@ impl Calls {
         libc::SYS_socketpair,
     ]);
 
-    /// Opening files and folders and reading what they are. A filter does not see paths, nor whether a file is opened for
-    /// writing.
-    pub const OPEN_FILES: Calls = Calls(&[
+    /// Opening netlink sockets, and no others.
+    pub const OPEN_NETLINK: Calls = Calls {
+        plain: &[libc::SYS_bind],
+        checked: &[Checked {
+            number: libc::SYS_socket,
+            argument: 0,
+            allowed: Allowed::Value(libc::AF_NETLINK.unsigned_abs()),
+        }],
+    };
+
+    /// Opening files and folders for reading, and reading what they are. A filter does not see paths; it does see the flags.
+    pub const READ_FILES: Calls = Calls {
+        plain: &[
+            libc::SYS_fstat,
+            libc::SYS_fstatfs,
+            libc::SYS_getdents64,
+            libc::SYS_newfstatat,
+            libc::SYS_pread64,
+            libc::SYS_readlinkat,
+            libc::SYS_statx,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_lstat,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_readlink,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_stat,
+        ],
+        checked: &[
+            Checked {
+                number: libc::SYS_openat,
+                argument: 2,
+                allowed: Allowed::Without(WRITING_FLAGS),
+            },
+            #[cfg(target_arch = "x86_64")]
+            Checked {
+                number: libc::SYS_open,
+                argument: 1,
+                allowed: Allowed::Without(WRITING_FLAGS),
+            },
+        ],
+    };
+
+    /// Opening files and folders and reading what they are. Whether a file is opened for writing is not looked at;
+    /// [`Self::READ_FILES`] does.
+    pub const OPEN_FILES: Calls = plain(&[
         libc::SYS_fstat,
         libc::SYS_fstatfs,
         libc::SYS_getdents64,
@@ -126,7 +194,7 @@ impl Calls {
     ]);
 
     /// Making, renaming and removing files, and having them on disk. Opening is [`Self::OPEN_FILES`], writing [`Self::RUN`].
-    pub const KEEP_FILES: Calls = Calls(&[
+    pub const KEEP_FILES: Calls = plain(&[
         libc::SYS_fallocate,
         libc::SYS_fchmod,
         libc::SYS_fdatasync,
@@ -149,15 +217,24 @@ impl Calls {
     ]);
 
     /// Entering namespaces ([`crate::namespace::Home`]).
-    pub const ENTER_NAMESPACES: Calls = Calls(&[libc::SYS_setns]);
+    pub const ENTER_NAMESPACES: Calls = plain(&[libc::SYS_setns]);
 
     /// Opening files by handle ([`crate::cgroup::Mount`]).
-    pub const OPEN_BY_HANDLE: Calls = Calls(&[libc::SYS_open_by_handle_at]);
+    pub const OPEN_BY_HANDLE: Calls = plain(&[libc::SYS_open_by_handle_at]);
 
     /// Giving up more ([`crate::process::keep_capabilities`], [`allow_only`]).
     pub const GIVE_UP: Calls =
-        Calls(&[libc::SYS_capget, libc::SYS_capset, libc::SYS_prctl, libc::SYS_seccomp]);
+        plain(&[libc::SYS_capget, libc::SYS_capset, libc::SYS_prctl, libc::SYS_seccomp]);
 }
+
+/// Flags of `open(2)` that write, make or empty a file. `O_TMPFILE` holds `O_DIRECTORY`, which is no harm by itself.
+const WRITING_FLAGS: u32 = (libc::O_WRONLY
+    | libc::O_RDWR
+    | libc::O_CREAT
+    | libc::O_TRUNC
+    | libc::O_APPEND
+    | (libc::O_TMPFILE & !libc::O_DIRECTORY))
+    .unsigned_abs();
 
 #[cfg(not(target_arch = "aarch64"))]
 const RENAMEAT: c_long = libc::SYS_renameat;
@@ -211,6 +288,9 @@ const BPF_MAXINSNS: u16 = 4_096;
 /// Offsets in `struct seccomp_data` (linux/seccomp.h).
 const OFFSET_NUMBER: u32 = 0;
 const OFFSET_ARCHITECTURE: u32 = 4;
+/// Of the first argument's lower half; both architectures above are little-endian.
+const OFFSET_ARGUMENTS: u32 = 16;
+const ARGUMENT_BYTES: u32 = 8;
 
 /// Compares the number with each of the list. Calls of the x32 variant have bit 30 set in their number, and are on no list.
 fn program(groups: &[Calls], otherwise: Otherwise) -> Option<Vec<libc::sock_filter>> {
@@ -224,9 +304,20 @@ fn program(groups: &[Calls], otherwise: Otherwise) -> Option<Vec<libc::sock_filt
         give(libc::SECCOMP_RET_KILL_PROCESS),
         load(OFFSET_NUMBER),
     ];
-    for &number in groups.iter().flat_map(|group| group.0) {
+    for &number in groups.iter().flat_map(|group| group.plain) {
         program.push(skip_one_unless(u32::try_from(number).ok()?));
         program.push(give(libc::SECCOMP_RET_ALLOW));
+    }
+    // Last, so that a call that another group allows without a look at its arguments has been allowed.
+    for checked in groups.iter().flat_map(|group| group.checked) {
+        program.push(unless(u32::try_from(checked.number).ok()?, 4));
+        program.push(load(OFFSET_ARGUMENTS + checked.argument * ARGUMENT_BYTES));
+        match checked.allowed {
+            Allowed::Value(value) => program.push(skip_one_unless(value)),
+            Allowed::Without(bits) => program.push(skip_one_if_any(bits)),
+        }
+        program.push(give(libc::SECCOMP_RET_ALLOW));
+        program.push(give(otherwise));
     }
     program.push(give(otherwise));
     Some(program)
@@ -241,7 +332,15 @@ fn skip_one_if(value: u32) -> libc::sock_filter {
 }
 
 fn skip_one_unless(value: u32) -> libc::sock_filter {
-    instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (0, 1), value)
+    unless(value, 1)
+}
+
+fn unless(value: u32, skipped: u8) -> libc::sock_filter {
+    instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (0, skipped), value)
+}
+
+fn skip_one_if_any(bits: u32) -> libc::sock_filter {
+    instruction(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, (1, 0), bits)
 }
 
 fn give(value: u32) -> libc::sock_filter {

@@ -49,6 +49,40 @@ fn a_call_that_is_not_on_the_list_is_refused() {
 }
 
 #[test]
+fn files_may_be_read_and_not_written_and_netlink_sockets_opened_and_no_others() {
+    const NAME: &str = "files_may_be_read_and_not_written_and_netlink_sockets_opened_and_no_others";
+    if !is_child(NAME) {
+        assert_eq!(run_child(NAME, &[]).code(), Some(0));
+        return;
+    }
+    let list = [Calls::RUN, Calls::MESSAGES, Calls::READ_FILES, Calls::OPEN_NETLINK];
+    allow_only(&list, Otherwise::Refuse).unwrap();
+    assert!(std::fs::read("/proc/self/stat").is_ok() && std::fs::read_dir("/proc").is_ok());
+    let null = |options: &mut std::fs::OpenOptions| {
+        options.open("/dev/null").map(drop).map_err(|error| Errno::from(&error))
+    };
+    let options = std::fs::OpenOptions::new;
+    assert_eq!(null(options().read(true)), Ok(()));
+    assert_eq!(null(options().write(true)), Err(Errno::PERM));
+    assert_eq!(null(options().read(true).write(true)), Err(Errno::PERM));
+    assert_eq!(null(options().append(true)), Err(Errno::PERM));
+    let unnamed = std::env::temp_dir();
+    let folder =
+        std::os::unix::fs::OpenOptionsExt::custom_flags(options().read(true), libc_tmpfile())
+            .open(unnamed);
+    assert_eq!(Errno::from(&folder.unwrap_err()), Errno::PERM);
+    Socket::open(Protocol::Route).unwrap();
+    let error = UdpSocket::bind("127.0.0.1:0").unwrap_err();
+    assert_eq!(Errno::from(&error), Errno::PERM);
+    assert!(Channel::pair().is_err() && Command::new("true").status().is_err());
+}
+
+/// `O_TMPFILE` without what makes it a folder (include/uapi/asm-generic/fcntl.h).
+fn libc_tmpfile() -> i32 {
+    0o20_000_000
+}
+
+#[test]
 fn a_call_that_is_not_on_the_list_ends_the_process() {
     const NAME: &str = "a_call_that_is_not_on_the_list_ends_the_process";
     if !is_child(NAME) {
