@@ -62,7 +62,8 @@ fn without_privilege_the_rest_is_found_and_what_is_missing_is_counted() {
         path: None,
         process: Some(sleeper.0.id()),
     };
-    std::thread::spawn(move || {
+    // A thread of its own loses the capabilities; the namespace is removed by one that has them.
+    let visit = || {
         sys::process::keep_capabilities(0).unwrap();
         let mut discovery = Discovery::default();
         let scan = discovery.scan().unwrap();
@@ -75,9 +76,8 @@ fn without_privilege_the_rest_is_found_and_what_is_missing_is_counted() {
         let open = netns.open();
         let assigned = Nsids::open().unwrap().assign(Target::Open(open.as_fd()));
         assert_eq!(assigned, Err(Errno::PERM));
-    })
-    .join()
-    .unwrap();
+    };
+    std::thread::scope(|scope| scope.spawn(visit).join().unwrap());
 }
 
 #[test]
