@@ -133,11 +133,18 @@ impl Rates {
             true => total.saturating_sub(before) as f64 / seconds,
             false => 0.0,
         };
-        let line = format!(
+        let mut line = format!(
             "{:.0}/s in, {:.0}/s out, {received} received, {lost} lost",
             rate(received, self.received),
             rate(sent, self.sent)
         );
+        if let Some(polled) = snapshot.hops.iter().find(|hop| hop.hop == HopKind::Poll) {
+            let polls = polled.events.get("polls").copied().unwrap_or_default();
+            put(
+                &mut line,
+                format_args!(", {} sockets listed in {polls} polls", polled.received.count),
+            );
+        }
         (self.at, self.received, self.sent) = (Some(now), received, sent);
         line
     }

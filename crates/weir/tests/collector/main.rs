@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod names;
 mod privilege;
 #[path = "../support/mod.rs"]
 mod support;
