@@ -273,9 +273,9 @@ fn nested_attributes_that_lie() {
     );
     assert_eq!(
         refused(|out| {
-            out.attribute(2, &[9, 0, 1, 0]);
+            out.attribute(2, &[9, 9, 1, 1]);
         }),
-        BadLength { length: 9, have: 4 }
+        BadLength { length: 0x0909, have: 4 }
     );
     assert_eq!(
         refused(|out| {
