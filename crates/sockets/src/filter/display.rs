@@ -1,4 +1,5 @@
-//! Prints filters so that they are read back as the same.
+//! Prints filters so that they are read back as the same. What is printed may be longer than what was read, and then than
+//! [`MAX_TEXT_BYTES`](super::MAX_TEXT_BYTES).
 
 use super::Filter;
 use super::ast::{Compare, Device, Expr, Test};

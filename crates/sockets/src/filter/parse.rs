@@ -182,8 +182,13 @@ impl<'a> Parser<'a> {
                 self.next();
             }
             let unit = self.unit()?;
+            // One more test of the same list makes it no deeper, and measuring a long list each time would be quadratic.
+            let may_deepen =
+                !matches!(unit, Expr::Test(_)) || joins.last().is_none_or(|last| last.0 != join.0);
             list = if join.0 == Join::And { list.and(unit) } else { list.or(unit) };
-            self.limit_depth(&list, &join.1)?;
+            if may_deepen {
+                self.limit_depth(&list, &join.1)?;
+            }
             joins.push(join);
         }
         self.note_order(&joins);
