@@ -2,35 +2,52 @@
 
 mod args;
 mod assemble;
+mod closed;
 mod columns;
 mod human;
 mod live;
 mod out;
 mod rates;
+mod read;
+mod receive;
 mod show;
 mod shown;
+mod stream;
 mod table;
+mod write;
 
 pub(crate) use args::Args;
 
 use crate::exit::{self, Failure};
 use crate::load::stop_flag;
+use ::sockets::filter::Filter;
 use live::Live;
 use show::Printer;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use write::CaptureFile;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.columns.as_deref() == Some("help") {
         return exit::print_and_end(&shown::help(), ExitCode::SUCCESS);
     }
+    if let Some(listen) = &args.receive {
+        return receive::run(args, listen);
+    }
     let filter = args.filter()?;
     if args.explain {
         return explain(args, &filter);
     }
-    let mut live = Live::new(args, &filter);
+    if args.closed {
+        return closed::run(args, &filter);
+    }
+    if let Some(path) = &args.read {
+        return from_file(args, &filter, path);
+    }
+    let mut live = Live::new(args, &filter)?;
     live.check()?;
     match args.watch {
         Some(interval) => watch(args, &mut live, interval),
@@ -39,7 +56,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Says which part of the filter runs where.
-fn explain(args: &Args, filter: &::sockets::filter::Filter) -> anyhow::Result<ExitCode> {
+fn explain(args: &Args, filter: &Filter) -> anyhow::Result<ExitCode> {
     let mut text = String::new();
     for line in live::explain(filter, args.states()) {
         text.push_str(&format!("{line}\n"));
@@ -49,12 +66,34 @@ fn explain(args: &Args, filter: &::sockets::filter::Filter) -> anyhow::Result<Ex
 
 /// One poll.
 fn list(args: &Args, live: &mut Live<'_>) -> anyhow::Result<ExitCode> {
-    let mut printer = Printer::new(args)?;
-    live.poll(&mut printer)?;
-    printer.end_of_poll(live);
-    printer.finish()?;
+    if let Some(path) = &args.write {
+        let mut file = CaptureFile::create(args, path)?;
+        live.poll(&mut file)?;
+        file.finish()?;
+    } else {
+        let mut printer = Printer::new(args)?;
+        live.poll(&mut printer)?;
+        printer.end_of_poll(&live.assembler.counts);
+        printer.finish()?;
+    }
     live.tell_unseen();
     Ok(verdict(live))
+}
+
+/// What a capture holds.
+fn from_file(args: &Args, filter: &Filter, path: &Path) -> anyhow::Result<ExitCode> {
+    let mut assembler = read::assembler(filter);
+    if let Some(to) = &args.write {
+        let mut file = CaptureFile::create(args, to)?;
+        read::read(args, filter, path, &mut assembler, &mut file)?;
+        file.finish()?;
+    } else {
+        let mut printer = Printer::new(args)?;
+        read::read(args, filter, path, &mut assembler, &mut printer)?;
+        printer.end_of_poll(&assembler.counts);
+        printer.finish()?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Polls until interrupted.
@@ -64,7 +103,7 @@ fn watch(args: &Args, live: &mut Live<'_>, interval: Duration) -> anyhow::Result
     let mut due = Instant::now();
     loop {
         live.poll(&mut printer)?;
-        printer.end_of_poll(live);
+        printer.end_of_poll(&live.assembler.counts);
         printer.flush();
         live.tell_unseen();
         let is_last = args.count.is_some_and(|count| live.assembler.poll() >= count.get());

@@ -5,15 +5,16 @@ use super::shown::{self, Shown};
 use super::table::{Direction, Look};
 use crate::exit::Failure;
 use crate::load::parse_duration;
-use ::sockets::Scope;
 use ::sockets::filter::Filter;
+use ::sockets::helper::Remote;
+use ::sockets::{Direct, MakeAccess, Scope};
 use record::{Encoding, FieldSet};
 use std::env;
 use std::io::{self, IsTerminal, Write as _};
-use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
+use weir::config::ListenAddress;
 use wire::capture;
 use wire::inet_diag::States;
 
@@ -76,12 +77,15 @@ pub(crate) struct Args {
     /// Write the kernel's messages to a file instead of showing them; `-` is standard output
     #[arg(long, value_name = "FILE", conflicts_with_all = ["receive", "watch", "format", "json", "columns", "sort"])]
     pub(super) write: Option<PathBuf>,
-    /// ss (for `weir sockets --read` and `ss -F`) or pcap (for tcpdump and Wireshark)
-    #[arg(long, value_name = "FORMAT", default_value = "ss", value_parser = parse_write_format, requires = "write")]
+    /// ss (for --read, and for ss by its variable TCPDIAG_FILE) or pcap (for tcpdump and Wireshark)
+    #[arg(long, value_name = "FORMAT", default_value = "ss", value_parser = super::write::parse_format, requires = "write")]
     pub(super) write_format: capture::Format,
     /// Receive the records of UDP sinks here, and say how many are missing
     #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["all_namespaces", "namespace", "listening", "all", "processes"])]
-    pub(super) receive: Option<SocketAddr>,
+    pub(super) receive: Option<ListenAddress>,
+    /// Reach namespaces through the helper that listens at this path, so that this process needs no capability
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["read", "receive"])]
+    pub(super) helper: Option<PathBuf>,
     /// With --receive: exit with 1 if any record was missing
     #[arg(long, requires = "receive")]
     pub(super) fail_on_loss: bool,
@@ -113,14 +117,6 @@ fn parse_format(text: &str) -> Result<Format, String> {
     }
 }
 
-fn parse_write_format(text: &str) -> Result<capture::Format, String> {
-    match text {
-        "ss" => Ok(capture::Format::Ss),
-        "pcap" => Ok(capture::Format::Pcap),
-        _ => Err("it is neither ss nor pcap".to_owned()),
-    }
-}
-
 fn parse_interval(text: &str) -> Result<Duration, String> {
     match parse_duration(text) {
         Ok(Duration::ZERO) => Err("it must be longer than nothing".to_owned()),
@@ -146,6 +142,25 @@ impl Args {
             (false, []) => Scope::Own,
             (false, names) => Scope::Named(names.to_vec()),
         }
+    }
+
+    /// How namespaces are reached: by the rights of this process, or through the helper.
+    ///
+    /// # Errors
+    /// The helper does not answer.
+    pub(super) fn make_access(&self) -> anyhow::Result<MakeAccess> {
+        let Some(path) = &self.helper else { return Ok(Box::new(|| Box::new(Direct::new()))) };
+        let shown = path.display();
+        let helper = Remote::connect(path).map_err(|error| {
+            let (failure, fix) = match error.kind() {
+                io::ErrorKind::PermissionDenied => {
+                    (Failure::Permission, format!("`ls -l {shown}` says who may"))
+                }
+                _ => (Failure::Unavailable, "start it first".to_owned()),
+            };
+            failure.error(format!("cannot reach the helper at {shown}: {error}; {fix}"))
+        })?;
+        Ok(Box::new(|| Box::new(helper)))
     }
 
     /// The states that are asked for where the filter names none.

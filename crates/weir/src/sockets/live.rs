@@ -4,12 +4,12 @@ use super::args::{Args, tell};
 use super::assemble::{Assembler, Place, Polls, Take};
 use crate::exit::Failure;
 use ::sockets::filter::{Compiled, Explanation, Filter, Names, NoNames, SystemNames, Target};
-use ::sockets::{Access, Ask, Direct, Found, Scope, Visitor, Walker};
+use ::sockets::{Access, Ask, Found, Scope, Visitor, Walker};
 use std::collections::BTreeSet;
 use std::time::Instant;
 use sys::clock::realtime_ns;
 use sys::namespace::{Error, Identity};
-use sys::process::{CAP_NET_ADMIN, capability_name, effective_capabilities};
+use sys::process::{CAP_NET_ADMIN, CAP_SYS_PTRACE, capability_name, effective_capabilities};
 use wire::DecodeError;
 use wire::inet_diag::bytecode::Operations;
 use wire::inet_diag::{Extensions, SocketMessage, States};
@@ -45,22 +45,22 @@ pub(super) struct Unseen {
 }
 
 impl<'p> Live<'p> {
-    pub(super) fn new(args: &Args, filter: &'p Filter) -> Live<'p> {
+    pub(super) fn new(args: &Args, filter: &'p Filter) -> anyhow::Result<Live<'p>> {
         let polls = if args.watch.is_some() { Polls::Many } else { Polls::One };
         let wants_processes = args.processes
             || args.columns.as_deref().is_some_and(|names| names.contains("process"));
-        Live {
+        Ok(Live {
             filter,
             scope: args.scope(),
             states: args.states(),
-            access: Box::new(Direct::new()),
+            access: (args.make_access()?)(),
             walker: Walker::default(),
             found: Vec::new(),
             own: sys::namespace::own().ok(),
             assembler: Assembler::new(filter, wants_processes, polls),
             unseen: Unseen::default(),
             told: BTreeSet::new(),
-        }
+        })
     }
 
     /// Checks what the filter says of this namespace.
@@ -85,7 +85,10 @@ impl<'p> Live<'p> {
         let scan = scan.map_err(|error| {
             anyhow::Error::new(error).context("cannot look for network namespaces in /proc")
         })?;
-        self.unseen.hidden_processes = scan.unreadable_processes.into();
+        // A name is a file's: whoever asks for one misses nothing that only processes lead to.
+        if self.scope == Scope::All {
+            self.unseen.hidden_processes = scan.unreadable_processes.into();
+        }
         for (at, found) in found.iter().enumerate() {
             self.visit(at, found, take)?;
         }
@@ -165,9 +168,10 @@ impl<'p> Live<'p> {
         }
         let denied = self.assembler.processes().map_or(0, |processes| processes.summary().denied);
         if denied > 0 {
+            let processes = plural(denied, "process", "processes");
             self.tell_once(format!(
-                "the sockets of {} cannot be told without CAP_SYS_PTRACE: they are other users'",
-                plural(denied, "process", "processes")
+                "which sockets {processes} hold cannot be seen{}",
+                without_ptrace()
             ));
         }
     }
@@ -194,9 +198,10 @@ impl Unseen {
             ));
         }
         if self.hidden_processes > 0 {
+            let processes = plural(self.hidden_processes, "process", "processes");
             lines.push(format!(
-                "the network namespaces of {} cannot be seen without CAP_SYS_PTRACE; those of theirs alone are missing",
-                plural(self.hidden_processes, "process", "processes")
+                "the network namespaces of {processes} cannot be seen{}; sockets in namespaces of theirs alone are missing",
+                without_ptrace()
             ));
         }
         for name in &self.absent {
@@ -226,6 +231,12 @@ pub(super) fn explain(filter: &Filter, states: States) -> Vec<Explanation> {
 fn operations() -> Operations {
     let is_admin = effective_capabilities().is_some_and(|set| set & 1 << CAP_NET_ADMIN != 0);
     Operations { mark: is_admin, ..Operations::ALL }
+}
+
+/// What would show other users' processes, unless this process has it already.
+fn without_ptrace() -> &'static str {
+    let has_it = effective_capabilities().is_some_and(|set| set & 1 << CAP_SYS_PTRACE != 0);
+    if has_it { "" } else { " without CAP_SYS_PTRACE" }
 }
 
 pub(super) fn plural(count: u64, one: &str, many: &str) -> String {

@@ -4,7 +4,7 @@ use super::args::{Args, Show, rows_of_terminal, tell};
 use super::assemble::{Counts, Take};
 use super::columns::View;
 use super::human;
-use super::live::{Live, plural};
+use super::live::plural;
 use super::out::Out;
 use super::table::{Look, Table};
 use crate::exit::Reader;
@@ -60,12 +60,11 @@ impl Printer {
     }
 
     /// Prints what was gathered, and says how much it is.
-    pub(super) fn end_of_poll(&mut self, live: &Live<'_>) {
-        let counts = live.assembler.counts;
+    pub(super) fn end_of_poll(&mut self, counts: &Counts) {
         match &mut self.form {
-            Form::Records(_) => tell_malformed(&counts),
+            Form::Records(_) => tell_malformed(counts),
             Form::Table { table, look, screen: Screen::Redrawn } => {
-                redraw(table, look, &summary(&counts), &mut self.out);
+                redraw(table, look, &summary(counts), &mut self.out);
             }
             Form::Table { table, look, screen } => {
                 if *screen == Screen::Below {
@@ -79,8 +78,8 @@ impl Printer {
                 }
                 table.clear();
                 self.out.flush();
-                tell(format_args!("{}{}", summary(&counts), left_out(&dropped)));
-                tell_malformed(&counts);
+                tell(format_args!("{}{}", summary(counts), left_out(&dropped)));
+                tell_malformed(counts);
             }
         }
     }
