@@ -191,6 +191,14 @@ impl<'h> Runner<'h> {
         if options.closes == Closes::On {
             engine.closes_start(&mut *access);
         }
+        let names_devices = options.filter.as_ref().is_some_and(Filter::depends_on_namespace);
+        if names_devices && options.scope != Scope::Own {
+            engine.problem("filter_device", || {
+                "the filter names an interface, which is looked up in the daemon's own network namespace and compared by \
+                 its index in all others"
+                    .to_owned()
+            });
+        }
         let split = Split::new(options.filter.as_ref(), options.states);
         engine.rest.clone_from(&split.rest);
         Runner {
