@@ -2,16 +2,16 @@
 
 use crate::access::{Access, Hears, Scope};
 use crate::assemble;
-use crate::ends::{self, End};
+use crate::ends::{self, Before, End, Final, Look};
 use crate::engine::{Engine, fill_attribution};
 use crate::table::{Entry, Life};
 use ledger::{Amount, Reason};
 use record::{CloseReason, RecordKind, SocketRecord, SocketState};
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use sys::Errno;
 use sys::clock::realtime_ns;
-use sys::netlink::{EventBatch, Received, Socket};
+use sys::netlink::{EventBatch, Protocol, Received, Socket};
 use sys::socket::{mem_info, receive_buffer};
 use wire::inet_diag::request::SOCK_DIAG_BY_FAMILY;
 use wire::inet_diag::{SocketMessage, decode};
@@ -24,6 +24,36 @@ pub(crate) struct Events {
     hears: Hears,
     /// The kernel's count of lost events, as far as it is counted already.
     lost_seen: u32,
+    /// A socket in the own namespace for looking there at once.
+    own: Option<Socket>,
+}
+
+impl Events {
+    /// Whether those of a namespace with this id, or the own one, are heard.
+    pub(crate) fn hears(&self, is_own: bool, nsid: Option<i32>) -> bool {
+        is_own || (self.hears == Hears::All && nsid.is_some())
+    }
+}
+
+/// A close event and what belongs to it, before it is decided how the connection ended.
+#[derive(Clone, Copy)]
+pub(crate) struct Closed {
+    /// What the polls saw of it, if they did.
+    pub(crate) entry: Option<Entry>,
+    pub(crate) place: Option<u32>,
+    pub(crate) nsid: Option<i32>,
+    /// When the event was read.
+    pub(crate) unix_ns: u64,
+}
+
+/// What becomes of a close event.
+enum Fate {
+    /// A record.
+    Told,
+    /// Nothing, for a reason.
+    LeftOut(Reason),
+    /// It waits for a look into its namespace.
+    Held,
 }
 
 impl AsFd for Events {
@@ -65,11 +95,19 @@ impl Engine<'_> {
         }
     }
 
-    fn events_from(&self, socket: Socket, hears: Hears) -> Events {
+    fn events_from(&mut self, socket: Socket, hears: Hears) -> Events {
         let granted = receive_buffer(socket.as_fd()).unwrap_or_default();
         self.counts.event_buffer_bytes.set(granted as u64);
         let lost_seen = mem_info(socket.as_fd()).map_or(0, |info| info.dropped_datagrams);
-        Events { socket, batch: EventBatch::new(BATCH_EVENTS, EVENT_BYTES), hears, lost_seen }
+        // What does not fit is counted; without this, what does fit after it would be lost as well.
+        if let Err(errno) = socket.lose_only_what_does_not_fit() {
+            self.problem("events_overrun", || {
+                format!("the kernel will lose more close events than need be once its buffer is full: {errno}")
+            });
+        }
+        let own = Socket::open(Protocol::SockDiag).ok();
+        let batch = EventBatch::new(BATCH_EVENTS, EVENT_BYTES);
+        Events { socket, batch, hears, lost_seen, own }
     }
 
     /// Makes sure that close events of a namespace are heard: those without an id stay silent.
@@ -94,12 +132,13 @@ impl Engine<'_> {
     /// Makes records of the close events that have come, and counts those that were lost.
     pub(crate) fn take_closes(&mut self) {
         let Some(mut events) = self.events.take() else { return };
+        self.just_closed.clear();
         loop {
             match events.batch.receive(&events.socket) {
                 Ok(count) => {
                     let now_ns = realtime_ns();
                     for received in events.batch.datagrams() {
-                        self.take_datagram(&received, now_ns);
+                        self.take_datagram(&received, events.own.as_ref(), now_ns);
                     }
                     if count < BATCH_EVENTS {
                         break;
@@ -113,6 +152,7 @@ impl Engine<'_> {
                 }
             }
         }
+        self.just_closed.sort_unstable();
         self.count_lost(&mut events);
         self.events = Some(events);
     }
@@ -125,7 +165,7 @@ impl Engine<'_> {
         self.sums.closes_lost += u64::from(lost);
     }
 
-    fn take_datagram(&mut self, received: &Received<'_>, now_ns: u64) {
+    fn take_datagram(&mut self, received: &Received<'_>, own: Option<&Socket>, now_ns: u64) {
         if received.sender_port_id != 0 {
             // Another process may send to our port; the kernel's port is 0.
             return;
@@ -133,88 +173,136 @@ impl Engine<'_> {
         for message in Messages::new(received.bytes) {
             let amount = Amount::one(message.map_or(0, |message| message.raw.len()));
             self.counts.events.add(amount);
-            self.sums.closes_observed += 1;
-            let outcome = match message.map(|message| (message.kind, decode(message.body))) {
-                Ok((SOCK_DIAG_BY_FAMILY, Ok(event))) => self.close(&event, received.nsid, now_ns),
-                _ => Err(Reason::Malformed),
-            };
-            match outcome {
-                Ok(()) => {
-                    self.counts.closed.delivered.add(amount);
-                    self.sums.closes_emitted += 1;
-                }
-                Err(reason) => {
-                    self.counts.closed.drop(reason, amount);
-                    self.sums.close_left_out(reason);
-                }
+            let fate =
+                match message.map(|message| (message.kind, message.body, decode(message.body))) {
+                    Ok((SOCK_DIAG_BY_FAMILY, body, Ok(event))) => {
+                        let closed = self.closed(&event, received.nsid, now_ns);
+                        self.close(&event, closed, own, (body, amount))
+                    }
+                    _ => Fate::LeftOut(Reason::Malformed),
+                };
+            match fate {
+                Fate::Told => self.count_close(Ok(()), amount),
+                Fate::LeftOut(reason) => self.count_close(Err(reason), amount),
+                Fate::Held => {}
             }
         }
     }
 
-    /// Makes a closing record, or says why not.
-    fn close(
-        &mut self,
-        event: &SocketMessage<'_>,
-        nsid: Option<i32>,
-        now_ns: u64,
-    ) -> Result<(), Reason> {
-        let cookie = event.id.cookie;
-        let entry = self.table.get_mut(cookie).map(|entry| {
+    /// Counts a close event once it is known what becomes of it.
+    pub(crate) fn count_close(&mut self, outcome: Result<(), Reason>, amount: Amount) {
+        self.sums.closes_observed += 1;
+        match outcome {
+            Ok(()) => {
+                self.counts.closed.delivered.add(amount);
+                self.sums.closes_emitted += 1;
+            }
+            Err(reason) => {
+                self.counts.closed.drop(reason, amount);
+                self.sums.close_left_out(reason);
+            }
+        }
+    }
+
+    /// Joins an event with what is known of its socket, which has closed from here on.
+    fn closed(&mut self, event: &SocketMessage<'_>, nsid: Option<i32>, unix_ns: u64) -> Closed {
+        let entry = self.table.get_mut(event.id.cookie).map(|entry| {
             let before = *entry;
             entry.life = Life::Closed;
             before
         });
+        if entry.is_none() {
+            self.just_closed.push(event.id.cookie);
+        }
         let place = match nsid {
             Some(nsid) => self.namespaces.by_nsid(nsid),
             None => self.namespaces.own(),
         };
+        // A cookie belongs to one socket for as long as the host runs; an id may be given to another namespace.
         let place = entry.map(|entry| entry.namespace).or(place);
-        if entry.is_some_and(|entry| entry.life == Life::Closed) {
-            return Err(Reason::Duplicate);
+        Closed { entry, place, nsid, unix_ns }
+    }
+
+    /// Makes a closing record, or has it wait, or says why not.
+    fn close(
+        &mut self,
+        event: &SocketMessage<'_>,
+        closed: Closed,
+        own: Option<&Socket>,
+        (body, amount): (&[u8], Amount),
+    ) -> Fate {
+        if closed.entry.is_some_and(|entry| entry.life == Life::Closed) {
+            return Fate::LeftOut(Reason::Duplicate);
         }
-        let reason = match ends::end_of(event, entry.as_ref()) {
-            End::Connection(reason) => reason,
-            End::NoConnection => {
-                self.counts.never_connected.add(1);
-                return Err(Reason::Filtered);
+        let end = Final::of(event);
+        let before = closed.entry.as_ref().map(Before::of);
+        if ends::end_of(&end, before.as_ref(), None) == End::NoConnection {
+            self.counts.never_connected.add(1);
+            return Fate::LeftOut(Reason::Filtered);
+        }
+        if let Err(reason) = self.is_wanted(event, &closed) {
+            return Fate::LeftOut(reason);
+        }
+        let mut look = None;
+        if ends::needs_look(&end, before.as_ref()) {
+            match closed.place {
+                Some(place) if self.namespaces.own() == Some(place) => {
+                    look = own.and_then(|socket| self.looker.look(socket, &event.id));
+                }
+                Some(place) if !self.held.is_full() => {
+                    self.held.push(closed, place, body, amount);
+                    return Fate::Held;
+                }
+                _ => {}
             }
-        };
-        if entry.is_none() {
+        }
+        self.close_with(event, &closed, look);
+        Fate::Told
+    }
+
+    fn is_wanted(&mut self, event: &SocketMessage<'_>, closed: &Closed) -> Result<(), Reason> {
+        if closed.entry.is_none() {
             // What a poll saw has passed the filter before. The namespace may be one that was not chosen.
-            let is_elsewhere = place.is_none() && self.options.scope != Scope::All;
+            let is_elsewhere = closed.place.is_none() && self.options.scope != Scope::All;
             let options = self.options;
             let expression = options.filter.as_ref().and_then(|filter| filter.expression());
-            let passes = expression.is_none_or(|wanted| self.passes(wanted, event, place, None));
+            let passes =
+                expression.is_none_or(|wanted| self.passes(wanted, event, closed.place, None));
             if is_elsewhere || !passes {
                 return Err(Reason::Filtered);
             }
         }
-        if !self.is_sampled(cookie) {
-            return Err(Reason::Sampled);
-        }
-        if entry.is_none() {
+        if self.is_sampled(event.id.cookie) { Ok(()) } else { Err(Reason::Sampled) }
+    }
+
+    /// Makes the record of a close.
+    pub(crate) fn close_with(
+        &mut self,
+        event: &SocketMessage<'_>,
+        closed: &Closed,
+        look: Option<Look>,
+    ) {
+        let before = closed.entry.as_ref().map(Before::of);
+        let End::Connection(reason) = ends::end_of(&Final::of(event), before.as_ref(), look) else {
+            return;
+        };
+        if closed.entry.is_none() {
             self.counts.unpolled.add(1);
         }
         if let Some(count) = self.counts.ended.get(usize::from(reason.0)) {
             count.add(1);
         }
-        self.emit_close(event, entry.as_ref(), reason, (place, nsid), now_ns);
-        Ok(())
+        self.emit_close(event, closed, reason);
     }
 
-    fn emit_close(
-        &mut self,
-        event: &SocketMessage<'_>,
-        entry: Option<&Entry>,
-        reason: CloseReason,
-        (place, nsid): (Option<u32>, Option<i32>),
-        now_ns: u64,
-    ) {
+    fn emit_close(&mut self, event: &SocketMessage<'_>, closed: &Closed, reason: CloseReason) {
+        let Closed { ref entry, place, nsid, unix_ns } = *closed;
+        let entry = entry.as_ref();
         let namespace = place.and_then(|place| self.namespaces.get(place)).cloned();
         let cgroup = entry.and_then(|entry| self.cgroup_of(entry.cgroup_id));
         let congestion =
             entry.and_then(|entry| self.congestion_name(entry.congestion)).map(str::to_owned);
-        let mut record = self.identity.record(RecordKind::CLOSE, now_ns);
+        let mut record = self.identity.record(RecordKind::CLOSE, unix_ns);
         assemble::fill(&mut record, event);
         // The event says nothing of these: zero would be a claim.
         (record.uid, record.inode) = (None, None);
@@ -230,29 +318,36 @@ impl Engine<'_> {
             record.last_state = Some(SocketState(entry.state));
             record.first_seen_unix_ns = Some(entry.first_seen_unix_ns);
             record.last_seen_unix_ns = Some(entry.last_seen_unix_ns);
-            record.seen_ns = Some(now_ns.saturating_sub(entry.first_seen_unix_ns));
+            record.seen_ns = Some(unix_ns.saturating_sub(entry.first_seen_unix_ns));
             record.polls_seen = Some(entry.polls_seen);
-            restore(&mut record, event, entry);
         }
+        restore(&mut record, event, entry);
         self.emit(&mut record);
     }
 }
 
-/// Takes from the last poll what the kernel had cleared before it told of the close (`tcp_disconnect` in net/ipv4/tcp.c).
-fn restore(record: &mut SocketRecord<'_>, event: &SocketMessage<'_>, entry: &Entry) {
-    let nowhere = |addr: SocketAddr| addr.ip().is_unspecified();
-    let lost_address = nowhere(event.id.dst) && !entry.dst.is_unspecified();
-    if lost_address {
-        record.src_address = Some(entry.src);
-        record.src_port = Some(entry.sport);
-        record.dst_address = Some(entry.dst);
-        record.dst_port = Some(entry.dport);
+/// Makes up for what an abort cleared before the kernel told of the close (`tcp_disconnect` in net/ipv4/tcp.c): the peer's port
+/// and, where the socket was not bound, our address; and nearly all counters.
+fn restore(record: &mut SocketRecord<'_>, event: &SocketMessage<'_>, entry: Option<&Entry>) {
+    if event.id.dst.port() != 0 {
+        record.is_from_last_poll = Some(false);
+        return;
     }
-    let info = event.tcp_info.as_ref();
-    let sent = info.and_then(|info| info.segs_out()).unwrap_or_default();
-    let lost_counters =
-        sent < entry.last.segs_out && info.and_then(|info| info.bytes_received()) == Some(0);
-    if lost_counters {
+    let polled = entry.filter(|entry| entry.dport != 0);
+    record.is_from_last_poll = Some(polled.is_some());
+    let Some(entry) = polled else {
+        // Nobody knows them. A wildcard would be a claim.
+        let is_known = |address: &IpAddr| !address.to_canonical().is_unspecified();
+        record.src_address = record.src_address.filter(is_known);
+        record.dst_address = record.dst_address.filter(is_known);
+        record.dst_port = None;
+        return;
+    };
+    record.src_address = Some(entry.src);
+    record.src_port = Some(entry.sport);
+    record.dst_address = Some(entry.dst);
+    record.dst_port = Some(entry.dport);
+    if entry.has_counters {
         let last = &entry.last;
         record.bytes_sent = Some(last.bytes_sent);
         record.bytes_acked = Some(last.bytes_acked);
@@ -260,10 +355,11 @@ fn restore(record: &mut SocketRecord<'_>, event: &SocketMessage<'_>, entry: &Ent
         record.bytes_retrans = Some(last.bytes_retrans);
         record.segs_out = Some(last.segs_out);
         record.segs_in = Some(last.segs_in);
+        record.data_segs_out = Some(last.data_segs_out);
+        record.data_segs_in = Some(last.data_segs_in);
         record.total_retrans_segments = Some(last.total_retrans);
         record.rtt_us = Some(last.rtt_us);
         record.min_rtt_us = Some(last.min_rtt_us);
         record.unacked_segments = Some(last.unacked_segments);
     }
-    record.is_from_last_poll = Some(lost_address || lost_counters);
 }

@@ -4,6 +4,7 @@ use crate::access::{Access, Direct, Found, Scope};
 use crate::attribution::Host;
 use crate::engine::{Engine, Identity, Moment};
 use crate::filter::Filter;
+use crate::held::Settle;
 use crate::meter::{Counts, STATES};
 use crate::options::{Closes, Options};
 use crate::output::Output;
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 use std::{fmt, io};
 use sys::clock::{monotonic_ns, realtime_ns, thread_cpu_ns};
 use sys::poll::{EventFd, Interest, PollSet};
+use sys::socket::namespace_cookie;
 use wire::inet_diag::{Extensions, States};
 
 /// A running collector. Dropped without [`stop`](Self::stop), its thread ends after what it is doing.
@@ -234,6 +236,7 @@ impl<'h> Runner<'h> {
             }
         }
         self.engine.take_closes();
+        self.engine.settle(&mut *self.access, &self.found, Settle::All);
     }
 
     /// Waits until the next poll, and does what there is to do until then.
@@ -261,10 +264,12 @@ impl<'h> Runner<'h> {
                 self.poll_set.add(events.as_fd(), Interest::Readable);
             }
             // An error here is a signal: the loop looks at everything again.
-            let _ = self.poll_set.wait(left.min(IDLE));
+            let idle = self.engine.held.due_in().map_or(IDLE, |due| due.min(IDLE));
+            let _ = self.poll_set.wait(left.min(idle));
             wake.clear();
             self.engine.moment.at = Instant::now();
             self.engine.take_closes();
+            self.engine.settle(&mut *self.access, &self.found, Settle::Due);
             self.flush();
         }
     }
@@ -327,7 +332,8 @@ impl<'h> Runner<'h> {
             }),
             Ok(_) => {}
             Err(error) => {
-                self.found.clear();
+                // Nobody has seen that they are gone.
+                engine.namespaces.keep_all(engine.moment.poll);
                 engine.counts.namespace_error("open");
                 engine.problem("discovery", || format!("cannot look for network namespaces: {error}"));
             }
@@ -351,7 +357,6 @@ impl<'h> Runner<'h> {
         let engine = &mut self.engine;
         let place = engine.namespaces.note(found, engine.moment.poll);
         engine.moment.place = place;
-        engine.learn_nsid(&mut *self.access, at, place);
         let began_ns = monotonic_ns();
         let opened = self.access.open(at);
         let opened_ns = monotonic_ns();
@@ -360,6 +365,9 @@ impl<'h> Runner<'h> {
             Ok(socket) => socket,
             Err(error) => return engine.cannot_open(&error),
         };
+        let place = engine.namespaces.recognise(place, namespace_cookie(socket.as_fd()).ok());
+        engine.moment.place = place;
+        engine.learn_nsid(&mut *self.access, at, place);
         engine.moment.unix_ns = realtime_ns();
         let ask = Ask { states, extensions: self.extensions, bytecode: &self.split.bytecode };
         let result = self.walker.walk(&socket, &ask, engine);
@@ -367,5 +375,6 @@ impl<'h> Runner<'h> {
         drop(socket);
         let spent_ns = monotonic_ns().saturating_sub(opened_ns);
         engine.walked(place, spent_ns, result);
+        engine.settle(&mut *self.access, &self.found, Settle::Due);
     }
 }

@@ -1,8 +1,13 @@
-//! How a connection ended, as far as its close event and the last poll tell.
+//! How a connection ended, as far as its close event, the last poll, and what the kernel still has of it tell.
+//!
+//! The event comes when the socket is freed (`__sk_free` in net/core/sock.c, `sock_diag_broadcast_destroy`), when its state is
+//! CLOSE already and nothing says why. But the queues and the counters of `tcp_info` keep traces: of a FIN that was sent, of
+//! one that came, of an abort that cleared them. Every rule here was found on events of connections whose end was known;
+//! some hundred of those are in `testdata/ends.tsv`, and the tests hold the rules to them.
 
-use crate::table::Entry;
+use crate::table::{Entry, LastCounters};
 use record::CloseReason;
-use wire::inet_diag::SocketMessage;
+use wire::inet_diag::{SocketMessage, State};
 
 /// What a close event is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,10 +18,441 @@ pub(crate) enum End {
     NoConnection,
 }
 
-/// Tells how it ended.
-pub(crate) fn end_of(event: &SocketMessage<'_>, entry: Option<&Entry>) -> End {
-    if event.id.dst.ip().is_unspecified() && entry.is_none_or(|entry| entry.dst.is_unspecified()) {
+/// Who opened a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    /// This end, by `connect`.
+    Opener,
+    /// The other end; this one came from a listener.
+    Acceptor,
+}
+
+/// What the kernel has at the addresses of a connection that has closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Look {
+    /// A minisock in TIME-WAIT or FIN-WAIT-2: this end has closed first, or at the same time.
+    Minisock,
+    /// The socket that listens at its local port.
+    Listener,
+    /// Nothing.
+    Nothing,
+    /// Something else, such as a later connection between the same ports.
+    Other,
+}
+
+/// What a close event says of the end.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Final {
+    /// The peer's port. An abort clears it (`tcp_disconnect` in net/ipv4/tcp.c).
+    pub(crate) peer_port: u16,
+    /// Bytes that nobody has read, and one if the peer's FIN came and nobody has read that.
+    pub(crate) receive_queue: u32,
+    /// Bytes that were not acknowledged, our SYN and FIN included; or what an abort leaves there.
+    pub(crate) send_queue: u32,
+    pub(crate) retransmits: u8,
+    pub(crate) probes: u8,
+    pub(crate) lost: u32,
+    pub(crate) total_retrans: u32,
+    pub(crate) delivered: u32,
+    pub(crate) notsent_bytes: u32,
+    pub(crate) min_rtt_us: Option<u32>,
+    pub(crate) snd_wnd_bytes: u32,
+    pub(crate) counters: Counters,
+}
+
+/// Counters of `tcp_info`. Those of segments wrap.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Counters {
+    /// `None` before Linux 4.19.
+    pub(crate) bytes_sent: Option<u64>,
+    pub(crate) bytes_retrans: u64,
+    pub(crate) bytes_acked: u64,
+    pub(crate) bytes_received: u64,
+    pub(crate) segs_in: u32,
+    pub(crate) segs_out: u32,
+    pub(crate) data_segs_in: u32,
+    pub(crate) data_segs_out: u32,
+}
+
+/// What the last poll saw of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Before {
+    pub(crate) state: State,
+    pub(crate) role: Option<Role>,
+    pub(crate) was_remnant: bool,
+    pub(crate) is_all_acked: bool,
+    /// `None` if no poll saw any.
+    pub(crate) counters: Option<Counters>,
+}
+
+impl Final {
+    pub(crate) fn of(event: &SocketMessage<'_>) -> Final {
+        let mut end = Final {
+            peer_port: event.id.dst.port(),
+            receive_queue: event.receive_queue,
+            send_queue: event.send_queue,
+            ..Final::default()
+        };
+        if let Some(info) = &event.tcp_info {
+            end.retransmits = info.retransmits().unwrap_or_default();
+            end.probes = info.probes().unwrap_or_default();
+            end.lost = info.lost_segments().unwrap_or_default();
+            end.total_retrans = info.total_retrans_segments().unwrap_or_default();
+            end.delivered = info.delivered_segments().unwrap_or_default();
+            end.notsent_bytes = info.notsent_bytes().unwrap_or_default();
+            end.min_rtt_us = info.min_rtt_us();
+            end.snd_wnd_bytes = info.snd_wnd_bytes().unwrap_or_default();
+            end.counters = Counters {
+                bytes_sent: info.bytes_sent(),
+                bytes_retrans: info.bytes_retrans().unwrap_or_default(),
+                bytes_acked: info.bytes_acked().unwrap_or_default(),
+                bytes_received: info.bytes_received().unwrap_or_default(),
+                segs_in: info.segs_in().unwrap_or_default(),
+                segs_out: info.segs_out().unwrap_or_default(),
+                data_segs_in: info.data_segs_in().unwrap_or_default(),
+                data_segs_out: info.data_segs_out().unwrap_or_default(),
+            };
+        }
+        end
+    }
+}
+
+impl Counters {
+    pub(crate) fn of(last: &LastCounters) -> Counters {
+        Counters {
+            bytes_sent: Some(last.bytes_sent),
+            bytes_retrans: last.bytes_retrans,
+            bytes_acked: last.bytes_acked,
+            bytes_received: last.bytes_received,
+            segs_in: last.segs_in,
+            segs_out: last.segs_out,
+            data_segs_in: last.data_segs_in,
+            data_segs_out: last.data_segs_out,
+        }
+    }
+}
+
+impl Before {
+    pub(crate) fn of(entry: &Entry) -> Before {
+        Before {
+            state: State::from_number(entry.state),
+            role: entry.role,
+            was_remnant: entry.was_remnant,
+            is_all_acked: entry.is_all_acked,
+            counters: entry.has_counters.then(|| Counters::of(&entry.last)),
+        }
+    }
+}
+
+/// Tells how it ended. `look` is `None` if nobody has looked.
+pub(crate) fn end_of(end: &Final, before: Option<&Before>, look: Option<Look>) -> End {
+    // An abort leaves at least 2 in the send queue: what was not acknowledged, the largest window, and 2
+    // (tcp_disconnect, tcp_write_queue_purge). A socket that was never connected has 0 there.
+    if end.peer_port == 0 && end.send_queue == 0 {
         return End::NoConnection;
     }
-    End::Connection(CloseReason::UNKNOWN)
+    End::Connection(reason(end, before, look))
 }
+
+/// Whether looking for a minisock can add to what [`end_of`] answers without.
+pub(crate) fn needs_look(end: &Final, before: Option<&Before>) -> bool {
+    if end.peer_port == 0 || !was_established(end, before) {
+        return false;
+    }
+    match handshake(end, before, None) {
+        Handshake { fin_sent: Some(true), .. }
+            if end.send_queue == 0 && has_closed_second(before) =>
+        {
+            false
+        }
+        Handshake { fin_sent: Some(true), role } if end.send_queue == 0 => {
+            if peer_fin_may_have_come(end, before) {
+                !has_closed_first(before)
+            } else {
+                has_more_than_our_fins_ack(end, before, role)
+            }
+        }
+        Handshake { fin_sent, .. } => fin_sent.is_none(),
+    }
+}
+
+fn reason(end: &Final, before: Option<&Before>, look: Option<Look>) -> CloseReason {
+    let was_established = was_established(end, before);
+    let retried = end.retransmits > 0;
+    if end.peer_port == 0 {
+        // Only an abort clears the peer: SO_LINGER of 0, connect to AF_UNSPEC, a listener that closes before it accepted
+        // (inet_csk_listen_stop); or a blocking connect that failed (__inet_stream_connect in net/ipv4/af_inet.c).
+        return match (was_established, retried) {
+            (true, _) => CloseReason::OUR_RESET,
+            (false, true) => CloseReason::TIMED_OUT,
+            (false, false) => CloseReason::REFUSED,
+        };
+    }
+    if !was_established {
+        // A connect that did not wait. Something came, and it was no SYN-ACK; or nothing did.
+        return match (end.counters.segs_in > 0, retried) {
+            (true, _) => CloseReason::REFUSED,
+            (false, true) => CloseReason::TIMED_OUT,
+            // Given up before the first retry, or refused by ICMP.
+            (false, false) => CloseReason::UNKNOWN,
+        };
+    }
+    let Handshake { fin_sent, role } = handshake(end, before, look);
+    match fin_sent {
+        Some(true) if end.send_queue == 0 => orderly(end, before, look, role),
+        Some(sent) => abrupt(end, before, role, sent),
+        None if look == Some(Look::Minisock) => CloseReason::OUR_CLOSE,
+        None => CloseReason::UNKNOWN,
+    }
+}
+
+/// Whether there ever was a connection. `min_rtt` and the peer's window outlive an abort, which clears the other counters.
+fn was_established(end: &Final, before: Option<&Before>) -> bool {
+    let has_met_peer = before.is_some_and(|before| {
+        !matches!(before.state, State::SynSent | State::SynReceived | State::Closed | State::Listen)
+            && before.counters.is_some()
+    });
+    has_met_peer
+        || end.min_rtt_us.is_some_and(|rtt| rtt != u32::MAX)
+        || end.snd_wnd_bytes > 0
+        || end.counters.bytes_received > 0
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Handshake {
+    role: Option<Role>,
+    /// Our FIN has left. `None`: cannot be told.
+    fin_sent: Option<bool>,
+}
+
+/// The sequence numbers that are no data: one for our SYN, which counts with the opener alone (an acceptor's `snd_una` starts
+/// behind it, tcp_create_openreq_child), and one for our FIN if it was sent.
+pub(crate) fn control_bytes(counters: &Counters, send_queue: u32, notsent: u32) -> Option<i64> {
+    let sent = counters.bytes_sent?;
+    let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+    let data = signed(sent).saturating_sub(signed(counters.bytes_retrans));
+    let numbered =
+        signed(counters.bytes_acked).saturating_add(i64::from(send_queue) - i64::from(notsent));
+    Some(numbered.saturating_sub(data))
+}
+
+/// Who opened a connection, from the row of a poll.
+pub(crate) fn role_of_row(
+    state: State,
+    counters: &Counters,
+    send_queue: u32,
+    notsent: u32,
+) -> Option<Role> {
+    let has_fin =
+        matches!(state, State::FinWait1 | State::FinWait2 | State::LastAck | State::Closing);
+    if has_fin && notsent > 0 {
+        // The FIN waits behind the data, and does not count yet.
+        return None;
+    }
+    match control_bytes(counters, send_queue, notsent)?.saturating_sub(has_fin.into()) {
+        0 => Some(Role::Acceptor),
+        1 => Some(Role::Opener),
+        // The row was read while the counters moved.
+        _ => None,
+    }
+}
+
+fn handshake(end: &Final, before: Option<&Before>, look: Option<Look>) -> Handshake {
+    match control_bytes(&end.counters, end.send_queue, end.notsent_bytes) {
+        Some(0) => Handshake { role: Some(Role::Acceptor), fin_sent: Some(false) },
+        Some(2) => Handshake { role: Some(Role::Opener), fin_sent: Some(true) },
+        Some(1) => {
+            let role = before.and_then(|before| before.role).or_else(|| role(end, look));
+            Handshake { role, fin_sent: role.map(|role| role == Role::Acceptor) }
+        }
+        _ => Handshake { role: before.and_then(|before| before.role), fin_sent: None },
+    }
+}
+
+/// Who opened a connection of which one number was a SYN or a FIN, and no poll saw which.
+fn role(end: &Final, look: Option<Look>) -> Option<Role> {
+    // A FIN that travelled by itself is a delivered segment without data (tcp_clean_rtx_queue); the SYN is the 1.
+    let alone = end.delivered.wrapping_sub(1).wrapping_sub(end.counters.data_segs_out);
+    let has_fin_alone = match end.send_queue {
+        0 => alone == 1,
+        1 => alone == 0,
+        _ => false,
+    };
+    if end.total_retrans == 0 && has_fin_alone {
+        return Some(Role::Acceptor);
+    }
+    match look {
+        Some(Look::Listener) => Some(Role::Acceptor),
+        Some(Look::Nothing) => Some(Role::Opener),
+        Some(Look::Minisock | Look::Other) | None => None,
+    }
+}
+
+/// What happened since the last poll, or since the handshake where no poll saw the connection. Signed: a guess of the
+/// handshake's segments may be one too many.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Since {
+    segs_in: i64,
+    segs_out: i64,
+    data_segs_in: i64,
+    data_segs_out: i64,
+    bytes_received: u64,
+    /// We had nothing under way, and sent no data.
+    is_quiet: bool,
+}
+
+impl Since {
+    fn poll(end: &Final, before: Option<&Before>) -> Option<Since> {
+        let before = before?;
+        let (now, then) = (&end.counters, before.counters.as_ref()?);
+        let segments = |now: u32, then: u32| i64::from(now.wrapping_sub(then));
+        Some(Since {
+            segs_in: segments(now.segs_in, then.segs_in),
+            segs_out: segments(now.segs_out, then.segs_out),
+            data_segs_in: segments(now.data_segs_in, then.data_segs_in),
+            data_segs_out: segments(now.data_segs_out, then.data_segs_out),
+            bytes_received: now.bytes_received.wrapping_sub(then.bytes_received),
+            is_quiet: before.is_all_acked && now.bytes_sent == then.bytes_sent,
+        })
+    }
+
+    fn handshake(end: &Final, role: Option<Role>) -> Option<Since> {
+        // An opener has sent a SYN and an ACK and got a SYN-ACK; an acceptor's socket is made when the ACK comes, but the
+        // SYN is counted, and its SYN-ACK is not (tcp_create_openreq_child).
+        let (segs_in, segs_out) = match role? {
+            Role::Opener => (1, 2),
+            Role::Acceptor => (2, 0),
+        };
+        let now = &end.counters;
+        Some(Since {
+            segs_in: i64::from(now.segs_in) - segs_in,
+            segs_out: i64::from(now.segs_out) - segs_out,
+            data_segs_in: now.data_segs_in.into(),
+            data_segs_out: now.data_segs_out.into(),
+            bytes_received: now.bytes_received,
+            is_quiet: now.bytes_sent == Some(0),
+        })
+    }
+
+    /// Segments that came without data: acknowledgements, a FIN alone, a reset.
+    fn bare_segs_in(&self) -> i64 {
+        self.segs_in - self.data_segs_in
+    }
+}
+
+/// Our FIN was acknowledged: somebody closed in order, we or they first.
+fn orderly(
+    end: &Final,
+    before: Option<&Before>,
+    look: Option<Look>,
+    role: Option<Role>,
+) -> CloseReason {
+    if has_closed_second(before) {
+        return CloseReason::PEER_CLOSE;
+    }
+    let has_no_minisock = matches!(look, Some(Look::Nothing | Look::Listener));
+    if !peer_fin_may_have_come(end, before) {
+        // FIN-WAIT-2 has a minisock only when the descriptor was closed. Without one, and with a segment more than the
+        // acknowledgement of our FIN, the peer has reset what we had only shut down.
+        return if has_no_minisock && has_more_than_our_fins_ack(end, before, role) {
+            CloseReason::PEER_RESET
+        } else {
+            CloseReason::OUR_CLOSE
+        };
+    }
+    if has_closed_first(before) || look == Some(Look::Minisock) {
+        // Who closes first keeps the minisock, before the event is made (tcp_time_wait in net/ipv4/tcp_minisocks.c).
+        return CloseReason::OUR_CLOSE;
+    }
+    if has_no_minisock {
+        return CloseReason::PEER_CLOSE;
+    }
+    // Their FIN, our FIN with the acknowledgement, their acknowledgement; or ours, theirs with the acknowledgement, our
+    // acknowledgement. Told apart only if nothing else has happened.
+    let since = Since::poll(end, before).or_else(|| Since::handshake(end, role));
+    match since.filter(|since| since.is_quiet && since.data_segs_in == 0) {
+        Some(Since { segs_in: 2, segs_out: 1, .. }) => CloseReason::PEER_CLOSE,
+        Some(Since { segs_in: 1, .. }) => CloseReason::OUR_CLOSE,
+        _ => CloseReason::UNKNOWN,
+    }
+}
+
+/// The last poll saw it after the peer's FIN and before the end of ours.
+fn has_closed_second(before: Option<&Before>) -> bool {
+    before.is_some_and(|before| matches!(before.state, State::CloseWait | State::LastAck))
+}
+
+/// A poll saw it after our FIN.
+fn has_closed_first(before: Option<&Before>) -> bool {
+    before.is_some_and(|before| {
+        let has_sent = matches!(
+            before.state,
+            State::FinWait1 | State::FinWait2 | State::Closing | State::TimeWait
+        );
+        has_sent || before.was_remnant
+    })
+}
+
+/// The peer's FIN counts as a byte received (tcp_fin, tcp_rcv_nxt_update): no byte, no FIN.
+fn peer_fin_may_have_come(end: &Final, before: Option<&Before>) -> bool {
+    match Since::poll(end, before) {
+        Some(since) => since.bytes_received > 0,
+        None => end.counters.bytes_received > 0,
+    }
+}
+
+/// With nothing under way, a segment came beside the acknowledgement of our FIN.
+fn has_more_than_our_fins_ack(end: &Final, before: Option<&Before>, role: Option<Role>) -> bool {
+    // In FIN-WAIT-2 the acknowledgement has come before.
+    let is_acked = before.is_some_and(|before| before.state == State::FinWait2);
+    Since::poll(end, before)
+        .or_else(|| Since::handshake(end, role))
+        .filter(|since| since.is_quiet && since.data_segs_in == 0)
+        .is_some_and(|since| since.segs_in > if is_acked { 0 } else { 1 })
+}
+
+/// Our FIN was not sent, or not acknowledged: reset or given up.
+fn abrupt(end: &Final, before: Option<&Before>, role: Option<Role>, fin_sent: bool) -> CloseReason {
+    let is_stuck = end.retransmits > 0 || end.probes > 0 || end.lost > 0;
+    let since = Since::poll(end, before);
+    match since {
+        Some(since) if since.segs_in == 0 => {
+            // Nothing came: no reset did. Either we waited in vain, or we broke off.
+            let only_data =
+                end.send_queue > 0 && since.segs_out > 0 && since.segs_out == since.data_segs_out;
+            return if is_stuck || only_data {
+                CloseReason::TIMED_OUT
+            } else {
+                CloseReason::OUR_RESET
+            };
+        }
+        // A reset that came during retransmissions looks the same.
+        None if is_stuck => return CloseReason::UNKNOWN,
+        _ => {}
+    }
+    if fin_sent {
+        return CloseReason::PEER_RESET;
+    }
+    let bare = since.or_else(|| Since::handshake(end, role)).map(|since| since.bare_segs_in());
+    if bare.is_some_and(|bare| bare <= 0) {
+        // Nothing but data came, so no reset: we closed with data unread (__tcp_close), or were told to (tcp_abort).
+        return CloseReason::OUR_RESET;
+    }
+    if end.receive_queue == 0 {
+        return CloseReason::PEER_RESET;
+    }
+    match (before, since) {
+        (Some(before), Some(since)) if since.is_quiet => {
+            // With nothing of ours to acknowledge, a bare segment is their FIN or a reset.
+            let fins = match since.data_segs_in {
+                0 => i64::try_from(since.bytes_received).unwrap_or(i64::MAX),
+                _ => i64::from(before.state == State::Established),
+            };
+            if since.bare_segs_in() > fins { CloseReason::PEER_RESET } else { CloseReason::UNKNOWN }
+        }
+        _ => CloseReason::UNKNOWN,
+    }
+}
+
+#[cfg(test)]
+mod tests;

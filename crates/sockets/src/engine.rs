@@ -3,8 +3,11 @@
 use crate::assemble;
 use crate::attribution::{Cgroup, Cgroups, Host};
 use crate::closing::Events;
+use crate::ends::{self, Counters};
 use crate::filter::{Expr, Facts, Needs};
 use crate::fingerprint::fingerprint;
+use crate::held::Held;
+use crate::look::Looker;
 use crate::meter::{Counts, STATES, family_row};
 use crate::namespaces::{Known, Namespaces};
 use crate::options::Options;
@@ -16,7 +19,7 @@ use record::{RecordKind, SocketRecord, Tags};
 use std::sync::Arc;
 use std::time::Instant;
 use wire::DecodeError;
-use wire::inet_diag::{SocketMessage, State};
+use wire::inet_diag::{SocketMessage, State, TcpInfo};
 use wire::netlink::HEADER_BYTES;
 
 /// What is the same on all records of a collector.
@@ -66,6 +69,12 @@ pub(crate) struct Engine<'h> {
     pub(crate) rest: Option<Expr>,
     pub(crate) open: [[u64; STATES]; 2],
     pub(crate) events: Option<Events>,
+    /// Close events that wait for a look into their namespace.
+    pub(crate) held: Held,
+    pub(crate) looker: Looker,
+    /// Cookies of sockets that no poll had seen when their close events were read last, in order. The kernel fills one
+    /// datagram of a dump ahead, so that such a socket may still be listed in the next.
+    pub(crate) just_closed: Vec<u64>,
     cgroups: Option<Cgroups>,
     needs: Needs,
     /// Since when records wait for the output's next flush.
@@ -99,6 +108,9 @@ impl<'h> Engine<'h> {
             rest: None,
             open: [[0; STATES]; 2],
             events: None,
+            held: Held::default(),
+            looker: Looker::default(),
+            just_closed: Vec::new(),
             cgroups: Cgroups::open(Default::default()).ok(),
             needs: options.filter.as_ref().map_or(Needs::NONE, |filter| filter.needs()),
             unflushed_since: None,
@@ -206,9 +218,16 @@ impl<'h> Engine<'h> {
     fn note(&mut self, message: &SocketMessage<'_>, fingerprint: u64) -> Entry {
         let Moment { poll, unix_ns, place, .. } = self.moment;
         let congestion = self.congestion_place(message.congestion);
-        let entry = match self.table.get_mut(message.id.cookie) {
+        let cookie = message.id.cookie;
+        let entry = match self.table.get_mut(cookie) {
             Some(entry) => entry,
-            None => self.table.insert(new_entry(message, unix_ns)),
+            None => {
+                let entry = self.table.insert(new_entry(message, unix_ns));
+                if self.just_closed.binary_search(&cookie).is_ok() {
+                    entry.life = Life::Closed;
+                }
+                entry
+            }
         };
         entry.fingerprint = fingerprint;
         entry.last_seen_unix_ns = unix_ns;
@@ -223,9 +242,11 @@ impl<'h> Engine<'h> {
             // What is left of a connection for the kernel to answer late segments.
             if entry.life != Life::Closed {
                 entry.life = Life::Remnant;
+                entry.was_remnant = true;
             }
             return *entry;
         }
+        entry.was_socket = true;
         entry.uid = message.uid;
         entry.cgroup_id = message.cgroup_id.unwrap_or(entry.cgroup_id);
         entry.congestion = congestion;
@@ -233,18 +254,7 @@ impl<'h> Engine<'h> {
         (entry.src, entry.sport) = (message.id.src.ip(), message.id.src.port());
         (entry.dst, entry.dport) = (message.id.dst.ip(), message.id.dst.port());
         if let Some(info) = &message.tcp_info {
-            entry.last = LastCounters {
-                bytes_sent: info.bytes_sent().unwrap_or_default(),
-                bytes_acked: info.bytes_acked().unwrap_or_default(),
-                bytes_received: info.bytes_received().unwrap_or_default(),
-                bytes_retrans: info.bytes_retrans().unwrap_or_default(),
-                segs_out: info.segs_out().unwrap_or_default(),
-                segs_in: info.segs_in().unwrap_or_default(),
-                total_retrans: info.total_retrans_segments().unwrap_or_default(),
-                rtt_us: info.rtt_us().unwrap_or_default(),
-                min_rtt_us: info.min_rtt_us().unwrap_or_default(),
-                unacked_segments: info.unacked_segments().unwrap_or_default(),
-            };
+            note_counters(entry, message, info);
         }
         *entry
     }
@@ -358,6 +368,32 @@ pub(crate) fn fill_attribution<'a>(
     }
 }
 
+/// Keeps what a closing record falls back to, and what the end is told from.
+fn note_counters(entry: &mut Entry, message: &SocketMessage<'_>, info: &TcpInfo) {
+    let last = LastCounters {
+        bytes_sent: info.bytes_sent().unwrap_or_default(),
+        bytes_acked: info.bytes_acked().unwrap_or_default(),
+        bytes_received: info.bytes_received().unwrap_or_default(),
+        bytes_retrans: info.bytes_retrans().unwrap_or_default(),
+        segs_out: info.segs_out().unwrap_or_default(),
+        segs_in: info.segs_in().unwrap_or_default(),
+        total_retrans: info.total_retrans_segments().unwrap_or_default(),
+        rtt_us: info.rtt_us().unwrap_or_default(),
+        min_rtt_us: info.min_rtt_us().unwrap_or_default(),
+        unacked_segments: info.unacked_segments().unwrap_or_default(),
+        data_segs_in: info.data_segs_in().unwrap_or_default(),
+        data_segs_out: info.data_segs_out().unwrap_or_default(),
+    };
+    entry.last = last;
+    entry.has_counters = true;
+    entry.is_all_acked = message.send_queue == 0;
+    if entry.role.is_none() && info.bytes_sent().is_some() {
+        let notsent = info.notsent_bytes().unwrap_or_default();
+        let counters = Counters::of(&last);
+        entry.role = ends::role_of_row(message.state, &counters, message.send_queue, notsent);
+    }
+}
+
 fn new_entry(message: &SocketMessage<'_>, unix_ns: u64) -> Entry {
     Entry {
         cookie: message.id.cookie,
@@ -376,6 +412,11 @@ fn new_entry(message: &SocketMessage<'_>, unix_ns: u64) -> Entry {
         dport: message.id.dst.port(),
         state: message.state.number(),
         life: Life::Open,
+        role: None,
+        has_counters: false,
+        is_all_acked: false,
+        was_socket: false,
+        was_remnant: false,
         congestion: 0,
         last: LastCounters::default(),
     }

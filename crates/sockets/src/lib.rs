@@ -20,6 +20,8 @@ mod collector;
 mod ends;
 mod engine;
 mod fingerprint;
+mod held;
+mod look;
 mod meter;
 mod namespaces;
 mod options;

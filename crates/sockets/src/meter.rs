@@ -1,5 +1,6 @@
 //! What the collector counts, and the hops that the ledger reads.
 
+use crate::held::HELD_MAX;
 use ledger::{
     Amount, Counters, DelayHistogram, EventCounter, HopBuilder, HopKind, HopSnapshot, Meter,
     Reason, Tally,
@@ -112,7 +113,7 @@ impl Counts {
         let mut hop = HopBuilder::new(HopKind::Close, &self.name, None, self.events.load() + lost)
             .left(&self.closed)
             .dropped(Reason::EventBuffer, lost)
-            .capacity(1)
+            .capacity(1 + HELD_MAX as u64)
             .event("unobserved", self.unobserved.load())
             .event("unpolled", self.unpolled.load())
             .event("never_connected", self.never_connected.load())

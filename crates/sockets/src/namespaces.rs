@@ -1,6 +1,7 @@
 //! The namespaces that the collector knows: their names, and whether they still exist.
 
 use crate::access::Found;
+use crate::poll::MISSING_KEPT_POLLS;
 use std::collections::HashMap;
 use std::sync::Arc;
 use sys::namespace::Identity;
@@ -14,6 +15,8 @@ pub(crate) struct Known {
     pub(crate) is_own: bool,
     /// The id by which close events name it.
     pub(crate) nsid: Option<i32>,
+    /// The kernel's number of it, which no other ever has; `None` before Linux 5.14.
+    cookie: Option<u64>,
     /// The last poll that found it.
     found_poll: u32,
     /// The last poll that walked it to the end.
@@ -29,8 +32,8 @@ pub(crate) struct Namespaces {
     own: Option<Identity>,
 }
 
-/// Polls after which the place of a namespace that is gone is used again. Sockets of it leave the table after two.
-const PLACE_KEPT_POLLS: u32 = 4;
+/// Polls after which the place of a namespace that is gone is used again, when its sockets have left the table.
+const PLACE_KEPT_POLLS: u32 = MISSING_KEPT_POLLS + 2;
 
 impl Namespaces {
     /// The place of what was found, a new one if need be.
@@ -49,17 +52,35 @@ impl Namespaces {
             name: found.name.as_deref().map(Arc::from),
             is_own: self.own == Some(found.id),
             nsid: None,
+            cookie: None,
             found_poll: poll,
             walked_poll: 0,
         };
+        self.put(known)
+    }
+
+    fn put(&mut self, known: Known) -> u32 {
         let free = self.places.iter().position(Option::is_none);
         let place = free.unwrap_or(self.places.len());
         if free.is_none() {
             self.places.push(None);
         }
+        self.by_id.insert(known.id, place as u32);
         self.places[place] = Some(known);
-        self.by_id.insert(found.id, place as u32);
         place as u32
+    }
+
+    /// The place of the namespace of a socket that was opened in the one at this place. It is another when that has gone and
+    /// the kernel has given its inode to a new one, as it does soon.
+    pub(crate) fn recognise(&mut self, place: u32, cookie: Option<u64>) -> u32 {
+        let Some(Some(known)) = self.places.get_mut(place as usize) else { return place };
+        if known.cookie.is_none() || cookie.is_none() || known.cookie == cookie {
+            known.cookie = known.cookie.or(cookie);
+            return place;
+        }
+        let successor = Known { nsid: None, cookie, walked_poll: 0, ..known.clone() };
+        known.found_poll = known.found_poll.wrapping_sub(1);
+        self.put(successor)
     }
 
     pub(crate) fn get(&self, place: u32) -> Option<&Known> {
@@ -101,13 +122,22 @@ impl Namespaces {
         self.get(place).is_none_or(|known| known.walked_poll == poll || known.found_poll != poll)
     }
 
+    /// Notes that nobody could look for namespaces in this poll: those that it does not find are not gone for that.
+    pub(crate) fn keep_all(&mut self, poll: u32) {
+        for known in self.places.iter_mut().flatten() {
+            known.found_poll = poll;
+        }
+    }
+
     /// Forgets namespaces that have been gone for a while.
     pub(crate) fn forget_gone(&mut self, poll: u32) {
         for place in 0..self.places.len() {
             let gone = self.places[place]
                 .take_if(|known| poll.wrapping_sub(known.found_poll) >= PLACE_KEPT_POLLS);
             let Some(known) = gone else { continue };
-            self.by_id.remove(&known.id);
+            if self.by_id.get(&known.id) == Some(&(place as u32)) {
+                self.by_id.remove(&known.id);
+            }
             if let Some(nsid) = known.nsid
                 && self.by_nsid.get(&nsid) == Some(&(place as u32))
             {
@@ -139,7 +169,7 @@ mod tests {
             namespaces.forget_gone(poll);
         }
         assert_eq!(namespaces.by_nsid(7), None);
-        assert_eq!(namespaces.note(&found(4), 9), a);
+        assert_eq!(namespaces.note(&found(4), 99), a);
     }
 
     #[test]
@@ -157,6 +187,27 @@ mod tests {
     }
 
     #[test]
+    fn a_namespace_that_took_an_inode_over_has_a_place_of_its_own() {
+        let mut namespaces = Namespaces::default();
+        let old = namespaces.note(&found(1), 1);
+        assert_eq!(namespaces.recognise(old, Some(70)), old);
+        namespaces.set_nsid(old, 7);
+        namespaces.walked(old, 1);
+        assert_eq!(namespaces.note(&found(1), 2), old);
+        let new = namespaces.recognise(old, Some(71));
+        assert_ne!(new, old);
+        assert!(namespaces.shows_absence(old, 2) && !namespaces.shows_absence(new, 2));
+        assert_eq!(namespaces.get(new).map(|known| known.nsid), Some(None));
+        assert_eq!((namespaces.note(&found(1), 3), namespaces.by_nsid(7)), (new, Some(old)));
+        for poll in 3..3 + PLACE_KEPT_POLLS {
+            namespaces.note(&found(1), poll);
+            namespaces.forget_gone(poll);
+        }
+        assert_eq!((namespaces.get(old), namespaces.by_nsid(7)), (None, None));
+        assert_eq!(namespaces.note(&found(1), 99), new);
+    }
+
+    #[test]
     fn absence_shows_only_in_what_was_walked_or_is_gone() {
         let mut namespaces = Namespaces::default();
         let place = namespaces.note(&found(1), 1);
@@ -164,5 +215,7 @@ mod tests {
         namespaces.walked(place, 1);
         assert!(namespaces.shows_absence(place, 1));
         assert!(namespaces.shows_absence(place, 2), "poll 2 did not find it");
+        namespaces.keep_all(3);
+        assert!(!namespaces.shows_absence(place, 3), "poll 3 could not look");
     }
 }

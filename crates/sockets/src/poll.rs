@@ -9,6 +9,12 @@ use record::PollTotals;
 use sys::namespace;
 use wire::inet_diag::{State, States};
 
+/// Polls for which a connection that is in none of them is remembered where its close event is heard, since that may still
+/// come: the peer has reset it, say, and the program has not looked at its descriptor since. Most do within a few polls; a
+/// program that never does would keep the entry for as long as it runs. After that it counts as unobserved, and a later
+/// event makes a record like that of a connection that no poll has seen.
+pub(crate) const MISSING_KEPT_POLLS: u32 = 30;
+
 impl Engine<'_> {
     /// Notes how a walk went.
     pub(crate) fn walked(&mut self, place: u32, spent_ns: u64, result: Result<Walked, WalkError>) {
@@ -72,7 +78,7 @@ impl Engine<'_> {
     /// Takes sockets out of the table that are gone, and counts those whose end nobody told of.
     pub(crate) fn sweep(&mut self, asked: States) {
         let poll = self.moment.poll;
-        let namespaces = &self.namespaces;
+        let (namespaces, events) = (&self.namespaces, self.events.as_ref());
         // A socket that moved to a state that is not asked for is absent as well.
         let shows_all = (States::CONNECTED - asked).is_empty();
         let mut unobserved = 0;
@@ -84,18 +90,22 @@ impl Engine<'_> {
             if state == State::Listen && !asked.contains(State::Listen) {
                 return true;
             }
-            match entry.life {
-                Life::Open => {
-                    entry.life = Life::Missing;
-                    true
-                }
-                Life::Missing => {
-                    // A handshake that failed has no socket yet, and no event.
-                    unobserved += u64::from(state != State::SynReceived);
-                    false
-                }
-                Life::Remnant | Life::Closed => false,
+            if entry.life == Life::Closed || !entry.was_socket {
+                // Its close is told; or nobody saw more of it than a minisock, whose connection has another cookie where
+                // no poll saw it, and whose own end has no event.
+                return false;
             }
+            let is_patient = state != State::SynReceived
+                && namespaces.get(entry.namespace).is_some_and(|known| {
+                    events.is_some_and(|events| events.hears(known.is_own, known.nsid))
+                });
+            let kept = if is_patient { MISSING_KEPT_POLLS } else { 1 };
+            if entry.life != Life::Missing || poll.wrapping_sub(entry.seen_poll) <= kept {
+                entry.life = Life::Missing;
+                return true;
+            }
+            unobserved += u64::from(is_connection(state));
+            false
         });
         self.namespaces.forget_gone(poll);
         if shows_all && self.options.closes == Closes::On {
@@ -138,4 +148,10 @@ impl Engine<'_> {
     pub(crate) fn since_us(&self) -> u64 {
         self.moment.at.elapsed().as_micros() as u64
     }
+}
+
+/// Whether a socket last seen in this state was a connection, or tried to become one, and so has a close event of its own.
+fn is_connection(state: State) -> bool {
+    // A handshake that failed has no socket yet (SYN-RECV); the others have no peer.
+    !matches!(state, State::SynReceived | State::Listen | State::Closed | State::BoundInactive)
 }

@@ -1,5 +1,6 @@
 //! The table of known sockets: what the last poll saw of each, by cookie. Bounded; what it forgets for want of room is counted.
 
+use crate::ends::Role;
 use std::net::IpAddr;
 
 /// What is kept of one socket between polls.
@@ -26,6 +27,16 @@ pub(crate) struct Entry {
     pub(crate) dport: u16,
     pub(crate) state: u8,
     pub(crate) life: Life,
+    /// Who opened the connection, as far as the polls tell.
+    pub(crate) role: Option<Role>,
+    /// A poll saw it with counters, and `last` holds them.
+    pub(crate) has_counters: bool,
+    /// When these were read, everything that was written had been sent and acknowledged.
+    pub(crate) is_all_acked: bool,
+    /// A poll saw it as a socket, not only what is left of it as a minisock.
+    pub(crate) was_socket: bool,
+    /// A poll saw what is left of it as a minisock, before its close event came.
+    pub(crate) was_remnant: bool,
     /// Place of its congestion control's name in the collector's list.
     pub(crate) congestion: u8,
     /// Counters as the last poll saw them: an aborted socket's event has only zeros.
@@ -37,15 +48,16 @@ pub(crate) struct Entry {
 pub(crate) enum Life {
     /// It was in the last poll, or is new.
     Open,
-    /// It was absent from one poll. A dump is no snapshot: one absence proves nothing.
+    /// It is absent from polls. A dump is no snapshot: one absence proves nothing. And a connection that the peer has reset is in
+    /// no dump while its descriptor stays open, and its close event is still to come.
     Missing,
-    /// Only a minisock is left of it in dumps. Its close event has come, or is about to.
+    /// Only a minisock is left of it in dumps. Its close event comes once its descriptor is closed, if it is not on its way.
     Remnant,
     /// Its close event has come.
     Closed,
 }
 
-/// Counters of `tcp_info` that a closing record falls back to.
+/// Counters of `tcp_info` that a closing record falls back to, and that the end is told from.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct LastCounters {
     pub(crate) bytes_sent: u64,
@@ -58,6 +70,8 @@ pub(crate) struct LastCounters {
     pub(crate) rtt_us: u32,
     pub(crate) min_rtt_us: u32,
     pub(crate) unacked_segments: u32,
+    pub(crate) data_segs_in: u32,
+    pub(crate) data_segs_out: u32,
 }
 
 const _: () = assert!(size_of::<Entry>() <= 192);
@@ -290,6 +304,11 @@ pub(crate) mod tests {
             dport: 0,
             state: 1,
             life: Life::Open,
+            role: None,
+            has_counters: false,
+            is_all_acked: false,
+            was_socket: true,
+            was_remnant: false,
             congestion: 0,
             last: LastCounters::default(),
         }
