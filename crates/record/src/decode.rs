@@ -128,6 +128,7 @@ impl<'a> Fields<'a> {
         Fields { message, rest: message }
     }
 
+    #[inline(always)]
     fn read(&mut self) -> Result<WireField<'a>, DecodeError> {
         let start = self.message.len() - self.rest.len();
         let key = take_varint(&mut self.rest)?;
@@ -150,6 +151,7 @@ impl<'a> Fields<'a> {
 impl<'a> Iterator for Fields<'a> {
     type Item = Result<WireField<'a>, DecodeError>;
 
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
             return None;
@@ -175,7 +177,22 @@ fn take_array<'a, const N: usize>(rest: &mut &'a [u8]) -> Result<&'a [u8; N], De
     Ok(array)
 }
 
+#[inline(always)]
 fn take_varint(rest: &mut &[u8]) -> Result<u64, DecodeError> {
+    match *rest {
+        [byte, tail @ ..] if *byte < 0x80 => {
+            *rest = tail;
+            Ok(u64::from(*byte))
+        }
+        [low, high, tail @ ..] if *high < 0x80 => {
+            *rest = tail;
+            Ok(u64::from(low & 0x7f) | u64::from(*high) << 7)
+        }
+        _ => take_long_varint(rest),
+    }
+}
+
+fn take_long_varint(rest: &mut &[u8]) -> Result<u64, DecodeError> {
     let mut value = 0;
     for (at, byte) in rest.iter().enumerate().take(10) {
         let bits = u64::from(byte & 0x7f);
