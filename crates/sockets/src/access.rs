@@ -38,7 +38,8 @@ pub trait Access: Send {
     /// Looks for the namespaces of the scope; the own one is the first, if it is in the scope.
     ///
     /// # Errors
-    /// Nothing could be looked at. What cannot be seen for want of a capability is counted in the answer.
+    /// Nobody could look. What `found` holds all the same can be opened, the own namespace for instance. What cannot be seen for
+    /// want of a capability is no error, and counted in the answer.
     fn discover(&mut self, scope: &Scope, found: &mut Vec<Found>) -> io::Result<Scan>;
 
     /// Opens a `NETLINK_SOCK_DIAG` socket in the namespace at this place of the last discovery.

@@ -1,56 +1,74 @@
 //! The collector's side: asks the helper for what it may not open itself.
 
 use super::protocol::{Answer, MESSAGE_BYTES_MAX, Request};
-use crate::access::{Access, Found, Hears, Scope};
+use crate::access::{Access, Direct, Found, Hears, Scope};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use sys::Errno;
-use sys::namespace::{Error, Scan};
+use sys::namespace::{Error, Identity, Scan};
 use sys::netlink::{Protocol, Socket};
 use sys::pass::Channel;
 
 /// Longest wait for an answer: a scan of many processes takes some tens of milliseconds.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Access through the helper that listens at a path. A helper that was restarted is connected to again.
+/// Access to other namespaces through the helper that listens at a path, and to the own one by the rights of this process.
+///
+/// A helper that is not there, ends, is stuck or refuses costs the other namespaces of one poll: the discovery fails and finds
+/// the own namespace, if the scope has it. The next discovery connects anew.
 pub struct Remote {
     path: PathBuf,
     channel: Option<Channel>,
     buffer: Vec<u8>,
+    direct: Direct,
+    /// What the helper found last, its own namespace first. Empty when it could not be asked.
+    listed: Vec<Found>,
+    /// Where the namespaces of the last discovery are.
+    places: Vec<Place>,
+    /// What the helper calls the namespace of this process.
+    own_name: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    /// The namespace of this process.
+    Own,
+    /// At this place of the helper's list.
+    Listed(u32),
 }
 
 impl Remote {
-    /// Connects to the helper.
+    /// Access through the helper at this path, which is connected to when something is asked of it.
+    #[must_use]
+    pub fn new(path: &Path) -> Remote {
+        Remote {
+            path: path.to_owned(),
+            channel: None,
+            buffer: vec![0; MESSAGE_BYTES_MAX],
+            direct: Direct::new(),
+            listed: Vec::new(),
+            places: Vec::new(),
+            own_name: None,
+        }
+    }
+
+    /// As [`Self::new`], for whoever wants to know at once whether the helper is there.
     ///
     /// # Errors
     /// Nobody listens there, or it may not be connected to.
     pub fn connect(path: &Path) -> io::Result<Remote> {
-        let mut remote =
-            Remote { path: path.to_owned(), channel: None, buffer: vec![0; MESSAGE_BYTES_MAX] };
+        let mut remote = Remote::new(path);
         remote.channel()?;
         Ok(remote)
     }
 
     fn channel(&mut self) -> io::Result<&Channel> {
         if self.channel.is_none() {
-            let channel = Channel::connect(&self.path)?;
-            channel.set_timeout(Some(ANSWER_TIMEOUT))?;
-            self.channel = Some(channel);
+            self.channel = Some(Channel::connect_within(&self.path, ANSWER_TIMEOUT)?);
         }
         self.channel.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
-    }
-
-    /// Sends a request. What an earlier helper knew is gone with it, so that only a discovery may connect anew.
-    fn ask(&mut self, request: &Request) -> Result<(), Errno> {
-        let channel = match request {
-            Request::Discover(_) | Request::Events(..) => {
-                self.channel().map_err(|error| Errno::from(&error))?
-            }
-            _ => self.channel.as_ref().ok_or(Errno::NOTCONN)?,
-        };
-        channel.send(&request.encode(), &[])
     }
 
     fn receive(&mut self) -> Result<(Answer, Option<OwnedFd>), Errno> {
@@ -67,85 +85,169 @@ impl Remote {
         Ok((answer, descriptors.pop()))
     }
 
-    /// Asks and takes one answer. After any failure the connection is given up: a late answer must not be taken for the
-    /// next one.
-    fn exchange(&mut self, request: &Request) -> Result<(Answer, Option<OwnedFd>), Errno> {
-        let result = self.ask(request).and_then(|()| self.receive());
+    /// Asks and takes the answer. After any failure the connection is given up: a late answer must not be taken for the next
+    /// one. What the helper knows belongs to the connection, so that only a discovery makes a new one.
+    fn exchange(&mut self, request: Request) -> Result<(Answer, Option<OwnedFd>), Errno> {
+        let channel = self.channel.as_ref().ok_or(Errno::NOTCONN)?;
+        let sent = channel.send(&request.encode(), &[]);
+        let mut result = match sent {
+            Err(errno) if !is_hangup(errno) => Err(errno),
+            _ => self.receive(),
+        };
+        if result.as_ref().is_err_and(|errno| is_hangup(*errno)) {
+            // The kernel tells of the end first. Before it a helper says why.
+            result = self.receive().or(result);
+        }
         if result.is_err() {
             self.channel = None;
         }
         result
     }
 
-    fn discover_once(&mut self, scope: &Scope, found: &mut Vec<Found>) -> Result<Scan, Errno> {
-        found.clear();
-        self.ask(&Request::Discover(scope.clone()))?;
-        loop {
-            match self.receive()?.0 {
-                Answer::Found(mut more) => found.append(&mut more),
-                Answer::Scanned(scan) => return Ok(scan),
-                Answer::Failed { errno, .. } => return Err(Errno(errno)),
-                _ => return Err(Errno::PROTO),
+    /// Has the helper look, and brings [`Self::listed`] up to date.
+    fn look(&mut self) -> io::Result<Scan> {
+        self.listed.clear();
+        let is_new = self.channel.is_none();
+        let mut result = self.look_once();
+        if !is_new && result.as_ref().is_err_and(|error| is_hangup(Errno::from(error))) {
+            // It was restarted since.
+            self.channel = None;
+            result = self.look_once();
+        }
+        result.map_err(|error| {
+            self.channel = None;
+            self.listed.clear();
+            let what = match error.kind() {
+                io::ErrorKind::PermissionDenied => "refuses this user",
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => "is not there",
+                _ => "does not answer",
+            };
+            let path = self.path.display();
+            io::Error::new(error.kind(), format!("the helper at {path} {what}: {error}"))
+        })
+    }
+
+    fn look_once(&mut self) -> io::Result<Scan> {
+        self.channel()?;
+        let (scan, count) = match self.exchange(Request::Discover)?.0 {
+            Answer::Scanned(scan, count) => (scan, count as usize),
+            answer => return Err(error_of(&answer).into()),
+        };
+        while self.listed.len() < count {
+            let from = u32::try_from(self.listed.len()).map_err(|_| Errno::PROTO)?;
+            match self.exchange(Request::List(from))?.0 {
+                Answer::Found(mut more) if !more.is_empty() => self.listed.append(&mut more),
+                answer => return Err(error_of(&answer).into()),
+            }
+        }
+        Ok(scan)
+    }
+
+    /// Fills `found` with what is in the scope. The own namespace is where this process is, wherever the helper is.
+    fn choose(&mut self, own: &Found, scope: &Scope, found: &mut Vec<Found>) {
+        let is_wanted = |name: Option<&String>| match scope {
+            Scope::Own => false,
+            Scope::All => true,
+            Scope::Named(names) => name.is_some_and(|name| names.contains(name)),
+        };
+        let listed_own = self.listed.iter().find(|one| one.id == own.id);
+        if !self.listed.is_empty() {
+            self.own_name = listed_own.and_then(|own| own.name.clone());
+        }
+        if *scope == Scope::Own || is_wanted(self.own_name.as_ref()) {
+            let process = listed_own.and_then(|own| own.process);
+            found.push(Found { id: own.id, name: self.own_name.clone(), process });
+            self.places.push(Place::Own);
+        }
+        for (place, one) in (0..).zip(&self.listed) {
+            if one.id != own.id && is_wanted(one.name.as_ref()) {
+                found.push(one.clone());
+                self.places.push(Place::Listed(place));
             }
         }
     }
 
-    fn socket(answer: Answer, descriptor: Option<OwnedFd>) -> Result<Socket, Error> {
-        let syscall = |errno| Error::Syscall { call: "the helper's answer", errno };
+    /// Makes sure that the helper hears what this process takes to be its own: events of the own namespace carry no name.
+    fn check_is_in(&mut self, own: Identity) -> Result<(), Errno> {
+        if self.listed.is_empty() {
+            self.look().map_err(|error| match error.kind() {
+                io::ErrorKind::PermissionDenied => Errno::ACCES,
+                _ => Errno::NOTCONN,
+            })?;
+        }
+        let is_same = self.listed.first().is_some_and(|first| first.id == own);
+        if is_same { Ok(()) } else { Err(Errno::NONET) }
+    }
+
+    fn socket(answer: &Answer, descriptor: Option<OwnedFd>) -> Result<Socket, Error> {
+        let syscall = |errno| Error::Syscall { call: "the helper's opening", errno };
         match (answer, descriptor) {
             (Answer::Descriptor, Some(fd)) => {
                 Socket::from_fd(fd, Protocol::SockDiag).map_err(syscall)
             }
             (Answer::Gone, _) => Err(Error::Gone),
-            (Answer::Failed { capability, .. }, _) if capability != 0 => {
-                Err(Error::NotPermitted { call: "setns (by the helper)", capability })
+            (Answer::Failed { capability, .. }, _) if *capability != 0 => {
+                Err(Error::NotPermitted { call: "setns (by the helper)", capability: *capability })
             }
-            (Answer::Failed { errno, .. }, _) => Err(syscall(Errno(errno))),
-            _ => Err(syscall(Errno::PROTO)),
+            (answer, _) => Err(syscall(error_of(answer))),
         }
+    }
+}
+
+/// Whether the other end is closed.
+fn is_hangup(errno: Errno) -> bool {
+    matches!(errno, Errno::PIPE | Errno::CONNRESET)
+}
+
+fn error_of(answer: &Answer) -> Errno {
+    match answer {
+        Answer::Failed { errno, .. } => Errno(*errno),
+        _ => Errno::PROTO,
     }
 }
 
 impl Access for Remote {
     fn discover(&mut self, scope: &Scope, found: &mut Vec<Found>) -> io::Result<Scan> {
-        let first = self.discover_once(scope, found);
-        let result = match first {
-            Ok(scan) => Ok(scan),
-            // It may have been restarted since.
-            Err(_) => {
-                self.channel = None;
-                self.discover_once(scope, found)
-            }
-        };
-        result.map_err(|errno| {
-            self.channel = None;
-            let path = self.path.display();
-            let error = io::Error::from(errno);
-            io::Error::new(error.kind(), format!("the helper at {path} does not answer: {error}"))
-        })
+        found.clear();
+        self.places.clear();
+        let own_scan = self.direct.discover(&Scope::Own, found)?;
+        let own = found.pop().ok_or(io::ErrorKind::NotFound)?;
+        let result = if *scope == Scope::Own { Ok(own_scan) } else { self.look() };
+        self.choose(&own, scope, found);
+        result
     }
 
     fn open(&mut self, at: usize) -> Result<Socket, Error> {
-        let place = u32::try_from(at).map_err(|_| Error::Gone)?;
-        let (answer, descriptor) = self
-            .exchange(&Request::Open(place))
-            .map_err(|errno| Error::Syscall { call: "asking the helper", errno })?;
-        Remote::socket(answer, descriptor)
+        match *self.places.get(at).ok_or(Error::Gone)? {
+            // The only one that `direct` was asked for.
+            Place::Own => self.direct.open(0),
+            Place::Listed(place) => {
+                let asking = |errno| Error::Syscall { call: "the helper's opening", errno };
+                let (answer, descriptor) = self.exchange(Request::Open(place)).map_err(asking)?;
+                Remote::socket(&answer, descriptor)
+            }
+        }
     }
 
     fn nsid(&mut self, at: usize) -> Result<i32, Errno> {
-        let place = u32::try_from(at).map_err(|_| Errno::INVAL)?;
-        match self.exchange(&Request::Nsid(place))?.0 {
+        let Some(Place::Listed(place)) = self.places.get(at).copied() else {
+            return Err(Errno::NOENT);
+        };
+        match self.exchange(Request::Nsid(place))?.0 {
             Answer::Nsid(nsid) => Ok(nsid),
-            Answer::Failed { errno, .. } => Err(Errno(errno)),
-            _ => Err(Errno::PROTO),
+            answer => Err(error_of(&answer)),
         }
     }
 
     fn events(&mut self, hears: Hears, buffer_bytes: usize) -> Result<Socket, Errno> {
+        if hears == Hears::Own {
+            return self.direct.events(hears, buffer_bytes);
+        }
+        let own = sys::namespace::own().map_err(|error| Errno::from(&error))?;
+        self.check_is_in(own)?;
         let buffer_bytes = u32::try_from(buffer_bytes).unwrap_or(u32::MAX);
-        let (answer, descriptor) = self.exchange(&Request::Events(hears, buffer_bytes))?;
-        Remote::socket(answer, descriptor).map_err(|error| match error {
+        let (answer, descriptor) = self.exchange(Request::Events(buffer_bytes))?;
+        Remote::socket(&answer, descriptor).map_err(|error| match error {
             Error::Syscall { errno, .. } => errno,
             Error::NotPermitted { .. } => Errno::PERM,
             Error::Gone => Errno::NOENT,

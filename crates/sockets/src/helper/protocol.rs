@@ -1,35 +1,37 @@
-//! Requests and answers as bytes.
+//! Requests and answers as bytes. Each request has one answer.
 
-use crate::access::{Found, Hears, Scope};
+use crate::access::Found;
 use sys::namespace::{Identity, Scan};
 
 /// Largest message in either direction.
 pub(super) const MESSAGE_BYTES_MAX: usize = 32 * 1024;
 /// Longest name of a namespace that is passed on; file names are 255 bytes at most.
 const NAME_BYTES_MAX: usize = 255;
-/// Most names of chosen namespaces in a request.
-const NAMES_MAX: usize = 100;
+/// Longest namespace in an answer: device, inode, process, length of the name, name.
+const FOUND_BYTES_MAX: usize = 8 + 8 + 4 + 1 + NAME_BYTES_MAX;
 
 /// What the collector asks for.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Request {
-    /// The namespaces of a scope. Answered by any number of `Found` and one `Scanned`.
-    Discover(Scope),
-    /// A socket in a namespace of the last discovery, by its place.
+    /// Looks for namespaces. Answered by [`Answer::Scanned`].
+    Discover,
+    /// What was found, from this place on. Answered by [`Answer::Found`], with as many as fit.
+    List(u32),
+    /// A socket in the namespace at this place.
     Open(u32),
-    /// The id of a namespace of the last discovery.
+    /// The id of the namespace at this place.
     Nsid(u32),
-    /// The socket that hears closes.
-    Events(Hears, u32),
+    /// The socket that hears closes in all namespaces, with so many bytes of receive buffer.
+    Events(u32),
 }
 
 /// What the helper answers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Answer {
+    /// What the search met, and how many namespaces there are.
+    Scanned(Scan, u32),
     /// Some of the namespaces.
     Found(Vec<Found>),
-    /// The end of a discovery.
-    Scanned(Scan),
     /// The descriptor that was asked for is with this message.
     Descriptor,
     /// The id.
@@ -41,95 +43,68 @@ pub(super) enum Answer {
 }
 
 impl Request {
-    pub(super) fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        match self {
-            Request::Discover(Scope::Own) => bytes.extend([1, 0]),
-            Request::Discover(Scope::All) => bytes.extend([1, 1]),
-            Request::Discover(Scope::Named(names)) => {
-                bytes.extend([1, 2]);
-                for name in names.iter().take(NAMES_MAX) {
-                    put_name(&mut bytes, name);
-                }
-            }
-            Request::Open(place) => put_u32(&mut bytes, 2, *place),
-            Request::Nsid(place) => put_u32(&mut bytes, 3, *place),
-            Request::Events(hears, buffer_bytes) => {
-                put_u32(&mut bytes, 4, *buffer_bytes);
-                bytes.push(u8::from(*hears == Hears::All));
-            }
-        }
+    pub(super) fn encode(self) -> Vec<u8> {
+        let (kind, number) = match self {
+            Request::Discover => return vec![1],
+            Request::List(from) => (2, from),
+            Request::Open(place) => (3, place),
+            Request::Nsid(place) => (4, place),
+            Request::Events(buffer_bytes) => (5, buffer_bytes),
+        };
+        let mut bytes = vec![kind];
+        bytes.extend_from_slice(&number.to_ne_bytes());
         bytes
     }
 
     /// `None`: not a request.
     pub(super) fn decode(bytes: &[u8]) -> Option<Request> {
-        let (&kind, mut rest) = bytes.split_first()?;
-        let rest = &mut rest;
-        let request = match kind {
-            1 => Request::Discover(match take(rest)? {
-                [0] => Scope::Own,
-                [1] => Scope::All,
-                [2] => {
-                    let mut names = Vec::new();
-                    while !rest.is_empty() && names.len() < NAMES_MAX {
-                        names.push(take_name(rest)?);
-                    }
-                    Scope::Named(names)
-                }
-                _ => return None,
-            }),
-            2 => Request::Open(u32::from_ne_bytes(take(rest)?)),
-            3 => Request::Nsid(u32::from_ne_bytes(take(rest)?)),
-            4 => {
-                let buffer_bytes = u32::from_ne_bytes(take(rest)?);
-                let hears = if take(rest)? == [0] { Hears::Own } else { Hears::All };
-                Request::Events(hears, buffer_bytes)
-            }
-            _ => return None,
-        };
-        rest.is_empty().then_some(request)
+        let (&kind, rest) = bytes.split_first()?;
+        let number = || Some(u32::from_ne_bytes(rest.try_into().ok()?));
+        match kind {
+            1 => rest.is_empty().then_some(Request::Discover),
+            2 => number().map(Request::List),
+            3 => number().map(Request::Open),
+            4 => number().map(Request::Nsid),
+            5 => number().map(Request::Events),
+            _ => None,
+        }
     }
 }
 
 impl Answer {
-    /// Namespaces in as many messages as they take.
-    pub(super) fn found_messages(found: &[Found]) -> Vec<Vec<u8>> {
-        let mut messages = vec![vec![1]];
-        for one in found {
-            let full = messages
-                .last()
-                .is_none_or(|bytes| bytes.len() + 2 * NAME_BYTES_MAX > MESSAGE_BYTES_MAX);
-            if full {
-                messages.push(vec![1]);
+    /// Namespaces from this place on, as many as one message takes.
+    pub(super) fn encode_found(found: &[Found], from: usize) -> Vec<u8> {
+        let mut bytes = vec![2];
+        for one in found.get(from..).unwrap_or_default() {
+            if bytes.len() + FOUND_BYTES_MAX > MESSAGE_BYTES_MAX {
+                break;
             }
-            let Some(bytes) = messages.last_mut() else { continue };
             bytes.extend_from_slice(&one.id.device.to_ne_bytes());
             bytes.extend_from_slice(&one.id.inode.to_ne_bytes());
             bytes.extend_from_slice(&one.process.unwrap_or(0).to_ne_bytes());
-            put_name(bytes, one.name.as_deref().unwrap_or_default());
+            put_name(&mut bytes, one.name.as_deref().unwrap_or_default());
         }
-        messages
+        bytes
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
+        let numbers = |kind: u8, numbers: &[u32]| {
+            let mut bytes = vec![kind];
+            bytes.extend(numbers.iter().flat_map(|number| number.to_ne_bytes()));
+            bytes
+        };
         match self {
-            Answer::Found(found) => return Answer::found_messages(found).swap_remove(0),
-            Answer::Scanned(scan) => {
-                put_u32(&mut bytes, 2, scan.processes);
-                bytes.extend_from_slice(&scan.unreadable_processes.to_ne_bytes());
-                bytes.extend_from_slice(&scan.mounts.to_ne_bytes());
+            Answer::Scanned(scan, found) => {
+                numbers(1, &[scan.processes, scan.unreadable_processes, scan.mounts, *found])
             }
-            Answer::Descriptor => bytes.push(3),
-            Answer::Nsid(nsid) => put_u32(&mut bytes, 4, nsid.cast_unsigned()),
-            Answer::Gone => bytes.push(5),
+            Answer::Found(found) => Answer::encode_found(found, 0),
+            Answer::Descriptor => vec![3],
+            Answer::Nsid(nsid) => numbers(4, &[nsid.cast_unsigned()]),
+            Answer::Gone => vec![5],
             Answer::Failed { errno, capability } => {
-                put_u32(&mut bytes, 6, errno.cast_unsigned());
-                bytes.extend_from_slice(&capability.to_ne_bytes());
+                numbers(6, &[errno.cast_unsigned(), *capability])
             }
         }
-        bytes
     }
 
     /// `None`: not an answer.
@@ -138,36 +113,34 @@ impl Answer {
         let rest = &mut rest;
         let answer = match kind {
             1 => {
+                let scan = Scan {
+                    processes: take_u32(rest)?,
+                    unreadable_processes: take_u32(rest)?,
+                    mounts: take_u32(rest)?,
+                };
+                Answer::Scanned(scan, take_u32(rest)?)
+            }
+            2 => {
                 let mut found = Vec::new();
                 while !rest.is_empty() {
                     found.push(take_found(rest)?);
                 }
                 Answer::Found(found)
             }
-            2 => Answer::Scanned(Scan {
-                processes: u32::from_ne_bytes(take(rest)?),
-                unreadable_processes: u32::from_ne_bytes(take(rest)?),
-                mounts: u32::from_ne_bytes(take(rest)?),
-            }),
             3 => Answer::Descriptor,
-            4 => Answer::Nsid(i32::from_ne_bytes(take(rest)?)),
+            4 => Answer::Nsid(take_u32(rest)?.cast_signed()),
             5 => Answer::Gone,
-            6 => Answer::Failed {
-                errno: i32::from_ne_bytes(take(rest)?),
-                capability: u32::from_ne_bytes(take(rest)?),
-            },
+            6 => {
+                let errno = take_u32(rest)?.cast_signed();
+                Answer::Failed { errno, capability: take_u32(rest)? }
+            }
             _ => return None,
         };
         rest.is_empty().then_some(answer)
     }
 }
 
-fn put_u32(bytes: &mut Vec<u8>, kind: u8, number: u32) {
-    bytes.push(kind);
-    bytes.extend_from_slice(&number.to_ne_bytes());
-}
-
-/// A name with its length before it, cut to the longest that is allowed.
+/// A name with its length before it, cut to the longest that is allowed: bytes that are no UTF-8 were replaced by longer ones.
 fn put_name(bytes: &mut Vec<u8>, name: &str) {
     let len = name.floor_char_boundary(NAME_BYTES_MAX);
     bytes.push(len as u8);
@@ -180,6 +153,10 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     Some(*head)
 }
 
+fn take_u32(rest: &mut &[u8]) -> Option<u32> {
+    take(rest).map(u32::from_ne_bytes)
+}
+
 fn take_name(rest: &mut &[u8]) -> Option<String> {
     let [len] = take(rest)?;
     let (name, tail) = rest.split_at_checked(len.into())?;
@@ -190,7 +167,7 @@ fn take_name(rest: &mut &[u8]) -> Option<String> {
 fn take_found(rest: &mut &[u8]) -> Option<Found> {
     let device = u64::from_ne_bytes(take(rest)?);
     let inode = u64::from_ne_bytes(take(rest)?);
-    let process = u32::from_ne_bytes(take(rest)?);
+    let process = take_u32(rest)?;
     let name = take_name(rest)?;
     Some(Found {
         id: Identity { device, inode },
@@ -203,17 +180,13 @@ fn take_found(rest: &mut &[u8]) -> Option<Found> {
 mod tests {
     use super::*;
 
-    fn requests() -> Vec<Request> {
-        vec![
-            Request::Discover(Scope::Own),
-            Request::Discover(Scope::All),
-            Request::Discover(Scope::Named(vec!["blue".into(), "grün".into()])),
-            Request::Open(7),
-            Request::Nsid(u32::MAX),
-            Request::Events(Hears::All, 8 << 20),
-            Request::Events(Hears::Own, 0),
-        ]
-    }
+    const REQUESTS: [Request; 5] = [
+        Request::Discover,
+        Request::List(1_000),
+        Request::Open(7),
+        Request::Nsid(u32::MAX),
+        Request::Events(8 << 20),
+    ];
 
     fn found(inode: u64, name: &str) -> Found {
         let name = (!name.is_empty()).then(|| name.to_owned());
@@ -222,8 +195,8 @@ mod tests {
 
     fn answers() -> Vec<Answer> {
         vec![
-            Answer::Found(vec![found(1, "blue"), found(2, "")]),
-            Answer::Scanned(Scan { processes: 1, unreadable_processes: 2, mounts: 3 }),
+            Answer::Scanned(Scan { processes: 1, unreadable_processes: 2, mounts: 3 }, 4),
+            Answer::Found(vec![found(1, "blue"), found(2, ""), found(3, "grün")]),
             Answer::Descriptor,
             Answer::Nsid(-1),
             Answer::Gone,
@@ -233,7 +206,8 @@ mod tests {
 
     #[test]
     fn what_is_encoded_is_decoded() {
-        for request in requests() {
+        assert_eq!(Request::Open(0x0102).encode().len(), 5);
+        for request in REQUESTS {
             assert_eq!(Request::decode(&request.encode()), Some(request));
         }
         for answer in answers() {
@@ -242,35 +216,79 @@ mod tests {
     }
 
     #[test]
-    fn cut_or_lengthened_messages_are_none() {
-        for request in requests() {
-            let bytes = request.encode();
+    fn cut_or_lengthened_messages_are_other_ones_or_none() {
+        for request in REQUESTS {
+            let mut bytes = request.encode();
             for len in 0..bytes.len() {
-                assert_ne!(Request::decode(&bytes[..len]), Some(request.clone()));
+                assert_eq!(Request::decode(&bytes[..len]), None);
             }
+            bytes.push(0);
+            assert_eq!(Request::decode(&bytes), None);
         }
         for answer in answers() {
-            let bytes = answer.encode();
+            let mut bytes = answer.encode();
             for len in 0..bytes.len() {
+                // A list may end after each of its namespaces.
                 assert_ne!(Answer::decode(&bytes[..len]), Some(answer.clone()));
             }
+            bytes.push(0);
+            assert_eq!(Answer::decode(&bytes), None);
         }
-        assert_eq!(Answer::decode(&[5, 0]), None);
+    }
+
+    /// Every message that can be decoded is the encoding of what was decoded: nothing is taken for what it is not.
+    #[test]
+    fn a_million_mutated_messages_are_none_or_what_they_say() {
+        let mut seeds: Vec<_> = answers().iter().map(Answer::encode).collect();
+        seeds.extend(REQUESTS.map(Request::encode));
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 16) as usize % below
+        };
+        let mut decoded = 0_u32;
+        for _ in 0..1_000_000 {
+            let mut bytes = seeds[random(seeds.len())].clone();
+            for _ in 0..=random(3) {
+                match random(4) {
+                    0 => bytes.truncate(random(bytes.len() + 1)),
+                    1 => bytes.push(random(256) as u8),
+                    _ if bytes.is_empty() => {}
+                    _ => {
+                        let at = random(bytes.len());
+                        bytes[at] = [0, 1, 255, random(256) as u8][random(4)];
+                    }
+                }
+            }
+            if let Some(request) = Request::decode(&bytes) {
+                assert_eq!(request.encode(), bytes);
+                decoded += 1;
+            }
+            if let Some(answer) = Answer::decode(&bytes) {
+                assert_eq!(answer.encode(), bytes);
+                decoded += 1;
+            }
+        }
+        assert!(decoded > 100_000, "{decoded}: mutations that hit nothing prove nothing");
     }
 
     #[test]
     fn many_namespaces_come_in_several_messages() {
         let all: Vec<_> = (0..2_000).map(|inode| found(inode, &"n".repeat(300))).collect();
-        let messages = Answer::found_messages(&all);
-        assert!(messages.iter().all(|bytes| bytes.len() <= MESSAGE_BYTES_MAX));
-        let decoded: Vec<_> = messages
-            .iter()
-            .flat_map(|bytes| match Answer::decode(bytes) {
-                Some(Answer::Found(found)) => found,
+        let mut decoded = Vec::new();
+        while decoded.len() < all.len() {
+            let message = Answer::encode_found(&all, decoded.len());
+            assert!(message.len() <= MESSAGE_BYTES_MAX);
+            match Answer::decode(&message) {
+                Some(Answer::Found(mut more)) => decoded.append(&mut more),
                 other => panic!("{other:?}"),
-            })
-            .collect();
+            }
+        }
         assert_eq!(decoded.len(), all.len());
         assert_eq!(decoded[7].name.as_ref().map(String::len), Some(NAME_BYTES_MAX));
+        let beyond = Answer::encode_found(&all, usize::MAX);
+        assert_eq!(Answer::decode(&beyond), Some(Answer::Found(Vec::new())));
     }
 }

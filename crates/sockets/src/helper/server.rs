@@ -1,19 +1,27 @@
-//! The helper's side: it has the capabilities, and does the four things that need them.
+//! The helper's side: it has the capabilities, and does the few things that need them.
 
 use super::protocol::{Answer, MESSAGE_BYTES_MAX, Request};
-use crate::access::{Access, Direct, Found};
+use crate::access::{Access, Direct, Found, Hears, Scope};
 use std::io;
-use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 use sys::Errno;
 use sys::namespace::Error;
 use sys::netlink::Socket;
 use sys::pass::{Channel, Listener};
+use sys::poll::{Interest, PollSet};
 
-/// Connections that are served at once; the collector has one, `weir sockets --helper` another.
-const CONNECTIONS_MAX: usize = 8;
+/// Connections of one user. One more closes that which has asked for nothing for longest: a user can keep others out no more
+/// than itself. The collector has one, each `weir sockets --helper` another.
+const CONNECTIONS_PER_USER: usize = 8;
+/// Connections of all users together.
+const CONNECTIONS_MAX: usize = 64;
+/// Longest wait for a client to take its answer. One that asks and then reads has room for it.
+const CLIENT_TIMEOUT: Duration = Duration::from_millis(1);
+/// Largest receive buffer for close events that is asked of the kernel, which charges it to nobody.
+const EVENT_BUFFER_BYTES_MAX: u32 = 1 << 30;
+/// Longest wait for anything to happen.
+const LOOK_INTERVAL: Duration = Duration::from_secs(3_600);
 
 /// Who may ask: the superuser, this process's own user, and the users named.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -28,39 +36,105 @@ impl Allowed {
     }
 }
 
-/// Serves whoever connects and is allowed to, each on a thread of its own, until accepting fails. `refused` is told of each
-/// user id that was turned away.
+/// Serves whoever connects and is allowed to, until `stop` is readable. `refused` is told of each user id that was turned away.
+///
+/// All of it happens on the calling thread, request by request in turn, so that the process needs no right to start another.
 ///
 /// # Errors
-/// The listener fails.
-pub fn serve(listener: &Listener, allowed: &Allowed, refused: impl Fn(u32)) -> io::Result<()> {
-    let connections = Arc::new(AtomicUsize::new(0));
+/// The listener fails, or memory for a connection is missing.
+pub fn serve(
+    listener: &Listener,
+    allowed: &Allowed,
+    stop: BorrowedFd<'_>,
+    mut refused: impl FnMut(u32),
+) -> io::Result<()> {
+    let mut server =
+        Server { sessions: Vec::new(), requests: 0, buffer: vec![0; MESSAGE_BYTES_MAX] };
+    let mut poll_set = PollSet::default();
     loop {
-        let channel = match listener.accept() {
-            Ok(channel) => channel,
-            Err(error) if is_about_the_client(&error) => continue,
-            Err(error) => return Err(error),
-        };
-        let uid = channel.peer().map_or(u32::MAX, |peer| peer.uid);
-        if !allowed.contains(uid) {
-            refused(uid);
-            continue;
+        poll_set.clear();
+        poll_set.add(stop, Interest::Readable);
+        poll_set.add(listener.as_fd(), Interest::Readable);
+        for session in &server.sessions {
+            poll_set.add(session.channel.as_fd(), Interest::Readable);
         }
-        if connections.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
-            connections.fetch_sub(1, Ordering::AcqRel);
-            continue;
+        match poll_set.wait(LOOK_INTERVAL) {
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(errno) => return Err(errno.into()),
         }
-        let ends = Arc::clone(&connections);
-        thread::Builder::new().name("helper".to_owned()).spawn(move || {
-            Session { access: Direct::new(), found: Vec::new(), channel }.serve();
-            ends.fetch_sub(1, Ordering::AcqRel);
-        })?;
+        if poll_set.is_ready(0) {
+            return Ok(());
+        }
+        server.answer(|place| poll_set.is_ready(2 + place));
+        if poll_set.is_ready(1) {
+            match listener.accept() {
+                Ok(channel) => server.admit(channel, allowed, &mut refused),
+                Err(error) if is_about_the_client(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 }
 
 /// Whether the connection, not the listener, failed.
 fn is_about_the_client(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted)
+    use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
+    matches!(error.kind(), ConnectionAborted | Interrupted | WouldBlock)
+}
+
+struct Server {
+    sessions: Vec<Session>,
+    /// Requests so far, which is the clock by which sessions are old.
+    requests: u64,
+    buffer: Vec<u8>,
+}
+
+impl Server {
+    /// Takes one request of each session that is ready, and ends those that are over.
+    fn answer(&mut self, is_ready: impl Fn(usize) -> bool) {
+        let (requests, buffer) = (&mut self.requests, &mut self.buffer);
+        let mut place = 0;
+        self.sessions.retain_mut(|session| {
+            place += 1;
+            if !is_ready(place - 1) {
+                return true;
+            }
+            *requests += 1;
+            session.last_request = *requests;
+            session.turn(buffer).is_ok()
+        });
+    }
+
+    fn admit(&mut self, channel: Channel, allowed: &Allowed, refused: &mut impl FnMut(u32)) {
+        if channel.set_timeout(Some(CLIENT_TIMEOUT)).is_err() {
+            return;
+        }
+        let uid = channel.peer().map_or(u32::MAX, |peer| peer.uid);
+        if !allowed.contains(uid) {
+            // Whoever does not listen to the reason gets none.
+            let _ = channel.send(&failed(Errno::ACCES).encode(), &[]);
+            return refused(uid);
+        }
+        let of_user = self.sessions.iter().filter(|session| session.uid == uid);
+        if of_user.clone().count() >= CONNECTIONS_PER_USER {
+            let oldest = of_user.map(|session| session.last_request).min();
+            self.sessions
+                .retain(|session| session.uid != uid || Some(session.last_request) != oldest);
+        }
+        if self.sessions.len() >= CONNECTIONS_MAX {
+            let _ = channel.send(&failed(Errno::AGAIN).encode(), &[]);
+            return;
+        }
+        self.requests += 1;
+        self.sessions.push(Session {
+            access: Direct::new(),
+            found: Vec::new(),
+            channel,
+            uid,
+            last_request: self.requests,
+        });
+    }
 }
 
 /// One client.
@@ -69,40 +143,42 @@ struct Session {
     /// What the last discovery found: requests name places in it.
     found: Vec<Found>,
     channel: Channel,
+    uid: u32,
+    last_request: u64,
 }
 
 impl Session {
-    /// Answers until the client goes, or sends what is no request.
-    fn serve(mut self) {
-        let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+    /// Takes one request and answers it.
+    ///
+    /// # Errors
+    /// The client has gone, sent what is no request, or does not take its answers.
+    fn turn(&mut self, buffer: &mut [u8]) -> Result<(), Errno> {
         let mut descriptors = Vec::new();
-        loop {
-            let message = match self.channel.receive(&mut buffer, &mut descriptors) {
-                Ok(message) if message.len > 0 && !message.is_truncated => message,
-                Err(Errno::INTR) => continue,
-                _ => return,
-            };
-            // Nobody is to leave descriptors here.
-            descriptors.clear();
-            let Some(request) = buffer.get(..message.len).and_then(Request::decode) else { return };
-            if self.answer(&request).is_err() {
-                return;
-            }
+        let message = match self.channel.receive(buffer, &mut descriptors) {
+            Err(Errno::INTR | Errno::AGAIN) => return Ok(()),
+            message => message?,
+        };
+        // The end is an empty message; nobody is to leave descriptors here.
+        if message.len == 0 || message.is_truncated || message.descriptors > 0 {
+            return Err(Errno::PROTO);
         }
+        let request = buffer.get(..message.len).and_then(Request::decode).ok_or(Errno::PROTO)?;
+        self.answer(request)
     }
 
-    fn answer(&mut self, request: &Request) -> Result<(), Errno> {
+    fn answer(&mut self, request: Request) -> Result<(), Errno> {
         match request {
-            Request::Discover(scope) => match self.access.discover(scope, &mut self.found) {
+            Request::Discover => match self.access.discover(&Scope::All, &mut self.found) {
                 Ok(scan) => {
-                    for message in Answer::found_messages(&self.found) {
-                        self.channel.send(&message, &[])?;
-                    }
-                    self.send(&Answer::Scanned(scan))
+                    let found = u32::try_from(self.found.len()).unwrap_or(u32::MAX);
+                    self.send(&Answer::Scanned(scan, found))
                 }
                 Err(error) => self.send(&failed(Errno::from(&error))),
             },
-            Request::Open(place) => match self.access.open(*place as usize) {
+            Request::List(from) => {
+                self.channel.send(&Answer::encode_found(&self.found, from as usize), &[])
+            }
+            Request::Open(place) => match self.access.open(place as usize) {
                 Ok(socket) => self.pass(&socket),
                 Err(Error::Gone) => self.send(&Answer::Gone),
                 Err(Error::NotPermitted { capability, .. }) => {
@@ -110,12 +186,13 @@ impl Session {
                 }
                 Err(Error::Syscall { errno, .. }) => self.send(&failed(errno)),
             },
-            Request::Nsid(place) => match self.access.nsid(*place as usize) {
+            Request::Nsid(place) => match self.access.nsid(place as usize) {
                 Ok(nsid) => self.send(&Answer::Nsid(nsid)),
                 Err(errno) => self.send(&failed(errno)),
             },
-            Request::Events(hears, buffer_bytes) => {
-                match self.access.events(*hears, *buffer_bytes as usize) {
+            Request::Events(buffer_bytes) => {
+                let buffer_bytes = buffer_bytes.min(EVENT_BUFFER_BYTES_MAX) as usize;
+                match self.access.events(Hears::All, buffer_bytes) {
                     Ok(socket) => self.pass(&socket),
                     Err(errno) => self.send(&failed(errno)),
                 }
