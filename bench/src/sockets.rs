@@ -92,7 +92,7 @@ impl Daemon {
         let file = folder.join("weir.toml");
         let config = format!(
             "[admin]\nlisten = \"127.0.0.1:{port}\"\n\n[sockets]\ninterval = \"500ms\"\njitter = \"0s\"\nnamespaces = \"{scope}\"\n\
-             skip_unchanged = {skips}\nkeyframe_every = 100000\n\n[[sockets.sink]]\nname = \"nowhere\"\nto = \"null:\"\nformat = \"protobuf\"\n"
+             states = [\"connected\", \"listening\"]\nlisten_every = 1\nskip_unchanged = {skips}\nkeyframe_every = 100000\n\n[[sockets.sink]]\nname = \"nowhere\"\nto = \"null:\"\nformat = \"protobuf\"\n"
         );
         std::fs::write(&file, config)?;
         let mut command = within(namespace, weir);
