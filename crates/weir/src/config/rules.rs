@@ -369,7 +369,7 @@ pub(super) fn target(section: &Section<'_>, target: &TargetConfig) {
     if section.has("sample_by") && !section.has("sample") {
         section.error("sample_by", "there is nothing to sample; add sample = 10 for one in ten");
     }
-    if file && section.has("rotate_keep") && !section.has("rotate_size") {
+    if file && section.has("rotate_keep") && section.is_absent_or("rotate_size", "off") {
         section.error("rotate_keep", "nothing is rotated; add rotate_size = \"64MiB\"");
     }
 }

@@ -216,6 +216,14 @@ impl<'a> Section<'a> {
         matches!(self.table.get(name).map(|entry| &entry.item.value), Some(Value::List(_)))
     }
 
+    /// Whether the key is not there, or has this word.
+    pub(super) fn is_absent_or(&self, name: &str, word: &str) -> bool {
+        let value = self.table.get(name).map(|entry| &entry.item.value);
+        value.is_none_or(
+            |value| matches!(value, Value::Text(text) | Value::Bare(text) if text == word),
+        )
+    }
+
     /// Whether the value is a list of nothing.
     pub(super) fn is_empty(&self, name: &str) -> bool {
         matches!(self.table.get(name).map(|entry| &entry.item.value),

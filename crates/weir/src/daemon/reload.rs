@@ -162,7 +162,8 @@ impl Daemon {
     }
 
     fn next_collector(&self, config: &Config) -> anyhow::Result<NextCollector> {
-        let is_there = self.collecting.is_some() || self.ending.is_some() || self.prepared.is_some();
+        let is_there =
+            self.collecting.is_some() || self.ending.is_some() || self.prepared.is_some();
         if config.sockets == self.config.sockets && config.sockets.is_some() == is_there {
             return Ok(NextCollector::Same);
         }

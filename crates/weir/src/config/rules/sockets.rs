@@ -36,7 +36,9 @@ pub(in super::super) fn sink(section: &Section<'_>, sink: &SinkConfig) {
     if is_udp && section.has("format") {
         section.error("format", "datagrams have a form of their own; remove the key");
     }
-    if is_file && section.has("rotate_keep") && !sink.rotates() {
+    let is_off = |key| section.is_absent_or(key, "off");
+    let rotates = !is_off("rotate_size") || !is_off("rotate_interval");
+    if is_file && section.has("rotate_keep") && !rotates {
         section.error("rotate_keep", "nothing is rotated; add rotate_size = \"64MiB\"");
     }
 }
