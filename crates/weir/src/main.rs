@@ -9,6 +9,7 @@ mod exit;
 mod r#gen;
 mod ledger;
 mod load;
+mod namespace_helper;
 mod relay;
 mod run;
 mod sockets;
@@ -29,6 +30,7 @@ struct Cli {
 enum Command {
     Run(run::Args),
     Relay(relay::Args),
+    NamespaceHelper(namespace_helper::Args),
     Config(config_command::Args),
     Doctor(doctor::Args),
     Gen(r#gen::Args),
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Run(args) => run::run(args),
         Command::Relay(args) => relay::run(args),
+        Command::NamespaceHelper(args) => namespace_helper::run(args),
         Command::Config(args) => config_command::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Gen(args) => r#gen::run(args),

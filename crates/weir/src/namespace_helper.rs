@@ -1,0 +1,210 @@
+//! `weir namespace-helper`: the small process that holds the capabilities, so that the collector needs none.
+
+mod place;
+
+use crate::daemon::say;
+use crate::exit::Failure;
+use anyhow::Context;
+use place::{Place, Remover};
+use sd_notify::NotifyState;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use sockets::attribution::Users;
+use sockets::helper::{Allowed, serve};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use sys::process::{
+    CAP_NET_ADMIN, CAP_NET_BROADCAST, CAP_SYS_ADMIN, CAP_SYS_PTRACE, capability_name,
+    capability_set,
+};
+use sys::seccomp::{Calls, Otherwise, allow_only};
+
+/// Open sockets in network namespaces for a socket collector that has no privilege.
+///
+/// It finds namespaces, opens netlink sockets in them and passes those to whoever may ask: the superuser, its own user, and
+/// the users named. It keeps four capabilities (CAP_SYS_ADMIN, CAP_SYS_PTRACE, CAP_NET_ADMIN, CAP_NET_BROADCAST), and gives up
+/// every system call that this does not need: it can neither write files nor start programs. What it lacks it says, and goes on.
+///
+/// The collector is told where it listens: helper = "PATH" in [sockets], or weir sockets --helper PATH.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Path of the unix socket (SOCK_SEQPACKET) to listen at; not needed where a service manager hands one over
+    #[arg(long, value_name = "PATH")]
+    listen: Option<PathBuf>,
+    /// User that may ask, by name (of /etc/passwd) or number; may be given several times
+    #[arg(long = "allow-user", value_name = "USER")]
+    allow_users: Vec<String>,
+    /// Group that the socket's file is given to, by name (of /etc/group) or number
+    #[arg(long, value_name = "GROUP", requires = "listen")]
+    group: Option<String>,
+    /// Permissions of the socket's file, octal: who may connect. Who may ask is decided by --allow-user in any case [default:
+    /// 660 with --group, else 666]
+    #[arg(long, value_name = "MODE", value_parser = mode, requires = "listen")]
+    mode: Option<u32>,
+    /// Wait for the end of standard input, then remove the socket's file. For the helper itself, which may not
+    #[arg(long, hide = true, requires = "listen")]
+    remove_at_end: bool,
+}
+
+fn mode(text: &str) -> Result<u32, String> {
+    u32::from_str_radix(text, 8)
+        .ok()
+        .filter(|mode| *mode <= 0o777)
+        .ok_or_else(|| "an octal number from 0 to 777 is expected, such as 660".to_owned())
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if let (true, Some(path)) = (args.remove_at_end, &args.listen) {
+        place::remove_at_end(path)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let allowed = users(&args.allow_users)?;
+    let place = Place::open(args)?;
+    let remover = place.own_file().map(Remover::start);
+    let stop = stop_signals().context("cannot prepare for signals")?;
+    let kept = give_up_capabilities()?;
+    say(&banner(&place, &allowed, kept));
+    ready();
+    confine()?;
+    let mut refusals = Refusals::default();
+    let allowed = Allowed { uids: allowed.iter().map(|user| user.uid).collect() };
+    let result = serve(&place.listener, &allowed, stop.as_fd(), |uid| refusals.tell(uid));
+    drop(place);
+    if let Some(remover) = remover {
+        remover.finish();
+    }
+    result.context("cannot listen any more")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A user who may ask.
+struct User {
+    uid: u32,
+    name: Option<String>,
+}
+
+fn users(names: &[String]) -> anyhow::Result<Vec<User>> {
+    // Without the file, numbers still do.
+    let known = Users::read().unwrap_or_default();
+    let user = |text: &String| {
+        match text.parse() {
+        Ok(uid) => Ok(User { uid, name: known.name(uid).map(str::to_owned) }),
+        Err(_) => match place::number_of("/etc/passwd", text) {
+            Some(uid) => Ok(User { uid, name: Some(text.clone()) }),
+            None => Err(Failure::Config.error(format!(
+                "there is no user {text:?} in /etc/passwd. Fix: make the user, or name it by its number (id -u {text})"
+            ))),
+        },
+    }
+    };
+    names.iter().map(user).collect()
+}
+
+/// One end of a pipe that a signal makes readable.
+fn stop_signals() -> io::Result<UnixStream> {
+    let (stop, signalled) = UnixStream::pair()?;
+    for signal in [SIGTERM, SIGINT] {
+        signal_hook::low_level::pipe::register(signal, signalled.try_clone()?)?;
+    }
+    Ok(stop)
+}
+
+/// What is kept, and what is lost where it is missing.
+const CAPABILITIES: [(u32, &str); 4] = [
+    (CAP_SYS_ADMIN, "no network namespace but its own can be entered"),
+    (
+        CAP_SYS_PTRACE,
+        "namespaces of other users' processes are found only where a file stands for them, as ip netns makes it",
+    ),
+    (
+        CAP_NET_ADMIN,
+        "namespaces are given no ids, so that connections in them that close between two polls are missing, and receive \
+         buffers end at net.core.rmem_max",
+    ),
+    (CAP_NET_BROADCAST, "connections in other namespaces that close between two polls are missing"),
+];
+
+/// Gives up all but [`CAPABILITIES`], and says what is missing of those. Called before the first thread.
+fn give_up_capabilities() -> anyhow::Result<u64> {
+    let kept = sys::process::keep_capabilities(capability_set(&CAPABILITIES.map(|(bit, _)| bit)))
+        .and_then(|kept| sys::process::forbid_new_privileges().map(|()| kept))
+        // Whoever runs as the same user must not get at the capabilities through this process.
+        .and_then(|kept| sys::process::forbid_tracing().map(|()| kept))
+        .map_err(io::Error::from)
+        .context("cannot give up capabilities")?;
+    for (bit, lost) in CAPABILITIES {
+        if kept & 1 << bit == 0 {
+            let name = capability_name(bit).unwrap_or_default();
+            say(&format!("weir: without {name} {lost}\n"));
+        }
+    }
+    Ok(kept)
+}
+
+fn banner(place: &Place, allowed: &[User], kept: u64) -> String {
+    let held: Vec<_> =
+        (0..64).filter(|bit| kept & 1 << bit != 0).filter_map(capability_name).collect();
+    let held = if held.is_empty() { "no capability".to_owned() } else { held.join(", ") };
+    let mut who = vec!["root".to_owned()];
+    let own = User { uid: sys::process::effective_uid(), name: None };
+    for user in allowed.iter().chain((own.uid != 0).then_some(&own)) {
+        who.push(match &user.name {
+            Some(name) => format!("{name} ({})", user.uid),
+            None => format!("user {}", user.uid),
+        });
+    }
+    format!("namespace helper at {place}, for {}; holds {held}\n", who.join(", "))
+}
+
+/// Tells the service manager, if there is one.
+fn ready() {
+    if std::env::var_os("NOTIFY_SOCKET").is_some() {
+        // One that does not listen finds out by its own timeouts.
+        let _ = sd_notify::notify(&[NotifyState::Ready]);
+    }
+}
+
+/// Leaves the process what it needs to answer requests, for good. A call that is not on the list fails instead of ending the
+/// process: a C library that tries another one first goes on, and for the rest a call that fails does no more harm than one
+/// that kills.
+fn confine() -> anyhow::Result<()> {
+    let list = [
+        Calls::RUN,
+        Calls::MESSAGES,
+        Calls::READ_FILES,
+        Calls::OPEN_NETLINK,
+        Calls::ENTER_NAMESPACES,
+    ];
+    allow_only(&list, Otherwise::Refuse).map_err(|errno| {
+        Failure::Unavailable.error(format!(
+            "cannot give up system calls (seccomp): {errno}. Fix: run it on a kernel with CONFIG_SECCOMP_FILTER"
+        ))
+    })
+}
+
+/// Lines about users that may not ask: one a minute at most.
+#[derive(Default)]
+struct Refusals {
+    told: Option<Instant>,
+    since: u64,
+}
+
+const TELL_INTERVAL: Duration = Duration::from_secs(60);
+
+impl Refusals {
+    fn tell(&mut self, uid: u32) {
+        self.since += 1;
+        if self.told.is_some_and(|told| told.elapsed() < TELL_INTERVAL) {
+            return;
+        }
+        say(&format!(
+            "weir: refused user {uid} ({} times anybody since the last such line). Fix: --allow-user {uid}, if it is the \
+             collector's\n",
+            std::mem::take(&mut self.since)
+        ));
+        self.told = Some(Instant::now());
+    }
+}
