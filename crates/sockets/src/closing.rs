@@ -4,6 +4,7 @@ use crate::access::{Access, Hears, Scope};
 use crate::assemble;
 use crate::ends::{self, Before, End, Final, Look};
 use crate::engine::{Engine, fill_attribution};
+use crate::options::Closes;
 use crate::table::{Entry, Life};
 use ledger::{Amount, Reason};
 use record::{CloseReason, RecordKind, SocketRecord, SocketState};
@@ -76,9 +77,13 @@ impl Engine<'_> {
                 Ok(socket) => Ok((socket, Hears::All)),
                 Err(errno) => {
                     self.problem("events_of_others", || {
+                        let needs = match errno {
+                            Errno::PERM => ": this takes CAP_NET_BROADCAST",
+                            _ => ", and are tried again with each poll",
+                        };
                         format!(
-                            "close events of other network namespaces cannot be heard ({errno}): this takes \
-                             CAP_NET_BROADCAST; connections there that close between two polls are missing"
+                            "close events of other network namespaces cannot be heard ({errno}){needs}; connections there \
+                             that close between two polls are missing"
                         )
                     });
                     access.events(Hears::Own, buffer_bytes).map(|socket| (socket, Hears::Own))
@@ -92,6 +97,20 @@ impl Engine<'_> {
             Err(errno) => self.problem("events", || {
                 format!("close events cannot be heard ({errno}): connections that close between two polls are missing")
             }),
+        }
+    }
+
+    /// Tries again to hear the other namespaces, where [`Self::closes_start`] could not: a helper may be there by now.
+    pub(crate) fn closes_retry(&mut self, access: &mut dyn Access) {
+        let hears_all = self.events.as_ref().is_some_and(|events| events.hears == Hears::All);
+        let is_wanted = self.options.closes == Closes::On && self.options.scope != Scope::Own;
+        if hears_all || !is_wanted {
+            return;
+        }
+        if let Ok(socket) = access.events(Hears::All, self.options.event_buffer_bytes) {
+            // What the old socket has heard is older than what this one will.
+            self.take_closes();
+            self.events = Some(self.events_from(socket, Hears::All));
         }
     }
 

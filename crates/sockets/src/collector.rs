@@ -323,19 +323,25 @@ impl<'h> Runner<'h> {
     fn discover(&mut self) {
         let engine = &mut self.engine;
         match self.access.discover(&self.options.scope, &mut self.found) {
-            Ok(scan) if scan.unreadable_processes > 0 => engine.problem("unreadable_processes", || {
-                format!(
-                    "the network namespaces of {} processes cannot be seen without CAP_SYS_PTRACE; sockets in \
-                     namespaces of theirs alone are missing",
-                    scan.unreadable_processes
-                )
-            }),
-            Ok(_) => {}
+            Ok(scan) => {
+                if scan.unreadable_processes > 0 {
+                    engine.problem("unreadable_processes", || {
+                        format!(
+                            "the network namespaces of {} processes cannot be seen without CAP_SYS_PTRACE; sockets in \
+                             namespaces of theirs alone are missing",
+                            scan.unreadable_processes
+                        )
+                    });
+                }
+                engine.closes_retry(&mut *self.access);
+            }
             Err(error) => {
                 // Nobody has seen that they are gone.
                 engine.namespaces.keep_all(engine.moment.poll);
                 engine.counts.namespace_error("open");
-                engine.problem("discovery", || format!("cannot look for network namespaces: {error}"));
+                engine.problem("discovery", || {
+                    format!("cannot look for network namespaces: {error}")
+                });
             }
         }
         if let Scope::Named(names) = &self.options.scope {

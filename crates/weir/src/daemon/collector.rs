@@ -18,9 +18,7 @@ use sockets::attribution::{Host, HostOptions};
 use sockets::filter::Filter;
 use sockets::helper::Remote;
 use sockets::{Closes, Collector, Options, Questions, Scope};
-use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -57,7 +55,8 @@ pub(crate) fn prepare(
     let filter = filter.map_err(|error| {
         Failure::Config.error(format!("the filter of [sockets] cannot be used: {error}"))
     })?;
-    let helper = config.helper.as_deref().map(connect).transpose()?;
+    // One that is not there costs other namespaces only, and may come later.
+    let helper = config.helper.as_deref().map(Remote::new);
     for sink in &config.sinks {
         match &sink.to {
             SinkAddress::Stdout if last.form == LedgerForm::Json => {
@@ -72,22 +71,6 @@ pub(crate) fn prepare(
         }
     }
     Ok(Prepared { config: config.clone(), filter, helper, remotes: remotes(config, names) })
-}
-
-/// Connects to the helper.
-fn connect(path: &Path) -> anyhow::Result<Remote> {
-    Remote::connect(path).map_err(|error| {
-        let (failure, fix) = match error.kind() {
-            io::ErrorKind::PermissionDenied => {
-                (Failure::Permission, format!("ls -l {} says who may", path.display()))
-            }
-            _ => (Failure::Unavailable, "start it, or remove helper from [sockets]".to_owned()),
-        };
-        failure.error(format!(
-            "cannot reach the helper of [sockets] at {}: {error}. Fix: {fix}",
-            path.display()
-        ))
-    })
 }
 
 /// Where the UDP sinks send to, as far as it is known.

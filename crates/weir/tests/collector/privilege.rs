@@ -1,16 +1,18 @@
 //! What the collector sees without privilege, and with the helper that has it.
 
 use super::support::netns::Netns;
-use super::support::process::{TempDir, WEIR, Weir, run};
+use super::support::process::{Peer, TempDir, WEIR, Weir, run};
 use super::support::{find_tool, need_root, need_root_netns, need_tool};
 use super::{Connection, assert_law, listen_in, wait_for_polls, wait_for_record, write};
 use sockets::helper::{Allowed, serve};
 use std::fs;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
 use sys::pass::Listener;
+use sys::poll::EventFd;
 
 /// The user and group that own nothing.
 const NOBODY: u32 = 65_534;
@@ -65,7 +67,10 @@ fn nobody_collects_every_namespace_through_the_helper() {
     let listener = Listener::bind(&dir.file("helper.sock")).unwrap();
     fs::set_permissions(dir.file("helper.sock"), fs::Permissions::from_mode(0o666)).unwrap();
     // It serves until the process ends.
-    thread::spawn(move || serve(&listener, &Allowed { uids: vec![NOBODY] }, |_| {}));
+    thread::spawn(move || {
+        let never = EventFd::new().unwrap();
+        serve(&listener, &Allowed { uids: vec![NOBODY] }, never.as_fd(), |_| {})
+    });
     let keys = format!(
         "states = [\"listening\"]\nlisten_every = 1\nhelper = \"{}\"",
         dir.text("helper.sock")
@@ -83,13 +88,35 @@ fn nobody_collects_every_namespace_through_the_helper() {
 }
 
 #[test]
-fn a_helper_that_is_not_there_ends_the_start_with_what_to_do() {
-    let dir = TempDir::new();
-    let keys = format!("helper = \"{}\"", dir.text("nobody.sock"));
-    let config = write(&dir, &keys, &["to = \"null:\""]);
-    let output =
-        Command::new(WEIR).args(["run", "--admin", "off", "-c"]).arg(&config).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(69), "{said}");
-    assert!(said.contains("cannot reach the helper of [sockets]"), "{said}");
+fn a_helper_that_is_not_there_is_told_once_and_found_when_it_comes() {
+    if !can_become_nobody() {
+        return;
+    }
+    let (dir, netns, connection) = (TempDir::new(), Netns::new(), Connection::new());
+    let mut inside = listen_in(&netns);
+    let path = dir.text("helper.sock");
+    let keys = format!("states = [\"all\"]\nlisten_every = 1\nhelper = \"{path}\"");
+    let weir = as_nobody(&dir, &write(&dir, &keys, &["name = \"disk\"\nto = \"file:out.jsonl\""]));
+    let out = dir.file("work/out.jsonl");
+    wait_for_record(&out, "a connection of the own namespace", |record| {
+        record["dst_port"] == connection.port
+    });
+    wait_for_polls(&weir, 3);
+    let args = ["namespace-helper", "--listen", &path, "--allow-user", "65534"];
+    let mut helper = Peer::start(Command::new(WEIR).args(args));
+    wait_for_record(&out, "the listener inside", |record| {
+        record["netns_name"] == netns.name.as_str() && record["src_port"] == 9_464
+    });
+    let url = "http://127.0.0.1:9464";
+    run(netns.command(WEIR).args(["ledger", "--url", url]));
+    wait_for_record(&out, "a close inside", |record| {
+        record["netns_name"] == netns.name.as_str() && record["record_kind"] == "close"
+    });
+    assert!(helper.terminate().success());
+    wait_for_polls(&weir, 6);
+    let ended = weir.stop();
+    assert_eq!(ended.code, Some(0), "{}", ended.said);
+    assert_eq!(ended.said.matches("is not there").count(), 1, "told once: {}", ended.said);
+    assert_law(&ended, &["disk"]);
+    inside.terminate();
 }
