@@ -202,6 +202,7 @@ fn reason(end: &Final, before: Option<&Before>, look: Option<Look>) -> CloseReas
         Some(true) if end.send_queue == 0 => orderly(end, before, look, role),
         Some(sent) => abrupt(end, before, role, sent),
         None if look == Some(Look::Minisock) => CloseReason::OUR_CLOSE,
+        None if has_waited_in_vain(end, before) => CloseReason::TIMED_OUT,
         None => CloseReason::UNKNOWN,
     }
 }
@@ -411,9 +412,23 @@ fn has_more_than_our_fins_ack(end: &Final, before: Option<&Before>, role: Option
         .is_some_and(|since| since.segs_in > if is_acked { 0 } else { 1 })
 }
 
+/// Nothing came since the poll while something of ours was under way again and again: data or a FIN, whichever.
+///
+/// What the host itself failed to send counts as retransmitted and not as sent (tcp_retransmit_skb, __tcp_transmit_skb in
+/// net/ipv4/tcp_output.c), so that nothing can be told of the FIN then.
+fn has_waited_in_vain(end: &Final, before: Option<&Before>) -> bool {
+    end.send_queue > 0
+        && is_stuck(end)
+        && Since::poll(end, before).is_some_and(|since| since.segs_in == 0)
+}
+
+fn is_stuck(end: &Final) -> bool {
+    end.retransmits > 0 || end.probes > 0 || end.lost > 0
+}
+
 /// Our FIN was not sent, or not acknowledged: reset or given up.
 fn abrupt(end: &Final, before: Option<&Before>, role: Option<Role>, fin_sent: bool) -> CloseReason {
-    let is_stuck = end.retransmits > 0 || end.probes > 0 || end.lost > 0;
+    let is_stuck = is_stuck(end);
     let since = Since::poll(end, before);
     match since {
         Some(since) if since.segs_in == 0 => {

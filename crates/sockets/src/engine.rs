@@ -12,6 +12,7 @@ use crate::meter::{Counts, STATES, family_row};
 use crate::namespaces::{Known, Namespaces};
 use crate::options::Options;
 use crate::output::{Output, Problem};
+use crate::poll::missing_kept_polls;
 use crate::table::{Entry, LastCounters, Life, Table, mix};
 use crate::totals::Sums;
 use ledger::{Amount, Reason};
@@ -94,7 +95,7 @@ impl<'h> Engine<'h> {
     ) -> Engine<'h> {
         let table = Table::new(options.table_entries_max);
         counts.table_capacity.set(table.capacity() as u64);
-        let mut namespaces = Namespaces::default();
+        let mut namespaces = Namespaces::new(missing_kept_polls(options.interval));
         namespaces.set_own(sys::namespace::own().ok());
         Engine {
             options,

@@ -1,7 +1,6 @@
 //! The namespaces that the collector knows: their names, and whether they still exist.
 
 use crate::access::Found;
-use crate::poll::MISSING_KEPT_POLLS;
 use std::collections::HashMap;
 use std::sync::Arc;
 use sys::namespace::Identity;
@@ -30,12 +29,16 @@ pub(crate) struct Namespaces {
     by_id: HashMap<Identity, u32>,
     by_nsid: HashMap<i32, u32>,
     own: Option<Identity>,
+    /// Polls after which the place of a namespace that is gone is used again, when its sockets have left the table.
+    place_kept_polls: u32,
 }
 
-/// Polls after which the place of a namespace that is gone is used again, when its sockets have left the table.
-const PLACE_KEPT_POLLS: u32 = MISSING_KEPT_POLLS + 2;
-
 impl Namespaces {
+    /// None yet. What refers to a namespace does so for at most so many polls after it is gone.
+    pub(crate) fn new(referred_polls: u32) -> Namespaces {
+        Namespaces { place_kept_polls: referred_polls + 2, ..Namespaces::default() }
+    }
+
     /// The place of what was found, a new one if need be.
     pub(crate) fn note(&mut self, found: &Found, poll: u32) -> u32 {
         if let Some(&place) = self.by_id.get(&found.id)
@@ -133,7 +136,7 @@ impl Namespaces {
     pub(crate) fn forget_gone(&mut self, poll: u32) {
         for place in 0..self.places.len() {
             let gone = self.places[place]
-                .take_if(|known| poll.wrapping_sub(known.found_poll) >= PLACE_KEPT_POLLS);
+                .take_if(|known| poll.wrapping_sub(known.found_poll) >= self.place_kept_polls);
             let Some(known) = gone else { continue };
             if self.by_id.get(&known.id) == Some(&(place as u32)) {
                 self.by_id.remove(&known.id);
@@ -154,13 +157,15 @@ impl Namespaces {
 mod tests {
     use super::*;
 
+    const PLACE_KEPT_POLLS: u32 = 4;
+
     fn found(inode: u64) -> Found {
         Found { id: Identity { device: 4, inode }, name: Some(format!("n{inode}")), process: None }
     }
 
     #[test]
     fn a_place_is_used_again_some_polls_after_its_namespace_has_gone() {
-        let mut namespaces = Namespaces::default();
+        let mut namespaces = Namespaces::new(2);
         let (a, b) = (namespaces.note(&found(1), 1), namespaces.note(&found(2), 1));
         namespaces.set_nsid(a, 7);
         for poll in 2..2 + PLACE_KEPT_POLLS {
@@ -174,7 +179,7 @@ mod tests {
 
     #[test]
     fn an_nsid_that_was_given_anew_names_the_new_namespace() {
-        let mut namespaces = Namespaces::default();
+        let mut namespaces = Namespaces::new(2);
         let old = namespaces.note(&found(1), 1);
         namespaces.set_nsid(old, 7);
         let new = namespaces.note(&found(2), 2);
@@ -188,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_namespace_that_took_an_inode_over_has_a_place_of_its_own() {
-        let mut namespaces = Namespaces::default();
+        let mut namespaces = Namespaces::new(2);
         let old = namespaces.note(&found(1), 1);
         assert_eq!(namespaces.recognise(old, Some(70)), old);
         namespaces.set_nsid(old, 7);
@@ -209,7 +214,7 @@ mod tests {
 
     #[test]
     fn absence_shows_only_in_what_was_walked_or_is_gone() {
-        let mut namespaces = Namespaces::default();
+        let mut namespaces = Namespaces::new(2);
         let place = namespaces.note(&found(1), 1);
         assert!(!namespaces.shows_absence(place, 1), "it could not be walked");
         namespaces.walked(place, 1);

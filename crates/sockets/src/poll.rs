@@ -6,14 +6,20 @@ use crate::table::Life;
 use crate::totals::Sums;
 use crate::walk::{WalkError, Walked};
 use record::PollTotals;
+use std::time::Duration;
 use sys::namespace;
 use wire::inet_diag::{State, States};
 
 /// Polls for which a connection that is in none of them is remembered where its close event is heard, since that may still
-/// come: the peer has reset it, say, and the program has not looked at its descriptor since. Most do within a few polls; a
-/// program that never does would keep the entry for as long as it runs. After that it counts as unobserved, and a later
-/// event makes a record like that of a connection that no poll has seen.
-pub(crate) const MISSING_KEPT_POLLS: u32 = 30;
+/// come: the peer has reset it, say, and the program has not looked at its descriptor since, or its last segment waits for a
+/// neighbour's address. Most do within seconds; a program that never looks would keep the entry for as long as it runs. After
+/// that it counts as unobserved, and a later event makes a record like that of a connection that no poll has seen.
+pub(crate) fn missing_kept_polls(interval: Duration) -> u32 {
+    const POLLS_MIN: u32 = 30;
+    const MILLISECONDS_MIN: u128 = 5_000;
+    let polls = MILLISECONDS_MIN / interval.as_millis().max(1);
+    u32::try_from(polls).unwrap_or(POLLS_MIN).max(POLLS_MIN)
+}
 
 impl Engine<'_> {
     /// Notes how a walk went.
@@ -81,6 +87,7 @@ impl Engine<'_> {
         let (namespaces, events) = (&self.namespaces, self.events.as_ref());
         // A socket that moved to a state that is not asked for is absent as well.
         let shows_all = (States::CONNECTED - asked).is_empty();
+        let missing_kept_polls = missing_kept_polls(self.options.interval);
         let mut unobserved = 0;
         self.table.retain(|entry| {
             let state = State::from_number(entry.state);
@@ -99,7 +106,7 @@ impl Engine<'_> {
                 && namespaces.get(entry.namespace).is_some_and(|known| {
                     events.is_some_and(|events| events.hears(known.is_own, known.nsid))
                 });
-            let kept = if is_patient { MISSING_KEPT_POLLS } else { 1 };
+            let kept = if is_patient { missing_kept_polls } else { 1 };
             if entry.life != Life::Missing || poll.wrapping_sub(entry.seen_poll) <= kept {
                 entry.life = Life::Missing;
                 return true;
