@@ -115,6 +115,11 @@ impl Netns {
     }
 }
 
+/// Says something worth knowing, past the capture of the test harness.
+pub(crate) fn tell(text: &str) {
+    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
+}
+
 /// What a test keeps of a record.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
@@ -155,8 +160,16 @@ pub(crate) struct Keep {
     pub(crate) told: Arc<Mutex<Told>>,
     /// How long each record takes.
     pub(crate) work: Duration,
-    /// Rows of polls are not kept.
-    pub(crate) only_closes: bool,
+    pub(crate) rows: Rows,
+}
+
+/// Which rows are kept.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Rows {
+    #[default]
+    All,
+    Closes,
+    None,
 }
 
 impl Output for Keep {
@@ -164,7 +177,7 @@ impl Output for Keep {
         let kind = record.record_kind.unwrap();
         let until = Instant::now() + self.work;
         while Instant::now() < until {}
-        if self.only_closes && kind == RecordKind::POLL {
+        if self.rows == Rows::None || self.rows == Rows::Closes && kind == RecordKind::POLL {
             return;
         }
         self.told.lock().unwrap().rows.push(Row {
