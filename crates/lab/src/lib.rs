@@ -6,10 +6,12 @@
 //! - [`check`]: the check data in every datagram, and the payloads that carry it.
 //! - [`generate`]: sends marked datagrams on an absolute schedule, with heartbeats that carry the running total.
 //! - [`verify`]: receives, and says what is missing, duplicate, reordered, corrupt, truncated or late.
+//! - [`experiment`]: transports over a path that loses packets: what was asked for and what was measured.
 
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod experiment;
 pub mod generate;
 pub mod verify;
 

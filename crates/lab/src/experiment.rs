@@ -1,0 +1,3 @@
+//! Experiments: runs of transports over a path that loses packets, and what was measured.
+
+pub mod model;
