@@ -113,8 +113,8 @@ pub(in super::super) const SOCKETS: SectionKeys = SectionKeys {
             name: "helper",
             kind: Kind::Text("path of the helper's socket"),
             fallback: Fallback::Absent("this process does it itself"),
-            meaning: "The privileged helper that opens sockets in namespaces and hands them over, so that this process \
-                      needs no capability.",
+            meaning: "The privileged helper (`weir namespace-helper`) that opens sockets in namespaces and hands them over, so that \
+                      this process needs no capability.",
         },
     ],
 };
