@@ -208,3 +208,72 @@ impl Refusals {
         self.told = Some(Instant::now());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::env;
+    use std::fs::{self, OpenOptions};
+    use std::process::Command;
+    use sys::netlink::{Protocol, Socket};
+
+    /// Runs in a process of its own, which is this program again: what is given up does not come back.
+    #[test]
+    fn once_confined_it_reads_files_and_opens_netlink_sockets_and_does_nothing_else() {
+        const NAME: &str = "namespace_helper::tests::once_confined_it_reads_files_and_opens_netlink_sockets_and_does_nothing_else";
+        let Some(file) = env::var_os("WEIR_TEST_FILE") else {
+            let file = env::temp_dir().join(format!("weir-confined-{}", std::process::id()));
+            fs::write(&file, "before").unwrap();
+            let child = Command::new(env::current_exe().unwrap())
+                .args(["--exact", NAME, "--nocapture", "--test-threads=1"])
+                .env("WEIR_TEST_FILE", &file)
+                .output()
+                .unwrap();
+            assert_eq!(child.status.code(), Some(0), "{child:?}");
+            assert_eq!(fs::read(&file).unwrap(), b"before");
+            fs::remove_file(&file).unwrap();
+            return;
+        };
+        give_up_capabilities().unwrap();
+        confine().unwrap();
+        // What a helper does.
+        assert!(fs::read_dir("/proc").is_ok() && fs::read_link("/proc/self/ns/net").is_ok());
+        assert!(fs::read("/proc/self/mountinfo").is_ok());
+        assert!(Socket::open(Protocol::SockDiag).is_ok() && Socket::open(Protocol::Route).is_ok());
+        // What it must not.
+        let refused = |result: io::Result<()>| {
+            assert_eq!(result.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        };
+        refused(fs::write(&file, "after"));
+        refused(OpenOptions::new().append(true).open(&file).map(drop));
+        refused(OpenOptions::new().write(true).create_new(true).open("new").map(drop));
+        refused(fs::remove_file(&file));
+        refused(fs::rename(&file, "moved"));
+        refused(fs::create_dir("folder"));
+        refused(fs::hard_link(&file, "link"));
+        refused(std::os::unix::fs::symlink(&file, "link"));
+        refused(fs::set_permissions(&file, fs::metadata(&file).unwrap().permissions()));
+        refused(Command::new("true").status().map(drop));
+        refused(std::thread::Builder::new().spawn(|| {}).map(drop));
+        refused(std::net::TcpListener::bind("127.0.0.1:0").map(drop));
+        refused(std::net::UdpSocket::bind("127.0.0.1:0").map(drop));
+        refused(UnixStream::connect(&file).map(drop));
+        assert!(UnixStream::pair().is_err());
+        assert_eq!(fs::read(&file).unwrap(), b"before");
+    }
+
+    #[test]
+    fn modes_are_octal() {
+        assert_eq!((mode("660"), mode("0777")), (Ok(0o660), Ok(0o777)));
+        for text in ["", "8", "1000", "rw", "-1"] {
+            assert!(mode(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn users_are_names_or_numbers() {
+        let found = users(&["root".to_owned(), "4000000000".to_owned()]).unwrap();
+        assert_eq!((found[0].uid, found[1].uid), (0, 4_000_000_000));
+        assert!(users(&["nobody here".to_owned()]).is_err());
+    }
+}
