@@ -2,6 +2,7 @@
 
 mod args;
 mod assemble;
+mod cells;
 mod closed;
 mod columns;
 mod human;

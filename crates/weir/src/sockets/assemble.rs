@@ -6,7 +6,7 @@ use ::sockets::attribution::{
     Cgroup, Cgroups, Host, HostOptions, ProcessOptions, Processes, Users,
 };
 use ::sockets::filter::{Expr, Facts, Filter, Needs, Process};
-use ::sockets::{Found, fill, unknown_attributes};
+use ::sockets::{Found, fill, own_accecn_layout, unknown_attributes};
 use record::{RecordKind, SocketRecord};
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -130,7 +130,9 @@ impl Assembler {
         let interface = self.interface(message.id.interface_index, place);
         let mut record =
             SocketRecord { record_kind: Some(RecordKind::POLL), ..SocketRecord::default() };
-        fill(&mut record, message);
+        // Which kernel wrote a file is not known.
+        let accecn = if is_live { own_accecn_layout() } else { None };
+        fill(&mut record, message, accecn);
         let age = self.history.as_ref().and_then(|history| history.age(cookie, place.now));
         let history = self.history.as_mut();
         let rates = history.and_then(|history| history.note(cookie, &record, place.now));

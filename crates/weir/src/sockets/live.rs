@@ -133,7 +133,7 @@ impl<'p> Live<'p> {
             Err(error) if self.scope == Scope::Own => return Err(Failure::Unavailable.error(error)),
             Err(error) => {
                 self.unseen.failed += 1;
-                self.tell_once(format!("{}: {error}", name_of(found)));
+                self.tell_once(name_of(found), &format!("{}: {error}", name_of(found)));
             }
         }
         Ok(())
@@ -149,30 +149,27 @@ impl<'p> Live<'p> {
             }
             Error::Syscall { .. } => {
                 self.unseen.failed += 1;
-                self.tell_once(format!("{}: {error}", name_of(found)));
+                self.tell_once(name_of(found), &format!("{}: {error}", name_of(found)));
             }
         }
     }
 
-    fn tell_once(&mut self, text: String) {
-        if !self.told.contains(&text) {
+    fn tell_once(&mut self, cause: String, text: &str) {
+        if self.told.insert(cause) {
             tell(format_args!("{text}"));
-            self.told.insert(text);
         }
     }
 
     /// Says once what could not be seen, and what would help.
     pub(super) fn tell_unseen(&mut self) {
-        for line in self.unseen.lines() {
-            self.tell_once(line);
+        for (cause, line) in self.unseen.lines() {
+            self.tell_once(cause, &line);
         }
         let denied = self.assembler.processes().map_or(0, |processes| processes.summary().denied);
         if denied > 0 {
             let processes = plural(denied, "process", "processes");
-            self.tell_once(format!(
-                "which sockets {processes} hold cannot be seen{}",
-                without_ptrace()
-            ));
+            let text = format!("which sockets {processes} hold cannot be seen{}", without_ptrace());
+            self.tell_once("processes".to_owned(), &text);
         }
     }
 
@@ -188,26 +185,27 @@ impl<'p> Live<'p> {
 }
 
 impl Unseen {
-    fn lines(&self) -> Vec<String> {
+    /// What to say, each with a word by which it is said only once.
+    fn lines(&self) -> Vec<(String, String)> {
         let mut lines = Vec::new();
         if self.closed > 0 {
             let capability = capability_name(self.capability).unwrap_or("a capability");
-            lines.push(format!(
-                "{} not be entered: this takes {capability}; run it as root, or see docs/sockets.md",
-                plural(self.closed, "network namespace can", "network namespaces can")
-            ));
+            lines.push(("closed".to_owned(), format!(
+                "{} cannot be entered: this takes {capability}; run it as root, or see docs/sockets.md",
+                plural(self.closed, "network namespace", "network namespaces")
+            )));
         }
         if self.hidden_processes > 0 {
             let processes = plural(self.hidden_processes, "process", "processes");
-            lines.push(format!(
+            lines.push(("hidden".to_owned(), format!(
                 "the network namespaces of {processes} cannot be seen{}; sockets in namespaces of theirs alone are missing",
                 without_ptrace()
-            ));
+            )));
         }
         for name in &self.absent {
-            lines.push(format!(
-                "there is no network namespace {name}; `ip netns` lists those with names"
-            ));
+            let text =
+                format!("there is no network namespace {name}; `ip netns` lists those with names");
+            lines.push((text.clone(), text));
         }
         lines
     }
