@@ -9,6 +9,6 @@ have kubernetes-validate || { skip "manifests: kubernetes-validate is not instal
 
 for file in deploy/kubernetes/*.yaml; do
     check "schema of $file" kubernetes-validate --strict "$file"
+    check "probes, paths, times, limits and privileges of $file" weir-python scripts/check_manifests.py "$file"
 done
-check "probes, ports, times and limits of the Deployment" weir-python scripts/check_manifests.py deploy/kubernetes/weir.yaml
 finish

@@ -30,16 +30,20 @@ fn toml_blocks_in_documents_are_accepted() {
 }
 
 #[test]
-fn the_config_map_is_accepted() {
-    let manifest = read(&root().join("deploy/kubernetes/weir.yaml"));
-    let text: String = manifest
-        .lines()
-        .skip_while(|line| *line != "  weir.toml: |")
-        .skip(1)
-        .take_while(|line| line.is_empty() || line.starts_with("    "))
-        .map(|line| format!("{}\n", line.get(4..).unwrap_or_default()))
-        .collect();
-    check(&text, "the ConfigMap");
+fn the_config_maps_are_accepted() {
+    let manifests = files_in("deploy/kubernetes", "yaml");
+    assert!(manifests.len() >= 2, "only {manifests:?}");
+    for manifest in manifests {
+        let text: String = read(&manifest)
+            .lines()
+            .skip_while(|line| *line != "  weir.toml: |")
+            .skip(1)
+            .take_while(|line| line.is_empty() || line.starts_with("    "))
+            .map(|line| format!("{}\n", line.get(4..).unwrap_or_default()))
+            .collect();
+        assert!(!text.is_empty(), "{} has no weir.toml", manifest.display());
+        check(&text, &format!("the ConfigMap of {}", manifest.display()));
+    }
 }
 
 fn check(text: &str, origin: &str) {
