@@ -63,7 +63,7 @@ schema! {
         shutdown: u8 = 49, "flags", "", "Directions that were shut down: 1 receiving, 2 sending.";
         protocol: u8 = 50, "", "", "IP protocol, where the kernel says it: 6 is TCP. Close events have it.";
         v6_only: bool = 51, "", "", "Whether an IPv6 listener refuses IPv4 (`IPV6_V6ONLY`).";
-        mark: u32 = 52, "", "4.10", "The firewall mark (`SO_MARK`); given only to readers with CAP_NET_ADMIN.";
+        mark: u32 = 52, "", "4.9", "The firewall mark (`SO_MARK`); given only to readers with CAP_NET_ADMIN.";
         class_id: u32 = 53, "", "5.0", "The net_cls class, or else the socket's priority.";
         socket_options: u16 = 54, "flags", "5.10",
             "Options, one bit each: 1 recverr, 2 is_icsk, 4 freebind, 8 hdrincl, 16 mc_loop, 32 transparent, 64 \
@@ -71,14 +71,14 @@ schema! {
         has_md5: bool = 55, "", "4.14",
             "Whether TCP MD5 signatures (RFC 2385) are in use; given only to readers with CAP_NET_ADMIN. The keys are \
              never read.";
-        ulp: text = 56, "", "5.3", "The upper-layer protocol on the socket: `tls`, `mptcp`, …";
-        tls_version: u16 = 57, "", "5.3",
+        ulp: text = 56, "", "5.4", "The upper-layer protocol on the socket: `tls`, `mptcp`, …";
+        tls_version: u16 = 57, "", "5.4",
             "Kernel TLS: protocol version, 771 (0x0303) is TLS 1.2, 772 (0x0304) TLS 1.3.";
-        tls_cipher: u16 = 58, "", "5.3",
+        tls_cipher: u16 = 58, "", "5.4",
             "Kernel TLS: cipher, by the numbers of `linux/tls.h` (51 AES-GCM-128, 52 AES-GCM-256, 54 \
              ChaCha20-Poly1305, …).";
-        tls_receive: TlsMode = 59, "", "5.3", "Kernel TLS: who decrypts what is received.";
-        tls_send: TlsMode = 60, "", "5.3", "Kernel TLS: who encrypts what is sent.";
+        tls_receive: TlsMode = 59, "", "5.4", "Kernel TLS: who decrypts what is received.";
+        tls_send: TlsMode = 60, "", "5.4", "Kernel TLS: who encrypts what is sent.";
         is_mptcp: bool = 61, "", "5.7", "Whether this is a subflow of a Multipath TCP connection.";
         mptcp_token_local: u32 = 62, "", "5.7",
             "Multipath TCP: our token of the connection; subflows of one connection share it.";
@@ -106,7 +106,7 @@ schema! {
         snd_mss_bytes: u32 = 112, "bytes", "2.4", "Largest segment we send, without headers.";
         rcv_mss_bytes: u32 = 113, "bytes", "2.4", "Largest segment the peer seems to send, an estimate.";
         unacked_segments: u32 = 114, "segments", "2.4",
-            "Segments in flight. For a listener: connections that wait to be accepted now.";
+            "Segments sent and not acknowledged in order. For a listener: connections that wait to be accepted now.";
         sacked_segments: u32 = 115, "segments", "2.4",
             "Segments in flight that the peer acknowledged selectively. For a listener: the limit of its accept \
              queue.";
@@ -138,7 +138,8 @@ schema! {
         max_pacing_rate_bytes_per_sec: u64 = 133, "bytes/s", "3.15",
             "Limit that the application set (`SO_MAX_PACING_RATE`); 18446744073709551615 (2^64 - 1) is none.";
         bytes_acked: u64 = 12, "bytes", "4.1",
-            "Bytes of ours that the peer acknowledged so far; SYN and FIN count as one each.";
+            "Bytes of ours that the peer acknowledged so far; our FIN counts as one, and so does the SYN of the side that \
+             connects.";
         bytes_received: u64 = 13, "bytes", "4.1", "Bytes received in order so far; FIN counts as one.";
         segs_out: u32 = 134, "segments", "4.2",
             "Segments sent so far, acknowledgements and retransmissions too. Wraps at 2^32.";
@@ -170,9 +171,9 @@ schema! {
         rehash: u32 = 151, "events", "6.2", "How often the flow hash was changed to find another path (PLB, timeouts).";
         total_rto: u16 = 152, "events", "6.7", "Retransmission timeouts so far. Wraps at 2^16.";
         total_rto_recoveries: u16 = 153, "events", "6.7",
-            "Recoveries from retransmission timeouts so far. Wraps at 2^16.";
+            "Recoveries from retransmission timeouts so far, one that goes on included. Wraps at 2^16.";
         total_rto_time_ms: u32 = 154, "ms", "6.7",
-            "Time spent in recoveries from timeouts, finished ones. In ms, unlike `rto_us`.";
+            "Time spent in recoveries from timeouts so far, one that goes on included. In ms, unlike `rto_us`.";
         received_ce_segments: u32 = 155, "segments", "6.18", "Congestion-marked segments received so far.";
         delivered_e1_bytes: u32 = 156, "bytes", "6.18",
             "AccECN: bytes of ours that arrived marked ECT(1), by the peer's count. Wraps at 2^32.";
@@ -184,20 +185,25 @@ schema! {
         received_e0_bytes: u32 = 160, "bytes", "6.18", "AccECN: bytes received marked ECT(0). Wraps at 2^32.";
         received_ce_bytes: u32 = 161, "bytes", "6.18", "AccECN: bytes received congestion-marked. Wraps at 2^32.";
         ecn_mode: EcnMode = 162, "", "7.0", "What was agreed about ECN.";
-        accecn_opt_seen: AccEcnOption = 163, "", "6.18", "AccECN: what was seen of the peer's option.";
+        accecn_opt_seen: AccEcnOption = 163, "", "6.18",
+            "AccECN: what was seen of the peer's option; absent where the kernel's release is not known, see \
+             `accecn_word`.";
         accecn_fail_mode: u8 = 164, "flags", "6.18",
             "AccECN: what does not get through, one bit each: 1 our ACE field, 2 the peer's, 4 our option, 8 the \
-             peer's.";
+             peer's. Absent where the kernel's release is not known, see `accecn_word`.";
         options2: u32 = 165, "flags", "7.0", "More options, 24 bits (`tcpi_options2`).";
     }
 
     congestion "The congestion control algorithm, and what it says of itself." {
         congestion_algorithm: text = 200, "", "", "Name of the algorithm: `cubic`, `bbr`, …";
-        vegas_enabled: u32 = 201, "", "", "Vegas: whether it is in control now (1) or has fallen back to Reno (0).";
+        vegas_enabled: u32 = 201, "", "", "Vegas, YeAH: whether it is in control now (1) or has fallen back to Reno (0). Illinois, LP, NV and Westwood \
+             fill these four fields too, with 1 here.";
         vegas_rtt_count: u32 = 202, "", "", "Vegas: round-trip times measured in this round.";
-        vegas_rtt_us: u32 = 203, "µs", "", "Vegas: last round-trip time; 2147483647 (0x7fffffff) if none.";
+        vegas_rtt_us: u32 = 203, "µs", "", "Vegas, YeAH: smallest round-trip time ever; 2147483647 (0x7fffffff) if none. NV, Westwood: the last one. \
+             Illinois, LP: the mean of this round, 0 if none.";
         vegas_min_rtt_us: u32 = 204, "µs", "",
-            "Vegas: smallest round-trip time of this round; 2147483647 (0x7fffffff) if none.";
+            "Vegas, YeAH: smallest round-trip time of this round; 2147483647 (0x7fffffff) if none. Others: the smallest \
+             seen.";
         dctcp_enabled: u16 = 205, "", "4.1", "DCTCP: whether both sides agreed on ECN (1), or it works as Reno (0).";
         dctcp_ce_state: u16 = 206, "", "4.1", "DCTCP: whether the last segment received was congestion-marked.";
         dctcp_alpha: u32 = 207, "1/1024", "4.1", "DCTCP: estimated share of marked bytes; 1024 is all.";
@@ -262,6 +268,10 @@ schema! {
         tcp_info_len_bytes: u16 = 330, "bytes", "",
             "Length of `tcp_info` as this kernel gave it; fields beyond are absent.";
         tcp_info_tail: bytes = 331, "", "", "`tcp_info` beyond the 280 bytes that are known.";
+        accecn_word: u32 = 333, "", "6.18",
+            "The last 4 of the 280 bytes of `tcp_info` as a number of the host's byte order, where it is not known which \
+             kernel wrote them (a capture, a release that should not have them): 6.18 and 6.19 hold other fields there \
+             than 7.0 and later.";
         unknown_attributes: bytes = 332, "", "",
             "Unknown netlink attributes one after another: u16 length with this header, u16 type, payload, padding to \
              4 bytes; host byte order.";

@@ -4,10 +4,26 @@ use record::{
     AccEcnOption, AddressFamily, EcnMode, FastOpenFailure, RecoveryState, SocketRecord,
     SocketState, SocketTimer, TlsMode,
 };
-use wire::inet_diag::{SocketMessage, TcpInfo, Ulp};
+use std::sync::OnceLock;
+use wire::inet_diag::{AccEcnLayout, SocketMessage, TcpInfo, Ulp};
 
-/// Fills in what the kernel's message says: endpoints, socket, `tcp_info`, congestion, memory, and what has no name here.
-pub fn fill<'a>(record: &mut SocketRecord<'a>, message: &SocketMessage<'a>) {
+/// How this machine's kernel lays out its state of accurate ECN; `None` if its release does not tell.
+pub fn own_accecn_layout() -> Option<AccEcnLayout> {
+    // The release does not change while the machine runs.
+    static LAYOUT: OnceLock<Option<AccEcnLayout>> = OnceLock::new();
+    *LAYOUT.get_or_init(|| {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
+        AccEcnLayout::of_release(release.trim_ascii())
+    })
+}
+
+/// Fills in what the kernel's message says: endpoints, socket, `tcp_info`, congestion, memory, and what has no name here. The
+/// layout is that of the kernel the message is from: [`own_accecn_layout`], or `None` for a message out of a file.
+pub fn fill<'a>(
+    record: &mut SocketRecord<'a>,
+    message: &SocketMessage<'a>,
+    accecn: Option<AccEcnLayout>,
+) {
     record.cookie = Some(message.id.cookie);
     record.family = Some(AddressFamily(message.family.number()));
     record.src_address = Some(message.id.src.ip());
@@ -36,6 +52,7 @@ pub fn fill<'a>(record: &mut SocketRecord<'a>, message: &SocketMessage<'a>) {
     record.cgroup_id = message.cgroup_id;
     if let Some(info) = &message.tcp_info {
         fill_tcp_info(record, info);
+        fill_accecn(record, info, accecn);
     }
     record.tcp_info_tail = Some(message.tcp_info_tail).filter(|tail| !tail.is_empty());
     if let Some(ulp) = &message.ulp {
@@ -64,17 +81,27 @@ pub(crate) fn fill_tcp_info(record: &mut SocketRecord<'_>, info: &TcpInfo) {
         rwnd_limited_us sndbuf_limited_us delivered_segments delivered_ce_segments bytes_sent bytes_retrans
         dsack_dups reord_seen rcv_ooopack snd_wnd_bytes rcv_wnd_bytes rehash total_rto total_rto_recoveries
         total_rto_time_ms received_ce_segments delivered_e1_bytes delivered_e0_bytes delivered_ce_bytes
-        received_e1_bytes received_e0_bytes received_ce_bytes options2 retransmits probes backoff options
+        received_e1_bytes received_e0_bytes received_ce_bytes retransmits probes backoff options
         snd_wscale rcv_wscale
     }
     record.tcp_info_state = info.state().map(SocketState);
     record.ca_state = info.ca_state().map(RecoveryState);
     record.delivery_rate_app_limited = info.delivery_rate_app_limited().map(|bit| bit != 0);
     record.fastopen_client_fail = info.fastopen_client_fail().map(FastOpenFailure);
-    record.ecn_mode = info.ecn_mode().map(|mode| EcnMode(mode as u8));
-    record.accecn_opt_seen = info.accecn_opt_seen().map(|seen| AccEcnOption(seen as u8));
-    record.accecn_fail_mode = info.accecn_fail_mode().map(|mode| mode as u8);
     record.tcp_info_len_bytes = Some(info.length_bytes() as u16);
+}
+
+/// Divides the state of accurate ECN into its fields, or keeps it as it is where that is not possible.
+fn fill_accecn(record: &mut SocketRecord<'_>, info: &TcpInfo, layout: Option<AccEcnLayout>) {
+    match layout.and_then(|layout| info.accecn(layout)) {
+        Some(accecn) => {
+            record.ecn_mode = accecn.ecn_mode.map(EcnMode);
+            record.accecn_opt_seen = Some(AccEcnOption(accecn.opt_seen));
+            record.accecn_fail_mode = Some(accecn.fail_mode);
+            record.options2 = accecn.options2;
+        }
+        None => record.accecn_word = info.accecn_word(),
+    }
 }
 
 fn fill_ulp<'a>(record: &mut SocketRecord<'a>, ulp: &Ulp<'a>) {

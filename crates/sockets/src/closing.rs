@@ -322,7 +322,7 @@ impl Engine<'_> {
         let congestion =
             entry.and_then(|entry| self.congestion_name(entry.congestion)).map(str::to_owned);
         let mut record = self.identity.record(RecordKind::CLOSE, unix_ns);
-        assemble::fill(&mut record, event);
+        assemble::fill(&mut record, event, assemble::own_accecn_layout());
         // The event says nothing of these: zero would be a claim.
         (record.uid, record.inode) = (None, None);
         (record.timer, record.timer_retransmits, record.timer_expires_ms) = (None, None, None);

@@ -281,7 +281,7 @@ impl<'h> Engine<'h> {
         let cgroup = message.cgroup_id.and_then(|id| self.cgroup_of(id));
         let namespace = self.namespaces.get(self.moment.place).cloned();
         let mut record = self.identity.record(RecordKind::POLL, self.moment.unix_ns);
-        assemble::fill(&mut record, message);
+        assemble::fill(&mut record, message, assemble::own_accecn_layout());
         fill_attribution(&mut record, namespace.as_ref(), cgroup.as_deref());
         let mut unknown = std::mem::take(&mut self.unknown);
         unknown.clear();

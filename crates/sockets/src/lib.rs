@@ -34,7 +34,7 @@ mod totals;
 mod walk;
 
 pub use access::{Access, Direct, Found, Hears, Scope};
-pub use assemble::{fill, unknown_attributes};
+pub use assemble::{fill, own_accecn_layout, unknown_attributes};
 pub use collector::{Collector, MakeAccess, Panicked, Questions};
 pub use options::{Closes, Options};
 pub use output::{Output, Problem};

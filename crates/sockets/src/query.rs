@@ -119,7 +119,7 @@ impl Visitor for Answer<'_, '_> {
         self.scratch.clear();
         assemble::unknown_attributes(message, &mut self.scratch);
         let mut record = self.engine.identity.record(RecordKind::POLL, self.time_unix_ns);
-        assemble::fill(&mut record, message);
+        assemble::fill(&mut record, message, assemble::own_accecn_layout());
         fill_attribution(&mut record, self.known.as_ref(), cgroup.as_deref());
         record.unknown_attributes = Some(self.scratch.as_slice()).filter(|raw| !raw.is_empty());
         self.encoder.encode(&record, &mut self.json);

@@ -1,8 +1,8 @@
 //! `tcp_info` of every length.
 
 use wire::DecodeError;
-use wire::inet_diag::TcpInfo;
 use wire::inet_diag::tcp_info::{FIELDS, Field, TCP_INFO_BYTES, TCP_INFO_MIN_BYTES, Unit};
+use wire::inet_diag::{AccEcn, AccEcnLayout, TcpInfo};
 
 /// Bytes that are all different from their neighbours and from zero.
 fn payload(len: usize) -> Vec<u8> {
@@ -23,7 +23,7 @@ const LADDER: &[(usize, &str, &str)] = &[
     (232, "5.4", "snd_wnd_bytes"),
     (240, "6.2", "rehash"),
     (248, "6.7", "total_rto_time_ms"),
-    (280, "6.18", "options2"),
+    (280, "6.18", "accecn_word"),
 ];
 
 #[test]
@@ -154,8 +154,6 @@ fn accessors_read_their_bytes() {
     bytes[104..112].copy_from_slice(&u64::MAX.to_le_bytes());
     bytes[148..152].copy_from_slice(&77_u32.to_le_bytes());
     bytes[240..244].copy_from_slice(&[1, 2, 3, 4]);
-    // ecn_mode 2, option seen 1, failed 0b1010, options2 0x112233
-    bytes[276..280].copy_from_slice(&(2_u32 | 1 << 2 | 0b1010 << 4 | 0x11_2233 << 8).to_le_bytes());
     let info = TcpInfo::decode(&bytes).unwrap();
     assert_eq!((info.state(), info.options()), (Some(1), Some(7)));
     assert_eq!((info.snd_wscale(), info.rcv_wscale()), (Some(7), Some(10)));
@@ -163,8 +161,53 @@ fn accessors_read_their_bytes() {
     assert_eq!((info.rtt_us(), info.min_rtt_us()), (Some(1500), Some(77)));
     assert_eq!(info.pacing_rate_bytes_per_sec(), Some(u64::MAX));
     assert_eq!((info.total_rto(), info.total_rto_recoveries()), (Some(0x0201), Some(0x0403)));
-    let ecn = (info.ecn_mode(), info.accecn_opt_seen(), info.accecn_fail_mode(), info.options2());
-    assert_eq!(ecn, (Some(2), Some(1), Some(0b1010), Some(0x11_2233)));
+}
+
+/// The two forms of `include/uapi/linux/tcp.h`, by hand.
+#[test]
+#[cfg(target_endian = "little")]
+fn accurate_ecn_is_read_in_the_layout_of_the_kernel_that_wrote_it() {
+    let check = |last: [u8; 4], layout, expected| {
+        let mut bytes = [0; 280];
+        bytes[276..].copy_from_slice(&last);
+        assert_eq!(TcpInfo::decode(&bytes).unwrap().accecn(layout), expected, "{last:?}");
+    };
+    let of = |ecn_mode, opt_seen, fail_mode, options2| {
+        Some(AccEcn { ecn_mode, opt_seen, fail_mode, options2 })
+    };
+    // 6.18: u16 fail mode, u16 option seen.
+    check([0, 0, 0, 0], AccEcnLayout::Halves, of(None, 0, 0, None));
+    check([0b1010, 0, 2, 0], AccEcnLayout::Halves, of(None, 2, 0b1010, None));
+    check([16, 0, 0, 0], AccEcnLayout::Halves, None);
+    check([0, 0, 4, 0], AccEcnLayout::Halves, None);
+    check([0, 1, 0, 0], AccEcnLayout::Halves, None);
+    // 7.0: ecn_mode 2, option seen 1, failed 0b1010, options2 0x112233.
+    check(
+        [2 | 1 << 2 | 0b1010 << 4, 0x33, 0x22, 0x11],
+        AccEcnLayout::Bits,
+        of(Some(2), 1, 0b1010, Some(0x11_2233)),
+    );
+    check([0; 4], AccEcnLayout::Bits, of(Some(0), 0, 0, Some(0)));
+    for layout in [AccEcnLayout::Halves, AccEcnLayout::Bits] {
+        assert_eq!(TcpInfo::decode(&payload(279)).unwrap().accecn(layout), None);
+    }
+}
+
+#[test]
+fn the_release_tells_the_layout_of_accurate_ecn() {
+    let check =
+        |release, layout| assert_eq!(AccEcnLayout::of_release(release), layout, "{release}");
+    for release in ["6.18", "6.18.44-fc-v669", "6.19.0-rc1+", "6.18-rc7"] {
+        check(release, Some(AccEcnLayout::Halves));
+    }
+    for release in ["7.0", "7.0.3-amd64", "7.12.1", "10.1"] {
+        check(release, Some(AccEcnLayout::Bits));
+    }
+    for release in
+        ["6.17.9", "6.20", "5.4.0-200-generic", "6", "7", "", "linux", "6.x", "-6.18", "6..18"]
+    {
+        check(release, None);
+    }
 }
 
 #[test]

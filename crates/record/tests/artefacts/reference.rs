@@ -46,10 +46,10 @@ Fields are chosen by name or by group, with commas between them; a minus takes a
 - 32-bit counters of segments wrap: take differences modulo 2^32. Counters of bytes have 64 bits and do not, except those of AccECN.
 - `lost_segments` and `retrans_segments` are what is in flight now. Totals are `total_retrans_segments` and `bytes_retrans`.
 - `min_rtt_us` of 4294967295, `snd_ssthresh_segments` of 2147483647 and `pacing_rate_bytes_per_sec` of 18446744073709551615 say \"none yet\" or \"no limit\".
-- `bytes_acked` counts SYN and FIN as a byte each, `bytes_received` counts FIN; `bytes_sent` counts neither.
+- `bytes_acked` counts our FIN as a byte and, on the side that connects, the SYN; `bytes_received` counts the peer's FIN; `bytes_sent` counts neither.
 - The memory group counts buffers with their overhead, not payload.
-- `accecn_opt_seen` and `accecn_fail_mode` lie elsewhere in 6.18 and 6.19 (16 bits each) than in 7.0 and later, which share their 4 bytes with
-  `ecn_mode` and `options2`; the length of `tcp_info` is the same.
+- Kernels 6.18 and 6.19 have no `ecn_mode` and no `options2`: `tcp_info` is as long as that of 7.0, but its last 4 bytes hold `accecn_fail_mode` and
+  `accecn_opt_seen` alone. Which it is tells the kernel's release, so that of a capture, which does not carry it, `accecn_word` has the bytes undivided.
 ";
 
 const ENCODINGS: &str = "

@@ -120,15 +120,17 @@ words! {
 }
 
 words! {
-    /// State of the delay-based congestion controls vegas, veno, illinois, nv and yeah (`struct tcpvegas_info`).
+    /// What vegas, yeah, illinois, lp, nv and westwood say of themselves (`struct tcpvegas_info`). They fill it each in its own way:
+    /// see `tcp_vegas_get_info` in net/ipv4/tcp_vegas.c and its likes.
     Vegas = VEGASINFO, 16;
     /// 1 while the algorithm steers.
     enabled @ 0;
     /// Round trips measured in this window.
     rtt_count @ 4;
-    /// Smallest round-trip time of the last window, in microseconds.
+    /// A round-trip time in microseconds: of vegas and yeah the smallest ever, 0x7fffffff if none; of nv and westwood the last
+    /// one; of illinois and lp the mean of this round, 0 if none.
     rtt_us @ 8;
-    /// Smallest round-trip time seen, in microseconds; 0x7fffffff is none.
+    /// Smallest round-trip time, in microseconds: of vegas and yeah in this round, 0x7fffffff if none; of the others the smallest seen.
     min_rtt_us @ 12;
 }
 

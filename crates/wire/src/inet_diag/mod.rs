@@ -2,6 +2,7 @@
 //!
 //! Numbers are in host byte order, ports and addresses in network byte order.
 
+mod accecn;
 pub mod attribute;
 pub mod bytecode;
 mod id;
@@ -12,6 +13,7 @@ mod state;
 pub mod tcp_info;
 mod ulp;
 
+pub use accecn::{AccEcn, AccEcnLayout};
 pub use attribute::{Bbr, Dctcp, MemInfo, Memory, SocketOptions, Vegas};
 pub use id::{Family, SocketId};
 pub use message::{SOCKET_HEADER_BYTES, SocketMessage, decode, encode, encode_header, is_socket};

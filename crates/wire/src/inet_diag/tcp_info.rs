@@ -272,7 +272,7 @@ fields! {
     total_retrans_segments: u32 @ 100, Segments, "2.6", "Retransmitted since the connection began; wraps.";
     pacing_rate_bytes_per_sec: u64 @ 104, BytesPerSecond, "3.15", "Rate at which segments are paced; all ones is unlimited.";
     max_pacing_rate_bytes_per_sec: u64 @ 112, BytesPerSecond, "3.15", "Limit of the pacing rate; all ones is unlimited.";
-    bytes_acked: u64 @ 120, Bytes, "4.1", "Acknowledged since the connection began; SYN and FIN count 1 each.";
+    bytes_acked: u64 @ 120, Bytes, "4.1", "Acknowledged since the connection began; FIN and the SYN of the side that connects count 1 each.";
     bytes_received: u64 @ 128, Bytes, "4.1", "Received in order since the connection began; FIN counts 1.";
     segs_out: u32 @ 136, Segments, "4.2", "Segments sent, those without data included; wraps.";
     segs_in: u32 @ 140, Segments, "4.2", "Segments received, those without data included; wraps.";
@@ -295,8 +295,8 @@ fields! {
     rcv_wnd_bytes: u32 @ 232, Bytes, "6.2", "Window that we announce, scaled.";
     rehash: u32 @ 236, None, "6.2", "Times that the flow's hash was changed to get another path.";
     total_rto: u16 @ 240, None, "6.7", "Retransmission timeouts since the connection began.";
-    total_rto_recoveries: u16 @ 242, None, "6.7", "Recoveries that a timeout began.";
-    total_rto_time_ms: u32 @ 244, Milliseconds, "6.7", "Time spent in recoveries that a timeout began.";
+    total_rto_recoveries: u16 @ 242, None, "6.7", "Recoveries that a timeout began, one that goes on included.";
+    total_rto_time_ms: u32 @ 244, Milliseconds, "6.7", "Time spent in recoveries that a timeout began, one that goes on included.";
     received_ce_segments: u32 @ 248, Segments, "6.18", "Segments received that were marked as having met congestion.";
     delivered_e1_bytes: u32 @ 252, Bytes, "6.18", "Delivered with mark ECT(1), as accurate ECN reports; wraps.";
     delivered_e0_bytes: u32 @ 256, Bytes, "6.18", "Delivered with mark ECT(0), as accurate ECN reports; wraps.";
@@ -304,8 +304,5 @@ fields! {
     received_e1_bytes: u32 @ 264, Bytes, "6.18", "Received with mark ECT(1); wraps.";
     received_e0_bytes: u32 @ 268, Bytes, "6.18", "Received with mark ECT(0); wraps.";
     received_ce_bytes: u32 @ 272, Bytes, "6.18", "Received with mark CE; wraps.";
-    ecn_mode: u32[0, 2] @ 276, None, "6.18", "ECN in use: 0 none, 1 classic (RFC 3168), 2 accurate, 3 being negotiated.";
-    accecn_opt_seen: u32[2, 2] @ 276, None, "6.18", "Whether the peer's accurate ECN option came: 0 not, 1 empty, 2 with counters, 3 it failed.";
-    accecn_fail_mode: u32[4, 4] @ 276, None, "6.18", "What of accurate ECN failed, a set: 1 sending ACE, 2 receiving ACE, 4 sending the option, 8 receiving it.";
-    options2: u32[8, 24] @ 276, None, "6.18", "Room for more options; 0 so far.";
+    accecn_word: u32 @ 276, None, "6.18", "State of accurate ECN, in a layout that depends on the kernel: see `TcpInfo::accecn`.";
 }
