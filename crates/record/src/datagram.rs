@@ -86,6 +86,12 @@ impl DatagramPacker {
         }
     }
 
+    /// Changes the limit, as the path does. What is being filled keeps what is in it, so that the next datagram may still have
+    /// the size of the limit before.
+    pub fn set_max_bytes(&mut self, max_bytes: usize) {
+        self.max_bytes = max_bytes.max(DATAGRAM_MIN_BYTES);
+    }
+
     /// Adds a record. If it has no room beside those before it, their datagram is finished and returned.
     pub fn push(&mut self, record: &SocketRecord<'_>) -> Result<Option<Datagram<'_>>, TooBig> {
         let poll = record.poll.unwrap_or(0);

@@ -2,18 +2,13 @@
 
 use crate::{Error, Framing, Payload, Sink, SinkOptions};
 use ledger::{Amount, Reason};
-use record::{DatagramPacker, Encoding, FieldSet, PollTotals, SocketRecord};
+use record::{DatagramPacker, Encoding, PollTotals, SocketRecord};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// A UDP sink and the stream that it sends.
 pub(crate) struct Datagrams {
     sink: Sink,
-    fields: FieldSet,
     packer: DatagramPacker,
-    /// What the packer keeps to.
-    limit_bytes: usize,
-    /// Nothing was packed since the last totals.
-    is_complete: bool,
 }
 
 impl Datagrams {
@@ -23,9 +18,8 @@ impl Datagrams {
         }
         let (name, destination) = (options.name, options.destination);
         let sink = Sink::open(origin, &name, options.queue, destination, Framing::default())?;
-        let limit_bytes = limit_of(&sink);
-        let packer = DatagramPacker::new(random(), limit_bytes, &options.fields);
-        Ok(Datagrams { sink, fields: options.fields, packer, limit_bytes, is_complete: true })
+        let packer = DatagramPacker::new(random(), limit_of(&sink), &options.fields);
+        Ok(Datagrams { sink, packer })
     }
 
     pub(crate) fn sink(&self) -> &Sink {
@@ -37,9 +31,8 @@ impl Datagrams {
     }
 
     pub(crate) fn record(&mut self, record: &SocketRecord<'_>) {
-        if std::mem::take(&mut self.is_complete) {
-            self.follow_path();
-        }
+        // The path may change at any time; until a datagram keeps to it, the kernel cuts into fragments what is too large.
+        self.packer.set_max_bytes(limit_of(&self.sink));
         match self.packer.push(record) {
             Ok(None) => {}
             Ok(Some(full)) => self.sink.offer(&Payload::new(full.bytes, full.records)),
@@ -53,23 +46,11 @@ impl Datagrams {
             self.sink.offer(&Payload::new(before.bytes, before.records));
         }
         self.sink.offer(&Payload::new(end.last.bytes, end.last.records + 1));
-        self.is_complete = true;
     }
 
     pub(crate) fn flush(&mut self) {
         if let Some(rest) = self.packer.flush() {
             self.sink.offer(&Payload::new(rest.bytes, rest.records));
-        }
-    }
-
-    /// Keeps to what the path takes. A packer keeps its limit for life, so that another limit is another stream; it begins
-    /// behind totals, where the stream before it is complete. Until then the kernel cuts into fragments what is too
-    /// large for the path.
-    fn follow_path(&mut self) {
-        let limit_bytes = limit_of(&self.sink);
-        if limit_bytes != self.limit_bytes {
-            self.limit_bytes = limit_bytes;
-            self.packer = DatagramPacker::new(random(), limit_bytes, &self.fields);
         }
     }
 }
