@@ -72,9 +72,10 @@ impl Stream {
     fn write_next(&mut self, payload: &[u8]) -> io::Result<bool> {
         if !self.has_header {
             let header = std::mem::take(&mut self.header);
-            self.has_header = self.write(&header)?;
+            let result = self.write(&header);
+            self.header = header;
+            self.has_header = result?;
             if !self.has_header {
-                self.header = header;
                 return Ok(false);
             }
         }
@@ -102,3 +103,28 @@ impl Destination for Stream {
 
 /// Time between two attempts after an error that may pass, such as a full disk behind a redirection.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_header_that_could_not_be_written_is_written_with_the_next_attempt() {
+        let path = std::env::temp_dir().join(format!("weir-stream-{}", std::process::id()));
+        fs::write(&path, b"").unwrap();
+        let events = Events::default();
+        let payloads = [Payload::new(b"1,2\n", 1)];
+        // A descriptor that is open for reading refuses each write.
+        let mut stream = Stream::new(File::open(&path).unwrap().into(), b"a,b\n".to_vec());
+        for _ in 0..2 {
+            let failed = Delivery::Retry(RETRY_INTERVAL, Some(Reason::WriteError));
+            assert_eq!(stream.deliver(&payloads, &events), failed);
+        }
+        stream.file = File::options().write(true).open(&path).unwrap();
+        assert_eq!(stream.deliver(&payloads, &events), Delivery::Delivered(1));
+        assert_eq!(stream.deliver(&payloads, &events), Delivery::Delivered(1));
+        assert_eq!(fs::read(&path).unwrap(), b"a,b\n1,2\n1,2\n");
+        fs::remove_file(&path).unwrap();
+    }
+}
