@@ -195,7 +195,10 @@ impl Table {
         let Some(key) = oldest.map(|(key, _)| *key) else { return };
         if let Some(stream) = self.streams.remove(&key) {
             self.counts.evicted_streams += 1;
-            self.counts.evicted_records_missing += stream.report().records_missing();
+            // Numbers that a forger may have written: they must not overflow.
+            let missing = stream.report().records_missing();
+            let sum = self.counts.evicted_records_missing.saturating_add(missing);
+            self.counts.evicted_records_missing = sum;
         }
     }
 }

@@ -149,6 +149,25 @@ fn streams_are_told_apart_and_the_one_silent_for_longest_makes_room() {
     assert_eq!(table.streams[&(source(1), 1 + 1)].report().duplicate_datagrams, 0);
 }
 
+/// `stream_id` and `first_record` of [`DatagramView`](record::DatagramView), as protobuf: 2^64 - 1 records before this one.
+fn forged(stream_id: u8) -> Vec<u8> {
+    let id = [stream_id; 8];
+    let first_record = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
+    [&[0x09][..], &id, &[0x18], &first_record].concat()
+}
+
+#[test]
+fn forged_numbers_do_not_overflow_what_is_summed_up() {
+    let mut table = Table::new(1);
+    for stream_id in 1..=9 {
+        table.take(source(1), &forged(stream_id), &mut |_| {});
+    }
+    let report = table.streams.values().next().unwrap().report();
+    assert_eq!(report.records_missing(), u64::MAX);
+    assert_eq!(table.counts.malformed_datagrams, 0);
+    assert_eq!((table.counts.evicted_streams, table.counts.evicted_records_missing), (8, u64::MAX));
+}
+
 #[test]
 fn what_is_no_datagram_of_ours_is_counted() {
     let mut table = Table::new(10);
