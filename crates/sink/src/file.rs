@@ -164,11 +164,14 @@ impl RotatedFile {
             events.rotations.add(1);
             return Ok(());
         }
-        for n in (1..self.options.rotate_keep).rev() {
-            match fs::rename(numbered(n), numbered(n + 1)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+        // Up to the first place that is free: however many may be kept, only those that are there are touched.
+        let is_free = |n: &u32| {
+            let there = fs::symlink_metadata(numbered(*n));
+            there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        let end = (1..self.options.rotate_keep).find(is_free).unwrap_or(self.options.rotate_keep);
+        for n in (1..end).rev() {
+            fs::rename(numbered(n), numbered(n + 1))?;
         }
         fs::rename(&self.options.path, numbered(1))?;
         events.rotations.add(1);

@@ -81,6 +81,36 @@ fn only_so_many_old_files_are_kept() {
 }
 
 #[test]
+fn one_old_file_is_kept_where_one_is_asked_for() {
+    let dir = TempDir::new();
+    let path = dir.path("records.jsonl");
+    let options =
+        FileOptions { rotate_bytes: Some(5_000), rotate_keep: 1, ..support::file_options(&path) };
+    write_lines(to_file(options), 0..2_000);
+    assert_eq!(fs::read_dir(&dir.0).unwrap().count(), 2);
+    assert_eq!(all(&path).last(), Some(&1_999));
+}
+
+#[test]
+fn a_rotation_costs_as_much_as_files_are_there_and_not_as_may_be_kept() {
+    let dir = TempDir::new();
+    let path = dir.path("records.jsonl");
+    let options = FileOptions {
+        rotate_bytes: Some(5_000),
+        rotate_keep: u32::MAX,
+        ..support::file_options(&path)
+    };
+    // Behind a place that is free nothing moves.
+    let beyond = dir.path("records.jsonl.40");
+    fs::write(&beyond, payload_of_lines(7, 1).bytes()).unwrap();
+    write_lines(to_file(options), 0..1_000);
+    assert_eq!(fs::read(&beyond).unwrap(), payload_of_lines(7, 1).bytes());
+    fs::remove_file(&beyond).unwrap();
+    assert!(support::rotated(&path).len() > 3);
+    assert_eq!(all(&path), (0..1_000).collect::<Vec<_>>());
+}
+
+#[test]
 fn files_are_put_aside_when_their_time_is_over_even_if_nothing_follows() {
     let dir = TempDir::new();
     let path = dir.path("records.jsonl");
