@@ -61,7 +61,8 @@ impl ProtobufWriter {
         out: &mut Vec<u8>,
         head: impl FnOnce(usize, &mut Vec<u8>),
     ) {
-        const { assert!(largest(M::FIELDS) <= NUMBERS_MAX_BYTES) };
+        // Not the whole buffer: a length of all of it would be masked to 0.
+        const { assert!(largest(M::FIELDS) < NUMBERS_MAX_BYTES) };
         let mut numbers = Numbers { buffer: &mut self.numbers, at: 0 };
         message.visit(set, &mut numbers);
         let numbers_len = numbers.at & (NUMBERS_MAX_BYTES - 1);

@@ -3,7 +3,7 @@
 mod support;
 
 use record::*;
-use support::{Random, any_message, any_record, realistic, realistic_totals};
+use support::{Random, any_message, any_record, mutate, mutations, realistic, realistic_totals};
 
 const MAX_BYTES: usize = 1472;
 
@@ -77,6 +77,37 @@ fn a_record_larger_than_a_datagram_is_refused_and_told_of() {
     assert_eq!((totals.records_sent, totals.records_too_big), (Some(1), Some(packer.too_big())));
 }
 
+/// One stream all along: a receiver needs no second one to know that nothing is missing.
+#[test]
+fn a_limit_that_changes_holds_from_the_next_datagram_on() {
+    let tail = [0xaa; 300];
+    let record = SocketRecord { tcp_info_tail: Some(&tail), ..SocketRecord::default() };
+    let mut packer = DatagramPacker::new(7, 1_300, &FieldSet::ALL);
+    let (mut lengths, mut received) = (Vec::new(), 0);
+    for turn in 0..40 {
+        match turn {
+            10 => packer.set_max_bytes(8_000),
+            38 => packer.set_max_bytes(0),
+            _ => {}
+        }
+        if let Some(full) = packer.push(&record).unwrap() {
+            let view = decode_datagram(full.bytes).unwrap();
+            assert_eq!((view.stream_id, view.sequence), (7, lengths.len() as u64));
+            assert_eq!((view.first_record, view.record_count), (received, full.records));
+            received += full.records;
+            lengths.push(full.bytes.len());
+        }
+    }
+    let end = packer.totals(&PollTotals::default());
+    received += end.before.map_or(0, |before| before.records) + end.last.records;
+    assert!(end.last.bytes.len() <= DATAGRAM_MIN_BYTES);
+    assert_eq!((received, packer.records(), packer.too_big()), (40, 40, 0));
+    // Two of 4 records each; the third grows from then on to 26, and the fourth leaves as it was when the limit fell.
+    assert!(lengths[..2].iter().all(|&len| len <= 1_300), "{lengths:?}");
+    assert!(lengths[2] > 7_600 && lengths[2] <= 8_000, "{lengths:?}");
+    assert_eq!(lengths.len(), 4, "{lengths:?}");
+}
+
 #[test]
 fn totals_whose_texts_have_no_room_lose_their_texts_only() {
     let name = "n".repeat(DATAGRAM_MIN_BYTES);
@@ -126,4 +157,27 @@ fn what_is_no_datagram_of_ours_is_refused() {
     assert_eq!(decode_datagram(b"\x10\x01").unwrap_err(), DecodeError::NoStream);
     assert_eq!(decode_datagram(b"<34>syslog").unwrap_err(), DecodeError::Key);
     assert_eq!(decode_datagram(b"\x08\x01").unwrap_err(), DecodeError::WrongType { number: 1 });
+}
+
+/// `WEIR_MUTATIONS` sets how many.
+#[test]
+fn changed_datagrams_never_panic_and_say_how_many_records_they_hold() {
+    let mut random = Random::new(6);
+    let mut packer = DatagramPacker::new(9, MAX_BYTES, &FieldSet::ALL);
+    let (mut whole, mut decoded, mut records) = (Vec::new(), 0, 0);
+    for turn in 0..mutations() {
+        if turn % 50 == 0 {
+            for _ in 0..random.below(4) {
+                let _ = packer.push(&realistic(&mut random)).unwrap();
+            }
+            whole = packer.totals(&realistic_totals()).last.bytes.to_vec();
+        }
+        let mut changed = whole.clone();
+        mutate(&mut changed, &mut random);
+        let Ok(view) = decode_datagram(&changed) else { continue };
+        assert_eq!(view.records().count() as u64, view.record_count);
+        decoded += 1;
+        records += view.records().filter(Result::is_ok).count() as u64;
+    }
+    assert!(decoded > mutations() / 10 && records > decoded / 2, "{decoded} {records}");
 }

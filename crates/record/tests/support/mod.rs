@@ -37,6 +37,32 @@ impl Random {
     }
 }
 
+/// How many mutated messages a test makes: `WEIR_MUTATIONS`, or 100,000.
+pub(crate) fn mutations() -> u64 {
+    std::env::var("WEIR_MUTATIONS").map_or(100_000, |count| count.parse().expect("a number"))
+}
+
+/// Changes one to four things: a bit, a byte, a cut, a doubled piece.
+pub(crate) fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
+    for _ in 0..=random.below(3) {
+        if bytes.is_empty() {
+            return;
+        }
+        let at = random.below(bytes.len() as u64) as usize;
+        match random.below(8) {
+            0 => bytes.truncate(at),
+            1 => {
+                let end = (at + 1 + random.below(64) as usize).min(bytes.len());
+                let piece = bytes[at..end].to_vec();
+                bytes.splice(at..at, piece);
+            }
+            2 => bytes[at] ^= 1 << random.below(8),
+            3 => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][random.below(5) as usize],
+            _ => bytes[at] = random.next() as u8,
+        }
+    }
+}
+
 pub(crate) const TAGS: &[(&str, &str)] = &[
     ("region", "eu-north-1"),
     ("", "no name"),
