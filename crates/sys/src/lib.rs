@@ -17,6 +17,8 @@
 //!
 //! - [`netlink`]: the one kind of netlink socket: whether a datagram is whole, who sent it, from which namespace.
 //! - [`route`]: rtnetlink: by which device a destination leaves and what queues stand there.
+//! - [`link`]: rtnetlink: devices made, connected and read.
+//! - [`traffic`]: packets dropped at random where a device receives them.
 //! - [`namespace`]: which network namespaces there are, sockets in each of them, and the ids that netlink knows them by.
 //! - [`cgroup`]: control groups by number.
 //!
@@ -32,6 +34,7 @@ pub mod activation;
 pub mod cgroup;
 pub mod clock;
 pub mod errqueue;
+pub mod link;
 pub mod namespace;
 pub mod netlink;
 pub mod pass;
@@ -42,6 +45,7 @@ pub mod route;
 pub mod seccomp;
 pub mod send;
 pub mod socket;
+pub mod traffic;
 
 mod errno;
 mod mounts;

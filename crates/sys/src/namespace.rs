@@ -1,16 +1,19 @@
 //! Network namespaces: which there are, how to open a socket in one, and by which id the kernel names them.
 //!
-//! A namespace is known by the file that stands for it in nsfs. Nothing here keeps such a file or a socket open for longer
-//! than a call: a descriptor keeps a namespace alive whose last process is gone, and with it the devices in it.
+//! A namespace is known by the file that stands for it in nsfs. Looking at others keeps no such file and no socket open for
+//! longer than a call: a descriptor keeps a namespace alive whose last process is gone, and with it the devices in it. That is
+//! how [`OpenNamespace::create`] makes namespaces that nobody has to clean up: they go with the process.
 
 mod discovery;
 mod enter;
 mod error;
+mod isolate;
 mod nsid;
 
 pub use discovery::{Discovery, Scan};
 pub use enter::Home;
 pub use error::Error;
+pub use isolate::{IsolateError, Obstacle, isolate, isolate_child};
 pub use nsid::{Nsids, Target};
 
 use crate::Errno;

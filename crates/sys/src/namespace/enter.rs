@@ -89,6 +89,45 @@ impl Home {
     }
 }
 
+impl OpenNamespace {
+    /// Makes a network namespace that only this descriptor, and what is opened inside, keeps alive: it is mounted nowhere,
+    /// and the kernel removes it and its devices when the process ends, however it ends. Loopback is there, and down.
+    ///
+    /// The calling thread does not move.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`] naming `CAP_SYS_ADMIN`, which [`super::isolate`] may give; [`Error::Syscall`] with `ENOSPC`
+    /// at the limit `user.max_net_namespaces`, or `EINVAL` from a kernel without network namespaces.
+    pub fn create() -> Result<OpenNamespace, Error> {
+        on_a_thread(|| {
+            // SAFETY: unshare takes no pointers. It moves this thread alone, which ends in a moment.
+            check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map_err(Error::from_unshare)?;
+            OpenNamespace::open(Path::new(OWN_PATH))
+        })
+    }
+
+    /// Moves the calling thread into the namespace for good. For a thread that was started for that; a visit is
+    /// [`Home::enter`].
+    ///
+    /// # Errors
+    /// As [`Home::enter`].
+    pub fn move_this_thread(&self) -> Result<(), Error> {
+        set(self.as_fd()).map_err(Error::from_setns)
+    }
+
+    /// Runs `f` in the namespace on a thread of its own, and waits for it. Needs no way back, so that it works wherever the
+    /// namespace may be entered at all. A panic of `f` goes on here.
+    ///
+    /// # Errors
+    /// As [`Home::enter`]; [`Error::Syscall`] when the thread cannot be started.
+    pub fn run<R: Send>(&self, f: impl FnOnce() -> R + Send) -> Result<R, Error> {
+        on_a_thread(|| {
+            self.move_this_thread()?;
+            Ok(f())
+        })
+    }
+}
+
 fn on_a_thread<R: Send>(go: impl FnOnce() -> Result<R, Error> + Send) -> Result<R, Error> {
     thread::scope(|scope| {
         let visit = thread::Builder::new()

@@ -40,6 +40,14 @@ impl Error {
         }
     }
 
+    /// Reads the error of `unshare(2)`.
+    pub(super) fn from_unshare(errno: Errno) -> Error {
+        match errno.0 {
+            libc::EPERM => Error::NotPermitted { call: "unshare", capability: CAP_SYS_ADMIN },
+            _ => Error::Syscall { call: "unshare", errno },
+        }
+    }
+
     /// Reads the error of `setns(2)`.
     pub(super) fn from_setns(errno: Errno) -> Error {
         match errno.0 {

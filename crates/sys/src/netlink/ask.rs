@@ -7,10 +7,19 @@ use std::time::Duration;
 
 pub(crate) const NLM_F_REQUEST: u16 = 1;
 pub(crate) const NLM_F_ACK: u16 = 4;
+pub(crate) const NLM_F_ECHO: u16 = 8;
 pub(crate) const NLM_F_DUMP: u16 = 0x300;
+pub(crate) const NLM_F_REPLACE: u16 = 0x100;
+pub(crate) const NLM_F_EXCL: u16 = 0x200;
+pub(crate) const NLM_F_CREATE: u16 = 0x400;
+/// Marks an attribute that holds attributes (`NLA_F_NESTED`).
+const NESTED: u16 = 0x8000;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const NLMSGHDR_BYTES: usize = 16;
+const NETLINK_CAP_ACK: libc::c_int = 10;
+const NETLINK_EXT_ACK: libc::c_int = 11;
+const NLMSGERR_ATTR_MSG: u16 = 1;
 
 /// The kernel answers at once; a limit keeps a surprise from hanging the caller.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -21,13 +30,29 @@ pub(crate) struct Asker {
     sequence: u32,
     request: Vec<u8>,
     buffer: Vec<u8>,
+    explanation: Option<String>,
 }
 
 impl Asker {
     pub(crate) fn open() -> io::Result<Asker> {
         let socket = Socket::open(Protocol::Route)?;
         socket.set_receive_timeout(PATIENCE)?;
-        Ok(Asker { socket, sequence: 0, request: Vec::new(), buffer: vec![0; DUMP_BUFFER_BYTES] })
+        let buffer = vec![0; DUMP_BUFFER_BYTES];
+        Ok(Asker { socket, sequence: 0, request: Vec::new(), buffer, explanation: None })
+    }
+
+    /// Has the kernel say in words what it dislikes, where it knows (since Linux 4.12).
+    pub(crate) fn open_explaining() -> io::Result<Asker> {
+        let asker = Asker::open()?;
+        // A kernel without them answers with the error number alone.
+        let _ = asker.socket.set(NETLINK_CAP_ACK, 1);
+        let _ = asker.socket.set(NETLINK_EXT_ACK, 1);
+        Ok(asker)
+    }
+
+    /// What the kernel said in words with the last error, if [`Self::open_explaining`] made this and it said anything.
+    pub(crate) fn take_explanation(&mut self) -> Option<String> {
+        self.explanation.take()
     }
 
     /// Sends one request and hands every message of its answer to `each`, as type and body.
@@ -40,6 +65,7 @@ impl Asker {
         body: &[u8],
         mut each: impl FnMut(u16, &[u8]),
     ) -> Result<(), Errno> {
+        self.explanation = None;
         self.send((kind, flags), body)?;
         let has_end = flags & (NLM_F_DUMP | NLM_F_ACK) != 0;
         loop {
@@ -63,7 +89,11 @@ impl Asker {
                 }
                 is_ours = true;
                 match message.kind {
-                    NLMSG_DONE | NLMSG_ERROR => return status(message.body),
+                    NLMSG_DONE => return status(message.body),
+                    NLMSG_ERROR => {
+                        self.explanation = explanation(message.body);
+                        return status(message.body);
+                    }
                     kind => each(kind, message.body),
                 }
             }
@@ -95,11 +125,28 @@ fn status(body: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// Appends an attribute whose value is a multiple of four bytes long.
+/// The kernel's words in a `struct nlmsgerr` that holds the header of the request and not its body (`NETLINK_CAP_ACK`).
+fn explanation(body: &[u8]) -> Option<String> {
+    let words = attribute(body.get(4 + NLMSGHDR_BYTES..)?, NLMSGERR_ATTR_MSG)?;
+    let words = words.split(|&byte| byte == 0).next().unwrap_or_default();
+    Some(String::from_utf8_lossy(words).into_owned())
+}
+
+/// Appends an attribute, padded to a multiple of four bytes.
 pub(crate) fn append_attribute(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
     body.extend_from_slice(&((4 + value.len()) as u16).to_ne_bytes());
     body.extend_from_slice(&kind.to_ne_bytes());
     body.extend_from_slice(value);
+    body.resize(body.len().next_multiple_of(4), 0);
+}
+
+/// Appends an attribute that holds what `fill` appends.
+pub(crate) fn append_nested(body: &mut Vec<u8>, kind: u16, fill: impl FnOnce(&mut Vec<u8>)) {
+    let start = body.len();
+    append_attribute(body, kind | NESTED, &[]);
+    fill(body);
+    let len = (body.len() - start) as u16;
+    body[start..start + 2].copy_from_slice(&len.to_ne_bytes());
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -125,7 +172,7 @@ pub(crate) fn attribute(mut bytes: &[u8], wanted: u16) -> Option<&[u8]> {
         let len = usize::from(u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?));
         let kind = u16::from_ne_bytes(bytes.get(2..4)?.try_into().ok()?);
         let value = bytes.get(4..len)?;
-        if kind == wanted {
+        if kind & !NESTED == wanted {
             return Some(value);
         }
         bytes = bytes.get(len.next_multiple_of(4)..)?;
@@ -141,5 +188,18 @@ mod tests {
         assert_eq!(split_message(&[255; 20]), None);
         assert_eq!(attribute(&[0, 0, 0, 0], 1), None);
         assert_eq!(attribute(&[255, 0, 1, 0], 1), None);
+    }
+
+    #[test]
+    fn what_is_nested_and_padded_is_found_again() {
+        let mut bytes = Vec::new();
+        append_nested(&mut bytes, 18, |bytes| {
+            append_attribute(bytes, 1, b"veth\0");
+            append_attribute(bytes, 2, &[7; 4]);
+        });
+        assert_eq!(bytes.len(), 4 + 12 + 8);
+        let inner = attribute(&bytes, 18).unwrap();
+        assert_eq!(attribute(inner, 1), Some(&b"veth\0"[..]));
+        assert_eq!(attribute(inner, 2), Some(&[7; 4][..]));
     }
 }

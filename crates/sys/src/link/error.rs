@@ -1,0 +1,56 @@
+use crate::{Errno, namespace};
+use std::error;
+use std::fmt;
+
+/// Why a device cannot be made, changed or read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Error {
+    /// The namespace of the device cannot be entered.
+    Namespace(namespace::Error),
+    /// The kernel refused.
+    Refused {
+        /// The request, as rtnetlink(7) calls it, and what it was to do.
+        call: &'static str,
+        /// The device that it was about.
+        device: String,
+        /// What the kernel said.
+        errno: Errno,
+        /// What the kernel said in words; not every refusal has any.
+        explanation: Option<String>,
+    },
+}
+
+impl Error {
+    pub(crate) fn new(call: &'static str, device: &str, errno: Errno) -> Error {
+        Error::Refused { call, device: device.to_owned(), errno, explanation: None }
+    }
+
+    /// The error number, where the kernel gave one.
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            Error::Refused { errno, .. }
+            | Error::Namespace(namespace::Error::Syscall { errno, .. }) => Some(*errno),
+            Error::Namespace(namespace::Error::NotPermitted { .. }) => Some(Errno::PERM),
+            Error::Namespace(namespace::Error::Gone) => None,
+        }
+    }
+
+    /// Whether the kernel knows what was asked for and has it not built in.
+    pub fn is_unsupported(&self) -> bool {
+        matches!(self.errno(), Some(Errno::OPNOTSUPP | Errno::NOENT))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Namespace(error) => error.fmt(f),
+            Error::Refused { call, device, errno, explanation } => {
+                write!(f, "{call} on {device}: {errno}")?;
+                explanation.as_ref().map_or(Ok(()), |words| write!(f, " ({words})"))
+            }
+        }
+    }
+}
+
+impl error::Error for Error {}
