@@ -153,7 +153,7 @@ fn fill_memory(record: &mut SocketRecord<'_>, message: &SocketMessage<'_>) {
         record.wmem_queued_bytes = Some(memory.wmem_queued_bytes);
         record.optmem_bytes = Some(memory.optmem_bytes);
         record.backlog_bytes = Some(memory.backlog_bytes);
-        record.drops = Some(memory.drops);
+        record.drops = memory.drops;
     }
     if let Some(meminfo) = &message.meminfo {
         record.meminfo_rmem_bytes = Some(meminfo.rmem_bytes);

@@ -111,7 +111,7 @@ const STRUCTURES: &[(u16, usize)] = &[
     (kind::VEGASINFO, 16),
     (kind::TOS, 1),
     (kind::TCLASS, 1),
-    (kind::SKMEMINFO, 36),
+    (kind::SKMEMINFO, 32),
     (kind::SHUTDOWN, 1),
     (kind::DCTCPINFO, 16),
     (kind::PROTOCOL, 1),
@@ -169,7 +169,8 @@ fn words_are_read_in_order() {
         [rmem_alloc_bytes, rcvbuf_bytes, wmem_alloc_bytes, sndbuf_bytes, fwd_alloc_bytes],
         [1, 2, 3, 4, 5]
     );
-    assert_eq!([wmem_queued_bytes, optmem_bytes, backlog_bytes, drops], [6, 7, 8, 9]);
+    assert_eq!([wmem_queued_bytes, optmem_bytes, backlog_bytes], [6, 7, 8]);
+    assert_eq!(drops, Some(9));
     let meminfo = MemInfo { rmem_bytes: 1, wmem_bytes: 2, fmem_bytes: 3, tmem_bytes: 4 };
     assert_eq!(message.meminfo, Some(meminfo));
     let vegas = Vegas { enabled: 1, rtt_count: 2, rtt_us: 3, min_rtt_us: 4 };
@@ -178,6 +179,21 @@ fn words_are_read_in_order() {
     assert_eq!((bbr.bandwidth_bytes_per_sec, bbr.min_rtt_us), (2 << 32 | 1, 3));
     assert_eq!((bbr.pacing_gain, bbr.cwnd_gain, bbr.tail), (4, 5, &words[20..52]));
     assert_eq!((message.mark, message.class_id), (Some(2), Some(3)));
+}
+
+/// Linux before 4.7 sends eight words: a capture of such a kernel is read, and does not claim that nothing was dropped.
+#[test]
+fn memory_of_a_kernel_that_does_not_count_drops_has_none() {
+    let words: Vec<u8> = (1..=9_u32).flat_map(u32::to_ne_bytes).collect();
+    for (len, drops) in [(32, None), (35, None), (36, Some(9))] {
+        let bytes = body(&[(kind::SKMEMINFO, &words[..len])]);
+        let message = decode(&bytes).unwrap();
+        let memory = message.memory.unwrap();
+        assert_eq!((memory.backlog_bytes, memory.drops), (8, drops));
+        let mut out = Vec::new();
+        encode(&message, 20, 0, 1, &mut out);
+        assert_eq!(decode(&out[16..]).unwrap().memory, Some(memory));
+    }
 }
 
 #[test]

@@ -150,7 +150,7 @@ fn check_attributes(socket: &SocketMessage<'_>, line: &Line<'_>) {
             memory.wmem_queued_bytes,
             memory.optmem_bytes,
             memory.backlog_bytes,
-            memory.drops
+            memory.drops.unwrap()
         );
         assert_eq!(line.fields["skmem"], shown);
     }

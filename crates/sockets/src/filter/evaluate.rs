@@ -108,7 +108,7 @@ fn number_holds(
         Source::Uid => Some(message.uid.into()),
         Source::Inode => Some(message.inode.into()),
         Source::Cookie => Some(message.id.cookie),
-        Source::Drops => message.memory.map(|memory| memory.drops.into()),
+        Source::Drops => message.memory.and_then(|memory| memory.drops).map(u64::from),
         Source::Age => facts.age.map(|age| u64::try_from(age.as_micros()).unwrap_or(u64::MAX)),
     };
     known.is_some_and(test)

@@ -83,27 +83,69 @@ macro_rules! words {
     };
 }
 
-words! {
-    /// Socket memory (`SK_MEMINFO_…`, `sk_get_meminfo` in net/core/sock.c). Bytes but for `drops`.
-    Memory = SKMEMINFO, 36;
+/// Socket memory (`SK_MEMINFO_…`, `sk_get_meminfo` in net/core/sock.c). Bytes but for `drops`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
     /// Receive queue with the kernel's overhead.
-    rmem_alloc_bytes @ 0;
+    pub rmem_alloc_bytes: u32,
     /// Limit of the receive queue.
-    rcvbuf_bytes @ 4;
+    pub rcvbuf_bytes: u32,
     /// Handed to the device and not sent yet, with overhead.
-    wmem_alloc_bytes @ 8;
+    pub wmem_alloc_bytes: u32,
     /// Limit of the send queue.
-    sndbuf_bytes @ 12;
+    pub sndbuf_bytes: u32,
     /// Accounted in advance for later use.
-    fwd_alloc_bytes @ 16;
+    pub fwd_alloc_bytes: u32,
     /// Send queue with overhead.
-    wmem_queued_bytes @ 20;
+    pub wmem_queued_bytes: u32,
     /// Options, filters and the like.
-    optmem_bytes @ 24;
+    pub optmem_bytes: u32,
     /// Received while the application held the socket, not in the queue yet.
-    backlog_bytes @ 28;
-    /// Packets dropped at this socket, a count.
-    drops @ 32;
+    pub backlog_bytes: u32,
+    /// Packets dropped at this socket, a count; `None` from kernels before 4.7, which end before it.
+    pub drops: Option<u32>,
+}
+
+impl Memory {
+    /// Bytes without `drops`.
+    const OLD_BYTES: usize = 32;
+
+    #[inline]
+    pub(super) fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
+        const SIZE: usize = Memory::OLD_BYTES;
+        let bytes = prefix::<SIZE>(SKMEMINFO, payload)?;
+        Ok(Self {
+            rmem_alloc_bytes: u32_at::<0, SIZE>(bytes),
+            rcvbuf_bytes: u32_at::<4, SIZE>(bytes),
+            wmem_alloc_bytes: u32_at::<8, SIZE>(bytes),
+            sndbuf_bytes: u32_at::<12, SIZE>(bytes),
+            fwd_alloc_bytes: u32_at::<16, SIZE>(bytes),
+            wmem_queued_bytes: u32_at::<20, SIZE>(bytes),
+            optmem_bytes: u32_at::<24, SIZE>(bytes),
+            backlog_bytes: u32_at::<28, SIZE>(bytes),
+            drops: payload.first_chunk::<36>().map(u32_at::<32, 36>),
+        })
+    }
+
+    /// As the kernel writes it, and how many of the bytes count.
+    pub(super) fn encode(&self) -> ([u8; 36], usize) {
+        let words = [
+            self.rmem_alloc_bytes,
+            self.rcvbuf_bytes,
+            self.wmem_alloc_bytes,
+            self.sndbuf_bytes,
+            self.fwd_alloc_bytes,
+            self.wmem_queued_bytes,
+            self.optmem_bytes,
+            self.backlog_bytes,
+            self.drops.unwrap_or(0),
+        ];
+        let mut bytes = [0; 36];
+        for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        (bytes, if self.drops.is_some() { 36 } else { Self::OLD_BYTES })
+    }
 }
 
 words! {

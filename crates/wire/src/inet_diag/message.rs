@@ -325,6 +325,7 @@ fn encode_small(message: &SocketMessage<'_>, writer: &mut MessageWriter<'_>) {
         writer.attribute(attribute::MEMINFO, &meminfo.encode());
     }
     if let Some(memory) = message.memory {
-        writer.attribute(attribute::SKMEMINFO, &memory.encode());
+        let (bytes, len) = memory.encode();
+        writer.attribute(attribute::SKMEMINFO, &bytes[..len]);
     }
 }

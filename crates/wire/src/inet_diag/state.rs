@@ -254,9 +254,9 @@ impl FromIterator<State> for States {
 pub enum Timer {
     /// None.
     Off,
-    /// Retransmission, tail loss probe or reordering timer.
+    /// Retransmission, tail loss probe or reordering timer; of a request entry, that of its SYN-ACK.
     Retransmit,
-    /// Keepalive, or the handshake's of a listener's child.
+    /// Keepalive, or the end of FIN-WAIT-2.
     Keepalive,
     /// The end of TIME-WAIT.
     TimeWait,
