@@ -9,6 +9,7 @@
 //! - [`recv`]: `recvmmsg` into a block of buffers.
 //! - [`send`]: `sendmmsg`, one message a datagram or one `UDP_SEGMENT` message a run of equal length.
 //! - [`socket`]: opening and configuring sockets, reading `SO_MEMINFO`, MTU, outstanding bytes.
+//! - [`tcp`]: options of TCP sockets, and `tcp_info`.
 //! - [`errqueue`]: what `IP_RECVERR` queued: which sent datagrams came back as ICMP errors.
 //! - [`poll`]: `poll(2)` and eventfd.
 //! - [`activation`]: sockets handed over by a service manager.
@@ -45,6 +46,7 @@ pub mod route;
 pub mod seccomp;
 pub mod send;
 pub mod socket;
+pub mod tcp;
 pub mod traffic;
 
 mod errno;
