@@ -47,6 +47,14 @@ pub(crate) struct Closed {
     pub(crate) unix_ns: u64,
 }
 
+/// Whether the events that had come were all taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Drained {
+    Wholly,
+    /// There may be more, for the next turn.
+    Partly,
+}
+
 /// What becomes of a close event.
 enum Fate {
     /// A record.
@@ -66,6 +74,8 @@ impl AsFd for Events {
 /// Events that are taken with one call, and the bytes of each: 380 on Linux 6.18.
 const BATCH_EVENTS: usize = 64;
 const EVENT_BYTES: usize = 1_024;
+/// Batches after which other work has its turn: 16,384 events, some 80 ms. The rest waits in the kernel's buffer.
+const BATCHES_MAX: usize = 256;
 
 impl Engine<'_> {
     /// Begins to hear close events, those of other namespaces too if that is wanted and allowed.
@@ -108,8 +118,13 @@ impl Engine<'_> {
             return;
         }
         if let Ok(socket) = access.events(Hears::All, self.options.event_buffer_bytes) {
-            // What the old socket has heard is older than what this one will.
-            self.take_closes();
+            // What the old socket has heard is older than what this one will; but what came since it was opened, both have.
+            let mut drained = Drained::Partly;
+            while drained == Drained::Partly {
+                drained = self.take_closes();
+                self.heard_before.extend_from_slice(&self.just_closed);
+            }
+            self.heard_before.sort_unstable();
             self.events = Some(self.events_from(socket, Hears::All));
         }
     }
@@ -117,7 +132,6 @@ impl Engine<'_> {
     fn events_from(&mut self, socket: Socket, hears: Hears) -> Events {
         let granted = receive_buffer(socket.as_fd()).unwrap_or_default();
         self.counts.event_buffer_bytes.set(granted as u64);
-        let lost_seen = mem_info(socket.as_fd()).map_or(0, |info| info.dropped_datagrams);
         // What does not fit is counted; without this, what does fit after it would be lost as well.
         if let Err(errno) = socket.lose_only_what_does_not_fit() {
             self.problem("events_overrun", || {
@@ -126,7 +140,8 @@ impl Engine<'_> {
         }
         let own = Socket::open(Protocol::SockDiag).ok();
         let batch = EventBatch::new(BATCH_EVENTS, EVENT_BYTES);
-        Events { socket, batch, hears, lost_seen, own }
+        // The kernel counts from 0 with each socket: what it has lost since this one was opened is ours to count.
+        Events { socket, batch, hears, lost_seen: 0, own }
     }
 
     /// Makes sure that close events of a namespace are heard: those without an id stay silent.
@@ -149,10 +164,11 @@ impl Engine<'_> {
     }
 
     /// Makes records of the close events that have come, and counts those that were lost.
-    pub(crate) fn take_closes(&mut self) {
-        let Some(mut events) = self.events.take() else { return };
+    pub(crate) fn take_closes(&mut self) -> Drained {
         self.just_closed.clear();
-        loop {
+        let Some(mut events) = self.events.take() else { return Drained::Wholly };
+        let mut drained = Drained::Partly;
+        for _ in 0..BATCHES_MAX {
             match events.batch.receive(&events.socket) {
                 Ok(count) => {
                     let now_ns = realtime_ns();
@@ -160,13 +176,18 @@ impl Engine<'_> {
                         self.take_datagram(&received, events.own.as_ref(), now_ns);
                     }
                     if count < BATCH_EVENTS {
+                        drained = Drained::Wholly;
                         break;
                     }
                 }
                 Err(Errno::INTR | Errno::NOBUFS) => {}
-                Err(Errno::AGAIN) => break,
+                Err(Errno::AGAIN) => {
+                    drained = Drained::Wholly;
+                    break;
+                }
                 Err(errno) => {
                     self.problem("events_read", || format!("close events cannot be read: {errno}"));
+                    drained = Drained::Wholly;
                     break;
                 }
             }
@@ -174,6 +195,7 @@ impl Engine<'_> {
         self.just_closed.sort_unstable();
         self.count_lost(&mut events);
         self.events = Some(events);
+        drained
     }
 
     fn count_lost(&mut self, events: &mut Events) {
@@ -250,7 +272,8 @@ impl Engine<'_> {
         own: Option<&Socket>,
         (body, amount): (&[u8], Amount),
     ) -> Fate {
-        if closed.entry.is_some_and(|entry| entry.life == Life::Closed) {
+        let is_known_closed = closed.entry.is_some_and(|entry| entry.life == Life::Closed);
+        if is_known_closed || self.heard_before.binary_search(&event.id.cookie).is_ok() {
             return Fate::LeftOut(Reason::Duplicate);
         }
         let end = Final::of(event);

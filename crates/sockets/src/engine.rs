@@ -76,6 +76,8 @@ pub(crate) struct Engine<'h> {
     /// Cookies of sockets that no poll had seen when their close events were read last, in order. The kernel fills one
     /// datagram of a dump ahead, so that such a socket may still be listed in the next.
     pub(crate) just_closed: Vec<u64>,
+    /// The same, of events that may be heard again because another socket took over, in order.
+    pub(crate) heard_before: Vec<u64>,
     cgroups: Option<Cgroups>,
     needs: Needs,
     /// Since when records wait for the output's next flush.
@@ -112,6 +114,7 @@ impl<'h> Engine<'h> {
             held: Held::default(),
             looker: Looker::default(),
             just_closed: Vec::new(),
+            heard_before: Vec::new(),
             cgroups: Cgroups::open(Default::default()).ok(),
             needs: options.filter.as_ref().map_or(Needs::NONE, |filter| filter.needs()),
             unflushed_since: None,

@@ -15,6 +15,8 @@ use wire::inet_diag::decode;
 pub(crate) const HELD_MAX: usize = 8_192;
 /// How long an event waits for others.
 const WAIT: Duration = Duration::from_millis(20);
+/// Events whose memory is kept for the next.
+const KEPT_EVENTS: usize = 512;
 /// Namespaces that are entered in one turn: a few milliseconds.
 const VISITS_MAX: usize = 100;
 
@@ -65,6 +67,9 @@ impl Held {
     fn give_back(&mut self, (mut events, mut bytes): (Vec<HeldEvent>, Vec<u8>)) {
         events.clear();
         bytes.clear();
+        // A burst is no reason to keep megabytes.
+        events.shrink_to(KEPT_EVENTS);
+        bytes.shrink_to(KEPT_EVENTS * 512);
         self.spare = (events, bytes);
     }
 }
