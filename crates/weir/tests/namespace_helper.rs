@@ -10,6 +10,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
@@ -238,16 +239,22 @@ fn nothing_keeps_a_namespace_that_was_deleted() {
     let _events = remote.events(Hears::All, 1 << 20).unwrap();
     let descriptors = helper.descriptors();
     drop(deleted);
-    let began = Instant::now();
-    let link = || Command::new("ip").args(["-n", &kept.name, "link", "show", "here"]).output();
-    // The other end of the pair of interfaces goes with its namespace.
-    wait_for(
-        || "the namespace is gone".to_owned(),
-        || (!link().unwrap().status.success()).then_some(()),
-    );
-    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert_gone_soon(&kept, "here");
     assert!(helper.descriptors() <= descriptors);
     helper.stop();
+}
+
+/// Waits for an interface to go, as it does with the namespace that its other end is in.
+#[track_caller]
+fn assert_gone_soon(netns: &Netns, interface: &str) {
+    let began = Instant::now();
+    let mut link = Command::new("ip");
+    link.args(["-n", &netns.name, "link", "show", interface]);
+    wait_for(
+        || format!("{interface} is gone"),
+        || (!link.output().unwrap().status.success()).then_some(()),
+    );
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
 }
 
 /// Sends one message as a client of its own, and waits until the helper has closed the connection.
@@ -333,7 +340,7 @@ fn it_keeps_four_capabilities_and_no_way_to_more() {
     helper.stop();
 }
 
-/// Starts the helper without one capability, and says what a client without any can do through it.
+/// What a client without any capability can do through a helper.
 struct Can {
     sees_nobodys_process: bool,
     opens: bool,
@@ -342,12 +349,10 @@ struct Can {
 }
 
 impl Can {
-    fn without(capability: &str, dir: &TempDir, netns: &Netns, process: u32) -> (Can, String) {
-        let mut setpriv = Command::new(find_tool("setpriv").unwrap());
-        setpriv.arg(format!("--bounding-set=-{capability}")).arg(WEIR);
-        let helper = Helper::run(setpriv, &dir.file(&format!("{capability}.sock")));
-        let can = without_capabilities(|| {
-            let mut remote = Remote::connect(&helper.path).unwrap();
+    fn with(helper: &Helper, netns: &Netns, process: u32) -> Can {
+        let path = &helper.path;
+        without_capabilities(|| {
+            let mut remote = Remote::connect(path).unwrap();
             let mut found = Vec::new();
             remote.discover(&Scope::All, &mut found).unwrap();
             let at = place(&found, netns);
@@ -357,9 +362,18 @@ impl Can {
                 hears: remote.events(Hears::All, 1 << 20).is_ok(),
                 has_id: remote.nsid(at).is_ok(),
             }
-        });
-        (can, helper.stop())
+        })
     }
+}
+
+/// A process of the user nobody in a namespace that no file stands for.
+fn nobodys_process() -> Peer {
+    let mut command = Command::new("unshare");
+    command.args(["--net", "setpriv", "--reuid=65534", "--clear-groups", "sleep", "1000"]);
+    let process = Peer::start(&mut command);
+    let comm = || fs::read_to_string(format!("/proc/{}/comm", process.0.id())).unwrap();
+    wait_for(|| "it sleeps".to_owned(), || (comm() == "sleep\n").then_some(()));
+    process
 }
 
 #[test]
@@ -368,15 +382,14 @@ fn without_a_capability_one_function_is_lost_and_named() {
         return;
     }
     let dir = TempDir::new();
-    let mut command = Command::new("unshare");
-    command.args(["--net", "setpriv", "--reuid=65534", "--clear-groups", "sleep", "1000"]);
-    let nobodys = Peer::start(&mut command);
-    let process = nobodys.0.id();
-    let comm = || fs::read_to_string(format!("/proc/{process}/comm")).unwrap();
-    wait_for(|| "it sleeps".to_owned(), || (comm() == "sleep\n").then_some(()));
+    let nobodys = nobodys_process();
     for capability in ["sys_admin", "sys_ptrace", "net_admin", "net_broadcast", "kill"] {
         let netns = Netns::new();
-        let (can, said) = Can::without(capability, &dir, &netns, process);
+        let mut setpriv = Command::new(find_tool("setpriv").unwrap());
+        setpriv.arg(format!("--bounding-set=-{capability}")).arg(WEIR);
+        let helper = Helper::run(setpriv, &dir.file(&format!("{capability}.sock")));
+        let can = Can::with(&helper, &netns, nobodys.0.id());
+        let said = helper.stop();
         let name = format!("without CAP_{} ", capability.to_uppercase());
         assert_eq!(said.matches("without CAP_").count(), usize::from(capability != "kill"));
         assert_eq!(said.matches(&name).count(), usize::from(capability != "kill"), "{said}");
@@ -385,6 +398,37 @@ fn without_a_capability_one_function_is_lost_and_named() {
         assert_eq!(can.has_id, capability != "net_admin", "{capability}");
         assert_eq!(can.hears, capability != "net_broadcast", "{capability}");
     }
+}
+
+/// As systemd runs it: a user that owns nothing, four ambient capabilities, a mount namespace that follows the host's, and a
+/// `/proc` that hides other users' processes.
+#[test]
+fn a_user_of_its_own_in_a_mount_namespace_of_its_own_is_enough() {
+    const KEPT: &str = "-all,+sys_admin,+sys_ptrace,+net_admin,+net_broadcast";
+    if !can_use_other_users() {
+        return;
+    }
+    let (dir, kept, deleted) = (TempDir::new(), Netns::new(), Netns::new());
+    run(Command::new("cp").arg(WEIR).arg(dir.file("weir")));
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    kept.connect("here", &deleted, "there");
+    let nobodys = nobodys_process();
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "slave", "sh", "-c"]);
+    command.arg("mount -t proc -o hidepid=invisible proc /proc && exec \"$@\"").arg("sh");
+    command.arg(find_tool("setpriv").unwrap());
+    command.args(["--reuid=61234", "--regid=61234", "--clear-groups", "--no-new-privs"]);
+    for set in ["inh-caps", "ambient-caps", "bounding-set"] {
+        command.arg(format!("--{set}={KEPT}"));
+    }
+    command.arg(dir.file("weir"));
+    let helper = Helper::run(command, &dir.file("helper.sock"));
+    assert_eq!(helper.status("Uid:").split_whitespace().next(), Some("61234"));
+    let can = Can::with(&helper, &deleted, nobodys.0.id());
+    assert!(can.sees_nobodys_process && can.opens && can.hears && can.has_id);
+    drop(deleted);
+    assert_gone_soon(&kept, "here");
+    assert!(!helper.stop().contains("without CAP_"));
 }
 
 #[test]
