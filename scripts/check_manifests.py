@@ -118,7 +118,7 @@ def check_collector(kinds: dict) -> None:
     assert collector["securityContext"]["runAsNonRoot"]
     assert collector["securityContext"]["allowPrivilegeEscalation"] is False
 
-    # Nothing of the node can be written, and a mount that keeps its own copy of /run/netns would keep dead namespaces.
+    # Nothing of the node can be written, and namespaces that are mounted later are seen.
     for name, paths in mounts.items():
         for path, mount in paths.items():
             if "hostPath" in volumes[mount["name"]]:
