@@ -6,6 +6,7 @@
 //! - [`check`]: the check data in every datagram, and the payloads that carry it.
 //! - [`generate`]: sends marked datagrams on an absolute schedule, with heartbeats that carry the running total.
 //! - [`verify`]: receives, and says what is missing, duplicate, reordered, corrupt, truncated or late.
+//! - [`network`]: two hosts and a switch of the lab's own, with loss on the links.
 //! - [`experiment`]: transports over a path that loses packets: what was asked for and what was measured.
 
 #![forbid(unsafe_code)]
@@ -13,6 +14,7 @@
 pub mod check;
 pub mod experiment;
 pub mod generate;
+pub mod network;
 pub mod verify;
 
 mod address;

@@ -89,6 +89,7 @@ fn what_is_dropped_and_what_arrives_make_up_what_was_sent() {
     let cable = Cable::new();
     let mut ingress = IngressLoss::attach(&cable.ends[1], "eth", Loss::NONE).unwrap();
     for addresses in [IPV4, IPV6] {
+        ingress.set(Loss::NONE).unwrap();
         let (sender, receiver) = cable.sockets(addresses);
         for percent in [0, 5, 50, 100] {
             ingress.set(Loss::from_probability(f64::from(percent) / 100.0).unwrap()).unwrap();

@@ -21,18 +21,16 @@ use std::process::Command;
 /// [`IsolateError`], which names the obstacle. When the refused call is not the first one, `unshare`, the process has moved
 /// already: report and end.
 pub fn isolate() -> Result<(), IsolateError> {
-    become_root_of_new_namespaces(&Identity::own())
+    become_root_of_new_namespaces()
         .map_err(|(step, errno)| IsolateError::find(step, errno))
 }
 
 /// Has a child process start in new namespaces of its own, as [`isolate`] does it for this one. Works with threads too.
 ///
-/// When it is refused, `spawn` fails with the error number alone; [`IsolateError::of_spawn`] finds the obstacle.
+/// Root inside stands for the user that the child is when it starts, which [`CommandExt::uid`] may have chosen. When the kernel
+/// refuses, `spawn` fails with the error number alone; [`IsolateError::of_spawn`] finds the obstacle.
 pub fn isolate_child(command: &mut Command) -> &mut Command {
-    let identity = Identity::own();
-    let start = move || {
-        become_root_of_new_namespaces(&identity).map_err(|(_, errno)| io::Error::from(errno))
-    };
+    let start = || become_root_of_new_namespaces().map_err(|(_, errno)| io::Error::from(errno));
     // SAFETY: between fork and exec only calls are allowed that take no lock another thread may have held: `start` makes
     // system calls and formats numbers into memory of its own, and allocates nothing.
     unsafe { command.pre_exec(start) }
@@ -171,23 +169,11 @@ fn is_missing(path: &str) -> bool {
     fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// Who the process is outside, and so whom root inside stands for.
-#[derive(Clone, Copy)]
-struct Identity {
-    uid: u32,
-    gid: u32,
-}
-
-impl Identity {
-    fn own() -> Identity {
-        // SAFETY: neither call takes an argument, and neither fails.
-        let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
-        Identity { uid, gid }
-    }
-}
-
 /// Only system calls and no allocation: it runs between fork and exec too.
-fn become_root_of_new_namespaces(identity: &Identity) -> Result<(), (&'static str, Errno)> {
+fn become_root_of_new_namespaces() -> Result<(), (&'static str, Errno)> {
+    // Whom root inside stands for. Asked afterwards, the kernel would answer "nobody".
+    // SAFETY: neither call takes an argument, and neither fails.
+    let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
     // SAFETY: unshare takes no pointers.
     check(unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET) })
         .map_err(|errno| ("unshare of a user namespace", errno))?;
@@ -201,9 +187,9 @@ fn become_root_of_new_namespaces(identity: &Identity) -> Result<(), (&'static st
         Ok(()) | Err(Errno::NOENT) => {}
         Err(errno) => return Err(("writing /proc/self/setgroups", errno)),
     }
-    write_map(c"/proc/self/uid_map", identity.uid)
+    write_map(c"/proc/self/uid_map", uid)
         .map_err(|errno| ("writing /proc/self/uid_map", errno))?;
-    write_map(c"/proc/self/gid_map", identity.gid)
+    write_map(c"/proc/self/gid_map", gid)
         .map_err(|errno| ("writing /proc/self/gid_map", errno))
 }
 

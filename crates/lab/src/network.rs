@@ -1,0 +1,358 @@
+//! A network of the lab's own: two hosts and a switch, with random loss on the links.
+//!
+//! ```text
+//!   h1 10.0.0.1 ── h1-eth0 ═══ s1-eth1 ── br0 ── s1-eth2 ═══ h2-eth0 ── 10.0.0.2 h2
+//!                  drops       drops             drops       drops
+//! ```
+//!
+//! Each of the three is a network namespace that is mounted nowhere: it lives as long as the [`Network`], its threads and
+//! sockets do, and the kernel removes it with them, however the process ends. The host's own network is never touched: devices
+//! are made in these namespaces from the start. Loss is where each link ends, in the direction of reception, so that no
+//! sender is told of it; a path crosses two links.
+
+mod counters;
+mod error;
+mod host;
+mod path_loss;
+mod privilege;
+mod properties;
+
+pub use counters::Counters;
+pub use error::Error;
+pub use host::Host;
+pub use path_loss::PathLoss;
+pub use privilege::Privilege;
+pub use properties::Properties;
+pub use sys::traffic::Counts;
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use sys::link::{self, Links};
+use sys::namespace::OpenNamespace;
+use sys::traffic::{IngressLoss, drop_at_socket};
+
+/// What to build.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Plan {
+    /// Loss at first, in both directions.
+    pub loss: PathLoss,
+    /// Where to drop. `None` prefers [`LossAt::Links`] and takes what the kernel has.
+    pub loss_at: Option<LossAt>,
+    /// Most TCP segments that cross a link, and are lost, as one packet. `None` leaves it to the kernel (65535); 1 makes loss
+    /// strictly one of segments.
+    pub gso_max_segs: Option<u32>,
+    /// Largest packet in bytes of IP. `None` is 1500.
+    pub mtu_bytes: Option<u32>,
+}
+
+/// Where packets are dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LossAt {
+    /// Where each of the two links of a path ends. Every packet of IP meets it.
+    Links,
+    /// At the receiving socket, once a direction and with the loss of the whole path: for kernels that cannot drop at links. Only
+    /// sockets given to [`Network::prepare`] lose anything, and what they lost is not counted by [`Network::counts`].
+    Sockets,
+}
+
+/// One of the two hosts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// The first, 10.0.0.1.
+    H1,
+    /// The second, 10.0.0.2.
+    H2,
+}
+
+impl End {
+    /// Both.
+    pub const BOTH: [End; 2] = [End::H1, End::H2];
+
+    fn name(self) -> &'static str {
+        match self {
+            End::H1 => "h1",
+            End::H2 => "h2",
+        }
+    }
+
+    fn device(self) -> &'static str {
+        match self {
+            End::H1 => "h1-eth0",
+            End::H2 => "h2-eth0",
+        }
+    }
+
+    /// The switch's end of the link to this host.
+    fn port(self) -> &'static str {
+        match self {
+            End::H1 => "s1-eth1",
+            End::H2 => "s1-eth2",
+        }
+    }
+
+    /// The other one.
+    #[must_use]
+    pub fn other(self) -> End {
+        match self {
+            End::H1 => End::H2,
+            End::H2 => End::H1,
+        }
+    }
+
+    fn ipv4(self) -> Ipv4Addr {
+        Ipv4Addr::new(10, 0, 0, self.number())
+    }
+
+    fn ipv6(self) -> Ipv6Addr {
+        Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, u16::from(self.number()))
+    }
+
+    fn number(self) -> u8 {
+        match self {
+            End::H1 => 1,
+            End::H2 => 2,
+        }
+    }
+}
+
+/// What came to the end of a link since the network was ready.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkCounts {
+    /// The host that these packets were on the way to.
+    pub towards: End,
+    /// The device that received or dropped them.
+    pub device: &'static str,
+    /// How many.
+    pub counts: Counts,
+}
+
+/// The network. It is gone when this, and every socket and thread in it, is gone.
+pub struct Network {
+    hosts: [Host; 2],
+    switch: OpenNamespace,
+    links: Vec<LinkEnd>,
+    loss_at: LossAt,
+    /// By the end that they are on the way to.
+    loss: [PathLoss; 2],
+}
+
+struct LinkEnd {
+    towards: End,
+    device: &'static str,
+    ingress: IngressLoss,
+    ready: Counts,
+}
+
+/// Longer than anything here takes on a machine that works.
+const PATIENCE: Duration = Duration::from_secs(10);
+const BRIDGE: &str = "br0";
+
+impl Network {
+    /// Builds it and waits until datagrams cross it both ways. Takes about 20 ms.
+    ///
+    /// # Errors
+    /// [`Error`], which names the step. What was built until then is gone.
+    pub fn build(plan: &Plan) -> Result<Network, Error> {
+        let [h1, switch, h2] = [create("h1")?, create("the switch")?, create("h2")?];
+        let hosts = [(End::H1, h1), (End::H2, h2)].map(|(end, namespace)| Host {
+            end,
+            namespace: Arc::new(namespace),
+            has_ipv6: true,
+        });
+        let mut network = Network {
+            hosts,
+            switch,
+            links: Vec::new(),
+            loss_at: LossAt::Links,
+            loss: [PathLoss::NONE; 2],
+        };
+        network.connect(plan)?;
+        network.attach(plan.loss_at)?;
+        network.wait_until_ready()?;
+        for link in &mut network.links {
+            link.ready = link.ingress.counts()?;
+        }
+        network.set_loss(plan.loss)?;
+        Ok(network)
+    }
+
+    /// A host.
+    pub fn host(&self, end: End) -> &Host {
+        match end {
+            End::H1 => &self.hosts[0],
+            End::H2 => &self.hosts[1],
+        }
+    }
+
+    /// Runs `f` in the first host, on a thread of its own. Sockets that it opens stay there.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn run_in_h1<R: Send>(&self, f: impl FnOnce() -> R + Send) -> Result<R, Error> {
+        self.host(End::H1).run(f)
+    }
+
+    /// Runs `f` in the second host, on a thread of its own. Sockets that it opens stay there.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn run_in_h2<R: Send>(&self, f: impl FnOnce() -> R + Send) -> Result<R, Error> {
+        self.host(End::H2).run(f)
+    }
+
+    /// Sets the loss of both directions. Packets that are on the way meet the old loss or the new one.
+    ///
+    /// # Errors
+    /// When the kernel refuses, which it has granted before.
+    pub fn set_loss(&mut self, loss: PathLoss) -> Result<(), Error> {
+        End::BOTH.into_iter().try_for_each(|towards| self.set_loss_towards(towards, loss))
+    }
+
+    /// Sets the loss of what is on the way to one host.
+    ///
+    /// # Errors
+    /// As [`Self::set_loss`].
+    pub fn set_loss_towards(&mut self, towards: End, loss: PathLoss) -> Result<(), Error> {
+        for link in self.links.iter_mut().filter(|link| link.towards == towards) {
+            link.ingress.set(loss.at_link())?;
+        }
+        self.loss[towards as usize] = loss;
+        Ok(())
+    }
+
+    /// Prepares a socket of a host to lose what the network should lose on the way to it. Call it for every socket that
+    /// receives, before the first packet, and for listeners instead of the sockets that they accept; where
+    /// [`LossAt::Links`] is in force it does nothing. The loss is that of the moment: prepare again after a change.
+    ///
+    /// # Errors
+    /// Any of `setsockopt(2)`.
+    pub fn prepare(&self, end: End, socket: impl AsFd) -> io::Result<()> {
+        match self.loss_at {
+            LossAt::Links => Ok(()),
+            LossAt::Sockets => drop_at_socket(socket.as_fd(), self.loss[end as usize].at_path()),
+        }
+    }
+
+    /// Where packets are dropped.
+    pub fn loss_at(&self) -> LossAt {
+        self.loss_at
+    }
+
+    /// What came to each link's end: to the switch and then to the host, for both directions. Empty with
+    /// [`LossAt::Sockets`].
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn counts(&mut self) -> Result<Vec<LinkCounts>, Error> {
+        let mut all = Vec::with_capacity(self.links.len());
+        for link in &mut self.links {
+            let counts = link.ingress.counts()?.since(link.ready);
+            all.push(LinkCounts { towards: link.towards, device: link.device, counts });
+        }
+        Ok(all)
+    }
+
+    /// What the kernel does in this network, for a report.
+    ///
+    /// # Errors
+    /// When the kernel does not answer. What it does not know is absent.
+    pub fn properties(&self) -> Result<Properties, Error> {
+        let host = self.host(End::H1);
+        let device = Links::open(&host.namespace)?.device(End::H1.device())?;
+        host.run(|| Properties::read(&device))
+    }
+
+    fn connect(&mut self, plan: &Plan) -> Result<(), Error> {
+        let mut switch = Links::open(&self.switch)?;
+        switch.add_bridge(BRIDGE)?;
+        switch.set_up(BRIDGE)?;
+        for host in &mut self.hosts {
+            let (device, port) = (host.end.device(), host.end.port());
+            let mut links = Links::open(&host.namespace)?;
+            links.set_up("lo")?;
+            links.add_veth(device, port, &self.switch)?;
+            for (links, device) in [(&mut links, device), (&mut switch, port)] {
+                plan.mtu_bytes.map_or(Ok(()), |bytes| links.set_mtu(device, bytes))?;
+                plan.gso_max_segs
+                    .map_or(Ok(()), |segments| links.set_gso_max_segs(device, segments))?;
+            }
+            links.add_address(device, IpAddr::V4(host.end.ipv4()), 24)?;
+            host.has_ipv6 = has_ipv6(links.add_address(device, IpAddr::V6(host.end.ipv6()), 64))?;
+            links.set_up(device)?;
+            // A port that is down when it joins waits for the next look at its carrier.
+            switch.set_up(port)?;
+            switch.set_master(port, BRIDGE)?;
+        }
+        Ok(())
+    }
+
+    fn attach(&mut self, wanted: Option<LossAt>) -> Result<(), Error> {
+        if wanted != Some(LossAt::Sockets) {
+            match self.attach_to_links() {
+                Err(Error::Link(error)) if wanted.is_none() && error.is_unsupported() => {}
+                attached => return attached,
+            }
+        }
+        self.links.clear();
+        self.loss_at = LossAt::Sockets;
+        Ok(())
+    }
+
+    fn attach_to_links(&mut self) -> Result<(), Error> {
+        for towards in End::BOTH {
+            let host = &self.hosts[towards as usize];
+            let ends =
+                [(&self.switch, towards.other().port()), (&*host.namespace, towards.device())];
+            for (namespace, device) in ends {
+                let ingress = IngressLoss::attach(namespace, device, PathLoss::NONE.at_link())?;
+                self.links.push(LinkEnd { towards, device, ingress, ready: Counts::default() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Carrier and the ports of the bridge take their moment; neighbours are known from here on.
+    fn wait_until_ready(&self) -> Result<(), Error> {
+        let bind = |host: &Host| -> Result<UdpSocket, Error> {
+            let socket = host.run(|| UdpSocket::bind((host.ipv4(), 0)))?;
+            socket.map_err(Error::Probe)
+        };
+        let sockets = [bind(self.host(End::H1))?, bind(self.host(End::H2))?];
+        for (sender, receiver) in [(0, 1), (1, 0)] {
+            probe(&sockets[sender], &sockets[receiver])?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether an address could be given; a kernel or a host without IPv6 is no error.
+fn has_ipv6(added: Result<(), link::Error>) -> Result<bool, Error> {
+    match added {
+        Ok(()) => Ok(true),
+        Err(error) if error.is_unsupported() || error.errno() == Some(sys::Errno::ACCES) => {
+            Ok(false)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn create(of: &'static str) -> Result<OpenNamespace, Error> {
+    OpenNamespace::create().map_err(|source| Error::Namespace { of, source })
+}
+
+fn probe(sender: &UdpSocket, receiver: &UdpSocket) -> Result<(), Error> {
+    let dst = receiver.local_addr().map_err(Error::Probe)?;
+    receiver.set_read_timeout(Some(Duration::from_millis(2))).map_err(Error::Probe)?;
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        // Unreachable until the carrier is there.
+        let _ = sender.send_to(b"ready?", dst);
+        if receiver.recv(&mut [0; 16]).is_ok() {
+            return Ok(());
+        }
+    }
+    Err(Error::NotReady { dst, waited: PATIENCE })
+}

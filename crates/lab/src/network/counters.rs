@@ -1,0 +1,80 @@
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+
+/// What the kernel has counted in one namespace: `/proc/net/snmp` and `/proc/net/netstat`.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Counters {
+    values: BTreeMap<String, u64>,
+}
+
+impl Counters {
+    /// Reads those of the calling thread's namespace.
+    pub(super) fn read() -> io::Result<Counters> {
+        let mut counters = Counters::default();
+        // `/proc/net` would show the namespace of the process's first thread.
+        for path in ["/proc/thread-self/net/snmp", "/proc/thread-self/net/netstat"] {
+            counters.add(&fs::read_to_string(path)?);
+        }
+        Ok(counters)
+    }
+
+    /// One counter by group and name, as `Tcp` and `RetransSegs`, or `TcpExt` and `TCPRetransFail`. `None` when this kernel
+    /// has none of that name.
+    pub fn value(&self, group: &str, name: &str) -> Option<u64> {
+        self.values.get(&format!("{group}:{name}")).copied()
+    }
+
+    /// What was counted since an earlier reading. Counters that are no counters (`CurrEstab`, `RtoMax`) show their change, if
+    /// they grew.
+    #[must_use]
+    pub fn since(&self, earlier: &Counters) -> Counters {
+        let values = self.values.iter().map(|(name, value)| {
+            let before = earlier.values.get(name).copied().unwrap_or(0);
+            (name.clone(), value.saturating_sub(before))
+        });
+        Counters { values: values.collect() }
+    }
+
+    /// Everything that was counted and is not 0, as `TcpExt:TCPTimeouts`, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.values.iter().filter(|(_, value)| **value != 0).map(|(name, &v)| (name.as_str(), v))
+    }
+
+    /// Reads pairs of lines, names above values: `Tcp: RtoMin RtoMax` and `Tcp: 200 120000`.
+    fn add(&mut self, text: &str) {
+        let mut lines = text.lines();
+        while let (Some(names), Some(values)) = (lines.next(), lines.next()) {
+            let Some((group, names)) = names.split_once(": ") else { continue };
+            let values = values.split_whitespace().skip(1);
+            for (name, value) in names.split_whitespace().zip(values) {
+                // A value below 0, as of `MaxConn`, means none.
+                if let Ok(value) = value.parse() {
+                    self.values.insert(format!("{group}:{name}"), value);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_values_are_paired_by_line_and_column() {
+        let mut counters = Counters::default();
+        counters.add(
+            "Tcp: RtoMin MaxConn InSegs\nTcp: 200 -1 7\nUdp: InSegs Odd\nUdp: 9\ntorn: line\n",
+        );
+        assert_eq!(counters.value("Tcp", "RtoMin"), Some(200));
+        assert_eq!(counters.value("Tcp", "MaxConn"), None);
+        assert_eq!(counters.value("Tcp", "InSegs"), Some(7));
+        assert_eq!(counters.value("Udp", "InSegs"), Some(9));
+        assert_eq!(counters.value("Udp", "Odd"), None);
+        let mut later = Counters::default();
+        later.add("Tcp: RtoMin InSegs New\nTcp: 200 10 1\n");
+        let since = later.since(&counters);
+        assert_eq!(since.iter().collect::<Vec<_>>(), [("Tcp:InSegs", 3), ("Tcp:New", 1)]);
+    }
+}

@@ -1,0 +1,54 @@
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+use sys::{link, namespace};
+
+/// Why there is no network, or something in it failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the namespace of {of}")]
+    Namespace {
+        of: &'static str,
+        #[source]
+        source: namespace::Error,
+    },
+    #[error(transparent)]
+    Link(#[from] link::Error),
+    #[error("no datagram came to {dst} within {} s", waited.as_secs())]
+    NotReady { dst: SocketAddr, waited: Duration },
+    #[error("a socket to try the network with")]
+    Probe(#[source] io::Error),
+    #[error("the setting {name} of {of}")]
+    Setting {
+        name: String,
+        of: &'static str,
+        #[source]
+        source: io::Error,
+    },
+    #[error("neither root nor allowed to be it in a user namespace")]
+    Privilege(#[from] namespace::IsolateError),
+}
+
+impl Error {
+    /// Whether more privilege, or a setting, would mend it.
+    pub fn is_permission(&self) -> bool {
+        let is_refused = |source: &io::Error| source.kind() == io::ErrorKind::PermissionDenied;
+        match self {
+            Error::Namespace { source, .. } => {
+                matches!(source, namespace::Error::NotPermitted { .. })
+            }
+            Error::Link(error) => error.errno() == Some(sys::Errno::PERM),
+            Error::Probe(source) | Error::Setting { source, .. } => is_refused(source),
+            Error::Privilege(error) => error.is_permission(),
+            Error::NotReady { .. } => false,
+        }
+    }
+
+    /// A command that mends it, to be run as root.
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            Error::Privilege(error) => error.remedy(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,28 @@
+use super::Error;
+use sys::namespace;
+use sys::process::{CAP_NET_ADMIN, CAP_SYS_ADMIN, effective_capabilities};
+
+/// By which right networks are built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Privilege {
+    /// The process has `CAP_SYS_ADMIN` and `CAP_NET_ADMIN`, as root has.
+    Held,
+    /// The process has moved into a user namespace of its own, where it has everything, over what it makes there.
+    UserNamespace,
+}
+
+impl Privilege {
+    /// Makes sure that this process may build networks: moves it into new namespaces if need be. Call it before the first
+    /// thread is started.
+    ///
+    /// # Errors
+    /// [`Error::Privilege`], which names the setting that forbids it.
+    pub fn acquire() -> Result<Privilege, Error> {
+        const NEEDED: u64 = 1 << CAP_SYS_ADMIN | 1 << CAP_NET_ADMIN;
+        if effective_capabilities().is_some_and(|held| held & NEEDED == NEEDED) {
+            return Ok(Privilege::Held);
+        }
+        namespace::isolate()?;
+        Ok(Privilege::UserNamespace)
+    }
+}
