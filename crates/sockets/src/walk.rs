@@ -142,8 +142,10 @@ impl Walker {
         let mut walked = Walked::default();
         if self.form == Form::Both {
             match self.dump(socket, Kind::Both, ask, visitor, &mut walked) {
-                // Nothing was answered yet: the request itself is unknown.
-                Err(WalkError::Refused(_) | WalkError::NoTcpDiag) if walked.datagrams <= 1 => {
+                // Nothing was answered yet, and the request itself may be unknown (net/core/sock_diag.c, sock_diag_rcv_msg).
+                Err(WalkError::Refused(Errno::INVAL | Errno::OPNOTSUPP) | WalkError::NoTcpDiag)
+                    if walked.datagrams <= 1 =>
+                {
                     self.each(socket, ask, visitor, &mut walked)?;
                     self.form = Form::Each;
                 }
