@@ -2,19 +2,21 @@
 
 use crate::access::{Access, Direct, Found, Scope};
 use crate::attribution::Host;
+use crate::closing::Drained;
 use crate::engine::{Engine, Identity, Moment};
 use crate::filter::Filter;
 use crate::held::Settle;
-use crate::meter::{Counts, STATES};
+use crate::meter::Counts;
 use crate::options::{Closes, Options};
 use crate::output::Output;
 use crate::query::{self, QueryError};
 use crate::split::Split;
-use crate::walk::{Ask, Walker};
+use crate::walk::{Ask, Visitor as _, Walker};
 use ledger::Meter;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
@@ -25,15 +27,47 @@ use wire::inet_diag::{Extensions, States};
 
 /// A running collector. Dropped without [`stop`](Self::stop), its thread ends after what it is doing.
 pub struct Collector {
-    commands: Sender<Command>,
-    wake: Arc<EventFd>,
+    questions: Questions,
     counts: Arc<Counts>,
     thread: JoinHandle<Box<dyn Output>>,
+    /// Behind the thread's handle: whoever drops all of it leaves the thread, told to end.
+    ends: Ends,
 }
 
-pub(crate) enum Command {
-    Query { filter: Option<Box<Filter>>, limit: usize, answer: Sender<Result<Vec<u8>, QueryError>> },
-    Stop,
+/// What others tell the thread.
+pub(crate) struct Signal {
+    wake: EventFd,
+    is_stopping: AtomicBool,
+}
+
+impl Signal {
+    fn new() -> io::Result<Signal> {
+        Ok(Signal { wake: EventFd::new()?, is_stopping: AtomicBool::new(false) })
+    }
+
+    /// Whether the thread is to end.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
+    }
+}
+
+/// Has the thread end when it is dropped.
+struct Ends(Arc<Signal>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.is_stopping.store(true, Ordering::Relaxed);
+        self.0.wake.wake();
+    }
+}
+
+/// A question on its way to the thread.
+struct Question {
+    filter: Option<Filter>,
+    limit: usize,
+    /// Whoever asked has gone after this.
+    deadline: Instant,
+    answer: Sender<Result<Vec<u8>, QueryError>>,
 }
 
 /// Makes the collector's access, on the thread that will use it.
@@ -59,18 +93,19 @@ impl Collector {
         access: MakeAccess,
     ) -> io::Result<Collector> {
         let counts = Arc::new(Counts::new(&options.name));
-        let wake = Arc::new(EventFd::new()?);
-        let (commands, receiver) = mpsc::channel();
-        let (thread_counts, thread_wake) = (Arc::clone(&counts), Arc::clone(&wake));
+        let signal = Arc::new(Signal::new()?);
+        let (asked, receiver) = mpsc::channel();
+        let (thread_counts, thread_signal) = (Arc::clone(&counts), Arc::clone(&signal));
         let thread = thread::Builder::new().name(options.name.clone()).spawn(move || {
             let tags: Vec<_> = host.tags().collect();
             let identity = Identity { host: &host, tags: &tags };
             let engine = Engine::new(&options, identity, thread_counts, output);
-            let mut runner = Runner::new(engine, access(), &options);
-            runner.run(&receiver, &thread_wake);
+            let mut runner = Runner::new(engine, access(), &options, thread_signal);
+            runner.run(&receiver);
             runner.engine.output
         })?;
-        Ok(Collector { commands, wake, counts, thread })
+        let ends = Ends(Arc::clone(&signal));
+        Ok(Collector { questions: Questions { asked, signal }, counts, thread, ends })
     }
 
     /// What the ledger reads.
@@ -94,23 +129,21 @@ impl Collector {
         limit: usize,
         timeout: Duration,
     ) -> Result<Vec<u8>, QueryError> {
-        self.questions().ask(filter, limit, timeout)
+        self.questions.ask(filter, limit, timeout)
     }
 
     /// A handle for asking from other threads.
     pub fn questions(&self) -> Questions {
-        Questions { commands: self.commands.clone(), wake: Arc::clone(&self.wake) }
+        self.questions.clone()
     }
 
-    /// Ends the thread after the datagram that it is reading, and returns its output. Close events that have arrived
-    /// until then become records.
+    /// Ends the thread after the namespace that it is reading, and returns its output. Close events that have arrived
+    /// until then become records, and a last totals record tells of what happened since the one before.
     ///
     /// # Errors
     /// The thread panicked, which it has said on standard error; its output is lost.
     pub fn stop(self) -> Result<Box<dyn Output>, Panicked> {
-        // A thread that has ended by itself has no receiver any more.
-        let _ = self.commands.send(Command::Stop);
-        self.wake.wake();
+        drop(self.ends);
         self.thread.join().map_err(|_| Panicked)
     }
 }
@@ -130,8 +163,8 @@ impl std::error::Error for Panicked {}
 /// Asks a collector from any thread.
 #[derive(Clone)]
 pub struct Questions {
-    commands: Sender<Command>,
-    wake: Arc<EventFd>,
+    asked: Sender<Question>,
+    signal: Arc<Signal>,
 }
 
 impl Questions {
@@ -146,10 +179,10 @@ impl Questions {
         timeout: Duration,
     ) -> Result<Vec<u8>, QueryError> {
         let (answer, receiver) = mpsc::channel();
-        let filter = filter.map(Box::new);
-        let sent = self.commands.send(Command::Query { filter, limit, answer });
+        let deadline = Instant::now() + timeout;
+        let sent = self.asked.send(Question { filter, limit, deadline, answer });
         sent.map_err(|_| QueryError::Stopped)?;
-        self.wake.wake();
+        self.signal.wake.wake();
         match receiver.recv_timeout(timeout) {
             Ok(result) => result,
             Err(mpsc::RecvTimeoutError::Timeout) => Err(QueryError::Timeout),
@@ -158,6 +191,8 @@ impl Questions {
     }
 }
 
+/// Turns of taking close events before the thread ends: 100,000 events and more.
+const DRAINS_AT_STOP_MAX: usize = 8;
 /// Longest time between two looks at the clock and the heartbeat.
 const IDLE: Duration = Duration::from_millis(250);
 
@@ -171,6 +206,7 @@ pub(crate) struct Runner<'h> {
     pub(crate) walker: Walker,
     pub(crate) found: Vec<Found>,
     pub(crate) options: &'h Options,
+    pub(crate) signal: Arc<Signal>,
     split: Split,
     extensions: Extensions,
     poll_set: PollSet,
@@ -189,6 +225,7 @@ impl<'h> Runner<'h> {
         mut engine: Engine<'h>,
         mut access: Box<dyn Access>,
         options: &'h Options,
+        signal: Arc<Signal>,
     ) -> Runner<'h> {
         if options.closes == Closes::On {
             engine.closes_start(&mut *access);
@@ -211,67 +248,73 @@ impl<'h> Runner<'h> {
             walker: Walker::default(),
             found: Vec::new(),
             options,
+            signal,
             poll_set: PollSet::default(),
             jitter: monotonic_ns(),
         }
     }
 
-    fn run(&mut self, commands: &Receiver<Command>, wake: &EventFd) {
+    fn run(&mut self, asked: &Receiver<Question>) {
         // The first poll is at once: whoever starts the daemon wants to see something.
         let mut due = Instant::now();
         let mut slot = due;
-        loop {
-            if self.wait(commands, wake, due) == Next::Stop {
+        while self.wait(asked, due) == Next::GoOn {
+            self.poll();
+            slot += self.options.interval;
+            if slot <= Instant::now() {
+                self.engine.counts.overruns.add(1);
+                slot = Instant::now();
+            }
+            due = slot + self.next_jitter();
+        }
+        // What had come before the stop; more may come for as long as connections close.
+        for _ in 0..DRAINS_AT_STOP_MAX {
+            if self.engine.take_closes() == Drained::Wholly {
                 break;
             }
-            let began = Instant::now();
-            if began >= due {
-                self.poll();
-                slot += self.options.interval;
-                if slot <= Instant::now() {
-                    self.engine.counts.overruns.add(1);
-                    slot = Instant::now();
-                }
-                due = slot + self.next_jitter();
-            }
         }
-        self.engine.take_closes();
         self.engine.settle(&mut *self.access, &self.found, Settle::All);
+        self.engine.finish();
     }
 
     /// Waits until the next poll, and does what there is to do until then.
-    fn wait(&mut self, commands: &Receiver<Command>, wake: &EventFd, due: Instant) -> Next {
+    fn wait(&mut self, asked: &Receiver<Question>, due: Instant) -> Next {
         loop {
             self.engine.counts.heartbeat.add(1);
-            loop {
-                match commands.try_recv() {
-                    Ok(Command::Query { filter, limit, answer }) => {
-                        let result = query::answer(self, filter.as_deref(), limit);
-                        // Whoever asked may have gone.
-                        let _ = answer.send(result);
-                    }
-                    Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return Next::Stop,
-                    Err(TryRecvError::Empty) => break,
-                }
+            if self.signal.is_stopping() {
+                return Next::Stop;
             }
+            // One at a time: however many are asked, a poll is late by one answer at most.
+            let is_asked = asked.try_recv().map(|question| self.answer(&question)).is_ok();
             let left = due.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Next::GoOn;
             }
             self.poll_set.clear();
-            self.poll_set.add(wake.as_fd(), Interest::Readable);
+            self.poll_set.add(self.signal.wake.as_fd(), Interest::Readable);
             if let Some(events) = &self.engine.events {
                 self.poll_set.add(events.as_fd(), Interest::Readable);
             }
-            // An error here is a signal: the loop looks at everything again.
             let idle = self.engine.held.due_in().map_or(IDLE, |due| due.min(IDLE));
-            let _ = self.poll_set.wait(left.min(idle));
-            wake.clear();
+            let idle = if is_asked { Duration::ZERO } else { left.min(idle) };
+            // An error here is a signal: the loop looks at everything again.
+            let _ = self.poll_set.wait(idle);
+            self.signal.wake.clear();
             self.engine.moment.at = Instant::now();
             self.engine.take_closes();
             self.engine.settle(&mut *self.access, &self.found, Settle::Due);
             self.flush();
         }
+    }
+
+    fn answer(&mut self, question: &Question) {
+        if question.deadline <= Instant::now() {
+            // Nobody waits for it any more.
+            return;
+        }
+        let result = query::answer(self, question.filter.as_ref(), question.limit);
+        // Whoever asked may have gone.
+        let _ = question.answer.send(result);
     }
 
     /// Has the output send closing records on their way that have waited long enough for others to join them.
@@ -293,29 +336,49 @@ impl<'h> Runner<'h> {
         self.options.jitter.mul_f64((x >> 11) as f64 / (1_u64 << 53) as f64)
     }
 
-    /// Visits every namespace once.
+    /// Visits every namespace once, or until the thread is to end.
     fn poll(&mut self) {
         let (began_ns, cpu_ns) = (monotonic_ns(), thread_cpu_ns());
         let poll = self.engine.moment.poll + 1;
         let unix_ns = realtime_ns();
         self.engine.moment = Moment { poll, unix_ns, at: Instant::now(), place: 0 };
-        self.engine.open = [[0; STATES]; 2];
+        self.engine.is_keyframe = self.is_keyframe(poll);
+        let states = self.states(poll);
+        self.engine.forget_open(states);
         self.discover();
         self.engine.sums.discovery_ns = monotonic_ns().saturating_sub(began_ns);
-        let listening = (poll - 1).is_multiple_of(self.options.listen_every.get());
-        let states = self.states(listening);
-        for at in 0..self.found.len() {
-            self.visit(at, states);
+        if self.visit_all(states) == Next::GoOn {
+            self.engine.sweep(states);
         }
-        self.engine.take_closes();
-        self.engine.sweep(states);
         self.engine.sums.poll_ns = monotonic_ns().saturating_sub(began_ns);
         self.engine.sums.cpu_ns = thread_cpu_ns().saturating_sub(cpu_ns);
         self.engine.finish_poll(unix_ns);
     }
 
-    /// The states that this poll asks for. Listening sockets are asked for rarely: they change rarely.
-    fn states(&self, listening: bool) -> States {
+    /// Visits the namespaces that were found. When the thread is to end those that are left are not visited, and their sockets
+    /// not absent.
+    fn visit_all(&mut self, states: States) -> Next {
+        for at in 0..self.found.len() {
+            if self.signal.is_stopping() {
+                return Next::Stop;
+            }
+            self.visit(at, states);
+            // A namespace of few sockets has no pause of its own.
+            self.engine.pause();
+        }
+        Next::GoOn
+    }
+
+    /// Whether this poll makes records of all sockets, the unchanged ones included.
+    fn is_keyframe(&self, poll: u32) -> bool {
+        self.options.keyframe_every.is_none_or(|every| (poll - 1).is_multiple_of(every.get()))
+    }
+
+    /// The states that this poll asks for. Listening sockets are asked for rarely, since they change rarely; but a keyframe
+    /// has everything.
+    fn states(&self, poll: u32) -> States {
+        let is_keyframe = self.options.keyframe_every.is_some() && self.is_keyframe(poll);
+        let listening = is_keyframe || (poll - 1).is_multiple_of(self.options.listen_every.get());
         let states = self.split.states;
         if listening { states } else { states - States::LISTENING }
     }
@@ -348,7 +411,7 @@ impl<'h> Runner<'h> {
             for name in names {
                 if !self.found.iter().any(|found| found.name.as_ref() == Some(name)) {
                     engine.problem("no_such_namespace", || {
-                        format!("there is no network namespace {name} at the moment; `ip netns` lists those with names")
+                        format!("there is no network namespace {} at the moment; `ip netns` lists those with names", name.escape_debug())
                     });
                 }
             }

@@ -20,7 +20,7 @@ use record::{RecordKind, SocketRecord, Tags};
 use std::sync::Arc;
 use std::time::Instant;
 use wire::DecodeError;
-use wire::inet_diag::{SocketMessage, State, TcpInfo};
+use wire::inet_diag::{SocketMessage, State, States, TcpInfo};
 use wire::netlink::HEADER_BYTES;
 
 /// What is the same on all records of a collector.
@@ -66,6 +66,8 @@ pub(crate) struct Engine<'h> {
     pub(crate) namespaces: Namespaces,
     pub(crate) moment: Moment,
     pub(crate) sums: Sums,
+    /// Whether this poll makes records of unchanged sockets too.
+    pub(crate) is_keyframe: bool,
     /// What the kernel leaves of the filter for us.
     pub(crate) rest: Option<Expr>,
     pub(crate) open: [[u64; STATES]; 2],
@@ -108,6 +110,7 @@ impl<'h> Engine<'h> {
             namespaces,
             moment: Moment { poll: 0, unix_ns: 0, at: Instant::now(), place: 0 },
             sums: Sums::default(),
+            is_keyframe: true,
             rest: None,
             open: [[0; STATES]; 2],
             events: None,
@@ -143,7 +146,21 @@ impl<'h> Engine<'h> {
         self.cgroups.as_mut()?.lookup(id, self.moment.at).cloned()
     }
 
-    /// Whether a socket passes an expression, given what is known of it beside the kernel's message.
+    /// Forgets how many sockets are in these states, which are counted anew.
+    pub(crate) fn forget_open(&mut self, states: States) {
+        for (number, count) in self.open.iter_mut().flat_map(|row| row.iter_mut().enumerate()) {
+            if states.contains(State::from_number(number as u8)) {
+                *count = 0;
+            }
+        }
+    }
+
+    /// For how long the polls have seen a socket.
+    pub(crate) fn age_ns(&mut self, cookie: u64, unix_ns: u64) -> Option<u64> {
+        self.table.get_mut(cookie).map(|entry| unix_ns.saturating_sub(entry.first_seen_unix_ns))
+    }
+
+    /// Whether a socket passes an expression of the collector's own filter.
     pub(crate) fn passes(
         &mut self,
         expression: &Expr,
@@ -151,7 +168,20 @@ impl<'h> Engine<'h> {
         place: Option<u32>,
         age_ns: Option<u64>,
     ) -> bool {
-        let wants_cgroup = self.needs.contains(Needs::ATTRIBUTION);
+        self.passes_any(expression, self.needs, message, place, age_ns)
+    }
+
+    /// Whether a socket passes an expression of a filter with these needs, given what is known of it beside the kernel's
+    /// message.
+    pub(crate) fn passes_any(
+        &mut self,
+        expression: &Expr,
+        needs: Needs,
+        message: &SocketMessage<'_>,
+        place: Option<u32>,
+        age_ns: Option<u64>,
+    ) -> bool {
+        let wants_cgroup = needs.contains(Needs::ATTRIBUTION);
         let cgroup = message.cgroup_id.filter(|_| wants_cgroup).and_then(|id| self.cgroup_of(id));
         let namespace = place.and_then(|place| self.namespaces.get(place));
         let facts = Facts {
@@ -202,24 +232,17 @@ impl<'h> Engine<'h> {
             Some(_) => fingerprint(raw.get(HEADER_BYTES..).unwrap_or_default()),
             None => 0,
         };
-        let entry = self.note(message, fingerprint);
-        let is_due = match self.options.keyframe_every {
-            Some(every) => poll.wrapping_sub(entry.emitted_poll) >= every.get(),
-            None => true,
-        };
+        self.note(message, fingerprint);
         let is_changed = known.is_none_or(|before| before.fingerprint != fingerprint);
-        if !is_due && !is_changed {
+        if !is_changed && !self.is_keyframe {
             return Err(Reason::Unchanged);
-        }
-        if let Some(entry) = self.table.get_mut(cookie) {
-            entry.emitted_poll = poll;
         }
         self.emit_polled(message);
         Ok(())
     }
 
-    /// Brings the table up to date with a socket of this poll, and returns its entry.
-    fn note(&mut self, message: &SocketMessage<'_>, fingerprint: u64) -> Entry {
+    /// Brings the table up to date with a socket of this poll.
+    fn note(&mut self, message: &SocketMessage<'_>, fingerprint: u64) {
         let Moment { poll, unix_ns, place, .. } = self.moment;
         let congestion = self.congestion_place(message.congestion);
         let cookie = message.id.cookie;
@@ -248,7 +271,7 @@ impl<'h> Engine<'h> {
                 entry.life = Life::Remnant;
                 entry.was_remnant = true;
             }
-            return *entry;
+            return;
         }
         entry.was_socket = true;
         entry.uid = message.uid;
@@ -260,7 +283,6 @@ impl<'h> Engine<'h> {
         if let Some(info) = &message.tcp_info {
             note_counters(entry, message, info);
         }
-        *entry
     }
 
     /// Place of a name in the list of congestion controls, which are few; 0 is none, and what no longer fits.
@@ -405,7 +427,6 @@ fn new_entry(message: &SocketMessage<'_>, unix_ns: u64) -> Entry {
         first_seen_unix_ns: unix_ns,
         last_seen_unix_ns: unix_ns,
         seen_poll: 0,
-        emitted_poll: 0,
         polls_seen: 0,
         namespace: 0,
         cgroup_id: 0,

@@ -7,6 +7,7 @@ use crate::totals::Sums;
 use crate::walk::{WalkError, Walked};
 use record::PollTotals;
 use std::time::Duration;
+use sys::clock::realtime_ns;
 use sys::namespace;
 use wire::inet_diag::{State, States};
 
@@ -123,10 +124,6 @@ impl Engine<'_> {
 
     /// Publishes what the poll adds up to.
     pub(crate) fn finish_poll(&mut self, began_unix_ns: u64) {
-        let evicted = self.table.evicted();
-        self.sums.evicted = evicted - self.counts.evicted.load();
-        self.counts.evicted.add(self.sums.evicted);
-        self.counts.table_entries.set(self.table.len() as u64);
         for (gauges, counts) in self.counts.open.iter().zip(&self.open) {
             for (gauge, count) in gauges.iter().zip(counts) {
                 gauge.set(*count);
@@ -134,6 +131,24 @@ impl Engine<'_> {
         }
         self.counts.polls.add(1);
         self.counts.durations.add(self.sums.poll_ns / 1_000, 1);
+        self.tell_totals(began_unix_ns);
+    }
+
+    /// Tells of the closes since the last totals, before the thread ends, as of a poll that visits nothing: whoever adds up
+    /// totals has all.
+    pub(crate) fn finish(&mut self) {
+        if self.sums.closes_observed + self.sums.closes_lost > 0 {
+            self.moment.poll += 1;
+            self.is_keyframe = false;
+            self.tell_totals(realtime_ns());
+        }
+    }
+
+    fn tell_totals(&mut self, began_unix_ns: u64) {
+        let evicted = self.table.evicted();
+        self.sums.evicted = evicted - self.counts.evicted.load();
+        self.counts.evicted.add(self.sums.evicted);
+        self.counts.table_entries.set(self.table.len() as u64);
         let poll = self.moment.poll;
         let identity = self.identity;
         let mut totals = PollTotals {
@@ -142,6 +157,7 @@ impl Engine<'_> {
             host: identity.host.name(),
             boot_id: identity.host.boot_id(),
             tags: (!identity.tags.is_empty()).then(|| record::Tags::new(identity.tags)),
+            is_keyframe: Some(self.is_keyframe),
             table_entries: Some(self.table.len() as u64),
             ..PollTotals::default()
         };

@@ -3,7 +3,7 @@
 use crate::assemble;
 use crate::collector::Runner;
 use crate::engine::{Engine, fill_attribution};
-use crate::filter::Filter;
+use crate::filter::{Filter, Needs};
 use crate::namespaces::Known;
 use crate::split::Split;
 use crate::walk::{Ask, Visitor};
@@ -44,7 +44,7 @@ pub(crate) fn answer(
     filter: Option<&Filter>,
     limit: usize,
 ) -> Result<Vec<u8>, QueryError> {
-    let Runner { engine, access, walker, found, options, .. } = runner;
+    let Runner { engine, access, walker, found, options, signal, .. } = runner;
     engine.counts.queries.add(1);
     let split = Split::new(filter, options.states);
     let time_unix_ns = realtime_ns();
@@ -53,6 +53,7 @@ pub(crate) fn answer(
         engine,
         encoder: Encoder::new(Encoding::Jsonl, &FieldSet::ALL),
         split: &split,
+        needs: filter.map_or(Needs::NONE, Filter::needs),
         json: Vec::new(),
         scratch: Vec::new(),
         known: None,
@@ -69,6 +70,9 @@ pub(crate) fn answer(
         bytecode: &split.bytecode,
     };
     for (at, found) in found.iter().enumerate() {
+        if signal.is_stopping() {
+            return Err(QueryError::Stopped);
+        }
         let poll = answer.engine.moment.poll;
         answer.place = answer.engine.namespaces.note(found, poll);
         answer.known = answer.engine.namespaces.get(answer.place).cloned();
@@ -92,6 +96,7 @@ struct Answer<'a, 'h> {
     engine: &'a mut Engine<'h>,
     encoder: Encoder,
     split: &'a Split,
+    needs: Needs,
     json: Vec<u8>,
     /// Unknown attributes of one socket.
     scratch: Vec<u8>,
@@ -105,10 +110,12 @@ struct Answer<'a, 'h> {
 
 impl Visitor for Answer<'_, '_> {
     fn socket(&mut self, message: &SocketMessage<'_>, _raw: &[u8]) {
-        if let Some(rest) = &self.split.rest
-            && !self.engine.passes(rest, message, Some(self.place), None)
-        {
-            return;
+        if let Some(rest) = &self.split.rest {
+            let age_ns = self.engine.age_ns(message.id.cookie, self.time_unix_ns);
+            let place = Some(self.place);
+            if !self.engine.passes_any(rest, self.needs, message, place, age_ns) {
+                return;
+            }
         }
         self.matched += 1;
         if self.shown >= self.limit as u64 {

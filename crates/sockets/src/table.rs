@@ -12,9 +12,8 @@ pub(crate) struct Entry {
     pub(crate) fingerprint: u64,
     pub(crate) first_seen_unix_ns: u64,
     pub(crate) last_seen_unix_ns: u64,
-    /// Number of the poll that saw it last, and of the one that made a record of it last (0: none).
+    /// Number of the poll that saw it last.
     pub(crate) seen_poll: u32,
-    pub(crate) emitted_poll: u32,
     /// Polls that saw it.
     pub(crate) polls_seen: u32,
     /// Place of its namespace in the collector's list.
@@ -293,7 +292,6 @@ pub(crate) mod tests {
             first_seen_unix_ns: 0,
             last_seen_unix_ns: 0,
             seen_poll: poll,
-            emitted_poll: poll,
             polls_seen: 1,
             namespace: 0,
             cgroup_id: 0,

@@ -16,6 +16,7 @@ pub(crate) struct Sums {
     pub(crate) sampled: u64,
     pub(crate) malformed: u64,
     pub(crate) duplicate: u64,
+    pub(crate) dropped_other: u64,
     pub(crate) closes_observed: u64,
     pub(crate) closes_emitted: u64,
     pub(crate) closes_filtered: u64,
@@ -23,6 +24,7 @@ pub(crate) struct Sums {
     pub(crate) closes_lost: u64,
     pub(crate) closes_malformed: u64,
     pub(crate) closes_duplicate: u64,
+    pub(crate) closes_dropped_other: u64,
     pub(crate) closes_unobserved: u64,
     pub(crate) evicted: u64,
     pub(crate) poll_ns: u64,
@@ -42,7 +44,8 @@ impl Sums {
             Reason::Filtered => self.filtered += 1,
             Reason::Sampled => self.sampled += 1,
             Reason::Duplicate => self.duplicate += 1,
-            _ => self.malformed += 1,
+            Reason::Malformed => self.malformed += 1,
+            _ => self.dropped_other += 1,
         }
     }
 
@@ -52,7 +55,8 @@ impl Sums {
             Reason::Sampled => self.closes_sampled += 1,
             Reason::Malformed => self.closes_malformed += 1,
             Reason::Duplicate => self.closes_duplicate += 1,
-            _ => self.closes_filtered += 1,
+            Reason::Filtered => self.closes_filtered += 1,
+            _ => self.closes_dropped_other += 1,
         }
     }
 
@@ -67,6 +71,7 @@ impl Sums {
         totals.sockets_sampled = Some(self.sampled);
         totals.sockets_dropped_decode_failed = Some(self.malformed);
         totals.sockets_dropped_duplicate = Some(self.duplicate);
+        totals.sockets_dropped_other = Some(self.dropped_other);
         totals.closes_observed = Some(self.closes_observed + self.closes_lost);
         totals.closes_emitted = Some(self.closes_emitted);
         totals.closes_filtered = Some(self.closes_filtered);
@@ -74,6 +79,7 @@ impl Sums {
         totals.closes_dropped_event_buffer = Some(self.closes_lost);
         totals.closes_dropped_decode_failed = Some(self.closes_malformed);
         totals.closes_dropped_duplicate = Some(self.closes_duplicate);
+        totals.closes_dropped_other = Some(self.closes_dropped_other);
         totals.closes_unobserved = Some(self.closes_unobserved);
         totals.table_evicted = Some(self.evicted);
         totals.poll_ns = Some(self.poll_ns);

@@ -1,0 +1,24 @@
+//! The collector on the running kernel: what it tells of the sockets of a test's own network namespaces.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+#[path = "collector/attributed.rs"]
+mod attributed;
+#[path = "collector/bounds.rs"]
+mod bounds;
+#[path = "collector/complete.rs"]
+mod complete;
+#[path = "collector/law.rs"]
+mod law;
+#[path = "collector/people.rs"]
+mod people;
+#[path = "collector/questions.rs"]
+mod questions;
+#[path = "collector/selection.rs"]
+mod selection;
+#[path = "collector/spaces.rs"]
+mod spaces;
+#[path = "collector/watch.rs"]
+mod watch;

@@ -1,0 +1,126 @@
+//! What is bounded: memory, time, lateness.
+
+use crate::law::check_all;
+use crate::people::{Crowd, Ends};
+use crate::spaces::Slow;
+use crate::support::{Netns, need_root_netns, options, tell};
+use crate::watch::{Cookies, Watch};
+use ledger::HopSnapshot;
+use sockets::{Collector, Options, Scope};
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+#[test]
+fn a_full_table_forgets_and_counts_and_no_socket_is_missing() {
+    if !need_root_netns() {
+        return;
+    }
+    let netns = Netns::new();
+    let crowd = Crowd::new(&netns, Ends::V4, 1_500);
+    let options = Options {
+        table_entries_max: 1_024,
+        keyframe_every: NonZeroU32::new(1_000),
+        listen_every: NonZeroU32::new(1_000).unwrap(),
+        ..options(Duration::from_millis(100), Scope::Own)
+    };
+    let watch = Watch::start(&netns, options);
+    watch.wait_polls(20);
+    let all: Cookies = (0..1_500).flat_map(|at| crowd.cookies(at)).collect();
+    drop(crowd);
+    watch.wait("closes", |told| told.sum("closes_observed") >= 3_000);
+    let (told, hops) = watch.stop();
+    check_all(&told, &hops);
+    assert!(all.is_subset(&told.cookies_of(1)));
+    let emitted: Vec<_> = told.totals.iter().map(|totals| totals["sockets_emitted"]).collect();
+    let evicted: Vec<_> = told.totals.iter().map(|totals| totals["table_evicted"]).collect();
+    tell(&format!("emitted {emitted:?}, evicted {evicted:?}"));
+    for (at, totals) in told.totals.iter().enumerate() {
+        assert!(totals["table_entries"] <= 1_024);
+        assert_eq!(totals["closes_unobserved"], 0);
+        assert_eq!(totals["sockets_dropped_duplicate"], 0);
+        if (1..19).contains(&at) {
+            // What is forgotten is new when it is seen again.
+            assert_eq!(totals["sockets_emitted"], totals["table_evicted"], "poll {}", at + 1);
+            assert!(totals["sockets_unchanged"] > 0, "poll {}", at + 1);
+        }
+    }
+    assert_eq!(hops[0].events["evicted"], told.sum("table_evicted"));
+    let closed: Cookies = told.closed().map(|seen| seen.cookie).collect();
+    assert_eq!((closed.len(), told.closed().count()), (3_000, 3_000));
+    assert_eq!(closed, all);
+}
+
+#[test]
+fn a_poll_that_takes_longer_than_the_interval_is_an_overrun() {
+    if !need_root_netns() {
+        return;
+    }
+    let netns = Netns::new();
+    let scope = Scope::Named(vec![netns.name.clone()]);
+    let each = Duration::from_millis(60);
+    let home = Netns::new();
+    let interval = Duration::from_millis(20);
+    let watch =
+        Watch::start_through(&home, options(interval, scope), move |direct| Slow { direct, each });
+    watch.wait_polls(6);
+    let (told, hops) = watch.stop();
+    let overruns = event(&hops[0], "overruns");
+    assert!(overruns >= 5 && overruns <= told.totals.len() as u64, "{overruns}");
+    for pair in told.totals.windows(2) {
+        assert!(pair[0]["poll_ns"] >= 60_000_000);
+        // Times are those of the beginning.
+        assert!(pair[1]["time_unix_ns"] - pair[0]["time_unix_ns"] >= 60_000_000);
+    }
+    check_all(&told, &hops);
+}
+
+#[test]
+fn polls_begin_in_their_slot_late_by_the_jitter_at_most() {
+    if !need_root_netns() {
+        return;
+    }
+    let netns = Netns::new();
+    let (interval, jitter) = (Duration::from_millis(80), Duration::from_millis(40));
+    let watch = Watch::start(&netns, Options { jitter, ..options(interval, Scope::Own) });
+    watch.wait_polls(25);
+    let (told, hops) = watch.stop();
+    let began: Vec<_> = told.totals.iter().map(|totals| totals["time_unix_ns"]).collect();
+    let late = began.iter().zip(0..).map(|(at, slot)| {
+        let slot = began[0] + slot * interval.as_nanos() as u64;
+        (*at as i64 - slot as i64) / 1_000
+    });
+    let late: Vec<i64> = late.collect();
+    tell(&format!("late by {late:?} us"));
+    if event(&hops[0], "overruns") > 0 {
+        // The machine held the thread for longer than the interval, and the slots began anew.
+        return;
+    }
+    assert!(late.iter().all(|&late| late >= -1_000), "none is early");
+    let in_range = late.iter().filter(|&&late| late <= 45_000).count();
+    // Most are in time even where others use the machine.
+    assert!(in_range * 2 >= late.len(), "{late:?}");
+    let spread = late[1..].iter().max().unwrap() - late[1..].iter().min().unwrap();
+    assert!(spread > 15_000, "{late:?}");
+}
+
+#[test]
+fn a_collector_that_is_dropped_ends() {
+    if !need_root_netns() {
+        return;
+    }
+    let netns = Netns::new();
+    let watch = Watch::start(&netns, options(crate::support::RARELY, Scope::Own));
+    watch.wait_polls(1);
+    let questions = watch.collector.questions();
+    let told = std::sync::Arc::clone(&watch.told);
+    drop::<Collector>(watch.collector);
+    drop(watch.told);
+    let ended = || std::sync::Arc::strong_count(&told) == 1;
+    assert!(crate::support::within(Duration::from_secs(10), ended), "its output is still there");
+    let answer = questions.ask(None, 1, Duration::from_secs(10));
+    assert_eq!(answer, Err(sockets::QueryError::Stopped));
+}
+
+fn event(hop: &HopSnapshot, name: &str) -> u64 {
+    hop.events.get(name).copied().unwrap_or(0)
+}
