@@ -6,6 +6,7 @@ mod support;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use support::{need_root_netns, within};
 use sys::Errno;
@@ -103,6 +104,37 @@ fn what_is_dropped_and_what_arrives_make_up_what_was_sent() {
             assert!(counts.dropped.abs_diff(mean).pow(2) <= 100 * variance, "{counts:?}");
         }
     }
+}
+
+/// A change takes the old filter away and puts the new one in one step.
+#[test]
+fn nothing_slips_through_while_the_loss_is_changed() {
+    if !need_root_netns() {
+        return;
+    }
+    let cable = Cable::new();
+    let mut ingress = IngressLoss::attach(&cable.ends[1], "eth", Loss::NONE).unwrap();
+    let (sender, receiver) = cable.sockets(IPV4);
+    while receiver.recv(&mut [0]).is_ok() {}
+    ingress.set(Loss::ALL).unwrap();
+    let is_over = AtomicBool::new(false);
+    let sent = std::thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            let mut sent = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                sender.send(&[0; 8]).unwrap();
+                sent += 1;
+            }
+            sent
+        });
+        for _ in 0..500 {
+            ingress.set(Loss::ALL).unwrap();
+        }
+        is_over.store(true, Ordering::Relaxed);
+        sending.join().unwrap()
+    });
+    assert!(sent > 500, "{sent}");
+    assert_eq!(exchange(&sender, &receiver, 0), 0);
 }
 
 #[test]

@@ -44,6 +44,18 @@ impl Error {
         }
     }
 
+    /// Whether this kernel lacks something that the network is made of; which, the error says.
+    pub fn is_unsupported(&self) -> bool {
+        match self {
+            Error::Namespace { source, .. } => {
+                *source == namespace::Error::Syscall { call: "unshare", errno: sys::Errno::INVAL }
+            }
+            Error::Link(error) => error.is_unsupported(),
+            Error::Privilege(error) => !error.is_permission(),
+            Error::Probe(_) | Error::Setting { .. } | Error::NotReady { .. } => false,
+        }
+    }
+
     /// A command that mends it, to be run as root.
     pub fn remedy(&self) -> Option<String> {
         match self {

@@ -67,6 +67,13 @@ impl fmt::Display for Error {
                 let name = capability_name(*capability).unwrap_or("a capability");
                 write!(f, "{call} of a network namespace needs {name}")
             }
+            // kernel/ucount.c, inc_ucount.
+            Error::Syscall { call: "unshare", errno: Errno::NOSPC } => {
+                write!(
+                    f,
+                    "no more network namespaces: the setting user.max_net_namespaces is reached"
+                )
+            }
             Error::Syscall { call, errno } => write!(f, "{call} of a network namespace: {errno}"),
         }
     }

@@ -1,0 +1,123 @@
+//! Programs that are not root, in namespaces where they are.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::env;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use support::skip;
+use sys::Errno;
+use sys::link::Links;
+use sys::namespace::{self, IsolateError, Obstacle, OpenNamespace, isolate, isolate_child};
+
+/// The user and group that nobody is.
+const NOBODY: u32 = 65_534;
+
+const REQUIRED_BY: [&str; 2] = ["REQUIRE_NETNS", "REQUIRE_ALL"];
+
+/// A copy of this program where everybody may start it.
+struct Program(PathBuf);
+
+impl Program {
+    fn copy(of: &str) -> Program {
+        let path = env::temp_dir().join(format!("weir-sys-{of}-{}", std::process::id()));
+        fs::copy(env::current_exe().unwrap(), &path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        Program(path)
+    }
+
+    /// Runs one of the ignored functions below, by nobody if this is root.
+    fn command(&self, function: &str) -> Command {
+        let mut command = Command::new(&self.0);
+        command.args(["--exact", function, "--ignored", "--nocapture", "--test-threads=1"]);
+        command.current_dir("/").env("OUTSIDE", namespace::own().unwrap().inode.to_string());
+        if sys::process::effective_uid() == 0 {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn assert_passed(output: io::Result<Output>) {
+    match output {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stdout).into_owned()
+                + &String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        }
+        Err(error) => {
+            skip(&IsolateError::of_spawn(&error).to_string(), &REQUIRED_BY);
+        }
+    }
+}
+
+#[test]
+fn a_child_is_root_of_a_network_of_its_own() {
+    let program = Program::copy("child");
+    assert_passed(isolate_child(&mut program.command("be_root_of_a_network")).output());
+}
+
+#[test]
+#[ignore = "runs as a process of its own"]
+fn be_root_of_a_network() {
+    assert_eq!(sys::process::effective_uid(), 0);
+    assert_ne!(namespace::own().unwrap().inode.to_string(), env::var("OUTSIDE").unwrap());
+    let (here, there) = (OpenNamespace::create().unwrap(), OpenNamespace::create().unwrap());
+    Links::open(&here).unwrap().add_veth("here", "there", &there).unwrap();
+    Links::open(&there).unwrap().set_up("there").unwrap();
+    // What belongs to others stays theirs.
+    assert_eq!(
+        fs::write("/proc/sys/kernel/hostname", "x").unwrap_err().kind(),
+        io::ErrorKind::PermissionDenied
+    );
+}
+
+#[test]
+fn a_process_with_threads_is_told_so_and_stays() {
+    let before = namespace::own().unwrap();
+    let error = std::thread::spawn(|| isolate().unwrap_err()).join().unwrap();
+    assert_eq!(namespace::own().unwrap(), before);
+    if let Obstacle::Setting { .. } = error.obstacle {
+        skip(&error.to_string(), &REQUIRED_BY);
+        return;
+    }
+    assert_eq!((error.errno, &error.obstacle), (Errno::INVAL, &Obstacle::HasThreads));
+    assert!(error.to_string().ends_with("the process has more than one thread"), "{error}");
+}
+
+#[test]
+fn a_setting_that_forbids_it_is_named() {
+    let program = Program::copy("setting");
+    assert_passed(isolate_child(&mut program.command("forbid_it_to_children")).output());
+}
+
+/// The limit belongs to the user namespace of this process, and holds for those below.
+#[test]
+#[ignore = "runs as a process of its own"]
+fn forbid_it_to_children() {
+    fs::write("/proc/sys/user/max_user_namespaces", "0").unwrap();
+    let error = isolate_child(&mut Command::new("/bin/true")).spawn().unwrap_err();
+    let error = IsolateError::of_spawn(&error);
+    assert!(error.is_permission());
+    assert_eq!(
+        error.to_string(),
+        "unshare of a user namespace: No space left on device (os error 28): \
+         the setting user.max_user_namespaces is 0"
+    );
+    assert_eq!(error.remedy().as_deref(), Some("sysctl -w user.max_user_namespaces=10000"));
+    fs::write("/proc/sys/user/max_net_namespaces", "0").unwrap();
+    let error = OpenNamespace::create().unwrap_err();
+    assert!(error.to_string().contains("user.max_net_namespaces"), "{error}");
+}
