@@ -8,6 +8,8 @@
 //! - [`verify`]: receives, and says what is missing, duplicate, reordered, corrupt, truncated or late.
 //! - [`network`]: two hosts and a switch of the lab's own, with loss on the links.
 //! - [`experiment`]: transports over a path that loses packets: what was asked for and what was measured.
+//! - [`statistics`]: quantiles, means and their intervals over runs.
+//! - [`report`]: table, verdicts, charts, page, CSV and JSON of an experiment.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +17,8 @@ pub mod check;
 pub mod experiment;
 pub mod generate;
 pub mod network;
+pub mod report;
+pub mod statistics;
 pub mod verify;
 
 mod address;

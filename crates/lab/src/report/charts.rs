@@ -1,0 +1,304 @@
+//! Charts as SVG: which ones there are, and what is on them.
+
+mod axis;
+mod plot;
+
+use super::text::percent;
+use super::{Report, ReportError, sample_size, text};
+use crate::experiment::model::{Point, Schedule, TransportName};
+use crate::statistics::{Estimate, Summary};
+use axis::Axis;
+use plot::{Curve, Mark, Plot};
+
+/// Why a chart could not be drawn: the drawing library's words.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ChartError(String);
+
+/// A drawn chart.
+#[derive(Clone, Debug)]
+pub struct Chart {
+    /// File name without extension.
+    pub name: String,
+    pub title: String,
+    /// What a reader should see on it, in a sentence.
+    pub caption: String,
+    /// A complete SVG document of 900 × 540 that uses no fonts but `sans-serif`, no styles and no identifiers.
+    pub svg: String,
+}
+
+pub(super) fn all(report: &Report<'_>) -> Result<Vec<Chart>, ReportError> {
+    let mut charts = Vec::new();
+    for schedule in report.schedules() {
+        for kind in &AGAINST_LOSS {
+            charts.extend(against_loss(report, schedule, kind)?);
+        }
+        for loss in losses_to_show(report, schedule) {
+            charts.extend(distribution(report, schedule, loss)?);
+        }
+    }
+    Ok(charts)
+}
+
+/// A figure against loss, one curve per transport.
+struct AgainstLoss {
+    name: &'static str,
+    title: &'static str,
+    caption: &'static str,
+    y_name: &'static str,
+    scale: Scale,
+    of: fn(&Summary) -> Option<Estimate>,
+    /// What the article printed: loss and value in this chart's unit, with words.
+    article: &'static [(f64, f64)],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scale {
+    /// Times in nanoseconds on a logarithmic axis.
+    Time,
+    /// Messages per second from 0.
+    Rate,
+}
+
+const AGAINST_LOSS: [AgainstLoss; 4] = [
+    AgainstLoss {
+        name: "mean-delay",
+        title: "Mean delay against packet loss",
+        caption: "Mean delay of a message. A datagram that is lost has no delay; on a stream, every message behind a lost segment waits for it.",
+        y_name: "mean delay of a message",
+        scale: Scale::Time,
+        of: |summary| summary.mean_ns,
+        article: &[(0.0, 160e3), (0.20, 160e3), (0.14, 1e9), (0.20, 30e9)],
+    },
+    AgainstLoss {
+        name: "max-delay",
+        title: "Longest delay against packet loss",
+        caption: "The longest delay of any message. It grows with the length of the runs: compare only runs of one length.",
+        y_name: "longest delay of a message",
+        scale: Scale::Time,
+        of: |summary| summary.max_ns,
+        article: &[(0.0, 8e6), (0.20, 8e6), (0.20, 840e9)],
+    },
+    AgainstLoss {
+        name: "throughput",
+        title: "Messages delivered per second against packet loss",
+        caption: "Datagrams fall in proportion to loss. A stream repairs loss at first, and collapses when timeouts pile up.",
+        y_name: "messages delivered per second",
+        scale: Scale::Rate,
+        of: |summary| summary.rate_per_sec,
+        article: &[(0.0, 96.0), (0.12, 85.0), (0.20, 77.0), (0.10, 90.0), (0.20, 10.0)],
+    },
+    AgainstLoss {
+        name: "age-of-information",
+        title: "Age of information against packet loss",
+        caption: "How old the newest message is that the receiver has: 99 % of the time it is younger than this. This is what an operator sees.",
+        y_name: "age of the newest message, 99th percentile",
+        scale: Scale::Time,
+        of: |summary| summary.age_p99_ns,
+        article: &[],
+    },
+];
+
+fn against_loss(
+    report: &Report<'_>,
+    schedule: Schedule,
+    kind: &AgainstLoss,
+) -> Result<Option<Chart>, ReportError> {
+    let series = series_of(report, schedule);
+    let mut curves: Vec<Curve> = Vec::new();
+    for (transport, points) in &series {
+        let mark = |(_, summary): &(&Point, &Summary)| {
+            let estimate = (kind.of)(summary)?;
+            let interval = estimate.interval.map(|i| (i.low, i.high));
+            Some(Mark { x: summary.configured_loss, y: estimate.value, interval })
+        };
+        let marks: Vec<Mark> = points.iter().filter_map(mark).collect();
+        if !marks.is_empty() {
+            curves.push(Curve {
+                label: transport.to_string(),
+                style: style_of(report, transport),
+                marks,
+                marks_every: 1,
+            });
+        }
+    }
+    if curves.is_empty() {
+        return Ok(None);
+    }
+    let losses: Vec<f64> =
+        curves.iter().flat_map(|curve| &curve.marks).map(|mark| mark.x).collect();
+    let highest_loss = losses.iter().copied().fold(0.0, f64::max);
+    let article: Vec<(f64, f64)> = kind
+        .article
+        .iter()
+        .copied()
+        .filter(|(loss, _)| schedule == Schedule::ClosedLoop && *loss <= highest_loss + 1e-6)
+        .collect();
+    let values = || {
+        let curves = curves.iter().flat_map(|curve| &curve.marks);
+        let ends = curves.flat_map(|mark| {
+            [mark.y, mark.interval.map_or(mark.y, |i| i.0), mark.interval.map_or(mark.y, |i| i.1)]
+        });
+        ends.chain(article.iter().map(|(_, value)| *value))
+    };
+    let y = match kind.scale {
+        Scale::Time => Axis::times(kind.y_name, values()),
+        Scale::Rate => Axis::from_zero(kind.y_name, values()),
+    };
+    let plot = Plot {
+        title: kind.title.to_owned(),
+        subtitle: subtitle(report, schedule, &all_summaries(&series)),
+        footnote: footnote(report),
+        x: Axis::losses("packet loss on the path, one way", losses),
+        y,
+        curves,
+        article,
+    };
+    finish(plot, format!("{}-{}", kind.name, file_word(schedule)), kind.caption.to_owned())
+        .map(Some)
+}
+
+/// At one loss, over time: which share of the messages that were sent has not arrived.
+fn distribution(
+    report: &Report<'_>,
+    schedule: Schedule,
+    loss: f64,
+) -> Result<Option<Chart>, ReportError> {
+    let mut curves = Vec::new();
+    let mut summaries = Vec::new();
+    for (transport, points) in series_of(report, schedule) {
+        let Some((point, summary)) =
+            points.into_iter().find(|(point, _)| same(point.configured_loss, loss))
+        else {
+            continue;
+        };
+        let marks = missing_after(point);
+        if !marks.is_empty() {
+            let style = style_of(report, &transport);
+            // Marks tell curves apart without colour; on a curve of hundreds of points a few are enough.
+            let marks_every = (marks.len() / 5).max(1);
+            curves.push(Curve { label: transport.to_string(), style, marks, marks_every });
+            summaries.push(summary);
+        }
+    }
+    if curves.is_empty() {
+        return Ok(None);
+    }
+    let ends = |of: fn(&Mark) -> f64| {
+        curves.iter().flat_map(|curve| &curve.marks).map(of).collect::<Vec<f64>>()
+    };
+    let plot = Plot {
+        title: format!("Messages still missing, at {} packet loss", percent(loss)),
+        subtitle: subtitle(report, schedule, &summaries),
+        footnote: "A curve that ends level: those messages never arrived. Logarithmic axes."
+            .to_owned(),
+        x: Axis::times("time since the message was made", ends(|mark| mark.x).into_iter()),
+        y: Axis::shares(
+            "share of sent messages that has not arrived",
+            ends(|mark| mark.y).into_iter(),
+        ),
+        curves,
+        article: Vec::new(),
+    };
+    let caption = format!(
+        "At {} loss: the share of messages that has not arrived after a time. Datagrams arrive at once or never; streams deliver all, some of it very late.",
+        percent(loss)
+    );
+    let name = format!(
+        "delays-{}-percent-{}",
+        percent(loss).replace([' ', '%'], "").replace('.', "_"),
+        file_word(schedule)
+    );
+    finish(plot, name, caption).map(Some)
+}
+
+/// Points of the curve (time in nanoseconds, share not arrived after it), thinned to steps of some percent. What never
+/// arrived counts as missing to the end; a share of 0 has no place on a logarithmic axis and is left out.
+fn missing_after(point: &Point) -> Vec<Mark> {
+    let mut delays: Vec<u64> = point.runs.iter().flat_map(|run| &run.delays_ns).copied().collect();
+    delays.sort_unstable();
+    let sent: u64 = point.runs.iter().map(|run| run.sent).sum();
+    let sent = (sent.max(delays.len() as u64)) as f64;
+    let mut marks: Vec<Mark> = Vec::new();
+    for (arrived, &delay) in delays.iter().enumerate() {
+        let (x, y) = (delay.max(1) as f64, (sent - arrived as f64 - 1.0) / sent);
+        let far = |last: &Mark| y < last.y * 0.97 || x > last.x * 1.05;
+        let last = arrived + 1 == delays.len();
+        if y > 0.0 && (last || marks.last().is_none_or(far)) {
+            marks.push(Mark { x, y, interval: None });
+        }
+    }
+    // What a transport lost for good stays missing. Of what was under way when the run ended, nobody knows.
+    let lost_for_good = point.runs.iter().all(|run| run.censored_ns.is_empty());
+    let level = marks.last().map(|last| Mark { x: f64::INFINITY, y: last.y, interval: None });
+    marks.extend(level.filter(|_| lost_for_good && sent > delays.len() as f64));
+    marks
+}
+
+/// The losses whose distributions are worth a chart: near 2 and 10 %, and the highest.
+fn losses_to_show(report: &Report<'_>, schedule: Schedule) -> Vec<f64> {
+    let of_schedule = report.summaries.iter().filter(|summary| summary.schedule == schedule);
+    let losses: Vec<f64> =
+        of_schedule.map(|summary| summary.configured_loss).filter(|loss| *loss > 0.0).collect();
+    let nearest = |wanted: f64| {
+        losses.iter().copied().min_by(|a, b| (a - wanted).abs().total_cmp(&(b - wanted).abs()))
+    };
+    let mut chosen: Vec<f64> = [0.02, 0.10, 1.0].into_iter().filter_map(nearest).collect();
+    chosen.dedup_by(|a, b| same(*a, *b));
+    chosen
+}
+
+type Series<'a, 'r> = Vec<(TransportName, Vec<(&'a Point, &'r Summary)>)>;
+
+fn series_of<'a, 'r>(report: &'r Report<'a>, schedule: Schedule) -> Series<'a, 'r> {
+    let names = report.series_names().into_iter().filter(|(_, of)| *of == schedule);
+    names.map(|(transport, _)| (transport.clone(), report.series(&transport, schedule))).collect()
+}
+
+fn all_summaries<'r>(series: &Series<'_, 'r>) -> Vec<&'r Summary> {
+    series.iter().flat_map(|(_, points)| points).map(|(_, summary)| *summary).collect()
+}
+
+/// The same transport looks the same on every chart.
+fn style_of(report: &Report<'_>, transport: &TransportName) -> usize {
+    let mut names: Vec<TransportName> =
+        report.series_names().into_iter().map(|(name, _)| name).collect();
+    names.dedup();
+    names.iter().position(|name| name == transport).unwrap_or(0)
+}
+
+fn subtitle(report: &Report<'_>, schedule: Schedule, summaries: &[&Summary]) -> String {
+    let settings = &report.experiment.settings;
+    let bytes = text::count(settings.message_bytes as u64);
+    let size = sample_size(summaries);
+    format!(
+        "{bytes}-byte messages, {}/s, {} · {size} per point",
+        settings.rate_per_sec,
+        schedule.label()
+    )
+}
+
+fn footnote(report: &Report<'_>) -> String {
+    let kernel = &report.experiment.machine.kernel;
+    let bars = format!(
+        "Bars: 95 % bootstrap interval over runs ({} resamples).",
+        report.bootstrap.resamples
+    );
+    if kernel.is_empty() { bars } else { format!("{bars} {kernel}.") }
+}
+
+fn file_word(schedule: Schedule) -> &'static str {
+    match schedule {
+        Schedule::ClosedLoop => "closed-loop",
+        Schedule::OpenLoop => "open-loop",
+    }
+}
+
+fn same(a: f64, b: f64) -> bool {
+    (a - b).abs() < 1e-9
+}
+
+fn finish(plot: Plot, name: String, caption: String) -> Result<Chart, ReportError> {
+    let svg = plot.draw().map_err(|source| ReportError::Chart { name: name.clone(), source })?;
+    Ok(Chart { name, title: plot.title, caption, svg })
+}

@@ -1,0 +1,184 @@
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+use std::ops::Range;
+
+/// One axis: where values lie along it, where it has ticks, and what they say. To the drawing library it is a coordinate
+/// of places, which are the values' logarithms on a logarithmic axis.
+pub(super) struct Axis {
+    pub(super) name: String,
+    place: fn(f64) -> f64,
+    pub(super) range: Range<f64>,
+    /// Places of ticks with their labels.
+    pub(super) ticks: Vec<(f64, String)>,
+}
+
+impl Axis {
+    /// Times in nanoseconds, logarithmic, in whole decades. Values that are not above 0 lie at the lower end.
+    pub(super) fn times(name: &str, values: impl Iterator<Item = f64>) -> Axis {
+        Axis::decades(name, values, |exponent| {
+            let digits = 10_u64.pow(exponent.rem_euclid(3) as u32);
+            let unit = ["ns", "µs", "ms", "s"]
+                .get(exponent.div_euclid(3).clamp(0, 3) as usize)
+                .unwrap_or(&"s");
+            let thousands = if exponent >= 12 { 10_u64.pow(exponent as u32 - 9) } else { digits };
+            format!("{thousands} {unit}")
+        })
+    }
+
+    /// Shares from 1 down, logarithmic, in whole decades.
+    pub(super) fn shares(name: &str, values: impl Iterator<Item = f64>) -> Axis {
+        let mut axis = Axis::decades(name, values.chain([1.0]), |exponent| match exponent + 2 {
+            percent @ 0.. => format!("{} %", 10_u64.pow(percent as u32)),
+            percent => format!("{:.*} %", percent.unsigned_abs() as usize, 10_f64.powi(percent)),
+        });
+        axis.range.end = 0.0;
+        axis
+    }
+
+    /// Values from 0 to a little above the highest, linear, in steps of 1, 2 or 5.
+    pub(super) fn from_zero(name: &str, values: impl Iterator<Item = f64>) -> Axis {
+        let highest = values.filter(|value| value.is_finite()).fold(0.0, f64::max).max(1e-9);
+        let rough = highest / 5.0;
+        let decade = 10_f64.powf(rough.log10().floor());
+        let step = [1.0, 2.0, 5.0, 10.0]
+            .map(|digit| digit * decade)
+            .into_iter()
+            .find(|step| *step >= rough);
+        let step = step.unwrap_or(rough);
+        let count = (highest * 1.01 / step).ceil() as u32;
+        let digits = (-step.log10().floor()).max(0.0) as usize;
+        let ticks = (0..=count)
+            .map(|n| f64::from(n) * step)
+            .map(|v| (v, format!("{v:.digits$}")))
+            .collect();
+        Axis {
+            name: name.to_owned(),
+            place: |value| value,
+            range: 0.0..f64::from(count) * step,
+            ticks,
+        }
+    }
+
+    /// Loss rates, with a tick at each that was run, as far as they do not crowd.
+    pub(super) fn losses(name: &str, mut losses: Vec<f64>) -> Axis {
+        losses.sort_unstable_by(f64::total_cmp);
+        losses.dedup_by(|a, b| (*a - *b).abs() < 1e-9);
+        let (first, last) =
+            (losses.first().copied().unwrap_or(0.0), losses.last().copied().unwrap_or(1.0));
+        let span = (last - first).max(0.01);
+        let mut ticks: Vec<(f64, String)> = Vec::new();
+        for loss in losses {
+            if ticks.last().is_none_or(|(before, _)| loss - before >= span * 0.045) {
+                ticks.push((loss, crate::report::text::percent(loss)));
+            }
+        }
+        Axis {
+            name: name.to_owned(),
+            place: |value| value,
+            range: first - span * 0.025..last + span * 0.025,
+            ticks,
+        }
+    }
+
+    fn decades(
+        name: &str,
+        values: impl Iterator<Item = f64>,
+        label: impl Fn(i32) -> String,
+    ) -> Axis {
+        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+        for exponent in values.filter(|value| *value > 0.0 && value.is_finite()).map(f64::log10) {
+            low = low.min(exponent);
+            high = high.max(exponent);
+        }
+        let (low, high) =
+            if low <= high { (low.floor() as i32, high.ceil() as i32) } else { (0, 1) };
+        let high = high.max(low + 1);
+        let ticks = (low..=high).map(|exponent| (f64::from(exponent), label(exponent))).collect();
+        let place = |value: f64| value.log10();
+        Axis { name: name.to_owned(), place, range: f64::from(low)..f64::from(high), ticks }
+    }
+
+    /// Where `value` lies, inside the axis.
+    pub(super) fn place(&self, value: f64) -> f64 {
+        let place = (self.place)(value);
+        if place.is_nan() {
+            self.range.start
+        } else {
+            place.clamp(self.range.start, self.range.end)
+        }
+    }
+}
+
+impl Ranged for &Axis {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn range(&self) -> Range<f64> {
+        self.range.clone()
+    }
+
+    fn map(&self, place: &f64, (first, last): (i32, i32)) -> i32 {
+        let share = (place - self.range.start) / (self.range.end - self.range.start);
+        first + (f64::from(last - first) * share).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
+        self.ticks.iter().map(|(place, _)| *place).collect()
+    }
+}
+
+/// The label of the tick at a place.
+impl ValueFormatter<f64> for &Axis {
+    fn format_ext(&self, place: &f64) -> String {
+        let distance = |tick: &(f64, String)| (tick.0 - place).abs();
+        let nearest = self.ticks.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
+        nearest.map(|(_, label)| label.clone()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(axis: &Axis) -> Vec<&str> {
+        axis.ticks.iter().map(|(_, label)| label.as_str()).collect()
+    }
+
+    #[test]
+    fn times_are_in_decades() {
+        let axis = Axis::times("", [80e3, 3e9].into_iter());
+        assert_eq!(labels(&axis), ["10 µs", "100 µs", "1 ms", "10 ms", "100 ms", "1 s", "10 s"]);
+        assert_eq!(labels(&Axis::times("", [840e9].into_iter())), ["100 s", "1000 s"]);
+        assert_eq!((axis.place(0.0), axis.place(1e30)), (4.0, 10.0));
+    }
+
+    #[test]
+    fn shares_end_at_all() {
+        assert_eq!(
+            labels(&Axis::shares("", [0.0003, 0.5].into_iter())),
+            ["0.01 %", "0.1 %", "1 %", "10 %", "100 %"]
+        );
+    }
+
+    #[test]
+    fn rates_begin_at_zero() {
+        assert_eq!(
+            labels(&Axis::from_zero("", [98.5, 7.0].into_iter())),
+            ["0", "20", "40", "60", "80", "100"]
+        );
+        assert_eq!(
+            labels(&Axis::from_zero("", [0.3].into_iter())),
+            ["0.0", "0.1", "0.2", "0.3", "0.4"]
+        );
+    }
+
+    #[test]
+    fn nothing_still_has_an_axis() {
+        for axis in [
+            Axis::times("", [].into_iter()),
+            Axis::from_zero("", [].into_iter()),
+            Axis::losses("", vec![]),
+        ] {
+            assert!(axis.range.start < axis.range.end);
+        }
+    }
+}

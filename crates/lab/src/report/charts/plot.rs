@@ -1,0 +1,255 @@
+//! One chart: title, axes, curves with intervals, legend. Colours are those of Okabe and Ito (2008), which people with any
+//! colour vision tell apart; their yellow, too pale for a line on white, gives way to a grey, and three of Tol's follow.
+//! Marks differ too.
+
+use super::ChartError;
+use super::axis::Axis;
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+pub(super) struct Plot {
+    pub(super) title: String,
+    pub(super) subtitle: String,
+    pub(super) footnote: String,
+    pub(super) x: Axis,
+    pub(super) y: Axis,
+    pub(super) curves: Vec<Curve>,
+    /// What the article printed, by x and y.
+    pub(super) article: Vec<(f64, f64)>,
+}
+
+pub(super) struct Curve {
+    pub(super) label: String,
+    /// Which colour and mark.
+    pub(super) style: usize,
+    /// By x ascending.
+    pub(super) marks: Vec<Mark>,
+    /// A mark is drawn on each so-many-th point; not 0.
+    pub(super) marks_every: usize,
+}
+
+pub(super) struct Mark {
+    pub(super) x: f64,
+    pub(super) y: f64,
+    pub(super) interval: Option<(f64, f64)>,
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Context<'a, 'b, 'c> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<&'c Axis, &'c Axis>>;
+type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+
+const WIDTH: u32 = 900;
+const HEIGHT: u32 = 540;
+/// The library places everything on whole numbers. Drawn this much larger, and shown at its size through the view box,
+/// curves are smooth.
+const FINE: i32 = 8;
+
+const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
+const SOFT: RGBColor = RGBColor(0x66, 0x66, 0x66);
+const GRID: RGBColor = RGBColor(0xE2, 0xE2, 0xE2);
+const PALETTE: [RGBColor; 10] = [
+    RGBColor(0x00, 0x72, 0xB2),
+    RGBColor(0xD5, 0x5E, 0x00),
+    RGBColor(0x00, 0x9E, 0x73),
+    RGBColor(0xCC, 0x79, 0xA7),
+    RGBColor(0xE6, 0x9F, 0x00),
+    RGBColor(0x56, 0xB4, 0xE9),
+    RGBColor(0x8A, 0x8A, 0x8A),
+    RGBColor(0x88, 0x22, 0x55),
+    RGBColor(0x99, 0x99, 0x33),
+    RGBColor(0x44, 0xAA, 0x99),
+];
+
+impl Plot {
+    /// A complete SVG document.
+    pub(super) fn draw(&self) -> Result<String, ChartError> {
+        let mut svg = String::new();
+        let drawn = self.draw_into(&mut svg);
+        drawn.map_err(|source| ChartError(source.to_string()))?;
+        let fine = format!("width=\"{}\" height=\"{}\"", WIDTH * FINE as u32, HEIGHT * FINE as u32);
+        Ok(svg.replacen(&fine, &format!("width=\"{WIDTH}\" height=\"{HEIGHT}\""), 1))
+    }
+
+    fn draw_into(&self, svg: &mut String) -> Drawn {
+        let root = SVGBackend::with_string(svg, (WIDTH * FINE as u32, HEIGHT * FINE as u32))
+            .into_drawing_area();
+        root.fill(&WHITE)?;
+        write(&root, &self.title, (24, 18), font(21).style(FontStyle::Bold), INK, HPos::Left)?;
+        write(&root, &self.subtitle, (24, 50), font(14), SOFT, HPos::Left)?;
+        write(&root, &self.footnote, (24, HEIGHT as i32 - 22), font(12), SOFT, HPos::Left)?;
+        let right = self.legend(&root)?;
+        let mut chart = self.axes(&root, right)?;
+        for (index, curve) in self.curves.iter().enumerate() {
+            self.curve(&mut chart, curve, index)?;
+        }
+        for &(x, y) in &self.article {
+            let at = (self.x.place(x), self.y.place(y));
+            chart.draw_series([
+                EmptyElement::at(at) + PathElement::new(closed(diamond(7)), stroke(INK, 2))
+            ])?;
+        }
+        root.present()
+    }
+
+    fn axes<'a, 'b, 'c>(
+        &'c self,
+        root: &'a Area<'b>,
+        right: i32,
+    ) -> Result<Context<'a, 'b, 'c>, DrawingAreaErrorKind<std::io::Error>> {
+        let mut chart = ChartBuilder::on(root)
+            .margin_top(fine(84))
+            .margin_right(fine(right))
+            .margin_left(fine(16))
+            .margin_bottom(fine(34))
+            .x_label_area_size(fine(48))
+            .y_label_area_size(fine(78))
+            .build_cartesian_2d(&self.x, &self.y)?;
+        chart
+            .configure_mesh()
+            .bold_line_style(stroke(GRID, 1))
+            .light_line_style(TRANSPARENT)
+            .axis_style(stroke(SOFT, 1))
+            .set_all_tick_mark_size(fine(4))
+            .x_labels(self.x.ticks.len())
+            .y_labels(self.y.ticks.len())
+            .label_style(font(13).color(&INK))
+            .axis_desc_style(font(14).color(&INK))
+            .x_desc(&self.x.name)
+            .y_desc(&self.y.name)
+            .draw()?;
+        Ok(chart)
+    }
+
+    fn curve(&self, chart: &mut Context<'_, '_, '_>, curve: &Curve, index: usize) -> Drawn {
+        let color = PALETTE[curve.style % PALETTE.len()];
+        // Bars at one loss rate would hide each other, so each curve's stand a little aside.
+        let aside = (index as i32 * 2 - self.curves.len() as i32 + 1) * 3 * FINE / 2;
+        let place = |mark: &Mark| (self.x.place(mark.x), self.y.place(mark.y));
+        chart.draw_series([PathElement::new(
+            curve.marks.iter().map(place).collect::<Vec<_>>(),
+            stroke(color, 2),
+        )])?;
+        for mark in &curve.marks {
+            let Some((low, high)) = mark.interval else { continue };
+            let plane = chart.as_coord_spec();
+            let at = |y: f64| plane.translate(&(self.x.place(mark.x), self.y.place(y))).1;
+            let (middle, low, high) = (at(mark.y), at(low), at(high));
+            let cap = 3 * FINE;
+            let line = |from: (i32, i32), to: (i32, i32)| {
+                PathElement::new(
+                    vec![(aside + from.0, from.1 - middle), (aside + to.0, to.1 - middle)],
+                    stroke(color, 1),
+                )
+            };
+            let bar = EmptyElement::at(place(mark))
+                + line((0, low), (0, high))
+                + line((-cap, low), (cap, low))
+                + line((-cap, high), (cap, high));
+            chart.draw_series([bar])?;
+        }
+        let first = (index + 1) * curve.marks_every / (self.curves.len() + 1);
+        for mark in curve.marks.iter().skip(first).step_by(curve.marks_every.max(1)) {
+            chart
+                .draw_series([EmptyElement::at(place(mark))
+                    + Polygon::new(shape(curve.style), color.filled())])?;
+        }
+        Ok(())
+    }
+
+    /// Draws the legend at the right, the highest end of a curve first, and returns how much room it takes.
+    fn legend(&self, root: &Area<'_>) -> Result<i32, DrawingAreaErrorKind<std::io::Error>> {
+        let mut curves: Vec<&Curve> = self.curves.iter().collect();
+        let end = |curve: &Curve| curve.marks.last().map_or(0.0, |mark| mark.y);
+        curves.sort_by(|a, b| end(b).total_cmp(&end(a)));
+        let article = (!self.article.is_empty()).then_some("article (2022)");
+        let longest =
+            curves.iter().map(|c| c.label.as_str()).chain(article).map(|l| l.chars().count()).max();
+        // A character of 13 px sans-serif is 7 px wide on average and 8 at most for such names.
+        let room = 64 + 8 * longest.unwrap_or(0) as i32;
+        let left = WIDTH as i32 - room + 12;
+        for (row, curve) in curves.iter().enumerate() {
+            let y = 100 + 24 * row as i32;
+            let color = PALETTE[curve.style % PALETTE.len()];
+            root.draw(&PathElement::new(
+                vec![(fine(left), fine(y)), (fine(left + 28), fine(y))],
+                stroke(color, 2),
+            ))?;
+            root.draw(
+                &(EmptyElement::at((fine(left + 14), fine(y)))
+                    + Polygon::new(shape(curve.style), color.filled())),
+            )?;
+            write(root, &curve.label, (left + 38, y - 6), font(13), INK, HPos::Left)?;
+        }
+        if let Some(label) = article {
+            let y = 100 + 24 * curves.len() as i32 + 6;
+            let at = EmptyElement::at((fine(left + 14), fine(y)));
+            root.draw(&(at + PathElement::new(closed(diamond(7)), stroke(INK, 2))))?;
+            write(root, label, (left + 38, y - 6), font(13), INK, HPos::Left)?;
+        }
+        Ok(room)
+    }
+}
+
+fn write(
+    root: &Area<'_>,
+    text: &str,
+    (x, y): (i32, i32),
+    font: FontDesc<'_>,
+    color: RGBColor,
+    side: HPos,
+) -> Drawn {
+    let style = TextStyle::from(font).color(&color).pos(Pos::new(side, VPos::Top));
+    root.draw(&Text::new(text, (fine(x), fine(y)), style))
+}
+
+/// Sans-serif of so many pixels. The SVG backend divides sizes by 1.24.
+fn font(pixels: i32) -> FontDesc<'static> {
+    (FontFamily::SansSerif, f64::from(pixels * FINE) * 1.24).into_font()
+}
+
+fn fine(pixels: i32) -> i32 {
+    pixels * FINE
+}
+
+fn stroke(color: RGBColor, pixels: i32) -> ShapeStyle {
+    color.stroke_width(fine(pixels) as u32)
+}
+
+/// The mark of a style, around 0.
+fn shape(style: usize) -> Vec<(i32, i32)> {
+    let shape: &[(i32, i32)] = match style % 8 {
+        // An octagon for a circle: `Circle` and polygons cannot be in one list.
+        0 => &[(-2, -5), (2, -5), (5, -2), (5, 2), (2, 5), (-2, 5), (-5, 2), (-5, -2)],
+        1 => &[(-4, -4), (4, -4), (4, 4), (-4, 4)],
+        2 => &[(0, -6), (5, 4), (-5, 4)],
+        3 => &[(0, -6), (6, 0), (0, 6), (-6, 0)],
+        4 => &[(0, 6), (5, -4), (-5, -4)],
+        5 => &[(-6, 0), (4, -5), (4, 5)],
+        6 => &[(6, 0), (-4, -5), (-4, 5)],
+        _ => &[
+            (-2, -6),
+            (2, -6),
+            (2, -2),
+            (6, -2),
+            (6, 2),
+            (2, 2),
+            (2, 6),
+            (-2, 6),
+            (-2, 2),
+            (-6, 2),
+            (-6, -2),
+            (-2, -2),
+        ],
+    };
+    shape.iter().map(|&(x, y)| (fine(x), fine(y))).collect()
+}
+
+fn diamond(size: i32) -> Vec<(i32, i32)> {
+    [(0, -size), (size, 0), (0, size), (-size, 0)].map(|(x, y)| (fine(x), fine(y))).to_vec()
+}
+
+fn closed(mut path: Vec<(i32, i32)>) -> Vec<(i32, i32)> {
+    path.extend(path.first().copied());
+    path
+}

@@ -1,0 +1,220 @@
+//! The table and the verdicts for a terminal of 100 to 120 columns.
+
+use super::text::{bound_sign, date, percent, short_time, short_times};
+use super::{Outcome, Report, Verdict, sample_size};
+use crate::statistics::{Estimate, Interval, Summary};
+use std::fmt::Write;
+
+/// Whether the terminal shows colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ink {
+    Plain,
+    /// ANSI colours: intervals dimmed, verdicts coloured.
+    Colour,
+}
+
+impl Ink {
+    fn paint(self, code: &str, text: &str) -> String {
+        match self {
+            Ink::Plain => text.to_owned(),
+            Ink::Colour => format!("\x1b[{code}m{text}\x1b[0m"),
+        }
+    }
+}
+
+const DIM: &str = "2";
+const BOLD: &str = "1";
+
+/// Heading and width of each column. A width that is too small moves a row, it cuts nothing.
+const COLUMNS: [(&str, usize); 13] = [
+    ("loss", 6),
+    ("seen", 6),
+    ("deliv.", 6),
+    ("msg/s", 6),
+    ("mean", 10),
+    ("p50", 10),
+    ("p90", 10),
+    ("p99", 10),
+    ("p99.9", 10),
+    ("max", 10),
+    ("age p50", 9),
+    ("age p99", 9),
+    ("resent", 6),
+];
+
+pub(super) fn render(report: &Report<'_>, ink: Ink) -> String {
+    let mut out = String::new();
+    heading(&mut out, report, ink);
+    for (transport, schedule) in report.series_names() {
+        let series: Vec<&Summary> =
+            report.series(&transport, schedule).into_iter().map(|(_, summary)| summary).collect();
+        let title = format!("{transport}, {}", schedule.label());
+        line(&mut out, &format!("\n{}  {}", ink.paint(BOLD, &title), sample_size(&series)));
+        let heads: Vec<String> =
+            COLUMNS.iter().map(|(name, width)| format!("{name:>width$}")).collect();
+        line(&mut out, &ink.paint(DIM, &heads.join(" ")));
+        for summary in series {
+            rows(&mut out, summary, ink);
+        }
+    }
+    legend(&mut out, report, ink);
+    verdicts(&mut out, "The article's claims", &report.claims, Outcome::label, ink);
+    verdicts(&mut out, "Checks", &report.checks, Outcome::check_label, ink);
+    out
+}
+
+fn line(out: &mut String, text: &str) {
+    out.push_str(text.trim_end());
+    out.push('\n');
+}
+
+fn heading(out: &mut String, report: &Report<'_>, ink: Ink) {
+    let experiment = report.experiment;
+    let settings = &experiment.settings;
+    line(out, &ink.paint(BOLD, "UDP against TCP for telemetry under packet loss"));
+    let what = format!(
+        "{} bytes, {}/s; {}; {}",
+        settings.message_bytes,
+        settings.rate_per_sec,
+        experiment.machine.kernel,
+        date(experiment.began_unix_ns)
+    );
+    line(out, &what);
+    if experiment.interrupted {
+        line(
+            out,
+            &ink.paint("33", "Ended before all runs were done: what follows is what was finished."),
+        );
+    }
+    for note in &experiment.notes {
+        line(out, &format!("Note: {note}"));
+    }
+}
+
+/// The figures of a point, and below them their intervals.
+fn rows(out: &mut String, summary: &Summary, ink: Ink) {
+    let times = [
+        &summary.mean_ns,
+        &summary.p50_ns,
+        &summary.p90_ns,
+        &summary.p99_ns,
+        &summary.p99_9_ns,
+        &summary.max_ns,
+        &summary.age_p50_ns,
+        &summary.age_p99_ns,
+    ];
+    let share = |value: f64| format!("{:.1}%", value * 100.0);
+    let figure = |estimate: &Option<Estimate>, text: &dyn Fn(f64) -> String| match estimate {
+        Some(e) => format!("{}{}", bound_sign(e), text(e.value)),
+        None => "-".to_owned(),
+    };
+    let interval = |estimate: &Option<Estimate>, text: &dyn Fn(Interval) -> String| {
+        estimate.and_then(|e| e.interval).map(text).unwrap_or_default()
+    };
+    let mut values = vec![
+        percent(summary.configured_loss).replace(' ', ""),
+        summary.measured_loss.map_or("-".to_owned(), |loss| share(loss.share)),
+        figure(&summary.delivered_share, &share),
+        figure(&summary.rate_per_sec, &|v| format!("{v:.1}")),
+    ];
+    values.extend(times.iter().map(|e| figure(e, &short_time)));
+    values.push(summary.retransmits.map_or("-".to_owned(), |n| n.to_string()));
+    let mut ranges = vec![
+        String::new(),
+        String::new(),
+        interval(&summary.delivered_share, &|i| {
+            format!("{:.0}-{:.0}", i.low * 100.0, i.high * 100.0)
+        }),
+        interval(&summary.rate_per_sec, &|i| format!("{:.0}-{:.0}", i.low, i.high)),
+    ];
+    ranges.extend(times.iter().map(|e| interval(e, &short_times)));
+    line(out, &cells(&values));
+    if ranges.iter().any(|range| !range.is_empty()) {
+        let text = cells(&ranges);
+        line(out, &ink.paint(DIM, text.trim_end()));
+    }
+}
+
+fn cells(values: &[String]) -> String {
+    let mut row = String::new();
+    for ((_, width), value) in COLUMNS.iter().zip(values) {
+        // Writing to a string cannot fail.
+        let _ = write!(row, "{value:>width$} ");
+    }
+    row
+}
+
+fn legend(out: &mut String, report: &Report<'_>, ink: Ink) {
+    let text = format!(
+        "\nloss: configured, one way; seen: measured beside the runs; deliv.: delivered of what the schedule offered.\n\
+         Below each figure its 95 % interval: bootstrap over runs, {} resamples; none with a single run.\n\
+         ≥: a lower bound, for messages that were still under way at the end. age: of the newest message received.",
+        report.bootstrap.resamples
+    );
+    text.lines().for_each(|text| line(out, &ink.paint(DIM, text)));
+}
+
+fn verdicts(
+    out: &mut String,
+    title: &str,
+    verdicts: &[Verdict],
+    label: fn(Outcome) -> &'static str,
+    ink: Ink,
+) {
+    line(out, &format!("\n{}", ink.paint(BOLD, title)));
+    for verdict in verdicts {
+        let outcome = format!("{:<13}", label(verdict.outcome));
+        let outcome = ink.paint(colour(verdict.outcome), &outcome);
+        line(out, &format!("{:<4} {outcome} {}", verdict.id, verdict.claim));
+        let details = [("here: ", &verdict.here), ("", &verdict.difference), ("", &verdict.caveat)];
+        let details: Vec<String> = details
+            .iter()
+            .filter(|(_, text)| !text.is_empty())
+            .map(|(name, text)| format!("{name}{text}"))
+            .collect();
+        for wrapped in wrap(&details.join(". ").replace("..", "."), 100) {
+            line(out, &format!("{:18} {wrapped}", ""));
+        }
+    }
+}
+
+fn colour(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Reproduced => "32",
+        Outcome::DirectionOnly | Outcome::Unclear => "33",
+        Outcome::Differs => "31",
+        Outcome::NotTested => DIM,
+    }
+}
+
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(last) if last.chars().count() + 1 + word.chars().count() <= width => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// In one line: `7 of 10 claims reproduced, 2 in direction, 1 not tested`.
+pub(super) fn in_one_line(verdicts: &[Verdict]) -> String {
+    let of =
+        |outcome: Outcome| verdicts.iter().filter(|verdict| verdict.outcome == outcome).count();
+    let mut text = format!("{} of {} claims reproduced", of(Outcome::Reproduced), verdicts.len());
+    for (outcome, name) in [
+        (Outcome::DirectionOnly, "in direction only"),
+        (Outcome::Unclear, "unclear"),
+        (Outcome::Differs, "not reproduced"),
+        (Outcome::NotTested, "not tested"),
+    ] {
+        if of(outcome) > 0 {
+            let _ = write!(text, ", {} {name}", of(outcome));
+        }
+    }
+    text
+}

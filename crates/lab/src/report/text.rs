@@ -1,0 +1,157 @@
+//! Numbers as people read them.
+
+use crate::statistics::{Estimate, Interval};
+
+/// A time in nanoseconds with three significant digits: `145 µs`, `1.34 s`, `14.0 min`.
+pub(super) fn time(ns: f64) -> String {
+    let (value, unit) = in_unit(ns, 3);
+    format!("{value} {unit}")
+}
+
+/// A time in nanoseconds with two significant digits and no space, for narrow columns: `150µs`, `1.3s`.
+pub(super) fn short_time(ns: f64) -> String {
+    let (value, unit) = in_unit(ns, 2);
+    format!("{value}{unit}")
+}
+
+/// Two times in nanoseconds; the unit stands once if it is the same: `110-190ms`, `940µs-1.2s`.
+pub(super) fn short_times(interval: Interval) -> String {
+    let (low, high) = (in_unit(interval.low, 2), in_unit(interval.high, 2));
+    if low.1 == high.1 {
+        format!("{}-{}{}", low.0, high.0, high.1)
+    } else {
+        format!("{}{}-{}{}", low.0, low.1, high.0, high.1)
+    }
+}
+
+/// `1.34 s (0.92 to 1.80 s)`, with `≥` before a lower bound.
+pub(super) fn time_estimate(estimate: &Estimate) -> String {
+    let interval = estimate.interval.map(|i| format!(" ({} to {})", time(i.low), time(i.high)));
+    format!("{}{}{}", bound_sign(estimate), time(estimate.value), interval.unwrap_or_default())
+}
+
+/// `84.0/s (76.1 to 91.3)`.
+pub(super) fn rate_estimate(estimate: &Estimate) -> String {
+    let interval = estimate.interval.map(|i| format!(" ({:.1} to {:.1})", i.low, i.high));
+    format!("{}{:.1}/s{}", bound_sign(estimate), estimate.value, interval.unwrap_or_default())
+}
+
+/// `≥` where the figure is a lower bound, else nothing.
+pub(super) fn bound_sign(estimate: &Estimate) -> &'static str {
+    if estimate.at_least { "≥" } else { "" }
+}
+
+/// A share as percent without more digits than it has: `14 %`, `0.1 %`, `9.75 %`.
+pub(super) fn percent(share: f64) -> String {
+    let digits = format!("{:.2}", share * 100.0);
+    format!("{} %", digits.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// `5 runs × 60 s`, `1 run × 300 s`.
+pub(super) fn runs_by_length(runs: u32, seconds: f64) -> String {
+    format!("{runs} {} × {} s", if runs == 1 { "run" } else { "runs" }, seconds.round())
+}
+
+/// A whole number with a comma between thousands: `1,234,567`.
+pub(super) fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// The date and time of `unix_ns` in UTC: `2026-11-20 17:13:55 UTC`.
+pub(super) fn date(unix_ns: u64) -> String {
+    let seconds = unix_ns / 1_000_000_000;
+    let (year, month, day) = civil(seconds / 86_400);
+    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+/// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar, whose rules repeat every 400 years
+/// (146,097 days). Years begin in March here, so that the leap day is the last.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+/// A time's digits and unit. Minutes only begin at ten, so that seconds can be compared.
+fn in_unit(ns: f64, digits: i32) -> (String, &'static str) {
+    let units = [(1e3, "ns"), (1e6, "µs"), (1e9, "ms"), (600e9, "s")];
+    let scale = |unit: &str| match unit {
+        "ns" => 1.0,
+        "µs" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        _ => 60e9,
+    };
+    let rounded = significant(ns, digits);
+    let unit = units.iter().find(|(end, _)| rounded < *end).map_or("min", |(_, unit)| unit);
+    let value = significant(ns / scale(unit), digits);
+    let decimals =
+        if value <= 0.0 { 0 } else { (digits - 1 - value.log10().floor() as i32).max(0) };
+    (format!("{value:.*}", decimals as usize), unit)
+}
+
+fn significant(value: f64, digits: i32) -> f64 {
+    if value <= 0.0 || !value.is_finite() {
+        return value;
+    }
+    let step = 10_f64.powi(value.log10().floor() as i32 + 1 - digits);
+    (value / step).round() * step
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_three_digits() {
+        for (ns, text) in [
+            (0.0, "0 ns"),
+            (7.0, "7.00 ns"),
+            (145_400.0, "145 µs"),
+            (999_960.0, "1.00 ms"),
+            (1_340_000_000.0, "1.34 s"),
+            (45_300_000_000.0, "45.3 s"),
+            (599_000_000_000.0, "599 s"),
+            (840_000_000_000.0, "14.0 min"),
+        ] {
+            assert_eq!(time(ns), text);
+        }
+    }
+
+    #[test]
+    fn short_times_share_their_unit() {
+        assert_eq!(short_times(Interval { low: 110e6, high: 187e6 }), "110-190ms");
+        assert_eq!(short_times(Interval { low: 940e3, high: 1.2e9 }), "940µs-1.2s");
+        assert_eq!(short_time(9.96e9), "10s");
+    }
+
+    #[test]
+    fn other_numbers() {
+        assert_eq!(
+            [percent(0.14), percent(0.001), percent(0.0975), percent(0.0)],
+            ["14 %", "0.1 %", "9.75 %", "0 %"]
+        );
+        assert_eq!(
+            [count(0), count(999), count(1_000), count(1_234_567)],
+            ["0", "999", "1,000", "1,234,567"]
+        );
+        assert_eq!(runs_by_length(5, 59.98), "5 runs × 60 s");
+        // date -u -d @951782400, @1795192435
+        assert_eq!(date(951_782_400_000_000_000), "2000-02-29 00:00:00 UTC");
+        assert_eq!(date(1_795_195_435_000_000_000), "2026-11-20 17:23:55 UTC");
+    }
+}

@@ -1,0 +1,19 @@
+//! Statistics over runs: exact quantiles, means, intervals, and what may be said of messages that never arrived.
+//!
+//! Messages of one run are strongly correlated: one stall delays hundreds of them. Runs are independent. So every
+//! interval here is over **runs**: a bootstrap draws runs with replacement and never takes a run apart.
+
+mod age;
+mod binomial;
+mod bootstrap;
+mod crossing;
+mod pool;
+mod summary;
+
+pub use age::{Delivery, age_at_intervals};
+pub use binomial::clopper_pearson;
+pub use bootstrap::{Bootstrap, Estimate, Interval};
+pub use crossing::{Crossing, Ratio, crossing};
+pub use pool::{Figure, Pool};
+pub use summary::{Loss, Summary};
+pub(crate) use summary::{mean_delay_s, rate};
