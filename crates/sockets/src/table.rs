@@ -91,6 +91,8 @@ pub(crate) struct Table {
     capacity: usize,
     /// Where the search for an entry to forget goes on.
     hand: usize,
+    /// Cookie of the entry that was put in last.
+    newest: u64,
     evicted: u64,
 }
 
@@ -104,6 +106,7 @@ impl Table {
             len: 0,
             capacity: capacity.clamp(1, EMPTY as usize - 1),
             hand: 0,
+            newest: 0,
             evicted: 0,
         }
     }
@@ -129,7 +132,7 @@ impl Table {
     /// Puts an entry in whose cookie is not there yet. A full table forgets another one.
     pub(crate) fn insert(&mut self, entry: Entry) -> &mut Entry {
         if self.len >= self.capacity {
-            self.forget_one(entry.seen_poll);
+            self.forget_one();
         }
         if (self.len + 1) * 2 > self.index.len() {
             self.grow_index();
@@ -146,6 +149,7 @@ impl Table {
         };
         self.index[slot] = place;
         self.len += 1;
+        self.newest = entry.cookie;
         self.entry_mut(place)
     }
 
@@ -241,26 +245,24 @@ impl Table {
         }
     }
 
-    /// Forgets an entry that this poll has not seen yet, if the hand meets one soon, else any.
-    fn forget_one(&mut self, current_poll: u32) {
+    /// Forgets an entry whose socket is gone, if the hand meets one soon, else the newest.
+    ///
+    /// Polls meet the same sockets in the same order. A table that forgot what it has not met for longest, or any entry, would
+    /// forget each just before its turn comes, and know nearly none once it is a little too small.
+    fn forget_one(&mut self) {
         let mask = self.index.len() - 1;
-        let mut victim = None;
-        let mut looked_at = 0;
-        // It ends: a full table has an entry.
-        while looked_at < TURN_SLOTS_MAX || victim.is_none() {
+        let mut met = None;
+        for _ in 0..TURN_SLOTS_MAX {
             self.hand = (self.hand + 1) & mask;
-            looked_at += 1;
             let place = self.index[self.hand];
-            if place == EMPTY {
-                continue;
-            }
-            let entry = *self.entry_mut(place);
-            victim = Some(entry.cookie);
-            if entry.seen_poll != current_poll || entry.life != Life::Open {
+            if place != EMPTY && self.entry_mut(place).life != Life::Open {
+                met = Some(self.cookie_at(place));
                 break;
             }
         }
-        if let Some(cookie) = victim {
+        let newest = Some(self.newest).filter(|&newest| self.find(newest).is_ok());
+        let any = || self.index.iter().find(|&&place| place != EMPTY).map(|&at| self.cookie_at(at));
+        if let Some(cookie) = met.or(newest).or_else(any) {
             self.remove(cookie);
             self.evicted += 1;
         }
@@ -268,7 +270,7 @@ impl Table {
 }
 
 /// Slots that are looked at for an entry to forget.
-const TURN_SLOTS_MAX: usize = 64;
+const TURN_SLOTS_MAX: usize = 32;
 
 /// Spreads cookies, which are consecutive numbers, over the index and over samples (the finaliser of splitmix64).
 pub(crate) fn mix(cookie: u64) -> u64 {
@@ -351,16 +353,37 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_this_poll_has_seen_is_forgotten_last() {
+    fn a_table_that_is_too_small_keeps_what_it_has() {
         let mut table = Table::new(100);
-        for cookie in 0..90 {
+        for poll in 1..=10 {
+            let mut known = 0;
+            for cookie in 0..150 {
+                match table.get_mut(cookie) {
+                    Some(_) => known += 1,
+                    None => _ = table.insert(entry(cookie, poll)),
+                }
+            }
+            assert!(poll == 1 || known >= 99, "{known} in poll {poll}");
+        }
+        assert_eq!(table.len(), 100);
+    }
+
+    #[test]
+    fn what_is_gone_makes_room_first() {
+        let mut table = Table::new(100);
+        for cookie in 0..100 {
             table.insert(entry(cookie, 1));
         }
-        for cookie in 90..140 {
+        for cookie in 0..50 {
+            table.get_mut(cookie).unwrap().life = Life::Missing;
+        }
+        for cookie in 100..150 {
             table.insert(entry(cookie, 2));
         }
-        let kept = (90..140).filter(|&cookie| table.get_mut(cookie).is_some()).count();
-        assert!(kept >= 45, "{kept} of 50");
+        let kept = (50..100).filter(|&cookie| table.get_mut(cookie).is_some()).count();
+        assert_eq!(kept, 50, "none that is there was forgotten");
+        let known = (100..150).filter(|&cookie| table.get_mut(cookie).is_some()).count();
+        assert!(known >= 40, "{known} of the new");
     }
 
     #[test]

@@ -41,7 +41,7 @@ fn a_full_table_forgets_and_counts_and_no_socket_is_missing() {
         if (1..19).contains(&at) {
             // What is forgotten is new when it is seen again.
             assert_eq!(totals["sockets_emitted"], totals["table_evicted"], "poll {}", at + 1);
-            assert!(totals["sockets_unchanged"] > 0, "poll {}", at + 1);
+            assert!(totals["sockets_unchanged"] >= 1_000, "poll {}", at + 1);
         }
     }
     assert_eq!(hops[0].events["evicted"], told.sum("table_evicted"));
