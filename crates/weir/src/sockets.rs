@@ -35,6 +35,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.columns.as_deref() == Some("help") {
         return exit::print_and_end(&shown::help(), ExitCode::SUCCESS);
     }
+    if args.count.is_some() && args.watch.is_none() && !args.closed && args.receive.is_none() {
+        return Err(Failure::Usage.error("--count says when --watch, --closed or --receive ends"));
+    }
     if let Some(listen) = &args.receive {
         return receive::run(args, listen);
     }

@@ -45,12 +45,12 @@ pub(crate) struct Args {
     #[arg(long, short)]
     pub(super) processes: bool,
     /// Connections as they end, until interrupted
-    #[arg(long, conflicts_with_all = ["listening", "all", "watch", "read", "write", "receive"])]
+    #[arg(long, conflicts_with_all = ["listening", "all", "watch", "read", "write", "receive", "processes", "sort"])]
     pub(super) closed: bool,
     /// Look again and again, and show rates
     #[arg(long, short, value_name = "INTERVAL", value_parser = parse_interval, conflicts_with_all = ["read", "receive"])]
     pub(super) watch: Option<Duration>,
-    /// End after so many polls of --watch or connections of --closed
+    /// End after so many polls of --watch, connections of --closed, or polls that --receive was told the end of
     #[arg(long, value_name = "N")]
     pub(super) count: Option<NonZeroU64>,
     /// table, json, jsonl, csv, tsv, protobuf, prototext, protojson or msgpack
@@ -81,7 +81,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FORMAT", default_value = "ss", value_parser = super::write::parse_format, requires = "write")]
     pub(super) write_format: capture::Format,
     /// Receive the records of UDP sinks here, and say how many are missing
-    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["all_namespaces", "namespace", "listening", "all", "processes"])]
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["all_namespaces", "namespace", "listening", "all", "processes", "sort"])]
     pub(super) receive: Option<ListenAddress>,
     /// Reach namespaces through the helper that listens at this path, so that this process needs no capability
     #[arg(long, value_name = "PATH", conflicts_with_all = ["read", "receive"])]

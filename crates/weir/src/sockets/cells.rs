@@ -106,6 +106,8 @@ fn put_address(
     out.push(':');
     match port {
         Some(port) => put_number(port.into(), out),
+        // The kernel has cleared it before it told of the close.
+        None if view.record.close_reason.is_some() => out.push('?'),
         None => out.push('*'),
     }
     Tint::Plain

@@ -168,7 +168,7 @@ impl<'p> Live<'p> {
         let denied = self.assembler.processes().map_or(0, |processes| processes.summary().denied);
         if denied > 0 {
             let processes = plural(denied, "process", "processes");
-            let text = format!("which sockets {processes} hold cannot be seen{}", without_ptrace());
+            let text = format!("the sockets of {processes} cannot be told{}", without_ptrace());
             self.tell_once("processes".to_owned(), &text);
         }
     }

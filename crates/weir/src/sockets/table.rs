@@ -41,8 +41,12 @@ pub(super) struct Table {
 }
 
 const BETWEEN: &str = "  ";
-/// An address is not cut below this many characters.
+/// Addresses are cut to this many characters first: an IPv4 address in IPv6 form has room.
+const ADDRESS_ENOUGH: usize = 30;
+/// They are not cut below this many.
 const ADDRESS_MIN: usize = 24;
+/// Columns above this weight stay until addresses are cut to the least.
+const WEIGHT_LOW: u8 = 5;
 
 impl Table {
     pub(super) fn new(columns: Vec<Shown>, sort: Shown, direction: Direction) -> Table {
@@ -244,30 +248,41 @@ fn pad(text: &str, place: &Place, line: &mut String) {
     }
 }
 
-/// Makes the columns fit: long addresses become shorter, and then columns go, the least important first.
+/// Makes the columns fit: the longest addresses become shorter, then the least important columns go, then addresses become
+/// as short as they may be, and then other columns go.
 fn fit(columns: &[Shown], widths: &mut [Option<usize>], limit: usize, may_drop: bool) {
-    loop {
-        let shown = widths.iter().flatten();
-        let total: usize = shown.map(|width| width + BETWEEN.len()).sum();
-        let excess = total.saturating_sub(BETWEEN.len()).saturating_sub(limit);
-        if excess == 0 {
-            return;
+    cut_addresses(columns, widths, limit, ADDRESS_ENOUGH);
+    if may_drop {
+        drop_columns(columns, widths, limit, WEIGHT_LOW);
+    }
+    cut_addresses(columns, widths, limit, ADDRESS_MIN);
+    if may_drop {
+        drop_columns(columns, widths, limit, u8::MAX);
+    }
+}
+
+fn length(widths: &[Option<usize>]) -> usize {
+    let total: usize = widths.iter().flatten().map(|width| width + BETWEEN.len()).sum();
+    total.saturating_sub(BETWEEN.len())
+}
+
+/// Takes characters from the widest column of addresses, one by one, so that all share what must go.
+fn cut_addresses(columns: &[Shown], widths: &mut [Option<usize>], limit: usize, least: usize) {
+    while length(widths) > limit {
+        let addresses = columns.iter().zip(&mut *widths).filter(|(column, _)| column.is_address());
+        match addresses.filter_map(|(_, width)| width.as_mut()).max_by_key(|width| **width) {
+            Some(width) if *width > least => *width -= 1,
+            _ => return,
         }
-        let is_long = |(column, width): &(&Shown, &mut Option<usize>)| {
-            column.is_address() && width.is_some_and(|width| width > ADDRESS_MIN)
-        };
-        let addresses = columns.iter().zip(widths.iter_mut()).filter(is_long);
-        if let Some((_, Some(width))) = addresses.max_by_key(|(_, width)| **width) {
-            // Both share what must go, one character after the other.
-            *width -= 1;
-            continue;
-        }
-        let shown =
-            columns.iter().zip(widths.iter()).enumerate().filter(|(_, (_, width))| width.is_some());
-        let count = shown.clone().count();
-        let least = shown.min_by_key(|(_, (column, _))| column.weight()).map(|(at, _)| at);
-        match least.and_then(|at| widths.get_mut(at)) {
-            Some(width) if may_drop && count > 1 => *width = None,
+    }
+}
+
+/// Leaves out columns, the lowest weight first, except those above a limit and the last one.
+fn drop_columns(columns: &[Shown], widths: &mut [Option<usize>], limit: usize, weight_max: u8) {
+    while length(widths) > limit && widths.iter().flatten().count() > 1 {
+        let shown = columns.iter().zip(&mut *widths).filter(|(_, width)| width.is_some());
+        match shown.min_by_key(|(column, _)| column.weight()) {
+            Some((column, width)) if column.weight() <= weight_max => *width = None,
             _ => return,
         }
     }

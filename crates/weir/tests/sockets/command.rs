@@ -155,6 +155,8 @@ fn other_mistakes_say_what_would_be_right() {
     fails(&["--sort", "rtt,down"], 64, &["desc"]);
     fails(&["--sort", "rtt", "--json"], 64, &["--sort"]);
     fails(&["--watch", "5"], 64, &["5s"]);
+    fails(&["--count", "5"], 64, &["--watch"]);
+    fails(&["--closed", "--listening"], 64, &["--listening"]);
     fails(&["--read", "/nonexistent/file"], 66, &["/nonexistent/file"]);
     fails(&["--read", WEIR], 66, &["no capture"]);
     fails(&["--receive", "127.0.0.1:0", "dport = :1"], 64, &["filter"]);

@@ -4,10 +4,15 @@ use crate::rig::{connect, output, records, said, sockets, text};
 use crate::support::netns::Netns;
 use crate::support::process::{Peer, TempDir, WEIR, run};
 use crate::support::{find_tool, need_root, need_root_netns, need_tool};
+use ::sockets::helper::{Allowed, serve};
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
+use std::thread;
+use sys::pass::Listener;
+use sys::poll::EventFd;
 
 /// A listener in a namespace, for as long as it is held; returns its port.
 fn listen_in(netns: &Netns) -> (Peer, u16) {
@@ -134,6 +139,28 @@ fn nobody_is_told_once_which_capability_shows_more() {
     // Asked for by name it is the answer that is missing.
     let named = self::output(nobody.sockets(&["-N", &netns.name]));
     assert_eq!(named.status.code(), Some(77), "{}", said(&named));
+}
+
+#[test]
+fn nobody_sees_every_namespace_through_the_helper() {
+    let Some(nobody) = Nobody::new() else { return };
+    if !need_root_netns() || !need_tool("python3") {
+        return;
+    }
+    let netns = Netns::new();
+    let (_peer, port) = listen_in(&netns);
+    let path = nobody.dir.text("helper.sock");
+    let listener = Listener::bind(&nobody.dir.file("helper.sock")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    // It serves until the process ends.
+    let never = EventFd::new().unwrap();
+    thread::spawn(move || serve(&listener, &Allowed { uids: vec![65_534] }, never.as_fd(), |_| {}));
+    let args = ["-l", "-A", "--helper", &path, "--format", "jsonl"];
+    let found = records(nobody.sockets(&args));
+    let is_it = |record: &&serde_json::Value| {
+        record["netns_name"] == netns.name.as_str() && record["src_port"] == port
+    };
+    assert_eq!(found.iter().filter(is_it).count(), 1, "{found:?}");
 }
 
 #[test]
