@@ -2,7 +2,7 @@
 //! empty place.
 //!
 //! CSV quotes as RFC 4180 says; an empty text is `""`. TSV escapes tab, line feed, carriage return and backslash with a
-//! backslash. Texts are written as they are, also those that a spreadsheet would take for a formula (`=…`): whoever
+//! backslash; an empty text looks like an absent field there. Texts are written as they are, also those that a spreadsheet would take for a formula (`=…`): whoever
 //! opens the file in one should import such columns as text.
 
 use crate::schema::Message;

@@ -6,14 +6,32 @@ use std::io;
 pub enum Error {
     /// The thread of a sink could not be started.
     #[error("the thread of sink {name}")]
-    Thread { name: String, source: io::Error },
+    Thread {
+        /// The sink's name.
+        name: String,
+        /// What the system said.
+        source: io::Error,
+    },
     /// A sink's destination could not be opened, and no later attempt would succeed.
     #[error("the destination of sink {name}")]
-    Open { name: String, source: io::Error },
+    Open {
+        /// The sink's name.
+        name: String,
+        /// What the system said.
+        source: io::Error,
+    },
     /// Two sinks would share a row of the ledger.
     #[error("two sinks are named {name}")]
-    SameName { name: String },
+    SameName {
+        /// That name.
+        name: String,
+    },
     /// Only protobuf has a form for datagrams.
     #[error("sink {name} sends datagrams, which are protobuf and not {encoding}")]
-    Encoding { name: String, encoding: Encoding },
+    Encoding {
+        /// The sink's name.
+        name: String,
+        /// What was asked for.
+        encoding: Encoding,
+    },
 }

@@ -62,7 +62,7 @@ control characters included. CSV and TSV are written for programs: a text that s
 columns as text when you open a file in a spreadsheet.
 
 CSV quotes as in RFC 4180, with line feeds; an absent field is an empty place and an empty text is `\"\"`. TSV escapes tab, line feed, carriage return and
-backslash with a backslash. Both start with a line of names, and have no totals.
+backslash with a backslash; an empty text looks like an absent field there. Both start with a line of names, and have no totals.
 ";
 
 const TOTALS: &str = "

@@ -1,9 +1,11 @@
+//! `struct tcp_info`, of any length that a kernel sends.
+
 use std::fmt;
 
 use crate::DecodeError;
 use crate::bytes::{u16_at, u32_at, u64_at};
 
-/// Bytes of `struct tcp_info` in Linux 6.18, the longest known.
+/// Bytes of `struct tcp_info` in Linux 6.18 to 7.0, the longest known.
 pub const TCP_INFO_BYTES: usize = 280;
 /// Bytes of `struct tcp_info` in Linux 2.6, the shortest that is accepted.
 pub const TCP_INFO_MIN_BYTES: usize = 104;
@@ -50,7 +52,7 @@ impl<'a> TcpInfo<'a> {
         self.payload.get(..TCP_INFO_BYTES).unwrap_or(self.payload)
     }
 
-    /// What the kernel sent beyond the fields that are known here; empty for all kernels up to 6.18.
+    /// What the kernel sent beyond the fields that are known here; empty for all kernels up to 7.0.
     #[inline]
     #[must_use]
     pub fn tail(&self) -> &'a [u8] {
