@@ -22,9 +22,9 @@ pub struct Options {
     pub states: States,
     /// Which of those sockets; `None` for all.
     pub filter: Option<Filter>,
-    /// Listening sockets are asked for in one of so many polls: they change rarely.
+    /// Listening sockets are asked for in one of so many polls, and in keyframes: they change rarely.
     pub listen_every: NonZeroU32,
-    /// Whether sockets without change are left out, and for how many polls at most. `None`: never.
+    /// Sockets without change are left out of all polls but one in so many, a keyframe. `None`: of none.
     pub keyframe_every: Option<NonZeroU32>,
     /// One in so many sockets, by the hash of the cookie: a connection is in all polls or in none.
     pub sample: NonZeroU32,
