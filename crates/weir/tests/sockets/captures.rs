@@ -2,12 +2,14 @@
 
 use crate::rig::{connect, output, records, said, sockets, sockets_in, text};
 use crate::support::netns::Netns;
-use crate::support::process::{TempDir, run};
+use crate::support::process::{Peer, TempDir, run};
 use crate::support::{need_root_netns, need_tool};
 use crate::{rig::Many, ss};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// What of a record stays as it is in a capture: all but where and when it was read.
@@ -117,4 +119,39 @@ fn standard_input_and_output_are_files_too() {
     let read =
         read.stdin(Stdio::from(fs::File::open(folder.file("dump")).unwrap())).output().unwrap();
     assert_eq!(String::from_utf8(read.stdout).unwrap().lines().count(), 2);
+}
+
+/// `ss -D` writes them; whoever may ask the kernel for them needs CAP_NET_ADMIN.
+#[test]
+fn keys_of_signatures_are_not_written() {
+    if !need_root_netns() || !need_tool("ss") || !need_tool("python3") {
+        return;
+    }
+    let netns = Netns::new();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sockets/md5_connection.py");
+    let mut command = netns.command("python3");
+    let mut peer = Peer::start(command.arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()));
+    let mut line = String::new();
+    BufReader::new(peer.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    if line.trim() == "no MD5" {
+        return;
+    }
+    let folder = TempDir::new();
+    let (ours, theirs) = (folder.text("ours"), folder.text("theirs"));
+    text(sockets_in(&netns, &["--write", &ours]));
+    run(netns.command("ss").args(["-tai", "-D", &theirs]));
+    let has_key = |path: &str| {
+        let bytes = fs::read(path).unwrap();
+        bytes.windows(25).any(|window| window == b"a key that nobody may see")
+    };
+    assert!(has_key(&theirs), "the kernel tells keys");
+    assert!(!has_key(&ours));
+    let read = records(sockets(&["--read", &theirs, "--format", "jsonl"]));
+    assert!(read.iter().any(|record| record["has_md5"] == true));
+    text(sockets(&["--read", &theirs, "--write", &ours, "--write-format", "pcap"]));
+    assert!(!has_key(&ours));
+    let everything = output(sockets(&["--read", &theirs, "--format", "msgpack"])).stdout;
+    assert!(!String::from_utf8_lossy(&everything).contains("nobody may see"));
+    drop(peer.0.stdin.take());
+    peer.0.wait().unwrap();
 }
