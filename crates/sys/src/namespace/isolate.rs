@@ -21,8 +21,7 @@ use std::process::Command;
 /// [`IsolateError`], which names the obstacle. When the refused call is not the first one, `unshare`, the process has moved
 /// already: report and end.
 pub fn isolate() -> Result<(), IsolateError> {
-    become_root_of_new_namespaces()
-        .map_err(|(step, errno)| IsolateError::find(step, errno))
+    become_root_of_new_namespaces().map_err(|(step, errno)| IsolateError::find(step, errno))
 }
 
 /// Has a child process start in new namespaces of its own, as [`isolate`] does it for this one. Works with threads too.
@@ -187,10 +186,8 @@ fn become_root_of_new_namespaces() -> Result<(), (&'static str, Errno)> {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(errno) => return Err(("writing /proc/self/setgroups", errno)),
     }
-    write_map(c"/proc/self/uid_map", uid)
-        .map_err(|errno| ("writing /proc/self/uid_map", errno))?;
-    write_map(c"/proc/self/gid_map", gid)
-        .map_err(|errno| ("writing /proc/self/gid_map", errno))
+    write_map(c"/proc/self/uid_map", uid).map_err(|errno| ("writing /proc/self/uid_map", errno))?;
+    write_map(c"/proc/self/gid_map", gid).map_err(|errno| ("writing /proc/self/gid_map", errno))
 }
 
 /// Maps root inside to `outside`.
