@@ -80,6 +80,11 @@ impl<'a> Report<'a> {
         terminal::render(self, ink)
     }
 
+    /// For the end of a command: `7 of 10 claims reproduced, 2 in direction only, 1 not tested`.
+    pub fn claims_in_one_line(&self) -> String {
+        terminal::in_one_line(&self.claims)
+    }
+
     /// One row per point.
     pub fn points_csv(&self) -> String {
         csv::points(self)

@@ -75,6 +75,17 @@ fn every_file_is_written_and_the_page_parses() {
         page.matches("<svg").count(),
         names.iter().filter(|name| name.ends_with(".svg")).count()
     );
+    // The page recolours the charts by these attributes.
+    for attribute in [
+        "rect x=\"0\" y=\"0\" width=\"7200\" height=\"4320\" opacity=\"1\" fill=\"#FFFFFF\"",
+        "fill=\"#222222\"",
+        "fill=\"#666666\"",
+        "stroke=\"#666666\"",
+        "stroke=\"#E2E2E2\"",
+        "stroke=\"#222222\"",
+    ] {
+        assert!(page.contains(attribute), "{attribute}");
+    }
     if has_python("html.parser") {
         python(PARSE_HTML, &[&folder.join("report.html")]);
         let charts: Vec<&PathBuf> =
@@ -238,7 +249,7 @@ fn has_python(module: &str) -> bool {
     if !found {
         use std::io::Write;
         // Straight to the descriptor: the test harness captures `eprintln!` of tests that pass.
-        writeln!(std::io::stderr(), "skipped: {reason}").unwrap();
+        writeln!(std::io::stderr(), "skipped: {reason}").expect("standard error is open");
     }
     found
 }

@@ -4,7 +4,7 @@ mod tables;
 
 use super::text::{count, date, time};
 use super::verdict::{Outcome, Verdict};
-use super::{Chart, Report, terminal};
+use super::{Chart, Report};
 use crate::experiment::model::{LossIs, Machine, Settings};
 use crate::statistics::Bootstrap;
 
@@ -37,7 +37,7 @@ fn header(report: &Report<'_>) -> String {
         "<p class=\"lead\">{} bytes, {} times a second, over a path that loses packets. {}.</p>\n",
         count(settings.message_bytes as u64),
         settings.rate_per_sec,
-        escape(&terminal::in_one_line(&report.claims))
+        escape(&report.claims_in_one_line())
     ));
     html.push_str(&format!(
         "<p class=\"meta\">{} · {} · took {}</p>\n",

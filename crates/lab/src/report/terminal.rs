@@ -1,6 +1,6 @@
 //! The table and the verdicts for a terminal of 100 to 120 columns.
 
-use super::text::{bound_sign, date, percent, short_time, short_times};
+use super::text::{bound_sign, date, percent, short_times, time};
 use super::{Outcome, Report, Verdict, sample_size};
 use crate::statistics::{Estimate, Interval, Summary};
 use std::fmt::Write;
@@ -117,7 +117,7 @@ fn rows(out: &mut String, summary: &Summary, ink: Ink) {
         figure(&summary.delivered_share, &share),
         figure(&summary.rate_per_sec, &|v| format!("{v:.1}")),
     ];
-    values.extend(times.iter().map(|e| figure(e, &short_time)));
+    values.extend(times.iter().map(|e| figure(e, &|ns| time(ns).replace(' ', ""))));
     values.push(summary.retransmits.map_or("-".to_owned(), |n| n.to_string()));
     let mut ranges = vec![
         String::new(),

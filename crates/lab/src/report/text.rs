@@ -8,13 +8,7 @@ pub(super) fn time(ns: f64) -> String {
     format!("{value} {unit}")
 }
 
-/// A time in nanoseconds with two significant digits and no space, for narrow columns: `150µs`, `1.3s`.
-pub(super) fn short_time(ns: f64) -> String {
-    let (value, unit) = in_unit(ns, 2);
-    format!("{value}{unit}")
-}
-
-/// Two times in nanoseconds; the unit stands once if it is the same: `110-190ms`, `940µs-1.2s`.
+/// Two times in nanoseconds with two significant digits, for narrow columns; the unit stands once if it is the same: `110-190ms`, `940µs-1.2s`.
 pub(super) fn short_times(interval: Interval) -> String {
     let (low, high) = (in_unit(interval.low, 2), in_unit(interval.high, 2));
     if low.1 == high.1 {
@@ -136,7 +130,7 @@ mod tests {
     fn short_times_share_their_unit() {
         assert_eq!(short_times(Interval { low: 110e6, high: 187e6 }), "110-190ms");
         assert_eq!(short_times(Interval { low: 940e3, high: 1.2e9 }), "940µs-1.2s");
-        assert_eq!(short_time(9.96e9), "10s");
+        assert_eq!(short_times(Interval { low: 9.94e9, high: 9.96e9 }), "9.9-10s");
     }
 
     #[test]

@@ -39,7 +39,8 @@ impl Ratio {
         self.weighted(&draw(self.0.len(), random))
     }
 
-    fn value(&self) -> f64 {
+    /// The quotient with each run counted once.
+    pub fn value(&self) -> f64 {
         self.weighted(&vec![1; self.0.len()])
     }
 }

@@ -124,7 +124,8 @@ impl Plot {
     fn curve(&self, chart: &mut Context<'_, '_, '_>, curve: &Curve, index: usize) -> Drawn {
         let color = PALETTE[curve.style % PALETTE.len()];
         // Bars at one loss rate would hide each other, so each curve's stand a little aside.
-        let aside = (index as i32 * 2 - self.curves.len() as i32 + 1) * 3 * FINE / 2;
+        let curves = self.curves.len() as i32;
+        let aside = (index as i32 * 2 - curves + 1) * FINE * 6 / curves.max(4);
         let place = |mark: &Mark| (self.x.place(mark.x), self.y.place(mark.y));
         chart.draw_series([PathElement::new(
             curve.marks.iter().map(place).collect::<Vec<_>>(),
@@ -135,6 +136,10 @@ impl Plot {
             let plane = chart.as_coord_spec();
             let at = |y: f64| plane.translate(&(self.x.place(mark.x), self.y.place(y))).1;
             let (middle, low, high) = (at(mark.y), at(low), at(high));
+            // One that is not longer than the mark would stand beside it as a stray dash.
+            if (high - low).abs() <= fine(10) {
+                continue;
+            }
             let cap = 3 * FINE;
             let line = |from: (i32, i32), to: (i32, i32)| {
                 PathElement::new(

@@ -1,13 +1,13 @@
 use super::escape;
-use crate::report::text::{bound_sign, count, percent, time};
+use crate::report::text::{bound_sign, count, percent, short_times, time};
 use crate::report::{Report, sample_size};
-use crate::statistics::{Estimate, Summary};
+use crate::statistics::{Estimate, Interval, Summary};
 
 /// Every point with its figures: one table per transport and schedule, folded but for the first two.
 pub(super) fn figures(report: &Report<'_>) -> String {
     let mut html = String::from(
         "<section>\n<h2>Figures</h2>\n<p>Below each figure its 95 % interval over runs; ≥ marks a lower bound. Loss measured: \
-         with its 99.9 % interval.</p>\n",
+         with its 99.9 % interval. Under way: at the end of its run.</p>\n",
     );
     for (index, (transport, schedule)) in report.series_names().into_iter().enumerate() {
         let series: Vec<&Summary> =
@@ -28,19 +28,27 @@ pub(super) fn figures(report: &Report<'_>) -> String {
     html
 }
 
-const HEAD: &str = "<thead><tr><th>loss</th><th>measured</th><th>delivered / offered</th><th>per second</th><th>mean</th>\
+const HEAD: &str = "<thead><tr><th>loss</th><th>measured</th><th>deliv. / offered</th><th>per s</th><th>mean</th>\
                     <th>p50</th><th>p90</th><th>p99</th><th>p99.9</th><th>max</th><th>age p50</th><th>age p99</th>\
-                    <th>sent again</th><th>timeouts</th><th>under way at end</th><th>runs</th></tr></thead>\n<tbody>\n";
+                    <th>sent again</th><th>timeouts</th><th>under way</th><th>runs</th></tr></thead>\n<tbody>\n";
 
 fn row(summary: &Summary) -> String {
     let mut cells = vec![
         percent(summary.configured_loss),
         summary.measured_loss.map_or("–".to_owned(), |loss| {
             let (low, high) = (loss.interval.low * 100.0, loss.interval.high * 100.0);
-            cell(&format!("{:.2} %", loss.share * 100.0), Some(format!("{low:.2} – {high:.2}")))
+            cell(&format!("{:.2} %", loss.share * 100.0), Some(format!("{low:.2}-{high:.2}")))
         }),
-        estimated(&summary.delivered_share, |share| format!("{:.1} %", share * 100.0)),
-        estimated(&summary.rate_per_sec, |rate| format!("{rate:.1}")),
+        estimated(
+            &summary.delivered_share,
+            |share| format!("{:.1} %", share * 100.0),
+            |i| format!("{:.1}-{:.1}", i.low * 100.0, i.high * 100.0),
+        ),
+        estimated(
+            &summary.rate_per_sec,
+            |rate| format!("{rate:.1}"),
+            |i| format!("{:.1}-{:.1}", i.low, i.high),
+        ),
     ];
     for estimate in [
         &summary.mean_ns,
@@ -52,7 +60,7 @@ fn row(summary: &Summary) -> String {
         &summary.age_p50_ns,
         &summary.age_p99_ns,
     ] {
-        cells.push(estimated(estimate, time));
+        cells.push(estimated(estimate, time, short_times));
     }
     cells.push(summary.retransmits.map_or("–".to_owned(), count));
     cells.push(summary.timeouts.map_or("–".to_owned(), count));
@@ -62,10 +70,13 @@ fn row(summary: &Summary) -> String {
     format!("<tr>{}</tr>\n", cells.concat())
 }
 
-fn estimated(estimate: &Option<Estimate>, text: fn(f64) -> String) -> String {
+fn estimated(
+    estimate: &Option<Estimate>,
+    text: fn(f64) -> String,
+    range: fn(Interval) -> String,
+) -> String {
     let Some(estimate) = estimate else { return "–".to_owned() };
-    let interval = estimate.interval.map(|i| format!("{} – {}", text(i.low), text(i.high)));
-    cell(&format!("{}{}", bound_sign(estimate), text(estimate.value)), interval)
+    cell(&format!("{}{}", bound_sign(estimate), text(estimate.value)), estimate.interval.map(range))
 }
 
 fn cell(value: &str, interval: Option<String>) -> String {

@@ -98,7 +98,7 @@ fn udp_delay(evidence: &Evidence<'_>) -> Verdict {
     const CLAIM: &str = "UDP's mean delay is below 1 ms at every loss rate";
     let udp = evidence.closed_loop(TransportName::UDP);
     let highest = udp.iter().filter_map(|(_, s)| Some(s.mean_ns?.value)).max_by(f64::total_cmp);
-    let Some(highest) = highest else { return not_tested("M4", CLAIM, "No UDP runs.") };
+    let Some(highest) = highest else { return not_tested("M4", CLAIM, "No closed-loop UDP runs.") };
     check("M4", CLAIM, format!("at most {}", time(highest)), highest < 1e6)
 }
 
@@ -107,7 +107,9 @@ fn udp_share(evidence: &Evidence<'_>) -> Verdict {
     let udp = evidence.closed_loop(TransportName::UDP);
     let off = |s: &Summary| Some((s.arrived_share?.value / (1.0 - s.configured_loss) - 1.0).abs());
     let furthest = udp.iter().filter_map(|(_, s)| off(s)).max_by(f64::total_cmp);
-    let Some(furthest) = furthest else { return not_tested("M5", CLAIM, "No UDP runs.") };
+    let Some(furthest) = furthest else {
+        return not_tested("M5", CLAIM, "No closed-loop UDP runs.");
+    };
     check("M5", CLAIM, format!("at most {:.2} % off", furthest * 100.0), furthest <= 0.02)
 }
 
@@ -116,7 +118,7 @@ fn tcp_delay(evidence: &Evidence<'_>) -> Verdict {
     let tcp = evidence.closed_loop(TransportName::TCP);
     let mean = |loss: f64| near(&tcp, loss).and_then(|(_, summary)| summary.mean_ns);
     let (Some(at_14), Some(at_20)) = (mean(0.14), mean(0.20)) else {
-        return not_tested("M6", CLAIM, "No TCP runs at 14 and 20 % loss.");
+        return not_tested("M6", CLAIM, "No closed-loop tcp-cubic runs at 14 and 20 % loss.");
     };
     let here = format!("{} and {}", time_estimate(&at_14), time_estimate(&at_20));
     check("M6", CLAIM, here, at_14.value > 0.5e9 && at_20.value > 2e9)
@@ -127,7 +129,11 @@ fn order(evidence: &Evidence<'_>, bootstrap: Bootstrap) -> Verdict {
     let (udp, tcp) =
         (evidence.closed_loop(TransportName::UDP), evidence.closed_loop(TransportName::TCP));
     let Some(found) = rate_crossing(&udp, &tcp, bootstrap) else {
-        return not_tested("M7", CLAIM, "No UDP and TCP runs at the same losses.");
+        return not_tested(
+            "M7",
+            CLAIM,
+            "No closed-loop UDP and tcp-cubic runs at the same losses.",
+        );
     };
     check(
         "M7",

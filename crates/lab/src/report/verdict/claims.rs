@@ -1,7 +1,7 @@
 //! The ten claims with numbers of "UDP vs TCP for telemetry" (blog.sflow.com, 2022-02-14).
 
 use super::{Evidence, Outcome, Verdict, factor, judge, judge_estimate, near, not_tested};
-use crate::experiment::model::{Point, TransportName};
+use crate::experiment::model::{Point, Run, TransportName};
 use crate::report::text::{percent, rate_estimate, runs_by_length, time, time_estimate};
 use crate::statistics::{Bootstrap, Crossing, Ratio, Summary, crossing, mean_delay_s, rate};
 
@@ -41,7 +41,7 @@ fn udp_mean(udp: &Series<'_>) -> Verdict {
     const CLAIM: &str = "UDP's mean delay is 160 µs at every loss rate";
     let means = || udp.iter().filter_map(|(_, summary)| summary.mean_ns);
     let Some(highest) = means().map(|m| m.value).max_by(f64::total_cmp) else {
-        return not_tested("C1", CLAIM, "No UDP runs.");
+        return not_tested("C1", CLAIM, "No closed-loop UDP runs.");
     };
     let lowest = means().map(|m| m.value).fold(highest, f64::min);
     let outcome = match (highest <= MS, highest <= 3.0 * lowest) {
@@ -66,7 +66,7 @@ fn udp_mean(udp: &Series<'_>) -> Verdict {
 fn udp_max(udp: &Series<'_>) -> Verdict {
     const CLAIM: &str = "UDP's delay is never above 8 ms";
     let Some((_, worst)) = udp.iter().max_by(|a, b| of_max(a.1).total_cmp(&of_max(b.1))) else {
-        return not_tested("C2", CLAIM, "No UDP runs.");
+        return not_tested("C2", CLAIM, "No closed-loop UDP runs.");
     };
     let value = of_max(worst);
     let outcome = match value {
@@ -93,22 +93,23 @@ fn tcp_passes_one_second(tcp: &Series<'_>, bootstrap: Bootstrap) -> Verdict {
         })
         .collect();
     let Some(found) = crossing(&points, bootstrap) else {
-        return not_tested("C3", CLAIM, "No TCP runs at several losses.");
+        return not_tested("C3", CLAIM, "No closed-loop tcp-cubic runs at several losses.");
     };
+    let outcome = judge(found.at, found.interval, (0.12, 0.16));
     Verdict {
         id: "C3",
         claim: CLAIM.to_owned(),
         here: format!("passes 1 s at {}", crossing_text(&found, tcp)),
-        outcome: judge(found.at, found.interval, (0.12, 0.16)),
+        outcome,
         difference: crossing_difference(&found, 0.14),
-        caveat: few_runs(tcp),
+        caveat: join(&[unstated(outcome), &few_runs(tcp)]),
     }
 }
 
 fn tcp_mean_at_20(tcp: &Series<'_>) -> Verdict {
     const CLAIM: &str = "TCP's mean delay at 20 % loss is 30 s";
-    let Some((_, summary)) = near(tcp, 0.20) else {
-        return not_tested("C4", CLAIM, "No TCP runs at 20 % loss.");
+    let Some((point, summary)) = near(tcp, 0.20) else {
+        return not_tested("C4", CLAIM, "No closed-loop tcp-cubic runs at 20 % loss.");
     };
     let Some(mean) = summary.mean_ns else {
         return not_tested("C4", CLAIM, "No message was sent at 20 % loss.");
@@ -117,7 +118,7 @@ fn tcp_mean_at_20(tcp: &Series<'_>) -> Verdict {
         Outcome::Differs | Outcome::Unclear if mean.value > S => Outcome::DirectionOnly,
         outcome => outcome,
     };
-    let mut caveat = few_runs(tcp);
+    let mut caveat = join(&[&spread_of_means(point), unstated(outcome), &few_runs(tcp)]);
     if summary.longest_run_s < 1_000.0 {
         let length = runs_by_length(summary.runs, summary.longest_run_s);
         add(
@@ -144,7 +145,7 @@ fn tcp_mean_at_20(tcp: &Series<'_>) -> Verdict {
 fn tcp_max_at_20(tcp: &Series<'_>) -> Verdict {
     const CLAIM: &str = "TCP's longest delay at 20 % loss is 14 min";
     let Some((_, summary)) = near(tcp, 0.20) else {
-        return not_tested("C5", CLAIM, "No TCP runs at 20 % loss.");
+        return not_tested("C5", CLAIM, "No closed-loop tcp-cubic runs at 20 % loss.");
     };
     let Some(max) = summary.max_ns else {
         return not_tested("C5", CLAIM, "No message was sent at 20 % loss.");
@@ -177,7 +178,7 @@ fn both_without_loss(udp: &Series<'_>, tcp: &Series<'_>) -> Verdict {
     const CLAIM: &str = "Without loss both carry 96 messages a second";
     let of = |series: &Series<'_>| near(series, 0.0).and_then(|(_, summary)| summary.rate_per_sec);
     let (Some(udp_rate), Some(tcp_rate)) = (of(udp), of(tcp)) else {
-        return not_tested("C6", CLAIM, "No UDP and TCP runs without loss.");
+        return not_tested("C6", CLAIM, "No closed-loop UDP and tcp-cubic runs without loss.");
     };
     let outcomes = [udp_rate, tcp_rate].map(|rate| judge_estimate(&rate, within(96.0, 0.05)));
     Verdict {
@@ -195,7 +196,7 @@ fn udp_rate_at_20(udp: &Series<'_>) -> Verdict {
         "UDP carries 77 messages a second at 20 % loss, having fallen in proportion";
     let at_20 = near(udp, 0.20).and_then(|(_, summary)| Some((summary, summary.rate_per_sec?)));
     let Some((summary, rate)) = at_20 else {
-        return not_tested("C7", CLAIM, "No UDP runs at 20 % loss.");
+        return not_tested("C7", CLAIM, "No closed-loop UDP runs at 20 % loss.");
     };
     let off_line = |summary: &Summary| {
         Some((summary.arrived_share?.value - (1.0 - summary.configured_loss)).abs())
@@ -224,10 +225,11 @@ fn udp_rate_at_20(udp: &Series<'_>) -> Verdict {
 
 fn tcp_flat_until_10(tcp: &Series<'_>) -> Verdict {
     const CLAIM: &str = "TCP's rate stays flat until 10 % loss, and is 90 messages a second there";
-    let rate_at =
-        |loss: f64| near(tcp, loss).and_then(|(_, summary)| Some((summary, summary.rate_per_sec?)));
-    let (Some((summary, rate)), Some((_, without))) = (rate_at(0.10), rate_at(0.0)) else {
-        return not_tested("C8", CLAIM, "No TCP runs at 0 and 10 % loss.");
+    let rate_at = |loss: f64| {
+        near(tcp, loss).and_then(|(point, summary)| Some((point, summary, summary.rate_per_sec?)))
+    };
+    let (Some((point, summary, rate)), Some((.., without))) = (rate_at(0.10), rate_at(0.0)) else {
+        return not_tested("C8", CLAIM, "No closed-loop tcp-cubic runs at 0 and 10 % loss.");
     };
     let flat =
         tcp.iter().filter(|(_, s)| s.rate_per_sec.is_some_and(|r| r.value >= 0.95 * without.value));
@@ -246,24 +248,29 @@ fn tcp_flat_until_10(tcp: &Series<'_>) -> Verdict {
         ),
         outcome,
         difference: format!("{:+.1} messages/s; band: ± 5 %", rate.value - 90.0),
-        caveat: few_runs(tcp),
+        caveat: join(&[&spread_of_rates(point), unstated(outcome), &few_runs(tcp)]),
     }
 }
 
 fn rates_cross(udp: &Series<'_>, tcp: &Series<'_>, bootstrap: Bootstrap) -> Verdict {
     const CLAIM: &str = "TCP's rate falls below UDP's at 12 % loss, at 85 messages a second";
     let Some(found) = rate_crossing(udp, tcp, bootstrap) else {
-        return not_tested("C9", CLAIM, "No UDP and TCP runs at the same losses.");
+        return not_tested(
+            "C9",
+            CLAIM,
+            "No closed-loop UDP and tcp-cubic runs at the same losses.",
+        );
     };
     let rate = near(udp, found.at).and_then(|(_, summary)| summary.rate_per_sec);
     let rate = rate.map(|rate| format!(", near {:.0} messages/s", rate.value)).unwrap_or_default();
+    let outcome = judge(found.at, found.interval, (0.10, 0.14));
     Verdict {
         id: "C9",
         claim: CLAIM.to_owned(),
         here: format!("falls below at {}{rate}", crossing_text(&found, tcp)),
-        outcome: judge(found.at, found.interval, (0.10, 0.14)),
+        outcome,
         difference: crossing_difference(&found, 0.12),
-        caveat: few_runs(tcp),
+        caveat: join(&[unstated(outcome), &few_runs(tcp)]),
     }
 }
 
@@ -284,9 +291,10 @@ pub(super) fn rate_crossing(
 
 fn tcp_rate_at_20(tcp: &Series<'_>) -> Verdict {
     const CLAIM: &str = "TCP carries 10 messages a second at 20 % loss";
-    let at_20 = near(tcp, 0.20).and_then(|(_, summary)| Some((summary, summary.rate_per_sec?)));
-    let Some((summary, rate)) = at_20 else {
-        return not_tested("C10", CLAIM, "No TCP runs at 20 % loss.");
+    let at_20 =
+        near(tcp, 0.20).and_then(|(point, summary)| Some((point, summary, summary.rate_per_sec?)));
+    let Some((point, summary, rate)) = at_20 else {
+        return not_tested("C10", CLAIM, "No closed-loop tcp-cubic runs at 20 % loss.");
     };
     let outcome = match judge_estimate(&rate, (5.0, 20.0)) {
         Outcome::Differs if rate.value < 48.0 => Outcome::DirectionOnly,
@@ -301,7 +309,7 @@ fn tcp_rate_at_20(tcp: &Series<'_>) -> Verdict {
             "{}; band: 5 to 20, in direction: below half of the rate without loss",
             factor(rate.value, 10.0)
         ),
-        caveat: few_runs(tcp),
+        caveat: join(&[&spread_of_rates(point), unstated(outcome), &few_runs(tcp)]),
     }
 }
 
@@ -334,6 +342,39 @@ fn at(summary: &Summary, text: &str) -> String {
     }
 }
 
+/// What the article leaves open, where its figures and ours part.
+fn unstated(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Reproduced | Outcome::NotTested => "",
+        _ => {
+            "The article names neither kernel nor congestion control nor run length, and shows one run."
+        }
+    }
+}
+
+/// How far single runs at one loss lie apart; empty with fewer than two.
+fn spread(point: &Point, of: impl Fn(&Run) -> f64, text: impl Fn(f64) -> String) -> String {
+    let values = || point.runs.iter().map(&of).filter(|value| value.is_finite());
+    let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+    if values().count() < 2 {
+        String::new()
+    } else {
+        format!("Single runs: {} to {}.", text(low), text(high))
+    }
+}
+
+fn spread_of_rates(point: &Point) -> String {
+    spread(
+        point,
+        |run| run.delivered as f64 / (run.duration_ns as f64 / S),
+        |rate| format!("{rate:.1}/s"),
+    )
+}
+
+fn spread_of_means(point: &Point) -> String {
+    spread(point, |run| mean_delay_s(std::slice::from_ref(run)).value() * S, time)
+}
+
 fn few_runs(series: &Series<'_>) -> String {
     let fewest = series.iter().map(|(_, summary)| summary.runs).min().unwrap_or(0);
     match fewest {
@@ -349,6 +390,12 @@ fn bound_note(summary: &Summary) -> String {
         1 => "One message was under way at the end: a lower bound.".to_owned(),
         n => format!("{n} messages were under way at the end: a lower bound."),
     }
+}
+
+fn join(sentences: &[&str]) -> String {
+    let mut text = String::new();
+    sentences.iter().for_each(|sentence| add(&mut text, sentence));
+    text
 }
 
 fn add(caveat: &mut String, sentence: &str) {
