@@ -104,6 +104,8 @@ get_python_packages() {
     say "installing Python packages into $venv: $(grep -v '^#' "$wanted" | tr '\n' ' ')"
     # Debian's python3 has venv only with another package.
     python3 -c 'import ensurepip' 2>/dev/null || packages python-with-ensurepip=python3-venv
+    # What draws the charts of a report as PNG is a Python package around this library.
+    [[ "$(ldconfig -p 2>/dev/null)" == *libcairo.so.2* ]] || packages libcairo=libcairo2
     python3 -m venv "$venv" || { cannot "the Python packages" "no venv"; return 0; }
     "$venv/bin/pip" install --quiet --disable-pip-version-check --requirement "$wanted" || {
         cannot "the Python packages" "pip install failed"
