@@ -27,7 +27,10 @@ struct Program(PathBuf);
 impl Program {
     fn copy(of: &str) -> Program {
         let path = env::temp_dir().join(format!("weir-sys-{of}-{}", std::process::id()));
-        fs::copy(env::current_exe().unwrap(), &path).unwrap();
+        // By another process: a child that is forked here meanwhile would have the file open for writing, and a program that
+        // is being written cannot be started (ETXTBSY).
+        let copied = Command::new("cp").arg(env::current_exe().unwrap()).arg(&path).status();
+        assert!(copied.unwrap().success());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         Program(path)
     }
