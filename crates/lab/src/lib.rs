@@ -6,8 +6,9 @@
 //! - [`check`]: the check data in every datagram, and the payloads that carry it.
 //! - [`generate`]: sends marked datagrams on an absolute schedule, with heartbeats that carry the running total.
 //! - [`verify`]: receives, and says what is missing, duplicate, reordered, corrupt, truncated or late.
-//! - [`network`]: two hosts and a switch of the lab's own, with loss on the links.
 //! - [`experiment`]: transports over a path that loses packets: what was asked for and what was measured.
+//! - [`transport`]: how messages travel: UDP, and TCP in several ways.
+//! - [`network`]: two hosts and a switch of the lab's own, with random loss on the links.
 //! - [`statistics`]: quantiles, means and their intervals over runs.
 //! - [`report`]: table, verdicts, charts, page, CSV and JSON of an experiment.
 
@@ -19,6 +20,7 @@ pub mod generate;
 pub mod network;
 pub mod report;
 pub mod statistics;
+pub mod transport;
 pub mod verify;
 
 mod address;

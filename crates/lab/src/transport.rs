@@ -1,0 +1,104 @@
+//! How messages travel: one file for each kind of transport, and the list of those that an experiment can name.
+
+mod tcp;
+mod udp;
+
+use crate::experiment::model::TransportName;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::time::Instant;
+
+/// A way for messages to get from one host to another.
+pub trait Transport: Send + Sync {
+    /// Its name in results.
+    fn name(&self) -> TransportName;
+
+    /// What is set on its sockets, in words; empty for the system's defaults.
+    fn options(&self) -> String;
+
+    /// Whether what the path loses is sent again.
+    fn is_reliable(&self) -> bool;
+
+    /// Opens the receiving end. Called in the receiver's namespace.
+    ///
+    /// # Errors
+    /// The socket cannot be opened.
+    fn listen(&self, addr: SocketAddr) -> io::Result<Box<dyn Listening>>;
+
+    /// Opens the sending end. Called in the sender's namespace, where the receiving end listens; gives up at `deadline`.
+    ///
+    /// # Errors
+    /// No connection within the time, or a socket option that this kernel has not.
+    fn connect(&self, to: SocketAddr, deadline: Instant) -> io::Result<Box<dyn Sending>>;
+}
+
+/// A receiving end that nobody may have connected to yet.
+pub trait Listening: Send {
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// Any of `getsockname(2)`.
+    fn address(&self) -> io::Result<SocketAddr>;
+
+    /// The socket, for a network that drops what it receives.
+    fn socket(&self) -> BorrowedFd<'_>;
+
+    /// Waits for the sender.
+    ///
+    /// # Errors
+    /// Nobody came until the deadline.
+    fn accept(self: Box<Self>, deadline: Instant) -> io::Result<Box<dyn Receiving>>;
+}
+
+/// What became of a message that was to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sent {
+    /// The kernel has all of it.
+    Taken,
+    /// There was no room, and it was thrown away whole.
+    Refused,
+    /// The deadline came first. A stream has a part of it, and takes no more messages.
+    TimedOut,
+}
+
+/// The sending end.
+pub trait Sending: Send {
+    /// Sends one message, waiting until the deadline if the transport waits at all.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    fn send(&mut self, message: &[u8], deadline: Instant) -> io::Result<Sent>;
+
+    /// Its socket, if it is TCP's.
+    fn tcp(&self) -> Option<BorrowedFd<'_>>;
+}
+
+/// The receiving end.
+pub trait Receiving: Send {
+    /// Waits for the next message of `message.len()` bytes and fills it in; `false` when the deadline came first, or the
+    /// sender has ended.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    fn receive(&mut self, message: &mut [u8], deadline: Instant) -> io::Result<bool>;
+}
+
+/// Every transport, in the order in which reports name them. The first two are the article's.
+pub fn all() -> Vec<Box<dyn Transport>> {
+    vec![
+        Box::new(udp::Udp),
+        Box::new(tcp::Tcp::new("cubic")),
+        Box::new(tcp::Tcp::new("cubic").without_nagle()),
+        Box::new(tcp::Tcp::new("bbr")),
+        Box::new(tcp::Tcp::new("reno")),
+        Box::new(tcp::Tcp::new("cubic").with_rto_max_1s()),
+        Box::new(tcp::Tcp::new("cubic").with_bounded_buffer()),
+        Box::new(tcp::Tcp::new("cubic").framed_as_syslog()),
+    ]
+}
+
+/// The transport of that name.
+pub fn named(name: &str) -> Option<Box<dyn Transport>> {
+    all().into_iter().find(|transport| transport.name().as_str() == name)
+}

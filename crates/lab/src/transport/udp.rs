@@ -1,0 +1,91 @@
+//! Datagrams: one message each, and what is lost is lost.
+
+use super::{Listening, Receiving, Sending, Sent, Transport};
+use crate::experiment::model::TransportName;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+pub(super) struct Udp;
+
+impl Transport for Udp {
+    fn name(&self) -> TransportName {
+        TransportName::new(TransportName::UDP)
+    }
+
+    fn options(&self) -> String {
+        String::new()
+    }
+
+    fn is_reliable(&self) -> bool {
+        false
+    }
+
+    fn listen(&self, addr: SocketAddr) -> io::Result<Box<dyn Listening>> {
+        Ok(Box::new(End(UdpSocket::bind(addr)?)))
+    }
+
+    fn connect(&self, to: SocketAddr, _deadline: Instant) -> io::Result<Box<dyn Sending>> {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        socket.connect(to)?;
+        Ok(Box::new(End(socket)))
+    }
+}
+
+struct End(UdpSocket);
+
+impl Listening for End {
+    fn address(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    fn accept(self: Box<Self>, _deadline: Instant) -> io::Result<Box<dyn Receiving>> {
+        Ok(self)
+    }
+}
+
+impl Sending for End {
+    fn send(&mut self, message: &[u8], _deadline: Instant) -> io::Result<Sent> {
+        match self.0.send(message) {
+            Ok(_) => Ok(Sent::Taken),
+            // The queue of the device is full: the datagram is gone, as on a wire.
+            Err(error) if error.raw_os_error() == Some(sys::Errno::NOBUFS.0) => Ok(Sent::Refused),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn tcp(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+impl Receiving for End {
+    fn receive(&mut self, message: &mut [u8], deadline: Instant) -> io::Result<bool> {
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            self.0.set_read_timeout(Some(left.max(Duration::from_micros(1))))?;
+            match self.0.recv(message) {
+                Ok(len) if len == message.len() => return Ok(true),
+                // Not one of ours.
+                Ok(_) => {}
+                Err(error) if is_timeout(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+pub(super) fn is_timeout(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+    )
+}
