@@ -49,7 +49,7 @@ schema! {
         closes_observed: u64 = 50, "closes", "",
             "Closes that the kernel told of, those that its buffer had no room for included.";
         closes_emitted: u64 = 51, "closes", "", "Closing records made.";
-        closes_filtered: u64 = 52, "closes", "", "Left out by the filter.";
+        closes_filtered: u64 = 52, "closes", "", "Left out: by the filter, or because the socket was never connected (a listener, for example).";
         closes_sampled: u64 = 53, "closes", "", "Left out by sampling.";
         closes_dropped_event_buffer: u64 = 54, "closes", "", "Lost: the netlink socket's buffer was full. Exact.";
         closes_dropped_decode_failed: u64 = 55, "closes", "", "Lost: the kernel's message could not be decoded.";

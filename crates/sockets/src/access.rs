@@ -124,7 +124,7 @@ impl Access for Direct {
     fn open(&mut self, at: usize) -> Result<Socket, Error> {
         let place = *self.places.get(at).ok_or(Error::Gone)?;
         let Some(namespace) =
-            self.discovery.namespaces().nth(place).filter(|one| Some(one.id) != self.own)
+            self.discovery.namespace(place).filter(|one| Some(one.id) != self.own)
         else {
             // The own one is not entered: that would need a capability.
             return Socket::open(Protocol::SockDiag)
@@ -141,7 +141,7 @@ impl Access for Direct {
             self.nsids = Some(Nsids::open().map_err(|error| Errno::from(&error))?);
         }
         let place = self.places.get(at).copied();
-        let namespace = place.and_then(|place| self.discovery.namespaces().nth(place));
+        let namespace = place.and_then(|place| self.discovery.namespace(place));
         let open = namespace.and_then(|namespace| namespace.open().ok()).ok_or(Errno::NOENT)?;
         self.nsids.as_mut().ok_or(Errno::NOENT)?.assign(Target::Open(open.as_fd()))
     }

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use std::{fmt, io};
 use sys::clock::{monotonic_ns, realtime_ns, thread_cpu_ns};
 use sys::poll::{EventFd, Interest, PollSet};
+use sys::process::{CAP_SYS_PTRACE, effective_capabilities};
 use sys::socket::namespace_cookie;
 use wire::inet_diag::{Extensions, States};
 
@@ -389,9 +390,13 @@ impl<'h> Runner<'h> {
             Ok(scan) => {
                 if scan.unreadable_processes > 0 {
                     engine.problem("unreadable_processes", || {
+                        // A process that may do more than we cannot be looked into by CAP_SYS_PTRACE alone
+                        // (kernel/ptrace.c, __ptrace_may_access).
+                        let held = effective_capabilities().unwrap_or_default();
+                        let lacking = if held & 1 << CAP_SYS_PTRACE == 0 { " without CAP_SYS_PTRACE" } else { "" };
                         format!(
-                            "the network namespaces of {} processes cannot be seen without CAP_SYS_PTRACE; sockets in \
-                             namespaces of theirs alone are missing",
+                            "the network namespaces of {} processes cannot be seen{lacking}; sockets in namespaces of theirs \
+                             alone are missing",
                             scan.unreadable_processes
                         )
                     });
