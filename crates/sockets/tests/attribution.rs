@@ -12,6 +12,7 @@ use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::fs::{DirEntryExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -196,10 +197,7 @@ fn nobody_sees_cgroups_by_a_walk_and_only_own_processes() {
         skip("becoming another user needs root");
         return;
     }
-    let Some(mut helper) = Helper::try_start("look", Some(65_534)) else {
-        skip("the user nobody cannot start this test's binary");
-        return;
-    };
+    let mut helper = Helper::start("look", Some(65_534));
     helper.go();
     let answer = helper.answer();
     assert!(answer.contains("own=true") && !answer.ends_with("denied=0"), "{answer}");
@@ -316,23 +314,32 @@ const ANSWER: &str = "answer: ";
 struct Helper {
     child: Child,
     answers: BufReader<std::process::ChildStderr>,
+    copy: Option<PathBuf>,
 }
 
 impl Helper {
     fn start(part: &str, uid: Option<u32>) -> Helper {
-        Helper::try_start(part, uid).unwrap()
-    }
-
-    fn try_start(part: &str, uid: Option<u32>) -> Option<Helper> {
-        let mut command = Command::new(env::current_exe().unwrap());
+        // Of this program another user gets a copy: where it lies, that user may not come.
+        let copy = uid.map(|uid| {
+            let path =
+                env::temp_dir().join(format!("weir-attribution-{uid}-{}", std::process::id()));
+            // By another process: a child that is forked here meanwhile would have the file open for writing, and a
+            // program that is being written cannot be started (ETXTBSY).
+            let copied = Command::new("cp").arg(env::current_exe().unwrap()).arg(&path).status();
+            assert!(copied.unwrap().success());
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            path
+        });
+        let program = copy.clone().unwrap_or_else(|| env::current_exe().unwrap());
+        let mut command = Command::new(program);
         command.args(["--exact", "helper_process", "--nocapture"]).env(PART, part).current_dir("/");
         if let Some(uid) = uid {
             command.uid(uid).gid(uid);
         }
         let streams = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = streams.spawn().ok()?;
+        let mut child = streams.spawn().unwrap();
         let answers = BufReader::new(child.stderr.take().unwrap());
-        Some(Helper { child, answers })
+        Helper { child, answers, copy }
     }
 
     fn pid(&self) -> u32 {
@@ -360,6 +367,9 @@ impl Drop for Helper {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
         let _ = self.child.wait();
+        if let Some(copy) = &self.copy {
+            let _ = fs::remove_file(copy);
+        }
     }
 }
 
