@@ -8,4 +8,4 @@ pub mod runner;
 use std::time::Duration;
 
 /// Between two samples of the age of information.
-pub const AGE_INTERVAL: Duration = Duration::from_millis(50);
+pub const AGE_INTERVAL: Duration = Duration::from_millis(10);

@@ -41,9 +41,6 @@ pub trait Listening: Send {
     /// Any of `getsockname(2)`.
     fn address(&self) -> io::Result<SocketAddr>;
 
-    /// The socket, for a network that drops what it receives.
-    fn socket(&self) -> BorrowedFd<'_>;
-
     /// Waits for the sender.
     ///
     /// # Errors
@@ -58,30 +55,51 @@ pub enum Sent {
     Taken,
     /// There was no room, and it was thrown away whole.
     Refused,
-    /// The deadline came first. A stream has a part of it, and takes no more messages.
-    TimedOut,
+    /// The deadline came first: the kernel has a part of it, or nothing. [`Sending::go_on`] sends the rest.
+    Waits,
 }
 
 /// The sending end.
 pub trait Sending: Send {
-    /// Sends one message, waiting until the deadline if the transport waits at all.
+    /// Sends one message, waiting until the deadline if the transport waits at all. Not to be called while one waits.
     ///
     /// # Errors
     /// The connection is broken.
     fn send(&mut self, message: &[u8], deadline: Instant) -> io::Result<Sent>;
 
+    /// Sends the rest of the message that waits.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    fn go_on(&mut self, deadline: Instant) -> io::Result<Sent>;
+
+    /// The socket, for a network that drops what it receives.
+    fn socket(&self) -> BorrowedFd<'_>;
+
     /// Its socket, if it is TCP's.
     fn tcp(&self) -> Option<BorrowedFd<'_>>;
 }
 
+/// What came of waiting for a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Received {
+    Message,
+    /// The deadline came first.
+    Nothing,
+    /// The sender has ended: nothing will come any more.
+    End,
+}
+
 /// The receiving end.
 pub trait Receiving: Send {
-    /// Waits for the next message of `message.len()` bytes and fills it in; `false` when the deadline came first, or the
-    /// sender has ended.
+    /// Waits for the next message of `message.len()` bytes and fills it in.
     ///
     /// # Errors
-    /// The connection is broken.
-    fn receive(&mut self, message: &mut [u8], deadline: Instant) -> io::Result<bool>;
+    /// The connection is broken, or what came is not such a message.
+    fn receive(&mut self, message: &mut [u8], deadline: Instant) -> io::Result<Received>;
+
+    /// The socket, for a network that drops what it receives.
+    fn socket(&self) -> BorrowedFd<'_>;
 }
 
 /// Every transport, in the order in which reports name them. The first two are the article's.

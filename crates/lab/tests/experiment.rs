@@ -4,10 +4,10 @@
 
 use lab::experiment::model::{Point, Schedule};
 use lab::experiment::preset::Plan;
-use lab::experiment::runner::{self, Results};
+use lab::experiment::runner::{self, Progress, Results};
 use std::io::Write;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 fn small() -> Plan {
     Plan {
@@ -18,14 +18,13 @@ fn small() -> Plan {
         schedules: vec![Schedule::ClosedLoop, Schedule::OpenLoop],
         runs: 2,
         duration: Duration::from_secs(4),
-        parallel_losses: 2,
         ..Plan::quick()
     }
 }
 
 /// Runs it, or says why it cannot be run here.
 fn run(plan: &Plan) -> Option<Results> {
-    match runner::run(plan, &AtomicBool::new(false), &|_| {}) {
+    match runner::run(plan, &AtomicBool::new(false), &Progress::default()) {
         Ok(results) => Some(results),
         Err(error) => {
             assert_ne!(std::env::var("REQUIRE_NETNS").as_deref(), Ok("1"), "{error}");
@@ -55,16 +54,22 @@ fn without_loss_everything_arrives_and_with_loss_udp_misses_its_share() {
         assert_eq!(one.runs.len(), 2);
         for run in &one.runs {
             // A sender that is blocked, or refuses, makes few.
-            assert!(run.sent > 0 && run.delivered <= run.sent, "{one:?}");
-            assert!(run.delivered + run.censored_ns.len() as u64 <= run.sent, "{one:?}");
+            assert!(
+                run.sent > 0 && run.delivered <= run.sent && run.sent <= run.offered,
+                "{one:?}"
+            );
+            assert!(run.delivered + run.censored_ns.len() as u64 <= run.offered, "{one:?}");
+            assert_eq!((run.duration_ns, run.offered), (4_000_000_000, 400));
+            assert_eq!(run.failure, "");
             assert_eq!((run.duplicates, run.kernel.retransmit_failures), (0, 0));
-            assert!(run.age_ns.len() > 50);
+            assert!(run.age_ns.len() == 401);
         }
     }
     for schedule in [Schedule::ClosedLoop, Schedule::OpenLoop] {
         for transport in ["udp", "tcp-cubic", "tcp-cubic-bounded", "tcp-cubic-syslog"] {
             for run in &point(&results, transport, schedule, 0.0).runs {
                 assert_eq!(run.delivered, run.sent, "{transport} {schedule:?}");
+                assert!(run.censored_ns.is_empty(), "{transport} {schedule:?}");
             }
         }
         for run in &point(&results, "udp", schedule, 0.2).runs {
@@ -83,21 +88,39 @@ fn without_loss_everything_arrives_and_with_loss_udp_misses_its_share() {
     }
 }
 
+/// At a loss at which TCP is blocked for long.
 #[test]
-fn a_stop_ends_it_at_once() {
-    let plan = Plan { losses: vec![0.0], duration: Duration::from_secs(600), ..small() };
-    let began = std::time::Instant::now();
-    let stop = AtomicBool::new(false);
-    let results = std::thread::scope(|scope| {
-        let running = scope.spawn(|| runner::run(&plan, &stop, &|_| {}));
-        while !running.is_finished() && began.elapsed() < Duration::from_secs(2) {
+fn a_stop_ends_it_at_once_and_keeps_what_was_measured() {
+    let plan = Plan { losses: vec![0.4], duration: Duration::from_secs(600), ..small() };
+    let (stop, progress) = (AtomicBool::new(false), Progress::default());
+    let (results, took) = std::thread::scope(|scope| {
+        let running = scope.spawn(|| runner::run(&plan, &stop, &progress));
+        let has_run = |seconds| progress.now().is_some_and(|now| now.share() > seconds / 602.0);
+        while !running.is_finished() && !has_run(4.0) {
             std::thread::yield_now();
         }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        running.join().unwrap()
+        stop.store(true, Ordering::Relaxed);
+        let stopped = Instant::now();
+        (running.join().unwrap(), stopped.elapsed())
     });
-    if let Ok(results) = results {
-        assert!(results.interrupted);
-        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    let Ok(results) = results else { return };
+    assert!(results.interrupted && took < Duration::from_secs(4), "{took:?}");
+    assert!(results.notes.iter().any(|note| note.contains("ended after")), "{:?}", results.notes);
+    assert_eq!(results.points.len(), 8);
+    for run in results.points.iter().flat_map(|point| &point.runs) {
+        let seconds = run.duration_ns as f64 / 1e9;
+        assert!((2.0..60.0).contains(&seconds), "{seconds}");
+        assert!(run.offered.abs_diff((seconds * 100.0) as u64) < 2, "{seconds} {}", run.offered);
+    }
+}
+
+#[test]
+fn a_transport_that_nobody_knows_is_an_error() {
+    let plan =
+        Plan { transports: vec!["nosuch".to_owned()], duration: Duration::from_secs(1), ..small() };
+    match runner::run(&plan, &AtomicBool::new(false), &Progress::default()) {
+        Err(runner::Error::UnknownTransport(name)) => assert_eq!(name, "nosuch"),
+        Err(runner::Error::Network(_)) => {}
+        other => panic!("{other:?}"),
     }
 }

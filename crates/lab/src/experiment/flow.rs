@@ -1,8 +1,15 @@
 //! One run: a sender and a receiver, each logging what it did.
+//!
+//! The sender makes messages until the end of the run. What it has made then, or should have (open loop), has a moment
+//! more to arrive: [`DRAIN`]. What arrives in it is delivered, with its exact delay; what does not is censored where the
+//! receiver stopped listening. So a message that was under way undisturbed at the end makes no bound of a figure, and one
+//! that was stuck does. A rate may be too high by what a stuck stream pours out in that moment: at most the share that
+//! [`DRAIN`] is of the run.
 
-use super::model::{KernelCounters, Run, Schedule, TcpSample, TcpSummary};
-use crate::network::{Counters, End, Network};
-use crate::transport::{Receiving, Sending, Sent, Transport};
+use super::model::{Run, Schedule, TcpSample, TcpSummary};
+use crate::network::{End, Network};
+use crate::statistics::{Delivery, age_at_intervals};
+use crate::transport::{Received, Receiving, Sending, Sent, Transport};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -22,123 +29,171 @@ pub struct FlowPlan {
     pub schedule: Schedule,
     /// Between two samples of the age of information.
     pub age_interval: Duration,
+    /// When the first message is due, so that flows of one network do not all send at once.
+    pub begin: Instant,
     pub seed: u64,
 }
 
-/// How long an undisturbed message may be under way when the sender has stopped, and still count as delivered.
-const GRACE: Duration = Duration::from_millis(200);
-/// Longest wait for a connection: at a high loss the handshake takes several timeouts, which double from 1 s.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(130);
-const TCP_SAMPLE_INTERVAL: Duration = Duration::from_millis(200);
+/// How long what is under way at the end has to arrive.
+pub const DRAIN: Duration = Duration::from_secs(1);
+/// Longest wait for a connection, on a network that loses nothing yet.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const TCP_SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
+/// Between two looks at the stop flag.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// A flow's threads call nothing deep.
+const STACK_BYTES: usize = 256 * 1024;
 
-/// What the sender did with one message.
-#[derive(Clone, Copy, Debug)]
-struct Made {
-    /// Its making (closed loop) or due time (open loop).
-    at_ns: u64,
+/// Both ends of a flow that has not begun.
+pub struct Flow {
+    sending: Box<dyn Sending>,
+    receiving: Box<dyn Receiving>,
+    is_reliable: bool,
+}
+
+impl Flow {
+    /// Opens it from the first host to the second.
+    ///
+    /// # Errors
+    /// A socket could not be opened or connected, or this kernel lacks one of its options.
+    pub fn connect(transport: &dyn Transport, network: &Network) -> io::Result<Flow> {
+        let [h1, h2] = [network.host(End::H1), network.host(End::H2)];
+        let any_port = SocketAddr::from((h2.ipv4(), 0));
+        let listening = h2.run(|| transport.listen(any_port)).map_err(io::Error::other)??;
+        let (to, deadline) = (listening.address()?, Instant::now() + CONNECT_TIMEOUT);
+        // The kernel answers for the listener, so both ends fit one thread.
+        let sending = h1.run(|| transport.connect(to, deadline)).map_err(io::Error::other)??;
+        let receiving = listening.accept(deadline)?;
+        Ok(Flow { sending, receiving, is_reliable: transport.is_reliable() })
+    }
+
+    /// Prepares both ends for the network's loss of the moment: messages meet it, and acknowledgements.
+    ///
+    /// # Errors
+    /// Any of `setsockopt(2)`.
+    pub fn prepare(&self, network: &Network) -> io::Result<()> {
+        network.prepare(End::H1, self.sending.socket())?;
+        network.prepare(End::H2, self.receiving.socket())
+    }
+
+    /// Runs it, and returns what both ends saw. Ends early when `stop` is set. `name` is short, for its threads.
+    ///
+    /// # Errors
+    /// A thread could not be started.
+    pub fn run(mut self, name: &str, plan: FlowPlan, stop: &AtomicBool) -> io::Result<Run> {
+        let now = Instant::now();
+        let wait = plan.begin.saturating_duration_since(now);
+        let began_ns = monotonic_ns() + nanoseconds(wait);
+        let began_unix_ns = realtime_ns() + nanoseconds(wait);
+        let (sending, receiving) = (&mut *self.sending, &mut *self.receiving);
+        let (sent, received) = thread::scope(|scope| {
+            let builder = |end: &str| {
+                thread::Builder::new().name(format!("{end}-{name}")).stack_size(STACK_BYTES)
+            };
+            let receiving =
+                builder("recv").spawn_scoped(scope, || receive(receiving, plan, stop))?;
+            let sending =
+                builder("send").spawn_scoped(scope, || send(sending, plan, began_ns, stop))?;
+            let broke = |_| io::Error::other("a thread of the flow panicked");
+            io::Result::Ok((sending.join().map_err(broke)?, receiving.join().map_err(broke)?))
+        })?;
+        let mut run = evaluate(&sent, &received, plan, began_ns, self.is_reliable);
+        run.began_unix_ns = began_unix_ns;
+        run.tcp = sent.tcp;
+        Ok(run)
+    }
 }
 
 /// The sender's log.
 #[derive(Default)]
 struct SenderLog {
-    made: Vec<Made>,
-    began_ns: u64,
+    /// When each message was made (closed loop) or due (open loop), in the order of their numbers.
+    made_ns: Vec<u64>,
+    /// Messages that the transport refused.
+    refused: u64,
+    ended_ns: u64,
     failure: String,
     tcp: Option<TcpSummary>,
 }
 
-/// The receiver's log: number and time of each message as it came.
+/// The receiver's log.
 #[derive(Default)]
 struct ReceiverLog {
+    /// Number and time of each message, as it came.
     arrived: Vec<(u64, u64)>,
+    ended_ns: u64,
+    failure: String,
 }
 
-/// Runs one flow from the first host to the second, and returns what both ends saw. Ends early when `stop` is set.
-///
-/// # Errors
-/// A socket could not be opened or connected.
-pub fn run(
-    transport: &dyn Transport,
-    plan: FlowPlan,
-    network: &Network,
-    stop: &AtomicBool,
-) -> io::Result<Run> {
-    let began_unix_ns = realtime_ns();
-    let [h1, h2] = [network.host(End::H1), network.host(End::H2)];
-    let any_port = SocketAddr::from((h2.ipv4(), 0));
-    let listening = h2.run(|| transport.listen(any_port)).map_err(io::Error::other)??;
-    network.prepare(End::H2, listening.socket())?;
-    let to = listening.address()?;
-    let connect_by = Instant::now() + CONNECT_TIMEOUT;
-    let (sender, receiver) = thread::scope(|scope| {
-        let accepting = scope.spawn(move || listening.accept(connect_by));
-        let sender = h1.run(|| transport.connect(to, connect_by)).map_err(io::Error::other)?;
-        let receiver = accepting.join().map_err(|_| io::Error::other("the receiver panicked"))?;
-        io::Result::Ok((sender?, receiver?))
-    })?;
-    let before = h1.counters().unwrap_or_default();
-    let begin = Instant::now();
-    let (sent, received) = thread::scope(|scope| {
-        let receiving = scope.spawn(move || receive(receiver, plan, begin, stop));
-        let sending = scope.spawn(move || send(sender, plan, begin, stop));
-        (sending.join().unwrap_or_default(), receiving.join().unwrap_or_default())
-    });
-    let end_ns = monotonic_ns();
-    let mut run = evaluate(&sent, &received, plan, transport.is_reliable(), end_ns);
-    run.began_unix_ns = began_unix_ns;
-    run.kernel = h1.counters().map(|now| kernel_counters(&now.since(&before))).unwrap_or_default();
-    Ok(run)
+/// Messages that become due in a run of this length.
+fn due_in(duration_ns: u64, plan: FlowPlan) -> u64 {
+    duration_ns.div_ceil(nanoseconds(plan.interval).max(1))
 }
 
-fn send(
-    mut sender: Box<dyn Sending>,
-    plan: FlowPlan,
-    begin: Instant,
-    stop: &AtomicBool,
-) -> SenderLog {
-    let end = begin + plan.duration;
-    let mut log = SenderLog { began_ns: monotonic_ns(), ..SenderLog::default() };
-    let mut message = vec![b'x'; plan.message_bytes.max(16)];
-    let mut tcp = sender.tcp().map(|socket| TcpSummary {
+fn send(sender: &mut dyn Sending, plan: FlowPlan, began_ns: u64, stop: &AtomicBool) -> SenderLog {
+    let end = plan.begin + plan.duration;
+    let expected = due_in(nanoseconds(plan.duration), plan) as usize;
+    let mut log = SenderLog { made_ns: Vec::with_capacity(expected), ..SenderLog::default() };
+    log.tcp = sender.tcp().map(|socket| TcpSummary {
         congestion_control: sys::tcp::congestion_control(socket).unwrap_or_default(),
         ..TcpSummary::default()
     });
-    let mut sample_due = begin;
-    let mut due = begin;
-    while Instant::now() < end && !stop.load(Ordering::Relaxed) {
-        if Instant::now() >= sample_due {
-            sample_due += TCP_SAMPLE_INTERVAL;
-            sample(sender.tcp(), &mut tcp, log.began_ns);
+    let (mut next, mut sample_due) = (plan.begin, plan.begin);
+    let mut message = vec![b'x'; plan.message_bytes.max(16)];
+    let mut waits = false;
+    loop {
+        let now = Instant::now();
+        if now >= end || stop.load(Ordering::Relaxed) {
+            break;
         }
-        let at_ns = match plan.schedule {
-            Schedule::ClosedLoop => monotonic_ns(),
-            Schedule::OpenLoop => log.began_ns + (due - begin).as_nanos() as u64,
+        if now >= sample_due {
+            sample_due += TCP_SAMPLE_INTERVAL;
+            sample(sender.tcp(), &mut log.tcp, began_ns);
+        }
+        let look = end.min(now + LOOK_INTERVAL);
+        if !waits && now < next {
+            thread::sleep(next.min(look) - now);
+            continue;
+        }
+        let outcome = if waits {
+            sender.go_on(look)
+        } else {
+            let at_ns = match plan.schedule {
+                Schedule::ClosedLoop => monotonic_ns(),
+                Schedule::OpenLoop => began_ns + nanoseconds(next - plan.begin),
+            };
+            number(&mut message, log.made_ns.len() as u64, at_ns);
+            let outcome = sender.send(&message, look);
+            if matches!(outcome, Ok(Sent::Taken | Sent::Waits)) {
+                log.made_ns.push(at_ns);
+            }
+            outcome
         };
-        message[..8].copy_from_slice(&(log.made.len() as u64).to_be_bytes());
-        message[8..16].copy_from_slice(&at_ns.to_be_bytes());
-        match sender.send(&message, end) {
-            // A stream may deliver the rest of a message after the deadline: it was made, and is under way.
-            Ok(Sent::Taken | Sent::TimedOut) => log.made.push(Made { at_ns }),
-            Ok(Sent::Refused) => {}
+        match outcome {
+            Ok(sent) => {
+                waits = sent == Sent::Waits;
+                log.refused += u64::from(sent == Sent::Refused);
+            }
             Err(error) => {
                 log.failure = error.to_string();
                 break;
             }
         }
-        due += plan.interval;
-        let pause = match plan.schedule {
-            Schedule::ClosedLoop => plan.interval,
-            Schedule::OpenLoop => due.saturating_duration_since(Instant::now()),
-        };
-        thread::sleep(pause.min(end.saturating_duration_since(Instant::now())));
+        match plan.schedule {
+            _ if waits => {}
+            Schedule::ClosedLoop => next = Instant::now() + plan.interval,
+            Schedule::OpenLoop => next += plan.interval,
+        }
     }
-    sample(sender.tcp(), &mut tcp, log.began_ns);
-    log.tcp = tcp;
-    // What is under way has a moment to arrive; closing would change what TCP does.
-    if !stop.load(Ordering::Relaxed) {
-        thread::sleep((end + GRACE).saturating_duration_since(Instant::now()));
-    }
+    log.ended_ns = monotonic_ns().min(began_ns + nanoseconds(plan.duration));
+    sample(sender.tcp(), &mut log.tcp, began_ns);
     log
+}
+
+/// Writes number and time to the beginning of a message.
+fn number(message: &mut [u8], number: u64, at_ns: u64) {
+    message[..8].copy_from_slice(&number.to_be_bytes());
+    message[8..16].copy_from_slice(&at_ns.to_be_bytes());
 }
 
 /// Adds a sample of `tcp_info`, and brings the totals up to date.
@@ -150,42 +205,76 @@ fn sample(socket: Option<BorrowedFd<'_>>, summary: &mut Option<TcpSummary>, bega
     summary.retransmits = info.total_retrans_segments().unwrap_or_default().into();
     summary.bytes_retransmitted = info.bytes_retrans().unwrap_or_default();
     summary.segments_out = info.segs_out().unwrap_or_default().into();
-    summary.timeouts = info.total_rto().unwrap_or_default().into();
+    let backoff: u32 = info.backoff().unwrap_or_default().into();
+    // Before Linux 6.7 the kernel does not count them: a higher backoff than in the last sample is one or more.
+    let before = summary.samples.last().map_or(0, |sample| sample.backoff);
+    let seen = summary.timeouts + u64::from(backoff.saturating_sub(before));
+    summary.timeouts = info.total_rto().map_or(seen, u64::from);
     summary.samples.push(TcpSample {
         at_ns: monotonic_ns().saturating_sub(began_ns),
         rtt_us: info.rtt_us().unwrap_or_default(),
         rto_us: info.rto_us().unwrap_or_default(),
         cwnd_segments: info.snd_cwnd_segments().unwrap_or_default(),
         unacked_segments: info.unacked_segments().unwrap_or_default(),
-        backoff: info.backoff().unwrap_or_default().into(),
+        backoff,
         retransmits: info.retransmits().unwrap_or_default().into(),
         unsent_bytes: info.notsent_bytes().unwrap_or_default(),
     });
 }
 
-fn receive(
-    mut receiver: Box<dyn Receiving>,
-    plan: FlowPlan,
-    begin: Instant,
-    stop: &AtomicBool,
-) -> ReceiverLog {
-    let end = begin + plan.duration + GRACE;
-    let mut log = ReceiverLog::default();
+fn receive(receiver: &mut dyn Receiving, plan: FlowPlan, stop: &AtomicBool) -> ReceiverLog {
+    let mut end = plan.begin + plan.duration + DRAIN;
+    let expected = due_in(nanoseconds(plan.duration), plan) as usize;
+    let mut log = ReceiverLog { arrived: Vec::with_capacity(expected), ..ReceiverLog::default() };
     let mut message = vec![0; plan.message_bytes.max(16)];
-    while Instant::now() < end && !stop.load(Ordering::Relaxed) {
-        let until = end.min(Instant::now() + Duration::from_millis(500));
-        match receiver.receive(&mut message, until) {
-            Ok(true) => {
-                let mut number = [0; 8];
-                number.copy_from_slice(&message[..8]);
-                log.arrived.push((u64::from_be_bytes(number), monotonic_ns()));
-            }
-            Ok(false) => {}
-            // A connection that broke: the sender says why.
-            Err(_) => break,
+    loop {
+        let now = Instant::now();
+        if stop.load(Ordering::Relaxed) {
+            end = end.min(now + DRAIN);
+            break drain(receiver, &mut message, end, &mut log);
+        }
+        if now >= end {
+            break;
+        }
+        if take(receiver, &mut message, end.min(now + LOOK_INTERVAL), &mut log) == Take::End {
+            break;
         }
     }
+    log.ended_ns = monotonic_ns();
     log
+}
+
+/// Takes what comes until the time.
+fn drain(receiver: &mut dyn Receiving, message: &mut [u8], end: Instant, log: &mut ReceiverLog) {
+    while Instant::now() < end && take(receiver, message, end, log) == Take::GoOn {}
+}
+
+#[derive(PartialEq, Eq)]
+enum Take {
+    GoOn,
+    End,
+}
+
+fn take(
+    receiver: &mut dyn Receiving,
+    message: &mut [u8],
+    until: Instant,
+    log: &mut ReceiverLog,
+) -> Take {
+    match receiver.receive(message, until) {
+        Ok(Received::Message) => {
+            let mut number = [0; 8];
+            number.copy_from_slice(&message[..8]);
+            log.arrived.push((u64::from_be_bytes(number), monotonic_ns()));
+            Take::GoOn
+        }
+        Ok(Received::Nothing) => Take::GoOn,
+        Ok(Received::End) => Take::End,
+        Err(error) => {
+            log.failure = error.to_string();
+            Take::End
+        }
+    }
 }
 
 /// Joins both ends' logs.
@@ -193,113 +282,117 @@ fn evaluate(
     sent: &SenderLog,
     received: &ReceiverLog,
     plan: FlowPlan,
+    began_ns: u64,
     is_reliable: bool,
-    end_ns: u64,
 ) -> Run {
-    let mut arrival_ns: Vec<Option<u64>> = vec![None; sent.made.len()];
-    let mut duplicates = 0;
-    for &(number, at_ns) in &received.arrived {
-        match usize::try_from(number).ok().and_then(|number| arrival_ns.get_mut(number)) {
-            Some(Some(_)) => duplicates += 1,
-            Some(first) => *first = Some(at_ns),
-            // Not a number that was sent: a message that is not ours.
-            None => {}
+    let mut waiting: Vec<Option<u64>> = sent.made_ns.iter().copied().map(Some).collect();
+    let (mut duplicates, mut deliveries) = (0, Vec::with_capacity(received.arrived.len()));
+    for &(number, arrived_ns) in &received.arrived {
+        let message = usize::try_from(number).ok().and_then(|number| waiting.get_mut(number));
+        // Not a number that was sent: a message that is not ours.
+        let Some(message) = message else { continue };
+        match message.take() {
+            Some(made_ns) => deliveries.push(Delivery { made_ns, arrived_ns }),
+            None => duplicates += 1,
         }
     }
-    let (mut delays_ns, mut censored_ns) = (Vec::new(), Vec::new());
-    for (made, arrived) in sent.made.iter().zip(&arrival_ns) {
-        match arrived {
-            Some(at_ns) => delays_ns.push(at_ns.saturating_sub(made.at_ns)),
-            None if is_reliable => censored_ns.push(end_ns.saturating_sub(made.at_ns)),
-            None => {}
-        }
+    let duration_ns = sent.ended_ns.saturating_sub(began_ns);
+    let offered = due_in(duration_ns, plan);
+    let mut censored_ns = Vec::new();
+    if is_reliable {
+        let under_way = waiting.into_iter().flatten();
+        let ages = under_way.chain(never_sent(sent, plan, began_ns, offered));
+        censored_ns.extend(ages.map(|made_ns| received.ended_ns.saturating_sub(made_ns)));
+        censored_ns.sort_unstable();
     }
+    let mut age_ns =
+        age_at_intervals(&deliveries, began_ns, sent.ended_ns, nanoseconds(plan.age_interval));
+    age_ns.sort_unstable();
+    let delays = deliveries.iter().map(|one| one.arrived_ns.saturating_sub(one.made_ns));
+    let mut delays_ns: Vec<u64> = delays.collect();
     delays_ns.sort_unstable();
-    censored_ns.sort_unstable();
-    let duration_ns = end_ns.saturating_sub(sent.began_ns).saturating_sub(GRACE.as_nanos() as u64);
+    let failure = [&sent.failure, &received.failure].into_iter().find(|text| !text.is_empty());
     Run {
         seed: plan.seed,
         duration_ns,
-        offered: (duration_ns as f64 / plan.interval.as_nanos() as f64) as u64,
-        sent: sent.made.len() as u64,
+        offered,
+        sent: sent.made_ns.len() as u64,
         delivered: delays_ns.len() as u64,
         duplicates,
         delays_ns,
         censored_ns,
-        age_ns: ages(sent, &arrival_ns, plan.age_interval, duration_ns),
-        tcp: sent.tcp.clone(),
-        failure: sent.failure.clone(),
+        age_ns,
+        failure: failure.cloned().unwrap_or_default(),
         ..Run::default()
     }
 }
 
-/// Age of information at regular times: now minus the making of the newest message that has arrived by then.
-fn ages(
+/// When those messages were due that a blocked sender on the open loop did not come to: to those who wait for them they
+/// are as late as if they had been sent.
+fn never_sent(
     sent: &SenderLog,
-    arrival_ns: &[Option<u64>],
-    every: Duration,
-    duration_ns: u64,
-) -> Vec<u64> {
-    let arrived =
-        sent.made.iter().zip(arrival_ns).filter_map(|(made, at)| Some(((*at)?, made.at_ns)));
-    let mut arrived: Vec<(u64, u64)> = arrived.collect();
-    arrived.sort_unstable();
-    let every_ns = (every.as_nanos() as u64).max(1);
-    let (mut next, mut newest_ns) = (0, sent.began_ns);
-    let mut ages: Vec<u64> = (1..=duration_ns / every_ns)
-        .map(|step| {
-            let now_ns = sent.began_ns + step * every_ns;
-            while let Some((_, made_ns)) = arrived.get(next).filter(|(at_ns, _)| *at_ns <= now_ns) {
-                newest_ns = newest_ns.max(*made_ns);
-                next += 1;
-            }
-            now_ns.saturating_sub(newest_ns)
-        })
-        .collect();
-    ages.sort_unstable();
-    ages
+    plan: FlowPlan,
+    began_ns: u64,
+    offered: u64,
+) -> impl Iterator<Item = u64> {
+    let tried = match plan.schedule {
+        Schedule::ClosedLoop => offered,
+        Schedule::OpenLoop => sent.made_ns.len() as u64 + sent.refused,
+    };
+    (tried..offered).map(move |number| began_ns + number * nanoseconds(plan.interval))
 }
 
-/// The counters that a report names. They are the host's: all flows of a point that ran at the same time share them.
-fn kernel_counters(counters: &Counters) -> KernelCounters {
-    let value = |group, name| counters.value(group, name).unwrap_or(0);
-    KernelCounters {
-        retransmitted_segments: value("Tcp", "RetransSegs"),
-        timeouts: value("TcpExt", "TCPTimeouts"),
-        lost_retransmits: value("TcpExt", "TCPLostRetransmit"),
-        spurious_timeouts: value("TcpExt", "TCPSpuriousRTOs"),
-        retransmit_failures: value("TcpExt", "TCPRetransFail"),
-        udp_receive_buffer_errors: value("Udp", "RcvbufErrors"),
-    }
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn plan() -> FlowPlan {
+    fn plan(schedule: Schedule) -> FlowPlan {
         FlowPlan {
             message_bytes: 16,
             interval: Duration::from_nanos(10),
             duration: Duration::from_nanos(40),
-            schedule: Schedule::ClosedLoop,
+            schedule,
             age_interval: Duration::from_nanos(10),
+            begin: Instant::now(),
             seed: 1,
         }
     }
 
+    fn logs() -> (SenderLog, ReceiverLog) {
+        let made_ns = vec![100, 110, 120];
+        let sent = SenderLog { made_ns, ended_ns: 140, ..SenderLog::default() };
+        let arrived = vec![(0, 105), (2, 139), (2, 139), (9, 139)];
+        (sent, ReceiverLog { arrived, ended_ns: 200, ..ReceiverLog::default() })
+    }
+
     #[test]
     fn what_has_not_arrived_is_censored_and_ages_grow_until_something_does() {
-        let made = [100, 110, 120].map(|at_ns| Made { at_ns }).to_vec();
-        let sent = SenderLog { made, began_ns: 100, ..SenderLog::default() };
-        let received = ReceiverLog { arrived: vec![(0, 105), (2, 139), (2, 139), (9, 139)] };
-        let end_ns = 140 + GRACE.as_nanos() as u64;
-        let run = evaluate(&sent, &received, plan(), true, end_ns);
+        let (sent, received) = logs();
+        let run = evaluate(&sent, &received, plan(Schedule::ClosedLoop), 100, true);
         assert_eq!((run.sent, run.delivered, run.duplicates, run.offered), (3, 2, 1, 4));
-        assert_eq!(run.delays_ns, [5, 19]);
-        assert_eq!(run.censored_ns, [end_ns - 110]);
-        // At 110, 120 and 130 the newest is of 100; at 140 it is of 120.
-        assert_eq!(run.age_ns, [10, 20, 20, 30]);
-        assert!(evaluate(&sent, &received, plan(), false, end_ns).censored_ns.is_empty());
+        assert_eq!((run.duration_ns, run.delays_ns), (40, vec![5, 19]));
+        // Until the receiver stopped listening, at 200.
+        assert_eq!(run.censored_ns, [90]);
+        // At 100 nothing has aged; at 110, 120 and 130 the newest is of 100; at 140 it is of 120.
+        assert_eq!(run.age_ns, [0, 10, 20, 20, 30]);
+        let lossy = evaluate(&sent, &received, plan(Schedule::ClosedLoop), 100, false);
+        assert!(lossy.censored_ns.is_empty());
+    }
+
+    #[test]
+    fn what_was_due_and_never_sent_is_censored_from_its_due_time() {
+        let (mut sent, received) = logs();
+        let run = |sent: &SenderLog| {
+            evaluate(sent, &received, plan(Schedule::OpenLoop), 100, true).censored_ns
+        };
+        // The fourth was due at 130.
+        assert_eq!(run(&sent), [70, 90]);
+        // One that was refused is gone for good.
+        sent.refused = 1;
+        assert_eq!(run(&sent), [90]);
     }
 }

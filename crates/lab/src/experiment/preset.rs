@@ -1,5 +1,6 @@
 //! How long, how often, and at which losses: the presets.
 
+use super::flow::DRAIN;
 use super::model::Schedule;
 use crate::transport;
 use std::time::Duration;
@@ -14,7 +15,7 @@ pub struct Plan {
     /// Names of transports.
     pub transports: Vec<String>,
     pub schedules: Vec<Schedule>,
-    /// Independent runs of each transport and schedule at each loss.
+    /// Independent runs of each transport and schedule at each loss; at least 1.
     pub runs: u32,
     /// Length of a run.
     pub duration: Duration,
@@ -22,13 +23,15 @@ pub struct Plan {
     pub message_bytes: usize,
     /// Messages per second.
     pub rate_per_sec: f64,
-    /// Losses that are run at the same time, each in a network of its own.
-    pub parallel_losses: usize,
 }
 
 /// The article's: 1,000 bytes, 100 a second.
 const MESSAGE_BYTES: usize = 1_000;
 const RATE_PER_SEC: f64 = 100.0;
+/// Messages a second that two processors carry, over all flows of all networks, without a flow being late for another.
+const MESSAGES_AT_ONCE_PER_SEC: f64 = 8_000.0;
+/// To build networks and connect the flows.
+const SETUP: Duration = Duration::from_millis(500);
 
 impl Plan {
     /// What can be seen in under 90 seconds: the order and the direction, not the tail.
@@ -38,11 +41,10 @@ impl Plan {
             losses: percent(&[0, 5, 10, 14, 20]),
             transports: names(&["udp", "tcp-cubic", "tcp-bbr"]),
             schedules: vec![Schedule::ClosedLoop],
-            runs: 4,
+            runs: 5,
             duration: Duration::from_secs(60),
             message_bytes: MESSAGE_BYTES,
             rate_per_sec: RATE_PER_SEC,
-            parallel_losses: 5,
         }
     }
 
@@ -53,14 +55,13 @@ impl Plan {
             losses: percent(&[0, 2, 5, 8, 10, 12, 14, 16, 18, 20]),
             transports: transport::all().iter().map(|one| one.name().0).collect(),
             schedules: vec![Schedule::ClosedLoop, Schedule::OpenLoop],
-            runs: 5,
             duration: Duration::from_secs(85),
-            parallel_losses: 1,
             ..Plan::quick()
         }
     }
 
-    /// The article's two transports and its schedule, in runs long enough for what it says of 20 % loss; about an hour.
+    /// The article's two transports and its schedule, in runs long enough for what it says of 20 % loss; about 40
+    /// minutes.
     pub fn article() -> Plan {
         Plan {
             preset: "article",
@@ -68,25 +69,35 @@ impl Plan {
             transports: names(&["udp", "tcp-cubic"]),
             runs: 6,
             duration: Duration::from_secs(1_200),
-            parallel_losses: 4,
             ..Plan::quick()
         }
     }
 
-    /// Networks that are run one after another.
+    /// Flows of one loss, which share a network.
+    pub fn flows_of_one_loss(&self) -> usize {
+        self.transports.len() * self.schedules.len() * self.runs as usize
+    }
+
+    /// Losses that are run at the same time, each in a network of its own: as many as cannot disturb each other.
+    pub fn parallel_losses(&self) -> usize {
+        let messages_per_sec = self.flows_of_one_loss() as f64 * self.rate_per_sec;
+        let fit = (MESSAGES_AT_ONCE_PER_SEC / messages_per_sec) as usize;
+        fit.clamp(1, self.losses.len().max(1))
+    }
+
+    /// Groups of losses that are run one after another, of about equal size.
     pub fn rounds(&self) -> usize {
-        self.losses.len().div_ceil(self.parallel_losses.max(1))
+        self.losses.len().div_ceil(self.parallel_losses())
     }
 
-    /// How long it takes, about: rounds of runs, and a few seconds for each to connect.
+    /// How long a round takes, about.
+    pub fn expected_round(&self) -> Duration {
+        SETUP + self.duration + DRAIN
+    }
+
+    /// How long all of it takes, about.
     pub fn expected(&self) -> Duration {
-        (self.duration + Duration::from_secs(3)) * self.rounds() as u32
-    }
-
-    /// Flows that are under way at the same time.
-    pub fn flows_at_once(&self) -> usize {
-        let of_one_loss = self.transports.len() * self.schedules.len() * self.runs as usize;
-        of_one_loss * self.parallel_losses.min(self.losses.len())
+        self.expected_round() * self.rounds() as u32
     }
 }
 
@@ -104,10 +115,20 @@ mod tests {
 
     #[test]
     fn presets_take_as_long_as_they_say() {
-        assert!(Plan::quick().expected() < Duration::from_secs(90));
-        let standard = Plan::standard().expected();
-        assert!(standard > Duration::from_secs(600) && standard < Duration::from_secs(1_000));
-        assert!(Plan::article().expected() < Duration::from_secs(3_700));
+        let check = |plan: Plan, rounds: usize, from_s: u64, to_s: u64| {
+            assert_eq!(plan.rounds(), rounds, "{}", plan.preset);
+            let expected = plan.expected().as_secs();
+            assert!((from_s..to_s).contains(&expected), "{}: {expected} s", plan.preset);
+        };
+        check(Plan::quick(), 1, 30, 80);
+        check(Plan::standard(), 10, 13 * 60, 15 * 60);
+        check(Plan::article(), 2, 35 * 60, 41 * 60);
+    }
+
+    #[test]
+    fn a_heavy_loss_is_run_alone() {
+        let plan = Plan { rate_per_sec: 10_000.0, ..Plan::quick() };
+        assert_eq!((plan.parallel_losses(), plan.rounds()), (1, 5));
     }
 
     #[test]

@@ -2,17 +2,21 @@
 //!
 //! Flows of one network cannot disturb each other: hundred messages a second each are far below what its links carry, and
 //! each packet meets the loss on its own. Their number is bounded by the processors' share of it, not by the path.
+//! Connections are made before the loss begins, so that all runs of a loss begin together and last the same time.
+//!
+//! Memory: 8 bytes for each message and 8 for each sample of the age, 17 kB per second of the default preset's runs and
+//! 115 MB in all at its end.
 
-use super::flow::{self, FlowPlan};
-use super::model::{MeasuredLoss, Point, Run, Schedule, TransportName};
+use super::flow::{Flow, FlowPlan};
+use super::model::{KernelCounters, MeasuredLoss, Point, Run, Schedule, TransportName};
 use super::preset::Plan;
-use crate::network::{self, End, Network, PathLoss, Properties};
+use crate::network::{self, Counters, End, LossAt, Network, PathLoss, Properties};
 use crate::random::Random;
 use crate::transport::{self, Transport};
 use std::io;
 use std::net::UdpSocket;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,202 +27,449 @@ pub enum Error {
     UnknownTransport(String),
     #[error("a loss of {0} is not between 0 and 1")]
     LossOutOfRange(f64),
+    #[error("this kernel has none of the transports: {0}")]
+    NoTransport(String),
     #[error("the network of the lab")]
     Network(#[from] network::Error),
+    #[error("cannot start a thread")]
+    Thread(#[source] io::Error),
 }
 
 /// What an experiment gave.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub struct Results {
     pub points: Vec<Point>,
     /// What the reader must know: runs that failed, transports that this kernel has not.
     pub notes: Vec<String>,
+    /// What was run, in the order of the plan, with the options of its sockets.
+    pub transports: Vec<(TransportName, String)>,
     /// What decided how TCP fared, as the kernel said.
     pub properties: Properties,
+    pub loss_at: LossAt,
     /// Not all runs were finished.
     pub interrupted: bool,
 }
 
-/// How far an experiment is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Progress {
+/// How far an experiment is, for whoever watches it.
+#[derive(Debug, Default)]
+pub struct Progress(Mutex<Option<Now>>);
+
+/// A moment of an experiment.
+#[derive(Clone, Debug)]
+pub struct Now {
+    /// The losses that are being run.
+    pub losses: Vec<f64>,
     /// Rounds that are over, and all of them.
     pub rounds_done: usize,
     pub rounds: usize,
-    pub elapsed: Duration,
-    pub expected: Duration,
+    /// Flows under way.
+    pub flows: usize,
+    round_began: Instant,
+    round_takes: Duration,
 }
 
-/// Runs the experiment. `progress` is told a few times a second; setting `stop` ends it with what was finished.
+impl Now {
+    /// Share of the whole that is done, 0 to 1.
+    pub fn share(&self) -> f64 {
+        let of_round = self.round_began.elapsed().as_secs_f64() / self.round_takes.as_secs_f64();
+        (self.rounds_done as f64 + of_round.min(1.0)) / self.rounds as f64
+    }
+
+    /// How long the rest takes, about.
+    pub fn left(&self) -> Duration {
+        let rounds_after = self.rounds.saturating_sub(self.rounds_done + 1);
+        let of_round = self.round_takes.saturating_sub(self.round_began.elapsed());
+        of_round + self.round_takes * rounds_after as u32
+    }
+}
+
+impl Progress {
+    /// `None` until the first round has begun.
+    pub fn now(&self) -> Option<Now> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Now>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs that were ended before this say nothing.
+const SHORTEST_RUN: Duration = Duration::from_secs(2);
+/// From the last flow's connection to the first message: all threads have started by then.
+const RUN_UP: Duration = Duration::from_millis(200);
+
+/// Runs the experiment; setting `stop` ends it with what was measured by then.
 ///
 /// # Errors
-/// See [`Error`]. A run that fails is no error: it is missing, and a note says so.
-pub fn run(
-    plan: &Plan,
-    stop: &AtomicBool,
-    progress: &(dyn Fn(Progress) + Sync),
-) -> Result<Results, Error> {
-    for name in &plan.transports {
-        transport::named(name).ok_or_else(|| Error::UnknownTransport(name.clone()))?;
-    }
+/// See [`Error`]. A flow that fails is no error: it is missing, and a note says so.
+pub fn run(plan: &Plan, stop: &AtomicBool, progress: &Progress) -> Result<Results, Error> {
     for &loss in &plan.losses {
         PathLoss::per_path(loss).ok_or(Error::LossOutOfRange(loss))?;
     }
-    let began = Instant::now();
-    let mut results = Results::default();
-    for (round, losses) in plan.losses.chunks(plan.parallel_losses.max(1)).enumerate() {
-        let tell = || {
-            progress(Progress {
-                rounds_done: round,
-                rounds: plan.rounds(),
-                elapsed: began.elapsed(),
-                expected: plan.expected(),
-            });
-        };
-        let over = AtomicBool::new(false);
-        let outcomes: Vec<_> = thread::scope(|scope| {
-            scope.spawn(|| {
-                while !over.load(Ordering::Relaxed) {
-                    tell();
-                    thread::sleep(Duration::from_millis(200));
-                }
-            });
-            let networks: Vec<_> = losses
-                .iter()
-                .map(|&loss| scope.spawn(move || run_loss(plan, loss, stop)))
-                .collect();
-            let outcomes = networks.into_iter().map(|one| one.join()).collect();
-            over.store(true, Ordering::Relaxed);
-            outcomes
-        });
-        for outcome in outcomes {
-            // A panic there is a defect; its message is on standard error already.
-            let one = outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-            results.points.extend(one.points);
-            results.notes.extend(one.notes);
-            results.properties = one.properties;
-        }
+    let (transports, mut results) = survey(plan)?;
+    for (round, losses) in plan.losses.chunks(plan.parallel_losses()).enumerate() {
         if stop.load(Ordering::Relaxed) {
             results.interrupted = true;
             break;
         }
+        let flows = losses.len() * transports.len() * plan.schedules.len() * plan.runs as usize;
+        *progress.lock() = Some(Now {
+            losses: losses.to_vec(),
+            rounds_done: round,
+            rounds: plan.rounds(),
+            flows,
+            round_began: Instant::now(),
+            round_takes: plan.expected_round(),
+        });
+        for outcome in run_losses(plan, &transports, losses, stop)? {
+            match outcome {
+                Ok(one) => {
+                    results.points.extend(one.points);
+                    results.notes.extend(one.notes);
+                }
+                Err(error) if results.points.is_empty() => return Err(error),
+                // What was measured before is worth having.
+                Err(error) => {
+                    results.notes.push(format!("A loss could not be run: {}", text(&error)))
+                }
+            }
+        }
     }
-    results.notes.sort();
+    tell_cut_runs(plan, &mut results);
     results.notes.dedup();
     Ok(results)
 }
 
-/// Every flow at one loss.
-fn run_loss(plan: &Plan, loss: f64, stop: &AtomicBool) -> Result<Results, Error> {
-    let path_loss = PathLoss::per_path(loss).ok_or(Error::LossOutOfRange(loss))?;
-    let network = Network::build(&network::Plan { loss: path_loss, ..network::Plan::default() })?;
-    let properties = network.properties()?;
-    let transports: Vec<_> =
-        plan.transports.iter().filter_map(|name| transport::named(name)).collect();
-    let finished: Mutex<Vec<(TransportName, Schedule, io::Result<Run>)>> = Mutex::default();
-    let over = AtomicBool::new(false);
-    let probed = thread::scope(|scope| {
-        let probing = scope.spawn(|| probe(&network, plan.duration, stop, &over));
-        let flows: Vec<_> = jobs(plan, &transports)
-            .map(|(transport, schedule, number)| {
-                let (finished, network) = (&finished, &network);
-                scope.spawn(move || {
-                    let run =
-                        flow::run(transport, flow_plan(plan, schedule, number), network, stop);
-                    let entry = (transport.name(), schedule, run);
-                    finished.lock().unwrap_or_else(|poison| poison.into_inner()).push(entry);
-                })
-            })
-            .collect();
-        for flow in flows {
-            let _ = flow.join();
-        }
-        over.store(true, Ordering::Relaxed);
-        probing.join().unwrap_or_default()
-    });
-    let finished = finished.into_inner().unwrap_or_else(|poison| poison.into_inner());
-    let mut results = Results { properties, ..Results::default() };
-    for (transport, schedule, _) in jobs(plan, &transports).filter(|(_, _, number)| *number == 0) {
-        results.points.push(Point {
-            transport: transport.name(),
-            schedule,
-            configured_loss: loss,
-            runs: Vec::new(),
-        });
-    }
-    for (transport, schedule, run) in finished {
-        match run {
-            Ok(mut run) => {
-                run.measured_loss = probed;
-                let point = results
-                    .points
-                    .iter_mut()
-                    .find(|point| point.transport == transport && point.schedule == schedule);
-                if let Some(point) = point {
-                    point.runs.push(run);
-                }
+/// Finds out what this kernel can do, on a network that loses nothing.
+fn survey(plan: &Plan) -> Result<(Vec<Box<dyn Transport>>, Results), Error> {
+    let network = Network::build(&network::Plan::default())?;
+    let mut results = Results {
+        points: Vec::new(),
+        notes: Vec::new(),
+        transports: Vec::new(),
+        properties: network.properties()?,
+        loss_at: network.loss_at(),
+        interrupted: false,
+    };
+    let mut transports = Vec::new();
+    for name in &plan.transports {
+        let transport =
+            transport::named(name).ok_or_else(|| Error::UnknownTransport(name.clone()))?;
+        match Flow::connect(&*transport, &network) {
+            Ok(_) => {
+                results.transports.push((transport.name(), transport.options()));
+                transports.push(transport);
             }
-            Err(error) => results
-                .notes
-                .push(format!("{transport} could not run at {:.1} % loss: {error}", loss * 100.0)),
+            Err(error) => {
+                results.notes.push(format!("{name} is left out: this host refuses it ({error})"));
+            }
         }
     }
-    results.points.retain(|point| !point.runs.is_empty());
-    Ok(results)
+    if transports.is_empty() {
+        return Err(Error::NoTransport(results.notes.join("; ")));
+    }
+    if network.loss_at() == LossAt::Sockets {
+        results.notes.push(
+            "This kernel cannot drop packets at links (cls_bpf, sch_ingress), so they are dropped at the receiving \
+             sockets, with the loss of the whole path."
+                .to_owned(),
+        );
+    }
+    Ok((transports, results))
+}
+
+/// What one loss gave.
+struct OneLoss {
+    points: Vec<Point>,
+    notes: Vec<String>,
+}
+
+/// Losses at the same time.
+fn run_losses(
+    plan: &Plan,
+    transports: &[Box<dyn Transport>],
+    losses: &[f64],
+    stop: &AtomicBool,
+) -> Result<Vec<Result<OneLoss, Error>>, Error> {
+    thread::scope(|scope| {
+        let mut running = Vec::new();
+        for (number, &loss) in losses.iter().enumerate() {
+            let thread = thread::Builder::new().name(format!("loss-{number}"));
+            let run = move || run_loss(plan, transports, loss, stop);
+            running.push(thread.spawn_scoped(scope, run).map_err(Error::Thread)?);
+        }
+        // A panic there is a defect; its message is on standard error already.
+        let join = |one: thread::ScopedJoinHandle<'_, _>| {
+            one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        Ok(running.into_iter().map(join).collect())
+    })
+}
+
+/// One run that is to be made.
+struct Job<'t> {
+    transport: &'t dyn Transport,
+    schedule: Schedule,
+    /// Number of the run, from 0.
+    number: usize,
+}
+
+/// Every flow at one loss.
+fn run_loss(
+    plan: &Plan,
+    transports: &[Box<dyn Transport>],
+    loss: f64,
+    stop: &AtomicBool,
+) -> Result<OneLoss, Error> {
+    let path_loss = PathLoss::per_path(loss).ok_or(Error::LossOutOfRange(loss))?;
+    let mut network = Network::build(&network::Plan::default())?;
+    let mut notes = Vec::new();
+    let at = format!("at {} % loss", (loss * 1e4).round() / 1e2);
+    let mut flows = Vec::new();
+    for job in jobs(plan, transports) {
+        match Flow::connect(job.transport, &network) {
+            Ok(flow) => flows.push((job, flow)),
+            Err(error) => {
+                notes.push(format!("{} could not connect {at}: {error}", job.transport.name()))
+            }
+        }
+    }
+    network.set_loss(path_loss)?;
+    for (_, flow) in &flows {
+        flow.prepare(&network).map_err(network::Error::Probe)?;
+    }
+    let hosts = [End::H1, End::H2].map(|end| network.host(end));
+    let before = hosts.map(|host| host.counters().unwrap_or_default());
+    let (finished, measured) = run_flows(plan, flows, &network, loss.to_bits(), stop)?;
+    let [h1, h2] = hosts.map(|host| host.counters().unwrap_or_default());
+    let kernel = kernel_counters(&h1.since(&before[0]), &h2.since(&before[1]));
+    let mut points: Vec<Point> = Vec::new();
+    for (job, run) in finished {
+        let name = job.transport.name();
+        let mut run = match run {
+            Ok(run) => run,
+            Err(error) => {
+                notes.push(format!("{name} could not run {at}: {error}"));
+                continue;
+            }
+        };
+        run.measured_loss = measured.get(job.number).copied();
+        run.kernel = kernel;
+        let is_its = |point: &Point| point.transport == name && point.schedule == job.schedule;
+        match points.iter_mut().find(|point| is_its(point)) {
+            Some(point) => point.runs.push(run),
+            None => points.push(Point {
+                transport: name,
+                schedule: job.schedule,
+                configured_loss: loss,
+                runs: vec![run],
+            }),
+        }
+    }
+    Ok(OneLoss { points, notes })
 }
 
 /// Every transport, schedule and number of a run.
-fn jobs<'t>(
-    plan: &'t Plan,
-    transports: &'t [Box<dyn Transport>],
-) -> impl Iterator<Item = (&'t dyn Transport, Schedule, u32)> {
+fn jobs<'t>(plan: &'t Plan, transports: &'t [Box<dyn Transport>]) -> impl Iterator<Item = Job<'t>> {
     transports.iter().flat_map(move |transport| {
         plan.schedules.iter().flat_map(move |&schedule| {
-            (0..plan.runs).map(move |number| (&**transport, schedule, number))
+            (0..plan.runs as usize).map(move |number| Job {
+                transport: &**transport,
+                schedule,
+                number,
+            })
         })
     })
 }
 
-fn flow_plan(plan: &Plan, schedule: Schedule, number: u32) -> FlowPlan {
-    FlowPlan {
-        message_bytes: plan.message_bytes,
-        interval: Duration::from_secs_f64(1.0 / plan.rate_per_sec),
-        duration: plan.duration,
-        schedule,
-        age_interval: super::AGE_INTERVAL,
-        seed: Random::seeded(u64::from(number)).next(),
-    }
+type Finished<'t> = Vec<(Job<'t>, io::Result<Run>)>;
+
+/// Runs all flows together, and a measurement of the loss for each number of a run beside them.
+fn run_flows<'t>(
+    plan: &Plan,
+    flows: Vec<(Job<'t>, Flow)>,
+    network: &Network,
+    seed: u64,
+    stop: &AtomicBool,
+) -> Result<(Finished<'t>, Vec<MeasuredLoss>), Error> {
+    let interval = Duration::from_secs_f64(1.0 / plan.rate_per_sec);
+    let places = shuffled(flows.len(), seed);
+    let begin = Instant::now() + RUN_UP;
+    thread::scope(|scope| {
+        let probing = thread::Builder::new()
+            .name("probe".to_owned())
+            .spawn_scoped(scope, || probe(network, plan, begin, stop))
+            .map_err(Error::Thread)?;
+        let mut running = Vec::new();
+        let places_count = flows.len().max(1) as f64;
+        for (index, (job, flow)) in flows.into_iter().enumerate() {
+            let place = places.get(index).copied().unwrap_or(0);
+            let flow_plan = FlowPlan {
+                message_bytes: plan.message_bytes,
+                interval,
+                duration: plan.duration,
+                schedule: job.schedule,
+                age_interval: super::AGE_INTERVAL,
+                begin: begin + interval.mul_f64(place as f64 / places_count),
+                seed,
+            };
+            let thread = thread::Builder::new().name(format!("flow-{index}"));
+            let run = move || flow.run(&index.to_string(), flow_plan, stop);
+            running.push((job, thread.spawn_scoped(scope, run).map_err(Error::Thread)?));
+        }
+        let finished = running.into_iter().map(|(job, thread)| {
+            let run =
+                thread.join().unwrap_or_else(|_| Err(io::Error::other("its thread panicked")));
+            (job, run)
+        });
+        let finished = finished.collect();
+        Ok((finished, probing.join().unwrap_or_default()))
+    })
 }
 
-/// Numbered datagrams from the first host to the second, until all flows are over: what the path really loses one way.
-fn probe(
-    network: &Network,
-    duration: Duration,
-    stop: &AtomicBool,
-    over: &AtomicBool,
-) -> Option<MeasuredLoss> {
-    const EVERY: Duration = Duration::from_millis(5);
-    let [h1, h2] = [network.host(End::H1), network.host(End::H2)];
-    let receiver = h2.run(|| UdpSocket::bind((h2.ipv4(), 0))).ok()?.ok()?;
-    network.prepare(End::H2, &receiver).ok()?;
-    let sender = h1.run(|| UdpSocket::bind((h1.ipv4(), 0))).ok()?.ok()?;
-    sender.connect(receiver.local_addr().ok()?).ok()?;
-    receiver.set_nonblocking(true).ok()?;
-    let (end, mut packets, mut arrived) = (Instant::now() + duration, 0_u64, 0_u64);
-    let mut due = Instant::now();
-    let mut take = |receiver: &UdpSocket| {
-        while receiver.recv(&mut [0; 16]).is_ok() {
-            arrived += 1;
+/// The numbers below `count` in an order that the seed decides: where in the interval between two messages each flow
+/// begins. Without, flows would wait for each other at the processors, and always the same ones.
+fn shuffled(count: usize, seed: u64) -> Vec<usize> {
+    let mut random = Random::seeded(seed);
+    let mut places: Vec<usize> = (0..count).collect();
+    for last in (1..count).rev() {
+        places.swap(last, random.below(last as u64 + 1) as usize);
+    }
+    places
+}
+
+/// Numbered datagrams from the first host to the second while the flows run: what the path really loses one way. One
+/// count for each number of a run, so that the runs of a point have counts of their own.
+fn probe(network: &Network, plan: &Plan, begin: Instant, stop: &AtomicBool) -> Vec<MeasuredLoss> {
+    const EVERY: Duration = Duration::from_millis(10);
+    let mut counts = vec![MeasuredLoss::default(); plan.runs as usize];
+    let Ok((sender, receiver)) = probe_sockets(network) else { return Vec::new() };
+    let mut arrived = vec![0_u64; counts.len()];
+    let mut take = || {
+        let mut number = [0; 8];
+        while receiver.recv(&mut number).is_ok() {
+            let number = u64::from_be_bytes(number) as usize;
+            if let Some(arrived) = arrived.get_mut(number) {
+                *arrived += 1;
+            }
         }
     };
-    while Instant::now() < end && !stop.load(Ordering::Relaxed) && !over.load(Ordering::Relaxed) {
-        packets += u64::from(sender.send(&packets.to_be_bytes()).is_ok());
-        take(&receiver);
+    let mut due = begin;
+    while due < begin + plan.duration && !stop.load(Ordering::Relaxed) {
+        for (number, count) in counts.iter_mut().enumerate() {
+            count.packets += u64::from(sender.send(&(number as u64).to_be_bytes()).is_ok());
+        }
+        take();
         due += EVERY;
         thread::sleep(due.saturating_duration_since(Instant::now()));
     }
     // The last ones are delivered before the call that sent them returns; the bridge and its queues are in between.
     thread::sleep(Duration::from_millis(50));
-    take(&receiver);
-    Some(MeasuredLoss { packets, lost: packets.saturating_sub(arrived) })
+    take();
+    for (count, arrived) in counts.iter_mut().zip(arrived) {
+        count.lost = count.packets.saturating_sub(arrived);
+    }
+    counts
+}
+
+fn probe_sockets(network: &Network) -> io::Result<(UdpSocket, UdpSocket)> {
+    let [sender, receiver] = End::BOTH.map(|end| {
+        let host = network.host(end);
+        host.run(|| UdpSocket::bind((host.ipv4(), 0))).map_err(io::Error::other)?
+    });
+    let (sender, receiver) = (sender?, receiver?);
+    network.prepare(End::H2, &receiver)?;
+    sender.connect(receiver.local_addr()?)?;
+    receiver.set_nonblocking(true)?;
+    Ok((sender, receiver))
+}
+
+/// Drops runs that were ended at once, and says which were ended early.
+fn tell_cut_runs(plan: &Plan, results: &mut Results) {
+    if !results.interrupted && results.points.iter().all(|point| all_full(plan, point)) {
+        return;
+    }
+    for point in &mut results.points {
+        point
+            .runs
+            .retain(|run| run.duration_ns >= SHORTEST_RUN.min(plan.duration).as_nanos() as u64);
+    }
+    results.points.retain(|point| !point.runs.is_empty());
+    for &loss in &plan.losses {
+        let runs = results.points.iter().filter(|point| point.configured_loss == loss);
+        let cut = runs.filter(|point| !all_full(plan, point)).flat_map(|point| &point.runs);
+        let shortest = cut.filter(|run| run.failure.is_empty()).map(|run| run.duration_ns).min();
+        if let Some(shortest) = shortest.filter(|&ns| u128::from(ns) < plan.duration.as_nanos()) {
+            results.interrupted = true;
+            results.notes.push(format!(
+                "The runs at {} % loss were ended after {:.0} s of {:.0} s.",
+                (loss * 1e4).round() / 1e2,
+                shortest as f64 / 1e9,
+                plan.duration.as_secs_f64()
+            ));
+        }
+    }
+}
+
+/// Whether all its runs lasted their time, or failed by themselves.
+fn all_full(plan: &Plan, point: &Point) -> bool {
+    let is_full = |run: &Run| {
+        u128::from(run.duration_ns) >= plan.duration.as_nanos() || !run.failure.is_empty()
+    };
+    point.runs.iter().all(is_full)
+}
+
+/// The counters that a report names. They are the hosts': all flows of a network share them.
+fn kernel_counters(sender: &Counters, receiver: &Counters) -> KernelCounters {
+    let tcp = |group, name| sender.value(group, name).unwrap_or(0);
+    KernelCounters {
+        retransmitted_segments: tcp("Tcp", "RetransSegs"),
+        timeouts: tcp("TcpExt", "TCPTimeouts"),
+        lost_retransmits: tcp("TcpExt", "TCPLostRetransmit"),
+        spurious_timeouts: tcp("TcpExt", "TCPSpuriousRTOs"),
+        retransmit_failures: tcp("TcpExt", "TCPRetransFail"),
+        udp_receive_buffer_errors: receiver.value("Udp", "RcvbufErrors").unwrap_or(0),
+    }
+}
+
+fn text(error: &Error) -> String {
+    use std::error::Error as _;
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(&format!(": {error}"));
+        source = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_all_numbers_in_an_order_of_the_seed() {
+        let places = shuffled(80, 1);
+        let mut sorted = places.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..80).collect::<Vec<_>>());
+        assert_ne!(places, sorted);
+        assert_eq!(places, shuffled(80, 1));
+        assert!(shuffled(0, 1).is_empty());
+    }
+
+    #[test]
+    fn the_rest_is_told_in_rounds() {
+        let now = Now {
+            losses: vec![0.1],
+            rounds_done: 1,
+            rounds: 4,
+            flows: 8,
+            round_began: Instant::now(),
+            round_takes: Duration::from_secs(100),
+        };
+        assert!((0.25..0.26).contains(&now.share()));
+        assert!(now.left() > Duration::from_secs(299) && now.left() <= Duration::from_secs(300));
+    }
 }

@@ -1,7 +1,7 @@
 //! A stream: messages of equal length one after another, all of them, in order, some day.
 
 use super::udp::is_timeout;
-use super::{Listening, Receiving, Sending, Sent, Transport};
+use super::{Listening, Received, Receiving, Sending, Sent, Transport};
 use crate::experiment::model::TransportName;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -147,7 +147,7 @@ impl Transport for Tcp {
             framing: self.framing,
             buffer: self.buffer,
             framed: Vec::new(),
-            rest: Vec::new(),
+            done: 0,
         }))
     }
 }
@@ -162,10 +162,6 @@ impl Listening for Waiting {
         self.listener.local_addr()
     }
 
-    fn socket(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
-    }
-
     fn accept(self: Box<Self>, deadline: Instant) -> io::Result<Box<dyn Receiving>> {
         let mut poll = sys::poll::PollSet::default();
         loop {
@@ -176,7 +172,7 @@ impl Listening for Waiting {
                         stream,
                         framing: self.framing,
                         filled: 0,
-                        digits: 0,
+                        frame: Vec::new(),
                     }));
                 }
                 Err(error) if is_timeout(&error) && Instant::now() < deadline => {}
@@ -194,22 +190,48 @@ struct Sender {
     stream: TcpStream,
     framing: Framing,
     buffer: Buffer,
+    /// The message under way, with its frame.
     framed: Vec<u8>,
-    /// What is left of a message of which the kernel has taken a part; only where messages may be refused.
-    rest: Vec<u8>,
+    /// Bytes of it that the kernel has.
+    done: usize,
 }
 
 impl Sending for Sender {
     fn send(&mut self, message: &[u8], deadline: Instant) -> io::Result<Sent> {
+        if self.buffer == Buffer::Refuses && self.write_now()? == Sent::Waits {
+            // A message that was begun is finished first.
+            return Ok(Sent::Refused);
+        }
         self.framed.clear();
+        self.done = 0;
         if self.framing == Framing::Syslog {
             write!(self.framed, "{} ", message.len())?;
         }
         self.framed.extend_from_slice(message);
         match self.buffer {
-            Buffer::Waits => self.send_waiting(deadline),
-            Buffer::Refuses => self.send_or_refuse(),
+            Buffer::Waits => self.go_on(deadline),
+            Buffer::Refuses => self.write_or_refuse(),
         }
+    }
+
+    fn go_on(&mut self, deadline: Instant) -> io::Result<Sent> {
+        while let Some(rest) = self.framed.get(self.done..).filter(|rest| !rest.is_empty()) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(Sent::Waits);
+            }
+            self.stream.set_write_timeout(Some(left.max(Duration::from_micros(1))))?;
+            match self.stream.write(rest) {
+                Ok(len) => self.done += len,
+                Err(error) if is_timeout(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Sent::Taken)
+    }
+
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
     }
 
     fn tcp(&self) -> Option<BorrowedFd<'_>> {
@@ -218,40 +240,25 @@ impl Sending for Sender {
 }
 
 impl Sender {
-    fn send_waiting(&mut self, deadline: Instant) -> io::Result<Sent> {
-        let mut done = 0;
-        while done < self.framed.len() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(Sent::TimedOut);
-            }
-            self.stream.set_write_timeout(Some(left.max(Duration::from_micros(1))))?;
-            match self.stream.write(&self.framed[done..]) {
-                Ok(len) => done += len,
-                Err(error) if is_timeout(&error) => {}
-                Err(error) => return Err(error),
-            }
+    /// Refuses a message of which the kernel takes nothing; one that it takes a part of is under way.
+    fn write_or_refuse(&mut self) -> io::Result<Sent> {
+        if self.write_now()? == Sent::Waits && self.done == 0 {
+            self.framed.clear();
+            return Ok(Sent::Refused);
         }
         Ok(Sent::Taken)
     }
 
-    /// Sends the rest of the last message first: a message that was begun is not refused any more.
-    fn send_or_refuse(&mut self) -> io::Result<Sent> {
-        while !self.rest.is_empty() {
-            match self.stream.write(&self.rest) {
-                Ok(len) => drop(self.rest.drain(..len)),
-                Err(error) if is_timeout(&error) => return Ok(Sent::Refused),
+    /// Writes what the kernel takes at once. The stream does not block.
+    fn write_now(&mut self) -> io::Result<Sent> {
+        while let Some(rest) = self.framed.get(self.done..).filter(|rest| !rest.is_empty()) {
+            match self.stream.write(rest) {
+                Ok(len) => self.done += len,
+                Err(error) if is_timeout(&error) => return Ok(Sent::Waits),
                 Err(error) => return Err(error),
             }
         }
-        match self.stream.write(&self.framed) {
-            Ok(len) => {
-                self.rest.extend_from_slice(&self.framed[len..]);
-                Ok(Sent::Taken)
-            }
-            Err(error) if is_timeout(&error) => Ok(Sent::Refused),
-            Err(error) => Err(error),
-        }
+        Ok(Sent::Taken)
     }
 }
 
@@ -260,42 +267,53 @@ struct Receiver {
     framing: Framing,
     /// Bytes of the message under way that have come.
     filled: usize,
-    /// Bytes of its frame before them that have come.
-    digits: usize,
+    /// Its frame, as far as it has come.
+    frame: Vec<u8>,
 }
 
 impl Receiving for Receiver {
-    fn receive(&mut self, message: &mut [u8], deadline: Instant) -> io::Result<bool> {
-        let frame_bytes = match self.framing {
-            Framing::FixedLength => 0,
-            Framing::Syslog => format!("{} ", message.len()).len(),
-        };
-        let mut frame = [0; 16];
+    fn receive(&mut self, message: &mut [u8], deadline: Instant) -> io::Result<Received> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Ok(false);
+                return Ok(Received::Nothing);
             }
             self.stream.set_read_timeout(Some(left.max(Duration::from_micros(1))))?;
-            let into = match frame.get_mut(self.digits..frame_bytes) {
-                Some(into) if !into.is_empty() => into,
-                _ => &mut message[self.filled..],
+            let read = match self.framing {
+                Framing::Syslog if self.frame.last() != Some(&b' ') => self.read_frame(message),
+                _ => {
+                    self.stream.read(&mut message[self.filled..]).inspect(|len| self.filled += len)
+                }
             };
-            let len = match self.stream.read(into) {
-                Ok(0) => return Ok(false),
-                Ok(len) => len,
-                Err(error) if is_timeout(&error) => continue,
+            match read {
+                Ok(0) => return Ok(Received::End),
+                Ok(_) => {}
+                Err(error) if is_timeout(&error) => {}
                 Err(error) => return Err(error),
-            };
-            if self.digits < frame_bytes {
-                self.digits += len;
-                continue;
             }
-            self.filled += len;
             if self.filled == message.len() {
-                (self.filled, self.digits) = (0, 0);
-                return Ok(true);
+                self.filled = 0;
+                self.frame.clear();
+                return Ok(Received::Message);
             }
         }
+    }
+
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+impl Receiver {
+    /// Reads one byte of the length before the message, and checks it when it is whole.
+    fn read_frame(&mut self, message: &[u8]) -> io::Result<usize> {
+        let mut byte = [0];
+        let len = self.stream.read(&mut byte)?;
+        self.frame.extend_from_slice(&byte[..len]);
+        let expected = format!("{} ", message.len());
+        if expected.as_bytes().starts_with(&self.frame) {
+            return Ok(len);
+        }
+        Err(io::Error::new(io::ErrorKind::InvalidData, "not the length of a message"))
     }
 }

@@ -1,6 +1,6 @@
 //! Datagrams: one message each, and what is lost is lost.
 
-use super::{Listening, Receiving, Sending, Sent, Transport};
+use super::{Listening, Received, Receiving, Sending, Sent, Transport};
 use crate::experiment::model::TransportName;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -40,10 +40,6 @@ impl Listening for End {
         self.0.local_addr()
     }
 
-    fn socket(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-
     fn accept(self: Box<Self>, _deadline: Instant) -> io::Result<Box<dyn Receiving>> {
         Ok(self)
     }
@@ -59,27 +55,39 @@ impl Sending for End {
         }
     }
 
+    fn go_on(&mut self, _deadline: Instant) -> io::Result<Sent> {
+        Ok(Sent::Taken)
+    }
+
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
     fn tcp(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 }
 
 impl Receiving for End {
-    fn receive(&mut self, message: &mut [u8], deadline: Instant) -> io::Result<bool> {
+    fn receive(&mut self, message: &mut [u8], deadline: Instant) -> io::Result<Received> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Ok(false);
+                return Ok(Received::Nothing);
             }
             self.0.set_read_timeout(Some(left.max(Duration::from_micros(1))))?;
             match self.0.recv(message) {
-                Ok(len) if len == message.len() => return Ok(true),
+                Ok(len) if len == message.len() => return Ok(Received::Message),
                 // Not one of ours.
                 Ok(_) => {}
                 Err(error) if is_timeout(&error) => {}
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
