@@ -9,6 +9,8 @@
 //! - [`experiment`]: transports over a path that loses packets: what was asked for and what was measured.
 //! - [`transport`]: how messages travel: UDP, and TCP in several ways.
 //! - [`network`]: two hosts and a switch of the lab's own, with random loss on the links.
+//! - [`relay_sweep`]: a relay under growing load, and the rate at which it begins to lose.
+//! - [`telemetry`]: what an observer still sees of a source through a network that loses packets.
 //! - [`statistics`]: quantiles, means and their intervals over runs.
 //! - [`report`]: table, verdicts, charts, page, CSV and JSON of an experiment.
 
@@ -18,16 +20,20 @@ pub mod check;
 pub mod experiment;
 pub mod generate;
 pub mod network;
+pub mod relay_sweep;
 pub mod report;
 pub mod statistics;
+pub mod telemetry;
 pub mod transport;
 pub mod verify;
 
+mod about;
 mod address;
 mod latency;
 mod random;
 mod timeline;
 
+pub use about::About;
 pub use address::Address;
 pub use check::Payload;
 pub use latency::{Bucket, LatencyReport};

@@ -5,12 +5,18 @@
 mod charts;
 mod csv;
 mod html;
+mod page;
+mod relay;
+mod telemetry;
 mod terminal;
 mod text;
 mod verdict;
 
 pub use charts::{Chart, ChartError};
+pub use relay::RelayReport;
+pub use telemetry::TelemetryReport;
 pub use terminal::Ink;
+pub use text::date;
 pub use verdict::{Outcome, Verdict};
 
 use crate::experiment::model::{Experiment, Machine, Point, Schedule, Settings, TransportName};

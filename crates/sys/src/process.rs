@@ -1,11 +1,13 @@
 //! Who this process is, what it may do, and what it has used.
 
 mod capability;
+mod parent;
 
 pub use capability::{
     CAP_DAC_READ_SEARCH, CAP_NET_ADMIN, CAP_NET_BIND_SERVICE, CAP_NET_BROADCAST, CAP_SYS_ADMIN,
     CAP_SYS_PTRACE, capability_name, capability_set, effective_capabilities, keep_capabilities,
 };
+pub use parent::die_with_this_thread;
 
 use crate::Errno;
 use crate::errno::check;

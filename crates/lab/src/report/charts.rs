@@ -1,7 +1,7 @@
 //! Charts as SVG: which ones there are, and what is on them.
 
-mod axis;
-mod plot;
+pub(super) mod axis;
+pub(super) mod plot;
 
 use super::text::percent;
 use super::{Report, ReportError, sample_size, text};
@@ -298,7 +298,7 @@ fn same(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-9
 }
 
-fn finish(plot: Plot, name: String, caption: String) -> Result<Chart, ReportError> {
+pub(super) fn finish(plot: Plot, name: String, caption: String) -> Result<Chart, ReportError> {
     let svg = plot.draw().map_err(|source| ReportError::Chart { name: name.clone(), source })?;
     Ok(Chart { name, title: plot.title, caption, svg })
 }

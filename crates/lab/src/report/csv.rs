@@ -62,7 +62,7 @@ fn point(row: &mut Row<'_>, summary: &Summary) {
     row.cell("retransmit_failures", summary.retransmit_failures);
 }
 
-fn estimated(row: &mut Row<'_>, name: &str, estimate: &Option<Estimate>) {
+pub(super) fn estimated(row: &mut Row<'_>, name: &str, estimate: &Option<Estimate>) {
     row.maybe(name, estimate.map(|e| e.value));
     row.maybe(&format!("{name}_low"), estimate.and_then(|e| e.interval).map(|i| i.low));
     row.maybe(&format!("{name}_high"), estimate.and_then(|e| e.interval).map(|i| i.high));
@@ -124,29 +124,29 @@ fn schedule(schedule: Schedule) -> &'static str {
 
 /// Rows that all name the same columns in the same order; the first one makes the header.
 #[derive(Default)]
-struct Table {
-    text: String,
+pub(super) struct Table {
+    pub(super) text: String,
 }
 
 impl Table {
-    fn row(&mut self) -> Row<'_> {
+    pub(super) fn row(&mut self) -> Row<'_> {
         Row { table: self, names: Vec::new(), cells: Vec::new() }
     }
 }
 
-struct Row<'a> {
+pub(super) struct Row<'a> {
     table: &'a mut Table,
     names: Vec<String>,
     cells: Vec<String>,
 }
 
 impl Row<'_> {
-    fn cell(&mut self, name: &str, value: impl ToString) {
+    pub(super) fn cell(&mut self, name: &str, value: impl ToString) {
         self.names.push(name.to_owned());
         self.cells.push(quoted(&value.to_string()));
     }
 
-    fn maybe(&mut self, name: &str, value: Option<impl ToString>) {
+    pub(super) fn maybe(&mut self, name: &str, value: Option<impl ToString>) {
         self.cell(name, value.map(|value| value.to_string()).unwrap_or_default());
     }
 }

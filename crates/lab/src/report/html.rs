@@ -8,7 +8,7 @@ use super::{Chart, Report};
 use crate::experiment::model::{LossIs, Machine, Settings};
 use crate::statistics::Bootstrap;
 
-const STYLE: &str = include_str!("html/style.css");
+pub(super) const STYLE: &str = include_str!("html/style.css");
 
 pub(super) fn render(report: &Report<'_>, charts: &[Chart]) -> String {
     let experiment = report.experiment;
@@ -119,7 +119,7 @@ fn agreement(verdicts: &[Verdict]) -> String {
     )
 }
 
-fn charts_section(charts: &[Chart]) -> String {
+pub(super) fn charts_section(charts: &[Chart]) -> String {
     let mut html = String::from("<section>\n<h2>Charts</h2>\n");
     for chart in charts {
         // The title names the drawing for those who do not see it.
@@ -221,7 +221,7 @@ fn settings_rows(settings: &Settings) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn machine_rows(machine: &Machine) -> Vec<(&'static str, String)> {
+pub(super) fn machine_rows(machine: &Machine) -> Vec<(&'static str, String)> {
     let load = |load: Option<f64>| load.map(|load| format!("{load:.2}")).unwrap_or_default();
     let memory = match machine.memory_bytes {
         0 => String::new(),
@@ -243,7 +243,7 @@ fn machine_rows(machine: &Machine) -> Vec<(&'static str, String)> {
 }
 
 /// A list of names and values; what is unknown is left out.
-fn definitions(title: &str, rows: &[(&str, String)]) -> String {
+pub(super) fn definitions(title: &str, rows: &[(&str, String)]) -> String {
     let known: Vec<String> = rows
         .iter()
         .filter(|(_, value)| !value.trim().is_empty())
@@ -256,7 +256,7 @@ fn definitions(title: &str, rows: &[(&str, String)]) -> String {
 }
 
 /// Text as HTML, for elements and for quoted attributes.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

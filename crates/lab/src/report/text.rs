@@ -59,8 +59,28 @@ pub(super) fn count(value: u64) -> String {
     text
 }
 
+/// A number with at most three significant digits, and `k` for thousands or `M` for millions: `850`, `12.5k`, `1.2M`.
+pub(super) fn short_count(value: f64) -> String {
+    let value = significant(value, 3);
+    let (value, unit) = match value {
+        1e6.. => (value / 1e6, "M"),
+        1e3.. => (value / 1e3, "k"),
+        _ => (value, ""),
+    };
+    let digits = format!("{value:.2}");
+    format!("{}{unit}", digits.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// `84.1 % (80.2 to 88 %)`.
+pub(super) fn percent_estimate(estimate: &Estimate) -> String {
+    let interval = |i: Interval| {
+        format!(" ({} to {})", percent(i.low).trim_end_matches(" %"), percent(i.high))
+    };
+    format!("{}{}", percent(estimate.value), estimate.interval.map(interval).unwrap_or_default())
+}
+
 /// The date and time of `unix_ns` in UTC: `2026-11-20 17:13:55 UTC`.
-pub(super) fn date(unix_ns: u64) -> String {
+pub fn date(unix_ns: u64) -> String {
     let seconds = unix_ns / 1_000_000_000;
     let (year, month, day) = civil(seconds / 86_400);
     let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
@@ -142,6 +162,10 @@ mod tests {
         assert_eq!(
             [count(0), count(999), count(1_000), count(1_234_567)],
             ["0", "999", "1,000", "1,234,567"]
+        );
+        assert_eq!(
+            [0.0, 850.0, 12_500.0, 1_234_567.0, 999_999.0].map(short_count),
+            ["0", "850", "12.5k", "1.23M", "1M"]
         );
         assert_eq!(runs_by_length(5, 59.98), "5 runs × 60 s");
         // date -u -d @951782400, @1795192435

@@ -3,17 +3,17 @@ use std::ops::Range;
 
 /// One axis: where values lie along it, where it has ticks, and what they say. To the drawing library it is a coordinate
 /// of places, which are the values' logarithms on a logarithmic axis.
-pub(super) struct Axis {
-    pub(super) name: String,
+pub(in crate::report) struct Axis {
+    pub(in crate::report) name: String,
     place: fn(f64) -> f64,
-    pub(super) range: Range<f64>,
+    pub(in crate::report) range: Range<f64>,
     /// Places of ticks with their labels.
-    pub(super) ticks: Vec<(f64, String)>,
+    pub(in crate::report) ticks: Vec<(f64, String)>,
 }
 
 impl Axis {
     /// Times in nanoseconds, logarithmic, in whole decades. Values that are not above 0 lie at the lower end.
-    pub(super) fn times(name: &str, values: impl Iterator<Item = f64>) -> Axis {
+    pub(in crate::report) fn times(name: &str, values: impl Iterator<Item = f64>) -> Axis {
         Axis::decades(name, values, |exponent| {
             let digits = 10_u64.pow(exponent.rem_euclid(3) as u32);
             let unit = ["ns", "µs", "ms", "s"]
@@ -25,7 +25,7 @@ impl Axis {
     }
 
     /// Shares from 1 down, logarithmic, in whole decades.
-    pub(super) fn shares(name: &str, values: impl Iterator<Item = f64>) -> Axis {
+    pub(in crate::report) fn shares(name: &str, values: impl Iterator<Item = f64>) -> Axis {
         let mut axis = Axis::decades(name, values.chain([1.0]), |exponent| match exponent + 2 {
             percent @ 0.. => format!("{} %", 10_u64.pow(percent as u32)),
             percent => format!("{:.*} %", percent.unsigned_abs() as usize, 10_f64.powi(percent)),
@@ -35,7 +35,50 @@ impl Axis {
     }
 
     /// Values from 0 to a little above the highest, linear, in steps of 1, 2 or 5.
-    pub(super) fn from_zero(name: &str, values: impl Iterator<Item = f64>) -> Axis {
+    pub(in crate::report) fn from_zero(name: &str, values: impl Iterator<Item = f64>) -> Axis {
+        Axis::linear(name, values, |value, digits| format!("{value:.digits$}"))
+    }
+
+    /// Numbers from 0 up, with `k` and `M` for thousands and millions.
+    pub(in crate::report) fn counts(name: &str, values: impl Iterator<Item = f64>) -> Axis {
+        Axis::linear(name, values, |value, _| crate::report::text::short_count(value))
+    }
+
+    /// Shares from 0 up, linear, in percent; an axis that would pass the whole ends there.
+    pub(in crate::report) fn shares_from_zero(
+        name: &str,
+        values: impl Iterator<Item = f64>,
+    ) -> Axis {
+        let mut axis = Axis::linear(name, values, |value, _| crate::report::text::percent(value));
+        axis.ticks.retain(|(place, _)| *place <= 1.0 + 1e-9);
+        axis.range.end = axis.range.end.min(1.0);
+        axis
+    }
+
+    /// Values that were chosen, above 0, with a tick at each; equal factors are equally far apart.
+    pub(in crate::report) fn chosen(name: &str, values: impl Iterator<Item = f64>) -> Axis {
+        let mut values: Vec<f64> = values.filter(|value| *value > 0.0).collect();
+        values.sort_unstable_by(f64::total_cmp);
+        values.dedup();
+        let ticks: Vec<(f64, String)> = values.iter().map(|v| (v.log2(), format!("{v}"))).collect();
+        let (first, last) =
+            (ticks.first().map_or(0.0, |tick| tick.0), ticks.last().map_or(1.0, |tick| tick.0));
+        let margin = ((last - first) * 0.05).max(0.1);
+        Axis {
+            name: name.to_owned(),
+            place: f64::log2,
+            range: first - margin..last + margin,
+            ticks,
+        }
+    }
+
+    /// From 0 to a little above the highest value, in steps of 1, 2 or 5; `label` gets a value and the digits behind the
+    /// point that its step has.
+    fn linear(
+        name: &str,
+        values: impl Iterator<Item = f64>,
+        label: impl Fn(f64, usize) -> String,
+    ) -> Axis {
         let highest = values.filter(|value| value.is_finite()).fold(0.0, f64::max).max(1e-9);
         let rough = highest / 5.0;
         let decade = 10_f64.powf(rough.log10().floor());
@@ -46,10 +89,8 @@ impl Axis {
         let step = step.unwrap_or(rough);
         let count = (highest * 1.01 / step).ceil() as u32;
         let digits = (-step.log10().floor()).max(0.0) as usize;
-        let ticks = (0..=count)
-            .map(|n| f64::from(n) * step)
-            .map(|v| (v, format!("{v:.digits$}")))
-            .collect();
+        let ticks =
+            (0..=count).map(|n| f64::from(n) * step).map(|v| (v, label(v, digits))).collect();
         Axis {
             name: name.to_owned(),
             place: |value| value,
@@ -59,7 +100,7 @@ impl Axis {
     }
 
     /// Loss rates, with a tick at each that was run, as far as they do not crowd.
-    pub(super) fn losses(name: &str, mut losses: Vec<f64>) -> Axis {
+    pub(in crate::report) fn losses(name: &str, mut losses: Vec<f64>) -> Axis {
         losses.sort_unstable_by(f64::total_cmp);
         losses.dedup_by(|a, b| (*a - *b).abs() < 1e-9);
         let (first, last) =
@@ -98,7 +139,7 @@ impl Axis {
     }
 
     /// Where `value` lies, inside the axis.
-    pub(super) fn place(&self, value: f64) -> f64 {
+    pub(in crate::report) fn place(&self, value: f64) -> f64 {
         let place = (self.place)(value);
         if place.is_nan() {
             self.range.start
@@ -172,8 +213,26 @@ mod tests {
     }
 
     #[test]
+    fn counts_shares_and_chosen_values() {
+        let values = [0.0, 350_000.0];
+        assert_eq!(
+            labels(&Axis::counts("", values.into_iter())),
+            ["0", "100k", "200k", "300k", "400k"]
+        );
+        let shares = Axis::shares_from_zero("", [1.0, 0.2].into_iter());
+        assert_eq!(labels(&shares), ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"]);
+        assert_eq!(shares.range, 0.0..1.0);
+        let chosen = Axis::chosen("", [16.0, 1.0, 256.0, 16.0].into_iter());
+        assert_eq!(labels(&chosen), ["1", "16", "256"]);
+        assert!((chosen.place(16.0) - 4.0).abs() < 1e-9);
+    }
+
+    #[test]
     fn nothing_still_has_an_axis() {
         for axis in [
+            Axis::counts("", [].into_iter()),
+            Axis::shares_from_zero("", [].into_iter()),
+            Axis::chosen("", [].into_iter()),
             Axis::times("", [].into_iter()),
             Axis::from_zero("", [].into_iter()),
             Axis::losses("", vec![]),

@@ -8,31 +8,31 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-pub(super) struct Plot {
-    pub(super) title: String,
-    pub(super) subtitle: String,
-    pub(super) footnote: String,
-    pub(super) x: Axis,
-    pub(super) y: Axis,
-    pub(super) curves: Vec<Curve>,
+pub(in crate::report) struct Plot {
+    pub(in crate::report) title: String,
+    pub(in crate::report) subtitle: String,
+    pub(in crate::report) footnote: String,
+    pub(in crate::report) x: Axis,
+    pub(in crate::report) y: Axis,
+    pub(in crate::report) curves: Vec<Curve>,
     /// What the article printed, by x and y.
-    pub(super) article: Vec<(f64, f64)>,
+    pub(in crate::report) article: Vec<(f64, f64)>,
 }
 
-pub(super) struct Curve {
-    pub(super) label: String,
+pub(in crate::report) struct Curve {
+    pub(in crate::report) label: String,
     /// Which colour and mark.
-    pub(super) style: usize,
+    pub(in crate::report) style: usize,
     /// By x ascending.
-    pub(super) marks: Vec<Mark>,
+    pub(in crate::report) marks: Vec<Mark>,
     /// A mark is drawn on each so-many-th point; not 0.
-    pub(super) marks_every: usize,
+    pub(in crate::report) marks_every: usize,
 }
 
-pub(super) struct Mark {
-    pub(super) x: f64,
-    pub(super) y: f64,
-    pub(super) interval: Option<(f64, f64)>,
+pub(in crate::report) struct Mark {
+    pub(in crate::report) x: f64,
+    pub(in crate::report) y: f64,
+    pub(in crate::report) interval: Option<(f64, f64)>,
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -63,7 +63,7 @@ const PALETTE: [RGBColor; 10] = [
 
 impl Plot {
     /// A complete SVG document.
-    pub(super) fn draw(&self) -> Result<String, ChartError> {
+    pub(in crate::report) fn draw(&self) -> Result<String, ChartError> {
         let mut svg = String::new();
         let drawn = self.draw_into(&mut svg);
         drawn.map_err(|source| ChartError(source.to_string()))?;

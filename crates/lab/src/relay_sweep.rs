@@ -1,0 +1,298 @@
+//! A relay under growing load: what it loses, how late it delivers, and at which rate loss begins.
+//!
+//! For each combination of size, number of targets and number of flows, [`run`] searches the *knee*: the highest rate at which
+//! the receivers miss no more than the tolerance. Every rate that the search tries is a [`Sample`], so that the search
+//! draws the curve. Sender, relay and receivers share the machine and its processors; the knee is that of all of them together,
+//! and what the lab's own receivers lost is named apart.
+
+mod loopback;
+mod measure;
+mod search;
+
+pub use loopback::Loopback;
+
+use crate::generate;
+use crate::verify;
+use crate::{About, Address};
+use search::{Search, Verdict};
+use serde::Serialize;
+use std::error::Error as StdError;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub combinations: Vec<Combination>,
+    pub rates: Rates,
+    /// Length of one measurement.
+    pub duration: Duration,
+    /// Share of datagrams that may be missing where nothing counts as lost, 0 to 1.
+    pub tolerance: f64,
+}
+
+/// Which rates are offered, in datagrams per second.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Rates {
+    /// From `first`, doubling until something is lost, and then halving the interval in which loss begins until it is no
+    /// wider than an eighth of its lower end.
+    Search { first: u64, highest: u64 },
+    /// These, in this order. The knee is then the highest of them below the first that lost.
+    List(Vec<u64>),
+}
+
+/// One load, but for its rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Combination {
+    /// Bytes of a datagram.
+    pub size_bytes: usize,
+    /// Addresses to which the relay sends each datagram.
+    pub targets: usize,
+    /// Source sockets.
+    pub flows: usize,
+}
+
+impl Combination {
+    /// The first of each list, and from there each list alone: how much each factor does by itself.
+    pub fn one_at_a_time(sizes: &[usize], targets: &[usize], flows: &[usize]) -> Vec<Combination> {
+        let (Some(&size_bytes), Some(&target), Some(&flow)) =
+            (sizes.first(), targets.first(), flows.first())
+        else {
+            return Vec::new();
+        };
+        let base = Combination { size_bytes, targets: target, flows: flow };
+        let mut all = vec![base];
+        all.extend(sizes.iter().map(|&size_bytes| Combination { size_bytes, ..base }));
+        all.extend(targets.iter().map(|&targets| Combination { targets, ..base }));
+        all.extend(flows.iter().map(|&flows| Combination { flows, ..base }));
+        unique(all)
+    }
+
+    /// Every size with every number of targets and of flows.
+    pub fn all(sizes: &[usize], targets: &[usize], flows: &[usize]) -> Vec<Combination> {
+        let of = |&size_bytes: &usize| {
+            let of = move |&targets: &usize| {
+                flows.iter().map(move |&flows| Combination { size_bytes, targets, flows })
+            };
+            targets.iter().flat_map(of)
+        };
+        unique(sizes.iter().flat_map(of).collect())
+    }
+}
+
+fn unique(all: Vec<Combination>) -> Vec<Combination> {
+    let mut kept: Vec<Combination> = Vec::with_capacity(all.len());
+    for one in all {
+        if !kept.contains(&one) {
+            kept.push(one);
+        }
+    }
+    kept
+}
+
+/// A relay that can be measured.
+pub trait Relay {
+    /// Where the receivers listen; ports may be 0.
+    fn receivers(&self, targets: usize) -> Vec<Address>;
+
+    /// Makes it send everything to these targets, and says where it takes datagrams. Its counters are 0 from here on, or are
+    /// those of the same relay as before.
+    ///
+    /// # Errors
+    /// It does not start.
+    fn start(&mut self, targets: &[Address]) -> Result<Address, Box<dyn StdError + Send + Sync>>;
+
+    /// What it counted since [`Self::start`], now that nothing is sent any more; `None` if it does not say. Ends it.
+    ///
+    /// # Errors
+    /// It does not answer.
+    fn stop(&mut self) -> Result<Option<RelayLedger>, Box<dyn StdError + Send + Sync>>;
+}
+
+/// What a relay says that it did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RelayLedger {
+    /// Datagrams that came to its socket, heartbeats among them.
+    pub received: u64,
+    /// Datagrams that it sent, over all targets.
+    pub sent: u64,
+    /// What it lost, by place and reason, the largest first.
+    pub lost: Vec<Lost>,
+    /// Whether its counts add up at every place.
+    pub balanced: bool,
+    /// All it said, as it said it.
+    pub snapshot: serde_json::Value,
+}
+
+/// Datagrams that a relay lost at one place for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Lost {
+    /// Place and reason, for example `socket: socket_buffer`.
+    pub at: String,
+    /// Copies for targets: a datagram lost before the relay copied it counts once for each target.
+    pub copies: u64,
+}
+
+/// One rate, measured.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Sample {
+    /// Datagrams per second that were asked for.
+    pub offered_per_sec: u64,
+    /// Datagrams per second that the kernel took from the sender.
+    pub sent_per_sec: f64,
+    pub sent: u64,
+    /// Copies that should have arrived: sent, times targets.
+    pub expected: u64,
+    /// Different copies that arrived whole.
+    pub received: u64,
+    /// `expected - received`.
+    pub missing: u64,
+    /// `missing / expected`; 0 when nothing was sent.
+    pub missing_share: f64,
+    /// Copies, heartbeats among them, that the kernel dropped at the lab's own receivers: not the relay's loss.
+    pub dropped_at_receivers: u64,
+    /// Copies that came again.
+    pub duplicates: u64,
+    /// From the sender's stamp to the receiver, in nanoseconds; of the slowest target at each quantile. `None` when nothing
+    /// arrived.
+    pub latency: Option<Quantiles>,
+    /// `None` when the relay does not say.
+    pub ledger: Option<RelayLedger>,
+}
+
+/// Times in nanoseconds, to three significant digits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Quantiles {
+    pub p50_ns: u64,
+    pub p99_ns: u64,
+    pub p99_9_ns: u64,
+    pub max_ns: u64,
+}
+
+/// Where loss begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "is")]
+pub enum Knee {
+    /// At `lossless_per_sec` no more than the tolerance was missing, at `lossy_per_sec` more was.
+    Between { lossless_per_sec: u64, lossy_per_sec: u64 },
+    /// No rate that was tried lost more than the tolerance.
+    Above { lossless_per_sec: u64 },
+    /// The sender did not reach this rate; what it reached below it, got through.
+    SenderLimit { lossless_per_sec: u64 },
+    /// The lowest rate lost already.
+    Below { lossy_per_sec: u64 },
+    /// Nothing was measured.
+    Unknown,
+}
+
+impl Knee {
+    /// The lowest rate with loss.
+    pub fn lossy_per_sec(self) -> Option<u64> {
+        match self {
+            Knee::Between { lossy_per_sec, .. } | Knee::Below { lossy_per_sec } => {
+                Some(lossy_per_sec)
+            }
+            Knee::Above { .. } | Knee::SenderLimit { .. } | Knee::Unknown => None,
+        }
+    }
+
+    /// The highest rate without loss.
+    pub fn lossless_per_sec(self) -> Option<u64> {
+        match self {
+            Knee::Between { lossless_per_sec, .. }
+            | Knee::Above { lossless_per_sec }
+            | Knee::SenderLimit { lossless_per_sec } => Some(lossless_per_sec),
+            Knee::Below { .. } | Knee::Unknown => None,
+        }
+    }
+}
+
+/// One combination, measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Curve {
+    pub combination: Combination,
+    pub knee: Knee,
+    /// By rate ascending.
+    pub samples: Vec<Sample>,
+}
+
+/// Everything that was measured.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Sweep {
+    pub about: About,
+    /// Whose relay, in words.
+    pub relay: String,
+    pub duration_s: f64,
+    pub tolerance: f64,
+    pub curves: Vec<Curve>,
+}
+
+/// How far a sweep is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    pub combination: Combination,
+    /// From 0.
+    pub number: usize,
+    pub combinations: usize,
+    pub offered_per_sec: u64,
+}
+
+/// Why a rate could not be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the relay")]
+    Relay(#[source] Box<dyn StdError + Send + Sync>),
+    #[error("a receiver of the lab")]
+    Receiver(#[from] verify::Error),
+    #[error("the sender of the lab")]
+    Sender(#[from] generate::Error),
+    #[error("a thread of the lab")]
+    Thread(#[source] io::Error),
+}
+
+/// Measures everything. `progress` is told before each measurement; setting `stop` ends it with what was finished.
+///
+/// # Errors
+/// See [`Error`].
+pub fn run(
+    plan: &Plan,
+    relay: &mut dyn Relay,
+    stop: &AtomicBool,
+    progress: &dyn Fn(Progress),
+) -> Result<Vec<Curve>, Error> {
+    let mut curves = Vec::new();
+    let combinations = plan.combinations.len();
+    for (number, &combination) in plan.combinations.iter().enumerate() {
+        let mut search = Search::new(&plan.rates);
+        let mut samples: Vec<Sample> = Vec::new();
+        while let Some(offered_per_sec) = search.next().filter(|_| !stop.load(Ordering::Relaxed)) {
+            progress(Progress { combination, number, combinations, offered_per_sec });
+            let sample = measure::one(combination, offered_per_sec, plan.duration, relay, stop)?;
+            // A measurement that was cut short says less than it seems to.
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            search.learn(offered_per_sec, verdict(&sample, plan.tolerance));
+            samples.push(sample);
+        }
+        samples.sort_by_key(|sample| sample.offered_per_sec);
+        if !samples.is_empty() {
+            curves.push(Curve { combination, knee: search.knee(), samples });
+        }
+    }
+    Ok(curves)
+}
+
+/// Below this share of the rate that was asked for, the sender, not the relay, is what is measured.
+const REACHED_SHARE: f64 = 0.95;
+
+fn verdict(sample: &Sample, tolerance: f64) -> Verdict {
+    if sample.missing_share > tolerance {
+        Verdict::Lossy
+    } else if sample.sent_per_sec < sample.offered_per_sec as f64 * REACHED_SHARE {
+        Verdict::NotReached
+    } else {
+        Verdict::Lossless
+    }
+}

@@ -1,0 +1,135 @@
+//! What the reports share that stand on an [`About`]: the page around their sections, and the writing of files.
+
+use super::html::{STYLE, charts_section, definitions, escape, machine_rows};
+use super::text::{date, time};
+use super::{Chart, ReportError, write_file};
+use crate::About;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A page of a report, but for its charts.
+pub(super) struct Page<'a> {
+    pub(super) title: &'static str,
+    /// The most important in a sentence, as text.
+    pub(super) lead: String,
+    pub(super) about: &'a About,
+    /// What stands behind the charts, as HTML.
+    pub(super) sections: String,
+    /// Names and values of what was asked for.
+    pub(super) settings: Vec<(&'static str, String)>,
+}
+
+impl Page<'_> {
+    /// A page that needs nothing else.
+    pub(super) fn html(&self, charts: &[Chart]) -> String {
+        let (title, about) = (self.title, self.about);
+        let mut html = format!(
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
+             <style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<header>\n<h1>{title}</h1>\n<p class=\"lead\">{}</p>\n\
+             <p class=\"meta\">{} · {} · took {}</p>\n<pre class=\"command\"><code>{}</code></pre>\n",
+            escape(&self.lead),
+            escape(&about.machine.kernel),
+            date(about.began_unix_ns),
+            time(about.took_ns as f64),
+            escape(&about.command),
+        );
+        if about.interrupted {
+            html.push_str("<p class=\"note\">Ended before everything was measured: this page shows what was finished.</p>\n");
+        }
+        for note in &about.notes {
+            html.push_str(&format!("<p class=\"note\">{}</p>\n", escape(note)));
+        }
+        html.push_str("</header>\n");
+        html.push_str(&charts_section(charts));
+        html.push_str(&self.sections);
+        html.push_str(&self.conditions());
+        html.push_str("</main>\n</body>\n</html>\n");
+        html
+    }
+
+    fn conditions(&self) -> String {
+        let about = self.about;
+        let program = match about.commit.as_str() {
+            "" => format!("weir {}", about.version),
+            commit => format!("weir {}, commit {commit}", about.version),
+        };
+        let mut rows = vec![("program", program), ("command", about.command.clone())];
+        rows.extend(self.settings.iter().cloned());
+        let sysctls = about.machine.sysctls.iter();
+        let sysctls: Vec<(&str, String)> =
+            sysctls.map(|(name, value)| (name.as_str(), value.replace('\t', " "))).collect();
+        format!(
+            "<section>\n<h2>Conditions</h2>\n<div class=\"pair\">\n{}{}{}</div>\n</section>\n",
+            definitions("Settings", &rows),
+            definitions("Machine", &machine_rows(&about.machine)),
+            definitions("Kernel settings", &sysctls)
+        )
+    }
+}
+
+/// A table of figures. `head` and `rows` are text.
+pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let cells = |tag: &str, cells: &mut dyn Iterator<Item = &str>| {
+        let cells: String = cells.map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect();
+        format!("<tr>{cells}</tr>\n")
+    };
+    let body: String =
+        rows.iter().map(|row| cells("td", &mut row.iter().map(String::as_str))).collect();
+    format!(
+        "<div class=\"wide\"><table class=\"figures\">\n<thead>{}</thead>\n<tbody>\n{body}</tbody>\n</table></div>\n",
+        cells("th", &mut head.iter().copied())
+    )
+}
+
+/// The same for a terminal, columns as wide as their widest cell; the first to the left, the others to the right.
+pub(super) fn text_table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(String::as_str);
+        cells.chain(head.get(column).copied()).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded: Vec<String> = cells
+            .zip(&widths)
+            .enumerate()
+            .map(|(column, (cell, &width))| match column {
+                0 => format!("{cell:<width$}"),
+                _ => format!("{cell:>width$}"),
+            })
+            .collect();
+        format!("{}\n", padded.join("  ").trim_end())
+    };
+    let mut text = line(&mut head.iter().copied());
+    text.extend(rows.iter().map(|row| line(&mut row.iter().map(String::as_str))));
+    text
+}
+
+/// Writes `report.html`, `report.json`, these other files and `charts/*.svg` into `folder`, which is made if missing, and names
+/// them.
+pub(super) fn write(
+    folder: &Path,
+    page: &Page<'_>,
+    figures: &impl serde::Serialize,
+    others: &[(&str, String)],
+    charts: &[Chart],
+) -> Result<Vec<PathBuf>, ReportError> {
+    let charts_folder = folder.join("charts");
+    let failed = |path: &Path, source| ReportError::Write { path: path.to_owned(), source };
+    fs::create_dir_all(&charts_folder).map_err(|source| failed(&charts_folder, source))?;
+    let json = folder.join("report.json");
+    write_file(&json, &|out| Ok(serde_json::to_writer_pretty(out, figures)?))
+        .map_err(|source| failed(&json, source))?;
+    let mut files = vec![(folder.join("report.html"), page.html(charts))];
+    files.extend(others.iter().map(|(name, text)| (folder.join(name), text.clone())));
+    let svg =
+        |chart: &Chart| (charts_folder.join(format!("{}.svg", chart.name)), chart.svg.clone());
+    files.extend(charts.iter().map(svg));
+    let mut written = vec![json];
+    for (path, text) in files {
+        write_file(&path, &|out| out.write_all(text.as_bytes()))
+            .map_err(|source| failed(&path, source))?;
+        written.push(path);
+    }
+    Ok(written)
+}

@@ -1,0 +1,102 @@
+//! A small measurement in a network of its own: what an observer sees with and without loss.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use lab::statistics::Bootstrap;
+use lab::telemetry::{self, Plan, Results};
+use std::io::Write;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+fn small() -> Plan {
+    Plan {
+        losses: vec![0.0, 0.3],
+        transports: ["udp", "tcp-cubic"].map(String::from).to_vec(),
+        runs: 2,
+        duration: Duration::from_secs(4),
+        ..Plan::default()
+    }
+}
+
+/// Runs it, or says why it cannot be run here.
+fn run(plan: &Plan, stop: &AtomicBool) -> Option<Results> {
+    match telemetry::run(plan, stop, &|_| {}) {
+        Ok(results) => Some(results),
+        Err(error) => {
+            assert_ne!(std::env::var("REQUIRE_NETNS").as_deref(), Ok("1"), "{error}");
+            // Straight to the descriptor: the test harness captures `eprintln!` of tests that pass.
+            let mut err = std::io::stderr();
+            writeln!(err, "skipped: no network of the lab's own here: {error}").unwrap();
+            None
+        }
+    }
+}
+
+#[test]
+fn without_loss_all_is_on_screen_and_with_loss_udp_loses_events_but_not_the_counter() {
+    let Some(results) = run(&small(), &AtomicBool::new(false)) else { return };
+    assert_eq!(results.notes, Vec::<String>::new());
+    assert_eq!(results.points.len(), 4);
+    for point in &results.points {
+        assert_eq!(point.runs.len(), 2);
+        for run in &point.runs {
+            assert_eq!((run.events, run.steps), (400, 4_000));
+            assert!(run.events_on_screen <= run.events_seen && run.received <= run.sent, "{run:?}");
+            assert_eq!((run.failure.as_str(), run.ages_ns.len()), ("", 401));
+        }
+        let figures = point.figures(Bootstrap { resamples: 50, seed: 1 });
+        let value = |estimate: Option<lab::statistics::Estimate>| estimate.unwrap().value;
+        let (events, steps) = (value(figures.events_on_screen), value(figures.steps_on_screen));
+        match (point.transport.as_str(), point.configured_loss > 0.0) {
+            (_, false) => assert_eq!((events, steps), (1.0, 1.0), "{point:?}"),
+            ("udp", true) => {
+                // 0.3 of 0.7 or so of the messages arrive, and the next one brings the counter.
+                assert!((0.55..0.85).contains(&events), "{events}");
+                assert!(steps > 0.98, "{steps}");
+                let lost = point.measured_loss.unwrap().share().unwrap();
+                assert!((0.2..0.4).contains(&lost), "{lost}");
+            }
+            (_, true) => assert!(value(figures.age_max_ns) > 100e6, "TCP met no loss"),
+        }
+    }
+}
+
+#[test]
+fn a_measurement_that_is_stopped_ends_at_once() {
+    let plan = Plan { duration: Duration::from_secs(600), losses: vec![0.0], ..small() };
+    let stop = AtomicBool::new(false);
+    let began = Instant::now();
+    let results = std::thread::scope(|scope| {
+        let running = scope.spawn(|| run(&plan, &stop));
+        std::thread::sleep(Duration::from_millis(500));
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        running.join().unwrap()
+    });
+    assert!(began.elapsed() < Duration::from_secs(20));
+    if let Some(results) = results {
+        assert!(results.interrupted && results.points.is_empty());
+    }
+}
+
+#[test]
+fn plans_that_mean_nothing_are_refused() {
+    let refused = |plan: Plan| {
+        telemetry::run(&plan, &AtomicBool::new(false), &|_| {}).unwrap_err().to_string()
+    };
+    assert_eq!(
+        refused(Plan { losses: vec![1.5], ..small() }),
+        "a loss of 1.5 is not between 0 and 1"
+    );
+    assert_eq!(
+        refused(Plan { message_bytes: 31, ..small() }),
+        "a message has at least 32 bytes, not 31"
+    );
+    assert_eq!(
+        refused(Plan { events_per_sec: 0.0, ..small() }),
+        "the rate of events must be above 0"
+    );
+    assert_eq!(
+        refused(Plan { transports: vec!["pigeon".into()], ..small() }),
+        "there is no transport pigeon"
+    );
+}
