@@ -46,8 +46,8 @@ const STACK_BYTES: usize = 256 * 1024;
 
 /// Both ends of a flow that has not begun.
 pub struct Flow {
-    sending: Box<dyn Sending>,
-    receiving: Box<dyn Receiving>,
+    pub(crate) sending: Box<dyn Sending>,
+    pub(crate) receiving: Box<dyn Receiving>,
     is_reliable: bool,
 }
 

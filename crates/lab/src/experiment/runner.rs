@@ -373,7 +373,8 @@ fn probe(network: &Network, plan: &Plan, begin: Instant, stop: &AtomicBool) -> V
     counts
 }
 
-fn probe_sockets(network: &Network) -> io::Result<(UdpSocket, UdpSocket)> {
+/// Two ends for numbered datagrams, which meet the loss of the moment.
+pub(crate) fn probe_sockets(network: &Network) -> io::Result<(UdpSocket, UdpSocket)> {
     let [sender, receiver] = End::BOTH.map(|end| {
         let host = network.host(end);
         host.run(|| UdpSocket::bind((host.ipv4(), 0))).map_err(io::Error::other)?

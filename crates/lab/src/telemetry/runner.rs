@@ -2,11 +2,12 @@
 
 use super::exporter::{self, Source};
 use super::{Plan, Point, Run, observer};
-use crate::experiment::model::MeasuredLoss;
-use crate::network::{self, End, LossAt, Network, PathLoss};
-use crate::transport::{self, Receiving, Sending, Transport};
-use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use crate::experiment::flow::Flow;
+use crate::experiment::model::{MeasuredLoss, TransportName};
+use crate::experiment::runner::probe_sockets;
+use crate::network::{self, LossAt, Network, PathLoss, Properties};
+use crate::transport;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -43,12 +44,11 @@ pub struct Results {
     pub notes: Vec<String>,
     /// Where the loss happened.
     pub loss_at: Option<LossAt>,
+    /// What decided how TCP fared, as the kernel said.
+    pub properties: Properties,
     /// Not all runs were finished; what was not is missing.
     pub interrupted: bool,
 }
-
-/// Longest wait for a connection: at a high loss the handshake takes several timeouts, which double from 1 s.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(70);
 
 /// Measures everything. Setting `stop` ends it with what was finished.
 ///
@@ -71,7 +71,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(Progress)) -> Resul
             let one = outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             results.points.extend(one.points);
             results.notes.extend(one.notes);
-            results.loss_at = one.loss_at;
+            (results.loss_at, results.properties) = (one.loss_at, one.properties);
         }
         if stop.load(Ordering::Relaxed) {
             results.interrupted = true;
@@ -113,107 +113,98 @@ fn validate(plan: &Plan) -> Result<(), Error> {
     Ok(())
 }
 
-/// Every run at one loss.
+/// Every run at one loss. Connections are made before anything is lost, so that all runs begin together.
 fn run_loss(plan: &Plan, loss: f64, stop: &AtomicBool) -> Result<Results, Error> {
     let path_loss = PathLoss::per_path(loss).ok_or(Error::LossOutOfRange(loss))?;
-    let network = Network::build(&network::Plan { loss: path_loss, ..network::Plan::default() })?;
-    let transports: Vec<_> =
-        plan.transports.iter().filter_map(|name| transport::named(name)).collect();
-    let over = AtomicBool::new(false);
-    let (outcomes, measured_loss) = thread::scope(|scope| {
-        let probing = scope.spawn(|| probe(&network, stop, &over));
-        let network = &network;
-        let flows: Vec<Vec<_>> = transports
-            .iter()
-            .map(|transport| {
-                let start = || scope.spawn(move || flow(&**transport, plan, network, stop));
-                (0..plan.runs).map(|_| start()).collect()
-            })
-            .collect();
-        let join = |flow: thread::ScopedJoinHandle<'_, io::Result<Run>>| {
-            flow.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        let outcomes: Vec<Vec<io::Result<Run>>> =
-            flows.into_iter().map(|flows| flows.into_iter().map(join).collect()).collect();
-        over.store(true, Ordering::Relaxed);
-        (outcomes, probing.join().unwrap_or_default())
-    });
-    let mut results = Results { loss_at: Some(network.loss_at()), ..Results::default() };
-    // A run that was cut short saw less than it would have.
-    let is_whole = !stop.load(Ordering::Relaxed);
-    for (transport, outcomes) in transports.iter().zip(outcomes) {
-        let mut point = Point {
-            transport: transport.name(),
-            configured_loss: loss,
-            measured_loss,
-            runs: Vec::new(),
-        };
-        for outcome in outcomes {
-            match outcome {
-                Ok(run) if is_whole => point.runs.push(run),
-                Ok(_) => {}
+    let mut network = Network::build(&network::Plan::default())?;
+    let properties = network.properties()?;
+    let mut results =
+        Results { properties, loss_at: Some(network.loss_at()), ..Results::default() };
+    let mut flows: Vec<(TransportName, Flow)> = Vec::new();
+    for transport in plan.transports.iter().filter_map(|name| transport::named(name)) {
+        for _ in 0..plan.runs {
+            match Flow::connect(&*transport, &network) {
+                Ok(flow) => flows.push((transport.name(), flow)),
                 Err(error) => results.notes.push(format!(
-                    "A run of {} at {:.1} % loss could not be made: {error}",
+                    "{} could not connect at {} loss: {error}",
                     transport.name(),
-                    loss * 100.0
+                    Percent(loss)
                 )),
             }
         }
-        results.points.extend((!point.runs.is_empty()).then_some(point));
+    }
+    network.set_loss(path_loss)?;
+    for (_, flow) in &flows {
+        flow.prepare(&network).map_err(network::Error::Probe)?;
+    }
+    let (outcomes, measured_loss) = run_flows(plan, flows, &network, stop);
+    // A run that was cut short saw less than it would have.
+    let whole = if stop.load(Ordering::Relaxed) { Vec::new() } else { outcomes };
+    for (transport, run) in whole {
+        if !run.failure.is_empty() {
+            let why = &run.failure;
+            results.notes.push(format!("{transport} broke at {} loss: {why}", Percent(loss)));
+        }
+        match results.points.iter_mut().find(|point| point.transport == transport) {
+            Some(point) => point.runs.push(run),
+            None => results.points.push(Point {
+                transport,
+                configured_loss: loss,
+                measured_loss,
+                runs: vec![run],
+            }),
+        }
     }
     Ok(results)
 }
 
-/// One run, from the first host to the second.
-fn flow(
-    transport: &dyn Transport,
+type Outcomes = (Vec<(TransportName, Run)>, Option<MeasuredLoss>);
+
+fn run_flows(
     plan: &Plan,
+    flows: Vec<(TransportName, Flow)>,
     network: &Network,
     stop: &AtomicBool,
-) -> io::Result<Run> {
-    let (mut sender, mut receiver) = connect(transport, network)?;
+) -> Outcomes {
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let probing = scope.spawn(|| probe(network, stop, &over));
+        let running: Vec<_> = flows
+            .into_iter()
+            .map(|(name, flow)| (name, scope.spawn(move || one(flow, plan, stop))))
+            .collect();
+        let join = |(name, flow): (_, thread::ScopedJoinHandle<'_, Run>)| {
+            (name, flow.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        };
+        let outcomes = running.into_iter().map(join).collect();
+        over.store(true, Ordering::Relaxed);
+        (outcomes, probing.join().unwrap_or_default())
+    })
+}
+
+/// One run, from the first host to the second.
+fn one(mut flow: Flow, plan: &Plan, stop: &AtomicBool) -> Run {
+    let (sender, receiver) = (&mut *flow.sending, &mut *flow.receiving);
     let source = Source::new(plan, monotonic_ns());
     let end = Instant::now() + plan.duration + plan.window;
     let (exported, arrivals) = thread::scope(|scope| {
-        let exporting = scope.spawn(|| exporter::export(&mut *sender, plan, source, end, stop));
-        let arrivals = observer::observe(&mut *receiver, plan.message_bytes, end, stop);
+        let exporting = scope.spawn(|| exporter::export(sender, plan, source, end, stop));
+        let arrivals = observer::observe(receiver, plan.message_bytes, end, stop);
         (exporting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), arrivals)
     });
-    Ok(observer::judge(source, plan.window, exported, &arrivals))
-}
-
-fn connect(
-    transport: &dyn Transport,
-    network: &Network,
-) -> io::Result<(Box<dyn Sending>, Box<dyn Receiving>)> {
-    let [h1, h2] = [network.host(End::H1), network.host(End::H2)];
-    let any_port = SocketAddr::from((h2.ipv4(), 0));
-    let listening = h2.run(|| transport.listen(any_port)).map_err(io::Error::other)??;
-    let to = listening.address()?;
-    let deadline = Instant::now() + CONNECT_TIMEOUT;
-    let (sender, receiver) = thread::scope(|scope| {
-        let accepting = scope.spawn(move || listening.accept(deadline));
-        let sender = h1.run(|| transport.connect(to, deadline)).map_err(io::Error::other)?;
-        let receiver = accepting.join().map_err(|_| io::Error::other("the receiver panicked"))?;
-        io::Result::Ok((sender?, receiver?))
-    })?;
-    network.prepare(End::H1, sender.socket())?;
-    network.prepare(End::H2, receiver.socket())?;
-    Ok((sender, receiver))
+    observer::judge(source, plan.window, exported, &arrivals)
 }
 
 /// Numbered datagrams from the first host to the second until `over`: what the path really loses one way.
 fn probe(network: &Network, stop: &AtomicBool, over: &AtomicBool) -> Option<MeasuredLoss> {
     const EVERY: Duration = Duration::from_millis(5);
-    let [h1, h2] = [network.host(End::H1), network.host(End::H2)];
-    let receiver = h2.run(|| UdpSocket::bind((h2.ipv4(), 0))).ok()?.ok()?;
-    network.prepare(End::H2, &receiver).ok()?;
-    let sender = h1.run(|| UdpSocket::bind((h1.ipv4(), 0))).ok()?.ok()?;
-    sender.connect(receiver.local_addr().ok()?).ok()?;
-    receiver.set_nonblocking(true).ok()?;
+    let (sender, receiver) = probe_sockets(network).ok()?;
     let (mut packets, mut arrived) = (0_u64, 0_u64);
-    let mut take =
-        || arrived += std::iter::from_fn(|| receiver.recv(&mut [0; 8]).ok()).count() as u64;
+    let mut take = || {
+        while receiver.recv(&mut [0; 8]).is_ok() {
+            arrived += 1
+        }
+    };
     let mut due = Instant::now();
     while !stop.load(Ordering::Relaxed) && !over.load(Ordering::Relaxed) {
         packets += u64::from(sender.send(&packets.to_be_bytes()).is_ok());
@@ -225,4 +216,12 @@ fn probe(network: &Network, stop: &AtomicBool, over: &AtomicBool) -> Option<Meas
     thread::sleep(Duration::from_millis(50));
     take();
     Some(MeasuredLoss { packets, lost: packets.saturating_sub(arrived) })
+}
+
+struct Percent(f64);
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} %", (self.0 * 1e4).round() / 1e2)
+    }
 }
