@@ -1,0 +1,234 @@
+//! `weir lab relay`: at which rate a relay begins to lose.
+
+mod measured;
+
+use super::report_folder::{Folder, command_line, report_error};
+use super::{machine, privilege};
+use crate::exit::{self, Failure};
+use crate::load::{self, ProgressMode};
+use lab::experiment::model::Machine;
+use lab::network::Properties;
+use lab::relay_sweep::{
+    self, Combination, Curve, Error, Loopback, Plan, Progress, Rates, Relay, Sweep,
+};
+use lab::report::RelayReport;
+use lab::{About, Payload};
+use measured::{Elsewhere, Ours};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use sys::clock::realtime_ns;
+use weir::config::{ListenAddress, TargetAddress};
+
+/// Send marked datagrams through a relay at growing rates, and draw where it begins to lose, and how late it delivers
+///
+/// Without --to it starts `weir relay` itself, on loopback in a network namespace of its own, and shows its ledger beside what the
+/// receivers miss. With --to and --receive it measures any relay that runs already: --to is where that relay takes
+/// datagrams, --receive the addresses on this host to which it has been told to send them.
+///
+/// Sizes, targets and flows are varied one at a time, from the first of each list. For each, the rate is doubled until
+/// something is missing, and the interval in which loss begins is then halved. Takes about five minutes. Writes a page,
+/// charts, CSV and JSON to a folder. Ctrl-C ends it with a report of what was measured by then.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Where a relay that runs already takes datagrams: udp://HOST:PORT, HOST:PORT or unix:/path
+    #[arg(long, value_name = "ADDR", requires = "receive")]
+    to: Option<TargetAddress>,
+    /// Where that relay sends them; may be given several times, once for each of its targets
+    #[arg(long, value_name = "ADDR", requires = "to")]
+    receive: Vec<ListenAddress>,
+    /// Bytes of a datagram, at least 48
+    #[arg(long, value_name = "BYTES,…", value_delimiter = ',', default_value = "64,200,1400", value_parser = load::parse_bytes)]
+    sizes: Vec<usize>,
+    /// Targets of the relay
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,2,4", conflicts_with = "to", value_parser = clap::value_parser!(u16).range(1..=64))]
+    targets: Vec<u16>,
+    /// Source sockets
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,16,256", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    flows: Vec<u16>,
+    /// Datagrams per second: auto searches where loss begins, a list (10k,50k,200k) is measured as it is
+    #[arg(long, value_name = "auto|RATE,…", default_value = "auto", value_parser = parse_rates)]
+    rates: Rates,
+    /// Every size with every number of targets and of flows
+    #[arg(long)]
+    all_combinations: bool,
+    /// Length of one measurement
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = load::parse_duration)]
+    duration: Duration,
+    /// Percentage that may be missing where nothing counts as lost
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.1)]
+    tolerance: f64,
+    /// Where the report goes [default: weir-lab-relay-DATE-TIME]
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// Progress on standard error
+    #[arg(long, value_enum, default_value_t = ProgressMode::Auto)]
+    progress: ProgressMode,
+}
+
+/// Longest that makes sense for one of many measurements.
+const DURATION_MAX: Duration = Duration::from_secs(3_600);
+
+impl Args {
+    fn plan(&self) -> anyhow::Result<Plan> {
+        let usage = |text: &str| Err(Failure::Usage.error(text));
+        if self.duration < Duration::from_millis(100) || self.duration > DURATION_MAX {
+            return usage("--duration: a measurement takes 100ms to 1h");
+        }
+        if !(0.0..100.0).contains(&self.tolerance) {
+            return usage("--tolerance: it is a percentage below 100");
+        }
+        let least = Payload::Binary.size_min_bytes();
+        if self.sizes.iter().any(|size| !(least..=65_507).contains(size)) {
+            return usage(&format!("--sizes: a datagram has {least} to 65507 bytes"));
+        }
+        let wide = |list: &[u16]| list.iter().map(|&n| usize::from(n)).collect::<Vec<_>>();
+        let targets = match self.to {
+            Some(_) => vec![self.receive.len()],
+            None => wide(&self.targets),
+        };
+        let combine =
+            if self.all_combinations { Combination::all } else { Combination::one_at_a_time };
+        Ok(Plan {
+            combinations: combine(&self.sizes, &targets, &wide(&self.flows)),
+            rates: self.rates.clone(),
+            duration: self.duration,
+            tolerance: self.tolerance / 100.0,
+        })
+    }
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let plan = args.plan()?;
+    let place = Place::of(args)?;
+    let began_unix_ns = realtime_ns();
+    let mut folder = Folder::make(args.out.as_deref(), "weir-lab-relay", began_unix_ns)?;
+    let stop = load::stop_flag()?;
+    let (began, load_before) = (Instant::now(), machine::load());
+    let state: Mutex<Option<Progress>> = Mutex::default();
+    let line = || progress_line(*state.lock().unwrap_or_else(|e| e.into_inner()));
+    let measured =
+        load::with_progress(args.progress, line, || place.measure(&plan, &stop, &state))?;
+    let interrupted = stop.load(Ordering::Relaxed);
+    if measured.is_empty() {
+        return Err(Failure::Unavailable.error("ended before anything was measured"));
+    }
+    let sweep = Sweep {
+        about: About {
+            command: command_line(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: option_env!("WEIR_COMMIT").unwrap_or_default().to_owned(),
+            began_unix_ns,
+            took_ns: began.elapsed().as_nanos() as u64,
+            interrupted,
+            machine: Machine {
+                load_before,
+                load_after: machine::load(),
+                ..machine::describe(&Properties::default())
+            },
+            notes: Vec::new(),
+        },
+        relay: place.describe(),
+        duration_s: plan.duration.as_secs_f64(),
+        tolerance: plan.tolerance,
+        curves: measured,
+    };
+    let report = RelayReport::new(&sweep);
+    let folder = folder.keep();
+    report.write(folder).map_err(report_error)?;
+    let ended = exit::print_and_end(&report.terminal(), ExitCode::SUCCESS)?;
+    // Not on standard output, which is for the figures.
+    let _ = writeln!(io::stderr(), "the report: {}", folder.join("report.html").display());
+    Ok(ended)
+}
+
+/// Where the relay is.
+enum Place {
+    Ours(Loopback),
+    Elsewhere(Elsewhere),
+}
+
+impl Place {
+    /// To be called before the first thread is started.
+    fn of(args: &Args) -> anyhow::Result<Place> {
+        if let Some(to) = &args.to {
+            let receive: Result<_, _> = args.receive.iter().map(load::listener).collect();
+            return Ok(Place::Elsewhere(Elsewhere { to: load::target(to)?, receive: receive? }));
+        }
+        privilege::acquire()?;
+        Ok(Place::Ours(Loopback::create().map_err(|error| privilege::network_error(&error))?))
+    }
+
+    fn describe(&self) -> String {
+        match self {
+            Place::Ours(_) => format!(
+                "weir relay {} on loopback in a network namespace of its own",
+                env!("CARGO_PKG_VERSION")
+            ),
+            Place::Elsewhere(relay) => format!("the relay at {}", relay.to),
+        }
+    }
+
+    fn measure(
+        &self,
+        plan: &Plan,
+        stop: &AtomicBool,
+        state: &Mutex<Option<Progress>>,
+    ) -> anyhow::Result<Vec<Curve>> {
+        let tell = |progress| *state.lock().unwrap_or_else(|e| e.into_inner()) = Some(progress);
+        let sweep = |relay: &mut dyn Relay| relay_sweep::run(plan, relay, stop, &tell);
+        let measured = match self {
+            // The child is killed when the thread that started it ends: this one, which lasts as long as the sweep.
+            Place::Ours(network) => network
+                .run(|| sweep(&mut Ours::default()))
+                .map_err(|error| privilege::network_error(&error))?,
+            Place::Elsewhere(relay) => sweep(&mut relay.clone()),
+        };
+        measured.map_err(|error| match &error {
+            Error::Relay(source) => Failure::Unavailable.error(format!("{error}: {source}")),
+            Error::Receiver(error) => load::address_error(error),
+            Error::Sender(error) => load::address_error(error),
+            Error::Thread(source) => Failure::Unavailable.error(format!("{error}: {source}")),
+        })
+    }
+}
+
+fn progress_line(progress: Option<Progress>) -> String {
+    let Some(Progress { combination, number, combinations, offered_per_sec }) = progress else {
+        return "starting".to_owned();
+    };
+    let Combination { size_bytes, targets, flows } = combination;
+    format!(
+        "combination {} of {combinations} ({size_bytes} bytes, {targets} targets, {flows} flows): {}/s",
+        number + 1,
+        load::grouped(offered_per_sec)
+    )
+}
+
+fn parse_rates(text: &str) -> Result<Rates, String> {
+    if text == "auto" {
+        return Ok(Rates::Search { first: 10_000, highest: 10_000_000 });
+    }
+    let rates: Vec<u64> = text.split(',').map(load::parse_number).collect::<Result<_, _>>()?;
+    if rates.contains(&0) {
+        return Err("a rate is above 0".to_owned());
+    }
+    Ok(Rates::List(rates))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_searched_or_given() {
+        assert!(matches!(parse_rates("auto"), Ok(Rates::Search { .. })));
+        assert_eq!(parse_rates("1k,2.5k"), Ok(Rates::List(vec![1_000, 2_500])));
+        for wrong in ["", "0", "1k,", "fast"] {
+            assert!(parse_rates(wrong).is_err(), "{wrong}");
+        }
+    }
+}
