@@ -7,6 +7,7 @@ mod daemon;
 mod doctor;
 mod exit;
 mod r#gen;
+mod lab_command;
 mod ledger;
 mod load;
 mod namespace_helper;
@@ -34,6 +35,7 @@ enum Command {
     Config(config_command::Args),
     Doctor(doctor::Args),
     Gen(r#gen::Args),
+    Lab(lab_command::Args),
     Ledger(ledger::Args),
     Sockets(sockets::Args),
     Verify(verify::Args),
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Command::Config(args) => config_command::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Gen(args) => r#gen::run(args),
+        Command::Lab(args) => lab_command::run(args),
         Command::Ledger(args) => ledger::run(args),
         Command::Sockets(args) => sockets::run(args),
         Command::Verify(args) => verify::run(args),

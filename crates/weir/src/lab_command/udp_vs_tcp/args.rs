@@ -1,0 +1,246 @@
+//! The command line, and the plan that it asks for.
+
+use crate::exit::Failure;
+use crate::load::{self, ProgressMode};
+use clap::ValueEnum;
+use lab::experiment::model::Schedule;
+use lab::experiment::preset::Plan;
+use lab::network::PathLoss;
+use lab::transport;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Send telemetry over UDP and over TCP through a network that loses packets, and draw what arrives, and how late
+///
+/// Builds two hosts and a switch, drops packets at random on their links, and runs each transport at each loss several
+/// times. Prints a table with a verdict on each claim of "UDP vs TCP for telemetry" (blog.sflow.com, 2022-02-14), and
+/// writes a page, charts, CSV and JSON to a folder. Takes about 15 minutes; --quick 70 seconds, --article 40 minutes.
+/// Ctrl-C ends it with a report of what was measured by then.
+#[derive(clap::Args)]
+pub(in crate::lab_command) struct Args {
+    /// Five losses, three transports, 60 seconds: the order and the direction, not the tail
+    #[arg(long, conflicts_with = "article")]
+    quick: bool,
+    /// The article's two transports, in runs of 20 minutes: long enough for its delays of many seconds
+    #[arg(long)]
+    article: bool,
+    /// Losses in percent, one way, of the whole path: 0,5,10,20
+    #[arg(long, value_name = "PERCENT,…", value_delimiter = ',', value_parser = parse_percent)]
+    loss: Vec<f64>,
+    /// The losses are those of each link, of which a path has two: 10 per link is 19 per path
+    #[arg(long, requires = "loss")]
+    pub(super) per_link: bool,
+    /// Which transports: udp, tcp-cubic, tcp-cubic-nodelay, tcp-bbr, tcp-reno, tcp-cubic-rto1s, tcp-cubic-bounded,
+    /// tcp-cubic-syslog, or all
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = parse_transport)]
+    transports: Vec<Transports>,
+    /// When messages are made: after a pause, or at fixed times whatever became of the ones before; or both
+    #[arg(long, value_enum, value_name = "closed,open", value_delimiter = ',')]
+    schedule: Vec<ScheduleName>,
+    /// Independent runs of each transport at each loss; five and more have intervals worth the name
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    runs: Option<u32>,
+    /// Length of a run
+    #[arg(long, value_name = "TIME", value_parser = load::parse_duration)]
+    duration: Option<Duration>,
+    /// Messages per second of each flow
+    #[arg(long, value_name = "PER_SEC", value_parser = load::parse_number)]
+    rate: Option<u64>,
+    /// Bytes of a message
+    #[arg(long, value_name = "SIZE", value_parser = load::parse_bytes)]
+    message_size: Option<usize>,
+    /// Where the report goes [default: weir-lab-udp-vs-tcp-DATE-TIME]
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) out: Option<PathBuf>,
+    /// Print figures and verdicts as JSON instead of the table
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Progress on standard error
+    #[arg(long, value_enum, default_value_t = ProgressMode::Auto)]
+    pub(super) progress: ProgressMode,
+}
+
+/// Schedules by their names on the command line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum ScheduleName {
+    /// Send, pause, send, as in the article
+    Closed,
+    /// At fixed times
+    Open,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Transports {
+    All,
+    One(String),
+}
+
+/// Longest that makes sense, so that times add up without overflow.
+const DURATION_MAX: Duration = Duration::from_secs(7 * 86_400);
+/// What fits a datagram over IPv4.
+const MESSAGE_BYTES_MAX: usize = 65_507;
+const RATE_MAX_PER_SEC: u64 = 10_000;
+
+impl Args {
+    /// What is to be run.
+    ///
+    /// # Errors
+    /// A value is out of its range.
+    pub(super) fn plan(&self) -> anyhow::Result<Plan> {
+        let preset = match (self.quick, self.article) {
+            (true, _) => Plan::quick(),
+            (_, true) => Plan::article(),
+            _ => Plan::standard(),
+        };
+        let plan = Plan {
+            losses: or(self.losses()?, preset.losses),
+            transports: or(self.transports(), preset.transports),
+            schedules: or(self.schedules(), preset.schedules),
+            runs: self.runs.unwrap_or(preset.runs),
+            duration: self.duration.unwrap_or(preset.duration),
+            message_bytes: self.message_size.unwrap_or(preset.message_bytes),
+            rate_per_sec: self.rate.map_or(preset.rate_per_sec, |rate| rate as f64),
+            preset: preset.preset,
+        };
+        let usage = |text: &str| Err(Failure::Usage.error(text));
+        if plan.duration < Duration::from_secs(1) || plan.duration > DURATION_MAX {
+            return usage("--duration: a run takes 1s to 7d");
+        }
+        if !(16..=MESSAGE_BYTES_MAX).contains(&plan.message_bytes) {
+            return usage("--message-size: a message has 16 to 65507 bytes");
+        }
+        if self.rate.is_some_and(|rate| !(1..=RATE_MAX_PER_SEC).contains(&rate)) {
+            return usage("--rate: a flow has 1 to 10000 messages per second");
+        }
+        Ok(plan)
+    }
+
+    /// Of the whole path, each once, 0 to 1.
+    fn losses(&self) -> anyhow::Result<Vec<f64>> {
+        let mut losses: Vec<f64> = Vec::new();
+        for &percent in &self.loss {
+            let loss = if self.per_link {
+                PathLoss::per_link(percent / 100.0)
+            } else {
+                PathLoss::per_path(percent / 100.0)
+            };
+            let loss =
+                loss.filter(|loss| loss.path() < 1.0).map(PathLoss::path).ok_or_else(|| {
+                    Failure::Usage.error(format!("--loss: {percent} is not a percentage below 100"))
+                })?;
+            // What went through the square root and back is not what was typed.
+            let loss = (loss * 1e9).round() / 1e9;
+            if !losses.contains(&loss) {
+                losses.push(loss);
+            }
+        }
+        Ok(losses)
+    }
+
+    fn transports(&self) -> Vec<String> {
+        let all = || transport::all().iter().map(|one| one.name().0).collect::<Vec<_>>();
+        let mut names: Vec<String> = Vec::new();
+        for asked in &self.transports {
+            let asked = match asked {
+                Transports::All => all(),
+                Transports::One(name) => vec![name.clone()],
+            };
+            let new: Vec<String> = asked.into_iter().filter(|name| !names.contains(name)).collect();
+            names.extend(new);
+        }
+        names
+    }
+
+    fn schedules(&self) -> Vec<Schedule> {
+        let mut schedules: Vec<Schedule> = Vec::new();
+        for name in &self.schedule {
+            let schedule = match name {
+                ScheduleName::Closed => Schedule::ClosedLoop,
+                ScheduleName::Open => Schedule::OpenLoop,
+            };
+            if !schedules.contains(&schedule) {
+                schedules.push(schedule);
+            }
+        }
+        schedules
+    }
+}
+
+fn or<T>(asked: Vec<T>, preset: Vec<T>) -> Vec<T> {
+    if asked.is_empty() { preset } else { asked }
+}
+
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim_end();
+    number.parse().map_err(|_| "write a percentage such as 5 or 0.5".to_owned())
+}
+
+fn parse_transport(text: &str) -> Result<Transports, String> {
+    if text == "all" {
+        return Ok(Transports::All);
+    }
+    if transport::named(text).is_some() {
+        return Ok(Transports::One(text.to_owned()));
+    }
+    let names: Vec<String> = transport::all().iter().map(|one| one.name().0).collect();
+    Err(format!("it is none of {} and all", names.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn plan(line: &str) -> anyhow::Result<Plan> {
+        let words = std::iter::once("lab").chain(line.split_whitespace());
+        Cli::try_parse_from(words)?.args.plan()
+    }
+
+    #[test]
+    fn presets_and_what_changes_them() {
+        assert_eq!(plan("").unwrap().preset, "default");
+        assert_eq!(plan("--article").unwrap().runs, 6);
+        let quick = plan(
+            "--quick --loss 0,5,5,0.5 --transports udp,tcp-bbr --schedule open,closed --runs 2 --duration 3s \
+             --rate 50 --message-size 200",
+        )
+        .unwrap();
+        assert_eq!(quick.losses, [0.0, 0.05, 0.005]);
+        assert_eq!(quick.transports, ["udp", "tcp-bbr"]);
+        assert_eq!(quick.schedules, [Schedule::OpenLoop, Schedule::ClosedLoop]);
+        assert_eq!((quick.runs, quick.duration), (2, Duration::from_secs(3)));
+        assert_eq!((quick.rate_per_sec, quick.message_bytes), (50.0, 200));
+        assert_eq!(plan("--transports all,udp").unwrap().transports.len(), 8);
+    }
+
+    #[test]
+    fn losses_are_of_the_path_or_of_each_link() {
+        assert_eq!(plan("--loss 19").unwrap().losses, [0.19]);
+        assert_eq!(plan("--loss 10%,5 --per-link").unwrap().losses, [0.19, 0.0975]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for line in [
+            "--loss 100",
+            "--loss -1",
+            "--loss x",
+            "--transports sctp",
+            "--schedule both",
+            "--runs 0",
+            "--duration 10ms",
+            "--rate 0",
+            "--message-size 15",
+            "--per-link",
+            "--quick --article",
+        ] {
+            assert!(plan(line).is_err(), "{line}");
+        }
+    }
+}
