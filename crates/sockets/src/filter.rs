@@ -54,6 +54,7 @@ pub struct Filter {
     expression: Option<Expr>,
     notes: Vec<Note>,
     devices: Vec<(String, std::ops::Range<usize>)>,
+    processes: Option<std::ops::Range<usize>>,
 }
 
 impl Filter {
@@ -120,6 +121,27 @@ impl Filter {
                 span.clone(),
                 format!("there is no interface `{name}` here"),
                 Some("`ip link` lists them; an index is taken too".to_owned()),
+            )),
+        }
+    }
+
+    /// Points at the first word that asks which process holds a socket, for places where nobody looks: no socket would match.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError`] at the word.
+    pub fn check_no_processes(&self) -> Result<(), FilterError> {
+        match &self.processes {
+            None => Ok(()),
+            Some(span) => Err(FilterError::new(
+                &self.text,
+                span.clone(),
+                "which process holds a socket is not looked up here",
+                Some(
+                    "`cgroup`, `unit`, `container`, `pod` and `uid` are known; a list or `--watch` of `weir sockets` knows \
+                     processes too"
+                        .to_owned(),
+                ),
             )),
         }
     }

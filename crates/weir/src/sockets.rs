@@ -45,6 +45,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.explain {
         return explain(args, &filter);
     }
+    if args.closed || args.read.is_some() {
+        filter.check_no_processes().map_err(|error| Failure::Usage.error(error))?;
+    }
     if args.closed {
         return closed::run(args, &filter);
     }
@@ -77,7 +80,10 @@ fn list(args: &Args, live: &mut Live<'_>) -> anyhow::Result<ExitCode> {
     } else {
         let mut printer = Printer::new(args)?;
         live.poll(&mut printer)?;
-        printer.end_of_poll(&live.assembler.counts);
+        // A title without rows would look like an answer.
+        if live.failure().is_none() || live.assembler.counts.shown > 0 {
+            printer.end_of_poll(&live.assembler.counts);
+        }
         printer.finish()?;
     }
     live.tell_unseen();

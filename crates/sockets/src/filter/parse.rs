@@ -29,9 +29,9 @@ pub(super) fn parse(text: &str, names: &dyn Names) -> Result<Filter, FilterError
     if let Some(token) = parser.next() {
         return Err(parser.error(token.span, "this ) was never opened", None));
     }
-    let Parser { notes, devices, families, .. } = parser;
+    let Parser { notes, devices, processes, families, .. } = parser;
     let expression = with_family(expression, &families);
-    Ok(Filter { text: text.to_owned(), states, expression, notes, devices })
+    Ok(Filter { text: text.to_owned(), states, expression, notes, devices, processes })
 }
 
 /// `inet:` and `inet6:` hold for the whole filter, as in `ss`; both together are no limit.
@@ -55,6 +55,8 @@ struct Parser<'a> {
     names: &'a dyn Names,
     notes: Vec<Note>,
     devices: Vec<(String, Range<usize>)>,
+    /// The first word that asks for processes.
+    processes: Option<Range<usize>>,
     families: Vec<Family>,
     /// Parentheses and `not`s that are open.
     open: usize,
@@ -82,6 +84,7 @@ impl<'a> Parser<'a> {
             names,
             notes: Vec::new(),
             devices: Vec::new(),
+            processes: None,
             families: Vec::new(),
             open: 0,
         }

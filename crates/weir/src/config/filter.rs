@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Says what is wrong with a filter, as far as its text alone tells.
 pub(super) fn check(text: &str) -> Result<(), FilterError> {
-    Filter::parse_with(text, &TextOnly).map(drop)
+    Filter::parse_with(text, &TextOnly)?.check_no_processes()
 }
 
 /// Services and users stand in files of this host; for every other name there is a stand-in.

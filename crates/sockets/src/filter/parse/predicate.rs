@@ -3,7 +3,7 @@
 use super::Parser;
 use crate::filter::ast::{Compare, Device, Expr, Test, TextField};
 use crate::filter::error::{FilterError, Note, nearest};
-use crate::filter::fields::{Field, words};
+use crate::filter::fields::{Field, Source, words};
 use crate::filter::host::{self, Host, Problem};
 use crate::filter::lex::{Kind, Sign, Token};
 use crate::filter::quantity::Quantity;
@@ -68,10 +68,22 @@ impl<'a> Parser<'a> {
             "exclude" | "excl" => Ok(self.state(word, &span)?.negate()),
             "family" => self.family(word),
             _ => match (text_field(word), Field::from_word(word)) {
-                (Some(field), _) => self.text(field, word),
-                (None, Some(field)) => self.number(field, word),
+                (Some(field), _) => {
+                    self.note_processes(field == TextField::Process, span);
+                    self.text(field, word)
+                }
+                (None, Some(field)) => {
+                    self.note_processes(field.source() == Source::Pid, span);
+                    self.number(field, word)
+                }
                 (None, None) => Err(self.unknown(word, span)),
             },
+        }
+    }
+
+    fn note_processes(&mut self, asks_for_them: bool, span: Range<usize>) {
+        if asks_for_them {
+            self.processes.get_or_insert(span);
         }
     }
 

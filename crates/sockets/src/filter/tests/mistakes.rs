@@ -212,6 +212,20 @@ fn interfaces_are_checked_when_asked() {
 }
 
 #[test]
+fn processes_are_refused_where_nobody_looks_for_them() {
+    for (text, span) in
+        [("rtt > 1ms and process = nginx", 14..21), ("not pid = 1 or pid = 2", 4..7)]
+    {
+        let error = parse(text).check_no_processes().unwrap_err();
+        assert_eq!(
+            (error.span, error.message.as_str()),
+            (span, "which process holds a socket is not looked up here")
+        );
+    }
+    assert_eq!(parse("unit = nginx* and uid = 0").check_no_processes(), Ok(()));
+}
+
+#[test]
 fn bounds_hold() {
     let deep = |levels: usize| format!("{}autobound{}", "( ".repeat(levels), " )".repeat(levels));
     assert!(Filter::parse_with(&deep(MAX_NESTING - 1), &NoNames).is_ok());

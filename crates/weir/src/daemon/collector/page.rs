@@ -38,7 +38,7 @@ fn answer(asked: &Asked, query: &str) -> Result<Vec<u8>, PageError> {
     let Question { filter, limit } = Question::parse(query).map_err(PageError::BadQuery)?;
     let filter = match filter.trim() {
         "" => None,
-        text => Some(Filter::parse(text).map_err(|error| PageError::BadQuery(explain(&error)))?),
+        text => Some(read(text).map_err(|error| PageError::BadQuery(format!("filter: {error}")))?),
     };
     let Some(questions) = asked.questions() else {
         return Err(PageError::Unavailable("the collector is being started anew".to_owned()));
@@ -47,8 +47,9 @@ fn answer(asked: &Asked, query: &str) -> Result<Vec<u8>, PageError> {
     answer.map_err(|error: QueryError| PageError::Unavailable(error.to_string()))
 }
 
-fn explain(error: &FilterError) -> String {
-    format!("filter: {error}")
+fn read(text: &str) -> Result<Filter, FilterError> {
+    let filter = Filter::parse(text)?;
+    filter.check_no_processes().map(|()| filter)
 }
 
 /// What is asked.
@@ -153,5 +154,15 @@ mod tests {
         wrong("filter=%zz", percent);
         wrong("filter=%+1", percent);
         wrong("filter=%ff", "it is no text in UTF-8");
+    }
+
+    #[test]
+    fn filters_that_cannot_be_answered() {
+        let said = |filter| match answer(&Asked::default(), filter) {
+            Err(PageError::BadQuery(text)) => text,
+            _ => panic!("{filter} was taken"),
+        };
+        assert!(said("filter=sprot").starts_with("filter: `sprot` is no word"));
+        assert!(said("filter=rtt>1ms+and+process=nginx").contains("\n              ^^^^^^^\n"));
     }
 }
