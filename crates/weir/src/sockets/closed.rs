@@ -40,6 +40,7 @@ pub(super) fn run(args: &Args, filter: &Filter) -> anyhow::Result<ExitCode> {
         pieces: sender,
         pending: Vec::new(),
         left: args.count.map(std::num::NonZeroU64::get),
+        sequence: 0,
         counts: Arc::clone(&counts),
     };
     let host = Host::read(HostOptions::default());
@@ -108,6 +109,8 @@ struct Outlet {
     pending: Vec<u8>,
     /// Records that are still wanted.
     left: Option<u64>,
+    /// Number of the next record.
+    sequence: u64,
     counts: Arc<Counts>,
 }
 
@@ -129,10 +132,14 @@ impl Output for Outlet {
             return;
         }
         if self.pending.len() >= PENDING_BYTES_MAX {
+            self.sequence += 1;
             self.counts.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
+        // Those of the looks are not shown, and a gap would stand for a record that is lost.
+        let record = &SocketRecord { sequence: Some(self.sequence), ..*record };
         self.stream.record(record, &mut self.pending);
+        self.sequence += 1;
         self.left = self.left.map(|left| left - 1);
         self.hand_over();
         self.counts.shown.fetch_add(1, Ordering::Relaxed);

@@ -119,7 +119,10 @@ fn records_of_polls_follow_each_other_and_an_array_ends() {
 
 #[test]
 fn connections_are_shown_as_they_end() {
+    // A look finds it before anything has closed, and its record is not shown.
+    let _open = connect("127.0.0.1:0");
     let closed = Lines::of(&["--closed", "--format", "jsonl", "dst 127.0.0.1 or src 127.0.0.1"]);
+    let mut shown = 0;
     let mut found: BTreeMap<u16, Value> = BTreeMap::new();
     // It says nothing when it has begun to listen: connections end until one is told of.
     wait_for(
@@ -133,6 +136,8 @@ fn connections_are_shown_as_they_end() {
             while let Ok(line) = closed.lines.recv_timeout(std::time::Duration::from_millis(200)) {
                 let record: Value = serde_json::from_str(&line).unwrap();
                 assert_eq!(record["record_kind"], "close", "{record}");
+                assert_eq!(record["sequence"], shown, "a gap is a record that is missing");
+                shown += 1;
                 found.insert(record["src_port"].as_u64().unwrap() as u16, record);
             }
             let record = found.get(&port)?;
