@@ -32,6 +32,22 @@ macro_rules! reasons {
     };
 }
 
+impl Reason {
+    /// Whether a setting asks for it, so that it is no loss.
+    pub fn is_intended(self) -> bool {
+        matches!(
+            self,
+            Reason::Sampled
+                | Reason::Unchanged
+                | Reason::Duplicate
+                | Reason::Filtered
+                | Reason::RateLimited
+                | Reason::SourceDenied
+                | Reason::TargetRemoved
+        )
+    }
+}
+
 reasons! {
     /// Observed with `SO_MEMINFO`; exact for each socket. The kernel counts wrong checksums and datagrams refused
     /// while the relay stops in the same place.

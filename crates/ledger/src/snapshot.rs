@@ -63,18 +63,7 @@ impl Snapshot {
     /// that had not changed or were listed twice.
     pub fn unintended_losses(&self) -> Vec<Loss<'_>> {
         let mut losses = self.losses();
-        losses.retain(|loss| {
-            !matches!(
-                loss.reason,
-                Reason::Sampled
-                    | Reason::Unchanged
-                    | Reason::Duplicate
-                    | Reason::Filtered
-                    | Reason::RateLimited
-                    | Reason::SourceDenied
-                    | Reason::TargetRemoved
-            )
-        });
+        losses.retain(|loss| !loss.reason.is_intended());
         losses
     }
 

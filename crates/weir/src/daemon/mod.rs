@@ -14,6 +14,7 @@ mod progress;
 mod reload;
 mod service;
 mod stop;
+mod troubles;
 
 pub(crate) use progress::say;
 pub(crate) use stop::{LastLedger, LedgerForm, OnLoss};
@@ -41,6 +42,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
+use troubles::Troubles;
 use weir::config::{
     COLLECTOR_NAME, Config, Host, ListenAddress, ListenerConfig, Overrides, TargetAddress,
     TargetConfig,
@@ -121,6 +123,7 @@ pub(crate) struct Daemon {
     refused: Repeated,
     /// Moments at which the law did not hold, as last logged.
     violations: u64,
+    troubles: Troubles,
 }
 
 /// Runs a daemon until a signal ends it.
@@ -193,6 +196,7 @@ impl Daemon {
             broken: Repeated::default(),
             refused: Repeated::default(),
             violations: 0,
+            troubles: Troubles::default(),
         };
         daemon.start_prepared()?;
         daemon.health.config_applied(&fingerprint(&daemon.config));
@@ -244,6 +248,7 @@ impl Daemon {
     fn observe(&mut self, now: Instant) {
         let snapshot = self.ledger.check();
         self.note_violations(now, &snapshot);
+        self.troubles.look(now, &snapshot).iter().for_each(troubles::Line::log);
         let listeners = self.running.iter().map(|one| &one.listener);
         let listeners = listeners.map(|listener| (listener.name(), listener.heartbeat()));
         let collector = self.collecting.iter().map(|one| (COLLECTOR_NAME, one.heartbeat()));
