@@ -394,10 +394,13 @@ impl<'h> Runner<'h> {
                         // (kernel/ptrace.c, __ptrace_may_access).
                         let held = effective_capabilities().unwrap_or_default();
                         let lacking = if held & 1 << CAP_SYS_PTRACE == 0 { " without CAP_SYS_PTRACE" } else { "" };
+                        let (count, noun) = match scan.unreadable_processes {
+                            1 => (1, "process"),
+                            count => (count, "processes"),
+                        };
                         format!(
-                            "the network namespaces of {} processes cannot be seen{lacking}; sockets in namespaces of theirs \
-                             alone are missing",
-                            scan.unreadable_processes
+                            "the network namespaces of {count} {noun} cannot be seen{lacking}; sockets in namespaces of theirs \
+                             alone are missing"
                         )
                     });
                 }
