@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use lab::experiment::model::TransportName;
+use lab::report::TelemetryReport;
 use lab::statistics::Bootstrap;
-use lab::telemetry::{self, Plan, Results};
+use lab::telemetry::{self, Plan, Results, Telemetry};
 use std::io::Write;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -99,4 +101,46 @@ fn plans_that_mean_nothing_are_refused() {
         refused(Plan { transports: vec!["pigeon".into()], ..small() }),
         "there is no transport pigeon"
     );
+}
+
+#[test]
+fn a_measurement_is_reported_whole() {
+    let run = |on_screen: u64, ages_ns: &[u64]| telemetry::Run {
+        events: 100,
+        events_on_screen: on_screen,
+        events_seen: on_screen + 5,
+        steps: 1_000,
+        steps_on_screen: 990,
+        ages_ns: ages_ns.to_vec(),
+        ..telemetry::Run::default()
+    };
+    let point = |name: &str, configured_loss: f64| telemetry::Point {
+        transport: TransportName::new(name),
+        configured_loss,
+        measured_loss: None,
+        runs: vec![run(80, &[1_000_000, 30_000_000]), run(90, &[2_000_000, 1_500_000_000])],
+    };
+    let measured = Telemetry {
+        settings: telemetry::Settings::of(&small(), "a <test>".to_owned()),
+        points: vec![point("udp", 0.0), point("udp", 0.3), point("tcp-cubic", 0.3)],
+        ..Telemetry::default()
+    };
+    let report = TelemetryReport::new(&measured, Bootstrap { resamples: 50, seed: 1 });
+    let folder = std::env::temp_dir().join(format!("weir-lab-telemetry-{}", std::process::id()));
+    assert_eq!(report.write(&folder).unwrap().len(), 4 + 3);
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&read("report.json")).unwrap();
+    assert_eq!(json["figures"][0]["events_on_screen"]["value"], 0.85);
+    assert_eq!(json["points"][2]["transport"], "tcp-cubic");
+    assert_eq!(read("points.csv").lines().count(), 1 + 3);
+    assert_eq!(read("runs.csv").lines().count(), 1 + 3 * 2);
+    let page = read("report.html");
+    assert!(page.contains("a &lt;test&gt;") && page.matches("<svg").count() == 3);
+    let text = report.terminal();
+    assert!(
+        text.starts_with("On screen within 1 s at 30 % loss: udp: 85 % of events, 99 % of"),
+        "{text}"
+    );
+    assert!(text.lines().all(|line| line.chars().count() <= 130), "{text}");
+    std::fs::remove_dir_all(&folder).unwrap();
 }

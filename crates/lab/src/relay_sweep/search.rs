@@ -33,7 +33,7 @@ impl Search {
         match (self.lossless(), self.failed().map(|(rate, _)| rate)) {
             (None, None) => Some(first.min(highest.max(1))),
             // Not even the first: look for where it does get through, as far as it is worth it.
-            (None, Some(failed)) => (failed > (first / 64).max(1)).then_some(failed / 2),
+            (None, Some(failed)) => (failed > (first / 8).max(1)).then_some(failed / 2),
             (Some(lossless), None) => {
                 (lossless < highest).then(|| lossless.saturating_mul(2).min(highest))
             }
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn there_may_be_no_knee() {
         assert_eq!(search(&AUTO, u64::MAX, u64::MAX).0, Knee::Above { lossless_per_sec: 100_000 });
-        assert_eq!(search(&AUTO, 0, u64::MAX).0, Knee::Below { lossy_per_sec: 15 });
+        assert_eq!(search(&AUTO, 0, u64::MAX).0, Knee::Below { lossy_per_sec: 125 });
         let Knee::SenderLimit { lossless_per_sec } = search(&AUTO, u64::MAX, 50_000).0 else {
             panic!("the sender was the limit")
         };

@@ -78,7 +78,7 @@ impl<'a> RelayReport<'a> {
     fn loss_chart(&self) -> Result<Chart, ReportError> {
         let lines = self.lines(|sample| Some(sample.missing_share));
         let y = Axis::shares_from_zero("share of datagrams that are missing", ends(&lines));
-        let plot = self.plot("Loss against offered rate", "every combination", y, lines);
+        let plot = self.plot("Loss against rate", COMBINATIONS, y, lines);
         finish(
             plot,
             "loss".to_owned(),
@@ -92,7 +92,7 @@ impl<'a> RelayReport<'a> {
     fn p99_chart(&self) -> Result<Chart, ReportError> {
         let lines = self.lines(|sample| sample.latency.map(|latency| latency.p99_ns as f64));
         let y = Axis::times("latency, 99th percentile", ends(&lines));
-        let plot = self.plot("Latency against offered rate", "every combination", y, lines);
+        let plot = self.plot("Latency against rate", COMBINATIONS, y, lines);
         let caption =
             "The 99th percentile of the time from the sender's stamp to the slowest receiver.";
         finish(plot, "latency-p99".to_owned(), caption.to_owned())
@@ -112,7 +112,7 @@ impl<'a> RelayReport<'a> {
         });
         let lines: Vec<Line> = lines.collect();
         let y = Axis::times("latency from sender to receiver", ends(&lines));
-        let title = "Latency through the relay against offered rate";
+        let title = "Latency through the relay against rate";
         let plot = self.plot(title, &describe(base.combination), y, lines);
         let caption = "Time from the sender's stamp to the receiver; at each quantile the slowest target. It leaps where queues fill.";
         finish(plot, "latency".to_owned(), caption.to_owned())
@@ -194,12 +194,9 @@ impl<'a> RelayReport<'a> {
         let rates = curves.iter().flat_map(|curve| &curve.marks).map(|mark| mark.x);
         Plot {
             title: title.to_owned(),
-            subtitle: format!("{what} · {} s for each rate, once", self.sweep.duration_s),
+            subtitle: format!("{what} · {} s each", self.sweep.duration_s),
             footnote: self.footnote(),
-            x: Axis::counts(
-                "offered rate, datagrams per second",
-                rates.collect::<Vec<_>>().into_iter(),
-            ),
+            x: Axis::counts("datagrams sent per second", rates.collect::<Vec<_>>().into_iter()),
             y,
             curves,
             article: Vec::new(),
@@ -300,6 +297,9 @@ impl<'a> RelayReport<'a> {
 
 const KNEE_HEAD: [&str; 4] = ["bytes", "targets", "flows", "loss begins"];
 
+/// Under charts whose legend names all combinations.
+const COMBINATIONS: &str = "every combination of B bytes, t targets and f flows";
+
 const METHOD: &str = "<section>\n<h2>Method</h2>\n<ul>\n\
     <li><b>Sent and received</b> are counted by marks in the datagrams, from outside the relay: each has a number, a time stamp and a \
     checksum, and each receiver says which numbers it has. <b>Missing</b> is what was sent, times the targets, minus what came.</li>\n\
@@ -311,7 +311,8 @@ const METHOD: &str = "<section>\n<h2>Method</h2>\n<ul>\n\
     <li><b>Lost by the relay</b> is its own ledger: place, reason, and copies, so that a datagram lost before it was copied counts once \
     for each target; heartbeats are among them.</li>\n\
     <li><b>Everything shares the processors</b> of one machine: sender, relay and receivers. The knee is that of this machine with \
-    all of them on it, and each rate was measured once; other work on the machine lowers it.</li>\n</ul>\n</section>\n";
+    all of them on it. A rate that lost was measured once more, and counts as lossy if it lost both times, because other work \
+    on the machine is not the relay; all measurements stand in the tables.</li>\n</ul>\n</section>\n";
 
 /// Something that was varied.
 struct Factor {
@@ -348,10 +349,11 @@ fn line(
     samples: &[Sample],
     y: impl Fn(&Sample) -> Option<f64>,
 ) -> Line {
-    let mark = |sample: &Sample| {
-        Some(Mark { x: sample.offered_per_sec as f64, y: y(sample)?, interval: None })
-    };
-    Line { label, style, marks: samples.iter().filter_map(mark).collect(), marks_every: 1 }
+    let mark =
+        |sample: &Sample| Some(Mark { x: sample.sent_per_sec, y: y(sample)?, interval: None });
+    let mut marks: Vec<Mark> = samples.iter().filter_map(mark).collect();
+    marks.sort_by(|a, b| a.x.total_cmp(&b.x));
+    Line { label, style, marks, marks_every: 1 }
 }
 
 /// Every value that the y axis must hold.

@@ -5,7 +5,9 @@ use super::charts::finish;
 use super::charts::plot::{Curve, Mark, Plot};
 use super::csv::{Table, estimated};
 use super::page::{self, Page, table, text_table};
-use super::text::{count, percent, percent_estimate, runs_by_length, time_estimate};
+use super::text::{
+    count, percent, percent_estimate, runs_by_length, short_times, time, time_estimate,
+};
 use super::{Chart, ReportError};
 use crate::statistics::{Bootstrap, Estimate};
 use crate::telemetry::{Figures, Point, Telemetry};
@@ -38,7 +40,10 @@ impl<'a> TelemetryReport<'a> {
 
     /// Table for a terminal.
     pub fn terminal(&self) -> String {
-        let mut text = format!("{}\n\n{}", self.lead(), text_table(&HEAD, &self.rows()));
+        let window = self.window();
+        let (events, steps) = (format!("events ≤ {window}"), format!("counter ≤ {window}"));
+        let head = ["transport", "loss", "seen", &events, "ever", &steps, "age p50", "age p99"];
+        let mut text = format!("{}\n\n{}", self.lead(), text_table(&head, &self.narrow_rows()));
         for note in &self.telemetry.about.notes {
             text.push_str(&format!("\n{note}"));
         }
@@ -199,6 +204,36 @@ impl<'a> TelemetryReport<'a> {
                 time(&figures.age_p99_ns),
             ];
             cells.map(Option::unwrap_or_default).to_vec()
+        };
+        self.points().map(row).collect()
+    }
+
+    /// For a terminal: fewer digits and intervals.
+    fn narrow_rows(&self) -> Vec<Vec<String>> {
+        let value = |estimate: Option<Estimate>| {
+            estimate.map(|e| format!("{:.1} %", e.value * 100.0)).unwrap_or_default()
+        };
+        let share = |estimate: Option<Estimate>| {
+            let interval = estimate.and_then(|estimate| estimate.interval);
+            let interval = interval.map(|i| format!(" {:.1}-{:.1}", i.low * 100.0, i.high * 100.0));
+            format!("{}{}", value(estimate), interval.unwrap_or_default())
+        };
+        let row = |(point, figures): (&Point, &Figures)| {
+            let p99 = figures.age_p99_ns.map(|estimate| {
+                let interval = estimate.interval.map(short_times).unwrap_or_default();
+                format!("{} {interval}", time(estimate.value))
+            });
+            let measured = point.measured_loss.and_then(|loss| loss.share());
+            vec![
+                point.transport.to_string(),
+                percent(point.configured_loss),
+                measured.map(|loss| format!("{:.1} %", loss * 100.0)).unwrap_or_default(),
+                share(figures.events_on_screen),
+                value(figures.events_seen),
+                share(figures.steps_on_screen),
+                figures.age_p50_ns.map(|estimate| time(estimate.value)).unwrap_or_default(),
+                p99.unwrap_or_default(),
+            ]
         };
         self.points().map(row).collect()
     }

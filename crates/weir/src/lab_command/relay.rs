@@ -14,6 +14,7 @@ use lab::relay_sweep::{
 use lab::report::RelayReport;
 use lab::{About, Payload};
 use measured::{Elsewhere, Ours};
+use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -127,7 +128,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             machine: Machine {
                 load_before,
                 load_after: machine::load(),
-                ..machine::describe(&Properties::default())
+                ..machine::describe(&kernel())
             },
             notes: Vec::new(),
         },
@@ -143,6 +144,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Not on standard output, which is for the figures.
     let _ = writeln!(io::stderr(), "the report: {}", folder.join("report.html").display());
     Ok(ended)
+}
+
+/// No property of TCP's matters here.
+fn kernel() -> Properties {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok();
+    let kernel_release = release.map(|release| release.trim().to_owned());
+    Properties { kernel_release, ..Properties::default() }
 }
 
 /// Where the relay is.
@@ -202,7 +210,7 @@ fn progress_line(progress: Option<Progress>) -> String {
     };
     let Combination { size_bytes, targets, flows } = combination;
     format!(
-        "combination {} of {combinations} ({size_bytes} bytes, {targets} targets, {flows} flows): {}/s",
+        "combination {} of {combinations} (bytes: {size_bytes}, targets: {targets}, flows: {flows}): {}/s",
         number + 1,
         load::grouped(offered_per_sec)
     )
