@@ -42,6 +42,11 @@ pub trait Access: Send {
     /// want of a capability is no error, and counted in the answer.
     fn discover(&mut self, scope: &Scope, found: &mut Vec<Found>) -> io::Result<Scan>;
 
+    /// Whether this process looks by its own rights, so that a capability of its own would show more.
+    fn is_direct(&self) -> bool {
+        true
+    }
+
     /// Opens a `NETLINK_SOCK_DIAG` socket in the namespace at this place of the last discovery.
     ///
     /// # Errors

@@ -385,6 +385,7 @@ impl<'h> Runner<'h> {
     }
 
     fn discover(&mut self) {
+        let is_direct = self.access.is_direct();
         let engine = &mut self.engine;
         match self.access.discover(&self.options.scope, &mut self.found) {
             Ok(scan) => {
@@ -393,7 +394,8 @@ impl<'h> Runner<'h> {
                         // A process that may do more than we cannot be looked into by CAP_SYS_PTRACE alone
                         // (kernel/ptrace.c, __ptrace_may_access).
                         let held = effective_capabilities().unwrap_or_default();
-                        let lacking = if held & 1 << CAP_SYS_PTRACE == 0 { " without CAP_SYS_PTRACE" } else { "" };
+                        let is_lacking = is_direct && held & 1 << CAP_SYS_PTRACE == 0;
+                        let lacking = if is_lacking { " without CAP_SYS_PTRACE" } else { "" };
                         let (count, noun) = match scan.unreadable_processes {
                             1 => (1, "process"),
                             count => (count, "processes"),

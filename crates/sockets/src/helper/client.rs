@@ -207,6 +207,10 @@ fn error_of(answer: &Answer) -> Errno {
 }
 
 impl Access for Remote {
+    fn is_direct(&self) -> bool {
+        false
+    }
+
     fn discover(&mut self, scope: &Scope, found: &mut Vec<Found>) -> io::Result<Scan> {
         found.clear();
         self.places.clear();

@@ -40,6 +40,8 @@ pub(super) struct Unseen {
     pub(super) failed: u64,
     /// Processes whose namespace cannot be seen.
     pub(super) hidden_processes: u64,
+    /// What would show them.
+    hidden_lacking: &'static str,
     /// Namespaces that were named and are not there.
     pub(super) absent: Vec<String>,
 }
@@ -88,6 +90,9 @@ impl<'p> Live<'p> {
         // A name is a file's: whoever asks for one misses nothing that only processes lead to.
         if self.scope == Scope::All {
             self.unseen.hidden_processes = scan.unreadable_processes.into();
+            // A helper that lacks something says so itself.
+            self.unseen.hidden_lacking =
+                if self.access.is_direct() { without_ptrace() } else { "" };
         }
         for (at, found) in found.iter().enumerate() {
             self.visit(at, found, take)?;
@@ -199,7 +204,7 @@ impl Unseen {
             let processes = plural(self.hidden_processes, "process", "processes");
             lines.push(("hidden".to_owned(), format!(
                 "the network namespaces of {processes} cannot be seen{}; sockets in namespaces of theirs alone are missing",
-                without_ptrace()
+                self.hidden_lacking
             )));
         }
         for name in &self.absent {

@@ -156,6 +156,12 @@ fn nobody_sees_every_namespace_through_the_helper() {
     let never = EventFd::new().unwrap();
     thread::spawn(move || serve(&listener, &Allowed { uids: vec![65_534] }, never.as_fd(), |_| {}));
     let args = ["-l", "-A", "--helper", &path, "--format", "jsonl"];
+    let shown = output(nobody.sockets(&args));
+    assert!(
+        !said(&shown).contains("CAP_SYS_PTRACE"),
+        "the helper looks, and has it: {}",
+        said(&shown)
+    );
     let found = records(nobody.sockets(&args));
     let is_it = |record: &&serde_json::Value| {
         record["netns_name"] == netns.name.as_str() && record["src_port"] == port
