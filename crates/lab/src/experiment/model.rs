@@ -170,30 +170,34 @@ pub struct Run {
     /// Seed of what the run draws itself. The kernel's own randomness, and so the loss, cannot be seeded.
     pub seed: u64,
     pub began_unix_ns: u64,
-    /// From the first message's time to the end of the run, where what has not arrived counts as undelivered.
+    /// From the first message's time to the end of the run, when the last message may be made. What is under way then has
+    /// a moment more to arrive ([`super::flow::DRAIN`]).
     pub duration_ns: u64,
     /// Messages that the schedule asked for until the end: `rate_per_sec` × the duration.
     pub offered: u64,
-    /// Messages that were handed to the transport. The rest was never made (closed loop), or was refused because the
-    /// send buffer was full (open loop).
+    /// Messages that were handed to the transport. The rest was never made (closed loop), was due while the sender was
+    /// blocked, or was refused because the send buffer was full.
     pub sent: u64,
-    /// Different messages that arrived whole before the end.
+    /// Different messages that arrived whole.
     pub delivered: u64,
     /// Messages that arrived once more.
     pub duplicates: u64,
-    /// Share of packets lost one way, measured beside this run with numbered datagrams over the same path.
+    /// Packets lost one way, measured beside this run with datagrams over the same path. Runs of one number share it, whatever
+    /// their transport; the runs of a point do not, so that it can be added up over them.
     pub measured_loss: Option<MeasuredLoss>,
     /// Delay of each delivered message from its making (closed loop) or due time (open loop) to its arrival, ascending.
     pub delays_ns: Vec<u64>,
-    /// Of each message that was still under way at the end: how long it had been, ascending. Its delay is more than
-    /// that. Empty for transports that do not retransmit: what they lose is lost, and `sent - delivered` counts it.
+    /// Of each message that was still under way when the receiver stopped listening: how long it had been, ascending. Its
+    /// delay is more than that. On the open loop with those that were due and that a blocked sender never came to, counted
+    /// from their due time. Empty for transports that do not retransmit: what they lose is lost, and `sent - delivered`
+    /// counts it.
     pub censored_ns: Vec<u64>,
     /// Age of information at regular times: now minus the making of the newest message that has arrived; until the
     /// first has, minus the run's beginning. Ascending.
     pub age_ns: Vec<u64>,
     /// What the kernel said of the sending TCP socket.
     pub tcp: Option<TcpSummary>,
-    /// Counters of the sender's namespace over the run.
+    /// Counters of the hosts over the run. All flows of one network share them: they are no sums to be added over runs.
     pub kernel: KernelCounters,
     /// The flow ended before its time (for example `connection timed out`); empty if it did not.
     pub failure: String,

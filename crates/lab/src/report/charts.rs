@@ -5,7 +5,7 @@ pub(super) mod plot;
 
 use super::text::percent;
 use super::{Report, ReportError, sample_size, text};
-use crate::experiment::model::{Point, Schedule, TransportName};
+use crate::experiment::model::{Point, Run, Schedule, TransportName};
 use crate::statistics::{Estimate, Summary};
 use axis::Axis;
 use plot::{Curve, Mark, Plot};
@@ -190,11 +190,11 @@ fn distribution(
     let plot = Plot {
         title: format!("Messages still missing, at {} packet loss", percent(loss)),
         subtitle: subtitle(report, schedule, &summaries),
-        footnote: "A curve that ends level: those messages never arrived. Logarithmic axes."
+        footnote: "A curve that ends level: those messages never arrived. One that breaks off: the rest was under way at the end."
             .to_owned(),
         x: Axis::times("time since the message was made", ends(|mark| mark.x).into_iter()),
         y: Axis::shares(
-            "share of sent messages that has not arrived",
+            "share of messages that has not arrived",
             ends(|mark| mark.y).into_iter(),
         ),
         curves,
@@ -217,11 +217,12 @@ fn distribution(
 fn missing_after(point: &Point) -> Vec<Mark> {
     let mut delays: Vec<u64> = point.runs.iter().flat_map(|run| &run.delays_ns).copied().collect();
     delays.sort_unstable();
-    let sent: u64 = point.runs.iter().map(|run| run.sent).sum();
-    let sent = (sent.max(delays.len() as u64)) as f64;
+    // On the open loop a blocked sender leaves messages unsent that were due, and are as late as others.
+    let of_run = |run: &Run| run.sent.max((run.delays_ns.len() + run.censored_ns.len()) as u64);
+    let messages = point.runs.iter().map(of_run).sum::<u64>() as f64;
     let mut marks: Vec<Mark> = Vec::new();
     for (arrived, &delay) in delays.iter().enumerate() {
-        let (x, y) = (delay.max(1) as f64, (sent - arrived as f64 - 1.0) / sent);
+        let (x, y) = (delay.max(1) as f64, (messages - arrived as f64 - 1.0) / messages);
         let far = |last: &Mark| y < last.y * 0.97 || x > last.x * 1.05;
         let last = arrived + 1 == delays.len();
         if y > 0.0 && (last || marks.last().is_none_or(far)) {
@@ -231,7 +232,7 @@ fn missing_after(point: &Point) -> Vec<Mark> {
     // What a transport lost for good stays missing. Of what was under way when the run ended, nobody knows.
     let lost_for_good = point.runs.iter().all(|run| run.censored_ns.is_empty());
     let level = marks.last().map(|last| Mark { x: f64::INFINITY, y: last.y, interval: None });
-    marks.extend(level.filter(|_| lost_for_good && sent > delays.len() as f64));
+    marks.extend(level.filter(|_| lost_for_good && messages > delays.len() as f64));
     marks
 }
 

@@ -49,7 +49,8 @@ pub struct Summary {
     /// Segments that TCP sent again, over all runs; `None` for other transports.
     pub retransmits: Option<u64>,
     pub timeouts: Option<u64>,
-    /// `TCPRetransFail` over all runs. Anything but 0 says that the loss was visible to the sender.
+    /// `TCPRetransFail` of the sending host, which the runs share. Anything but 0 says that the loss was visible to the
+    /// sender.
     pub retransmit_failures: u64,
 }
 
@@ -121,7 +122,11 @@ impl Summary {
             )),
             retransmits: tcp(|tcp| tcp.retransmits),
             timeouts: tcp(|tcp| tcp.timeouts),
-            retransmit_failures: sum(|run| run.kernel.retransmit_failures),
+            retransmit_failures: runs
+                .iter()
+                .map(|run| run.kernel.retransmit_failures)
+                .max()
+                .unwrap_or(0),
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use super::claims::{crossing_text, rate_crossing};
 use super::{Evidence, Outcome, Verdict, near, not_tested};
-use crate::experiment::model::TransportName;
+use crate::experiment::model::{KernelCounters, TransportName};
 use crate::report::text::{count, percent, time, time_estimate};
 use crate::statistics::{Bootstrap, Summary};
+use std::collections::BTreeMap;
 
 /// M1 to M7.
 pub(in crate::report) fn checks(evidence: &Evidence<'_>, bootstrap: Bootstrap) -> Vec<Verdict> {
@@ -58,8 +59,15 @@ fn measured_loss(evidence: &Evidence<'_>) -> Verdict {
 fn local_drops(evidence: &Evidence<'_>) -> Verdict {
     const CLAIM: &str =
         "TCP sees no drops on its own host (TCPRetransFail is 0), and no receive buffer overflows";
-    let kernel = |of: fn(&crate::experiment::model::KernelCounters) -> u64| -> u64 {
-        evidence.points.iter().flat_map(|point| &point.runs).map(|run| of(&run.kernel)).sum()
+    // The flows of one loss share their hosts, and so their counters.
+    let kernel = |of: fn(&KernelCounters) -> u64| -> u64 {
+        let mut by_loss: BTreeMap<u64, u64> = BTreeMap::new();
+        for point in evidence.points {
+            let counted = point.runs.iter().map(|run| of(&run.kernel)).max().unwrap_or(0);
+            let most = by_loss.entry(point.configured_loss.to_bits()).or_default();
+            *most = counted.max(*most);
+        }
+        by_loss.values().sum()
     };
     let (failures, overruns) =
         (kernel(|k| k.retransmit_failures), kernel(|k| k.udp_receive_buffer_errors));
