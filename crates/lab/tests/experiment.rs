@@ -2,9 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use lab::experiment::flow::{Flow, FlowPlan};
 use lab::experiment::model::{Point, Schedule};
 use lab::experiment::preset::Plan;
 use lab::experiment::runner::{self, Progress, Results};
+use lab::network::{self, LossAt, Network, PathLoss};
+use lab::transport;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -112,6 +115,38 @@ fn a_stop_ends_it_at_once_and_keeps_what_was_measured() {
         assert!((2.0..60.0).contains(&seconds), "{seconds}");
         assert!(run.offered.abs_diff((seconds * 100.0) as u64) < 2, "{seconds} {}", run.offered);
     }
+}
+
+/// As on a kernel that cannot drop at links: messages are lost, and so are acknowledgements.
+#[test]
+fn sockets_that_drop_by_themselves_lose_as_much() {
+    let plan = network::Plan { loss_at: Some(LossAt::Sockets), ..network::Plan::default() };
+    let Ok(mut network) = Network::build(&plan) else { return };
+    let transports = ["udp", "tcp-cubic"].map(|name| transport::named(name).unwrap());
+    let flows = transports.each_ref().map(|one| Flow::connect(&**one, &network).unwrap());
+    network.set_loss(PathLoss::per_path(0.2).unwrap()).unwrap();
+    let plan = FlowPlan {
+        message_bytes: 100,
+        interval: Duration::from_millis(5),
+        duration: Duration::from_secs(4),
+        schedule: Schedule::OpenLoop,
+        age_interval: Duration::from_millis(10),
+        begin: Instant::now() + Duration::from_millis(100),
+        seed: 1,
+    };
+    let stop = AtomicBool::new(false);
+    let [udp, tcp] = std::thread::scope(|scope| {
+        let running = flows.map(|flow| {
+            flow.prepare(&network).unwrap();
+            scope.spawn(|| flow.run("x", plan, &stop).unwrap())
+        });
+        running.map(|one| one.join().unwrap())
+    });
+    let share = udp.delivered as f64 / udp.sent as f64;
+    assert!(udp.sent == 800 && (0.7..0.9).contains(&share), "{share}");
+    assert_eq!(tcp.delivered + tcp.censored_ns.len() as u64, 800);
+    let summary = tcp.tcp.unwrap();
+    assert!(summary.retransmits > 5, "{summary:?}");
 }
 
 #[test]

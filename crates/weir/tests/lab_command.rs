@@ -144,7 +144,7 @@ fn under_way(dir: &Path) -> (Child, BufReader<std::process::ChildStderr>) {
     for _ in 0..4 {
         let mut line = String::new();
         assert_ne!(lines.read_line(&mut line).unwrap(), 0, "it ended");
-        assert!(line.contains("round 1 of 1 (0, 40 % loss, 16 flows)"), "{line}");
+        assert!(line.contains("round 1 of 1 (0 to 40 % loss, 16 flows)"), "{line}");
     }
     (child, lines)
 }

@@ -78,6 +78,11 @@ impl Plan {
         self.transports.len() * self.schedules.len() * self.runs as usize
     }
 
+    /// Whether the flows of one loss alone are more than two processors carry without delaying them.
+    pub fn is_heavy(&self) -> bool {
+        self.flows_of_one_loss() as f64 * self.rate_per_sec > MESSAGES_AT_ONCE_PER_SEC
+    }
+
     /// Losses that are run at the same time, each in a network of its own: as many as cannot disturb each other.
     pub fn parallel_losses(&self) -> usize {
         let messages_per_sec = self.flows_of_one_loss() as f64 * self.rate_per_sec;
@@ -128,7 +133,8 @@ mod tests {
     #[test]
     fn a_heavy_loss_is_run_alone() {
         let plan = Plan { rate_per_sec: 10_000.0, ..Plan::quick() };
-        assert_eq!((plan.parallel_losses(), plan.rounds()), (1, 5));
+        assert_eq!((plan.parallel_losses(), plan.rounds(), plan.is_heavy()), (1, 5, true));
+        assert!(!Plan::quick().is_heavy() && !Plan::standard().is_heavy());
     }
 
     #[test]

@@ -169,6 +169,12 @@ fn survey(plan: &Plan) -> Result<(Vec<Box<dyn Transport>>, Results), Error> {
     if transports.is_empty() {
         return Err(Error::NoTransport(results.notes.join("; ")));
     }
+    if plan.is_heavy() {
+        results.notes.push(format!(
+            "{} messages a second at a time may be more than this host carries at once: delays may be the host's.",
+            plan.flows_of_one_loss() as f64 * plan.rate_per_sec
+        ));
+    }
     if network.loss_at() == LossAt::Sockets {
         results.notes.push(
             "This kernel cannot drop packets at links (cls_bpf, sch_ingress), so they are dropped at the receiving \

@@ -80,6 +80,8 @@ const DURATION_MAX: Duration = Duration::from_secs(7 * 86_400);
 /// What fits a datagram over IPv4.
 const MESSAGE_BYTES_MAX: usize = 65_507;
 const RATE_MAX_PER_SEC: u64 = 10_000;
+/// Each has two sockets, and the usual limit is 1024.
+const FLOWS_MAX: usize = 400;
 
 impl Args {
     /// What is to be run.
@@ -111,6 +113,11 @@ impl Args {
         }
         if self.rate.is_some_and(|rate| !(1..=RATE_MAX_PER_SEC).contains(&rate)) {
             return usage("--rate: a flow has 1 to 10000 messages per second");
+        }
+        if plan.flows_of_one_loss() > FLOWS_MAX {
+            return usage(
+                "--runs, --transports, --schedule: together at most 400 flows at one loss",
+            );
         }
         Ok(plan)
     }
@@ -238,6 +245,7 @@ mod tests {
             "--rate 0",
             "--message-size 15",
             "--per-link",
+            "--runs 26",
             "--quick --article",
         ] {
             assert!(plan(line).is_err(), "{line}");
