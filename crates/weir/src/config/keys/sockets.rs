@@ -159,7 +159,8 @@ pub(in super::super) const SINK: SectionKeys = SectionKeys {
             name: "rotate_size",
             kind: Kind::SizeOr(64 << 10, 1 << 44, "off"),
             fallback: Fallback::Value("off"),
-            meaning: "Files only. The file is set aside as `.1` before it would grow beyond this.",
+            meaning: "Files only. The file is set aside as `.1` before it would grow beyond this. Records come in pieces of up \
+                      to 64 KiB and a little, and a piece that is larger than this has a file of its own.",
         },
         Key {
             name: "rotate_interval",
