@@ -130,7 +130,7 @@ pub struct Run {
     pub steps: u64,
     /// Steps known within the window.
     pub steps_on_screen: u64,
-    /// Messages that the kernel took from the exporter.
+    /// Messages that the kernel took from the exporter, until the window after the run was over.
     pub sent: u64,
     /// Messages that found no room and were thrown away.
     pub refused: u64,

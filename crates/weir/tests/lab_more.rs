@@ -42,12 +42,17 @@ fn run(words: &str, out: &Path) -> Option<Output> {
     match output.status.code() {
         Some(0) => Some(output),
         Some(69 | 77) if std::env::var("REQUIRE_NETNS").as_deref() != Ok("1") => {
-            // Straight to the descriptor: the test harness captures `eprintln!` of tests that pass.
-            writeln!(std::io::stderr(), "skipped: {words}").unwrap();
+            skipped(&words);
             None
         }
         code => panic!("{code:?}: {words}"),
     }
+}
+
+/// Straight to the descriptor: the test harness captures `eprintln!` of tests that pass.
+fn skipped(why: &str) {
+    let mut err = std::io::stderr();
+    writeln!(err, "skipped: {why}").unwrap();
 }
 
 #[test]
@@ -150,7 +155,7 @@ fn the_relay_ends_with_the_command_however_that_ends() {
     let relay = loop {
         if let Some(status) = lab.try_wait().unwrap() {
             assert_ne!(std::env::var("REQUIRE_NETNS").as_deref(), Ok("1"), "it ended: {status}");
-            writeln!(std::io::stderr(), "skipped: no networks here").unwrap();
+            skipped("no networks here");
             return;
         }
         if let Some(child) = child_of(lab.id()) {

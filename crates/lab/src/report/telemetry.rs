@@ -247,8 +247,8 @@ impl<'a> TelemetryReport<'a> {
              Its exporter tells the counter's value and the new events at a fixed interval, in messages of one length, the same over each \
              transport. A transport that holds the exporter up is given what is true when it goes on.</li>\n\
              <li><b>On screen</b>: an event, when a message with it came within {window}; a step of the counter, when a value at least as \
-             high had come within {window}. Every event and every step of the run counts, its last ones too: observation goes on for \
-             {window} after the source has ended.</li>\n\
+             high had come within {window}. Every event and every step of the run counts, its last ones too: source, exporter and observer go \
+             on for {window} after it.</li>\n\
              <li><b>Age</b>: now minus the time at which the newest value that has come was true, every 10 ms.</li>\n\
              <li><b>Loss</b> is one way, over the whole path, independent from packet to packet, and the same in both directions. It is \
              measured beside the runs with numbered datagrams. Congestion on real networks comes in bursts, with delay; this is its \

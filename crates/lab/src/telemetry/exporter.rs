@@ -28,7 +28,7 @@ impl Source {
         }
     }
 
-    /// Events until `at_ns`; the source ends after its duration.
+    /// Events until `at_ns`.
     pub(super) fn events(&self, at_ns: u64) -> u64 {
         (self.age_ns(at_ns) as f64 / self.event_interval_ns) as u64
     }
@@ -48,12 +48,13 @@ impl Source {
         self.began_ns + ((step + 1) as f64 * self.step_interval_ns) as u64
     }
 
+    /// End of what is judged; the source goes on.
     pub(super) fn end_ns(&self) -> u64 {
         self.began_ns + self.duration_ns
     }
 
     fn age_ns(&self, at_ns: u64) -> u64 {
-        at_ns.saturating_sub(self.began_ns).min(self.duration_ns)
+        at_ns.saturating_sub(self.began_ns)
     }
 }
 
@@ -66,7 +67,8 @@ pub(super) struct Exported {
 }
 
 /// Tells what is new every `interval`: at its own time, or, after a transport has held it up, at once with what is true then.
-/// What was refused is not told again. Keeps the connection open until `end`, because closing would change what TCP does.
+/// What was refused is not told again. Goes on until `end`, which lies a window behind what is judged: its last moments too
+/// have a next message.
 pub(super) fn export(
     sender: &mut dyn Sending,
     plan: &Plan,
@@ -79,18 +81,15 @@ pub(super) fn export(
     let per_message = capacity(buffer.len()) as u64;
     let mut told = 0;
     let mut due = Instant::now();
-    while monotonic_ns() < source.end_ns() && !stop.load(Ordering::Relaxed) {
+    while Instant::now() < end && !stop.load(Ordering::Relaxed) {
         due += plan.interval;
-        thread::sleep(due.saturating_duration_since(Instant::now()));
+        thread::sleep(due.min(end).saturating_duration_since(Instant::now()));
         loop {
             let at_ns = monotonic_ns();
             let events = source.events(at_ns);
             let until = events.min(told + per_message);
-            let message = Message {
-                at_ns: at_ns.min(source.end_ns()),
-                counter: source.counter(at_ns),
-                events: (told..until).collect(),
-            };
+            let message =
+                Message { at_ns, counter: source.counter(at_ns), events: (told..until).collect() };
             message.encode(&mut buffer);
             match send(sender, &buffer, end, stop) {
                 Ok(Sent::Taken) => exported.sent += 1,
