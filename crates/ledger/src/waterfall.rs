@@ -92,10 +92,11 @@ fn write_hop(text: &mut String, hop: &HopSnapshot) {
             Accounting::Exact => "",
             Accounting::AtLeast => " (at least)",
         };
+        let what = if drop.reason.is_intended() { "skip" } else { "lost" };
         put(
             text,
             format_args!(
-                "{indent}  lost {:>15}  {}{bound}\n",
+                "{indent}  {what} {:>15}  {}{bound}\n",
                 grouped(drop.amount.count),
                 drop.reason.label(),
             ),
@@ -177,6 +178,7 @@ mod tests {
     fn what_the_settings_ask_for_is_told_from_nothing() {
         let text = one_hop(HopKind::Target, Some("old"), Reason::Sampled);
         assert!(text.contains("nothing lost but what the settings ask for\n"), "{text}");
+        assert!(text.contains("skip               1  sampled"), "{text}");
     }
 
     #[test]

@@ -141,12 +141,17 @@ fn report(snapshot: &Snapshot, left: &[Left<'_>]) -> String {
     text
 }
 
-/// What each hop has dropped as `shutdown` between two snapshots.
+/// What each hop has dropped because of the stop, between two snapshots.
 fn left<'a>(before: &Snapshot, after: &'a Snapshot) -> Vec<Left<'a>> {
+    // A sink whose destination fails counts what it gives up under the cause, a full disk for example.
+    let dropped = |hop: &HopSnapshot| match hop.hop {
+        HopKind::Sink => hop.dropped_total(),
+        _ => hop.dropped_for(Reason::Shutdown),
+    };
     let rest = |hop: &'a HopSnapshot| {
         let earlier = before.hop(hop.hop, &hop.listener, hop.target.as_deref());
-        let earlier = earlier.map(|hop| hop.dropped_for(Reason::Shutdown)).unwrap_or_default();
-        let amount = hop.dropped_for(Reason::Shutdown).saturating_sub(earlier);
+        let earlier = earlier.map(dropped).unwrap_or_default();
+        let amount = dropped(hop).saturating_sub(earlier);
         (!amount.is_zero()).then_some(Left { hop, amount })
     };
     after.hops.iter().filter_map(rest).collect()
