@@ -268,22 +268,12 @@ pub fn run(
         let mut samples: Vec<Sample> = Vec::new();
         while let Some(offered_per_sec) = search.next().filter(|_| !stop.load(Ordering::Relaxed)) {
             progress(Progress { combination, number, combinations, offered_per_sec });
-            let mut result = Verdict::Lossy;
-            // Twice where something was lost: other work on the machine is not the relay.
-            for _ in 0..2 {
-                let sample =
-                    measure::one(combination, offered_per_sec, plan.duration, relay, stop)?;
-                // A measurement that was cut short says less than it seems to.
-                if stop.load(Ordering::Relaxed) {
-                    break;
-                }
-                result = verdict(&sample, plan.tolerance);
-                samples.push(sample);
-                if result != Verdict::Lossy {
-                    break;
-                }
-            }
+            let measure = || measure::one(combination, offered_per_sec, plan.duration, relay, stop);
+            let measured = twice_if_lossy(measure, plan.tolerance, stop)?;
+            // A measurement that was cut short says less than it seems to.
+            let Some((result, measured)) = measured else { break };
             search.learn(offered_per_sec, result);
+            samples.extend(measured);
         }
         samples.sort_by_key(|sample| sample.offered_per_sec);
         if !samples.is_empty() {
@@ -291,6 +281,27 @@ pub fn run(
         }
     }
     Ok(curves)
+}
+
+/// Measures a rate, and once more where something was lost: other work on the machine is not the relay. `None` when it was
+/// stopped meanwhile.
+fn twice_if_lossy(
+    mut measure: impl FnMut() -> Result<Sample, Error>,
+    tolerance: f64,
+    stop: &AtomicBool,
+) -> Result<Option<(Verdict, Vec<Sample>)>, Error> {
+    let mut samples = Vec::new();
+    loop {
+        let sample = measure()?;
+        if stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let result = verdict(&sample, tolerance);
+        samples.push(sample);
+        if result != Verdict::Lossy || samples.len() == 2 {
+            return Ok(Some((result, samples)));
+        }
+    }
 }
 
 /// Below this share of the rate that was asked for, the sender, not the relay, is what is measured.

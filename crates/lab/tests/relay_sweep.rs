@@ -158,3 +158,19 @@ fn a_sweep_that_is_stopped_has_measured_nothing() {
     let curves = relay_sweep::run(&plan, &mut relay, &AtomicBool::new(true), &|_| {}).unwrap();
     assert!(curves.is_empty());
 }
+
+#[test]
+fn a_rate_at_which_a_sweep_was_stopped_says_nothing() {
+    let mut relay = Forwarder { keeps_each: u64::MAX, running: None };
+    let stop = AtomicBool::new(false);
+    let progress = |now: relay_sweep::Progress| {
+        stop.store(now.offered_per_sec == 1_000, Ordering::Relaxed);
+    };
+    let plan = plan(Rates::List(vec![500, 1_000, 2_000]));
+    let curves = relay_sweep::run(&plan, &mut relay, &stop, &progress).unwrap();
+    assert_eq!(curves.len(), 1);
+    assert_eq!(
+        (curves[0].samples.len(), curves[0].knee),
+        (1, Knee::Above { lossless_per_sec: 500 })
+    );
+}

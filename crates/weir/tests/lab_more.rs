@@ -132,6 +132,7 @@ fn what_makes_no_sense_is_a_mistake_of_usage_and_leaves_no_folder() {
         "telemetry --events 0",
         "telemetry --duration 0s",
         "telemetry --interval 0s",
+        "telemetry --runs 200",
     ] {
         let output = command(words, &folder.0).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -130,7 +130,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 load_after: machine::load(),
                 ..machine::describe(&kernel())
             },
-            notes: Vec::new(),
+            notes: busy(load_before).into_iter().collect(),
         },
         relay: place.describe(),
         duration_s: plan.duration.as_secs_f64(),
@@ -144,6 +144,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Not on standard output, which is for the figures.
     let _ = writeln!(io::stderr(), "the report: {}", folder.join("report.html").display());
     Ok(ended)
+}
+
+/// What other work does to a measurement that takes every processor.
+fn busy(load_before: Option<f64>) -> Option<String> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let load = load_before.filter(|load| *load > 0.25 * processors as f64)?;
+    Some(format!(
+        "The load average was {load:.2} on {processors} processors before it began: without other work loss begins later."
+    ))
 }
 
 /// No property of TCP's matters here.

@@ -71,6 +71,8 @@ const DURATION_MAX: Duration = Duration::from_secs(86_400);
 /// What fits a datagram over IPv4.
 const MESSAGE_BYTES_MAX: usize = 65_507;
 const RATE_MAX_PER_SEC: u64 = 100_000;
+/// Under way at the same time. Each has two sockets, and the usual limit is 1024.
+const FLOWS_MAX: usize = 400;
 
 impl Args {
     fn plan(&self) -> anyhow::Result<Plan> {
@@ -90,9 +92,9 @@ impl Args {
         if [self.events, self.steps].iter().any(|rate| !(1..=RATE_MAX_PER_SEC).contains(rate)) {
             return usage("--events and --steps: 1 to 100000 a second");
         }
-        Ok(Plan {
-            losses: self.loss.clone(),
-            transports: self.transports.clone(),
+        let plan = Plan {
+            losses: each_once(&self.loss),
+            transports: each_once(&self.transports),
             runs: self.runs,
             duration: self.duration,
             interval: self.interval,
@@ -101,8 +103,23 @@ impl Args {
             steps_per_sec: self.steps as f64,
             window: self.window,
             ..Plan::default()
-        })
+        };
+        let at_once = plan.parallel_losses.min(plan.losses.len());
+        if plan.transports.len() * plan.runs as usize * at_once > FLOWS_MAX {
+            return usage("--runs, --transports, --loss: together at most 400 flows at a time");
+        }
+        Ok(plan)
     }
+}
+
+fn each_once<T: PartialEq + Clone>(values: &[T]) -> Vec<T> {
+    let mut kept: Vec<T> = Vec::new();
+    for value in values {
+        if !kept.contains(value) {
+            kept.push(value.clone());
+        }
+    }
+    kept
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
