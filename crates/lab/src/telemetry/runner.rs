@@ -167,11 +167,17 @@ fn run_flows(
     stop: &AtomicBool,
 ) -> Outcomes {
     let over = AtomicBool::new(false);
+    let count = flows.len().max(1) as u32;
     thread::scope(|scope| {
         let probing = scope.spawn(|| probe(network, stop, &over));
         let running: Vec<_> = flows
             .into_iter()
-            .map(|(name, flow)| (name, scope.spawn(move || one(flow, plan, stop))))
+            .enumerate()
+            .map(|(number, (name, flow))| {
+                // Exporters that all wake at once would wait for each other.
+                let phase = plan.interval * number as u32 / count;
+                (name, scope.spawn(move || one(flow, plan, phase, stop)))
+            })
             .collect();
         let join = |(name, flow): (_, thread::ScopedJoinHandle<'_, Run>)| {
             (name, flow.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -183,7 +189,8 @@ fn run_flows(
 }
 
 /// One run, from the first host to the second.
-fn one(mut flow: Flow, plan: &Plan, stop: &AtomicBool) -> Run {
+fn one(mut flow: Flow, plan: &Plan, phase: Duration, stop: &AtomicBool) -> Run {
+    thread::sleep(phase);
     let (sender, receiver) = (&mut *flow.sending, &mut *flow.receiving);
     let source = Source::new(plan, monotonic_ns());
     let end = Instant::now() + plan.duration + plan.window;
