@@ -3,6 +3,7 @@
 pub mod flow;
 pub mod model;
 pub mod preset;
+mod probe;
 pub mod runner;
 
 use std::time::Duration;

