@@ -139,6 +139,8 @@ pub struct Run {
     /// get the quantiles.
     #[serde(skip)]
     pub ages_ns: Vec<u64>,
+    /// Longest time by which the system woke the exporter too late: the machine's delay, not the transport's.
+    pub woken_late_ns: u64,
     /// Why the connection broke; empty if it did not.
     pub failure: String,
 }

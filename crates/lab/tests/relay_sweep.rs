@@ -3,7 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test's helpers may panic as the test does")]
 
 use lab::Address;
-use lab::relay_sweep::{self, Combination, Curve, Knee, Plan, Rates, Relay, RelayLedger, Sweep};
+use lab::relay_sweep::{
+    self, Combination, Curve, Knee, Lost, Plan, Quantiles, Rates, Relay, RelayLedger, Sample, Sweep,
+};
 use lab::report::RelayReport;
 use std::error::Error;
 use std::net::{SocketAddr, UdpSocket};
@@ -75,14 +77,15 @@ fn run(plan: &Plan, keeps_each: u64) -> Vec<Curve> {
 
 #[test]
 fn a_relay_that_forwards_everything_has_no_knee() {
-    let curves = run(&plan(Rates::List(vec![500, 2_000])), u64::MAX);
+    let curves = run(&plan(Rates::List(vec![200, 400])), u64::MAX);
     let combinations: Vec<_> = curves
         .iter()
         .map(|c| (c.combination.size_bytes, c.combination.targets, c.combination.flows))
         .collect();
     assert_eq!(combinations, [(64, 1, 1), (200, 1, 1), (64, 2, 1), (64, 1, 3)]);
     for curve in &curves {
-        assert_eq!(curve.knee, Knee::Above { lossless_per_sec: 2_000 }, "{curve:?}");
+        // A busy machine may keep the sender from its rate; nothing is lost all the same.
+        assert_eq!(curve.knee.lossy_per_sec(), None, "{curve:?}");
         for sample in &curve.samples {
             assert_eq!(sample.expected, sample.sent * curve.combination.targets as u64);
             assert_eq!((sample.received, sample.missing), (sample.expected, 0), "{sample:?}");
@@ -114,7 +117,32 @@ fn a_relay_that_loses_a_tenth_is_found_out_twice() {
 
 #[test]
 fn a_sweep_is_reported_whole() {
-    let curves = run(&plan(Rates::List(vec![400, 800])), u64::MAX);
+    let sample = |offered_per_sec: u64, missing: u64| Sample {
+        offered_per_sec,
+        sent_per_sec: offered_per_sec as f64,
+        expected: offered_per_sec,
+        missing,
+        missing_share: missing as f64 / offered_per_sec as f64,
+        latency: Some(Quantiles {
+            p50_ns: 20_000,
+            p99_ns: 90_000,
+            p99_9_ns: 1_000_000,
+            max_ns: 3_000_000,
+        }),
+        ledger: Some(RelayLedger {
+            balanced: true,
+            lost: vec![Lost { at: "socket: socket_buffer".to_owned(), copies: missing }],
+            ..RelayLedger::default()
+        }),
+        ..Sample::default()
+    };
+    let curve = |combination| Curve {
+        combination,
+        knee: Knee::Between { lossless_per_sec: 400, lossy_per_sec: 800 },
+        samples: vec![sample(400, 0), sample(800, 8)],
+    };
+    let combinations = plan(Rates::List(Vec::new())).combinations;
+    let curves = combinations.into_iter().map(curve).collect();
     let sweep =
         Sweep { relay: "a <relay>".to_owned(), duration_s: 0.2, curves, ..Sweep::default() };
     let report = RelayReport::new(&sweep);
@@ -140,14 +168,14 @@ fn a_sweep_is_reported_whole() {
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
     let json: serde_json::Value = serde_json::from_str(&read("report.json")).unwrap();
     assert_eq!(json["curves"][0]["samples"].as_array().unwrap().len(), 2);
-    assert_eq!(json["curves"][0]["knee"]["is"], "above");
+    assert_eq!(json["curves"][0]["knee"]["is"], "between");
     assert_eq!(read("samples.csv").lines().count(), 1 + 4 * 2);
     assert_eq!(read("knees.csv").lines().count(), 1 + 4);
     let page = read("report.html");
     assert!(page.contains("a &lt;relay&gt;") && !page.contains("<relay>"));
     assert!(!page.contains("<script") && page.matches("<svg").count() == 7);
     let text = report.terminal();
-    assert!(text.contains("64 bytes, 1 target, 1 flow: above 800/s"), "{text}");
+    assert!(text.contains("64 bytes, 1 target, 1 flow: between 400/s and 800/s"), "{text}");
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
@@ -169,8 +197,5 @@ fn a_rate_at_which_a_sweep_was_stopped_says_nothing() {
     let plan = plan(Rates::List(vec![500, 1_000, 2_000]));
     let curves = relay_sweep::run(&plan, &mut relay, &stop, &progress).unwrap();
     assert_eq!(curves.len(), 1);
-    assert_eq!(
-        (curves[0].samples.len(), curves[0].knee),
-        (1, Knee::Above { lossless_per_sec: 500 })
-    );
+    assert_eq!((curves[0].samples.len(), curves[0].knee.lossy_per_sec()), (1, None));
 }

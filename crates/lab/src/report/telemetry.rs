@@ -316,6 +316,7 @@ impl<'a> TelemetryReport<'a> {
                 row.cell("messages_sent", run.sent);
                 row.cell("messages_refused", run.refused);
                 row.cell("messages_received", run.received);
+                row.cell("woken_late_ns", run.woken_late_ns);
                 row.maybe("age_max_ns", run.ages_ns.last());
                 row.cell("failure", &run.failure);
             }

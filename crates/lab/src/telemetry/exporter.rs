@@ -63,6 +63,7 @@ impl Source {
 pub(super) struct Exported {
     pub(super) sent: u64,
     pub(super) refused: u64,
+    pub(super) woken_late_ns: u64,
     pub(super) failure: String,
 }
 
@@ -83,7 +84,12 @@ pub(super) fn export(
     let mut due = Instant::now();
     while Instant::now() < end && !stop.load(Ordering::Relaxed) {
         due += plan.interval;
-        thread::sleep(due.min(end).saturating_duration_since(Instant::now()));
+        let pause = due.min(end).saturating_duration_since(Instant::now());
+        if !pause.is_zero() {
+            thread::sleep(pause);
+            let late_ns = due.min(end).elapsed().as_nanos() as u64;
+            exported.woken_late_ns = exported.woken_late_ns.max(late_ns);
+        }
         loop {
             let at_ns = monotonic_ns();
             let events = source.events(at_ns);

@@ -65,6 +65,7 @@ pub(super) fn judge(
         refused: exported.refused,
         received: arrivals.len() as u64,
         ages_ns,
+        woken_late_ns: exported.woken_late_ns,
         failure: exported.failure,
     }
 }

@@ -83,9 +83,23 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(Progress)) -> Resul
     results.points.sort_by(|a, b| {
         place(a).cmp(&place(b)).then(a.configured_loss.total_cmp(&b.configured_loss))
     });
+    results.notes.extend(busy(&results.points));
     results.notes.sort();
     results.notes.dedup();
     Ok(results)
+}
+
+/// Lateness that shows in what is measured.
+const LATE: Duration = Duration::from_millis(100);
+
+/// A note on a machine that did not wake the exporters in time.
+fn busy(points: &[Point]) -> Option<String> {
+    let runs = points.iter().flat_map(|point| &point.runs);
+    let latest = Duration::from_nanos(runs.map(|run| run.woken_late_ns).max()?);
+    (latest > LATE).then(|| {
+        let ms = latest.as_millis();
+        format!("The machine was busy: an exporter was woken {ms} ms too late, and so much of the ages is not the network's.")
+    })
 }
 
 fn validate(plan: &Plan) -> Result<(), Error> {
