@@ -3,6 +3,8 @@
 mod tcp;
 mod udp;
 
+pub(crate) use udp::RECEIVE_BUFFER_BYTES;
+
 use crate::experiment::model::TransportName;
 use std::io;
 use std::net::SocketAddr;

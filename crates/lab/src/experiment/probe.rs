@@ -3,8 +3,10 @@
 use super::model::MeasuredLoss;
 use super::preset::Plan;
 use crate::network::{End, Network};
+use crate::transport::RECEIVE_BUFFER_BYTES;
 use std::io;
 use std::net::UdpSocket;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -62,6 +64,7 @@ pub(crate) fn probe_sockets(network: &Network) -> io::Result<(UdpSocket, UdpSock
         host.run(|| UdpSocket::bind((host.ipv4(), 0))).map_err(io::Error::other)?
     });
     let (sender, receiver) = (sender?, receiver?);
+    sys::socket::set_receive_buffer(receiver.as_fd(), RECEIVE_BUFFER_BYTES)?;
     network.prepare(End::H2, &receiver)?;
     sender.connect(receiver.local_addr()?)?;
     receiver.set_nonblocking(true)?;

@@ -7,6 +7,9 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
+/// Four seconds of an experiment's messages: what the host does meanwhile is no loss of the path.
+pub(crate) const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
+
 pub(super) struct Udp;
 
 impl Transport for Udp {
@@ -15,7 +18,7 @@ impl Transport for Udp {
     }
 
     fn options(&self) -> String {
-        String::new()
+        format!("receive buffer {RECEIVE_BUFFER_BYTES} bytes")
     }
 
     fn is_reliable(&self) -> bool {
@@ -23,7 +26,10 @@ impl Transport for Udp {
     }
 
     fn listen(&self, addr: SocketAddr) -> io::Result<Box<dyn Listening>> {
-        Ok(Box::new(End(UdpSocket::bind(addr)?)))
+        let socket = UdpSocket::bind(addr)?;
+        // As much as is allowed: overflows are counted.
+        sys::socket::set_receive_buffer(socket.as_fd(), RECEIVE_BUFFER_BYTES)?;
+        Ok(Box::new(End(socket)))
     }
 
     fn connect(&self, to: SocketAddr, _deadline: Instant) -> io::Result<Box<dyn Sending>> {
