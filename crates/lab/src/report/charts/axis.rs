@@ -44,11 +44,13 @@ impl Axis {
         Axis::linear(name, values, |value, _| crate::report::text::short_count(value))
     }
 
-    /// Shares from 0 up, linear, in percent; an axis that would pass the whole ends there.
+    /// Shares from 0 to one percent at least, linear; an axis that would pass the whole ends there.
     pub(in crate::report) fn shares_from_zero(
         name: &str,
         values: impl Iterator<Item = f64>,
     ) -> Axis {
+        // Labels have two digits behind the point: below a percent, steps would look alike.
+        let values = values.chain([0.01]);
         let mut axis = Axis::linear(name, values, |value, _| crate::report::text::percent(value));
         axis.ticks.retain(|(place, _)| *place <= 1.0 + 1e-9);
         axis.range.end = axis.range.end.min(1.0);
@@ -222,6 +224,8 @@ mod tests {
         let shares = Axis::shares_from_zero("", [1.0, 0.2].into_iter());
         assert_eq!(labels(&shares), ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"]);
         assert_eq!(shares.range, 0.0..1.0);
+        let none = Axis::shares_from_zero("", [0.0].into_iter());
+        assert_eq!(labels(&none)[..3], ["0 %", "0.2 %", "0.4 %"]);
         let chosen = Axis::chosen("", [16.0, 1.0, 256.0, 16.0].into_iter());
         assert_eq!(labels(&chosen), ["1", "16", "256"]);
         assert!((chosen.place(16.0) - 4.0).abs() < 1e-9);
