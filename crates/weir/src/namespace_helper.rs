@@ -66,11 +66,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let remover = place.own_file().map(Remover::start);
     let stop = stop_signals().context("cannot prepare for signals")?;
     let kept = give_up_capabilities()?;
-    say(&banner(&place, &allowed, kept));
+    let banner = banner(&place, &allowed, kept);
+    let uids = allowed.iter().map(|user| user.uid).chain([sys::process::effective_uid()]);
+    let allowed = Allowed { uids: uids.collect() };
+    // The service manager is told by a socket of its own, which a confined process may not open. Nothing is served before.
     ready();
     confine()?;
+    say(&banner);
     let mut refusals = Refusals::default();
-    let allowed = Allowed { uids: allowed.iter().map(|user| user.uid).collect() };
     let result = serve(&place.listener, &allowed, stop.as_fd(), |uid| refusals.tell(uid));
     drop(place);
     if let Some(remover) = remover {
