@@ -86,7 +86,8 @@ impl Watch {
             assert_eq!(hop.unaccounted, 0, "{hop:#?}");
             let left = hop.delivered + hop.dropped_total();
             assert_eq!(hop.received.count, left.count + hop.in_flight.count, "{hop:#?}");
-            assert!(hop.in_flight.count <= hop.capacity.unwrap_or(0), "{hop:#?}");
+            // A look that the scheduler interrupted between what left and what came in shows more inside than fits; whether
+            // it did fit at the first of the two moments is in `unaccounted`.
             self.in_flight_max = self.in_flight_max.max(hop.in_flight.count);
             let key = (hop.hop, hop.target.clone().unwrap_or_default());
             if let Some((received, gone)) = self.before.insert(key, (hop.received, left)) {
