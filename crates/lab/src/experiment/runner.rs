@@ -4,7 +4,7 @@
 //! each packet meets the loss on its own. Their number is bounded by the processors' share of it, not by the path.
 //! Connections are made before the loss begins, so that all runs of a loss begin together and last the same time.
 //!
-//! Memory: 8 bytes for each message and 8 for each sample of the age. The default preset holds 115 MB at its end, and
+//! Memory: 8 bytes for each message and 8 for each sample of the age. The default preset holds 125 MB at its end, and
 //! has up to 250 threads.
 
 use super::flow::{Flow, FlowPlan};
