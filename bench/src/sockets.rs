@@ -178,7 +178,12 @@ fn measure(daemon: &Daemon, label: String, expected: u64, polls: u64) -> anyhow:
         |of: &dyn Fn(&serde_json::Value) -> u64| (of(&last) - of(&first)) as f64 / done as f64;
     let phase_ms = |name: &str| per_poll(&|hop| event(hop, &format!("{name}_us"))) / 1e3;
     let visited = per_poll(&|hop| count(hop, "received"));
-    anyhow::ensure!(visited >= expected as f64, "{label}: {visited} of {expected} sockets a poll");
+    // The ledger may be read in the middle of a poll, of which it has a part then.
+    let polls_seen = visited * done as f64 / expected as f64;
+    anyhow::ensure!(
+        polls_seen > done as f64 - 1.0,
+        "{label}: {visited} of {expected} sockets a poll"
+    );
     Ok(Case {
         label,
         sockets: visited,
