@@ -145,7 +145,10 @@ fn report(snapshot: &Snapshot, left: &[Left<'_>]) -> String {
 fn left<'a>(before: &Snapshot, after: &'a Snapshot) -> Vec<Left<'a>> {
     // A sink whose destination fails counts what it gives up under the cause, a full disk for example.
     let dropped = |hop: &HopSnapshot| match hop.hop {
-        HopKind::Sink => hop.dropped_total(),
+        HopKind::Sink => [Reason::Shutdown, Reason::WriteError, Reason::SendError]
+            .map(|reason| hop.dropped_for(reason))
+            .into_iter()
+            .sum(),
         _ => hop.dropped_for(Reason::Shutdown),
     };
     let rest = |hop: &'a HopSnapshot| {
