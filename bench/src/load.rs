@@ -227,6 +227,7 @@ impl Sender {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
 
     #[test]
     fn lengths_vary_evenly_around_their_mean() {
@@ -241,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_direct_run_is_complete() {
-        let mut sinks = [Sink::open(4_096).unwrap()];
+        let mut sinks = [Sink::open(Ipv4Addr::LOCALHOST.into(), 4_096).unwrap()];
         let offer = Offer {
             to: sinks[0].addr(),
             rate_per_sec: 5_000.0,

@@ -3,7 +3,7 @@
 use crate::load::{HEADER_BYTES, Sizes};
 use anyhow::Context;
 use serde::Serialize;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use sys::clock::monotonic_ns;
 use sys::recv::{ReceiveBatch, Received, Wait};
@@ -53,8 +53,8 @@ pub(crate) struct Sink {
 impl Sink {
     /// Opens a receiver that reads at most `buffer_bytes` of each datagram. Of longer ones it checks the start and that
     /// there is more: copying all of a 64,000-byte datagram would cost the load more than the relay.
-    pub(crate) fn open(buffer_bytes: usize) -> anyhow::Result<Sink> {
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    pub(crate) fn open(addr: IpAddr, buffer_bytes: usize) -> anyhow::Result<Sink> {
+        let any = SocketAddr::new(addr, 0);
         let socket = listen_udp(any, &ListenOptions::default()).context("opening a receiver")?;
         set_receive_buffer(socket.as_fd(), RECEIVE_BUFFER_BYTES).context("a receive buffer")?;
         let Some(LocalAddress::Inet(addr)) = local_address(socket.as_fd()) else {
