@@ -45,23 +45,25 @@ impl Case {
         Case { reach: Reach::Cable, ..self }
     }
 
-    pub(crate) fn label(self) -> String {
+    /// What is sent to how many.
+    pub(crate) fn load_label(self) -> String {
         let sizes = match self.sizes {
             Sizes::Equal(bytes) => format!("{bytes} B"),
             Sizes::Varying { min, max } => format!("{min} to {max} B"),
         };
-        let mut label = format!("{sizes}, 1 to {}", self.targets);
-        if self.reach == Reach::Cable {
-            label.push_str(" over a veth pair");
-        }
+        let over = if self.reach == Reach::Cable { " over a veth pair" } else { "" };
+        format!("{sizes}, 1 to {}{over}", self.targets)
+    }
+
+    pub(crate) fn label(self) -> String {
+        let load = self.load_label();
         match self.question {
-            Question::Compare => {}
+            Question::Compare => load,
             Question::Isolation(schedule) => {
-                label.push_str(&format!(" and one that takes nothing, {}", schedule.name()));
+                format!("{load} and one that takes nothing, {}", schedule.name())
             }
-            Question::Steady => label.push_str(", 20,000/s one at a time"),
+            Question::Steady => format!("{load}, 20,000/s one at a time"),
         }
-        label
     }
 
     /// Whether it is one of the two for which memory and more time are asked: 200 bytes in the mean to two targets.

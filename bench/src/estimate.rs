@@ -38,6 +38,13 @@ impl Estimate {
         })
     }
 
+    /// The median with its interval in brackets, or alone where all values are one.
+    pub(crate) fn text(&self, number: impl Fn(f64) -> String) -> String {
+        let (low, high) = (number(self.low), number(self.high));
+        let median = number(self.median);
+        if low == high { median } else { format!("{median} [{low}, {high}]") }
+    }
+
     /// Whether a limit lies inside the interval, so that these values do not decide on which side of it the median is.
     pub(crate) fn spans(&self, limit: f64) -> bool {
         self.low < limit && limit < self.high
@@ -115,6 +122,7 @@ mod tests {
         assert_eq!((estimate.low, estimate.median, estimate.high), (1.0, 3.0, 5.0));
         assert_eq!(estimate.values, [5.0, 1.0, 3.0, 2.0, 4.0]);
         assert!(estimate.spans(3.0) && !estimate.spans(5.0) && !estimate.spans(6.0));
+        assert_eq!(estimate.text(|value| format!("{value:.1}")), "3.0 [1.0, 5.0]");
         assert_eq!(Estimate::of([f64::NAN].into_iter()), None);
     }
 }

@@ -124,10 +124,12 @@ fn latency(
 ) -> anyhow::Result<(Latency, Cpu)> {
     let trial = stage.time(Some(relay), rate, duration)?;
     let cpu = Cpu { rate_per_sec: rate, ns_per_copy: trial.cpu_ns_per_copy() };
+    let sent_per_sec = trial.outcome.sent_per_sec;
     let through = percentiles_us(trial);
     let direct = percentiles_us(stage.time(None, rate, duration)?);
     let latency = Latency {
         rate_per_sec: rate,
+        sent_per_sec,
         p50_us: through.0,
         p99_us: through.1,
         direct_p50_us: direct.0,

@@ -11,6 +11,8 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Latency {
     pub(crate) rate_per_sec: f64,
+    /// What the generator managed of it, one datagram at a time.
+    pub(crate) sent_per_sec: f64,
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
     pub(crate) direct_p50_us: f64,
@@ -179,8 +181,8 @@ fn compare_all(case: Case, repetitions: usize, measured: &[Measured]) -> Vec<Com
 }
 
 /// What a repetition is measured against: Weir without the dead end where isolation is asked; else the better C loop of this
-/// repetition. Which one has the better latency is left to chance by the scheduler, and of two the lower is not a fair
-/// yardstick for one: it is that of the C loop with the higher rate, which was timed at the same load as Weir.
+/// repetition. Latencies are held against the C loop with
+/// the higher rate, which was timed at the same load as Weir: the other one's may be at a fraction of it.
 fn reference(
     case: Case,
     measured: &[Measured],
@@ -202,5 +204,76 @@ fn reference(
         _ => loops()
             .filter_map(|one| quantity.of(one, repetition))
             .reduce(|a, b| quantity.better(a, b)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::{Pace, VARYING};
+    use crate::contender::{DeadEnd, Schedule};
+
+    const WEIR: Contender = Contender::WEIR_INLINE;
+
+    /// Rates, CPU and added p99 of each repetition.
+    fn measured(contender: Contender, of: &[(f64, f64, f64)]) -> Measured {
+        let mut one = Measured::nothing_yet(contender);
+        for (rate_per_sec, ns_per_copy, p99_us) in of.iter().copied() {
+            one.found.push(Found { rate_per_sec, ..Found::default() });
+            one.cpu.push(Cpu { ns_per_copy, ..Cpu::default() });
+            one.latency.push(Latency { p99_us, ..Latency::default() });
+        }
+        one
+    }
+
+    fn result(question: Question, measured: Vec<Measured>) -> CaseResult {
+        let case = Case::new(question, VARYING, 2);
+        let plan = Plan::new(case, Pace::Quick, measured[0].found.len());
+        CaseResult::new(case, plan, measured, Vec::new())
+    }
+
+    #[test]
+    fn each_repetition_is_held_against_its_better_c_loop() {
+        let result = result(
+            Question::Compare,
+            vec![
+                measured(WEIR, &[(100.0, 50.0, 7.0), (100.0, 50.0, 7.0), (100.0, 50.0, 7.0)]),
+                measured(
+                    Contender::LimitRelayRuns,
+                    &[(200.0, 100.0, 1.0), (50.0, 40.0, 2.0), (80.0, 50.0, 3.0)],
+                ),
+                measured(
+                    Contender::LimitRelay,
+                    &[(50.0, 25.0, 4.0), (100.0, 80.0, 5.0), (40.0, 200.0, 6.0)],
+                ),
+                measured(Contender::Socat, &[(900.0, 1.0, 0.0); 3]),
+            ],
+        );
+        let check = |quantity, values: [f64; 3]| {
+            assert_eq!(result.comparison(WEIR, quantity).unwrap().values, values, "{quantity:?}");
+        };
+        check(Quantity::Rate, [0.5, 1.0, 1.25]);
+        check(Quantity::Cpu, [2.0, 1.25, 1.0]);
+        check(Quantity::AddedP99, [6.0, 2.0, 4.0]);
+    }
+
+    #[test]
+    fn a_dead_end_is_held_against_the_same_relay_without_it() {
+        let beside = Contender::beside(Schedule::Inline, DeadEnd::Refusing);
+        let result = result(
+            Question::Isolation(Schedule::Inline),
+            vec![
+                measured(WEIR, &[(100.0, 0.0, 0.0), (200.0, 0.0, 0.0)]),
+                measured(beside, &[(50.0, 0.0, 0.0), (190.0, 0.0, 0.0)]),
+            ],
+        );
+        let rate = result.comparison(beside, Quantity::Rate).unwrap();
+        assert_eq!(rate.values, [0.5, 0.95]);
+    }
+
+    #[test]
+    fn without_a_c_loop_nothing_is_compared_with_one() {
+        let result = result(Question::Compare, vec![measured(WEIR, &[(100.0, 50.0, 7.0)])]);
+        assert!(result.comparisons.is_empty());
     }
 }

@@ -1,7 +1,6 @@
 //! The table, as Markdown, and the raw values, as JSON.
 
 use crate::case::Question;
-use crate::estimate::Estimate;
 use crate::host::{Machine, Placement};
 use crate::measured::{CaseResult, Measured, Quantity};
 use crate::requirement::Requirement;
@@ -153,13 +152,14 @@ fn median(one: &Measured, quantity: Quantity) -> String {
 }
 
 fn compared(result: &CaseResult, one: &Measured, quantity: Quantity) -> String {
-    let Some(Estimate { median, low, high, .. }) = result.comparison(one.contender, quantity)
-    else {
+    let Some(estimate) = result.comparison(one.contender, quantity) else {
         return String::new();
     };
     match quantity {
-        Quantity::AddedP50 | Quantity::AddedP99 => format!("{median:+.0} [{low:+.0}, {high:+.0}]"),
-        _ => format!("{median:.2} [{low:.2}, {high:.2}]"),
+        Quantity::AddedP50 | Quantity::AddedP99 => estimate.text(|value| format!("{value:+.0}")),
+        Quantity::Rate | Quantity::Cpu | Quantity::SaturatedCpu => {
+            estimate.text(|value| format!("{value:.2}"))
+        }
     }
 }
 

@@ -75,12 +75,11 @@ impl Requirement {
 
     /// The median decides.
     fn of_estimate(what: String, limit: Limit, of: &Estimate, unit: &str) -> Requirement {
-        let Estimate { median, low, high, .. } = of;
         Requirement {
             what,
             limit: limit.text(unit),
-            measured: format!("{median:.2}{unit} [{low:.2}, {high:.2}]"),
-            is_met: limit.is_met(*median),
+            measured: of.text(|value| format!("{value:.2}")) + unit,
+            is_met: limit.is_met(of.median),
             is_close: of.spans(limit.value()),
         }
     }
@@ -125,14 +124,14 @@ pub(crate) fn check(results: &[CaseResult], starts: &[StartResult]) -> Vec<Requi
 }
 
 fn check_comparison(result: &CaseResult, all: &mut Vec<Requirement>) {
-    let case = result.case.label();
+    let case = result.case.load_label();
     let Some(weir) = result.of(WEIR) else { return };
     if let Some(rate) = result.comparison(WEIR, Quantity::Rate) {
         let what = format!("highest rate / better C loop, {case}");
         let limit = Limit::AtLeast(RATE_RATIO_MIN);
         let mut one = Requirement::of_estimate(what, limit, rate, "");
         if weir.is_limited_by_load() {
-            one.measured.push_str(" (Weir took all that the generator could offer)");
+            one.measured.push_str(LIMITED_BY_LOAD);
         }
         all.push(one);
     }
@@ -153,26 +152,38 @@ fn check_comparison(result: &CaseResult, all: &mut Vec<Requirement>) {
 }
 
 fn check_isolation(result: &CaseResult, all: &mut Vec<Requirement>) {
+    let is_limited = result.measured.first().is_some_and(Measured::is_limited_by_load);
     for one in &result.measured {
-        let Contender::Weir(Weir { beside: Some(_), .. }) = one.contender else { continue };
-        let (label, case) = (one.contender.label(), result.case.label());
+        let Contender::Weir(Weir { beside: Some(dead_end), schedule, .. }) = one.contender else {
+            continue;
+        };
+        let (dead_end, schedule) = (dead_end.label(), schedule.name());
+        let case = format!("{}, {schedule}", result.case.load_label());
         if let Some(rate) = result.comparison(one.contender, Quantity::Rate) {
-            let what = format!("highest rate with / without: {label}, {case}");
+            let what = format!("highest rate with / without {dead_end}, {case}");
             let limit = Limit::AtLeast(ISOLATION_RATIO_MIN);
-            all.push(Requirement::of_estimate(what, limit, rate, ""));
+            let mut requirement = Requirement::of_estimate(what, limit, rate, "");
+            if is_limited {
+                requirement.measured.push_str(LIMITED_BY_LOAD);
+            }
+            all.push(requirement);
         }
-        all.push(check_hold(format!("at 0.9 of the rate without: {label}, {case}"), one));
+        let what = format!("with {dead_end} at 0.9 of the rate without, {case}");
+        all.push(check_hold(what, one));
     }
 }
+
+/// Said of a ratio where Weir, alone, could have taken more: it is not the ratio of what both can.
+const LIMITED_BY_LOAD: &str = " (Weir took all that the generator could offer)";
 
 fn check_hold(what: String, one: &Measured) -> Requirement {
     let lost: u64 = one.held.iter().map(|held| held.lost).sum();
     let failed = one.held.iter().filter(|held| !held.keeps_up).count();
     Requirement {
         what,
-        limit: "nothing lost, nothing piles up".to_owned(),
+        limit: "keeps up, loses nothing".to_owned(),
         measured: format!("{failed} of {} attempts failed, {lost} copies lost", one.held.len()),
-        is_met: failed == 0,
+        is_met: failed == 0 && lost == 0 && !one.held.is_empty(),
         is_close: false,
     }
 }
@@ -191,4 +202,48 @@ fn check_gathering(result: &CaseResult, all: &mut Vec<Requirement>) {
     let more = GATHERING_MORE_US_MAX;
     check("p50 latency with - without gathering", Quantity::AddedP50, more, " us");
     check("p99 latency with - without gathering", Quantity::AddedP99, more, " us");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::search::Held;
+
+    fn estimate(values: &[f64]) -> Estimate {
+        Estimate::of(values.iter().copied()).unwrap()
+    }
+
+    #[test]
+    fn the_median_decides_and_an_interval_that_holds_the_limit_is_named() {
+        let check = |limit, values: &[f64], verdict: &str| {
+            let one = Requirement::of_estimate(String::new(), limit, &estimate(values), "");
+            assert_eq!(one.verdict(), verdict, "{}", one.measured);
+        };
+        let (least, most) = (Limit::AtLeast(1.0), Limit::AtMost(1.0));
+        check(least, &[1.0, 1.1, 1.2], "met");
+        check(least, &[0.9, 1.1, 1.2], "met, but the interval holds the limit");
+        check(least, &[0.9, 0.95, 1.2], "**missed**, but the interval holds the limit");
+        check(least, &[0.8, 0.9, 0.99], "**missed**");
+        check(most, &[0.8, 0.9, 0.99], "met");
+        check(most, &[0.9, 1.01, 1.2], "**missed**, but the interval holds the limit");
+    }
+
+    #[test]
+    fn nothing_held_is_no_proof_and_one_failure_is_one_too_many() {
+        let held = |keeps_up, lost| Held { rate_per_sec: 1.0, keeps_up, lost };
+        let check = |held: Vec<Held>| {
+            let one = Measured { held, ..Measured::nothing_yet(Contender::WEIR_INLINE) };
+            check_hold(String::new(), &one).is_met
+        };
+        assert!(check(vec![held(true, 0); 7]));
+        assert!(!check(vec![held(true, 0), held(false, 0)]));
+        assert!(!check(vec![held(true, 0), held(true, 1)]));
+        assert!(!check(Vec::new()));
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_met() {
+        let one = Requirement::not_measured(String::new(), Limit::AtMost(0.5), "no option");
+        assert_eq!((one.is_met, one.measured.as_str()), (false, "not measured: no option"));
+    }
 }
