@@ -104,8 +104,8 @@ impl Plan {
             latency: ms(latency),
         };
         match (pace, case.question) {
-            (Pace::Quick, Question::Steady) => plan(0, 0, 0, 0, 300),
-            (Pace::Quick, _) => plan(200, 300, 3, 250, 250),
+            (Pace::Quick, Question::Steady) => plan(0, 0, 0, 0, 250),
+            (Pace::Quick, _) => plan(150, 250, 3, 200, 200),
             (Pace::Full, Question::Steady) => plan(0, 0, 0, 0, 1_000),
             (Pace::Full, _) if case.is_main() => plan(400, 800, 4, 800, 800),
             (Pace::Full, _) => plan(250, 400, 3, 300, 300),
@@ -117,7 +117,7 @@ impl Plan {
         // An attempt that loses something ends 100 ms after the last arrival; about one in two does.
         let wait = Duration::from_millis(50);
         let steps = u32::try_from(self.steps).unwrap_or(u32::MAX);
-        let search = self.saturation * 2 + (self.attempt + wait) * (steps + 1);
+        let search = self.saturation + (self.attempt + wait) * (steps + 1);
         let one = match case.question {
             Question::Compare => search + self.cpu + self.latency * 2,
             Question::Isolation(_) => search + self.attempt,

@@ -130,8 +130,15 @@ fn write_case(out: &mut String, result: &CaseResult) -> std::fmt::Result {
     if let Some(coverage) = lowest_coverage(result) {
         write!(out, "intervals cover {:.1} %; ", coverage * 100.0)?;
     }
-    writeln!(out, "others used {percent:.1} % of the processors.")
+    writeln!(out, "others used {percent:.1} % of the processors.")?;
+    if result.disturbance() > DISTURBANCE_MAX {
+        writeln!(out, "\n**No measurement: others took processors from the load or the relays.**")?;
+    }
+    Ok(())
 }
+
+/// Share of the processors that others may use before figures are those of the scheduler.
+const DISTURBANCE_MAX: f64 = 0.1;
 
 /// A title, and what stands below it for a relay.
 type Column = (&'static str, fn(&CaseResult, &Measured) -> String);
