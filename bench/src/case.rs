@@ -105,7 +105,7 @@ impl Plan {
         };
         match (pace, case.question) {
             (Pace::Quick, Question::Steady) => plan(0, 0, 0, 0, 250),
-            (Pace::Quick, _) => plan(150, 250, 3, 200, 200),
+            (Pace::Quick, _) => plan(200, 250, 3, 200, 200),
             (Pace::Full, Question::Steady) => plan(0, 0, 0, 0, 1_000),
             (Pace::Full, _) if case.is_main() => plan(400, 800, 4, 800, 800),
             (Pace::Full, _) => plan(250, 400, 3, 300, 300),

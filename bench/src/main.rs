@@ -103,22 +103,37 @@ fn run(args: &Args) -> anyhow::Result<ExitCode> {
         chosen.cases.iter().map(|(case, plan, relays)| plan.duration(*case, relays)).sum();
     say(&format!("{} cases, about {:.0} minutes", chosen.cases.len(), minutes(expected).ceil()))?;
     let starts = start::measure(&chosen.starts, &programs)?;
-    let mut results = Vec::new();
+    let mut report = Report {
+        machine,
+        placement,
+        elapsed_s: 0.0,
+        results: Vec::new(),
+        starts,
+        skipped: chosen.skipped,
+        requirements: Vec::new(),
+    };
     for (case, plan, contenders) in chosen.cases {
         say(&case.label())?;
-        results.push(measure::measure(case, plan, &contenders, &programs, &placement, |m| {
-            say(&report::progress_line(m))
-        })?);
+        let placement = &report.placement;
+        report.results.push(measure::measure(
+            case,
+            plan,
+            &contenders,
+            &programs,
+            placement,
+            |m| say(&report::progress_line(m)),
+        )?);
+        report.requirements = requirement::check(&report.results, &report.starts);
+        report.elapsed_s = began.elapsed().as_secs_f64();
+        // After every case: what was measured in half an hour is not lost with the rest.
+        if let Some(folder) = &args.save {
+            report::save(&report, folder)?;
+        }
     }
-    let requirements = requirement::check(&results, &starts);
-    let is_met = requirements.iter().all(|one| one.is_met);
-    let elapsed_s = began.elapsed().as_secs_f64();
-    let skipped = chosen.skipped;
-    let report = Report { machine, placement, elapsed_s, results, starts, skipped, requirements };
+    // Nothing measured is nothing shown.
+    let all = &report.requirements;
+    let is_met = !all.is_empty() && all.iter().all(|one| one.is_met);
     std::io::stdout().lock().write_all(report.markdown().as_bytes())?;
-    if let Some(folder) = &args.save {
-        report::save(&report, folder)?;
-    }
     Ok(ExitCode::from(u8::from(args.strict && !is_met)))
 }
 
