@@ -115,12 +115,12 @@ impl Outlet for SimOutlet {
         let mut wire = self.wire.lock().unwrap();
         for message in &messages[..count] {
             assert!(message.datagrams as usize <= SEGMENTS_MAX, "segments of one message");
-            let datagram_bytes = message.bytes.len() / message.datagrams as usize;
-            assert!(message.datagrams == 1 || datagram_bytes <= self.run_datagram_bytes_max);
-            match message.datagrams {
-                1 => wire.taken.push(message.bytes.to_vec()),
-                _ => wire.taken.extend(message.bytes.chunks(datagram_bytes).map(<[u8]>::to_vec)),
-            }
+            let is_single = message.datagrams == 1;
+            assert!(
+                is_single || usize::from(message.datagram_bytes) <= self.run_datagram_bytes_max
+            );
+            assert_eq!(message.datagrams().count(), message.datagrams as usize);
+            wire.taken.extend(message.datagrams().map(<[u8]>::to_vec));
             self.last_message =
                 Amount { count: u64::from(message.datagrams), bytes: message.bytes.len() as u64 };
         }

@@ -258,8 +258,7 @@ impl<O: Outlet> Work<'_, O> {
                     }
                     let message = &messages[next];
                     if message.datagrams > 1 && is_about_the_run(errno) {
-                        let datagram_bytes = message.bytes.len() / message.datagrams as usize;
-                        self.outlet.limit_runs(datagram_bytes);
+                        self.outlet.limit_runs(message.datagram_bytes.into());
                         return (batch.begins[next], Ended::FormAgain);
                     }
                     self.meter.sender.drop(reason_of(errno), amount_of(message));
@@ -319,7 +318,8 @@ enum Ended {
     FormAgain,
 }
 
-/// Puts the datagrams from `from` on into messages: runs of equal length that lie one behind the other become one.
+/// Puts the datagrams from `from` on into messages. Datagrams that lie one behind the other become one message where the
+/// kernel can take it apart again: all of one length, but for a last one that may be shorter.
 fn form_messages<'a>(
     claim: &'a Claim<'_>,
     from: usize,
@@ -335,28 +335,49 @@ fn form_messages<'a>(
             index += 1;
             continue;
         }
-        let (_, bytes) = claim.get(index);
-        let mut message = Message::single(bytes);
-        let mut count = 1;
-        if !bytes.is_empty() && bytes.len() <= run_datagram_bytes_max {
-            let count_max = SEGMENTS_MAX.min(RUN_BYTES_MAX / bytes.len()).min(claim.len() - index);
-            while count < count_max
-                && !is_held(index + count)
-                && claim.get(index + count).1.len() == bytes.len()
-            {
-                count += 1;
-            }
-            match claim.run(index, count, count * bytes.len()) {
-                Some(run) => message = Message { bytes: run, datagrams: count as u32 },
-                None => count = 1,
-            }
-        }
-        batch.messages[batch.len] = message;
+        let (count, bytes) = run_length(claim, index, is_held, run_datagram_bytes_max);
+        let (_, first) = claim.get(index);
+        batch.messages[batch.len] = match count {
+            1 => Message::single(first),
+            _ => Message::run(claim.run(index, count, bytes), first.len() as u16),
+        };
         batch.begins[batch.len] = index;
         batch.len += 1;
         index += count;
     }
     batch
+}
+
+/// How many datagrams from `index` on may leave as one message, at least 1, and how many bytes they have.
+fn run_length(
+    claim: &Claim<'_>,
+    index: usize,
+    is_held: impl Fn(usize) -> bool,
+    datagram_bytes_max: usize,
+) -> (usize, usize) {
+    let (_, first) = claim.get(index);
+    let (mut count, mut bytes) = (1, first.len());
+    if first.is_empty() || first.len() > datagram_bytes_max {
+        return (count, bytes);
+    }
+    let count_max = SEGMENTS_MAX.min(claim.len() - index);
+    while count < count_max && !is_held(index + count) {
+        let (_, next) = claim.get(index + count);
+        let is_dense = std::ptr::eq(next.as_ptr(), first.as_ptr().wrapping_add(bytes));
+        if !is_dense
+            || next.is_empty()
+            || next.len() > first.len()
+            || bytes + next.len() > RUN_BYTES_MAX
+        {
+            break;
+        }
+        count += 1;
+        bytes += next.len();
+        if next.len() < first.len() {
+            break;
+        }
+    }
+    (count, bytes)
 }
 
 fn amount_of(message: &Message<'_>) -> Amount {

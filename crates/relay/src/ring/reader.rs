@@ -151,18 +151,18 @@ impl Claim<'_> {
         (descriptor, self.payload(descriptor.position, descriptor.len as usize))
     }
 
-    /// The payloads of `count` datagrams from `index` on as one slice, if they lie one behind the other.
+    /// The payloads of `count` datagrams from `index` on as one slice of `len` bytes, which the caller has seen to lie one
+    /// behind the other.
     ///
-    /// The caller says how long they are together; `None` where the ring's end lies between them.
-    pub(crate) fn run(&self, index: usize, count: usize, len: usize) -> Option<&[u8]> {
+    /// # Panics
+    /// If they do not.
+    pub(crate) fn run(&self, index: usize, count: usize, len: usize) -> &[u8] {
         let (first, _) = self.get(index);
         let (last, bytes) = self.get(index + count - 1);
-        let turn_bytes = self.reader.shared.payloads.len();
-        let offset = first.position as usize & (turn_bytes - 1);
-        // A payload may begin exactly where the ring does: then it follows without a gap and yet lies elsewhere.
-        let is_dense = last.position + bytes.len() as u64 - first.position == len as u64
-            && offset + len <= turn_bytes;
-        is_dense.then(|| self.payload(first.position, len))
+        let end = last.position.wrapping_add(bytes.len() as u64);
+        assert_eq!(end.wrapping_sub(first.position), len as u64, "a run with a gap");
+        // What begins where the ring begins again is out of the slice's bounds, and panics there.
+        self.payload(first.position, len)
     }
 
     fn payload(&self, position: u64, len: usize) -> &[u8] {
