@@ -12,6 +12,9 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// The memory for the ring cannot be had.
+    #[error("no memory for a ring of {bytes} bytes for listener {name}")]
+    NoMemory { name: String, bytes: usize },
     /// There is no target of this name.
     #[error("listener {listener} has no target {target}")]
     UnknownTarget { listener: String, target: String },

@@ -101,8 +101,7 @@ impl FileTarget {
             if self.reader.cursor() >= end {
                 return self.reader.is_empty();
             }
-            let Some(claim) = self.reader.claim() else { return true };
-            self.meter.sender.drop(Reason::QueueFull, claim.gave_up());
+            let Some(mut claim) = self.reader.claim(&self.meter.sender) else { return true };
             let mut taken = 0;
             while taken < claim.len() && !is_full(&self.buffer, &self.records) {
                 let (descriptor, bytes) = claim.get(taken);
@@ -126,7 +125,7 @@ impl FileTarget {
                     received_ns: descriptor.received_ns,
                 });
             }
-            claim.commit(taken);
+            claim.advance(taken);
         }
         false
     }
@@ -272,11 +271,8 @@ impl Pump for FileTarget {
     }
 
     fn keep_house(&mut self, _now_ns: u64, realtime_ns: u64) {
-        let age_ns = self.reader.claim().map_or(0, |claim| {
-            self.meter.sender.drop(Reason::QueueFull, claim.gave_up());
-            realtime_ns.saturating_sub(claim.get(0).0.received_ns)
-        });
-        self.meter.oldest_age_ms.set(age_ns / 1_000_000);
+        self.meter.note_age(self.reader.oldest_received_ns(), realtime_ns);
+        self.meter.check_law(&self.reader);
         self.meter.reports_all.set(1);
         self.meter.note_state();
     }

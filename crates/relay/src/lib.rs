@@ -1,7 +1,7 @@
 //! The datagram tee: one receiving thread writes each datagram once into a ring, every target reads it from there.
 //!
 //! - `ring`: the memory that both sides share, and the protocol that keeps them apart. The only unsafe code.
-//! - `receiver`, `intake`: socket to ring. `gate`, `target`: ring to messages. `outlet`, `file`: messages to the kernel.
+//! - `receiver`, `arrivals`, `intake`: socket to ring. `gate`, `target`: ring to messages. `outlet`, `file`: messages to the kernel.
 //! - `pump`, `worker`: the targets of a thread, and the threads. `listener`: the handle that callers hold.
 //! - `meter`: what is counted on the way, as hops of the ledger.
 //!
@@ -10,6 +10,7 @@
 
 #![deny(unsafe_code)]
 
+mod arrivals;
 mod error;
 mod file;
 mod gate;

@@ -2,6 +2,7 @@
 
 mod stop;
 
+use crate::arrivals::Arrivals;
 use crate::file::{BUFFERED_DATAGRAMS_MAX, FileTarget};
 use crate::gate::Gate;
 use crate::intake::{Admission, Intake};
@@ -106,7 +107,9 @@ impl Listener {
         let meter =
             ListenerMeter::new(options.name.clone(), Some(Arc::clone(&socket)), dropped_before);
         let meter = Arc::new(meter);
-        let writer = ring(options.ring_bytes.max(RING_BYTES_MIN));
+        let bytes = options.ring_bytes.max(RING_BYTES_MIN);
+        let writer =
+            ring(bytes).map_err(|_| Error::NoMemory { name: options.name.clone(), bytes })?;
         let (requests, inbox) = mpsc::channel();
         let mut listener = Listener {
             ring_capacity: writer.capacity(),
@@ -134,6 +137,7 @@ impl Listener {
                 admission: Admission::new(&listener.options),
                 meter: Arc::clone(&meter),
             },
+            arrivals: Arrivals::new(listener.options.gather),
             targets: Targets::default(),
             wakers: Vec::new(),
             requests: inbox,
@@ -515,3 +519,6 @@ fn thread_name(role: &str, name: &str) -> String {
     }
     name
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

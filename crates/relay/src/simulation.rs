@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, mpsc};
-use sys::recv::Received;
+use sys::recv::{Payload, Received};
 use sys::send::{Message, SEGMENTS_MAX};
 use sys::{Errno, Source};
 
@@ -190,7 +190,7 @@ impl History {
         let mut random = Random(seed);
         let bytes = 1 << (9 + random.below(4));
         let slots = 1 << (2 + random.below(4));
-        let writer = ring_with_slots(bytes, slots);
+        let writer = ring_with_slots(bytes, slots).unwrap();
         let deny = random.one_in(4).then(|| "10.0.0.3".parse().unwrap());
         let options = ListenerOptions {
             name: "l".into(),
@@ -199,6 +199,7 @@ impl History {
             allow_sources: vec![],
             deny_sources: deny.into_iter().collect(),
             socket_owner: SocketOwner::Relay,
+            gather: None,
         };
         let meter = Arc::new(ListenerMeter::new("l".into(), None, 0));
         let ledger = Ledger::new(String::new());
@@ -265,7 +266,7 @@ impl History {
         let before = self.intake.writer.appended();
         let datagrams = || {
             batch.iter().zip(0..).map(|((_, bytes, source), at)| Received {
-                bytes,
+                payload: Payload::Bytes(bytes),
                 truncated: truncated == Some(at),
                 source: Source::from(std::net::SocketAddr::from((*source, 514))),
             })

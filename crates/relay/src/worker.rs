@@ -85,6 +85,8 @@ impl Worker {
             }
             if !has_more {
                 self.sleep(&mut set);
+            } else if self.targets.has_blocked() {
+                self.targets.revive(&mut set);
             }
         }
     }

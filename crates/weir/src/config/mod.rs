@@ -102,6 +102,8 @@ pub struct ListenerConfig {
     /// A power of two.
     pub ring_bytes: usize,
     pub schedule: Schedule,
+    /// How long a datagram may wait for others; `None`: not at all.
+    pub gather: Option<Duration>,
     pub allow_sources: Vec<Prefix>,
     pub deny_sources: Vec<Prefix>,
     pub multicast_interface: Option<String>,

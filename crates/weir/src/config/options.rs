@@ -15,6 +15,7 @@ impl ListenerConfig {
             allow_sources: self.allow_sources.clone(),
             deny_sources: self.deny_sources.clone(),
             socket_owner,
+            gather: self.gather,
         }
     }
 

@@ -219,6 +219,7 @@ impl Shown for ListenerConfig {
                 Schedule::Inline => "inline",
                 Schedule::Threaded => "threaded",
             })),
+            "gather" => Some(quoted(&self.gather.map_or("off".to_owned(), display_duration))),
             "allow_sources" => prefixes(&self.allow_sources),
             "deny_sources" => prefixes(&self.deny_sources),
             _ => self.multicast_interface.as_deref().map(quoted),
