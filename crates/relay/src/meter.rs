@@ -196,6 +196,10 @@ pub(crate) struct TargetMeter {
     pub(crate) send_calls: EventCounter,
     pub(crate) retries: EventCounter,
     pub(crate) oldest_age_ms: EventCounter,
+    /// Files that ended in a part of a record, which was cut off, or in a line without a line feed, which got one.
+    pub(crate) tails_mended: EventCounter,
+    /// Files that could not be continued and got another name.
+    pub(crate) files_set_aside: EventCounter,
     /// 1 while runs leave as one message.
     pub(crate) gso: EventCounter,
     up: EventCounter,
@@ -233,6 +237,8 @@ impl TargetMeter {
             send_calls: EventCounter::default(),
             retries: EventCounter::default(),
             oldest_age_ms: EventCounter::default(),
+            tails_mended: EventCounter::default(),
+            files_set_aside: EventCounter::default(),
             gso: EventCounter::default(),
             up,
             noted: Default::default(),
@@ -299,6 +305,8 @@ impl TargetMeter {
                 .delay(&self.delay)
                 .event("send_calls", self.send_calls.load())
                 .event("retries", self.retries.load())
+                .event("file_tails_mended", self.tails_mended.load())
+                .event("files_set_aside", self.files_set_aside.load())
                 .gauge("oldest_age_ms", self.oldest_age_ms.load())
                 .gauge("gso", self.gso.load())
                 .gauge("up", self.up.load());
