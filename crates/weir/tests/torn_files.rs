@@ -6,6 +6,7 @@ mod support;
 
 use ledger::HopKind;
 use std::fs::{self, OpenOptions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use support::process::{Ended, TempDir, Weir, hop, sender, wait_for};
 
@@ -176,4 +177,32 @@ fn a_file_that_somebody_else_has_open_is_not_cut() {
     assert_eq!(event(&ended, "file_tails_mended"), 0);
     assert!(fs::read(&path).unwrap().starts_with(&file));
     assert_eq!(first.stop().code, Some(0));
+}
+
+/// Payloads are read by the owner and the group, whatever the umask would allow.
+#[test]
+fn files_and_rotated_files_cannot_be_read_by_others() {
+    for format in FORMATS {
+        let dir = TempDir::new();
+        let path = dir.file("copy");
+        let mut command = std::process::Command::new("sh");
+        let to = format!("file:{}?format={format}&rotate_size=64KiB", path.display());
+        command.args(["-c", "umask 0; exec \"$@\"", "sh", support::process::WEIR, "relay"]);
+        command.args(["--progress", "off", "--listen", "127.0.0.1:0", "--to", &to]);
+        let weir = Weir::start(command);
+        let client = sender(weir.address());
+        for count in 1..=3 {
+            client.send(&[b'x'; 40_000]).unwrap();
+            weir.wait_for_rest(count);
+        }
+        // Rotated by the relay, and begun anew after somebody has taken it away.
+        fs::rename(&path, dir.file("taken")).unwrap();
+        client.send(b"last").unwrap();
+        weir.wait_for_rest(4);
+        assert_eq!(weir.stop().code, Some(0));
+        for name in ["copy", "copy.1", "copy.2", "taken"] {
+            let mode = fs::metadata(dir.file(name)).unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, 0o640, "{format}: {name}");
+        }
+    }
 }

@@ -5,8 +5,11 @@ use super::tail::{self, Tail};
 use crate::{FileFormat, FileOptions};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+/// The owner writes, the group reads: payloads may hold anything.
+const MODE: u32 = 0o640;
 
 /// Names that are tried for a file that is set aside and not rotated.
 const ASIDE_NAMES_MAX: u32 = 9_999;
@@ -99,7 +102,7 @@ pub(super) fn open(options: &FileOptions, whole: Option<Whole>) -> io::Result<(O
 
 fn open_any(options: &FileOptions) -> io::Result<OpenFile> {
     let mut how = OpenOptions::new();
-    how.append(true).create(true);
+    how.append(true).create(true).mode(MODE);
     match how.clone().read(true).open(&options.path) {
         // One that may only be written is looked at in vain, and set aside.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => how.open(&options.path),
