@@ -1,15 +1,15 @@
-//! The primitives that the ring is built on: the standard library's, or loom's when it is model-checked.
+//! The primitives that the ring and the waker are built on: the standard library's, or loom's when it is model-checked.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering, fence},
 };
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering, fence},
 };
 
 /// `std::cell::UnsafeCell` with the interface that loom's checked cell has.
