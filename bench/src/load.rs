@@ -206,7 +206,7 @@ impl Sender {
         let is_run = matches!(self.sizes, Sizes::Equal(_)) && count > 1;
         let messages: [Message<'_>; BATCH] = std::array::from_fn(|n| {
             if is_run && n == 0 {
-                Message { bytes: &self.payload[..start], datagrams: count as u32 }
+                Message::run(&self.payload[..start], ranges[0].len() as u16)
             } else {
                 Message::single(&self.payload[ranges[n].clone()])
             }

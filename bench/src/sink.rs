@@ -106,7 +106,7 @@ impl Sink {
         let Ok(count) = self.batch.receive(self.socket.as_fd(), Wait::No) else { return 0 };
         let now_ns = monotonic_ns();
         for datagram in self.batch.datagrams() {
-            let Some((run, sequence, sent_ns)) = header(datagram.bytes) else { continue };
+            let Some((run, sequence, sent_ns)) = header(datagram.bytes()) else { continue };
             if run != self.run {
                 continue;
             }
@@ -138,6 +138,6 @@ fn header(bytes: &[u8]) -> Option<(u32, u64, u64)> {
 }
 
 fn has_length(datagram: &Received<'_>, expected: usize, buffer_bytes: usize) -> bool {
-    datagram.bytes.len() == expected.min(buffer_bytes)
+    datagram.bytes().len() == expected.min(buffer_bytes)
         && datagram.truncated == (expected > buffer_bytes)
 }

@@ -1,10 +1,10 @@
 //! From a received batch into the ring: admission, counting, storing.
 
-use crate::gate::contains;
+use crate::ListenerOptions;
 use crate::meter::ListenerMeter;
+use crate::prefix::PrefixSet;
 use crate::pump::{CLAIMS_MAX_UNDER_LOAD, Targets};
 use crate::ring::Writer;
-use crate::{ListenerOptions, Prefix};
 use ledger::{Amount, Reason};
 use std::sync::Arc;
 use sys::clock::monotonic_ns;
@@ -19,17 +19,20 @@ pub(crate) struct Intake {
 
 /// Which sources may enter.
 pub(crate) struct Admission {
-    allow: Vec<Prefix>,
-    deny: Vec<Prefix>,
+    allow: PrefixSet,
+    deny: PrefixSet,
 }
 
 impl Admission {
     pub(crate) fn new(options: &ListenerOptions) -> Admission {
-        Admission { allow: options.allow_sources.clone(), deny: options.deny_sources.clone() }
+        Admission {
+            allow: PrefixSet::new(&options.allow_sources),
+            deny: PrefixSet::new(&options.deny_sources),
+        }
     }
 
     fn admits(&self, source: &sys::Source) -> bool {
-        (self.allow.is_empty() || contains(&self.allow, source)) && !contains(&self.deny, source)
+        (self.allow.is_empty() || self.allow.contains(source)) && !self.deny.contains(source)
     }
 
     fn is_open(&self) -> bool {

@@ -27,6 +27,7 @@ mod ring;
 mod simulation;
 mod sync;
 mod target;
+mod waker;
 mod worker;
 
 pub use error::Error;

@@ -12,7 +12,8 @@ use crate::pump::{Change, Command, HOUSEKEEPING_INTERVAL, Pump, Replaced, Target
 use crate::receiver::{Receiver, Request};
 use crate::ring::{Reader, ring};
 use crate::target::Target;
-use crate::worker::{Lifetime, StopState, Waker, Worker};
+use crate::waker::Waker;
+use crate::worker::{Lifetime, StopState, Worker};
 use crate::{
     Destination, Error, ListenerOptions, RING_BYTES_MIN, Schedule, SocketOwner, TargetOptions,
 };

@@ -212,6 +212,10 @@ pub(crate) struct TargetMeter {
     oldest_age_ms: EventCounter,
     /// By how much the cursor and what was counted differed at the last look; positive: something was not counted.
     mismatch: AtomicI64,
+    /// Files that ended in a part of a record, which was cut off, or in a line without a line feed, which got one.
+    pub(crate) tails_mended: EventCounter,
+    /// Files that could not be continued and got another name.
+    pub(crate) files_set_aside: EventCounter,
     /// 1 while runs leave as one message.
     pub(crate) gso: EventCounter,
     up: EventCounter,
@@ -251,6 +255,8 @@ impl TargetMeter {
             retries: EventCounter::default(),
             oldest_age_ms: EventCounter::default(),
             mismatch: AtomicI64::new(0),
+            tails_mended: EventCounter::default(),
+            files_set_aside: EventCounter::default(),
             gso: EventCounter::default(),
             up,
             noted: Default::default(),
@@ -333,6 +339,8 @@ impl TargetMeter {
                 .delay(&self.delay)
                 .event("send_calls", self.send_calls.load())
                 .event("retries", self.retries.load())
+                .event("file_tails_mended", self.tails_mended.load())
+                .event("files_set_aside", self.files_set_aside.load())
                 .gauge("oldest_age_ms", self.oldest_age_ms.load())
                 .gauge("gso", self.gso.load())
                 .gauge("up", self.up.load());

@@ -1,10 +1,10 @@
-//! The primitives that the ring is built on: the standard library's, or loom's when it is model-checked.
+//! The primitives that the ring and the waker are built on: the standard library's, or loom's when it is model-checked.
 
 #[cfg(not(loom))]
 pub(crate) use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering, fence},
     },
     thread::yield_now,
 };
@@ -13,7 +13,7 @@ pub(crate) use std::{
 pub(crate) use loom::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering, fence},
     },
     thread::yield_now,
 };

@@ -175,6 +175,8 @@ fn add_target<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
     }
     samples.whole(Id::TargetSendCalls, labels, event(hop, "send_calls"));
     samples.whole(Id::TargetRetries, labels, event(hop, "retries"));
+    samples.whole(Id::TargetTailsMended, labels, event(hop, "file_tails_mended"));
+    samples.whole(Id::TargetFilesSetAside, labels, event(hop, "files_set_aside"));
     for errno in SEND_ERRORS {
         let count = event(hop, &format!("send_errors_{errno}"));
         samples.whole(Id::TargetSendErrors, [listener, target, errno], count);

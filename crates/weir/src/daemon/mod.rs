@@ -6,6 +6,7 @@
 
 mod banner;
 mod collector;
+mod files;
 mod http;
 mod log;
 mod names;
@@ -22,6 +23,7 @@ pub(crate) use stop::{LastLedger, LedgerForm, OnLoss};
 use crate::load::ProgressMode;
 use admin::{Health, Phase, statsd};
 use collector::{Asked, Collecting, Ending, Prepared};
+use files::Files;
 use http::{Http, Shown};
 use ledger::{Ledger, Snapshot};
 use log::{Level, Repeated};
@@ -124,6 +126,7 @@ pub(crate) struct Daemon {
     /// Moments at which the law did not hold, as last logged.
     violations: u64,
     troubles: Troubles,
+    files: Files,
 }
 
 /// Runs a daemon until a signal ends it.
@@ -197,6 +200,7 @@ impl Daemon {
             refused: Repeated::default(),
             violations: 0,
             troubles: Troubles::default(),
+            files: Files::default(),
         };
         daemon.start_prepared()?;
         daemon.health.config_applied(&fingerprint(&daemon.config));
@@ -249,6 +253,7 @@ impl Daemon {
         let snapshot = self.ledger.check();
         self.note_violations(now, &snapshot);
         self.troubles.look(now, &snapshot).iter().for_each(troubles::Line::log);
+        self.files.look(&snapshot).iter().for_each(|line| tracing::warn!("{line}"));
         let listeners = self.running.iter().map(|one| &one.listener);
         let listeners = listeners.map(|listener| (listener.name(), listener.heartbeat()));
         let collector = self.collecting.iter().map(|one| (COLLECTOR_NAME, one.heartbeat()));

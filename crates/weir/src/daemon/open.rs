@@ -429,10 +429,13 @@ fn cannot_send(config: &TargetConfig, addr: SocketAddr, error: io::Error) -> Can
     CannotSend::Never(failure.error(format!("cannot send to {target} at {addr}: {error}: {why}")))
 }
 
-/// Makes sure that a file target can be written.
+/// The owner writes, the group reads.
+const FILE_MODE: u32 = 0o640;
+
+/// Makes sure that a file target can be written. Payloads may hold anything: others may not read them.
 fn prepare_file(config: &TargetConfig, path: &Path) -> anyhow::Result<()> {
     let target = named(&config.to, "target", &config.name);
-    writable(&target, path, &fs::metadata(path), 0o666)
+    writable(&target, path, &fs::metadata(path))
 }
 
 /// Makes sure that a sink's file can be written. Records name processes and peers: others may not read them, and a link
@@ -445,17 +448,12 @@ pub(crate) fn sink_file(config: &SinkConfig, path: &Path) -> anyhow::Result<()> 
             "cannot write {sink}: it is a link, which is not followed. Fix: write the path that it leads to"
         )));
     }
-    writable(&sink, path, &found, 0o640)
+    writable(&sink, path, &found)
 }
 
 /// Opens a file for appending once, to see that it can be. Its folder is made if only the last part is missing; a mistyped
 /// path does not grow a tree.
-fn writable(
-    what: &str,
-    path: &Path,
-    found: &io::Result<fs::Metadata>,
-    mode: u32,
-) -> anyhow::Result<()> {
+fn writable(what: &str, path: &Path, found: &io::Result<fs::Metadata>) -> anyhow::Result<()> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty())
         && !folder.exists()
         && let Err(error) = fs::create_dir(folder)
@@ -471,7 +469,7 @@ fn writable(
     OpenOptions::new()
         .append(true)
         .create(true)
-        .mode(mode)
+        .mode(FILE_MODE)
         .open(path)
         .map(drop)
         .map_err(|error| cannot_write(what, path, &error))
