@@ -29,7 +29,7 @@ mod target;
 mod worker;
 
 pub use error::Error;
-pub use listener::Listener;
+pub use listener::{ChangesUnderWay, Listener, TargetChange};
 pub use options::{
     Destination, FileFormat, FileOptions, Gso, ListenerOptions, Sample, SampleBy, Schedule,
     SocketOwner, TargetOptions,
