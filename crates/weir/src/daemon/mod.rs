@@ -6,8 +6,10 @@
 
 mod banner;
 mod collector;
+mod follow;
 mod http;
 mod log;
+mod memory;
 mod names;
 mod open;
 mod progress;
@@ -90,6 +92,8 @@ pub(crate) struct Running {
 /// A listener that a reload took out of service and that still drains.
 struct Retiring {
     listener: Listener,
+    /// Where it listened.
+    listen: ListenAddress,
 }
 
 /// The running daemon.
@@ -144,6 +148,7 @@ impl Daemon {
         forward_signals(sender.clone())?;
         let names = Names::new(sender);
         names.watch(&watched_names(&config))?;
+        memory::refuse_rings_that_do_not_fit(&config, |_| true, memory::Limits::at_start())?;
         let mut inherited = Inherited::take()?;
         let sockets = open_listeners(&config.listeners, &mut inherited, &names)?;
         let bound = http::bind(&config.admin)?;
@@ -282,41 +287,14 @@ impl Daemon {
         }
     }
 
-    /// Moves targets whose name has another address, and opens those that could not be opened.
-    fn follow_names(&mut self, now: Instant) {
-        let listen_addrs = self.listen_addrs();
-        for one in &mut self.running {
-            for target in &one.config.targets {
-                let TargetAddress::Udp(host_port) = &target.to else { continue };
-                let known = self.names.addresses(host_port);
-                let current = one.addresses.get(&target.name).copied().flatten();
-                if current.is_some_and(|current| known.is_empty() || known.contains(&current)) {
-                    continue;
-                }
-                let Some(addr) = open::choose(&known, target) else { continue };
-                let opened = match open::udp(target, addr, &listen_addrs) {
-                    Ok(opened) => opened,
-                    Err(open::CannotSend::NoRoute(_)) => continue,
-                    Err(open::CannotSend::Never(error)) => {
-                        if let Some(count) = self.refused.count(now) {
-                            tracing::error!("{error:#} ({count} times since the last such line)");
-                        }
-                        continue;
-                    }
-                };
-                match one.listener.replace_destination(&target.name, opened.destination) {
-                    Ok(()) => {
-                        let before = current.map_or("nowhere".to_owned(), |addr| addr.to_string());
-                        tracing::info!(
-                            "target {}: sending to {addr}, before {before}",
-                            target.name
-                        );
-                        one.addresses.insert(target.name.clone(), Some(addr));
-                    }
-                    Err(error) => tracing::error!("target {}: {error}", target.name),
-                }
-            }
+    /// Tells the supervisors that the daemon lives while a step of a reload takes long. `entering` are listeners that are not
+    /// among the running ones at this moment.
+    fn keep_alive(&self, entering: &[&Listener]) {
+        let running = self.running.iter().map(|one| &one.listener);
+        for listener in running.chain(entering.iter().copied()) {
+            self.health.heartbeat(listener.name(), listener.heartbeat());
         }
+        self.service.feed_watchdog_while_busy(Instant::now());
     }
 
     fn listen_addrs(&self) -> Vec<SocketAddr> {
@@ -342,7 +320,9 @@ fn open_listeners(
     if listeners.iter().any(has_name) {
         names.wait_for_answers(Instant::now() + NAMES_WAIT);
     }
-    let sockets = listeners.iter().map(|listener| open::listener(listener, inherited, names));
+    let sockets = listeners
+        .iter()
+        .map(|listener| open::listener(listener, open::Place::Free, inherited, names));
     let sockets = sockets.collect::<anyhow::Result<Vec<_>>>()?;
     inherited.expect_none(listeners)?;
     Ok(sockets)

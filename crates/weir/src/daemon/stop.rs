@@ -65,15 +65,18 @@ impl Daemon {
         let snapshot = self.ledger.check();
         let left = left(&before, &snapshot);
         self.admin_listener = None;
-        if let Some(http) = self.http.take() {
-            http.stop();
-        }
+        // Before everything that waits for others: a supervisor that loses its patience must not cost the last ledger.
         say(&report(&snapshot, &left));
         let json = match last.form {
             LedgerForm::Text => String::new(),
             LedgerForm::Json => serde_json::to_string(&snapshot)? + "\n",
         };
-        exit::print_and_end(&json, exit_code(&snapshot, &left, last.on_loss))
+        let ended = exit::print_and_end(&json, exit_code(&snapshot, &left, last.on_loss));
+        if let Some(http) = self.http.take() {
+            // What the last push and answers under way still need is theirs to lose.
+            let _ = http.stop(|| self.service.feed_watchdog_while_busy(Instant::now()));
+        }
+        ended
     }
 
     fn drain(&mut self) {
@@ -92,7 +95,7 @@ impl Daemon {
                 break;
             }
             self.service.extend_timeout(now);
-            self.service.feed_watchdog_while_draining(now);
+            self.service.feed_watchdog_while_busy(now);
             self.observe(now);
             match self.events.recv_timeout(LOOK_INTERVAL) {
                 Ok(Event::Signal(signal)) if signal != SIGHUP => {
