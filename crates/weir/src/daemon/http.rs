@@ -98,6 +98,8 @@ impl Http {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = watch::channel(());
         let thread = thread::Builder::new().name("admin".to_owned()).spawn(move || {
+            // Where it is forbidden, requests compete with the data loops.
+            sys::process::lower_thread_priority();
             runtime.block_on(work(listener, push, Arc::new(state), stopped));
             // A name that is still being looked up must not hold up the end.
             runtime.shutdown_background();
