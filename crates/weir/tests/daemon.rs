@@ -188,8 +188,7 @@ fn readiness_ends_with_the_drain_and_a_second_signal_ends_the_drain() {
     );
     assert!(head.starts_with("HTTP/1."), "{head}");
     assert!(try_get(admin, "/healthz", "*/*").is_ok(), "draining is no illness");
-    signal(weir.process(), "INT");
-    let ended = weir.wait_to_end();
+    let ended = weir.hurry("INT");
     assert_eq!(ended.code, Some(75), "{}", ended.said);
     assert!(ended.said.contains("a second signal"), "{}", ended.said);
 }

@@ -313,18 +313,7 @@ impl Draining {
     /// Ends the drain by a second signal.
     fn stop(self) -> support::process::Ended {
         signal(self.daemon.weir.process(), "TERM");
-        self.daemon.weir.wait_for_line("stopping: ");
-        // The second one counts after a moment only: it is sent until it does.
-        let process = self.daemon.weir.process().id();
-        wait_for(
-            || "the end of the drain".to_owned(),
-            || {
-                signal(self.daemon.weir.process(), "TERM");
-                let status = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-                status.contains(") Z ").then_some(())
-            },
-        );
-        self.daemon.weir.wait_to_end()
+        self.daemon.weir.hurry("TERM")
     }
 }
 

@@ -314,6 +314,22 @@ impl Weir {
         self.peer.terminate().code()
     }
 
+    /// Ends a drain that has begun by a second signal, which counts half a second after the first; sent until it does.
+    pub(crate) fn hurry(self, name: &str) -> Ended {
+        let mut said = String::new();
+        wait_for(
+            || "the second signal".to_owned(),
+            || {
+                signal(&self.peer.0, name);
+                let line = self.said.recv_timeout(LOOK_INTERVAL).ok()?;
+                said += &(line + "\n");
+                said.contains("a second signal").then_some(())
+            },
+        );
+        let ended = self.wait_to_end();
+        Ended { said: said + &ended.said, ..ended }
+    }
+
     /// Waits for its end, after a signal.
     pub(crate) fn wait_to_end(mut self) -> Ended {
         let mut stdout = self.peer.0.stdout.take().unwrap();
