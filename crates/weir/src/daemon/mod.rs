@@ -32,7 +32,7 @@ use open::{Inherited, OpenSocket, SocketFile};
 use progress::{Progress, Rates};
 use relay::{Destination, Listener, SocketOwner, TargetOptions};
 use service::Service;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
@@ -230,6 +230,7 @@ impl Daemon {
             Ok(Event::Signal(SIGHUP)) if matches!(self.source, Source::File { .. }) => {
                 self.reload();
             }
+            Ok(Event::Signal(SIGUSR1)) => self.say_ledger(),
             Ok(Event::Signal(_)) => return false,
             Ok(Event::Name) => {
                 self.follow_names(Instant::now());
@@ -254,6 +255,7 @@ impl Daemon {
         let snapshot = self.ledger.check();
         self.note_violations(now, &snapshot);
         self.troubles.look(now, &snapshot).iter().for_each(troubles::Line::log);
+        self.health.set_losing(self.troubles.losing());
         let listeners = self.running.iter().map(|one| &one.listener);
         let listeners = listeners.map(|listener| (listener.name(), listener.heartbeat()));
         let collector = self.collecting.iter().map(|one| (COLLECTOR_NAME, one.heartbeat()));
@@ -267,6 +269,11 @@ impl Daemon {
         let rates = &mut self.rates;
         self.service.status(now, || rates.line(now, &snapshot));
         self.progress.show(now, &snapshot);
+    }
+
+    /// The ledger as it stands, for whoever asked by a signal.
+    fn say_ledger(&self) {
+        say(&format!("\n{}", ledger::waterfall(&self.ledger.check())));
     }
 
     fn note_violations(&mut self, now: Instant, snapshot: &Snapshot) {
@@ -410,7 +417,7 @@ fn has_name(listener: &ListenerConfig) -> bool {
 }
 
 fn forward_signals(events: Sender<Event>) -> std::io::Result<()> {
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1])?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for signal in signals.forever() {
             if events.send(Event::Signal(signal)).is_err() {
