@@ -72,10 +72,13 @@ pub struct Dropped {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Delay {
     /// Upper bounds in microseconds, inclusive.
+    #[serde(with = "crate::decimal::list")]
     pub bounds_us: Vec<u64>,
     /// Datagrams in each bucket; one more than there are bounds.
+    #[serde(with = "crate::decimal::list")]
     pub counts: Vec<u64>,
     /// Sum of all delays in microseconds.
+    #[serde(with = "crate::decimal")]
     pub sum_us: u64,
 }
 
@@ -97,18 +100,19 @@ pub struct HopSnapshot {
     /// `received - delivered - dropped`: what is inside.
     pub in_flight: Amount,
     /// Most that can be inside; absent where nothing is kept.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(with = "crate::decimal::option", skip_serializing_if = "Option::is_none", default)]
     pub capacity: Option<u64>,
     /// Whether the drops are exact or a lower bound.
     pub accounting: Accounting,
     /// By how much the law fails; 0 when it holds. Negative: more left than entered. Positive: more is inside than fits, or
     /// something left that nobody counted.
+    #[serde(with = "crate::decimal")]
     pub unaccounted: i64,
     /// Counts outside the law: attempts, retries, errors.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    #[serde(with = "crate::decimal::map", skip_serializing_if = "BTreeMap::is_empty", default)]
     pub events: BTreeMap<String, u64>,
     /// Values that go up and down: buffer sizes, ages, states.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    #[serde(with = "crate::decimal::map", skip_serializing_if = "BTreeMap::is_empty", default)]
     pub gauges: BTreeMap<String, u64>,
     /// Time from receive to send.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -27,4 +27,8 @@ pub enum Error {
     /// The listener's threads have ended: it was stopped.
     #[error("listener {listener} has stopped")]
     Stopped { listener: String },
+    /// A data thread has not answered for several seconds. What was asked of it happens when it goes on, except that a target
+    /// that was to be added is not there.
+    #[error("the data loop of listener {listener} does not answer")]
+    Unanswered { listener: String },
 }

@@ -31,7 +31,7 @@ mod waker;
 mod worker;
 
 pub use error::Error;
-pub use listener::Listener;
+pub use listener::{ChangesUnderWay, Listener, TargetChange};
 pub use options::{
     Destination, FileFormat, FileOptions, Gso, ListenerOptions, Sample, SampleBy, Schedule,
     SocketOwner, TargetOptions,

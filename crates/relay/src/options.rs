@@ -131,4 +131,6 @@ pub enum Destination {
     Null,
     /// No address is known (yet): everything is dropped as `target_unresolved`.
     Unresolved,
+    /// No route leads to the address (yet): everything is dropped as `network_unreachable`.
+    NoRoute,
 }

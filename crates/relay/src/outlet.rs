@@ -23,6 +23,8 @@ pub(crate) enum SocketOutlet {
     Null,
     /// Takes nothing: there is no address.
     Unresolved,
+    /// Takes nothing: no route leads to the address.
+    NoRoute,
 }
 
 impl SocketOutlet {
@@ -35,6 +37,7 @@ impl SocketOutlet {
             Destination::Unix { path } => SocketOutlet::Unix(UnixOutlet::new(path)),
             Destination::Null => SocketOutlet::Null,
             Destination::Unresolved => SocketOutlet::Unresolved,
+            Destination::NoRoute => SocketOutlet::NoRoute,
             Destination::File(_) => return None,
         })
     }
@@ -47,6 +50,7 @@ impl Outlet for SocketOutlet {
             SocketOutlet::Unix(unix) => unix.send(messages),
             SocketOutlet::Null => Ok(messages.len()),
             SocketOutlet::Unresolved => Err(Errno::DESTADDRREQ),
+            SocketOutlet::NoRoute => Err(Errno::NETUNREACH),
         }
     }
 
@@ -54,7 +58,7 @@ impl Outlet for SocketOutlet {
         match self {
             SocketOutlet::Udp(udp) => udp.run_datagram_bytes_max(now_ns),
             SocketOutlet::Unix(_) => 0,
-            SocketOutlet::Null | SocketOutlet::Unresolved => usize::MAX,
+            SocketOutlet::Null | SocketOutlet::Unresolved | SocketOutlet::NoRoute => usize::MAX,
         }
     }
 
@@ -87,7 +91,7 @@ impl Outlet for SocketOutlet {
         match self {
             SocketOutlet::Udp(udp) => udp.writable_socket(),
             SocketOutlet::Unix(unix) => unix.socket(),
-            SocketOutlet::Null | SocketOutlet::Unresolved => None,
+            SocketOutlet::Null | SocketOutlet::Unresolved | SocketOutlet::NoRoute => None,
         }
     }
 

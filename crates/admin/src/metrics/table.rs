@@ -67,7 +67,7 @@ families! {
     ConfigLastReloadTimestamp Gauge "weir_config_last_reload_timestamp_seconds" []
         "When the configuration in force was applied, in seconds since 1970.";
     ComponentState Gauge "weir_component_state" ["component", "state"]
-        "1 for the state that the component is in and 0 for the others: starting, ok, degraded, failed, stopping.";
+        "1 for the state that the component is in and 0 for the others: starting, ok, degraded (down, or it loses what no setting asks for), failed, stopping.";
     HeartbeatAge Gauge "weir_listener_heartbeat_age_seconds" ["listener"]
         "Time since the listener's data loops last moved.";
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::gate::Gate;
+use crate::pump::Replaced;
 use crate::target::Pumped;
 use ledger::Reason;
 use std::net::UdpSocket;
@@ -96,17 +97,20 @@ impl Pump for Leaky {
 fn a_leak_of_one_datagram_is_seen_within_a_second() {
     let ledger = Arc::new(Ledger::new(String::new()));
     let (listener, sender) = start(&ledger);
-    let joined = listener.join_ring().unwrap();
+    let lost = Arc::<Tally>::default();
+    let (reply, answer) = mpsc::channel();
+    listener.request(Request::Join { lost: Arc::clone(&lost), reply }).unwrap();
+    let (reader, joined) = answer.recv().unwrap();
     let meter = Arc::new(TargetMeter::new(
         "t".into(),
         Arc::clone(&listener.meter),
-        joined.amount,
+        joined,
         listener.ring_capacity,
-        joined.lost,
+        lost,
     ));
     ledger.register(Arc::clone(&meter) as Arc<dyn Meter>);
     let gate = Gate::new(&TargetOptions::default(), 1);
-    let target = Target::new(SocketOutlet::Null, joined.reader, gate, Arc::clone(&meter));
+    let target = Target::new(SocketOutlet::Null, reader, gate, Arc::clone(&meter));
     listener
         .request(Request::Targets(Command::Add(Box::new(Leaky { target, has_leaked: false }))))
         .unwrap();

@@ -214,6 +214,11 @@ impl Config {
     }
 }
 
+/// What differs between two configurations, in words: one entry for each section of the file that changed, with its keys.
+pub fn changes(old: &Config, new: &Config) -> Vec<String> {
+    show::differences(old, new)
+}
+
 /// Reads a configuration file's text.
 ///
 /// # Errors

@@ -21,7 +21,10 @@ impl ListenerConfig {
 
     /// How its UDP socket is opened.
     pub fn listen_options(&self) -> ListenOptions {
-        ListenOptions { multicast_interface: self.multicast_interface.clone() }
+        ListenOptions {
+            multicast_interface: self.multicast_interface.clone(),
+            ..ListenOptions::default()
+        }
     }
 
     /// Whether it is the same but for its targets: on reload its socket and ring stay as they are.

@@ -1,6 +1,9 @@
 //! The configuration as TOML, each value with where it came from.
 
+mod differences;
 mod sockets;
+
+pub(super) use differences::differences;
 
 use super::keys::{self, Fallback, Key, SectionKeys};
 use super::rules::{FILE_KEYS, UDP_KEYS, UDP_LISTENER_KEYS};

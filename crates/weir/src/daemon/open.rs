@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use sys::process::{CAP_NET_ADMIN, effective_capabilities};
 use sys::route::Egress;
-use sys::socket::{self, LocalAddress};
+use sys::socket::{self, ListenOptions, LocalAddress};
 use weir::config::{
     HostPort, ListenAddress, ListenerConfig, SinkConfig, TargetAddress, TargetConfig, would_loop,
 };
@@ -110,12 +110,22 @@ fn describe(socket: &OwnedFd) -> String {
     }
 }
 
+/// What is known of the address that a listener is to have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// Nobody should have it.
+    Free,
+    /// A listener of ours that drains is bound there, and shares it (see [`socket::share_address`]).
+    LeftByFormer,
+}
+
 /// Opens a listener's socket, or finds it among those handed over.
 ///
 /// # Errors
 /// The address cannot be had; the message says what to do.
 pub(crate) fn listener(
     config: &ListenerConfig,
+    place: Place,
     inherited: &mut Inherited,
     names: &Names,
 ) -> anyhow::Result<OpenSocket> {
@@ -128,7 +138,10 @@ pub(crate) fn listener(
         return Ok(OpenSocket { socket, owner: SocketOwner::ServiceManager, file: None });
     }
     let socket = match &at {
-        LocalAddress::Inet(addr) => socket::listen_udp(*addr, &config.listen_options()),
+        LocalAddress::Inet(addr) => {
+            let shares_address = place == Place::LeftByFormer;
+            socket::listen_udp(*addr, &ListenOptions { shares_address, ..config.listen_options() })
+        }
         LocalAddress::Unix(path) => socket::listen_unix(path),
     }
     .map_err(|error| cannot_listen(config, &at, &error))?;
@@ -249,10 +262,14 @@ impl OpenTarget {
     fn unresolved() -> OpenTarget {
         OpenTarget { destination: Destination::Unresolved, address: None }
     }
+
+    fn without_route() -> OpenTarget {
+        OpenTarget { destination: Destination::NoRoute, address: None }
+    }
 }
 
-/// Opens a target's way out. One whose name does not resolve, or that no route leads to, is opened as unresolved, so that
-/// the others start; it is tried again.
+/// Opens a target's way out. One whose name does not resolve, or that no route leads to, takes nothing for now, so that the
+/// others start; it is tried again.
 ///
 /// `listen_addrs` are all addresses that we listen on.
 ///
@@ -267,7 +284,7 @@ pub(crate) fn target(
         TargetAddress::Udp(host_port) => {
             let known = names.addresses(host_port);
             return match choose(&known, config) {
-                Some(addr) => udp_or_unresolved(config, addr, listen_addrs),
+                Some(addr) => udp_or_nowhere(config, addr, listen_addrs),
                 None => {
                     // A failure was written already, by the one who looked it up.
                     if !names.has_answer(host_port) {
@@ -298,7 +315,7 @@ pub(crate) fn choose(addresses: &[SocketAddr], config: &TargetConfig) -> Option<
     addresses.iter().find(fits).copied()
 }
 
-fn udp_or_unresolved(
+fn udp_or_nowhere(
     config: &TargetConfig,
     addr: SocketAddr,
     listen_addrs: &[SocketAddr],
@@ -307,12 +324,12 @@ fn udp_or_unresolved(
         Ok(open) => Ok(open),
         Err(CannotSend::NoRoute(error)) => {
             tracing::warn!(
-                "target {}: {addr} cannot be reached ({error}); what it gets is dropped as target_unresolved until it \
+                "target {}: {addr} cannot be reached ({error}); what it gets is dropped as network_unreachable until it \
                  can. See: ip route get {}",
                 config.name,
                 addr.ip()
             );
-            Ok(OpenTarget::unresolved())
+            Ok(OpenTarget::without_route())
         }
         Err(CannotSend::Never(error)) => Err(error),
     }
