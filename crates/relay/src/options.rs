@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use crate::Prefix;
+use crate::{Path, Prefix};
 
 /// Who drives the targets of a listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -116,8 +116,8 @@ pub enum Destination {
     Udp {
         socket: OwnedFd,
         gso: Gso,
-        /// How the socket's datagrams leave this host (see [`sys::route::egress`]).
-        egress: sys::route::Egress,
+        /// How the socket's datagrams leave this host, as it changes.
+        path: Path,
     },
     /// A unix datagram socket at this path; connected, and connected again, as its owner comes and goes.
     Unix { path: PathBuf },

@@ -1,5 +1,7 @@
 //! The ways out that are sockets, or nothing.
 
+mod kernel;
+mod refusal;
 mod udp;
 mod unix;
 mod unsettled;
@@ -8,7 +10,8 @@ use crate::Destination;
 use crate::meter::TargetMeter;
 use crate::pump::Replaced;
 use crate::target::Outlet;
-use std::os::fd::BorrowedFd;
+use ledger::Reason;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use sys::Errno;
 use sys::send::Message;
 
@@ -17,7 +20,7 @@ pub(crate) use unix::UnixOutlet;
 
 /// The way out of a target that never blocks its thread.
 pub(crate) enum SocketOutlet {
-    Udp(Box<UdpOutlet>),
+    Udp(Box<UdpOutlet<OwnedFd>>),
     Unix(UnixOutlet),
     /// Takes everything.
     Null,
@@ -29,8 +32,8 @@ impl SocketOutlet {
     /// The outlet for a destination; `None` for a file, which blocks.
     pub(crate) fn new(destination: Destination) -> Option<SocketOutlet> {
         Some(match destination {
-            Destination::Udp { socket, gso, egress } => {
-                SocketOutlet::Udp(Box::new(UdpOutlet::new(socket, gso, &egress)))
+            Destination::Udp { socket, gso, path } => {
+                SocketOutlet::Udp(Box::new(UdpOutlet::new(socket, gso, path)))
             }
             Destination::Unix { path } => SocketOutlet::Unix(UnixOutlet::new(path)),
             Destination::Null => SocketOutlet::Null,
@@ -50,9 +53,17 @@ impl Outlet for SocketOutlet {
         }
     }
 
-    fn run_datagram_bytes_max(&self, now_ns: u64) -> usize {
+    fn refusing(&self, now_ns: u64) -> Option<Reason> {
         match self {
-            SocketOutlet::Udp(udp) => udp.run_datagram_bytes_max(now_ns),
+            SocketOutlet::Udp(udp) => udp.refusing(now_ns),
+            SocketOutlet::Unresolved => Some(Reason::TargetUnresolved),
+            SocketOutlet::Unix(_) | SocketOutlet::Null => None,
+        }
+    }
+
+    fn run_datagram_bytes_max(&self, _now_ns: u64) -> usize {
+        match self {
+            SocketOutlet::Udp(udp) => udp.run_datagram_bytes_max(),
             SocketOutlet::Unix(_) => 0,
             SocketOutlet::Null | SocketOutlet::Unresolved => usize::MAX,
         }

@@ -26,6 +26,12 @@ pub(crate) trait Outlet {
     /// that the next one failed and the reason is not known yet; an error is about the first message.
     fn send(&mut self, messages: &[Message<'_>]) -> Result<usize, Errno>;
 
+    /// Why nothing is worth a call now: everything would come back. What is left of the claim is counted for this reason
+    /// then, without a call. `None`: it may get through, or a try is due. `now_ns` is the pump's time.
+    fn refusing(&self, _now_ns: u64) -> Option<Reason> {
+        None
+    }
+
     /// Largest datagram that may be part of a run, in bytes; 0: no runs. `now_ns` is the pump's time.
     fn run_datagram_bytes_max(&self, now_ns: u64) -> usize;
 
@@ -388,7 +394,7 @@ fn is_about_the_run(errno: Errno) -> bool {
     matches!(errno, Errno::MSGSIZE | Errno::INVAL | Errno::IO)
 }
 
-fn reason_of(errno: Errno) -> Reason {
+pub(crate) fn reason_of(errno: Errno) -> Reason {
     match errno {
         Errno::CONNREFUSED => Reason::Refused,
         Errno::HOSTUNREACH => Reason::HostUnreachable,

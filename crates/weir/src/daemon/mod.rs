@@ -15,6 +15,7 @@ mod reload;
 mod service;
 mod stop;
 mod troubles;
+mod ways;
 
 pub(crate) use progress::say;
 pub(crate) use stop::{LastLedger, LedgerForm, OnLoss};
@@ -43,6 +44,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 use troubles::Troubles;
+use ways::Ways;
 use weir::config::{
     COLLECTOR_NAME, Config, Host, ListenAddress, ListenerConfig, Overrides, TargetAddress,
     TargetConfig,
@@ -99,6 +101,7 @@ pub(crate) struct Daemon {
     ledger: Arc<Ledger>,
     health: Arc<Health>,
     names: Names,
+    ways: Ways,
     events: Receiver<Event>,
     running: Vec<Running>,
     retiring: Vec<Retiring>,
@@ -153,13 +156,14 @@ impl Daemon {
         let prepared =
             prepared.map(|sockets| collector::prepare(sockets, &names, last_ledger)).transpose()?;
         let listen_addrs: Vec<_> = sockets.iter().filter_map(OpenSocket::address).collect();
+        let ways = Ways::start();
         let run_id = run_id();
         let ledger = Arc::new(Ledger::new(run_id.clone()));
         let mut running = Vec::new();
         let targets: anyhow::Result<Vec<_>> = config
             .listeners
             .iter()
-            .map(|listener| Targets::open(&listener.targets, &names, &listen_addrs))
+            .map(|listener| Targets::open(&listener.targets, &names, &ways, &listen_addrs))
             .collect();
         for ((listener, socket), targets) in config.listeners.iter().zip(sockets).zip(targets?) {
             running.push(Running::start(listener.clone(), socket, targets, &ledger)?);
@@ -176,6 +180,7 @@ impl Daemon {
             ledger,
             health: Arc::new(Health::new(HEARTBEAT_LIMIT)),
             names,
+            ways,
             events,
             running,
             retiring: Vec::new(),
@@ -294,7 +299,7 @@ impl Daemon {
                     continue;
                 }
                 let Some(addr) = open::choose(&known, target) else { continue };
-                let opened = match open::udp(target, addr, &listen_addrs) {
+                let opened = match open::udp(target, addr, &self.ways, &listen_addrs) {
                     Ok(opened) => opened,
                     Err(open::CannotSend::NoRoute(_)) => continue,
                     Err(open::CannotSend::Never(error)) => {
@@ -384,11 +389,12 @@ impl Targets {
     fn open(
         configs: &[TargetConfig],
         names: &Names,
+        ways: &Ways,
         listen_addrs: &[SocketAddr],
     ) -> anyhow::Result<Targets> {
         let mut targets = Targets { destinations: Vec::new(), addresses: BTreeMap::new() };
         for config in configs {
-            let opened = open::target(config, names, listen_addrs)?;
+            let opened = open::target(config, names, ways, listen_addrs)?;
             targets.addresses.insert(config.name.clone(), opened.address);
             targets.destinations.push((config.target_options(), opened.destination));
         }
