@@ -243,6 +243,10 @@ impl<O: Outlet> Work<'_, O> {
         let mut next = 0;
         let mut retries = 0;
         while next < messages.len() {
+            if let Some(reason) = self.outlet.refusing(self.now_ns) {
+                self.meter.sender.drop(reason, messages[next..].iter().map(amount_of).sum());
+                break;
+            }
             self.meter.send_calls.add(1);
             match self.outlet.send(&messages[next..]) {
                 Ok(taken) => {
