@@ -36,6 +36,7 @@ pub use options::{
     Destination, FileFormat, FileOptions, Gso, ListenerOptions, Sample, SampleBy, Schedule,
     SocketOwner, TargetOptions,
 };
+pub use outlet::UnixPeer;
 pub use path::{Path, Paths};
 pub use prefix::{Prefix, PrefixError};
 

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use crate::{Path, Prefix};
+use crate::{Path, Prefix, UnixPeer};
 
 /// Who drives the targets of a listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -119,8 +119,8 @@ pub enum Destination {
         /// How the socket's datagrams leave this host, as it changes.
         path: Path,
     },
-    /// A unix datagram socket at this path; connected, and connected again, as its owner comes and goes.
-    Unix { path: PathBuf },
+    /// A unix datagram socket; connected, and connected again, as its owner comes and goes.
+    Unix { peer: UnixPeer },
     /// A file.
     File(FileOptions),
     /// Nowhere: counted as delivered.

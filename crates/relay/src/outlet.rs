@@ -1,6 +1,7 @@
 //! The ways out that are sockets, or nothing.
 
 mod kernel;
+mod peer;
 mod refusal;
 mod udp;
 mod unix;
@@ -15,6 +16,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use sys::Errno;
 use sys::send::Message;
 
+pub use peer::UnixPeer;
 pub(crate) use udp::UdpOutlet;
 pub(crate) use unix::UnixOutlet;
 
@@ -35,7 +37,7 @@ impl SocketOutlet {
             Destination::Udp { socket, gso, path } => {
                 SocketOutlet::Udp(Box::new(UdpOutlet::new(socket, gso, path)))
             }
-            Destination::Unix { path } => SocketOutlet::Unix(UnixOutlet::new(path)),
+            Destination::Unix { peer } => SocketOutlet::Unix(UnixOutlet::new(peer)),
             Destination::Null => SocketOutlet::Null,
             Destination::Unresolved => SocketOutlet::Unresolved,
             Destination::File(_) => return None,
@@ -56,8 +58,9 @@ impl Outlet for SocketOutlet {
     fn refusing(&self, now_ns: u64) -> Option<Reason> {
         match self {
             SocketOutlet::Udp(udp) => udp.refusing(now_ns),
+            SocketOutlet::Unix(unix) => unix.refusing(now_ns),
             SocketOutlet::Unresolved => Some(Reason::TargetUnresolved),
-            SocketOutlet::Unix(_) | SocketOutlet::Null => None,
+            SocketOutlet::Null => None,
         }
     }
 
@@ -85,6 +88,12 @@ impl Outlet for SocketOutlet {
         match self {
             SocketOutlet::Udp(udp) => udp.has_outstanding(),
             _ => false,
+        }
+    }
+
+    fn begin_drain(&mut self, now_ns: u64) {
+        if let SocketOutlet::Unix(unix) = self {
+            unix.begin_drain(now_ns);
         }
     }
 

@@ -44,6 +44,9 @@ pub(crate) trait Outlet {
     /// Datagrams that were handed over and may still come back.
     fn has_outstanding(&mut self) -> bool;
 
+    /// Nothing enters the ring any more, and what is in it has until the stop's deadline.
+    fn begin_drain(&mut self, _now_ns: u64) {}
+
     /// Nothing is waited for any more: decides about what was handed over and has not left.
     fn give_up_outstanding(&mut self);
 

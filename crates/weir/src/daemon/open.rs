@@ -3,7 +3,7 @@
 use super::names::Names;
 use super::ways::Ways;
 use crate::exit::Failure;
-use relay::{Destination, Gso, Path as Way, SocketOwner};
+use relay::{Destination, Gso, Path as Way, SocketOwner, UnixPeer};
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::net::SocketAddr;
@@ -283,7 +283,7 @@ pub(crate) fn target(
                 }
             };
         }
-        TargetAddress::Unix(path) => Destination::Unix { path: path.clone() },
+        TargetAddress::Unix(path) => Destination::Unix { peer: UnixPeer::follow(path.clone())? },
         TargetAddress::File(path) => {
             prepare_file(config, path)?;
             Destination::File(config.file_options().expect("a file target has file options"))
