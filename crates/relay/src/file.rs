@@ -271,14 +271,14 @@ impl Pump for FileTarget {
         None
     }
 
-    fn keep_house(&mut self, _now_ns: u64, realtime_ns: u64) {
+    fn keep_house(&mut self, now_ns: u64, realtime_ns: u64) {
         let age_ns = self.reader.claim().map_or(0, |claim| {
             self.meter.sender.drop(Reason::QueueFull, claim.gave_up());
             realtime_ns.saturating_sub(claim.get(0).0.received_ns)
         });
         self.meter.oldest_age_ms.set(age_ns / 1_000_000);
         self.meter.reports_all.set(1);
-        self.meter.note_state();
+        self.meter.note_state(now_ns);
     }
 
     fn is_idle(&self) -> bool {

@@ -84,6 +84,13 @@ impl Outlet for SocketOutlet {
         }
     }
 
+    fn is_unanswered(&self) -> bool {
+        match self {
+            SocketOutlet::Udp(udp) => udp.is_unanswered(),
+            _ => false,
+        }
+    }
+
     fn has_outstanding(&mut self) -> bool {
         match self {
             SocketOutlet::Udp(udp) => udp.has_outstanding(),

@@ -41,6 +41,11 @@ pub(crate) trait Outlet {
     /// Counts, as drops of the egress hop, what the network has given back since the last call.
     fn take_returned(&mut self, meter: &TargetMeter, now_ns: u64);
 
+    /// The next hop does not answer, so that nothing that is sent gets through.
+    fn is_unanswered(&self) -> bool {
+        false
+    }
+
     /// Datagrams that were handed over and may still come back.
     fn has_outstanding(&mut self) -> bool;
 
@@ -179,7 +184,10 @@ impl<O: Outlet> Target<O> {
     /// Counts what came back from the network, and says whether more arrives than comes back.
     pub(crate) fn settle(&mut self, now_ns: u64) {
         self.outlet.take_returned(&self.meter, now_ns);
-        self.meter.note_state();
+        match self.outlet.is_unanswered() {
+            true => self.meter.note_unanswered(),
+            false => self.meter.note_state(now_ns),
+        }
     }
 }
 

@@ -112,6 +112,10 @@ impl<K: UdpKernel> UdpOutlet<K> {
         self.path.is_local()
     }
 
+    pub(crate) fn is_unanswered(&self) -> bool {
+        !self.path.is_local() && self.path.is_unanswered()
+    }
+
     /// Why nothing is worth a call now.
     pub(crate) fn refusing(&self, now_ns: u64) -> Option<Reason> {
         self.refusal.reason(now_ns)
