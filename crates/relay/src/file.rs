@@ -212,11 +212,11 @@ impl Pump for FileTarget {
         None
     }
 
-    fn keep_house(&mut self, _now_ns: u64, realtime_ns: u64) {
+    fn keep_house(&mut self, now_ns: u64, realtime_ns: u64) {
         self.meter.note_age(self.reader.oldest_received_ns(), realtime_ns);
         self.meter.check_law(&self.reader);
         self.meter.reports_all.set(1);
-        self.meter.note_state();
+        self.meter.note_state(now_ns);
     }
 
     fn is_idle(&self) -> bool {

@@ -3,6 +3,7 @@
 //! - `ring`: the memory that both sides share, and the protocol that keeps them apart. The only unsafe code.
 //! - `receiver`, `arrivals`, `intake`: socket to ring. `gate`, `target`: ring to messages. `outlet`, `file`: messages to the kernel.
 //! - `pump`, `worker`: the targets of a thread, and the threads. `listener`: the handle that callers hold.
+//! - `path`: what the kernel's tables say about the ways to targets, kept by a thread of its own.
 //! - `meter`: what is counted on the way, as hops of the ledger.
 //!
 //! A target that falls behind loses its own oldest datagrams, and how many is a subtraction of sequence numbers. The
@@ -19,6 +20,7 @@ mod listener;
 mod meter;
 mod options;
 mod outlet;
+mod path;
 mod prefix;
 mod pump;
 mod receiver;
@@ -36,6 +38,8 @@ pub use options::{
     Destination, FileFormat, FileOptions, Gso, ListenerOptions, Sample, SampleBy, Schedule,
     SocketOwner, TargetOptions,
 };
+pub use outlet::UnixPeer;
+pub use path::{Path, Paths};
 pub use prefix::{Prefix, PrefixError};
 
 /// Smallest ring, in bytes: the largest datagram fits several times.

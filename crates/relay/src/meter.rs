@@ -1,14 +1,18 @@
 //! What the data plane counts, and how it becomes hops of the ledger.
 
+mod standing;
+
 use crate::ring::Reader;
 use ledger::{
     Accounting, Amount, Counters, DelayHistogram, EventCounter, HopBuilder, HopKind, HopSnapshot,
     Meter, Reason, Tally,
 };
+use standing::{Fate, Standing};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use sys::Errno;
+use sys::clock::monotonic_ns;
 use sys::socket::{MemInfo, mem_info};
 
 /// Datagrams that a thread may have in its hands between two counters.
@@ -218,9 +222,7 @@ pub(crate) struct TargetMeter {
     pub(crate) files_set_aside: EventCounter,
     /// 1 while runs leave as one message.
     pub(crate) gso: EventCounter,
-    up: EventCounter,
-    /// What had been sent, given back, and met errors when `up` was last decided.
-    noted: [EventCounter; 3],
+    standing: Standing,
     /// 1 where the network reports every datagram that it gives back: the target is on this host.
     pub(crate) reports_all: EventCounter,
     errors: [EventCounter; NAMED_ERRNOS.len() + 1],
@@ -236,9 +238,6 @@ impl TargetMeter {
         capacity: u64,
         lost: Arc<Tally>,
     ) -> TargetMeter {
-        // Nothing speaks against a target that was sent nothing yet.
-        let up = EventCounter::default();
-        up.set(1);
         TargetMeter {
             name,
             listener,
@@ -258,8 +257,7 @@ impl TargetMeter {
             tails_mended: EventCounter::default(),
             files_set_aside: EventCounter::default(),
             gso: EventCounter::default(),
-            up,
-            noted: Default::default(),
+            standing: Standing::default(),
             reports_all: EventCounter::default(),
             errors: Default::default(),
             icmp: Default::default(),
@@ -291,22 +289,40 @@ impl TargetMeter {
         self.mismatch.store(cursor.wrapping_sub(counted.count) as i64, Ordering::Relaxed);
     }
 
-    /// Decides whether the target takes what it is sent: more went out than came back since the last look. Without
-    /// traffic in between it stays as it was. Only the thread that owns the target may call this.
-    pub(crate) fn note_state(&self) {
-        let now = [
-            self.sender.delivered.load().count,
-            self.egress.drops().map(|(_, amount)| amount.count).sum(),
-            self.errors.iter().map(EventCounter::load).sum(),
+    /// Decides whether the target takes what it is sent. Only the thread that owns the target may call this.
+    pub(crate) fn note_state(&self, now_ns: u64) {
+        let dropped = |reason| self.sender.dropped(reason).count;
+        let reasons = [
+            Reason::NetworkUnreachable,
+            Reason::Firewall,
+            Reason::TargetUnresolved,
+            Reason::WriteError,
+            Reason::Refused,
         ];
-        let [sent, returned, errors] =
-            [0, 1, 2].map(|index: usize| now[index] - self.noted[index].load());
-        if sent + errors > 0 {
-            self.up.set(u64::from(sent > returned));
-        }
-        for (noted, now) in self.noted.iter().zip(now) {
-            noted.set(now);
-        }
+        let fate = Fate {
+            sent: self.sender.delivered.load().count,
+            returned: self.egress.drops().map(|(_, amount)| amount.count).sum(),
+            failed: self.errors.iter().map(EventCounter::load).sum::<u64>()
+                + reasons.map(dropped).iter().sum::<u64>(),
+            refused: dropped(Reason::Refused) + self.egress.dropped(Reason::Refused).count,
+        };
+        self.standing.note(fate, now_ns);
+    }
+
+    /// The next hop towards the target does not answer.
+    pub(crate) fn note_unanswered(&self) {
+        self.standing.note_unanswered();
+    }
+
+    /// What went out or was dropped by the target, but for what the ring took from it.
+    fn let_go(&self) -> u64 {
+        let dropped: u64 = self
+            .sender
+            .drops()
+            .filter(|(reason, _)| *reason != Reason::QueueFull)
+            .map(|(_, amount)| amount.count)
+            .sum();
+        self.sender.delivered.load().count + dropped
     }
 
     /// Ends the count of what is offered to the target at what was appended below its cursor.
@@ -330,6 +346,7 @@ impl TargetMeter {
     }
 
     fn target_hop(&self, offered_before: Amount) -> HopSnapshot {
+        let let_go = self.let_go();
         let mut hop =
             HopBuilder::new(HopKind::Target, &self.listener.name, Some(&self.name), offered_before)
                 .left(&self.sender)
@@ -342,8 +359,9 @@ impl TargetMeter {
                 .event("file_tails_mended", self.tails_mended.load())
                 .event("files_set_aside", self.files_set_aside.load())
                 .gauge("oldest_age_ms", self.oldest_age_ms.load())
-                .gauge("gso", self.gso.load())
-                .gauge("up", self.up.load());
+                .gauge("gso", self.gso.load());
+        let inside = offered_before.saturating_sub(hop.left_so_far()).count;
+        hop = hop.gauge("up", self.standing.up(let_go, inside, monotonic_ns()));
         for ((_, name), count) in NAMED_ERRNOS.iter().zip(&self.errors) {
             hop = hop.event(name, count.load());
         }

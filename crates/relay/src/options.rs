@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::Prefix;
+use crate::{Path, Prefix, UnixPeer};
 
 /// Who drives the targets of a listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -120,11 +120,11 @@ pub enum Destination {
     Udp {
         socket: OwnedFd,
         gso: Gso,
-        /// How the socket's datagrams leave this host (see [`sys::route::egress`]).
-        egress: sys::route::Egress,
+        /// How the socket's datagrams leave this host, as it changes.
+        path: Path,
     },
-    /// A unix datagram socket at this path; connected, and connected again, as its owner comes and goes.
-    Unix { path: PathBuf },
+    /// A unix datagram socket; connected, and connected again, as its owner comes and goes.
+    Unix { peer: UnixPeer },
     /// A file.
     File(FileOptions),
     /// Nowhere: counted as delivered.

@@ -1,5 +1,8 @@
 //! The ways out that are sockets, or nothing.
 
+mod kernel;
+mod peer;
+mod refusal;
 mod udp;
 mod unix;
 mod unsettled;
@@ -8,16 +11,18 @@ use crate::Destination;
 use crate::meter::TargetMeter;
 use crate::pump::Replaced;
 use crate::target::Outlet;
-use std::os::fd::BorrowedFd;
+use ledger::Reason;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use sys::Errno;
 use sys::send::Message;
 
+pub use peer::UnixPeer;
 pub(crate) use udp::UdpOutlet;
 pub(crate) use unix::UnixOutlet;
 
 /// The way out of a target that never blocks its thread.
 pub(crate) enum SocketOutlet {
-    Udp(Box<UdpOutlet>),
+    Udp(Box<UdpOutlet<OwnedFd>>),
     Unix(UnixOutlet),
     /// Takes everything.
     Null,
@@ -31,10 +36,10 @@ impl SocketOutlet {
     /// The outlet for a destination; `None` for a file, which blocks.
     pub(crate) fn new(destination: Destination) -> Option<SocketOutlet> {
         Some(match destination {
-            Destination::Udp { socket, gso, egress } => {
-                SocketOutlet::Udp(Box::new(UdpOutlet::new(socket, gso, &egress)))
+            Destination::Udp { socket, gso, path } => {
+                SocketOutlet::Udp(Box::new(UdpOutlet::new(socket, gso, path)))
             }
-            Destination::Unix { path } => SocketOutlet::Unix(UnixOutlet::new(path)),
+            Destination::Unix { peer } => SocketOutlet::Unix(UnixOutlet::new(peer)),
             Destination::Null => SocketOutlet::Null,
             Destination::Unresolved => SocketOutlet::Unresolved,
             Destination::NoRoute => SocketOutlet::NoRoute,
@@ -54,9 +59,19 @@ impl Outlet for SocketOutlet {
         }
     }
 
-    fn run_datagram_bytes_max(&self, now_ns: u64) -> usize {
+    fn refusing(&self, now_ns: u64) -> Option<Reason> {
         match self {
-            SocketOutlet::Udp(udp) => udp.run_datagram_bytes_max(now_ns),
+            SocketOutlet::Udp(udp) => udp.refusing(now_ns),
+            SocketOutlet::Unix(unix) => unix.refusing(now_ns),
+            SocketOutlet::Unresolved => Some(Reason::TargetUnresolved),
+            SocketOutlet::NoRoute => Some(Reason::NetworkUnreachable),
+            SocketOutlet::Null => None,
+        }
+    }
+
+    fn run_datagram_bytes_max(&self, _now_ns: u64) -> usize {
+        match self {
+            SocketOutlet::Udp(udp) => udp.run_datagram_bytes_max(),
             SocketOutlet::Unix(_) => 0,
             SocketOutlet::Null | SocketOutlet::Unresolved | SocketOutlet::NoRoute => usize::MAX,
         }
@@ -74,10 +89,23 @@ impl Outlet for SocketOutlet {
         }
     }
 
+    fn is_unanswered(&self) -> bool {
+        match self {
+            SocketOutlet::Udp(udp) => udp.is_unanswered(),
+            _ => false,
+        }
+    }
+
     fn has_outstanding(&mut self) -> bool {
         match self {
             SocketOutlet::Udp(udp) => udp.has_outstanding(),
             _ => false,
+        }
+    }
+
+    fn begin_drain(&mut self, now_ns: u64) {
+        if let SocketOutlet::Unix(unix) = self {
+            unix.begin_drain(now_ns);
         }
     }
 

@@ -33,6 +33,8 @@ pub(crate) trait Pump: Send {
     fn head(&self) -> u64;
     fn has_reached(&self, end: u64) -> bool;
     fn has_outstanding(&mut self) -> bool;
+    /// Nothing enters the ring any more.
+    fn begin_drain(&mut self, _now_ns: u64) {}
     /// Nothing is waited for any more: counts what was handed over and cannot get through.
     fn give_up_outstanding(&mut self) {}
     fn discard_until(&mut self, end: u64, reason: Reason);
@@ -87,6 +89,10 @@ impl<O: Outlet + Send> Pump for Target<O> {
 
     fn has_outstanding(&mut self) -> bool {
         self.outlet.has_outstanding()
+    }
+
+    fn begin_drain(&mut self, now_ns: u64) {
+        self.outlet.begin_drain(now_ns);
     }
 
     fn give_up_outstanding(&mut self) {
@@ -302,6 +308,7 @@ impl Targets {
     /// To be called when nothing enters the ring any more. The deadline may be moved meanwhile.
     pub(crate) fn drain(&mut self, deadline_ns: &AtomicU64, mut tick: impl FnMut()) {
         let mut set = PollSet::default();
+        self.entries.iter_mut().for_each(|entry| entry.target.begin_drain(monotonic_ns()));
         loop {
             tick();
             let now_ns = monotonic_ns();

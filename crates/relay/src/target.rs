@@ -26,6 +26,12 @@ pub(crate) trait Outlet {
     /// that the next one failed and the reason is not known yet; an error is about the first message.
     fn send(&mut self, messages: &[Message<'_>]) -> Result<usize, Errno>;
 
+    /// Why nothing is worth a call now: everything would come back. What is left of the claim is counted for this reason
+    /// then, without a call. `None`: it may get through, or a try is due. `now_ns` is the pump's time.
+    fn refusing(&self, _now_ns: u64) -> Option<Reason> {
+        None
+    }
+
     /// Largest datagram that may be part of a run, in bytes; 0: no runs. `now_ns` is the pump's time.
     fn run_datagram_bytes_max(&self, now_ns: u64) -> usize;
 
@@ -35,8 +41,16 @@ pub(crate) trait Outlet {
     /// Counts, as drops of the egress hop, what the network has given back since the last call.
     fn take_returned(&mut self, meter: &TargetMeter, now_ns: u64);
 
+    /// The next hop does not answer, so that nothing that is sent gets through.
+    fn is_unanswered(&self) -> bool {
+        false
+    }
+
     /// Datagrams that were handed over and may still come back.
     fn has_outstanding(&mut self) -> bool;
+
+    /// Nothing enters the ring any more, and what is in it has until the stop's deadline.
+    fn begin_drain(&mut self, _now_ns: u64) {}
 
     /// Nothing is waited for any more: decides about what was handed over and has not left.
     fn give_up_outstanding(&mut self);
@@ -46,12 +60,6 @@ pub(crate) trait Outlet {
 
     /// Whether every datagram that does not arrive is given back: the target is on this host.
     fn reports_all(&self) -> bool;
-
-    /// Why a call would not be worth its time now; `None`: messages can be sent. Asked before each call: what is refused without
-    /// one costs the other targets nothing. `now_ns` is the pump's time.
-    fn refusing(&self, _now_ns: u64) -> Option<Reason> {
-        None
-    }
 
     /// Sends to another destination from the next message on.
     fn replace(&mut self, destination: Destination) -> Replaced;
@@ -183,7 +191,10 @@ impl<O: Outlet> Target<O> {
     /// Counts what came back from the network, and says whether more arrives than comes back.
     pub(crate) fn settle(&mut self, now_ns: u64) {
         self.outlet.take_returned(&self.meter, now_ns);
-        self.meter.note_state();
+        match self.outlet.is_unanswered() {
+            true => self.meter.note_unanswered(),
+            false => self.meter.note_state(now_ns),
+        }
     }
 }
 
@@ -452,7 +463,7 @@ fn is_about_the_run(errno: Errno) -> bool {
     matches!(errno, Errno::MSGSIZE | Errno::INVAL | Errno::IO)
 }
 
-fn reason_of(errno: Errno) -> Reason {
+pub(crate) fn reason_of(errno: Errno) -> Reason {
     match errno {
         Errno::CONNREFUSED => Reason::Refused,
         Errno::HOSTUNREACH => Reason::HostUnreachable,

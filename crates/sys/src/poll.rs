@@ -94,6 +94,15 @@ impl EventFd {
         unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
     }
 
+    /// Makes the descriptor unwritable until the next [`clear`](Self::clear): with these two it tells that it is free.
+    pub fn fill(&self) {
+        self.clear();
+        // The largest value that the counter takes (eventfd(2)).
+        let most = u64::MAX - 1;
+        // SAFETY: eight bytes are read from `most`. It can fail only when another thread has woken it in between.
+        unsafe { libc::write(self.0.as_raw_fd(), (&raw const most).cast(), 8) };
+    }
+
     /// Makes the descriptor unreadable until the next [`wake`](Self::wake).
     pub fn clear(&self) {
         let mut count = 0_u64;
@@ -123,5 +132,16 @@ mod tests {
         assert!(set.is_ready(0));
         event.clear();
         assert_eq!(set.wait(Duration::ZERO), Ok(0));
+    }
+
+    #[test]
+    fn a_full_event_is_writable_again_when_it_is_cleared() {
+        let event = EventFd::new().unwrap();
+        event.fill();
+        let mut set = PollSet::default();
+        set.add(event.as_fd(), Interest::Writable);
+        assert_eq!(set.wait(Duration::ZERO), Ok(0));
+        event.clear();
+        assert_eq!(set.wait(Duration::from_secs(5)), Ok(1));
     }
 }

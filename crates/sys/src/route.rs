@@ -1,8 +1,13 @@
-//! Questions to rtnetlink: how a destination is reached, and which queues stand at the device that it leaves by.
+//! Questions to rtnetlink: how a destination is reached, which queues stand at the device that it leaves by, and whether the
+//! next hop answers; and the kernel's events when any of that changes.
+
+mod watch;
+
+pub use watch::{Change, Watch};
 
 use crate::netlink::ask::{Asker, NLM_F_DUMP, append_attribute, attribute};
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// How datagrams to one destination leave this host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +18,8 @@ pub struct Egress {
     pub is_broadcast: bool,
     /// Index of the device, 0 if unknown.
     pub interface_index: u32,
+    /// Who gets the datagrams first: a gateway, or the destination itself. `None` if the route names no device.
+    pub next_hop: Option<NextHop>,
     /// Kinds of the queueing disciplines at that device (`noqueue`, `fq_codel`, `tbf`, …).
     pub queue_kinds: Vec<String>,
 }
@@ -26,72 +33,154 @@ impl Egress {
     }
 }
 
+/// A neighbour: an address at a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NextHop {
+    /// Index of the device.
+    pub interface_index: u32,
+    /// Address of the gateway or of the destination.
+    pub address: IpAddr,
+}
+
+/// What the kernel knows about a neighbour (`ndm_state`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Neighbour {
+    /// There is no entry, or nothing was heard of it.
+    #[default]
+    Unknown,
+    /// Asked for, and silent so far (`NUD_INCOMPLETE`): datagrams wait for its answer.
+    Awaited,
+    /// It did not answer (`NUD_FAILED`): what waited for it is gone.
+    Failed,
+    /// Its link address is known, or none is needed: nothing waits for it.
+    Known,
+}
+
+/// Where a question about a route begins and ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// The destination. Its scope id chooses the device, as it does for `connect`.
+    pub dst: SocketAddr,
+    /// Address that datagrams leave from, where that is known: rules may look at it.
+    pub src: Option<IpAddr>,
+}
+
 /// Asks the kernel for the route to `dst` and the queues of its device.
 ///
 /// # Errors
 /// `ENETUNREACH` when there is no route; any error of the netlink socket.
 pub fn egress(dst: IpAddr) -> io::Result<Egress> {
-    let mut netlink = Asker::open()?;
-    let mut egress = Egress::default();
-    netlink.ask((RTM_GETROUTE, 0), &route_question(dst), |kind, body| {
-        if kind == RTM_NEWROUTE && body.len() >= RTMSG_BYTES {
-            // struct rtmsg (linux/rtnetlink.h): rtm_type is its eighth byte.
-            egress.is_local = body[7] == RTN_LOCAL;
-            egress.is_broadcast = body[7] == RTN_BROADCAST;
-            egress.interface_index = attribute(&body[RTMSG_BYTES..], RTA_OIF)
-                .and_then(|value| value.try_into().ok())
-                .map_or(0, u32::from_ne_bytes);
-        }
-    })?;
-    let wanted = egress.interface_index;
-    netlink.ask((RTM_GETQDISC, NLM_F_DUMP), &[0; TCMSG_BYTES], |kind, body| {
-        // struct tcmsg: family and padding (4 bytes), then tcm_ifindex.
-        if kind == RTM_NEWQDISC
-            && body.len() >= TCMSG_BYTES
-            && body[4..8] == wanted.to_ne_bytes()
-            && let Some(name) = attribute(&body[TCMSG_BYTES..], TCA_KIND)
-        {
-            let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
-            egress.queue_kinds.push(String::from_utf8_lossy(name).into_owned());
-        }
-    })?;
-    Ok(egress)
+    Routes::open()?.egress(&Ends { dst: SocketAddr::new(dst, 0), src: None })
 }
 
-/// Whether the next hop towards `dst` did not answer when the kernel last asked for its link address.
-///
-/// Linux before 5.0 answers for no single neighbour; there it is always an error.
-///
-/// # Errors
-/// `ENOENT` when the kernel knows no such neighbour; any other error of the netlink socket.
-pub fn neighbour_has_failed(dst: IpAddr) -> io::Result<bool> {
-    let mut netlink = Asker::open()?;
-    let mut hop = octets(dst);
-    let mut interface = 0_u32.to_ne_bytes();
-    netlink.ask((RTM_GETROUTE, 0), &route_question(dst), |kind, body| {
-        if kind == RTM_NEWROUTE && body.len() >= RTMSG_BYTES {
-            let attributes = &body[RTMSG_BYTES..];
-            if let Some(index) = attribute(attributes, RTA_OIF).and_then(|v| v.try_into().ok()) {
-                interface = index;
+/// A netlink socket for many questions. A question may wait for the kernel's lock over its tables (RTNL), which others may
+/// hold for seconds: not for a thread that moves data.
+pub struct Routes(Asker);
+
+impl Routes {
+    /// Opens the socket, in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    /// Any error of the netlink socket.
+    pub fn open() -> io::Result<Routes> {
+        Ok(Routes(Asker::open()?))
+    }
+
+    /// Asks for the route between the ends and for the queues of its device.
+    ///
+    /// Where several next hops share a route (ECMP), the answer is the one that the kernel's hash of the addresses chooses;
+    /// a hash that covers ports (`fib_multipath_hash_policy` 1) may choose another for the datagrams.
+    ///
+    /// # Errors
+    /// `ENETUNREACH` when there is no route; any error of the netlink socket.
+    pub fn egress(&mut self, ends: &Ends) -> io::Result<Egress> {
+        let mut egress = self.route(ends)?;
+        // The device of a local destination is loopback, whatever stands there is passed before the call returns.
+        let wanted = egress.interface_index;
+        self.0.ask((RTM_GETQDISC, NLM_F_DUMP), &[0; TCMSG_BYTES], |kind, body| {
+            // struct tcmsg: family and padding (4 bytes), then tcm_ifindex.
+            if kind == RTM_NEWQDISC
+                && body.len() >= TCMSG_BYTES
+                && body[4..8] == wanted.to_ne_bytes()
+                && let Some(name) = attribute(&body[TCMSG_BYTES..], TCA_KIND)
+            {
+                let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+                egress.queue_kinds.push(String::from_utf8_lossy(name).into_owned());
             }
-            if let Some(gateway) = attribute(attributes, RTA_GATEWAY) {
-                hop = gateway.to_vec();
+        })?;
+        Ok(egress)
+    }
+
+    /// Asks for the route alone, which waits for no lock.
+    ///
+    /// # Errors
+    /// As [`Self::egress`].
+    pub fn route(&mut self, ends: &Ends) -> io::Result<Egress> {
+        let mut egress = Egress::default();
+        let dst = ends.dst.ip();
+        self.0.ask((RTM_GETROUTE, 0), &route_question(ends), |kind, body| {
+            if kind == RTM_NEWROUTE && body.len() >= RTMSG_BYTES {
+                // struct rtmsg (linux/rtnetlink.h): rtm_type is its eighth byte.
+                egress.is_local = body[7] == RTN_LOCAL;
+                egress.is_broadcast = body[7] == RTN_BROADCAST;
+                egress.next_hop = next_hop(dst, &body[RTMSG_BYTES..]);
+                egress.interface_index = egress.next_hop.map_or(0, |hop| hop.interface_index);
             }
+        })?;
+        Ok(egress)
+    }
+
+    /// Asks what the kernel knows about a neighbour.
+    ///
+    /// # Errors
+    /// Any error of the netlink socket but "no such neighbour". Linux before 5.0 answers for no single neighbour.
+    pub fn neighbour(&mut self, hop: &NextHop) -> io::Result<Neighbour> {
+        // struct ndmsg (linux/neighbour.h): family and padding (4 bytes), ndm_ifindex, ndm_state (2 bytes), flags and type.
+        let mut body = vec![0; NDMSG_BYTES];
+        body[0] = family(hop.address);
+        body[4..8].copy_from_slice(&hop.interface_index.to_ne_bytes());
+        append_attribute(&mut body, NDA_DST, &octets(hop.address));
+        let mut found = Neighbour::Unknown;
+        let answer = self.0.ask((RTM_GETNEIGH, 0), &body, |kind, body| {
+            if let (RTM_NEWNEIGH, Some((_, state))) = (kind, neighbour_of(body)) {
+                found = state;
+            }
+        });
+        match answer {
+            Ok(()) | Err(crate::Errno::NOENT) => Ok(found),
+            Err(errno) => Err(errno.into()),
         }
-    })?;
-    // struct ndmsg (linux/neighbour.h): family and padding (4 bytes), ndm_ifindex, ndm_state (2 bytes), flags and type.
-    let mut body = vec![0; NDMSG_BYTES];
-    body[0] = family(dst);
-    body[4..8].copy_from_slice(&interface);
-    append_attribute(&mut body, NDA_DST, &hop);
-    let mut has_failed = false;
-    netlink.ask((RTM_GETNEIGH, 0), &body, |kind, body| {
-        if kind == RTM_NEWNEIGH && body.len() >= NDMSG_BYTES {
-            let state = u16::from_ne_bytes([body[8], body[9]]);
-            has_failed = state & (NUD_FAILED | NUD_INCOMPLETE) != 0;
-        }
-    })?;
-    Ok(has_failed)
+    }
+}
+
+/// The next hop in the attributes of a route to `dst`.
+fn next_hop(dst: IpAddr, attributes: &[u8]) -> Option<NextHop> {
+    let interface_index = u32::from_ne_bytes(attribute(attributes, RTA_OIF)?.try_into().ok()?);
+    let gateway = attribute(attributes, RTA_GATEWAY).and_then(address);
+    // struct rtvia: family (2 bytes), then an address, which may be of the other family (RFC 5549).
+    let via = || attribute(attributes, RTA_VIA).and_then(|via| address(via.get(2..)?));
+    let address = gateway.or_else(via).unwrap_or(dst);
+    Some(NextHop { interface_index, address })
+}
+
+/// The neighbour that a message is about, and its state.
+fn neighbour_of(body: &[u8]) -> Option<(NextHop, Neighbour)> {
+    let interface_index = u32::from_ne_bytes(body.get(4..8)?.try_into().ok()?);
+    let state = u16::from_ne_bytes(body.get(8..10)?.try_into().ok()?);
+    let address = address(attribute(body.get(NDMSG_BYTES..)?, NDA_DST)?)?;
+    let state = match state {
+        state if state & NUD_FAILED != 0 => Neighbour::Failed,
+        state if state & NUD_INCOMPLETE != 0 => Neighbour::Awaited,
+        0 => Neighbour::Unknown,
+        _ => Neighbour::Known,
+    };
+    Some((NextHop { interface_index, address }, state))
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    let v4 = || <[u8; 4]>::try_from(bytes).map(|bytes| Ipv4Addr::from(bytes).into());
+    let v6 = || <[u8; 16]>::try_from(bytes).map(|bytes| Ipv6Addr::from(bytes).into());
+    v4().or_else(|_| v6()).ok()
 }
 
 const RTM_NEWROUTE: u16 = 24;
@@ -99,10 +188,13 @@ const RTM_GETROUTE: u16 = 26;
 const RTM_NEWQDISC: u16 = 36;
 const RTM_GETQDISC: u16 = 38;
 const RTM_NEWNEIGH: u16 = 28;
+const RTM_DELNEIGH: u16 = 29;
 const RTM_GETNEIGH: u16 = 30;
 const RTA_DST: u16 = 1;
+const RTA_SRC: u16 = 2;
 const RTA_OIF: u16 = 4;
 const RTA_GATEWAY: u16 = 5;
+const RTA_VIA: u16 = 18;
 const NDA_DST: u16 = 1;
 const NUD_INCOMPLETE: u16 = 0x01;
 const NUD_FAILED: u16 = 0x20;
@@ -124,13 +216,22 @@ fn octets(addr: IpAddr) -> Vec<u8> {
     }
 }
 
-/// `struct rtmsg` (linux/rtnetlink.h) and the destination.
-fn route_question(dst: IpAddr) -> Vec<u8> {
-    let addr = octets(dst);
+/// `struct rtmsg` (linux/rtnetlink.h) and the addresses.
+fn route_question(ends: &Ends) -> Vec<u8> {
+    let dst = octets(ends.dst.ip());
     let mut body = vec![0; RTMSG_BYTES];
-    body[0] = family(dst);
-    body[1] = addr.len() as u8 * 8;
-    append_attribute(&mut body, RTA_DST, &addr);
+    body[0] = family(ends.dst.ip());
+    body[1] = dst.len() as u8 * 8;
+    append_attribute(&mut body, RTA_DST, &dst);
+    if let Some(src) = ends.src.filter(|src| !src.is_unspecified()) {
+        body[2] = dst.len() as u8 * 8;
+        append_attribute(&mut body, RTA_SRC, &octets(src));
+    }
+    if let SocketAddr::V6(v6) = ends.dst
+        && v6.scope_id() != 0
+    {
+        append_attribute(&mut body, RTA_OIF, &v6.scope_id().to_ne_bytes());
+    }
     body
 }
 
@@ -153,7 +254,26 @@ mod tests {
 
     #[test]
     fn loopback_is_no_neighbour_that_failed() {
-        assert!(!neighbour_has_failed("127.0.0.1".parse().unwrap()).unwrap_or(false));
-        assert!(!neighbour_has_failed("::1".parse().unwrap()).unwrap_or(false));
+        let mut routes = Routes::open().unwrap();
+        for loopback in ["127.0.0.1:9", "[::1]:9"] {
+            let ends = Ends { dst: loopback.parse().unwrap(), src: None };
+            let hop = routes.egress(&ends).unwrap().next_hop.unwrap();
+            assert_eq!(hop.address, ends.dst.ip());
+            let state = routes.neighbour(&hop).unwrap();
+            assert!(matches!(state, Neighbour::Unknown | Neighbour::Known), "{state:?}");
+        }
+    }
+
+    #[test]
+    fn a_gateway_of_the_other_family_is_the_next_hop() {
+        let mut attributes = Vec::new();
+        append_attribute(&mut attributes, RTA_OIF, &7_u32.to_ne_bytes());
+        let dst = "192.0.2.1".parse().unwrap();
+        assert_eq!(next_hop(dst, &attributes), Some(NextHop { interface_index: 7, address: dst }));
+        let gateway: Ipv6Addr = "fe80::1".parse().unwrap();
+        let via = [&10_u16.to_ne_bytes()[..], &gateway.octets()].concat();
+        append_attribute(&mut attributes, RTA_VIA, &via);
+        let address = gateway.into();
+        assert_eq!(next_hop(dst, &attributes), Some(NextHop { interface_index: 7, address }));
     }
 }

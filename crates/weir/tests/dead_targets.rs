@@ -58,6 +58,18 @@ impl<'a> Bench<'a> {
         }
     }
 
+    /// Waits until the gauges tell the dead target from the living ones.
+    fn wait_until_down(&self) {
+        wait_for("the gauges", || {
+            let ledger = self.relay.ledger();
+            let is_up = |name: &&str| {
+                rig::hop(&ledger, HopKind::Target, "in", Some(name)).gauges["up"] == 1
+            };
+            let up: Vec<_> = ["a", "b", "c", "dead"].into_iter().filter(is_up).collect();
+            (up == ["a", "b", "c"]).then_some(())
+        });
+    }
+
     /// Waits until so many datagrams were offered to the dead target.
     fn wait_until_offered(&self, count: u64) {
         wait_for("datagrams for the dead target", || {
@@ -106,10 +118,14 @@ fn nobody_listens() {
         let bench = Bench::start(&Place::Here, schedule, &dead, &[]);
         let load = bench.load(&MIXED_LOAD);
         bench.wait_until_offered(12_000);
+        bench.wait_until_down();
         let (ended, account) = bench.finish(load);
-        let fired = event(&ended, HopKind::Target, "send_errors_ECONNREFUSED");
+        let fired = event(&ended, HopKind::Egress, "icmp_3_3");
         report("nobody listens", schedule, fired, &account);
         assert_eq!((account.delivered, account.lost_for(Reason::Refused)), (0, account.offered));
+        // Each 10 ms one message is tried; what comes in between costs no call. Twelve thousand came.
+        let calls = event(&ended, HopKind::Target, "send_calls");
+        assert!(calls * 4 < account.offered, "{calls} calls");
         assert_eq!(ended.code, 0, "{}", ended.said);
     }
 }
@@ -212,11 +228,34 @@ fn the_next_hop_does_not_resolve() {
         let bench = Bench::start(near.place(), schedule, "10.99.0.77:514", &more);
         let load = bench.load(&LOAD);
         bench.wait_for_failures("dead", 2);
+        bench.wait_until_down();
         let (ended, account) = bench.finish(load);
         let fired = account.lost_for(Reason::HostUnreachable);
         report("the next hop does not resolve", schedule, fired, &account);
         check_unreachable(&account);
         assert!([0, 75].contains(&ended.code), "{}", ended.said);
+    }
+}
+
+/// It says so now and then only (`net.ipv4.icmp_ratelimit`): the others get everything, the gauge says down, and it is sent to.
+#[test]
+fn another_host_refuses() {
+    if !support::need_root_netns() {
+        return;
+    }
+    for schedule in SCHEDULES {
+        let (near, _far) = two_namespaces();
+        let bench = Bench::start(near.place(), schedule, "10.99.0.2:9", &[]);
+        let load = bench.load(&LOAD);
+        bench.wait_until_offered(3_000);
+        bench.wait_until_down();
+        let (ended, account) = bench.finish(load);
+        let fired = event(&ended, HopKind::Egress, "icmp_3_3");
+        report("another host refuses", schedule, fired, &account);
+        assert_eq!(account.lost_for(Reason::Refused), account.lost(), "{account:?}");
+        let target = ended.hop(HopKind::Target, Some("dead"));
+        assert_eq!(target.delivered.count, account.offered, "all of it was handed over");
+        assert_eq!(ended.code, 0, "{}", ended.said);
     }
 }
 
@@ -334,6 +373,7 @@ fn the_targets_process_is_stopped() {
             let hop = rig::hop(&ledger, HopKind::Target, "in", Some("dead"));
             (hop.dropped_for(Reason::QueueFull).count > 2_000).then_some(())
         });
+        bench.wait_until_down();
         let (ended, account) = bench.finish(load);
         receiver.process.signal("TERM");
         receiver.process.signal("CONT");

@@ -18,12 +18,11 @@ fn daemon(dir: &TempDir) -> Weir {
     let config = format!(
         "[[listener]]\nname = \"in\"\nlisten = \"127.0.0.1:0\"\ndeny_sources = [\"127.0.0.2\"]\n\
          [[listener.target]]\nname = \"file\"\nto = \"file:{}\"\n\
-         [[listener.target]]\nname = \"nobody\"\nto = \"unix:{}\"\n\
+         [[listener.target]]\nname = \"nobody\"\nto = \"127.0.0.1:11\"\n\
          [[listener.target]]\nname = \"closed\"\nto = \"127.0.0.1:9\"\n\
          [[listener.target]]\nname = \"some\"\nto = \"null:\"\nsample = 3\n\
          [[listener.target]]\nname = \"full-\u{fc}\"\nto = \"file:/dev/full\"\n",
         dir.text("copy"),
-        dir.text("nobody.sock"),
     );
     std::fs::write(dir.file("weir.toml"), config).unwrap();
     let weir = Weir::run(&dir.file("weir.toml"));

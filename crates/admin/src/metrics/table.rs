@@ -98,7 +98,7 @@ families! {
         "Calls that failed to read. No datagram is lost by one.";
 
     TargetUp Gauge "weir_relay_target_up" ["listener", "target"]
-        "1 while the target takes datagrams, 0 after it refused or could not be reached.";
+        "1 while the target takes datagrams. 0 for five seconds after it refused any, while its next hop does not answer, while every call fails, and while it has had something for a second and let nothing go.";
     TargetOffered Counter "weir_relay_target_offered_datagrams_total" ["listener", "target"]
         "Datagrams accepted since the target joined.";
     TargetSent Counter "weir_relay_target_sent_datagrams_total" ["listener", "target"]

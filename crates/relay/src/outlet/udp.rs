@@ -1,22 +1,24 @@
-use super::unsettled::{Before, Unsettled};
+use super::kernel::UdpKernel;
+use super::refusal::Refusal;
+use super::unsettled::Unsettled;
 use crate::Gso;
 use crate::meter::TargetMeter;
+use crate::path::Path;
 use ledger::{Amount, Reason};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use sys::errqueue::{self, Returned};
-use sys::route::{Egress, neighbour_has_failed};
-use sys::send::{Message, send_messages};
-use sys::socket::{LocalAddress, local_address, outstanding_bytes, path_mtu_bytes, remote_address};
+use std::os::fd::BorrowedFd;
+use sys::errqueue::Returned;
+use sys::route::Neighbour;
+use sys::send::Message;
 use sys::{Errno, Source};
-
-/// After the network gave a datagram back, single datagrams for so long: each ICMP message is then about one of them.
-const RUNS_PAUSE_NS: u64 = 1_000_000_000;
 
 /// A path or device that refused runs is tried again after so long: paths recover.
 const UNLIMIT_INTERVAL_NS: u64 = 60_000_000_000;
 
-/// Time between two questions to the kernel about a neighbour: they wait for the kernel's tables, with everybody behind.
-const ASK_INTERVAL_NS: u64 = 1_000_000_000;
+/// Time between two looks at what the socket has outstanding: small beside all that is decided by them.
+const IDLE_INTERVAL_NS: u64 = 200_000;
+
+/// Time between two questions about the neighbour for which something has been waiting for long.
+const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
 
 /// Entries of the error queue that are taken at once, so that a flood of ICMP cannot hold the thread.
 const RETURNED_MAX: usize = 256;
@@ -24,39 +26,53 @@ const RETURNED_MAX: usize = 256;
 /// A connected UDP socket.
 ///
 /// # What comes back
-/// `send` says that the kernel took a datagram, not that it left. Two things give it back later, through the error queue:
+/// `send` says that the kernel took a datagram, not that it left. Two things give it back later:
 ///
-/// - "Port unreachable". On this host it comes before `send` returns, one for each message, so that it is about the message
-///   that was sent last. From elsewhere it comes for some datagrams only: hosts limit how many they send.
-/// - "Host unreachable" from our own stack: the neighbour did not answer for three seconds, and everything that waited
-///   for it is gone. The reports are limited to 50 at once (`net.ipv4.icmp_msgs_burst`), and the neighbour's queue
-///   drops its oldest without any (`net/core/neighbour.c`, `__neigh_event_send`); so everything is counted that was
-///   handed over since the socket last had nothing outstanding ([`Unsettled`]). Measured on 6.18: of 6,846 datagrams
-///   sent towards a dead neighbour 129 were reported, and of those to two that failed at the same moment all reports
-///   were about one. So where datagrams were kept for long and are gone, the neighbour's state is asked for. And nothing
-///   is handed over while it is being looked for: between the moment when all is given up and the moment when that is
-///   seen, more would begin to wait for its next chance.
-pub(crate) struct UdpOutlet {
-    socket: OwnedFd,
-    is_local: bool,
+/// - "Port unreachable", through the error queue. On this host it comes before `send` returns, one for each message, so that
+///   it is about the message that was sent last. From elsewhere it comes for some datagrams only: hosts limit how many
+///   they send.
+/// - The neighbour did not answer for three seconds, and everything that waited for it is gone. Our own stack's reports of
+///   that ("host unreachable") are limited to 50 at once (`net.ipv4.icmp_msgs_burst`), and the neighbour's queue drops its
+///   oldest without any (`net/core/neighbour.c`, `__neigh_event_send`); so everything is counted that was handed over
+///   since the socket last had nothing outstanding ([`Unsettled`]). Measured on 6.18: of 6,846 datagrams sent towards a
+///   dead neighbour 129 were reported, and of those to two that failed at the same moment all reports were about one.
+///   So it is the [`Path`] that says whether the neighbour failed. And nothing is handed over while it is being looked for,
+///   nor between the moment when all that waited is gone and the moment when it is known why: more would begin to wait for
+///   the neighbour's next chance, and could not be told from what is gone.
+pub(crate) struct UdpOutlet<K> {
+    kernel: K,
+    path: Path,
     own_address: Option<Source>,
-    header_bytes: usize,
+    gso: Gso,
     /// Largest datagram that may be part of a run; 0: none.
     run_datagram_bytes_max: usize,
-    runs_paused_until_ns: u64,
     handed: Amount,
     given_back: Amount,
     unsettled: Unsettled,
-    /// When the neighbour's state may be asked for again.
-    ask_neighbour_ns: u64,
-    /// The neighbour does not answer: nothing is sent until nothing is outstanding.
-    is_held: bool,
-    check_held_ns: u64,
+    wait: Wait,
+    refusal: Refusal,
     /// When to look again whether longer runs may pass; `None`: they are not limited.
     unlimit_runs_ns: Option<u64>,
     last_message: Amount,
     /// What came back and has not been counted yet.
     returned: Vec<Lost>,
+}
+
+/// What is known of datagrams that wait for a neighbour.
+#[derive(Default)]
+struct Wait {
+    /// Nothing is handed over, because something waits for a neighbour that does not answer.
+    is_held: bool,
+    /// Nothing is outstanding any more, and this look will say whether it is gone or has left.
+    look: Option<u64>,
+    /// Something has been outstanding for long.
+    is_long: bool,
+    /// Our own stack reported that the neighbour failed.
+    is_reported: bool,
+    /// The path's failures before that of which something outstanding would be lost.
+    failures_before: u64,
+    check_due_ns: u64,
+    look_due_ns: u64,
 }
 
 /// What one entry of the error queue says.
@@ -67,87 +83,118 @@ struct Lost {
     icmp: Option<(u8, u8)>,
 }
 
-impl UdpOutlet {
-    pub(crate) fn new(socket: OwnedFd, gso: Gso, egress: &Egress) -> UdpOutlet {
-        let own_address = match local_address(socket.as_fd()) {
-            Some(LocalAddress::Inet(addr)) => Some(addr),
-            _ => None,
-        };
-        let is_v6 = own_address.is_some_and(|addr| addr.is_ipv6());
-        // IPv4 header without options, or IPv6 header, and the UDP header.
-        let header_bytes = if is_v6 { 48 } else { 28 };
-        let mut outlet = UdpOutlet {
-            socket,
-            is_local: egress.is_local,
-            own_address: own_address.map(Source::from),
-            header_bytes,
-            run_datagram_bytes_max: 0,
-            runs_paused_until_ns: 0,
+impl<K: UdpKernel> UdpOutlet<K> {
+    pub(crate) fn new(kernel: K, gso: Gso, path: Path) -> UdpOutlet<K> {
+        let failures_before = path.failures();
+        UdpOutlet {
+            path,
+            own_address: kernel.own_address(),
+            gso,
+            run_datagram_bytes_max: kernel.datagram_bytes_max(),
             handed: Amount::default(),
             given_back: Amount::default(),
             unsettled: Unsettled::default(),
-            ask_neighbour_ns: 0,
-            is_held: false,
-            check_held_ns: 0,
+            wait: Wait { failures_before, ..Wait::default() },
+            refusal: Refusal::default(),
             unlimit_runs_ns: None,
             last_message: Amount::default(),
             returned: Vec::with_capacity(RETURNED_MAX),
-        };
-        if gso == Gso::Auto && !egress.may_drop_within_messages() {
-            outlet.run_datagram_bytes_max = outlet.datagram_bytes_max();
+            kernel,
         }
-        outlet
-    }
-
-    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 
     /// What says that more can be sent; `None` while that says nothing.
     pub(crate) fn writable_socket(&self) -> Option<BorrowedFd<'_>> {
-        (!self.is_held).then(|| self.socket.as_fd())
+        if self.wait.is_held || self.wait.look.is_some() { None } else { self.kernel.socket() }
     }
 
     pub(crate) fn reports_all(&self) -> bool {
-        self.is_local
+        self.path.is_local()
     }
 
-    /// Largest datagram that leaves as one packet: a run must not hold larger ones (`udp_send_skb`, net/ipv4/udp.c).
-    fn datagram_bytes_max(&self) -> usize {
-        path_mtu_bytes(self.socket())
-            .map_or(0, |mtu| (mtu as usize).saturating_sub(self.header_bytes))
+    pub(crate) fn is_unanswered(&self) -> bool {
+        !self.path.is_local() && self.path.is_unanswered()
     }
 
-    fn has_nothing_outstanding(&self) -> bool {
-        outstanding_bytes(self.socket()) == Ok(0)
+    /// Why nothing is worth a call now.
+    pub(crate) fn refusing(&self, now_ns: u64) -> Option<Reason> {
+        self.refusal.reason(now_ns)
     }
 
-    /// Notes that nothing is outstanding, and finds out whether that is because all was given up.
-    fn note_idle(&mut self) {
-        let now_ns = sys::clock::monotonic_ns();
-        let was_held = std::mem::take(&mut self.is_held);
-        let may_ask = was_held || now_ns >= self.ask_neighbour_ns;
-        if self.unsettled.note_idle(now_ns) == Before::LongBusy && may_ask {
-            self.ask_neighbour_ns = now_ns + ASK_INTERVAL_NS;
-            if self.has_dead_neighbour() {
-                self.give_back_unsettled(now_ns);
+    /// Follows what waits for the neighbour. Returns whether more may be handed over.
+    fn follow_wait(&mut self, now_ns: u64) -> bool {
+        if let Some(look) = self.wait.look {
+            if !self.path.has_looked(look) {
+                return false;
             }
+            self.conclude(now_ns);
+            return true;
+        }
+        self.wait.check_due_ns = now_ns + IDLE_INTERVAL_NS;
+        if self.kernel.has_nothing_outstanding() {
+            self.note_idle(now_ns)
+        } else {
+            self.note_busy(now_ns);
+            !self.wait.is_held
         }
     }
 
-    /// Whether what is outstanding waits for a neighbour that does not answer. Asked only where it has waited for long.
-    fn check_held(&mut self) -> bool {
-        let now_ns = sys::clock::monotonic_ns();
-        if !self.is_held && now_ns >= self.check_held_ns && self.unsettled.is_long_busy(now_ns) {
-            self.check_held_ns = now_ns + ASK_INTERVAL_NS;
-            self.is_held = self.has_dead_neighbour();
+    /// Nothing is outstanding: it has left, or is gone if it waited for the neighbour.
+    fn note_idle(&mut self, now_ns: u64) -> bool {
+        let is_long = self.wait.is_held || self.unsettled.is_long_busy(now_ns);
+        if !is_long && !self.wait.is_reported {
+            self.wait.failures_before = self.path.failures();
+            self.wait.is_long = false;
+            self.unsettled.note_idle(now_ns);
+            return true;
         }
-        self.is_held
+        if self.path.neighbour() == Neighbour::Known {
+            // An answer is told as surely as a failure, and in their order.
+            self.conclude(now_ns);
+            return true;
+        }
+        let look = self.path.look();
+        self.wait.look = Some(look);
+        if self.path.has_looked(look) {
+            self.conclude(now_ns);
+        }
+        self.wait.look.is_none()
     }
 
-    fn has_dead_neighbour(&self) -> bool {
-        remote_address(self.socket())
-            .is_some_and(|remote| neighbour_has_failed(remote.ip()).unwrap_or(false))
+    /// What is outstanding waits for the device, or for the neighbour.
+    fn note_busy(&mut self, now_ns: u64) {
+        if self.unsettled.is_long_busy(now_ns) {
+            if !self.wait.is_long {
+                self.wait.is_long = true;
+                // What failed before is not what this waits for: a failure is told within this time.
+                self.wait.failures_before = self.path.failures();
+            }
+            self.look_now_and_then(now_ns);
+        }
+        self.wait.is_held = self.path.is_unanswered();
+    }
+
+    /// Has it looked at what is not told: that the neighbour is being asked for.
+    fn look_now_and_then(&mut self, now_ns: u64) {
+        if now_ns >= self.wait.look_due_ns {
+            self.wait.look_due_ns = now_ns + LOOK_INTERVAL_NS;
+            self.path.look();
+        }
+    }
+
+    /// Decides about what was outstanding and is not any more, by what the path says by now.
+    fn conclude(&mut self, now_ns: u64) {
+        let wait = std::mem::take(&mut self.wait);
+        let failures = self.path.failures();
+        let has_failed = failures != wait.failures_before
+            || self.path.neighbour() == Neighbour::Failed
+            || (wait.is_reported && !self.path.is_followed());
+        if has_failed {
+            self.give_back_unsettled(now_ns);
+        }
+        self.wait.failures_before = failures;
+        self.wait.look_due_ns = wait.look_due_ns;
+        self.unsettled.note_idle(now_ns);
     }
 
     fn give_back_unsettled(&mut self, now_ns: u64) {
@@ -166,17 +213,23 @@ impl UdpOutlet {
     }
 
     /// What still waits for a neighbour that has not answered so far is counted as lost; what waits for a slow device is
-    /// not.
+    /// not. By what is known: nobody is asked, and nothing waited for.
     pub(crate) fn give_up_outstanding(&mut self) {
-        if self.has_outstanding() && self.has_dead_neighbour() {
-            self.give_back_unsettled(sys::clock::monotonic_ns());
+        if self.path.is_local() {
+            return;
+        }
+        let now_ns = self.kernel.now_ns();
+        if self.wait.look.is_some() {
+            self.conclude(now_ns);
+        } else if !self.kernel.has_nothing_outstanding() && self.path.is_unanswered() {
+            self.give_back_unsettled(now_ns);
         }
     }
 
     /// Takes what came back off the error queue, while it is known which message was the last.
     fn collect_returned(&mut self) {
         while self.returned.len() < RETURNED_MAX {
-            let Some(returned) = errqueue::take(self.socket()) else { return };
+            let Some(returned) = self.kernel.take_returned() else { return };
             if let Some((reason, amount)) = self.meaning_of(&returned) {
                 self.give_back(reason, amount, Some((returned.icmp_type, returned.icmp_code)));
             }
@@ -187,13 +240,14 @@ impl UdpOutlet {
     fn meaning_of(&mut self, returned: &Returned) -> Option<(Reason, Amount)> {
         match returned.errno {
             // One answer to one message: what comes beyond that is about something that never left.
-            Errno::CONNREFUSED if self.is_local => {
+            Errno::CONNREFUSED if self.path.is_local() => {
+                self.refusal.note_refused(Reason::Refused, self.kernel.now_ns());
                 Some((Reason::Refused, std::mem::take(&mut self.last_message)))
             }
             Errno::CONNREFUSED => Some((Reason::Refused, ONE)),
             Errno::HOSTUNREACH if self.is_own(returned) => {
-                let lost = self.unsettled.take(sys::clock::monotonic_ns());
-                Some((Reason::HostUnreachable, lost))
+                self.wait.is_reported = true;
+                Some((Reason::HostUnreachable, Amount::default()))
             }
             Errno::HOSTUNREACH => Some((Reason::HostUnreachable, ONE)),
             Errno::NETUNREACH => Some((Reason::NetworkUnreachable, ONE)),
@@ -215,56 +269,69 @@ impl UdpOutlet {
 /// A datagram of which an ICMP message does not say how long it was.
 const ONE: Amount = Amount { count: 1, bytes: 0 };
 
-impl UdpOutlet {
+impl<K: UdpKernel> UdpOutlet<K> {
     pub(crate) fn send(&mut self, messages: &[Message<'_>]) -> Result<usize, Errno> {
-        if !self.is_local {
-            if self.has_nothing_outstanding() {
-                self.note_idle();
-            } else if self.check_held() {
-                return Err(Errno::AGAIN);
+        let is_local = self.path.is_local();
+        let now_ns = if is_local { 0 } else { self.kernel.now_ns() };
+        if !is_local
+            && (self.is_waiting() || now_ns >= self.wait.check_due_ns)
+            && !self.follow_wait(now_ns)
+        {
+            return Err(Errno::AGAIN);
+        }
+        let few = if self.refusal.is_probing() { &messages[..1] } else { messages };
+        match self.kernel.send(few) {
+            Ok(taken) => {
+                self.note_taken(&few[..taken], is_local, now_ns);
+                let refused_before = self.refusal.note_taken(taken);
+                if taken < few.len() || refused_before > 0 {
+                    // The next message met an error, which may be the answer to the last one taken: the kernel keeps the
+                    // answer in the queue but has forgotten the error.
+                    self.collect_returned();
+                    self.refusal.note_collected(refused_before);
+                }
+                Ok(taken)
+            }
+            Err(errno) => {
+                self.refusal.note_failed(errno, self.kernel.now_ns());
+                Err(errno)
             }
         }
-        let taken = send_messages(self.socket(), messages)?;
-        let mut total = Amount::default();
-        for message in &messages[..taken] {
-            self.last_message =
-                Amount { count: u64::from(message.datagrams), bytes: message.bytes.len() as u64 };
-            self.handed += self.last_message;
-            total += self.last_message;
-        }
-        if !self.is_local && taken > 0 {
-            self.unsettled.hand_over(total, sys::clock::monotonic_ns());
-        }
-        if taken < messages.len() {
-            // The next message met an error, which may be the answer to the last one taken: the kernel keeps the answer
-            // in the queue but has forgotten the error.
-            self.collect_returned();
-        }
-        Ok(taken)
     }
 
-    pub(crate) fn run_datagram_bytes_max(&self, now_ns: u64) -> usize {
-        if now_ns < self.runs_paused_until_ns { 0 } else { self.run_datagram_bytes_max }
+    fn note_taken(&mut self, taken: &[Message<'_>], is_local: bool, now_ns: u64) {
+        let mut total = Amount::default();
+        for message in taken {
+            self.last_message =
+                Amount { count: u64::from(message.datagrams), bytes: message.bytes.len() as u64 };
+            total += self.last_message;
+        }
+        self.handed += total;
+        if !is_local && !taken.is_empty() {
+            self.unsettled.hand_over(total, now_ns);
+        }
+    }
+
+    pub(crate) fn run_datagram_bytes_max(&self) -> usize {
+        let may_run = self.gso == Gso::Auto && self.path.keeps_messages();
+        if may_run && !self.refusal.is_probing() { self.run_datagram_bytes_max } else { 0 }
     }
 
     pub(crate) fn limit_runs(&mut self, datagram_bytes: usize) {
-        let by_path = self.datagram_bytes_max();
+        let by_path = self.kernel.datagram_bytes_max();
         // If the path takes datagrams of this length, it is the device that takes no runs.
         self.run_datagram_bytes_max = if by_path < datagram_bytes { by_path } else { 0 };
-        self.unlimit_runs_ns = Some(sys::clock::monotonic_ns() + UNLIMIT_INTERVAL_NS);
+        self.unlimit_runs_ns = Some(self.kernel.now_ns() + UNLIMIT_INTERVAL_NS);
     }
 
     pub(crate) fn take_returned(&mut self, meter: &TargetMeter, now_ns: u64) {
         self.collect_returned();
         if self.unlimit_runs_ns.is_some_and(|due_ns| due_ns <= now_ns) {
             self.unlimit_runs_ns = None;
-            self.run_datagram_bytes_max = self.datagram_bytes_max();
+            self.run_datagram_bytes_max = self.kernel.datagram_bytes_max();
         }
-        if !self.is_local && self.has_nothing_outstanding() {
-            self.note_idle();
-        }
-        if !self.is_local && !self.returned.is_empty() {
-            self.runs_paused_until_ns = now_ns + RUNS_PAUSE_NS;
+        if !self.path.is_local() {
+            self.follow_wait(self.kernel.now_ns());
         }
         for returned in self.returned.drain(..) {
             if let Some((icmp_type, icmp_code)) = returned.icmp {
@@ -275,13 +342,19 @@ impl UdpOutlet {
     }
 
     pub(crate) fn has_outstanding(&mut self) -> bool {
-        if self.is_local {
+        if self.path.is_local() {
             return false;
         }
-        if !self.has_nothing_outstanding() {
-            return true;
+        let now_ns = self.kernel.now_ns();
+        self.follow_wait(now_ns);
+        let has_outstanding = self.wait.look.is_some() || !self.kernel.has_nothing_outstanding();
+        if has_outstanding {
+            self.look_now_and_then(now_ns);
         }
-        self.note_idle();
-        false
+        has_outstanding
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.wait.is_held || self.wait.look.is_some() || self.wait.is_reported
     }
 }

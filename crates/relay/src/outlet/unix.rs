@@ -1,53 +1,55 @@
+use super::peer::UnixPeer;
+use ledger::Reason;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 use sys::Errno;
 use sys::send::{Message, send_messages};
-use sys::socket::connect_unix;
 
-/// Time between two attempts to connect.
-const CONNECT_INTERVAL_NS: u64 = 100_000_000;
+/// How long a stop waits for a receiver that is not there, in nanoseconds: one that restarts is back by then.
+const ABSENCE_MAX_NS: u64 = 1_000_000_000;
 
-/// A unix datagram socket that connects again whenever its peer has come back.
+/// A unix datagram socket that is connected again whenever its peer has come back.
 ///
-/// A full peer is back-pressure, not loss: `send` says that it would block, and the ring holds the datagrams.
+/// A full peer is back-pressure, not loss, and so is one that is not there: `send` says that it would block, and the ring
+/// holds the datagrams until the peer reads on, or is back.
 pub(crate) struct UnixOutlet {
-    path: PathBuf,
+    peer: UnixPeer,
     socket: Option<OwnedFd>,
-    connected_ns: u64,
+    /// When the stop began that waits for this target.
+    drains_since_ns: Option<u64>,
 }
 
 impl UnixOutlet {
-    pub(crate) fn new(path: PathBuf) -> UnixOutlet {
-        let socket = connect_unix(&path).ok();
-        UnixOutlet { path, socket, connected_ns: sys::clock::monotonic_ns() }
+    pub(crate) fn new(peer: UnixPeer) -> UnixOutlet {
+        UnixOutlet { peer, socket: None, drains_since_ns: None }
     }
 
     pub(crate) fn socket(&self) -> Option<BorrowedFd<'_>> {
-        self.socket.as_ref().map(AsFd::as_fd)
+        Some(self.socket.as_ref().map_or(self.peer.connected(), AsFd::as_fd))
     }
 
-    /// The connected socket, or a new one if the last attempt is long enough ago.
-    fn connected(&mut self) -> Result<BorrowedFd<'_>, Errno> {
-        if self.socket.is_none() {
-            let now_ns = sys::clock::monotonic_ns();
-            if now_ns < self.connected_ns + CONNECT_INTERVAL_NS {
-                return Err(Errno::CONNREFUSED);
-            }
-            self.connected_ns = now_ns;
-            self.socket = connect_unix(&self.path).ok();
-        }
-        self.socket.as_ref().map(AsFd::as_fd).ok_or(Errno::CONNREFUSED)
-    }
-}
-
-impl UnixOutlet {
     pub(crate) fn send(&mut self, messages: &[Message<'_>]) -> Result<usize, Errno> {
-        let result = send_messages(self.connected()?, messages);
+        if self.socket.is_none() {
+            self.socket = self.peer.take();
+        }
+        let Some(socket) = &self.socket else { return Err(Errno::AGAIN) };
+        let result = send_messages(socket.as_fd(), messages);
         if let Err(Errno::CONNREFUSED | Errno::NOTCONN | Errno::CONNRESET | Errno::PIPE) = result {
             // The peer has closed its socket; nothing sent over this one can arrive any more.
             self.socket = None;
-            return Err(Errno::CONNREFUSED);
+            self.peer.renew();
+            return Err(Errno::AGAIN);
         }
         result
+    }
+
+    pub(crate) fn begin_drain(&mut self, now_ns: u64) {
+        self.drains_since_ns = Some(now_ns);
+    }
+
+    /// Why nothing is worth a call now: the relay stops, and nobody has come.
+    pub(crate) fn refusing(&self, now_ns: u64) -> Option<Reason> {
+        let since_ns = self.drains_since_ns?;
+        let is_late = now_ns.saturating_sub(since_ns) >= ABSENCE_MAX_NS;
+        (is_late && self.socket.is_none() && self.peer.is_absent()).then_some(Reason::Shutdown)
     }
 }

@@ -1,6 +1,6 @@
 //! What the tests of real listeners share.
 
-use relay::{Destination, Gso, ListenerOptions, Schedule, SocketOwner, TargetOptions};
+use relay::{Destination, Gso, ListenerOptions, Path, Schedule, SocketOwner, TargetOptions};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -27,8 +27,8 @@ pub(crate) fn named(name: &str) -> TargetOptions {
 
 pub(crate) fn udp_to(addr: SocketAddr) -> Destination {
     let socket = connect_udp(addr, &SendOptions::default()).unwrap();
-    let egress = sys::route::egress(addr.ip()).unwrap();
-    Destination::Udp { socket, gso: Gso::Auto, egress }
+    let path = Path::fixed(&sys::route::egress(addr.ip()).unwrap());
+    Destination::Udp { socket, gso: Gso::Auto, path }
 }
 
 /// A bound receiver with room for everything that a test sends.

@@ -166,6 +166,16 @@ fn split_message(bytes: &[u8]) -> Option<(Message<'_>, &[u8])> {
     Some((Message { kind, sequence, body }, next))
 }
 
+/// The messages of one datagram, as type and body.
+pub(crate) fn messages(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let (message, next) = split_message(rest)?;
+        rest = next;
+        Some((message.kind, message.body))
+    })
+}
+
 /// Finds an attribute (`struct rtattr`: length, type, value, padded to four) by its type.
 pub(crate) fn attribute(mut bytes: &[u8], wanted: u16) -> Option<&[u8]> {
     loop {

@@ -4,6 +4,7 @@ use super::open::{self, CannotSend};
 use super::{Daemon, Running};
 use crate::daemon::log::Repeated;
 use crate::daemon::names::Names;
+use crate::daemon::ways::Ways;
 use relay::{Destination, TargetChange};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -22,7 +23,8 @@ impl Daemon {
         let listen_addrs = self.listen_addrs();
         let mut under_way = Vec::new();
         for one in &mut self.running {
-            let moves = moves(one, &self.names, &listen_addrs, &mut self.refused, now);
+            let moves =
+                moves(one, (&self.names, &self.ways), &listen_addrs, &mut self.refused, now);
             let redirect = |Move { target, addr, destination }: Move| {
                 (TargetChange::Redirect(target.clone(), destination), (target, addr))
             };
@@ -48,7 +50,7 @@ impl Daemon {
 /// The targets of a listener that are to move, each with its socket open.
 fn moves(
     one: &Running,
-    names: &Names,
+    (names, ways): (&Names, &Ways),
     listen_addrs: &[SocketAddr],
     refused: &mut Repeated,
     now: Instant,
@@ -62,7 +64,7 @@ fn moves(
             continue;
         }
         let Some(addr) = open::choose(&known, target) else { continue };
-        match open::udp(target, addr, listen_addrs) {
+        match open::udp(target, addr, ways, listen_addrs) {
             Ok(opened) => moves.push(Move {
                 target: target.name.clone(),
                 addr,

@@ -18,6 +18,7 @@ mod reload;
 mod service;
 mod stop;
 mod troubles;
+mod ways;
 
 pub(crate) use progress::say;
 pub(crate) use stop::{LastLedger, LedgerForm, OnLoss};
@@ -47,6 +48,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 use troubles::Troubles;
+use ways::Ways;
 use weir::config::{
     COLLECTOR_NAME, Config, Host, ListenAddress, ListenerConfig, Overrides, TargetAddress,
     TargetConfig,
@@ -105,6 +107,7 @@ pub(crate) struct Daemon {
     ledger: Arc<Ledger>,
     health: Arc<Health>,
     names: Names,
+    ways: Ways,
     events: Receiver<Event>,
     running: Vec<Running>,
     retiring: Vec<Retiring>,
@@ -161,13 +164,14 @@ impl Daemon {
         let prepared =
             prepared.map(|sockets| collector::prepare(sockets, &names, last_ledger)).transpose()?;
         let listen_addrs: Vec<_> = sockets.iter().filter_map(OpenSocket::address).collect();
+        let ways = Ways::start();
         let run_id = run_id();
         let ledger = Arc::new(Ledger::new(run_id.clone()));
         let mut running = Vec::new();
         let targets: anyhow::Result<Vec<_>> = config
             .listeners
             .iter()
-            .map(|listener| Targets::open(&listener.targets, &names, &listen_addrs))
+            .map(|listener| Targets::open(&listener.targets, &names, &ways, &listen_addrs))
             .collect();
         for ((listener, socket), targets) in config.listeners.iter().zip(sockets).zip(targets?) {
             running.push(Running::start(listener.clone(), socket, targets, &ledger)?);
@@ -184,6 +188,7 @@ impl Daemon {
             ledger,
             health: Arc::new(Health::new(HEARTBEAT_LIMIT)),
             names,
+            ways,
             events,
             running,
             retiring: Vec::new(),
@@ -376,11 +381,12 @@ impl Targets {
     fn open(
         configs: &[TargetConfig],
         names: &Names,
+        ways: &Ways,
         listen_addrs: &[SocketAddr],
     ) -> anyhow::Result<Targets> {
         let mut targets = Targets { destinations: Vec::new(), addresses: BTreeMap::new() };
         for config in configs {
-            let opened = open::target(config, names, listen_addrs)?;
+            let opened = open::target(config, names, ways, listen_addrs)?;
             targets.addresses.insert(config.name.clone(), opened.address);
             targets.destinations.push((config.target_options(), opened.destination));
         }

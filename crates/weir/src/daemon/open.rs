@@ -1,8 +1,9 @@
 //! Opening what the configuration names: the sockets of listeners, the ways out of targets.
 
 use super::names::Names;
+use super::ways::Ways;
 use crate::exit::Failure;
-use relay::{Destination, Gso, SocketOwner};
+use relay::{Destination, Gso, Path as Way, SocketOwner, UnixPeer};
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::net::SocketAddr;
@@ -10,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use sys::process::{CAP_NET_ADMIN, effective_capabilities};
-use sys::route::Egress;
+use sys::route::{Egress, Ends};
 use sys::socket::{self, ListenOptions, LocalAddress};
 use weir::config::{
     HostPort, ListenAddress, ListenerConfig, SinkConfig, TargetAddress, TargetConfig, would_loop,
@@ -278,13 +279,14 @@ impl OpenTarget {
 pub(crate) fn target(
     config: &TargetConfig,
     names: &Names,
+    ways: &Ways,
     listen_addrs: &[SocketAddr],
 ) -> anyhow::Result<OpenTarget> {
     let destination = match &config.to {
         TargetAddress::Udp(host_port) => {
             let known = names.addresses(host_port);
             return match choose(&known, config) {
-                Some(addr) => udp_or_nowhere(config, addr, listen_addrs),
+                Some(addr) => udp_or_nowhere(config, addr, ways, listen_addrs),
                 None => {
                     // A failure was written already, by the one who looked it up.
                     if !names.has_answer(host_port) {
@@ -298,7 +300,7 @@ pub(crate) fn target(
                 }
             };
         }
-        TargetAddress::Unix(path) => Destination::Unix { path: path.clone() },
+        TargetAddress::Unix(path) => Destination::Unix { peer: UnixPeer::follow(path.clone())? },
         TargetAddress::File(path) => {
             prepare_file(config, path)?;
             Destination::File(config.file_options().expect("a file target has file options"))
@@ -318,9 +320,10 @@ pub(crate) fn choose(addresses: &[SocketAddr], config: &TargetConfig) -> Option<
 fn udp_or_nowhere(
     config: &TargetConfig,
     addr: SocketAddr,
+    ways: &Ways,
     listen_addrs: &[SocketAddr],
 ) -> anyhow::Result<OpenTarget> {
-    match udp(config, addr, listen_addrs) {
+    match udp(config, addr, ways, listen_addrs) {
         Ok(open) => Ok(open),
         Err(CannotSend::NoRoute(error)) => {
             tracing::warn!(
@@ -347,54 +350,62 @@ pub(crate) enum CannotSend {
 pub(crate) fn udp(
     config: &TargetConfig,
     addr: SocketAddr,
+    ways: &Ways,
     listen_addrs: &[SocketAddr],
 ) -> Result<OpenTarget, CannotSend> {
-    let egress = sys::route::egress(addr.ip());
-    check_loop(config, addr, egress.as_ref().ok(), listen_addrs).map_err(CannotSend::Never)?;
     let socket = socket::connect_udp(addr, &config.send)
         .map_err(|error| cannot_send(config, addr, error))?;
-    let (egress, gso) = match egress {
-        Ok(egress) => {
-            if egress.may_drop_within_messages() && config.gso == Gso::Auto {
-                tracing::info!(
-                    "target {}: every datagram leaves as a message of its own, because a queue on the way ({}) may drop a \
-                     part of a larger one unseen",
-                    config.name,
-                    egress.queue_kinds.join(", ")
-                );
-            }
-            (egress, config.gso)
-        }
-        Err(error) => {
-            tracing::info!(
-                "target {}: every datagram leaves as a message of its own, because the kernel does not tell about the \
-                 route ({error})",
-                config.name
-            );
-            (Egress::default(), Gso::Off)
-        }
+    let src = match socket::local_address(socket.as_fd()) {
+        Some(LocalAddress::Inet(own)) => Some(own.ip()),
+        _ => None,
     };
-    let destination = Destination::Udp { socket, gso, egress };
+    let (path, egress) = ways.follow(Ends { dst: addr, src });
+    check_loop(config, addr, &path, listen_addrs).map_err(CannotSend::Never)?;
+    if config.gso == Gso::Auto {
+        say_why_no_runs(config, &egress);
+    }
+    let destination = Destination::Udp { socket, gso: config.gso, path };
     Ok(OpenTarget { destination, address: Some(addr) })
+}
+
+fn say_why_no_runs(config: &TargetConfig, egress: &io::Result<Egress>) {
+    let name = &config.name;
+    match egress {
+        Ok(egress) if egress.may_drop_within_messages() => tracing::info!(
+            "target {name}: every datagram leaves as a message of its own, because a queue on the way ({}) may drop a part of \
+             a larger one unseen",
+            egress.queue_kinds.join(", ")
+        ),
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => tracing::info!(
+            "target {name}: every datagram leaves as a message of its own until the kernel says which queues are on the way: \
+             its tables are locked by others"
+        ),
+        Err(error) => tracing::info!(
+            "target {name}: every datagram leaves as a message of its own, because the kernel does not tell about the route \
+             ({error})"
+        ),
+    }
 }
 
 /// Fails when datagrams sent there would come back to one of our listeners.
 pub(crate) fn refuse_loop(
     config: &TargetConfig,
     addr: SocketAddr,
+    ways: &Ways,
     listen_addrs: &[SocketAddr],
 ) -> anyhow::Result<()> {
-    check_loop(config, addr, sys::route::egress(addr.ip()).ok().as_ref(), listen_addrs)
+    let (path, _) = ways.follow(Ends { dst: addr, src: None });
+    check_loop(config, addr, &path, listen_addrs)
 }
 
 fn check_loop(
     config: &TargetConfig,
     addr: SocketAddr,
-    egress: Option<&Egress>,
+    path: &Way,
     listen_addrs: &[SocketAddr],
 ) -> anyhow::Result<()> {
-    let reaches_us = egress.is_some_and(|egress| egress.is_local || egress.is_broadcast);
-    let local_addrs = if reaches_us { &[addr.ip()][..] } else { &[] };
+    let local_addrs = if path.reaches_this_host() { &[addr.ip()][..] } else { &[] };
     match would_loop(listen_addrs, addr, local_addrs) {
         None => Ok(()),
         Some(own) => {

@@ -146,7 +146,12 @@ impl Daemon {
                 Some(one) if is_same(&one.config, listener) => {
                     Ways::Steps(self.steps(one, listener, &listen_addrs)?)
                 }
-                _ => Ways::All(Targets::open(&listener.targets, &self.names, &listen_addrs)?),
+                _ => Ways::All(Targets::open(
+                    &listener.targets,
+                    &self.names,
+                    &self.ways,
+                    &listen_addrs,
+                )?),
             });
         }
         let collector = self.next_collector(config)?;
@@ -233,10 +238,12 @@ impl Daemon {
             let earlier = one.config.targets.iter().find(|earlier| earlier.name == target.name);
             if earlier == Some(target) {
                 let address = one.addresses.get(&target.name).copied().flatten();
-                address.map_or(Ok(()), |addr| open::refuse_loop(target, addr, listen_addrs))?;
+                address.map_or(Ok(()), |addr| {
+                    open::refuse_loop(target, addr, &self.ways, listen_addrs)
+                })?;
                 continue;
             }
-            let opened = open::target(target, &self.names, listen_addrs)?;
+            let opened = open::target(target, &self.names, &self.ways, listen_addrs)?;
             steps.push(match earlier {
                 Some(_) => Step::Change(target.clone(), opened),
                 None => Step::Add(target.clone(), opened),

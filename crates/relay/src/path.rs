@@ -1,0 +1,255 @@
+//! What the kernel's tables say about the ways to UDP targets: asked and heard by one thread, read by the data threads as
+//! atomics.
+//!
+//! A question to those tables may wait for a lock that others hold for seconds. So no data thread asks: it reads what is
+//! known, and may have the thread look again without waiting for the answer.
+
+mod keeper;
+
+use keeper::Keeper;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
+use std::thread;
+use std::time::Duration;
+use sys::poll::EventFd;
+use sys::route::{Egress, Ends, Neighbour};
+
+/// The thread that knows the ways to targets; one for a process. Ends when the last handle and the last [`Path`] are gone.
+#[derive(Clone)]
+pub struct Paths(Arc<Handle>);
+
+struct Handle {
+    inbox: Arc<Inbox>,
+    /// Questions that were given up and are not answered yet: while there are any, no other is waited for.
+    unanswered: AtomicU32,
+}
+
+/// How the thread is told of something.
+struct Inbox {
+    new: Mutex<Vec<New>>,
+    event: EventFd,
+    is_closed: AtomicBool,
+}
+
+/// A path that the thread does not know yet.
+struct New {
+    state: Weak<State>,
+    ends: Ends,
+    answer: mpsc::Sender<io::Result<Egress>>,
+}
+
+/// What is known about the way to one target. Cheap to clone.
+#[derive(Clone)]
+pub struct Path {
+    state: Arc<State>,
+    inbox: Option<Arc<Inbox>>,
+}
+
+/// Written by the thread alone, but for `asked`.
+#[derive(Default)]
+struct State {
+    is_local: AtomicBool,
+    is_broadcast: AtomicBool,
+    /// Whether the kinds of queues are known and none of them cuts messages up.
+    keeps_messages: AtomicBool,
+    neighbour: AtomicU8,
+    /// How often what waited for the next hop was dropped.
+    failures: AtomicU64,
+    /// The number of the last look that was asked for, and of the last that was taken.
+    asked: AtomicU64,
+    answered: AtomicU64,
+}
+
+impl std::fmt::Debug for Path {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Path")
+            .field("is_local", &self.is_local())
+            .field("neighbour", &self.neighbour())
+            .field("failures", &self.failures())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Paths {
+    /// Starts the thread. It hears the events of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// When netlink is not to be had, or the thread cannot be started. [`Path::unknown`] serves then.
+    pub fn start() -> io::Result<Paths> {
+        let inbox = Arc::new(Inbox {
+            new: Mutex::default(),
+            event: EventFd::new()?,
+            is_closed: AtomicBool::new(false),
+        });
+        let keeper = Keeper::open(Arc::clone(&inbox))?;
+        thread::Builder::new().name("paths".to_owned()).spawn(move || keeper.run())?;
+        Ok(Paths(Arc::new(Handle { inbox, unanswered: AtomicU32::new(0) })))
+    }
+
+    /// The way between two ends, and what the kernel says about it; followed for as long as the path lives.
+    ///
+    /// Waits for the answer for up to `patience`, and not at all while the answer to an earlier question is overdue: where
+    /// the kernel's tables are locked, each of many targets would wait. What is late changes the path when it comes.
+    ///
+    /// # Errors
+    /// `ENETUNREACH` where no route leads there; `ETIMEDOUT` where the answer is late. The path is good all the same.
+    pub fn follow(&self, ends: Ends, patience: Duration) -> (Path, io::Result<Egress>) {
+        let state = Arc::<State>::default();
+        let (sender, answer) = mpsc::channel();
+        let new = New { state: Arc::downgrade(&state), ends, answer: sender };
+        self.0.inbox.lock().push(new);
+        self.0.inbox.event.wake();
+        let path = Path { state, inbox: Some(Arc::clone(&self.0.inbox)) };
+        (path, self.0.wait(&answer, patience))
+    }
+}
+
+impl Handle {
+    fn wait(
+        &self,
+        answer: &mpsc::Receiver<io::Result<Egress>>,
+        patience: Duration,
+    ) -> io::Result<Egress> {
+        let is_stuck = self.unanswered.load(Ordering::Relaxed) > 0;
+        let patience = if is_stuck { IMPATIENCE } else { patience };
+        match answer.recv_timeout(patience) {
+            Ok(answer) => {
+                self.unanswered.store(0, Ordering::Relaxed);
+                answer
+            }
+            Err(_) => {
+                self.unanswered.store(1, Ordering::Relaxed);
+                Err(io::ErrorKind::TimedOut.into())
+            }
+        }
+    }
+}
+
+/// What a question is given while an earlier one is overdue.
+const IMPATIENCE: Duration = Duration::from_millis(10);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.inbox.is_closed.store(true, Ordering::Release);
+        self.inbox.event.wake();
+    }
+}
+
+impl Inbox {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<New>> {
+        self.new.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Path {
+    /// A way of which nothing is known and nothing will be: not local, no runs, a neighbour that is never heard of.
+    pub fn unknown() -> Path {
+        Path { state: Arc::default(), inbox: None }
+    }
+
+    /// A way of which this is known, once and for all.
+    pub fn fixed(egress: &Egress) -> Path {
+        let path = Path::unknown();
+        path.state.note_egress(egress);
+        path
+    }
+
+    /// The destination is this host now. It need not have been a moment ago: addresses move.
+    pub fn is_local(&self) -> bool {
+        self.state.is_local.load(Ordering::Relaxed)
+    }
+
+    /// What is sent there reaches sockets of this host.
+    pub fn reaches_this_host(&self) -> bool {
+        self.is_local() || self.state.is_broadcast.load(Ordering::Relaxed)
+    }
+
+    /// No queue on the way cuts a `UDP_SEGMENT` message up and drops a part of it unseen. `false` while it is not known.
+    pub fn keeps_messages(&self) -> bool {
+        self.state.keeps_messages.load(Ordering::Relaxed)
+    }
+
+    /// Whether anybody follows the way, so that what is known changes with it.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.inbox.is_some()
+    }
+
+    /// What was last heard of the next hop.
+    pub(crate) fn neighbour(&self) -> Neighbour {
+        self.state.neighbour()
+    }
+
+    /// The next hop was asked for its link address and is silent: what is sent waits for it, or has been dropped.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        matches!(self.neighbour(), Neighbour::Awaited | Neighbour::Failed)
+    }
+
+    /// How often what waited for the next hop was dropped, as far as it was heard.
+    pub(crate) fn failures(&self) -> u64 {
+        self.state.failures.load(Ordering::Acquire)
+    }
+
+    /// Asks for a look at the next hop and returns its number, without waiting. One thread may call this.
+    pub(crate) fn look(&self) -> u64 {
+        let number = self.state.asked.load(Ordering::Relaxed) + 1;
+        self.state.asked.store(number, Ordering::Release);
+        match &self.inbox {
+            Some(inbox) => inbox.event.wake(),
+            None => self.state.answered.store(number, Ordering::Release),
+        }
+        number
+    }
+
+    /// Whether the look of this number has been taken, so that what is known is as new as the look.
+    pub(crate) fn has_looked(&self, number: u64) -> bool {
+        self.state.answered.load(Ordering::Acquire) >= number
+    }
+}
+
+impl State {
+    fn neighbour(&self) -> Neighbour {
+        match self.neighbour.load(Ordering::Acquire) {
+            1 => Neighbour::Awaited,
+            2 => Neighbour::Failed,
+            3 => Neighbour::Known,
+            _ => Neighbour::Unknown,
+        }
+    }
+
+    fn note_route(&self, egress: &Egress) {
+        self.is_local.store(egress.is_local, Ordering::Relaxed);
+        self.is_broadcast.store(egress.is_broadcast, Ordering::Relaxed);
+    }
+
+    fn note_egress(&self, egress: &Egress) {
+        self.note_route(egress);
+        self.keeps_messages.store(!egress.may_drop_within_messages(), Ordering::Relaxed);
+    }
+
+    fn note_neighbour(&self, neighbour: Neighbour) {
+        let number = match neighbour {
+            Neighbour::Unknown => 0,
+            Neighbour::Awaited => 1,
+            Neighbour::Failed => 2,
+            Neighbour::Known => 3,
+        };
+        self.neighbour.store(number, Ordering::Release);
+    }
+
+    fn note_failure(&self) {
+        let failures = self.failures.load(Ordering::Relaxed) + 1;
+        self.failures.store(failures, Ordering::Release);
+    }
+}
+
+/// What a double of the thread tells, in tests.
+#[cfg(test)]
+impl Path {
+    pub(crate) fn tell(&self, neighbour: Neighbour) {
+        if neighbour == Neighbour::Failed {
+            self.state.note_failure();
+        }
+        self.state.note_neighbour(neighbour);
+    }
+}

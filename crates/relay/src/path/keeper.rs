@@ -1,0 +1,183 @@
+//! The thread that asks and hears.
+
+use super::{Inbox, New, State};
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+use sys::poll::{Interest, PollSet};
+use sys::route::{Change, Egress, Ends, Neighbour, NextHop, Routes, Watch};
+
+/// Time between a change of routes, addresses, devices or queues and the questions that it raises: changes come in dozens.
+const ASK_DELAY: Duration = Duration::from_millis(100);
+
+/// The kernel drops what waited for a neighbour just before it tells of the failure, so that who sees the former first
+/// must give the latter a moment.
+const TELL_DELAY: Duration = Duration::from_millis(2);
+
+/// Longest sleep: paths that nobody holds any more are forgotten then.
+const SLEEP_MAX: Duration = Duration::from_secs(10);
+
+pub(super) struct Keeper {
+    inbox: Arc<Inbox>,
+    watch: Watch,
+    routes: Routes,
+    known: Vec<Known>,
+    /// When to ask for all paths again.
+    ask_at: Option<Instant>,
+}
+
+/// A path, and what it was told last.
+struct Known {
+    state: Weak<State>,
+    ends: Ends,
+    next_hop: Option<NextHop>,
+}
+
+impl Keeper {
+    pub(super) fn open(inbox: Arc<Inbox>) -> io::Result<Keeper> {
+        // In this order: what changes after a question is heard.
+        let watch = Watch::open()?;
+        Ok(Keeper { inbox, watch, routes: Routes::open()?, known: Vec::new(), ask_at: None })
+    }
+
+    pub(super) fn run(mut self) {
+        let mut set = PollSet::default();
+        loop {
+            set.clear();
+            set.add(self.watch.as_fd(), Interest::Readable);
+            set.add(self.inbox.event.as_fd(), Interest::Readable);
+            let ask_in = self.ask_at.map(|at| at.saturating_duration_since(Instant::now()));
+            // An interrupted wait is a short one.
+            let _ = set.wait(ask_in.unwrap_or(SLEEP_MAX).min(SLEEP_MAX));
+            self.inbox.event.clear();
+
+            self.known.retain(|known| known.state.strong_count() > 0);
+            if self.inbox.is_closed.load(Ordering::Acquire) && self.known.is_empty() {
+                return;
+            }
+            self.hear();
+            self.answer_looks();
+            self.take_new();
+            if self.ask_at.is_some_and(|at| at <= Instant::now()) {
+                self.ask_at = None;
+                self.ask_again();
+            }
+        }
+    }
+
+    /// Takes in what the kernel has told.
+    fn hear(&mut self) {
+        let mut is_lost = false;
+        let mut are_routes_changed = false;
+        let known = &self.known;
+        self.watch.drain(|change| match change {
+            Change::Neighbour(hop, neighbour) => {
+                for state in states_of(known, hop) {
+                    if neighbour == Neighbour::Failed {
+                        state.note_failure();
+                    }
+                    state.note_neighbour(neighbour);
+                }
+            }
+            Change::Forgotten(hop) => {
+                for state in states_of(known, hop) {
+                    // What waited went with it; nothing waits for one that is known.
+                    if state.neighbour() != Neighbour::Known {
+                        state.note_failure();
+                    }
+                    state.note_neighbour(Neighbour::Unknown);
+                }
+            }
+            Change::Routes => are_routes_changed = true,
+            Change::Lost => is_lost = true,
+        });
+        if are_routes_changed || is_lost {
+            self.ask_at.get_or_insert_with(|| Instant::now() + ASK_DELAY);
+        }
+        if is_lost {
+            for known in &self.known {
+                ask_neighbour(&mut self.routes, known);
+            }
+        }
+    }
+
+    /// Looks at the next hop of those paths that were asked to.
+    fn answer_looks(&mut self) {
+        let asked = |known: &Known| {
+            let state = known.state.upgrade()?;
+            let number = state.asked.load(Ordering::Acquire);
+            (state.answered.load(Ordering::Relaxed) < number).then_some(number)
+        };
+        let numbers: Vec<_> = self.known.iter().map(asked).collect();
+        if numbers.iter().all(Option::is_none) {
+            return;
+        }
+        thread::sleep(TELL_DELAY);
+        self.hear();
+        for (known, number) in self.known.iter().zip(numbers) {
+            let (Some(number), Some(state)) = (number, known.state.upgrade()) else { continue };
+            // Events say so of the two other states. That a neighbour is asked for is not told.
+            if matches!(state.neighbour(), Neighbour::Unknown | Neighbour::Awaited) {
+                ask_neighbour(&mut self.routes, known);
+            }
+            state.answered.store(number, Ordering::Release);
+        }
+    }
+
+    fn take_new(&mut self) {
+        let new = std::mem::take(&mut *self.inbox.lock());
+        for New { state, ends, .. } in &new {
+            // The question about queues waits for a lock. This one does not, and whether a target is on this host matters.
+            if let (Ok(route), Some(state)) = (self.routes.route(ends), state.upgrade()) {
+                state.note_route(&route);
+            }
+        }
+        for New { state, ends, answer } in new {
+            let mut known = Known { state, ends, next_hop: None };
+            let egress = self.routes.egress(&ends);
+            known.note(egress.as_ref().ok());
+            ask_neighbour(&mut self.routes, &known);
+            self.known.push(known);
+            // Nobody waits for an answer that is late.
+            let _ = answer.send(egress);
+        }
+    }
+
+    fn ask_again(&mut self) {
+        for known in &mut self.known {
+            let before = known.next_hop;
+            match self.routes.egress(&known.ends) {
+                Ok(egress) => known.note(Some(&egress)),
+                // A route that is gone for a moment changes nothing: the send calls say so.
+                Err(_) => continue,
+            }
+            if known.next_hop != before {
+                ask_neighbour(&mut self.routes, known);
+            }
+        }
+    }
+}
+
+impl Known {
+    fn note(&mut self, egress: Option<&Egress>) {
+        let (Some(egress), Some(state)) = (egress, self.state.upgrade()) else { return };
+        self.next_hop = egress.next_hop;
+        state.note_egress(egress);
+    }
+}
+
+fn states_of(known: &[Known], hop: NextHop) -> impl Iterator<Item = Arc<State>> {
+    let goes_there = move |known: &&Known| known.next_hop == Some(hop);
+    known.iter().filter(goes_there).filter_map(|known| known.state.upgrade())
+}
+
+fn ask_neighbour(routes: &mut Routes, known: &Known) {
+    let (Some(hop), Some(state)) = (&known.next_hop, known.state.upgrade()) else { return };
+    // Without an answer what was heard before stays: kernels before 5.0 answer for no single neighbour.
+    if let Ok(neighbour) = routes.neighbour(hop) {
+        state.note_neighbour(neighbour);
+    }
+}

@@ -1,0 +1,89 @@
+//! The kernel's events about neighbours, routes, addresses, devices and queues.
+
+use super::{Neighbour, NextHop, RTM_DELNEIGH, RTM_NEWNEIGH, neighbour_of};
+use crate::Errno;
+use crate::netlink::ask::messages;
+use crate::netlink::{DUMP_BUFFER_BYTES, Protocol, Socket};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// Multicast groups of rtnetlink (include/uapi/linux/rtnetlink.h, `enum rtnetlink_groups`): links, neighbours, queues,
+/// addresses and routes of both families.
+const GROUPS: [u32; 7] = [1, 3, 4, 5, 7, 9, 11];
+
+/// What has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A neighbour has another state. `NUD_INCOMPLETE` is not told (net/core/neighbour.c, `__neigh_event_send`).
+    ///
+    /// The kernel tells of a failure just after it has dropped what waited for the neighbour (`neigh_timer_handler`), and of
+    /// an answer just after it has sent that (`__neigh_update`).
+    Neighbour(NextHop, Neighbour),
+    /// A neighbour's entry is gone, and what waited for it too.
+    Forgotten(NextHop),
+    /// A route, an address, a device or a queue: what was asked for may have another answer.
+    Routes,
+    /// Events were lost, because they came faster than they were read.
+    Lost,
+}
+
+/// A socket that hears the events of the network namespace in which it was opened.
+pub struct Watch {
+    socket: Socket,
+    buffer: Vec<u8>,
+}
+
+impl Watch {
+    /// Opens the socket and begins to hear. It does not block.
+    ///
+    /// # Errors
+    /// Any error of the netlink socket. `EINVAL` where the kernel lacks one of the groups.
+    pub fn open() -> io::Result<Watch> {
+        let socket = Socket::open(Protocol::Route)?;
+        for group in GROUPS {
+            socket.join_group(group)?;
+        }
+        Ok(Watch { socket, buffer: vec![0; DUMP_BUFFER_BYTES] })
+    }
+
+    /// Hands everything that has been told so far to `each`.
+    pub fn drain(&mut self, mut each: impl FnMut(Change)) {
+        loop {
+            let received = match self.socket.receive(&mut self.buffer) {
+                Ok(received) => received,
+                Err(Errno::INTR) => continue,
+                Err(Errno::NOBUFS) => {
+                    each(Change::Lost);
+                    continue;
+                }
+                // Empty. Other errors do not happen to a socket that is only read.
+                Err(_) => return,
+            };
+            if received.sender_port_id != 0 {
+                continue;
+            }
+            if received.truncated {
+                each(Change::Lost);
+            }
+            messages(received.bytes)
+                .filter_map(|(kind, body)| change(kind, body))
+                .for_each(&mut each);
+        }
+    }
+}
+
+impl AsFd for Watch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn change(kind: u16, body: &[u8]) -> Option<Change> {
+    // Entries of a bridge's table have no address of a network: they are none of ours.
+    let neighbour = neighbour_of(body);
+    match kind {
+        RTM_NEWNEIGH => neighbour.map(|(hop, state)| Change::Neighbour(hop, state)),
+        RTM_DELNEIGH => neighbour.map(|(hop, _)| Change::Forgotten(hop)),
+        _ => Some(Change::Routes),
+    }
+}
