@@ -8,6 +8,7 @@ use ledger::{HopKind, Ledger, Reason, Snapshot};
 use relay::{Destination, Listener, Schedule, TargetOptions};
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::{DEADLINE, named, options, sink, udp_to};
@@ -170,6 +171,35 @@ fn targets_join_leave_and_move_under_load() {
     let arrived = std::iter::from_fn(|| second.recv(&mut buffer).ok()).count() as u64;
     assert_eq!(got, arrived);
     assert!((500..=1_500).contains(&got), "{got}");
+}
+
+/// What waits in the ring for a blocked target leaves as fast as its reader takes it, also while nothing arrives.
+#[test]
+fn a_blocked_target_catches_up_while_nothing_arrives() {
+    for schedule in [Schedule::Inline, Schedule::Threaded] {
+        let path = std::env::temp_dir().join(format!("weir-idle-{}", std::process::id()));
+        let reader = UnixDatagram::bind(&path).unwrap();
+        reader.set_read_timeout(Some(DEADLINE)).unwrap();
+        let mut bench =
+            Bench::start(schedule, vec![(named("unix"), Destination::Unix { path: path.clone() })]);
+        // The reader's queue holds some hundred at most (net.unix.max_dgram_qlen).
+        let count = 10_000_u64;
+        for n in 0..count {
+            bench.sender.send(&n.to_be_bytes()).unwrap();
+        }
+        bench.wait_until("all are in the ring", |snapshot| {
+            target(snapshot, HopKind::Target, "unix").received.count == count
+        });
+        let begin = Instant::now();
+        let mut buffer = [0; 8];
+        for n in 0..count {
+            reader.recv(&mut buffer).unwrap();
+            assert_eq!(buffer, n_bytes(n));
+            assert!(begin.elapsed() < DEADLINE, "{n} of {count} within {DEADLINE:?}");
+        }
+        bench.stop();
+        std::fs::remove_file(&path).unwrap();
+    }
 }
 
 /// A pipe that nobody empties is a disk that does not answer.
