@@ -156,6 +156,10 @@ fn targets_join_leave_and_move_under_load() {
     });
     bench.listener().replace_destination("first", udp_to(moved_addr)).unwrap();
     send(&bench, 500);
+    // What has come by then is the second's too.
+    bench.wait_until("all 1,500 through", |snapshot| {
+        target(snapshot, HopKind::Egress, "first").delivered.count == 1_500
+    });
     bench.listener().remove_target("second", DEADLINE).unwrap();
     assert!(bench.listener().remove_target("second", DEADLINE).is_err());
     let last = bench.stop();
@@ -168,9 +172,18 @@ fn targets_join_leave_and_move_under_load() {
     }
     let got = target(&last, HopKind::Egress, "second").delivered.count;
     second.set_nonblocking(true).unwrap();
-    let arrived = std::iter::from_fn(|| second.recv(&mut buffer).ok()).count() as u64;
-    assert_eq!(got, arrived);
-    assert!((500..=1_500).contains(&got), "{got}");
+    let mut next = || {
+        second.recv(&mut buffer).ok().map(|_| u64::from_be_bytes(buffer[..8].try_into().unwrap()))
+    };
+    let arrived: Vec<u64> = std::iter::from_fn(&mut next).collect();
+    assert_eq!(got, arrived.len() as u64);
+    // It joined somewhere in the first 500; from there on it has every one, in order.
+    let joined = arrived[0];
+    assert!(
+        joined <= 500,
+        "datagrams from {joined} on, though the first 500 were sent before it joined"
+    );
+    assert!(arrived.iter().copied().eq(joined..1_500), "{arrived:?}");
 }
 
 /// What waits in the ring for a blocked target leaves as fast as its reader takes it, also while nothing arrives.
