@@ -6,6 +6,7 @@
 
 mod banner;
 mod collector;
+mod drops;
 mod follow;
 mod http;
 mod log;
@@ -24,6 +25,7 @@ pub(crate) use stop::{LastLedger, LedgerForm, OnLoss};
 use crate::load::ProgressMode;
 use admin::{Health, Phase, statsd};
 use collector::{Asked, Collecting, Ending, Prepared};
+use drops::Drops;
 use http::{Http, Shown};
 use ledger::{Ledger, Snapshot};
 use log::{Level, Repeated};
@@ -38,6 +40,7 @@ use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -114,6 +117,7 @@ pub(crate) struct Daemon {
     asked: Asked,
     last_ledger: LastLedger,
     inherited: Inherited,
+    drops: Drops,
     http: Option<Http>,
     /// The admin server's socket, for a server that a reload starts anew.
     admin_listener: Option<TcpListener>,
@@ -149,7 +153,7 @@ impl Daemon {
         let names = Names::new(sender);
         names.watch(&watched_names(&config))?;
         memory::refuse_rings_that_do_not_fit(&config, |_| true, memory::Limits::at_start())?;
-        let mut inherited = Inherited::take()?;
+        let (mut inherited, drops) = Inherited::take()?;
         let sockets = open_listeners(&config.listeners, &mut inherited, &names)?;
         let bound = http::bind(&config.admin)?;
         // The sockets are open and hold what arrives: now there is time for names.
@@ -167,7 +171,7 @@ impl Daemon {
             .map(|listener| Targets::open(&listener.targets, &names, &listen_addrs))
             .collect();
         for ((listener, socket), targets) in config.listeners.iter().zip(sockets).zip(targets?) {
-            running.push(Running::start(listener.clone(), socket, targets, &ledger)?);
+            running.push(Running::start(listener.clone(), socket, targets, &drops, &ledger)?);
         }
         let admin_addr = bound.as_ref().and_then(|listener| listener.local_addr().ok());
         say(&banner::banner(&run_id, &running, config.sockets.as_ref(), admin_addr));
@@ -190,6 +194,7 @@ impl Daemon {
             asked: Asked::default(),
             last_ledger,
             inherited,
+            drops,
             http: None,
             admin_listener: None,
             statsd: Arc::default(),
@@ -208,6 +213,10 @@ impl Daemon {
         daemon.health.set_phase(Phase::Ready);
         daemon.observe(now);
         daemon.start_http(bound)?;
+        let is_theirs = |one: &Running| one.owner() == SocketOwner::ServiceManager;
+        if let Some(file) = daemon.drops.file().filter(|_| daemon.running.iter().any(is_theirs)) {
+            daemon.service.hold(drops::NAME, file);
+        }
         daemon.service.ready();
         Ok(daemon)
     }
@@ -255,6 +264,7 @@ impl Daemon {
         let snapshot = self.ledger.check();
         self.note_violations(now, &snapshot);
         self.troubles.look(now, &snapshot).iter().for_each(troubles::Line::log);
+        self.drops.note(self.running.iter().map(|one| &one.listener));
         self.health.set_losing(self.troubles.losing());
         let listeners = self.running.iter().map(|one| &one.listener);
         let listeners = listeners.map(|listener| (listener.name(), listener.heartbeat()));
@@ -340,11 +350,14 @@ impl Running {
         config: ListenerConfig,
         socket: OpenSocket,
         targets: Targets,
+        drops: &Drops,
         ledger: &Arc<Ledger>,
     ) -> anyhow::Result<Running> {
         let OpenSocket { socket, owner, file } = socket;
         let options = config.listener_options(owner);
-        let listener = Listener::start(options, socket, targets.destinations, ledger)?;
+        let before = drops.counted(socket.as_fd(), owner);
+        let to = targets.destinations;
+        let listener = Listener::start_counting_from(options, socket, before, to, ledger)?;
         Ok(Running { config, listener, file, addresses: targets.addresses })
     }
 

@@ -1,5 +1,6 @@
 //! Opening what the configuration names: the sockets of listeners, the ways out of targets.
 
+use super::drops::{self, Drops};
 use super::names::Names;
 use crate::exit::Failure;
 use relay::{Destination, Gso, SocketOwner};
@@ -62,14 +63,17 @@ impl SocketFile {
 pub(crate) struct Inherited(Vec<OwnedFd>);
 
 impl Inherited {
-    /// Takes what was handed over to this process.
+    /// Takes what was handed over to this process: sockets, and what an earlier one counted at them.
     ///
     /// # Errors
     /// One of them carries no datagrams.
-    pub(crate) fn take() -> anyhow::Result<Inherited> {
-        let sockets = sys::activation::take_sockets();
+    pub(crate) fn take() -> anyhow::Result<(Inherited, Drops)> {
+        let (stored, sockets): (Vec<_>, Vec<_>) =
+            sys::activation::take().into_iter().partition(|one| one.name == drops::NAME);
+        let drops = Drops::open(stored.into_iter().next().map(|one| one.fd));
+        let sockets: Vec<_> = sockets.into_iter().map(|one| one.fd).collect();
         match sockets.iter().find(|socket| !socket::is_datagram(socket.as_fd())) {
-            None => Ok(Inherited(sockets)),
+            None => Ok((Inherited(sockets), drops)),
             Some(stream) => Err(Failure::Config.error(format!(
                 "the service manager handed over {}, which carries no datagrams. \
                  Fix: write ListenDatagram= in the .socket unit",

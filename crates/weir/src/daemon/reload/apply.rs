@@ -34,7 +34,13 @@ impl Daemon {
                     Entering::Ready(self.renew(one, listener, targets, grace, &mut report))
                 }),
                 Fate::Open { socket, targets } => {
-                    match Running::start(listener.clone(), socket, targets, &self.ledger) {
+                    match Running::start(
+                        listener.clone(),
+                        socket,
+                        targets,
+                        &self.drops,
+                        &self.ledger,
+                    ) {
                         Ok(running) => Entering::Ready(running),
                         Err(error) => {
                             report.failed(format!("{error:#}"));
