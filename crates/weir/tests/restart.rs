@@ -14,7 +14,7 @@ use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::process::{DEADLINE, TempDir, WEIR, signal, wait_for};
 
 const RESTARTS: u32 = 20;
@@ -52,7 +52,9 @@ impl Manager {
 
     fn wait_for_message(&self, wanted: &str) {
         let mut seen = Vec::new();
+        let deadline = Instant::now() + DEADLINE;
         loop {
+            assert!(Instant::now() < deadline, "{wanted}: {seen:?}");
             let mut buffer = [0; 4_096];
             let Ok(len) = self.notify.recv(&mut buffer) else { panic!("{wanted}: {seen:?}") };
             let text = String::from_utf8_lossy(&buffer[..len]).into_owned();

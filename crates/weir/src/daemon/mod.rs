@@ -9,6 +9,7 @@ mod collector;
 mod drops;
 mod follow;
 mod http;
+mod inherited;
 mod log;
 mod memory;
 mod names;
@@ -27,10 +28,11 @@ use admin::{Health, Phase, statsd};
 use collector::{Asked, Collecting, Ending, Prepared};
 use drops::Drops;
 use http::{Http, Shown};
+use inherited::Inherited;
 use ledger::{Ledger, Snapshot};
 use log::{Level, Repeated};
 use names::Names;
-use open::{Inherited, OpenSocket, SocketFile};
+use open::{OpenSocket, SocketFile};
 use progress::{Progress, Rates};
 use relay::{Destination, Listener, SocketOwner, TargetOptions};
 use service::Service;
@@ -213,12 +215,17 @@ impl Daemon {
         daemon.health.set_phase(Phase::Ready);
         daemon.observe(now);
         daemon.start_http(bound)?;
-        let is_theirs = |one: &Running| one.owner() == SocketOwner::ServiceManager;
-        if let Some(file) = daemon.drops.file().filter(|_| daemon.running.iter().any(is_theirs)) {
-            daemon.service.hold(drops::NAME, file);
-        }
+        daemon.hold_drops();
         daemon.service.ready();
         Ok(daemon)
+    }
+
+    /// Has the service manager hold what is counted at its sockets, if there are any.
+    fn hold_drops(&self) {
+        let is_theirs = |one: &Running| one.owner() == SocketOwner::ServiceManager;
+        if let Some(file) = self.drops.file().filter(|_| self.running.iter().any(is_theirs)) {
+            self.service.hold(drops::NAME, file);
+        }
     }
 
     fn start_http(&mut self, bound: Option<TcpListener>) -> anyhow::Result<()> {
