@@ -64,6 +64,8 @@ impl Daemon {
             report.failed(format!("names are not followed: {error}"));
         }
         if let NextCollector::Replace(prepared) = collector {
+            let fate = if prepared.is_some() { "started anew" } else { "ended" };
+            report.changes.insert(0, format!("socket collector {fate}"));
             // It starts when the former one has ended: two would tell every close twice, and share files.
             self.prepared = prepared.map(|prepared| *prepared);
             self.end_collector();
