@@ -43,7 +43,16 @@ struct New {
 #[derive(Clone)]
 pub struct Path {
     state: Arc<State>,
-    inbox: Option<Arc<Inbox>>,
+    keeper: Keeping,
+}
+
+/// Who follows a path.
+#[derive(Clone)]
+enum Keeping {
+    Nobody,
+    Thread(Arc<Inbox>),
+    #[cfg(all(test, not(loom)))]
+    Test,
 }
 
 /// Written by the thread alone, but for `asked`.
@@ -59,6 +68,8 @@ struct State {
     /// The number of the last look that was asked for, and of the last that was taken.
     asked: AtomicU64,
     answered: AtomicU64,
+    /// The failures, and the neighbour's state in the two lowest bits, when that look was taken.
+    seen: AtomicU64,
 }
 
 impl std::fmt::Debug for Path {
@@ -100,7 +111,7 @@ impl Paths {
         let new = New { state: Arc::downgrade(&state), ends, answer: sender };
         self.0.inbox.lock().push(new);
         self.0.inbox.event.wake();
-        let path = Path { state, inbox: Some(Arc::clone(&self.0.inbox)) };
+        let path = Path { state, keeper: Keeping::Thread(Arc::clone(&self.0.inbox)) };
         (path, self.0.wait(&answer, patience))
     }
 }
@@ -145,7 +156,7 @@ impl Inbox {
 impl Path {
     /// A way of which nothing is known and nothing will be: not local, no runs, a neighbour that is never heard of.
     pub fn unknown() -> Path {
-        Path { state: Arc::default(), inbox: None }
+        Path { state: Arc::default(), keeper: Keeping::Nobody }
     }
 
     /// A way of which this is known, once and for all.
@@ -172,7 +183,7 @@ impl Path {
 
     /// Whether anybody follows the way, so that what is known changes with it.
     pub(crate) fn is_followed(&self) -> bool {
-        self.inbox.is_some()
+        !matches!(self.keeper, Keeping::Nobody)
     }
 
     /// What was last heard of the next hop.
@@ -194,11 +205,25 @@ impl Path {
     pub(crate) fn look(&self) -> u64 {
         let number = self.state.asked.load(Ordering::Relaxed) + 1;
         self.state.asked.store(number, Ordering::Release);
-        match &self.inbox {
-            Some(inbox) => inbox.event.wake(),
-            None => self.state.answered.store(number, Ordering::Release),
+        match &self.keeper {
+            Keeping::Thread(inbox) => inbox.event.wake(),
+            Keeping::Nobody => self.state.answer(number),
+            #[cfg(all(test, not(loom)))]
+            Keeping::Test => {}
         }
         number
+    }
+
+    /// The failures and the neighbour's state when the last look was taken. What comes after it is not about what was gone
+    /// by then.
+    pub(crate) fn seen(&self) -> (u64, Neighbour) {
+        let seen = self.state.seen.load(Ordering::Acquire);
+        (seen >> 2, neighbour_of(seen as u8 & 3))
+    }
+
+    /// Whether a look that was asked for has not been taken yet.
+    pub(crate) fn is_asked(&self) -> bool {
+        !self.has_looked(self.state.asked.load(Ordering::Acquire))
     }
 
     /// Whether the look of this number has been taken, so that what is known is as new as the look.
@@ -207,14 +232,25 @@ impl Path {
     }
 }
 
+/// In the order of their numbers.
+const NEIGHBOURS: [Neighbour; 4] =
+    [Neighbour::Unknown, Neighbour::Awaited, Neighbour::Failed, Neighbour::Known];
+
+fn neighbour_of(number: u8) -> Neighbour {
+    NEIGHBOURS.get(usize::from(number)).copied().unwrap_or_default()
+}
+
 impl State {
     fn neighbour(&self) -> Neighbour {
-        match self.neighbour.load(Ordering::Acquire) {
-            1 => Neighbour::Awaited,
-            2 => Neighbour::Failed,
-            3 => Neighbour::Known,
-            _ => Neighbour::Unknown,
-        }
+        neighbour_of(self.neighbour.load(Ordering::Acquire))
+    }
+
+    /// The look of this number has been taken.
+    fn answer(&self, number: u64) {
+        let neighbour = self.neighbour.load(Ordering::Relaxed);
+        let seen = self.failures.load(Ordering::Relaxed) << 2 | u64::from(neighbour);
+        self.seen.store(seen, Ordering::Release);
+        self.answered.store(number, Ordering::Release);
     }
 
     fn note_route(&self, egress: &Egress) {
@@ -228,13 +264,8 @@ impl State {
     }
 
     fn note_neighbour(&self, neighbour: Neighbour) {
-        let number = match neighbour {
-            Neighbour::Unknown => 0,
-            Neighbour::Awaited => 1,
-            Neighbour::Failed => 2,
-            Neighbour::Known => 3,
-        };
-        self.neighbour.store(number, Ordering::Release);
+        let number = NEIGHBOURS.iter().position(|known| *known == neighbour);
+        self.neighbour.store(number.unwrap_or(0) as u8, Ordering::Release);
     }
 
     fn note_failure(&self) {
@@ -243,13 +274,25 @@ impl State {
     }
 }
 
-/// What a double of the thread tells, in tests.
-#[cfg(test)]
+/// A path that a test tells what the kernel would.
+#[cfg(all(test, not(loom)))]
 impl Path {
+    pub(crate) fn told() -> Path {
+        let path = Path { state: Arc::default(), keeper: Keeping::Test };
+        path.state.note_egress(&Egress::default());
+        path
+    }
+
     pub(crate) fn tell(&self, neighbour: Neighbour) {
         if neighbour == Neighbour::Failed {
             self.state.note_failure();
         }
         self.state.note_neighbour(neighbour);
+    }
+
+    pub(crate) fn answer(&self) {
+        if self.is_asked() {
+            self.state.answer(self.state.asked.load(Ordering::Acquire));
+        }
     }
 }

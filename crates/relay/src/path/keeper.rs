@@ -123,7 +123,7 @@ impl Keeper {
             if matches!(state.neighbour(), Neighbour::Unknown | Neighbour::Awaited) {
                 ask_neighbour(&mut self.routes, known);
             }
-            state.answered.store(number, Ordering::Release);
+            state.answer(number);
         }
     }
 
