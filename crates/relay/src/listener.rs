@@ -243,6 +243,7 @@ impl Listener {
             self.ring_capacity + buffered_max,
             joined.lost,
         ));
+        meter.follow(&destination);
         let gate = Gate::new(&options, monotonic_ns());
         let pump = make_pump(destination, self.socket.as_fd(), joined.reader, gate, &meter);
         let worker = if is_file {
@@ -417,6 +418,7 @@ impl Listener {
 
     fn change(&self, target: &TargetHandle, change: Change) -> Result<(), Error> {
         let (done, answer) = mpsc::channel();
+        target.meter.follow(&change.destination);
         self.command(target, Command::Replace { target: target.name.clone(), change, done })?;
         if target.is_file {
             // Its thread may wait for a disk, and then the change comes into force when the disk lets it go.

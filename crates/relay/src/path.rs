@@ -9,7 +9,7 @@ mod keeper;
 use keeper::Keeper;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 use std::thread;
 use std::time::Duration;
 use sys::poll::EventFd;
@@ -28,6 +28,8 @@ struct Handle {
 /// How the thread is told of something.
 struct Inbox {
     new: Mutex<Vec<New>>,
+    /// Those who wait for what is known to be new.
+    waiting: Mutex<Vec<mpsc::Sender<()>>>,
     event: EventFd,
     is_closed: AtomicBool,
 }
@@ -70,6 +72,9 @@ struct State {
     answered: AtomicU64,
     /// The failures, and the neighbour's state in the two lowest bits, when that look was taken.
     seen: AtomicU64,
+    /// What was dropped at the sockets of receivers on this host, all together; and 1 once there was one.
+    receiver_dropped: AtomicU64,
+    has_receiver: AtomicBool,
 }
 
 impl std::fmt::Debug for Path {
@@ -90,6 +95,7 @@ impl Paths {
     pub fn start() -> io::Result<Paths> {
         let inbox = Arc::new(Inbox {
             new: Mutex::default(),
+            waiting: Mutex::default(),
             event: EventFd::new()?,
             is_closed: AtomicBool::new(false),
         });
@@ -109,10 +115,21 @@ impl Paths {
         let state = Arc::<State>::default();
         let (sender, answer) = mpsc::channel();
         let new = New { state: Arc::downgrade(&state), ends, answer: sender };
-        self.0.inbox.lock().push(new);
+        lock(&self.0.inbox.new).push(new);
         self.0.inbox.event.wake();
         let path = Path { state, keeper: Keeping::Thread(Arc::clone(&self.0.inbox)) };
         (path, self.0.wait(&answer, patience))
+    }
+}
+
+impl Paths {
+    /// Has the receivers on this host asked for their drops, and waits for that, for so long at most.
+    pub fn refresh(&self, patience: Duration) {
+        let (sender, done) = mpsc::channel();
+        lock(&self.0.inbox.waiting).push(sender);
+        self.0.inbox.event.wake();
+        // Without an answer the last numbers stand.
+        let _ = done.recv_timeout(patience);
     }
 }
 
@@ -147,10 +164,8 @@ impl Drop for Handle {
     }
 }
 
-impl Inbox {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<New>> {
-        self.new.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Path {
@@ -168,7 +183,7 @@ impl Path {
 
     /// The destination is this host now. It need not have been a moment ago: addresses move.
     pub fn is_local(&self) -> bool {
-        self.state.is_local.load(Ordering::Relaxed)
+        self.state.is_local()
     }
 
     /// What is sent there reaches sockets of this host.
@@ -179,6 +194,13 @@ impl Path {
     /// No queue on the way cuts a `UDP_SEGMENT` message up and drops a part of it unseen. `false` while it is not known.
     pub fn keeps_messages(&self) -> bool {
         self.state.keeps_messages.load(Ordering::Relaxed)
+    }
+
+    /// Datagrams that the kernel dropped at the socket of the receiver on this host, and at its successors, whoever sent them,
+    /// since the path is followed. `None`: no such socket was seen.
+    pub(crate) fn receiver_dropped(&self) -> Option<u64> {
+        let has_receiver = self.state.has_receiver.load(Ordering::Acquire);
+        has_receiver.then(|| self.state.receiver_dropped.load(Ordering::Relaxed))
     }
 
     /// Whether anybody follows the way, so that what is known changes with it.
@@ -266,6 +288,16 @@ impl State {
     fn note_neighbour(&self, neighbour: Neighbour) {
         let number = NEIGHBOURS.iter().position(|known| *known == neighbour);
         self.neighbour.store(number.unwrap_or(0) as u8, Ordering::Release);
+    }
+
+    fn is_local(&self) -> bool {
+        self.is_local.load(Ordering::Relaxed)
+    }
+
+    /// So many more were dropped at the receiver's socket.
+    fn note_receiver(&self, dropped: u32) {
+        self.receiver_dropped.fetch_add(u64::from(dropped), Ordering::Relaxed);
+        self.has_receiver.store(true, Ordering::Release);
     }
 
     fn note_failure(&self) {
