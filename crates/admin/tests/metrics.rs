@@ -158,6 +158,8 @@ fn every_reason_is_shown_at_every_hop_where_it_can_occur() {
                 HopKind::Egress => format!(
                     "weir_relay_target_returned_datagrams_total{{listener=\"syslog\",target=\"old\",reason=\"{reason}\"}} 1\n"
                 ),
+                HopKind::Receiver => "weir_relay_target_receiver_dropped_datagrams_total{listener=\"syslog\",target=\"old\"} 1\n"
+                    .to_owned(),
                 HopKind::Poll => {
                     format!("weir_sockets_dropped_records_total{{reason=\"{reason}\"}} 1\n")
                 }

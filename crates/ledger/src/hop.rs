@@ -15,6 +15,9 @@ pub enum HopKind {
     Target,
     /// What the kernel took from us for a target: it may still give datagrams back as undeliverable.
     Egress,
+    /// The socket of a receiver on this host, which another program reads. `received` is what was handed over and did not come
+    /// back, `dropped` what the kernel dropped at that socket.
+    Receiver,
     /// The polls of the socket collector. `received` is every socket that the kernel listed, `delivered` every record made of one.
     Poll,
     /// The kernel's close events. `received` is every event that the kernel sent us, lost ones included.
@@ -25,11 +28,12 @@ pub enum HopKind {
 
 impl HopKind {
     /// Every kind, in the order of the path.
-    pub const ALL: [HopKind; 7] = [
+    pub const ALL: [HopKind; 8] = [
         HopKind::Socket,
         HopKind::Receive,
         HopKind::Target,
         HopKind::Egress,
+        HopKind::Receiver,
         HopKind::Poll,
         HopKind::Close,
         HopKind::Sink,
@@ -42,6 +46,7 @@ impl HopKind {
             HopKind::Receive => "receive",
             HopKind::Target => "target",
             HopKind::Egress => "egress",
+            HopKind::Receiver => "receiver",
             HopKind::Poll => "poll",
             HopKind::Close => "close",
             HopKind::Sink => "sink",
@@ -58,6 +63,8 @@ pub enum Accounting {
     Exact,
     /// At least so many were dropped: the network reports some of its losses and is silent about others.
     AtLeast,
+    /// So many were dropped at a socket that others may send to as well: whose they were is not known.
+    AllSenders,
 }
 
 /// A number of drops with their reason.
@@ -136,8 +143,8 @@ impl HopSnapshot {
             (Some(own), Some(other)) => Some(own + other),
             (own, other) => own.or(other),
         };
-        if earlier.accounting == Accounting::AtLeast {
-            self.accounting = Accounting::AtLeast;
+        if earlier.accounting != Accounting::Exact {
+            self.accounting = earlier.accounting;
         }
         self.received += earlier.received;
         self.delivered += earlier.delivered;

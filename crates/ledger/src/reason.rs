@@ -112,6 +112,11 @@ reasons! {
     HostUnreachable = "host_unreachable",
         "the next hop towards the target does not answer",
         "check the target's address and the network: `ip neigh`";
+    /// At the socket of a receiver on this host, as the kernel counts them for it (`SK_MEMINFO_DROPS`, by sock_diag): its
+    /// buffer was full, a filter or a checksum. All senders' together.
+    ReceiverBuffer = "receiver_buffer",
+        "the receiver's own buffer was full: it reads slower than it is sent to",
+        "make the receiver faster or its receive buffer larger (SO_RCVBUF, net.core.rmem_max); `ss -ulpm` shows it";
     /// `ENETUNREACH`, `ENETDOWN`; exact.
     NetworkUnreachable = "network_unreachable",
         "there is no route to the target, or its interface is down",

@@ -66,6 +66,7 @@ fn write_hop(text: &mut String, hop: &HopSnapshot) {
         HopKind::Receive => ("  ", "receive".to_owned()),
         HopKind::Target => ("    ", format!("-> {}", hop.target.as_deref().unwrap_or("?"))),
         HopKind::Egress => ("       ", "handed over".to_owned()),
+        HopKind::Receiver => ("       ", "receiver's socket".to_owned()),
         HopKind::Poll => {
             put(text, format_args!("{}\n", hop.listener));
             ("  ", "polled".to_owned())
@@ -91,6 +92,7 @@ fn write_hop(text: &mut String, hop: &HopSnapshot) {
         let bound = match hop.accounting {
             Accounting::Exact => "",
             Accounting::AtLeast => " (at least)",
+            Accounting::AllSenders => " (of all its senders)",
         };
         let what = if drop.reason.is_intended() { "skip" } else { "lost" };
         put(

@@ -225,6 +225,7 @@ impl Listener {
             self.ring_capacity + buffered_max,
             joined.lost,
         ));
+        meter.follow(&destination);
         let gate = Gate::new(&options, monotonic_ns());
         let pump = make_pump(destination, self.socket.as_fd(), joined.reader, gate, &meter);
         let worker = if is_file {

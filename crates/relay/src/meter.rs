@@ -1,12 +1,15 @@
 //! What the data plane counts, and how it becomes hops of the ledger.
 
+mod receiver;
 mod standing;
 
+use crate::Destination;
 use crate::ring::Reader;
 use ledger::{
     Accounting, Amount, Counters, DelayHistogram, EventCounter, HopBuilder, HopKind, HopSnapshot,
     Meter, Reason, Tally,
 };
+use receiver::ReceiverCount;
 use standing::{Fate, Standing};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -228,6 +231,7 @@ pub(crate) struct TargetMeter {
     /// 1 while runs leave as one message.
     pub(crate) gso: EventCounter,
     standing: Standing,
+    receiver: ReceiverCount,
     /// 1 where the network reports every datagram that it gives back: the target is on this host.
     pub(crate) reports_all: EventCounter,
     errors: [EventCounter; NAMED_ERRNOS.len() + 1],
@@ -263,6 +267,7 @@ impl TargetMeter {
             files_set_aside: EventCounter::default(),
             gso: EventCounter::default(),
             standing: Standing::default(),
+            receiver: ReceiverCount::default(),
             reports_all: EventCounter::default(),
             errors: Default::default(),
             icmp: Default::default(),
@@ -328,6 +333,15 @@ impl TargetMeter {
             .map(|(_, amount)| amount.count)
             .sum();
         self.sender.delivered.load().count + dropped
+    }
+
+    /// From here on the target sends there: a receiver on this host has drops of its own.
+    pub(crate) fn follow(&self, destination: &Destination) {
+        let path = match destination {
+            Destination::Udp { path, .. } => Some(path.clone()),
+            _ => None,
+        };
+        self.receiver.follow(path);
     }
 
     /// Ends the count of what is offered to the target at what was appended below its cursor.
@@ -410,6 +424,8 @@ impl Meter for TargetMeter {
         let offered_before = self.offered();
         let egress = self.egress_hop();
         hops.push(self.target_hop(offered_before));
+        let receiver = self.receiver.hop(&self.listener.name, &self.name, egress.delivered);
         hops.push(egress);
+        hops.extend(receiver);
     }
 }

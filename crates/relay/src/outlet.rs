@@ -16,6 +16,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use sys::Errno;
 use sys::send::Message;
 
+#[cfg(all(test, not(loom)))]
+pub(crate) use kernel::UdpKernel;
 pub use peer::UnixPeer;
 pub(crate) use udp::UdpOutlet;
 pub(crate) use unix::UnixOutlet;

@@ -9,7 +9,7 @@ mod keeper;
 use keeper::Keeper;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 use std::thread;
 use std::time::Duration;
 use sys::poll::EventFd;
@@ -28,6 +28,8 @@ struct Handle {
 /// How the thread is told of something.
 struct Inbox {
     new: Mutex<Vec<New>>,
+    /// Those who wait for what is known to be new.
+    waiting: Mutex<Vec<mpsc::Sender<()>>>,
     event: EventFd,
     is_closed: AtomicBool,
 }
@@ -43,7 +45,16 @@ struct New {
 #[derive(Clone)]
 pub struct Path {
     state: Arc<State>,
-    inbox: Option<Arc<Inbox>>,
+    keeper: Keeping,
+}
+
+/// Who follows a path.
+#[derive(Clone)]
+enum Keeping {
+    Nobody,
+    Thread(Arc<Inbox>),
+    #[cfg(all(test, not(loom)))]
+    Test,
 }
 
 /// Written by the thread alone, but for `asked`.
@@ -59,6 +70,11 @@ struct State {
     /// The number of the last look that was asked for, and of the last that was taken.
     asked: AtomicU64,
     answered: AtomicU64,
+    /// The failures, and the neighbour's state in the two lowest bits, when that look was taken.
+    seen: AtomicU64,
+    /// What was dropped at the sockets of receivers on this host, all together; and 1 once there was one.
+    receiver_dropped: AtomicU64,
+    has_receiver: AtomicBool,
 }
 
 impl std::fmt::Debug for Path {
@@ -79,6 +95,7 @@ impl Paths {
     pub fn start() -> io::Result<Paths> {
         let inbox = Arc::new(Inbox {
             new: Mutex::default(),
+            waiting: Mutex::default(),
             event: EventFd::new()?,
             is_closed: AtomicBool::new(false),
         });
@@ -98,10 +115,21 @@ impl Paths {
         let state = Arc::<State>::default();
         let (sender, answer) = mpsc::channel();
         let new = New { state: Arc::downgrade(&state), ends, answer: sender };
-        self.0.inbox.lock().push(new);
+        lock(&self.0.inbox.new).push(new);
         self.0.inbox.event.wake();
-        let path = Path { state, inbox: Some(Arc::clone(&self.0.inbox)) };
+        let path = Path { state, keeper: Keeping::Thread(Arc::clone(&self.0.inbox)) };
         (path, self.0.wait(&answer, patience))
+    }
+}
+
+impl Paths {
+    /// Has the receivers on this host asked for their drops, and waits for that, for so long at most.
+    pub fn refresh(&self, patience: Duration) {
+        let (sender, done) = mpsc::channel();
+        lock(&self.0.inbox.waiting).push(sender);
+        self.0.inbox.event.wake();
+        // Without an answer the last numbers stand.
+        let _ = done.recv_timeout(patience);
     }
 }
 
@@ -136,16 +164,14 @@ impl Drop for Handle {
     }
 }
 
-impl Inbox {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<New>> {
-        self.new.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Path {
     /// A way of which nothing is known and nothing will be: not local, no runs, a neighbour that is never heard of.
     pub fn unknown() -> Path {
-        Path { state: Arc::default(), inbox: None }
+        Path { state: Arc::default(), keeper: Keeping::Nobody }
     }
 
     /// A way of which this is known, once and for all.
@@ -157,7 +183,7 @@ impl Path {
 
     /// The destination is this host now. It need not have been a moment ago: addresses move.
     pub fn is_local(&self) -> bool {
-        self.state.is_local.load(Ordering::Relaxed)
+        self.state.is_local()
     }
 
     /// What is sent there reaches sockets of this host.
@@ -170,9 +196,16 @@ impl Path {
         self.state.keeps_messages.load(Ordering::Relaxed)
     }
 
+    /// Datagrams that the kernel dropped at the socket of the receiver on this host, and at its successors, whoever sent them,
+    /// since the path is followed. `None`: no such socket was seen.
+    pub(crate) fn receiver_dropped(&self) -> Option<u64> {
+        let has_receiver = self.state.has_receiver.load(Ordering::Acquire);
+        has_receiver.then(|| self.state.receiver_dropped.load(Ordering::Relaxed))
+    }
+
     /// Whether anybody follows the way, so that what is known changes with it.
     pub(crate) fn is_followed(&self) -> bool {
-        self.inbox.is_some()
+        !matches!(self.keeper, Keeping::Nobody)
     }
 
     /// What was last heard of the next hop.
@@ -194,11 +227,25 @@ impl Path {
     pub(crate) fn look(&self) -> u64 {
         let number = self.state.asked.load(Ordering::Relaxed) + 1;
         self.state.asked.store(number, Ordering::Release);
-        match &self.inbox {
-            Some(inbox) => inbox.event.wake(),
-            None => self.state.answered.store(number, Ordering::Release),
+        match &self.keeper {
+            Keeping::Thread(inbox) => inbox.event.wake(),
+            Keeping::Nobody => self.state.answer(number),
+            #[cfg(all(test, not(loom)))]
+            Keeping::Test => {}
         }
         number
+    }
+
+    /// The failures and the neighbour's state when the last look was taken. What comes after it is not about what was gone
+    /// by then.
+    pub(crate) fn seen(&self) -> (u64, Neighbour) {
+        let seen = self.state.seen.load(Ordering::Acquire);
+        (seen >> 2, neighbour_of(seen as u8 & 3))
+    }
+
+    /// Whether a look that was asked for has not been taken yet.
+    pub(crate) fn is_asked(&self) -> bool {
+        !self.has_looked(self.state.asked.load(Ordering::Acquire))
     }
 
     /// Whether the look of this number has been taken, so that what is known is as new as the look.
@@ -207,14 +254,25 @@ impl Path {
     }
 }
 
+/// In the order of their numbers.
+const NEIGHBOURS: [Neighbour; 4] =
+    [Neighbour::Unknown, Neighbour::Awaited, Neighbour::Failed, Neighbour::Known];
+
+fn neighbour_of(number: u8) -> Neighbour {
+    NEIGHBOURS.get(usize::from(number)).copied().unwrap_or_default()
+}
+
 impl State {
     fn neighbour(&self) -> Neighbour {
-        match self.neighbour.load(Ordering::Acquire) {
-            1 => Neighbour::Awaited,
-            2 => Neighbour::Failed,
-            3 => Neighbour::Known,
-            _ => Neighbour::Unknown,
-        }
+        neighbour_of(self.neighbour.load(Ordering::Acquire))
+    }
+
+    /// The look of this number has been taken.
+    fn answer(&self, number: u64) {
+        let neighbour = self.neighbour.load(Ordering::Relaxed);
+        let seen = self.failures.load(Ordering::Relaxed) << 2 | u64::from(neighbour);
+        self.seen.store(seen, Ordering::Release);
+        self.answered.store(number, Ordering::Release);
     }
 
     fn note_route(&self, egress: &Egress) {
@@ -228,13 +286,18 @@ impl State {
     }
 
     fn note_neighbour(&self, neighbour: Neighbour) {
-        let number = match neighbour {
-            Neighbour::Unknown => 0,
-            Neighbour::Awaited => 1,
-            Neighbour::Failed => 2,
-            Neighbour::Known => 3,
-        };
-        self.neighbour.store(number, Ordering::Release);
+        let number = NEIGHBOURS.iter().position(|known| *known == neighbour);
+        self.neighbour.store(number.unwrap_or(0) as u8, Ordering::Release);
+    }
+
+    fn is_local(&self) -> bool {
+        self.is_local.load(Ordering::Relaxed)
+    }
+
+    /// So many more were dropped at the receiver's socket.
+    fn note_receiver(&self, dropped: u32) {
+        self.receiver_dropped.fetch_add(u64::from(dropped), Ordering::Relaxed);
+        self.has_receiver.store(true, Ordering::Release);
     }
 
     fn note_failure(&self) {
@@ -243,13 +306,25 @@ impl State {
     }
 }
 
-/// What a double of the thread tells, in tests.
-#[cfg(test)]
+/// A path that a test tells what the kernel would.
+#[cfg(all(test, not(loom)))]
 impl Path {
+    pub(crate) fn told() -> Path {
+        let path = Path { state: Arc::default(), keeper: Keeping::Test };
+        path.state.note_egress(&Egress::default());
+        path
+    }
+
     pub(crate) fn tell(&self, neighbour: Neighbour) {
         if neighbour == Neighbour::Failed {
             self.state.note_failure();
         }
         self.state.note_neighbour(neighbour);
+    }
+
+    pub(crate) fn answer(&self) {
+        if self.is_asked() {
+            self.state.answer(self.state.asked.load(Ordering::Acquire));
+        }
     }
 }

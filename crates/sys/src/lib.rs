@@ -18,6 +18,7 @@
 //!
 //! - [`netlink`]: the one kind of netlink socket: whether a datagram is whole, who sent it, from which namespace.
 //! - [`route`]: rtnetlink: by which device a destination leaves and what queues stand there.
+//! - [`receiver`]: sock_diag: what the kernel dropped at a socket that another program reads.
 //! - [`link`]: rtnetlink: devices made, connected and read.
 //! - [`traffic`]: packets dropped at random where a device receives them.
 //! - [`namespace`]: which network namespaces there are, sockets in each of them, and the ids that netlink knows them by.
@@ -42,6 +43,7 @@ pub mod netlink;
 pub mod pass;
 pub mod poll;
 pub mod process;
+pub mod receiver;
 pub mod recv;
 pub mod route;
 pub mod seccomp;

@@ -61,8 +61,8 @@ pub enum Neighbour {
 pub struct Ends {
     /// The destination. Its scope id chooses the device, as it does for `connect`.
     pub dst: SocketAddr,
-    /// Address that datagrams leave from, where that is known: rules may look at it.
-    pub src: Option<IpAddr>,
+    /// Where datagrams leave from, where that is known: rules may look at it.
+    pub src: Option<SocketAddr>,
 }
 
 /// Asks the kernel for the route to `dst` and the queues of its device.
@@ -223,7 +223,7 @@ fn route_question(ends: &Ends) -> Vec<u8> {
     body[0] = family(ends.dst.ip());
     body[1] = dst.len() as u8 * 8;
     append_attribute(&mut body, RTA_DST, &dst);
-    if let Some(src) = ends.src.filter(|src| !src.is_unspecified()) {
+    if let Some(src) = ends.src.map(|src| src.ip()).filter(|src| !src.is_unspecified()) {
         body[2] = dst.len() as u8 * 8;
         append_attribute(&mut body, RTA_SRC, &octets(src));
     }

@@ -178,6 +178,7 @@ fn rates(before: &Snapshot, now: &Snapshot) -> String {
         let name = match (&hop.target, hop.hop) {
             (None, kind) => format!("{} {}", hop.listener, kind.label()),
             (Some(target), HopKind::Egress) => format!("{} -> {target}, network", hop.listener),
+            (Some(target), HopKind::Receiver) => format!("{} -> {target}, receiver", hop.listener),
             (Some(target), _) => format!("{} -> {target}", hop.listener),
         };
         let name = match name.chars().count() {

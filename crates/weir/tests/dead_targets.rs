@@ -237,6 +237,30 @@ fn the_next_hop_does_not_resolve() {
     }
 }
 
+/// It is alive and reads nothing: what its buffer cannot hold is the kernel's to drop, and the ledger's to name.
+#[test]
+fn a_receiver_on_this_host_loses_in_its_own_socket() {
+    for schedule in SCHEDULES {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sys::socket::set_receive_buffer(receiver.as_fd(), 64 << 10).unwrap();
+        receiver.set_nonblocking(true).unwrap();
+        let address = receiver.local_addr().unwrap().to_string();
+        let bench = Bench::start(&Place::Here, schedule, &address, &[]);
+        let load = bench.load(&LOAD);
+        bench.wait_until_offered(3_000);
+        let (ended, account) = bench.finish(load);
+        let own = sys::socket::mem_info(receiver.as_fd()).unwrap();
+        let held = (0..).take_while(|_| receiver.recv(&mut [0; 2_048]).is_ok()).count() as u64;
+        let hop = ended.hop(HopKind::Receiver, Some("dead"));
+        let dropped = hop.dropped_for(Reason::ReceiverBuffer).count;
+        report("the receiver's buffer was full", schedule, dropped, &account);
+        assert_eq!((account.delivered, hop.received.count), (account.offered, account.offered));
+        assert_eq!((hop.delivered.count, dropped), (held, u64::from(own.dropped_datagrams)));
+        assert!(ended.said.contains("the receiver's own buffer was full"), "{}", ended.said);
+        assert_eq!(ended.code, 0, "{}", ended.said);
+    }
+}
+
 /// It says so now and then only (`net.ipv4.icmp_ratelimit`): the others get everything, the gauge says down, and it is sent to.
 #[test]
 fn another_host_refuses() {

@@ -133,6 +133,10 @@ pub(crate) fn add_ledger<'a>(samples: &mut Samples<'a>, snapshot: &'a Snapshot) 
             HopKind::Receive => add_receive(samples, hop),
             HopKind::Target => add_target(samples, hop),
             HopKind::Egress => add_egress(samples, hop),
+            HopKind::Receiver => {
+                let dropped = event(hop, "socket_drops");
+                samples.whole(Id::TargetReceiverDropped, pair(hop), dropped);
+            }
             HopKind::Poll => sockets::add_poll(samples, hop),
             HopKind::Close => sockets::add_close(samples, hop),
             HopKind::Sink => sockets::add_sink(samples, hop),

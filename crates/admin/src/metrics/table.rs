@@ -109,6 +109,8 @@ families! {
         "Datagrams that were offered to the target and not handed to the kernel.";
     TargetReturned Counter "weir_relay_target_returned_datagrams_total" ["listener", "target", "reason"]
         "Datagrams that were handed to the kernel and reported as undeliverable. A lower bound: networks are silent about most losses.";
+    TargetReceiverDropped Counter "weir_relay_target_receiver_dropped_datagrams_total" ["listener", "target"]
+        "Datagrams that the kernel dropped at the socket of a receiver on this host (sock_diag), whoever sent them. Absent where no such socket was seen.";
     TargetSendCalls Counter "weir_relay_target_send_calls_total" ["listener", "target"]
         "Calls that sent; datagrams per call is the quotient.";
     TargetSendErrors Counter "weir_relay_target_send_errors_total" ["listener", "target", "errno"]
@@ -261,6 +263,7 @@ pub const fn reasons_at(hop: HopKind) -> &'static [Reason] {
         HopKind::Egress => {
             &[Reason::TooBig, Reason::Refused, Reason::HostUnreachable, Reason::NetworkUnreachable]
         }
+        HopKind::Receiver => &[Reason::ReceiverBuffer],
         HopKind::Poll => &[
             Reason::Malformed,
             Reason::Duplicate,

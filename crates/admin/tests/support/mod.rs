@@ -43,7 +43,11 @@ fn hop(kind: HopKind, target: Option<&str>, reasons: &[Reason]) -> HopBuilder {
 
 fn source(kind: HopKind) -> &'static str {
     match kind {
-        HopKind::Socket | HopKind::Receive | HopKind::Target | HopKind::Egress => "syslog",
+        HopKind::Socket
+        | HopKind::Receive
+        | HopKind::Target
+        | HopKind::Egress
+        | HopKind::Receiver => "syslog",
         HopKind::Poll | HopKind::Close | HopKind::Sink => "sockets",
     }
 }
@@ -82,6 +86,7 @@ pub fn busy_hops() -> Vec<HopSnapshot> {
             .event("icmp_3_3", 5)
             .event("icmp_11_0", 6)
             .finish(amount(1_000)),
+        of(HopKind::Receiver, Some("old")).event("socket_drops", 1).finish(amount(1_000)),
         of(HopKind::Poll, None)
             .event("polls", 12)
             .event("walk_us", 250_000)
@@ -109,6 +114,7 @@ pub fn idle_hops() -> Vec<HopSnapshot> {
         idle(HopKind::Receive, None),
         idle(HopKind::Target, Some("old")),
         idle(HopKind::Egress, Some("old")),
+        idle(HopKind::Receiver, Some("old")),
         idle(HopKind::Poll, None),
         idle(HopKind::Close, None),
         idle(HopKind::Sink, Some("kept")),

@@ -131,6 +131,7 @@ impl Listener {
     fn begin_replace(&self, target: &TargetHandle, change: Change) -> Result<Step, Error> {
         let (done, answer) = mpsc::channel();
         let name = target.name.clone();
+        target.meter.follow(&change.destination);
         self.command(target, Command::Replace { target: name.clone(), change, done })?;
         Ok(Step::Replace { target: name, is_file: target.is_file, answer })
     }

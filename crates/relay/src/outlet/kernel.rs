@@ -15,7 +15,7 @@ pub(crate) trait UdpKernel {
     fn take_returned(&mut self) -> Option<Returned>;
 
     /// Whether everything that was taken has left, or was dropped. `false` where that is not known.
-    fn has_nothing_outstanding(&self) -> bool;
+    fn has_nothing_outstanding(&mut self) -> bool;
 
     /// Largest datagram that leaves as one packet; 0 if unknown.
     fn datagram_bytes_max(&self) -> usize;
@@ -39,7 +39,7 @@ impl UdpKernel for OwnedFd {
         errqueue::take(self.as_fd())
     }
 
-    fn has_nothing_outstanding(&self) -> bool {
+    fn has_nothing_outstanding(&mut self) -> bool {
         outstanding_bytes(self.as_fd()) == Ok(0)
     }
 

@@ -40,7 +40,7 @@ const RETURNED_MAX: usize = 256;
 ///   nor between the moment when all that waited is gone and the moment when it is known why: more would begin to wait for
 ///   the neighbour's next chance, and could not be told from what is gone.
 pub(crate) struct UdpOutlet<K> {
-    kernel: K,
+    pub(crate) kernel: K,
     path: Path,
     own_address: Option<Source>,
     gso: Gso,
@@ -127,7 +127,7 @@ impl<K: UdpKernel> UdpOutlet<K> {
             if !self.path.has_looked(look) {
                 return false;
             }
-            self.conclude(now_ns);
+            self.conclude(now_ns, self.path.seen());
             return true;
         }
         self.wait.check_due_ns = now_ns + IDLE_INTERVAL_NS;
@@ -148,15 +148,15 @@ impl<K: UdpKernel> UdpOutlet<K> {
             self.unsettled.note_idle(now_ns);
             return true;
         }
-        if self.path.neighbour() == Neighbour::Known {
-            // An answer is told as surely as a failure, and in their order.
-            self.conclude(now_ns);
+        if self.path.neighbour() == Neighbour::Known && !self.path.is_asked() {
+            // What waits for a neighbour began to after it had failed, which was told long ago: the last look heard of it.
+            self.conclude(now_ns, (self.path.failures(), Neighbour::Known));
             return true;
         }
         let look = self.path.look();
         self.wait.look = Some(look);
         if self.path.has_looked(look) {
-            self.conclude(now_ns);
+            self.conclude(now_ns, self.path.seen());
         }
         self.wait.look.is_none()
     }
@@ -171,6 +171,10 @@ impl<K: UdpKernel> UdpOutlet<K> {
             }
             self.look_now_and_then(now_ns);
         }
+        if self.path.neighbour() == Neighbour::Known {
+            // It failed and is back, and this is still here: it waits for the device.
+            self.wait.failures_before = self.path.failures();
+        }
         self.wait.is_held = self.path.is_unanswered();
     }
 
@@ -182,14 +186,17 @@ impl<K: UdpKernel> UdpOutlet<K> {
         }
     }
 
-    /// Decides about what was outstanding and is not any more, by what the path says by now.
-    fn conclude(&mut self, now_ns: u64) {
+    /// Decides about what was outstanding and is not any more, by what the path said when it was looked at.
+    fn conclude(&mut self, now_ns: u64, (failures, neighbour): (u64, Neighbour)) {
         let wait = std::mem::take(&mut self.wait);
-        let failures = self.path.failures();
         let has_failed = failures != wait.failures_before
-            || self.path.neighbour() == Neighbour::Failed
+            || neighbour == Neighbour::Failed
             || (wait.is_reported && !self.path.is_followed());
         if has_failed {
+            if !wait.is_reported {
+                // It has waited since nothing was outstanding for the last time. A report may be late, and about before that.
+                self.unsettled.settle_idle();
+            }
             self.give_back_unsettled(now_ns);
         }
         self.wait.failures_before = failures;
@@ -220,8 +227,9 @@ impl<K: UdpKernel> UdpOutlet<K> {
         }
         let now_ns = self.kernel.now_ns();
         if self.wait.look.is_some() {
-            self.conclude(now_ns);
+            self.conclude(now_ns, (self.path.failures(), self.path.neighbour()));
         } else if !self.kernel.has_nothing_outstanding() && self.path.is_unanswered() {
+            self.unsettled.settle_idle();
             self.give_back_unsettled(now_ns);
         }
     }
@@ -347,14 +355,20 @@ impl<K: UdpKernel> UdpOutlet<K> {
         }
         let now_ns = self.kernel.now_ns();
         self.follow_wait(now_ns);
-        let has_outstanding = self.wait.look.is_some() || !self.kernel.has_nothing_outstanding();
+        if self.wait.look.is_some() {
+            return true;
+        }
+        let has_outstanding = !self.kernel.has_nothing_outstanding();
         if has_outstanding {
             self.look_now_and_then(now_ns);
         }
         has_outstanding
     }
 
+    /// Whether what waits is to be followed before each call, however short ago that was done.
     fn is_waiting(&self) -> bool {
-        self.wait.is_held || self.wait.look.is_some() || self.wait.is_reported
+        let wait = &self.wait;
+        let has_failed = self.path.failures() != wait.failures_before;
+        wait.is_held || wait.look.is_some() || wait.is_reported || has_failed
     }
 }

@@ -111,6 +111,16 @@ impl Unsettled {
         rest
     }
 
+    /// What was handed over before nothing was outstanding for the last time has left: settles it, however short ago.
+    pub(super) fn settle_idle(&mut self) {
+        if let Some(idle) = self.idle_again.take().or(self.idle.take())
+            && idle.handed.count > self.settled.count
+        {
+            self.settled = idle.handed;
+        }
+        self.idle = None;
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.handed == self.settled
     }

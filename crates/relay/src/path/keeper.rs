@@ -1,6 +1,6 @@
 //! The thread that asks and hears.
 
-use super::{Inbox, New, State};
+use super::{Inbox, New, State, lock};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 use sys::poll::{Interest, PollSet};
+use sys::receiver::{Receivers, ReceivingSocket};
 use sys::route::{Change, Egress, Ends, Neighbour, NextHop, Routes, Watch};
 
 /// Time between a change of routes, addresses, devices or queues and the questions that it raises: changes come in dozens.
@@ -17,6 +18,9 @@ const ASK_DELAY: Duration = Duration::from_millis(100);
 /// must give the latter a moment.
 const TELL_DELAY: Duration = Duration::from_millis(2);
 
+/// Time between two questions for the drops of receivers on this host.
+const RECEIVERS_INTERVAL: Duration = Duration::from_millis(500);
+
 /// Longest sleep: paths that nobody holds any more are forgotten then.
 const SLEEP_MAX: Duration = Duration::from_secs(10);
 
@@ -24,6 +28,9 @@ pub(super) struct Keeper {
     inbox: Arc<Inbox>,
     watch: Watch,
     routes: Routes,
+    /// `None`: this host has no sock_diag.
+    receivers: Option<Receivers>,
+    receivers_due: Instant,
     known: Vec<Known>,
     /// When to ask for all paths again.
     ask_at: Option<Instant>,
@@ -34,13 +41,23 @@ struct Known {
     state: Weak<State>,
     ends: Ends,
     next_hop: Option<NextHop>,
+    /// The receiver's socket, as it was seen last.
+    receiver: Option<ReceivingSocket>,
 }
 
 impl Keeper {
     pub(super) fn open(inbox: Arc<Inbox>) -> io::Result<Keeper> {
         // In this order: what changes after a question is heard.
         let watch = Watch::open()?;
-        Ok(Keeper { inbox, watch, routes: Routes::open()?, known: Vec::new(), ask_at: None })
+        Ok(Keeper {
+            inbox,
+            watch,
+            routes: Routes::open()?,
+            receivers: Receivers::open().ok(),
+            receivers_due: Instant::now(),
+            known: Vec::new(),
+            ask_at: None,
+        })
     }
 
     pub(super) fn run(mut self) {
@@ -49,9 +66,8 @@ impl Keeper {
             set.clear();
             set.add(self.watch.as_fd(), Interest::Readable);
             set.add(self.inbox.event.as_fd(), Interest::Readable);
-            let ask_in = self.ask_at.map(|at| at.saturating_duration_since(Instant::now()));
             // An interrupted wait is a short one.
-            let _ = set.wait(ask_in.unwrap_or(SLEEP_MAX).min(SLEEP_MAX));
+            let _ = set.wait(self.sleep());
             self.inbox.event.clear();
 
             self.known.retain(|known| known.state.strong_count() > 0);
@@ -65,6 +81,32 @@ impl Keeper {
                 self.ask_at = None;
                 self.ask_again();
             }
+            self.ask_receivers();
+        }
+    }
+
+    fn sleep(&self) -> Duration {
+        let now = Instant::now();
+        let is_local = |known: &Known| known.state.upgrade().is_some_and(|state| state.is_local());
+        let has_receivers = self.receivers.is_some() && self.known.iter().any(is_local);
+        let due = [self.ask_at, has_receivers.then_some(self.receivers_due)];
+        let due = due.into_iter().flatten().min();
+        due.map_or(SLEEP_MAX, |due| due.saturating_duration_since(now)).min(SLEEP_MAX)
+    }
+
+    /// Asks for the drops of receivers on this host, now and then and when somebody waits for them.
+    fn ask_receivers(&mut self) {
+        let waiting = std::mem::take(&mut *lock(&self.inbox.waiting));
+        if waiting.is_empty() && Instant::now() < self.receivers_due {
+            return;
+        }
+        self.receivers_due = Instant::now() + RECEIVERS_INTERVAL;
+        if let Some(receivers) = &mut self.receivers {
+            self.known.iter_mut().for_each(|known| known.ask_receiver(receivers));
+        }
+        // One that has gone does not want to know.
+        for done in waiting {
+            let _ = done.send(());
         }
     }
 
@@ -123,12 +165,12 @@ impl Keeper {
             if matches!(state.neighbour(), Neighbour::Unknown | Neighbour::Awaited) {
                 ask_neighbour(&mut self.routes, known);
             }
-            state.answered.store(number, Ordering::Release);
+            state.answer(number);
         }
     }
 
     fn take_new(&mut self) {
-        let new = std::mem::take(&mut *self.inbox.lock());
+        let new = std::mem::take(&mut *lock(&self.inbox.new));
         for New { state, ends, .. } in &new {
             // The question about queues waits for a lock. This one does not, and whether a target is on this host matters.
             if let (Ok(route), Some(state)) = (self.routes.route(ends), state.upgrade()) {
@@ -136,10 +178,15 @@ impl Keeper {
             }
         }
         for New { state, ends, answer } in new {
-            let mut known = Known { state, ends, next_hop: None };
+            let mut known = Known { state, ends, next_hop: None, receiver: None };
             let egress = self.routes.egress(&ends);
             known.note(egress.as_ref().ok());
             ask_neighbour(&mut self.routes, &known);
+            if let Some(receivers) = &mut self.receivers {
+                // What it dropped before was not ours.
+                known.receiver = known.find_receiver(receivers);
+                known.ask_receiver(receivers);
+            }
             self.known.push(known);
             // Nobody waits for an answer that is late.
             let _ = answer.send(egress);
@@ -166,6 +213,28 @@ impl Known {
         let (Some(egress), Some(state)) = (egress, self.state.upgrade()) else { return };
         self.next_hop = egress.next_hop;
         state.note_egress(egress);
+    }
+}
+
+impl Known {
+    fn find_receiver(&self, receivers: &mut Receivers) -> Option<ReceivingSocket> {
+        let state = self.state.upgrade()?;
+        let from = self.ends.src?;
+        if !state.is_local() {
+            return None;
+        }
+        receivers.find(from, self.ends.dst).ok().flatten()
+    }
+
+    /// Counts what was dropped at the receiver's socket since the last look. Another socket counts from its opening.
+    fn ask_receiver(&mut self, receivers: &mut Receivers) {
+        let (Some(now), Some(state)) = (self.find_receiver(receivers), self.state.upgrade()) else {
+            return;
+        };
+        let before = self.receiver.filter(|before| before.cookie == now.cookie);
+        let before = before.map_or(0, |before| before.dropped_datagrams);
+        state.note_receiver(now.dropped_datagrams.wrapping_sub(before));
+        self.receiver = Some(now);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Questions to rtnetlink, one at a time, and the framing that they need.
+//! Questions to netlink, one at a time, and the framing that they need.
 
 use super::{DUMP_BUFFER_BYTES, Protocol, Socket};
 use crate::Errno;
@@ -35,7 +35,11 @@ pub(crate) struct Asker {
 
 impl Asker {
     pub(crate) fn open() -> io::Result<Asker> {
-        let socket = Socket::open(Protocol::Route)?;
+        Asker::open_on(Protocol::Route)
+    }
+
+    pub(crate) fn open_on(protocol: Protocol) -> io::Result<Asker> {
+        let socket = Socket::open(protocol)?;
         socket.set_receive_timeout(PATIENCE)?;
         let buffer = vec![0; DUMP_BUFFER_BYTES];
         Ok(Asker { socket, sequence: 0, request: Vec::new(), buffer, explanation: None })

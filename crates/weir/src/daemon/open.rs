@@ -304,7 +304,7 @@ pub(crate) fn udp(
     let socket = socket::connect_udp(addr, &config.send)
         .map_err(|error| cannot_send(config, addr, error))?;
     let src = match socket::local_address(socket.as_fd()) {
-        Some(LocalAddress::Inet(own)) => Some(own.ip()),
+        Some(LocalAddress::Inet(own)) => Some(own),
         _ => None,
     };
     let (path, egress) = ways.follow(Ends { dst: addr, src });

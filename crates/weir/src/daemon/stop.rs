@@ -64,6 +64,7 @@ impl Daemon {
         // Listeners that a reload closed have refused datagrams too: that was not this stop.
         let before = self.ledger.snapshot();
         self.drain();
+        self.ways.refresh();
         let snapshot = self.ledger.check();
         let left = left(&before, &snapshot);
         self.admin_listener = None;

@@ -24,7 +24,7 @@ pub(crate) struct Troubles {
 enum Place {
     /// Before the ring.
     Listener,
-    /// Behind it: the way out of the ring, and what became of what was handed over.
+    /// Behind it: the way out of the ring, what became of what was handed over, and the receiver on this host.
     Target,
     Close,
     Sink,
@@ -34,7 +34,7 @@ impl Place {
     fn of(hop: HopKind) -> Option<Place> {
         match hop {
             HopKind::Socket | HopKind::Receive => Some(Place::Listener),
-            HopKind::Target | HopKind::Egress => Some(Place::Target),
+            HopKind::Target | HopKind::Egress | HopKind::Receiver => Some(Place::Target),
             HopKind::Poll => None,
             HopKind::Close => Some(Place::Close),
             HopKind::Sink => Some(Place::Sink),

@@ -10,6 +10,9 @@ use sys::route::{Egress, Ends};
 /// without runs, as one on another host, and is told when the answer comes.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How long the last ledger waits for it.
+const REFRESH_PATIENCE: Duration = Duration::from_millis(200);
+
 /// The thread that asks, or why there is none.
 pub(crate) struct Ways(Result<Paths, Errno>);
 
@@ -17,6 +20,13 @@ impl Ways {
     /// Starts the thread. Without one, nothing is known of any way, and each target says so when it is opened.
     pub(crate) fn start() -> Ways {
         Ways(Paths::start().map_err(|error| Errno::from(&error)))
+    }
+
+    /// Has what is known of receivers on this host made new, for the last ledger.
+    pub(crate) fn refresh(&self) {
+        if let Ok(paths) = &self.0 {
+            paths.refresh(REFRESH_PATIENCE);
+        }
     }
 
     /// The way between two ends, and what is known of it now.

@@ -112,6 +112,8 @@ pub(super) fn join(
         .hops
         .iter()
         .filter(|hop| hop.listener == route.listener)
+        // That socket is ours, and we know it better.
+        .filter(|hop| hop.hop != HopKind::Receiver)
         .filter(|hop| hop.target.as_ref().is_none_or(|target| *target == route.target))
         .collect();
     hops.sort_by_key(|hop| hop.hop);
