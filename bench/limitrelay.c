@@ -1,11 +1,11 @@
 /*
  * limitrelay: the least work that a tee in user space can do. The yardstick of `make bench`.
  *
- *   limitrelay PORT TARGET_PORT... [-r]
+ *   limitrelay PORT TARGET... [-r]
  *
- * Receives on 127.0.0.1:PORT and sends every datagram to every 127.0.0.1:TARGET_PORT:
- * one recvmmsg(64) a batch, one sendmmsg a batch and target, and nothing else. No ring,
- * no counters, no error handling beyond "try the next one".
+ * Receives on 127.0.0.1:PORT and sends every datagram to every TARGET, which is a port on
+ * 127.0.0.1 or ADDRESS:PORT: one recvmmsg(64) a batch, one sendmmsg a batch and target, and
+ * nothing else. No ring, no counters, no error handling beyond "try the next one".
  *
  *   -r   runs of datagrams of equal length leave as one UDP_SEGMENT message each, gathered
  *        from the buffers where they lie
@@ -51,13 +51,20 @@ static _Noreturn void die(const char *what)
 	exit(1);
 }
 
-static struct sockaddr_in loopback(const char *port)
+/* PORT, which is on loopback, or ADDRESS:PORT. */
+static struct sockaddr_in address(const char *text)
 {
-	struct sockaddr_in addr = {
-		.sin_family = AF_INET,
-		.sin_port = htons((uint16_t)atoi(port)),
-		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-	};
+	struct sockaddr_in addr = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	const char *colon = strchr(text, ':');
+	if (colon != NULL) {
+		char host[INET_ADDRSTRLEN];
+		snprintf(host, sizeof host, "%.*s", (int)(colon - text), text);
+		if (inet_pton(AF_INET, host, &addr.sin_addr) != 1) {
+			fprintf(stderr, "%s: not an IPv4 address\n", text);
+			exit(64);
+		}
+	}
+	addr.sin_port = htons((uint16_t)atoi(colon != NULL ? colon + 1 : text));
 	return addr;
 }
 
@@ -71,7 +78,7 @@ static void ask_buffer(int fd, int forced, int plain, int bytes)
 
 static int open_input(const char *port)
 {
-	struct sockaddr_in addr = loopback(port);
+	struct sockaddr_in addr = address(port);
 	int fd = socket(AF_INET, SOCK_DGRAM, 0);
 	if (fd < 0 || bind(fd, (struct sockaddr *)&addr, sizeof addr) != 0)
 		die("bind");
@@ -79,9 +86,9 @@ static int open_input(const char *port)
 	return fd;
 }
 
-static int open_target(const char *port)
+static int open_target(const char *target)
 {
-	struct sockaddr_in addr = loopback(port);
+	struct sockaddr_in addr = address(target);
 	int fd = socket(AF_INET, SOCK_DGRAM, 0);
 	if (fd < 0 || connect(fd, (struct sockaddr *)&addr, sizeof addr) != 0)
 		die("connect");
@@ -158,7 +165,7 @@ int main(int argc, char **argv)
 {
 	int targets[TARGETS_MAX], target_count = 0, gathers = 0;
 	if (argc < 3) {
-		fputs("usage: limitrelay PORT TARGET_PORT... [-r]\n", stderr);
+		fputs("usage: limitrelay PORT TARGET... [-r]\n", stderr);
 		return 64;
 	}
 	int input = open_input(argv[1]);

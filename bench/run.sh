@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # run.sh [OPTION...]: builds what is compared and compares it; see bench/README.md. Options go to the bench, BENCH_ARGS too:
 #
-#   make bench                          everything, 25 minutes
-#   make bench BENCH_ARGS=--quick       what is required of the relay, 90 seconds
+#   make bench                          everything, about 40 minutes
+#   make bench BENCH_ARGS=--quick       the main cases, under 3 minutes
 #   make bench BENCH_ARGS=sockets       decoding, encoding, and polls of the socket collector, 4 minutes
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
@@ -12,7 +12,7 @@ cd "$ROOT"
 scripts/install-tools.sh build
 for tool in socat taskset git; do
     have "$tool" || say "no $tool here: $(case $tool in
-        socat) echo 'left out of the comparison (apt-get install socat)' ;;
+        socat) echo 'left out of the comparison, and the stuck file with it (apt-get install socat)' ;;
         taskset) echo 'needed to bind load and relays to processors (apt-get install util-linux)' ;;
         git) echo 'the commit will not be named' ;;
     esac)"

@@ -1,260 +1,140 @@
-//! The relays that are compared, as processes.
+//! What is compared: relays and the ways in which they are run.
 
-use crate::host;
-use crate::process::{self, Resident};
-use crate::sink::Sink;
-use anyhow::Context;
-use serde::Serialize;
-use std::net::{SocketAddr, UdpSocket};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// What limitrelay asks for and gets: the kernel grants the double of 64 MiB. Weir asks for what is granted.
-const RECEIVE_BUFFER: &str = "128MiB";
-
-/// How long a relay may take until it forwards.
-const START_LIMIT: Duration = Duration::from_secs(10);
-
-/// Between two attempts to reach a relay that is starting.
-const PROBE_INTERVAL: Duration = Duration::from_micros(200);
+use serde::{Serialize, Serializer};
+use std::path::PathBuf;
 
 /// A relay and the way it is run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contender {
-    WeirInline,
-    WeirThreaded,
+    Weir(Weir),
     LimitRelayRuns,
     LimitRelay,
     Socat,
 }
 
-impl Contender {
-    pub(crate) fn label(self) -> &'static str {
+/// The two forms of the least work; the better one of a repetition is what Weir is measured against.
+pub(crate) const C_LOOPS: [Contender; 2] = [Contender::LimitRelayRuns, Contender::LimitRelay];
+
+/// How Weir is run; all else is at its default but the receive buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Weir {
+    pub(crate) schedule: Schedule,
+    pub(crate) gathering: Gathering,
+    /// A target more, beside those that receive.
+    pub(crate) beside: Option<DeadEnd>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum Schedule {
+    Inline,
+    Threaded,
+}
+
+/// Whether Weir waits a moment for more after a short batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum Gathering {
+    /// As this version does it without being told.
+    Default,
+    Off,
+    On,
+}
+
+impl Gathering {
+    /// What `weir relay` is given.
+    pub(crate) fn args(self) -> &'static [&'static str] {
         match self {
-            Contender::WeirInline => "weir inline",
-            Contender::WeirThreaded => "weir threaded",
-            Contender::LimitRelayRuns => "limitrelay -r",
-            Contender::LimitRelay => "limitrelay",
-            Contender::Socat => "socat",
+            Gathering::Default => &[],
+            Gathering::Off => &["--gather", "off"],
+            Gathering::On => &["--gather", "80us"],
         }
     }
 }
 
-/// Where the programs are.
+/// A target that takes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum DeadEnd {
+    /// A UDP port at which nobody listens, on the host of the other targets: each datagram is answered with an ICMP error.
+    Refusing,
+    /// A unix socket whose owner has stopped reading.
+    StoppedUnix,
+    /// A file that takes no more: a terminal that nobody reads.
+    StuckFile,
+    /// An address on the cable at which there is no host. Only where targets are behind one.
+    DeadNextHop,
+}
+
+impl DeadEnd {
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            DeadEnd::Refusing => "a refusing target",
+            DeadEnd::StoppedUnix => "a stopped unix receiver",
+            DeadEnd::StuckFile => "a stuck file",
+            DeadEnd::DeadNextHop => "a dead next hop",
+        }
+    }
+}
+
+impl Schedule {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Schedule::Inline => "inline",
+            Schedule::Threaded => "threaded",
+        }
+    }
+}
+
+impl Contender {
+    /// The schedule that `auto` chooses on the two processors for which the requirements are stated.
+    pub(crate) const WEIR_INLINE: Contender = Contender::weir(Schedule::Inline);
+    pub(crate) const WEIR_THREADED: Contender = Contender::weir(Schedule::Threaded);
+
+    pub(crate) const fn weir(schedule: Schedule) -> Contender {
+        Contender::Weir(Weir { schedule, gathering: Gathering::Default, beside: None })
+    }
+
+    /// Weir inline with this setting.
+    pub(crate) fn gathering(gathering: Gathering) -> Contender {
+        Contender::Weir(Weir { schedule: Schedule::Inline, gathering, beside: None })
+    }
+
+    /// Weir with a dead end among its targets.
+    pub(crate) fn beside(schedule: Schedule, dead_end: DeadEnd) -> Contender {
+        let beside = Some(dead_end);
+        Contender::Weir(Weir { schedule, gathering: Gathering::Default, beside })
+    }
+
+    pub(crate) fn label(self) -> String {
+        match self {
+            Contender::Weir(weir) => {
+                let mut label = format!("weir {}", weir.schedule.name());
+                for arg in weir.gathering.args() {
+                    label.push_str(&format!(" {arg}"));
+                }
+                if let Some(dead_end) = weir.beside {
+                    label.push_str(&format!(" + {}", dead_end.label()));
+                }
+                label
+            }
+            Contender::LimitRelayRuns => "limitrelay -r".to_owned(),
+            Contender::LimitRelay => "limitrelay".to_owned(),
+            Contender::Socat => "socat".to_owned(),
+        }
+    }
+}
+
+/// As its label.
+impl Serialize for Contender {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.label())
+    }
+}
+
+/// Where the programs are, and what they can.
 #[derive(Clone, Debug)]
 pub(crate) struct Programs {
     pub(crate) weir: PathBuf,
     pub(crate) limitrelay: PathBuf,
     pub(crate) socat: Option<PathBuf>,
-}
-
-/// Compiles limitrelay.c.
-pub(crate) fn build_limitrelay(program: &Path) -> anyhow::Result<()> {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/limitrelay.c");
-    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
-    let status = Command::new(&compiler)
-        .args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-o"])
-        .arg(program)
-        .arg(source)
-        .status()
-        .with_context(|| format!("running the C compiler {compiler}"))?;
-    anyhow::ensure!(status.success(), "compiling {source}: {status}");
-    Ok(())
-}
-
-/// A running relay; killed when dropped.
-pub(crate) struct Relay {
-    pub(crate) contender: Contender,
-    pub(crate) addr: SocketAddr,
-    /// Every port at which datagrams wait for one of its processes.
-    ports: Vec<u16>,
-    children: Vec<Child>,
-}
-
-impl Relay {
-    /// Starts the processes of a relay and returns at once.
-    pub(crate) fn spawn(
-        contender: Contender,
-        programs: &Programs,
-        targets: &[SocketAddr],
-    ) -> anyhow::Result<Relay> {
-        let addr = free_address()?;
-        let mut relay = Relay { contender, addr, ports: vec![addr.port()], children: Vec::new() };
-        match contender {
-            Contender::WeirInline => relay.start(&mut weir(programs, addr, targets, "inline"))?,
-            Contender::WeirThreaded => {
-                relay.start(&mut weir(programs, addr, targets, "threaded"))?
-            }
-            Contender::LimitRelay | Contender::LimitRelayRuns => {
-                let mut command = Command::new(&programs.limitrelay);
-                command.arg(addr.port().to_string());
-                command.args(targets.iter().map(|target| target.port().to_string()));
-                if contender == Contender::LimitRelayRuns {
-                    command.arg("-r");
-                }
-                relay.start(&mut command)?;
-            }
-            Contender::Socat => relay.start_socat(programs, targets)?,
-        }
-        Ok(relay)
-    }
-
-    /// One process broadcasts what it receives on loopback, and one a target forwards what it hears there.
-    fn start_socat(&mut self, programs: &Programs, targets: &[SocketAddr]) -> anyhow::Result<()> {
-        let socat = programs.socat.as_ref().context("socat is not installed")?;
-        let shared = free_address()?.port();
-        self.ports.push(shared);
-        let own = self.addr.port();
-        // SO_RCVBUFFORCE (33) has no name in socat's options; it needs a capability, the plain form does not.
-        let may_force = sys::process::effective_capabilities()
-            .is_some_and(|set| set >> sys::process::CAP_NET_ADMIN & 1 == 1);
-        let buffer =
-            if may_force { "setsockopt-listen=1:33:i67108864" } else { "so-rcvbuf=67108864" };
-        // 65,536 bytes: the default of 8,192 truncates.
-        let mut run = |from: String, to: String| {
-            self.start(Command::new(socat).args(["-u", "-b", "65536", &from, &to]))
-        };
-        for target in targets {
-            run(
-                format!("UDP4-RECV:{shared},bind=127.255.255.255,reuseaddr,{buffer}"),
-                format!("UDP4-DATAGRAM:{target}"),
-            )?;
-        }
-        run(
-            format!("UDP4-RECV:{own},bind=127.0.0.1,{buffer}"),
-            format!("UDP4-DATAGRAM:127.255.255.255:{shared},broadcast"),
-        )
-    }
-
-    fn start(&mut self, command: &mut Command) -> anyhow::Result<()> {
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .with_context(|| format!("starting {:?}", command.get_program()))?;
-        self.children.push(child);
-        Ok(())
-    }
-
-    /// Probes until each receiver has heard through the relay, then until nothing is on its way any more.
-    pub(crate) fn wait_until_ready(&mut self, sinks: &mut [Sink]) -> anyhow::Result<()> {
-        let begin = Instant::now();
-        let probe = probe_socket(self.addr)?;
-        let mut heard = vec![false; sinks.len()];
-        while !heard.iter().all(|heard| *heard) {
-            self.check_start(begin)?;
-            // A refused probe is the reason to send another.
-            let _ = probe.send(&[0; 64]);
-            let next = Instant::now() + PROBE_INTERVAL;
-            while Instant::now() < next {
-                for (sink, heard) in sinks.iter_mut().zip(&mut heard) {
-                    *heard |= sink.receive() > 0;
-                }
-            }
-        }
-        let mut quiet_since = Instant::now();
-        while quiet_since.elapsed() < Duration::from_millis(20) {
-            if sinks.iter_mut().any(|sink| sink.receive() > 0) {
-                quiet_since = Instant::now();
-            }
-        }
-        Ok(())
-    }
-
-    fn check_start(&mut self, begin: Instant) -> anyhow::Result<()> {
-        for child in &mut self.children {
-            if let Some(status) = child.try_wait()? {
-                anyhow::bail!("{} ended at its start: {status}", self.contender.label());
-            }
-        }
-        let limit_s = START_LIMIT.as_secs();
-        let label = self.contender.label();
-        anyhow::ensure!(
-            begin.elapsed() < START_LIMIT,
-            "{label} forwards nothing after {limit_s} s"
-        );
-        Ok(())
-    }
-
-    /// Binds all its threads to these processors.
-    pub(crate) fn pin(&self, cpus: &str) -> anyhow::Result<()> {
-        self.children.iter().try_for_each(|child| host::pin_process(child.id(), cpus))
-    }
-
-    /// CPU time of all its processes, in nanoseconds.
-    pub(crate) fn cpu_ns(&self) -> anyhow::Result<u64> {
-        self.children.iter().map(|child| process::cpu_ns(child.id())).sum()
-    }
-
-    /// Memory of all its processes.
-    pub(crate) fn resident(&self) -> anyhow::Result<Resident> {
-        let mut sum = Resident::default();
-        for child in &self.children {
-            let one = process::resident(child.id())?;
-            sum.now_kib += one.now_kib;
-            sum.peak_kib += one.peak_kib;
-        }
-        Ok(sum)
-    }
-
-    /// Datagrams that the kernel dropped at its sockets so far.
-    pub(crate) fn drops(&self) -> u64 {
-        self.ports.iter().map(|port| process::socket_drops(*port)).sum()
-    }
-}
-
-impl Drop for Relay {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            // One that has ended already is only waited for.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-fn weir(programs: &Programs, addr: SocketAddr, targets: &[SocketAddr], schedule: &str) -> Command {
-    let mut command = Command::new(&programs.weir);
-    command.args(["relay", "--listen", &addr.to_string(), "--schedule", schedule]);
-    command.args(["--receive-buffer", RECEIVE_BUFFER, "--progress", "off"]);
-    for target in targets {
-        command.args(["--to", &target.to_string()]);
-    }
-    command
-}
-
-/// Time from starting a relay's process to the first datagram that arrives through it.
-pub(crate) fn start_time(
-    contender: Contender,
-    programs: &Programs,
-    sink: &mut Sink,
-) -> anyhow::Result<Duration> {
-    let begin = Instant::now();
-    let mut relay = Relay::spawn(contender, programs, &[sink.addr()])?;
-    let probe = probe_socket(relay.addr)?;
-    loop {
-        relay.check_start(begin)?;
-        // A refused probe is the reason to send another.
-        let _ = probe.send(&[0; 64]);
-        let next = Instant::now() + PROBE_INTERVAL;
-        while Instant::now() < next {
-            if sink.receive() > 0 {
-                return Ok(begin.elapsed());
-            }
-        }
-    }
-}
-
-fn probe_socket(addr: SocketAddr) -> anyhow::Result<UdpSocket> {
-    let socket = UdpSocket::bind("127.0.0.1:0").context("opening a probe's socket")?;
-    socket.connect(addr).context("connecting a probe's socket")?;
-    Ok(socket)
-}
-
-/// An address that was free a moment ago.
-fn free_address() -> anyhow::Result<SocketAddr> {
-    let socket = UdpSocket::bind("127.0.0.1:0").context("looking for a free port")?;
-    Ok(socket.local_addr()?)
+    /// Whether this Weir has `--gather`.
+    pub(crate) can_gather: bool,
 }

@@ -10,11 +10,18 @@ use std::process::{Command, Stdio};
 pub(crate) struct Placement {
     pub(crate) load_cpus: String,
     pub(crate) relay_cpus: String,
+    /// For the receiving thread of a relay whose other threads, which send, have `relay_cpus`.
+    pub(crate) receive_cpus: String,
 }
 
 /// Binds the calling thread.
-pub(crate) fn pin_thread(cpus: &str) -> anyhow::Result<()> {
-    taskset(&["-cp", cpus, &crate::process::thread_id()?.to_string()])
+pub(crate) fn pin_this_thread(cpus: &str) -> anyhow::Result<()> {
+    pin_thread(crate::process::thread_id()?, cpus)
+}
+
+/// Binds one thread.
+pub(crate) fn pin_thread(id: u32, cpus: &str) -> anyhow::Result<()> {
+    taskset(&["-cp", cpus, &id.to_string()])
 }
 
 /// Binds all threads of a process.
@@ -55,7 +62,6 @@ pub(crate) struct Machine {
     pub(crate) cpus: usize,
     pub(crate) memory_mib: u64,
     pub(crate) kernel: String,
-    pub(crate) network: &'static str,
     pub(crate) commit: String,
     pub(crate) command: String,
     pub(crate) date_utc: String,
@@ -78,7 +84,6 @@ impl Machine {
             cpus: sys::process::cpu_count(),
             memory_mib: memory_kib.unwrap_or(0) / 1_024,
             kernel: said_by("uname", &["-sr"]),
-            network: "loopback",
             commit: said_by("git", &["describe", "--always", "--dirty", "--abbrev=12"]),
             command: args.join(" "),
             date_utc: said_by("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"]),

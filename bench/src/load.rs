@@ -206,7 +206,7 @@ impl Sender {
         let is_run = matches!(self.sizes, Sizes::Equal(_)) && count > 1;
         let messages: [Message<'_>; BATCH] = std::array::from_fn(|n| {
             if is_run && n == 0 {
-                Message { bytes: &self.payload[..start], datagrams: count as u32 }
+                Message::run(&self.payload[..start], ranges[0].len() as u16)
             } else {
                 Message::single(&self.payload[ranges[n].clone()])
             }
@@ -227,6 +227,7 @@ impl Sender {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
 
     #[test]
     fn lengths_vary_evenly_around_their_mean() {
@@ -241,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_direct_run_is_complete() {
-        let mut sinks = [Sink::open(4_096).unwrap()];
+        let mut sinks = [Sink::open(Ipv4Addr::LOCALHOST.into(), 4_096).unwrap()];
         let offer = Offer {
             to: sinks[0].addr(),
             rate_per_sec: 5_000.0,

@@ -4,34 +4,36 @@
 
 #![forbid(unsafe_code)]
 
+mod case;
 mod contender;
+mod dead_end;
+mod estimate;
 mod host;
 mod load;
 mod measure;
+mod measured;
 mod process;
+mod relay;
 mod report;
 mod requirement;
 mod search;
+mod selection;
 mod sink;
+mod site;
 mod sockets;
 mod stage;
 mod start;
 
 use anyhow::Context;
-use clap::{Parser, Subcommand, ValueEnum};
-use contender::{Contender, Programs};
+use clap::{Parser, Subcommand};
+use contender::Programs;
 use host::{Machine, Placement};
-use load::Sizes;
 use report::Report;
-use search::Plan;
-use stage::Case;
+use selection::Selection;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
-
-/// 200 bytes in the mean, as lines of a log vary.
-const VARYING: Sizes = Sizes::Varying { min: 64, max: 336 };
+use std::time::{Duration, Instant};
 
 /// Compares relays side by side: highest rate with nothing lost, CPU per copy, added latency, memory, start.
 #[derive(Parser)]
@@ -39,30 +41,21 @@ const VARYING: Sizes = Sizes::Varying { min: 64, max: 336 };
 struct Args {
     #[command(subcommand)]
     other: Option<Other>,
-    /// Only 200 bytes to two targets, only what is required: under 90 seconds.
-    #[arg(long)]
-    quick: bool,
     /// Exit with 1 if a requirement is missed.
     #[arg(long)]
     strict: bool,
-    /// Only these datagram lengths: 64, 200, 1400, 64000, varying.
-    #[arg(long, value_delimiter = ',')]
-    sizes: Vec<String>,
-    /// Only these numbers of targets.
-    #[arg(long, value_delimiter = ',')]
-    targets: Vec<usize>,
-    /// Only these relays.
-    #[arg(long, value_delimiter = ',')]
-    relays: Vec<RelayName>,
-    /// Repetitions of each measurement.
-    #[arg(long)]
-    repetitions: Option<usize>,
+    #[command(flatten)]
+    selection: Selection,
     /// Processors for generator and receivers, as taskset(1) writes them; one is enough.
     #[arg(long, default_value = "0")]
     load_cpus: String,
     /// Processors for the relays.
     #[arg(long, default_value = "1")]
     relay_cpus: String,
+    /// Processors for the receiving thread of Weir's threaded schedule; the threads that send have those of the relays. [default:
+    /// 2, or with two processors that of the load]
+    #[arg(long)]
+    receive_cpus: Option<String>,
     /// Priority of load and relays, as nice(1) has it: below 0 to measure on a machine that others use too.
     #[arg(long, allow_negative_numbers = true)]
     nice: Option<i32>,
@@ -80,23 +73,6 @@ enum Other {
     #[command(hide = true)]
     Hold(sockets::HoldArgs),
 }
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum RelayName {
-    Inline,
-    Threaded,
-    LimitRuns,
-    Limit,
-    Socat,
-}
-
-const RELAYS: [(RelayName, Contender); 5] = [
-    (RelayName::Inline, Contender::WeirInline),
-    (RelayName::Threaded, Contender::WeirThreaded),
-    (RelayName::LimitRuns, Contender::LimitRelayRuns),
-    (RelayName::Limit, Contender::LimitRelay),
-    (RelayName::Socat, Contender::Socat),
-];
 
 fn main() -> ExitCode {
     run(&Args::parse()).unwrap_or_else(|error| {
@@ -116,27 +92,61 @@ fn run(args: &Args) -> anyhow::Result<ExitCode> {
         host::set_niceness(niceness)?;
     }
     let programs = programs(args)?;
-    let placement =
-        Placement { load_cpus: args.load_cpus.clone(), relay_cpus: args.relay_cpus.clone() };
+    let placement = placement(args);
     let machine = Machine::read();
-    let starts = start::measure(&contenders(args, &programs, None), &programs)?;
-    let mut results = Vec::new();
-    for case in cases(args)? {
+    let began = Instant::now();
+    let chosen = args.selection.choose(&programs)?;
+    for one in &chosen.skipped {
+        say(&format!("skipped: {one}"))?;
+    }
+    let expected: Duration =
+        chosen.cases.iter().map(|(case, plan, relays)| plan.duration(*case, relays)).sum();
+    say(&format!("{} cases, about {:.0} minutes", chosen.cases.len(), minutes(expected).ceil()))?;
+    let starts = start::measure(&chosen.starts, &programs)?;
+    let mut report = Report {
+        machine,
+        placement,
+        elapsed_s: 0.0,
+        results: Vec::new(),
+        starts,
+        skipped: chosen.skipped,
+        requirements: Vec::new(),
+    };
+    for (case, plan, contenders) in chosen.cases {
         say(&case.label())?;
-        let contenders = contenders(args, &programs, Some(case));
-        let plan = plan(args, case);
-        results.push(measure::measure(case, plan, &contenders, &programs, &placement, |_, m| {
-            say(&report::progress_line(m))
-        })?);
+        let placement = &report.placement;
+        report.results.push(measure::measure(
+            case,
+            plan,
+            &contenders,
+            &programs,
+            placement,
+            |m| say(&report::progress_line(m)),
+        )?);
+        report.requirements = requirement::check(&report.results, &report.starts);
+        report.elapsed_s = began.elapsed().as_secs_f64();
+        // After every case: what was measured in half an hour is not lost with the rest.
+        if let Some(folder) = &args.save {
+            report::save(&report, folder)?;
+        }
     }
-    let requirements = requirement::check(&results, &starts);
-    let is_met = requirements.iter().all(|one| one.is_met);
-    let report = Report { machine, placement, results, starts, requirements };
+    // Nothing measured is nothing shown.
+    let all = &report.requirements;
+    let is_met = !all.is_empty() && all.iter().all(|one| one.is_met);
     std::io::stdout().lock().write_all(report.markdown().as_bytes())?;
-    if let Some(folder) = &args.save {
-        report::save(&report, folder)?;
-    }
     Ok(ExitCode::from(u8::from(args.strict && !is_met)))
+}
+
+fn minutes(duration: Duration) -> f64 {
+    duration.as_secs_f64() / 60.0
+}
+
+fn placement(args: &Args) -> Placement {
+    let receive_cpus = args.receive_cpus.clone().unwrap_or_else(|| {
+        if sys::process::cpu_count() > 2 { "2".to_owned() } else { args.load_cpus.clone() }
+    });
+    let (load_cpus, relay_cpus) = (args.load_cpus.clone(), args.relay_cpus.clone());
+    Placement { load_cpus, relay_cpus, receive_cpus }
 }
 
 /// Tells those who wait.
@@ -144,89 +154,19 @@ fn say(line: &str) -> anyhow::Result<()> {
     writeln!(std::io::stderr().lock(), "{line}").context("writing to standard error")
 }
 
-fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
-    let all = ["64", "200", "varying", "1400", "64000"];
-    let chosen: Vec<&str> = match (args.sizes.is_empty(), args.quick) {
-        (false, _) => args.sizes.iter().map(String::as_str).collect(),
-        (true, true) => vec!["200", "varying"],
-        (true, false) => all.to_vec(),
-    };
-    let targets = match (args.targets.is_empty(), args.quick) {
-        (false, _) => args.targets.clone(),
-        (true, true) => vec![2],
-        (true, false) => vec![1, 2, 4],
-    };
-    let mut cases = Vec::new();
-    for text in chosen {
-        let sizes = if text == "varying" { VARYING } else { Sizes::Equal(text.parse()?) };
-        let is_valid = (load::HEADER_BYTES..=65_507).contains(&sizes.mean_bytes());
-        anyhow::ensure!(is_valid, "a datagram of {text} bytes cannot be sent or marked");
-        for targets in targets.iter().copied() {
-            // Varying lengths are one question; the number of targets is another.
-            if sizes != VARYING || targets == 2 || !args.sizes.is_empty() {
-                cases.push(Case { sizes, targets });
-            }
-        }
-    }
-    Ok(cases)
-}
-
-/// The relays to compare; quick runs have only those that requirements name.
-fn contenders(args: &Args, programs: &Programs, case: Option<Case>) -> Vec<Contender> {
-    let is_wanted = |name: RelayName, contender: Contender| {
-        if !args.relays.is_empty() {
-            return args.relays.contains(&name);
-        }
-        let is_required = contender == Contender::WeirInline
-            || case.is_some_and(|case| contender == requirement::yardstick(case.sizes));
-        !args.quick || is_required
-    };
-    let all = RELAYS.into_iter().filter(|(name, contender)| is_wanted(*name, *contender));
-    let all = all.map(|(_, contender)| contender);
-    all.filter(|contender| *contender != Contender::Socat || programs.socat.is_some()).collect()
-}
-
-/// What requirements are about is measured longer.
-fn plan(args: &Args, case: Case) -> Plan {
-    let is_required = case.targets == 2 && case.sizes.mean_bytes() == 200;
-    let ms = Duration::from_millis;
-    let mut plan = match (args.quick, is_required) {
-        (false, true) => Plan {
-            repetitions: 5,
-            saturation: ms(400),
-            attempt: ms(1_000),
-            steps: 4,
-            cpu: ms(1_000),
-            latency: ms(1_000),
-        },
-        (true, _) => Plan {
-            repetitions: 3,
-            saturation: ms(300),
-            attempt: ms(600),
-            steps: 4,
-            cpu: ms(600),
-            latency: ms(600),
-        },
-        (false, false) => Plan {
-            repetitions: 3,
-            saturation: ms(250),
-            attempt: ms(400),
-            steps: 3,
-            cpu: ms(300),
-            latency: ms(300),
-        },
-    };
-    plan.repetitions = args.repetitions.unwrap_or(plan.repetitions);
-    plan
-}
-
 fn programs(args: &Args) -> anyhow::Result<Programs> {
     let weir = args.weir.canonicalize().with_context(|| {
         format!("{} is missing: cargo build --release -p weir", args.weir.display())
     })?;
     let limitrelay = std::env::current_exe()?.with_file_name("limitrelay");
-    contender::build_limitrelay(&limitrelay)?;
+    relay::build_limitrelay(&limitrelay)?;
+    let socat = program("socat");
+    let can_gather = relay::can_gather(&weir)?;
+    Ok(Programs { weir, limitrelay, socat, can_gather })
+}
+
+/// A program of this name, where a shell would find it.
+fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let socat = std::env::split_paths(&path).map(|dir| dir.join("socat")).find(|at| at.is_file());
-    Ok(Programs { weir, limitrelay, socat })
+    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|at| at.is_file())
 }

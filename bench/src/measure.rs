@@ -1,174 +1,141 @@
 //! One case, measured: rates, CPU, latencies, memory, for all relays in turn.
 
-use crate::contender::{Contender, Programs};
+use crate::case::{Case, Plan, Question, STEADY_RATE_PER_SEC};
+use crate::contender::{C_LOOPS, Contender, Programs};
 use crate::host::Placement;
-use crate::requirement::yardstick;
-use crate::search::{Found, Plan, highest_rates};
-use crate::stage::{Case, Purpose, Stage, Trial};
-use serde::Serialize;
+use crate::measured::{CaseResult, Cpu, Latency, Measured};
+use crate::search::{Found, highest_rates, hold};
+use crate::stage::{Purpose, Stage, Trial};
 use std::time::Duration;
 
 /// Share of the highest rate at which CPU time is compared.
 const CPU_RATE_SHARE: f64 = 0.6;
 
-/// Added latency in microseconds: through the relay, minus straight to the receiver.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct Latency {
-    pub(crate) rate_per_sec: f64,
-    pub(crate) p50_us: f64,
-    pub(crate) p99_us: f64,
-    pub(crate) direct_p50_us: f64,
-    pub(crate) direct_p99_us: f64,
-}
+/// Share of the highest rate at which latencies are compared.
+const LATENCY_RATE_SHARE: f64 = 0.5;
 
-/// CPU time of a relay for each copy, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct Cpu {
-    pub(crate) rate_per_sec: f64,
-    pub(crate) ns_per_copy: f64,
-}
+/// Share of the rate that a relay stands without a dead end, at which it must lose nothing with one.
+const HOLD_RATE_SHARE: f64 = 0.9;
 
-/// Everything about one relay in one case; one entry a repetition.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Measured {
-    pub(crate) contender: Contender,
-    pub(crate) found: Vec<Found>,
-    pub(crate) cpu: Vec<Cpu>,
-    pub(crate) latency: Vec<Latency>,
-    pub(crate) resident_kib: u64,
-    pub(crate) resident_peak_kib: u64,
-}
-
-impl Measured {
-    pub(crate) fn rate_per_sec(&self) -> f64 {
-        median(self.found.iter().map(|found| found.rate_per_sec))
-    }
-
-    pub(crate) fn cpu_ns_per_copy(&self) -> f64 {
-        median(self.cpu.iter().map(|cpu| cpu.ns_per_copy))
-    }
-
-    pub(crate) fn saturation_cpu_ns_per_copy(&self) -> f64 {
-        median(self.found.iter().map(|found| found.saturation_cpu_ns_per_copy))
-    }
-
-    pub(crate) fn added_p50_us(&self) -> f64 {
-        median(self.latency.iter().map(|latency| latency.p50_us - latency.direct_p50_us))
-    }
-
-    pub(crate) fn added_p99_us(&self) -> f64 {
-        median(self.latency.iter().map(|latency| latency.p99_us - latency.direct_p99_us))
-    }
-
-    pub(crate) fn is_limited_by_load(&self) -> bool {
-        self.found.iter().any(|found| found.is_limited_by_load)
-    }
-
-    /// Median of what `of` says of this one over what it says of the other, repetition by repetition: the two were
-    /// measured within seconds of each other.
-    pub(crate) fn ratio(&self, other: &Measured, of: impl Fn(&Measured, usize) -> f64) -> f64 {
-        let repetitions = self.found.len().min(other.found.len());
-        median((0..repetitions).map(|n| of(self, n) / of(other, n)))
-    }
-}
-
-/// A case with all its results.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct CaseResult {
-    pub(crate) case: Case,
-    pub(crate) plan: Plan,
-    pub(crate) measured: Vec<Measured>,
-    pub(crate) trials: Vec<Trial>,
-}
-
-impl CaseResult {
-    pub(crate) fn of(&self, contender: Contender) -> Option<&Measured> {
-        self.measured.iter().find(|measured| measured.contender == contender)
-    }
-
-    /// Share of the processors that others, or the host, took during the median run.
-    pub(crate) fn disturbance(&self) -> f64 {
-        median(self.trials.iter().map(|trial| trial.foreign_share + trial.stolen_share))
-    }
-}
-
-/// Measures a case. `progress` is told after every repetition.
+/// Measures a case. `progress` is called after every repetition.
 pub(crate) fn measure(
     case: Case,
     plan: Plan,
     contenders: &[Contender],
     programs: &Programs,
     placement: &Placement,
-    mut progress: impl FnMut(usize, &[Measured]) -> anyhow::Result<()>,
+    mut progress: impl FnMut(&[Measured]) -> anyhow::Result<()>,
 ) -> anyhow::Result<CaseResult> {
     let mut stage = Stage::set_up(case, contenders, programs, placement)?;
-    let mut measured: Vec<_> = contenders.iter().map(|contender| blank(*contender)).collect();
+    let mut measured: Vec<_> =
+        contenders.iter().map(|contender| Measured::nothing_yet(*contender)).collect();
     for relay in 0..contenders.len() {
         stage.offer(relay, Purpose::Warmup, 2_000.0, Duration::from_millis(100))?;
     }
     let mut earlier: Option<Vec<Found>> = None;
-    for repetition in 0..plan.repetitions {
-        let found = highest_rates(&mut stage, &plan, earlier.as_deref())?;
-        let common = common_rate(case, contenders, &found);
-        for (relay, one) in measured.iter_mut().enumerate() {
-            let rate = found[relay].rate_per_sec;
-            one.found.push(found[relay]);
-            let cpu_rate = common.min(rate * CPU_RATE_SHARE);
-            one.cpu.push(cpu(&mut stage, relay, cpu_rate, plan.cpu)?);
+    for _ in 0..plan.repetitions {
+        match case.question {
+            Question::Compare => {
+                let found = highest_rates(&mut stage, &plan, earlier.as_deref())?;
+                compare(&mut stage, &plan, &found, &mut measured)?;
+                earlier = Some(found);
+            }
+            Question::Isolation(_) => {
+                let found = highest_rates(&mut stage, &plan, earlier.as_deref())?;
+                isolation(&mut stage, &plan, &found, &mut measured)?;
+                earlier = Some(found);
+            }
+            Question::Steady => steady(&mut stage, &plan, &mut measured)?,
         }
-        for (relay, one) in measured.iter_mut().enumerate() {
-            let rate = found[relay].rate_per_sec / 2.0;
-            one.latency.push(latency(&mut stage, relay, rate, plan.latency)?);
-        }
-        progress(repetition, &measured)?;
-        earlier = Some(found);
+        progress(&measured)?;
     }
     for (relay, one) in stage.relays.iter().zip(&mut measured) {
         let resident = relay.resident()?;
         (one.resident_kib, one.resident_peak_kib) = (resident.now_kib, resident.peak_kib);
     }
-    Ok(CaseResult { case, plan, measured, trials: stage.trials })
+    Ok(CaseResult::new(case, plan, measured, stage.trials))
 }
 
-fn blank(contender: Contender) -> Measured {
-    Measured {
-        contender,
-        found: Vec::new(),
-        cpu: Vec::new(),
-        latency: Vec::new(),
-        resident_kib: 0,
-        resident_peak_kib: 0,
+/// CPU and latencies, at rates that Weir and the better C loop both keep up with.
+fn compare(
+    stage: &mut Stage,
+    plan: &Plan,
+    found: &[Found],
+    measured: &mut [Measured],
+) -> anyhow::Result<()> {
+    let common = common_rate(measured, found);
+    for (relay, one) in measured.iter_mut().enumerate() {
+        let rate = common.min(found[relay].rate_per_sec) * CPU_RATE_SHARE;
+        let trial = stage.offer(relay, Purpose::Cpu, rate, plan.cpu)?;
+        one.found.push(found[relay]);
+        one.cpu.push(Cpu { rate_per_sec: rate, ns_per_copy: trial.cpu_ns_per_copy() });
     }
+    for (relay, one) in measured.iter_mut().enumerate() {
+        let rate = common.min(found[relay].rate_per_sec) * LATENCY_RATE_SHARE;
+        one.latency.push(latency(stage, relay, rate, plan.latency)?.0);
+    }
+    Ok(())
 }
 
-/// A rate that Weir and its yardstick both keep up with easily. Slower relays are measured at such a share of their own.
-fn common_rate(case: Case, contenders: &[Contender], found: &[Found]) -> f64 {
-    let compared = [Contender::WeirInline, yardstick(case.sizes)];
-    let rates = contenders.iter().zip(found).filter(|(contender, _)| compared.contains(contender));
-    let slowest = rates.map(|(_, found)| found.rate_per_sec).fold(f64::INFINITY, f64::min);
-    slowest * CPU_RATE_SHARE
+/// The lower one of Weir's highest rate and the better C loop's. Slower relays are measured at a share of their own.
+fn common_rate(measured: &[Measured], found: &[Found]) -> f64 {
+    let rates =
+        || measured.iter().zip(found).map(|(one, found)| (one.contender, found.rate_per_sec));
+    let weir = rates().find(|(contender, _)| *contender == Contender::WEIR_INLINE);
+    let c_loops = rates().filter(|(contender, _)| C_LOOPS.contains(contender));
+    let better = c_loops.map(|(_, rate)| rate).reduce(f64::max);
+    let either = weir.map(|(_, rate)| rate).into_iter().chain(better);
+    either.fold(f64::INFINITY, f64::min)
 }
 
-fn cpu(stage: &mut Stage, relay: usize, rate: f64, duration: Duration) -> anyhow::Result<Cpu> {
-    let trial = stage.offer(relay, Purpose::Cpu, rate, duration)?;
-    Ok(Cpu { rate_per_sec: rate, ns_per_copy: trial.cpu_ns_per_copy() })
+/// Whether the live targets lose anything at nine tenths of what they take without the dead end.
+fn isolation(
+    stage: &mut Stage,
+    plan: &Plan,
+    found: &[Found],
+    measured: &mut [Measured],
+) -> anyhow::Result<()> {
+    // Without the dead end is the first.
+    let rate = found[0].rate_per_sec * HOLD_RATE_SHARE;
+    for (relay, one) in measured.iter_mut().enumerate() {
+        one.found.push(found[relay]);
+        one.held.push(hold(stage, relay, rate, plan)?);
+    }
+    Ok(())
 }
 
+/// CPU and latency of the same datagrams.
+fn steady(stage: &mut Stage, plan: &Plan, measured: &mut [Measured]) -> anyhow::Result<()> {
+    for (relay, one) in measured.iter_mut().enumerate() {
+        let (latency, cpu) = latency(stage, relay, STEADY_RATE_PER_SEC, plan.latency)?;
+        one.latency.push(latency);
+        one.cpu.push(cpu);
+    }
+    Ok(())
+}
+
+/// Latencies of evenly spaced datagrams through a relay and, right after it, straight to the receiver; and what the former
+/// cost the relay.
 fn latency(
     stage: &mut Stage,
     relay: usize,
     rate: f64,
     duration: Duration,
-) -> anyhow::Result<Latency> {
-    let through = percentiles_us(stage.time(Some(relay), rate, duration)?);
+) -> anyhow::Result<(Latency, Cpu)> {
+    let trial = stage.time(Some(relay), rate, duration)?;
+    let cpu = Cpu { rate_per_sec: rate, ns_per_copy: trial.cpu_ns_per_copy() };
+    let sent_per_sec = trial.outcome.sent_per_sec;
+    let through = percentiles_us(trial);
     let direct = percentiles_us(stage.time(None, rate, duration)?);
-    Ok(Latency {
+    let latency = Latency {
         rate_per_sec: rate,
+        sent_per_sec,
         p50_us: through.0,
         p99_us: through.1,
         direct_p50_us: direct.0,
         direct_p99_us: direct.1,
-    })
+    };
+    Ok((latency, cpu))
 }
 
 /// The 50th and the 99th percentile of all receivers' latencies together; takes them out of the trial.
@@ -183,27 +150,4 @@ fn percentiles_us(trial: &mut Trial) -> (f64, f64) {
         all.get(index.min(all.len().saturating_sub(1))).map_or(f64::NAN, |ns| f64::from(*ns) / 1e3)
     };
     (at(0.5), at(0.99))
-}
-
-/// The middle value, or the mean of the two middle ones; NaN of nothing.
-pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => f64::NAN,
-        len if len % 2 == 1 => values[len / 2],
-        len => f64::midpoint(values[len / 2 - 1], values[len / 2]),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn medians() {
-        assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
-        assert_eq!(median([4.0, 1.0, 2.0, 3.0].into_iter()), 2.5);
-        assert!(median(std::iter::empty()).is_nan());
-    }
 }

@@ -31,9 +31,25 @@ pub(crate) fn resident(pid: u32) -> anyhow::Result<Resident> {
     })
 }
 
-/// Datagrams that the kernel dropped at the IPv4 UDP sockets bound to a port (`/proc/net/udp`).
-pub(crate) fn socket_drops(port: u16) -> u64 {
-    fs::read_to_string("/proc/net/udp").map_or(0, |table| drops_in(&table, port))
+/// Ids of a process's threads whose name begins so.
+pub(crate) fn threads_named(pid: u32, prefix: &str) -> anyhow::Result<Vec<u32>> {
+    let tasks = format!("/proc/{pid}/task");
+    let mut ids = Vec::new();
+    for task in fs::read_dir(&tasks).with_context(|| tasks.clone())? {
+        let task = task?;
+        // As above, for one that ends meanwhile.
+        let Ok(name) = fs::read_to_string(task.path().join("comm")) else { continue };
+        if name.starts_with(prefix) {
+            ids.extend(task.file_name().to_str().and_then(|id| id.parse::<u32>().ok()));
+        }
+    }
+    Ok(ids)
+}
+
+/// Datagrams that the kernel dropped at the IPv4 UDP sockets bound to a port, in the network namespace of a process.
+pub(crate) fn socket_drops(pid: u32, port: u16) -> u64 {
+    let table = fs::read_to_string(format!("/proc/{pid}/net/udp"));
+    table.map_or(0, |table| drops_in(&table, port))
 }
 
 fn drops_in(table: &str, port: u16) -> u64 {
@@ -102,5 +118,16 @@ mod tests {
         let resident = resident(std::process::id()).unwrap();
         assert!(resident.peak_kib >= resident.now_kib && resident.now_kib > 0);
         assert!(thread_id().unwrap() > 0);
+    }
+
+    #[test]
+    fn threads_are_found_by_the_beginning_of_their_name() {
+        let visit = || threads_named(std::process::id(), "rx-of-a-te").unwrap();
+        let thread = std::thread::Builder::new().name("rx-of-a-test".into());
+        let found = std::thread::scope(|scope| {
+            let inside = || (visit(), thread_id().unwrap());
+            thread.spawn_scoped(scope, inside).unwrap().join().unwrap()
+        });
+        assert_eq!(found.0, [found.1]);
     }
 }

@@ -1,8 +1,10 @@
 //! The highest rate at which nothing is lost, by bisection.
 
+use crate::case::Plan;
 use crate::contender::Contender;
 use crate::load::Sizes;
 use crate::stage::{Purpose, Stage, Trial};
+use anyhow::Context;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -12,18 +14,6 @@ const DISTURBED_SHARE: f64 = 0.04;
 /// Rates beyond these, in datagrams a second, are not looked for.
 const RATE_MIN: f64 = 100.0;
 const RATE_MAX: f64 = 1e7;
-
-/// How thorough a case is measured.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Plan {
-    pub(crate) repetitions: usize,
-    pub(crate) saturation: Duration,
-    pub(crate) attempt: Duration,
-    /// Halvings of the range in which the rate is searched.
-    pub(crate) steps: usize,
-    pub(crate) cpu: Duration,
-    pub(crate) latency: Duration,
-}
 
 /// What one search found, in datagrams a second.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -151,19 +141,55 @@ fn attempt(
     range: &mut Range,
     rate: f64,
 ) -> anyhow::Result<()> {
-    for _ in 0..2 {
-        let trial = stage.offer(relay, Purpose::Rate, rate, plan.attempt)?;
-        if keeps_up(trial, plan.attempt) {
-            // What was sent counts, not what was asked for.
-            range.found.rate_per_sec = trial.outcome.sent_per_sec.min(rate);
-            range.found.is_limited_by_load = is_limited_by_load(trial);
-            range.low = rate;
-            return Ok(());
-        }
-        if trial.foreign_share + trial.stolen_share < DISTURBED_SHARE {
-            break;
-        }
+    let trial = try_twice(stage, relay, Purpose::Rate, rate, plan.attempt)?;
+    if keeps_up(trial, plan.attempt) {
+        // What was sent counts, not what was asked for.
+        range.found.rate_per_sec = trial.outcome.sent_per_sec.min(rate);
+        range.found.is_limited_by_load = is_limited_by_load(trial);
+        range.low = rate;
+    } else {
+        (range.high, range.is_high_tried) = (rate, true);
     }
-    (range.high, range.is_high_tried) = (rate, true);
     Ok(())
+}
+
+/// Offers a rate; once more if the relay did not keep up while others used the processors.
+fn try_twice(
+    stage: &mut Stage,
+    relay: usize,
+    purpose: Purpose,
+    rate: f64,
+    duration: Duration,
+) -> anyhow::Result<&Trial> {
+    let first = stage.offer(relay, purpose, rate, duration)?;
+    let is_disturbed = first.foreign_share + first.stolen_share >= DISTURBED_SHARE;
+    if !keeps_up(first, duration) && is_disturbed {
+        stage.offer(relay, purpose, rate, duration)?;
+    }
+    stage.trials.last().context("a trial was just made")
+}
+
+/// How a relay stood a rate that was not searched for.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Held {
+    pub(crate) rate_per_sec: f64,
+    pub(crate) keeps_up: bool,
+    /// Copies that a receiver did not get, all receivers together.
+    pub(crate) lost: u64,
+}
+
+/// Offers a rate to a relay and says whether it kept up.
+pub(crate) fn hold(
+    stage: &mut Stage,
+    relay: usize,
+    rate: f64,
+    plan: &Plan,
+) -> anyhow::Result<Held> {
+    let trial = try_twice(stage, relay, Purpose::Hold, rate, plan.attempt)?;
+    let wanted = trial.outcome.sent * trial.outcome.sinks.len() as u64;
+    Ok(Held {
+        rate_per_sec: rate,
+        keeps_up: keeps_up(trial, plan.attempt),
+        lost: wanted.saturating_sub(trial.outcome.copies()),
+    })
 }

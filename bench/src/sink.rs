@@ -3,7 +3,7 @@
 use crate::load::{HEADER_BYTES, Sizes};
 use anyhow::Context;
 use serde::Serialize;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use sys::clock::monotonic_ns;
 use sys::recv::{ReceiveBatch, Received, Wait};
@@ -53,8 +53,8 @@ pub(crate) struct Sink {
 impl Sink {
     /// Opens a receiver that reads at most `buffer_bytes` of each datagram. Of longer ones it checks the start and that
     /// there is more: copying all of a 64,000-byte datagram would cost the load more than the relay.
-    pub(crate) fn open(buffer_bytes: usize) -> anyhow::Result<Sink> {
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    pub(crate) fn open(addr: IpAddr, buffer_bytes: usize) -> anyhow::Result<Sink> {
+        let any = SocketAddr::new(addr, 0);
         let socket = listen_udp(any, &ListenOptions::default()).context("opening a receiver")?;
         set_receive_buffer(socket.as_fd(), RECEIVE_BUFFER_BYTES).context("a receive buffer")?;
         let Some(LocalAddress::Inet(addr)) = local_address(socket.as_fd()) else {
@@ -106,7 +106,7 @@ impl Sink {
         let Ok(count) = self.batch.receive(self.socket.as_fd(), Wait::No) else { return 0 };
         let now_ns = monotonic_ns();
         for datagram in self.batch.datagrams() {
-            let Some((run, sequence, sent_ns)) = header(datagram.bytes) else { continue };
+            let Some((run, sequence, sent_ns)) = header(datagram.bytes()) else { continue };
             if run != self.run {
                 continue;
             }
@@ -138,6 +138,6 @@ fn header(bytes: &[u8]) -> Option<(u32, u64, u64)> {
 }
 
 fn has_length(datagram: &Received<'_>, expected: usize, buffer_bytes: usize) -> bool {
-    datagram.bytes.len() == expected.min(buffer_bytes)
+    datagram.bytes().len() == expected.min(buffer_bytes)
         && datagram.truncated == (expected > buffer_bytes)
 }

@@ -1,32 +1,19 @@
 //! One case set up: receivers, the relays that are compared on it, and a way to run load through each of them.
 
-use crate::contender::{Contender, Programs, Relay};
+use crate::case::{Case, Question};
+use crate::contender::{Contender, Programs};
+use crate::dead_end::DeadEnds;
 use crate::host::{self, Placement};
-use crate::load::{self, Latencies, Offer, Outcome, Sizes};
+use crate::load::{self, Latencies, Offer, Outcome};
 use crate::process::{self, TICK_NS};
+use crate::relay::Relay;
 use crate::sink::Sink;
+use crate::site::Site;
 use anyhow::Context;
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
-
-/// What is compared: how long the datagrams are and how many targets there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Case {
-    pub(crate) sizes: Sizes,
-    pub(crate) targets: usize,
-}
-
-impl Case {
-    pub(crate) fn label(self) -> String {
-        let sizes = match self.sizes {
-            Sizes::Equal(bytes) => format!("{bytes} B"),
-            Sizes::Varying { min, max } => format!("{min} to {max} B"),
-        };
-        format!("{sizes}, 1 to {}", self.targets)
-    }
-}
 
 /// What a run is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -34,6 +21,8 @@ pub(crate) enum Purpose {
     Warmup,
     Saturation,
     Rate,
+    /// At nine tenths of what a relay can without a dead end.
+    Hold,
     Cpu,
     Latency,
     DirectLatency,
@@ -72,6 +61,9 @@ pub(crate) struct Stage {
     sinks: Vec<Sink>,
     load_cpus: String,
     runs: u32,
+    // Last, so that relays end before what they send to goes.
+    _dead_ends: Option<DeadEnds>,
+    site: Site,
 }
 
 impl Stage {
@@ -82,20 +74,36 @@ impl Stage {
         programs: &Programs,
         placement: &Placement,
     ) -> anyhow::Result<Stage> {
+        let site = Site::open(case.reach)?;
         let mut sinks = Vec::new();
         for _ in 0..case.targets {
-            sinks.push(Sink::open(SINK_BUFFER_BYTES)?);
+            sinks.push(site.sink(SINK_BUFFER_BYTES)?);
         }
+        let dead_ends = match case.question {
+            Question::Isolation(_) => Some(DeadEnds::open(&site, programs.socat.as_deref())?),
+            Question::Compare | Question::Steady => None,
+        };
         let targets: Vec<SocketAddr> = sinks.iter().map(Sink::addr).collect();
         let mut relays = Vec::new();
         for contender in contenders {
-            let mut relay = Relay::spawn(*contender, programs, &targets)?;
-            relay.wait_until_ready(&mut sinks)?;
-            relay.pin(&placement.relay_cpus)?;
+            let relay = site.at_relays(|| {
+                let mut relay = Relay::spawn(*contender, programs, &targets, dead_ends.as_ref())?;
+                relay.wait_until_ready(&mut sinks)?;
+                anyhow::Ok(relay)
+            })??;
+            relay.pin(placement)?;
             relays.push(relay);
         }
-        let load_cpus = placement.load_cpus.clone();
-        Ok(Stage { case, relays, trials: Vec::new(), sinks, load_cpus, runs: 0 })
+        Ok(Stage {
+            case,
+            relays,
+            trials: Vec::new(),
+            sinks,
+            load_cpus: placement.load_cpus.clone(),
+            runs: 0,
+            _dead_ends: dead_ends,
+            site,
+        })
     }
 
     /// Offers load in bursts to a relay.
@@ -140,7 +148,8 @@ impl Stage {
         self.runs += 1;
         let run = self.runs;
         let receivers = if relay.is_some() { self.sinks.len() } else { 1 };
-        let (sinks, load_cpus) = (&mut self.sinks[..receivers], &self.load_cpus);
+        let sinks = &mut self.sinks[..receivers];
+        let (site, load_cpus) = (&self.site, &self.load_cpus);
         let relay = relay.map(|relay| &self.relays[relay]);
         let usage = || -> anyhow::Result<(u64, u64)> {
             Ok((relay.map_or(Ok(0), Relay::cpu_ns)?, relay.map_or(0, Relay::drops)))
@@ -149,7 +158,8 @@ impl Stage {
         let before = (usage()?, own()?, process::ticks());
         let (outcome, load_ns) = thread::scope(|scope| {
             let load = scope.spawn(|| {
-                host::pin_thread(load_cpus)?;
+                site.move_this_thread()?;
+                host::pin_this_thread(load_cpus)?;
                 let begin_ns = sys::clock::thread_cpu_ns();
                 let outcome = load::run(offer, run, sinks)?;
                 anyhow::Ok((outcome, sys::clock::thread_cpu_ns() - begin_ns))
@@ -177,28 +187,45 @@ impl Stage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contender::build_limitrelay;
+    use crate::case::VARYING;
+    use crate::load::Sizes;
+    use crate::relay::build_limitrelay;
+    use crate::site::Reach;
 
     #[test]
     fn the_yardstick_forwards_everything_with_and_without_runs() {
-        let name = format!("weir-bench-limitrelay-{}", std::process::id());
+        for sizes in [Sizes::Equal(200), VARYING, Sizes::Equal(60_000)] {
+            check(Case::new(Question::Compare, sizes, 2));
+        }
+    }
+
+    #[test]
+    fn the_yardstick_forwards_everything_over_a_cable() {
+        if let Some(obstacle) = Site::obstacle(Reach::Cable) {
+            assert!(std::env::var_os("REQUIRE_NETNS").is_none(), "{obstacle}");
+            println!("skipped: {obstacle}");
+            return;
+        }
+        check(Case::new(Question::Compare, VARYING, 2).over_cable());
+    }
+
+    fn check(case: Case) {
+        let name = format!("weir-bench-limitrelay-{}-{:?}", std::process::id(), case.reach);
         let limitrelay = std::env::temp_dir().join(name);
         build_limitrelay(&limitrelay).unwrap();
         let weir = "/nonexistent".into();
-        let programs = Programs { weir, limitrelay: limitrelay.clone(), socat: None };
-        let placement = Placement { load_cpus: "0".into(), relay_cpus: "0".into() };
+        let programs =
+            Programs { weir, limitrelay: limitrelay.clone(), socat: None, can_gather: false };
+        let cpus = || "0".to_owned();
+        let placement = Placement { load_cpus: cpus(), relay_cpus: cpus(), receive_cpus: cpus() };
         let contenders = [Contender::LimitRelay, Contender::LimitRelayRuns];
-        for sizes in [Sizes::Equal(200), Sizes::Varying { min: 64, max: 336 }, Sizes::Equal(64_000)]
-        {
-            let case = Case { sizes, targets: 2 };
-            let mut stage = Stage::set_up(case, &contenders, &programs, &placement).unwrap();
-            for relay in 0..contenders.len() {
-                let duration = Duration::from_millis(200);
-                let trial = stage.offer(relay, Purpose::Warmup, 2_000.0, duration).unwrap();
-                assert!(trial.outcome.is_complete(), "{trial:#?}");
-                assert_eq!(trial.outcome.copies(), 2 * 400);
-                assert!(trial.relay_cpu_ns > 0);
-            }
+        let mut stage = Stage::set_up(case, &contenders, &programs, &placement).unwrap();
+        for relay in 0..contenders.len() {
+            let duration = Duration::from_millis(200);
+            let trial = stage.offer(relay, Purpose::Warmup, 2_000.0, duration).unwrap();
+            assert!(trial.outcome.is_complete(), "{trial:#?}");
+            assert_eq!(trial.outcome.copies(), 2 * 400);
+            assert!(trial.relay_cpu_ns > 0);
         }
         std::fs::remove_file(limitrelay).unwrap();
     }

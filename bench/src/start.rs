@@ -1,9 +1,11 @@
 //! How soon a relay forwards after its process was started.
 
-use crate::contender::{Contender, Programs, start_time};
-use crate::measure::median;
+use crate::contender::{Contender, Programs};
+use crate::estimate::median;
+use crate::relay::start_time;
 use crate::sink::Sink;
 use serde::Serialize;
+use std::net::Ipv4Addr;
 
 const STARTS: usize = 20;
 
@@ -33,7 +35,7 @@ pub(crate) fn measure(
     for _ in 0..STARTS {
         for result in &mut results {
             // A receiver of its own: nothing that an earlier relay forwarded is in it.
-            let mut sink = Sink::open(2_048)?;
+            let mut sink = Sink::open(Ipv4Addr::LOCALHOST.into(), 2_048)?;
             let time = start_time(result.contender, programs, &mut sink)?;
             result.start_ms.push(time.as_secs_f64() * 1e3);
         }

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -34,6 +34,7 @@ pub struct Health {
 struct State {
     phase: Phase,
     beats: BTreeMap<String, Beat>,
+    losing: BTreeSet<String>,
     config: Config,
 }
 
@@ -60,6 +61,8 @@ pub(crate) struct View {
     pub(crate) phase: Phase,
     /// Each listener and how long ago its data loops last moved.
     pub(crate) beats: Vec<(String, Duration)>,
+    /// Components that lose something now.
+    pub(crate) losing: BTreeSet<String>,
     pub(crate) heartbeat_limit: Duration,
     pub(crate) config: Config,
     pub(crate) started_at: SystemTime,
@@ -81,6 +84,7 @@ impl Health {
             state: Mutex::new(State {
                 phase: Phase::Starting,
                 beats: BTreeMap::new(),
+                losing: BTreeSet::new(),
                 config: Config::default(),
             }),
         }
@@ -118,6 +122,12 @@ impl Health {
         self.lock().beats.remove(listener);
     }
 
+    /// Tells which components lose something now that no setting asks for: `listener/NAME`, `target/LISTENER/NAME`. They show
+    /// as degraded; the process is as healthy as before.
+    pub fn set_losing(&self, components: BTreeSet<String>) {
+        self.lock().losing = components;
+    }
+
     /// A configuration with this hash is in force: the first at start, every further one by a reload.
     pub fn config_applied(&self, hash: &str) {
         let mut state = self.lock();
@@ -153,6 +163,7 @@ impl Health {
         View {
             phase: state.phase,
             beats: state.beats.iter().map(|(name, beat)| (name.clone(), age(beat))).collect(),
+            losing: state.losing.clone(),
             heartbeat_limit: self.heartbeat_limit,
             config: state.config.clone(),
             started_at: self.started_at,

@@ -32,6 +32,9 @@ pub struct Options {
     pub interval: Duration,
 }
 
+/// Longest time for the last push: the process waits for it to end.
+const LAST_PUSH_LIMIT: Duration = Duration::from_secs(1);
+
 /// What the push counts.
 #[derive(Debug, Default)]
 pub struct Counts {
@@ -39,20 +42,28 @@ pub struct Counts {
     pub(crate) failures: AtomicU64,
 }
 
-/// Pushes every interval, and once more when `shutdown` resolves.
+/// Pushes every interval, and once more when `shutdown` resolves, for at most a second.
+///
+/// A push that `shutdown` interrupts, for instance in a lookup that gets no answer, is given up: what it had not sent goes
+/// out with the last one.
 pub async fn push(options: Options, state: Arc<AdminState>, shutdown: impl Future<Output = ()>) {
     let interval = options.interval;
     let mut pusher = Pusher::new(options, Arc::clone(&state.statsd));
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
-        let is_last = tokio::select! {
-            () = &mut shutdown => true,
-            () = tokio::time::sleep(interval) => false,
-        };
-        pusher.push(&state.ledger.check()).await;
-        if is_last {
-            return;
+        tokio::select! {
+            () = &mut shutdown => break,
+            () = tokio::time::sleep(interval) => {}
         }
+        let snapshot = state.ledger.check();
+        tokio::select! {
+            () = &mut shutdown => break,
+            () = pusher.push(&snapshot) => {}
+        }
+    }
+    let snapshot = state.ledger.check();
+    if tokio::time::timeout(LAST_PUSH_LIMIT, pusher.push(&snapshot)).await.is_err() {
+        state.statsd.failures.fetch_add(1, Ordering::Relaxed);
     }
 }
 

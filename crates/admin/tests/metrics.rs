@@ -222,6 +222,30 @@ fn values() {
 }
 
 #[test]
+fn what_loses_datagrams_is_degraded_and_nothing_else() {
+    let mut hops = idle_hops();
+    for hop in hops.iter_mut().filter(|hop| hop.hop == HopKind::Target) {
+        hop.gauges.insert("up".to_owned(), 1);
+    }
+    let state = state(hops, "127.0.0.1");
+    let component = |name: &str, word: &str| {
+        format!("weir_component_state{{component=\"{name}\",state=\"{word}\"}} 1\n")
+    };
+    let all = ["daemon", "listener/syslog", "target/syslog/old"];
+    let state = Arc::new(state);
+    let text = render(&state, "");
+    assert!(all.iter().all(|name| text.contains(&component(name, "ok"))), "{text}");
+    for losing in &all[1..] {
+        state.health.set_losing([(*losing).to_owned()].into());
+        let text = render(&state, "");
+        for name in all {
+            let word = if name == *losing { "degraded" } else { "ok" };
+            assert!(text.contains(&component(name, word)), "{name} {word}: {text}");
+        }
+    }
+}
+
+#[test]
 fn an_idle_target_has_every_reason_at_0_and_the_number_of_series_does_not_grow() {
     let idle = render(&Arc::new(state(idle_hops(), "127.0.0.1")), "");
     for reason in reasons_at(HopKind::Target) {

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Amount {
     /// Datagrams or records.
-    #[serde(with = "crate::snapshot::decimal")]
+    #[serde(with = "crate::decimal")]
     pub count: u64,
     /// Payload bytes.
-    #[serde(with = "crate::snapshot::decimal")]
+    #[serde(with = "crate::decimal")]
     pub bytes: u64,
 }
 

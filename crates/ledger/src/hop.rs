@@ -79,10 +79,13 @@ pub struct Dropped {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Delay {
     /// Upper bounds in microseconds, inclusive.
+    #[serde(with = "crate::decimal::list")]
     pub bounds_us: Vec<u64>,
     /// Datagrams in each bucket; one more than there are bounds.
+    #[serde(with = "crate::decimal::list")]
     pub counts: Vec<u64>,
     /// Sum of all delays in microseconds.
+    #[serde(with = "crate::decimal")]
     pub sum_us: u64,
 }
 
@@ -104,17 +107,19 @@ pub struct HopSnapshot {
     /// `received - delivered - dropped`: what is inside.
     pub in_flight: Amount,
     /// Most that can be inside; absent where nothing is kept.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(with = "crate::decimal::option", skip_serializing_if = "Option::is_none", default)]
     pub capacity: Option<u64>,
     /// Whether the drops are exact or a lower bound.
     pub accounting: Accounting,
-    /// By how much the law fails; 0 when it holds. Negative: more left than entered. Positive: more is inside than fits.
+    /// By how much the law fails; 0 when it holds. Negative: more left than entered. Positive: more is inside than fits, or
+    /// something left that nobody counted.
+    #[serde(with = "crate::decimal")]
     pub unaccounted: i64,
     /// Counts outside the law: attempts, retries, errors.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    #[serde(with = "crate::decimal::map", skip_serializing_if = "BTreeMap::is_empty", default)]
     pub events: BTreeMap<String, u64>,
     /// Values that go up and down: buffer sizes, ages, states.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    #[serde(with = "crate::decimal::map", skip_serializing_if = "BTreeMap::is_empty", default)]
     pub gauges: BTreeMap<String, u64>,
     /// Time from receive to send.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -170,6 +175,7 @@ impl HopSnapshot {
 pub struct HopBuilder {
     snapshot: HopSnapshot,
     received_before: Amount,
+    mismatch: i64,
 }
 
 impl HopBuilder {
@@ -197,7 +203,15 @@ impl HopBuilder {
                 delay: None,
             },
             received_before,
+            mismatch: 0,
         }
+    }
+
+    /// Says by how much the counters and an independent number of the hop, such as a cursor, differed when whoever owns
+    /// them last compared the two.
+    pub fn mismatch(mut self, count: i64) -> HopBuilder {
+        self.mismatch = count;
+        self
     }
 
     /// Adds what one thread let through and dropped.
@@ -278,7 +292,11 @@ impl HopBuilder {
         // What was inside at the moment of the reading is at least the first look less what had left by then.
         let inside = self.received_before.count.saturating_sub(left.count);
         let excess = inside.saturating_sub(snapshot.capacity.unwrap_or(0)) as i64;
-        snapshot.unaccounted = if missing > 0 { -missing } else { excess };
+        snapshot.unaccounted = match (missing, excess) {
+            (0, 0) => self.mismatch,
+            (0, excess) => excess,
+            (missing, _) => -missing,
+        };
         snapshot
     }
 }
@@ -317,6 +335,16 @@ mod tests {
     #[test]
     fn eleven_inside_do_not_fit() {
         check(16, 5, 16, 11, 1);
+    }
+
+    #[test]
+    fn an_independent_count_that_differs_is_a_violation() {
+        let hop = HopBuilder::new(HopKind::Target, "l", Some("t"), amount(9))
+            .delivered(amount(8))
+            .capacity(10)
+            .mismatch(1)
+            .finish(amount(9));
+        assert_eq!((hop.in_flight.count, hop.unaccounted), (1, 1));
     }
 
     #[test]

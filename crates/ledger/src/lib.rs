@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod counters;
+mod decimal;
 mod hop;
 mod reason;
 mod registry;

@@ -1,7 +1,7 @@
 use crate::{Amount, HopKind, HopSnapshot, Reason};
 use serde::{Deserialize, Serialize};
 
-/// All hops at one moment. The body of `GET /ledger`.
+/// All hops at one moment. The body of `GET /ledger`, where every number is a decimal string.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Random number of this process's life, in hexadecimal: counters of two lives must not be compared.
@@ -9,13 +9,13 @@ pub struct Snapshot {
     /// Version of Weir that counted.
     pub version: String,
     /// Milliseconds since 1970 when the snapshot was taken.
-    #[serde(with = "decimal")]
+    #[serde(with = "crate::decimal")]
     pub taken_at_unix_ms: u64,
     /// Milliseconds since the process began to count.
-    #[serde(with = "decimal")]
+    #[serde(with = "crate::decimal")]
     pub uptime_ms: u64,
     /// Moments at which the law did not hold at some hop. Anything but 0 is a bug of Weir's.
-    #[serde(with = "decimal")]
+    #[serde(with = "crate::decimal")]
     pub violations: u64,
     /// Every hop, in the order of the path.
     pub hops: Vec<HopSnapshot>,
@@ -75,29 +75,41 @@ impl Snapshot {
     }
 }
 
-/// 64-bit numbers as decimal strings: JSON readers in common use keep only 53 bits of a number.
-pub(crate) mod decimal {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(crate) fn serialize<S: Serializer>(value: &u64, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(value)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-        let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
-        text.parse().map_err(D::Error::custom)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{DelayHistogram, HopBuilder};
 
     #[test]
     fn numbers_beyond_53_bits_survive_json() {
         let snapshot = Snapshot { uptime_ms: u64::MAX, ..Snapshot::default() };
         let json = serde_json::to_string(&snapshot).unwrap();
         assert!(json.contains("\"uptime_ms\":\"18446744073709551615\""), "{json}");
+        assert_eq!(serde_json::from_str::<Snapshot>(&json).unwrap(), snapshot);
+    }
+
+    #[test]
+    fn no_number_is_written_as_a_number() {
+        let hop = HopBuilder::new(HopKind::Target, "in", Some("out"), Amount::one(7))
+            .dropped(Reason::Refused, Amount::one(7))
+            .capacity(u64::MAX)
+            .event("send_calls", 1 << 60)
+            .gauge("up", 1)
+            .delay(&DelayHistogram::default())
+            .finish(Amount::default());
+        let snapshot = Snapshot { hops: vec![hop], violations: 3, ..Snapshot::default() };
+        assert_ne!(snapshot.hops[0].unaccounted, 0);
+        let json = serde_json::to_string(&snapshot).unwrap();
+        let mut all = vec![serde_json::from_str::<serde_json::Value>(&json).unwrap()];
+        while let Some(value) = all.pop() {
+            match value {
+                serde_json::Value::Number(number) => panic!("{number} in {json}"),
+                serde_json::Value::Array(values) => all.extend(values),
+                serde_json::Value::Object(fields) => all.extend(fields.into_values()),
+                _ => {}
+            }
+        }
+        assert!(json.contains("\"unaccounted\":\"-1\""), "{json}");
         assert_eq!(serde_json::from_str::<Snapshot>(&json).unwrap(), snapshot);
     }
 }

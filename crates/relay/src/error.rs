@@ -12,6 +12,9 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// The memory for the ring cannot be had.
+    #[error("no memory for a ring of {bytes} bytes for listener {name}")]
+    NoMemory { name: String, bytes: usize },
     /// There is no target of this name.
     #[error("listener {listener} has no target {target}")]
     UnknownTarget { listener: String, target: String },
@@ -24,4 +27,8 @@ pub enum Error {
     /// The listener's threads have ended: it was stopped.
     #[error("listener {listener} has stopped")]
     Stopped { listener: String },
+    /// A data thread has not answered for several seconds. What was asked of it happens when it goes on, except that a target
+    /// that was to be added is not there.
+    #[error("the data loop of listener {listener} does not answer")]
+    Unanswered { listener: String },
 }

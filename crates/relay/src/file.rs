@@ -3,20 +3,20 @@
 //! A disk may hold a write for as long as it likes. So the datagrams of a claim are copied into a buffer, the claim is let
 //! go, and only then is the buffer written: the ring never waits for a disk.
 
+mod disk;
 mod format;
+mod tail;
 
 use crate::gate::Gate;
 use crate::meter::TargetMeter;
 use crate::pump::{Pump, Replaced};
 use crate::ring::Reader;
 use crate::target::Pumped;
-use crate::{Destination, FileFormat, FileOptions};
+use crate::{Destination, FileOptions};
+use disk::{Begun, OpenFile};
 use ledger::{Amount, Reason};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use sys::Errno;
 use sys::socket::LocalAddress;
@@ -42,6 +42,8 @@ pub(crate) struct FileTarget {
     gate: Gate,
     meter: Arc<TargetMeter>,
     file: Option<OpenFile>,
+    /// The file that the last write failed on, if what it left was cut off.
+    whole: Option<disk::Whole>,
     retry_at_ns: u64,
     buffer: Vec<u8>,
     /// The datagrams in the buffer.
@@ -54,22 +56,6 @@ struct Record {
     end: usize,
     payload_bytes: usize,
     received_ns: u64,
-}
-
-struct OpenFile {
-    file: File,
-    len_bytes: u64,
-    device: u64,
-    inode: u64,
-}
-
-impl OpenFile {
-    /// Whether the path still leads to this file. If somebody has moved or removed it, what is written to it may be
-    /// lost without a trace. Asked before each write; costs a microsecond.
-    fn is_at(&self, path: &Path) -> bool {
-        fs::metadata(path)
-            .is_ok_and(|there| (there.dev(), there.ino()) == (self.device, self.inode))
-    }
 }
 
 impl FileTarget {
@@ -87,6 +73,7 @@ impl FileTarget {
             gate,
             meter,
             file: None,
+            whole: None,
             retry_at_ns: 0,
             buffer: Vec::with_capacity(BUFFER_BYTES_MAX),
             records: Vec::with_capacity(BUFFERED_DATAGRAMS_MAX as usize),
@@ -101,8 +88,7 @@ impl FileTarget {
             if self.reader.cursor() >= end {
                 return self.reader.is_empty();
             }
-            let Some(claim) = self.reader.claim() else { return true };
-            self.meter.sender.drop(Reason::QueueFull, claim.gave_up());
+            let Some(mut claim) = self.reader.claim(&self.meter.sender) else { return true };
             let mut taken = 0;
             while taken < claim.len() && !is_full(&self.buffer, &self.records) {
                 let (descriptor, bytes) = claim.get(taken);
@@ -115,7 +101,8 @@ impl FileTarget {
                     &mut self.buffer,
                     self.options.format,
                     &format::Datagram {
-                        descriptor: &descriptor,
+                        received_ns: descriptor.received_ns,
+                        source: &descriptor.source,
                         bytes,
                         local: self.local.as_ref(),
                     },
@@ -126,7 +113,7 @@ impl FileTarget {
                     received_ns: descriptor.received_ns,
                 });
             }
-            claim.commit(taken);
+            claim.advance(taken);
         }
         false
     }
@@ -163,29 +150,24 @@ impl FileTarget {
     fn write_part(&mut self, first: usize) -> io::Result<usize> {
         let limit_bytes = self.options.rotate_bytes.unwrap_or(u64::MAX);
         let begin = first.checked_sub(1).map_or(0, |before| self.records[before].end);
-        let rest = &self.records[first..];
-        let mut open = match self.file.take() {
-            Some(open) if open.is_at(&self.options.path) => open,
-            _ => open_file(&self.options)?,
+        let first_bytes = (self.records[first].end - begin) as u64;
+        let header_bytes = disk::header(self.options.format).len() as u64;
+        let still_there = self.file.take().and_then(|open| open.still_at(&self.options.path));
+        let mut open = match still_there {
+            Some(open) => open,
+            None => self.open_file()?,
         };
-        let first_bytes = (rest[0].end - begin) as u64;
-        let header_bytes = header(self.options.format).len() as u64;
         if open.len_bytes > header_bytes && open.len_bytes + first_bytes > limit_bytes {
-            rotate(&self.options)?;
-            open = open_file(&self.options)?;
+            disk::rotate(&self.options)?;
+            open = self.open_file()?;
         }
+        let rest = &self.records[first..];
         let room_bytes = limit_bytes.saturating_sub(open.len_bytes);
         let fits = |record: &Record| (record.end - begin) as u64 <= room_bytes;
         // One that is larger than a whole file has a file of its own.
         let count = rest.partition_point(fits).max(1);
         let bytes = &self.buffer[begin..rest[count - 1].end];
-        if let Err(error) = open.file.write_all(bytes) {
-            // A torn record at the end would make the file unreadable from there on. If even this fails, the next
-            // start finds the tail as it is.
-            let _ = open.file.set_len(open.len_bytes);
-            return Err(error);
-        }
-        open.len_bytes += bytes.len() as u64;
+        open.append(bytes, &mut self.whole)?;
         self.file = Some(open);
         self.meter.sender.delivered.add(amount_of(&rest[..count]));
         let realtime_ns = sys::clock::realtime_ns();
@@ -193,6 +175,17 @@ impl FileTarget {
             self.meter.delay.add(realtime_ns.saturating_sub(record.received_ns) / 1_000, 1);
         }
         Ok(first + count)
+    }
+
+    fn open_file(&mut self) -> io::Result<OpenFile> {
+        let (open, begun) = disk::open(&self.options, self.whole)?;
+        match begun {
+            Begun::AsItWas => {}
+            Begun::Mended => self.meter.tails_mended.add(1),
+            Begun::Anew => self.meter.files_set_aside.add(1),
+        }
+        self.whole = None;
+        Ok(open)
     }
 }
 
@@ -202,58 +195,6 @@ fn is_full(buffer: &[u8], records: &[Record]) -> bool {
 
 fn amount_of(records: &[Record]) -> Amount {
     records.iter().map(|record| Amount::one(record.payload_bytes)).sum()
-}
-
-/// What stands at the beginning of every file.
-fn header(format: FileFormat) -> &'static [u8] {
-    match format {
-        FileFormat::Pcap => &format::PCAP_HEADER,
-        FileFormat::Lines | FileFormat::LengthPrefixed => &[],
-    }
-}
-
-fn open_file(options: &FileOptions) -> io::Result<OpenFile> {
-    let header = header(options.format);
-    let mut file = OpenOptions::new().append(true).create(true).open(&options.path)?;
-    let mut len_bytes = file.metadata()?.len();
-    if len_bytes > 0 && !header.is_empty() && !begins_with(&options.path, header)? {
-        // Somebody else's file, or a torn one: keep it, and begin a new one.
-        rotate(options)?;
-        file = OpenOptions::new().append(true).create(true).open(&options.path)?;
-        len_bytes = 0;
-    }
-    if len_bytes == 0 {
-        file.write_all(header)?;
-        len_bytes = header.len() as u64;
-    }
-    let opened = file.metadata()?;
-    Ok(OpenFile { file, len_bytes, device: opened.dev(), inode: opened.ino() })
-}
-
-fn begins_with(path: &Path, header: &[u8]) -> io::Result<bool> {
-    use io::Read;
-    let mut begin = Vec::new();
-    File::open(path)?.take(header.len() as u64).read_to_end(&mut begin)?;
-    Ok(begin == header)
-}
-
-/// `path` becomes `path.1`, `path.1` becomes `path.2`, and so on; the oldest goes.
-fn rotate(options: &FileOptions) -> io::Result<()> {
-    let numbered = |n: u32| -> PathBuf {
-        let mut name = options.path.clone().into_os_string();
-        name.push(format!(".{n}"));
-        name.into()
-    };
-    if options.rotate_keep == 0 {
-        return fs::remove_file(&options.path);
-    }
-    for n in (1..options.rotate_keep).rev() {
-        match fs::rename(numbered(n), numbered(n + 1)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    fs::rename(&options.path, numbered(1))
 }
 
 impl Pump for FileTarget {
@@ -272,11 +213,8 @@ impl Pump for FileTarget {
     }
 
     fn keep_house(&mut self, now_ns: u64, realtime_ns: u64) {
-        let age_ns = self.reader.claim().map_or(0, |claim| {
-            self.meter.sender.drop(Reason::QueueFull, claim.gave_up());
-            realtime_ns.saturating_sub(claim.get(0).0.received_ns)
-        });
-        self.meter.oldest_age_ms.set(age_ns / 1_000_000);
+        self.meter.note_age(self.reader.oldest_received_ns(), realtime_ns);
+        self.meter.check_law(&self.reader);
         self.meter.reports_all.set(1);
         self.meter.note_state(now_ns);
     }

@@ -1,6 +1,7 @@
 //! Which datagrams a target takes: by source, by sample, by rate.
 
-use crate::{Prefix, Sample, SampleBy, TargetOptions};
+use crate::prefix::PrefixSet;
+use crate::{Sample, SampleBy, TargetOptions};
 use ledger::Reason;
 use std::num::NonZeroU32;
 use sys::Source;
@@ -8,7 +9,7 @@ use sys::Source;
 /// The decisions of one target, and the state that they need.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    only_sources: Vec<Prefix>,
+    only_sources: PrefixSet,
     sample: Option<Sample>,
     bucket: Option<Bucket>,
     random: u64,
@@ -18,7 +19,7 @@ impl Gate {
     /// `seed` decides which datagrams a random sample takes.
     pub(crate) fn new(options: &TargetOptions, seed: u64) -> Gate {
         Gate {
-            only_sources: options.only_sources.clone(),
+            only_sources: PrefixSet::new(&options.only_sources),
             sample: options.sample,
             bucket: options.rate_limit_per_sec.map(Bucket::new),
             random: mix(seed | 1),
@@ -35,7 +36,7 @@ impl Gate {
     /// # Errors
     /// The reason why it does not pass.
     pub(crate) fn decide(&mut self, source: &Source, now_ns: u64) -> Result<(), Reason> {
-        if !self.only_sources.is_empty() && !contains(&self.only_sources, source) {
+        if !self.only_sources.is_empty() && !self.only_sources.contains(source) {
             return Err(Reason::Filtered);
         }
         if let Some(sample) = self.sample {
@@ -58,11 +59,6 @@ impl Gate {
         self.random ^= self.random << 17;
         mix(self.random)
     }
-}
-
-/// Whether one of the prefixes contains the source.
-pub(crate) fn contains(prefixes: &[Prefix], source: &Source) -> bool {
-    prefixes.iter().any(|prefix| prefix.contains(source))
 }
 
 fn hash_of_address(ip: &[u8; 16]) -> u64 {

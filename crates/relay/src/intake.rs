@@ -1,14 +1,14 @@
 //! From a received batch into the ring: admission, counting, storing.
 
-use crate::gate::contains;
+use crate::ListenerOptions;
 use crate::meter::ListenerMeter;
+use crate::prefix::PrefixSet;
 use crate::pump::{CLAIMS_MAX_UNDER_LOAD, Targets};
 use crate::ring::Writer;
-use crate::{ListenerOptions, Prefix};
 use ledger::{Amount, Reason};
 use std::sync::Arc;
 use sys::clock::monotonic_ns;
-use sys::recv::Received;
+use sys::recv::{Payload, Received};
 
 /// The writing side of a listener. It touches neither socket nor clock, so that it runs in the simulation too.
 pub(crate) struct Intake {
@@ -19,17 +19,20 @@ pub(crate) struct Intake {
 
 /// Which sources may enter.
 pub(crate) struct Admission {
-    allow: Vec<Prefix>,
-    deny: Vec<Prefix>,
+    allow: PrefixSet,
+    deny: PrefixSet,
 }
 
 impl Admission {
     pub(crate) fn new(options: &ListenerOptions) -> Admission {
-        Admission { allow: options.allow_sources.clone(), deny: options.deny_sources.clone() }
+        Admission {
+            allow: PrefixSet::new(&options.allow_sources),
+            deny: PrefixSet::new(&options.deny_sources),
+        }
     }
 
     fn admits(&self, source: &sys::Source) -> bool {
-        (self.allow.is_empty() || contains(&self.allow, source)) && !contains(&self.deny, source)
+        (self.allow.is_empty() || self.allow.contains(source)) && !self.deny.contains(source)
     }
 
     fn is_open(&self) -> bool {
@@ -46,12 +49,12 @@ impl Intake {
         received_ns: u64,
         targets: &mut Targets,
     ) {
-        let read = datagrams().map(|datagram| Amount::one(datagram.bytes.len())).sum();
+        let read = datagrams().map(|datagram| Amount::one(datagram.payload.len())).sum();
         self.meter.read.add(read);
         let is_open = self.admission.is_open();
         let mut accepted = Amount::default();
         for datagram in datagrams() {
-            let amount = Amount::one(datagram.bytes.len());
+            let amount = Amount::one(datagram.payload.len());
             if datagram.truncated {
                 self.meter.receive.drop(Reason::Truncated, amount);
                 continue;
@@ -60,16 +63,24 @@ impl Intake {
                 self.meter.receive.drop(Reason::SourceDenied, amount);
                 continue;
             }
-            if datagram.bytes.is_empty() {
+            if datagram.payload.is_empty() {
                 self.meter.empty_datagrams.add(1);
             }
-            if !self.writer.has_room_without_loss(datagram.bytes.len()) {
+            let bytes = match datagram.payload {
+                Payload::InRoom { offset, len } => {
+                    self.writer.append_in_place(datagram.source, received_ns, offset, len);
+                    accepted += amount;
+                    continue;
+                }
+                Payload::Bytes(bytes) => bytes,
+            };
+            if !self.writer.has_room_without_loss(bytes.len()) {
                 // A reader may lose only what it could see, and what is counted as come in. And the targets of this
                 // thread get their turn first.
                 self.show(&mut accepted);
                 targets.pump(monotonic_ns(), received_ns, CLAIMS_MAX_UNDER_LOAD);
             }
-            match self.writer.append(datagram.source, received_ns, datagram.bytes) {
+            match self.writer.append(datagram.source, received_ns, bytes) {
                 Ok(()) => accepted += amount,
                 Err(_) => self.meter.receive.drop(Reason::RingGuard, amount),
             }

@@ -1,7 +1,7 @@
 //! The datagram tee: one receiving thread writes each datagram once into a ring, every target reads it from there.
 //!
 //! - `ring`: the memory that both sides share, and the protocol that keeps them apart. The only unsafe code.
-//! - `receiver`, `intake`: socket to ring. `gate`, `target`: ring to messages. `outlet`, `file`: messages to the kernel.
+//! - `receiver`, `arrivals`, `intake`: socket to ring. `gate`, `target`: ring to messages. `outlet`, `file`: messages to the kernel.
 //! - `pump`, `worker`: the targets of a thread, and the threads. `listener`: the handle that callers hold.
 //! - `path`: what the kernel's tables say about the ways to targets, kept by a thread of its own.
 //! - `meter`: what is counted on the way, as hops of the ledger.
@@ -11,6 +11,7 @@
 
 #![deny(unsafe_code)]
 
+mod arrivals;
 mod error;
 mod file;
 mod gate;
@@ -28,10 +29,11 @@ mod ring;
 mod simulation;
 mod sync;
 mod target;
+mod waker;
 mod worker;
 
 pub use error::Error;
-pub use listener::Listener;
+pub use listener::{ChangesUnderWay, Listener, TargetChange};
 pub use options::{
     Destination, FileFormat, FileOptions, Gso, ListenerOptions, Sample, SampleBy, Schedule,
     SocketOwner, TargetOptions,

@@ -1,17 +1,22 @@
 //! The handle of a running listener.
 
+mod change;
 mod stop;
 
+pub use change::{ChangesUnderWay, TargetChange};
+
+use crate::arrivals::Arrivals;
 use crate::file::{BUFFERED_DATAGRAMS_MAX, FileTarget};
 use crate::gate::Gate;
 use crate::intake::{Admission, Intake};
 use crate::meter::{ListenerMeter, TargetMeter};
 use crate::outlet::SocketOutlet;
-use crate::pump::{Change, Command, HOUSEKEEPING_INTERVAL, Pump, Replaced, Targets};
+use crate::pump::{Command, HOUSEKEEPING_INTERVAL, Pump, Targets};
 use crate::receiver::{Receiver, Request};
 use crate::ring::{Reader, ring};
 use crate::target::Target;
-use crate::worker::{Lifetime, StopState, Waker, Worker};
+use crate::waker::Waker;
+use crate::worker::{Lifetime, StopState, Worker};
 use crate::{
     Destination, Error, ListenerOptions, RING_BYTES_MIN, Schedule, SocketOwner, TargetOptions,
 };
@@ -48,9 +53,6 @@ pub struct Listener {
     pulse: Mutex<Pulse>,
     pulses: Vec<Arc<AtomicU64>>,
 }
-
-/// How long a change of a file target is waited for.
-const FILE_ANSWER_WAIT: Duration = Duration::from_millis(500);
 
 struct TargetHandle {
     name: String,
@@ -106,7 +108,9 @@ impl Listener {
         let meter =
             ListenerMeter::new(options.name.clone(), Some(Arc::clone(&socket)), dropped_before);
         let meter = Arc::new(meter);
-        let writer = ring(options.ring_bytes.max(RING_BYTES_MIN));
+        let bytes = options.ring_bytes.max(RING_BYTES_MIN);
+        let writer =
+            ring(bytes).map_err(|_| Error::NoMemory { name: options.name.clone(), bytes })?;
         let (requests, inbox) = mpsc::channel();
         let mut listener = Listener {
             ring_capacity: writer.capacity(),
@@ -134,6 +138,7 @@ impl Listener {
                 admission: Admission::new(&listener.options),
                 meter: Arc::clone(&meter),
             },
+            arrivals: Arrivals::new(listener.options.gather),
             targets: Targets::default(),
             wakers: Vec::new(),
             requests: inbox,
@@ -192,35 +197,6 @@ impl Listener {
         if self.worker_count_max == 0 { Schedule::Inline } else { Schedule::Threaded }
     }
 
-    /// Adds a target, which begins with the next datagram.
-    ///
-    /// # Errors
-    /// When there is a target of that name, a thread cannot be started, or the listener has stopped.
-    pub fn add_target(
-        &mut self,
-        options: TargetOptions,
-        destination: Destination,
-    ) -> Result<(), Error> {
-        let joined = self.join_ring()?;
-        self.place(options, destination, joined)?;
-        self.register_newest();
-        Ok(())
-    }
-
-    fn register_newest(&self) {
-        if let Some(target) = self.targets.last() {
-            self.ledger.register(Arc::clone(&target.meter) as Arc<dyn Meter>);
-        }
-    }
-
-    fn join_ring(&self) -> Result<Joined, Error> {
-        let lost = Arc::<Tally>::default();
-        let (reply, answer) = mpsc::channel();
-        self.request(Request::Join { lost: Arc::clone(&lost), reply })?;
-        let (reader, amount) = answer.recv().map_err(|_| self.stopped())?;
-        Ok(Joined { reader, amount, lost })
-    }
-
     /// Gives a target to the thread that will own it.
     fn place(
         &mut self,
@@ -229,10 +205,7 @@ impl Listener {
         joined: Joined,
     ) -> Result<(), Error> {
         if self.targets.iter().any(|target| target.name == options.name) {
-            return Err(Error::DuplicateTarget {
-                listener: self.options.name.clone(),
-                target: options.name,
-            });
+            return Err(self.duplicate(options.name));
         }
         let is_file = matches!(destination, Destination::File(_));
         let buffered_max = if is_file { BUFFERED_DATAGRAMS_MAX } else { 0 };
@@ -308,6 +281,10 @@ impl Listener {
         Error::Stopped { listener: self.options.name.clone() }
     }
 
+    fn duplicate(&self, target: String) -> Error {
+        Error::DuplicateTarget { listener: self.options.name.clone(), target }
+    }
+
     fn command(&self, target: &TargetHandle, command: Command) -> Result<(), Error> {
         match &target.worker {
             None => self.request(Request::Targets(command)),
@@ -368,71 +345,6 @@ impl Listener {
         self.leaving.retain(|meter| Arc::strong_count(meter) > 1);
         self.leaving.push(Arc::clone(&target.meter));
         Ok(())
-    }
-
-    /// Sends to another destination from the next datagram on. The new socket is open before the old one is closed.
-    ///
-    /// # Errors
-    /// When there is no such target, the listener has stopped, or one of the two destinations is a file.
-    pub fn replace_destination(&self, name: &str, destination: Destination) -> Result<(), Error> {
-        let target = self.target(name)?;
-        if target.is_file || matches!(destination, Destination::File(_)) {
-            return Err(Error::NotReplaceable {
-                listener: self.options.name.clone(),
-                target: name.to_owned(),
-            });
-        }
-        self.change(target, Change { destination, gate: None })
-    }
-
-    /// Gives the target of this name other options and another destination. It goes on where it is: every datagram is
-    /// dealt with once, by the old options or the new.
-    ///
-    /// Where a file takes a socket's place or a socket a file's, the old one has up to `grace` for what the ring held for it
-    /// when the new one joined. What it had already taken of what came after goes to both.
-    ///
-    /// # Errors
-    /// When there is no such target, the listener has stopped, or a thread cannot be started.
-    pub fn change_target(
-        &mut self,
-        options: TargetOptions,
-        destination: Destination,
-        grace: Duration,
-    ) -> Result<(), Error> {
-        let target = self.target(&options.name)?;
-        if target.is_file == matches!(destination, Destination::File(_)) {
-            let gate = Some(Gate::new(&options, monotonic_ns()));
-            return self.change(target, Change { destination, gate });
-        }
-        let joined = self.join_ring()?;
-        let end = joined.amount.count;
-        let at = self.position(&options.name)?;
-        let old = self.targets.remove(at);
-        if let Err(error) = self.place(options, destination, joined) {
-            self.targets.insert(at, old);
-            return Err(error);
-        }
-        self.register_newest();
-        self.begin_removal(&old, Some(end), grace)
-    }
-
-    fn change(&self, target: &TargetHandle, change: Change) -> Result<(), Error> {
-        let (done, answer) = mpsc::channel();
-        target.meter.follow(&change.destination);
-        self.command(target, Command::Replace { target: target.name.clone(), change, done })?;
-        if target.is_file {
-            // Its thread may wait for a disk, and then the change comes into force when the disk lets it go.
-            let _ = answer.recv_timeout(FILE_ANSWER_WAIT);
-            return Ok(());
-        }
-        match answer.recv() {
-            Ok(Replaced::Yes) => Ok(()),
-            Ok(Replaced::No) => Err(Error::NotReplaceable {
-                listener: self.options.name.clone(),
-                target: target.name.clone(),
-            }),
-            Err(_) => Err(self.stopped()),
-        }
     }
 
     /// A number that grows from one call to the next while every data loop turns; each turns at least five times a
@@ -517,3 +429,6 @@ fn thread_name(role: &str, name: &str) -> String {
     }
     name
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -4,6 +4,7 @@ mod receiver;
 mod standing;
 
 use crate::Destination;
+use crate::ring::Reader;
 use ledger::{
     Accounting, Amount, Counters, DelayHistogram, EventCounter, HopBuilder, HopKind, HopSnapshot,
     Meter, Reason, Tally,
@@ -11,7 +12,7 @@ use ledger::{
 use receiver::ReceiverCount;
 use standing::{Fate, Standing};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use sys::Errno;
 use sys::clock::monotonic_ns;
@@ -31,6 +32,8 @@ pub(crate) struct ListenerMeter {
     pub(crate) batches: EventCounter,
     pub(crate) empty_datagrams: EventCounter,
     pub(crate) receive_errors: EventCounter,
+    /// By how much what was read, what was taken in and what the ring holds differed at the last look.
+    mismatch: AtomicI64,
     socket: Mutex<SocketCount>,
 }
 
@@ -78,8 +81,18 @@ impl ListenerMeter {
             batches: EventCounter::default(),
             empty_datagrams: EventCounter::default(),
             receive_errors: EventCounter::default(),
+            mismatch: AtomicI64::new(0),
             socket: Mutex::new(socket),
         }
+    }
+
+    /// Holds what was counted against what the ring took. To be called by the receiving thread between two batches.
+    pub(crate) fn check_law(&self, appended: Amount) {
+        let dropped: Amount = self.receive.drops().map(|(_, amount)| amount).sum();
+        let taken_in = self.receive.delivered.load();
+        let not_counted = appended.count.wrapping_sub(taken_in.count) as i64;
+        let inside = self.read.load().count.wrapping_sub(taken_in.count + dropped.count) as i64;
+        self.mismatch.store(not_counted + inside, Ordering::Relaxed);
     }
 
     /// What the kernel drops at the socket from here on is dropped because of the stop.
@@ -135,6 +148,7 @@ impl ListenerMeter {
         HopBuilder::new(HopKind::Receive, &self.name, None, self.read.load())
             .left(&self.receive)
             .capacity(IN_HAND_MAX)
+            .mismatch(self.mismatch.load(Ordering::Relaxed))
             .event("batches", self.batches.load())
             .event("empty_datagrams", self.empty_datagrams.load())
             .event("receive_errors", self.receive_errors.load())
@@ -202,7 +216,13 @@ pub(crate) struct TargetMeter {
     pub(crate) delay: DelayHistogram,
     pub(crate) send_calls: EventCounter,
     pub(crate) retries: EventCounter,
-    pub(crate) oldest_age_ms: EventCounter,
+    oldest_age_ms: EventCounter,
+    /// By how much the cursor and what was counted differed at the last look; positive: something was not counted.
+    mismatch: AtomicI64,
+    /// Files that ended in a part of a record, which was cut off, or in a line without a line feed, which got one.
+    pub(crate) tails_mended: EventCounter,
+    /// Files that could not be continued and got another name.
+    pub(crate) files_set_aside: EventCounter,
     /// 1 while runs leave as one message.
     pub(crate) gso: EventCounter,
     standing: Standing,
@@ -227,7 +247,8 @@ impl TargetMeter {
             listener,
             joined,
             left: OnceLock::new(),
-            capacity: capacity + 2 * IN_HAND_MAX,
+            // The writer may use what a reader gave up, at most a quarter, before it has counted that it took it.
+            capacity: capacity + capacity / 4 + 2 * IN_HAND_MAX,
             is_abandoned: AtomicBool::new(false),
             sender: Counters::default(),
             lost,
@@ -236,6 +257,9 @@ impl TargetMeter {
             send_calls: EventCounter::default(),
             retries: EventCounter::default(),
             oldest_age_ms: EventCounter::default(),
+            mismatch: AtomicI64::new(0),
+            tails_mended: EventCounter::default(),
+            files_set_aside: EventCounter::default(),
             gso: EventCounter::default(),
             standing: Standing::default(),
             receiver: ReceiverCount::default(),
@@ -253,6 +277,21 @@ impl TargetMeter {
     pub(crate) fn count_icmp(&self, kind: u8, code: u8) {
         let index = NAMED_ICMP.iter().position(|(known, _)| *known == (kind, code));
         self.icmp[index.unwrap_or(NAMED_ICMP.len())].add(1);
+    }
+
+    /// Notes how long the oldest datagram has waited that was received then.
+    pub(crate) fn note_age(&self, received_ns: Option<u64>, realtime_ns: u64) {
+        let age_ns = received_ns.map_or(0, |received_ns| realtime_ns.saturating_sub(received_ns));
+        self.oldest_age_ms.set(age_ns / 1_000_000);
+    }
+
+    /// Holds what was counted against the ring's own number: everything below the cursor was offered to the target, and has
+    /// left. To be called by the thread that owns the target, when it has nothing in its hands.
+    pub(crate) fn check_law(&self, reader: &Reader) {
+        let Some((cursor, lost)) = reader.account(|| self.lost.load()) else { return };
+        let dropped: Amount = self.sender.drops().map(|(_, amount)| amount).sum();
+        let counted = self.joined + self.sender.delivered.load() + dropped + lost;
+        self.mismatch.store(cursor.wrapping_sub(counted.count) as i64, Ordering::Relaxed);
     }
 
     /// Decides whether the target takes what it is sent. Only the thread that owns the target may call this.
@@ -327,9 +366,12 @@ impl TargetMeter {
                 .left(&self.sender)
                 .dropped(Reason::QueueFull, self.lost.load())
                 .capacity(self.capacity)
+                .mismatch(self.mismatch.load(Ordering::Relaxed))
                 .delay(&self.delay)
                 .event("send_calls", self.send_calls.load())
                 .event("retries", self.retries.load())
+                .event("file_tails_mended", self.tails_mended.load())
+                .event("files_set_aside", self.files_set_aside.load())
                 .gauge("oldest_age_ms", self.oldest_age_ms.load())
                 .gauge("gso", self.gso.load());
         let inside = offered_before.saturating_sub(hop.left_so_far()).count;

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::{Path, Prefix, UnixPeer};
 
@@ -43,6 +44,9 @@ pub struct ListenerOptions {
     pub deny_sources: Vec<Prefix>,
     /// Whose socket it is.
     pub socket_owner: SocketOwner,
+    /// How long a datagram may be kept waiting for others, where so many arrive that a wake-up for each would be most of the
+    /// work; `None`: not at all.
+    pub gather: Option<Duration>,
 }
 
 /// What chooses the datagrams of a 1-in-N sample.
@@ -127,4 +131,6 @@ pub enum Destination {
     Null,
     /// No address is known (yet): everything is dropped as `target_unresolved`.
     Unresolved,
+    /// No route leads to the address (yet): everything is dropped as `network_unreachable`.
+    NoRoute,
 }

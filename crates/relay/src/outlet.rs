@@ -30,6 +30,8 @@ pub(crate) enum SocketOutlet {
     Null,
     /// Takes nothing: there is no address.
     Unresolved,
+    /// Takes nothing: no route leads to the address.
+    NoRoute,
 }
 
 impl SocketOutlet {
@@ -42,6 +44,7 @@ impl SocketOutlet {
             Destination::Unix { peer } => SocketOutlet::Unix(UnixOutlet::new(peer)),
             Destination::Null => SocketOutlet::Null,
             Destination::Unresolved => SocketOutlet::Unresolved,
+            Destination::NoRoute => SocketOutlet::NoRoute,
             Destination::File(_) => return None,
         })
     }
@@ -54,6 +57,7 @@ impl Outlet for SocketOutlet {
             SocketOutlet::Unix(unix) => unix.send(messages),
             SocketOutlet::Null => Ok(messages.len()),
             SocketOutlet::Unresolved => Err(Errno::DESTADDRREQ),
+            SocketOutlet::NoRoute => Err(Errno::NETUNREACH),
         }
     }
 
@@ -62,6 +66,7 @@ impl Outlet for SocketOutlet {
             SocketOutlet::Udp(udp) => udp.refusing(now_ns),
             SocketOutlet::Unix(unix) => unix.refusing(now_ns),
             SocketOutlet::Unresolved => Some(Reason::TargetUnresolved),
+            SocketOutlet::NoRoute => Some(Reason::NetworkUnreachable),
             SocketOutlet::Null => None,
         }
     }
@@ -70,7 +75,7 @@ impl Outlet for SocketOutlet {
         match self {
             SocketOutlet::Udp(udp) => udp.run_datagram_bytes_max(),
             SocketOutlet::Unix(_) => 0,
-            SocketOutlet::Null | SocketOutlet::Unresolved => usize::MAX,
+            SocketOutlet::Null | SocketOutlet::Unresolved | SocketOutlet::NoRoute => usize::MAX,
         }
     }
 
@@ -116,7 +121,7 @@ impl Outlet for SocketOutlet {
         match self {
             SocketOutlet::Udp(udp) => udp.writable_socket(),
             SocketOutlet::Unix(unix) => unix.socket(),
-            SocketOutlet::Null | SocketOutlet::Unresolved => None,
+            SocketOutlet::Null | SocketOutlet::Unresolved | SocketOutlet::NoRoute => None,
         }
     }
 

@@ -18,6 +18,45 @@ impl Prefix {
     pub fn contains(&self, source: &Source) -> bool {
         source.ip_bytes().is_some_and(|ip| u128::from_be_bytes(*ip) & self.mask == self.network)
     }
+
+    fn last(&self) -> u128 {
+        self.network | !self.mask
+    }
+}
+
+/// Many prefixes, asked at once: a binary search, so that a thousand of them cost a datagram about as much as ten.
+#[derive(Debug)]
+pub(crate) struct PrefixSet {
+    /// First and last addresses, in order; no two ranges overlap.
+    ranges: Box<[(u128, u128)]>,
+}
+
+impl PrefixSet {
+    pub(crate) fn new(prefixes: &[Prefix]) -> PrefixSet {
+        let mut ranges: Vec<_> =
+            prefixes.iter().map(|prefix| (prefix.network, prefix.last())).collect();
+        ranges.sort_unstable();
+        // Of two prefixes that overlap one contains the other, and that one is first or equal.
+        ranges.dedup_by(|next, kept| {
+            let is_inside = next.0 <= kept.1;
+            kept.1 = if is_inside { kept.1.max(next.1) } else { kept.1 };
+            is_inside
+        });
+        PrefixSet { ranges: ranges.into() }
+    }
+
+    /// Whether it was made of no prefix.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Whether one of the prefixes contains the source. A source without an address lies in none.
+    pub(crate) fn contains(&self, source: &Source) -> bool {
+        let Some(ip) = source.ip_bytes() else { return false };
+        let ip = u128::from_be_bytes(*ip);
+        let above = self.ranges.partition_point(|range| range.0 <= ip);
+        above.checked_sub(1).is_some_and(|at| ip <= self.ranges[at].1)
+    }
 }
 
 /// Why a text is not a prefix.
@@ -102,6 +141,50 @@ mod tests {
     #[test]
     fn a_source_without_an_address_lies_in_no_block() {
         assert!(!"::/0".parse::<Prefix>().unwrap().contains(&Source::NONE));
+    }
+
+    /// splitmix64 (Steele, Lea, Flood 2014).
+    fn random(state: &mut u64) -> u64 {
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    /// A prefix near others: few bits differ, so that prefixes contain each other, touch and repeat.
+    fn random_prefix(state: &mut u64) -> Prefix {
+        let bits = random(state) % 129;
+        let mask = u128::MAX.checked_shl(128 - bits as u32).unwrap_or(0);
+        let word = |n: u64| n & n.rotate_left(17) & 0x0101_0000_0000_0103;
+        let network = u128::from(word(random(state))) << 64 | u128::from(word(random(state)));
+        let mapped = if random(state).is_multiple_of(3) { 0xffff_u128 << 32 } else { 0 };
+        Prefix { network: (network | mapped) & mask, mask }
+    }
+
+    #[test]
+    fn a_set_says_what_its_prefixes_say() {
+        let mut state = 7;
+        let source =
+            |ip: u128| Source::from(std::net::SocketAddr::new(IpAddr::V6(Ipv6Addr::from(ip)), 1));
+        let mut answers = [0; 2];
+        for _ in 0..400 {
+            let count = random(&mut state) % 24;
+            let prefixes: Vec<_> = (0..count).map(|_| random_prefix(&mut state)).collect();
+            let set = PrefixSet::new(&prefixes);
+            assert_eq!(set.is_empty(), prefixes.is_empty());
+            assert!(set.ranges.windows(2).all(|pair| pair[0].1 < pair[1].0), "{set:?}");
+            // At and beside every edge, and anywhere.
+            let edges = prefixes.iter().flat_map(|prefix| [prefix.network, prefix.last()]);
+            let edges = edges.flat_map(|ip| [ip.wrapping_sub(1), ip, ip.wrapping_add(1)]);
+            let anywhere = [(); 20].map(|()| random_prefix(&mut state).network);
+            for ip in edges.chain(anywhere).chain([0, u128::MAX]) {
+                let expected = prefixes.iter().any(|prefix| prefix.contains(&source(ip)));
+                assert_eq!(set.contains(&source(ip)), expected, "{ip:#x} in {prefixes:?}");
+                answers[usize::from(expected)] += 1;
+            }
+            assert!(!set.contains(&Source::NONE));
+        }
+        assert!(answers.iter().all(|&count| count > 1_000), "{answers:?}");
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl<O: Outlet + Send> Pump for Target<O> {
 
     fn keep_house(&mut self, now_ns: u64, realtime_ns: u64) {
         self.settle(now_ns);
-        self.note_age(realtime_ns);
+        self.look_at_ring(realtime_ns);
         let can_run = self.outlet.run_datagram_bytes_max(now_ns) > 0;
         self.meter().gso.set(u64::from(can_run));
         self.meter().reports_all.set(u64::from(self.outlet.reports_all()));
@@ -284,6 +284,16 @@ impl Targets {
         }
     }
 
+    /// Looks which blocked targets can go on, without waiting: others may have work for as long as they like.
+    pub(crate) fn revive(&mut self, set: &mut PollSet) {
+        set.clear();
+        self.watch(set);
+        // A look that was interrupted is made again soon.
+        if set.wait(Duration::ZERO).is_ok() {
+            self.unblock_ready(set, 0);
+        }
+    }
+
     pub(crate) fn has_blocked(&self) -> bool {
         self.entries.iter().any(|entry| entry.is_blocked)
     }
@@ -307,6 +317,9 @@ impl Targets {
                 break;
             }
             if self.pump(now_ns, realtime_ns(), CLAIMS_MAX) {
+                if self.has_blocked() {
+                    self.revive(&mut set);
+                }
                 continue;
             }
             let is_done =

@@ -1,20 +1,23 @@
 //! The receiving thread: socket to ring, and on to the targets that it owns itself.
 
 use crate::SocketOwner;
+use crate::arrivals::Arrivals;
 use crate::intake::Intake;
 use crate::meter::ListenerMeter;
 use crate::pump::{CLAIMS_MAX, CLAIMS_MAX_UNDER_LOAD, Command, HOUSEKEEPING_INTERVAL, Targets};
 use crate::ring::Reader;
-use crate::worker::{StopState, Waker};
+use crate::waker::Waker;
+use crate::worker::StopState;
 use ledger::{Amount, Tally};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver as Inbox};
+use std::time::Duration;
 use sys::Errno;
 use sys::clock::{monotonic_ns, realtime_ns};
 use sys::poll::{Interest, PollSet};
-use sys::recv::{BATCH, ReceiveBatch, Wait};
+use sys::recv::{ReceiveBatch, Room, Wait};
 use sys::socket::{leave_port, mem_info, refuse_new_datagrams};
 
 /// What the control side asks of the receiving thread.
@@ -32,6 +35,7 @@ pub(crate) struct Receiver {
     pub(crate) socket: Arc<OwnedFd>,
     pub(crate) socket_owner: SocketOwner,
     pub(crate) intake: Intake,
+    pub(crate) arrivals: Arrivals,
     pub(crate) targets: Targets,
     pub(crate) wakers: Vec<Arc<Waker>>,
     pub(crate) requests: Inbox<Request>,
@@ -46,27 +50,50 @@ impl Receiver {
         let mut batch = ReceiveBatch::default();
         let mut set = PollSet::default();
         let mut has_more = false;
+        let mut law_check_due_ns = 0;
+        // A pause of 80 µs that the kernel may make 50 µs longer is another one.
+        sys::poll::set_timer_slack(Duration::ZERO);
         while self.stop.deadline_ns.load(Ordering::Acquire) == 0 {
             self.ticks.fetch_add(1, Ordering::Relaxed);
             if self.has_requests.swap(false, Ordering::Acquire) {
                 self.serve_requests();
             }
-            let wait = if has_more {
-                Wait::No
-            } else if self.targets.has_blocked() {
-                self.wait_for_socket_or_targets(&mut set);
-                Wait::No
-            } else {
-                Wait::ForOne
-            };
+            let wait = self.wait_for_work(&mut set, has_more);
             // A full batch says that more waits in the socket, which has less room than the ring: then it goes first.
-            let claims_max = match self.receive(&mut batch, wait) {
+            let read = self.receive(&mut batch, wait);
+            let claims_max = match read {
                 Read::Full => CLAIMS_MAX_UNDER_LOAD,
                 Read::Some | Read::Nothing | Read::Failed => CLAIMS_MAX,
             };
-            has_more = self.targets.pump(monotonic_ns(), realtime_ns(), claims_max);
+            let now_ns = monotonic_ns();
+            has_more = self.targets.pump(now_ns, realtime_ns(), claims_max);
+            if now_ns >= law_check_due_ns {
+                law_check_due_ns = now_ns + HOUSEKEEPING_INTERVAL.as_nanos() as u64;
+                self.meter().check_law(self.intake.writer.appended());
+            }
+            if read == Read::Some
+                && !has_more
+                && let Some(pause) = self.arrivals.pause(now_ns)
+            {
+                let began_ns = monotonic_ns();
+                sys::poll::pause(pause);
+                let was = Duration::from_nanos(monotonic_ns() - began_ns);
+                self.arrivals.paused(pause, was);
+            }
         }
         self.finish(&mut batch);
+    }
+
+    /// Waits until there is something to receive or to send, unless a target `has_more`. Says how the next receive call is
+    /// to wait.
+    fn wait_for_work(&mut self, set: &mut PollSet, has_more: bool) -> Wait {
+        match (has_more, self.targets.has_blocked()) {
+            (true, true) => self.targets.revive(set),
+            (true, false) => {}
+            (false, true) => self.wait_for_socket_or_targets(set),
+            (false, false) => return Wait::ForOne,
+        }
+        Wait::No
     }
 
     pub(crate) fn serve_requests(&mut self) {
@@ -100,15 +127,23 @@ impl Receiver {
 
     /// Takes one batch into the ring.
     fn receive(&mut self, batch: &mut ReceiveBatch, wait: Wait) -> Read {
-        match batch.receive(self.socket.as_fd(), wait) {
+        let plan = self.arrivals.plan();
+        let writer = &mut self.intake.writer;
+        writer.rewind_if_empty(plan.bytes);
+        let room = plan.stride_bytes.and_then(|stride_bytes| {
+            let bytes = writer.room(plan.count, plan.count * stride_bytes)?;
+            Some(Room { bytes, stride_bytes })
+        });
+        match batch.receive_into(self.socket.as_fd(), wait, plan.count, room) {
             Ok(count) => {
                 self.meter().batches.add(1);
                 let datagrams = || batch.datagrams();
+                self.arrivals.note(datagrams().map(|datagram| datagram.payload.len()));
                 self.intake.take_in(datagrams, realtime_ns(), &mut self.targets);
                 for waker in &self.wakers {
                     waker.wake();
                 }
-                if count == BATCH { Read::Full } else { Read::Some }
+                if count == plan.count { Read::Full } else { Read::Some }
             }
             Err(Errno::AGAIN) => Read::Nothing,
             Err(Errno::INTR) => Read::Failed,

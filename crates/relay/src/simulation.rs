@@ -25,13 +25,13 @@ use crate::{
     Destination, Gso, ListenerOptions, Sample, SampleBy, Schedule, SocketOwner, TargetOptions,
 };
 use kernel::{FakeKernel, Place, Wire};
-use ledger::{Amount, HopKind, HopSnapshot, Ledger, Meter, Reason};
+use ledger::{Amount, Counters, HopKind, HopSnapshot, Ledger, Meter, Reason};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
-use sys::recv::Received;
+use sys::recv::{Payload, Received};
 use sys::send::Message;
 use sys::{Errno, Source};
 
@@ -155,6 +155,7 @@ struct History {
     clock: Arc<AtomicU64>,
     /// Reads everything that enters, and holds its claim while it does.
     guard: Reader,
+    guard_gave_up: Counters,
     guarded: u64,
     is_order_known: bool,
     faults: u64,
@@ -165,7 +166,7 @@ impl History {
         let mut random = Random(seed);
         let bytes = 1 << (9 + random.below(4));
         let slots = 1 << (2 + random.below(4));
-        let mut writer = ring_with_slots(bytes, slots);
+        let mut writer = ring_with_slots(bytes, slots).unwrap();
         let guard = writer.reader(Arc::default());
         let deny = random.one_in(4).then(|| "10.0.0.3".parse().unwrap());
         let options = ListenerOptions {
@@ -175,6 +176,7 @@ impl History {
             allow_sources: vec![],
             deny_sources: deny.into_iter().collect(),
             socket_owner: SocketOwner::Relay,
+            gather: None,
         };
         let meter = Arc::new(ListenerMeter::new("l".into(), None, 0));
         let ledger = Ledger::new(String::new());
@@ -191,6 +193,7 @@ impl History {
             // Above the real clock, which the intake reads.
             clock: Arc::new(AtomicU64::new(1 << 60)),
             guard,
+            guard_gave_up: Counters::default(),
             guarded: 0,
             is_order_known: true,
             faults: 0,
@@ -242,7 +245,7 @@ impl History {
         let before = self.intake.writer.appended();
         let datagrams = || {
             batch.iter().zip(0..).map(|((_, bytes, source), at)| Received {
-                bytes,
+                payload: Payload::Bytes(bytes),
                 truncated: truncated == Some(at),
                 source: Source::from(std::net::SocketAddr::from((*source, 514))),
             })
@@ -253,12 +256,10 @@ impl History {
         // A claim that is held for as long as the ring lasts costs the newest datagrams.
         let now_ns = self.clock.load(Ordering::Relaxed);
         let holds = {
-            let held = if self.random.one_in(4) { self.guard.claim() } else { None };
+            let held =
+                if self.random.one_in(4) { self.guard.claim(&self.guard_gave_up) } else { None };
             self.intake.take_in(datagrams, now_ns, targets);
-            let commit = |claim: Claim<'_>| {
-                let len = claim.len();
-                claim.commit(len);
-            };
+            let commit = |mut claim: Claim<'_>| claim.advance(claim.len());
             held.map(commit).is_some()
         };
         // Which of the batch got in is what the counters say about each kind; the order is the batch's.
@@ -291,15 +292,14 @@ impl History {
     fn seen_of(&mut self, passed: &[(u64, usize)], from: u64) -> Vec<(u64, usize)> {
         let mut candidates = passed.iter();
         let mut seen = Vec::new();
-        while let Some(claim) = self.guard.claim() {
+        while let Some(mut claim) = self.guard.claim(&self.guard_gave_up) {
             let new = (0..claim.len()).filter(|index| claim.first() + *index as u64 >= from);
             for index in new {
                 let (_, bytes) = claim.get(index);
                 let is_it = |&&(number, len): &&(u64, usize)| payload(number, len) == bytes;
                 seen.push(*candidates.find(is_it).expect("of the batch, in its order"));
             }
-            let len = claim.len();
-            claim.commit(len);
+            claim.advance(claim.len());
         }
         seen
     }

@@ -1,15 +1,21 @@
-//! The primitives that the ring is built on: the standard library's, or loom's when it is model-checked.
+//! The primitives that the ring and the waker are built on: the standard library's, or loom's when it is model-checked.
 
 #[cfg(not(loom))]
-pub(crate) use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+pub(crate) use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering, fence},
+    },
+    thread::yield_now,
 };
 
 #[cfg(loom)]
-pub(crate) use loom::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+pub(crate) use loom::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering, fence},
+    },
+    thread::yield_now,
 };
 
 /// `std::cell::UnsafeCell` with the interface that loom's checked cell has.

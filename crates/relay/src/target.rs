@@ -123,28 +123,30 @@ impl<O: Outlet> Target<O> {
     /// Sends what is in the ring, of at most so many claims.
     pub(crate) fn pump(&mut self, now_ns: u64, realtime_ns: u64, claims_max: usize) -> Pumped {
         for _ in 0..claims_max {
-            let Some(claim) = self.reader.claim() else { return Pumped::Idle };
-            self.meter.sender.drop(Reason::QueueFull, claim.gave_up());
-            let mut work =
-                Work { outlet: &mut self.outlet, meter: &self.meter, now_ns, realtime_ns, done: 0 };
-            if self.gate.is_open() {
-                work.send_all(&claim, None);
+            let Some(mut claim) = self.reader.claim(&self.meter.sender) else {
+                return Pumped::Idle;
+            };
+            let decided = if self.gate.is_open() {
+                None
             } else {
-                decide_all(
-                    &mut self.gate,
-                    &claim,
-                    now_ns,
-                    &mut Decided {
-                        from: &mut self.decided_from,
-                        len: &mut self.decided_len,
-                        reasons: &mut self.decided,
-                    },
-                );
-                work.send_all(&claim, Some(&self.decided));
-            }
-            let (done, len) = (work.done, claim.len());
-            claim.commit(done);
-            if done < len {
+                let mut decided = Decided {
+                    from: &mut self.decided_from,
+                    len: &mut self.decided_len,
+                    reasons: &mut self.decided,
+                };
+                decide_all(&mut self.gate, &claim, now_ns, &mut decided);
+                Some(&self.decided[..])
+            };
+            let mut work = Work {
+                outlet: &mut self.outlet,
+                meter: &self.meter,
+                decided,
+                now_ns,
+                realtime_ns,
+                done: 0,
+                retries: 0,
+            };
+            if work.send_all(&mut claim) == Ended::Blocked {
                 return Pumped::Blocked;
             }
         }
@@ -172,13 +174,18 @@ impl<O: Outlet> Target<O> {
         self.meter.leave(seen);
     }
 
-    /// Age of the oldest datagram that waits, in milliseconds; 0 when none does.
-    pub(crate) fn note_age(&mut self, realtime_ns: u64) {
-        let age_ns = self.reader.claim().map_or(0, |claim| {
-            self.meter.sender.drop(Reason::QueueFull, claim.gave_up());
-            realtime_ns.saturating_sub(claim.get(0).0.received_ns)
-        });
-        self.meter.oldest_age_ms.set(age_ns / 1_000_000);
+    /// Holds the target's account against its cursor, and notes how long its oldest datagram has waited.
+    pub(crate) fn look_at_ring(&mut self, realtime_ns: u64) {
+        self.meter.note_age(self.reader.oldest_received_ns(), realtime_ns);
+        self.meter.check_law(&self.reader);
+    }
+
+    /// Loses a datagram without a word, as a defect would. Returns whether there was one.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn leak_one(&mut self) -> bool {
+        let nobodys = ledger::Counters::default();
+        let claim = self.reader.claim(&nobodys);
+        claim.map(|mut claim| claim.advance(1)).is_some()
     }
 
     /// Counts what came back from the network, and says whether more arrives than comes back.
@@ -218,10 +225,14 @@ fn decide_all(gate: &mut Gate, claim: &Claim<'_>, now_ns: u64, decided: &mut Dec
 struct Work<'a, O> {
     outlet: &'a mut O,
     meter: &'a TargetMeter,
+    /// What the gate decided about the datagrams of the claim; `None`: all pass.
+    decided: Option<&'a [Option<Reason>]>,
     now_ns: u64,
     realtime_ns: u64,
     /// Datagrams of the claim that are dealt with, from its beginning.
     done: usize,
+    /// How often the message at hand was tried again.
+    retries: u32,
 }
 
 /// The messages of a claim and, for each, where in the claim it begins.
@@ -229,73 +240,98 @@ struct Batch<'a> {
     messages: [Message<'a>; CLAIM_MAX],
     begins: [usize; CLAIM_MAX],
     len: usize,
+    /// Where in the claim the last message ends, with what the gate held back behind it.
+    end: usize,
+}
+
+impl Batch<'_> {
+    /// Up to where in the claim everything is dealt with when so many messages are.
+    fn end_of(&self, messages: usize) -> usize {
+        if messages < self.len { self.begins[messages] } else { self.end }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ended {
+    Done,
+    Blocked,
 }
 
 impl<O: Outlet> Work<'_, O> {
     /// Sends the datagrams of the claim that pass and counts those that do not, until all are dealt with or the way out
-    /// is blocked.
-    fn send_all(&mut self, claim: &Claim<'_>, decided: Option<&[Option<Reason>]>) {
+    /// is blocked. After each call what was dealt with is given back to the ring's writer.
+    fn send_all(&mut self, claim: &mut Claim<'_>) -> Ended {
         while self.done < claim.len() {
-            let run_max = self.outlet.run_datagram_bytes_max(self.now_ns);
-            let batch = form_messages(claim, self.done, decided, run_max);
-            let (sent, ended) = self.send_batch(&batch, claim);
-            self.count_skipped(claim, decided, self.done, sent);
-            self.done = sent;
-            match ended {
-                Ended::Blocked => return,
-                Ended::FormAgain | Ended::Done => {}
+            let (end, ended) = match self.outlet.refusing(self.now_ns) {
+                Some(reason) => (self.refuse_rest(claim, reason), Ended::Done),
+                None => self.send_some(claim),
+            };
+            self.count_held(claim, end);
+            claim.advance(end);
+            self.done = end;
+            if ended == Ended::Blocked {
+                return Ended::Blocked;
             }
         }
+        Ended::Done
     }
 
-    /// Sends the messages and returns up to where in the claim everything is dealt with.
-    fn send_batch(&mut self, batch: &Batch<'_>, claim: &Claim<'_>) -> (usize, Ended) {
+    /// Makes one call, and returns up to where in the claim everything is dealt with then.
+    fn send_some(&mut self, claim: &Claim<'_>) -> (usize, Ended) {
+        let run_max = self.outlet.run_datagram_bytes_max(self.now_ns);
+        let batch = form_messages(claim, self.done, self.decided, run_max);
         let messages = &batch.messages[..batch.len];
-        let mut next = 0;
-        let mut retries = 0;
-        while next < messages.len() {
-            if let Some(reason) = self.outlet.refusing(self.now_ns) {
-                self.meter.sender.drop(reason, messages[next..].iter().map(amount_of).sum());
-                break;
+        let Some(first) = messages.first() else { return (batch.end, Ended::Done) };
+
+        self.meter.send_calls.add(1);
+        let sent = match self.outlet.send(messages) {
+            Ok(taken) => {
+                self.retries = 0;
+                self.count_delivered(claim, &batch, taken);
+                taken
             }
-            self.meter.send_calls.add(1);
-            match self.outlet.send(&messages[next..]) {
-                Ok(taken) => {
-                    self.count_delivered(claim, batch, next, next + taken);
-                    next += taken;
-                    retries = 0;
-                }
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return (batch.begins[next], Ended::Blocked),
-                Err(errno) => {
-                    self.meter.count_error(errno);
-                    if may_be_about_an_earlier_message(errno) {
-                        self.outlet.take_returned(self.meter, self.now_ns);
-                        if retries < RETRIES_MAX {
-                            retries += 1;
-                            self.meter.retries.add(1);
-                            continue;
-                        }
-                    }
-                    let message = &messages[next];
-                    if message.datagrams > 1 && is_about_the_run(errno) {
-                        let datagram_bytes = message.bytes.len() / message.datagrams as usize;
-                        self.outlet.limit_runs(datagram_bytes);
-                        return (batch.begins[next], Ended::FormAgain);
-                    }
-                    self.meter.sender.drop(reason_of(errno), amount_of(message));
-                    next += 1;
-                    retries = 0;
-                }
-            }
-        }
-        (claim.len(), Ended::Done)
+            Err(Errno::AGAIN) => return (batch.end_of(0), Ended::Blocked),
+            Err(Errno::INTR) => 0,
+            Err(errno) => match self.fate_of(first, errno) {
+                Fate::Again => 0,
+                Fate::Dropped => 1,
+            },
+        };
+        (batch.end_of(sent), Ended::Done)
     }
 
-    fn count_delivered(&self, claim: &Claim<'_>, batch: &Batch<'_>, from: usize, to: usize) {
+    /// Decides about the message that a call could not send.
+    fn fate_of(&mut self, message: &Message<'_>, errno: Errno) -> Fate {
+        self.meter.count_error(errno);
+        if may_be_about_an_earlier_message(errno) {
+            self.outlet.take_returned(self.meter, self.now_ns);
+            if self.retries < RETRIES_MAX {
+                self.retries += 1;
+                self.meter.retries.add(1);
+                return Fate::Again;
+            }
+        }
+        if message.datagrams > 1 && is_about_the_run(errno) {
+            self.outlet.limit_runs(message.datagram_bytes.into());
+            return Fate::Again;
+        }
+        self.retries = 0;
+        self.meter.sender.drop(reason_of(errno), amount_of(message));
+        Fate::Dropped
+    }
+
+    /// Counts everything that is left of the claim as dropped, but for what the gate holds back.
+    fn refuse_rest(&mut self, claim: &Claim<'_>, reason: Reason) -> usize {
+        let passes = |index: &usize| self.decided.is_none_or(|decided| decided[*index].is_none());
+        let lens = (self.done..claim.len()).filter(passes).map(|index| claim.get(index).1.len());
+        self.meter.sender.drop(reason, lens.map(Amount::one).sum());
+        claim.len()
+    }
+
+    fn count_delivered(&self, claim: &Claim<'_>, batch: &Batch<'_>, taken: usize) {
         let mut total = Amount::default();
         let mut group = (0, 0);
-        for (message, &begin) in batch.messages[from..to].iter().zip(&batch.begins[from..to]) {
+        for (message, &begin) in batch.messages[..taken].iter().zip(&batch.begins) {
             total += amount_of(message);
             // Datagrams of one receive batch share their time; a run is taken at its first one's.
             let received_ns = claim.get(begin).0.received_ns;
@@ -316,16 +352,10 @@ impl<O: Outlet> Work<'_, O> {
         }
     }
 
-    /// Counts those datagrams of `from..to` that the gate held back.
-    fn count_skipped(
-        &self,
-        claim: &Claim<'_>,
-        decided: Option<&[Option<Reason>]>,
-        from: usize,
-        to: usize,
-    ) {
-        let Some(decided) = decided else { return };
-        for (index, reason) in decided.iter().enumerate().take(to).skip(from) {
+    /// Counts what the gate held back of the datagrams up to `end`.
+    fn count_held(&self, claim: &Claim<'_>, end: usize) {
+        let Some(decided) = self.decided else { return };
+        for (index, reason) in decided.iter().enumerate().take(end).skip(self.done) {
             if let Some(reason) = reason {
                 self.meter.sender.drop(*reason, Amount::one(claim.get(index).1.len()));
             }
@@ -333,22 +363,25 @@ impl<O: Outlet> Work<'_, O> {
     }
 }
 
+/// What becomes of a message that could not be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Ended {
-    Done,
-    Blocked,
-    FormAgain,
+enum Fate {
+    /// It is tried again, perhaps in another form.
+    Again,
+    /// It is counted.
+    Dropped,
 }
 
-/// Puts the datagrams from `from` on into messages: runs of equal length that lie one behind the other become one.
+/// Puts the datagrams from `from` on into messages. Datagrams that lie one behind the other become one message where the
+/// kernel can take it apart again: all of one length, but for a last one that may be shorter.
 fn form_messages<'a>(
     claim: &'a Claim<'_>,
     from: usize,
     decided: Option<&[Option<Reason>]>,
     run_datagram_bytes_max: usize,
 ) -> Batch<'a> {
-    let mut batch =
-        Batch { messages: [Message::single(&[]); CLAIM_MAX], begins: [0; CLAIM_MAX], len: 0 };
+    let messages = [Message::single(&[]); CLAIM_MAX];
+    let mut batch = Batch { messages, begins: [0; CLAIM_MAX], len: 0, end: claim.len() };
     let is_held = |index: usize| decided.is_some_and(|decided| decided[index].is_some());
     let mut index = from;
     while index < claim.len() {
@@ -356,28 +389,49 @@ fn form_messages<'a>(
             index += 1;
             continue;
         }
-        let (_, bytes) = claim.get(index);
-        let mut message = Message::single(bytes);
-        let mut count = 1;
-        if !bytes.is_empty() && bytes.len() <= run_datagram_bytes_max {
-            let count_max = SEGMENTS_MAX.min(RUN_BYTES_MAX / bytes.len()).min(claim.len() - index);
-            while count < count_max
-                && !is_held(index + count)
-                && claim.get(index + count).1.len() == bytes.len()
-            {
-                count += 1;
-            }
-            match claim.run(index, count, count * bytes.len()) {
-                Some(run) => message = Message { bytes: run, datagrams: count as u32 },
-                None => count = 1,
-            }
-        }
-        batch.messages[batch.len] = message;
+        let (count, bytes) = run_length(claim, index, is_held, run_datagram_bytes_max);
+        let (_, first) = claim.get(index);
+        batch.messages[batch.len] = match count {
+            1 => Message::single(first),
+            _ => Message::run(claim.run(index, count, bytes), first.len() as u16),
+        };
         batch.begins[batch.len] = index;
         batch.len += 1;
         index += count;
     }
     batch
+}
+
+/// How many datagrams from `index` on may leave as one message, at least 1, and how many bytes they have.
+fn run_length(
+    claim: &Claim<'_>,
+    index: usize,
+    is_held: impl Fn(usize) -> bool,
+    datagram_bytes_max: usize,
+) -> (usize, usize) {
+    let (_, first) = claim.get(index);
+    let (mut count, mut bytes) = (1, first.len());
+    if first.is_empty() || first.len() > datagram_bytes_max {
+        return (count, bytes);
+    }
+    let count_max = SEGMENTS_MAX.min(claim.len() - index);
+    while count < count_max && !is_held(index + count) {
+        let (_, next) = claim.get(index + count);
+        let is_dense = std::ptr::eq(next.as_ptr(), first.as_ptr().wrapping_add(bytes));
+        if !is_dense
+            || next.is_empty()
+            || next.len() > first.len()
+            || bytes + next.len() > RUN_BYTES_MAX
+        {
+            break;
+        }
+        count += 1;
+        bytes += next.len();
+        if next.len() < first.len() {
+            break;
+        }
+    }
+    (count, bytes)
 }
 
 fn amount_of(message: &Message<'_>) -> Amount {

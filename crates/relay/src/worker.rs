@@ -1,35 +1,13 @@
 //! Threads that own targets and sleep until the ring has something for them.
 
 use crate::pump::{CLAIMS_MAX, Command, HOUSEKEEPING_INTERVAL, Targets};
+use crate::waker::Waker;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use sys::clock::{monotonic_ns, realtime_ns};
-use sys::poll::{EventFd, Interest, PollSet};
-
-/// Wakes one sleeping worker; costs one atomic load when it is awake.
-pub(crate) struct Waker {
-    is_sleeping: AtomicBool,
-    event: EventFd,
-}
-
-impl Waker {
-    pub(crate) fn new() -> std::io::Result<Waker> {
-        Ok(Waker { is_sleeping: AtomicBool::new(false), event: EventFd::new()? })
-    }
-
-    /// Called after something was published.
-    pub(crate) fn wake(&self) {
-        // Pairs with the fence in `sleep`: either the worker sees what was published, or this sees that it sleeps.
-        fence(Ordering::SeqCst);
-        if self.is_sleeping.load(Ordering::Relaxed)
-            && self.is_sleeping.swap(false, Ordering::Relaxed)
-        {
-            self.event.wake();
-        }
-    }
-}
+use sys::poll::{Interest, PollSet};
 
 /// What all threads of a listener share about its end.
 #[derive(Default)]
@@ -85,31 +63,31 @@ impl Worker {
             }
             if !has_more {
                 self.sleep(&mut set);
+            } else if self.targets.has_blocked() {
+                self.targets.revive(&mut set);
             }
         }
     }
 
     fn sleep(&mut self, set: &mut PollSet) {
-        self.waker.is_sleeping.store(true, Ordering::Relaxed);
-        // Pairs with the fence in `Waker::wake`.
-        fence(Ordering::SeqCst);
+        self.waker.fall_asleep();
         if self.targets.has_work() || self.stop.is_input_closed.load(Ordering::Acquire) {
-            self.waker.is_sleeping.store(false, Ordering::Relaxed);
+            self.waker.be_awake();
             return;
         }
         if let Ok(command) = self.commands.try_recv() {
-            self.waker.is_sleeping.store(false, Ordering::Relaxed);
+            self.waker.be_awake();
             self.targets.apply(command);
             return;
         }
         set.clear();
-        set.add(self.waker.event.as_fd(), Interest::Readable);
+        set.add(self.waker.bell().as_fd(), Interest::Readable);
         self.targets.watch(set);
         // An interrupted wait is a short one.
         let _ = set.wait(HOUSEKEEPING_INTERVAL);
-        self.waker.is_sleeping.store(false, Ordering::Relaxed);
+        self.waker.be_awake();
         if set.is_ready(0) {
-            self.waker.event.clear();
+            self.waker.bell().clear();
         }
         self.targets.unblock_ready(set, 1);
     }

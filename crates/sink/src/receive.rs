@@ -120,7 +120,7 @@ impl Receiver {
         }
         let mut count = 0;
         for datagram in self.batch.datagrams() {
-            self.table.take(datagram.source, datagram.bytes, &mut on);
+            self.table.take(datagram.source, datagram.bytes(), &mut on);
             count += 1;
         }
         Ok(count)

@@ -10,8 +10,12 @@ use sockets::Scope;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 use support::{Keep, Netns, RARELY, Run, need_root_netns, options};
+
+/// Below the ports that the kernel chooses (`ip_local_port_range`).
+const FIRST_PORT: u16 = 20_001;
 
 const POLLED: Duration = Duration::from_millis(50);
 
@@ -19,6 +23,9 @@ const POLLED: Duration = Duration::from_millis(50);
 struct Pair {
     here: Netns,
     there: Netns,
+    /// The local port of the next client. The kernel may give two clients of different servers the same one, also while
+    /// both are open, and an aborted connection's record says of its end no more than this.
+    next_port: AtomicU16,
 }
 
 impl Pair {
@@ -31,7 +38,7 @@ impl Pair {
         }
         // Nobody has this address, and what is sent there is lost on the way.
         here.ip("neigh add 10.79.0.77 lladdr 02:00:00:00:00:77 dev va nud permanent");
-        Pair { here, there }
+        Pair { here, there, next_port: AtomicU16::new(FIRST_PORT) }
     }
 
     fn collect(&self, interval: Duration) -> Run {
@@ -44,15 +51,22 @@ impl Pair {
     fn open(&self, family: Family) -> Connection {
         let listener = self.there.inside(|| TcpListener::bind((family.listens_at(), 0)).unwrap());
         let port = listener.local_addr().unwrap().port();
-        let client = self.here.inside(|| TcpStream::connect((family.server(), port)).unwrap());
+        let (client, client_port) = self.bound(family);
+        client.connect(&SocketAddr::new(family.server(), port).into()).unwrap();
         let (server, _) = listener.accept().unwrap();
-        Connection {
-            client_port: client.local_addr().unwrap().port(),
-            server_port: port,
-            client,
-            server,
-            listener,
-        }
+        Connection { client_port, server_port: port, client: client.into(), server, listener }
+    }
+
+    /// A socket here with a port that no other has had: what a failed connect leaves of it has lost the peer.
+    fn bound(&self, family: Family) -> (Socket, u16) {
+        let domain = match family {
+            Family::V6 => Domain::IPV6,
+            Family::V4 | Family::Mapped => Domain::IPV4,
+        };
+        let socket = self.here.inside(|| Socket::new(domain, Type::STREAM, None).unwrap());
+        let port = self.next_port.fetch_add(1, Ordering::Relaxed);
+        socket.bind(&SocketAddr::new(family.client(), port).into()).unwrap();
+        (socket, port)
     }
 }
 
@@ -76,6 +90,13 @@ impl Family {
         match self {
             Family::V6 => "fd79::2".parse().unwrap(),
             Family::V4 | Family::Mapped => "10.79.0.2".parse().unwrap(),
+        }
+    }
+
+    fn client(self) -> IpAddr {
+        match self {
+            Family::V6 => "fd79::1".parse().unwrap(),
+            Family::V4 | Family::Mapped => "10.79.0.1".parse().unwrap(),
         }
     }
 }
@@ -129,14 +150,16 @@ impl Ends<'_> {
             let ends =
                 [(&self.pair.here, client_port, clients), (&self.pair.there, server_port, servers)];
             for (netns, port, reason) in ends {
-                self.expected.insert((netns.name.clone(), port), (reason, name.clone()));
+                self.expect(netns, port, reason, &name);
             }
             self.listeners.push(listener);
         }
     }
 
-    fn expect_here(&mut self, port: u16, reason: CloseReason, name: &str) {
-        self.expected.insert((self.pair.here.name.clone(), port), (reason, name.to_owned()));
+    fn expect(&mut self, netns: &Netns, port: u16, reason: CloseReason, name: &str) {
+        let end = (netns.name.clone(), port);
+        let former = self.expected.insert(end, (reason, name.to_owned()));
+        assert_eq!(former, None, "{name}: another connection had its port {port}");
     }
 
     fn check(&self) {
@@ -247,25 +270,13 @@ fn ends_of_connections_that_no_poll_saw_are_told() {
         // Data came from the peer, and whether a reset did cannot be told.
         let unread = (CloseReason::UNKNOWN, CloseReason::PEER_RESET);
         ends.make(family, "close with data unread", unread, close_unread);
-        let client = pair.here.inside(|| bound(family));
-        let port = client.local_addr().unwrap().as_socket().unwrap().port();
+        let (client, port) = pair.bound(family);
         let nobody = SocketAddr::new(family.server(), 9);
         client.connect(&nobody.into()).unwrap_err();
         drop(client);
-        ends.expect_here(port, CloseReason::REFUSED, "refused");
+        ends.expect(&pair.here, port, CloseReason::REFUSED, "refused");
     }
     ends.check();
-}
-
-/// A socket with a port, in the first namespace: what a failed connect leaves of it has lost the peer.
-fn bound(family: Family) -> Socket {
-    let (domain, address) = match family {
-        Family::V6 => (Domain::IPV6, "[fd79::1]:0"),
-        Family::V4 | Family::Mapped => (Domain::IPV4, "10.79.0.1:0"),
-    };
-    let socket = Socket::new(domain, Type::STREAM, None).unwrap();
-    socket.bind(&address.parse::<SocketAddr>().unwrap().into()).unwrap();
-    socket
 }
 
 #[test]
@@ -276,8 +287,7 @@ fn connects_that_nobody_answers_are_told() {
     let pair = Pair::new();
     for interval in [POLLED, RARELY] {
         let run = pair.collect(interval);
-        let client = pair.here.inside(|| bound(Family::V4));
-        let port = client.local_addr().unwrap().as_socket().unwrap().port();
+        let (client, port) = pair.bound(Family::V4);
         let nobody: SocketAddr = "10.79.0.77:9".parse().unwrap();
         // One second is the first retransmission timeout (RFC 6298, section 2).
         client.connect_timeout(&nobody.into(), Duration::from_millis(1_300)).unwrap_err();
@@ -377,7 +387,7 @@ fn what_was_no_connection_is_counted_and_makes_no_record() {
     let run = pair.collect(POLLED);
     pair.here.inside(|| {
         drop(TcpListener::bind("127.0.0.1:0").unwrap());
-        drop(bound(Family::V6));
+        drop(pair.bound(Family::V6));
         drop(Socket::new(Domain::IPV4, Type::STREAM, None).unwrap());
     });
     run.wait("three events", |told| told.observed == 3);

@@ -27,6 +27,7 @@
 //! Processes:
 //!
 //! - [`process`], [`clock`]: who this process is, what it may do, what it has used; time.
+//! - [`signal`]: the request to stop.
 //! - [`pass`]: descriptors from one process to another.
 //! - [`seccomp`]: giving up system calls.
 
@@ -47,6 +48,7 @@ pub mod recv;
 pub mod route;
 pub mod seccomp;
 pub mod send;
+pub mod signal;
 pub mod socket;
 pub mod tcp;
 pub mod traffic;

@@ -4,6 +4,7 @@ use crate::Errno;
 use crate::errno::check;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
 use std::time::Duration;
 
 /// What to wait for on one descriptor.
@@ -51,6 +52,24 @@ impl PollSet {
         };
         check(rc).map(|ready| ready as usize)
     }
+}
+
+/// Waits for so long, or until a signal comes. How much longer it takes depends on [`set_timer_slack`] and on the scheduler.
+pub fn pause(duration: Duration) {
+    let time = libc::timespec {
+        tv_sec: duration.as_secs() as libc::time_t,
+        tv_nsec: duration.subsec_nanos() as libc::c_long,
+    };
+    // SAFETY: no descriptors and no signal mask are given, and `time` outlives the call. An interrupted pause is a short one.
+    unsafe { libc::ppoll(ptr::null_mut(), 0, &raw const time, ptr::null()) };
+}
+
+/// Lets the kernel put off the calling thread's timers by so much at most, to wake it together with others
+/// (`PR_SET_TIMERSLACK`); 50 µs unless set, and one nanosecond at least.
+pub fn set_timer_slack(slack: Duration) {
+    let slack_ns = libc::c_ulong::try_from(slack.as_nanos()).unwrap_or(libc::c_ulong::MAX).max(1);
+    // SAFETY: the call takes numbers only. It cannot fail for the calling thread.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack_ns) };
 }
 
 /// A descriptor that one thread makes readable to wake another.

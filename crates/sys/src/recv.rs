@@ -2,7 +2,7 @@
 
 use crate::errno::check;
 use crate::{Errno, Source, sockaddr};
-use std::mem;
+use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
@@ -28,11 +28,43 @@ pub enum Wait {
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
     /// The payload; cut short if `truncated`.
-    pub bytes: &'a [u8],
+    pub payload: Payload<'a>,
     /// The datagram was larger than the buffer and its end is gone (`MSG_TRUNC`).
     pub truncated: bool,
     /// The sender.
     pub source: Source,
+}
+
+/// Where the payload of a received datagram is.
+#[derive(Clone, Copy, Debug)]
+pub enum Payload<'a> {
+    /// In the batch's own buffers.
+    Bytes(&'a [u8]),
+    /// In the [`Room`] that the caller gave, so many bytes from its beginning.
+    InRoom { offset: usize, len: usize },
+}
+
+impl Payload<'_> {
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Payload::Bytes(bytes) => bytes.len(),
+            Payload::InRoom { len, .. } => *len,
+        }
+    }
+
+    /// Whether the datagram is an empty one.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Memory of the caller's for the payloads of a batch, one every `stride_bytes`.
+pub struct Room<'a> {
+    /// `stride_bytes` for each datagram that is asked for.
+    pub bytes: &'a mut [u8],
+    /// At least 1 and at most [`BUFFER_BYTES`].
+    pub stride_bytes: usize,
 }
 
 /// Buffers for one batch, reused by every call. Only touched pages cost memory.
@@ -43,6 +75,9 @@ pub struct ReceiveBatch {
     names: Box<[libc::sockaddr_storage; BATCH]>,
     lens: [(u32, libc::socklen_t, bool); BATCH],
     len: usize,
+    /// The first so many datagrams lie in the caller's room, the others in `buffers`.
+    in_room: usize,
+    room_stride_bytes: usize,
 }
 
 impl Default for ReceiveBatch {
@@ -68,6 +103,8 @@ impl ReceiveBatch {
             names: Box::new([name; BATCH]),
             lens: [(0, 0, false); BATCH],
             len: 0,
+            in_room: 0,
+            room_stride_bytes: 0,
         }
     }
 
@@ -77,18 +114,48 @@ impl ReceiveBatch {
     /// [`Errno::AGAIN`] when nothing came within the wait; any other error of `recvmmsg(2)`. A pending socket error
     /// (an ICMP message about something sent earlier) is returned once and does not mean that a datagram was lost.
     pub fn receive(&mut self, socket: BorrowedFd<'_>, wait: Wait) -> Result<usize, Errno> {
-        self.len = 0;
-        let mut parts = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; BATCH];
-        // SAFETY: all-zero bytes are a valid `mmsghdr`: null pointers, zero lengths.
-        let mut headers: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
+        self.receive_into(socket, wait, BATCH, None)
+    }
+
+    /// As [`receive`](Self::receive), at most `count_max` datagrams (1 to [`BATCH`]), and straight into `room` where one is
+    /// given: the kernel's copy is the only one then. A datagram longer than the room's stride lies in a buffer of the batch
+    /// afterwards, and so does every one behind it.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    ///
+    /// # Panics
+    /// If the room is too small for `count_max` datagrams, or its stride out of range.
+    pub fn receive_into(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        wait: Wait,
+        count_max: usize,
+        mut room: Option<Room<'_>>,
+    ) -> Result<usize, Errno> {
+        (self.len, self.in_room) = (0, 0);
+        let count_max = count_max.clamp(1, BATCH);
+        let mut parts = [const { MaybeUninit::<[libc::iovec; 2]>::uninit() }; BATCH];
+        let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
         let buffers = self.buffers.chunks_exact_mut(self.stride_bytes);
-        for (((part, header), buffer), name) in
-            parts.iter_mut().zip(&mut headers).zip(buffers).zip(self.names.iter_mut())
+        let mut slots = room.as_mut().map(|room| {
+            assert!((1..=self.buffer_bytes).contains(&room.stride_bytes), "stride of the room");
+            assert!(room.bytes.len() >= count_max * room.stride_bytes, "too little room");
+            room.bytes.chunks_exact_mut(room.stride_bytes)
+        });
+        let slots = std::iter::from_fn(|| Some(slots.as_mut().and_then(Iterator::next)));
+        for (((part, header), (buffer, slot)), name) in parts
+            .iter_mut()
+            .zip(&mut headers)
+            .zip(buffers.zip(slots))
+            .zip(self.names.iter_mut())
+            .take(count_max)
         {
-            part.iov_base = buffer.as_mut_ptr().cast();
-            part.iov_len = self.buffer_bytes;
+            let (part, part_count) = self::parts(&mut buffer[..self.buffer_bytes], slot, part);
+            // SAFETY: all-zero bytes are a valid `mmsghdr`: null pointers, zero lengths.
+            let header = header.write(unsafe { mem::zeroed() });
             header.msg_hdr.msg_iov = part;
-            header.msg_hdr.msg_iovlen = 1;
+            header.msg_hdr.msg_iovlen = part_count as _;
             header.msg_hdr.msg_name = ptr::from_mut(name).cast();
             header.msg_hdr.msg_namelen =
                 mem::size_of::<libc::sockaddr_storage>() as libc::socklen_t;
@@ -97,13 +164,13 @@ impl ReceiveBatch {
             Wait::ForOne => libc::MSG_WAITFORONE,
             Wait::No => libc::MSG_DONTWAIT,
         };
-        // SAFETY: every header points at one element of `parts` and one of `names`, and every part at a buffer of
-        // `buffer_bytes` writable bytes; all of them outlive the call.
+        // SAFETY: the first `count_max` headers are initialised; each points at one or two initialised elements of `parts`
+        // and at one of `names`, and every part at writable bytes of a buffer or of the room; all of them outlive the call.
         let rc = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
-                headers.as_mut_ptr(),
-                BATCH as u32,
+                headers.as_mut_ptr().cast(),
+                count_max as u32,
                 // An int with glibc, an unsigned int with musl.
                 flags as _,
                 ptr::null_mut(),
@@ -111,25 +178,79 @@ impl ReceiveBatch {
         };
         let received = check(rc)? as usize;
         for (len, header) in self.lens.iter_mut().zip(&headers[..received]) {
+            // SAFETY: fewer were received than headers were initialised.
+            let header = unsafe { header.assume_init_ref() };
             let truncated = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
             *len = (header.msg_len, header.msg_hdr.msg_namelen, truncated);
         }
         self.len = received;
+        if let Some(room) = room {
+            self.sort_out(&room);
+        }
         Ok(received)
+    }
+
+    /// Finds out which datagrams lie in the room, and makes the others whole in their buffers.
+    fn sort_out(&mut self, room: &Room<'_>) {
+        let stride_bytes = room.stride_bytes;
+        let lens = &self.lens[..self.len];
+        let is_longer = |(len, ..): &(u32, libc::socklen_t, bool)| *len as usize > stride_bytes;
+        self.in_room = lens.iter().position(is_longer).unwrap_or(self.len);
+        self.room_stride_bytes = stride_bytes;
+        let slots = room.bytes.chunks_exact(stride_bytes);
+        let buffers = self.buffers.chunks_exact_mut(self.stride_bytes);
+        for ((slot, buffer), (len, ..)) in slots.zip(buffers).zip(lens).skip(self.in_room) {
+            let head = stride_bytes.min(*len as usize);
+            buffer[..head].copy_from_slice(&slot[..head]);
+        }
     }
 
     /// The datagrams of the last successful [`receive`](Self::receive), in order of arrival.
     pub fn datagrams(&self) -> impl Iterator<Item = Received<'_>> {
-        self.buffers
-            .chunks_exact(self.stride_bytes)
-            .zip(&self.lens[..self.len])
-            .zip(self.names.iter())
-            .map(|((buffer, &(len, name_len, truncated)), name)| Received {
-                bytes: &buffer[..len as usize],
-                truncated,
-                source: sockaddr::source_of(name, name_len),
-            })
+        let buffers = self.buffers.chunks_exact(self.stride_bytes).enumerate();
+        buffers.zip(&self.lens[..self.len]).zip(self.names.iter()).map(
+            |(((index, buffer), &(len, name_len, truncated)), name)| {
+                let len = len as usize;
+                let payload = if index < self.in_room {
+                    Payload::InRoom { offset: index * self.room_stride_bytes, len }
+                } else {
+                    Payload::Bytes(&buffer[..len])
+                };
+                Received { payload, truncated, source: sockaddr::source_of(name, name_len) }
+            },
+        )
     }
+}
+
+impl<'a> Received<'a> {
+    /// The payload of a datagram that was received without a [`Room`]; empty for one that lies there.
+    pub fn bytes(&self) -> &'a [u8] {
+        match self.payload {
+            Payload::Bytes(bytes) => bytes,
+            Payload::InRoom { .. } => &[],
+        }
+    }
+}
+
+/// Where one datagram goes: into `slot` and, what does not fit there, into `buffer` as far from its beginning as it is from the
+/// datagram's; or all of it into `buffer`.
+fn parts(
+    buffer: &mut [u8],
+    slot: Option<&mut [u8]>,
+    parts: &mut MaybeUninit<[libc::iovec; 2]>,
+) -> (*mut libc::iovec, usize) {
+    let part = |bytes: &mut [u8]| libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    };
+    let (first, second, count) = match slot {
+        Some(slot) => {
+            let rest = slot.len();
+            (part(slot), part(&mut buffer[rest..]), 2)
+        }
+        None => (part(buffer), part(&mut []), 1),
+    };
+    (parts.write([first, second]).as_mut_ptr(), count)
 }
 
 #[cfg(test)]
@@ -148,11 +269,58 @@ mod tests {
         }
         let mut batch = ReceiveBatch::with_buffer_bytes(100);
         assert_eq!(batch.receive(receiver.as_fd(), Wait::ForOne), Ok(4));
-        let got: Vec<_> = batch.datagrams().map(|d| (d.bytes.len(), d.truncated)).collect();
+        let got: Vec<_> = batch.datagrams().map(|d| (d.payload.len(), d.truncated)).collect();
         assert_eq!(got, [(0, false), (1, false), (100, false), (100, true)]);
         let from = batch.datagrams().next().unwrap().source.address();
         assert_eq!(from, Some(sender.local_addr().unwrap()));
         assert_eq!(batch.receive(receiver.as_fd(), Wait::No), Err(Errno::AGAIN));
         assert_eq!(batch.datagrams().count(), 0);
+    }
+
+    /// What arrives in a room of 10 bytes a datagram, as (payload, whether it lies in the room).
+    fn receive_in_room(sent: &[&[u8]]) -> Vec<(Vec<u8>, bool)> {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sent.iter().for_each(|bytes| {
+            sender.send_to(bytes, receiver.local_addr().unwrap()).unwrap();
+        });
+        let mut batch = ReceiveBatch::with_buffer_bytes(100);
+        let mut room = [0; 80];
+        let given = Room { bytes: &mut room, stride_bytes: 10 };
+        let count = batch.receive_into(receiver.as_fd(), Wait::ForOne, 8, Some(given)).unwrap();
+        assert_eq!(count, sent.len());
+        let whole = |received: Received<'_>| match received.payload {
+            Payload::Bytes(bytes) => (bytes.to_vec(), false),
+            Payload::InRoom { offset, len } => (room[offset..offset + len].to_vec(), true),
+        };
+        batch.datagrams().map(whole).collect()
+    }
+
+    #[test]
+    fn a_room_is_filled_in_place() {
+        let got = receive_in_room(&[b"0123456789", b"", b"abc"]);
+        let expected = [&b"0123456789"[..], b"", b"abc"].map(|bytes| (bytes.to_vec(), true));
+        assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn what_is_longer_than_the_stride_lies_in_a_buffer_and_so_does_what_follows() {
+        let got = receive_in_room(&[b"abc", b"0123456789x", b"d", b"abcdefghijklmn"]);
+        let expected = [(&b"abc"[..], true), (b"0123456789x", false), (b"d", false)];
+        let expected = expected.map(|(bytes, in_room)| (bytes.to_vec(), in_room));
+        assert_eq!(got[..3], expected);
+        assert_eq!(got[3], (b"abcdefghijklmn".to_vec(), false));
+    }
+
+    #[test]
+    fn no_more_than_asked_for_are_taken() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for _ in 0..5 {
+            sender.send_to(b"x", receiver.local_addr().unwrap()).unwrap();
+        }
+        let mut batch = ReceiveBatch::default();
+        assert_eq!(batch.receive_into(receiver.as_fd(), Wait::ForOne, 4, None), Ok(4));
+        assert_eq!(batch.receive_into(receiver.as_fd(), Wait::No, 4, None), Ok(1));
     }
 }

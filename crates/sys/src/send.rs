@@ -1,4 +1,4 @@
-//! Datagrams out: `sendmmsg`, with runs of equal length as one `UDP_SEGMENT` message.
+//! Datagrams out: `sendmmsg`, with runs of datagrams as one `UDP_SEGMENT` message.
 
 use crate::Errno;
 use crate::errno::check;
@@ -21,14 +21,33 @@ const UDP_SEGMENT: libc::c_int = 103;
 pub struct Message<'a> {
     /// The payload of the datagram, or of all datagrams of the run.
     pub bytes: &'a [u8],
-    /// Datagrams in this message, at least 1 and at most [`SEGMENTS_MAX`]. Above 1, all are `bytes.len() / datagrams` long.
+    /// Datagrams in this message, at least 1 and at most [`SEGMENTS_MAX`].
     pub datagrams: u32,
+    /// Length of each datagram in bytes; only the last one may be shorter, and none of a run is empty.
+    pub datagram_bytes: u16,
 }
 
 impl<'a> Message<'a> {
-    /// A message that is one datagram.
+    /// A message that is one datagram, of at most 65,527 bytes.
     pub fn single(bytes: &'a [u8]) -> Message<'a> {
-        Message { bytes, datagrams: 1 }
+        Message { bytes, datagrams: 1, datagram_bytes: bytes.len() as u16 }
+    }
+
+    /// A run of datagrams of `datagram_bytes` each, of which the last one may be shorter, as `UDP_SEGMENT` cuts them
+    /// (`__udp_gso_segment`, net/ipv4/udp_offload.c).
+    ///
+    /// # Panics
+    /// If `datagram_bytes` is 0.
+    pub fn run(bytes: &'a [u8], datagram_bytes: u16) -> Message<'a> {
+        let datagrams = bytes.len().div_ceil(usize::from(datagram_bytes)) as u32;
+        Message { bytes, datagrams, datagram_bytes }
+    }
+
+    /// The datagrams, in order.
+    pub fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> {
+        let (head, rest) = self.bytes.split_at(self.bytes.len().min(self.datagram_bytes.into()));
+        let rest = rest.chunks(usize::from(self.datagram_bytes).max(1));
+        std::iter::once(head).chain(rest)
     }
 }
 
@@ -71,8 +90,7 @@ pub fn send_messages(socket: BorrowedFd<'_>, messages: &[Message<'_>]) -> Result
         header.msg_hdr.msg_iov = part;
         header.msg_hdr.msg_iovlen = 1;
         if message.datagrams > 1 {
-            let segment_bytes = message.bytes.len() / message.datagrams as usize;
-            let control = control.write(segment_control(segment_bytes as u16));
+            let control = control.write(segment_control(message.datagram_bytes));
             header.msg_hdr.msg_control = ptr::from_mut(control).cast();
             header.msg_hdr.msg_controllen = mem::size_of::<SegmentControl>() as _;
         }
@@ -112,16 +130,19 @@ mod tests {
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         sender.connect(receiver.local_addr().unwrap()).unwrap();
         let run: Vec<u8> = (0..64).flat_map(|n| [n; 10]).collect();
-        let messages =
-            [Message::single(b""), Message { bytes: &run, datagrams: 64 }, Message::single(b"end")];
-        assert_eq!(send_messages(sender.as_fd(), &messages), Ok(3));
+        let messages = [
+            Message::single(b""),
+            Message::run(&run, 10),
+            Message::single(b"end"),
+            Message::run(b"aaabbbc", 3),
+        ];
+        assert_eq!(messages.map(|message| message.datagrams), [1, 64, 1, 3]);
+        assert_eq!(send_messages(sender.as_fd(), &messages), Ok(4));
         let mut buffer = [0; 100];
-        assert_eq!(receiver.recv(&mut buffer).unwrap(), 0);
-        for n in 0..64 {
-            assert_eq!(receiver.recv(&mut buffer).unwrap(), 10);
-            assert_eq!(buffer[..10], [n; 10]);
+        for expected in messages.iter().flat_map(Message::datagrams) {
+            let len = receiver.recv(&mut buffer).unwrap();
+            assert_eq!(&buffer[..len], expected);
         }
-        assert_eq!(receiver.recv(&mut buffer).unwrap(), 3);
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod connect;
 mod listen;
 
 pub use connect::{SEND_BUFFER_BYTES, SendOptions, connect_udp, connect_unix};
-pub use listen::{ListenOptions, interface_index, listen_udp, listen_unix};
+pub use listen::{ListenOptions, interface_index, listen_udp, listen_unix, share_address};
 
 use crate::Errno;
 use crate::errno::check;
@@ -378,7 +378,8 @@ mod tests {
     fn a_wildcard_socket_hears_no_group_that_others_joined() {
         let listener = listen_udp("0.0.0.0:0".parse().unwrap(), &ListenOptions::default()).unwrap();
         let Some(LocalAddress::Inet(addr)) = local_address(listener.as_fd()) else { panic!() };
-        let by_lo = ListenOptions { multicast_interface: Some("lo".into()) };
+        let by_lo =
+            ListenOptions { multicast_interface: Some("lo".into()), ..ListenOptions::default() };
         let _member = listen_udp("239.1.2.4:0".parse().unwrap(), &by_lo).unwrap();
         let by_lo = SendOptions { multicast_interface: Some("lo".into()), ..Default::default() };
         for to in [Ipv4Addr::new(239, 1, 2, 4), Ipv4Addr::LOCALHOST] {
@@ -397,7 +398,8 @@ mod tests {
 
     #[test]
     fn groups_of_every_scope_can_be_joined_on_an_interface() {
-        let options = ListenOptions { multicast_interface: Some("lo".into()) };
+        let options =
+            ListenOptions { multicast_interface: Some("lo".into()), ..ListenOptions::default() };
         for group in ["[ff11::77]:0", "[ff12::77]:0", "[ff15::77]:0", "239.1.2.3:0"] {
             listen_udp(group.parse().unwrap(), &options).unwrap();
         }

@@ -114,7 +114,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let report = load::with_progress(
         mode,
         || progress_line(&progress, start.elapsed()),
-        || generate::run(&options, &stop, &progress),
+        || generate::run(&options, stop, &progress),
     )
     .map_err(|error| load::address_error(&error))?;
     let text = match (args.json, args.quiet) {

@@ -127,7 +127,8 @@ fn no_answer(url: &str, error: &ureq::Error) -> anyhow::Error {
         error => error.to_string(),
     };
     Failure::Unavailable.error(format!(
-        "no daemon answers at {url}: {why}; start one with `weir run -c weir.toml`, or name its admin address with --url"
+        "no daemon answers at {url}: {why}; start one with `weir run -c weir.toml`, give `weir relay` --admin 127.0.0.1:9464, or name \
+         another admin address with --url"
     ))
 }
 

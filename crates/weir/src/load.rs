@@ -5,7 +5,6 @@ use clap::ValueEnum;
 use lab::Address;
 use std::io::{self, IsTerminal, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -27,15 +26,9 @@ pub(crate) enum ProgressMode {
     Off,
 }
 
-/// A flag that Ctrl-C and SIGTERM set. The second signal ends the program at once.
-pub(crate) fn stop_flag() -> io::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // Registered first, so that the first signal finds the flag still unset.
-        signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop))?;
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
-    Ok(stop)
+/// A flag that Ctrl-C and SIGTERM set. A second signal ends the program at once, unless it follows within half a second.
+pub(crate) fn stop_flag() -> io::Result<&'static AtomicBool> {
+    Ok(sys::signal::stop_flag()?)
 }
 
 /// Whether it is a terminal on which a line can be written over.

@@ -33,6 +33,9 @@ pub(crate) struct Args {
     /// Who sends: auto, inline or threaded.
     #[arg(long, value_name = "SCHEDULE")]
     schedule: Option<String>,
+    /// How long a datagram may be kept waiting for others where many arrive, such as 80us, or off.
+    #[arg(long, value_name = "DURATION")]
+    gather: Option<String>,
     /// Progress on standard error, with a line for each target.
     #[arg(long, value_name = "MODE", value_enum, default_value_t = ProgressMode::Auto)]
     progress: ProgressMode,
@@ -61,6 +64,7 @@ fn with_options(address: &str, args: &Args) -> String {
         ("receive_buffer", &args.receive_buffer),
         ("ring_size", &args.ring_size),
         ("schedule", &args.schedule),
+        ("gather", &args.gather),
     ] {
         // What waits in a unix socket is charged to its senders: there is no buffer to ask for.
         let means_nothing = key == "receive_buffer" && address.starts_with("unix:/");

@@ -122,7 +122,7 @@ fn watch(args: &Args, live: &mut Live<'_>, interval: Duration) -> anyhow::Result
         }
         // A poll that takes longer than the interval is followed by the next one at once, not by several.
         due = (due + interval).max(Instant::now());
-        if wait(&stop, due) == Next::Stop {
+        if wait(stop, due) == Next::Stop {
             break;
         }
     }

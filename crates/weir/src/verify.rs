@@ -93,7 +93,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let report = load::with_progress(
         mode,
         || progress_line(&progress, start.elapsed()),
-        || verifier.run(&stop),
+        || verifier.run(stop),
     );
     let joined = match &args.ledger {
         Some(url) => join_all(args, url, before.as_ref(), &report),

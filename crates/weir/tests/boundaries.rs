@@ -92,10 +92,10 @@ impl Checker {
                 }
                 for datagram in batch.datagrams() {
                     assert!(
-                        datagram.bytes == plan.payload(next),
+                        datagram.bytes() == plan.payload(next),
                         "number {next}, {} bytes, is not what came: {} bytes",
                         Plan::size(next),
-                        datagram.bytes.len()
+                        datagram.bytes().len()
                     );
                     next += 1;
                 }

@@ -110,11 +110,11 @@ fn a_stop_under_load_delivers_everything_or_names_the_rest() {
     let left = target.dropped_for(Reason::Shutdown).count;
     assert_eq!(left, 0, "ten seconds are enough: {}", ended.said);
     assert_eq!(ended.code, Some(0), "{}", ended.said);
-    if refused > 0 {
-        let named = format!("refused: {refused} datagrams that arrived at in");
-        assert!(ended.said.contains(&named), "{}", ended.said);
-    }
-    assert!(at_socket.received.count <= sent);
+    let named = format!("refused: {refused} datagrams that arrived at in");
+    assert_eq!(ended.said.contains(&named), refused > 0, "{}", ended.said);
+    // Nobody has the first datagram after the port was left: the answer to it fails the next call.
+    let unseen = sent.checked_sub(at_socket.received.count);
+    assert!(unseen.is_some_and(|unseen| unseen <= 1), "{unseen:?} of {sent}: {}", ended.said);
     socket.set_nonblocking(true).unwrap();
     let got = std::iter::from_fn(|| socket.recv(&mut [0; 16]).ok()).count() as u64;
     // Without privilege the kernel gives the receiver less room than the load fills.
@@ -188,8 +188,7 @@ fn readiness_ends_with_the_drain_and_a_second_signal_ends_the_drain() {
     );
     assert!(head.starts_with("HTTP/1."), "{head}");
     assert!(try_get(admin, "/healthz", "*/*").is_ok(), "draining is no illness");
-    signal(weir.process(), "INT");
-    let ended = weir.wait_to_end();
+    let ended = weir.hurry("INT");
     assert_eq!(ended.code, Some(75), "{}", ended.said);
     assert!(ended.said.contains("a second signal"), "{}", ended.said);
 }
@@ -234,6 +233,27 @@ fn the_service_manager_is_told_of_every_turn_of_life() {
 }
 
 #[test]
+fn a_service_manager_that_does_not_read_holds_up_nothing() {
+    let folder = TempDir::new();
+    let manager = UnixDatagram::bind(folder.file("notify.sock")).unwrap();
+    let text = "[[listener]]\nlisten = \"127.0.0.1:0\"\n[[listener.target]]\nto = \"null:\"\n";
+    let path = config(&folder, text);
+    let mut command = Command::new(WEIR);
+    command.args(["run", "-c"]).arg(&path);
+    // Fed a hundred times a second: its queue is full at once.
+    command.env("NOTIFY_SOCKET", folder.file("notify.sock")).env("WATCHDOG_USEC", "30000");
+    let weir = Weir::start(command);
+    let more = UnixDatagram::unbound().unwrap();
+    more.set_nonblocking(true).unwrap();
+    wait_for(
+        || "the manager's queue is not full".to_owned(),
+        || more.send_to(b"more", folder.file("notify.sock")).err(),
+    );
+    assert_eq!(weir.stop().code, Some(0));
+    drop(manager);
+}
+
+#[test]
 fn the_quickstart_file_starts_and_writes_both_files() {
     let folder = TempDir::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -251,33 +271,42 @@ fn the_quickstart_file_starts_and_writes_both_files() {
     }
 }
 
+/// The third shortest of ten: what else runs on the machine only adds, and one lucky run proves nothing.
+fn typical(run: impl FnMut(usize) -> Duration) -> Duration {
+    let mut all: Vec<_> = (0..10).map(run).collect();
+    all.sort();
+    all[2]
+}
+
 #[test]
 fn the_first_datagram_leaves_soon_after_the_start() {
     let (socket, addr) = receiver();
     socket.set_read_timeout(Some(Duration::from_micros(200))).unwrap();
-    // The fastest of some: what else runs on the machine only adds.
-    let fastest = (0..10)
-        .map(|_| {
-            let listen = format!("127.0.0.1:{}", support::process::free_port());
-            let sender = sender(listen.parse().unwrap());
-            let begin = std::time::Instant::now();
-            let mut child = Command::new(WEIR)
-                .args(["relay", "--listen", &listen, "--to", &addr, "--to", "null:"])
-                .stderr(std::process::Stdio::null())
-                .spawn()
-                .unwrap();
-            while socket.recv(&mut [0; 8]).is_err() {
-                assert!(begin.elapsed() < DEADLINE);
-                // Refused until the relay is there.
-                let _ = sender.send(b"first");
-            }
-            let taken = begin.elapsed();
-            signal(&child, "TERM");
-            child.wait().unwrap();
-            while socket.recv(&mut [0; 8]).is_ok() {}
-            taken
-        })
-        .min()
-        .unwrap();
-    assert!(fastest < Duration::from_millis(20), "{fastest:?}");
+    // What this machine needs to start the program at all, measured in between.
+    let mut version = Vec::new();
+    let start = typical(|_| {
+        let begin = std::time::Instant::now();
+        support::process::run(Command::new(WEIR).arg("--version"));
+        version.push(begin.elapsed());
+        let listen = format!("127.0.0.1:{}", support::process::free_port());
+        let sender = sender(listen.parse().unwrap());
+        let begin = std::time::Instant::now();
+        let mut child = Command::new(WEIR)
+            .args(["relay", "--listen", &listen, "--to", &addr, "--to", "null:"])
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        while socket.recv(&mut [0; 8]).is_err() {
+            assert!(begin.elapsed() < DEADLINE);
+            // Refused until the relay is there.
+            let _ = sender.send(b"first");
+        }
+        let taken = begin.elapsed();
+        signal(&child, "TERM");
+        child.wait().unwrap();
+        while socket.recv(&mut [0; 8]).is_ok() {}
+        taken
+    });
+    let version = typical(|at| version[at]);
+    assert!(start < version + Duration::from_millis(20), "{start:?}, --version {version:?}");
 }

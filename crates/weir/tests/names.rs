@@ -6,6 +6,7 @@ mod support;
 
 use ledger::{HopKind, Reason};
 use std::net::UdpSocket;
+use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use support::need_root_netns;
@@ -80,34 +81,98 @@ fn a_target_follows_its_name() {
     assert_eq!(failures, 1, "at most once a minute: {}", ended.said);
 }
 
+/// A namespace in which no question to a name server is ever answered, and a folder with a daemon's file.
+struct Unanswered {
+    ours: Netns,
+    _theirs: Netns,
+    folder: TempDir,
+}
+
+impl Unanswered {
+    fn new() -> Unanswered {
+        let (ours, theirs) = (Netns::new(), Netns::new());
+        ours.connect("eth0", &theirs, "eth0");
+        ours.ip("addr add 192.0.2.1/24 dev eth0");
+        // Nobody has this address, but the questions do leave: no error ever comes back.
+        ours.ip("neigh add 192.0.2.53 lladdr 02:00:00:00:00:53 dev eth0 nud permanent");
+        let folder = TempDir::new();
+        let resolv_conf = "nameserver 192.0.2.53\noptions timeout:30\n";
+        std::fs::write(folder.file("resolv.conf"), resolv_conf).unwrap();
+        Unanswered { ours, _theirs: theirs, folder }
+    }
+
+    fn write(&self, config: &str) {
+        std::fs::write(self.folder.file("weir.toml"), config).unwrap();
+    }
+
+    fn command(&self) -> Command {
+        let mut command = self.ours.command("sh");
+        let script = "mount --bind \"$0\" /etc/resolv.conf; exec \"$@\"";
+        command.args(["-c", script, &self.folder.text("resolv.conf"), WEIR, "run", "-c"]);
+        command.arg(self.folder.file("weir.toml"));
+        command
+    }
+}
+
 #[test]
 fn a_resolver_that_hangs_holds_up_neither_start_nor_reload_nor_stop() {
     if !need_root_netns() {
         return;
     }
-    let (ours, theirs) = (Netns::new(), Netns::new());
-    ours.connect("eth0", &theirs, "eth0");
-    ours.ip("addr add 192.0.2.1/24 dev eth0");
-    // Nobody has this address, but the questions do leave: no error ever comes back.
-    ours.ip("neigh add 192.0.2.53 lladdr 02:00:00:00:00:53 dev eth0 nud permanent");
-    let folder = TempDir::new();
-    std::fs::write(folder.file("resolv.conf"), "nameserver 192.0.2.53\noptions timeout:30\n")
-        .unwrap();
-    let text = "[[listener]]\nlisten = \"127.0.0.1:0\"\n[[listener.target]]\nto = \"collector.test:514\"\n";
-    std::fs::write(folder.file("weir.toml"), text).unwrap();
-    let mut command = ours.command("sh");
-    let script = "mount --bind \"$0\" /etc/resolv.conf; exec \"$@\"";
-    command.args(["-c", script, &folder.text("resolv.conf"), WEIR, "run", "-c"]);
-    command.arg(folder.file("weir.toml"));
+    let rig = Unanswered::new();
+    rig.write("[[listener]]\nlisten = \"127.0.0.1:0\"\n[[listener.target]]\nto = \"collector.test:514\"\n");
     let begin = Instant::now();
-    let weir = Weir::start(command);
+    let weir = Weir::start(rig.command());
     signal(weir.process(), "HUP");
+    let reloaded = weir.wait_for_line("reloaded: nothing has changed");
     let ended = weir.stop();
     assert_eq!(ended.code, Some(0), "{}", ended.said);
     assert!(begin.elapsed() < Duration::from_secs(20), "{:?}: {}", begin.elapsed(), ended.said);
-    assert!(
-        ended.said.contains("the resolver does not answer about collector.test:514"),
-        "{}",
-        ended.said
-    );
+    let said = reloaded + &ended.said;
+    assert!(said.contains("the resolver does not answer about collector.test:514"), "{said}");
+}
+
+#[test]
+fn a_resolver_that_hangs_under_the_statsd_push_costs_neither_the_watchdog_nor_the_last_ledger() {
+    if !need_root_netns() {
+        return;
+    }
+    let rig = Unanswered::new();
+    let file = |prefix: &str| {
+        rig.write(&format!(
+            "[metrics.statsd]\nto = \"statsd.test:8125\"\nprefix = \"{prefix}\"\ninterval = \"100ms\"\n\
+             [[listener]]\nlisten = \"127.0.0.1:0\"\n[[listener.target]]\nto = \"null:\"\n"
+        ));
+    };
+    file("one");
+    let manager = UnixDatagram::bind(rig.folder.file("notify.sock")).unwrap();
+    manager.set_read_timeout(Some(support::process::DEADLINE)).unwrap();
+    let mut command = rig.command();
+    command.env("NOTIFY_SOCKET", rig.folder.file("notify.sock")).env("WATCHDOG_USEC", "300000");
+    let weir = Weir::start(command);
+    let messages_until = |wanted: &str| {
+        let mut seen = Vec::new();
+        while !seen.iter().any(|text: &String| text.starts_with(wanted)) {
+            let mut buffer = [0; 4_096];
+            let len = manager.recv(&mut buffer).unwrap_or_else(|_| panic!("{wanted}: {seen:?}"));
+            seen.push(String::from_utf8_lossy(&buffer[..len]).into_owned());
+        }
+        seen
+    };
+    messages_until("READY=1");
+    // Three times a hundred milliseconds: the first push has begun, and waits for the name server.
+    (0..3).for_each(|_| drop(messages_until("WATCHDOG=1")));
+    file("two");
+    signal(weir.process(), "HUP");
+    messages_until("RELOADING=1");
+    let meanwhile = messages_until("READY=1");
+    let fed = meanwhile.iter().filter(|text| text.starts_with("WATCHDOG=1")).count();
+    assert!(fed > 0, "the reload waits for the former push: {meanwhile:?}");
+    let reloaded = weir.wait_for_line("reloaded: ");
+    assert!(reloaded.contains("[metrics.statsd]: prefix \"one\" -> \"two\""), "{reloaded}");
+    (0..3).for_each(|_| drop(messages_until("WATCHDOG=1")));
+    let begin = Instant::now();
+    let ended = weir.stop();
+    assert_eq!(ended.code, Some(0), "{}", ended.said);
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}: {}", begin.elapsed(), ended.said);
 }

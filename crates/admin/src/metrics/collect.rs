@@ -77,6 +77,7 @@ impl<'a> Figures<'a> {
             Phase::Ready => otherwise,
             Phase::Draining => "stopping",
         };
+        let loses = |component: &str| self.health.losing.contains(component);
         let mut add = |component: String, state: &str| {
             for known in STATES {
                 let labels = [Cow::from(component.clone()), known.into()];
@@ -91,12 +92,15 @@ impl<'a> Figures<'a> {
         add("daemon".to_owned(), daemon);
         for (listener, age) in &self.health.beats {
             let stalled = *age > self.health.heartbeat_limit;
-            add(format!("listener/{listener}"), if stalled { "failed" } else { by_phase("ok") });
+            let component = format!("listener/{listener}");
+            let otherwise = by_phase(if loses(&component) { "degraded" } else { "ok" });
+            add(component, if stalled { "failed" } else { otherwise });
         }
         for hop in &self.snapshot.hops {
             if let (Some(target), Some(up)) = (&hop.target, hop.gauges.get("up")) {
-                let state = by_phase(if *up == 0 { "degraded" } else { "ok" });
-                add(format!("target/{}/{target}", hop.listener), state);
+                let component = format!("target/{}/{target}", hop.listener);
+                let is_well = *up != 0 && !loses(&component);
+                add(component, by_phase(if is_well { "ok" } else { "degraded" }));
             }
         }
     }
@@ -179,6 +183,8 @@ fn add_target<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
     }
     samples.whole(Id::TargetSendCalls, labels, event(hop, "send_calls"));
     samples.whole(Id::TargetRetries, labels, event(hop, "retries"));
+    samples.whole(Id::TargetTailsMended, labels, event(hop, "file_tails_mended"));
+    samples.whole(Id::TargetFilesSetAside, labels, event(hop, "files_set_aside"));
     for errno in SEND_ERRORS {
         let count = event(hop, &format!("send_errors_{errno}"));
         samples.whole(Id::TargetSendErrors, [listener, target, errno], count);

@@ -67,7 +67,7 @@ families! {
     ConfigLastReloadTimestamp Gauge "weir_config_last_reload_timestamp_seconds" []
         "When the configuration in force was applied, in seconds since 1970.";
     ComponentState Gauge "weir_component_state" ["component", "state"]
-        "1 for the state that the component is in and 0 for the others: starting, ok, degraded, failed, stopping.";
+        "1 for the state that the component is in and 0 for the others: starting, ok, degraded (down, or it loses what no setting asks for), failed, stopping.";
     HeartbeatAge Gauge "weir_listener_heartbeat_age_seconds" ["listener"]
         "Time since the listener's data loops last moved.";
 
@@ -117,6 +117,10 @@ families! {
         "Attempts to send that failed, by the error's name or other. A retry may have succeeded: losses are counted as dropped.";
     TargetRetries Counter "weir_relay_target_retries_total" ["listener", "target"]
         "Attempts to send a datagram again.";
+    TargetTailsMended Counter "weir_relay_target_file_tails_mended_total" ["listener", "target"]
+        "Files found to end in a part of a record, which was cut off, or in a line without a line feed, which got one.";
+    TargetFilesSetAside Counter "weir_relay_target_files_set_aside_total" ["listener", "target"]
+        "Files that could not be continued: they got another name, and a new one was begun.";
     TargetIcmpErrors Counter "weir_relay_target_icmp_errors_total" ["listener", "target", "code"]
         "ICMP errors that came back, by type/code: 3/x is IPv4, 1/x is IPv6. Advisory.";
     TargetGso Gauge "weir_relay_target_gso" ["listener", "target"]

@@ -75,6 +75,8 @@ pub fn busy_hops() -> Vec<HopSnapshot> {
             .gauge("up", 0)
             .event("send_calls", 60)
             .event("retries", 7)
+            .event("file_tails_mended", 1)
+            .event("files_set_aside", 2)
             .event("send_errors_ENOBUFS", 4)
             .event("send_errors_EFAULT", 1)
             .event("send_errors_unresolved", 2)

@@ -241,7 +241,7 @@ fn runs<'a>(messages: &mut [Message<'a>], block: &'a [u8], size: usize) -> usize
     let per_run = (RUN_BYTES_MAX / size).clamp(1, send::SEGMENTS_MAX);
     let mut count = 0;
     for (message, run) in messages.iter_mut().zip(block.chunks(per_run * size)) {
-        *message = Message { bytes: run, datagrams: (run.len() / size) as u32 };
+        *message = Message::run(run, size as u16);
         count += 1;
     }
     count

@@ -43,7 +43,10 @@ impl Bound {
         let socket = match address {
             Address::Udp(addr) => {
                 let multicast_interface = options.multicast_interface.clone();
-                socket::listen_udp(*addr, &ListenOptions { multicast_interface })?
+                socket::listen_udp(
+                    *addr,
+                    &ListenOptions { multicast_interface, ..ListenOptions::default() },
+                )?
             }
             Address::Unix(path) => socket::listen_unix(path)?,
         };

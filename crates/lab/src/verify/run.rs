@@ -137,9 +137,9 @@ impl<'a> Receiving<'a> {
         let data_before = self.tracker.counts.received;
         for datagram in self.batch.datagrams() {
             if datagram.truncated {
-                self.tracker.observe_truncated(datagram.bytes);
+                self.tracker.observe_truncated(datagram.bytes());
             } else {
-                self.tracker.observe(datagram.bytes, realtime_ns);
+                self.tracker.observe(datagram.bytes(), realtime_ns);
             }
         }
         let first_ns = *self.first_ns.get_or_insert(now_ns);

@@ -1,8 +1,8 @@
 //! How a datagram stands in a file.
 
 use crate::FileFormat;
-use crate::ring::Descriptor;
 use std::net::{Ipv6Addr, SocketAddr};
+use sys::Source;
 use sys::socket::LocalAddress;
 
 /// Header of a capture file: nanosecond magic, version 2.4, snap length 262,144, link type 101 (raw IP)
@@ -17,7 +17,9 @@ const UDP_HEADER_BYTES: usize = 8;
 const PROTOCOL_UDP: u8 = 17;
 
 pub(super) struct Datagram<'a> {
-    pub(super) descriptor: &'a Descriptor,
+    /// When it was received, in nanoseconds since 1970.
+    pub(super) received_ns: u64,
+    pub(super) source: &'a Source,
     pub(super) bytes: &'a [u8],
     /// The listener's address.
     pub(super) local: Option<&'a LocalAddress>,
@@ -43,14 +45,14 @@ pub(super) fn append(buffer: &mut Vec<u8>, format: FileFormat, datagram: &Datagr
 ///
 /// Datagrams of unix sockets have no addresses and stand as from and to `::`.
 fn append_pcap(buffer: &mut Vec<u8>, datagram: &Datagram<'_>) {
-    let time_ns = datagram.descriptor.received_ns;
+    let time_ns = datagram.received_ns;
     let record_at = buffer.len();
     buffer.extend_from_slice(&((time_ns / 1_000_000_000) as u32).to_le_bytes());
     buffer.extend_from_slice(&((time_ns % 1_000_000_000) as u32).to_le_bytes());
     buffer.extend_from_slice(&[0; 8]);
     let packet_at = buffer.len();
     let unspecified = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
-    let src = datagram.descriptor.source.address().unwrap_or(unspecified);
+    let src = datagram.source.address().unwrap_or(unspecified);
     let dst = match datagram.local {
         Some(LocalAddress::Inet(addr)) => *addr,
         _ => unspecified,

@@ -9,7 +9,8 @@ use loom::thread;
 
 /// Takes everything that is there, once; returns the number of datagrams seen and given up.
 fn take(reader: &mut Reader) -> u64 {
-    let Some(claim) = reader.claim() else { return 0 };
+    let counters = Counters::default();
+    let Some(claim) = reader.claim(&counters) else { return 0 };
     let mut last = None;
     for index in 0..claim.len() {
         let (descriptor, bytes) = claim.get(index);
@@ -17,9 +18,9 @@ fn take(reader: &mut Reader) -> u64 {
         assert!(last < Some(descriptor.received_ns), "order");
         last = Some(descriptor.received_ns);
     }
-    let (len, gave_up) = (claim.len(), claim.gave_up().count);
+    let len = claim.len();
     claim.commit(len);
-    len as u64 + gave_up
+    len as u64 + counters.dropped(Reason::QueueFull).count
 }
 
 fn write(writer: &mut Writer, count: u64) -> u64 {
@@ -27,6 +28,11 @@ fn write(writer: &mut Writer, count: u64) -> u64 {
     let begin = writer.appended().count;
     for number in begin..begin + count {
         let bytes = [number as u8; 2];
+        // As the intake does it.
+        writer.rewind_if_empty(bytes.len());
+        if !writer.has_room_without_loss(bytes.len()) {
+            writer.publish();
+        }
         appended += u64::from(writer.append(Source::NONE, number, &bytes).is_ok());
         writer.publish();
     }
@@ -36,7 +42,7 @@ fn write(writer: &mut Writer, count: u64) -> u64 {
 #[test]
 fn loom_one_reader_is_lapped_or_guards_and_nothing_is_unaccounted() {
     loom::model(|| {
-        let mut writer = ring_with_slots(4, 2);
+        let mut writer = ring_with_slots(4, 2).unwrap();
         let lost = std::sync::Arc::<Tally>::default();
         let mut reader = writer.reader(lost.clone());
         let thread = thread::spawn(move || {
@@ -55,7 +61,7 @@ fn loom_one_reader_is_lapped_or_guards_and_nothing_is_unaccounted() {
 #[test]
 fn loom_two_readers_do_not_disturb_each_other() {
     loom::model(|| {
-        let mut writer = ring_with_slots(4, 2);
+        let mut writer = ring_with_slots(4, 2).unwrap();
         let readers = [(); 2].map(|()| {
             let lost = std::sync::Arc::<Tally>::default();
             (writer.reader(lost.clone()), lost)
@@ -80,7 +86,7 @@ fn loom_two_readers_do_not_disturb_each_other() {
 #[test]
 fn loom_a_reader_leaves_while_the_writer_laps_it() {
     loom::model(|| {
-        let mut writer = ring_with_slots(4, 2);
+        let mut writer = ring_with_slots(4, 2).unwrap();
         let lost = std::sync::Arc::<Tally>::default();
         let mut reader = writer.reader(lost.clone());
         let thread = thread::spawn(move || {
@@ -98,7 +104,7 @@ fn loom_a_reader_leaves_while_the_writer_laps_it() {
 #[test]
 fn loom_what_a_reader_gives_up_is_the_writers_at_once() {
     loom::model(|| {
-        let mut writer = ring_with_slots(64, 8);
+        let mut writer = ring_with_slots(64, 8).unwrap();
         let lost = std::sync::Arc::<Tally>::default();
         let mut reader = writer.reader(lost.clone());
         let before = write(&mut writer, 8);
@@ -112,5 +118,51 @@ fn loom_what_a_reader_gives_up_is_the_writers_at_once() {
             seen += take(&mut reader);
         }
         assert_eq!(seen + lost.load().count, appended);
+    });
+}
+
+#[test]
+fn loom_a_datagram_written_in_place_is_whole_and_rewinding_disturbs_nobody() {
+    loom::model(|| {
+        let mut writer = ring_with_slots(8, 4).unwrap();
+        let lost = std::sync::Arc::<Tally>::default();
+        let mut reader = writer.reader(lost.clone());
+        let thread = thread::spawn(move || {
+            let seen = take(&mut reader) + take(&mut reader);
+            (reader, seen)
+        });
+        let mut appended = 0;
+        for number in 0..3_u64 {
+            writer.rewind_if_empty(2);
+            if let Some(room) = writer.room(1, 2) {
+                room.fill(number as u8);
+                writer.append_in_place(Source::NONE, number, 0, 2);
+                appended += 1;
+            }
+            writer.publish();
+        }
+        let (mut reader, mut seen) = thread.join().unwrap();
+        while !reader.is_empty() {
+            seen += take(&mut reader);
+        }
+        assert_eq!((seen, lost.load().count), (appended, 0));
+    });
+}
+
+#[test]
+fn loom_an_account_that_is_given_is_whole() {
+    loom::model(|| {
+        let mut writer = ring_with_slots(4, 2).unwrap();
+        let lost = std::sync::Arc::<Tally>::default();
+        let mut reader = writer.reader(lost.clone());
+        let own = lost.clone();
+        let thread = thread::spawn(move || {
+            let seen = take(&mut reader);
+            if let Some((cursor, lost)) = reader.account(|| own.load().count) {
+                assert_eq!(cursor, seen + lost);
+            }
+        });
+        write(&mut writer, 4);
+        thread.join().unwrap();
     });
 }

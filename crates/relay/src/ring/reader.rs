@@ -1,7 +1,7 @@
 //! The reading ends.
 
-use super::{CLAIM_MAX, CLAIMED, Cursor, Descriptor, GONE, Shared};
-use crate::sync::{Arc, Ordering};
+use super::{CLAIMED, Cursor, Descriptor, GONE, Shared, View};
+use crate::sync::{Arc, Ordering, yield_now};
 use ledger::{Amount, Counters, Reason};
 
 /// One reading end. Dropping it frees the writer from it.
@@ -19,7 +19,8 @@ pub(crate) struct Reader {
 impl Reader {
     /// Whether nothing is there to be claimed.
     pub(crate) fn is_empty(&self) -> bool {
-        self.is_gone || self.cursor.0.0.load(Ordering::Relaxed) >> 1 >= self.head().min(self.until)
+        self.is_gone
+            || self.cursor.word.0.load(Ordering::Relaxed) >> 1 >= self.head().min(self.until)
     }
 
     /// Takes nothing from this number on.
@@ -29,13 +30,24 @@ impl Reader {
 
     /// Number of the next datagram that this reader has not dealt with.
     pub(crate) fn cursor(&self) -> u64 {
-        self.cursor.0.0.load(Ordering::Acquire) >> 1
+        self.cursor.word.0.load(Ordering::Acquire) >> 1
+    }
+
+    /// The cursor, and what `read` reads, at a moment when the writer has counted everything that it took from this reader;
+    /// `None` if it is taking something right now.
+    pub(crate) fn account<T>(&self, read: impl FnOnce() -> T) -> Option<(u64, T)> {
+        let moves = &self.cursor.moves;
+        let before = moves.load(Ordering::Acquire);
+        let cursor = if self.is_gone { self.seen.count } else { self.cursor() };
+        let value = read();
+        // A read-modify-write, because that sees the newest value.
+        let after = moves.fetch_or(0, Ordering::AcqRel);
+        (before & 1 == 0 && after == before).then_some((cursor, value))
     }
 
     /// Counts everything up to `end` that this reader has not dealt with as dropped for this reason.
     pub(crate) fn discard_until(&mut self, end: u64, reason: Reason, counters: &Counters) {
-        while let Some(claim) = self.claim() {
-            counters.drop(Reason::QueueFull, claim.gave_up());
+        while let Some(claim) = self.claim(counters) {
             if claim.first() >= end {
                 return;
             }
@@ -49,7 +61,7 @@ impl Reader {
         self.until = u64::MAX;
         loop {
             let seen = self.seen;
-            let word = &self.cursor.0.0;
+            let word = &self.cursor.word.0;
             if self.is_gone {
                 return seen;
             }
@@ -57,71 +69,106 @@ impl Reader {
                 word.compare_exchange(seen.count << 1, GONE, Ordering::AcqRel, Ordering::Acquire);
             if swapped.is_ok() {
                 self.is_gone = true;
+                self.wait_for_the_last_count();
                 return seen;
             }
-            // The writer has moved the cursor on since this reader last looked; a claim tells to where.
-            if let Some(claim) = self.claim() {
-                counters.drop(Reason::QueueFull, claim.gave_up());
-            }
+            // The writer has moved the cursor on since this reader last looked; a claim finds out to where.
+            drop(self.claim(counters));
+        }
+    }
+
+    /// The writer may have moved the cursor and not yet counted what it took: a few instructions, or as long as its thread
+    /// is kept from running. After that it leaves this reader alone.
+    fn wait_for_the_last_count(&self) {
+        while self.cursor.moves.load(Ordering::Acquire) & 1 == 1 {
+            yield_now();
         }
     }
 
     /// Number of the next datagram to be appended, as far as published.
     pub(crate) fn head(&self) -> u64 {
-        self.shared.head.0.load(Ordering::Acquire)
+        self.shared.head()
     }
 
-    /// Claims up to [`CLAIM_MAX`] of the oldest datagrams that this reader has not dealt with; `None` if there are none.
+    /// When the oldest datagram that this reader has not dealt with was received, in nanoseconds since 1970; `None` if there
+    /// is none. Nothing is given up for it.
+    pub(crate) fn oldest_received_ns(&mut self) -> Option<u64> {
+        let (oldest, _) = self.set_claim()?;
+        // SAFETY: the claim covers it.
+        let received_ns = unsafe { self.view().descriptor(oldest) }.received_ns;
+        self.cursor.word.0.store(oldest << 1, Ordering::Release);
+        Some(received_ns)
+    }
+
+    /// Claims up to [`CLAIM_MAX`](super::CLAIM_MAX) of the oldest datagrams that this reader has not dealt with; `None` if
+    /// there are none.
     ///
     /// A reader that has fallen behind by more than seven eighths of the ring gives up its oldest datagrams down to
-    /// three quarters, so that the writer does not run into its claim. [`Claim::gave_up`] tells how many.
-    pub(crate) fn claim(&mut self) -> Option<Claim<'_>> {
+    /// three quarters, so that the writer does not run into its claim. They are counted as `queue_full`.
+    pub(crate) fn claim(&mut self, counters: &Counters) -> Option<Claim<'_>> {
+        let (oldest, head) = self.set_claim()?;
+        let view = self.view();
+        // SAFETY: the claim covers everything from `oldest` to `head`, and there is something.
+        let first = unsafe { view.first_within_reach(oldest, head) };
+        // SAFETY: the claim covers everything from `oldest` to `head`.
+        let bytes_before = |number| unsafe { view.descriptor(number) }.bytes_before;
+        let begin = bytes_before(first);
+        if first > oldest {
+            let bytes = begin - bytes_before(oldest);
+            // Counted first: what the writer puts there must not make more seem to be inside than fits.
+            counters.drop(Reason::QueueFull, Amount { count: first - oldest, bytes });
+            // What was given up is the writer's again: it must not run into this claim because of it.
+            self.cursor.word.0.store(first << 1 | CLAIMED, Ordering::Release);
+        }
+        // SAFETY: as above; `first` is below `head`.
+        let len = unsafe { view.claim_len(first, head) };
+        let base = view.base;
+        self.seen = Amount { count: first, bytes: begin };
+        Some(Claim { reader: self, base, first, dealt: 0, len, head })
+    }
+
+    /// The descriptors, for who has set the claim.
+    fn view(&self) -> View<'_> {
+        // Relaxed: `set_claim` has seen a `head` that was stored after this.
+        self.shared.view(self.shared.published.0.base.load(Ordering::Relaxed))
+    }
+
+    /// Sets the claim's bit, and returns the cursor and the number up to which there is something.
+    fn set_claim(&mut self) -> Option<(u64, u64)> {
         if self.is_gone {
             return None;
         }
-        let word = &self.cursor.0.0;
+        let word = &self.cursor.word.0;
         let mut state = word.load(Ordering::Acquire);
-        let head = loop {
-            let head = self.shared.head.0.load(Ordering::Acquire).min(self.until);
+        loop {
+            let head = self.shared.head().min(self.until);
             if state >> 1 >= head {
                 return None;
             }
             let claimed = state | CLAIMED;
             match word.compare_exchange_weak(state, claimed, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => break head,
+                Ok(_) => return Some((state >> 1, head)),
                 Err(moved) => state = moved,
             }
-        };
-        let oldest = state >> 1;
-        // SAFETY: the claim covers everything from `oldest` to `head`, and there is something.
-        let first = unsafe { self.shared.first_within_reach(oldest, head) };
-        // SAFETY: the claim covers everything from `oldest` to `head`.
-        let bytes_before = |number| unsafe { self.shared.descriptor(number) }.bytes_before;
-        let begin = bytes_before(first);
-        let gave_up = Amount { count: first - oldest, bytes: begin - bytes_before(oldest) };
-        if first > oldest {
-            // What was given up is the writer's again: it must not run into this claim because of it.
-            word.store(first << 1 | CLAIMED, Ordering::Release);
         }
-        self.seen = Amount { count: first, bytes: begin };
-        let len = (head - first).min(CLAIM_MAX as u64) as usize;
-        Some(Claim { reader: self, first, len, head, gave_up })
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.cursor.0.0.store(GONE, Ordering::Release);
+        self.cursor.word.0.store(GONE, Ordering::Release);
     }
 }
 
-/// Datagrams that the writer leaves alone until this is committed or dropped.
+/// Datagrams that the writer leaves alone until they are dealt with, or the claim is dropped.
 pub(crate) struct Claim<'a> {
     reader: &'a mut Reader,
+    base: u64,
     first: u64,
+    /// Datagrams from the beginning that are dealt with, and the writer's again.
+    dealt: usize,
     len: usize,
     head: u64,
-    gave_up: Amount,
 }
 
 impl Claim<'_> {
@@ -135,34 +182,33 @@ impl Claim<'_> {
         self.first
     }
 
-    /// What this claim had to give up because the reader was too far behind.
-    pub(crate) fn gave_up(&self) -> Amount {
-        self.gave_up
-    }
-
     /// One datagram of the claim.
     ///
     /// # Panics
-    /// If `index` is not below [`len`](Self::len).
+    /// If `index` is not below [`len`](Self::len), or was dealt with.
     pub(crate) fn get(&self, index: usize) -> (Descriptor, &[u8]) {
-        assert!(index < self.len, "datagram {index} of a claim of {}", self.len);
+        assert!((self.dealt..self.len).contains(&index), "datagram {index} of {}", self.len);
         // SAFETY: the claim covers it.
-        let descriptor = unsafe { self.reader.shared.descriptor(self.first + index as u64) };
+        let descriptor = unsafe { self.view().descriptor(self.first + index as u64) };
         (descriptor, self.payload(descriptor.position, descriptor.len as usize))
     }
 
-    /// The payloads of `count` datagrams from `index` on as one slice, if they lie one behind the other.
+    /// The payloads of `count` datagrams from `index` on as one slice of `len` bytes, which the caller has seen to lie one
+    /// behind the other.
     ///
-    /// The caller says how long they are together; `None` where the ring's end lies between them.
-    pub(crate) fn run(&self, index: usize, count: usize, len: usize) -> Option<&[u8]> {
+    /// # Panics
+    /// If they do not.
+    pub(crate) fn run(&self, index: usize, count: usize, len: usize) -> &[u8] {
         let (first, _) = self.get(index);
         let (last, bytes) = self.get(index + count - 1);
-        let turn_bytes = self.reader.shared.payloads.len();
-        let offset = first.position as usize & (turn_bytes - 1);
-        // A payload may begin exactly where the ring does: then it follows without a gap and yet lies elsewhere.
-        let is_dense = last.position + bytes.len() as u64 - first.position == len as u64
-            && offset + len <= turn_bytes;
-        is_dense.then(|| self.payload(first.position, len))
+        let end = last.position.wrapping_add(bytes.len() as u64);
+        assert_eq!(end.wrapping_sub(first.position), len as u64, "a run with a gap");
+        // What begins where the ring begins again is out of the slice's bounds, and panics there.
+        self.payload(first.position, len)
+    }
+
+    fn view(&self) -> View<'_> {
+        self.reader.shared.view(self.base)
     }
 
     fn payload(&self, position: u64, len: usize) -> &[u8] {
@@ -174,28 +220,41 @@ impl Claim<'_> {
         unsafe { std::slice::from_raw_parts(cells.as_ptr().cast(), cells.len()) }
     }
 
+    /// Everything before the claim's datagram of this index is dealt with: it is the writer's from here on.
+    ///
+    /// # Panics
+    /// If `index` is beyond [`len`](Self::len), or less than it was.
+    pub(crate) fn advance(&mut self, index: usize) {
+        assert!(index <= self.len, "{index} datagrams of a claim of {}", self.len);
+        if index > self.dealt {
+            let bytes = self.get(index - 1).0.end_bytes();
+            self.dealt = index;
+            self.reader.seen = Amount { count: self.first + index as u64, bytes };
+            self.reader
+                .cursor
+                .word
+                .0
+                .store(self.reader.seen.count << 1 | CLAIMED, Ordering::Release);
+        }
+        assert_eq!(index, self.dealt, "datagrams that were dealt with");
+    }
+
     /// Lets go of the claim: the first `count` datagrams are dealt with, the others stay.
+    #[cfg(test)]
     pub(crate) fn commit(mut self, count: usize) {
-        assert!(count <= self.len, "{count} datagrams of a claim of {}", self.len);
-        let bytes = match count.checked_sub(1) {
-            None => self.reader.seen.bytes,
-            Some(last) => self.get(last).0.end_bytes(),
-        };
-        self.first += count as u64;
-        self.reader.seen = Amount { count: self.first, bytes };
+        self.advance(count);
     }
 
     /// Lets go of the claim and deals with everything up to `end` at once; returns what that was.
     ///
     /// `end` is the number of a datagram, or one beyond the newest; numbers below the claim count as its beginning.
-    pub(crate) fn discard_until(mut self, end: u64) -> Amount {
+    pub(crate) fn discard_until(self, end: u64) -> Amount {
         let end = end.clamp(self.first, self.head);
         let begin = self.reader.seen;
-        if end > self.first {
+        if end > begin.count {
             // SAFETY: the claim covers everything up to `head`.
-            let last = unsafe { self.reader.shared.descriptor(end - 1) };
+            let last = unsafe { self.view().descriptor(end - 1) };
             self.reader.seen = Amount { count: end, bytes: last.end_bytes() };
-            self.first = end;
         }
         self.reader.seen.saturating_sub(begin)
     }
@@ -203,6 +262,6 @@ impl Claim<'_> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        self.reader.cursor.0.0.store(self.first << 1, Ordering::Release);
+        self.reader.cursor.word.0.store(self.reader.seen.count << 1, Ordering::Release);
     }
 }

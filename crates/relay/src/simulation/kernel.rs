@@ -219,7 +219,7 @@ impl FakeKernel {
             Errno::MSGSIZE,
             Errno::INVAL,
         ];
-        let datagram_bytes = first.bytes.len() / first.datagrams as usize;
+        let datagram_bytes = usize::from(first.datagram_bytes);
         if first.datagrams > 1 && (!self.takes_runs || datagram_bytes > self.datagram_bytes_max) {
             return Some([Errno::INVAL, Errno::IO, Errno::MSGSIZE][self.random.below(3) as usize]);
         }
@@ -233,14 +233,8 @@ impl FakeKernel {
         let amount =
             Amount { count: u64::from(message.datagrams), bytes: message.bytes.len() as u64 };
         assert!(message.datagrams as usize <= SEGMENTS_MAX, "segments of one message");
-        let datagram_bytes = message.bytes.len() / message.datagrams as usize;
-        {
-            let mut wire = self.wire.lock().unwrap();
-            match message.datagrams {
-                1 => wire.taken.push(message.bytes.to_vec()),
-                _ => wire.taken.extend(message.bytes.chunks(datagram_bytes).map(<[u8]>::to_vec)),
-            }
-        }
+        assert_eq!(message.datagrams().count(), message.datagrams as usize);
+        self.wire.lock().unwrap().taken.extend(message.datagrams().map(<[u8]>::to_vec));
         self.since_idle += amount;
         match self.place {
             Place::Local if self.is_closed => {

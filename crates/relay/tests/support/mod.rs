@@ -17,6 +17,7 @@ pub(crate) fn options(schedule: Schedule) -> ListenerOptions {
         allow_sources: vec![],
         deny_sources: vec![],
         socket_owner: SocketOwner::Relay,
+        gather: None,
     }
 }
 

@@ -5,7 +5,7 @@ use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockAddr, Socket, Type}
 use std::ffi::CString;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
@@ -15,6 +15,16 @@ pub struct ListenOptions {
     /// Interface that joins the group when the address is a multicast one: a name (`eth0`) or, for IPv4, its address.
     /// Without it the kernel chooses by its routes.
     pub multicast_interface: Option<String>,
+    /// Another socket of this process is bound there, takes nothing any more, and [shares](share_address) the address.
+    pub shares_address: bool,
+}
+
+/// Lets one more socket be bound to this one's address, by [`ListenOptions::shares_address`].
+///
+/// # Errors
+/// None for a socket.
+pub fn share_address(socket: BorrowedFd<'_>) -> io::Result<()> {
+    socket2::SockRef::from(&socket).set_reuse_address(true)
 }
 
 /// Opens and binds a UDP socket; joins the group if the address is a multicast one.
@@ -29,11 +39,11 @@ pub fn listen_udp(addr: SocketAddr, options: &ListenOptions) -> io::Result<Owned
         // One address, one family: `[::]` must not take the port of `0.0.0.0` too, or the two cannot both be named.
         socket.set_only_v6(true)?;
     }
-    if addr.ip().is_multicast() {
-        // Several programs on a host may listen to one group (ip(7), SO_REUSEADDR); a unicast port is never shared.
-        socket.set_reuse_address(true)?;
-    }
+    // Several programs on a host may listen to one group (ip(7), SO_REUSEADDR); a unicast port is never shared with one.
+    socket.set_reuse_address(addr.ip().is_multicast() || options.shares_address)?;
     socket.bind(&with_scope(addr, options.multicast_interface.as_deref())?.into())?;
+    // The kernel asks both sockets when the second is bound (net/ipv4/udp.c, udp_lib_lport_inuse): nobody joins later.
+    socket.set_reuse_address(addr.ip().is_multicast())?;
     if addr.ip().is_multicast() {
         join_group(&socket, addr.ip(), options.multicast_interface.as_deref())?;
     }

@@ -249,6 +249,7 @@ fn listener_alone(report: &Report, table: &Table, place: &str) -> Option<Listene
     let receive_buffer = section.size("receive_buffer");
     let ring = section.size("ring_size");
     let schedule = section.choice("schedule", &schedules);
+    let gather = section.duration("gather");
     let allow_sources = section.list("allow_sources", str::parse::<Prefix>);
     let deny_sources = section.list("deny_sources", str::parse::<Prefix>);
     let multicast_interface = section.text("multicast_interface", interface);
@@ -259,6 +260,7 @@ fn listener_alone(report: &Report, table: &Table, place: &str) -> Option<Listene
         receive_buffer_bytes: as_usize(receive_buffer),
         ring_bytes: as_usize(ring).next_power_of_two(),
         schedule: schedule.unwrap_or_default(),
+        gather,
         allow_sources,
         deny_sources,
         multicast_interface,

@@ -102,6 +102,8 @@ pub struct ListenerConfig {
     /// A power of two.
     pub ring_bytes: usize,
     pub schedule: Schedule,
+    /// How long a datagram may wait for others; `None`: not at all.
+    pub gather: Option<Duration>,
     pub allow_sources: Vec<Prefix>,
     pub deny_sources: Vec<Prefix>,
     pub multicast_interface: Option<String>,
@@ -210,6 +212,11 @@ impl Config {
     pub fn to_json(&self, origins: &Origins) -> serde_json::Value {
         show::to_json(self, origins)
     }
+}
+
+/// What differs between two configurations, in words: one entry for each section of the file that changed, with its keys.
+pub fn changes(old: &Config, new: &Config) -> Vec<String> {
+    show::differences(old, new)
 }
 
 /// Reads a configuration file's text.

@@ -15,12 +15,16 @@ impl ListenerConfig {
             allow_sources: self.allow_sources.clone(),
             deny_sources: self.deny_sources.clone(),
             socket_owner,
+            gather: self.gather,
         }
     }
 
     /// How its UDP socket is opened.
     pub fn listen_options(&self) -> ListenOptions {
-        ListenOptions { multicast_interface: self.multicast_interface.clone() }
+        ListenOptions {
+            multicast_interface: self.multicast_interface.clone(),
+            ..ListenOptions::default()
+        }
     }
 
     /// Whether it is the same but for its targets: on reload its socket and ring stay as they are.

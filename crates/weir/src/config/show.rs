@@ -1,6 +1,9 @@
 //! The configuration as TOML, each value with where it came from.
 
+mod differences;
 mod sockets;
+
+pub(super) use differences::differences;
 
 use super::keys::{self, Fallback, Key, SectionKeys};
 use super::rules::{FILE_KEYS, UDP_KEYS, UDP_LISTENER_KEYS};
@@ -219,6 +222,7 @@ impl Shown for ListenerConfig {
                 Schedule::Inline => "inline",
                 Schedule::Threaded => "threaded",
             })),
+            "gather" => Some(quoted(&self.gather.map_or("off".to_owned(), display_duration))),
             "allow_sources" => prefixes(&self.allow_sources),
             "deny_sources" => prefixes(&self.deny_sources),
             _ => self.multicast_interface.as_deref().map(quoted),

@@ -40,8 +40,10 @@ pub(crate) fn banner(
     if let Some(sockets) = sockets {
         line(&mut text, &collector(sockets));
     }
-    let admin =
-        admin.map_or("admin off".to_owned(), |addr| format!("ledger and metrics on http://{addr}"));
+    let admin = admin
+        .map_or("admin off (for `weir ledger`: --admin 127.0.0.1:9464)".to_owned(), |addr| {
+            format!("ledger and metrics on http://{addr}")
+        });
     line(&mut text, &format!("schedule {}; {admin}", schedule(running, sockets)));
     text
 }

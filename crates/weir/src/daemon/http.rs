@@ -7,14 +7,28 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use weir::config::{AdminConfig, AdminListen, StatsdConfig};
+
+/// Longest wait for the end of the thread: answers under way and the last push have a second each, side by side.
+const STOP_LIMIT: Duration = Duration::from_secs(2);
+/// Time between two looks at whether it has ended.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A running admin thread.
 pub(crate) struct Http {
     /// Dropping it ends the thread.
     stop: watch::Sender<()>,
     thread: JoinHandle<()>,
+}
+
+/// What became of the thread at a stop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stopped {
+    Ended,
+    /// It still runs.
+    LeftBehind,
 }
 
 /// What the admin thread shows.
@@ -84,6 +98,8 @@ impl Http {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = watch::channel(());
         let thread = thread::Builder::new().name("admin".to_owned()).spawn(move || {
+            // Where it is forbidden, requests compete with the data loops.
+            sys::process::lower_thread_priority();
             runtime.block_on(work(listener, push, Arc::new(state), stopped));
             // A name that is still being looked up must not hold up the end.
             runtime.shutdown_background();
@@ -91,11 +107,21 @@ impl Http {
         Ok(Some(Http { stop, thread }))
     }
 
-    /// Ends the thread; answers under way and the last push have a moment.
-    pub(crate) fn stop(self) {
+    /// Ends the thread; answers under way and the last push have a moment. One that hangs all the same is left behind: it
+    /// goes with the process.
+    pub(crate) fn stop(self, mut keep_alive: impl FnMut()) -> Stopped {
         drop(self.stop);
+        let give_up_at = Instant::now() + STOP_LIMIT;
+        while !self.thread.is_finished() && Instant::now() < give_up_at {
+            keep_alive();
+            thread::park_timeout(LOOK_INTERVAL);
+        }
+        if !self.thread.is_finished() {
+            return Stopped::LeftBehind;
+        }
         // A thread that panicked has said so on standard error.
         let _ = self.thread.join();
+        Stopped::Ended
     }
 }
 
@@ -124,7 +150,7 @@ async fn work(
         }
     }
     if let Some(pushing) = pushing {
-        // A push that panicked has said so on standard error.
+        // It limits itself. One that panicked has said so on standard error.
         let _ = pushing.await;
     }
 }

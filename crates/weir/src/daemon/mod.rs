@@ -6,8 +6,11 @@
 
 mod banner;
 mod collector;
+mod files;
+mod follow;
 mod http;
 mod log;
+mod memory;
 mod names;
 mod open;
 mod progress;
@@ -23,6 +26,7 @@ pub(crate) use stop::{LastLedger, LedgerForm, OnLoss};
 use crate::load::ProgressMode;
 use admin::{Health, Phase, statsd};
 use collector::{Asked, Collecting, Ending, Prepared};
+use files::Files;
 use http::{Http, Shown};
 use ledger::{Ledger, Snapshot};
 use log::{Level, Repeated};
@@ -31,7 +35,7 @@ use open::{Inherited, OpenSocket, SocketFile};
 use progress::{Progress, Rates};
 use relay::{Destination, Listener, SocketOwner, TargetOptions};
 use service::Service;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
@@ -92,6 +96,8 @@ pub(crate) struct Running {
 /// A listener that a reload took out of service and that still drains.
 struct Retiring {
     listener: Listener,
+    /// Where it listened.
+    listen: ListenAddress,
 }
 
 /// The running daemon.
@@ -127,6 +133,7 @@ pub(crate) struct Daemon {
     /// Moments at which the law did not hold, as last logged.
     violations: u64,
     troubles: Troubles,
+    files: Files,
 }
 
 /// Runs a daemon until a signal ends it.
@@ -147,6 +154,7 @@ impl Daemon {
         forward_signals(sender.clone())?;
         let names = Names::new(sender);
         names.watch(&watched_names(&config))?;
+        memory::refuse_rings_that_do_not_fit(&config, |_| true, memory::Limits::at_start())?;
         let mut inherited = Inherited::take()?;
         let sockets = open_listeners(&config.listeners, &mut inherited, &names)?;
         let bound = http::bind(&config.admin)?;
@@ -202,6 +210,7 @@ impl Daemon {
             refused: Repeated::default(),
             violations: 0,
             troubles: Troubles::default(),
+            files: Files::default(),
         };
         daemon.start_prepared()?;
         daemon.health.config_applied(&fingerprint(&daemon.config));
@@ -230,6 +239,7 @@ impl Daemon {
             Ok(Event::Signal(SIGHUP)) if matches!(self.source, Source::File { .. }) => {
                 self.reload();
             }
+            Ok(Event::Signal(SIGUSR1)) => self.say_ledger(),
             Ok(Event::Signal(_)) => return false,
             Ok(Event::Name) => {
                 self.follow_names(Instant::now());
@@ -254,6 +264,8 @@ impl Daemon {
         let snapshot = self.ledger.check();
         self.note_violations(now, &snapshot);
         self.troubles.look(now, &snapshot).iter().for_each(troubles::Line::log);
+        self.files.look(&snapshot).iter().for_each(|line| tracing::warn!("{line}"));
+        self.health.set_losing(self.troubles.losing());
         let listeners = self.running.iter().map(|one| &one.listener);
         let listeners = listeners.map(|listener| (listener.name(), listener.heartbeat()));
         let collector = self.collecting.iter().map(|one| (COLLECTOR_NAME, one.heartbeat()));
@@ -267,6 +279,11 @@ impl Daemon {
         let rates = &mut self.rates;
         self.service.status(now, || rates.line(now, &snapshot));
         self.progress.show(now, &snapshot);
+    }
+
+    /// The ledger as it stands, for whoever asked by a signal.
+    fn say_ledger(&self) {
+        say(&format!("\n{}", ledger::waterfall(&self.ledger.check())));
     }
 
     fn note_violations(&mut self, now: Instant, snapshot: &Snapshot) {
@@ -287,41 +304,14 @@ impl Daemon {
         }
     }
 
-    /// Moves targets whose name has another address, and opens those that could not be opened.
-    fn follow_names(&mut self, now: Instant) {
-        let listen_addrs = self.listen_addrs();
-        for one in &mut self.running {
-            for target in &one.config.targets {
-                let TargetAddress::Udp(host_port) = &target.to else { continue };
-                let known = self.names.addresses(host_port);
-                let current = one.addresses.get(&target.name).copied().flatten();
-                if current.is_some_and(|current| known.is_empty() || known.contains(&current)) {
-                    continue;
-                }
-                let Some(addr) = open::choose(&known, target) else { continue };
-                let opened = match open::udp(target, addr, &self.ways, &listen_addrs) {
-                    Ok(opened) => opened,
-                    Err(open::CannotSend::NoRoute(_)) => continue,
-                    Err(open::CannotSend::Never(error)) => {
-                        if let Some(count) = self.refused.count(now) {
-                            tracing::error!("{error:#} ({count} times since the last such line)");
-                        }
-                        continue;
-                    }
-                };
-                match one.listener.replace_destination(&target.name, opened.destination) {
-                    Ok(()) => {
-                        let before = current.map_or("nowhere".to_owned(), |addr| addr.to_string());
-                        tracing::info!(
-                            "target {}: sending to {addr}, before {before}",
-                            target.name
-                        );
-                        one.addresses.insert(target.name.clone(), Some(addr));
-                    }
-                    Err(error) => tracing::error!("target {}: {error}", target.name),
-                }
-            }
+    /// Tells the supervisors that the daemon lives while a step of a reload takes long. `entering` are listeners that are not
+    /// among the running ones at this moment.
+    fn keep_alive(&self, entering: &[&Listener]) {
+        let running = self.running.iter().map(|one| &one.listener);
+        for listener in running.chain(entering.iter().copied()) {
+            self.health.heartbeat(listener.name(), listener.heartbeat());
         }
+        self.service.feed_watchdog_while_busy(Instant::now());
     }
 
     fn listen_addrs(&self) -> Vec<SocketAddr> {
@@ -347,7 +337,9 @@ fn open_listeners(
     if listeners.iter().any(has_name) {
         names.wait_for_answers(Instant::now() + NAMES_WAIT);
     }
-    let sockets = listeners.iter().map(|listener| open::listener(listener, inherited, names));
+    let sockets = listeners
+        .iter()
+        .map(|listener| open::listener(listener, open::Place::Free, inherited, names));
     let sockets = sockets.collect::<anyhow::Result<Vec<_>>>()?;
     inherited.expect_none(listeners)?;
     Ok(sockets)
@@ -436,7 +428,7 @@ fn has_name(listener: &ListenerConfig) -> bool {
 }
 
 fn forward_signals(events: Sender<Event>) -> std::io::Result<()> {
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1])?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for signal in signals.forever() {
             if events.send(Event::Signal(signal)).is_err() {

@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use sys::process::{CAP_NET_ADMIN, effective_capabilities};
 use sys::route::{Egress, Ends};
-use sys::socket::{self, LocalAddress};
+use sys::socket::{self, ListenOptions, LocalAddress};
 use weir::config::{
     HostPort, ListenAddress, ListenerConfig, SinkConfig, TargetAddress, TargetConfig, would_loop,
 };
@@ -111,12 +111,22 @@ fn describe(socket: &OwnedFd) -> String {
     }
 }
 
+/// What is known of the address that a listener is to have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// Nobody should have it.
+    Free,
+    /// A listener of ours that drains is bound there, and shares it (see [`socket::share_address`]).
+    LeftByFormer,
+}
+
 /// Opens a listener's socket, or finds it among those handed over.
 ///
 /// # Errors
 /// The address cannot be had; the message says what to do.
 pub(crate) fn listener(
     config: &ListenerConfig,
+    place: Place,
     inherited: &mut Inherited,
     names: &Names,
 ) -> anyhow::Result<OpenSocket> {
@@ -129,7 +139,10 @@ pub(crate) fn listener(
         return Ok(OpenSocket { socket, owner: SocketOwner::ServiceManager, file: None });
     }
     let socket = match &at {
-        LocalAddress::Inet(addr) => socket::listen_udp(*addr, &config.listen_options()),
+        LocalAddress::Inet(addr) => {
+            let shares_address = place == Place::LeftByFormer;
+            socket::listen_udp(*addr, &ListenOptions { shares_address, ..config.listen_options() })
+        }
         LocalAddress::Unix(path) => socket::listen_unix(path),
     }
     .map_err(|error| cannot_listen(config, &at, &error))?;
@@ -250,10 +263,14 @@ impl OpenTarget {
     fn unresolved() -> OpenTarget {
         OpenTarget { destination: Destination::Unresolved, address: None }
     }
+
+    fn without_route() -> OpenTarget {
+        OpenTarget { destination: Destination::NoRoute, address: None }
+    }
 }
 
-/// Opens a target's way out. One whose name does not resolve, or that no route leads to, is opened as unresolved, so that
-/// the others start; it is tried again.
+/// Opens a target's way out. One whose name does not resolve, or that no route leads to, takes nothing for now, so that the
+/// others start; it is tried again.
 ///
 /// `listen_addrs` are all addresses that we listen on.
 ///
@@ -269,7 +286,7 @@ pub(crate) fn target(
         TargetAddress::Udp(host_port) => {
             let known = names.addresses(host_port);
             return match choose(&known, config) {
-                Some(addr) => udp_or_unresolved(config, addr, ways, listen_addrs),
+                Some(addr) => udp_or_nowhere(config, addr, ways, listen_addrs),
                 None => {
                     // A failure was written already, by the one who looked it up.
                     if !names.has_answer(host_port) {
@@ -300,7 +317,7 @@ pub(crate) fn choose(addresses: &[SocketAddr], config: &TargetConfig) -> Option<
     addresses.iter().find(fits).copied()
 }
 
-fn udp_or_unresolved(
+fn udp_or_nowhere(
     config: &TargetConfig,
     addr: SocketAddr,
     ways: &Ways,
@@ -310,12 +327,12 @@ fn udp_or_unresolved(
         Ok(open) => Ok(open),
         Err(CannotSend::NoRoute(error)) => {
             tracing::warn!(
-                "target {}: {addr} cannot be reached ({error}); what it gets is dropped as target_unresolved until it \
+                "target {}: {addr} cannot be reached ({error}); what it gets is dropped as network_unreachable until it \
                  can. See: ip route get {}",
                 config.name,
                 addr.ip()
             );
-            Ok(OpenTarget::unresolved())
+            Ok(OpenTarget::without_route())
         }
         Err(CannotSend::Never(error)) => Err(error),
     }
@@ -440,10 +457,13 @@ fn cannot_send(config: &TargetConfig, addr: SocketAddr, error: io::Error) -> Can
     CannotSend::Never(failure.error(format!("cannot send to {target} at {addr}: {error}: {why}")))
 }
 
-/// Makes sure that a file target can be written.
+/// The owner writes, the group reads.
+const FILE_MODE: u32 = 0o640;
+
+/// Makes sure that a file target can be written. Payloads may hold anything: others may not read them.
 fn prepare_file(config: &TargetConfig, path: &Path) -> anyhow::Result<()> {
     let target = named(&config.to, "target", &config.name);
-    writable(&target, path, &fs::metadata(path), 0o666)
+    writable(&target, path, &fs::metadata(path))
 }
 
 /// Makes sure that a sink's file can be written. Records name processes and peers: others may not read them, and a link
@@ -456,17 +476,12 @@ pub(crate) fn sink_file(config: &SinkConfig, path: &Path) -> anyhow::Result<()> 
             "cannot write {sink}: it is a link, which is not followed. Fix: write the path that it leads to"
         )));
     }
-    writable(&sink, path, &found, 0o640)
+    writable(&sink, path, &found)
 }
 
 /// Opens a file for appending once, to see that it can be. Its folder is made if only the last part is missing; a mistyped
 /// path does not grow a tree.
-fn writable(
-    what: &str,
-    path: &Path,
-    found: &io::Result<fs::Metadata>,
-    mode: u32,
-) -> anyhow::Result<()> {
+fn writable(what: &str, path: &Path, found: &io::Result<fs::Metadata>) -> anyhow::Result<()> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty())
         && !folder.exists()
         && let Err(error) = fs::create_dir(folder)
@@ -482,7 +497,7 @@ fn writable(
     OpenOptions::new()
         .append(true)
         .create(true)
-        .mode(mode)
+        .mode(FILE_MODE)
         .open(path)
         .map(drop)
         .map_err(|error| cannot_write(what, path, &error))

@@ -4,15 +4,22 @@
 //! reload whole. Then the differences are applied. What did not change is not touched, a changed target keeps its place
 //! in the ring, and a changed listener hands its socket on with what waits in it.
 
-use super::open::{self, OpenSocket, OpenTarget};
+mod apply;
+
+use super::open::{self, OpenSocket, OpenTarget, Place};
 use super::{
-    Daemon, NAMES_WAIT, Prepared, Retiring, Running, Source, Targets, collector, fingerprint, http,
-    watched_names,
+    Daemon, NAMES_WAIT, Prepared, Running, Source, Targets, collector, http, memory, watched_names,
 };
+use crate::exit::Failure;
 use relay::SocketOwner;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::time::{Duration, Instant};
+use std::time::Instant;
+use sys::socket::share_address;
 use weir::config::{Config, Host, ListenAddress, ListenerConfig, LoadError, TargetConfig};
+
+/// Most listeners that a reload took out of service and that still drain. Each keeps its ring and its threads, and one whose
+/// file target hangs in a disk keeps them for as long as the disk likes.
+const RETIRING_MAX: usize = 8;
 
 /// Everything that a new configuration needs, opened.
 struct Plan {
@@ -120,9 +127,10 @@ impl Daemon {
         for (listener, at) in config.listeners.iter().zip(&matches) {
             opened.push(match at {
                 Some(_) => None,
-                None => Some(open::listener(listener, &mut self.inherited, &self.names)?),
+                None => Some(self.open_listener(listener)?),
             });
         }
+        self.refuse_what_does_not_fit(config, &matches)?;
         let listen_addrs: Vec<SocketAddr> = matches
             .iter()
             .zip(opened.iter())
@@ -133,6 +141,7 @@ impl Daemon {
             .collect();
         let mut ways = Vec::new();
         for (listener, at) in config.listeners.iter().zip(&matches) {
+            self.keep_alive(&[]);
             ways.push(match at.map(|at| &self.running[at]) {
                 Some(one) if is_same(&one.config, listener) => {
                     Ways::Steps(self.steps(one, listener, &listen_addrs)?)
@@ -166,6 +175,45 @@ impl Daemon {
         Ok((fates.collect(), admin, collector))
     }
 
+    /// Opens the socket of a listener that is new. Where a listener that drains is bound already, the new one is bound beside
+    /// it: the old one has left the port, or takes nothing more.
+    fn open_listener(&mut self, wanted: &ListenerConfig) -> anyhow::Result<OpenSocket> {
+        let was_there = |one: &&super::Retiring| one.listen == wanted.listen;
+        let former: Vec<_> = self.retiring.iter().filter(was_there).collect();
+        for one in &former {
+            share_address(one.listener.socket())?;
+        }
+        let place = if former.is_empty() { Place::Free } else { Place::LeftByFormer };
+        open::listener(wanted, place, &mut self.inherited, &self.names)
+    }
+
+    /// Fails when the rings that a configuration asks for anew cannot be had.
+    fn refuse_what_does_not_fit(
+        &self,
+        config: &Config,
+        matches: &[Option<usize>],
+    ) -> anyhow::Result<()> {
+        let runs_on = |at: &Option<usize>, wanted: &ListenerConfig| {
+            at.is_some_and(|at| is_same(&self.running[at].config, wanted))
+        };
+        let fresh: Vec<bool> =
+            config.listeners.iter().zip(matches).map(|(wanted, at)| !runs_on(at, wanted)).collect();
+        memory::refuse_rings_that_do_not_fit(config, |at| fresh[at], memory::Limits::now())?;
+        let renewed = matches.iter().zip(&fresh).any(|(at, fresh)| at.is_some() && *fresh);
+        let mut draining = self.retiring.iter().filter(|one| !one.listener.has_ended());
+        match draining.clone().count() {
+            count if renewed && count >= RETIRING_MAX => {
+                let name = draining.next().map_or("", |one| one.listener.name());
+                Err(Failure::Unavailable.error(format!(
+                    "{count} listeners that former reloads replaced still drain (the first is {name}), each with a ring of \
+                     its own: a target of theirs takes nothing, or hangs in its disk. Fix: mend that target \
+                     (`weir ledger` names it), change targets only, or restart"
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn next_collector(&self, config: &Config) -> anyhow::Result<NextCollector> {
         let is_there =
             self.collecting.is_some() || self.ending.is_some() || self.prepared.is_some();
@@ -186,6 +234,7 @@ impl Daemon {
     ) -> anyhow::Result<Vec<Step>> {
         let mut steps = Vec::new();
         for target in &wanted.targets {
+            self.keep_alive(&[]);
             let earlier = one.config.targets.iter().find(|earlier| earlier.name == target.name);
             if earlier == Some(target) {
                 let address = one.addresses.get(&target.name).copied().flatten();
@@ -204,103 +253,6 @@ impl Daemon {
         let gone = one.config.targets.iter().map(|target| target.name.clone()).filter(is_gone);
         steps.extend(gone.map(Step::Remove));
         Ok(steps)
-    }
-
-    fn apply(&mut self, plan: Plan) {
-        let Plan { config, fates, admin, collector } = plan;
-        let grace = config.daemon.drain_grace;
-        let mut former: Vec<_> = self.running.drain(..).map(Some).collect();
-        let mut report = Report::default();
-        for (listener, fate) in config.listeners.iter().zip(fates) {
-            let running = match fate {
-                Fate::Keep { at, steps } => {
-                    former[at].take().map(|one| keep(one, listener, steps, grace, &mut report))
-                }
-                Fate::Renew { at, targets } => {
-                    let one = former[at].take();
-                    one.map(|one| self.renew(one, listener, targets, grace, &mut report))
-                }
-                Fate::Open { socket, targets } => {
-                    report.opened += 1;
-                    Running::start(listener.clone(), socket, targets, &self.ledger)
-                        .map_err(|error| report.failed(format!("{error:#}")))
-                        .ok()
-                }
-            };
-            self.running.extend(running);
-        }
-        for one in former.into_iter().flatten() {
-            report.closed += 1;
-            self.close(one, grace);
-        }
-        self.level.set(config.daemon.log_level);
-        self.config = config;
-        if let Err(error) = self.names.watch(&watched_names(&self.config)) {
-            report.failed(format!("names are not followed: {error}"));
-        }
-        if let NextCollector::Replace(prepared) = collector {
-            report.collector = if prepared.is_some() { "started anew" } else { "ended" };
-            // It starts when the former one has ended: two would tell every close twice, and share files.
-            self.prepared = prepared.map(|prepared| *prepared);
-            self.end_collector();
-        }
-        if let Admin::Move(bound) = admin {
-            if let Some(http) = self.http.take() {
-                http.stop();
-            }
-            if let Err(error) = self.start_http(bound) {
-                report.failed(format!("{error:#}"));
-            }
-        }
-        self.health.config_applied(&fingerprint(&self.config));
-        tracing::info!("{}", report.line());
-    }
-
-    /// Starts a listener with other settings on the socket of a running one.
-    fn renew(
-        &mut self,
-        one: Running,
-        wanted: &ListenerConfig,
-        targets: Targets,
-        grace: Duration,
-        report: &mut Report,
-    ) -> Running {
-        adjust_receive_buffer(&one, wanted);
-        let options = wanted.listener_options(one.owner());
-        let deadline = Instant::now() + grace;
-        match one.listener.hand_over(options, targets.destinations, deadline) {
-            Ok(listener) => {
-                report.renewed += 1;
-                if one.config.name != wanted.name {
-                    self.health.forget(&one.config.name);
-                }
-                self.retiring.push(Retiring { listener: one.listener });
-                let config = wanted.clone();
-                Running { config, listener, file: one.file, addresses: targets.addresses }
-            }
-            Err(error) => {
-                report.failed(format!("listener {} stays as it was: {error}", one.config.name));
-                one
-            }
-        }
-    }
-
-    /// Takes a listener out of service; what it has received is sent.
-    fn close(&mut self, one: Running, grace: Duration) {
-        if one.owner() == SocketOwner::ServiceManager
-            && let Ok(socket) = one.listener.socket().try_clone_to_owned()
-        {
-            self.inherited.put_back(socket);
-        }
-        one.listener.begin_stop(Instant::now() + grace);
-        if let Some(file) = &one.file {
-            // At once: a later reload may bind the path again.
-            file.remove();
-        }
-        if self.running.iter().all(|other| other.config.name != one.config.name) {
-            self.health.forget(&one.config.name);
-        }
-        self.retiring.push(Retiring { listener: one.listener });
     }
 }
 
@@ -343,82 +295,4 @@ fn has_its_socket(one: &Running, wanted: &ListenerConfig) -> bool {
 fn is_same(running: &ListenerConfig, wanted: &ListenerConfig) -> bool {
     let receive_buffer_bytes = running.receive_buffer_bytes;
     running.is_same_listener(&ListenerConfig { receive_buffer_bytes, ..wanted.clone() })
-}
-
-fn adjust_receive_buffer(one: &Running, wanted: &ListenerConfig) {
-    if one.config.receive_buffer_bytes == wanted.receive_buffer_bytes {
-        return;
-    }
-    match one.owner() {
-        SocketOwner::Relay => {
-            open::set_receive_buffer(one.listener.socket(), wanted.receive_buffer_bytes);
-        }
-        SocketOwner::ServiceManager => {
-            open::enlarge_receive_buffer(one.listener.socket(), wanted.receive_buffer_bytes);
-        }
-    }
-}
-
-fn keep(
-    mut one: Running,
-    wanted: &ListenerConfig,
-    steps: Vec<Step>,
-    grace: Duration,
-    report: &mut Report,
-) -> Running {
-    adjust_receive_buffer(&one, wanted);
-    for step in steps {
-        report.targets += 1;
-        let result = match step {
-            Step::Change(target, opened) => {
-                one.addresses.insert(target.name.clone(), opened.address);
-                one.listener.change_target(target.target_options(), opened.destination, grace)
-            }
-            Step::Add(target, opened) => {
-                one.addresses.insert(target.name.clone(), opened.address);
-                one.listener.add_target(target.target_options(), opened.destination)
-            }
-            Step::Remove(name) => {
-                one.addresses.remove(&name);
-                one.listener.remove_target(&name, grace)
-            }
-        };
-        if let Err(error) = result {
-            report.failed(error.to_string());
-        }
-    }
-    one.config = wanted.clone();
-    one
-}
-
-/// What a reload did.
-#[derive(Default)]
-struct Report {
-    opened: usize,
-    renewed: usize,
-    closed: usize,
-    targets: usize,
-    /// What became of the socket collector; empty: nothing.
-    collector: &'static str,
-    failures: usize,
-}
-
-impl Report {
-    /// Something that could not be foreseen went wrong while the differences were applied.
-    fn failed(&mut self, message: String) {
-        self.failures += 1;
-        tracing::error!("reload: {message}");
-    }
-
-    fn line(&self) -> String {
-        let Report { opened, renewed, closed, targets, collector, failures } = self;
-        let collector = match *collector {
-            "" => String::new(),
-            fate => format!("socket collector {fate}; "),
-        };
-        format!(
-            "reloaded: listeners opened {opened}, changed {renewed}, closed {closed}; targets changed {targets}; \
-             {collector}failures {failures}"
-        )
-    }
 }

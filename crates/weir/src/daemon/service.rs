@@ -1,7 +1,13 @@
 //! What the service manager is told: ready, reloading, stopping, alive (sd_notify(3)). Without one nothing is sent.
 
 use sd_notify::NotifyState;
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How often the status line is sent.
@@ -10,9 +16,13 @@ const STATUS_INTERVAL: Duration = Duration::from_secs(5);
 const EXTENSION: Duration = Duration::from_secs(5);
 const EXTENSION_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Longest wait for room in the service manager's queue.
+const SEND_WAIT: Duration = Duration::from_millis(100);
+
 /// The service manager's side of the daemon.
 pub(crate) struct Service {
-    is_there: bool,
+    /// Where the service manager listens; `None` without one.
+    socket: Option<PathBuf>,
     watchdog: Option<Watchdog>,
     status_due: Instant,
     extension_due: Instant,
@@ -20,9 +30,20 @@ pub(crate) struct Service {
 
 struct Watchdog {
     interval: Duration,
-    due: Instant,
+    due: Cell<Instant>,
     /// Each data loop's heartbeat when the watchdog was last fed, by name.
     beats: BTreeMap<String, u64>,
+}
+
+/// Sends a message; the standard call waits for ever when the service manager does not read.
+fn send(path: &Path, text: &[u8]) -> io::Result<()> {
+    let socket = UnixDatagram::unbound()?;
+    match path.as_os_str().as_bytes() {
+        [b'@', name @ ..] => socket.connect_addr(&SocketAddr::from_abstract_name(name)?)?,
+        _ => socket.connect(path)?,
+    }
+    socket.set_write_timeout(Some(SEND_WAIT))?;
+    socket.send(text).map(drop)
 }
 
 impl Service {
@@ -31,17 +52,18 @@ impl Service {
         // Fed three times as often as asked, so that one late turn is no death.
         let watchdog = sd_notify::watchdog_enabled().map(|limit| Watchdog {
             interval: limit / 3,
-            due: now,
+            due: Cell::new(now),
             beats: BTreeMap::new(),
         });
-        let is_there = std::env::var_os("NOTIFY_SOCKET").is_some();
-        Service { is_there, watchdog, status_due: now, extension_due: now }
+        let socket = std::env::var_os("NOTIFY_SOCKET").map(PathBuf::from);
+        Service { socket, watchdog, status_due: now, extension_due: now }
     }
 
+    /// A service manager that does not listen finds out by its own timeouts, and holds nothing up here.
     fn tell(&self, states: &[NotifyState<'_>]) {
-        if self.is_there {
-            // A service manager that does not listen finds out by its own timeouts.
-            let _ = sd_notify::notify(states);
+        if let Some(path) = &self.socket {
+            let text: String = states.iter().map(|state| format!("{state}\n")).collect();
+            let _ = send(path, text.as_bytes());
         }
     }
 
@@ -61,7 +83,7 @@ impl Service {
 
     /// Asks for more time while draining.
     pub(crate) fn extend_timeout(&mut self, now: Instant) {
-        if self.is_there && now >= self.extension_due {
+        if self.socket.is_some() && now >= self.extension_due {
             self.extension_due = now + EXTENSION_INTERVAL;
             self.tell(&[NotifyState::ExtendTimeoutUsec(EXTENSION.as_micros() as u32)]);
         }
@@ -69,7 +91,7 @@ impl Service {
 
     /// Sends the status line when it is due.
     pub(crate) fn status(&mut self, now: Instant, text: impl FnOnce() -> String) {
-        if self.is_there && now >= self.status_due {
+        if self.socket.is_some() && now >= self.status_due {
             self.status_due = now + STATUS_INTERVAL;
             self.tell(&[NotifyState::Status(&text())]);
         }
@@ -81,7 +103,8 @@ impl Service {
         now: Instant,
         beats: impl Iterator<Item = (&'a str, u64)>,
     ) {
-        let Some(watchdog) = self.watchdog.as_mut().filter(|watchdog| now >= watchdog.due) else {
+        let Some(watchdog) = self.watchdog.as_mut().filter(|watchdog| now >= watchdog.due.get())
+        else {
             return;
         };
         let beats: BTreeMap<String, u64> =
@@ -90,15 +113,17 @@ impl Service {
             |(name, beat): (&String, &u64)| watchdog.beats.get(name).is_none_or(|old| old != beat);
         if beats.iter().all(is_alive) {
             watchdog.beats = beats;
-            watchdog.due = now + watchdog.interval;
+            watchdog.due.set(now + watchdog.interval);
             self.tell(&[NotifyState::Watchdog]);
         }
     }
 
-    /// Feeds the watchdog while draining: the loops end one by one, and the drain has a limit of its own.
-    pub(crate) fn feed_watchdog_while_draining(&mut self, now: Instant) {
-        if let Some(watchdog) = self.watchdog.as_mut().filter(|watchdog| now >= watchdog.due) {
-            watchdog.due = now + watchdog.interval;
+    /// Feeds the watchdog while draining and while a reload is applied: data loops end and begin one by one, and each step
+    /// has a limit of its own.
+    pub(crate) fn feed_watchdog_while_busy(&self, now: Instant) {
+        if let Some(watchdog) = self.watchdog.as_ref().filter(|watchdog| now >= watchdog.due.get())
+        {
+            watchdog.due.set(now + watchdog.interval);
             self.tell(&[NotifyState::Watchdog]);
         }
     }

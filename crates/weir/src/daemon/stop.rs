@@ -5,11 +5,13 @@ use super::{Daemon, Event};
 use crate::exit::{self, Failure};
 use admin::Phase;
 use ledger::{Amount, HopKind, HopSnapshot, Reason, Snapshot};
-use signal_hook::consts::SIGHUP;
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use weir::config::units::display_duration;
 
+/// How long after the signal that began the stop another one means the same.
+const SAME_REQUEST: Duration = Duration::from_nanos(sys::signal::SAME_REQUEST_NS);
 /// Time between two looks at the drain.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -66,19 +68,23 @@ impl Daemon {
         let snapshot = self.ledger.check();
         let left = left(&before, &snapshot);
         self.admin_listener = None;
-        if let Some(http) = self.http.take() {
-            http.stop();
-        }
+        // Before everything that waits for others: a supervisor that loses its patience must not cost the last ledger.
         say(&report(&snapshot, &left));
         let json = match last.form {
             LedgerForm::Text => String::new(),
             LedgerForm::Json => serde_json::to_string(&snapshot)? + "\n",
         };
-        exit::print_and_end(&json, exit_code(&snapshot, &left, last.on_loss))
+        let ended = exit::print_and_end(&json, exit_code(&snapshot, &left, last.on_loss));
+        if let Some(http) = self.http.take() {
+            // What the last push and answers under way still need is theirs to lose.
+            let _ = http.stop(|| self.service.feed_watchdog_while_busy(Instant::now()));
+        }
+        ended
     }
 
     fn drain(&mut self) {
-        let mut deadline = Instant::now() + self.config.daemon.drain_grace;
+        let begun = Instant::now();
+        let mut deadline = begun + self.config.daemon.drain_grace;
         // One that was to follow another never began.
         self.prepared = None;
         self.end_collector();
@@ -93,10 +99,12 @@ impl Daemon {
                 break;
             }
             self.service.extend_timeout(now);
-            self.service.feed_watchdog_while_draining(now);
+            self.service.feed_watchdog_while_busy(now);
             self.observe(now);
             match self.events.recv_timeout(LOOK_INTERVAL) {
-                Ok(Event::Signal(signal)) if signal != SIGHUP => {
+                Ok(Event::Signal(SIGUSR1)) => self.say_ledger(),
+                // Within half a second it is the same request: timeout(1) signals a process and then its group.
+                Ok(Event::Signal(SIGINT | SIGTERM)) if begun.elapsed() >= SAME_REQUEST => {
                     tracing::warn!("a second signal: what is left is dropped, and counted");
                     deadline = deadline.min(now);
                     self.begin_stop(deadline);
@@ -110,6 +118,7 @@ impl Daemon {
             if let Some(file) = file {
                 file.remove();
             }
+            self.service.extend_timeout(Instant::now());
             // Waits a moment beyond the deadline, and no longer for a thread that hangs in a disk.
             listener.finish_stop();
         }

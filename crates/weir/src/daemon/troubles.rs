@@ -1,27 +1,73 @@
-//! What goes wrong on the way of records, in the log: once when it begins, and once when it is over. The ledger counts it.
+//! What goes wrong on the way, in the log: once when it begins, and once when it is over. The ledger counts it.
 
 use ledger::{HopKind, HopSnapshot, Reason, Snapshot};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::{Duration, Instant};
 
 /// How long nothing must fail before it counts as over: a network tells of its losses now and then only.
 const QUIET: Duration = Duration::from_secs(10);
+/// The same at most, for something that fails again and again: each time that it does within a minute doubles it.
+const QUIET_MAX: Duration = Duration::from_secs(300);
+/// When a trouble that begins anew is the former one again.
+const AGAIN: Duration = Duration::from_secs(60);
 
-/// Follows sinks, and what comes to the collector from the kernel.
+/// Follows listeners, targets and sinks, and what comes to the collector from the kernel.
 #[derive(Debug, Default)]
 pub(crate) struct Troubles {
-    hops: BTreeMap<(HopKind, String), State>,
+    /// By what fails, the names of its listener and target.
+    states: BTreeMap<(Place, String, String), State>,
 }
 
-/// What was known of a hop at the last look.
+/// What fails: one to three hops of the ledger.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Place {
+    /// Before the ring.
+    Listener,
+    /// Behind it: the way out of the ring, what became of what was handed over, and the socket of a receiver on this host.
+    Target,
+    Close,
+    Sink,
+}
+
+impl Place {
+    fn of(hop: HopKind) -> Option<Place> {
+        match hop {
+            HopKind::Socket | HopKind::Receive => Some(Place::Listener),
+            HopKind::Target | HopKind::Egress | HopKind::Receiver => Some(Place::Target),
+            HopKind::Poll => None,
+            HopKind::Close => Some(Place::Close),
+            HopKind::Sink => Some(Place::Sink),
+        }
+    }
+
+    /// What is lost there.
+    fn things(self) -> &'static str {
+        match self {
+            Place::Listener | Place::Target => "datagrams",
+            Place::Close => "close events",
+            Place::Sink => "records",
+        }
+    }
+}
+
+/// What was known at the last look.
 #[derive(Debug, Default)]
 struct State {
     errors: u64,
-    lost: BTreeMap<&'static str, u64>,
-    lost_total: u64,
-    /// When something failed last, and how much was lost before it began; `None`: all is well.
-    trouble: Option<(Instant, u64)>,
+    lost: BTreeMap<(HopKind, Reason), u64>,
+    /// What goes wrong now; `None`: all is well.
+    trouble: Option<Trouble>,
+    /// When the last one was over, and how much quiet that took.
+    last: Option<(Instant, Duration)>,
+}
+
+#[derive(Debug)]
+struct Trouble {
+    begun: Instant,
+    failed: Instant,
+    quiet: Duration,
+    lost_before: BTreeMap<(HopKind, Reason), u64>,
 }
 
 /// A line for the log.
@@ -43,59 +89,100 @@ impl Line {
 impl Troubles {
     /// What there is to say about the time since the last look.
     pub(crate) fn look(&mut self, now: Instant, snapshot: &Snapshot) -> Vec<Line> {
-        let hops =
-            snapshot.hops.iter().filter(|hop| matches!(hop.hop, HopKind::Sink | HopKind::Close));
+        let mut by_place: BTreeMap<_, Vec<&HopSnapshot>> = BTreeMap::new();
+        for hop in &snapshot.hops {
+            if let Some(place) = Place::of(hop.hop) {
+                let target = hop.target.clone().unwrap_or_default();
+                by_place.entry((place, hop.listener.clone(), target)).or_default().push(hop);
+            }
+        }
+        // What a reload took away is in nobody's way any more.
+        self.states.retain(|key, _| by_place.contains_key(key));
         let mut lines = Vec::new();
-        for hop in hops {
-            let key = (hop.hop, hop.target.clone().unwrap_or_default());
-            lines.extend(self.hops.entry(key).or_default().look(now, hop));
+        for (key, hops) in by_place {
+            let place = key.0;
+            lines.extend(self.states.entry(key).or_default().look(now, place, &hops));
         }
         lines
+    }
+
+    /// The components that lose something now: `listener/NAME` and `target/LISTENER/NAME`.
+    pub(crate) fn losing(&self) -> BTreeSet<String> {
+        let losing = self.states.iter().filter(|(_, state)| state.trouble.is_some());
+        let component = |(place, listener, target): &(Place, String, String)| match place {
+            Place::Listener => Some(format!("listener/{listener}")),
+            Place::Target => Some(format!("target/{listener}/{target}")),
+            Place::Close | Place::Sink => None,
+        };
+        losing.filter_map(|(key, _)| component(key)).collect()
     }
 }
 
 impl State {
-    fn look(&mut self, now: Instant, hop: &HopSnapshot) -> Option<Line> {
-        let errors = hop.events.get("errors").copied().unwrap_or_default();
-        let has_error = errors > self.errors;
-        self.errors = errors;
-        let mut reason = None;
-        for drop in hop.dropped.iter().filter(|drop| is_trouble(drop.reason)) {
-            let before = self.lost.entry(drop.reason.label()).or_default();
-            if drop.amount.count > *before {
-                *before = drop.amount.count;
-                // With several at once the last is the one of the destination.
-                reason = Some(drop.reason);
-            }
-        }
-        let lost_before = self.lost_total;
-        self.lost_total = self.lost.values().sum();
-        let is_failing = has_error || reason.is_some();
-        match self.trouble {
+    fn look(&mut self, now: Instant, place: Place, hops: &[&HopSnapshot]) -> Option<Line> {
+        let before = self.lost.clone();
+        let errno = self.new_error(hops);
+        let reason = self.new_loss(hops);
+        let is_failing = errno.is_some() || reason.is_some();
+        match &mut self.trouble {
             None if is_failing => {
-                self.trouble = Some((now, lost_before));
-                let error = hop.gauges.get("last_errno").filter(|_| has_error);
-                Some(Line::Begins(begins(hop, error.copied(), reason)))
+                let quiet = match self.last {
+                    Some((over, quiet)) if now.saturating_duration_since(over) < AGAIN => {
+                        (quiet * 2).min(QUIET_MAX)
+                    }
+                    _ => QUIET,
+                };
+                self.trouble =
+                    Some(Trouble { begun: now, failed: now, quiet, lost_before: before });
+                Some(Line::Begins(begins(place, hops[0], errno.flatten(), reason)))
             }
-            Some((_, before)) if is_failing => {
-                self.trouble = Some((now, before));
+            Some(trouble) if is_failing => {
+                trouble.failed = now;
                 None
             }
-            Some((last, before)) if now.saturating_duration_since(last) >= QUIET => {
+            Some(trouble) if now.saturating_duration_since(trouble.failed) >= trouble.quiet => {
+                let line = over(place, hops[0], trouble, &self.lost);
+                self.last = Some((now, trouble.quiet));
                 self.trouble = None;
-                Some(Line::Over(over(hop, self.lost_total - before)))
+                Some(Line::Over(line))
             }
             _ => None,
         }
     }
+
+    /// Whether there are more errors than at the last look, and the number of the last one if it is known.
+    fn new_error(&mut self, hops: &[&HopSnapshot]) -> Option<Option<u64>> {
+        let errors = hops.iter().filter_map(|hop| hop.events.get("errors")).sum();
+        let has_error = errors > self.errors;
+        self.errors = errors;
+        let errno = || hops.iter().find_map(|hop| hop.gauges.get("last_errno").copied());
+        has_error.then(errno)
+    }
+
+    /// Why most of what was lost since the last look was lost.
+    fn new_loss(&mut self, hops: &[&HopSnapshot]) -> Option<Reason> {
+        let mut worst = None;
+        for hop in hops {
+            for drop in hop.dropped.iter().filter(|drop| is_trouble(drop.reason)) {
+                let before = self.lost.entry((hop.hop, drop.reason)).or_default();
+                let more = drop.amount.count.saturating_sub(*before);
+                *before = drop.amount.count;
+                // With several at once the last is the one of the destination.
+                if more > 0 && worst.is_none_or(|(most, _)| more >= most) {
+                    worst = Some((more, drop.reason));
+                }
+            }
+        }
+        worst.map(|(_, reason)| reason)
+    }
 }
 
-/// That a sink's name has no address is said when it is looked up.
+/// That a name has no address is said when it is looked up, and what a stop leaves behind when it ends.
 fn is_trouble(reason: Reason) -> bool {
-    !reason.is_intended() && reason != Reason::TargetUnresolved
+    !reason.is_intended() && !matches!(reason, Reason::TargetUnresolved | Reason::Shutdown)
 }
 
-fn begins(hop: &HopSnapshot, errno: Option<u64>, reason: Option<Reason>) -> String {
+fn begins(place: Place, hop: &HopSnapshot, errno: Option<u64>, reason: Option<Reason>) -> String {
     let cause = match errno.and_then(|errno| i32::try_from(errno).ok()) {
         Some(errno) => io::Error::from_raw_os_error(errno).to_string(),
         None => reason.map_or("records are lost", Reason::cause).to_owned(),
@@ -106,18 +193,43 @@ fn begins(hop: &HopSnapshot, errno: Option<u64>, reason: Option<Reason>) -> Stri
         }
         None => "records wait, and are tried again".to_owned(),
     };
-    format!("{}: {cause}; {fate}", name(hop))
+    format!("{}: {cause}; {fate}", name(place, hop))
 }
 
-fn over(hop: &HopSnapshot, lost: u64) -> String {
-    let what = if hop.hop == HopKind::Close { "close events" } else { "records" };
-    format!("{}: nothing has failed for {} s; {lost} {what} were lost", name(hop), QUIET.as_secs())
+fn over(
+    place: Place,
+    hop: &HopSnapshot,
+    trouble: &Trouble,
+    lost: &BTreeMap<(HopKind, Reason), u64>,
+) -> String {
+    let more = |(key, count): (&(HopKind, Reason), &u64)| {
+        let more = count - trouble.lost_before.get(key).copied().unwrap_or_default();
+        (more > 0).then_some((key.1, more))
+    };
+    let lost: Vec<_> = lost.iter().filter_map(more).collect();
+    let total: u64 = lost.iter().map(|(_, count)| count).sum();
+    let by_reason: Vec<_> =
+        lost.iter().map(|(reason, count)| format!("{} {count}", reason.label())).collect();
+    let by_reason = match &by_reason[..] {
+        [] => String::new(),
+        parts => format!(" ({})", parts.join(", ")),
+    };
+    format!(
+        "{}: nothing has failed for {} s; {total} {} were lost in {} s{by_reason}",
+        name(place, hop),
+        trouble.quiet.as_secs(),
+        place.things(),
+        (trouble.failed - trouble.begun).as_secs().max(1),
+    )
 }
 
-fn name(hop: &HopSnapshot) -> String {
-    match &hop.target {
-        Some(sink) => format!("sink {sink}"),
-        None => hop.listener.clone(),
+fn name(place: Place, hop: &HopSnapshot) -> String {
+    let target = hop.target.as_deref().unwrap_or_default();
+    match place {
+        Place::Listener => format!("listener {}", hop.listener),
+        Place::Target => format!("target {target} of listener {}", hop.listener),
+        Place::Close => hop.listener.clone(),
+        Place::Sink => format!("sink {target}"),
     }
 }
 
@@ -150,7 +262,8 @@ mod tests {
         assert_eq!(look(1, sink(1, &[])), [Line::Begins(begins.to_owned())]);
         assert_eq!(look(2, sink(9, &[(Reason::WriteError, 70)])), []);
         assert_eq!(look(11, sink(9, &[(Reason::WriteError, 70)])), []);
-        let over = "sink s: nothing has failed for 10 s; 70 records were lost";
+        let over =
+            "sink s: nothing has failed for 10 s; 70 records were lost in 1 s (write_error 70)";
         assert_eq!(look(12, sink(9, &[(Reason::WriteError, 70)])), [Line::Over(over.to_owned())]);
         assert_eq!(look(30, sink(9, &[(Reason::WriteError, 70)])), []);
         let again = look(31, sink(9, &[(Reason::WriteError, 70), (Reason::QueueFull, 5)]));
@@ -163,5 +276,52 @@ mod tests {
         let mut troubles = Troubles::default();
         let filtered = sink(0, &[(Reason::Filtered, 7), (Reason::Sampled, 3)]);
         assert_eq!(troubles.look(Instant::now(), &filtered), []);
+    }
+
+    /// A target at one moment: what it lost before and after the kernel took it.
+    fn target(queue_full: u64, refused: u64) -> Snapshot {
+        let amount = |count| Amount { count, bytes: 0 };
+        let hop = |kind, reason, count| {
+            let hop = HopBuilder::new(kind, "in", Some("out"), amount(count));
+            hop.dropped(reason, amount(count)).finish(amount(count))
+        };
+        let hops = vec![
+            hop(HopKind::Target, Reason::QueueFull, queue_full),
+            hop(HopKind::Egress, Reason::Refused, refused),
+        ];
+        Snapshot { hops, ..Snapshot::default() }
+    }
+
+    #[test]
+    fn a_target_has_one_line_whatever_becomes_of_its_datagrams() {
+        let (mut troubles, start) = (Troubles::default(), Instant::now());
+        let mut look = |second, snapshot: Snapshot| {
+            let lines = troubles.look(start + Duration::from_secs(second), &snapshot);
+            (lines, troubles.losing().into_iter().collect::<Vec<_>>())
+        };
+        assert_eq!(look(0, target(0, 0)), (vec![], vec![]));
+        let begins = "target out of listener in: nobody listens at the target; what is lost is counted as refused. \
+                      Fix: start the receiver, or correct the target's address";
+        let losing = vec!["target/in/out".to_owned()];
+        assert_eq!(look(1, target(0, 5)), (vec![Line::Begins(begins.to_owned())], losing.clone()));
+        assert_eq!(look(2, target(7, 9)), (vec![], losing.clone()));
+        assert_eq!(look(3, target(7, 10)), (vec![], losing.clone()));
+        assert_eq!(look(12, target(7, 10)), (vec![], losing));
+        let over = "target out of listener in: nothing has failed for 10 s; 17 datagrams were lost in 2 s \
+                    (queue_full 7, refused 10)";
+        assert_eq!(look(13, target(7, 10)), (vec![Line::Over(over.to_owned())], vec![]));
+    }
+
+    #[test]
+    fn what_fails_now_and_then_is_not_told_each_time() {
+        let (mut troubles, start) = (Troubles::default(), Instant::now());
+        // One is refused every 15 s, for an hour.
+        let lines: Vec<_> = (0..3_600)
+            .flat_map(|second| {
+                let at = start + Duration::from_secs(second);
+                troubles.look(at, &target(0, 1 + second / 15))
+            })
+            .collect();
+        assert_eq!(lines.len(), 3, "{lines:?}");
     }
 }

@@ -111,8 +111,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (began, load_before) = (Instant::now(), machine::load());
     let state: Mutex<Option<Progress>> = Mutex::default();
     let line = || progress_line(*state.lock().unwrap_or_else(|e| e.into_inner()));
-    let measured =
-        load::with_progress(args.progress, line, || place.measure(&plan, &stop, &state))?;
+    let measured = load::with_progress(args.progress, line, || place.measure(&plan, stop, &state))?;
     let interrupted = stop.load(Ordering::Relaxed);
     if measured.is_empty() {
         return Err(Failure::Unavailable.error("ended before anything was measured"));

@@ -138,7 +138,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let left = expected(&plan, rounds).saturating_sub(began.elapsed()).as_secs();
         format!("round {} of {rounds}, about {left} s left", rounds_done + 1)
     };
-    let results = load::with_progress(args.progress, line, || telemetry::run(&plan, &stop, &tell));
+    let results = load::with_progress(args.progress, line, || telemetry::run(&plan, stop, &tell));
     let Results { points, notes, loss_at, properties, interrupted } =
         results.map_err(|error| match &error {
             Error::Network(error) => privilege::network_error(error),

@@ -31,7 +31,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let results = load::with_progress(
         args.progress,
         || progress_line(&progress),
-        || runner::run(&plan, &stop, &progress),
+        || runner::run(&plan, stop, &progress),
     )
     .map_err(|error| runner_error(&error))?;
     let experiment = Experiment {

@@ -290,6 +290,18 @@ impl Weir {
         })
     }
 
+    /// Waits until standard error has a line with this in it, and returns what it said up to there, which is not said again.
+    pub(crate) fn wait_for_line(&self, wanted: &str) -> String {
+        let mut said = String::new();
+        let deadline = Instant::now() + DEADLINE;
+        while !said.lines().next_back().is_some_and(|line| line.contains(wanted)) {
+            let line = self.said.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+            said += &line.unwrap_or_else(|error| panic!("{wanted}: {error}: {said}"));
+            said.push('\n');
+        }
+        said
+    }
+
     /// Asks it to stop and waits for its end. Whatever the ledger says then must balance.
     pub(crate) fn stop(self) -> Ended {
         signal(&self.peer.0, "TERM");
@@ -300,6 +312,22 @@ impl Weir {
     pub(crate) fn stop_unread(mut self) -> Option<i32> {
         drop(self.peer.0.stdout.take());
         self.peer.terminate().code()
+    }
+
+    /// Ends a drain that has begun by a second signal, which counts half a second after the first; sent until it does.
+    pub(crate) fn hurry(self, name: &str) -> Ended {
+        let mut said = String::new();
+        wait_for(
+            || "the second signal".to_owned(),
+            || {
+                signal(&self.peer.0, name);
+                let line = self.said.recv_timeout(LOOK_INTERVAL).ok()?;
+                said += &(line + "\n");
+                said.contains("a second signal").then_some(())
+            },
+        );
+        let ended = self.wait_to_end();
+        Ended { said: said + &ended.said, ..ended }
     }
 
     /// Waits for its end, after a signal.

@@ -1,0 +1,227 @@
+//! Which cases are measured, and which relays in each.
+
+use crate::case::{Case, Pace, Plan, Question, REPETITIONS, VARYING};
+use crate::contender::{Contender, DeadEnd, Gathering, Programs, Schedule};
+use crate::load::{self, Sizes};
+use crate::site::{Reach, Site};
+use clap::ValueEnum;
+
+/// What to measure.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Selection {
+    /// Only 200 bytes in the mean to two targets, and only what is required there: under 3 minutes.
+    #[arg(long)]
+    quick: bool,
+    /// Only these parts.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Part>,
+    /// Only these datagram lengths: any number of bytes, or varying. Isolation and the steady case are measured at 200 and
+    /// varying unless told otherwise.
+    #[arg(long, value_delimiter = ',')]
+    sizes: Vec<String>,
+    /// Only these numbers of targets, where relays are compared on loopback.
+    #[arg(long, value_delimiter = ',')]
+    targets: Vec<usize>,
+    /// Only these relays, where relays are compared. Socat, which is slow, takes part at 200 bytes in the mean to two targets
+    /// unless it is named.
+    #[arg(long, value_delimiter = ',')]
+    relays: Vec<RelayName>,
+    /// Repetitions of each measurement; with fewer than 6, intervals cover less than 95 %.
+    #[arg(long, default_value_t = REPETITIONS)]
+    repetitions: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Relays against each other, targets on loopback.
+    Compare,
+    /// The same with targets on another host.
+    Veth,
+    /// A target more that takes nothing.
+    Isolation,
+    /// 20,000 datagrams a second, one at a time.
+    Steady,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum RelayName {
+    Inline,
+    Threaded,
+    LimitRuns,
+    Limit,
+    Socat,
+}
+
+const RELAYS: [(RelayName, Contender); 5] = [
+    (RelayName::Inline, Contender::WEIR_INLINE),
+    (RelayName::Threaded, Contender::WEIR_THREADED),
+    (RelayName::LimitRuns, Contender::LimitRelayRuns),
+    (RelayName::Limit, Contender::LimitRelay),
+    (RelayName::Socat, Contender::Socat),
+];
+
+/// Lengths in bytes at which relays are compared.
+const SIZES: [Sizes; 6] = [
+    Sizes::Equal(64),
+    Sizes::Equal(200),
+    VARYING,
+    Sizes::Equal(1_400),
+    Sizes::Equal(9_000),
+    Sizes::Equal(60_000),
+];
+
+/// What a selection comes to.
+pub(crate) struct Chosen {
+    pub(crate) cases: Vec<(Case, Plan, Vec<Contender>)>,
+    /// Whose start is timed.
+    pub(crate) starts: Vec<Contender>,
+    /// What is left out because it cannot be measured here, each with the reason.
+    pub(crate) skipped: Vec<String>,
+}
+
+impl Selection {
+    pub(crate) fn choose(&self, programs: &Programs) -> anyhow::Result<Chosen> {
+        anyhow::ensure!(self.repetitions > 0, "no repetition, no measurement");
+        let sizes =
+            self.sizes.iter().map(|text| parse(text)).collect::<anyhow::Result<Vec<_>>>()?;
+        let (mut cases, mut skipped) = (Vec::new(), Vec::new());
+        for case in self.wanted(&sizes) {
+            let contenders = self.contenders(case, programs);
+            let plan = Plan::new(case, self.pace(), self.repetitions);
+            match Site::obstacle(case.reach) {
+                Some(obstacle) => skipped.push(format!("{}: {obstacle}", case.label())),
+                None if contenders.is_empty() => {}
+                None => cases.push((case, plan, contenders)),
+            }
+        }
+        if !programs.can_gather && cases.iter().any(|(case, ..)| case.question == Question::Steady)
+        {
+            skipped.push("gathering: this weir has no --gather".to_owned());
+        }
+        if programs.socat.is_none() {
+            skipped
+                .push("socat, and a stuck file, which is made with it: not installed".to_owned());
+        }
+        let starts = if self.is_wanted(Part::Compare) {
+            self.named_contenders(programs, |contender| {
+                !self.quick || contender == Contender::WEIR_INLINE
+            })
+        } else {
+            Vec::new()
+        };
+        Ok(Chosen { cases, starts, skipped })
+    }
+
+    fn pace(&self) -> Pace {
+        if self.quick { Pace::Quick } else { Pace::Full }
+    }
+
+    fn is_wanted(&self, part: Part) -> bool {
+        self.only.is_empty() || self.only.contains(&part)
+    }
+
+    /// The cases of all wanted parts, for the sizes given, or each part's own.
+    fn wanted(&self, sizes: &[Sizes]) -> Vec<Case> {
+        let or_sizes = |default: &[Sizes]| -> Vec<Sizes> {
+            if sizes.is_empty() { default.to_vec() } else { sizes.to_vec() }
+        };
+        let both = [Sizes::Equal(200), VARYING];
+        let mut cases = Vec::new();
+        if self.is_wanted(Part::Compare) {
+            let targets = match (self.targets.is_empty(), self.quick) {
+                (false, _) => self.targets.as_slice(),
+                (true, true) => &[2],
+                (true, false) => &[1, 2],
+            };
+            for sizes in or_sizes(if self.quick { &both } else { &SIZES }) {
+                let case = |targets: &usize| Case::new(Question::Compare, sizes, *targets);
+                cases.extend(targets.iter().map(case));
+            }
+        }
+        if self.is_wanted(Part::Veth) && !self.quick {
+            let case = |sizes| Case::new(Question::Compare, sizes, 2).over_cable();
+            cases.extend(or_sizes(&both).into_iter().map(case));
+        }
+        if self.is_wanted(Part::Isolation) {
+            cases.extend(self.isolation(&or_sizes(if self.quick { &[VARYING] } else { &both })));
+        }
+        if self.is_wanted(Part::Steady) {
+            let case = |sizes| Case::new(Question::Steady, sizes, 2);
+            let default: &[Sizes] = if self.quick { &both[..1] } else { &both };
+            cases.extend(or_sizes(default).into_iter().map(case));
+        }
+        cases
+    }
+
+    fn isolation(&self, sizes: &[Sizes]) -> Vec<Case> {
+        let case = |schedule, sizes| Case::new(Question::Isolation(schedule), sizes, 2);
+        let inline = sizes.iter().map(|sizes| case(Schedule::Inline, *sizes));
+        if self.quick {
+            return inline.collect();
+        }
+        let threaded = sizes.iter().map(|sizes| case(Schedule::Threaded, *sizes));
+        let cable = sizes.iter().map(|sizes| case(Schedule::Inline, *sizes).over_cable());
+        inline.chain(threaded).chain(cable).collect()
+    }
+
+    fn contenders(&self, case: Case, programs: &Programs) -> Vec<Contender> {
+        match case.question {
+            Question::Compare => self.named_contenders(programs, |contender| match contender {
+                Contender::Socat => !self.quick && case.is_main(),
+                Contender::Weir(weir) => !self.quick || weir.schedule == Schedule::Inline,
+                Contender::LimitRelay | Contender::LimitRelayRuns => true,
+            }),
+            Question::Isolation(schedule) => {
+                let dead_ends: &[DeadEnd] = match case.reach {
+                    Reach::Loopback => {
+                        &[DeadEnd::Refusing, DeadEnd::StoppedUnix, DeadEnd::StuckFile]
+                    }
+                    Reach::Cable => &[DeadEnd::Refusing, DeadEnd::DeadNextHop],
+                };
+                // A file that is stuck is made with socat.
+                let can_open =
+                    |end: &&DeadEnd| **end != DeadEnd::StuckFile || programs.socat.is_some();
+                let dead_ends = dead_ends.iter().filter(can_open);
+                let beside = dead_ends.map(|end| Contender::beside(schedule, *end));
+                std::iter::once(Contender::weir(schedule)).chain(beside).collect()
+            }
+            Question::Steady => {
+                let mut contenders = if programs.can_gather {
+                    [Gathering::Off, Gathering::On].map(Contender::gathering).to_vec()
+                } else {
+                    vec![Contender::WEIR_INLINE]
+                };
+                contenders.extend(crate::contender::C_LOOPS);
+                contenders
+            }
+        }
+    }
+
+    /// The relays that were named, or else those that are there by default.
+    fn named_contenders(
+        &self,
+        programs: &Programs,
+        is_default: impl Fn(Contender) -> bool,
+    ) -> Vec<Contender> {
+        let is_wanted = |(name, contender): &(RelayName, Contender)| {
+            let can_run = *contender != Contender::Socat || programs.socat.is_some();
+            let is_chosen = if self.relays.is_empty() {
+                is_default(*contender)
+            } else {
+                self.relays.contains(name)
+            };
+            can_run && is_chosen
+        };
+        RELAYS.into_iter().filter(is_wanted).map(|(_, contender)| contender).collect()
+    }
+}
+
+fn parse(text: &str) -> anyhow::Result<Sizes> {
+    if text == "varying" {
+        return Ok(VARYING);
+    }
+    let bytes = text.parse()?;
+    let is_valid = (load::HEADER_BYTES..=65_507).contains(&bytes);
+    anyhow::ensure!(is_valid, "a datagram of {text} bytes cannot be sent or marked");
+    Ok(Sizes::Equal(bytes))
+}

@@ -1,0 +1,145 @@
+//! Where relays and receivers are: on this host's loopback, or on two hosts with a cable between them.
+
+use crate::sink::Sink;
+use anyhow::Context;
+use serde::Serialize;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use sys::link::Links;
+use sys::namespace::OpenNamespace;
+use sys::process::{CAP_NET_ADMIN, CAP_SYS_ADMIN, effective_capabilities};
+
+/// Where the targets are, as the relay sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum Reach {
+    /// On its own host.
+    Loopback,
+    /// On another one, over a veth pair between two network namespaces.
+    Cable,
+}
+
+// The network that RFC 2544 gives to benchmarks.
+const RELAY_ADDR: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+const TARGET_ADDR: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
+const NOBODY_ADDR: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 3);
+const PREFIX_BITS: u8 = 24;
+
+/// The device at either end of the cable.
+const DEVICE: &str = "bench0";
+
+/// The network of a case.
+pub(crate) enum Site {
+    Loopback,
+    Cable {
+        /// Where the relays run and the generator sends, on loopback.
+        relays: OpenNamespace,
+        /// Where the receivers are.
+        targets: OpenNamespace,
+    },
+}
+
+impl Site {
+    /// Makes the network. It goes with this value and the relays in it, however the bench ends: the namespaces are
+    /// mounted nowhere.
+    pub(crate) fn open(reach: Reach) -> anyhow::Result<Site> {
+        match reach {
+            Reach::Loopback => Ok(Site::Loopback),
+            Reach::Cable => lay_cable().context("a veth pair between two network namespaces"),
+        }
+    }
+
+    /// Why this process cannot make a network of this kind, if it cannot.
+    pub(crate) fn obstacle(reach: Reach) -> Option<&'static str> {
+        let has = |bit: u32| effective_capabilities().is_some_and(|set| set >> bit & 1 == 1);
+        let may = has(CAP_SYS_ADMIN) && has(CAP_NET_ADMIN);
+        (reach == Reach::Cable && !may)
+            .then_some("network namespaces need root (CAP_SYS_ADMIN and CAP_NET_ADMIN)")
+    }
+
+    /// Runs `f` where the relays are.
+    pub(crate) fn at_relays<R: Send>(&self, f: impl FnOnce() -> R + Send) -> anyhow::Result<R> {
+        match self {
+            Site::Loopback => Ok(f()),
+            Site::Cable { relays, .. } => Ok(relays.run(f)?),
+        }
+    }
+
+    /// Runs `f` where the targets are.
+    pub(crate) fn at_targets<R: Send>(&self, f: impl FnOnce() -> R + Send) -> anyhow::Result<R> {
+        match self {
+            Site::Loopback => Ok(f()),
+            Site::Cable { targets, .. } => Ok(targets.run(f)?),
+        }
+    }
+
+    /// Moves the calling thread, which was started for that, to where the relays are.
+    pub(crate) fn move_this_thread(&self) -> anyhow::Result<()> {
+        match self {
+            Site::Loopback => Ok(()),
+            Site::Cable { relays, .. } => Ok(relays.move_this_thread()?),
+        }
+    }
+
+    /// The targets' host.
+    pub(crate) fn target_addr(&self) -> IpAddr {
+        match self {
+            Site::Loopback => Ipv4Addr::LOCALHOST.into(),
+            Site::Cable { .. } => TARGET_ADDR.into(),
+        }
+    }
+
+    /// An address that the relays have a route to and at which there is nobody.
+    pub(crate) fn dead_next_hop(&self) -> Option<SocketAddr> {
+        match self {
+            Site::Loopback => None,
+            Site::Cable { .. } => Some(SocketAddr::from((NOBODY_ADDR, 9))),
+        }
+    }
+
+    /// Opens a receiver.
+    pub(crate) fn sink(&self, buffer_bytes: usize) -> anyhow::Result<Sink> {
+        self.at_targets(|| Sink::open(self.target_addr(), buffer_bytes))?
+    }
+}
+
+fn lay_cable() -> anyhow::Result<Site> {
+    let (relays, targets) = (OpenNamespace::create()?, OpenNamespace::create()?);
+    let (mut near, mut far) = (Links::open(&relays)?, Links::open(&targets)?);
+    near.add_veth(DEVICE, DEVICE, &targets)?;
+    for (links, addr) in [(&mut near, RELAY_ADDR), (&mut far, TARGET_ADDR)] {
+        links.set_up("lo")?;
+        links.add_address(DEVICE, addr.into(), PREFIX_BITS)?;
+        links.set_up(DEVICE)?;
+    }
+    Ok(Site::Cable { relays, targets })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_cable_carries_from_the_relays_to_the_targets() {
+        if let Some(obstacle) = Site::obstacle(Reach::Cable) {
+            assert!(std::env::var_os("REQUIRE_NETNS").is_none(), "{obstacle}");
+            println!("skipped: {obstacle}");
+            return;
+        }
+        let site = Site::open(Reach::Cable).unwrap();
+        let mut sink = site.sink(2_048).unwrap();
+        let addr = sink.addr();
+        assert_eq!(addr.ip(), IpAddr::from(TARGET_ADDR));
+        let socket = site.at_relays(|| UdpSocket::bind("0.0.0.0:0").unwrap()).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            // The carrier may not be up yet.
+            let _ = socket.send_to(&[0; 64], addr);
+            if sink.receive() > 0 {
+                break;
+            }
+            assert!(Instant::now() < deadline, "nothing arrives over the cable");
+            std::thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What the last batches say about the next one: how many datagrams, how long, how soon.
+
+use std::time::Duration;
+use sys::recv::{BATCH, BUFFER_BYTES};
+
+/// Most bytes of a batch, but for its first few datagrams: what was received is sent while it is still in the processor's
+/// second-level cache.
+const BATCH_BYTES_MAX: usize = 256 * 1024;
+
+/// Fewest datagrams of a full batch, however long they are.
+const BATCH_MIN: usize = 4;
+
+/// Shorter datagrams are copied into the ring: that is cheaper than telling the kernel of two places for each.
+const IN_PLACE_BYTES_MIN: usize = 512;
+
+/// Time over which the rate is measured.
+const RATE_WINDOW_NS: u64 = 5_000_000;
+
+/// Shortest pause that is asked for.
+const PAUSE_MIN: Duration = Duration::from_micros(1);
+
+/// Most that a pause is taken to be late, however late it was.
+const LATENESS_MAX: Duration = Duration::from_millis(1);
+
+/// How the next batch is to be received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Plan {
+    /// Datagrams that are asked for.
+    pub(crate) count: usize,
+    /// Distance of the datagrams where they are received straight into the ring; `None`: they are copied there.
+    pub(crate) stride_bytes: Option<usize>,
+    /// Bytes that the batch is expected to have at most.
+    pub(crate) bytes: usize,
+}
+
+/// What arrived lately.
+pub(crate) struct Arrivals {
+    /// Longest datagram of the last batch and of the one before it, in bytes.
+    longest_bytes: [usize; 2],
+    /// Whether the last batch had about the same length throughout.
+    is_even: bool,
+    /// Most time that a short batch is waited for to grow.
+    gather: Option<Duration>,
+    window_began_ns: u64,
+    window_count: u64,
+    /// Datagrams come so fast that a pause gathers several.
+    is_fast: bool,
+    /// By how much pauses were longer than asked for, in the mean.
+    lateness: Duration,
+}
+
+impl Arrivals {
+    pub(crate) fn new(gather: Option<Duration>) -> Arrivals {
+        Arrivals {
+            longest_bytes: [0; 2],
+            is_even: false,
+            gather,
+            window_began_ns: 0,
+            window_count: 0,
+            is_fast: false,
+            lateness: Duration::ZERO,
+        }
+    }
+
+    /// Notes the lengths of a batch.
+    pub(crate) fn note(&mut self, lens: impl Iterator<Item = usize>) {
+        let (mut count, mut total, mut longest) = (0, 0, 0);
+        for len in lens {
+            count += 1;
+            total += len;
+            longest = longest.max(len);
+        }
+        self.longest_bytes = [longest, self.longest_bytes[0]];
+        self.is_even = total * 4 >= longest * count * 3;
+        self.window_count += count as u64;
+    }
+
+    pub(crate) fn plan(&self) -> Plan {
+        let longest = self.longest_bytes[0].max(self.longest_bytes[1]);
+        let count = (BATCH_BYTES_MAX / longest.max(1)).clamp(BATCH_MIN, BATCH);
+        let is_worth_it = self.is_even && (IN_PLACE_BYTES_MIN..=BUFFER_BYTES).contains(&longest);
+        Plan { count, stride_bytes: is_worth_it.then_some(longest), bytes: count * longest }
+    }
+
+    /// How long to wait before the next batch is received, if this one was all there was; `None`: not at all. At least two
+    /// datagrams are likely to arrive meanwhile, which share one wake-up and one call then.
+    pub(crate) fn pause(&mut self, now_ns: u64) -> Option<Duration> {
+        let gather = self.gather?;
+        let elapsed_ns = now_ns.saturating_sub(self.window_began_ns);
+        if elapsed_ns >= RATE_WINDOW_NS {
+            let per_pause = u128::from(self.window_count) * gather.as_nanos();
+            self.is_fast = per_pause >= u128::from(elapsed_ns);
+            (self.window_began_ns, self.window_count) = (now_ns, 0);
+        }
+        self.is_fast.then(|| gather.saturating_sub(self.lateness).max(PAUSE_MIN))
+    }
+
+    /// Notes how long a pause was that should have been that long: the next one is asked for so much shorter.
+    pub(crate) fn paused(&mut self, wanted: Duration, was: Duration) {
+        // One that was much too long says that others had the processor, not how late a wake-up is.
+        let late = was.saturating_sub(wanted).min(LATENESS_MAX);
+        self.lateness = (self.lateness * 7 + late) / 8;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan_after(batches: &[&[usize]]) -> (usize, Option<usize>) {
+        let mut arrivals = Arrivals::new(None);
+        batches.iter().for_each(|lens| arrivals.note(lens.iter().copied()));
+        let plan = arrivals.plan();
+        (plan.count, plan.stride_bytes)
+    }
+
+    #[test]
+    fn equal_lengths_are_received_in_place_and_bounded_in_bytes() {
+        assert_eq!(plan_after(&[]), (64, None));
+        assert_eq!(plan_after(&[&[200; 64]]), (64, None));
+        assert_eq!(plan_after(&[&[1_400; 64]]), (64, Some(1_400)));
+        assert_eq!(plan_after(&[&[9_000; 29]]), (29, Some(9_000)));
+        assert_eq!(plan_after(&[&[60_000]]), (4, Some(60_000)));
+        assert_eq!(plan_after(&[&[9_000, 9_000, 9_000, 700]]), (29, Some(9_000)));
+    }
+
+    #[test]
+    fn what_varies_is_copied() {
+        assert_eq!(plan_after(&[&[64, 1_400, 64, 64]]), (64, None));
+        assert_eq!(plan_after(&[&[60_000], &[0]]), (4, Some(60_000)));
+    }
+
+    fn pauses(per_sec: u64) -> bool {
+        let mut arrivals = Arrivals::new(Some(Duration::from_micros(80)));
+        let step_ns = 1_000_000_000 / per_sec;
+        (0..per_sec).fold(false, |_, step| {
+            arrivals.note([100].into_iter());
+            arrivals.pause(step * step_ns).is_some()
+        })
+    }
+
+    #[test]
+    fn only_where_a_pause_gathers_several_there_is_one() {
+        assert!(pauses(20_000) && pauses(300_000));
+        assert!(!pauses(10_000) && !pauses(100));
+    }
+
+    #[test]
+    fn a_pause_ends_in_time_although_wake_ups_are_late() {
+        let late = Duration::from_micros(50);
+        let mut arrivals = Arrivals::new(Some(Duration::from_micros(80)));
+        arrivals.note([100; 64].into_iter());
+        for _ in 0..100 {
+            let pause = arrivals.pause(RATE_WINDOW_NS).unwrap();
+            arrivals.paused(pause, pause + late);
+        }
+        let took = arrivals.pause(RATE_WINDOW_NS).unwrap() + late;
+        assert!(took.abs_diff(Duration::from_micros(80)) < Duration::from_micros(1), "{took:?}");
+    }
+
+    #[test]
+    fn nobody_waits_who_was_not_asked_to() {
+        let mut arrivals = Arrivals::new(None);
+        arrivals.note([100; 64].into_iter());
+        assert_eq!(arrivals.pause(1), None);
+    }
+}

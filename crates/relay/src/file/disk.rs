@@ -1,0 +1,179 @@
+//! The file itself: opened, continued where it is whole, set aside where it is not, rotated.
+
+use super::format;
+use super::tail::{self, Tail};
+use crate::{FileFormat, FileOptions};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The owner writes, the group reads: payloads may hold anything.
+const MODE: u32 = 0o640;
+
+/// Names that are tried for a file that is set aside and not rotated.
+const ASIDE_NAMES_MAX: u32 = 9_999;
+
+/// A file that is written.
+pub(super) struct OpenFile {
+    file: File,
+    pub(super) len_bytes: u64,
+    device: u64,
+    inode: u64,
+    /// No other process, and no older listener that still drains, writes it too: what looks torn is no write on its way.
+    is_ours_alone: bool,
+}
+
+/// A file that is known to end with a whole record, as far as nobody else has written to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Whole {
+    device: u64,
+    inode: u64,
+    len_bytes: u64,
+}
+
+/// What a file that was opened begins with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Begun {
+    /// What was there, or nothing.
+    AsItWas,
+    /// What was there, less a part of a record at its end, or with a line feed more.
+    Mended,
+    /// Nothing: what was there has another name.
+    Anew,
+}
+
+impl OpenFile {
+    fn new(file: File) -> io::Result<OpenFile> {
+        let found = file.metadata()?;
+        // The lock goes with the descriptor. Only others that take it see it; nobody waits for it.
+        let is_ours_alone = found.is_file() && file.try_lock().is_ok();
+        let (len_bytes, device, inode) = (found.len(), found.dev(), found.ino());
+        Ok(OpenFile { file, len_bytes, device, inode, is_ours_alone })
+    }
+
+    /// The file, if the path still leads to it. If somebody has moved or removed it, what is written to it may be lost
+    /// without a trace. Asked before each write; costs a microsecond.
+    pub(super) fn still_at(mut self, path: &Path) -> Option<OpenFile> {
+        let there = fs::metadata(path).ok()?;
+        // Another process may have appended to it, or emptied it as logrotate's `copytruncate` does: this is the length
+        // that a failed write is cut back to.
+        self.len_bytes = there.len();
+        ((there.dev(), there.ino()) == (self.device, self.inode)).then_some(self)
+    }
+
+    fn is(&self, whole: Whole) -> bool {
+        whole == Whole { device: self.device, inode: self.inode, len_bytes: self.len_bytes }
+    }
+
+    /// Appends whole records, or leaves the file as it was. `whole` is set where a failed write was undone.
+    pub(super) fn append(&mut self, bytes: &[u8], whole: &mut Option<Whole>) -> io::Result<()> {
+        if let Err(error) = self.file.write_all(bytes) {
+            // A torn record at the end would make the file unreadable from there on. If even this fails, the file is
+            // looked at when it is opened again.
+            let OpenFile { device, inode, len_bytes, .. } = *self;
+            let is_undone = self.file.set_len(len_bytes).is_ok();
+            *whole = is_undone.then_some(Whole { device, inode, len_bytes });
+            return Err(error);
+        }
+        self.len_bytes += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+/// Opens the file at the path and makes sure that it ends with a whole record: a part of one is cut off, a line without
+/// a line feed gets it. A file that cannot be continued is set aside, as one that rotation has set aside or, without
+/// rotation, under a name that nothing deletes; then a new one begins.
+pub(super) fn open(options: &FileOptions, whole: Option<Whole>) -> io::Result<(OpenFile, Begun)> {
+    let mut open = open_any(options)?;
+    let mut begun = Begun::AsItWas;
+    if open.is_ours_alone && open.len_bytes > 0 && !whole.is_some_and(|whole| open.is(whole)) {
+        begun = mend(&mut open, options)?;
+        if begun == Begun::Anew {
+            set_aside(options)?;
+            open = open_any(options)?;
+        }
+    }
+    if open.len_bytes == 0 {
+        open.append(header(options.format), &mut None)?;
+    }
+    Ok((open, begun))
+}
+
+fn open_any(options: &FileOptions) -> io::Result<OpenFile> {
+    let mut how = OpenOptions::new();
+    how.append(true).create(true).mode(MODE);
+    match how.clone().read(true).open(&options.path) {
+        // One that may only be written is looked at in vain, and set aside.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => how.open(&options.path),
+        opened => opened,
+    }
+    .and_then(OpenFile::new)
+}
+
+/// Makes a file end with a whole record. [`Begun::Anew`]: it cannot be continued.
+fn mend(open: &mut OpenFile, options: &FileOptions) -> io::Result<Begun> {
+    let header = header(options.format);
+    if !begins_with(&open.file, header) {
+        return Ok(Begun::Anew);
+    }
+    match tail::look(&open.file, options.format, header.len() as u64, open.len_bytes) {
+        Ok(Tail::Whole) => Ok(Begun::AsItWas),
+        Ok(Tail::TornAt(whole_bytes)) => {
+            open.file.set_len(whole_bytes)?;
+            open.len_bytes = whole_bytes;
+            Ok(Begun::Mended)
+        }
+        Ok(Tail::OpenLine) => open.append(b"\n", &mut None).map(|()| Begun::Mended),
+        Ok(Tail::Unknown) | Err(_) => Ok(Begun::Anew),
+    }
+}
+
+fn begins_with(file: &File, header: &[u8]) -> bool {
+    let mut begin = vec![0; header.len()];
+    header.is_empty() || file.read_exact_at(&mut begin, 0).is_ok_and(|()| begin == header)
+}
+
+/// What stands at the beginning of every file.
+pub(super) fn header(format: FileFormat) -> &'static [u8] {
+    match format {
+        FileFormat::Pcap => &format::PCAP_HEADER,
+        FileFormat::Lines | FileFormat::LengthPrefixed => &[],
+    }
+}
+
+fn set_aside(options: &FileOptions) -> io::Result<()> {
+    if options.rotate_bytes.is_some() && options.rotate_keep > 0 {
+        return rotate(options);
+    }
+    for n in 1..=ASIDE_NAMES_MAX {
+        // A link fails where the name is taken; a rename would replace what has it.
+        match fs::hard_link(&options.path, with_suffix(&options.path, &format!(".aside-{n}"))) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+            Ok(()) => return fs::remove_file(&options.path),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// `path` becomes `path.1`, `path.1` becomes `path.2`, and so on; the oldest goes.
+pub(super) fn rotate(options: &FileOptions) -> io::Result<()> {
+    let numbered = |n: u32| with_suffix(&options.path, &format!(".{n}"));
+    if options.rotate_keep == 0 {
+        return fs::remove_file(&options.path);
+    }
+    for n in (1..options.rotate_keep).rev() {
+        match fs::rename(numbered(n), numbered(n + 1)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    fs::rename(&options.path, numbered(1))
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.to_owned().into_os_string();
+    name.push(suffix);
+    name.into()
+}

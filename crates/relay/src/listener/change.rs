@@ -1,0 +1,267 @@
+//! Changes to the targets of a running listener.
+//!
+//! A data thread hears of a change when it looks up from its work, which an idle one does every tenth of a second only. So
+//! all changes are asked for first, of several listeners if need be, and their answers are waited for afterwards: a hundred
+//! changes take as long as one.
+
+use super::{Joined, Listener, TargetHandle};
+use crate::gate::Gate;
+use crate::pump::{Change, Command, Replaced};
+use crate::receiver::Request;
+use crate::ring::Reader;
+use crate::{Destination, Error, TargetOptions};
+use ledger::{Amount, Meter, Tally};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+use sys::clock::monotonic_ns;
+
+/// How long all changes of file targets together are waited for.
+const FILE_ANSWERS_WAIT: Duration = Duration::from_millis(500);
+/// How long data threads may take to answer before what was asked of them counts as failed.
+const ANSWERS_WAIT: Duration = Duration::from_secs(5);
+/// Time between two signs of life while waiting.
+const LIFE_INTERVAL: Duration = Duration::from_millis(50);
+
+/// One change to the targets of a listener.
+#[derive(Debug)]
+pub enum TargetChange {
+    /// A target that begins with the next datagram.
+    Add(TargetOptions, Destination),
+    /// Other options and another destination for the target of that name. It goes on where it is: every datagram is dealt
+    /// with once, by the old options or the new.
+    ///
+    /// Where a file takes a socket's place or a socket a file's, the old one has the grace period for what the ring held for
+    /// it when the new one joined. What it had already taken of what came after goes to both.
+    Change(TargetOptions, Destination),
+    /// Another destination, from the next datagram on, under the same options. The new socket is open before the old one is
+    /// closed. Neither may be a file.
+    Redirect(String, Destination),
+    /// The target sends what the ring holds for it now, for the grace period, and counts the rest as `target_removed`.
+    Remove(String),
+}
+
+/// Changes that were asked for and whose answers are still to come.
+#[must_use = "a target that is added joins only when the answers are waited for"]
+pub struct ChangesUnderWay {
+    steps: Vec<Step>,
+    grace: Duration,
+}
+
+enum Step {
+    Done(Result<(), Error>),
+    Join {
+        options: TargetOptions,
+        destination: Destination,
+        lost: Arc<Tally>,
+        answer: Receiver<(Reader, Amount)>,
+    },
+    Replace {
+        target: String,
+        is_file: bool,
+        answer: Receiver<Replaced>,
+    },
+}
+
+/// Until when answers are waited for.
+struct Patience<'a> {
+    all: Instant,
+    files: Instant,
+    keep_alive: &'a mut dyn FnMut(),
+}
+
+impl Patience<'_> {
+    fn wait<T>(&mut self, answer: &Receiver<T>, until: Instant) -> Result<T, RecvTimeoutError> {
+        loop {
+            let rest = until.saturating_duration_since(Instant::now());
+            match answer.recv_timeout(rest.min(LIFE_INTERVAL)) {
+                Err(RecvTimeoutError::Timeout) if !rest.is_zero() => (self.keep_alive)(),
+                answer => return answer,
+            }
+        }
+    }
+}
+
+impl Listener {
+    /// Asks for these changes and returns at once; [`finish_changes`](Self::finish_changes) waits for them. A removed target
+    /// has up to `grace` for what the ring holds for it.
+    pub fn begin_changes(
+        &mut self,
+        changes: Vec<TargetChange>,
+        grace: Duration,
+    ) -> ChangesUnderWay {
+        let begin = |change| self.begin_change(change, grace);
+        let steps = changes.into_iter().map(begin);
+        let steps = steps.map(|step| step.unwrap_or_else(|error| Step::Done(Err(error))));
+        ChangesUnderWay { steps: steps.collect(), grace }
+    }
+
+    fn begin_change(&mut self, change: TargetChange, grace: Duration) -> Result<Step, Error> {
+        match change {
+            TargetChange::Add(options, _) if self.position(&options.name).is_ok() => {
+                Err(self.duplicate(options.name))
+            }
+            TargetChange::Add(options, destination) => self.begin_join(options, destination),
+            TargetChange::Change(options, destination) => {
+                let target = self.target(&options.name)?;
+                if target.is_file != matches!(destination, Destination::File(_)) {
+                    return self.begin_join(options, destination);
+                }
+                let gate = Some(Gate::new(&options, monotonic_ns()));
+                self.begin_replace(target, Change { destination, gate })
+            }
+            TargetChange::Redirect(name, destination) => {
+                let target = self.target(&name)?;
+                if target.is_file || matches!(destination, Destination::File(_)) {
+                    return Err(self.not_replaceable(&name));
+                }
+                self.begin_replace(target, Change { destination, gate: None })
+            }
+            TargetChange::Remove(name) => Ok(Step::Done(self.remove_target(&name, grace))),
+        }
+    }
+
+    fn begin_join(&self, options: TargetOptions, destination: Destination) -> Result<Step, Error> {
+        let lost = Arc::<Tally>::default();
+        let (reply, answer) = mpsc::channel();
+        self.request(Request::Join { lost: Arc::clone(&lost), reply })?;
+        Ok(Step::Join { options, destination, lost, answer })
+    }
+
+    fn begin_replace(&self, target: &TargetHandle, change: Change) -> Result<Step, Error> {
+        let (done, answer) = mpsc::channel();
+        let name = target.name.clone();
+        target.meter.follow(&change.destination);
+        self.command(target, Command::Replace { target: name.clone(), change, done })?;
+        Ok(Step::Replace { target: name, is_file: target.is_file, answer })
+    }
+
+    /// Waits until the changes are in force, for at most a few seconds, and calls `keep_alive` several times a second while
+    /// it does. The results are in the order of the changes.
+    ///
+    /// A file target may wait for its disk: its change counts as done, and comes into force when the disk lets it go.
+    ///
+    /// # Errors
+    /// There is no target of that name, or one already; the listener has stopped; a thread cannot be started, or does not
+    /// answer.
+    pub fn finish_changes(
+        &mut self,
+        changes: ChangesUnderWay,
+        keep_alive: &mut dyn FnMut(),
+    ) -> Vec<Result<(), Error>> {
+        let now = Instant::now();
+        let mut patience =
+            Patience { all: now + ANSWERS_WAIT, files: now + FILE_ANSWERS_WAIT, keep_alive };
+        let grace = changes.grace;
+        let finish = |step| self.finish_step(step, grace, &mut patience);
+        changes.steps.into_iter().map(finish).collect()
+    }
+
+    fn finish_step(
+        &mut self,
+        step: Step,
+        grace: Duration,
+        patience: &mut Patience<'_>,
+    ) -> Result<(), Error> {
+        match step {
+            Step::Done(result) => result,
+            Step::Join { options, destination, lost, answer } => {
+                let answer = patience.wait(&answer, patience.all);
+                let (reader, amount) = answer.map_err(|error| self.unanswered(error))?;
+                self.take_in(options, destination, Joined { reader, amount, lost }, grace)
+            }
+            Step::Replace { target, is_file: true, answer } => {
+                match patience.wait(&answer, patience.files) {
+                    Ok(Replaced::No) => Err(self.not_replaceable(&target)),
+                    Ok(Replaced::Yes) | Err(_) => Ok(()),
+                }
+            }
+            Step::Replace { target, is_file: false, answer } => {
+                match patience.wait(&answer, patience.all) {
+                    Ok(Replaced::Yes) => Ok(()),
+                    Ok(Replaced::No) => Err(self.not_replaceable(&target)),
+                    Err(error) => Err(self.unanswered(error)),
+                }
+            }
+        }
+    }
+
+    /// Gives a target its place in the ring; an older one of the same name and another kind ends where this one begins.
+    fn take_in(
+        &mut self,
+        options: TargetOptions,
+        destination: Destination,
+        joined: Joined,
+        grace: Duration,
+    ) -> Result<(), Error> {
+        let end = joined.amount.count;
+        let is_file = matches!(destination, Destination::File(_));
+        let older = self.position(&options.name).ok();
+        let older = older.filter(|at| self.targets[*at].is_file != is_file);
+        let older = older.map(|at| (at, self.targets.remove(at)));
+        let placed = self.place(options, destination, joined);
+        if let Err(error) = placed {
+            if let Some((at, older)) = older {
+                self.targets.insert(at, older);
+            }
+            return Err(error);
+        }
+        if let Some(target) = self.targets.last() {
+            self.ledger.register(Arc::clone(&target.meter) as Arc<dyn Meter>);
+        }
+        older.map_or(Ok(()), |(_, older)| self.begin_removal(&older, Some(end), grace))
+    }
+
+    fn not_replaceable(&self, target: &str) -> Error {
+        Error::NotReplaceable { listener: self.options.name.clone(), target: target.to_owned() }
+    }
+
+    fn unanswered(&self, error: RecvTimeoutError) -> Error {
+        match error {
+            RecvTimeoutError::Timeout => Error::Unanswered { listener: self.options.name.clone() },
+            RecvTimeoutError::Disconnected => self.stopped(),
+        }
+    }
+
+    fn change_one(&mut self, change: TargetChange, grace: Duration) -> Result<(), Error> {
+        let changes = self.begin_changes(vec![change], grace);
+        self.finish_changes(changes, &mut || {}).into_iter().collect()
+    }
+
+    /// One [`TargetChange::Add`].
+    ///
+    /// # Errors
+    /// As [`finish_changes`](Self::finish_changes).
+    pub fn add_target(
+        &mut self,
+        options: TargetOptions,
+        destination: Destination,
+    ) -> Result<(), Error> {
+        self.change_one(TargetChange::Add(options, destination), Duration::ZERO)
+    }
+
+    /// One [`TargetChange::Change`].
+    ///
+    /// # Errors
+    /// As [`finish_changes`](Self::finish_changes).
+    pub fn change_target(
+        &mut self,
+        options: TargetOptions,
+        destination: Destination,
+        grace: Duration,
+    ) -> Result<(), Error> {
+        self.change_one(TargetChange::Change(options, destination), grace)
+    }
+
+    /// One [`TargetChange::Redirect`].
+    ///
+    /// # Errors
+    /// As [`finish_changes`](Self::finish_changes).
+    pub fn replace_destination(
+        &mut self,
+        name: &str,
+        destination: Destination,
+    ) -> Result<(), Error> {
+        self.change_one(TargetChange::Redirect(name.to_owned(), destination), Duration::ZERO)
+    }
+}

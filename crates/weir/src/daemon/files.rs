@@ -1,0 +1,62 @@
+//! What file targets did to files that a killed process or a power failure had left torn, in the log.
+
+use ledger::{HopKind, Snapshot};
+use std::collections::BTreeMap;
+
+/// Follows the file targets.
+#[derive(Debug, Default)]
+pub(crate) struct Files {
+    /// Files that were mended and set aside as of the last look, by listener and target.
+    seen: BTreeMap<(String, String), [u64; 2]>,
+}
+
+impl Files {
+    /// What there is to say about the time since the last look. Each happens when a file is opened: there are few.
+    pub(crate) fn look(&mut self, snapshot: &Snapshot) -> Vec<String> {
+        let mut lines = Vec::new();
+        for hop in snapshot.hops.iter().filter(|hop| hop.hop == HopKind::Target) {
+            let count = |name| hop.events.get(name).copied().unwrap_or_default();
+            let now = [count("file_tails_mended"), count("files_set_aside")];
+            let name = hop.target.clone().unwrap_or_default();
+            let key = (hop.listener.clone(), name.clone());
+            // A target that was taken out and put in again counts from 0.
+            let before = self.seen.insert(key, now).unwrap_or_default();
+            if now[0] > before[0] {
+                lines.push(format!(
+                    "target {name}: its file ended in a torn record, as a killed process or a power failure leaves it; \
+                     the torn part was cut off (lines: ended with a line feed), what is whole is kept"
+                ));
+            }
+            if now[1] > before[1] {
+                lines.push(format!(
+                    "target {name}: its file could not be continued and has another name now (.1 with rotate_size, \
+                     .aside-N without); a new one was begun. It is too long to be checked, or of another format"
+                ));
+            }
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ledger::{Amount, HopBuilder};
+
+    fn target(mended: u64, set_aside: u64) -> Snapshot {
+        let nothing = Amount::default();
+        let hop = HopBuilder::new(HopKind::Target, "in", Some("copy"), nothing)
+            .event("file_tails_mended", mended)
+            .event("files_set_aside", set_aside)
+            .finish(nothing);
+        Snapshot { hops: vec![hop], ..Snapshot::default() }
+    }
+
+    #[test]
+    fn each_is_said_once() {
+        let mut files = Files::default();
+        let mut said = |mended, set_aside| files.look(&target(mended, set_aside)).len();
+        assert_eq!((said(0, 0), said(1, 0), said(1, 0), said(1, 1)), (0, 1, 0, 1));
+        assert_eq!((said(0, 0), said(1, 1), said(1, 1)), (0, 2, 0));
+    }
+}

@@ -1,0 +1,170 @@
+//! Whether the rings of a configuration can be had: the kernel promises more memory than there is, and takes the process
+//! when it is used.
+
+use crate::exit::Failure;
+use std::fs;
+use std::path::{Path, PathBuf};
+use weir::config::units::approximate_size;
+use weir::config::{Config, ListenerBudget};
+
+/// What limits the memory of this process; `None` where it cannot be read or there is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// What could be taken now without swapping (`MemAvailable`), in bytes.
+    available_bytes: Option<u64>,
+    /// The smallest limit of the control groups that the process is in, in bytes.
+    cgroup_bytes: Option<u64>,
+}
+
+impl Limits {
+    /// The limits for memory that is to be taken now, beside what is in use.
+    pub(crate) fn now() -> Limits {
+        Limits { available_bytes: meminfo("MemAvailable:"), cgroup_bytes: cgroup_limit() }
+    }
+
+    /// The limits for a process that begins. What others use at this moment does not keep it from starting.
+    pub(crate) fn at_start() -> Limits {
+        Limits { available_bytes: meminfo("MemTotal:"), cgroup_bytes: cgroup_limit() }
+    }
+}
+
+/// Fails when the rings of the listeners that are `fresh`, by their place in the configuration, need more memory than is
+/// available, or all rings together more than the control group allows.
+///
+/// # Errors
+/// The largest ring is named, with what limits it.
+pub(crate) fn refuse_rings_that_do_not_fit(
+    config: &Config,
+    fresh: impl Fn(usize) -> bool,
+    limits: Limits,
+) -> anyhow::Result<()> {
+    let budget = config.budget();
+    let bytes = |one: &ListenerBudget| one.ring_bytes.saturating_add(one.descriptor_bytes);
+    let sum = |is_in: &dyn Fn(usize) -> bool| {
+        let all = budget.listeners.iter().enumerate().filter(|(at, _)| is_in(*at));
+        all.fold(0_u64, |sum, (_, one)| sum.saturating_add(bytes(one)))
+    };
+    let (needed, total) = (sum(&fresh), sum(&|_| true));
+    let why = match limits {
+        Limits { available_bytes: Some(limit), .. } if needed > limit => {
+            format!("this host has {} of memory for them", approximate_size(limit))
+        }
+        Limits { cgroup_bytes: Some(limit), .. } if total > limit => {
+            format!("the control group's memory limit is {}", approximate_size(limit))
+        }
+        _ if !can_be_reserved(needed) => "the kernel refuses to reserve it".to_owned(),
+        _ => return Ok(()),
+    };
+    let largest = budget.listeners.iter().max_by_key(|one| bytes(one));
+    let (name, ring) = largest.map_or(("", 0), |one| (one.name.as_str(), one.ring_bytes));
+    Err(Failure::Config.error(format!(
+        "the rings need {} of memory with their descriptors, the largest is ring_size = \"{}\" of listener {name}: {why}. \
+         Fix: lower ring_size",
+        approximate_size(total.max(needed)),
+        approximate_size(ring),
+    )))
+}
+
+/// Whether the kernel gives so much address space: it knows limits that cannot be read (`ulimit -v`, overcommit).
+fn can_be_reserved(bytes: u64) -> bool {
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
+}
+
+fn meminfo(name: &str) -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1_024)
+}
+
+/// The smallest memory limit of the process's control group and of those around it.
+fn cgroup_limit() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/cgroup").ok()?;
+    text.lines().filter_map(|line| limit_of(line, Path::new("/sys/fs/cgroup"))).min()
+}
+
+/// The limit by one line of `/proc/self/cgroup` (cgroups(7)): `0::/path`, or `4:memory:/path` of the first version.
+fn limit_of(line: &str, mounted: &Path) -> Option<u64> {
+    let mut parts = line.splitn(3, ':').skip(1);
+    let (controllers, path) = (parts.next()?, parts.next()?);
+    let (root, file) = match controllers {
+        "" => (mounted.to_owned(), "memory.max"),
+        "memory" => (mounted.join("memory"), "memory.limit_in_bytes"),
+        _ => return None,
+    };
+    let mut folder: PathBuf = root.join(path.trim_start_matches('/'));
+    let mut least = None;
+    // In a container the path may be that outside: then only the root is there, and it is the container's own group.
+    while folder.starts_with(&root) {
+        // `max` is no number, and no limit.
+        let limit = fs::read_to_string(folder.join(file)).ok();
+        let limit = limit.and_then(|text| text.trim().parse::<u64>().ok());
+        least = match (least, limit) {
+            (Some(least), Some(limit)) => Some(limit.min(least)),
+            (least, limit) => least.or(limit),
+        };
+        if !folder.pop() {
+            break;
+        }
+    }
+    least
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rings(sizes: &[&str]) -> Config {
+        let listener = |(at, size): (usize, &&str)| {
+            format!(
+                "[[listener]]\nname = \"l{at}\"\nlisten = \"127.0.0.1:{}\"\nring_size = \"{size}\"\n\
+                 [[listener.target]]\nto = \"null:\"\n",
+                5_000 + at
+            )
+        };
+        let text: String = sizes.iter().enumerate().map(listener).collect();
+        Config::parse(&text, "test").unwrap()
+    }
+
+    fn check(sizes: &[&str], fresh: &[usize], limits: (u64, u64), expected: Option<&str>) {
+        let (available, cgroup) = limits;
+        let limits =
+            Limits { available_bytes: Some(available << 20), cgroup_bytes: Some(cgroup << 20) };
+        let result = refuse_rings_that_do_not_fit(&rings(sizes), |at| fresh.contains(&at), limits);
+        let said = result.map_err(|error| error.to_string());
+        match (said, expected) {
+            (Ok(()), None) => {}
+            (Err(said), Some(part)) if said.contains(part) => {}
+            (said, expected) => panic!("{said:?}, not {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn rings_fit_or_the_largest_is_named() {
+        check(&["8MiB", "16MiB"], &[0, 1], (100, 100), None);
+        check(&["8MiB", "16MiB"], &[0, 1], (20, 100), Some("this host has 20 MiB"));
+        check(&["8MiB", "16MiB"], &[0, 1], (20, 100), Some("of listener l1"));
+        // What runs has its memory already.
+        check(&["8MiB", "16MiB"], &[0], (20, 100), None);
+        check(
+            &["8MiB", "16MiB"],
+            &[0],
+            (20, 30),
+            Some("the control group's memory limit is 30 MiB"),
+        );
+    }
+
+    #[test]
+    fn the_smallest_limit_on_the_way_up_counts() {
+        let root = std::env::temp_dir().join(format!("weir-cgroup-{}", std::process::id()));
+        let leaf = root.join("a/b");
+        fs::create_dir_all(&leaf).unwrap();
+        fs::write(leaf.join("memory.max"), "max\n").unwrap();
+        fs::write(root.join("a/memory.max"), "1048576\n").unwrap();
+        fs::write(root.join("memory.max"), "2097152\n").unwrap();
+        assert_eq!(limit_of("0::/a/b", &root), Some(1_048_576));
+        assert_eq!(limit_of("0::/elsewhere", &root), Some(2_097_152));
+        assert_eq!(limit_of("1:cpu:/a/b", &root), None);
+        fs::remove_dir_all(root).unwrap();
+    }
+}

@@ -1,0 +1,221 @@
+//! The second half of a reload: the differences come into force.
+
+use super::super::{Daemon, Retiring, Running, Targets, fingerprint, open, watched_names};
+use super::{Admin, Fate, NextCollector, Plan, Step};
+use relay::{ChangesUnderWay, Listener, SocketOwner, TargetChange};
+use std::time::{Duration, Instant};
+use weir::config::{ListenerConfig, changes};
+
+/// Changes that the log names; the rest are counted.
+const CHANGES_MAX: usize = 12;
+
+/// A listener of the new configuration on its way into service.
+enum Entering {
+    Ready(Running),
+    /// Its data threads have been asked to change its targets.
+    Changing(Running, ChangesUnderWay),
+    /// It could not be started.
+    Failed,
+}
+
+impl Daemon {
+    pub(super) fn apply(&mut self, plan: Plan) {
+        let Plan { config, fates, admin, collector } = plan;
+        let grace = config.daemon.drain_grace;
+        let mut report = Report { changes: changes(&self.config, &config), failures: 0 };
+        let mut former: Vec<_> = self.running.drain(..).map(Some).collect();
+        let mut entering = Vec::new();
+        for (listener, fate) in config.listeners.iter().zip(fates) {
+            let next = match fate {
+                Fate::Keep { at, steps } => former[at]
+                    .take()
+                    .map_or(Entering::Failed, |one| keep(one, listener, steps, grace)),
+                Fate::Renew { at, targets } => former[at].take().map_or(Entering::Failed, |one| {
+                    Entering::Ready(self.renew(one, listener, targets, grace, &mut report))
+                }),
+                Fate::Open { socket, targets } => {
+                    match Running::start(listener.clone(), socket, targets, &self.ledger) {
+                        Ok(running) => Entering::Ready(running),
+                        Err(error) => {
+                            report.failed(format!("{error:#}"));
+                            Entering::Failed
+                        }
+                    }
+                }
+            };
+            entering.push(next);
+            let listeners = entering.iter().filter_map(Entering::listener);
+            let listeners = listeners.chain(former.iter().flatten().map(|one| &one.listener));
+            self.keep_alive(&listeners.collect::<Vec<_>>());
+        }
+        self.enter(entering, &mut report);
+        for one in former.into_iter().flatten() {
+            self.close(one, grace);
+        }
+        self.level.set(config.daemon.log_level);
+        self.config = config;
+        if let Err(error) = self.names.watch(&watched_names(&self.config)) {
+            report.failed(format!("names are not followed: {error}"));
+        }
+        if let NextCollector::Replace(prepared) = collector {
+            // It starts when the former one has ended: two would tell every close twice, and share files.
+            self.prepared = prepared.map(|prepared| *prepared);
+            self.end_collector();
+        }
+        self.move_admin(admin, &mut report);
+        self.health.config_applied(&fingerprint(&self.config));
+        tracing::info!("{}", report.line());
+    }
+
+    /// Waits for what the data threads were asked, and takes the listeners into service.
+    fn enter(&mut self, entering: Vec<Entering>, report: &mut Report) {
+        for next in entering {
+            match next {
+                Entering::Ready(one) => self.running.push(one),
+                Entering::Changing(mut one, changes) => {
+                    let keep_alive = &mut || self.keep_alive(&[]);
+                    for result in one.listener.finish_changes(changes, keep_alive) {
+                        result.unwrap_or_else(|error| report.failed(error.to_string()));
+                    }
+                    self.running.push(one);
+                }
+                Entering::Failed => {}
+            }
+        }
+    }
+
+    fn move_admin(&mut self, admin: Admin, report: &mut Report) {
+        let Admin::Move(bound) = admin else { return };
+        if let Some(http) = self.http.take()
+            && http.stop(|| self.keep_alive(&[])) == super::super::http::Stopped::LeftBehind
+        {
+            tracing::warn!(
+                "the former admin server does not end: it is left behind, and listens no more"
+            );
+        }
+        if let Err(error) = self.start_http(bound) {
+            report.failed(format!("{error:#}"));
+        }
+    }
+
+    /// Starts a listener with other settings on the socket of a running one.
+    fn renew(
+        &mut self,
+        one: Running,
+        wanted: &ListenerConfig,
+        targets: Targets,
+        grace: Duration,
+        report: &mut Report,
+    ) -> Running {
+        adjust_receive_buffer(&one, wanted);
+        let options = wanted.listener_options(one.owner());
+        let deadline = Instant::now() + grace;
+        match one.listener.hand_over(options, targets.destinations, deadline) {
+            Ok(listener) => {
+                if one.config.name != wanted.name {
+                    self.health.forget(&one.config.name);
+                }
+                self.retiring.push(Retiring { listener: one.listener, listen: one.config.listen });
+                let config = wanted.clone();
+                Running { config, listener, file: one.file, addresses: targets.addresses }
+            }
+            Err(error) => {
+                report.failed(format!("listener {} stays as it was: {error}", one.config.name));
+                one
+            }
+        }
+    }
+
+    /// Takes a listener out of service; what it has received is sent.
+    fn close(&mut self, one: Running, grace: Duration) {
+        if one.owner() == SocketOwner::ServiceManager
+            && let Ok(socket) = one.listener.socket().try_clone_to_owned()
+        {
+            self.inherited.put_back(socket);
+        }
+        one.listener.begin_stop(Instant::now() + grace);
+        if let Some(file) = &one.file {
+            // At once: a later reload may bind the path again.
+            file.remove();
+        }
+        if self.running.iter().all(|other| other.config.name != one.config.name) {
+            self.health.forget(&one.config.name);
+        }
+        self.retiring.push(Retiring { listener: one.listener, listen: one.config.listen });
+    }
+}
+
+impl Entering {
+    fn listener(&self) -> Option<&Listener> {
+        match self {
+            Entering::Ready(one) | Entering::Changing(one, _) => Some(&one.listener),
+            Entering::Failed => None,
+        }
+    }
+}
+
+fn adjust_receive_buffer(one: &Running, wanted: &ListenerConfig) {
+    if one.config.receive_buffer_bytes == wanted.receive_buffer_bytes {
+        return;
+    }
+    match one.owner() {
+        SocketOwner::Relay => {
+            open::set_receive_buffer(one.listener.socket(), wanted.receive_buffer_bytes);
+        }
+        SocketOwner::ServiceManager => {
+            open::enlarge_receive_buffer(one.listener.socket(), wanted.receive_buffer_bytes);
+        }
+    }
+}
+
+/// Asks the data threads of a listener that goes on for what differs between its targets.
+fn keep(mut one: Running, wanted: &ListenerConfig, steps: Vec<Step>, grace: Duration) -> Entering {
+    adjust_receive_buffer(&one, wanted);
+    let addresses = &mut one.addresses;
+    let step = |step| match step {
+        Step::Change(target, opened) => {
+            addresses.insert(target.name.clone(), opened.address);
+            TargetChange::Change(target.target_options(), opened.destination)
+        }
+        Step::Add(target, opened) => {
+            addresses.insert(target.name.clone(), opened.address);
+            TargetChange::Add(target.target_options(), opened.destination)
+        }
+        Step::Remove(name) => {
+            addresses.remove(&name);
+            TargetChange::Remove(name)
+        }
+    };
+    let steps = steps.into_iter().map(step).collect();
+    let changes = one.listener.begin_changes(steps, grace);
+    one.config = wanted.clone();
+    Entering::Changing(one, changes)
+}
+
+/// What a reload did.
+struct Report {
+    /// What differs between the two configurations, in words.
+    changes: Vec<String>,
+    failures: usize,
+}
+
+impl Report {
+    /// Something that could not be foreseen went wrong while the differences were applied.
+    fn failed(&mut self, message: String) {
+        self.failures += 1;
+        tracing::error!("reload: {message}");
+    }
+
+    fn line(&self) -> String {
+        let mut parts = self.changes[..self.changes.len().min(CHANGES_MAX)].to_vec();
+        match self.changes.len() {
+            0 => parts.push("nothing has changed".to_owned()),
+            count if count > CHANGES_MAX => parts.push(format!("and {} more", count - CHANGES_MAX)),
+            _ => {}
+        }
+        if self.failures > 0 {
+            parts.push(format!("{} of it failed, see above", self.failures));
+        }
+        format!("reloaded: {}", parts.join("; "))
+    }
+}
