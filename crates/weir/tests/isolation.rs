@@ -5,9 +5,11 @@
 mod rig;
 mod support;
 
-use ledger::{HopKind, Reason};
+use ledger::{Accounting, HopKind, Reason};
 use rig::netns::{Namespace, Place};
-use rig::{Ended, Folder, Generator, Relay, SCHEDULES, Sent, Verifier, free_udp_address, say};
+use rig::{
+    Ended, Folder, Generator, Relay, SCHEDULES, Sent, Verifier, free_udp_address, say, wait_for,
+};
 use std::fs;
 use std::process::Stdio;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -208,6 +210,38 @@ fn a_full_queue_refuses_runs_whole() {
         assert_eq!(account.lost_for(Reason::EgressQueueFull), account.lost());
         assert!(account.lost() > 0);
     }
+}
+
+/// An address that fails over to another host takes its account with it: nothing there is exact any more.
+#[test]
+fn an_address_that_moves_is_followed() {
+    let _alone = alone();
+    if !need_root_netns() {
+        return;
+    }
+    let (near, far) = (Namespace::new("near"), Namespace::new("far"));
+    near.connect(&far);
+    near.ip("address add 10.99.0.50/32 dev lo");
+    let third = "10.99.0.50:5140?source_address=10.99.0.1";
+    let trio = Trio::start(near.place(), "inline", third, &[]);
+    let load = trio.load(&[&EQUAL[..], &["--duration", "0s"]].concat());
+    let wait_for_accounting = |accounting: Accounting| {
+        wait_for("the account to follow", || {
+            let ledger = trio.relay.ledger();
+            let hop = rig::hop(&ledger, HopKind::Egress, "in", Some("third"));
+            (hop.accounting == accounting).then_some(())
+        });
+    };
+    wait_for_accounting(Accounting::Exact);
+    near.ip("address del 10.99.0.50/32 dev lo");
+    far.ip("address add 10.99.0.50/24 dev far");
+    wait_for_accounting(Accounting::AtLeast);
+    far.ip("address del 10.99.0.50/24 dev far");
+    near.ip("address add 10.99.0.50/32 dev lo");
+    wait_for_accounting(Accounting::Exact);
+    load.0.signal("TERM");
+    let sent = load.finish();
+    trio.finish(&sent);
 }
 
 /// Has the kernel hold its lock over devices, routes and neighbours for long, again and again: it takes many devices away at
