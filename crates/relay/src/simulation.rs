@@ -155,6 +155,7 @@ struct History {
     clock: Arc<AtomicU64>,
     /// Reads everything that enters, and holds its claim while it does.
     guard: Reader,
+    guard_gave_up: Counters,
     guarded: u64,
     is_order_known: bool,
     faults: u64,
@@ -192,6 +193,7 @@ impl History {
             // Above the real clock, which the intake reads.
             clock: Arc::new(AtomicU64::new(1 << 60)),
             guard,
+            guard_gave_up: Counters::default(),
             guarded: 0,
             is_order_known: true,
             faults: 0,
@@ -266,13 +268,10 @@ impl History {
         // A claim that is held for as long as the ring lasts costs the newest datagrams.
         let now_ns = self.clock.load(Ordering::Relaxed);
         let holds = {
-            let nobodys = Counters::default();
-            let held = if self.random.one_in(4) { self.guard.claim(&nobodys) } else { None };
+            let held =
+                if self.random.one_in(4) { self.guard.claim(&self.guard_gave_up) } else { None };
             self.intake.take_in(datagrams, now_ns, targets);
-            let commit = |claim: Claim<'_>| {
-                let len = claim.len();
-                claim.commit(len);
-            };
+            let commit = |mut claim: Claim<'_>| claim.advance(claim.len());
             held.map(commit).is_some()
         };
         // Which of the batch got in is what the counters say about each kind; the order is the batch's.
@@ -317,16 +316,14 @@ impl History {
     fn seen_of(&mut self, passed: &[(u64, usize)], from: u64) -> Vec<(u64, usize)> {
         let mut candidates = passed.iter();
         let mut seen = Vec::new();
-        let nobodys = Counters::default();
-        while let Some(claim) = self.guard.claim(&nobodys) {
+        while let Some(mut claim) = self.guard.claim(&self.guard_gave_up) {
             let new = (0..claim.len()).filter(|index| claim.first() + *index as u64 >= from);
             for index in new {
                 let (_, bytes) = claim.get(index);
                 let is_it = |&&(number, len): &&(u64, usize)| payload(number, len) == bytes;
                 seen.push(*candidates.find(is_it).expect("of the batch, in its order"));
             }
-            let len = claim.len();
-            claim.commit(len);
+            claim.advance(claim.len());
         }
         seen
     }

@@ -5,11 +5,14 @@
 mod rig;
 mod support;
 
-use ledger::{HopKind, Reason};
+use ledger::{Accounting, HopKind, Reason};
 use rig::netns::{Namespace, Place};
-use rig::{Ended, Folder, Generator, Relay, SCHEDULES, Sent, Verifier, free_udp_address, say};
+use rig::{
+    Ended, Folder, Generator, Relay, SCHEDULES, Sent, Verifier, free_udp_address, say, wait_for,
+};
 use std::fs;
 use std::process::Stdio;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use support::{find_tool, need_python_module, need_root_netns};
@@ -74,20 +77,32 @@ fn cost_ns(place: &Place, schedule: &str, third: &str, load: &[&str]) -> u64 {
     used_ns / sent.all()
 }
 
-/// A dead third target may cost at most a quarter more than one that takes everything for nothing. The best of three
+/// A dead third target may cost at most a quarter more than one that takes everything for nothing. The best of some
 /// interleaved runs each: what else the machine does makes a run dearer, never cheaper.
 fn check_cost(what: &str, place: &Place, schedule: &str, third: &str, load: &[&str]) {
     let (mut without, mut with) = (u64::MAX, u64::MAX);
-    for _ in 0..3 {
+    let mut rounds = 0;
+    while rounds < 2 || (rounds < ROUNDS_MAX && with * 4 > without * 5) {
         without = without.min(cost_ns(place, schedule, "null:", load));
         with = with.min(cost_ns(place, schedule, third, load));
+        rounds += 1;
     }
     say(&format!("{what}, {schedule}: {with} ns for each datagram, {without} ns without"));
     assert!(with * 4 <= without * 5, "{what}, {schedule}: {with} ns instead of {without} ns");
 }
 
+/// A machine that is busy in a way of its own for this many rounds is not expected.
+const ROUNDS_MAX: u32 = 8;
+
+/// The tests of this file measure, or take all that there is: one after the other.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn a_refusing_target_costs_the_living_next_to_nothing() {
+    let _alone = alone();
     for schedule in SCHEDULES {
         let refusing = free_udp_address().to_string();
         check_cost("refusing, varying lengths", &Place::Here, schedule, &refusing, &VARYING);
@@ -97,6 +112,7 @@ fn a_refusing_target_costs_the_living_next_to_nothing() {
 
 #[test]
 fn a_dead_next_hop_costs_the_living_next_to_nothing() {
+    let _alone = alone();
     if !need_root_netns() {
         return;
     }
@@ -107,6 +123,7 @@ fn a_dead_next_hop_costs_the_living_next_to_nothing() {
 
 #[test]
 fn an_absent_unix_receiver_costs_the_living_next_to_nothing() {
+    let _alone = alone();
     let folder = Folder::new("absent");
     let address = format!("unix:{}", folder.path("socket").display());
     check_cost("absent unix receiver", &Place::Here, "inline", &address, &VARYING);
@@ -133,6 +150,7 @@ while True:
 
 #[test]
 fn forged_icmp_does_not_take_runs_away() {
+    let _alone = alone();
     if !need_root_netns() || !need_python_module("socket") {
         return;
     }
@@ -164,6 +182,7 @@ fn forged_icmp_does_not_take_runs_away() {
 /// A queue that takes a message whole or not at all: what it refuses is counted with all its datagrams.
 #[test]
 fn a_full_queue_refuses_runs_whole() {
+    let _alone = alone();
     if !need_root_netns() {
         return;
     }
@@ -191,6 +210,38 @@ fn a_full_queue_refuses_runs_whole() {
         assert_eq!(account.lost_for(Reason::EgressQueueFull), account.lost());
         assert!(account.lost() > 0);
     }
+}
+
+/// An address that fails over to another host takes its account with it: nothing there is exact any more.
+#[test]
+fn an_address_that_moves_is_followed() {
+    let _alone = alone();
+    if !need_root_netns() {
+        return;
+    }
+    let (near, far) = (Namespace::new("near"), Namespace::new("far"));
+    near.connect(&far);
+    near.ip("address add 10.99.0.50/32 dev lo");
+    let third = "10.99.0.50:5140?source_address=10.99.0.1";
+    let trio = Trio::start(near.place(), "inline", third, &[]);
+    let load = trio.load(&[&EQUAL[..], &["--duration", "0s"]].concat());
+    let wait_for_accounting = |accounting: Accounting| {
+        wait_for("the account to follow", || {
+            let ledger = trio.relay.ledger();
+            let hop = rig::hop(&ledger, HopKind::Egress, "in", Some("third"));
+            (hop.accounting == accounting).then_some(())
+        });
+    };
+    wait_for_accounting(Accounting::Exact);
+    near.ip("address del 10.99.0.50/32 dev lo");
+    far.ip("address add 10.99.0.50/24 dev far");
+    wait_for_accounting(Accounting::AtLeast);
+    far.ip("address del 10.99.0.50/24 dev far");
+    near.ip("address add 10.99.0.50/32 dev lo");
+    wait_for_accounting(Accounting::Exact);
+    load.0.signal("TERM");
+    let sent = load.finish();
+    trio.finish(&sent);
 }
 
 /// Has the kernel hold its lock over devices, routes and neighbours for long, again and again: it takes many devices away at
@@ -230,6 +281,7 @@ fn health(place: &Place, admin: &str) -> String {
 
 #[test]
 fn locked_tables_of_the_kernel_and_a_dead_next_hop_cost_the_living_nothing() {
+    let _alone = alone();
     if !need_root_netns() {
         return;
     }

@@ -103,7 +103,7 @@ mod tests {
             differences(&old, &new),
             [
                 "listener in: receive_buffer \"16MiB\" -> \"32MiB\"",
-                "target b: sample not set -> 10, rate_limit not set -> 100",
+                "target b: sample not set -> 10, sample_by not set -> \"random\", rate_limit not set -> 100",
                 "target d added",
                 "target a removed",
             ]

@@ -1,0 +1,329 @@
+//! The one writing end.
+
+use super::{CLAIMED, Cursor, Descriptor, GONE, Padded, Reader, Shared, View};
+use crate::sync::{Arc, AtomicU64, Ordering};
+use ledger::Amount;
+use sys::Source;
+
+/// As long as readers keep up, the writer stays within so many bytes, which a processor's second-level cache holds, and
+/// within a quarter of the ring.
+const HOT_BYTES: usize = 256 * 1024;
+
+/// The same in descriptors.
+const HOT_SLOTS: usize = 1_024;
+
+/// The newest datagram was dropped because a reader's claim covers the room that it needs, or no room could ever do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Guarded;
+
+/// The one writing end.
+pub(crate) struct Writer {
+    shared: Arc<Shared>,
+    readers: Vec<ReaderEntry>,
+    /// Number of the next datagram, published or not.
+    head: u64,
+    /// Number of the oldest datagram whose room has not been reused.
+    tail: u64,
+    /// Number of the datagram in the first slot.
+    base: u64,
+    /// Where the next payload may begin.
+    position: u64,
+    room: Room,
+    appended: Amount,
+    /// No reader's cursor is below this; a lower bound, refreshed when it is reached.
+    cursor_min: u64,
+}
+
+/// Bytes that were handed out to be written in place.
+#[derive(Clone, Copy, Default)]
+struct Room {
+    position: u64,
+    bytes: usize,
+}
+
+struct ReaderEntry {
+    cursor: Arc<Cursor>,
+    lost: std::sync::Arc<ledger::Tally>,
+}
+
+impl Writer {
+    pub(super) fn new(shared: Arc<Shared>) -> Writer {
+        Writer {
+            shared,
+            readers: Vec::new(),
+            head: 0,
+            tail: 0,
+            base: 0,
+            position: 0,
+            room: Room::default(),
+            appended: Amount::default(),
+            cursor_min: u64::MAX,
+        }
+    }
+
+    /// A new reader, which begins with the next datagram. What the writer takes from it is added to `lost`.
+    pub(crate) fn reader(&mut self, lost: std::sync::Arc<ledger::Tally>) -> Reader {
+        self.forget_gone_readers();
+        let word = Padded(AtomicU64::new(self.head << 1));
+        let cursor = Arc::new(Cursor { word, moves: AtomicU64::new(0) });
+        self.readers.push(ReaderEntry { cursor: Arc::clone(&cursor), lost });
+        self.cursor_min = self.cursor_min.min(self.head);
+        Reader {
+            shared: Arc::clone(&self.shared),
+            cursor,
+            seen: self.appended,
+            is_gone: false,
+            until: u64::MAX,
+        }
+    }
+
+    fn forget_gone_readers(&mut self) {
+        self.readers.retain(|reader| reader.cursor.word.0.load(Ordering::Acquire) != GONE);
+    }
+
+    /// Everything appended so far, published or not.
+    pub(crate) fn appended(&self) -> Amount {
+        self.appended
+    }
+
+    /// Most datagrams that the ring can hold.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.shared.slots.len() as u64
+    }
+
+    /// Whether a payload of `len` bytes fits without taking a datagram from a reader that has not dealt with it.
+    pub(crate) fn has_room_without_loss(&mut self, len: usize) -> bool {
+        self.has_room_for(1, len)
+    }
+
+    fn has_room_for(&mut self, count: usize, len: usize) -> bool {
+        let position = self.place(len);
+        if self.fits(position, count, len, self.cursor_min.clamp(self.tail, self.head)) {
+            return true;
+        }
+        self.look_at_cursors();
+        self.fits(position, count, len, self.cursor_min.clamp(self.tail, self.head))
+    }
+
+    fn look_at_cursors(&mut self) {
+        let cursors =
+            self.readers.iter().map(|reader| reader.cursor.word.0.load(Ordering::Acquire) >> 1);
+        self.cursor_min = cursors.min().unwrap_or(u64::MAX);
+    }
+
+    /// Begins anew at the ring's first byte and slot if the next datagrams, of about so many bytes together, would leave the
+    /// part that is in use and no reader has anything left. Everything appended must have been published.
+    pub(crate) fn rewind_if_empty(&mut self, bytes: usize) {
+        let turn_bytes = self.shared.payloads.len();
+        let offset = self.position as usize & (turn_bytes - 1);
+        let hot_slots = HOT_SLOTS.min(self.shared.slots.len() / 4) as u64;
+        let is_hot =
+            offset + bytes <= HOT_BYTES.min(turn_bytes / 4) && self.head - self.base <= hot_slots;
+        if is_hot || (offset == 0 && self.head == self.base) {
+            return;
+        }
+        self.look_at_cursors();
+        if self.cursor_min < self.head {
+            return;
+        }
+        self.tail = self.head;
+        self.position =
+            self.position.wrapping_add(((turn_bytes - offset) & (turn_bytes - 1)) as u64);
+        // Readers see it with the next `head`, and nothing below that is there to be looked at.
+        self.base = self.head;
+        self.shared.published.0.base.store(self.base, Ordering::Relaxed);
+    }
+
+    /// Room for `count` datagrams of `bytes` together, to be filled and then taken in by
+    /// [`append_in_place`](Self::append_in_place); `None` where that would cost a reader a datagram.
+    pub(crate) fn room(&mut self, count: usize, bytes: usize) -> Option<&mut [u8]> {
+        if bytes > self.shared.payloads.len() || !self.has_room_for(count, bytes) {
+            return None;
+        }
+        // No reader has anything below this left.
+        self.tail = self.cursor_min.clamp(self.tail, self.head);
+        self.room = Room { position: self.place(bytes), bytes };
+        let cells = self.cells(self.room.position, bytes);
+        // SAFETY: `place` keeps the room within one turn, and `fits` made sure that no datagram at or above `tail` lies in it,
+        // so that no claim covers it and nobody else looks there. The borrow of the writer keeps it from writing.
+        Some(unsafe { std::slice::from_raw_parts_mut(cells.as_ptr().cast_mut().cast(), bytes) })
+    }
+
+    /// Takes in a datagram that was written into the last [`room`](Self::room), `offset` bytes from its beginning and behind
+    /// everything that was taken in from there so far. Visible to readers after the next [`publish`](Self::publish).
+    ///
+    /// # Panics
+    /// If it is not within the room, or not behind what was taken in before.
+    pub(crate) fn append_in_place(
+        &mut self,
+        source: Source,
+        received_ns: u64,
+        offset: usize,
+        len: usize,
+    ) {
+        assert!(offset + len <= self.room.bytes, "beyond the room");
+        let position = self.room.position.wrapping_add(offset as u64);
+        let skipped = position.wrapping_sub(self.position);
+        assert!(skipped <= self.shared.payloads.len() as u64, "before what is there");
+        self.push(source, received_ns, position, len);
+    }
+
+    fn cells(&self, position: u64, len: usize) -> &[std::cell::UnsafeCell<u8>] {
+        let offset = position as usize & (self.shared.payloads.len() - 1);
+        &self.shared.payloads[offset..offset + len]
+    }
+
+    /// Stores a datagram, visible to readers after the next [`publish`](Self::publish).
+    ///
+    /// Where [`has_room_without_loss`](Self::has_room_without_loss) says no, publish first: what readers lose they must
+    /// have been able to see.
+    pub(crate) fn append(
+        &mut self,
+        source: Source,
+        received_ns: u64,
+        bytes: &[u8],
+    ) -> Result<(), Guarded> {
+        let position = self.place(bytes.len());
+        if !self.fits(position, 1, bytes.len(), self.tail) {
+            let mut tail = self.tail;
+            while !self.fits(position, 1, bytes.len(), tail) {
+                if tail == self.head {
+                    return Err(Guarded);
+                }
+                tail += 1;
+            }
+            self.reuse_up_to(tail)?;
+        }
+        let cells = self.cells(position, bytes.len());
+        // SAFETY: `cells` is as long as `bytes`, `place` keeps a payload within one turn, and `fits` and `reuse_up_to`
+        // made sure that no datagram at or above `tail`, so none that a reader may claim, lies there.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                bytes.as_ptr(),
+                cells.as_ptr().cast_mut().cast(),
+                bytes.len(),
+            );
+        }
+        self.push(source, received_ns, position, bytes.len());
+        Ok(())
+    }
+
+    /// Describes the datagram whose payload is at `position`, for which there is room.
+    fn push(&mut self, source: Source, received_ns: u64, position: u64, len: usize) {
+        let descriptor = Descriptor {
+            position,
+            bytes_before: self.appended.bytes,
+            received_ns,
+            source,
+            len: len as u32,
+        };
+        // SAFETY: the slot's former datagram is below `tail`, so that no claim covers it.
+        self.view().slot(self.head).with_mut(|slot| unsafe { (*slot).write(descriptor) });
+        self.head += 1;
+        self.position = position.wrapping_add(len as u64);
+        self.appended += Amount::one(len);
+    }
+
+    /// Shows readers everything appended so far.
+    pub(crate) fn publish(&mut self) {
+        self.shared.published.0.head.store(self.head, Ordering::Release);
+    }
+
+    fn view(&self) -> View<'_> {
+        self.shared.view(self.base)
+    }
+
+    /// Where a payload of `len` bytes would begin: here, or at the beginning of the next turn if it does not fit.
+    fn place(&self, len: usize) -> u64 {
+        let turn_bytes = self.shared.payloads.len() as u64;
+        let left_in_turn = turn_bytes - (self.position & (turn_bytes - 1));
+        let skipped = if len as u64 <= left_in_turn { 0 } else { left_in_turn };
+        self.position.wrapping_add(skipped)
+    }
+
+    /// Whether `count` datagrams of `len` bytes together fit there while everything from `tail` on stays.
+    fn fits(&self, position: u64, count: usize, len: usize, tail: u64) -> bool {
+        let begin = if tail == self.head {
+            position
+        } else {
+            // SAFETY: this is the writer, and `tail` is below `self.head`, whose slots it has written.
+            unsafe { self.view().descriptor(tail) }.position
+        };
+        let bytes = position.wrapping_add(len as u64).wrapping_sub(begin);
+        let slots = self.head - tail + count as u64;
+        bytes <= self.shared.payloads.len() as u64 && slots <= self.shared.slots.len() as u64
+    }
+
+    /// Payload bytes of all datagrams below `number`, which must not be below `tail`.
+    fn bytes_before(&self, number: u64) -> u64 {
+        if number == self.head {
+            return self.appended.bytes;
+        }
+        // SAFETY: this is the writer, and `number` is between `tail` and `head`.
+        unsafe { self.view().descriptor(number) }.bytes_before
+    }
+
+    /// Takes the datagrams below `new_tail` from every reader that still has them.
+    fn reuse_up_to(&mut self, new_tail: u64) -> Result<(), Guarded> {
+        if new_tail > self.cursor_min {
+            let mut cursor_min = u64::MAX;
+            for index in 0..self.readers.len() {
+                cursor_min = cursor_min.min(self.move_on(index, new_tail)?);
+            }
+            self.cursor_min = cursor_min;
+        }
+        self.tail = new_tail;
+        Ok(())
+    }
+
+    /// Makes sure that one reader's cursor is at `new_tail` or beyond, and returns the cursor.
+    ///
+    /// A reader that has to be moved is moved on to three quarters of the ring, not by single datagrams: so the next
+    /// quarter of a ring comes in as if nobody were in the way.
+    fn move_on(&self, index: usize, new_tail: u64) -> Result<u64, Guarded> {
+        let reader = &self.readers[index];
+        let Cursor { word, moves } = &*reader.cursor;
+        let cursor = word.0.load(Ordering::Acquire) >> 1;
+        if cursor >= new_tail {
+            return Ok(cursor);
+        }
+        let moves_before = moves.load(Ordering::Relaxed);
+        moves.store(moves_before + 1, Ordering::Relaxed);
+        let moved = self.move_word(&word.0, &reader.lost, new_tail);
+        moves.store(moves_before + 2, Ordering::Release);
+        moved
+    }
+
+    fn move_word(
+        &self,
+        word: &AtomicU64,
+        lost: &ledger::Tally,
+        new_tail: u64,
+    ) -> Result<u64, Guarded> {
+        let mut state = word.load(Ordering::Acquire);
+        loop {
+            let cursor = state >> 1;
+            if cursor >= new_tail {
+                return Ok(cursor);
+            }
+            if state & CLAIMED != 0 {
+                return Err(Guarded);
+            }
+            let published = self.shared.published.0.head.load(Ordering::Relaxed);
+            debug_assert!(new_tail <= published, "lost unseen");
+            let goal = match new_tail < published {
+                // SAFETY: this is the writer, and everything from `new_tail`, which is not below `tail`, is there.
+                true => unsafe { self.view().first_within_reach(new_tail, published) },
+                false => new_tail,
+            };
+            match word.compare_exchange(state, goal << 1, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => {
+                    let bytes = self.bytes_before(goal) - self.bytes_before(cursor);
+                    lost.add(Amount { count: goal - cursor, bytes });
+                    return Ok(goal);
+                }
+                Err(moved) => state = moved,
+            }
+        }
+    }
+}
