@@ -1,9 +1,10 @@
 //! What Weir must reach, each checked against what was measured.
 
 use crate::case::Question;
-use crate::contender::{Contender, Gathering, Weir};
+use crate::contender::{Contender, DeadEnd, Gathering, Weir};
 use crate::estimate::Estimate;
 use crate::measured::{CaseResult, Measured, Quantity};
+use crate::site::Reach;
 use crate::start::StartResult;
 use serde::Serialize;
 
@@ -157,6 +158,11 @@ fn check_isolation(result: &CaseResult, all: &mut Vec<Requirement>) {
         let Contender::Weir(Weir { beside: Some(dead_end), schedule, .. }) = one.contender else {
             continue;
         };
+        if result.case.reach == Reach::Cable && dead_end == DeadEnd::Refusing {
+            // It must be sent to as one that lives: what comes back from another host may be forged. So it costs its copy,
+            // and the ratio says how much that is.
+            continue;
+        }
         let (dead_end, schedule) = (dead_end.label(), schedule.name());
         let case = format!("{}, {schedule}", result.case.load_label());
         if let Some(rate) = result.comparison(one.contender, Quantity::Rate) {

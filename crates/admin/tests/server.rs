@@ -4,14 +4,18 @@
 
 mod support;
 
-use admin::{AdminState, CONNECTIONS_MAX, serve};
+use admin::{AdminState, CONNECTION_LIFETIME_MAX, CONNECTIONS_MAX, HEAD_TIMEOUT, router, serve};
+use axum::body::{Body, to_bytes};
+use axum::http::Request;
+use ledger::{HopBuilder, HopKind, HopSnapshot};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use support::{busy_hops, state};
+use support::{amount, busy_hops, state};
 use tokio::runtime::Builder;
+use tower::ServiceExt;
 
 struct Server {
     address: SocketAddr,
@@ -27,12 +31,6 @@ impl Server {
     /// A server that answers on every address of the machine.
     fn start_open() -> Server {
         Server::start_on("0.0.0.0", Builder::new_current_thread().enable_all())
-    }
-
-    /// A server whose clock jumps to the next timer as soon as there is nothing else to do.
-    fn start_impatient() -> Server {
-        let runtime = &mut Builder::new_current_thread();
-        Server::start_on("127.0.0.1", runtime.enable_all().start_paused(true))
     }
 
     fn start_on(bind: &str, runtime: &mut Builder) -> Server {
@@ -124,16 +122,70 @@ fn stopping_does_not_wait_for_idle_connections_for_long() {
     assert_eq!(idle.read(&mut [0]).unwrap_or(0), 0);
 }
 
+/// Connections that the server has closed because they were too slow.
+async fn timeouts(state: &Arc<AdminState>) -> String {
+    let request = Request::get("/metrics").header("host", "localhost").body(Body::empty()).unwrap();
+    let page = router(Arc::clone(state)).oneshot(request).await.unwrap().into_body();
+    let page = String::from_utf8(to_bytes(page, usize::MAX).await.unwrap().to_vec()).unwrap();
+    let line = page.lines().find(|line| line.contains("{cause=\"timeout\"}")).unwrap();
+    line.rsplit_once(' ').unwrap().1.to_owned()
+}
+
+/// Serves clients that have connected and sent what they send, and says how many were closed for being slow shortly before
+/// and shortly after a limit. The clock stands still but for the jump to the next timer when there is nothing else to do.
+fn slow_ones_around(limit: Duration, hops: Vec<HopSnapshot>, sends: &[&str]) -> [String; 2] {
+    let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        // Before the server runs: nothing of it is under way when the clock jumps.
+        let connect = |text: &&str| {
+            let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            stream.write_all(text.as_bytes()).unwrap();
+            stream
+        };
+        let clients: Vec<_> = sends.iter().map(connect).collect();
+        let state = Arc::new(state(hops, "127.0.0.1"));
+        let begin = tokio::time::Instant::now();
+        let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+        let server = tokio::spawn(serve(listener, Arc::clone(&state), std::future::pending()));
+        tokio::time::sleep_until(begin + limit - Duration::from_millis(50)).await;
+        let before = timeouts(&state).await;
+        tokio::time::sleep_until(begin + limit + Duration::from_millis(50)).await;
+        let after = timeouts(&state).await;
+        let closed = if after == "0" { vec![] } else { clients };
+        for mut client in closed {
+            // Whether it ends or is reset: nothing more comes, and no answer was whole.
+            client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            let mut answer = Vec::new();
+            let end = client.read_to_end(&mut answer).map_err(|error| error.kind());
+            assert_ne!(end, Err(std::io::ErrorKind::WouldBlock), "it is still open");
+            assert!(!answer.ends_with(b"# EOF\n"), "a whole answer");
+        }
+        server.abort();
+        [before, after]
+    })
+}
+
 #[test]
-fn a_client_that_does_not_finish_its_head_is_closed() {
-    let server = Server::start_impatient();
-    for start in ["", "GET /metrics HTTP/1.1\r\nHost: lo"] {
-        let mut slow = server.connect();
-        slow.write_all(start.as_bytes()).unwrap();
-        let mut answer = String::new();
-        let _ = slow.read_to_string(&mut answer);
-        assert!(!answer.contains("200 OK"), "{answer}");
-    }
+fn clients_that_do_not_finish_their_head_are_closed_when_its_time_is_over() {
+    let starts = ["", "GET /metrics HTTP/1.1\r\nHost: lo"];
+    assert_eq!(slow_ones_around(HEAD_TIMEOUT, busy_hops(), &starts), ["0", "2"]);
+}
+
+/// More than the buffers of both ends hold waits for a client that does not read.
+#[test]
+fn a_client_that_does_not_read_its_answer_is_closed_when_its_time_is_over() {
+    let hop = |n| {
+        let name = format!("{n:0100}");
+        HopBuilder::new(HopKind::Target, "syslog", Some(&name), amount(0)).finish(amount(0))
+    };
+    let hops = || (0..1_500).map(hop).collect();
+    let accept = "Accept: application/openmetrics-text; version=1.0.0";
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\n{accept}\r\n\r\n");
+    let request = [request.as_str()];
+    assert_eq!(slow_ones_around(HEAD_TIMEOUT, hops(), &request), ["0", "0"]);
+    assert_eq!(slow_ones_around(CONNECTION_LIFETIME_MAX, hops(), &request), ["0", "1"]);
 }
 
 #[test]

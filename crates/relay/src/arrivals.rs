@@ -16,6 +16,9 @@ const IN_PLACE_BYTES_MIN: usize = 512;
 /// Time over which the rate is measured.
 const RATE_WINDOW_NS: u64 = 5_000_000;
 
+/// How often what a pause gathers makes a burst of a batch.
+const BURST: u64 = 4;
+
 /// Shortest pause that is asked for.
 const PAUSE_MIN: Duration = Duration::from_micros(1);
 
@@ -43,8 +46,9 @@ pub(crate) struct Arrivals {
     gather: Option<Duration>,
     window_began_ns: u64,
     window_count: u64,
-    /// Datagrams come so fast that a pause gathers several.
-    is_fast: bool,
+    /// Datagrams that a pause is likely to gather, by the last window; below 1 it would gather none.
+    per_pause: u64,
+    last_count: u64,
     /// By how much pauses were longer than asked for, in the mean.
     lateness: Duration,
 }
@@ -57,7 +61,8 @@ impl Arrivals {
             gather,
             window_began_ns: 0,
             window_count: 0,
-            is_fast: false,
+            per_pause: 0,
+            last_count: 0,
             lateness: Duration::ZERO,
         }
     }
@@ -73,6 +78,7 @@ impl Arrivals {
         self.longest_bytes = [longest, self.longest_bytes[0]];
         self.is_even = total * 4 >= longest * count * 3;
         self.window_count += count as u64;
+        self.last_count = count as u64;
     }
 
     pub(crate) fn plan(&self) -> Plan {
@@ -82,17 +88,20 @@ impl Arrivals {
         Plan { count, stride_bytes: is_worth_it.then_some(longest), bytes: count * longest }
     }
 
-    /// How long to wait before the next batch is received, if this one was all there was; `None`: not at all. At least two
-    /// datagrams are likely to arrive meanwhile, which share one wake-up and one call then.
+    /// How long to wait before the next batch is received, if this one was all there was; `None`: not at all. At least one
+    /// more is likely to arrive meanwhile, and shares a wake-up and its calls.
     pub(crate) fn pause(&mut self, now_ns: u64) -> Option<Duration> {
         let gather = self.gather?;
         let elapsed_ns = now_ns.saturating_sub(self.window_began_ns);
         if elapsed_ns >= RATE_WINDOW_NS {
-            let per_pause = u128::from(self.window_count) * gather.as_nanos();
-            self.is_fast = per_pause >= u128::from(elapsed_ns);
+            let gather_ns = u64::try_from(gather.as_nanos()).unwrap_or(u64::MAX);
+            self.per_pause = self.window_count.saturating_mul(gather_ns) / elapsed_ns;
             (self.window_began_ns, self.window_count) = (now_ns, 0);
         }
-        self.is_fast.then(|| gather.saturating_sub(self.lateness).max(PAUSE_MIN))
+        // Many at once have come in a burst, which gathered itself: the next one is not near.
+        let is_burst = self.last_count > BURST * self.per_pause;
+        let is_worth_it = self.per_pause > 0 && !is_burst;
+        is_worth_it.then(|| gather.saturating_sub(self.lateness).max(PAUSE_MIN))
     }
 
     /// Notes how long a pause was that should have been that long: the next one is asked for so much shorter.
@@ -149,12 +158,14 @@ mod tests {
     fn a_pause_ends_in_time_although_wake_ups_are_late() {
         let late = Duration::from_micros(50);
         let mut arrivals = Arrivals::new(Some(Duration::from_micros(80)));
-        arrivals.note([100; 64].into_iter());
+        arrivals.note([100; 400].into_iter());
+        assert!(arrivals.pause(RATE_WINDOW_NS).is_none(), "a burst");
+        arrivals.note([100].into_iter());
         for _ in 0..100 {
-            let pause = arrivals.pause(RATE_WINDOW_NS).unwrap();
+            let pause = arrivals.pause(RATE_WINDOW_NS + 1).unwrap();
             arrivals.paused(pause, pause + late);
         }
-        let took = arrivals.pause(RATE_WINDOW_NS).unwrap() + late;
+        let took = arrivals.pause(RATE_WINDOW_NS + 1).unwrap() + late;
         assert!(took.abs_diff(Duration::from_micros(80)) < Duration::from_micros(1), "{took:?}");
     }
 

@@ -89,8 +89,12 @@ impl Listener {
         Listener::start_counting_from(options, socket, None, targets, ledger)
     }
 
-    /// As [`start`](Self::start); the kernel's drops at the socket count from `dropped_before` on, or from now.
-    fn start_counting_from(
+    /// As [`start`](Self::start); the kernel's drops at the socket count from `dropped_before` on: what an earlier listener on
+    /// it, perhaps of another process, had counted ([`finish_stop`](Self::finish_stop)). `None`: from now.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_counting_from(
         options: ListenerOptions,
         socket: OwnedFd,
         dropped_before: Option<u32>,
@@ -185,6 +189,11 @@ impl Listener {
     /// Its socket, to ask for address and buffers.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+
+    /// The kernel's count of drops at the socket when the ledger last looked. It wraps.
+    pub fn counted_drops(&self) -> u32 {
+        self.meter.counted_drops()
     }
 
     /// The names of its targets.

@@ -109,6 +109,11 @@ impl ListenerMeter {
         self.socket().last.dropped_datagrams
     }
 
+    /// The kernel's count of drops when it was last looked at.
+    pub(crate) fn counted_drops(&self) -> u32 {
+        self.socket().last.dropped_datagrams
+    }
+
     /// Goes on where [`hand_over`](Self::hand_over) left off, because no other meter counts.
     pub(crate) fn take_back(&self, socket: Arc<OwnedFd>) {
         self.socket().socket = Some(socket);

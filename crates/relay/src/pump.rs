@@ -244,6 +244,8 @@ impl Targets {
         }
         if now_ns >= self.housekeeping_due_ns {
             self.housekeeping_due_ns = now_ns + HOUSEKEEPING_INTERVAL.as_nanos() as u64;
+            // Those are tried again, and that before the thread waits: nothing would wake it for them.
+            has_more |= self.has_blocked();
             self.keep_house(now_ns, realtime_ns);
         }
         has_more

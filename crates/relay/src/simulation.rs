@@ -155,7 +155,6 @@ struct History {
     clock: Arc<AtomicU64>,
     /// Reads everything that enters, and holds its claim while it does.
     guard: Reader,
-    guard_gave_up: Counters,
     guarded: u64,
     is_order_known: bool,
     faults: u64,
@@ -193,7 +192,6 @@ impl History {
             // Above the real clock, which the intake reads.
             clock: Arc::new(AtomicU64::new(1 << 60)),
             guard,
-            guard_gave_up: Counters::default(),
             guarded: 0,
             is_order_known: true,
             faults: 0,
@@ -242,10 +240,22 @@ impl History {
             .collect();
         self.next_number += batch_len;
         let truncated = self.random.one_in(10).then(|| self.random.below(batch_len));
+        if self.random.one_in(2) {
+            // With a guard that never catches up the ring would never be empty.
+            self.seen_of(&[], u64::MAX);
+        }
+        let lens: Vec<_> = batch.iter().map(|(_, bytes, _)| bytes.len()).collect();
+        self.intake.writer.rewind_if_empty(lens.iter().sum());
+        let stride = self.fill_room(&batch);
         let before = self.intake.writer.appended();
         let datagrams = || {
             batch.iter().zip(0..).map(|((_, bytes, source), at)| Received {
-                payload: Payload::Bytes(bytes),
+                payload: match stride {
+                    Some(stride) => {
+                        Payload::InRoom { offset: at as usize * stride, len: bytes.len() }
+                    }
+                    None => Payload::Bytes(bytes),
+                },
                 truncated: truncated == Some(at),
                 source: Source::from(std::net::SocketAddr::from((*source, 514))),
             })
@@ -256,10 +266,13 @@ impl History {
         // A claim that is held for as long as the ring lasts costs the newest datagrams.
         let now_ns = self.clock.load(Ordering::Relaxed);
         let holds = {
-            let held =
-                if self.random.one_in(4) { self.guard.claim(&self.guard_gave_up) } else { None };
+            let nobodys = Counters::default();
+            let held = if self.random.one_in(4) { self.guard.claim(&nobodys) } else { None };
             self.intake.take_in(datagrams, now_ns, targets);
-            let commit = |mut claim: Claim<'_>| claim.advance(claim.len());
+            let commit = |claim: Claim<'_>| {
+                let len = claim.len();
+                claim.commit(len);
+            };
             held.map(commit).is_some()
         };
         // Which of the batch got in is what the counters say about each kind; the order is the batch's.
@@ -288,18 +301,32 @@ impl History {
         self.appended.append(&mut passed);
     }
 
+    /// Writes the payloads straight into the ring, half of the times that it has room, and returns how far apart they lie.
+    fn fill_room(&mut self, batch: &[(u64, Vec<u8>, std::net::Ipv4Addr)]) -> Option<usize> {
+        let stride = batch.iter().map(|(_, bytes, _)| bytes.len()).max().filter(|len| *len > 0)?;
+        let is_wanted = self.random.one_in(2);
+        let writer = &mut self.intake.writer;
+        let room = is_wanted.then(|| writer.room(batch.len(), batch.len() * stride))??;
+        for (slot, (_, bytes, _)) in room.chunks_exact_mut(stride).zip(batch) {
+            slot[..bytes.len()].copy_from_slice(bytes);
+        }
+        Some(stride)
+    }
+
     /// Those of a batch that the guard sees in the ring from this number on: it held its claim, so that it lost none.
     fn seen_of(&mut self, passed: &[(u64, usize)], from: u64) -> Vec<(u64, usize)> {
         let mut candidates = passed.iter();
         let mut seen = Vec::new();
-        while let Some(mut claim) = self.guard.claim(&self.guard_gave_up) {
+        let nobodys = Counters::default();
+        while let Some(claim) = self.guard.claim(&nobodys) {
             let new = (0..claim.len()).filter(|index| claim.first() + *index as u64 >= from);
             for index in new {
                 let (_, bytes) = claim.get(index);
                 let is_it = |&&(number, len): &&(u64, usize)| payload(number, len) == bytes;
                 seen.push(*candidates.find(is_it).expect("of the batch, in its order"));
             }
-            claim.advance(claim.len());
+            let len = claim.len();
+            claim.commit(len);
         }
         seen
     }

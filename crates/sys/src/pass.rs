@@ -129,25 +129,7 @@ impl Channel {
     /// `EPIPE` when the other side is gone; `EINVAL` above [`DESCRIPTORS_MAX`]; `EMSGSIZE` when the message does not fit the
     /// send buffer; `EAGAIN` after the timeout; `ETOOMANYREFS` when too many descriptors are under way.
     pub fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
-        if descriptors.len() > DESCRIPTORS_MAX {
-            return Err(Errno::INVAL);
-        }
-        let mut control = [0_u64; CONTROL_WORDS];
-        // The kernel reads the bytes only, so that the shared reference may be cast to a mutable pointer.
-        let mut part =
-            libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-        let mut header = header(&mut part);
-        if !descriptors.is_empty() {
-            let value_bytes = mem::size_of_val(descriptors) as u32;
-            header.msg_control = control.as_mut_ptr().cast();
-            // SAFETY: CMSG_SPACE computes from its argument alone.
-            header.msg_controllen = unsafe { libc::CMSG_SPACE(value_bytes) } as _;
-            write_descriptors(&mut control, descriptors);
-        }
-        // SAFETY: the header points at `part` and `control`; they and the bytes outlive the call, which only reads them.
-        let rc =
-            unsafe { libc::sendmsg(self.0.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL) };
-        if rc == -1 { Err(Errno::last()) } else { Ok(()) }
+        send_to_peer(self.0.as_fd(), bytes, descriptors)
     }
 
     /// Takes the next message, and adds its descriptors, closed on exec, to `descriptors`.
@@ -294,6 +276,34 @@ unsafe fn take_descriptors(header: &libc::msghdr, descriptors: &mut Vec<OwnedFd>
         // SAFETY: `found` is a control message of this header.
         message = unsafe { libc::CMSG_NXTHDR(header, found) };
     }
+}
+
+/// Sends one message with copies of descriptors to the peer of any connected unix socket.
+///
+/// # Errors
+/// As [`Channel::send`].
+pub fn send_to_peer(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<(), Errno> {
+    if descriptors.len() > DESCRIPTORS_MAX {
+        return Err(Errno::INVAL);
+    }
+    let mut control = [0_u64; CONTROL_WORDS];
+    // The kernel reads the bytes only, so that the shared reference may be cast to a mutable pointer.
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut header = header(&mut part);
+    if !descriptors.is_empty() {
+        let value_bytes = mem::size_of_val(descriptors) as u32;
+        header.msg_control = control.as_mut_ptr().cast();
+        // SAFETY: CMSG_SPACE computes from its argument alone.
+        header.msg_controllen = unsafe { libc::CMSG_SPACE(value_bytes) } as _;
+        write_descriptors(&mut control, descriptors);
+    }
+    // SAFETY: the header points at `part` and `control`; they and the bytes outlive the call, which only reads them.
+    let rc = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL) };
+    if rc == -1 { Err(Errno::last()) } else { Ok(()) }
 }
 
 #[cfg(test)]

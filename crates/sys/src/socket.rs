@@ -125,6 +125,16 @@ pub fn mem_info(socket: BorrowedFd<'_>) -> Result<MemInfo, Errno> {
     })
 }
 
+/// The number of a socket, which no other socket of this boot has, in whichever process it is (`SO_COOKIE`).
+///
+/// # Errors
+/// None for a socket.
+pub fn cookie(socket: BorrowedFd<'_>) -> Result<u64, Errno> {
+    let mut cookie = 0_u64;
+    get(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_COOKIE, &mut cookie)?;
+    Ok(cookie)
+}
+
 /// A number of the socket's network namespace that no other has while the host runs (`SO_NETNS_COOKIE`, Linux 5.14). The
 /// inode of a namespace is used again soon after it is gone; this is not.
 ///

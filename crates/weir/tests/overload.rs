@@ -7,39 +7,58 @@ mod rig;
 
 use ledger::{HopKind, Reason};
 use rig::netns::Place;
-use rig::{Ended, Folder, Generator, Process, Relay, SCHEDULES, Sent, Verifier, say};
+use rig::{Ended, Folder, Generator, Process, Relay, SCHEDULES, Sent, Verifier, say, wait_for};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Command;
 
 /// What a process has beside its datagrams: its code, threads, and the admin server.
 const FIXED_BYTES: u64 = 16 << 20;
 
-fn config(schedule: &str, flood: &[String], gentle: &str) -> String {
+/// What may grow beside the rings while a flood runs: the buffers of the receive calls, of which a datagram of this test
+/// touches one page each, stacks, and the admin server's answers.
+const GROWTH_BESIDE_RINGS_BYTES: u64 = 3 << 20;
+
+fn config(schedule: &str, flood: &[String], stuck: &Path, gentle: &str) -> String {
     format!(
         "[admin]\nlisten = '127.0.0.1:0'\n\
          [[listener]]\nname = 'in'\nlisten = '127.0.0.1:0'\nschedule = '{schedule}'\n\
-         receive_buffer = '1MiB'\nring_size = '1MiB'\n\
+         receive_buffer = '1MiB'\nring_size = '4MiB'\n\
          [[listener.target]]\nname = 'a'\nto = '{}'\n\
          [[listener.target]]\nname = 'b'\nto = '{}'\n\
+         [[listener.target]]\nname = 'stuck'\nto = 'unix:{}'\n\
          [[listener]]\nname = 'gentle'\nlisten = '127.0.0.1:0'\nschedule = '{schedule}'\n\
          receive_buffer = '16MiB'\nring_size = '1MiB'\n\
          [[listener.target]]\nname = 'c'\nto = '{gentle}'\n",
-        flood[0], flood[1]
+        flood[0],
+        flood[1],
+        stuck.display()
     )
 }
 
-/// The most memory that `weir config check` says that the process takes for datagrams.
-fn budget_bytes(config: &Path) -> u64 {
+/// What `weir config check` says that the process takes for datagrams.
+struct Budget {
+    /// All of it.
+    process_bytes: u64,
+    /// The rings of all listeners alone.
+    ring_bytes: u64,
+}
+
+fn budget(config: &Path) -> Budget {
     let output = Command::new(env!("CARGO_BIN_EXE_weir"))
         .args(["config", "check", "--json"])
         .arg(config)
         .output()
         .unwrap();
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
-    said["memory"]["process_bytes"].as_u64().unwrap_or_else(|| panic!("{said:#}"))
+    let bytes = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{said:#}"));
+    let listeners = said["memory"]["listeners"].as_array().unwrap();
+    let rings =
+        listeners.iter().map(|one| bytes(&one["ring_bytes"]) + bytes(&one["descriptor_bytes"]));
+    Budget { process_bytes: bytes(&said["memory"]["process_bytes"]), ring_bytes: rings.sum() }
 }
 
 /// Holds one listener of the verifier against the generator, the ledger, and the verifier's own words about the ledger.
@@ -97,8 +116,13 @@ fn flood_has_known_end(schedule: &str) -> bool {
     // The verifier needs the admin address, and the relay needs the verifier's: their ports are chosen before.
     let addresses = [rig::free_udp_address(), rig::free_udp_address()].map(|at| at.to_string());
     let path = folder.path("weir.toml");
-    std::fs::write(&path, config(schedule, &addresses, &gentle.listens[0])).unwrap();
+    // Nobody reads it before the end: what it is behind fills the ring, whatever the others do.
+    let stuck = UnixDatagram::bind(folder.path("stuck")).unwrap();
+    stuck.set_nonblocking(true).unwrap();
+    let text = config(schedule, &addresses, &folder.path("stuck"), &gentle.listens[0]);
+    std::fs::write(&path, text).unwrap();
     let relay = Relay::run(&Place::Here, &path);
+    let own_before = relay.own_bytes();
     let [at_flood, at_gentle] = &relay.listens[..] else { panic!("{:?}", relay.listens) };
     // A small buffer, so that the verifier loses some too and has to say so.
     let own = ["--until-done", "--silence", "5s", "--receive-buffer", "256KiB"];
@@ -114,10 +138,17 @@ fn flood_has_known_end(schedule: &str) -> bool {
     gentle.expect_all(&mild);
     let (_, report) = verifier.finish();
 
-    let (resident, budget) = (relay.resident_bytes_max(), budget_bytes(&path) + FIXED_BYTES);
+    let (resident, grown) = (relay.resident_bytes_max(), relay.own_bytes() - own_before);
+    let Budget { process_bytes, ring_bytes } = budget(&path);
+    let budget = process_bytes + FIXED_BYTES;
+    wait_for("the rest", || {
+        while stuck.recv(&mut [0; 2_048]).is_ok() {}
+        relay.ledger().hops.iter().all(|hop| hop.in_flight.is_zero()).then_some(())
+    });
     let ended = relay.stop();
     say(&format!(
-        "{schedule}: flood of {}, resident at most {resident} of {budget} bytes; the other listener got all of {}",
+        "{schedule}: flood of {}, resident at most {resident} of {budget} bytes, {grown} more than at the start with \
+         rings of {ring_bytes}; the other listener got all of {}",
         sent.all(),
         mild.all()
     ));
@@ -131,6 +162,10 @@ fn flood_has_known_end(schedule: &str) -> bool {
         assert!(lost > sent.all() / 10, "this was no overload: {lost} of {}", sent.all());
     }
     assert!(resident <= budget, "{resident} bytes are resident, the budget is {budget}");
+    // Pages once touched stay: this is what the flood took, and the flooded ring was full.
+    let grown_max = ring_bytes + GROWTH_BESIDE_RINGS_BYTES;
+    assert!(grown <= grown_max, "memory grew by {grown} bytes with rings of {ring_bytes}");
+    assert!(grown >= 4 << 20, "{grown} bytes: the flood did not fill the ring");
     let spared = rig::hop(&ended.ledger, HopKind::Egress, "gentle", Some("c"));
     assert_eq!(spared.delivered.count, mild.all());
     assert_eq!(ended.code, 0, "{}", ended.said);

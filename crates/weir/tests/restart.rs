@@ -14,8 +14,8 @@ use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::thread;
-use std::time::Duration;
-use support::process::{DEADLINE, TempDir, WEIR, signal};
+use std::time::{Duration, Instant};
+use support::process::{DEADLINE, TempDir, WEIR, signal, wait_for};
 
 const RESTARTS: u32 = 20;
 
@@ -52,7 +52,9 @@ impl Manager {
 
     fn wait_for_message(&self, wanted: &str) {
         let mut seen = Vec::new();
+        let deadline = Instant::now() + DEADLINE;
         loop {
+            assert!(Instant::now() < deadline, "{wanted}: {seen:?}");
             let mut buffer = [0; 4_096];
             let Ok(len) = self.notify.recv(&mut buffer) else { panic!("{wanted}: {seen:?}") };
             let text = String::from_utf8_lossy(&buffer[..len]).into_owned();
@@ -118,6 +120,77 @@ fn twenty_restarts_under_load_lose_nothing() {
     assert!(busy > 10, "only {busy} processes got anything");
     assert_eq!((got.missing, got.total.duplicate, got.total.corrupt), (0, 0, 0), "{got:#?}");
     assert_eq!(got.total.received, sent.sent_datagrams);
+}
+
+#[test]
+fn what_the_kernel_drops_while_nobody_runs_is_the_next_process_s_loss() {
+    let manager = Manager::new();
+    sys::socket::set_receive_buffer(manager.socket.as_fd(), 8 << 10).unwrap();
+    std::fs::write(manager.folder.file("held"), "").unwrap();
+    let listen = manager.listen.to_string();
+    let args = [
+        "relay",
+        "--progress",
+        "off",
+        "--json",
+        "--listen",
+        &listen,
+        "--to",
+        "null:",
+        "--receive-buffer",
+        "64KiB",
+    ];
+    // As a service manager does that was asked to hold the file by the first process.
+    let start = || {
+        let mut command = Command::new("sh");
+        let script = "exec 3<&0 4<>\"$0\" 0</dev/null; \
+                      export LISTEN_PID=$$ LISTEN_FDS=2 LISTEN_FDNAMES=in:weir-drops; exec \"$@\"";
+        command.args(["-c", script, &manager.folder.text("held"), WEIR]).args(args);
+        command.env("NOTIFY_SOCKET", manager.folder.file("notify.sock"));
+        command.stdin(Stdio::from(manager.socket.try_clone().unwrap()));
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        manager.wait_for_message("READY=1");
+        child
+    };
+    let drops_at_socket =
+        || u64::from(sys::socket::mem_info(manager.socket.as_fd()).unwrap().dropped_datagrams);
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let send_until_some_are_dropped = || {
+        let (before, mut sent) = (drops_at_socket(), 0_u64);
+        while drops_at_socket() < before + 10 {
+            sender.send_to(&[0; 500], manager.listen).unwrap();
+            sent += 1;
+        }
+        sent
+    };
+    let of = |ledger: &Snapshot| {
+        let hop = ledger.hops.iter().find(|hop| hop.hop == HopKind::Socket).unwrap();
+        (hop.received.count, hop.dropped_for(ledger::Reason::SocketBuffer).count)
+    };
+    assert_eq!(of(&stop(start())), (0, 0));
+    for _ in 0..2 {
+        let before = drops_at_socket();
+        let sent = send_until_some_are_dropped();
+        let lost = drops_at_socket() - before;
+        let child = start();
+        let waiting =
+            || sys::socket::mem_info(manager.socket.as_fd()).unwrap().receive_queued_bytes;
+        wait_for(|| "it is not read".to_owned(), || (waiting() == 0).then_some(()));
+        assert_eq!(of(&stop(child)), (sent, lost), "all of it is one process's");
+        // What one has counted the next one does not.
+        assert_eq!(of(&stop(start())), (0, 0));
+    }
+}
+
+#[test]
+fn the_service_manager_is_asked_to_hold_what_was_counted() {
+    let manager = Manager::new();
+    let listen = manager.listen.to_string();
+    let args = ["relay", "--progress", "off", "--json", "--listen", &listen, "--to", "null:"];
+    let child = manager.command(&args).spawn().unwrap();
+    manager.wait_for_message("FDNAME=weir-drops");
+    manager.wait_for_message("READY=1");
+    stop(child);
 }
 
 #[test]

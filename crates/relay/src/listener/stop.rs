@@ -65,9 +65,10 @@ impl Listener {
     }
 
     /// Waits until everything has left or was counted as dropped, by the deadline of [`begin_stop`](Self::begin_stop) and
-    /// a moment more. The hops stay in the ledger.
-    pub fn finish_stop(mut self) {
+    /// a moment more. The hops stay in the ledger. Returns [`counted_drops`](Self::counted_drops) after the last look.
+    pub fn finish_stop(mut self) -> u32 {
         self.join();
+        self.counted_drops()
     }
 
     /// As [`finish_stop`](Self::finish_stop), and folds the hops into the ledger's closed ones: for a reload.

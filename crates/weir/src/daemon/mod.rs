@@ -6,9 +6,11 @@
 
 mod banner;
 mod collector;
+mod drops;
 mod files;
 mod follow;
 mod http;
+mod inherited;
 mod log;
 mod memory;
 mod names;
@@ -26,12 +28,14 @@ pub(crate) use stop::{LastLedger, LedgerForm, OnLoss};
 use crate::load::ProgressMode;
 use admin::{Health, Phase, statsd};
 use collector::{Asked, Collecting, Ending, Prepared};
+use drops::Drops;
 use files::Files;
 use http::{Http, Shown};
+use inherited::Inherited;
 use ledger::{Ledger, Snapshot};
 use log::{Level, Repeated};
 use names::Names;
-use open::{Inherited, OpenSocket, SocketFile};
+use open::{OpenSocket, SocketFile};
 use progress::{Progress, Rates};
 use relay::{Destination, Listener, SocketOwner, TargetOptions};
 use service::Service;
@@ -41,6 +45,7 @@ use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -119,6 +124,7 @@ pub(crate) struct Daemon {
     asked: Asked,
     last_ledger: LastLedger,
     inherited: Inherited,
+    drops: Drops,
     http: Option<Http>,
     /// The admin server's socket, for a server that a reload starts anew.
     admin_listener: Option<TcpListener>,
@@ -155,7 +161,7 @@ impl Daemon {
         let names = Names::new(sender);
         names.watch(&watched_names(&config))?;
         memory::refuse_rings_that_do_not_fit(&config, |_| true, memory::Limits::at_start())?;
-        let mut inherited = Inherited::take()?;
+        let (mut inherited, drops) = Inherited::take()?;
         let sockets = open_listeners(&config.listeners, &mut inherited, &names)?;
         let bound = http::bind(&config.admin)?;
         // The sockets are open and hold what arrives: now there is time for names.
@@ -174,7 +180,7 @@ impl Daemon {
             .map(|listener| Targets::open(&listener.targets, &names, &ways, &listen_addrs))
             .collect();
         for ((listener, socket), targets) in config.listeners.iter().zip(sockets).zip(targets?) {
-            running.push(Running::start(listener.clone(), socket, targets, &ledger)?);
+            running.push(Running::start(listener.clone(), socket, targets, &drops, &ledger)?);
         }
         let admin_addr = bound.as_ref().and_then(|listener| listener.local_addr().ok());
         say(&banner::banner(&run_id, &running, config.sockets.as_ref(), admin_addr));
@@ -198,6 +204,7 @@ impl Daemon {
             asked: Asked::default(),
             last_ledger,
             inherited,
+            drops,
             http: None,
             admin_listener: None,
             statsd: Arc::default(),
@@ -217,8 +224,17 @@ impl Daemon {
         daemon.health.set_phase(Phase::Ready);
         daemon.observe(now);
         daemon.start_http(bound)?;
+        daemon.hold_drops();
         daemon.service.ready();
         Ok(daemon)
+    }
+
+    /// Has the service manager hold what is counted at its sockets, if there are any.
+    fn hold_drops(&self) {
+        let is_theirs = |one: &Running| one.owner() == SocketOwner::ServiceManager;
+        if let Some(file) = self.drops.file().filter(|_| self.running.iter().any(is_theirs)) {
+            self.service.hold(drops::NAME, file);
+        }
     }
 
     fn start_http(&mut self, bound: Option<TcpListener>) -> anyhow::Result<()> {
@@ -265,6 +281,7 @@ impl Daemon {
         self.note_violations(now, &snapshot);
         self.troubles.look(now, &snapshot).iter().for_each(troubles::Line::log);
         self.files.look(&snapshot).iter().for_each(|line| tracing::warn!("{line}"));
+        self.drops.note(self.running.iter().map(|one| &one.listener));
         self.health.set_losing(self.troubles.losing());
         let listeners = self.running.iter().map(|one| &one.listener);
         let listeners = listeners.map(|listener| (listener.name(), listener.heartbeat()));
@@ -350,11 +367,14 @@ impl Running {
         config: ListenerConfig,
         socket: OpenSocket,
         targets: Targets,
+        drops: &Drops,
         ledger: &Arc<Ledger>,
     ) -> anyhow::Result<Running> {
         let OpenSocket { socket, owner, file } = socket;
         let options = config.listener_options(owner);
-        let listener = Listener::start(options, socket, targets.destinations, ledger)?;
+        let before = drops.counted(socket.as_fd(), owner);
+        let to = targets.destinations;
+        let listener = Listener::start_counting_from(options, socket, before, to, ledger)?;
         Ok(Running { config, listener, file, addresses: targets.addresses })
     }
 

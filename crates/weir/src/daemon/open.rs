@@ -1,5 +1,6 @@
 //! Opening what the configuration names: the sockets of listeners, the ways out of targets.
 
+use super::inherited::Inherited;
 use super::names::Names;
 use super::ways::Ways;
 use crate::exit::Failure;
@@ -55,59 +56,6 @@ impl SocketFile {
         {
             tracing::warn!("cannot remove {}: {error}", self.path.display());
         }
-    }
-}
-
-/// Sockets that a service manager handed over and no listener uses (yet).
-#[derive(Default)]
-pub(crate) struct Inherited(Vec<OwnedFd>);
-
-impl Inherited {
-    /// Takes what was handed over to this process.
-    ///
-    /// # Errors
-    /// One of them carries no datagrams.
-    pub(crate) fn take() -> anyhow::Result<Inherited> {
-        let sockets = sys::activation::take_sockets();
-        match sockets.iter().find(|socket| !socket::is_datagram(socket.as_fd())) {
-            None => Ok(Inherited(sockets)),
-            Some(stream) => Err(Failure::Config.error(format!(
-                "the service manager handed over {}, which carries no datagrams. \
-                 Fix: write ListenDatagram= in the .socket unit",
-                describe(stream)
-            ))),
-        }
-    }
-
-    /// Gives a socket back that a listener no longer uses. The service manager holds it too, so it could not be bound again.
-    pub(crate) fn put_back(&mut self, socket: OwnedFd) {
-        self.0.push(socket);
-    }
-
-    /// Fails when one is left over at the start: nobody would read it, and it would fill.
-    pub(crate) fn expect_none(&self, listeners: &[ListenerConfig]) -> anyhow::Result<()> {
-        let Some(socket) = self.0.first() else { return Ok(()) };
-        let ours: Vec<_> = listeners.iter().map(|listener| listener.listen.to_string()).collect();
-        Err(Failure::Config.error(format!(
-            "the service manager handed over a socket at {}, where no listener listens (they listen on {}). \
-             Fix: make ListenDatagram= in the .socket unit and listen in the configuration equal",
-            describe(socket),
-            ours.join(", ")
-        )))
-    }
-
-    fn find(&mut self, at: &LocalAddress) -> Option<OwnedFd> {
-        let is_it = |socket: &OwnedFd| socket::local_address(socket.as_fd()).as_ref() == Some(at);
-        let index = self.0.iter().position(is_it)?;
-        Some(self.0.swap_remove(index))
-    }
-}
-
-fn describe(socket: &OwnedFd) -> String {
-    match socket::local_address(socket.as_fd()) {
-        Some(LocalAddress::Inet(addr)) => format!("{addr}"),
-        Some(LocalAddress::Unix(path)) => format!("unix:{}", path.display()),
-        None => "an unknown address".to_owned(),
     }
 }
 

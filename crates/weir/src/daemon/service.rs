@@ -4,11 +4,13 @@ use sd_notify::NotifyState;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use sys::pass::send_to_peer;
 
 /// How often the status line is sent.
 const STATUS_INTERVAL: Duration = Duration::from_secs(5);
@@ -36,14 +38,14 @@ struct Watchdog {
 }
 
 /// Sends a message; the standard call waits for ever when the service manager does not read.
-fn send(path: &Path, text: &[u8]) -> io::Result<()> {
+fn send(path: &Path, text: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let socket = UnixDatagram::unbound()?;
     match path.as_os_str().as_bytes() {
         [b'@', name @ ..] => socket.connect_addr(&SocketAddr::from_abstract_name(name)?)?,
         _ => socket.connect(path)?,
     }
     socket.set_write_timeout(Some(SEND_WAIT))?;
-    socket.send(text).map(drop)
+    Ok(send_to_peer(socket.as_fd(), text, descriptors)?)
 }
 
 impl Service {
@@ -63,7 +65,16 @@ impl Service {
     fn tell(&self, states: &[NotifyState<'_>]) {
         if let Some(path) = &self.socket {
             let text: String = states.iter().map(|state| format!("{state}\n")).collect();
-            let _ = send(path, text.as_bytes());
+            let _ = send(path, text.as_bytes(), &[]);
+        }
+    }
+
+    /// Asks that a descriptor be held for the next process; one that is held already stays. A service manager that holds none
+    /// (`FileDescriptorStoreMax=0`) closes it.
+    pub(crate) fn hold(&self, name: &str, descriptor: BorrowedFd<'_>) {
+        if let Some(path) = &self.socket {
+            let text = format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0\n");
+            let _ = send(path, text.as_bytes(), &[descriptor]);
         }
     }
 

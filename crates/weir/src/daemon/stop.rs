@@ -120,7 +120,12 @@ impl Daemon {
             }
             self.service.extend_timeout(Instant::now());
             // Waits a moment beyond the deadline, and no longer for a thread that hangs in a disk.
-            listener.finish_stop();
+            let cookie = sys::socket::cookie(listener.socket());
+            let is_theirs = listener.options().socket_owner == relay::SocketOwner::ServiceManager;
+            let counted = listener.finish_stop();
+            if let Some(cookie) = cookie.ok().filter(|_| is_theirs) {
+                self.drops.note_last(cookie, counted);
+            }
         }
         if let Some(mut ending) = self.ending.take() {
             ending.hurry(deadline);

@@ -19,12 +19,12 @@ pub(crate) struct Troubles {
     states: BTreeMap<(Place, String, String), State>,
 }
 
-/// What fails: one to three hops of the ledger.
+/// What fails: one or two hops of the ledger.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Place {
     /// Before the ring.
     Listener,
-    /// Behind it: the way out of the ring, what became of what was handed over, and the socket of a receiver on this host.
+    /// Behind it: the way out of the ring, what became of what was handed over, and the receiver on this host.
     Target,
     Close,
     Sink,

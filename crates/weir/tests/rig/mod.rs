@@ -235,9 +235,18 @@ impl Relay {
 
     /// The most memory that was resident so far, in bytes.
     pub(crate) fn resident_bytes_max(&self) -> u64 {
+        self.status_bytes("VmHWM:")
+    }
+
+    /// Memory that it has written to, without the pages of its program, which come as they are used.
+    pub(crate) fn own_bytes(&self) -> u64 {
+        self.status_bytes("RssAnon:")
+    }
+
+    fn status_bytes(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.pid()));
         let status = status.unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1_024
     }
 

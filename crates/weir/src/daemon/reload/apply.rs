@@ -34,7 +34,13 @@ impl Daemon {
                     Entering::Ready(self.renew(one, listener, targets, grace, &mut report))
                 }),
                 Fate::Open { socket, targets } => {
-                    match Running::start(listener.clone(), socket, targets, &self.ledger) {
+                    match Running::start(
+                        listener.clone(),
+                        socket,
+                        targets,
+                        &self.drops,
+                        &self.ledger,
+                    ) {
                         Ok(running) => Entering::Ready(running),
                         Err(error) => {
                             report.failed(format!("{error:#}"));
@@ -58,6 +64,8 @@ impl Daemon {
             report.failed(format!("names are not followed: {error}"));
         }
         if let NextCollector::Replace(prepared) = collector {
+            let fate = if prepared.is_some() { "started anew" } else { "ended" };
+            report.changes.insert(0, format!("socket collector {fate}"));
             // It starts when the former one has ended: two would tell every close twice, and share files.
             self.prepared = prepared.map(|prepared| *prepared);
             self.end_collector();

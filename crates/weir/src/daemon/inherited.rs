@@ -1,0 +1,64 @@
+//! What a service manager handed over (sd_listen_fds(3)).
+
+use super::drops::{self, Drops};
+use crate::exit::Failure;
+use std::os::fd::{AsFd, OwnedFd};
+use sys::socket::{self, LocalAddress};
+use weir::config::ListenerConfig;
+
+/// Sockets that a service manager handed over and no listener uses (yet).
+#[derive(Default)]
+pub(crate) struct Inherited(Vec<OwnedFd>);
+
+impl Inherited {
+    /// Takes what was handed over to this process: sockets, and what an earlier one counted at them.
+    ///
+    /// # Errors
+    /// One of them carries no datagrams.
+    pub(crate) fn take() -> anyhow::Result<(Inherited, Drops)> {
+        let (stored, sockets): (Vec<_>, Vec<_>) =
+            sys::activation::take().into_iter().partition(|one| one.name == drops::NAME);
+        let drops = Drops::open(stored.into_iter().next().map(|one| one.fd));
+        let sockets: Vec<_> = sockets.into_iter().map(|one| one.fd).collect();
+        match sockets.iter().find(|socket| !socket::is_datagram(socket.as_fd())) {
+            None => Ok((Inherited(sockets), drops)),
+            Some(stream) => Err(Failure::Config.error(format!(
+                "the service manager handed over {}, which carries no datagrams. \
+                 Fix: write ListenDatagram= in the .socket unit",
+                describe(stream)
+            ))),
+        }
+    }
+
+    /// Gives a socket back that a listener no longer uses. The service manager holds it too, so it could not be bound again.
+    pub(crate) fn put_back(&mut self, socket: OwnedFd) {
+        self.0.push(socket);
+    }
+
+    /// Fails when one is left over at the start: nobody would read it, and it would fill.
+    pub(crate) fn expect_none(&self, listeners: &[ListenerConfig]) -> anyhow::Result<()> {
+        let Some(socket) = self.0.first() else { return Ok(()) };
+        let ours: Vec<_> = listeners.iter().map(|listener| listener.listen.to_string()).collect();
+        Err(Failure::Config.error(format!(
+            "the service manager handed over a socket at {}, where no listener listens (they listen on {}). \
+             Fix: make ListenDatagram= in the .socket unit and listen in the configuration equal",
+            describe(socket),
+            ours.join(", ")
+        )))
+    }
+
+    /// Takes the one that is bound there.
+    pub(crate) fn find(&mut self, at: &LocalAddress) -> Option<OwnedFd> {
+        let is_it = |socket: &OwnedFd| socket::local_address(socket.as_fd()).as_ref() == Some(at);
+        let index = self.0.iter().position(is_it)?;
+        Some(self.0.swap_remove(index))
+    }
+}
+
+fn describe(socket: &OwnedFd) -> String {
+    match socket::local_address(socket.as_fd()) {
+        Some(LocalAddress::Inet(addr)) => format!("{addr}"),
+        Some(LocalAddress::Unix(path)) => format!("unix:{}", path.display()),
+        None => "an unknown address".to_owned(),
+    }
+}
