@@ -155,7 +155,6 @@ struct History {
     clock: Arc<AtomicU64>,
     /// Reads everything that enters, and holds its claim while it does.
     guard: Reader,
-    guard_gave_up: Counters,
     guarded: u64,
     is_order_known: bool,
     faults: u64,
@@ -193,7 +192,6 @@ impl History {
             // Above the real clock, which the intake reads.
             clock: Arc::new(AtomicU64::new(1 << 60)),
             guard,
-            guard_gave_up: Counters::default(),
             guarded: 0,
             is_order_known: true,
             faults: 0,
@@ -323,7 +321,8 @@ impl History {
                 let is_it = |&&(number, len): &&(u64, usize)| payload(number, len) == bytes;
                 seen.push(*candidates.find(is_it).expect("of the batch, in its order"));
             }
-            claim.advance(claim.len());
+            let len = claim.len();
+            claim.commit(len);
         }
         seen
     }

@@ -65,7 +65,14 @@ fn a_target_that_loses_is_told_once_and_again_when_it_recovers() {
         weir.wait_for_line(&format!("target out of listener {listener}: nothing has failed"));
     assert!(said.contains("(refused ") || said.contains("refused 2"), "{said}");
     assert!(!said.contains(&begins), "more than once: {said}");
-    wait_for(|| "ok".to_owned(), || states(&lost, "ok").then_some(()));
+    // It is up again once it takes something: without traffic nobody knows.
+    wait_for(
+        || "ok".to_owned(),
+        || {
+            load.send(b"back").unwrap();
+            states(&lost, "ok").then_some(())
+        },
+    );
     let ended = weir.stop();
     assert_eq!(ended.code, Some(0), "{}", ended.said);
     assert!(!ended.said.contains(&begins), "more than once: {}", ended.said);

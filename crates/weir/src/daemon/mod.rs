@@ -174,12 +174,8 @@ impl Daemon {
         let run_id = run_id();
         let ledger = Arc::new(Ledger::new(run_id.clone()));
         let mut running = Vec::new();
-        let targets: anyhow::Result<Vec<_>> = config
-            .listeners
-            .iter()
-            .map(|listener| Targets::open(&listener.targets, &names, &ways, &listen_addrs))
-            .collect();
-        for ((listener, socket), targets) in config.listeners.iter().zip(sockets).zip(targets?) {
+        let targets = open_targets(&config.listeners, &names, &ways, &listen_addrs)?;
+        for ((listener, socket), targets) in config.listeners.iter().zip(sockets).zip(targets) {
             running.push(Running::start(listener.clone(), socket, targets, &drops, &ledger)?);
         }
         let admin_addr = bound.as_ref().and_then(|listener| listener.local_addr().ok());
@@ -360,6 +356,18 @@ fn open_listeners(
     let sockets = sockets.collect::<anyhow::Result<Vec<_>>>()?;
     inherited.expect_none(listeners)?;
     Ok(sockets)
+}
+
+/// Opens the targets of all listeners.
+fn open_targets(
+    listeners: &[ListenerConfig],
+    names: &Names,
+    ways: &Ways,
+    listen_addrs: &[SocketAddr],
+) -> anyhow::Result<Vec<Targets>> {
+    let open =
+        |listener: &ListenerConfig| Targets::open(&listener.targets, names, ways, listen_addrs);
+    listeners.iter().map(open).collect()
 }
 
 impl Running {

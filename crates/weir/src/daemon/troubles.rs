@@ -19,7 +19,7 @@ pub(crate) struct Troubles {
     states: BTreeMap<(Place, String, String), State>,
 }
 
-/// What fails: one to three hops of the ledger.
+/// What fails: one or two hops of the ledger.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Place {
     /// Before the ring.
