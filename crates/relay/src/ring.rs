@@ -41,7 +41,6 @@ pub(crate) use reader::{Claim, Reader};
 pub(crate) use writer::Writer;
 
 use crate::sync::{Arc, AtomicU64, Ordering, UnsafeCell};
-use ledger::Amount;
 use std::alloc::Layout;
 use std::mem::MaybeUninit;
 use sys::Source;

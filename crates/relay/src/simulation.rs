@@ -266,8 +266,8 @@ impl History {
         // A claim that is held for as long as the ring lasts costs the newest datagrams.
         let now_ns = self.clock.load(Ordering::Relaxed);
         let holds = {
-            let held =
-                if self.random.one_in(4) { self.guard.claim(&self.guard_gave_up) } else { None };
+            let nobodys = Counters::default();
+            let held = if self.random.one_in(4) { self.guard.claim(&nobodys) } else { None };
             self.intake.take_in(datagrams, now_ns, targets);
             let commit = |mut claim: Claim<'_>| claim.advance(claim.len());
             held.map(commit).is_some()
@@ -314,15 +314,15 @@ impl History {
     fn seen_of(&mut self, passed: &[(u64, usize)], from: u64) -> Vec<(u64, usize)> {
         let mut candidates = passed.iter();
         let mut seen = Vec::new();
-        while let Some(mut claim) = self.guard.claim(&self.guard_gave_up) {
+        let nobodys = Counters::default();
+        while let Some(mut claim) = self.guard.claim(&nobodys) {
             let new = (0..claim.len()).filter(|index| claim.first() + *index as u64 >= from);
             for index in new {
                 let (_, bytes) = claim.get(index);
                 let is_it = |&&(number, len): &&(u64, usize)| payload(number, len) == bytes;
                 seen.push(*candidates.find(is_it).expect("of the batch, in its order"));
             }
-            let len = claim.len();
-            claim.commit(len);
+            claim.advance(claim.len());
         }
         seen
     }

@@ -128,7 +128,8 @@ fn relay_forwards_to_verify_without_loss() {
         &["--to", &to, "--rate", "5k", "--count", "5k", "--size", "48..1400"],
     );
     assert_eq!(verify.0.wait().unwrap().code(), Some(0));
-    assert_eq!(weir.stop().code, Some(0));
+    // What the ring holds for the receiver that is not there is left behind, and said to be.
+    assert_eq!(weir.stop().code, Some(75));
     assert!(nobody.work().join("copy.pcap").is_file());
 }
 

@@ -1,5 +1,6 @@
+use super::writer::Guarded;
 use super::*;
-use ledger::{Counters, Reason, Tally};
+use ledger::{Amount, Counters, Reason, Tally};
 
 fn payload(number: u64, len: usize) -> Vec<u8> {
     (0..len).map(|at| (number as usize * 31 + at) as u8).collect()
