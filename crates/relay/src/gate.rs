@@ -26,17 +26,25 @@ impl Gate {
         }
     }
 
+    /// Whether a target of these options looks at sources.
+    pub(crate) fn asks_for_sources(options: &TargetOptions) -> bool {
+        let samples_by_source = options.sample.is_some_and(|sample| sample.by == SampleBy::Source);
+        !options.only_sources.is_empty() || samples_by_source
+    }
+
     /// Whether every datagram passes, so that none needs to be looked at.
     pub(crate) fn is_open(&self) -> bool {
         self.only_sources.is_empty() && self.sample.is_none() && self.bucket.is_none()
     }
 
-    /// Decides about one datagram, once: a second question about the same one would count twice.
+    /// Decides about one datagram, once: a second question about the same one would count twice. One whose source is not
+    /// known was received before anybody asked for sources, and passes where it counts.
     ///
     /// # Errors
     /// The reason why it does not pass.
     pub(crate) fn decide(&mut self, source: &Source, now_ns: u64) -> Result<(), Reason> {
-        if !self.only_sources.is_empty() && !self.only_sources.contains(source) {
+        let is_listed = |sources: &PrefixSet| source.is_unknown() || sources.contains(source);
+        if !self.only_sources.is_empty() && !is_listed(&self.only_sources) {
             return Err(Reason::Filtered);
         }
         if let Some(sample) = self.sample {
@@ -175,5 +183,15 @@ mod tests {
         assert_eq!(gate.decide(&source(1), 1_000_000_000), Ok(()));
         assert_eq!(gate.decide(&source(2), 1_000_000_000), Err(Reason::Filtered));
         assert_eq!(gate.decide(&source(1), 1_000_000_000), Err(Reason::RateLimited));
+    }
+
+    #[test]
+    fn what_came_before_sources_were_asked_for_passes() {
+        let mut gate = gate(|options| {
+            options.only_sources = vec!["10.0.0.1".parse().unwrap()];
+            options.sample = sample(SampleBy::Source);
+        });
+        assert_eq!(gate.decide(&Source::UNKNOWN, 0), Ok(()));
+        assert_eq!(gate.decide(&Source::NONE, 0), Err(Reason::Filtered));
     }
 }

@@ -18,7 +18,8 @@ use crate::target::Target;
 use crate::waker::Waker;
 use crate::worker::{Lifetime, StopState, Worker};
 use crate::{
-    Destination, Error, ListenerOptions, RING_BYTES_MIN, Schedule, SocketOwner, TargetOptions,
+    Destination, Error, FileFormat, ListenerOptions, RING_BYTES_MIN, Schedule, SocketOwner,
+    TargetOptions,
 };
 use ledger::{Amount, Ledger, Meter, Tally};
 use std::io;
@@ -43,6 +44,8 @@ pub struct Listener {
     leaving: Vec<Arc<TargetMeter>>,
     requests: mpsc::Sender<Request>,
     has_requests: Arc<AtomicBool>,
+    /// Set before a target that looks at sources is added, and never taken back.
+    asks_for_sources: Arc<AtomicBool>,
     stop: Arc<StopState>,
     threads: Vec<JoinHandle<()>>,
     /// The receiving thread was started.
@@ -127,6 +130,7 @@ impl Listener {
             leaving: Vec::new(),
             requests,
             has_requests: Arc::default(),
+            asks_for_sources: Arc::default(),
             stop: Arc::default(),
             threads: Vec::new(),
             is_receiving: false,
@@ -143,6 +147,7 @@ impl Listener {
                 meter: Arc::clone(&meter),
             },
             arrivals: Arrivals::new(listener.options.gather),
+            asks_for_sources: Arc::clone(&listener.asks_for_sources),
             targets: Targets::default(),
             wakers: Vec::new(),
             requests: inbox,
@@ -150,7 +155,12 @@ impl Listener {
             stop: Arc::clone(&listener.stop),
             ticks: Arc::clone(&listener.pulses[0]),
         };
+        let ListenerOptions { allow_sources, deny_sources, .. } = &listener.options;
+        if !allow_sources.is_empty() || !deny_sources.is_empty() {
+            listener.asks_for_sources.store(true, Ordering::Release);
+        }
         for (options, destination) in targets {
+            listener.note_what_it_asks(&options, &destination);
             let lost = Arc::<Tally>::default();
             let joined = receiver.intake.writer.appended();
             let reader = receiver.intake.writer.reader(Arc::clone(&lost));
@@ -204,6 +214,16 @@ impl Listener {
     /// The schedule that was chosen: inline or threaded.
     pub fn schedule(&self) -> Schedule {
         if self.worker_count_max == 0 { Schedule::Inline } else { Schedule::Threaded }
+    }
+
+    /// Has sources recorded from the next receive call on, if this target looks at them. To be called before the target
+    /// joins or changes.
+    fn note_what_it_asks(&self, options: &TargetOptions, destination: &Destination) {
+        let is_capture =
+            matches!(destination, Destination::File(file) if file.format == FileFormat::Pcap);
+        if is_capture || Gate::asks_for_sources(options) {
+            self.asks_for_sources.store(true, Ordering::Release);
+        }
     }
 
     /// Gives a target to the thread that will own it.

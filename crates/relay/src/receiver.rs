@@ -17,7 +17,7 @@ use std::time::Duration;
 use sys::Errno;
 use sys::clock::{monotonic_ns, realtime_ns};
 use sys::poll::{Interest, PollSet};
-use sys::recv::{ReceiveBatch, Room, Wait};
+use sys::recv::{Ask, ReceiveBatch, Room, Sources, Wait};
 use sys::socket::{leave_port, mem_info, refuse_new_datagrams};
 
 /// What the control side asks of the receiving thread.
@@ -36,6 +36,8 @@ pub(crate) struct Receiver {
     pub(crate) socket_owner: SocketOwner,
     pub(crate) intake: Intake,
     pub(crate) arrivals: Arrivals,
+    /// Somebody looks at where datagrams come from.
+    pub(crate) asks_for_sources: Arc<AtomicBool>,
     pub(crate) targets: Targets,
     pub(crate) wakers: Vec<Arc<Waker>>,
     pub(crate) requests: Inbox<Request>,
@@ -134,7 +136,12 @@ impl Receiver {
             let bytes = writer.room(plan.count, plan.count * stride_bytes)?;
             Some(Room { bytes, stride_bytes })
         });
-        match batch.receive_into(self.socket.as_fd(), wait, plan.count, room) {
+        let sources = match self.asks_for_sources.load(Ordering::Acquire) {
+            true => Sources::Wanted,
+            false => Sources::Unwanted,
+        };
+        let ask = Ask { count_max: plan.count, sources, room };
+        match batch.receive_into(self.socket.as_fd(), wait, ask) {
             Ok(count) => {
                 self.meter().batches.add(1);
                 let datagrams = || batch.datagrams();

@@ -18,7 +18,7 @@ use sys::send::{Message, SEGMENTS_MAX};
 const RETRIES_MAX: u32 = 2;
 
 /// Longest run that leaves as one message, in bytes: below the largest payload of IPv4 (65,507) and IPv6.
-const RUN_BYTES_MAX: usize = 65_000;
+pub(crate) const RUN_BYTES_MAX: usize = 65_000;
 
 /// Where a target's messages go: the kernel, or the simulation.
 pub(crate) trait Outlet {

@@ -8,17 +8,35 @@ pub struct Source {
     ip: [u8; 16],
     scope_id: u32,
     port: u16,
-    /// 0: no address (a unix datagram socket's peer).
-    has_address: u16,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[repr(u16)]
+enum Kind {
+    /// The peer of a unix datagram socket.
+    #[default]
+    None,
+    Address,
+    /// Nobody asked.
+    Unknown,
 }
 
 impl Source {
     /// A sender without an internet address: the peer of a unix datagram socket.
-    pub const NONE: Source = Source { ip: [0; 16], scope_id: 0, port: 0, has_address: 0 };
+    pub const NONE: Source = Source { ip: [0; 16], scope_id: 0, port: 0, kind: Kind::None };
 
-    /// The sixteen bytes of the address, IPv4 as IPv4-mapped IPv6 (RFC 4291 section 2.5.5.2); `None` for unix datagrams.
+    /// A sender that was not asked for (see [`Sources`](crate::recv::Sources)).
+    pub const UNKNOWN: Source = Source { ip: [0; 16], scope_id: 0, port: 0, kind: Kind::Unknown };
+
+    /// Whether nobody asked for the sender.
+    pub fn is_unknown(&self) -> bool {
+        self.kind == Kind::Unknown
+    }
+
+    /// The sixteen bytes of the address, IPv4 as IPv4-mapped IPv6 (RFC 4291 section 2.5.5.2); `None` without one.
     pub fn ip_bytes(&self) -> Option<&[u8; 16]> {
-        (self.has_address != 0).then_some(&self.ip)
+        (self.kind == Kind::Address).then_some(&self.ip)
     }
 
     /// The source's UDP port in host order; 0 for unix datagrams.
@@ -36,11 +54,11 @@ impl Source {
     }
 
     pub(crate) fn v4(addr: Ipv4Addr, port: u16) -> Source {
-        Source { ip: addr.to_ipv6_mapped().octets(), scope_id: 0, port, has_address: 1 }
+        Source { ip: addr.to_ipv6_mapped().octets(), scope_id: 0, port, kind: Kind::Address }
     }
 
     pub(crate) fn v6(ip: [u8; 16], port: u16, scope_id: u32) -> Source {
-        Source { ip, scope_id, port, has_address: 1 }
+        Source { ip, scope_id, port, kind: Kind::Address }
     }
 }
 
@@ -70,6 +88,6 @@ mod tests {
         check("192.0.2.1:514");
         check("[2001:db8::1]:514");
         check("[fe80::1%3]:9");
-        assert_eq!(Source::NONE.address(), None);
+        assert_eq!((Source::NONE.address(), Source::UNKNOWN.address()), (None, None));
     }
 }

@@ -97,6 +97,11 @@ impl Listener {
     }
 
     fn begin_change(&mut self, change: TargetChange, grace: Duration) -> Result<Step, Error> {
+        if let TargetChange::Add(options, destination)
+        | TargetChange::Change(options, destination) = &change
+        {
+            self.note_what_it_asks(options, destination);
+        }
         match change {
             TargetChange::Add(options, _) if self.position(&options.name).is_ok() => {
                 Err(self.duplicate(options.name))

@@ -5,12 +5,12 @@ use crate::sync::{Arc, AtomicU64, Ordering};
 use ledger::Amount;
 use sys::Source;
 
-/// As long as readers keep up, the writer stays within so many bytes, which a processor's second-level cache holds, and
-/// within a quarter of the ring.
-const HOT_BYTES: usize = 256 * 1024;
+/// As long as readers keep up, the writer begins anew after so many bytes, which a processor's first-level cache holds, and
+/// before a batch that would go beyond them.
+const HOT_BYTES: usize = 32 * 1024;
 
 /// The same in descriptors.
-const HOT_SLOTS: usize = 1_024;
+const HOT_SLOTS: usize = 256;
 
 /// The newest datagram was dropped because a reader's claim covers the room that it needs, or no room could ever do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
