@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use sys::clock::monotonic_ns;
+use sys::clock::{Clock, monotonic_ns};
 
 /// A running listener: one receiving thread, its ring, its targets.
 ///
@@ -154,18 +154,9 @@ impl Listener {
             has_requests: Arc::clone(&listener.has_requests),
             stop: Arc::clone(&listener.stop),
             ticks: Arc::clone(&listener.pulses[0]),
+            clock: Clock::default(),
         };
-        let ListenerOptions { allow_sources, deny_sources, .. } = &listener.options;
-        if !allow_sources.is_empty() || !deny_sources.is_empty() {
-            listener.asks_for_sources.store(true, Ordering::Release);
-        }
-        for (options, destination) in targets {
-            listener.note_what_it_asks(&options, &destination);
-            let lost = Arc::<Tally>::default();
-            let joined = receiver.intake.writer.appended();
-            let reader = receiver.intake.writer.reader(Arc::clone(&lost));
-            listener.place(options, destination, Joined { reader, amount: joined, lost })?;
-        }
+        listener.place_first(targets, &mut receiver.intake)?;
         receiver.serve_requests();
         let name = thread_name("rx", &listener.options.name);
         let thread = thread::Builder::new()
@@ -214,6 +205,26 @@ impl Listener {
     /// The schedule that was chosen: inline or threaded.
     pub fn schedule(&self) -> Schedule {
         if self.worker_count_max == 0 { Schedule::Inline } else { Schedule::Threaded }
+    }
+
+    /// Gives the targets that a listener starts with to their threads.
+    fn place_first(
+        &mut self,
+        targets: Vec<(TargetOptions, Destination)>,
+        intake: &mut Intake,
+    ) -> Result<(), Error> {
+        let ListenerOptions { allow_sources, deny_sources, .. } = &self.options;
+        if !allow_sources.is_empty() || !deny_sources.is_empty() {
+            self.asks_for_sources.store(true, Ordering::Release);
+        }
+        for (options, destination) in targets {
+            self.note_what_it_asks(&options, &destination);
+            let lost = Arc::<Tally>::default();
+            let joined = intake.writer.appended();
+            let reader = intake.writer.reader(Arc::clone(&lost));
+            self.place(options, destination, Joined { reader, amount: joined, lost })?;
+        }
+        Ok(())
     }
 
     /// Has sources recorded from the next receive call on, if this target looks at them. To be called before the target

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver as Inbox};
 use std::time::Duration;
 use sys::Errno;
-use sys::clock::{monotonic_ns, realtime_ns};
+use sys::clock::{Clock, Now, monotonic_ns};
 use sys::poll::{Interest, PollSet};
 use sys::recv::{Ask, ReceiveBatch, Room, Sources, Wait};
 use sys::socket::{leave_port, mem_info, refuse_new_datagrams};
@@ -45,6 +45,8 @@ pub(crate) struct Receiver {
     pub(crate) has_requests: Arc<AtomicBool>,
     pub(crate) stop: Arc<StopState>,
     pub(crate) ticks: Arc<AtomicU64>,
+    /// Read once a turn, after the receive call.
+    pub(crate) clock: Clock,
 }
 
 impl Receiver {
@@ -62,13 +64,13 @@ impl Receiver {
             }
             let wait = self.wait_for_work(&mut set, has_more);
             // A full batch says that more waits in the socket, which has less room than the ring: then it goes first.
-            let read = self.receive(&mut batch, wait);
+            let (read, now) = self.receive(&mut batch, wait);
             let claims_max = match read {
                 Read::Full => CLAIMS_MAX_UNDER_LOAD,
                 Read::Some | Read::Nothing | Read::Failed => CLAIMS_MAX,
             };
-            let now_ns = monotonic_ns();
-            has_more = self.targets.pump(now_ns, realtime_ns(), claims_max);
+            let now_ns = now.monotonic_ns;
+            has_more = self.targets.pump(now_ns, now.realtime_ns, claims_max);
             if now_ns >= law_check_due_ns {
                 law_check_due_ns = now_ns + HOUSEKEEPING_INTERVAL.as_nanos() as u64;
                 self.meter().check_law(self.intake.writer.appended());
@@ -127,8 +129,8 @@ impl Receiver {
         self.targets.unblock_ready(set, 1);
     }
 
-    /// Takes one batch into the ring.
-    fn receive(&mut self, batch: &mut ReceiveBatch, wait: Wait) -> Read {
+    /// Takes one batch into the ring. Says what it brought, and when.
+    fn receive(&mut self, batch: &mut ReceiveBatch, wait: Wait) -> (Read, Now) {
         let plan = self.arrivals.plan();
         let writer = &mut self.intake.writer;
         writer.rewind_if_empty(plan.bytes);
@@ -141,12 +143,14 @@ impl Receiver {
             false => Sources::Unwanted,
         };
         let ask = Ask { count_max: plan.count, sources, room };
-        match batch.receive_into(self.socket.as_fd(), wait, ask) {
+        let received = batch.receive_into(self.socket.as_fd(), wait, ask);
+        let now = self.clock.now();
+        let read = match received {
             Ok(count) => {
                 self.meter().batches.add(1);
                 let datagrams = || batch.datagrams();
                 self.arrivals.note(datagrams().map(|datagram| datagram.payload.len()));
-                self.intake.take_in(datagrams, realtime_ns(), &mut self.targets);
+                self.intake.take_in(datagrams, now.realtime_ns, &mut self.targets);
                 for waker in &self.wakers {
                     waker.wake();
                 }
@@ -162,7 +166,8 @@ impl Receiver {
                 let _ = set.wait(HOUSEKEEPING_INTERVAL / 10);
                 Read::Failed
             }
-        }
+        };
+        (read, now)
     }
 
     /// Reads what is left, tells the workers, and drains this thread's own targets.
@@ -195,10 +200,11 @@ impl Receiver {
         loop {
             self.ticks.fetch_add(1, Ordering::Relaxed);
             let is_late = monotonic_ns() >= stop.deadline_ns.load(Ordering::Acquire);
-            match self.receive(batch, Wait::No) {
+            let (read, now) = self.receive(batch, Wait::No);
+            match read {
                 Read::Full | Read::Some if is_late && !is_refusing => return,
                 Read::Full | Read::Some => {
-                    self.targets.pump(monotonic_ns(), realtime_ns(), CLAIMS_MAX);
+                    self.targets.pump(now.monotonic_ns, now.realtime_ns, CLAIMS_MAX);
                 }
                 // What passed the filter before it was there may still be on its way into the queue.
                 Read::Nothing if self.has_queued() && looks < EMPTY_LOOKS_MAX => {

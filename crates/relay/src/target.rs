@@ -235,16 +235,16 @@ struct Work<'a, O> {
     retries: u32,
 }
 
-/// The messages of a claim and, for each, where in the claim it begins.
-struct Batch<'a> {
-    messages: [Message<'a>; CLAIM_MAX],
-    begins: [usize; CLAIM_MAX],
+/// Up to `N` messages of a claim and, for each, where in the claim it begins.
+struct Batch<'a, const N: usize> {
+    messages: [Message<'a>; N],
+    begins: [usize; N],
     len: usize,
     /// Where in the claim the last message ends, with what the gate held back behind it.
     end: usize,
 }
 
-impl Batch<'_> {
+impl<const N: usize> Batch<'_, N> {
     /// Up to where in the claim everything is dealt with when so many messages are.
     fn end_of(&self, messages: usize) -> usize {
         if messages < self.len { self.begins[messages] } else { self.end }
@@ -279,7 +279,20 @@ impl<O: Outlet> Work<'_, O> {
     /// Makes one call, and returns up to where in the claim everything is dealt with then.
     fn send_some(&mut self, claim: &Claim<'_>) -> (usize, Ended) {
         let run_max = self.outlet.run_datagram_bytes_max(self.now_ns);
-        let batch = form_messages(claim, self.done, self.decided, run_max);
+        // Most claims are one datagram or one run: room for more would cost as much as all else here.
+        let one = form_messages::<1>(claim, self.done, self.decided, run_max);
+        if one.end == claim.len() {
+            return self.send_batch(&one, claim);
+        }
+        let many = form_messages::<CLAIM_MAX>(claim, self.done, self.decided, run_max);
+        self.send_batch(&many, claim)
+    }
+
+    fn send_batch<const N: usize>(
+        &mut self,
+        batch: &Batch<'_, N>,
+        claim: &Claim<'_>,
+    ) -> (usize, Ended) {
         let messages = &batch.messages[..batch.len];
         let Some(first) = messages.first() else { return (batch.end, Ended::Done) };
 
@@ -287,7 +300,7 @@ impl<O: Outlet> Work<'_, O> {
         let sent = match self.outlet.send(messages) {
             Ok(taken) => {
                 self.retries = 0;
-                self.count_delivered(claim, &batch, taken);
+                self.count_delivered(claim, batch, taken);
                 taken
             }
             Err(Errno::AGAIN) => return (batch.end_of(0), Ended::Blocked),
@@ -328,7 +341,12 @@ impl<O: Outlet> Work<'_, O> {
         claim.len()
     }
 
-    fn count_delivered(&self, claim: &Claim<'_>, batch: &Batch<'_>, taken: usize) {
+    fn count_delivered<const N: usize>(
+        &self,
+        claim: &Claim<'_>,
+        batch: &Batch<'_, N>,
+        taken: usize,
+    ) {
         let mut total = Amount::default();
         let mut group = (0, 0);
         for (message, &begin) in batch.messages[..taken].iter().zip(&batch.begins) {
@@ -372,22 +390,25 @@ enum Fate {
     Dropped,
 }
 
-/// Puts the datagrams from `from` on into messages. Datagrams that lie one behind the other become one message where the
-/// kernel can take it apart again: all of one length, but for a last one that may be shorter.
-fn form_messages<'a>(
+/// Puts the datagrams from `from` on into up to `N` messages. Datagrams that lie one behind the other become one message
+/// where the kernel can take it apart again: all of one length, but for a last one that may be shorter.
+fn form_messages<'a, const N: usize>(
     claim: &'a Claim<'_>,
     from: usize,
     decided: Option<&[Option<Reason>]>,
     run_datagram_bytes_max: usize,
-) -> Batch<'a> {
-    let messages = [Message::single(&[]); CLAIM_MAX];
-    let mut batch = Batch { messages, begins: [0; CLAIM_MAX], len: 0, end: claim.len() };
+) -> Batch<'a, N> {
     let is_held = |index: usize| decided.is_some_and(|decided| decided[index].is_some());
-    let mut index = from;
-    while index < claim.len() {
+    let mut batch =
+        Batch { messages: [Message::single(&[]); N], begins: [0; N], len: 0, end: from };
+    while batch.end < claim.len() {
+        let index = batch.end;
         if is_held(index) {
-            index += 1;
+            batch.end += 1;
             continue;
+        }
+        if batch.len == N {
+            break;
         }
         let (count, bytes) = run_length(claim, index, is_held, run_datagram_bytes_max);
         let (_, first) = claim.get(index);
@@ -397,7 +418,7 @@ fn form_messages<'a>(
         };
         batch.begins[batch.len] = index;
         batch.len += 1;
-        index += count;
+        batch.end += count;
     }
     batch
 }

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
-use sys::clock::{monotonic_ns, realtime_ns};
+use sys::clock::Clock;
 use sys::poll::{Interest, PollSet};
 
 /// What all threads of a listener share about its end.
@@ -43,6 +43,7 @@ pub(crate) enum Lifetime {
 impl Worker {
     pub(crate) fn run(mut self) {
         let mut set = PollSet::default();
+        let mut clock = Clock::default();
         loop {
             self.ticks.fetch_add(1, Ordering::Relaxed);
             // Looked at first: a command that was sent before the end was announced is there by now.
@@ -57,7 +58,8 @@ impl Worker {
                 });
                 return;
             }
-            let has_more = self.targets.pump(monotonic_ns(), realtime_ns(), CLAIMS_MAX);
+            let now = clock.now();
+            let has_more = self.targets.pump(now.monotonic_ns, now.realtime_ns, CLAIMS_MAX);
             if self.lifetime == Lifetime::Targets && self.targets.is_empty() {
                 return;
             }
