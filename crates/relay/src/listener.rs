@@ -228,13 +228,12 @@ impl Listener {
     }
 
     /// Has sources recorded from the next receive call on, if this target looks at them. To be called before the target
-    /// joins or changes.
-    fn note_what_it_asks(&self, options: &TargetOptions, destination: &Destination) {
+    /// joins or changes. Returns whether nobody looked at them before.
+    fn note_what_it_asks(&self, options: &TargetOptions, destination: &Destination) -> bool {
         let is_capture =
             matches!(destination, Destination::File(file) if file.format == FileFormat::Pcap);
-        if is_capture || Gate::asks_for_sources(options) {
-            self.asks_for_sources.store(true, Ordering::Release);
-        }
+        let asks = is_capture || Gate::asks_for_sources(options);
+        asks && !self.asks_for_sources.swap(true, Ordering::AcqRel)
     }
 
     /// Gives a target to the thread that will own it.
@@ -332,6 +331,17 @@ impl Listener {
                 worker.commands.send(command).map_err(|_| self.stopped())?;
                 worker.waker.wake();
                 Ok(())
+            }
+        }
+    }
+
+    /// As [`command`](Self::command), but not before the receiving thread has made the receive call that it is in.
+    fn command_after_receive(&self, target: &TargetHandle, command: Command) -> Result<(), Error> {
+        match &target.worker {
+            None => self.command(target, command),
+            Some(WorkerHandle { commands, waker }) => {
+                let (to, waker) = (commands.clone(), Arc::clone(waker));
+                self.request(Request::Forward { to, waker, command })
             }
         }
     }

@@ -14,6 +14,9 @@ use sys::poll::{Interest, PollSet};
 /// Time between two looks at what changes without datagrams: error queues, ages, deadlines.
 pub(crate) const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Time between two tries of a target that waits for what no descriptor says: an answer of another thread.
+const UNWATCHED_INTERVAL: Duration = Duration::from_millis(10);
+
 /// Claims that a target may work through before others get their turn.
 pub(crate) const CLAIMS_MAX: usize = 8;
 
@@ -275,14 +278,23 @@ impl Targets {
         }
     }
 
-    /// Lets those go on whose descriptor is ready, the first of them being the `first`th of the set.
+    /// How long to wait for descriptors at most: what no descriptor says is looked at again soon.
+    pub(crate) fn patience(&self) -> Duration {
+        let is_unwatched = |entry: &Entry| entry.is_blocked && entry.target.blocked_on().is_none();
+        match self.entries.iter().any(is_unwatched) {
+            true => UNWATCHED_INTERVAL,
+            false => HOUSEKEEPING_INTERVAL,
+        }
+    }
+
+    /// Lets those go on whose descriptor is ready, the first of them being the `first`th of the set, and those that have none
+    /// to wait for: trying costs them an atomic load.
     pub(crate) fn unblock_ready(&mut self, set: &PollSet, first: usize) {
         let mut index = first;
         for entry in self.entries.iter_mut().filter(|entry| entry.is_blocked) {
-            if entry.target.blocked_on().is_some() {
-                entry.is_blocked = !set.is_ready(index);
-                index += 1;
-            }
+            let is_watched = entry.target.blocked_on().is_some();
+            entry.is_blocked = is_watched && !set.is_ready(index);
+            index += usize::from(is_watched);
         }
     }
 

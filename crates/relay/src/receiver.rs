@@ -28,6 +28,8 @@ pub(crate) enum Request {
     Wake(Arc<Waker>),
     /// Something for the targets that this thread owns.
     Targets(Command),
+    /// Something for the targets of another thread, which must not get it before this one asks for sources.
+    Forward { to: mpsc::Sender<Command>, waker: Arc<Waker>, command: Command },
 }
 
 /// Everything that the receiving thread works with.
@@ -45,7 +47,6 @@ pub(crate) struct Receiver {
     pub(crate) has_requests: Arc<AtomicBool>,
     pub(crate) stop: Arc<StopState>,
     pub(crate) ticks: Arc<AtomicU64>,
-    /// Read once a turn, after the receive call.
     pub(crate) clock: Clock,
 }
 
@@ -69,6 +70,8 @@ impl Receiver {
                 Read::Full => CLAIMS_MAX_UNDER_LOAD,
                 Read::Some | Read::Nothing | Read::Failed => CLAIMS_MAX,
             };
+            // What was received has been waiting for as long as it took to get here.
+            let now = if matches!(read, Read::Full | Read::Some) { self.clock.now() } else { now };
             let now_ns = now.monotonic_ns;
             has_more = self.targets.pump(now_ns, now.realtime_ns, claims_max);
             if now_ns >= law_check_due_ns {
@@ -110,6 +113,11 @@ impl Receiver {
                 }
                 Request::Wake(waker) => self.wakers.push(waker),
                 Request::Targets(command) => self.targets.apply(command),
+                Request::Forward { to, waker, command } => {
+                    // A thread that has ended has no targets any more.
+                    let _ = to.send(command);
+                    waker.wake();
+                }
             }
         }
         // A worker that has ended has dropped its half.
@@ -125,7 +133,7 @@ impl Receiver {
         set.add(self.socket.as_fd(), Interest::Readable);
         self.targets.watch(set);
         // An interrupted wait is a short one.
-        let _ = set.wait(HOUSEKEEPING_INTERVAL);
+        let _ = set.wait(self.targets.patience());
         self.targets.unblock_ready(set, 1);
     }
 
@@ -200,10 +208,11 @@ impl Receiver {
         loop {
             self.ticks.fetch_add(1, Ordering::Relaxed);
             let is_late = monotonic_ns() >= stop.deadline_ns.load(Ordering::Acquire);
-            let (read, now) = self.receive(batch, Wait::No);
+            let (read, _) = self.receive(batch, Wait::No);
             match read {
                 Read::Full | Read::Some if is_late && !is_refusing => return,
                 Read::Full | Read::Some => {
+                    let now = self.clock.now();
                     self.targets.pump(now.monotonic_ns, now.realtime_ns, CLAIMS_MAX);
                 }
                 // What passed the filter before it was there may still be on its way into the queue.

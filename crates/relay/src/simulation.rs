@@ -62,9 +62,14 @@ fn payload(number: u64, len: usize) -> Vec<u8> {
 }
 
 /// The real outlet on the simulated kernel.
+/// Longest that a look takes to be answered, in nanoseconds.
+const ANSWERED_NS: u64 = 50_000_000;
+
 struct SimOutlet {
     random: Random,
     clock: Arc<AtomicU64>,
+    /// When no look was waited for last.
+    unasked_ns: u64,
     udp: UdpOutlet<FakeKernel>,
 }
 
@@ -72,7 +77,8 @@ impl SimOutlet {
     fn new(mut random: Random, clock: Arc<AtomicU64>, wire: Arc<Mutex<Wire>>) -> SimOutlet {
         let kernel = FakeKernel::new(Random(random.next()), Arc::clone(&clock), wire);
         let path = kernel.path.clone();
-        SimOutlet { random, clock, udp: UdpOutlet::new(kernel, Gso::Auto, path) }
+        let unasked_ns = clock.load(Ordering::Relaxed);
+        SimOutlet { random, clock, unasked_ns, udp: UdpOutlet::new(kernel, Gso::Auto, path) }
     }
 
     /// Others have a turn between any two things that the outlet does.
@@ -80,7 +86,13 @@ impl SimOutlet {
         if self.random.one_in(8) {
             self.udp.kernel.happen();
         }
-        if self.random.one_in(2) {
+        // Looks are answered before the outlet's patience ends: without an answer it decides by what it knows, and then the
+        // row says "at least".
+        let now_ns = self.clock.load(Ordering::Relaxed);
+        if !self.udp.kernel.path.is_asked() {
+            self.unasked_ns = now_ns;
+        }
+        if self.random.one_in(2) || now_ns >= self.unasked_ns + ANSWERED_NS {
             self.udp.kernel.tell();
         }
     }

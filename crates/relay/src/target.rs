@@ -326,6 +326,7 @@ impl<O: Outlet> Work<'_, O> {
         }
         if message.datagrams > 1 && is_about_the_run(errno) {
             self.outlet.limit_runs(message.datagram_bytes.into());
+            self.retries = 0;
             return Fate::Again;
         }
         self.retries = 0;

@@ -1,6 +1,6 @@
 //! Threads that own targets and sleep until the ring has something for them.
 
-use crate::pump::{CLAIMS_MAX, Command, HOUSEKEEPING_INTERVAL, Targets};
+use crate::pump::{CLAIMS_MAX, Command, Targets};
 use crate::waker::Waker;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl Worker {
         set.add(self.waker.bell().as_fd(), Interest::Readable);
         self.targets.watch(set);
         // An interrupted wait is a short one.
-        let _ = set.wait(HOUSEKEEPING_INTERVAL);
+        let _ = set.wait(self.targets.patience());
         self.waker.be_awake();
         if set.is_ready(0) {
             self.waker.bell().clear();

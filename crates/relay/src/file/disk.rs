@@ -59,6 +59,9 @@ impl OpenFile {
         // Another process may have appended to it, or emptied it as logrotate's `copytruncate` does: this is the length
         // that a failed write is cut back to.
         self.len_bytes = there.len();
+        // An older listener that wrote it too may have ended: then it is ours from here on, and looks so to the next one.
+        self.is_ours_alone =
+            self.is_ours_alone || (there.is_file() && self.file.try_lock().is_ok());
         ((there.dev(), there.ino()) == (self.device, self.inode)).then_some(self)
     }
 
@@ -71,8 +74,9 @@ impl OpenFile {
         if let Err(error) = self.file.write_all(bytes) {
             // A torn record at the end would make the file unreadable from there on. If even this fails, the file is
             // looked at when it is opened again.
-            let OpenFile { device, inode, len_bytes, .. } = *self;
-            let is_undone = self.file.set_len(len_bytes).is_ok();
+            let OpenFile { device, inode, len_bytes, is_ours_alone, .. } = *self;
+            // What others have appended since is not ours to cut.
+            let is_undone = is_ours_alone && self.file.set_len(len_bytes).is_ok();
             *whole = is_undone.then_some(Whole { device, inode, len_bytes });
             return Err(error);
         }
@@ -90,8 +94,12 @@ pub(super) fn open(options: &FileOptions, whole: Option<Whole>) -> io::Result<(O
     if open.is_ours_alone && open.len_bytes > 0 && !whole.is_some_and(|whole| open.is(whole)) {
         begun = mend(&mut open, options)?;
         if begun == Begun::Anew {
-            set_aside(options)?;
-            open = open_any(options)?;
+            match (set_aside(options), options.format) {
+                (Ok(()), _) => open = open_any(options)?,
+                // Lines can be read behind whatever is there.
+                (Err(_), FileFormat::Lines) => begun = Begun::AsItWas,
+                (Err(error), _) => return Err(error),
+            }
         }
     }
     if open.len_bytes == 0 {
@@ -119,6 +127,8 @@ fn mend(open: &mut OpenFile, options: &FileOptions) -> io::Result<Begun> {
     }
     match tail::look(&open.file, options.format, header.len() as u64, open.len_bytes) {
         Ok(Tail::Whole) => Ok(Begun::AsItWas),
+        // It has grown since: somebody writes it who takes no lock.
+        Ok(Tail::TornAt(_)) if open.file.metadata()?.len() != open.len_bytes => Ok(Begun::AsItWas),
         Ok(Tail::TornAt(whole_bytes)) => {
             open.file.set_len(whole_bytes)?;
             open.len_bytes = whole_bytes;
@@ -148,8 +158,13 @@ fn set_aside(options: &FileOptions) -> io::Result<()> {
     }
     for n in 1..=ASIDE_NAMES_MAX {
         // A link fails where the name is taken; a rename would replace what has it.
-        match fs::hard_link(&options.path, with_suffix(&options.path, &format!(".aside-{n}"))) {
+        let aside = with_suffix(&options.path, &format!(".aside-{n}"));
+        match fs::hard_link(&options.path, &aside) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            // File systems without links, and files of others (fs.protected_hardlinks).
+            Err(_) if fs::symlink_metadata(&aside).is_err() => {
+                return fs::rename(&options.path, aside);
+            }
             Err(error) => return Err(error),
             Ok(()) => return fs::remove_file(&options.path),
         }

@@ -97,11 +97,12 @@ impl Listener {
     }
 
     fn begin_change(&mut self, change: TargetChange, grace: Duration) -> Result<Step, Error> {
-        if let TargetChange::Add(options, destination)
-        | TargetChange::Change(options, destination) = &change
-        {
-            self.note_what_it_asks(options, destination);
-        }
+        let is_first_to_ask = match &change {
+            TargetChange::Add(options, to) | TargetChange::Change(options, to) => {
+                self.note_what_it_asks(options, to)
+            }
+            TargetChange::Redirect(..) | TargetChange::Remove(_) => false,
+        };
         match change {
             TargetChange::Add(options, _) if self.position(&options.name).is_ok() => {
                 Err(self.duplicate(options.name))
@@ -113,14 +114,16 @@ impl Listener {
                     return self.begin_join(options, destination);
                 }
                 let gate = Some(Gate::new(&options, monotonic_ns()));
-                self.begin_replace(target, Change { destination, gate })
+                let by_way =
+                    if is_first_to_ask { Self::command_after_receive } else { Self::command };
+                self.begin_replace(target, Change { destination, gate }, by_way)
             }
             TargetChange::Redirect(name, destination) => {
                 let target = self.target(&name)?;
                 if target.is_file || matches!(destination, Destination::File(_)) {
                     return Err(self.not_replaceable(&name));
                 }
-                self.begin_replace(target, Change { destination, gate: None })
+                self.begin_replace(target, Change { destination, gate: None }, Self::command)
             }
             TargetChange::Remove(name) => Ok(Step::Done(self.remove_target(&name, grace))),
         }
@@ -133,11 +136,16 @@ impl Listener {
         Ok(Step::Join { options, destination, lost, answer })
     }
 
-    fn begin_replace(&self, target: &TargetHandle, change: Change) -> Result<Step, Error> {
+    fn begin_replace(
+        &self,
+        target: &TargetHandle,
+        change: Change,
+        command: fn(&Self, &TargetHandle, Command) -> Result<(), Error>,
+    ) -> Result<Step, Error> {
         let (done, answer) = mpsc::channel();
         let name = target.name.clone();
         target.meter.follow(&change.destination);
-        self.command(target, Command::Replace { target: name.clone(), change, done })?;
+        command(self, target, Command::Replace { target: name.clone(), change, done })?;
         Ok(Step::Replace { target: name, is_file: target.is_file, answer })
     }
 

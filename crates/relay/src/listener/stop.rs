@@ -86,9 +86,10 @@ impl Listener {
             self.begin_stop(Instant::now());
         }
         let deadline_ns = self.stop.deadline_ns.load(Ordering::Acquire);
-        let give_up_at = Instant::now()
-            + Duration::from_nanos(deadline_ns.saturating_sub(monotonic_ns()))
-            + LAST_MOMENT;
+        // From the deadline on, whenever this is called: several that hang take one moment together.
+        let give_up_ns = deadline_ns.saturating_add(LAST_MOMENT.as_nanos() as u64);
+        let give_up_at =
+            Instant::now() + Duration::from_nanos(give_up_ns.saturating_sub(monotonic_ns()));
         if !self.is_receiving {
             // A start that failed half-way: there is no receiving thread to tell the others.
             self.stop.is_input_closed.store(true, Ordering::Release);

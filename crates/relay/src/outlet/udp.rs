@@ -20,6 +20,9 @@ const IDLE_INTERVAL_NS: u64 = 200_000;
 /// Time between two questions about the neighbour for which something has been waiting for long.
 const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
 
+/// How long an answer to the question why nothing is outstanding any more is waited for; it takes some 2 ms.
+const LOOK_PATIENCE_NS: u64 = 100_000_000;
+
 /// Entries of the error queue that are taken at once, so that a flood of ICMP cannot hold the thread.
 const RETURNED_MAX: usize = 256;
 
@@ -63,8 +66,8 @@ pub(crate) struct UdpOutlet<K> {
 struct Wait {
     /// Nothing is handed over, because something waits for a neighbour that does not answer.
     is_held: bool,
-    /// Nothing is outstanding any more, and this look will say whether it is gone or has left.
-    look: Option<u64>,
+    /// Nothing is outstanding any more, and this look, asked for then, will say whether it is gone or has left.
+    look: Option<(u64, u64)>,
     /// Something has been outstanding for long.
     is_long: bool,
     /// Our own stack reported that the neighbour failed.
@@ -123,11 +126,16 @@ impl<K: UdpKernel> UdpOutlet<K> {
 
     /// Follows what waits for the neighbour. Returns whether more may be handed over.
     fn follow_wait(&mut self, now_ns: u64) -> bool {
-        if let Some(look) = self.wait.look {
-            if !self.path.has_looked(look) {
-                return false;
-            }
-            self.conclude(now_ns, self.path.seen());
+        if let Some((look, asked_ns)) = self.wait.look {
+            let seen = match self.path.has_looked(look) {
+                true => self.path.seen(),
+                // Whoever looks is kept by the kernel's tables: by what it heard so far.
+                false if now_ns >= asked_ns + LOOK_PATIENCE_NS => {
+                    (self.path.failures(), self.path.neighbour())
+                }
+                false => return false,
+            };
+            self.conclude(now_ns, seen);
             return true;
         }
         self.wait.check_due_ns = now_ns + IDLE_INTERVAL_NS;
@@ -154,7 +162,7 @@ impl<K: UdpKernel> UdpOutlet<K> {
             return true;
         }
         let look = self.path.look();
-        self.wait.look = Some(look);
+        self.wait.look = Some((look, now_ns));
         if self.path.has_looked(look) {
             self.conclude(now_ns, self.path.seen());
         }

@@ -71,12 +71,13 @@ impl Keeper {
             self.inbox.event.clear();
 
             self.known.retain(|known| known.state.strong_count() > 0);
+            // Before looks are answered: one may be about a path that is new.
+            self.take_new();
             if self.inbox.is_closed.load(Ordering::Acquire) && self.known.is_empty() {
                 return;
             }
             self.hear();
             self.answer_looks();
-            self.take_new();
             if self.ask_at.is_some_and(|at| at <= Instant::now()) {
                 self.ask_at = None;
                 self.ask_again();

@@ -106,24 +106,29 @@ impl Reader {
     /// A reader that has fallen behind by more than seven eighths of the ring gives up its oldest datagrams down to
     /// three quarters, so that the writer does not run into its claim. They are counted as `queue_full`.
     pub(crate) fn claim(&mut self, counters: &Counters) -> Option<Claim<'_>> {
-        let (oldest, head) = self.set_claim()?;
+        let (oldest, published) = self.set_claim()?;
+        let head = published.min(self.until);
         let view = self.view();
-        // SAFETY: the claim covers everything from `oldest` to `head`, and there is something.
-        let first = unsafe { view.first_within_reach(oldest, head) };
-        // SAFETY: the claim covers everything from `oldest` to `head`.
+        // SAFETY: the claim covers everything from `oldest` to `published`, and there is something. How far it is to the
+        // writer is what counts, whatever of it is for this reader.
+        let first = unsafe { view.first_within_reach(oldest, published) }.min(head);
+        // SAFETY: as above; `first` is below `published` where it is below `head`, and where it is not, `head` is.
         let bytes_before = |number| unsafe { view.descriptor(number) }.bytes_before;
-        let begin = bytes_before(first);
+        let (begin, bytes) = (bytes_before(first), bytes_before(first) - bytes_before(oldest));
+        // SAFETY: as above; asked only where `first` is below `head`.
+        let len = if first < head { unsafe { view.claim_len(first, head) } } else { 0 };
+        let base = view.base;
         if first > oldest {
-            let bytes = begin - bytes_before(oldest);
             // Counted first: what the writer puts there must not make more seem to be inside than fits.
             counters.drop(Reason::QueueFull, Amount { count: first - oldest, bytes });
             // What was given up is the writer's again: it must not run into this claim because of it.
-            self.cursor.word.0.store(first << 1 | CLAIMED, Ordering::Release);
+            let claimed = if len > 0 { CLAIMED } else { 0 };
+            self.cursor.word.0.store(first << 1 | claimed, Ordering::Release);
         }
-        // SAFETY: as above; `first` is below `head`.
-        let len = unsafe { view.claim_len(first, head) };
-        let base = view.base;
         self.seen = Amount { count: first, bytes: begin };
+        if len == 0 {
+            return None;
+        }
         Some(Claim { reader: self, base, first, dealt: 0, len, head })
     }
 
@@ -133,7 +138,7 @@ impl Reader {
         self.shared.view(self.shared.published.0.base.load(Ordering::Relaxed))
     }
 
-    /// Sets the claim's bit, and returns the cursor and the number up to which there is something.
+    /// Sets the claim's bit if there is something for this reader, and returns the cursor and what was published.
     fn set_claim(&mut self) -> Option<(u64, u64)> {
         if self.is_gone {
             return None;
@@ -141,13 +146,13 @@ impl Reader {
         let word = &self.cursor.word.0;
         let mut state = word.load(Ordering::Acquire);
         loop {
-            let head = self.shared.head().min(self.until);
-            if state >> 1 >= head {
+            let published = self.shared.head();
+            if state >> 1 >= published.min(self.until) {
                 return None;
             }
             let claimed = state | CLAIMED;
             match word.compare_exchange_weak(state, claimed, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return Some((state >> 1, head)),
+                Ok(_) => return Some((state >> 1, published)),
                 Err(moved) => state = moved,
             }
         }

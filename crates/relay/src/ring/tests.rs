@@ -176,6 +176,44 @@ fn datagrams_written_in_place_are_those_that_come_out() {
 }
 
 #[test]
+fn a_room_beyond_the_end_of_the_ring_may_lose_its_first_datagrams() {
+    let mut writer = ring_with_slots(1_024, 64).unwrap();
+    let mut reader = writer.reader(tally());
+    put(&mut writer, 0, 10).unwrap();
+    reader.claim(&Counters::default()).unwrap().commit(1);
+    let room = writer.room(10, 1_020).unwrap();
+    room[918..].fill(7);
+    writer.append_in_place(Source::NONE, 1, 918, 102);
+    writer.publish();
+    assert_eq!(reader.claim(&Counters::default()).unwrap().get(0).1, [7; 102]);
+}
+
+#[test]
+fn a_leaving_reader_keeps_its_distance_from_the_writer() {
+    let mut writer = ring_with_slots(65_536, 64).unwrap();
+    let (lost, counters) = (tally(), Counters::default());
+    let mut reader = writer.reader(lost.clone());
+    for number in 0..20 {
+        put(&mut writer, number, 10).unwrap();
+    }
+    reader.stop_at(20);
+    for number in 20..60 {
+        put(&mut writer, number, 10).unwrap();
+    }
+    // Within seven eighths of what was written since, not of what is for it.
+    let claim = reader.claim(&counters).unwrap();
+    assert_eq!((claim.first(), claim.len()), (12, 8));
+    drop(claim);
+    for number in 60..74 {
+        put(&mut writer, number, 10).unwrap();
+    }
+    assert!(reader.claim(&counters).is_none(), "all of it is out of reach");
+    let gave_up = counters.dropped(Reason::QueueFull);
+    assert_eq!(gave_up + lost.load(), Amount { count: 20, bytes: 200 });
+    assert_eq!(reader.leave(&counters), Amount { count: 20, bytes: 200 });
+}
+
+#[test]
 fn memory_that_cannot_be_had_is_an_error() {
     assert_eq!(ring(1 << 62).err(), Some(NoMemory));
 }

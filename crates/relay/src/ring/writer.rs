@@ -143,6 +143,8 @@ impl Writer {
         // No reader has anything below this left.
         self.tail = self.cursor_min.clamp(self.tail, self.head);
         self.room = Room { position: self.place(bytes), bytes };
+        // What is skipped before the room is skipped now: the first datagrams of it may not be taken in.
+        self.position = self.room.position;
         let cells = self.cells(self.room.position, bytes);
         // SAFETY: `place` keeps the room within one turn, and `fits` made sure that no datagram at or above `tail` lies in it,
         // so that no claim covers it and nobody else looks there. The borrow of the writer keeps it from writing.

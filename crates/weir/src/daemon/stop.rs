@@ -114,7 +114,8 @@ impl Daemon {
         }
         let running = self.running.drain(..).map(|one| (one.listener, one.file));
         let retiring = self.retiring.drain(..).map(|one| (one.listener, None));
-        for (listener, file) in running.chain(retiring) {
+        // In this order: what a running listener has counted at a socket that it was handed is newer.
+        for (listener, file) in retiring.chain(running) {
             if let Some(file) = file {
                 file.remove();
             }

@@ -166,7 +166,8 @@ impl State {
             for drop in hop.dropped.iter().filter(|drop| is_trouble(drop.reason)) {
                 let before = self.lost.entry((hop.hop, drop.reason)).or_default();
                 let more = drop.amount.count.saturating_sub(*before);
-                *before = drop.amount.count;
+                // A receiver's drops, of which more than we sent it are not ours, may become less.
+                *before = (*before).max(drop.amount.count);
                 // With several at once the last is the one of the destination.
                 if more > 0 && worst.is_none_or(|(most, _)| more >= most) {
                     worst = Some((more, drop.reason));
@@ -203,7 +204,8 @@ fn over(
     lost: &BTreeMap<(HopKind, Reason), u64>,
 ) -> String {
     let more = |(key, count): (&(HopKind, Reason), &u64)| {
-        let more = count - trouble.lost_before.get(key).copied().unwrap_or_default();
+        let before = trouble.lost_before.get(key).copied().unwrap_or_default();
+        let more = count.saturating_sub(before);
         (more > 0).then_some((key.1, more))
     };
     let lost: Vec<_> = lost.iter().filter_map(more).collect();
