@@ -237,3 +237,22 @@ fn a_start_that_fails_leaves_neither_threads_nor_rows() {
     assert!(begin.elapsed() < std::time::Duration::from_millis(900), "{:?}", begin.elapsed());
     assert!(ledger.snapshot().hops.is_empty());
 }
+
+/// Nobody asked for sources so far, and the receiving thread waits in a call that does not.
+#[test]
+fn a_source_filter_holds_from_the_moment_that_the_change_is_answered() {
+    for schedule in [Schedule::Inline, Schedule::Threaded] {
+        let (ledger, mut listener, mut numbers) = start(schedule, Destination::Null);
+        numbers.send(1);
+        let target = |snapshot: &Snapshot| snapshot.hop(HopKind::Target, "in", Some("t")).cloned();
+        wait_until(&ledger, "the first", |all| target(all).unwrap().delivered.count == 1);
+        let mut options = named("t");
+        options.only_sources = vec!["10.0.0.0/8".parse().unwrap()];
+        listener.change_target(options, Destination::Null, DEADLINE).unwrap();
+        numbers.send(100);
+        let snapshot = stop(listener, &ledger);
+        let hop = target(&snapshot).unwrap();
+        let filtered = hop.dropped_for(ledger::Reason::Filtered).count;
+        assert_eq!((hop.delivered.count, filtered), (1, 100), "{schedule:?}");
+    }
+}
