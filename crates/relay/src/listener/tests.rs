@@ -125,7 +125,7 @@ fn a_leak_of_one_datagram_is_seen_within_a_second() {
 }
 
 #[test]
-fn what_vanishes_between_socket_and_ring_is_seen() {
+fn what_vanishes_before_it_is_stored_is_seen() {
     let ledger = Arc::new(Ledger::new(String::new()));
     let (listener, sender) = start(&ledger);
     sender.send(b"datagram").unwrap();
