@@ -77,6 +77,8 @@ pub(crate) struct Descriptor {
 struct Padded<T>(T);
 
 struct Shared {
+    /// Length of `payloads`, a power of two.
+    turn_bytes: usize,
     payloads: Box<[std::cell::UnsafeCell<u8>]>,
     slots: Box<[UnsafeCell<MaybeUninit<Descriptor>>]>,
     published: Padded<Published>,
@@ -152,7 +154,7 @@ impl<'a> View<'a> {
         // SAFETY: the caller's promise covers every number that is asked for here.
         let position = |number| unsafe { self.descriptor(number) }.position;
         let newest = position(head - 1);
-        let capacity = self.shared.payloads.len() as u64;
+        let capacity = self.shared.turn_bytes as u64;
         let slots = self.shared.slots.len() as u64;
         let is_behind = |number, bytes_max, slots_max| {
             newest.wrapping_sub(position(number)) > bytes_max || head - number > slots_max
@@ -180,7 +182,7 @@ impl<'a> View<'a> {
         // SAFETY: the caller's promise covers every number that is asked for here.
         let descriptor = |number| unsafe { self.descriptor(number) };
         let begin = descriptor(first).position;
-        let bytes_max = (self.shared.payloads.len() / CLAIM_PARTS).max(CLAIM_BYTES) as u64;
+        let bytes_max = (self.shared.turn_bytes / CLAIM_PARTS).max(CLAIM_BYTES) as u64;
         let fits = |len: u64| {
             let last = descriptor(first + len - 1);
             last.position.wrapping_add(u64::from(last.len)).wrapping_sub(begin) <= bytes_max
@@ -226,6 +228,7 @@ pub(crate) fn ring_with_slots(bytes: usize, slots: usize) -> Result<Writer, NoMe
     slots.try_reserve_exact(slot_count).map_err(|_| NoMemory)?;
     slots.extend((0..slot_count).map(|_| UnsafeCell::new(MaybeUninit::uninit())));
     let shared = Shared {
+        turn_bytes: bytes,
         payloads: zeroed_bytes(bytes)?,
         slots: slots.into_boxed_slice(),
         published: Padded(Published { head: AtomicU64::new(0), base: AtomicU64::new(0) }),

@@ -114,7 +114,7 @@ impl Writer {
     /// Begins anew at the ring's first byte and slot if the next datagrams, of about so many bytes together, would leave the
     /// part that is in use and no reader has anything left. Everything appended must have been published.
     pub(crate) fn rewind_if_empty(&mut self, bytes: usize) {
-        let turn_bytes = self.shared.payloads.len();
+        let turn_bytes = self.shared.turn_bytes;
         let offset = self.position as usize & (turn_bytes - 1);
         let hot_slots = HOT_SLOTS.min(self.shared.slots.len() / 4) as u64;
         let is_hot =
@@ -137,7 +137,7 @@ impl Writer {
     /// Room for `count` datagrams of `bytes` together, to be filled and then taken in by
     /// [`append_in_place`](Self::append_in_place); `None` where that would cost a reader a datagram.
     pub(crate) fn room(&mut self, count: usize, bytes: usize) -> Option<&mut [u8]> {
-        if bytes > self.shared.payloads.len() || !self.has_room_for(count, bytes) {
+        if bytes > self.shared.turn_bytes || !self.has_room_for(count, bytes) {
             return None;
         }
         // No reader has anything below this left.
@@ -166,12 +166,12 @@ impl Writer {
         assert!(offset + len <= self.room.bytes, "beyond the room");
         let position = self.room.position.wrapping_add(offset as u64);
         let skipped = position.wrapping_sub(self.position);
-        assert!(skipped <= self.shared.payloads.len() as u64, "before what is there");
+        assert!(skipped <= self.shared.turn_bytes as u64, "before what is there");
         self.push(source, received_ns, position, len);
     }
 
     fn cells(&self, position: u64, len: usize) -> &[std::cell::UnsafeCell<u8>] {
-        let offset = position as usize & (self.shared.payloads.len() - 1);
+        let offset = position as usize & (self.shared.turn_bytes - 1);
         &self.shared.payloads[offset..offset + len]
     }
 
@@ -237,7 +237,7 @@ impl Writer {
 
     /// Where a payload of `len` bytes would begin: here, or at the beginning of the next turn if it does not fit.
     fn place(&self, len: usize) -> u64 {
-        let turn_bytes = self.shared.payloads.len() as u64;
+        let turn_bytes = self.shared.turn_bytes as u64;
         let left_in_turn = turn_bytes - (self.position & (turn_bytes - 1));
         let skipped = if len as u64 <= left_in_turn { 0 } else { left_in_turn };
         self.position.wrapping_add(skipped)
@@ -253,7 +253,7 @@ impl Writer {
         };
         let bytes = position.wrapping_add(len as u64).wrapping_sub(begin);
         let slots = self.head - tail + count as u64;
-        bytes <= self.shared.payloads.len() as u64 && slots <= self.shared.slots.len() as u64
+        bytes <= self.shared.turn_bytes as u64 && slots <= self.shared.slots.len() as u64
     }
 
     /// Payload bytes of all datagrams below `number`, which must not be below `tail`.
