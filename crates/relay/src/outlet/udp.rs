@@ -310,6 +310,10 @@ impl<K: UdpKernel> UdpOutlet<K> {
             }
             Err(errno) => {
                 self.refusal.note_failed(errno, self.kernel.now_ns());
+                if errno == Errno::AGAIN {
+                    // Whoever waits for room is woken by what came back too, for as long as it is there.
+                    self.collect_returned();
+                }
                 Err(errno)
             }
         }
