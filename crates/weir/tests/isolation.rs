@@ -263,7 +263,7 @@ fn an_address_that_moves_is_followed() {
 /// Has the kernel hold its lock over devices, routes and neighbours for long, again and again: it takes many devices away at
 /// once. Returns the longest time that a question waited for it.
 fn storm(until: Instant) -> Duration {
-    const PAIRS: u32 = 1_500;
+    const PAIRS: u32 = 5_000;
     let (folder, place) = (Folder::new("storm"), Namespace::new("storm"));
     let pair = |n| format!("link add a{n} group 7 type veth peer name b{n} group 7\n");
     let batch = folder.path("batch");
