@@ -27,6 +27,8 @@ pub(crate) struct Held {
     /// The bodies of their messages, one after another.
     bytes: Vec<u8>,
     since: Option<Instant>,
+    /// The place with which the next turn begins, so that each has its turn where there are more than one takes.
+    first_place: u32,
     /// What the last turn has worked on: empty, and kept for its memory.
     spare: (Vec<HeldEvent>, Vec<u8>),
 }
@@ -93,16 +95,20 @@ impl Engine<'_> {
             return;
         }
         let (mut events, bytes) = self.held.take();
-        events.sort_by_key(|event| event.place);
+        let first_place = std::mem::take(&mut self.held.first_place);
+        events.sort_by_key(|event| event.place.wrapping_sub(first_place));
         for (visits, events) in events.chunk_by(|a, b| a.place == b.place).enumerate() {
+            let place = events.first().map_or(0, |event| event.place);
             if visits >= VISITS_MAX && settle == Settle::Due {
+                if visits == VISITS_MAX {
+                    self.held.first_place = place;
+                }
                 for event in events {
                     let body = body(&bytes, event);
                     self.held.push(event.closed, event.place, body, event.amount);
                 }
                 continue;
             }
-            let place = events.first().map_or(0, |event| event.place);
             let known = self.namespaces.get(place);
             let at = known.and_then(|known| found.iter().position(|found| found.id == known.id));
             // Closed before the next namespace is entered, so that it keeps none alive.
