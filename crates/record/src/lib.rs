@@ -40,8 +40,8 @@ pub use table::SocketRecord;
 pub use tags::Tags;
 pub use totals::PollTotals;
 pub use words::{
-    AccEcnOption, AddressFamily, CloseReason, EcnMode, FastOpenFailure, RecordKind, RecoveryState,
-    SocketState, SocketTimer, TlsMode, WORD_TABLES, Words,
+    AccEcnOption, AddressFamily, CloseReason, CountersFrom, EcnMode, FastOpenFailure, RecordKind,
+    RecoveryState, SocketState, SocketTimer, TlsMode, WORD_TABLES, Words,
 };
 
 /// The field of `SocketRecord` in which a record of kind `totals` carries them.

@@ -56,8 +56,9 @@ schema! {
             "Bytes sent or to be sent that the peer did not acknowledge; for a listener, the limit of its accept \
              queue.";
         uid: u32 = 45, "", "",
-            "Owner of the socket, as seen from the reader's user namespace; 0 for TIME_WAIT, which has no owner.";
-        inode: u32 = 46, "", "", "Inode of the socket, as in `/proc/PID/fd`; 0 once no process holds it.";
+            "Owner of the socket, as seen from the reader's user namespace; absent where the kernel names none: of \
+             TIME_WAIT and SYN_RECV, and of a socket that nobody has accepted yet or whose program has closed it.";
+        inode: u32 = 46, "", "", "Inode of the socket, as in `/proc/PID/fd`; 0 while no process holds it, absent of TIME_WAIT and SYN_RECV.";
         type_of_service: u8 = 47, "", "", "IPv4 type-of-service byte of what is sent (`IP_TOS`): DSCP and ECN bits.";
         traffic_class: u8 = 48, "", "", "IPv6 traffic class of what is sent (`IPV6_TCLASS`); IPv6 sockets only.";
         shutdown: u8 = 49, "flags", "", "Directions that were shut down: 1 receiving, 2 sending.";
@@ -259,9 +260,10 @@ schema! {
         last_seen_unix_ns: fixed64 = 303, "ns", "", "When a poll last saw it.";
         seen_ns: u64 = 304, "ns", "", "From the first poll that saw it to its end: at least this long it lived.";
         polls_seen: u32 = 305, "polls", "", "Polls that saw it; 0 is a connection that only its close event tells of.";
-        is_from_last_poll: bool = 306, "", "",
-            "Whether the kernel had cleared counters or addresses before the close event (an abort does), so that \
-             they are the last poll's.";
+        counters_from: CountersFrom = 307, "", "",
+            "Whose the counters are: final ones, of the close `event`; those of the `last_poll`, because the kernel cleared \
+             its own before it told of the close (an abort does); or `unknown`, because no poll had seen them: then they \
+             are absent.";
     }
 
     raw "What this version of Weir has no name for, kept as the kernel gave it." {

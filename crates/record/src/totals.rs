@@ -6,7 +6,8 @@ schema! {
     /// What one poll visited, and what became of it. Per poll, except where "so far" is said:
     ///
     /// `sockets_visited = sockets_emitted + sockets_unchanged + sockets_filtered + sockets_sampled + sockets_dropped_*`, and
-    /// `closes_observed = closes_emitted + closes_filtered + closes_sampled + closes_dropped_*`.
+    /// `closes_observed = closes_emitted + closes_filtered + closes_undecided + closes_never_connected + closes_elsewhere +
+    /// closes_sampled + closes_dropped_*`.
     PollTotals<'a> TotalsIndex finish nothing
 
     poll "Which poll." {
@@ -49,7 +50,7 @@ schema! {
         closes_observed: u64 = 50, "closes", "",
             "Closes that the kernel told of, those that its buffer had no room for included.";
         closes_emitted: u64 = 51, "closes", "", "Closing records made.";
-        closes_filtered: u64 = 52, "closes", "", "Left out: by the filter, or because the socket was never connected (a listener, for example).";
+        closes_filtered: u64 = 52, "closes", "", "Left out by the filter.";
         closes_sampled: u64 = 53, "closes", "", "Left out by sampling.";
         closes_dropped_event_buffer: u64 = 54, "closes", "", "Lost: the netlink socket's buffer was full. Exact.";
         closes_dropped_decode_failed: u64 = 55, "closes", "", "Lost: the kernel's message could not be decoded.";
@@ -57,6 +58,11 @@ schema! {
         closes_dropped_other: u64 = 57, "closes", "", "Lost for any other reason; the ledger says which.";
         closes_unobserved: u64 = 58, "closes", "",
             "Connections that vanished from the polls without a close event. Beside the sum above.";
+        closes_undecided: u64 = 59, "closes", "",
+            "Left out because no poll had seen the connection, and its close event does not say what the filter asks for.";
+        closes_never_connected: u64 = 60, "closes", "",
+            "Left out because the socket was no connection: a listener, or one that was never connected.";
+        closes_elsewhere: u64 = 61, "closes", "", "Left out because the network namespace is not collected.";
     }
 
     table "The table that joins polls and closes." {

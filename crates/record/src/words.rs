@@ -157,4 +157,10 @@ words! {
         REFUSED = 5, "refused";
         TIMED_OUT = 6, "timed_out";
     }
+    /// Whose counters a closing record has.
+    CountersFrom {
+        UNKNOWN = 0, "unknown";
+        EVENT = 1, "event";
+        LAST_POLL = 2, "last_poll";
+    }
 }

@@ -4,7 +4,7 @@ use crate::access::{Access, Direct, Found, Scope};
 use crate::attribution::Host;
 use crate::closing::Drained;
 use crate::engine::{Engine, Identity, Moment};
-use crate::filter::Filter;
+use crate::filter::{Filter, Needs};
 use crate::held::Settle;
 use crate::meter::Counts;
 use crate::options::{Closes, Options};
@@ -20,9 +20,9 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
-use sys::clock::{monotonic_ns, realtime_ns, thread_cpu_ns};
+use sys::clock::{boottime_ns, monotonic_ns, realtime_ns, thread_cpu_ns};
 use sys::poll::{EventFd, Interest, PollSet};
-use sys::process::{CAP_SYS_PTRACE, effective_capabilities};
+use sys::process::{CAP_NET_ADMIN, CAP_SYS_PTRACE, effective_capabilities};
 use sys::socket::namespace_cookie;
 use wire::inet_diag::{Extensions, States};
 
@@ -239,8 +239,16 @@ impl<'h> Runner<'h> {
                     .to_owned()
             });
         }
+        let needs = options.filter.as_ref().map_or(Needs::NONE, Filter::needs);
+        let held = effective_capabilities().unwrap_or_default();
+        if needs.contains(Needs::MARK) && held & 1 << CAP_NET_ADMIN == 0 {
+            engine.problem("filter_mark", || {
+                "the filter asks for a mark, which the kernel tells to CAP_NET_ADMIN only: no socket passes what depends on it"
+                    .to_owned()
+            });
+        }
         let split = Split::new(options.filter.as_ref(), options.states);
-        engine.rest.clone_from(&split.rest);
+        engine.adopt(&split);
         Runner {
             split,
             extensions: options.extensions(),
@@ -342,7 +350,9 @@ impl<'h> Runner<'h> {
         let (began_ns, cpu_ns) = (monotonic_ns(), thread_cpu_ns());
         let poll = self.engine.moment.poll + 1;
         let unix_ns = realtime_ns();
-        self.engine.moment = Moment { poll, unix_ns, at: Instant::now(), place: 0 };
+        let boot_ns = boottime_ns();
+        self.engine.moment = Moment { poll, unix_ns, boot_ns, at: Instant::now(), place: 0 };
+        self.look_names_up();
         self.engine.is_keyframe = self.is_keyframe(poll);
         let states = self.states(poll);
         self.engine.forget_open(states);
@@ -354,6 +364,15 @@ impl<'h> Runner<'h> {
         self.engine.sums.poll_ns = monotonic_ns().saturating_sub(began_ns);
         self.engine.sums.cpu_ns = thread_cpu_ns().saturating_sub(cpu_ns);
         self.engine.finish_poll(unix_ns);
+    }
+
+    /// Has the filter's paths and interfaces stand for what they are now: a service that begins again has another cgroup, an
+    /// interface that is made anew another index.
+    fn look_names_up(&mut self) {
+        if self.options.filter.as_ref().is_some_and(Filter::names_may_change) {
+            self.split = Split::new(self.options.filter.as_ref(), self.options.states);
+            self.engine.adopt(&self.split);
+        }
     }
 
     /// Visits the namespaces that were found. When the thread is to end those that are left are not visited, and their sockets
@@ -447,7 +466,7 @@ impl<'h> Runner<'h> {
         let place = engine.namespaces.recognise(place, namespace_cookie(socket.as_fd()).ok());
         engine.moment.place = place;
         engine.learn_nsid(&mut *self.access, at, place);
-        engine.moment.unix_ns = realtime_ns();
+        (engine.moment.unix_ns, engine.moment.boot_ns) = (realtime_ns(), boottime_ns());
         let ask = Ask { states, extensions: self.extensions, bytecode: &self.split.bytecode };
         let result = self.walker.walk(&socket, &ask, engine);
         // Closed at once: a netlink socket keeps its namespace alive.

@@ -7,7 +7,7 @@
 
 use crate::table::{Entry, LastCounters};
 use record::CloseReason;
-use wire::inet_diag::{SocketMessage, State};
+use wire::inet_diag::{SocketMessage, State, States};
 
 /// What a close event is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -152,6 +152,17 @@ pub(crate) fn end_of(end: &Final, before: Option<&Before>, look: Option<Look>) -
         return End::NoConnection;
     }
     End::Connection(reason(end, before, look))
+}
+
+/// The states that a connection was in, as far as its close event tells: those of the handshake, and if it was established all
+/// that follow.
+pub(crate) fn states_of(event: &SocketMessage<'_>) -> States {
+    let opening = States::of(State::SynSent) | States::of(State::SynReceived);
+    if !was_established(&Final::of(event), None) {
+        return opening;
+    }
+    let never = [State::Listen, State::Closed, State::BoundInactive, State::NewSynReceived];
+    never.into_iter().fold(States::ALL, |states, state| states - States::of(state))
 }
 
 /// Whether looking for a minisock can add to what [`end_of`] answers without.

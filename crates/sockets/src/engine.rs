@@ -4,7 +4,7 @@ use crate::assemble;
 use crate::attribution::{Cgroup, Cgroups, Host};
 use crate::closing::Events;
 use crate::ends::{self, Counters};
-use crate::filter::{Expr, Facts, Needs};
+use crate::filter::{Expr, Needs, Verdict};
 use crate::fingerprint::fingerprint;
 use crate::held::Held;
 use crate::look::Looker;
@@ -13,6 +13,9 @@ use crate::namespaces::{Known, Namespaces};
 use crate::options::Options;
 use crate::output::{Output, Problem};
 use crate::poll::missing_kept_polls;
+use crate::rejected::Rejected;
+use crate::says::{self, is_remnant};
+use crate::split::Split;
 use crate::table::{Entry, LastCounters, Life, Table, mix};
 use crate::totals::Sums;
 use ledger::{Amount, Reason};
@@ -51,6 +54,8 @@ pub(crate) struct Moment {
     pub(crate) poll: u32,
     /// When the walk of this namespace began.
     pub(crate) unix_ns: u64,
+    /// The same by the clock that nobody sets, for durations.
+    pub(crate) boot_ns: u64,
     pub(crate) at: Instant,
     /// Place of the namespace that is being walked.
     pub(crate) place: u32,
@@ -70,6 +75,11 @@ pub(crate) struct Engine<'h> {
     pub(crate) is_keyframe: bool,
     /// What the kernel leaves of the filter for us.
     pub(crate) rest: Option<Expr>,
+    /// All of the filter, and the states that are asked for: what the closes of connections that no poll has seen are held
+    /// against.
+    pub(crate) whole: Option<Expr>,
+    pub(crate) asked: States,
+    pub(crate) rejected: Rejected,
     pub(crate) open: [[u64; STATES]; 2],
     pub(crate) events: Option<Events>,
     /// Close events that wait for a look into their namespace.
@@ -81,7 +91,7 @@ pub(crate) struct Engine<'h> {
     /// The same, of events that may be heard again because another socket took over, in order.
     pub(crate) heard_before: Vec<u64>,
     cgroups: Option<Cgroups>,
-    needs: Needs,
+    pub(crate) needs: Needs,
     /// Since when records wait for the output's next flush.
     pub(crate) unflushed_since: Option<Instant>,
     sequence: u64,
@@ -108,10 +118,13 @@ impl<'h> Engine<'h> {
             output,
             table,
             namespaces,
-            moment: Moment { poll: 0, unix_ns: 0, at: Instant::now(), place: 0 },
+            moment: Moment { poll: 0, unix_ns: 0, boot_ns: 0, at: Instant::now(), place: 0 },
             sums: Sums::default(),
             is_keyframe: true,
             rest: None,
+            whole: None,
+            asked: options.states,
+            rejected: Rejected::new(options.table_entries_max),
             open: [[0; STATES]; 2],
             events: None,
             held: Held::default(),
@@ -156,40 +169,15 @@ impl<'h> Engine<'h> {
     }
 
     /// For how long the polls have seen a socket.
-    pub(crate) fn age_ns(&mut self, cookie: u64, unix_ns: u64) -> Option<u64> {
-        self.table.get_mut(cookie).map(|entry| unix_ns.saturating_sub(entry.first_seen_unix_ns))
+    pub(crate) fn age_ns(&mut self, cookie: u64, boot_ns: u64) -> Option<u64> {
+        self.table.get_mut(cookie).map(|entry| boot_ns.saturating_sub(entry.first_seen_boot_ns))
     }
 
-    /// Whether a socket passes an expression of the collector's own filter.
-    pub(crate) fn passes(
-        &mut self,
-        expression: &Expr,
-        message: &SocketMessage<'_>,
-        place: Option<u32>,
-        age_ns: Option<u64>,
-    ) -> bool {
-        self.passes_any(expression, self.needs, message, place, age_ns)
-    }
-
-    /// Whether a socket passes an expression of a filter with these needs, given what is known of it beside the kernel's
-    /// message.
-    pub(crate) fn passes_any(
-        &mut self,
-        expression: &Expr,
-        needs: Needs,
-        message: &SocketMessage<'_>,
-        place: Option<u32>,
-        age_ns: Option<u64>,
-    ) -> bool {
-        let wants_cgroup = needs.contains(Needs::ATTRIBUTION);
-        let cgroup = message.cgroup_id.filter(|_| wants_cgroup).and_then(|id| self.cgroup_of(id));
-        let namespace = place.and_then(|place| self.namespaces.get(place));
-        let facts = Facts {
-            netns: namespace.and_then(|known| known.name.as_deref()),
-            age: age_ns.map(std::time::Duration::from_nanos),
-            ..facts_of(cgroup.as_deref())
-        };
-        expression.matches(message, &facts)
+    /// Takes the filter as it is divided now.
+    pub(crate) fn adopt(&mut self, split: &Split) {
+        self.rest.clone_from(&split.rest);
+        self.whole.clone_from(&split.whole);
+        self.asked = split.states;
     }
 
     /// Gives the output a record: what every record has is added.
@@ -203,23 +191,15 @@ impl<'h> Engine<'h> {
 
     /// Decides what becomes of a socket that the kernel listed.
     fn consider(&mut self, message: &SocketMessage<'_>, raw: &[u8]) -> Result<(), Reason> {
-        let Moment { poll, unix_ns, place, .. } = self.moment;
         let cookie = message.id.cookie;
         let known = self.table.get_mut(cookie).map(|entry| *entry);
-        if known.is_some_and(|entry| entry.seen_poll == poll) {
+        if known.is_some_and(|entry| entry.seen_poll == self.moment.poll) {
             return Err(Reason::Duplicate);
         }
-        if let Some(rest) = self.rest.take() {
-            let age_ns = known.map(|entry| unix_ns.saturating_sub(entry.first_seen_unix_ns));
-            let passes = self.passes(&rest, message, Some(place), age_ns);
-            self.rest = Some(rest);
-            if !passes {
-                // It is there all the same: its absence from the records is no absence.
-                if let Some(entry) = self.table.get_mut(cookie) {
-                    entry.seen_poll = poll;
-                }
-                return Err(Reason::Filtered);
-            }
+        let verdict = self.judge(message, known.as_ref());
+        if !verdict.passes() {
+            self.leave_out(message, known, verdict);
+            return Err(Reason::Filtered);
         }
         let row = &mut self.open[family_row(message.family)];
         if let Some(count) = row.get_mut(usize::from(message.state.number())) {
@@ -232,7 +212,9 @@ impl<'h> Engine<'h> {
             Some(_) => fingerprint(raw.get(HEADER_BYTES..).unwrap_or_default()),
             None => 0,
         };
-        self.note(message, fingerprint);
+        self.note(message, fingerprint, Verdict::True);
+        // One that did not pass before has no record yet.
+        let known = known.filter(|before| before.verdict.passes());
         let is_changed = known.is_none_or(|before| before.fingerprint != fingerprint);
         if !is_changed && !self.is_keyframe {
             return Err(Reason::Unchanged);
@@ -242,14 +224,17 @@ impl<'h> Engine<'h> {
     }
 
     /// Brings the table up to date with a socket of this poll.
-    fn note(&mut self, message: &SocketMessage<'_>, fingerprint: u64) {
-        let Moment { poll, unix_ns, place, .. } = self.moment;
+    pub(crate) fn note(&mut self, message: &SocketMessage<'_>, fingerprint: u64, verdict: Verdict) {
+        let Moment { poll, unix_ns, boot_ns, place, .. } = self.moment;
         let congestion = self.congestion_place(message.congestion);
         let cookie = message.id.cookie;
         let entry = match self.table.get_mut(cookie) {
             Some(entry) => entry,
             None => {
-                let entry = self.table.insert(new_entry(message, unix_ns));
+                if !self.rejected.is_empty() {
+                    self.rejected.take(cookie);
+                }
+                let entry = self.table.insert(new_entry(message, unix_ns, boot_ns));
                 if self.just_closed.binary_search(&cookie).is_ok() {
                     entry.life = Life::Closed;
                 }
@@ -257,6 +242,7 @@ impl<'h> Engine<'h> {
             }
         };
         entry.fingerprint = fingerprint;
+        entry.verdict = verdict;
         entry.last_seen_unix_ns = unix_ns;
         entry.seen_poll = poll;
         entry.polls_seen += 1;
@@ -274,7 +260,8 @@ impl<'h> Engine<'h> {
             return;
         }
         entry.was_socket = true;
-        entry.uid = message.uid;
+        // Its program has closed it: the owner is who it was.
+        entry.uid = says::uid(message).or(entry.uid);
         entry.cgroup_id = message.cgroup_id.unwrap_or(entry.cgroup_id);
         entry.congestion = congestion;
         // An accepted or connecting socket learns its addresses after the kernel listed it first.
@@ -354,27 +341,6 @@ impl crate::walk::Visitor for Engine<'_> {
     }
 }
 
-/// Whether the message is about a minisock: what the kernel keeps of a connection after, or before, its socket.
-pub(crate) fn is_remnant(message: &SocketMessage<'_>) -> bool {
-    match message.state {
-        State::TimeWait => true,
-        // The kernel shows an orphan in FIN-WAIT-2 under its state, but without an inode and with the timer of TIME-WAIT
-        // (net/ipv4/inet_diag.c, inet_twsk_diag_fill).
-        State::FinWait2 => message.inode == 0 && message.timer == wire::inet_diag::Timer::TimeWait,
-        _ => false,
-    }
-}
-
-pub(crate) fn facts_of(cgroup: Option<&Cgroup>) -> Facts<'_> {
-    Facts {
-        cgroup_path: cgroup.map(Cgroup::path),
-        pod: cgroup.and_then(Cgroup::pod_uid),
-        container: cgroup.and_then(Cgroup::container_id),
-        unit: cgroup.and_then(Cgroup::systemd_unit),
-        ..Facts::default()
-    }
-}
-
 /// Says whose socket it is.
 pub(crate) fn fill_attribution<'a>(
     record: &mut SocketRecord<'a>,
@@ -384,7 +350,8 @@ pub(crate) fn fill_attribution<'a>(
     if let Some(known) = namespace {
         record.netns_inode = Some(known.id.inode);
         record.netns_name = known.name.as_deref();
-        record.netns_id = known.nsid.and_then(|nsid| u32::try_from(nsid).ok());
+        let known_id = known.nsid.and_then(|nsid| u32::try_from(nsid).ok());
+        record.netns_id = known_id.or(record.netns_id);
     }
     if let Some(cgroup) = cgroup {
         record.cgroup_path = Some(cgroup.path());
@@ -420,17 +387,18 @@ fn note_counters(entry: &mut Entry, message: &SocketMessage<'_>, info: &TcpInfo)
     }
 }
 
-fn new_entry(message: &SocketMessage<'_>, unix_ns: u64) -> Entry {
+fn new_entry(message: &SocketMessage<'_>, unix_ns: u64, boot_ns: u64) -> Entry {
     Entry {
         cookie: message.id.cookie,
         fingerprint: 0,
         first_seen_unix_ns: unix_ns,
         last_seen_unix_ns: unix_ns,
+        first_seen_boot_ns: boot_ns,
         seen_poll: 0,
         polls_seen: 0,
         namespace: 0,
         cgroup_id: 0,
-        uid: 0,
+        uid: None,
         src: message.id.src.ip(),
         dst: message.id.dst.ip(),
         sport: message.id.src.port(),
@@ -442,6 +410,7 @@ fn new_entry(message: &SocketMessage<'_>, unix_ns: u64) -> Entry {
         is_all_acked: false,
         was_socket: false,
         was_remnant: false,
+        verdict: Verdict::Unknown,
         congestion: 0,
         last: LastCounters::default(),
     }

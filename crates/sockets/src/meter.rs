@@ -50,6 +50,10 @@ pub(crate) struct Counts {
     pub(crate) unobserved: EventCounter,
     pub(crate) unpolled: EventCounter,
     pub(crate) never_connected: EventCounter,
+    /// Closes that the filter could not decide, whatever became of them.
+    pub(crate) undecided: EventCounter,
+    pub(crate) rejected: EventCounter,
+    pub(crate) rejected_overflow: EventCounter,
     pub(crate) ended: [EventCounter; CloseReason::WORDS.entries.len()],
     pub(crate) namespaces: EventCounter,
     pub(crate) table_entries: EventCounter,
@@ -117,6 +121,9 @@ impl Counts {
             .event("unobserved", self.unobserved.load())
             .event("unpolled", self.unpolled.load())
             .event("never_connected", self.never_connected.load())
+            .event("undecided", self.undecided.load())
+            .event("rejected_overflow", self.rejected_overflow.load())
+            .gauge("rejected_entries", self.rejected.load())
             .gauge("event_buffer_bytes", self.event_buffer_bytes.load());
         for ((_, word), count) in CloseReason::WORDS.entries.iter().zip(&self.ended) {
             hop = hop.event(&format!("ended_{word}"), count.load());

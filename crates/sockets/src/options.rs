@@ -30,6 +30,8 @@ pub struct Options {
     pub sample: NonZeroU32,
     /// Whether closing records are made.
     pub closes: Closes,
+    /// What becomes of a close of which the filter cannot tell whether it passes.
+    pub closes_undecided: Undecided,
     /// Receive buffer for close events, in bytes of the kernel's accounting.
     pub event_buffer_bytes: usize,
     /// Most sockets that are remembered between polls.
@@ -80,4 +82,15 @@ pub enum Closes {
     On,
     /// No.
     Off,
+}
+
+/// What becomes of a close of which the filter cannot tell whether it passes: no poll has seen the connection, and the event does
+/// not say what the filter asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Undecided {
+    /// No record, and counted: nothing leaks that the filter was to leave out.
+    #[default]
+    Drop,
+    /// A record: nothing is missing that the filter was to let through.
+    Keep,
 }

@@ -112,10 +112,12 @@ impl Engine<'_> {
                 entry.life = Life::Missing;
                 return true;
             }
-            unobserved += u64::from(is_connection(state));
+            // One that never passed the filter is not missed.
+            unobserved += u64::from(is_connection(state) && entry.verdict.passes());
             false
         });
         self.namespaces.forget_gone(poll);
+        self.rejected.sweep(poll, missing_kept_polls);
         if shows_all && self.options.closes == Closes::On {
             self.counts.unobserved.add(unobserved);
             self.sums.closes_unobserved += unobserved;
@@ -144,11 +146,13 @@ impl Engine<'_> {
         }
     }
 
-    fn tell_totals(&mut self, began_unix_ns: u64) {
+    pub(crate) fn tell_totals(&mut self, began_unix_ns: u64) {
         let evicted = self.table.evicted();
         self.sums.evicted = evicted - self.counts.evicted.load();
         self.counts.evicted.add(self.sums.evicted);
         self.counts.table_entries.set(self.table.len() as u64);
+        self.counts.rejected.set(self.rejected.len() as u64);
+        self.counts.rejected_overflow.add(self.rejected.take_overflowed());
         let poll = self.moment.poll;
         let identity = self.identity;
         let mut totals = PollTotals {
@@ -174,7 +178,7 @@ impl Engine<'_> {
 }
 
 /// Whether a socket last seen in this state was a connection, or tried to become one, and so has a close event of its own.
-fn is_connection(state: State) -> bool {
+pub(crate) fn is_connection(state: State) -> bool {
     // A handshake that failed has no socket yet (SYN-RECV); the others have no peer.
     !matches!(state, State::SynReceived | State::Listen | State::Closed | State::BoundInactive)
 }

@@ -9,7 +9,7 @@ use crate::split::Split;
 use crate::walk::{Ask, Visitor};
 use record::{Encoder, Encoding, FieldSet, RecordKind};
 use std::fmt;
-use sys::clock::realtime_ns;
+use sys::clock::{boottime_ns, realtime_ns};
 use wire::DecodeError;
 use wire::inet_diag::SocketMessage;
 
@@ -62,6 +62,7 @@ pub(crate) fn answer(
         shown: 0,
         limit,
         time_unix_ns,
+        boot_ns: boottime_ns(),
     };
     let namespaces = found.len();
     let ask = Ask {
@@ -106,12 +107,13 @@ struct Answer<'a, 'h> {
     shown: u64,
     limit: usize,
     time_unix_ns: u64,
+    boot_ns: u64,
 }
 
 impl Visitor for Answer<'_, '_> {
     fn socket(&mut self, message: &SocketMessage<'_>, _raw: &[u8]) {
         if let Some(rest) = &self.split.rest {
-            let age_ns = self.engine.age_ns(message.id.cookie, self.time_unix_ns);
+            let age_ns = self.engine.age_ns(message.id.cookie, self.boot_ns);
             let place = Some(self.place);
             if !self.engine.passes_any(rest, self.needs, message, place, age_ns) {
                 return;

@@ -1,6 +1,7 @@
 //! The table of known sockets: what the last poll saw of each, by cookie. Bounded; what it forgets for want of room is counted.
 
 use crate::ends::Role;
+use crate::filter::Verdict;
 use std::net::IpAddr;
 
 /// What is kept of one socket between polls.
@@ -12,6 +13,8 @@ pub(crate) struct Entry {
     pub(crate) fingerprint: u64,
     pub(crate) first_seen_unix_ns: u64,
     pub(crate) last_seen_unix_ns: u64,
+    /// When a poll first saw it, by the clock that nobody sets (`CLOCK_BOOTTIME`).
+    pub(crate) first_seen_boot_ns: u64,
     /// Number of the poll that saw it last.
     pub(crate) seen_poll: u32,
     /// Polls that saw it.
@@ -19,7 +22,8 @@ pub(crate) struct Entry {
     /// Place of its namespace in the collector's list.
     pub(crate) namespace: u32,
     pub(crate) cgroup_id: u64,
-    pub(crate) uid: u32,
+    /// As the last poll that knew it says.
+    pub(crate) uid: Option<u32>,
     pub(crate) src: IpAddr,
     pub(crate) dst: IpAddr,
     pub(crate) sport: u16,
@@ -36,6 +40,8 @@ pub(crate) struct Entry {
     pub(crate) was_socket: bool,
     /// A poll saw what is left of it as a minisock, before its close event came.
     pub(crate) was_remnant: bool,
+    /// What the filter said of it: true once it has passed in a poll; else false if it was rejected in one.
+    pub(crate) verdict: Verdict,
     /// Place of its congestion control's name in the collector's list.
     pub(crate) congestion: u8,
     /// Counters as the last poll saw them: an aborted socket's event has only zeros.
@@ -293,11 +299,12 @@ pub(crate) mod tests {
             fingerprint: cookie,
             first_seen_unix_ns: 0,
             last_seen_unix_ns: 0,
+            first_seen_boot_ns: 0,
             seen_poll: poll,
             polls_seen: 1,
             namespace: 0,
             cgroup_id: 0,
-            uid: 0,
+            uid: None,
             src: nowhere,
             dst: nowhere,
             sport: 0,
@@ -309,6 +316,7 @@ pub(crate) mod tests {
             is_all_acked: false,
             was_socket: true,
             was_remnant: false,
+            verdict: Verdict::True,
             congestion: 0,
             last: LastCounters::default(),
         }

@@ -20,6 +20,9 @@ pub(crate) struct Sums {
     pub(crate) closes_observed: u64,
     pub(crate) closes_emitted: u64,
     pub(crate) closes_filtered: u64,
+    pub(crate) closes_undecided: u64,
+    pub(crate) closes_never_connected: u64,
+    pub(crate) closes_elsewhere: u64,
     pub(crate) closes_sampled: u64,
     pub(crate) closes_lost: u64,
     pub(crate) closes_malformed: u64,
@@ -56,6 +59,9 @@ impl Sums {
             Reason::Malformed => self.closes_malformed += 1,
             Reason::Duplicate => self.closes_duplicate += 1,
             Reason::Filtered => self.closes_filtered += 1,
+            Reason::Undecided => self.closes_undecided += 1,
+            Reason::NeverConnected => self.closes_never_connected += 1,
+            Reason::Elsewhere => self.closes_elsewhere += 1,
             _ => self.closes_dropped_other += 1,
         }
     }
@@ -75,6 +81,9 @@ impl Sums {
         totals.closes_observed = Some(self.closes_observed + self.closes_lost);
         totals.closes_emitted = Some(self.closes_emitted);
         totals.closes_filtered = Some(self.closes_filtered);
+        totals.closes_undecided = Some(self.closes_undecided);
+        totals.closes_never_connected = Some(self.closes_never_connected);
+        totals.closes_elsewhere = Some(self.closes_elsewhere);
         totals.closes_sampled = Some(self.closes_sampled);
         totals.closes_dropped_event_buffer = Some(self.closes_lost);
         totals.closes_dropped_decode_failed = Some(self.closes_malformed);

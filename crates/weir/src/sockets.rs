@@ -21,7 +21,7 @@ pub(crate) use args::Args;
 
 use crate::exit::{self, Failure};
 use crate::load::stop_flag;
-use ::sockets::filter::Filter;
+use ::sockets::filter::{Filter, Needs};
 use live::Live;
 use show::Printer;
 use std::path::Path;
@@ -29,6 +29,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use sys::process::{CAP_NET_ADMIN, effective_capabilities};
 use write::CaptureFile;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -45,9 +46,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.explain {
         return explain(args, &filter);
     }
-    if args.closed || args.read.is_some() {
-        filter.check_no_processes().map_err(|error| Failure::Usage.error(error))?;
-    }
+    filter.check_known(known(args)).map_err(|error| Failure::Usage.error(error))?;
     if args.closed {
         return closed::run(args, &filter);
     }
@@ -59,6 +58,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match args.watch {
         Some(interval) => watch(args, &mut live, interval),
         None => list(args, &mut live),
+    }
+}
+
+/// What a filter may ask for here.
+fn known(args: &Args) -> Needs {
+    if args.read.is_some() {
+        // Names and ids are those of the host that the capture was made on, and nothing else is in it.
+        let of_messages = Needs::TCP_INFO.with(Needs::CONGESTION).with(Needs::MEMORY);
+        return of_messages.with(Needs::MARK);
+    }
+    let is_admin = effective_capabilities().is_some_and(|set| set & 1 << CAP_NET_ADMIN != 0);
+    let all = if is_admin { Needs::ALL } else { Needs::ALL.without(Needs::MARK) };
+    match (args.closed, args.watch) {
+        (true, _) => all.without(Needs::PROCESSES),
+        (false, Some(_)) => all,
+        (false, None) => all.without(Needs::AGE),
     }
 }
 

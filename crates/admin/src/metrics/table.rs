@@ -276,6 +276,9 @@ pub const fn reasons_at(hop: HopKind) -> &'static [Reason] {
             Reason::Malformed,
             Reason::Duplicate,
             Reason::Filtered,
+            Reason::Undecided,
+            Reason::NeverConnected,
+            Reason::Elsewhere,
             Reason::Sampled,
         ],
         HopKind::Sink => &[

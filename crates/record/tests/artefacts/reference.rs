@@ -71,7 +71,8 @@ const TOTALS: &str = "
 One for each poll, as a record with `record_kind` `totals` and all of these in its field `totals`. Two sums hold exactly:
 
 - `sockets_visited = sockets_emitted + sockets_unchanged + sockets_filtered + sockets_sampled + sockets_dropped_*`
-- `closes_observed = closes_emitted + closes_filtered + closes_sampled + closes_dropped_*`
+- `closes_observed = closes_emitted + closes_filtered + closes_undecided + closes_never_connected + closes_elsewhere +
+  closes_sampled + closes_dropped_*`
 ";
 
 fn about(encoding: Encoding) -> &'static str {

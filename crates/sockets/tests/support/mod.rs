@@ -5,7 +5,7 @@
 use ledger::{HopKind, HopSnapshot};
 use record::{CloseReason, FieldSet, PollTotals, RecordKind, SocketRecord};
 use sockets::attribution::Host;
-use sockets::{Closes, Collector, Options, Output, Problem, Scope};
+use sockets::{Closes, Collector, Options, Output, Problem, Scope, Undecided};
 use std::env;
 use std::io::Write;
 use std::net::IpAddr;
@@ -143,6 +143,7 @@ pub(crate) struct Told {
     pub(crate) observed: u64,
     pub(crate) emitted: u64,
     pub(crate) filtered: u64,
+    pub(crate) never_connected: u64,
     pub(crate) lost: u64,
     pub(crate) unobserved: u64,
     pub(crate) problems: Vec<String>,
@@ -198,6 +199,7 @@ impl Output for Keep {
         told.observed += totals.closes_observed.unwrap();
         told.emitted += totals.closes_emitted.unwrap();
         told.filtered += totals.closes_filtered.unwrap();
+        told.never_connected += totals.closes_never_connected.unwrap();
         told.lost += totals.closes_dropped_event_buffer.unwrap();
         told.unobserved += totals.closes_unobserved.unwrap();
     }
@@ -267,6 +269,7 @@ pub(crate) fn options(interval: Duration, scope: Scope) -> Options {
         keyframe_every: None,
         sample: NonZeroU32::MIN,
         closes: Closes::On,
+        closes_undecided: Undecided::Drop,
         event_buffer_bytes: 16 << 20,
         table_entries_max: 100_000,
         fields: FieldSet::ALL,

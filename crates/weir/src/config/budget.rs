@@ -117,10 +117,16 @@ pub(super) fn of(config: &Config) -> Budget {
 /// What one remembered connection takes at most: the entry, four places of the index, and one among the free ones.
 const TABLE_ENTRY_BYTES: u64 = 192 + 4 * 4 + 4;
 
+/// What the mark of one rejected connection takes at most: 17 bytes in a map that is between a half and a quarter full, and the
+/// map that it has grown out of meanwhile.
+const REJECTED_ENTRY_BYTES: u64 = 17 * 3;
+
 fn sockets(config: &SocketsConfig) -> SocketsBudget {
     let is_heard = u64::from(config.closes);
+    let rejects = u64::from(config.filter.is_some()) * is_heard;
+    let entry_bytes = TABLE_ENTRY_BYTES + REJECTED_ENTRY_BYTES * rejects;
     SocketsBudget {
-        table_bytes: config.table_entries_max as u64 * TABLE_ENTRY_BYTES,
+        table_bytes: config.table_entries_max as u64 * entry_bytes,
         queue_bytes: config.sinks.iter().map(|sink| sink.queue_bytes as u64).sum(),
         kernel_receive_bytes: config.event_buffer_bytes as u64 * is_heard,
     }

@@ -2,6 +2,7 @@
 
 use super::SinkAddress;
 use record::{Encoding, FieldSet};
+use sockets::Undecided;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ pub struct SocketsConfig {
     /// In the language of `weir sockets`.
     pub filter: Option<String>,
     pub closes: bool,
+    pub closes_undecided: Undecided,
     pub skip_unchanged: bool,
     /// In polls.
     pub keyframe_every: NonZeroU32,

@@ -262,6 +262,7 @@ fn options(config: &SocketsConfig, filter: Option<Filter>) -> Options {
         keyframe_every: config.skip_unchanged.then_some(config.keyframe_every),
         sample: config.sample,
         closes: if config.closes { Closes::On } else { Closes::Off },
+        closes_undecided: config.closes_undecided,
         event_buffer_bytes: config.event_buffer_bytes,
         table_entries_max: config.table_entries_max,
         fields: config

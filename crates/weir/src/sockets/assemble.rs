@@ -134,16 +134,19 @@ impl Assembler {
         let accecn = if is_live { own_accecn_layout() } else { None };
         fill(&mut record, message, accecn);
         let age = self.history.as_ref().and_then(|history| history.age(cookie, place.now));
+        // One that was not there before has been seen for no time.
+        let age_so_far = self.history.is_some().then(|| age.unwrap_or_default());
         let history = self.history.as_mut();
         let rates = history.and_then(|history| history.note(cookie, &record, place.now));
         let facts = Facts {
             netns: place.found.and_then(|found| found.name.as_deref()),
+            is_netns_known: is_live,
             interface: interface.as_deref(),
             cgroup_path: cgroup.as_deref().map(Cgroup::path),
             pod: cgroup.as_deref().and_then(Cgroup::pod_uid),
             container: cgroup.as_deref().and_then(Cgroup::container_id),
             unit: cgroup.as_deref().and_then(Cgroup::systemd_unit),
-            age,
+            age: age_so_far,
             ..Facts::default()
         };
         if !self.passes(message, place, &facts) {

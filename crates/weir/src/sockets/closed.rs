@@ -8,7 +8,7 @@ use crate::load::stop_flag;
 use ::ledger::{HopKind, Meter, Reason};
 use ::sockets::attribution::{Host, HostOptions};
 use ::sockets::filter::Filter;
-use ::sockets::{Closes, Collector, Options, Output, Problem};
+use ::sockets::{Closes, Collector, Options, Output, Problem, Undecided};
 use record::{FieldSet, PollTotals, RecordKind, SocketRecord};
 use std::num::NonZeroU32;
 use std::process::ExitCode;
@@ -89,6 +89,7 @@ fn options(args: &Args, filter: &Filter) -> Options {
         keyframe_every: Some(NonZeroU32::MAX),
         sample: NonZeroU32::MIN,
         closes: Closes::On,
+        closes_undecided: Undecided::Drop,
         event_buffer_bytes: EVENT_BUFFER_BYTES,
         table_entries_max: 131_072,
         fields: FieldSet::ALL,
@@ -174,6 +175,14 @@ fn summary(counts: &Counts, meter: &dyn Meter) -> String {
     }
     let mut hops = Vec::new();
     meter.read(&mut hops);
+    let undecided = hops.iter().filter(|hop| hop.hop == HopKind::Close);
+    let undecided: u64 = undecided.map(|hop| hop.dropped_for(Reason::Undecided).count).sum();
+    if undecided > 0 {
+        text += &format!(
+            "; {} left out: no look had seen the connection, and its end does not say what the filter asks for",
+            plural(undecided, "close was", "closes were")
+        );
+    }
     let lost = hops.iter().filter(|hop| hop.hop == HopKind::Close);
     let lost: u64 = lost.map(|hop| hop.dropped_for(Reason::EventBuffer).count).sum();
     if lost > 0 {

@@ -5,6 +5,7 @@ use super::super::sockets::{FORMATS, Namespaces, SinkConfig, SocketsConfig, form
 use super::super::{SinkAddress, document::Table, errors::nearest, filter, keys, rules};
 use super::{as_usize, name, name_of, non_zero, single};
 use record::FieldSet;
+use sockets::Undecided;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -49,6 +50,7 @@ fn collector(section: &Section<'_>) -> Option<SocketsConfig> {
     }
     let filter = filter(section);
     let closes = section.bool("closes");
+    let closes_undecided = section.choice("closes_undecided", &[Undecided::Drop, Undecided::Keep]);
     let skip_unchanged = section.bool("skip_unchanged");
     let polls = |name| section.integer(name).and_then(non_zero);
     let (keyframe_every, listen_every) = (polls("keyframe_every"), polls("listen_every"));
@@ -69,6 +71,7 @@ fn collector(section: &Section<'_>) -> Option<SocketsConfig> {
         states,
         filter,
         closes: closes.unwrap_or_default(),
+        closes_undecided: closes_undecided.unwrap_or_default(),
         skip_unchanged: skip_unchanged.unwrap_or_default(),
         keyframe_every: keyframe_every.unwrap_or(NonZeroU32::MIN),
         sample: sample.unwrap_or(NonZeroU32::MIN),

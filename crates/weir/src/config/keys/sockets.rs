@@ -36,14 +36,16 @@ pub(in super::super) const SOCKETS: SectionKeys = SectionKeys {
             kind: Kind::List("words for states and groups of states, as `weir sockets` has them"),
             fallback: Fallback::Value("connected"),
             meaning: "States of the sockets that are polled: `established`, `time-wait` and so on, `listening`, or \
-                      `connected`, `synchronized`, `bucket`, `big`, `all`.",
+                      `connected`, `synchronized`, `bucket`, `big`, `all`. Connections that were in none of them have no \
+                      closing record.",
         },
         Key {
             name: "filter",
             kind: Kind::Text("filter of `weir sockets`, such as `dport = :443 or src 10.0.0.0/8`"),
             fallback: Fallback::Absent("every socket"),
             meaning: "Sockets that records are made of; the others are counted as filtered. What the kernel can decide \
-                      never leaves it. Closing records pass the same filter.",
+                      never leaves it. A connection that a poll let through has its closing record, one that polls \
+                      rejected has none; see `closes_undecided` for those that no poll saw.",
         },
         Key {
             name: "closes",
@@ -52,6 +54,14 @@ pub(in super::super) const SOCKETS: SectionKeys = SectionKeys {
             meaning: "Whether the kernel's close events are heard, for one closing record of each connection, those that \
                       no poll saw included. Those of other namespaces need `CAP_NET_BROADCAST`, and `CAP_NET_ADMIN` \
                       where a namespace has no id yet.",
+        },
+        Key {
+            name: "closes_undecided",
+            kind: Kind::Choice(&["drop", "keep"]),
+            fallback: Fallback::Value("drop"),
+            meaning: "What becomes of the close of a connection that no poll saw, where its close event does not say what \
+                      `filter` asks for: owner, cgroup, mark, congestion control and age never, peer and counters not \
+                      after an abort. `drop`: no record, and counted as undecided; `keep`: a record.",
         },
         Key {
             name: "skip_unchanged",

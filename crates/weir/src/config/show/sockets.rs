@@ -6,6 +6,7 @@ use super::super::sockets::{Namespaces, SinkConfig, SocketsConfig};
 use super::super::units::{display_duration, display_size};
 use super::{Shown, quoted};
 use serde_json::Value as Json;
+use sockets::Undecided;
 
 impl Shown for SocketsConfig {
     fn value(&self, key: &str) -> Option<String> {
@@ -20,6 +21,10 @@ impl Shown for SocketsConfig {
             "states" => list(&self.states),
             "filter" => self.filter.as_deref().map(quoted),
             "closes" => Some(self.closes.to_string()),
+            "closes_undecided" => Some(quoted(match self.closes_undecided {
+                Undecided::Drop => "drop",
+                Undecided::Keep => "keep",
+            })),
             "skip_unchanged" => Some(self.skip_unchanged.to_string()),
             "keyframe_every" => Some(self.keyframe_every.to_string()),
             "sample" => Some(self.sample.to_string()),

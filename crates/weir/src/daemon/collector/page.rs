@@ -1,7 +1,7 @@
 //! `GET /sockets?filter=…&limit=…`: the question as it comes over HTTP, and the collector's answer.
 
 use admin::{Page, PageError};
-use sockets::filter::{Filter, FilterError};
+use sockets::filter::{Filter, FilterError, Needs};
 use sockets::{QueryError, Questions};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -49,7 +49,7 @@ fn answer(asked: &Asked, query: &str) -> Result<Vec<u8>, PageError> {
 
 fn read(text: &str) -> Result<Filter, FilterError> {
     let filter = Filter::parse(text)?;
-    filter.check_no_processes().map(|()| filter)
+    filter.check_known(Needs::ALL.without(Needs::PROCESSES)).map(|()| filter)
 }
 
 /// What is asked.
