@@ -1,4 +1,19 @@
 //! Closing records: the kernel's close events, joined with what the polls saw of the same sockets.
+//!
+//! What is known of a connection ([`Life`]), and where each thing that the kernel says of it leads:
+//!
+//! | known | row of its socket | row of its minisock | in no row of a whole walk | close event |
+//! |---|---|---|---|---|
+//! | nothing | `Open`, or rejected | `Remnant` | | judged by the event; for one read of events it has "just closed" |
+//! | rejected | `Open` if it passes now | rejected | forgotten after some polls | filtered, forgotten |
+//! | `Open` | `Open` | `Remnant` | `Missing` | record, `Closed` |
+//! | `Remnant` | `Remnant` | `Remnant` | `Missing` | record, `Closed` |
+//! | `Missing` | `Open` | `Remnant` | forgotten after some polls: unobserved | record, `Closed` |
+//! | `Closed`, just closed | `Closed`, from the datagram that the kernel had filled ahead | `Closed` | forgotten | duplicate |
+//!
+//! "Record" is a record, or the drop reason for which there is none: each event has one fate. A connection that was counted as
+//! unobserved may yet have an event, if its program looks at it only then; it is judged as one of which nothing is known.
+//! `closing/model.rs` tries every legal order.
 
 use crate::access::{Access, Hears, Scope};
 use crate::assemble;
@@ -404,3 +419,6 @@ fn restore(record: &mut SocketRecord<'_>, event: &SocketMessage<'_>, entry: &Ent
     record.min_rtt_us = info.min_rtt_us().and(Some(last.min_rtt_us));
     record.unacked_segments = info.unacked_segments().and(Some(last.unacked_segments));
 }
+
+#[cfg(test)]
+mod model;
