@@ -143,6 +143,7 @@ pub(crate) struct Told {
     pub(crate) observed: u64,
     pub(crate) emitted: u64,
     pub(crate) filtered: u64,
+    pub(crate) undecided: u64,
     pub(crate) never_connected: u64,
     pub(crate) lost: u64,
     pub(crate) unobserved: u64,
@@ -199,6 +200,7 @@ impl Output for Keep {
         told.observed += totals.closes_observed.unwrap();
         told.emitted += totals.closes_emitted.unwrap();
         told.filtered += totals.closes_filtered.unwrap();
+        told.undecided += totals.closes_undecided.unwrap();
         told.never_connected += totals.closes_never_connected.unwrap();
         told.lost += totals.closes_dropped_event_buffer.unwrap();
         told.unobserved += totals.closes_unobserved.unwrap();
