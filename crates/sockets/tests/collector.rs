@@ -8,6 +8,8 @@ mod support;
 mod attributed;
 #[path = "collector/bounds.rs"]
 mod bounds;
+#[path = "collector/closes.rs"]
+mod closes;
 #[path = "collector/complete.rs"]
 mod complete;
 #[path = "collector/law.rs"]
@@ -16,6 +18,8 @@ mod law;
 mod people;
 #[path = "collector/questions.rs"]
 mod questions;
+#[path = "choices/scene.rs"]
+mod scene;
 #[path = "collector/selection.rs"]
 mod selection;
 #[path = "collector/spaces.rs"]
