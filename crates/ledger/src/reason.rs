@@ -84,11 +84,11 @@ reasons! {
     /// Counted by the target's source filter, or by the collector's filter; exact.
     Filtered = "filtered",
         "it does not pass the filter: only_sources of a target, filter and states of [sockets]",
-        "intended: change only_sources of the target, or filter of [sockets], if it should pass";
+        "intended: change only_sources of the target, or filter or states of [sockets], if it should pass";
     /// Closes of connections that no poll has seen, of which the kernel's event does not say what the filter asks for; exact.
     Undecided = "undecided",
         "no poll has seen the connection, and its close event does not say what the filter asks for",
-        "set closes_undecided = \"keep\" in [sockets] to have such closes told, or lower interval so that polls see more";
+        "intended: set closes_undecided = \"keep\" in [sockets] for their records, or lower interval so that polls see more";
     /// Listeners, and sockets that were never connected, when they are closed; exact.
     NeverConnected = "never_connected",
         "the socket that closed was no connection: a listener, or one that was never connected",
