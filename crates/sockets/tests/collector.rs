@@ -18,6 +18,8 @@ mod law;
 mod people;
 #[path = "collector/questions.rs"]
 mod questions;
+#[path = "collector/renewed.rs"]
+mod renewed;
 #[path = "choices/scene.rs"]
 mod scene;
 #[path = "collector/selection.rs"]
