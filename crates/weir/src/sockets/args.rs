@@ -47,6 +47,9 @@ pub(crate) struct Args {
     /// Connections as they end, until interrupted
     #[arg(long, conflicts_with_all = ["listening", "all", "watch", "read", "write", "receive", "processes", "sort"])]
     pub(super) closed: bool,
+    /// With --closed: connections too of which the filter cannot tell, because no look had seen them
+    #[arg(long, requires = "closed")]
+    pub(super) undecided: bool,
     /// Look again and again, and show rates
     #[arg(long, short, value_name = "INTERVAL", value_parser = parse_interval, conflicts_with_all = ["read", "receive"])]
     pub(super) watch: Option<Duration>,

@@ -89,7 +89,7 @@ fn options(args: &Args, filter: &Filter) -> Options {
         keyframe_every: Some(NonZeroU32::MAX),
         sample: NonZeroU32::MIN,
         closes: Closes::On,
-        closes_undecided: Undecided::Drop,
+        closes_undecided: if args.undecided { Undecided::Keep } else { Undecided::Drop },
         event_buffer_bytes: EVENT_BUFFER_BYTES,
         table_entries_max: 131_072,
         fields: FieldSet::ALL,
@@ -179,8 +179,8 @@ fn summary(counts: &Counts, meter: &dyn Meter) -> String {
     let undecided: u64 = undecided.map(|hop| hop.dropped_for(Reason::Undecided).count).sum();
     if undecided > 0 {
         text += &format!(
-            "; {} left out: no look had seen the connection, and its end does not say what the filter asks for",
-            plural(undecided, "close was", "closes were")
+            "; {} left out: no look had seen them, and their close does not say what the filter asks for (--undecided shows them)",
+            plural(undecided, "more was", "more were")
         );
     }
     let lost = hops.iter().filter(|hop| hop.hop == HopKind::Close);
