@@ -199,7 +199,19 @@ struct Fake<'h> {
     is_doubled: bool,
 }
 
-impl Fake<'_> {
+impl<'h> Fake<'h> {
+    fn new(options: &'h Options, host: &'h Host, output: Box<dyn Output>) -> Fake<'h> {
+        let counts = Arc::new(crate::meter::Counts::new("sockets"));
+        let mut engine = Engine::new(options, Identity { host, tags: &[] }, counts, output);
+        engine.adopt(&crate::split::Split::new(options.filter.as_ref(), options.states));
+        // Somebody listens, so that what is missing is waited for.
+        let socket = Socket::open(Protocol::SockDiag).unwrap();
+        engine.events = Some(engine.events_from(socket, Hears::Own));
+        let id = sys::namespace::own().unwrap();
+        let found = Found { id, name: None, process: None };
+        Fake { engine, found, is_doubled: false }
+    }
+
     fn now(&self) -> Now {
         let boot_ns = u64::from(self.engine.moment.poll) * 10 * SECOND_NS;
         Now { unix_ns: boot_ns, boot_ns }
@@ -328,16 +340,9 @@ fn check(mode: Mode, is_doubled: bool) {
     const TURNS_EACH: usize = 5;
     let connections = connections(TURNS_EACH);
     let (options, host, kept) = (options(mode), Host::read(Default::default()), Kept::default());
-    let counts = Arc::new(crate::meter::Counts::new("sockets"));
-    let identity = Identity { host: &host, tags: &[] };
-    let mut engine = Engine::new(&options, identity, Arc::clone(&counts), Box::new(kept.clone()));
-    engine.adopt(&crate::split::Split::new(options.filter.as_ref(), options.states));
-    // Somebody listens, so that what is missing is waited for.
-    let socket = Socket::open(Protocol::SockDiag).unwrap();
-    engine.events = Some(engine.events_from(socket, Hears::Own));
-    let id = sys::namespace::own().unwrap();
-    let found = Found { id, name: None, process: None };
-    let mut fake = Fake { engine, found, is_doubled };
+    let mut fake = Fake::new(&options, &host, Box::new(kept.clone()));
+    fake.is_doubled = is_doubled;
+    let counts = Arc::clone(&fake.engine.counts);
     for poll in 0..TURNS_EACH {
         let turns =
             connections.iter().zip(1..).map(|(one, cookie)| (cookie, one.turns[poll], one.says));
@@ -394,4 +399,36 @@ fn every_legal_order_of_rows_and_events_gives_each_connection_one_fate() {
 fn a_socket_that_takes_over_tells_of_no_close_twice() {
     check(Mode::All, true);
     check(Mode::Counter, true);
+}
+
+/// Of the last closing record how long the polls had seen the connection, and its namespace's id.
+#[derive(Clone, Default)]
+struct Last(Arc<Mutex<(Option<u64>, Option<u32>)>>);
+
+impl Output for Last {
+    fn record(&mut self, record: &SocketRecord<'_>) {
+        *self.0.lock().unwrap() = (record.seen_ns, record.netns_id);
+    }
+
+    fn end_of_poll(&mut self, _: &PollTotals<'_>) {}
+
+    fn problem(&mut self, problem: &Problem) {
+        panic!("{problem}");
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_back_shortens_no_life_and_an_id_that_the_event_knows_is_kept() {
+    let (options, host, last) =
+        (options(Mode::All), Host::read(Default::default()), Last::default());
+    let mut fake = Fake::new(&options, &host, Box::new(last.clone()));
+    fake.poll(&[(1, Fits, Says::Fits)]);
+    let polled = fake.now();
+    let now = Now { unix_ns: 1, boot_ns: polled.boot_ns + 15 * SECOND_NS };
+    let bytes = &message(1, State::Closed, 443, Some(2_000));
+    let received = Received { bytes, truncated: false, sender_port_id: 0, group: 1, nsid: Some(7) };
+    fake.engine.take_datagram(&received, None, now);
+    fake.engine.settle(&mut crate::access::Direct::new(), &[], crate::held::Settle::All);
+    // The polls had seen the namespace and had no id of it.
+    assert_eq!(*last.0.lock().unwrap(), (Some(15 * SECOND_NS), Some(7)));
 }
