@@ -16,7 +16,7 @@ pub(super) const DEFAULT_LOCAL_PORTS: (u16, u16) = (32_768, 60_999);
 impl Expr {
     /// What the expression says of the socket; what is not known leaves open what depends on it.
     ///
-    /// A state is that of the message. A close event has none: [`of_close`] asks for every state that there can have been.
+    /// A state is that of the message: a close event has none that says anything.
     #[must_use]
     pub fn evaluate(&self, message: &SocketMessage<'_>, facts: &Facts<'_>) -> Verdict {
         match self {
