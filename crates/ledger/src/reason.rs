@@ -93,9 +93,9 @@ reasons! {
     NeverConnected = "never_connected",
         "the socket that closed was no connection: a listener, or one that was never connected",
         "intended: only connections have closing records";
-    /// Closes in namespaces that `namespaces` of the collector does not name; exact.
+    /// Closes in namespaces that `namespaces` of the collector does not name, or that it names and no poll has found; exact.
     Elsewhere = "elsewhere",
-        "it closed in a network namespace that is not collected",
+        "it closed in a network namespace that is not collected, or that no poll had found yet",
         "intended: name the namespace in namespaces of [sockets], if it should be collected";
     /// Counted by the sampler; exact.
     Sampled = "sampled",

@@ -62,7 +62,8 @@ schema! {
             "Left out because no poll had seen the connection, and its close event does not say what the filter asks for.";
         closes_never_connected: u64 = 60, "closes", "",
             "Left out because the socket was no connection: a listener, or one that was never connected.";
-        closes_elsewhere: u64 = 61, "closes", "", "Left out because the network namespace is not collected.";
+        closes_elsewhere: u64 = 61, "closes", "",
+            "Left out because the network namespace is not collected, or no poll had found it yet.";
     }
 
     table "The table that joins polls and closes." {
