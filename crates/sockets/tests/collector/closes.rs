@@ -1,12 +1,16 @@
 //! What a closing record says of a connection, and what it leaves out because nobody knows it.
 
 use crate::law::check_all;
+use crate::people::{self, Crowd};
 use crate::scene::{self, Ends, SUBJECTS, Subject};
-use crate::support::{Netns, RARELY, need_root_netns, options};
+use crate::support::{Netns, RARELY, need_root_netns, options, within};
 use crate::watch::{Seen, Told, Watch};
+use ledger::HopSnapshot;
 use record::{FieldSet, SocketRecord};
 use serde_json::Value;
-use sockets::Scope;
+use sockets::filter::Filter;
+use sockets::{Options, Scope};
+use std::time::Duration;
 
 /// Fields of `tcp_info` that a poll's counters stand in for after an abort.
 const OF_LAST_POLL: [&str; 12] = [
@@ -100,4 +104,28 @@ fn a_closing_record_states_nothing_that_neither_the_event_nor_a_poll_knows() {
     for field in ["dst_port", "src_address", "receive_queue", "send_queue"] {
         assert!(record[field].is_null(), "cleared before the event: {field}: {record}");
     }
+}
+
+#[test]
+fn of_more_rejected_connections_than_there_is_room_for_the_close_events_decide() {
+    if !need_root_netns() {
+        return;
+    }
+    let netns = Netns::new();
+    let crowd = Crowd::new(&netns, people::Ends::V4, 20);
+    let filter = Some(Filter::parse("state established and uid = 12345").unwrap());
+    let options = Options { filter, table_entries_max: 10, ..options(RARELY, Scope::Own) };
+    let watch = Watch::start(&netns, options);
+    watch.wait_polls(1);
+    let overflow = |hop: &HopSnapshot| hop.events.get("rejected_overflow").copied();
+    let hop = watch.hops().remove(1);
+    assert_eq!((hop.gauges["rejected_entries"], overflow(&hop)), (10, Some(30)));
+    drop(crowd);
+    let came = || watch.hops()[1].received.count >= 41;
+    assert!(within(Duration::from_secs(20), came));
+    let (told, hops) = watch.stop();
+    check_all(&told, &hops);
+    // Whose they are the events do not say.
+    assert_eq!((told.sum("closes_filtered"), told.sum("closes_undecided")), (10, 30));
+    assert_eq!(told.closed().count(), 0);
 }
