@@ -1,4 +1,4 @@
-use crate::{AdminState, PageError, Phase, metrics, metrics::Exposition};
+use crate::{AdminState, Phase, metrics, metrics::Exposition, page};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
@@ -187,21 +187,12 @@ async fn show_ledger(State(state): State<Arc<AdminState>>, uri: Uri) -> Response
 }
 
 async fn show_sockets(State(state): State<Arc<AdminState>>, uri: Uri) -> Response {
-    let Some(page) = state.sockets.clone() else {
+    let Some(asked) = state.sockets.clone() else {
         let text = "no socket collector here: the configuration has no [sockets]\n";
         return (StatusCode::NOT_FOUND, text).into_response();
     };
     let query = uri.query().unwrap_or_default().to_owned();
-    // The answer waits for the collector's thread.
-    let answer = tokio::task::spawn_blocking(move || page(&query)).await;
-    match answer {
-        Ok(Ok(json)) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
-        Ok(Err(PageError::BadQuery(why))) => (StatusCode::BAD_REQUEST, why + "\n").into_response(),
-        Ok(Err(PageError::Unavailable(why))) => {
-            (StatusCode::SERVICE_UNAVAILABLE, why + "\n").into_response()
-        }
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
-    }
+    page::answer(asked, query).await
 }
 
 async fn healthz(State(state): State<Arc<AdminState>>) -> (StatusCode, String) {

@@ -9,14 +9,14 @@ use crate::held::Settle;
 use crate::meter::Counts;
 use crate::options::{Closes, Options};
 use crate::output::Output;
-use crate::query::{self, QueryError};
+use crate::query::{Answer, Answers, QueryError, Question, Turn, WAITING_MAX};
 use crate::split::Split;
 use crate::walk::{Ask, Visitor as _, Walker};
 use ledger::Meter;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
@@ -42,13 +42,18 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
-    fn new() -> io::Result<Signal> {
+    pub(crate) fn new() -> io::Result<Signal> {
         Ok(Signal { wake: EventFd::new()?, is_stopping: AtomicBool::new(false) })
     }
 
     /// Whether the thread is to end.
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// Has the thread look at everything.
+    pub(crate) fn wake(&self) {
+        self.wake.wake();
     }
 }
 
@@ -60,15 +65,6 @@ impl Drop for Ends {
         self.0.is_stopping.store(true, Ordering::Relaxed);
         self.0.wake.wake();
     }
-}
-
-/// A question on its way to the thread.
-struct Question {
-    filter: Option<Filter>,
-    limit: usize,
-    /// Whoever asked has gone after this.
-    deadline: Instant,
-    answer: Sender<Result<Vec<u8>, QueryError>>,
 }
 
 /// Makes the collector's access, on the thread that will use it.
@@ -95,7 +91,7 @@ impl Collector {
     ) -> io::Result<Collector> {
         let counts = Arc::new(Counts::new(&options.name));
         let signal = Arc::new(Signal::new()?);
-        let (asked, receiver) = mpsc::channel();
+        let (asked, receiver) = mpsc::sync_channel(WAITING_MAX);
         let (thread_counts, thread_signal) = (Arc::clone(&counts), Arc::clone(&signal));
         let thread = thread::Builder::new().name(options.name.clone()).spawn(move || {
             let tags: Vec<_> = host.tags().collect();
@@ -119,8 +115,7 @@ impl Collector {
         self.counts.heartbeat.load()
     }
 
-    /// Walks the namespaces now, and returns the sockets that pass as JSON; for people and scripts, not for records. What
-    /// is found does not count as a poll.
+    /// As [`Questions::ask`], with the whole answer in memory.
     ///
     /// # Errors
     /// The collector did not answer in time, or is stopping.
@@ -130,7 +125,7 @@ impl Collector {
         limit: usize,
         timeout: Duration,
     ) -> Result<Vec<u8>, QueryError> {
-        self.questions.ask(filter, limit, timeout)
+        self.questions.ask(filter, limit, timeout).and_then(Answer::whole)
     }
 
     /// A handle for asking from other threads.
@@ -164,26 +159,33 @@ impl std::error::Error for Panicked {}
 /// Asks a collector from any thread.
 #[derive(Clone)]
 pub struct Questions {
-    asked: Sender<Question>,
+    asked: SyncSender<Question>,
     signal: Arc<Signal>,
 }
 
 impl Questions {
-    /// See [`Collector::query`].
+    /// Walks the namespaces now, and returns the sockets that pass as JSON, `limit` of them at most; for people and scripts, not
+    /// for records. What is found does not count as a poll.
+    ///
+    /// One question is answered at a time, and one a second at most; this one waits `timeout` for its turn. The answer comes
+    /// while it is made, within some ten seconds, in memory that is bounded whatever its size ([`crate::ANSWER_BYTES_MAX`]).
     ///
     /// # Errors
-    /// The collector did not answer in time, or has stopped.
+    /// Too many wait already; the turn did not come in time; the collector has stopped.
     pub fn ask(
         &self,
         filter: Option<Filter>,
         limit: usize,
         timeout: Duration,
-    ) -> Result<Vec<u8>, QueryError> {
+    ) -> Result<Answer, QueryError> {
         let (answer, receiver) = mpsc::channel();
         let deadline = Instant::now() + timeout;
-        let sent = self.asked.send(Question { filter, limit, deadline, answer });
-        sent.map_err(|_| QueryError::Stopped)?;
-        self.signal.wake.wake();
+        let sent = self.asked.try_send(Question { filter, limit, deadline, answer });
+        sent.map_err(|error| match error {
+            TrySendError::Full(_) => QueryError::Busy,
+            TrySendError::Disconnected(_) => QueryError::Stopped,
+        })?;
+        self.signal.wake();
         match receiver.recv_timeout(timeout) {
             Ok(result) => result,
             Err(mpsc::RecvTimeoutError::Timeout) => Err(QueryError::Timeout),
@@ -208,6 +210,7 @@ pub(crate) struct Runner<'h> {
     pub(crate) found: Vec<Found>,
     pub(crate) options: &'h Options,
     pub(crate) signal: Arc<Signal>,
+    pub(crate) answers: Answers,
     split: Split,
     extensions: Extensions,
     poll_set: PollSet,
@@ -250,6 +253,7 @@ impl<'h> Runner<'h> {
             found: Vec::new(),
             options,
             signal,
+            answers: Answers::default(),
             poll_set: PollSet::default(),
             jitter: monotonic_ns(),
         }
@@ -268,6 +272,7 @@ impl<'h> Runner<'h> {
             }
             due = slot + self.next_jitter();
         }
+        self.answers.stop();
         // What had come before the stop; more may come for as long as connections close.
         for _ in 0..DRAINS_AT_STOP_MAX {
             if self.engine.take_closes() == Drained::Wholly {
@@ -285,8 +290,8 @@ impl<'h> Runner<'h> {
             if self.signal.is_stopping() {
                 return Next::Stop;
             }
-            // One at a time: however many are asked, a poll is late by one answer at most.
-            let is_asked = asked.try_recv().map(|question| self.answer(&question)).is_ok();
+            // A poll is late by one turn of this at most.
+            let turn = Answers::turn(self, asked);
             let left = due.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Next::GoOn;
@@ -297,7 +302,10 @@ impl<'h> Runner<'h> {
                 self.poll_set.add(events.as_fd(), Interest::Readable);
             }
             let idle = self.engine.held.due_in().map_or(IDLE, |due| due.min(IDLE));
-            let idle = if is_asked { Duration::ZERO } else { left.min(idle) };
+            let idle = match turn {
+                Turn::More => Duration::ZERO,
+                Turn::Wait(wait) => wait.min(idle).min(left),
+            };
             // An error here is a signal: the loop looks at everything again.
             let _ = self.poll_set.wait(idle);
             self.signal.wake.clear();
@@ -306,16 +314,6 @@ impl<'h> Runner<'h> {
             self.engine.settle(&mut *self.access, &self.found, Settle::Due);
             self.flush();
         }
-    }
-
-    fn answer(&mut self, question: &Question) {
-        if question.deadline <= Instant::now() {
-            // Nobody waits for it any more.
-            return;
-        }
-        let result = query::answer(self, question.filter.as_ref(), question.limit);
-        // Whoever asked may have gone.
-        let _ = question.answer.send(result);
     }
 
     /// Has the output send closing records on their way that have waited long enough for others to join them.

@@ -1,5 +1,9 @@
 //! One walk of the kernel's table of sockets in one namespace, with every answer checked.
 
+mod steps;
+
+pub(crate) use steps::Steps;
+
 use std::fmt;
 use sys::Errno;
 use sys::clock::monotonic_ns;
@@ -178,6 +182,21 @@ impl Walker {
         visitor: &mut impl Visitor,
         walked: &mut Walked,
     ) -> Result<(), WalkError> {
+        self.request(socket, kind, ask, walked)?;
+        while self.datagram(socket, visitor, walked)? == Progress::GoesOn {
+            visitor.pause();
+        }
+        Ok(())
+    }
+
+    /// Asks for the sockets of one kind. The kernel makes the first part of its answer while the request is sent.
+    fn request(
+        &mut self,
+        socket: &Socket,
+        kind: Kind,
+        ask: &Ask<'_>,
+        walked: &mut Walked,
+    ) -> Result<(), WalkError> {
         self.sequence = self.sequence.wrapping_add(1);
         let Ask { states, extensions, bytecode } = *ask;
         let request = Request {
@@ -192,13 +211,9 @@ impl Walker {
         };
         self.request.clear();
         request.encode(&mut self.request);
-        // The first part of the answer is made while the request is sent.
         let asked_ns = monotonic_ns();
         socket.send(&self.request).map_err(|errno| WalkError::Syscall { call: "sendto", errno })?;
         walked.kernel_ns += monotonic_ns().saturating_sub(asked_ns);
-        while self.datagram(socket, visitor, walked)? == Progress::GoesOn {
-            visitor.pause();
-        }
         Ok(())
     }
 
@@ -256,8 +271,9 @@ impl Walker {
     }
 }
 
+/// Whether a walk has more to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Progress {
+pub(crate) enum Progress {
     GoesOn,
     Done,
 }
