@@ -88,7 +88,21 @@ fn refuse(state: &AdminState, request: &Request) -> Option<Response> {
         let text = "only GET and HEAD: nothing can be changed here\n";
         return Some((StatusCode::METHOD_NOT_ALLOWED, allow, text).into_response());
     }
+    match request.extensions().get::<Peer>() {
+        // Whom the kernel vouches for needs no further look: no web page gets at a unix socket.
+        Some(Peer::User) => return None,
+        Some(Peer::Stranger) => {
+            let text = "this socket answers root, the daemon's own user, and those of admin.socket_users\n";
+            return Some((StatusCode::FORBIDDEN, text).into_response());
+        }
+        Some(Peer::Address(_)) | None => {}
+    }
     let path = request.uri().path();
+    if path == "/sockets"
+        && let (Some(_), Some(elsewhere)) = (&state.sockets, &state.sockets_elsewhere)
+    {
+        return Some((StatusCode::FORBIDDEN, format!("{elsewhere}\n")).into_response());
+    }
     if matches!(path, "/ledger" | "/sockets") && !is_for_neighbours(state, request) {
         let text = "this is only shown to this machine, at a loopback address: it names every listener, target and peer\n";
         return Some((StatusCode::FORBIDDEN, text).into_response());
@@ -113,7 +127,8 @@ fn is_for_neighbours(state: &AdminState, request: &Request) -> bool {
     if state.bind.is_loopback() {
         return true;
     }
-    let is_near = request.extensions().get::<Peer>().is_some_and(|peer| peer.0.is_loopback());
+    let peer = request.extensions().get::<Peer>();
+    let is_near = matches!(peer, Some(Peer::Address(addr)) if addr.is_loopback());
     let named = host_names(request.uri(), request.headers());
     let localhost = IpAddr::from([127, 0, 0, 1]);
     is_near && !named.is_empty() && named.iter().all(|host| is_this_machine(host, localhost))
@@ -149,8 +164,15 @@ fn is_this_machine(host: &str, bind: IpAddr) -> bool {
 }
 
 /// Whose request it is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer(pub(crate) IpAddr);
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Peer {
+    /// Somebody at this address.
+    Address(IpAddr),
+    /// A user of this machine who may ask everything, by the kernel's word.
+    User,
+    /// A user of this machine who may not.
+    Stranger,
+}
 
 async fn index() -> &'static str {
     "weir\n\n\

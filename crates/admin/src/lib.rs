@@ -20,6 +20,7 @@ pub use http::{HttpCounts, router};
 pub use page::{Page, PageError, Pieces};
 pub use server::{
     CONNECTION_LIFETIME_MAX, CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_TIMEOUT, HEADERS_MAX, serve,
+    serve_users,
 };
 
 use ledger::Ledger;
@@ -46,6 +47,9 @@ pub struct AdminState {
     pub http: HttpCounts,
     /// Answers `/sockets`; `None` without a socket collector.
     pub sockets: Option<Page>,
+    /// Where `/sockets` is for known users alone ([`serve_users`]): what everybody else is told, a sentence that says where to
+    /// ask. `None`: whoever may see the ledger may ask.
+    pub sockets_elsewhere: Option<String>,
 }
 
 impl AdminState {
@@ -60,6 +64,7 @@ impl AdminState {
             statsd: Arc::default(),
             http: HttpCounts::default(),
             sockets: None,
+            sockets_elsewhere: None,
         }
     }
 }

@@ -244,3 +244,14 @@ fn a_page_without_an_answer_says_why() {
     assert_eq!(busy.headers[header::RETRY_AFTER], "1");
     assert_eq!(get(&local(), "/sockets").status, StatusCode::NOT_FOUND);
 }
+
+#[test]
+fn sockets_that_are_for_known_users_are_not_shown_at_an_address() {
+    let mut state = state(busy_hops(), "127.0.0.1");
+    state.sockets = Some(Arc::new(|_| panic!("nobody is asked")));
+    state.sockets_elsewhere = Some("ask there".to_owned());
+    let state = Arc::new(state);
+    let answer = get(&state, "/sockets");
+    assert_eq!((answer.status, answer.body.as_str()), (StatusCode::FORBIDDEN, "ask there\n"));
+    assert_eq!(get(&state, "/ledger").status, StatusCode::OK);
+}

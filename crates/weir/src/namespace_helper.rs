@@ -2,13 +2,13 @@
 
 mod place;
 
+use crate::allowed::{User, users};
 use crate::daemon::say;
 use crate::exit::Failure;
 use anyhow::Context;
 use place::{Place, Remover};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use sockets::attribution::Users;
 use sockets::helper::{Allowed, serve};
 use std::io;
 use std::os::fd::AsFd;
@@ -81,29 +81,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     result.context("cannot listen any more")?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// A user who may ask.
-struct User {
-    uid: u32,
-    name: Option<String>,
-}
-
-fn users(names: &[String]) -> anyhow::Result<Vec<User>> {
-    // Without the file, numbers still do.
-    let known = Users::read().unwrap_or_default();
-    let user = |text: &String| {
-        match text.parse() {
-        Ok(uid) => Ok(User { uid, name: known.name(uid).map(str::to_owned) }),
-        Err(_) => match place::number_of("/etc/passwd", text) {
-            Some(uid) => Ok(User { uid, name: Some(text.clone()) }),
-            None => Err(Failure::Config.error(format!(
-                "there is no user {text:?} in /etc/passwd. Fix: make the user, or name it by its number (id -u {text})"
-            ))),
-        },
-    }
-    };
-    names.iter().map(user).collect()
 }
 
 /// One end of a pipe that a signal makes readable.
@@ -271,12 +248,5 @@ mod tests {
         for text in ["", "8", "1000", "rw", "-1"] {
             assert!(mode(text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn users_are_names_or_numbers() {
-        let found = users(&["root".to_owned(), "4000000000".to_owned()]).unwrap();
-        assert_eq!((found[0].uid, found[1].uid), (0, 4_000_000_000));
-        assert!(users(&["nobody here".to_owned()]).is_err());
     }
 }

@@ -31,7 +31,9 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    fn contains(&self, uid: u32) -> bool {
+    /// Whether this user may ask.
+    #[must_use]
+    pub fn contains(&self, uid: u32) -> bool {
         uid == 0 || self.uids.contains(&uid)
     }
 }

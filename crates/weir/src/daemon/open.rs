@@ -44,7 +44,8 @@ pub(crate) struct SocketFile {
 }
 
 impl SocketFile {
-    fn of(path: &Path) -> Option<SocketFile> {
+    /// What is at this path now.
+    pub(crate) fn of(path: &Path) -> Option<SocketFile> {
         let metadata = fs::symlink_metadata(path).ok()?;
         Some(SocketFile { path: path.to_owned(), device: metadata.dev(), inode: metadata.ino() })
     }

@@ -1,6 +1,7 @@
 //! Where the helper listens: a socket of the service manager's, or a file of its own.
 
 use super::Args;
+use crate::allowed::number_of;
 use crate::exit::Failure;
 use anyhow::Context;
 use std::fmt;
@@ -139,16 +140,6 @@ fn gid_of(group: &str) -> anyhow::Result<u32> {
         Failure::Config.error(format!(
             "there is no group {group:?} in /etc/group. Fix: make it, or name it by its number"
         ))
-    })
-}
-
-/// The number of a user or group: the third field of passwd(5) and group(5).
-pub(super) fn number_of(file: &str, name: &str) -> Option<u32> {
-    let text = fs::read(file).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let mut lines = text.lines().map(|line| line.split(':'));
-    lines.find_map(|mut fields| {
-        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok()).flatten()
     })
 }
 

@@ -5,6 +5,7 @@
 
 mod names;
 mod privilege;
+mod questions;
 #[path = "../support/mod.rs"]
 mod support;
 

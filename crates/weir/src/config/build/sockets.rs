@@ -181,7 +181,8 @@ fn fields(section: &Section<'_>) -> Vec<String> {
 /// Longest path of a unix socket in bytes (unix(7): `sun_path` with its end).
 const UNIX_PATH_BYTES_MAX: usize = 107;
 
-fn socket_path(text: &str) -> Result<PathBuf, String> {
+/// The path of a unix socket.
+pub(super) fn socket_path(text: &str) -> Result<PathBuf, String> {
     match text.len() {
         0 => Err("it has no path; write for example /run/weir/helper.sock".to_owned()),
         _ if text.chars().any(char::is_control) => {

@@ -69,7 +69,7 @@ impl Shown for SinkConfig {
     }
 }
 
-fn list(texts: &[String]) -> Option<String> {
+pub(super) fn list(texts: &[String]) -> Option<String> {
     let all: Vec<String> = texts.iter().map(|text| quoted(text)).collect();
     (!all.is_empty()).then(|| format!("[{}]", all.join(", ")))
 }
