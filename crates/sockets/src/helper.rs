@@ -8,8 +8,10 @@
 //! who sends a netlink request too, not only of who opened the socket (net/netlink/af_netlink.c, netlink_ns_capable).
 
 mod client;
+mod events;
 mod protocol;
 mod server;
 
 pub use client::Remote;
+pub use events::EVENT_BUFFER_BYTES_MAX;
 pub use server::{Allowed, serve};

@@ -32,6 +32,7 @@ impl Errno {
     pub const HOSTDOWN: Errno = Errno(libc::EHOSTDOWN);
     pub const EXIST: Errno = Errno(libc::EEXIST);
     pub const SRCH: Errno = Errno(libc::ESRCH);
+    pub const USERS: Errno = Errno(libc::EUSERS);
     pub const NONET: Errno = Errno(libc::ENONET);
 
     /// The calling thread's `errno`.

@@ -100,7 +100,7 @@ pub(in super::super) const SOCKETS: SectionKeys = SectionKeys {
             fallback: Fallback::Value("8MiB"),
             meaning: "Receive buffer for close events to ask the kernel for. A burst of closes that overruns it is \
                       counted as `event_buffer`. Without `CAP_NET_ADMIN` the kernel grants at most twice \
-                      `net.core.rmem_max`.",
+                      `net.core.rmem_max`, and a helper at most `64MiB`.",
         },
         Key {
             name: "tags",
