@@ -40,10 +40,10 @@ pub(crate) struct Args {
     /// Group that the socket's file is given to, by name (of /etc/group) or number
     #[arg(long, value_name = "GROUP", requires = "listen")]
     group: Option<String>,
-    /// Permissions of the socket's file, octal: who may connect. Who may ask is decided by --allow-user in any case [default:
-    /// 660 with --group, else 666]
-    #[arg(long, value_name = "MODE", value_parser = mode, requires = "listen")]
-    mode: Option<u32>,
+    /// Permissions of the socket's file, octal: who may connect. Who may ask is decided by --allow-user in any case; but whoever
+    /// connects may keep others waiting
+    #[arg(long, value_name = "MODE", value_parser = mode, default_value = "660", requires = "listen")]
+    mode: u32,
     /// Wait for the end of standard input, then remove the socket's file. For the helper itself, which may not
     #[arg(long, hide = true, requires = "listen")]
     remove_at_end: bool,

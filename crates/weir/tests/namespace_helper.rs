@@ -44,7 +44,8 @@ impl Helper {
 
     /// By a command that starts `weir`. Waits until it serves.
     fn run(mut weir: Command, path: &Path) -> Helper {
-        weir.args(["namespace-helper", "--allow-user", "65534", "--listen"]).arg(path);
+        weir.args(["namespace-helper", "--allow-user", "65534", "--mode", "666", "--listen"]);
+        weir.arg(path);
         let mut peer = Peer::start(weir.stdin(Stdio::null()).stderr(Stdio::piped()));
         let reader = BufReader::new(peer.0.stderr.take().unwrap());
         let (lines, said) = mpsc::channel();
