@@ -48,6 +48,11 @@ pub(crate) fn number_of(file: &str, name: &str) -> Option<u32> {
     field_of(file, 0, name, 2)
 }
 
+/// The number of a user's own group: the fourth field of passwd(5).
+pub(crate) fn group_of(uid: u32) -> Option<u32> {
+    field_of("/etc/passwd", 2, &uid.to_string(), 3)
+}
+
 /// The field at one place of the first line that has this text at another.
 fn field_of(file: &str, place: usize, text: &str, wanted: usize) -> Option<u32> {
     let lines = fs::read(file).unwrap_or_default();
@@ -71,6 +76,7 @@ mod tests {
         assert_eq!(check("root", None), Ok(0));
         assert_eq!(check("4000000000", None), Ok(4_000_000_000));
         assert!(check("nobody here", None).unwrap_err().contains("no user"));
+        assert_eq!((group_of(0), group_of(4_000_000_000)), (Some(0), None));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 mod place;
 
-use crate::allowed::{User, users};
+use crate::allowed::{self, User, users};
 use crate::daemon::say;
 use crate::exit::Failure;
 use anyhow::Context;
@@ -17,8 +17,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use sys::process::{
-    CAP_NET_ADMIN, CAP_NET_BROADCAST, CAP_SYS_ADMIN, CAP_SYS_PTRACE, capability_name,
-    capability_set,
+    CAP_NET_ADMIN, CAP_NET_BROADCAST, CAP_SETGID, CAP_SETUID, CAP_SYS_ADMIN, CAP_SYS_PTRACE,
+    capability_name, capability_set,
 };
 use sys::seccomp::{Calls, Otherwise, allow_only};
 
@@ -44,6 +44,10 @@ pub(crate) struct Args {
     /// connects may keep others waiting
     #[arg(long, value_name = "MODE", value_parser = mode, default_value = "660", requires = "listen")]
     mode: u32,
+    /// Become this user once it listens, by name (of /etc/passwd) or number, and keep the capabilities. For where it has to be
+    /// started as root: files and processes of root's are then not its own. Needs CAP_SETUID and CAP_SETGID, and gives them up
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
     /// Wait for the end of standard input, then remove the socket's file. For the helper itself, which may not
     #[arg(long, hide = true, requires = "listen")]
     remove_at_end: bool,
@@ -62,9 +66,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let allowed = users(&args.allow_users)?;
+    let user = args.user.as_ref().map(|user| users(std::slice::from_ref(user))).transpose()?;
     let place = Place::open(args)?;
     let remover = place.own_file().map(Remover::start);
     let stop = stop_signals().context("cannot prepare for signals")?;
+    if let Some([user]) = user.as_deref() {
+        become_user(user)?;
+    }
     let kept = give_up_capabilities()?;
     let banner = banner(&place, &allowed, kept);
     let uids = allowed.iter().map(|user| user.uid).chain([sys::process::effective_uid()]);
@@ -90,6 +98,23 @@ fn stop_signals() -> io::Result<UnixStream> {
         signal_hook::low_level::pipe::register(signal, signalled.try_clone()?)?;
     }
     Ok(stop)
+}
+
+/// Leaves the user that started this process for another, with the capabilities. Called before the first thread.
+fn become_user(user: &User) -> anyhow::Result<()> {
+    let bits = CAPABILITIES.map(|(bit, _)| bit);
+    let gid = allowed::group_of(user.uid).unwrap_or(user.uid);
+    // While those are effective that the bounding set takes: as another user none is.
+    let kept = capability_set(&bits) | capability_set(&[CAP_SETUID, CAP_SETGID]);
+    sys::process::keep_capabilities(kept)
+        .and_then(|_| sys::process::become_user(user.uid, gid))
+        .map_err(|errno| {
+            Failure::Permission.error(format!(
+                "cannot become user {}: {errno}. Fix: start it as root with CAP_SETUID and CAP_SETGID, or leave --user out and \
+                 start it as that user",
+                user.uid
+            ))
+        })
 }
 
 /// What is kept, and what is lost where it is missing.
