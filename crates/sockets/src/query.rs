@@ -41,6 +41,9 @@ const WALK_MAX: Duration = Duration::from_secs(5);
 const READER_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Longest time until the reader has all of it.
 const TAKEN_MAX: Duration = Duration::from_secs(9);
+/// After a search for namespaces that failed, answers do without one for so long: a helper that hangs holds up the thread
+/// for each poll already.
+const SEARCH_PAUSE: Duration = Duration::from_secs(10);
 /// Bytes of a piece of an answer, but for the end of its last socket.
 const CHUNK_BYTES: usize = 64 * 1024;
 /// Room for that.
@@ -91,6 +94,8 @@ pub(crate) struct Answers {
     under_way: Option<Answering>,
     /// When the last one began.
     began: Option<Instant>,
+    /// When the last search for namespaces has failed.
+    search_failed: Option<Instant>,
 }
 
 /// Whether an answer can go on at once.
@@ -188,7 +193,11 @@ impl Answering {
         question.answer.send(Ok(answer)).ok()?;
         answers.began = Some(Instant::now());
         engine.counts.queries.add(1);
-        let failed = u64::from(access.discover(&options.scope, found).is_err());
+        if answers.search_failed.is_none_or(|at| at.elapsed() >= SEARCH_PAUSE) {
+            let result = access.discover(&options.scope, found);
+            answers.search_failed = result.is_err().then(Instant::now);
+        }
+        let failed = u64::from(answers.search_failed.is_some());
         let filter = question.filter.as_ref();
         let mut text = Text::new(pen, question.limit);
         text.json.extend_from_slice(

@@ -5,10 +5,15 @@ use crate::support::{Netns, RARELY, need_root_netns, options, tell, within};
 use crate::watch::Watch;
 use serde_json::Value;
 use sockets::filter::Filter;
-use sockets::{Answer, QueryError, Questions, Scope};
+use sockets::{Access, Answer, Direct, Found, Hears, QueryError, Questions, Scope};
 use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use sys::Errno;
+use sys::namespace::{Error, Scan};
+use sys::netlink::Socket;
 
 const WAIT: Duration = Duration::from_secs(20);
 
@@ -256,4 +261,56 @@ fn an_answer_that_nobody_takes_is_taken_back_and_makes_room_for_the_next() {
     watch.stop();
     let answer = parse(&whole(&first, cut).unwrap());
     assert_eq!(answer["truncated"], true);
+}
+
+/// Direct access whose searches for namespaces fail after the first, as through a helper that hangs.
+struct Lost {
+    direct: Direct,
+    searches: Arc<AtomicU64>,
+}
+
+impl Access for Lost {
+    fn discover(&mut self, scope: &Scope, found: &mut Vec<Found>) -> io::Result<Scan> {
+        let scan = self.direct.discover(scope, found)?;
+        match self.searches.fetch_add(1, Ordering::Relaxed) {
+            0 => Ok(scan),
+            _ => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    fn open(&mut self, at: usize) -> Result<Socket, Error> {
+        self.direct.open(at)
+    }
+
+    fn nsid(&mut self, at: usize) -> Result<i32, Errno> {
+        self.direct.nsid(at)
+    }
+
+    fn events(&mut self, hears: Hears, buffer_bytes: usize) -> Result<Socket, Errno> {
+        self.direct.events(hears, buffer_bytes)
+    }
+}
+
+#[test]
+fn questions_do_not_search_again_and_again_where_a_search_has_failed() {
+    if !need_root_netns() {
+        return;
+    }
+    let netns = Netns::new();
+    let _crowd = Crowd::new(&netns, Ends::V4, 1);
+    let searches = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&searches);
+    let watch = Watch::start_through(&netns, options(RARELY, Scope::Own), move |direct| Lost {
+        direct,
+        searches: counted,
+    });
+    watch.wait_polls(1);
+    let began = Instant::now();
+    for _ in 0..3 {
+        let answer = parse(&watch.collector.query(None, 10, WAIT).unwrap());
+        assert_eq!((&answer["shown"], &answer["namespaces_failed"]), (&3.into(), &1.into()));
+    }
+    let searches = searches.load(Ordering::Relaxed);
+    assert!(searches == 2 || began.elapsed() > Duration::from_secs(9), "{searches} searches");
+    watch.stop();
 }
