@@ -9,7 +9,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 /// How a listener's UDP socket is opened.
@@ -150,8 +150,12 @@ pub fn listen_unix_stream(path: &Path) -> io::Result<UnixListener> {
 
 fn is_stale_stream(path: &Path) -> bool {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
-    let connected = UnixStream::connect(path);
-    is_socket && connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    // Non-blocking: a listener that does not accept would hold this up for ever once its queue is full.
+    let connect = || {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM.cloexec().nonblocking(), None)?;
+        socket.connect(&SockAddr::unix(path)?)
+    };
+    is_socket && connect().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 /// Gives the file of a unix socket that this process has just bound to a group, if one is named, and sets its mode: who may

@@ -113,7 +113,10 @@ impl Bound {
         let uids = users(&wanted.socket_users)?.into_iter().map(|user| user.uid);
         let allowed = Allowed { uids: uids.chain([sys::process::effective_uid()]).collect() };
         let local = match &self.local {
-            Some(local) if now.socket.as_ref() == Some(path) => {
+            // Somebody may have removed the file: then it is bound anew.
+            Some(local)
+                if now.socket.as_ref() == Some(path) && SocketFile::of(path) == local.file =>
+            {
                 Local { listener: local.listener.try_clone()?, file: local.file.clone(), allowed }
             }
             _ => {

@@ -75,7 +75,8 @@ fn sockets_of_other_namespaces_are_shown_to_known_users_alone() {
     wait_for(|| ask_as(0, &path, page), || sees(0).then_some(()));
     assert_eq!(ask_as(65_534, &path, page).trim(), "may not connect");
     assert!(refused().starts_with("HTTP/1.0 403"));
-    // With one named.
+    // With one named, and after somebody has removed the file.
+    fs::remove_file(&path).unwrap();
     write(&dir, &format!("{socket}\nsocket_users = [\"65534\"]"), all);
     signal(weir.process(), "HUP");
     wait_for_reloads(&weir, 2);
