@@ -204,6 +204,18 @@ fn an_answer_of_many_sockets_takes_little_memory() {
     assert!(answer.ends_with("}\n"), "{told}");
     assert!(size >= 16, "not enough to tell: {told}");
     assert!(grown <= KIB_MAX, "{told}");
+    // And of many that ask for as much, and do not read.
+    let mut deaf: Vec<_> = (0..40).map(|_| UnixStream::connect(&path).unwrap()).collect();
+    for client in &mut deaf {
+        client.write_all(b"GET /sockets?limit=100000 HTTP/1.0\r\n\r\n").unwrap();
+        client.set_nonblocking(true).unwrap();
+    }
+    let began = |client: &mut UnixStream| client.read(&mut [0]).is_ok_and(|len| len == 1);
+    wait_for(|| "an answer".to_owned(), || deaf.iter_mut().any(began).then_some(()));
+    // Those who have to wait are told to come back, or get their turn: all of them, in the end.
+    wait_for(|| "all answers".to_owned(), || deaf.iter_mut().all(began).then_some(()));
+    let peak = status_kib(weir.pid(), "VmHWM:");
+    assert!(peak.saturating_sub(before) <= KIB_MAX, "from {before} KiB to {peak} KiB");
     let ended = weir.stop();
     assert_eq!(ended.code, Some(0), "{}", ended.said);
     drop(crowd.0.stdin.take());
