@@ -1,6 +1,6 @@
 //! The admin server and the StatsD push, on a thread of their own: no data passes there.
 
-use super::open::SocketFile;
+use super::open::{SocketFile, make_folder};
 use crate::allowed::users;
 use crate::exit::Failure;
 use admin::{AdminState, Health, Page, statsd};
@@ -120,8 +120,8 @@ impl Bound {
                 Local { listener: local.listener.try_clone()?, file: local.file.clone(), allowed }
             }
             _ => {
-                let listener =
-                    listen_unix_stream(path).map_err(|error| cannot_listen(path, &error))?;
+                let listener = make_folder(path).and_then(|()| listen_unix_stream(path));
+                let listener = listener.map_err(|error| cannot_listen(path, &error))?;
                 Local { listener, file: SocketFile::of(path), allowed }
             }
         };
