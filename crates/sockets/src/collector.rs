@@ -187,7 +187,7 @@ impl Questions {
         })?;
         self.signal.wake();
         match receiver.recv_timeout(timeout) {
-            Ok(result) => result,
+            Ok(answer) => Ok(answer),
             Err(mpsc::RecvTimeoutError::Timeout) => Err(QueryError::Timeout),
             Err(mpsc::RecvTimeoutError::Disconnected) => Err(QueryError::Stopped),
         }

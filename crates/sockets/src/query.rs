@@ -85,7 +85,7 @@ pub(crate) struct Question {
     pub(crate) limit: usize,
     /// Whoever asked has gone after this.
     pub(crate) deadline: Instant,
-    pub(crate) answer: Sender<Result<Answer, QueryError>>,
+    pub(crate) answer: Sender<Answer>,
 }
 
 /// The answers of a collector: one under way at most.
@@ -190,7 +190,7 @@ impl Answering {
     fn begin(runner: &mut Runner<'_>, question: Question) -> Option<Answering> {
         let Runner { engine, access, found, options, signal, answers, .. } = runner;
         let (pen, answer) = pipe(signal);
-        question.answer.send(Ok(answer)).ok()?;
+        question.answer.send(answer).ok()?;
         answers.began = Some(Instant::now());
         engine.counts.queries.add(1);
         if answers.search_failed.is_none_or(|at| at.elapsed() >= SEARCH_PAUSE) {
