@@ -11,11 +11,20 @@ schema! {
 
     poll "Which poll." {
         time_unix_ns: fixed64 = 1, "ns", "", "When the poll began; since 1970, UTC.";
-        poll: u64 = 2, "", "", "Number of the poll, from 1 at the start of the process.";
+        poll: u64 = 2, "", "", "Number of the poll, from 1 at the start of the run.";
         host: text = 3, "", "", "The host's name.";
         boot_id: text = 4, "", "", "The kernel's random id of this boot, as a UUID.";
         tags: tags = 5, "", "", "Names and values from the configuration.";
         is_keyframe: bool = 6, "", "", "Whether unchanged sockets were emitted too.";
+        run_id: fixed64 = 7, "", "", "Random number of this run of the collector, as on its records.";
+        next_sequence: u64 = 8, "", "",
+            "Records that the run had made when these totals were: the `sequence` of the next one. A store has all of them \
+             if it has as many different records of this `run_id` with a smaller `sequence`.";
+        host_id: text = 9, "", "", "Which host it is, as on the records.";
+        kernel_release: text = 14, "", "", "Release of the kernel (`uname -r`).";
+        weir_version: text = 15, "", "", "Version of Weir.";
+        interval_ms: u64 = 16, "ms", "", "From the beginning of one poll to that of the next, as configured.";
+        schema_version: u8 = 17, "", "", "Version of the table, as on the records.";
     }
 
     stream "Where in a stream of datagrams this is; absent elsewhere." {
