@@ -1,5 +1,6 @@
 //! From the kernel's message to a record: nothing is computed, everything is named.
 
+use crate::ends::{Role, role_of_listed};
 use record::{
     AccEcnOption, AddressFamily, EcnMode, FastOpenFailure, RecoveryState, SocketRecord,
     SocketState, SocketTimer, TlsMode,
@@ -31,6 +32,7 @@ pub fn fill<'a>(
     record.dst_address = Some(message.id.dst.ip());
     record.dst_port = Some(message.id.dst.port());
     record.interface_index = Some(message.id.interface_index);
+    record.role = role_of_listed(message).map(Role::word);
     record.state = Some(SocketState(message.state.number()));
     record.timer = Some(SocketTimer(message.timer.number()));
     record.timer_retransmits = Some(message.retransmits);

@@ -2,7 +2,8 @@
 
 use crate::access::{Access, Hears, Scope};
 use crate::assemble;
-use crate::ends::{self, Before, End, Final, Look};
+use crate::delta::Delta;
+use crate::ends::{self, Before, End, Final, Look, Role};
 use crate::engine::{Engine, fill_attribution};
 use crate::options::Closes;
 use crate::table::{Entry, Life};
@@ -11,7 +12,7 @@ use record::{CloseReason, RecordKind, SocketRecord, SocketState};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use sys::Errno;
-use sys::clock::realtime_ns;
+use sys::clock::{boottime_ns, realtime_ns};
 use sys::netlink::{EventBatch, Protocol, Received, Socket};
 use sys::socket::{mem_info, receive_buffer};
 use wire::inet_diag::request::SOCK_DIAG_BY_FAMILY;
@@ -45,6 +46,8 @@ pub(crate) struct Closed {
     pub(crate) nsid: Option<i32>,
     /// When the event was read.
     pub(crate) unix_ns: u64,
+    /// The same since the host started.
+    pub(crate) boot_ns: u64,
 }
 
 /// Whether the events that had come were all taken.
@@ -171,9 +174,9 @@ impl Engine<'_> {
         for _ in 0..BATCHES_MAX {
             match events.batch.receive(&events.socket) {
                 Ok(count) => {
-                    let now_ns = realtime_ns();
+                    let (unix_ns, boot_ns) = (realtime_ns(), boottime_ns());
                     for received in events.batch.datagrams() {
-                        self.take_datagram(&received, events.own.as_ref(), now_ns);
+                        self.take_datagram(&received, events.own.as_ref(), unix_ns, boot_ns);
                     }
                     if count < BATCH_EVENTS {
                         drained = Drained::Wholly;
@@ -206,7 +209,13 @@ impl Engine<'_> {
         self.sums.closes_lost += u64::from(lost);
     }
 
-    fn take_datagram(&mut self, received: &Received<'_>, own: Option<&Socket>, now_ns: u64) {
+    fn take_datagram(
+        &mut self,
+        received: &Received<'_>,
+        own: Option<&Socket>,
+        unix_ns: u64,
+        boot_ns: u64,
+    ) {
         if received.sender_port_id != 0 {
             // Another process may send to our port; the kernel's port is 0.
             return;
@@ -217,7 +226,7 @@ impl Engine<'_> {
             let fate =
                 match message.map(|message| (message.kind, message.body, decode(message.body))) {
                     Ok((SOCK_DIAG_BY_FAMILY, body, Ok(event))) => {
-                        let closed = self.closed(&event, received.nsid, now_ns);
+                        let closed = self.closed(&event, received.nsid, unix_ns, boot_ns);
                         self.close(&event, closed, own, (body, amount))
                     }
                     _ => Fate::LeftOut(Reason::Malformed),
@@ -246,7 +255,13 @@ impl Engine<'_> {
     }
 
     /// Joins an event with what is known of its socket, which has closed from here on.
-    fn closed(&mut self, event: &SocketMessage<'_>, nsid: Option<i32>, unix_ns: u64) -> Closed {
+    fn closed(
+        &mut self,
+        event: &SocketMessage<'_>,
+        nsid: Option<i32>,
+        unix_ns: u64,
+        boot_ns: u64,
+    ) -> Closed {
         let entry = self.table.get_mut(event.id.cookie).map(|entry| {
             let before = *entry;
             entry.life = Life::Closed;
@@ -261,7 +276,7 @@ impl Engine<'_> {
         };
         // A cookie belongs to one socket for as long as the host runs; an id may be given to another namespace.
         let place = entry.map(|entry| entry.namespace).or(place);
-        Closed { entry, place, nsid, unix_ns }
+        Closed { entry, place, nsid, unix_ns, boot_ns }
     }
 
     /// Makes a closing record, or has it wait, or says why not.
@@ -325,20 +340,28 @@ impl Engine<'_> {
         look: Option<Look>,
     ) {
         let before = closed.entry.as_ref().map(Before::of);
-        let End::Connection(reason) = ends::end_of(&Final::of(event), before.as_ref(), look) else {
+        let end = Final::of(event);
+        let End::Connection(reason) = ends::end_of(&end, before.as_ref(), look) else {
             return;
         };
+        let role = ends::role_of(&end, before.as_ref(), look);
         if closed.entry.is_none() {
             self.counts.unpolled.add(1);
         }
         if let Some(count) = self.counts.ended.get(usize::from(reason.0)) {
             count.add(1);
         }
-        self.emit_close(event, closed, reason);
+        self.emit_close(event, closed, reason, role);
     }
 
-    fn emit_close(&mut self, event: &SocketMessage<'_>, closed: &Closed, reason: CloseReason) {
-        let Closed { ref entry, place, nsid, unix_ns } = *closed;
+    fn emit_close(
+        &mut self,
+        event: &SocketMessage<'_>,
+        closed: &Closed,
+        reason: CloseReason,
+        role: Option<Role>,
+    ) {
+        let Closed { ref entry, place, nsid, unix_ns, boot_ns } = *closed;
         let entry = entry.as_ref();
         let namespace = place.and_then(|place| self.namespaces.get(place)).cloned();
         let cgroup = entry.and_then(|entry| self.cgroup_of(entry.cgroup_id));
@@ -352,6 +375,7 @@ impl Engine<'_> {
         record.netns_id = nsid.and_then(|nsid| u32::try_from(nsid).ok());
         fill_attribution(&mut record, namespace.as_ref(), cgroup.as_deref());
         record.close_reason = Some(reason);
+        record.role = role.map(Role::word);
         record.polls_seen = Some(0);
         if let Some(entry) = entry {
             record.uid = Some(entry.uid);
@@ -363,8 +387,18 @@ impl Engine<'_> {
             record.seen_ns = Some(unix_ns.saturating_sub(entry.first_seen_unix_ns));
             record.polls_seen = Some(entry.polls_seen);
         }
+        delta_of(event, entry, boot_ns).fill(&mut record);
         restore(&mut record, event, entry);
         self.emit(&mut record);
+    }
+}
+
+/// What was added since the last record. What an abort has cleared is no counter that anything could be added to.
+fn delta_of(event: &SocketMessage<'_>, entry: Option<&Entry>, boot_ns: u64) -> Delta {
+    let is_abort = event.id.dst.port() == 0;
+    match (entry, &event.tcp_info) {
+        (Some(entry), Some(info)) if !is_abort => Delta::of(entry, info, boot_ns),
+        _ => Delta::default(),
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::access::{Access, Direct, Found, Scope};
 use crate::attribution::Host;
 use crate::closing::Drained;
-use crate::engine::{Engine, Identity, Moment};
+use crate::engine::{Engine, Identity, Moment, run_id};
 use crate::filter::Filter;
 use crate::held::Settle;
 use crate::meter::Counts;
@@ -20,7 +20,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
-use sys::clock::{monotonic_ns, realtime_ns, thread_cpu_ns};
+use sys::clock::{boottime_ns, monotonic_ns, realtime_ns, thread_cpu_ns};
 use sys::poll::{EventFd, Interest, PollSet};
 use sys::process::{CAP_SYS_PTRACE, effective_capabilities};
 use sys::socket::namespace_cookie;
@@ -99,7 +99,7 @@ impl Collector {
         let (thread_counts, thread_signal) = (Arc::clone(&counts), Arc::clone(&signal));
         let thread = thread::Builder::new().name(options.name.clone()).spawn(move || {
             let tags: Vec<_> = host.tags().collect();
-            let identity = Identity { host: &host, tags: &tags };
+            let identity = Identity { host: &host, tags: &tags, run_id: run_id() };
             let engine = Engine::new(&options, identity, thread_counts, output);
             let mut runner = Runner::new(engine, access(), &options, thread_signal);
             runner.run(&receiver);
@@ -342,7 +342,8 @@ impl<'h> Runner<'h> {
         let (began_ns, cpu_ns) = (monotonic_ns(), thread_cpu_ns());
         let poll = self.engine.moment.poll + 1;
         let unix_ns = realtime_ns();
-        self.engine.moment = Moment { poll, unix_ns, at: Instant::now(), place: 0 };
+        let boot_ns = boottime_ns();
+        self.engine.moment = Moment { poll, unix_ns, boot_ns, at: Instant::now(), place: 0 };
         self.engine.is_keyframe = self.is_keyframe(poll);
         let states = self.states(poll);
         self.engine.forget_open(states);
@@ -448,6 +449,7 @@ impl<'h> Runner<'h> {
         engine.moment.place = place;
         engine.learn_nsid(&mut *self.access, at, place);
         engine.moment.unix_ns = realtime_ns();
+        engine.moment.boot_ns = boottime_ns();
         let ask = Ask { states, extensions: self.extensions, bytecode: &self.split.bytecode };
         let result = self.walker.walk(&socket, &ask, engine);
         // Closed at once: a netlink socket keeps its namespace alive.

@@ -3,7 +3,8 @@
 use crate::assemble;
 use crate::attribution::{Cgroup, Cgroups, Host};
 use crate::closing::Events;
-use crate::ends::{self, Counters};
+use crate::delta::{Delta, Recorded};
+use crate::ends::{self, Role};
 use crate::filter::{Expr, Facts, Needs};
 use crate::fingerprint::fingerprint;
 use crate::held::Held;
@@ -16,7 +17,8 @@ use crate::poll::missing_kept_polls;
 use crate::table::{Entry, LastCounters, Life, Table, mix};
 use crate::totals::Sums;
 use ledger::{Amount, Reason};
-use record::{RecordKind, SocketRecord, Tags};
+use record::{RecordKind, SCHEMA_VERSION, SocketRecord, Tags};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Instant;
 use wire::DecodeError;
@@ -28,16 +30,29 @@ use wire::netlink::HEADER_BYTES;
 pub(crate) struct Identity<'h> {
     pub(crate) host: &'h Host,
     pub(crate) tags: &'h [(&'h str, &'h str)],
+    /// See [`run_id`].
+    pub(crate) run_id: u64,
+}
+
+/// A number for one run of a collector, which no other run has: random, from the kernel. Above 0 and below 2^63, since many stores
+/// have no larger integer.
+pub fn run_id() -> u64 {
+    // The standard library seeds its hash maps from the kernel's random numbers.
+    (RandomState::new().build_hasher().finish() >> 1).max(1)
 }
 
 impl<'h> Identity<'h> {
-    /// A record that says which host and boot it is from.
+    /// A record that says which run, host and boot it is from.
     pub(crate) fn record(&self, kind: RecordKind, time_unix_ns: u64) -> SocketRecord<'h> {
         SocketRecord {
             record_kind: Some(kind),
             time_unix_ns: Some(time_unix_ns),
             host: self.host.name(),
+            host_id: self.host.host_id(),
             boot_id: self.host.boot_id(),
+            kernel_release: self.host.kernel_release(),
+            run_id: Some(self.run_id),
+            schema_version: Some(SCHEMA_VERSION),
             tags: (!self.tags.is_empty()).then(|| Tags::new(self.tags)),
             ..SocketRecord::default()
         }
@@ -51,6 +66,8 @@ pub(crate) struct Moment {
     pub(crate) poll: u32,
     /// When the walk of this namespace began.
     pub(crate) unix_ns: u64,
+    /// The same since the host started, for durations.
+    pub(crate) boot_ns: u64,
     pub(crate) at: Instant,
     /// Place of the namespace that is being walked.
     pub(crate) place: u32,
@@ -84,7 +101,10 @@ pub(crate) struct Engine<'h> {
     needs: Needs,
     /// Since when records wait for the output's next flush.
     pub(crate) unflushed_since: Option<Instant>,
-    sequence: u64,
+    /// Number of the next record.
+    pub(crate) sequence: u64,
+    /// What it was when totals were told last.
+    pub(crate) told_sequence: u64,
     unknown: Vec<u8>,
     congestions: Vec<String>,
     told: Vec<&'static str>,
@@ -108,7 +128,7 @@ impl<'h> Engine<'h> {
             output,
             table,
             namespaces,
-            moment: Moment { poll: 0, unix_ns: 0, at: Instant::now(), place: 0 },
+            moment: Moment { poll: 0, unix_ns: 0, boot_ns: 0, at: Instant::now(), place: 0 },
             sums: Sums::default(),
             is_keyframe: true,
             rest: None,
@@ -122,6 +142,7 @@ impl<'h> Engine<'h> {
             needs: options.filter.as_ref().map_or(Needs::NONE, |filter| filter.needs()),
             unflushed_since: None,
             sequence: 0,
+            told_sequence: 0,
             unknown: Vec::new(),
             congestions: Vec::new(),
             told: Vec::new(),
@@ -232,18 +253,19 @@ impl<'h> Engine<'h> {
             Some(_) => fingerprint(raw.get(HEADER_BYTES..).unwrap_or_default()),
             None => 0,
         };
-        self.note(message, fingerprint);
         let is_changed = known.is_none_or(|before| before.fingerprint != fingerprint);
-        if !is_changed && !self.is_keyframe {
+        let fate = if is_changed || self.is_keyframe { Fate::Recorded } else { Fate::LeftOut };
+        let noted = self.note(message, fingerprint, fate);
+        if fate == Fate::LeftOut {
             return Err(Reason::Unchanged);
         }
-        self.emit_polled(message);
+        self.emit_polled(message, &noted);
         Ok(())
     }
 
-    /// Brings the table up to date with a socket of this poll.
-    fn note(&mut self, message: &SocketMessage<'_>, fingerprint: u64) {
-        let Moment { poll, unix_ns, place, .. } = self.moment;
+    /// Brings the table up to date with a socket of this poll. Returns what a record of it has from there.
+    fn note(&mut self, message: &SocketMessage<'_>, fingerprint: u64, fate: Fate) -> Noted {
+        let Moment { poll, unix_ns, boot_ns, place, .. } = self.moment;
         let congestion = self.congestion_place(message.congestion);
         let cookie = message.id.cookie;
         let entry = match self.table.get_mut(cookie) {
@@ -271,7 +293,7 @@ impl<'h> Engine<'h> {
                 entry.life = Life::Remnant;
                 entry.was_remnant = true;
             }
-            return;
+            return Noted::of(entry, Delta::default());
         }
         entry.was_socket = true;
         entry.uid = message.uid;
@@ -280,9 +302,17 @@ impl<'h> Engine<'h> {
         // An accepted or connecting socket learns its addresses after the kernel listed it first.
         (entry.src, entry.sport) = (message.id.src.ip(), message.id.src.port());
         (entry.dst, entry.dport) = (message.id.dst.ip(), message.id.dst.port());
+        let mut delta = Delta::default();
         if let Some(info) = &message.tcp_info {
+            if message.state != State::Listen {
+                delta = Delta::of(entry, info, boot_ns);
+            }
             note_counters(entry, message, info);
+            if fate == Fate::Recorded {
+                entry.recorded = Recorded::now(info, boot_ns);
+            }
         }
+        Noted::of(entry, delta)
     }
 
     /// Place of a name in the list of congestion controls, which are few; 0 is none, and what no longer fits.
@@ -302,12 +332,15 @@ impl<'h> Engine<'h> {
         self.congestions.get(place).map(String::as_str)
     }
 
-    fn emit_polled(&mut self, message: &SocketMessage<'_>) {
+    fn emit_polled(&mut self, message: &SocketMessage<'_>, noted: &Noted) {
         let cgroup = message.cgroup_id.and_then(|id| self.cgroup_of(id));
         let namespace = self.namespaces.get(self.moment.place).cloned();
         let mut record = self.identity.record(RecordKind::POLL, self.moment.unix_ns);
         assemble::fill(&mut record, message, assemble::own_accecn_layout());
         fill_attribution(&mut record, namespace.as_ref(), cgroup.as_deref());
+        record.role = noted.role.map(Role::word).or(record.role);
+        record.first_seen_unix_ns = Some(noted.first_seen_unix_ns);
+        noted.delta.fill(&mut record);
         let mut unknown = std::mem::take(&mut self.unknown);
         unknown.clear();
         assemble::unknown_attributes(message, &mut unknown);
@@ -317,6 +350,26 @@ impl<'h> Engine<'h> {
         }
         self.emit(&mut record);
         self.unknown = unknown;
+    }
+}
+
+/// Whether a record is made of a socket that a poll has found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Recorded,
+    LeftOut,
+}
+
+/// What the table adds to the record of a socket that a poll has found.
+struct Noted {
+    role: Option<Role>,
+    first_seen_unix_ns: u64,
+    delta: Delta,
+}
+
+impl Noted {
+    fn of(entry: &Entry, delta: Delta) -> Noted {
+        Noted { role: entry.role, first_seen_unix_ns: entry.first_seen_unix_ns, delta }
     }
 }
 
@@ -383,6 +436,7 @@ pub(crate) fn fill_attribution<'a>(
 ) {
     if let Some(known) = namespace {
         record.netns_inode = Some(known.id.inode);
+        record.netns_cookie = known.cookie;
         record.netns_name = known.name.as_deref();
         record.netns_id = known.nsid.and_then(|nsid| u32::try_from(nsid).ok());
     }
@@ -413,10 +467,8 @@ fn note_counters(entry: &mut Entry, message: &SocketMessage<'_>, info: &TcpInfo)
     entry.last = last;
     entry.has_counters = true;
     entry.is_all_acked = message.send_queue == 0;
-    if entry.role.is_none() && info.bytes_sent().is_some() {
-        let notsent = info.notsent_bytes().unwrap_or_default();
-        let counters = Counters::of(&last);
-        entry.role = ends::role_of_row(message.state, &counters, message.send_queue, notsent);
+    if entry.role.is_none() {
+        entry.role = ends::role_of_listed(message);
     }
 }
 
@@ -444,5 +496,6 @@ fn new_entry(message: &SocketMessage<'_>, unix_ns: u64) -> Entry {
         was_remnant: false,
         congestion: 0,
         last: LastCounters::default(),
+        recorded: Recorded::default(),
     }
 }

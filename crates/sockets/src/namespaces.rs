@@ -15,7 +15,7 @@ pub(crate) struct Known {
     /// The id by which close events name it.
     pub(crate) nsid: Option<i32>,
     /// The kernel's number of it, which no other ever has; `None` before Linux 5.14.
-    cookie: Option<u64>,
+    pub(crate) cookie: Option<u64>,
     /// The last poll that found it.
     found_poll: u32,
     /// The last poll that walked it to the end.

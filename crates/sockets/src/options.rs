@@ -54,7 +54,7 @@ impl Options {
         want(needs.contains(Needs::MEMORY), Extensions::MEMORY);
         for field in self.fields.fields() {
             match (field.group, field.name) {
-                ("tcp_info" | "raw", _) => want(true, Extensions::INFO),
+                ("tcp_info" | "delta" | "raw", _) | (_, "role") => want(true, Extensions::INFO),
                 ("memory", _) => want(true, Extensions::MEMORY),
                 ("congestion", "congestion_algorithm") => want(true, Extensions::CONGESTION),
                 ("congestion", _) => want(true, Extensions::CONGESTION_STATE),

@@ -5,7 +5,7 @@ use crate::options::Closes;
 use crate::table::Life;
 use crate::totals::Sums;
 use crate::walk::{WalkError, Walked};
-use record::PollTotals;
+use record::{PollTotals, SCHEMA_VERSION};
 use std::time::Duration;
 use sys::clock::realtime_ns;
 use sys::namespace;
@@ -134,10 +134,11 @@ impl Engine<'_> {
         self.tell_totals(began_unix_ns);
     }
 
-    /// Tells of the closes since the last totals, before the thread ends, as of a poll that visits nothing: whoever adds up
-    /// totals has all.
+    /// Tells of the closes since the last totals, before the thread ends, as of a poll that visits nothing: those who add up
+    /// totals have all, and no record follows the last.
     pub(crate) fn finish(&mut self) {
-        if self.sums.closes_observed + self.sums.closes_lost > 0 {
+        let has_closes = self.sums.closes_observed + self.sums.closes_lost > 0;
+        if has_closes || self.sequence != self.told_sequence {
             self.moment.poll += 1;
             self.is_keyframe = false;
             self.tell_totals(realtime_ns());
@@ -154,8 +155,15 @@ impl Engine<'_> {
         let mut totals = PollTotals {
             time_unix_ns: Some(began_unix_ns),
             poll: Some(u64::from(poll)),
+            run_id: Some(identity.run_id),
+            next_sequence: Some(self.sequence),
             host: identity.host.name(),
+            host_id: identity.host.host_id(),
             boot_id: identity.host.boot_id(),
+            kernel_release: identity.host.kernel_release(),
+            weir_version: Some(env!("CARGO_PKG_VERSION")),
+            interval_ms: u64::try_from(self.options.interval.as_millis()).ok(),
+            schema_version: Some(SCHEMA_VERSION),
             tags: (!identity.tags.is_empty()).then(|| record::Tags::new(identity.tags)),
             is_keyframe: Some(self.is_keyframe),
             table_entries: Some(self.table.len() as u64),
@@ -163,6 +171,7 @@ impl Engine<'_> {
         };
         self.sums.fill(&mut totals);
         self.output.end_of_poll(&totals);
+        self.told_sequence = self.sequence;
         self.unflushed_since = None;
         self.sums = Sums::default();
     }

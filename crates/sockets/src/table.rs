@@ -1,5 +1,6 @@
 //! The table of known sockets: what the last poll saw of each, by cookie. Bounded; what it forgets for want of room is counted.
 
+use crate::delta::Recorded;
 use crate::ends::Role;
 use std::net::IpAddr;
 
@@ -40,6 +41,8 @@ pub(crate) struct Entry {
     pub(crate) congestion: u8,
     /// Counters as the last poll saw them: an aborted socket's event has only zeros.
     pub(crate) last: LastCounters,
+    /// What differences are taken from, beside `last`.
+    pub(crate) recorded: Recorded,
 }
 
 /// How far a socket is through its life, as far as we know.
@@ -73,7 +76,7 @@ pub(crate) struct LastCounters {
     pub(crate) data_segs_out: u32,
 }
 
-const _: () = assert!(size_of::<Entry>() <= 192);
+const _: () = assert!(size_of::<Entry>() <= 208);
 
 /// Entries come in blocks of so many, so that growing copies none and frees nothing.
 const BLOCK_ENTRIES: usize = 1_024;
@@ -311,6 +314,7 @@ pub(crate) mod tests {
             was_remnant: false,
             congestion: 0,
             last: LastCounters::default(),
+            recorded: Recorded::default(),
         }
     }
 

@@ -10,6 +10,8 @@ mod attributed;
 mod bounds;
 #[path = "collector/complete.rs"]
 mod complete;
+#[path = "collector/identity.rs"]
+mod identity;
 #[path = "collector/law.rs"]
 mod law;
 #[path = "collector/people.rs"]

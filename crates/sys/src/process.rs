@@ -91,12 +91,21 @@ pub fn boot_id() -> io::Result<String> {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim_ascii().to_owned())
 }
 
+/// The kernel's release, as `uname -r` has it (`/proc/sys/kernel/osrelease`).
+///
+/// # Errors
+/// When `/proc` is not mounted.
+pub fn kernel_release() -> io::Result<String> {
+    fs::read_to_string("/proc/sys/kernel/osrelease").map(|release| release.trim_ascii().to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_host_and_the_boot_have_names() {
+        assert!(kernel_release().unwrap().contains('.'));
         let id = boot_id().unwrap();
         assert_eq!((id.len(), id.matches('-').count()), (36, 4), "{id}");
         let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();

@@ -2,7 +2,7 @@
 
 use crate::people::{Crowd, Ends, storm};
 use crate::support::{Netns, need_root_netns, options, within};
-use crate::watch::{Told, Totals, Watch};
+use crate::watch::{RECORDS_BEFORE, Told, Totals, Watch};
 use ledger::{HopKind, HopSnapshot, Reason};
 use sockets::filter::Filter;
 use sockets::{Options, Scope};
@@ -46,7 +46,11 @@ pub(crate) fn check_all(told: &Told, hops: &[HopSnapshot]) {
     }
     for (at, totals) in told.totals.iter().enumerate() {
         assert_eq!(totals["poll"], at as u64 + 1);
+        assert_eq!(totals["next_sequence"], totals[RECORDS_BEFORE], "{totals:?}");
     }
+    // So that a store can prove itself complete.
+    let last = told.totals.last().map_or(0, |totals| totals["next_sequence"]);
+    assert_eq!(last, told.seen.len() as u64, "no record follows the last totals");
     for (kind, received, records, ways) in [
         (HopKind::Poll, "sockets_visited", told.polled().count(), POLL_WAYS),
         (HopKind::Close, "closes_observed", told.closed().count(), CLOSE_WAYS),

@@ -115,7 +115,7 @@ pub(super) fn of(config: &Config) -> Budget {
 }
 
 /// What one remembered connection takes at most: the entry, four places of the index, and one among the free ones.
-const TABLE_ENTRY_BYTES: u64 = 192 + 4 * 4 + 4;
+const TABLE_ENTRY_BYTES: u64 = 208 + 4 * 4 + 4;
 
 fn sockets(config: &SocketsConfig) -> SocketsBudget {
     let is_heard = u64::from(config.closes);

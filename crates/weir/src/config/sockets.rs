@@ -36,6 +36,10 @@ pub struct SocketsConfig {
     pub table_entries_max: usize,
     /// Receive buffer to ask for, in bytes of the kernel's accounting.
     pub event_buffer_bytes: usize,
+    /// `None`: the kernel's name.
+    pub host: Option<String>,
+    /// `None`: a hash of the machine id.
+    pub host_id: Option<String>,
     pub tags: BTreeMap<String, String>,
     /// Path of the helper's socket. `None`: this process opens what it needs.
     pub helper: Option<PathBuf>,

@@ -196,8 +196,11 @@ impl Collecting {
         meters.extend(unresolved.iter().map(|one| Arc::clone(one) as Arc<dyn Meter>));
         let slot = Slot::default();
         let outlet = Outlet::new(fanout, unresolved, &slot);
-        let host =
-            Host::read(HostOptions { name: None, tags: config.tags.clone().into_iter().collect() });
+        let host = Host::read(HostOptions {
+            name: config.host.clone(),
+            host_id: config.host_id.clone(),
+            tags: config.tags.clone().into_iter().collect(),
+        });
         let options = options(&config, filter);
         let collector = match helper {
             Some(helper) => {

@@ -7,7 +7,7 @@ use ::sockets::attribution::{
 };
 use ::sockets::filter::{Expr, Facts, Filter, Needs, Process};
 use ::sockets::{Found, fill, own_accecn_layout, unknown_attributes};
-use record::{RecordKind, SocketRecord};
+use record::{RecordKind, SCHEMA_VERSION, SocketRecord};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::sync::Arc;
@@ -55,6 +55,7 @@ pub(super) struct Assembler {
     seen: HashSet<u64>,
     interfaces: HashMap<u32, String>,
     unknown: Vec<u8>,
+    run_id: u64,
     poll: u64,
     sequence: u64,
     pub(super) counts: Counts,
@@ -81,6 +82,7 @@ impl Assembler {
             seen: HashSet::new(),
             interfaces: interface_names(),
             unknown: Vec::new(),
+            run_id: ::sockets::run_id(),
             poll: 0,
             sequence: 0,
             counts: Counts::default(),
@@ -128,8 +130,11 @@ impl Assembler {
         let id = message.cgroup_id.filter(|_| is_live);
         let cgroup = id.and_then(|id| self.cgroup_of(id, place.now));
         let interface = self.interface(message.id.interface_index, place);
-        let mut record =
-            SocketRecord { record_kind: Some(RecordKind::POLL), ..SocketRecord::default() };
+        let mut record = SocketRecord {
+            record_kind: Some(RecordKind::POLL),
+            schema_version: Some(SCHEMA_VERSION),
+            ..SocketRecord::default()
+        };
         // Which kernel wrote a file is not known.
         let accecn = if is_live { own_accecn_layout() } else { None };
         fill(&mut record, message, accecn);
@@ -205,8 +210,11 @@ impl Assembler {
         record.time_unix_ns = place.time_unix_ns;
         let Some(found) = place.found else { return };
         record.poll = Some(self.poll);
+        record.run_id = Some(self.run_id);
         record.host = self.host.name();
+        record.host_id = self.host.host_id();
         record.boot_id = self.host.boot_id();
+        record.kernel_release = self.host.kernel_release();
         record.netns_inode = Some(found.id.inode);
         record.netns_name = found.name.as_deref();
         if let Some(cgroup) = cgroup {

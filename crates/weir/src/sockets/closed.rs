@@ -137,7 +137,9 @@ impl Output for Outlet {
             return;
         }
         // Those of the looks are not shown, and a gap would stand for a record that is lost.
-        let record = &SocketRecord { sequence: Some(self.sequence), ..*record };
+        let record = SocketRecord { sequence: Some(self.sequence), ..*record };
+        // So would a difference, to one that is not shown.
+        let record = &::sockets::without_delta(&record);
         self.stream.record(record, &mut self.pending);
         self.sequence += 1;
         self.left = self.left.map(|left| left - 1);

@@ -100,6 +100,8 @@ listen_every = 2
 fields = ["identity", "tcp_info"]
 table_entries_max = 4096
 event_buffer = "1MiB"
+host = "web-17.example.net"
+host_id = "rack-7/slot-3"
 helper = "/run/weir/helper.sock"
 [sockets.tags]
 site = "fra1"
@@ -161,6 +163,8 @@ fn every_key_of_the_collector_is_read() {
     assert_eq!(config.sample.get(), 100);
     assert_eq!(config.fields, ["identity", "tcp_info"]);
     assert_eq!((config.table_entries_max, config.event_buffer_bytes), (4_096, 1 << 20));
+    assert_eq!(config.host.as_deref(), Some("web-17.example.net"));
+    assert_eq!(config.host_id.as_deref(), Some("rack-7/slot-3"));
     assert_eq!(config.tags["site"], "fra1");
     assert_eq!(config.tags["rack/row"], "a \"quoted\" b");
     assert_eq!(config.helper.unwrap().to_str(), Some("/run/weir/helper.sock"));
@@ -187,6 +191,7 @@ fn a_collector_needs_no_listener_and_little_else() {
     assert_eq!((config.sample.get(), config.table_entries_max), (1, 131_072));
     assert_eq!(config.event_buffer_bytes, 8 << 20);
     assert!(config.fields.is_empty() && config.tags.is_empty());
+    assert_eq!((&config.host, &config.host_id), (&None, &None));
     let sink = &config.sinks[0];
     assert_eq!((sink.name.as_str(), sink.format), ("file:x", Encoding::Jsonl));
     assert_eq!((sink.queue_bytes, sink.rotates()), (32 << 20, false));
@@ -330,7 +335,7 @@ fn the_budget_adds_up() {
     let listeners: u64 = budget.listeners.iter().map(|listener| listener.process_bytes()).sum();
     assert_eq!(budget.process_bytes(), listeners + sockets.process_bytes());
     let small = good("[sockets]\n[[sockets.sink]]\nto = 'null:'").budget();
-    assert_eq!(small.process_bytes(), 131_072 * 212 + (32 << 20));
+    assert_eq!(small.process_bytes(), 131_072 * 228 + (32 << 20));
     assert_eq!(small.kernel_bytes(), 8 << 20);
 }
 

@@ -14,7 +14,10 @@ use std::process::{Command, Stdio};
 
 /// What of a record stays as it is in a capture: all but where and when it was read.
 fn kept(record: &Value) -> Value {
-    const ELSEWHERE: [&str; 10] = [
+    const ELSEWHERE: [&str; 13] = [
+        "run_id",
+        "host_id",
+        "kernel_release",
         "time_unix_ns",
         "poll",
         "sequence",

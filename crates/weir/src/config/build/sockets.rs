@@ -56,6 +56,8 @@ fn collector(section: &Section<'_>) -> Option<SocketsConfig> {
     let fields = fields(section);
     let table_entries_max = section.integer("table_entries_max");
     let event_buffer = section.size("event_buffer");
+    let host = section.text("host", host_name);
+    let host_id = section.text("host_id", host_id);
     let tags = section.tags("tags", tag);
     if tags.len() > TAGS_MAX {
         section.error("tags", format!("there are {}, and {TAGS_MAX} is the most", tags.len()));
@@ -76,6 +78,8 @@ fn collector(section: &Section<'_>) -> Option<SocketsConfig> {
         fields,
         table_entries_max: as_usize(table_entries_max),
         event_buffer_bytes: as_usize(event_buffer),
+        host,
+        host_id,
         tags,
         helper,
         sinks: Vec::new(),
@@ -192,6 +196,31 @@ fn socket_path(text: &str) -> Result<PathBuf, String> {
             "the path of a unix socket has at most {UNIX_PATH_BYTES_MAX} bytes and this one has {len}"
         )),
     }
+}
+
+/// Longest name of a host, in bytes (RFC 1035 section 3.1, as text).
+const HOST_NAME_BYTES_MAX: usize = 253;
+const HOST_ID_CHARS_MAX: usize = 64;
+
+fn host_name(text: &str) -> Result<String, String> {
+    match text.len() {
+        0 => Err("a host's name is not empty; remove the key for the kernel's".to_owned()),
+        _ if text.chars().any(char::is_control) => {
+            Err("a host's name has no control characters".to_owned())
+        }
+        1..=HOST_NAME_BYTES_MAX => Ok(text.to_owned()),
+        len => Err(format!(
+            "a host's name has at most {HOST_NAME_BYTES_MAX} bytes and this one has {len}"
+        )),
+    }
+}
+
+fn host_id(text: &str) -> Result<String, String> {
+    let is_id = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
+    if (1..=HOST_ID_CHARS_MAX).contains(&text.len()) && text.chars().all(is_id) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("a host's id is 1 to {HOST_ID_CHARS_MAX} letters, digits, _, -, . and /"))
 }
 
 const TAGS_MAX: usize = 16;

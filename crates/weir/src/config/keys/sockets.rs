@@ -103,6 +103,19 @@ pub(in super::super) const SOCKETS: SectionKeys = SectionKeys {
                       `net.core.rmem_max`.",
         },
         Key {
+            name: "host",
+            kind: Kind::Text("1 to 253 characters"),
+            fallback: Fallback::Absent("the kernel's host name"),
+            meaning: "Name of this host on every record. In a container the kernel's is the container's.",
+        },
+        Key {
+            name: "host_id",
+            kind: Kind::Text("1 to 64 letters, digits, `_`, `-`, `.` and `/`"),
+            fallback: Fallback::Absent("a hash of `/etc/machine-id`, if there is one"),
+            meaning: "What tells this host from all others, whatever its name, on every record. The machine id itself never \
+                      leaves the host.",
+        },
+        Key {
             name: "tags",
             kind: Kind::Tags,
             fallback: Fallback::Absent("none"),
