@@ -8,7 +8,7 @@ use crate::load::parse_duration;
 use ::sockets::filter::Filter;
 use ::sockets::helper::Remote;
 use ::sockets::{Direct, MakeAccess, Scope};
-use record::{Encoding, FieldSet};
+use record::{Encoder, Encoding, FieldSet};
 use std::env;
 use std::io::{self, IsTerminal, Write as _};
 use std::num::NonZeroU64;
@@ -128,7 +128,7 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 /// What is printed, checked.
 pub(super) enum Show {
     Table { columns: Vec<Shown>, sort: Shown, direction: Direction },
-    Records(Encoding, FieldSet),
+    Records(Encoder),
 }
 
 impl Args {
@@ -198,7 +198,10 @@ impl Args {
                     )));
                 }
                 let fields = self.columns.as_deref().map(shown::fields).transpose()?;
-                Ok(Show::Records(encoding, fields.unwrap_or(FieldSet::ALL)))
+                Ok(Show::Records(match fields {
+                    Some(fields) => Encoder::in_order(encoding, &fields),
+                    None => Encoder::new(encoding, &FieldSet::ALL),
+                }))
             }
         }
     }
