@@ -227,6 +227,28 @@ impl Encoder {
         }
     }
 
+    /// Appends the totals of a poll as a row of their own kind, for a table of totals alone: a message `PollTotals` with its length
+    /// before it, an object, a map. The encodings without one (protobuf text, CSV and TSV) leave them out.
+    pub fn totals_row(&mut self, totals: &PollTotals<'_>, out: &mut Vec<u8>) {
+        match self.encoding {
+            Encoding::Protobuf => self.protobuf.write_totals(totals, out, put_length),
+            Encoding::Protojson => {
+                json::put_canonical(totals, None, out);
+                out.push(b'\n');
+            }
+            Encoding::Jsonl => {
+                json::put_object(totals, None, out);
+                out.push(b'\n');
+            }
+            Encoding::Json => {
+                separate(&mut self.has_element, out);
+                json::put_object(totals, None, out);
+            }
+            Encoding::MessagePack => messagepack::put_map(totals, None, out),
+            Encoding::Prototext | Encoding::Csv | Encoding::Tsv => {}
+        }
+    }
+
     /// What comes after the last record of a file or payload.
     pub fn end(&mut self, out: &mut Vec<u8>) {
         if self.encoding == Encoding::Json {

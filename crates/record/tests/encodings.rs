@@ -201,6 +201,15 @@ fn totals_are_a_record_of_their_own_except_in_tables() {
     for encoding in Encoding::ALL {
         assert_eq!(of(*encoding).is_empty(), !encoding.has_totals(), "{encoding}");
     }
+    // As a row of their own kind.
+    let row = |encoding| {
+        let mut out = Vec::new();
+        Encoder::new(encoding, &FieldSet::ALL).totals_row(&totals, &mut out);
+        out.escape_ascii().to_string()
+    };
+    assert_eq!(row(Encoding::Jsonl), r#"{\"poll\":7,\"sockets_visited\":300}\n"#);
+    assert_eq!(row(Encoding::Protobuf), r"\x06\x10\x07\xf0\x01\xac\x02");
+    assert_eq!(row(Encoding::MessagePack), r"\xde\x00\x02\xa4poll\x07\xafsockets_visited\xcd\x01,");
 }
 
 #[test]
