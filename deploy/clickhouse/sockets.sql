@@ -22,7 +22,7 @@ CREATE TABLE IF NOT EXISTS sockets
     -- Which record this is, of which connection, from where.
     `record_kind` UInt8 COMMENT 'What the record tells: `poll` is a socket as a poll found it, `close` a connection that ended; a `totals` record has only `totals`.' CODEC(ZSTD(1)),
     `record_kind_word` String ALIAS transform(record_kind, [0, 1, 2, 3], ['unspecified', 'poll', 'close', 'totals'], toString(record_kind)),
-    `time_unix_ns` UInt64 COMMENT 'When the walk of this socket\'s namespace began, or when the close event was read; since 1970, UTC. [ns]' CODEC(DoubleDelta, ZSTD(1)),
+    `time_unix_ns` UInt64 COMMENT 'When the kernel was asked for the datagram that lists the socket, or when the close event was read; since 1970, UTC. [ns]' CODEC(DoubleDelta, ZSTD(1)),
     `time` DateTime64(9, 'UTC') MATERIALIZED fromUnixTimestamp64Nano(toInt64(time_unix_ns)) CODEC(DoubleDelta, ZSTD(1)),
     `cookie` UInt64 COMMENT 'The kernel\'s number of the socket, unique until the next boot, across namespaces. (`boot_id`, `cookie`) names a connection permanently. A connection keeps it in TIME_WAIT. [Linux 3.3]' CODEC(Delta(8), ZSTD(1)),
     `poll` Nullable(UInt64) COMMENT 'Number of the poll that this record belongs to, from 1 at the start of the run (`run_id`).' CODEC(Delta(8), ZSTD(1)),
@@ -192,7 +192,7 @@ CREATE TABLE IF NOT EXISTS sockets
     `pod_uid` Nullable(String) COMMENT 'UID of the Kubernetes pod, from the path.' CODEC(ZSTD(1)),
     `container_id` Nullable(String) COMMENT 'Id of the container, from the path.' CODEC(ZSTD(1)),
     `systemd_unit` LowCardinality(Nullable(String)) COMMENT 'The systemd unit, from the path.' CODEC(ZSTD(1)),
-    `process_id` Nullable(UInt32) COMMENT 'A process that holds the socket, on demand; the lowest if there are several.' CODEC(Delta(4), ZSTD(1)),
+    `process_id` Nullable(UInt32) COMMENT 'A process that holds the socket, where that was asked for (`processes = true`, `--processes`); the lowest if there are several. Not on closing records.' CODEC(Delta(4), ZSTD(1)),
     `process_name` LowCardinality(Nullable(String)) COMMENT 'That process\'s name, up to 15 bytes; chosen by the process, so do not trust it.' CODEC(ZSTD(1)),
     `netns_cookie` Nullable(UInt64) COMMENT 'The kernel\'s number of the network namespace, which no other has until the next boot. An inode is given again soon after its namespace has gone. [Linux 5.14]' CODEC(Delta(8), ZSTD(1)),
     -- How a connection ended. Records of kind `close` only, but for `first_seen_unix_ns`.

@@ -24,7 +24,8 @@ schema! {
             "What the record tells: `poll` is a socket as a poll found it, `close` a connection that ended; a \
              `totals` record has only `totals`.";
         time_unix_ns: fixed64 = 2, "ns", "",
-            "When the walk of this socket's namespace began, or when the close event was read; since 1970, UTC.";
+            "When the kernel was asked for the datagram that lists the socket, or when the close event was read; since \
+             1970, UTC.";
         cookie: u64 = 3, "", "3.3",
             "The kernel's number of the socket, unique until the next boot, across namespaces. (`boot_id`, `cookie`) \
              names a connection permanently. A connection keeps it in TIME_WAIT.";
@@ -261,7 +262,9 @@ schema! {
         pod_uid: text = 275, "", "", "UID of the Kubernetes pod, from the path.";
         container_id: text = 276, "", "", "Id of the container, from the path.";
         systemd_unit: text = 277, "", "", "The systemd unit, from the path.";
-        process_id: u32 = 278, "", "", "A process that holds the socket, on demand; the lowest if there are several.";
+        process_id: u32 = 278, "", "",
+            "A process that holds the socket, where that was asked for (`processes = true`, `--processes`); the lowest if there \
+             are several. Not on closing records.";
         process_name: text = 279, "", "",
             "That process's name, up to 15 bytes; chosen by the process, so do not trust it.";
         netns_cookie: u64 = 280, "", "5.14",

@@ -1,7 +1,7 @@
 //! The collector: one thread that polls every namespace, hears every close in between, and answers questions.
 
 use crate::access::{Access, Direct, Found, Scope};
-use crate::attribution::Host;
+use crate::attribution::{Host, ProcessOptions, Processes};
 use crate::closing::Drained;
 use crate::engine::{Engine, Identity, Moment, run_id};
 use crate::filter::Filter;
@@ -348,6 +348,7 @@ impl<'h> Runner<'h> {
         let states = self.states(poll);
         self.engine.forget_open(states);
         self.discover();
+        self.look_for_processes();
         self.engine.sums.discovery_ns = monotonic_ns().saturating_sub(began_ns);
         if self.visit_all(states) == Next::GoOn {
             self.engine.sweep(states);
@@ -355,6 +356,24 @@ impl<'h> Runner<'h> {
         self.engine.sums.poll_ns = monotonic_ns().saturating_sub(began_ns);
         self.engine.sums.cpu_ns = thread_cpu_ns().saturating_sub(cpu_ns);
         self.engine.finish_poll(unix_ns);
+    }
+
+    /// Finds out which processes hold which sockets, if that is wanted.
+    fn look_for_processes(&mut self) {
+        if !self.options.processes {
+            return;
+        }
+        let processes = Processes::scan(&ProcessOptions::default());
+        let denied = processes.summary().denied;
+        if denied > 0 {
+            self.engine.problem("processes", || {
+                format!(
+                    "the descriptors of {denied} processes cannot be seen: this takes CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; \
+                     records of their sockets name no process"
+                )
+            });
+        }
+        self.engine.processes = Some(processes);
     }
 
     /// Visits the namespaces that were found. When the thread is to end those that are left are not visited, and their sockets
@@ -448,8 +467,7 @@ impl<'h> Runner<'h> {
         let place = engine.namespaces.recognise(place, namespace_cookie(socket.as_fd()).ok());
         engine.moment.place = place;
         engine.learn_nsid(&mut *self.access, at, place);
-        engine.moment.unix_ns = realtime_ns();
-        engine.moment.boot_ns = boottime_ns();
+        engine.stamp();
         let ask = Ask { states, extensions: self.extensions, bytecode: &self.split.bytecode };
         let result = self.walker.walk(&socket, &ask, engine);
         // Closed at once: a netlink socket keeps its namespace alive.

@@ -34,6 +34,8 @@ pub struct Options {
     pub event_buffer_bytes: usize,
     /// Most sockets that are remembered between polls.
     pub table_entries_max: usize,
+    /// Whether each poll looks which processes hold the sockets, at all descriptors of all processes.
+    pub processes: bool,
     /// Fields that any sink wants. What nobody wants is not asked of the kernel.
     pub fields: FieldSet,
 }

@@ -269,6 +269,7 @@ pub(crate) fn options(interval: Duration, scope: Scope) -> Options {
         closes: Closes::On,
         event_buffer_bytes: 16 << 20,
         table_entries_max: 100_000,
+        processes: false,
         fields: FieldSet::ALL,
     }
 }

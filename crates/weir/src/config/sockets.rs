@@ -36,6 +36,8 @@ pub struct SocketsConfig {
     pub table_entries_max: usize,
     /// Receive buffer to ask for, in bytes of the kernel's accounting.
     pub event_buffer_bytes: usize,
+    /// Whether each poll looks which processes hold the sockets.
+    pub processes: bool,
     /// `None`: the kernel's name.
     pub host: Option<String>,
     /// `None`: a hash of the machine id.

@@ -267,6 +267,7 @@ fn options(config: &SocketsConfig, filter: Option<Filter>) -> Options {
         closes: if config.closes { Closes::On } else { Closes::Off },
         event_buffer_bytes: config.event_buffer_bytes,
         table_entries_max: config.table_entries_max,
+        processes: config.processes,
         fields: config
             .sinks
             .iter()

@@ -91,6 +91,7 @@ fn options(args: &Args, filter: &Filter) -> Options {
         closes: Closes::On,
         event_buffer_bytes: EVENT_BUFFER_BYTES,
         table_entries_max: 131_072,
+        processes: false,
         fields: FieldSet::ALL,
     }
 }

@@ -100,6 +100,7 @@ listen_every = 2
 fields = ["identity", "tcp_info"]
 table_entries_max = 4096
 event_buffer = "1MiB"
+processes = true
 host = "web-17.example.net"
 host_id = "rack-7/slot-3"
 helper = "/run/weir/helper.sock"
@@ -163,6 +164,7 @@ fn every_key_of_the_collector_is_read() {
     assert_eq!(config.sample.get(), 100);
     assert_eq!(config.fields, ["identity", "tcp_info"]);
     assert_eq!((config.table_entries_max, config.event_buffer_bytes), (4_096, 1 << 20));
+    assert!(config.processes);
     assert_eq!(config.host.as_deref(), Some("web-17.example.net"));
     assert_eq!(config.host_id.as_deref(), Some("rack-7/slot-3"));
     assert_eq!(config.tags["site"], "fra1");
@@ -191,7 +193,7 @@ fn a_collector_needs_no_listener_and_little_else() {
     assert_eq!((config.sample.get(), config.table_entries_max), (1, 131_072));
     assert_eq!(config.event_buffer_bytes, 8 << 20);
     assert!(config.fields.is_empty() && config.tags.is_empty());
-    assert_eq!((&config.host, &config.host_id), (&None, &None));
+    assert_eq!((&config.host, &config.host_id, config.processes), (&None, &None, false));
     let sink = &config.sinks[0];
     assert_eq!((sink.name.as_str(), sink.format), ("file:x", Encoding::Jsonl));
     assert_eq!((sink.queue_bytes, sink.rotates()), (32 << 20, false));

@@ -56,6 +56,7 @@ fn collector(section: &Section<'_>) -> Option<SocketsConfig> {
     let fields = fields(section);
     let table_entries_max = section.integer("table_entries_max");
     let event_buffer = section.size("event_buffer");
+    let processes = section.bool("processes");
     let host = section.text("host", host_name);
     let host_id = section.text("host_id", host_id);
     let tags = section.tags("tags", tag);
@@ -78,6 +79,7 @@ fn collector(section: &Section<'_>) -> Option<SocketsConfig> {
         fields,
         table_entries_max: as_usize(table_entries_max),
         event_buffer_bytes: as_usize(event_buffer),
+        processes: processes.unwrap_or_default(),
         host,
         host_id,
         tags,

@@ -103,6 +103,14 @@ pub(in super::super) const SOCKETS: SectionKeys = SectionKeys {
                       `net.core.rmem_max`.",
         },
         Key {
+            name: "processes",
+            kind: Kind::Bool,
+            fallback: Fallback::Value("false"),
+            meaning: "Whether records of polls name a process that holds the socket (`process_id`, `process_name`). Each poll \
+                      then looks at every descriptor of every process; those of other users need `CAP_SYS_PTRACE` and \
+                      `CAP_DAC_READ_SEARCH`.",
+        },
+        Key {
             name: "host",
             kind: Kind::Text("1 to 253 characters"),
             fallback: Fallback::Absent("the kernel's host name"),

@@ -27,6 +27,7 @@ impl Shown for SocketsConfig {
             "fields" => list(&self.fields),
             "table_entries_max" => Some(self.table_entries_max.to_string()),
             "event_buffer" => Some(quoted(&display_size(self.event_buffer_bytes as u64))),
+            "processes" => Some(self.processes.to_string()),
             "host" => self.host.as_deref().map(quoted),
             "host_id" => self.host_id.as_deref().map(quoted),
             "tags" => tags(self),
