@@ -226,7 +226,7 @@ fn leave_out_texts(totals: &mut PollTotals<'_>) -> bool {
     }
     let PollTotals { host, boot_id, host_id, kernel_release, weir_version, .. } = totals;
     let texts = [host, boot_id, host_id, kernel_release, weir_version];
-    texts.into_iter().fold(false, |any, text| text.take().is_some() || any)
+    texts.into_iter().filter_map(Option::take).count() > 0
 }
 
 const HEAD_MAX_BYTES: usize = 9 + 3 * 11;

@@ -108,7 +108,7 @@ pub struct Encoder {
     /// The choice, unless it is everything: that path has no look at it.
     fields: Option<FieldSet>,
     /// The order of columns, unless it is the table's.
-    order: Option<delimited::Order>,
+    order: Option<Box<delimited::Order>>,
     protobuf: ProtobufWriter,
     has_element: bool,
 }
@@ -131,7 +131,8 @@ impl Encoder {
     pub fn in_order(encoding: Encoding, fields: &[&'static Field]) -> Encoder {
         let order = matches!(encoding, Encoding::Csv | Encoding::Tsv)
             .then(|| delimited::Order::of(fields))
-            .flatten();
+            .flatten()
+            .map(Box::new);
         Encoder { order, ..Encoder::new(encoding, &FieldSet::of(fields)) }
     }
 
@@ -145,8 +146,8 @@ impl Encoder {
         self.has_element = false;
         match self.encoding {
             Encoding::Json => out.push(b'['),
-            Encoding::Csv => delimited::put_header(&self.chosen, self.order.as_ref(), b',', out),
-            Encoding::Tsv => delimited::put_header(&self.chosen, self.order.as_ref(), b'\t', out),
+            Encoding::Csv => delimited::put_header(&self.chosen, self.order.as_deref(), b',', out),
+            Encoding::Tsv => delimited::put_header(&self.chosen, self.order.as_deref(), b'\t', out),
             _ => {}
         }
     }
@@ -185,8 +186,8 @@ impl Encoder {
                 json::put_object(record, fields, out);
             }
             Encoding::MessagePack => messagepack::put_map(record, fields, out),
-            Encoding::Csv => delimited::put_csv(record, fields, self.order.as_mut(), out),
-            Encoding::Tsv => delimited::put_tsv(record, fields, self.order.as_mut(), out),
+            Encoding::Csv => delimited::put_csv(record, fields, self.order.as_deref_mut(), out),
+            Encoding::Tsv => delimited::put_tsv(record, fields, self.order.as_deref_mut(), out),
         }
     }
 
