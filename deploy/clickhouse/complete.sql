@@ -1,5 +1,6 @@
 -- Whether the store has all records of every run of every collector, and which it lacks. A run's records are numbered from 0
 -- (`sequence`), and totals say how many there were when they were made (`next_sequence`).
+-- Both queries read all of `sockets`: in a large store ask for one run (`run_id = …` in each place where it is named).
 
 -- One row for each run: records that were made, those of them that are here, and how many are missing. A record that came twice
 -- counts once. Records that are newer than the latest totals are left out of the sum.
