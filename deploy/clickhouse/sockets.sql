@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS sockets
     `boot_id` Nullable(UUID) COMMENT 'The kernel\'s random id of this boot (`/proc/sys/kernel/random/boot_id`), as a UUID.' CODEC(ZSTD(1)),
     `tags` Map(LowCardinality(String), String) COMMENT 'Names and values from the configuration.' CODEC(ZSTD(1)),
     `run_id` Nullable(UInt64) COMMENT 'Random number of this run of the collector, above 0 and below 2^63: another one whenever it starts or is configured anew.' CODEC(DoubleDelta, ZSTD(1)),
-    `host_id` LowCardinality(Nullable(String)) COMMENT 'Which host it is, whatever its name: from the configuration, or else a hash of `/etc/machine-id` for this purpose alone, as a UUID (`systemd-id128 machine-id --app-specific=d02f7c6e84a14b6bb1a5d1c6a4a7e9f3`). Absent without either.' CODEC(ZSTD(1)),
+    `host_id` LowCardinality(Nullable(String)) COMMENT 'Which host it is, whatever its name: from the configuration, or else a hash of `/etc/machine-id` for this purpose alone, as a UUID (`systemd-id128 --uuid machine-id --app-specific=d02f7c6e84a14b6bb1a5d1c6a4a7e9f3`). Absent without either.' CODEC(ZSTD(1)),
     `kernel_release` LowCardinality(Nullable(String)) COMMENT 'Release of the kernel that the record is from (`uname -r`).' CODEC(ZSTD(1)),
     `schema_version` Nullable(UInt8) COMMENT 'Version of this table. A field that is added does not change it; a field whose meaning changes does.' CODEC(ZSTD(1)),
     -- Who talks to whom.

@@ -42,7 +42,7 @@ schema! {
              configured anew.";
         host_id: text = 22, "", "",
             "Which host it is, whatever its name: from the configuration, or else a hash of `/etc/machine-id` for this \
-             purpose alone, as a UUID (`systemd-id128 machine-id --app-specific=d02f7c6e84a14b6bb1a5d1c6a4a7e9f3`). Absent \
+             purpose alone, as a UUID (`systemd-id128 --uuid machine-id --app-specific=d02f7c6e84a14b6bb1a5d1c6a4a7e9f3`). Absent \
              without either.";
         kernel_release: text = 23, "", "", "Release of the kernel that the record is from (`uname -r`).";
         schema_version: u8 = 24, "", "",

@@ -36,6 +36,8 @@ A field that is not there is not known: the kernel is older than the field, the 
 the field was not chosen. That is never the same as 0. It is never a number that stands for nothing either: where the kernel has one (`min_rtt_us` of
 2^32 - 1 before the first sample, for example), the field is absent in every encoding.
 
+Fields are chosen by name or by group, with commas between them; a minus takes away: `identity,endpoints,tcp_info,-fackets_segments`.
+
 ## Which records there are, and whether all have come
 
 (`run_id`, `sequence`) names a record, in every store and whatever way it came: a record that is there twice is a copy. Totals say how many records the
@@ -46,8 +48,6 @@ run had made until then (`next_sequence`), so that any store can tell whether it
 Files and datagrams have the last totals after the last record. Records of a run that was killed may follow its last totals; they are beyond what can be proved.
 A sink whose `fields` leave `run_id` or `sequence` out cannot be checked so. [deploy/clickhouse/complete.sql](../deploy/clickhouse/complete.sql) asks
 ClickHouse, and names what is missing.
-
-Fields are chosen by name or by group, with commas between them; a minus takes away: `identity,endpoints,tcp_info,-fackets_segments`.
 
 ## Units that bite
 
