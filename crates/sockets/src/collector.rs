@@ -3,9 +3,10 @@
 use crate::access::{Access, Direct, Found, Scope};
 use crate::attribution::{Host, ProcessOptions, Processes};
 use crate::closing::Drained;
-use crate::engine::{Engine, Identity, Moment, run_id};
+use crate::engine::{Engine, Moment};
 use crate::filter::Filter;
 use crate::held::Settle;
+use crate::identity::{Identity, run_id};
 use crate::meter::Counts;
 use crate::options::{Closes, Options};
 use crate::output::Output;

@@ -6,7 +6,7 @@
 //! some hundred of those are in `testdata/ends.tsv`, and the tests hold the rules to them.
 
 use crate::table::{Entry, LastCounters};
-use record::{CloseReason, ConnectionRole};
+use record::CloseReason;
 use wire::inet_diag::{SocketMessage, State, TcpInfo};
 
 /// What a close event is about.
@@ -25,16 +25,6 @@ pub(crate) enum Role {
     Opener,
     /// The other end; this one came from a listener.
     Acceptor,
-}
-
-impl Role {
-    /// The word for it on records.
-    pub(crate) fn word(self) -> ConnectionRole {
-        match self {
-            Role::Opener => ConnectionRole::OPENER,
-            Role::Acceptor => ConnectionRole::ACCEPTOR,
-        }
-    }
 }
 
 /// What the kernel has at the addresses of a connection that has closed.

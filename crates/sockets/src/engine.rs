@@ -1,13 +1,14 @@
 //! What the collector does with each socket that the kernel lists: filter, join with what is known, make a record.
 
 use crate::assemble;
-use crate::attribution::{Cgroup, Cgroups, Host, Processes};
+use crate::attribution::{Cgroup, Cgroups, Processes};
 use crate::closing::Events;
 use crate::delta::{Delta, Recorded};
 use crate::ends::{self, Role};
 use crate::filter::{Expr, Facts, Needs};
 use crate::fingerprint::fingerprint;
 use crate::held::Held;
+use crate::identity::Identity;
 use crate::look::Looker;
 use crate::meter::{Counts, STATES, family_row};
 use crate::namespaces::{Known, Namespaces};
@@ -17,48 +18,13 @@ use crate::poll::missing_kept_polls;
 use crate::table::{Entry, LastCounters, Life, Table, mix};
 use crate::totals::Sums;
 use ledger::{Amount, Reason};
-use record::{RecordKind, SCHEMA_VERSION, SocketRecord, Tags};
-use std::hash::{BuildHasher, Hasher, RandomState};
+use record::{RecordKind, SocketRecord};
 use std::sync::Arc;
 use std::time::Instant;
 use sys::clock::{boottime_ns, realtime_ns};
 use wire::DecodeError;
 use wire::inet_diag::{SocketMessage, State, States, TcpInfo};
 use wire::netlink::HEADER_BYTES;
-
-/// What is the same on all records of a collector.
-#[derive(Clone, Copy)]
-pub(crate) struct Identity<'h> {
-    pub(crate) host: &'h Host,
-    pub(crate) tags: &'h [(&'h str, &'h str)],
-    /// See [`run_id`].
-    pub(crate) run_id: u64,
-}
-
-/// A number for one run of a collector, which no other run has: random, from the kernel. Above 0 and below 2^63, since many stores
-/// have no larger integer.
-pub fn run_id() -> u64 {
-    // The standard library seeds its hash maps from the kernel's random numbers.
-    (RandomState::new().build_hasher().finish() >> 1).max(1)
-}
-
-impl<'h> Identity<'h> {
-    /// A record that says which run, host and boot it is from.
-    pub(crate) fn record(&self, kind: RecordKind, time_unix_ns: u64) -> SocketRecord<'h> {
-        SocketRecord {
-            record_kind: Some(kind),
-            time_unix_ns: Some(time_unix_ns),
-            host: self.host.name(),
-            host_id: self.host.host_id(),
-            boot_id: self.host.boot_id(),
-            kernel_release: self.host.kernel_release(),
-            run_id: Some(self.run_id),
-            schema_version: Some(SCHEMA_VERSION),
-            tags: (!self.tags.is_empty()).then(|| Tags::new(self.tags)),
-            ..SocketRecord::default()
-        }
-    }
-}
 
 /// The poll under way, or the last one.
 #[derive(Clone, Copy, Debug)]
