@@ -214,17 +214,91 @@ fn blocks_that_contradict_themselves() {
     assert_eq!(all(&file).1, [WrongLinkType(1)]);
 }
 
+/// A cut packet gives the messages that are whole in it, and one error; a whole one that the capture kept only in part too.
+#[test]
+fn a_packet_cut_by_the_end_of_the_file_gives_its_whole_messages() {
+    let packet = cooked(4, &[NOOP, NOOP, NOOP].concat());
+    let of_pcap = pcap(Order::Little, 0xa1b2_c3d4, 253, &[(0, 0, &packet)]);
+    let order = Order::Big;
+    let head = [section(order), interface(order, 253, &[])].concat();
+    let of_pcapng = [&head[..], &enhanced(order, 0, 0, &packet)].concat();
+    let simple = [&order.u32(packet.len() as u32)[..], &packet].concat();
+    let of_simple = [&head[..], &block(order, 3, &simple)].concat();
+    for (file, begins) in
+        [(&of_pcap, 24 + 16), (&of_pcapng, head.len() + 8 + 20), (&of_simple, head.len() + 8 + 4)]
+    {
+        for length in 16..packet.len() {
+            let mut reader = read(&file[..begins + length]).unwrap();
+            let (messages, errors): (Vec<_>, Vec<_>) = reader.by_ref().partition(Result::is_ok);
+            assert_eq!((messages.len(), errors.len()), ((length - 16) / 16, 1), "{length}");
+            assert!(reader.is_cut());
+        }
+        let mut reader = read(file).unwrap();
+        assert_eq!((reader.by_ref().filter(Result::is_ok).count(), reader.is_cut()), (3, false));
+    }
+    // All messages are there, and the end of the block around them is not.
+    let mut reader = read(&of_pcapng[..of_pcapng.len() - 4]).unwrap();
+    assert_eq!(reader.by_ref().partition::<Vec<_>, _>(Result::is_ok).0.len(), 3);
+    assert!(reader.is_cut());
+    // Of another protocol it is skipped, and cut all the same.
+    let file = pcap(order, 0xa1b2_c3d4, 253, &[(0, 0, &cooked(0, &NOOP))]);
+    let mut reader = read(&file[..file.len() - 1]).unwrap();
+    assert_eq!((reader.by_ref().count(), reader.skipped_packets(), reader.is_cut()), (1, 1, true));
+}
+
+/// Where a capture keeps only the first bytes of packets, what it lacks may begin where a message ends.
+#[test]
+fn a_packet_snapped_between_two_messages_is_not_whole() {
+    let mut file = pcap(Order::Little, 0xa1b2_c3d4, 253, &[(0, 0, &cooked(4, &NOOP))]);
+    let original = |bytes: u32, file: &mut Vec<u8>| {
+        file[24 + 12..24 + 16].copy_from_slice(&bytes.to_le_bytes());
+    };
+    original(48, &mut file);
+    let (messages, errors) = all(&file);
+    assert_eq!((messages.len(), errors), (1, vec![BadLength { length: 48, have: 32 }]));
+    // A capture says nothing of its own, and is not cut either.
+    let mut reader = read(&file).unwrap();
+    assert!(reader.by_ref().count() == 2 && !reader.is_cut());
+    original(32, &mut file);
+    assert_eq!(all(&file).1, []);
+    // Of a packet that is not looked at nothing is missed.
+    let mut file = pcap(Order::Little, 0xa1b2_c3d4, 253, &[(0, 0, &cooked(0, &NOOP))]);
+    original(48, &mut file);
+    assert_eq!(all(&file).1, []);
+}
+
+#[test]
+fn packets_that_are_none_of_netlink_are_broken() {
+    let packet = [&[0, 0, 3, 0x38], &[0; 10][..], &[0xab, 0xcd], &NOOP].concat();
+    let file = pcap(Order::Little, 0xa1b2_c3d4, 253, &[(0, 0, &packet), (0, 0, &cooked(4, &NOOP))]);
+    let mut reader = read(&file).unwrap();
+    let first = reader.next().unwrap();
+    assert_eq!(first, Err(DecodeError::BadPacket(0xabcd)));
+    assert_eq!((reader.by_ref().count(), reader.skipped_packets()), (1, 0));
+}
+
+#[test]
+fn formats_that_are_known_and_not_read_are_named() {
+    for (begins, says) in [
+        (&[0x34, 0xcd, 0xb2, 0xa1][..], "modified pcap"),
+        (&[0xa1, 0xb2, 0xcd, 0x34], "modified pcap"),
+        (&[0x1f, 0x8b, 8, 0], "gzip"),
+        (&[0x28, 0xb5, 0x2f, 0xfd], "zstd"),
+    ] {
+        let error = read(&[begins, &[0; 64]].concat()).map(|_| ()).unwrap_err();
+        assert!(matches!(error, DecodeError::OtherFormat(text) if text.contains(says)), "{error}");
+    }
+    let error = WrongLinkType(1).to_string();
+    assert!(error.contains("1 (Ethernet)"), "{error}");
+    // A capture of something else that breaks off is one of something else all the same.
+    let order = Order::Little;
+    let file = [section(order), interface(order, 1, &[]), enhanced(order, 0, 0, b"x")].concat();
+    assert_eq!(all(&file[..file.len() - 6]).1, [WrongLinkType(1)]);
+}
+
 #[test]
 fn what_is_no_capture_is_refused() {
-    for file in [
-        &b""[..],
-        b"abc",
-        b"State Recv-Q Send-Q",
-        &[0; 64],
-        &[0xff; 64],
-        &[0x1f, 0x8b, 8, 0],
-        &SS[..15],
-    ] {
+    for file in [&b""[..], b"abc", b"State Recv-Q Send-Q", &[0; 64], &[0xff; 64], &SS[..15]] {
         assert_eq!(read(file).map(|_| ()), Err(UnknownFormat), "{file:?}");
     }
     assert_eq!(

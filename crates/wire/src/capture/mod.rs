@@ -22,6 +22,20 @@ const COOKED_BYTES: usize = 16;
 const ARPHRD_NETLINK: u16 = 824;
 /// `NETLINK_SOCK_DIAG`, also known as `NETLINK_INET_DIAG`.
 const NETLINK_SOCK_DIAG: u16 = 4;
+/// `MAX_LINKS`: netlink protocols have numbers below this.
+const NETLINK_PROTOCOLS: u16 = 32;
+
+/// Formats that begin with these bytes and are not read, so that what is said of them helps.
+const OTHER_FORMATS: &[(&[u8], &str)] = &[
+    (&[0x34, 0xcd, 0xb2, 0xa1], MODIFIED_PCAP),
+    (&[0xa1, 0xb2, 0xcd, 0x34], MODIFIED_PCAP),
+    (&[0x1f, 0x8b], "it is compressed by gzip: unpack it first"),
+    (&[0x28, 0xb5, 0x2f, 0xfd], "it is compressed by zstd: unpack it first"),
+    (&[0xfd, b'7', b'z', b'X', b'Z'], "it is compressed by xz: unpack it first"),
+    (b"BZh", "it is compressed by bzip2: unpack it first"),
+];
+const MODIFIED_PCAP: &str = "it is a modified pcap (magic a1b2cd34, by Alexey Kuznetsov's patches): `tcpdump -r FILE -w NEW` \
+                             makes a plain one of it";
 
 /// One message of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,14 +52,27 @@ struct Packet<'a> {
     link_type: u16,
     time_unix_ns: Option<u64>,
     bytes: &'a [u8],
+    missing: Option<Missing>,
+}
+
+/// Why a packet has not all its bytes.
+#[derive(Clone, Copy)]
+enum Missing {
+    /// Its capture was told to keep only the first ones.
+    Snapped(DecodeError),
+    /// The file ends in it.
+    Cut(DecodeError),
 }
 
 /// Opens a capture that lies in memory as a whole.
 ///
 /// # Errors
-/// [`DecodeError::UnknownFormat`], [`DecodeError::WrongLinkType`], or [`DecodeError::Truncated`] for a file that ends inside
-/// its header.
+/// [`DecodeError::UnknownFormat`], [`DecodeError::OtherFormat`], [`DecodeError::WrongLinkType`], or
+/// [`DecodeError::Truncated`] for a file that ends inside its header.
 pub fn read(file: &[u8]) -> Result<Reader<'_>, DecodeError> {
+    if let Some((_, which)) = OTHER_FORMATS.iter().find(|(magic, _)| file.starts_with(magic)) {
+        return Err(DecodeError::OtherFormat(which));
+    }
     let magic: &[u8; 4] = file.first_chunk().ok_or(DecodeError::UnknownFormat)?;
     let (packets, messages) = if let Some(kind) = pcap::kind(*magic) {
         (Packets::Pcap(pcap::Packets::new(file, kind)?), Messages::new(&[]))
@@ -56,7 +83,14 @@ pub fn read(file: &[u8]) -> Result<Reader<'_>, DecodeError> {
     } else {
         return Err(DecodeError::UnknownFormat);
     };
-    Ok(Reader { packets, messages, time_unix_ns: None, skipped_packets: 0 })
+    Ok(Reader {
+        packets,
+        messages,
+        missing: None,
+        time_unix_ns: None,
+        skipped_packets: 0,
+        is_cut: false,
+    })
 }
 
 /// Whether the first bytes are the header of a message that a dump of sockets consists of.
@@ -68,14 +102,17 @@ fn starts_like_a_dump(file: &[u8]) -> bool {
         && matches!(kind, SOCK_DIAG_BY_FAMILY | TCPDIAG_GETSOCK | NLMSG_DONE | NLMSG_ERROR)
 }
 
-/// The messages of a capture, in the file's order. A packet whose messages are broken, for instance because it was captured
-/// only in part, gives one error, and the next packet goes on; a broken container gives one error and ends.
+/// The messages of a capture, in the file's order. A packet whose messages are broken, or which was captured only in part,
+/// gives its whole messages and one error, and the next packet goes on; a broken container gives one error and ends.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     packets: Packets<'a>,
     messages: Messages<'a>,
+    /// What is to be said behind the messages of this packet.
+    missing: Option<DecodeError>,
     time_unix_ns: Option<u64>,
     skipped_packets: u64,
+    is_cut: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -85,11 +122,60 @@ enum Packets<'a> {
     PcapNg(pcapng::Packets<'a>),
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
     /// Packets so far that were of another netlink protocol or of another link type.
     #[must_use]
     pub const fn skipped_packets(&self) -> u64 {
         self.skipped_packets
+    }
+
+    /// What the file begins like: a dump of `ss -D`, a pcap or a pcapng.
+    #[must_use]
+    pub const fn form(&self) -> &'static str {
+        match self.packets {
+            Packets::None => "a dump of `ss -D`",
+            Packets::Pcap(_) => "a pcap of netlink",
+            Packets::PcapNg(_) => "a pcapng",
+        }
+    }
+
+    /// Whether the file ended inside a packet or message, as far as it is read, or a length there leads behind its end: what
+    /// was to come is unknown.
+    #[must_use]
+    pub const fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// Turns to the messages in a packet.
+    fn open(&mut self, packet: &Packet<'a>) -> Result<(), DecodeError> {
+        self.is_cut |= matches!(packet.missing, Some(Missing::Cut(_)));
+        let payload = payload(packet)?;
+        self.time_unix_ns = packet.time_unix_ns;
+        self.messages = Messages::new(payload.unwrap_or_default());
+        self.skipped_packets += u64::from(payload.is_none());
+        self.missing = match packet.missing {
+            // What is not looked at may be short.
+            Some(Missing::Snapped(_)) if payload.is_none() => None,
+            Some(Missing::Snapped(error) | Missing::Cut(error)) => Some(error),
+            None => None,
+        };
+        Ok(())
+    }
+
+    /// Notes what the next error means, if it is the end of a file without packets.
+    const fn note_end(&mut self, error: &DecodeError) {
+        if matches!(self.packets, Packets::None) && is_end(error) {
+            self.is_cut = true;
+        }
+    }
+}
+
+/// Whether more bytes would have been needed than there are.
+const fn is_end(error: &DecodeError) -> bool {
+    match error {
+        DecodeError::Truncated { .. } => true,
+        DecodeError::BadLength { length, have } => *length > *have,
+        _ => false,
     }
 }
 
@@ -100,20 +186,30 @@ impl<'a> Iterator for Reader<'a> {
         loop {
             let time_unix_ns = self.time_unix_ns;
             if let Some(message) = self.messages.next() {
+                if let Err(error) = &message {
+                    self.note_end(error);
+                    // The message that is not whole says so already.
+                    self.missing = None;
+                }
                 return Some(message.map(|message| Captured { message, time_unix_ns }));
+            }
+            if let Some(error) = self.missing.take() {
+                return Some(Err(error));
             }
             let packet = match &mut self.packets {
                 Packets::None => return None,
                 Packets::Pcap(packets) => packets.next()?,
                 Packets::PcapNg(packets) => packets.next()?,
             };
-            match packet.and_then(|packet| Ok((packet.time_unix_ns, payload(&packet)?))) {
-                Ok((time_unix_ns, Some(payload))) => {
-                    self.time_unix_ns = time_unix_ns;
-                    self.messages = Messages::new(payload);
+            let opened = match packet {
+                Ok(packet) => self.open(&packet),
+                Err(error) => {
+                    self.is_cut |= is_end(&error);
+                    Err(error)
                 }
-                Ok((_, None)) => self.skipped_packets += 1,
-                Err(error) => return Some(Err(error)),
+            };
+            if let Err(error) = opened {
+                return Some(Err(error));
             }
         }
     }
@@ -126,6 +222,9 @@ fn payload<'a>(packet: &Packet<'a>) -> Result<Option<&'a [u8]>, DecodeError> {
     }
     let head: &[u8; COOKED_BYTES] = header(packet.bytes)?;
     let protocol = u16::from_be_bytes(at::<14, 2, COOKED_BYTES>(head));
+    if protocol >= NETLINK_PROTOCOLS {
+        return Err(DecodeError::BadPacket(protocol));
+    }
     Ok(packet.bytes.get(COOKED_BYTES..).filter(|_| protocol == NETLINK_SOCK_DIAG))
 }
 
@@ -150,6 +249,14 @@ impl Order {
             Self::Big => u32::from_be_bytes(bytes),
         }
     }
+}
+
+/// What a packet lacks that was longer on the wire than what is kept of it. Netlink pads its messages to a multiple of 4, and
+/// padding alone is not missed.
+fn snapped(bytes: &[u8], original: u32) -> Option<Missing> {
+    let have = count(bytes.len());
+    (original > have.next_multiple_of(4))
+        .then_some(Missing::Snapped(DecodeError::BadLength { length: original, have }))
 }
 
 /// The first `length` bytes, or [`DecodeError::BadLength`].

@@ -1,6 +1,6 @@
 //! pcap (draft-ietf-opsawg-pcap): a header of 24 bytes, then packets with 16 bytes each in front.
 
-use super::{LINKTYPE_NETLINK, Order, Packet, take};
+use super::{LINKTYPE_NETLINK, Missing, Order, Packet, snapped, take};
 use crate::DecodeError;
 use crate::bytes::{at, header};
 
@@ -26,7 +26,7 @@ pub(super) const fn kind(magic: [u8; 4]) -> Option<Kind> {
     Some(Kind { order, unit_ns })
 }
 
-/// The packets of a file. Ends after the first error.
+/// The packets of a file. The last one may be cut by the file's end; ends after the first error.
 #[derive(Clone, Debug)]
 pub(super) struct Packets<'a> {
     kind: Kind,
@@ -51,10 +51,15 @@ impl<'a> Packets<'a> {
         let fraction = order.u32(at::<4, 4, PACKET_HEADER_BYTES>(head));
         let captured = order.u32(at::<8, 4, PACKET_HEADER_BYTES>(head));
         let behind = self.rest.get(PACKET_HEADER_BYTES..).unwrap_or_default();
-        let bytes = take(behind, captured)?;
+        let original = order.u32(at::<12, 4, PACKET_HEADER_BYTES>(head));
+        let (bytes, missing) = match take(behind, captured) {
+            Ok(bytes) => (bytes, snapped(bytes, original)),
+            Err(error) => (behind, Some(Missing::Cut(error))),
+        };
         // At most 2^32 times 10^9, and 2^32 times 1000: no overflow.
         let time = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.kind.unit_ns;
-        let packet = Packet { link_type: LINKTYPE_NETLINK, time_unix_ns: Some(time), bytes };
+        let packet =
+            Packet { link_type: LINKTYPE_NETLINK, time_unix_ns: Some(time), bytes, missing };
         Ok((packet, behind.get(bytes.len()..).unwrap_or_default()))
     }
 }

@@ -1,6 +1,6 @@
 //! pcapng (draft-ietf-opsawg-pcapng): blocks of type, length, body and length again.
 
-use super::{LINKTYPE_NETLINK, Order, Packet, take};
+use super::{LINKTYPE_NETLINK, Missing, Order, Packet, snapped, take};
 use crate::DecodeError;
 use crate::bytes::{at, behind, count, header};
 
@@ -18,7 +18,7 @@ pub(super) fn is_magic(magic: [u8; 4]) -> bool {
     u32::from_be_bytes(magic) == SECTION
 }
 
-/// The packets of a file. Ends after the first error.
+/// The packets of a file. The last one may be cut by the file's end; ends after the first error.
 #[derive(Clone, Debug)]
 pub(super) struct Packets<'a> {
     rest: &'a [u8],
@@ -41,6 +41,8 @@ struct Block<'a> {
     kind: u32,
     body: &'a [u8],
     rest: &'a [u8],
+    /// The file ends in it.
+    cut: Option<DecodeError>,
 }
 
 impl<'a> Packets<'a> {
@@ -52,6 +54,11 @@ impl<'a> Packets<'a> {
             foreign: None,
             seen_netlink: false,
         }
+    }
+
+    /// Whether interfaces are known, and none of them is netlink's.
+    const fn is_foreign(&self) -> bool {
+        self.foreign.is_some() && !self.seen_netlink
     }
 
     /// Reads one block: `None` for one that holds no packet.
@@ -73,8 +80,8 @@ impl<'a> Packets<'a> {
                 self.interfaces.push(interface);
                 Ok(None)
             }
-            ENHANCED_PACKET => self.enhanced(block.body).map(Some),
-            SIMPLE_PACKET => self.simple(block.body).map(Some),
+            ENHANCED_PACKET => self.enhanced(&block).map(Some),
+            SIMPLE_PACKET => self.simple(&block).map(Some),
             _ => Ok(None),
         }
     }
@@ -91,7 +98,15 @@ impl<'a> Packets<'a> {
         }
         let kind = self.order.u32(at::<0, 4, 12>(head));
         let length = self.order.u32(at::<4, 4, 12>(head));
-        let bytes = take(self.rest, length)?;
+        let is_packet = matches!(kind, ENHANCED_PACKET | SIMPLE_PACKET);
+        let bytes = match take(self.rest, length) {
+            Ok(bytes) => bytes,
+            Err(error) if is_packet && length.is_multiple_of(4) => {
+                let body = self.rest.get(8..).unwrap_or_default();
+                return Ok(Block { kind, body, rest: &[], cut: Some(error) });
+            }
+            Err(error) => return Err(error),
+        };
         if length < FRAME_BYTES || !length.is_multiple_of(4) {
             return Err(DecodeError::BadLength { length, have: count(self.rest.len()) });
         }
@@ -100,37 +115,48 @@ impl<'a> Packets<'a> {
         if again != Some(length) {
             return Err(DecodeError::BadBlock(kind));
         }
-        Ok(Block { kind, body, rest: self.rest.get(bytes.len()..).unwrap_or_default() })
+        let rest = self.rest.get(bytes.len()..).unwrap_or_default();
+        Ok(Block { kind, body, rest, cut: None })
     }
 
-    fn enhanced(&self, body: &'a [u8]) -> Result<Packet<'a>, DecodeError> {
-        let head: &[u8; 20] = header(body)?;
-        let [id, high, low, captured] = [
+    fn enhanced(&self, block: &Block<'a>) -> Result<Packet<'a>, DecodeError> {
+        let head: &[u8; 20] = header(block.body)?;
+        let [id, high, low, captured, original] = [
             at::<0, 4, 20>(head),
             at::<4, 4, 20>(head),
             at::<8, 4, 20>(head),
             at::<12, 4, 20>(head),
+            at::<16, 4, 20>(head),
         ]
         .map(|bytes| self.order.u32(bytes));
         let interface = usize::try_from(id).ok().and_then(|id| self.interfaces.get(id));
         let interface = interface.ok_or(DecodeError::BadBlock(ENHANCED_PACKET))?;
+        let behind = block.body.get(20..).unwrap_or_default();
+        let bytes = match (take(behind, captured), block.cut) {
+            (Ok(bytes), _) => bytes,
+            (Err(_), Some(_)) => behind,
+            (Err(error), None) => return Err(error),
+        };
         Ok(Packet {
             link_type: interface.link_type,
             time_unix_ns: interface.time_unix_ns(u64::from(high) << 32 | u64::from(low)),
-            bytes: take(body.get(20..).unwrap_or_default(), captured)?,
+            bytes,
+            missing: block.cut.map(Missing::Cut).or_else(|| snapped(bytes, original)),
         })
     }
 
     /// A packet of the first interface, without a time. Its captured length is what the block has room for, less padding.
-    fn simple(&self, body: &'a [u8]) -> Result<Packet<'a>, DecodeError> {
-        let head: &[u8; 4] = header(body)?;
+    fn simple(&self, block: &Block<'a>) -> Result<Packet<'a>, DecodeError> {
+        let head: &[u8; 4] = header(block.body)?;
         let interface = self.interfaces.first().ok_or(DecodeError::BadBlock(SIMPLE_PACKET))?;
-        let bytes = body.get(4..).unwrap_or_default();
-        let captured = self.order.u32(*head).min(count(bytes.len()));
+        let bytes = block.body.get(4..).unwrap_or_default();
+        let original = self.order.u32(*head);
+        let bytes = take(bytes, original.min(count(bytes.len())))?;
         Ok(Packet {
             link_type: interface.link_type,
             time_unix_ns: None,
-            bytes: take(bytes, captured)?,
+            bytes,
+            missing: block.cut.map(Missing::Cut).or_else(|| snapped(bytes, original)),
         })
     }
 }
@@ -188,14 +214,17 @@ impl<'a> Iterator for Packets<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         while !self.rest.is_empty() {
-            match self.step() {
-                Ok(None) => {}
-                Ok(Some(packet)) => return Some(Ok(packet)),
-                Err(error) => {
-                    self.rest = &[];
-                    self.foreign = None;
-                    return Some(Err(error));
+            let step = self.step();
+            let is_cut = |packet: &Packet<'_>| matches!(packet.missing, Some(Missing::Cut(_)));
+            if step.as_ref().map_or(true, |packet| packet.as_ref().is_some_and(is_cut)) {
+                self.rest = &[];
+                // That it is a capture of something else says more than where it breaks off.
+                if self.is_foreign() {
+                    break;
                 }
+            }
+            if let Some(packet) = step.transpose() {
+                return Some(packet);
             }
         }
         // A file without any netlink is told once, at its end.
