@@ -5,8 +5,12 @@
 
 mod pcap;
 mod pcapng;
+mod protocol;
+mod replies;
 mod write;
 
+pub use protocol::Protocol;
+pub use replies::{Asked, Failure, Meaning, Replies};
 pub use write::{Format, Writer};
 
 use crate::DecodeError;
@@ -40,8 +44,7 @@ const MODIFIED_PCAP: &str = "it is a modified pcap (magic a1b2cd34, by Alexey Ku
 /// One message of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Captured<'a> {
-    /// The message: an answer, but also a request, an error or the end of a dump; see
-    /// [`is_socket`](crate::inet_diag::is_socket).
+    /// The message: an answer, but also a request, an error or the end of a dump; see [`Replies`].
     pub message: Message<'a>,
     /// When it was captured, in nanoseconds since 1970; `None` in files of `ss`, which have no times.
     pub time_unix_ns: Option<u64>,
@@ -144,6 +147,16 @@ impl<'a> Reader<'a> {
     #[must_use]
     pub const fn is_cut(&self) -> bool {
         self.is_cut
+    }
+
+    /// What matches the answers in this file with its requests.
+    #[must_use]
+    pub const fn replies(&self) -> Replies {
+        // `ss -D` writes messages without packets around them, and refuses to write any but TCP's.
+        Replies::new(match self.packets {
+            Packets::None => Some(Protocol::Tcp),
+            Packets::Pcap(_) | Packets::PcapNg(_) => None,
+        })
     }
 
     /// Turns to the messages in a packet.
