@@ -23,6 +23,7 @@ use crate::exit::{self, Failure};
 use crate::load::stop_flag;
 use ::sockets::filter::Filter;
 use live::Live;
+use read::Capture;
 use show::Printer;
 use std::path::Path;
 use std::process::ExitCode;
@@ -92,18 +93,28 @@ fn list(args: &Args, live: &mut Live<'_>) -> anyhow::Result<ExitCode> {
 
 /// What a capture holds.
 fn from_file(args: &Args, filter: &Filter, path: &Path) -> anyhow::Result<ExitCode> {
+    // Before anything is created: it may be written where it was read from.
+    let capture = Capture::open(path)?;
     let mut assembler = read::assembler(filter);
-    if let Some(to) = &args.write {
+    let report = if let Some(to) = &args.write {
         let mut file = CaptureFile::create(args, to)?;
-        read::read(args, filter, path, &mut assembler, &mut file)?;
-        file.finish()?;
+        let report = capture.read(args, filter, &mut assembler, &mut file)?;
+        match report.is_whole() {
+            true => file.finish()?,
+            false => file.finish_without_end()?,
+        }
+        report
     } else {
         let mut printer = Printer::new(args)?;
-        read::read(args, filter, path, &mut assembler, &mut printer)?;
+        let report = capture.read(args, filter, &mut assembler, &mut printer)?;
         printer.end_of_poll(&assembler.counts);
         printer.finish()?;
+        report
+    };
+    for line in report.lines() {
+        args::tell(format_args!("{}: {line}", path.display()));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if report.is_whole() { ExitCode::SUCCESS } else { Failure::BadData.code() })
 }
 
 /// Polls until interrupted.

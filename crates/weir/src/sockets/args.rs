@@ -22,8 +22,9 @@ use wire::inet_diag::States;
 ///
 /// Without options: the connections of this network namespace, for which no privilege is needed. FILTER is the language
 /// of ss and more: `state established '( dport = :443 or src 10.0.0.0/8 )' and rtt > 100ms`; the kernel applies what it
-/// can of it, and --explain says what. Exit code 64: the filter or another argument is wrong; 66: a file cannot be read;
-/// 69: there is no such namespace; 77: a namespace that was named may not be entered.
+/// can of it, and --explain says what. Exit code 64: the filter or another argument is wrong; 65: a file that was read is
+/// damaged or not whole; 66: a file cannot be read, or is no capture; 69: there is no such namespace; 77: a namespace that
+/// was named may not be entered.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Which sockets, in the language of ss: states and an expression
