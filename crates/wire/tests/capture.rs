@@ -169,6 +169,63 @@ fn pcapng_of_both_orders_even_in_one_file() {
     assert_eq!(reader.skipped_packets(), 2);
 }
 
+/// dumpcap writes what it lost: after each packet that is behind a gap, in the statistics at the end, or in both.
+#[test]
+fn packets_that_the_capture_lost_are_counted_once() {
+    for order in [Order::Little, Order::Big] {
+        let option = |code: u16, count: u64| {
+            let count = match order {
+                Order::Little => count.to_le_bytes(),
+                Order::Big => count.to_be_bytes(),
+            };
+            [&order.u16(code)[..], &order.u16(8), &count].concat()
+        };
+        let packet = |lost: u64| {
+            let packet = cooked(4, &NOOP);
+            let length = packet.len() as u32;
+            let head = order.words(&[0, 0, 0, length, length]);
+            block(order, 6, &[&head[..], &packet, &option(4, lost), &[0; 4]].concat())
+        };
+        let statistics = |interface: u32, options: &[Vec<u8>]| {
+            let head = order.words(&[interface, 0, 0]);
+            block(order, 5, &[&head[..], &options.concat(), &[0; 4]].concat())
+        };
+        let head = [section(order), interface(order, 253, &[]), interface(order, 1, &[])].concat();
+        let check = |blocks: &[Vec<u8>], expected: u64| {
+            let file = [&head[..], &blocks.concat()].concat();
+            let mut reader = read(&file).unwrap();
+            assert!(reader.by_ref().all(|captured| captured.is_ok()));
+            assert_eq!(reader.dropped_packets(), expected);
+            // Two sections have lost what both have.
+            let file = [&file[..], &file].concat();
+            let mut reader = read(&file).unwrap();
+            reader.by_ref().for_each(drop);
+            assert_eq!(reader.dropped_packets(), expected.saturating_mul(2));
+        };
+        check(&[packet(0), statistics(0, &[option(4, 9), option(5, 0)])], 0);
+        check(&[packet(2), packet(1)], 3);
+        check(&[statistics(0, &[option(5, 2)]), statistics(0, &[option(5, 3), option(7, 4)])], 7);
+        check(&[packet(2), statistics(0, &[option(5, 2)])], 2);
+        // Of another interface, of none, and of a length that is none.
+        check(&[statistics(1, &[option(5, 2)]), statistics(7, &[option(5, 2)])], 0);
+        check(&[statistics(0, &[option(5, 2)[..8].to_vec()]), block(order, 5, &[0; 3])], 0);
+        check(&[packet(u64::MAX), packet(1)], u64::MAX);
+    }
+}
+
+#[test]
+fn a_host_of_the_other_byte_order_is_named() {
+    let mut other = SS.to_vec();
+    other[..4].reverse();
+    other[4..6].reverse();
+    let error = read(&other).map(|_| ()).unwrap_err();
+    let says = "the other byte order";
+    assert!(matches!(error, DecodeError::OtherFormat(text) if text.contains(says)), "{error}");
+    let orders = [Order::Little, Order::Big];
+    let forms = orders.map(|order| read(&pcap(order, 0xa1b2_c3d4, 253, &[])).unwrap().form());
+    assert_eq!(forms.iter().filter(|form| form.contains(says)).count(), 1, "{forms:?}");
+}
+
 #[test]
 fn times_of_every_resolution() {
     let order = Order::Little;

@@ -83,6 +83,10 @@ pub fn read(file: &[u8]) -> Result<Reader<'_>, DecodeError> {
         (Packets::PcapNg(pcapng::Packets::new(file)), Messages::new(&[]))
     } else if starts_like_a_dump(file) {
         (Packets::None, Messages::new(file))
+    } else if starts_like_a_dump(&swapped(file)) {
+        return Err(DecodeError::OtherFormat(
+            "it is a dump of `ss -D` by a host of the other byte order, whose messages are not read here",
+        ));
     } else {
         return Err(DecodeError::UnknownFormat);
     };
@@ -103,6 +107,17 @@ fn starts_like_a_dump(file: &[u8]) -> bool {
     let kind = u16::from_ne_bytes(at::<4, 2, HEADER_BYTES>(head));
     length >= count(HEADER_BYTES)
         && matches!(kind, SOCK_DIAG_BY_FAMILY | TCPDIAG_GETSOCK | NLMSG_DONE | NLMSG_ERROR)
+}
+
+/// The first header as a host of the other byte order reads it.
+fn swapped(file: &[u8]) -> Vec<u8> {
+    let mut head = file.get(..HEADER_BYTES).unwrap_or_default().to_vec();
+    for field in [0..4, 4..6] {
+        if let Some(bytes) = head.get_mut(field) {
+            bytes.reverse();
+        }
+    }
+    head
 }
 
 /// The messages of a capture, in the file's order. A packet whose messages are broken, or which was captured only in part,
@@ -132,11 +147,23 @@ impl<'a> Reader<'a> {
         self.skipped_packets
     }
 
+    /// Packets so far that were lost before they came into the file, which a pcapng may say of itself and no other form does.
+    #[must_use]
+    pub fn dropped_packets(&self) -> u64 {
+        match &self.packets {
+            Packets::PcapNg(packets) => packets.dropped_packets(),
+            Packets::None | Packets::Pcap(_) => 0,
+        }
+    }
+
     /// What the file begins like: a dump of `ss -D`, a pcap or a pcapng.
     #[must_use]
     pub const fn form(&self) -> &'static str {
-        match self.packets {
+        match &self.packets {
             Packets::None => "a dump of `ss -D`",
+            Packets::Pcap(packets) if packets.is_foreign() => {
+                "a pcap of netlink by a host of the other byte order, whose messages are not read here"
+            }
             Packets::Pcap(_) => "a pcap of netlink",
             Packets::PcapNg(_) => "a pcapng",
         }
@@ -261,6 +288,19 @@ impl Order {
             Self::Little => u32::from_le_bytes(bytes),
             Self::Big => u32::from_be_bytes(bytes),
         }
+    }
+
+    /// `None` for anything but 8 bytes.
+    fn u64(self, bytes: &[u8]) -> Option<u64> {
+        let bytes = bytes.try_into().ok()?;
+        Some(match self {
+            Self::Little => u64::from_le_bytes(bytes),
+            Self::Big => u64::from_be_bytes(bytes),
+        })
+    }
+
+    const fn is_own(self) -> bool {
+        matches!(self, Self::Little) == cfg!(target_endian = "little")
     }
 }
 

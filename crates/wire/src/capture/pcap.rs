@@ -44,6 +44,11 @@ impl<'a> Packets<'a> {
         Ok(Self { kind, rest: file.get(FILE_HEADER_BYTES..).unwrap_or_default() })
     }
 
+    /// Whether a host of the other byte order wrote it.
+    pub(super) const fn is_foreign(&self) -> bool {
+        !self.kind.order.is_own()
+    }
+
     fn first(&self) -> Result<(Packet<'a>, &'a [u8]), DecodeError> {
         let order = self.kind.order;
         let head: &[u8; PACKET_HEADER_BYTES] = header(self.rest)?;

@@ -7,12 +7,18 @@ use crate::bytes::{at, behind, count, header};
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const SIMPLE_PACKET: u32 = 3;
+const INTERFACE_STATISTICS: u32 = 5;
 const ENHANCED_PACKET: u32 = 6;
 /// Type and length in front, length again at the end.
 const FRAME_BYTES: u32 = 12;
 /// `if_tsresol` and `if_tsoffset`.
 const OPTION_RESOLUTION: u16 = 9;
 const OPTION_OFFSET: u16 = 14;
+/// `epb_dropcount`: packets lost since the packet before.
+const OPTION_DROPPED_BEFORE: u16 = 4;
+/// `isb_ifdrop` and `isb_osdrop`: packets that the interface and the system lost so far.
+const OPTION_DROPPED_BY_INTERFACE: u16 = 5;
+const OPTION_DROPPED_BY_SYSTEM: u16 = 7;
 
 pub(super) fn is_magic(magic: [u8; 4]) -> bool {
     u32::from_be_bytes(magic) == SECTION
@@ -28,6 +34,8 @@ pub(super) struct Packets<'a> {
     /// A link type of the file, as long as no interface is netlink's.
     foreign: Option<u16>,
     seen_netlink: bool,
+    /// Packets of netlink that sections before this one lost.
+    dropped: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +43,9 @@ struct Interface {
     link_type: u16,
     units_per_second: u64,
     offset_seconds: i64,
+    /// What its statistics say, and what its packets say, of the same packets.
+    dropped: u64,
+    dropped_between: u64,
 }
 
 struct Block<'a> {
@@ -53,7 +64,16 @@ impl<'a> Packets<'a> {
             interfaces: Vec::new(),
             foreign: None,
             seen_netlink: false,
+            dropped: 0,
         }
+    }
+
+    /// Packets of netlink that the capturing program or its system lost, as far as the file says so.
+    pub(super) fn dropped_packets(&self) -> u64 {
+        let is_netlink = |interface: &&Interface| interface.link_type == LINKTYPE_NETLINK;
+        let here = self.interfaces.iter().filter(is_netlink);
+        let here = here.map(|interface| interface.dropped.max(interface.dropped_between));
+        here.fold(self.dropped, u64::saturating_add)
     }
 
     /// Whether interfaces are known, and none of them is netlink's.
@@ -67,7 +87,12 @@ impl<'a> Packets<'a> {
         self.rest = block.rest;
         match block.kind {
             SECTION => {
+                self.dropped = self.dropped_packets();
                 self.interfaces.clear();
+                Ok(None)
+            }
+            INTERFACE_STATISTICS => {
+                self.statistics(block.body);
                 Ok(None)
             }
             INTERFACE => {
@@ -119,7 +144,22 @@ impl<'a> Packets<'a> {
         Ok(Block { kind, body, rest, cut: None })
     }
 
-    fn enhanced(&self, block: &Block<'a>) -> Result<Packet<'a>, DecodeError> {
+    /// What the statistics of an interface say was lost. They are sums, so that the last ones count; what cannot be read of them
+    /// says nothing.
+    fn statistics(&mut self, body: &[u8]) {
+        let order = self.order;
+        let Some(id) = body.first_chunk().map(|id| order.u32(*id)) else { return };
+        let interface = usize::try_from(id).ok().and_then(|id| self.interfaces.get_mut(id));
+        let Some(interface) = interface else { return };
+        let options = Options::new(body.get(12..).unwrap_or_default(), order).flatten();
+        let lost = options.filter_map(|(code, value)| match code {
+            OPTION_DROPPED_BY_INTERFACE | OPTION_DROPPED_BY_SYSTEM => order.u64(value),
+            _ => None,
+        });
+        interface.dropped = lost.fold(0, u64::saturating_add);
+    }
+
+    fn enhanced(&mut self, block: &Block<'a>) -> Result<Packet<'a>, DecodeError> {
         let head: &[u8; 20] = header(block.body)?;
         let [id, high, low, captured, original] = [
             at::<0, 4, 20>(head),
@@ -129,14 +169,19 @@ impl<'a> Packets<'a> {
             at::<16, 4, 20>(head),
         ]
         .map(|bytes| self.order.u32(bytes));
-        let interface = usize::try_from(id).ok().and_then(|id| self.interfaces.get(id));
+        let order = self.order;
+        let interface = usize::try_from(id).ok().and_then(|id| self.interfaces.get_mut(id));
         let interface = interface.ok_or(DecodeError::BadBlock(ENHANCED_PACKET))?;
-        let behind = block.body.get(20..).unwrap_or_default();
-        let bytes = match (take(behind, captured), block.cut) {
+        let rest = block.body.get(20..).unwrap_or_default();
+        let bytes = match (take(rest, captured), block.cut) {
             (Ok(bytes), _) => bytes,
-            (Err(_), Some(_)) => behind,
+            (Err(_), Some(_)) => rest,
             (Err(error), None) => return Err(error),
         };
+        let options = Options::new(behind(rest, bytes.len()), order);
+        let lost = options.flatten().find(|(code, _)| *code == OPTION_DROPPED_BEFORE);
+        let lost = lost.and_then(|(_, value)| order.u64(value)).unwrap_or(0);
+        interface.dropped_between = interface.dropped_between.saturating_add(lost);
         Ok(Packet {
             link_type: interface.link_type,
             time_unix_ns: interface.time_unix_ns(u64::from(high) << 32 | u64::from(low)),
@@ -168,29 +213,21 @@ impl Interface {
             link_type: order.u16(at::<0, 2, 8>(head)),
             units_per_second: 1_000_000,
             offset_seconds: 0,
+            dropped: 0,
+            dropped_between: 0,
         };
-        let mut options = body.get(8..).unwrap_or_default();
-        while !options.is_empty() {
-            let head: &[u8; 4] = header(options)?;
-            let code = order.u16(at::<0, 2, 4>(head));
-            let length = order.u16(at::<2, 2, 4>(head));
-            let value = take(options.get(4..).unwrap_or_default(), length.into())?;
-            match (code, value) {
-                (0, _) => break,
+        for option in Options::new(body.get(8..).unwrap_or_default(), order) {
+            match option? {
                 (OPTION_RESOLUTION, [resolution]) => {
                     interface.units_per_second = units(*resolution);
                 }
                 (OPTION_OFFSET, value) => {
-                    if let Ok(bytes) = <[u8; 8]>::try_from(value) {
-                        interface.offset_seconds = match order {
-                            Order::Little => i64::from_le_bytes(bytes),
-                            Order::Big => i64::from_be_bytes(bytes),
-                        };
+                    if let Some(seconds) = order.u64(value) {
+                        interface.offset_seconds = seconds.cast_signed();
                     }
                 }
                 _ => {}
             }
-            options = behind(options, 4 + value.len());
         }
         Ok(interface)
     }
@@ -199,6 +236,41 @@ impl Interface {
     fn time_unix_ns(&self, units: u64) -> Option<u64> {
         let ns = i128::from(units) * 1_000_000_000 / i128::from(self.units_per_second);
         u64::try_from(ns + i128::from(self.offset_seconds) * 1_000_000_000).ok()
+    }
+}
+
+/// The options at the end of a block: code and value. Ends after the first error.
+struct Options<'a> {
+    rest: &'a [u8],
+    order: Order,
+}
+
+impl<'a> Options<'a> {
+    const fn new(rest: &'a [u8], order: Order) -> Self {
+        Self { rest, order }
+    }
+
+    fn first(&self) -> Result<(u16, &'a [u8]), DecodeError> {
+        let head: &[u8; 4] = header(self.rest)?;
+        let length = self.order.u16(at::<2, 2, 4>(head));
+        let value = take(self.rest.get(4..).unwrap_or_default(), length.into())?;
+        Ok((self.order.u16(at::<0, 2, 4>(head)), value))
+    }
+}
+
+impl<'a> Iterator for Options<'a> {
+    type Item = Result<(u16, &'a [u8]), DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let first = self.first();
+        self.rest = match &first {
+            Ok((0, _)) | Err(_) => &[],
+            Ok((_, value)) => behind(self.rest, 4 + value.len()),
+        };
+        first.map_or_else(|error| Some(Err(error)), |option| (option.0 != 0).then_some(Ok(option)))
     }
 }
 
