@@ -22,6 +22,7 @@ pub(crate) use args::Args;
 use crate::exit::{self, Failure};
 use crate::load::stop_flag;
 use ::sockets::filter::Filter;
+use assemble::Assembler;
 use live::Live;
 use read::Capture;
 use show::Printer;
@@ -65,10 +66,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Says which part of the filter runs where.
 fn explain(args: &Args, filter: &Filter) -> anyhow::Result<ExitCode> {
-    let mut text = String::new();
-    for line in live::explain(filter, args.states()) {
-        text.push_str(&format!("{line}\n"));
-    }
+    let lines = match &args.read {
+        None => live::explain(filter, args.states()),
+        Some(_) => vec![read::explain(filter)],
+    };
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     exit::print_and_end(&text, ExitCode::SUCCESS)
 }
 
@@ -95,7 +97,7 @@ fn list(args: &Args, live: &mut Live<'_>) -> anyhow::Result<ExitCode> {
 fn from_file(args: &Args, filter: &Filter, path: &Path) -> anyhow::Result<ExitCode> {
     // Before anything is created: it may be written where it was read from.
     let capture = Capture::open(path)?;
-    let mut assembler = read::assembler(filter);
+    let mut assembler = Assembler::of_file(filter);
     let report = if let Some(to) = &args.write {
         let mut file = CaptureFile::create(args, to)?;
         let report = capture.read(args, filter, &mut assembler, &mut file)?;

@@ -117,7 +117,7 @@ fn every_mutated_message_has_one_outcome() {
 
 fn class_of(meaning: Meaning) -> &'static str {
     match meaning {
-        Meaning::Tcp => "tcp",
+        Meaning::Tcp | Meaning::Close => "tcp",
         Meaning::Other(_) => "other",
         Meaning::Untold => "untold",
         Meaning::Failed(_) => "failed",

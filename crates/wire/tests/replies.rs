@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use support::{BOTH, DESTROY, PROTOCOLS, SS, body};
 use wire::DecodeError;
 use wire::capture::Asked::{Destroy, Dump, LookUp};
-use wire::capture::Meaning::{End, Lost, Nothing, Other, Tcp, Untold};
+use wire::capture::Meaning::{Close, End, Lost, Nothing, Other, Tcp, Untold};
 use wire::capture::{Asked, Failure, Meaning, Protocol, Replies, read};
 use wire::inet_diag::{Request, decode};
 use wire::netlink::{Message, MessageWriter, Messages, NLM_F_DUMP, NLM_F_MULTI, NLM_F_REQUEST};
@@ -155,12 +155,12 @@ fn a_reply_without_a_request_is_judged_by_what_it_says() {
 fn events_say_their_protocol() {
     let event = |number: u8| message(20, 0, 0, 0, &body(&[(10, &[number]), INFO]));
     let (meanings, unanswered) = judged(&[event(6), event(17), request(0, 0, 2, 17), event(6)]);
-    assert_eq!(meanings, [Tcp, Other(UDP), Meaning::Request, Tcp]);
+    assert_eq!(meanings, [Close, Other(UDP), Meaning::Request, Close]);
     assert_eq!(unanswered, [Some(UDP)]);
     let mut replies = Replies::new(None);
     let real: Vec<_> =
         Messages::new(DESTROY).map(|each| replies.judge(&each.unwrap()).unwrap()).collect();
-    assert!(real.len() == 4 && real.iter().all(|meaning| *meaning == Tcp), "{real:?}");
+    assert!(real.len() == 4 && real.iter().all(|meaning| *meaning == Close), "{real:?}");
 }
 
 /// `ss` numbers all its requests 123456 and leaves its port out of them.

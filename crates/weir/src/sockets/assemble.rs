@@ -10,6 +10,7 @@ use ::sockets::{Found, fill, own_accecn_layout, unknown_attributes};
 use record::{RecordKind, SocketRecord};
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 use wire::inet_diag::SocketMessage;
@@ -26,6 +27,8 @@ pub(super) struct Place<'a> {
     pub(super) found: Option<&'a Found>,
     /// Whether it is the namespace of this process, whose interfaces are known by name.
     pub(super) is_own: bool,
+    /// What the message says of the socket: how it is, or that it ended.
+    pub(super) kind: RecordKind,
     /// What of the filter is left to evaluate.
     pub(super) rest: Option<&'a Expr>,
     pub(super) time_unix_ns: Option<u64>,
@@ -87,6 +90,16 @@ impl Assembler {
         }
     }
 
+    /// One for a file, which does not say of which host it is: numbers in it have no names here.
+    pub(super) fn of_file(filter: &Filter) -> Assembler {
+        Assembler {
+            users: Users::default(),
+            interfaces: HashMap::new(),
+            cgroups: None,
+            ..Assembler::new(filter, false, Polls::One)
+        }
+    }
+
     /// Begins a poll: what was seen is forgotten, processes are looked up again.
     pub(super) fn begin_poll(&mut self) {
         self.poll += 1;
@@ -128,11 +141,13 @@ impl Assembler {
         let id = message.cgroup_id.filter(|_| is_live);
         let cgroup = id.and_then(|id| self.cgroup_of(id, place.now));
         let interface = self.interface(message.id.interface_index, place);
-        let mut record =
-            SocketRecord { record_kind: Some(RecordKind::POLL), ..SocketRecord::default() };
+        let mut record = SocketRecord { record_kind: Some(place.kind), ..SocketRecord::default() };
         // Which kernel wrote a file is not known.
         let accecn = if is_live { own_accecn_layout() } else { None };
         fill(&mut record, message, accecn);
+        if place.kind == RecordKind::CLOSE {
+            forget_zeros(&mut record, message);
+        }
         let age = self.history.as_ref().and_then(|history| history.age(cookie, place.now));
         let history = self.history.as_mut();
         let rates = history.and_then(|history| history.note(cookie, &record, place.now));
@@ -215,6 +230,19 @@ impl Assembler {
             record.container_id = cgroup.container_id();
             record.systemd_unit = cgroup.systemd_unit();
         }
+    }
+}
+
+/// Takes out what an event of a close does not say: zero would be a claim. An abort has cleared nearly all counters, the peer
+/// and, of a socket that was not bound, our address before the event (`tcp_disconnect` in net/ipv4/tcp.c).
+fn forget_zeros(record: &mut SocketRecord<'_>, event: &SocketMessage<'_>) {
+    (record.uid, record.inode) = (None, None);
+    (record.timer, record.timer_retransmits, record.timer_expires_ms) = (None, None, None);
+    if event.id.dst.port() == 0 {
+        let is_known = |address: &IpAddr| !address.to_canonical().is_unspecified();
+        record.src_address = record.src_address.filter(is_known);
+        record.dst_address = record.dst_address.filter(is_known);
+        record.dst_port = None;
     }
 }
 

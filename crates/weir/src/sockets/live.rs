@@ -5,6 +5,7 @@ use super::assemble::{Assembler, Place, Polls, Take};
 use crate::exit::Failure;
 use ::sockets::filter::{Compiled, Explanation, Filter, Names, NoNames, SystemNames, Target};
 use ::sockets::{Access, Ask, Found, Scope, Visitor, Walker};
+use record::RecordKind;
 use std::collections::BTreeSet;
 use std::time::Instant;
 use sys::clock::realtime_ns;
@@ -128,6 +129,7 @@ impl<'p> Live<'p> {
         let place = Place {
             found: Some(found),
             is_own,
+            kind: RecordKind::POLL,
             rest: compiled.rest.as_ref(),
             time_unix_ns: Some(realtime_ns()),
             now: Instant::now(),

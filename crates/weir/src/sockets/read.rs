@@ -3,10 +3,12 @@
 mod report;
 
 use super::args::Args;
-use super::assemble::{Assembler, Place, Polls, Take};
+use super::assemble::{Assembler, Place, Take};
 use crate::exit::Failure;
-use ::sockets::filter::Filter;
+use ::sockets::filter::{self, Explanation, Filter};
+use record::RecordKind;
 use report::Report;
+use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -60,23 +62,29 @@ impl Capture {
         let mut report = Report::default();
         assembler.begin_poll();
         let states = filter.states().unwrap_or(args.states());
+        let mut closed = HashSet::new();
         for captured in &mut reader {
             let socket = captured.and_then(|captured| {
                 Ok((socket_in(&captured, &mut replies, &mut report)?, captured))
             });
             match socket {
-                Ok((Some(socket), captured)) if wants(states, socket.state) => {
+                Ok((None, _)) => {}
+                // An event is captured once for each program that listens for it.
+                Ok((Some((RecordKind::CLOSE, socket)), _)) if !closed.insert(socket.id.cookie) => {
+                    assembler.counts.doubled += 1;
+                }
+                Ok((Some((kind, socket)), captured)) if wants(states, socket.state) => {
                     let place = Place {
                         found: None,
                         is_own: false,
+                        kind,
                         rest: filter.expression(),
                         time_unix_ns: captured.time_unix_ns,
                         now: Instant::now(),
                     };
-                    assembler.socket(&socket, captured.message.raw, &place, take);
+                    assembler.socket(&known(socket, kind), captured.message.raw, &place, take);
                 }
                 Ok((Some(_), _)) => assembler.counts.filtered += 1,
-                Ok((None, _)) => {}
                 Err(error) => report.broken(&error),
             }
         }
@@ -85,19 +93,30 @@ impl Capture {
     }
 }
 
-/// The TCP socket that a message describes. What else the message is, is noted.
+/// The TCP socket that a message describes, as it is or at its end. What else the message is, is noted.
 fn socket_in<'a>(
     captured: &Captured<'a>,
     replies: &mut Replies,
     report: &mut Report,
-) -> Result<Option<SocketMessage<'a>>, DecodeError> {
-    match replies.judge(&captured.message)? {
-        Meaning::Tcp => decode(captured.message.body).map(Some),
+) -> Result<Option<(RecordKind, SocketMessage<'a>)>, DecodeError> {
+    let kind = match replies.judge(&captured.message)? {
+        Meaning::Tcp => RecordKind::POLL,
+        Meaning::Close => RecordKind::CLOSE,
         meaning => {
             report.note(meaning);
-            Ok(None)
+            return Ok(None);
         }
+    };
+    decode(captured.message.body).map(|socket| Some((kind, socket)))
+}
+
+/// What is known of a socket: of one that was aborted, which has no peer any more, no counters, since the kernel has cleared
+/// nearly all of them and does not say which.
+fn known(mut socket: SocketMessage<'_>, kind: RecordKind) -> SocketMessage<'_> {
+    if kind == RecordKind::CLOSE && socket.id.dst.port() == 0 {
+        (socket.tcp_info, socket.tcp_info_tail) = (None, &[]);
     }
+    socket
 }
 
 /// Why a file is no capture: nothing in it can be decoded, and something should. An empty capture is one.
@@ -125,9 +144,14 @@ fn wants(states: States, state: State) -> bool {
         }
 }
 
-/// An assembler for a file: nothing of this host is joined with it.
-pub(super) fn assembler(filter: &Filter) -> Assembler {
-    Assembler::new(filter, false, Polls::One)
+/// Says where the filter runs.
+pub(super) fn explain(filter: &Filter) -> Explanation {
+    let part = filter.to_string();
+    Explanation {
+        place: filter::Place::Here,
+        part: if part.is_empty() { "every socket".to_owned() } else { part },
+        reason: "a file is read: there is no kernel to ask".to_owned(),
+    }
 }
 
 fn content(path: &Path) -> io::Result<Vec<u8>> {

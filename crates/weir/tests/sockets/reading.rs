@@ -241,6 +241,73 @@ fn what_is_no_capture_says_what_it_is() {
     check(&pcap(&[]), &[], 0, &[]);
 }
 
+/// What was lost before it came into the file is missing in it; only pcapng can say so.
+#[test]
+fn what_the_capture_lost_is_said() {
+    let words =
+        |words: &[u32]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>();
+    let file = [
+        words(&[0x0a0d_0d0a, 28, 0x1a2b_3c4d, 0x0000_0001, u32::MAX, u32::MAX, 28]),
+        words(&[1, 20, 253, 262_144, 20]),
+        // isb_ifdrop: 3.
+        words(&[5, 40, 0, 0, 0, u32::from_ne_bytes([5, 0, 8, 0]), 3, 0, 0, 40]),
+    ];
+    if cfg!(target_endian = "little") {
+        check(&file.concat(), &[], 65, &["3 packets were lost by the capture"]);
+    }
+    check(&file[..2].concat(), &[], 0, &[]);
+}
+
+/// An event of a close has neither owner nor timer, and of an aborted connection no counters: zeros are not facts.
+#[test]
+fn closes_in_a_capture_claim_nothing() {
+    let events = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/testdata/destroy-6.18.bin");
+    let events = fs::read(events).unwrap();
+    let read = |bytes: &[u8]| -> Vec<Value> {
+        let output = read(bytes, "");
+        assert!(output.status.success(), "{}", said(&output));
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let records = read(&events);
+    assert_eq!(records.len(), 4);
+    for record in &records {
+        assert_eq!((&record["record_kind"], &record["state"]), (&"close".into(), &"close".into()));
+        assert!(record.get("bytes_received").is_some(), "{record}");
+        for field in ["uid", "inode", "timer", "timer_expires_ms", "host"] {
+            assert!(record.get(field).is_none(), "{field}: {record}");
+        }
+    }
+    // Heard by two programs, each is one close still.
+    assert_eq!(read(&[&events[..], &events].concat()).len(), 4);
+    // An abort clears the peer's address and port.
+    let length = u32::from_ne_bytes(events[..4].try_into().unwrap()) as usize;
+    let mut aborted = events[..length].to_vec();
+    aborted[16 + 6..16 + 8].fill(0);
+    aborted[16 + 24..16 + 40].fill(0);
+    let record = &read(&aborted)[0];
+    for field in ["bytes_received", "segs_out", "rto_us", "dst_port", "dst_address"] {
+        assert!(record.get(field).is_none(), "{field}: {record}");
+    }
+    assert!(record["src_port"].as_u64().is_some_and(|port| port > 0), "{record}");
+}
+
+#[test]
+fn a_file_has_neither_names_nor_a_kernel_of_this_host() {
+    let folder = TempDir::new();
+    let path = folder.text("capture");
+    fs::write(&path, [row(5, 1, 1, INFO), end(5, 0)].concat()).unwrap();
+    // The owner is 0, and who that is only its host knows.
+    let table = crate::rig::text(sockets(&["--read", &path, "--columns", "user"]));
+    assert_eq!(table, "USER\n0\n");
+    let explained = crate::rig::text(sockets(&["--read", &path, "--explain", "sport = :1"]));
+    assert!(explained.starts_with("weir") && explained.contains("sport = :1"), "{explained}");
+    assert!(
+        explained.contains("no kernel to ask") && explained.lines().count() == 1,
+        "{explained}"
+    );
+}
+
 #[test]
 fn the_last_packet_gives_its_whole_messages() {
     let rows = [row(5, 1, 1, INFO), row(5, 2, 1, INFO), end(5, 0)];

@@ -18,6 +18,9 @@ const OPEN_MAX: usize = 256;
 pub enum Meaning {
     /// A TCP socket: [`decode`](crate::inet_diag::decode) is for its body, and says whether it is damaged.
     Tcp,
+    /// The end of a TCP socket, which the kernel multicasts; [`decode`](crate::inet_diag::decode) is for its body as well. A
+    /// monitor hears it once for each program that listens.
+    Close,
     /// A socket of another protocol.
     Other(Protocol),
     /// A socket of a protocol that neither the message nor a request in the capture tells.
@@ -201,7 +204,7 @@ impl Replies {
         if is_event(message)
             && let Some(own) = Protocol::of_reply(message)
         {
-            return self.meaning(Some(own), message);
+            return if own == Protocol::Tcp { Meaning::Close } else { Meaning::Other(own) };
         }
         let found = self.find(message, kin_of_reply(message)).or_else(|| {
             let is_dump = message.flags & NLM_F_MULTI != 0;

@@ -22,6 +22,7 @@ pub(in crate::sockets) struct Report {
     headless: u64,
     interrupted: u64,
     skipped_packets: u64,
+    dropped_packets: u64,
     is_cut: bool,
 }
 
@@ -41,7 +42,7 @@ impl Report {
                 *self.failed.entry((protocol, asked, errno)).or_default() += 1;
             }
             Meaning::Lost => self.lost += 1,
-            Meaning::Tcp | Meaning::Request | Meaning::End | Meaning::Nothing => {}
+            Meaning::Tcp | Meaning::Close | Meaning::Request | Meaning::End | Meaning::Nothing => {}
         }
     }
 
@@ -56,6 +57,7 @@ impl Report {
         self.headless = replies.headless_dumps();
         self.interrupted = replies.interrupted_dumps();
         self.skipped_packets = reader.skipped_packets();
+        self.dropped_packets = reader.dropped_packets();
         self.is_cut = reader.is_cut();
     }
 
@@ -67,7 +69,8 @@ impl Report {
         let lacks_answers = self.failed.keys().any(|(protocol, ..)| may_be_tcp(protocol))
             || self.unanswered.keys().any(may_be_tcp);
         let is_damaged = self.is_cut || !self.broken.is_empty();
-        !is_damaged && self.untold == 0 && self.lost == 0 && !lacks_answers
+        let is_lossy = self.lost > 0 || self.dropped_packets > 0;
+        !is_damaged && !is_lossy && self.untold == 0 && !lacks_answers
     }
 
     /// One line for each thing there is to say.
@@ -146,6 +149,10 @@ impl Report {
         if self.lost > 0 {
             let times = plural(self.lost, "time", "times");
             lines.push(format!("the kernel says {times} that messages were lost (NLMSG_OVERRUN)"));
+        }
+        if self.dropped_packets > 0 {
+            let packets = plural(self.dropped_packets, "packet was", "packets were");
+            lines.push(format!("{packets} lost by the capture, as it says itself"));
         }
     }
 }
