@@ -97,6 +97,46 @@ fn packets_of_other_protocols_are_skipped_and_counted() {
     assert_eq!((reader.by_ref().count(), reader.skipped_packets()), (1, 2));
 }
 
+/// `tcpdump -i any` puts a monitor's packets among those of all interfaces.
+#[test]
+fn captures_of_any_interface_have_netlink_among_others() {
+    let (ethernet, netlink) = ([0, 1], [3, 0x38]);
+    let sll = |device: [u8; 2], protocol: u8| {
+        [&[0, 4][..], &device, &[0; 10], &[0, protocol], &NOOP].concat()
+    };
+    let sll2 = |device: [u8; 2], protocol: u8| {
+        [&[0, protocol, 0, 0, 0, 0, 0, 7][..], &device, &[4, 0, 0, 0, 0, 0, 0, 0, 0, 0], &NOOP]
+            .concat()
+    };
+    let check = |link_type: u16, packet: &dyn Fn([u8; 2], u8) -> Vec<u8>| {
+        let order = Order::Little;
+        let packets = [packet(ethernet, 4), packet(netlink, 4), packet(netlink, 0)];
+        let [ip, diag, route] = &packets;
+        let ng = |packets: &[&Vec<u8>]| {
+            let packets = packets.iter().map(|packet| enhanced(order, 0, 0, packet));
+            let head = [section(order), interface(order, link_type, &[])].concat();
+            [head, packets.collect::<Vec<_>>().concat()].concat()
+        };
+        let pcap = |packets: &[&Vec<u8>]| {
+            let packets: Vec<_> = packets.iter().map(|packet| (0, 0, &packet[..])).collect();
+            pcap(order, 0xa1b2_c3d4, link_type.into(), &packets)
+        };
+        for form in [&ng as &dyn Fn(&[&Vec<u8>]) -> Vec<u8>, &pcap] {
+            let file = form(&[ip, diag, route]);
+            let mut reader = read(&file).unwrap();
+            let messages: Vec<_> =
+                reader.by_ref().map(|captured| captured.unwrap().message).collect();
+            assert_eq!(messages, [Message::first(&NOOP).unwrap()]);
+            assert_eq!(reader.skipped_packets(), 2);
+            // Without any packet of netlink it is a capture of something else, unless it has no packet at all.
+            assert_eq!(all(&form(&[ip, ip])).1, [WrongLinkType(link_type.into())]);
+            assert_eq!((all(&form(&[ip, route])).1, all(&form(&[])).1), (vec![], vec![]));
+        }
+    };
+    check(113, &sll);
+    check(276, &sll2);
+}
+
 #[test]
 fn other_link_types_are_named() {
     let refused = read(&pcap(Order::Little, 0xa1b2_c3d4, 1, &[])).map(|_| ()).unwrap_err();

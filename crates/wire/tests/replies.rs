@@ -339,6 +339,8 @@ fn dumps_without_begin_or_end_or_disturbed_are_counted() {
         &mut replies,
         &[request(0, 7, 2, 6), row(8, 7, &[]), row(9, 9, &[]), request(0, 3, 1, 0)],
     );
+    // Of another protocol's nothing is missing that would be shown.
+    judged_by(&mut replies, &[row(9, 10, &[MPTCP_INFO]), done(9, 10, 0)]);
     assert_eq!(replies.headless_dumps(), 2);
     assert_eq!(replies.unanswered().collect::<Vec<_>>(), [Some(Protocol::Tcp), None, Some(UNIX)]);
     // The end that a file of ours has is one for everything.

@@ -180,7 +180,7 @@ fn a_disturbed_dump_is_said() {
 #[test]
 fn a_dump_that_began_before_the_file_is_said() {
     let files = [row(4, 1, 1, INFO), end(4, 0), request(5, 6), row(5, 2, 1, INFO), end(5, 0)];
-    check(&pcap(&files), &[1, 2], 0, &["1 dump began before the file does"]);
+    check(&pcap(&files), &[1, 2], 65, &["1 dump began before the file does"]);
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn what_is_no_capture_says_what_it_is() {
         ([&[0x34, 0xcd, 0xb2, 0xa1], &garbage[..]].concat(), "modified pcap (magic a1b2cd34"),
         (
             [&pcap(&[])[..], &garbage].concat(),
-            "begins like a pcap of netlink, and nothing in it can be decoded",
+            "begins like a pcap, and nothing in it can be decoded",
         ),
         ([&[0x1f, 0x8b, 8, 0], &garbage[..]].concat(), "compressed by gzip"),
         (row(5, 1, 1, INFO)[..100].to_vec(), "begins like a dump of `ss -D`"),

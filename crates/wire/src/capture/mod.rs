@@ -1,5 +1,6 @@
 //! Files of captured netlink messages: what `ss -D FILE` writes, pcap and pcapng of a netlink monitor (`LINKTYPE_NETLINK`,
-//! <https://www.tcpdump.org/linktypes/LINKTYPE_NETLINK.html>). [`read`] tells them apart by content.
+//! <https://www.tcpdump.org/linktypes/LINKTYPE_NETLINK.html>) or of any interface, a monitor among them. [`read`] tells them apart
+//! by content.
 //!
 //! The containers may have either byte order. The messages in them are taken to have this host's: a file does not say theirs.
 
@@ -20,8 +21,12 @@ use crate::netlink::{HEADER_BYTES, Message, Messages, NLMSG_DONE, NLMSG_ERROR};
 
 /// `LINKTYPE_NETLINK`.
 const LINKTYPE_NETLINK: u16 = 253;
-/// Bytes in front of the first message of a packet.
+/// `LINKTYPE_LINUX_SLL` and `LINKTYPE_LINUX_SLL2`: any interface; where its device type says so, a packet is of netlink.
+const LINKTYPE_LINUX_SLL: u16 = 113;
+const LINKTYPE_LINUX_SLL2: u16 = 276;
+/// Bytes in front of the first message of a packet, and of `LINKTYPE_LINUX_SLL2`.
 const COOKED_BYTES: usize = 16;
+const COOKED2_BYTES: usize = 20;
 /// `ARPHRD_NETLINK`.
 const ARPHRD_NETLINK: u16 = 824;
 /// `NETLINK_SOCK_DIAG`, also known as `NETLINK_INET_DIAG`.
@@ -96,6 +101,8 @@ pub fn read(file: &[u8]) -> Result<Reader<'_>, DecodeError> {
         missing: None,
         time_unix_ns: None,
         skipped_packets: 0,
+        foreign: None,
+        seen_netlink: false,
         is_cut: false,
     })
 }
@@ -130,6 +137,9 @@ pub struct Reader<'a> {
     missing: Option<DecodeError>,
     time_unix_ns: Option<u64>,
     skipped_packets: u64,
+    /// The link type of packets that were none of netlink, until one is.
+    foreign: Option<u16>,
+    seen_netlink: bool,
     is_cut: bool,
 }
 
@@ -141,7 +151,7 @@ enum Packets<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Packets so far that were of another netlink protocol or of another link type.
+    /// Packets so far that were of another netlink protocol, another link type or another device.
     #[must_use]
     pub const fn skipped_packets(&self) -> u64 {
         self.skipped_packets
@@ -162,9 +172,9 @@ impl<'a> Reader<'a> {
         match &self.packets {
             Packets::None => "a dump of `ss -D`",
             Packets::Pcap(packets) if packets.is_foreign() => {
-                "a pcap of netlink by a host of the other byte order, whose messages are not read here"
+                "a pcap by a host of the other byte order, whose messages are not read here"
             }
-            Packets::Pcap(_) => "a pcap of netlink",
+            Packets::Pcap(_) => "a pcap",
             Packets::PcapNg(_) => "a pcapng",
         }
     }
@@ -189,7 +199,19 @@ impl<'a> Reader<'a> {
     /// Turns to the messages in a packet.
     fn open(&mut self, packet: &Packet<'a>) -> Result<(), DecodeError> {
         self.is_cut |= matches!(packet.missing, Some(Missing::Cut(_)));
-        let payload = payload(packet)?;
+        let content = content(packet)?;
+        match content {
+            // Of any other link type the container has said so.
+            Content::Foreign if may_be_netlink(packet.link_type) => {
+                self.foreign = Some(packet.link_type);
+            }
+            Content::Foreign => {}
+            Content::OtherNetlink | Content::Messages(_) => self.seen_netlink = true,
+        }
+        let payload = match content {
+            Content::Messages(payload) => Some(payload),
+            Content::OtherNetlink | Content::Foreign => None,
+        };
         self.time_unix_ns = packet.time_unix_ns;
         self.messages = Messages::new(payload.unwrap_or_default());
         self.skipped_packets += u64::from(payload.is_none());
@@ -200,6 +222,12 @@ impl<'a> Reader<'a> {
             None => None,
         };
         Ok(())
+    }
+
+    /// A capture of any interface in which no packet is of netlink is told once, at its end.
+    fn end(&mut self) -> Option<DecodeError> {
+        let link_type = self.foreign.take().filter(|_| !self.seen_netlink)?;
+        Some(DecodeError::WrongLinkType(link_type.into()))
     }
 
     /// Notes what the next error means, if it is the end of a file without packets.
@@ -237,10 +265,11 @@ impl<'a> Iterator for Reader<'a> {
                 return Some(Err(error));
             }
             let packet = match &mut self.packets {
-                Packets::None => return None,
-                Packets::Pcap(packets) => packets.next()?,
-                Packets::PcapNg(packets) => packets.next()?,
+                Packets::None => None,
+                Packets::Pcap(packets) => packets.next(),
+                Packets::PcapNg(packets) => packets.next(),
             };
+            let Some(packet) = packet else { return self.end().map(Err) };
             let opened = match packet {
                 Ok(packet) => self.open(&packet),
                 Err(error) => {
@@ -255,17 +284,44 @@ impl<'a> Iterator for Reader<'a> {
     }
 }
 
-/// The messages in a packet of the socket diagnosis; `None` for any other packet.
-fn payload<'a>(packet: &Packet<'a>) -> Result<Option<&'a [u8]>, DecodeError> {
-    if packet.link_type != LINKTYPE_NETLINK {
-        return Ok(None);
+/// What is in a packet.
+#[derive(Clone, Copy)]
+enum Content<'a> {
+    /// Messages of the socket diagnosis.
+    Messages(&'a [u8]),
+    OtherNetlink,
+    /// Not netlink.
+    Foreign,
+}
+
+const fn may_be_netlink(link_type: u16) -> bool {
+    matches!(link_type, LINKTYPE_NETLINK | LINKTYPE_LINUX_SLL | LINKTYPE_LINUX_SLL2)
+}
+
+fn content<'a>(packet: &Packet<'a>) -> Result<Content<'a>, DecodeError> {
+    let (device, protocol, len) = match packet.link_type {
+        LINKTYPE_NETLINK => {
+            let head: &[u8; COOKED_BYTES] = header(packet.bytes)?;
+            (ARPHRD_NETLINK, at::<14, 2, COOKED_BYTES>(head), COOKED_BYTES)
+        }
+        LINKTYPE_LINUX_SLL => {
+            let head: &[u8; COOKED_BYTES] = header(packet.bytes)?;
+            let device = u16::from_be_bytes(at::<2, 2, COOKED_BYTES>(head));
+            (device, at::<14, 2, COOKED_BYTES>(head), COOKED_BYTES)
+        }
+        LINKTYPE_LINUX_SLL2 => {
+            let head: &[u8; COOKED2_BYTES] = header(packet.bytes)?;
+            let device = u16::from_be_bytes(at::<8, 2, COOKED2_BYTES>(head));
+            (device, at::<0, 2, COOKED2_BYTES>(head), COOKED2_BYTES)
+        }
+        _ => return Ok(Content::Foreign),
+    };
+    match u16::from_be_bytes(protocol) {
+        _ if device != ARPHRD_NETLINK => Ok(Content::Foreign),
+        NETLINK_SOCK_DIAG => Ok(Content::Messages(packet.bytes.get(len..).unwrap_or_default())),
+        0..NETLINK_PROTOCOLS => Ok(Content::OtherNetlink),
+        protocol => Err(DecodeError::BadPacket(protocol)),
     }
-    let head: &[u8; COOKED_BYTES] = header(packet.bytes)?;
-    let protocol = u16::from_be_bytes(at::<14, 2, COOKED_BYTES>(head));
-    if protocol >= NETLINK_PROTOCOLS {
-        return Err(DecodeError::BadPacket(protocol));
-    }
-    Ok(packet.bytes.get(COOKED_BYTES..).filter(|_| protocol == NETLINK_SOCK_DIAG))
 }
 
 /// Byte order of a container.

@@ -1,6 +1,6 @@
 //! pcap (draft-ietf-opsawg-pcap): a header of 24 bytes, then packets with 16 bytes each in front.
 
-use super::{LINKTYPE_NETLINK, Missing, Order, Packet, snapped, take};
+use super::{Missing, Order, Packet, may_be_netlink, snapped, take};
 use crate::DecodeError;
 use crate::bytes::{at, header};
 
@@ -30,6 +30,7 @@ pub(super) const fn kind(magic: [u8; 4]) -> Option<Kind> {
 #[derive(Clone, Debug)]
 pub(super) struct Packets<'a> {
     kind: Kind,
+    link_type: u16,
     rest: &'a [u8],
 }
 
@@ -38,10 +39,11 @@ impl<'a> Packets<'a> {
         let head: &[u8; FILE_HEADER_BYTES] = header(file)?;
         // The upper bits tell of a frame check sequence.
         let link_type = kind.order.u32(at::<20, 4, FILE_HEADER_BYTES>(head)) & 0xffff;
-        if link_type != u32::from(LINKTYPE_NETLINK) {
-            return Err(DecodeError::WrongLinkType(link_type));
-        }
-        Ok(Self { kind, rest: file.get(FILE_HEADER_BYTES..).unwrap_or_default() })
+        let link_type = u16::try_from(link_type)
+            .ok()
+            .filter(|link_type| may_be_netlink(*link_type))
+            .ok_or(DecodeError::WrongLinkType(link_type))?;
+        Ok(Self { kind, link_type, rest: file.get(FILE_HEADER_BYTES..).unwrap_or_default() })
     }
 
     /// Whether a host of the other byte order wrote it.
@@ -63,8 +65,7 @@ impl<'a> Packets<'a> {
         };
         // At most 2^32 times 10^9, and 2^32 times 1000: no overflow.
         let time = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.kind.unit_ns;
-        let packet =
-            Packet { link_type: LINKTYPE_NETLINK, time_unix_ns: Some(time), bytes, missing };
+        let packet = Packet { link_type: self.link_type, time_unix_ns: Some(time), bytes, missing };
         Ok((packet, behind.get(bytes.len()..).unwrap_or_default()))
     }
 }

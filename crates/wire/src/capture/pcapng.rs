@@ -1,6 +1,6 @@
 //! pcapng (draft-ietf-opsawg-pcapng): blocks of type, length, body and length again.
 
-use super::{LINKTYPE_NETLINK, Missing, Order, Packet, snapped, take};
+use super::{Missing, Order, Packet, may_be_netlink, snapped, take};
 use crate::DecodeError;
 use crate::bytes::{at, behind, count, header};
 
@@ -70,8 +70,8 @@ impl<'a> Packets<'a> {
 
     /// Packets of netlink that the capturing program or its system lost, as far as the file says so.
     pub(super) fn dropped_packets(&self) -> u64 {
-        let is_netlink = |interface: &&Interface| interface.link_type == LINKTYPE_NETLINK;
-        let here = self.interfaces.iter().filter(is_netlink);
+        let counts = |interface: &&Interface| may_be_netlink(interface.link_type);
+        let here = self.interfaces.iter().filter(counts);
         let here = here.map(|interface| interface.dropped.max(interface.dropped_between));
         here.fold(self.dropped, u64::saturating_add)
     }
@@ -97,7 +97,7 @@ impl<'a> Packets<'a> {
             }
             INTERFACE => {
                 let interface = Interface::decode(block.body, self.order)?;
-                if interface.link_type == LINKTYPE_NETLINK {
+                if may_be_netlink(interface.link_type) {
                     self.seen_netlink = true;
                 } else {
                     self.foreign = Some(interface.link_type);

@@ -167,8 +167,8 @@ impl Replies {
         self.unanswered.iter().copied().chain(open)
     }
 
-    /// Dumps whose request, and perhaps first sockets, came before the capture began; 0 for a capture without any request,
-    /// which holds answers only.
+    /// Dumps of TCP, or of a protocol that is not told, whose request, and perhaps first sockets, came before the capture began;
+    /// 0 for a capture without any request, which holds answers only.
     #[must_use]
     pub const fn headless_dumps(&self) -> u64 {
         if self.requests == 0 { 0 } else { self.headless_dumps }
@@ -206,7 +206,8 @@ impl Replies {
         {
             return if own == Protocol::Tcp { Meaning::Close } else { Meaning::Other(own) };
         }
-        let found = self.find(message, kin_of_reply(message)).or_else(|| {
+        let before = self.find(message, kin_of_reply(message));
+        let found = before.or_else(|| {
             let is_dump = message.flags & NLM_F_MULTI != 0;
             is_dump.then(|| Found { index: self.begin_headless(message), is_certain: true })
         });
@@ -225,6 +226,9 @@ impl Replies {
         // A dump is of one protocol: what one of its sockets tells holds for those behind it.
         open.protocol = open.protocol.or_else(by_itself);
         let protocol = open.protocol;
+        if before.is_none() && protocol.is_none_or(|protocol| protocol == Protocol::Tcp) {
+            self.headless_dumps += 1;
+        }
         if open.asked == Asked::LookUp {
             self.open.remove(index);
         }
@@ -232,7 +236,6 @@ impl Replies {
     }
 
     fn begin_headless(&mut self, message: &Message<'_>) -> usize {
-        self.headless_dumps += 1;
         self.begin(Open {
             port: Port::Known(message.port_id),
             sequence: message.sequence,

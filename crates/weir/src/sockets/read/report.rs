@@ -69,7 +69,7 @@ impl Report {
         let lacks_answers = self.failed.keys().any(|(protocol, ..)| may_be_tcp(protocol))
             || self.unanswered.keys().any(may_be_tcp);
         let is_damaged = self.is_cut || !self.broken.is_empty();
-        let is_lossy = self.lost > 0 || self.dropped_packets > 0;
+        let is_lossy = self.lost > 0 || self.dropped_packets > 0 || self.headless > 0;
         !is_damaged && !is_lossy && self.untold == 0 && !lacks_answers
     }
 
@@ -111,7 +111,7 @@ impl Report {
         }
         if self.skipped_packets > 0 {
             let packets = plural(self.skipped_packets, "packet", "packets");
-            lines.push(format!("{packets} of other netlink protocols left out"));
+            lines.push(format!("{packets} of other protocols than the socket diagnosis left out"));
         }
     }
 
