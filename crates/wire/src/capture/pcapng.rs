@@ -6,6 +6,8 @@ use crate::bytes::{at, behind, count, header};
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
+/// The form of packets before `ENHANCED_PACKET`.
+const OLD_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const INTERFACE_STATISTICS: u32 = 5;
 const ENHANCED_PACKET: u32 = 6;
@@ -105,7 +107,7 @@ impl<'a> Packets<'a> {
                 self.interfaces.push(interface);
                 Ok(None)
             }
-            ENHANCED_PACKET => self.enhanced(&block).map(Some),
+            ENHANCED_PACKET | OLD_PACKET => self.enhanced(&block).map(Some),
             SIMPLE_PACKET => self.simple(&block).map(Some),
             _ => Ok(None),
         }
@@ -123,7 +125,7 @@ impl<'a> Packets<'a> {
         }
         let kind = self.order.u32(at::<0, 4, 12>(head));
         let length = self.order.u32(at::<4, 4, 12>(head));
-        let is_packet = matches!(kind, ENHANCED_PACKET | SIMPLE_PACKET);
+        let is_packet = matches!(kind, ENHANCED_PACKET | OLD_PACKET | SIMPLE_PACKET);
         let bytes = match take(self.rest, length) {
             Ok(bytes) => bytes,
             Err(error) if is_packet && length.is_multiple_of(4) => {
@@ -159,19 +161,29 @@ impl<'a> Packets<'a> {
         interface.dropped = lost.fold(0, u64::saturating_add);
     }
 
+    /// A packet with its interface and time. The old form has a smaller number of the interface, and behind it how many packets
+    /// were lost before.
     fn enhanced(&mut self, block: &Block<'a>) -> Result<Packet<'a>, DecodeError> {
+        /// What the old form says where it does not know.
+        const UNKNOWN: u16 = 0xffff;
+        let order = self.order;
         let head: &[u8; 20] = header(block.body)?;
-        let [id, high, low, captured, original] = [
-            at::<0, 4, 20>(head),
+        let [high, low, captured, original] = [
             at::<4, 4, 20>(head),
             at::<8, 4, 20>(head),
             at::<12, 4, 20>(head),
             at::<16, 4, 20>(head),
         ]
-        .map(|bytes| self.order.u32(bytes));
-        let order = self.order;
+        .map(|bytes| order.u32(bytes));
+        let (id, lost_before) = match block.kind {
+            OLD_PACKET => {
+                let lost = order.u16(at::<2, 2, 20>(head));
+                (order.u16(at::<0, 2, 20>(head)).into(), if lost == UNKNOWN { 0 } else { lost })
+            }
+            _ => (order.u32(at::<0, 4, 20>(head)), 0),
+        };
         let interface = usize::try_from(id).ok().and_then(|id| self.interfaces.get_mut(id));
-        let interface = interface.ok_or(DecodeError::BadBlock(ENHANCED_PACKET))?;
+        let interface = interface.ok_or(DecodeError::BadBlock(block.kind))?;
         let rest = block.body.get(20..).unwrap_or_default();
         let bytes = match (take(rest, captured), block.cut) {
             (Ok(bytes), _) => bytes,
@@ -180,7 +192,7 @@ impl<'a> Packets<'a> {
         };
         let options = Options::new(behind(rest, bytes.len()), order);
         let lost = options.flatten().find(|(code, _)| *code == OPTION_DROPPED_BEFORE);
-        let lost = lost.and_then(|(_, value)| order.u64(value)).unwrap_or(0);
+        let lost = lost.and_then(|(_, value)| order.u64(value)).unwrap_or(lost_before.into());
         interface.dropped_between = interface.dropped_between.saturating_add(lost);
         Ok(Packet {
             link_type: interface.link_type,
