@@ -1,6 +1,8 @@
 //! Fixtures and builders that the tests of this crate share.
 #![expect(dead_code, reason = "each test binary uses a part")]
 
+pub(crate) mod files;
+
 use std::net::SocketAddr;
 
 use wire::inet_diag::{self, SocketMessage};
