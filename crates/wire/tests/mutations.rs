@@ -6,6 +6,7 @@ mod support;
 
 use std::collections::BTreeMap;
 
+use support::files::{self, Order};
 use support::{BOTH, DESTROY, PROTOCOLS, Random, SS, body, sockets};
 use wire::capture::Meaning;
 use wire::inet_diag::{Family, SOCKET_HEADER_BYTES, decode, encode, encode_header, redact};
@@ -133,7 +134,14 @@ fn every_mutated_capture_ends() {
     for message in sockets(BOTH) {
         writer.message(1, message.raw, &mut pcap);
     }
-    let seeds = [BOTH.to_vec(), SS.to_vec(), DESTROY.to_vec(), pcap, PROTOCOLS.to_vec()];
+    let cooked = files::cooked(4, BOTH);
+    let [section, interface, packet] = [
+        files::section(Order::Little),
+        files::interface(Order::Little, 253, &[9, 0, 1, 0, 9, 0, 0, 0]),
+        files::enhanced(Order::Little, 0, 1, &cooked),
+    ];
+    let pcapng = [section, interface, packet.clone(), packet].concat();
+    let seeds = [BOTH.to_vec(), SS.to_vec(), DESTROY.to_vec(), pcap, PROTOCOLS.to_vec(), pcapng];
     let mut random = Random(7);
     let mut outcomes: BTreeMap<&str, u64> = BTreeMap::new();
     for _ in 0..mutations() / 100 {

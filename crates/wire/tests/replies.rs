@@ -343,6 +343,11 @@ fn dumps_without_begin_or_end_or_disturbed_are_counted() {
     judged_by(&mut replies, &[row(9, 10, &[MPTCP_INFO]), done(9, 10, 0)]);
     assert_eq!(replies.headless_dumps(), 2);
     assert_eq!(replies.unanswered().collect::<Vec<_>>(), [Some(Protocol::Tcp), None, Some(UNIX)]);
+    // Where a program writes the end of a dump, it may leave the port out.
+    let rows = [row(8, 11, &[INFO]), done(0, 11, 0), row(8, 12, &[INFO]), done(9, 12, 0)];
+    let mut written = Replies::new(None);
+    judged_by(&mut written, &rows);
+    assert_eq!(written.unanswered().collect::<Vec<_>>(), [Some(Protocol::Tcp)]);
     // The end that a file of ours has is one for everything.
     assert_eq!(judged_by(&mut replies, &[done(0, 0, 0)]), [End]);
     assert_eq!(replies.unanswered().count(), 0);

@@ -347,7 +347,10 @@ impl Open {
             _ => true,
         };
         let is_port = match self.port {
-            Port::Known(port) => port == message.port_id,
+            // No socket has port 0: the end of a dump that says it was written by a program, which left the port out.
+            Port::Known(port) => {
+                port == message.port_id || (message.port_id == 0 && message.kind == NLMSG_DONE)
+            }
             Port::Unknown | Port::Claimed(_) => true,
         };
         // Only dumps have an end.
