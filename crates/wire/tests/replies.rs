@@ -146,9 +146,14 @@ fn a_reply_without_a_request_is_judged_by_what_it_says() {
         let in_a_dump_of_ss = judged_by(&mut replies, &[reply])[0];
         assert_eq!(in_a_dump_of_ss, if expected == Untold { Tcp } else { expected });
     }
-    // One of them tells for those behind it, until the dump ends.
-    let rows = [row(77, 5, &[INFO]), row(77, 5, &[]), done(77, 5, 0), row(77, 5, &[])];
-    assert_eq!(judged(&rows).0, [Tcp, Tcp, End, Untold]);
+    // Each for itself: where an end is not captured, those of the next dump seem to follow.
+    let rows =
+        [row(77, 5, &[INFO]), row(77, 5, &[]), row(77, 5, &[MPTCP_INFO]), row(77, 5, &[INFO])];
+    let (meanings, unanswered) = judged(&rows);
+    assert_eq!(meanings, [Tcp, Untold, Other(MPTCP), Tcp]);
+    assert_eq!(unanswered, [Some(Protocol::Tcp)]);
+    let mut replies = Replies::new(Some(Protocol::Tcp));
+    assert_eq!(judged_by(&mut replies, &rows), [Tcp, Tcp, Other(MPTCP), Tcp]);
 }
 
 #[test]
@@ -219,7 +224,7 @@ fn two_requests_at_once_are_told_apart_where_the_capture_tells_them() {
             row(8, 5, &[INFO]),
             row(9, 5, &[]),
             done(9, 5, 0),
-            row(8, 5, &[]),
+            row(8, 5, &[INFO]),
             done(8, 5, 0),
         ],
         &[Meaning::Request, Untold, Tcp, Untold, End, Tcp, End],

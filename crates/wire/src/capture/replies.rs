@@ -103,6 +103,8 @@ struct Open {
     port: Port,
     sequence: u32,
     protocol: Option<Protocol>,
+    /// The request says the protocol; otherwise it is what the first socket that tells it says.
+    is_told: bool,
     asked: Asked,
     is_interrupted: bool,
 }
@@ -186,6 +188,7 @@ impl Replies {
             port: if message.port_id == 0 { Port::Unknown } else { Port::Claimed(message.port_id) },
             sequence: message.sequence,
             protocol: Protocol::of_request(message),
+            is_told: true,
             asked: Asked::of(message.kind, message.flags),
             is_interrupted: false,
         });
@@ -223,9 +226,8 @@ impl Replies {
         };
         self.interrupted_dumps += open.note_interruption(message);
         open.port = Port::Known(message.port_id);
-        // A dump is of one protocol: what one of its sockets tells holds for those behind it.
-        open.protocol = open.protocol.or_else(by_itself);
-        let protocol = open.protocol;
+        let protocol = if open.is_told { open.protocol } else { by_itself() };
+        open.protocol = open.protocol.or(protocol);
         if before.is_none() && protocol.is_none_or(|protocol| protocol == Protocol::Tcp) {
             self.headless_dumps += 1;
         }
@@ -240,6 +242,7 @@ impl Replies {
             port: Port::Known(message.port_id),
             sequence: message.sequence,
             protocol: None,
+            is_told: false,
             asked: Asked::Dump,
             is_interrupted: false,
         })
@@ -285,7 +288,7 @@ impl Replies {
     fn forget_protocols(&mut self, message: &Message<'_>) {
         for open in &mut self.open {
             if open.may_be_answered_by(message, None) {
-                open.protocol = None;
+                (open.protocol, open.is_told) = (None, false);
             }
         }
     }
