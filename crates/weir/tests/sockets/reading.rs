@@ -30,6 +30,8 @@ fn row(sequence: u32, port: u16, state: u8, info: &[u8]) -> Vec<u8> {
     let address = |port| format!("192.0.2.1:{port}").parse().unwrap();
     let id = SocketId { cookie: port.into(), ..SocketId::between(address(port), address(9)) };
     let mut socket = SocketMessage::new(Family::Inet, State::from_number(state), id);
+    // With a file that holds it, its owner 0 is root and not nobody.
+    socket.inode = 5;
     socket.tcp_info = (!info.is_empty()).then(|| TcpInfo::decode(info).unwrap());
     let mut bytes = Vec::new();
     encode(&socket, 20, NLM_F_MULTI, sequence, &mut bytes);
