@@ -33,6 +33,7 @@ impl Errno {
     pub const EXIST: Errno = Errno(libc::EEXIST);
     pub const SRCH: Errno = Errno(libc::ESRCH);
     pub const NONET: Errno = Errno(libc::ENONET);
+    pub const NOSYS: Errno = Errno(libc::ENOSYS);
 
     /// The calling thread's `errno`.
     pub(crate) fn last() -> Errno {
