@@ -148,6 +148,9 @@ impl Engine<'_> {
         let evicted = self.table.evicted();
         self.sums.evicted = evicted - self.counts.evicted.load();
         self.counts.evicted.add(self.sums.evicted);
+        if self.sums.evicted > 0 {
+            self.table_is_full();
+        }
         self.counts.table_entries.set(self.table.len() as u64);
         let poll = self.moment.poll;
         let identity = self.identity;
@@ -167,11 +170,28 @@ impl Engine<'_> {
         self.sums = Sums::default();
     }
 
+    fn table_is_full(&mut self) {
+        let (capacity, missing) = (self.table.capacity(), self.sums.evicted);
+        // A quarter more, for what comes and goes.
+        let needed = ((capacity as u64 + missing).saturating_mul(5) / 4).next_power_of_two();
+        let needed = needed.min(4 << 20);
+        self.problem("table_full", || {
+            format!(
+                "the table of known sockets is full with {capacity}, and {missing} more are not remembered: each of their \
+                 polls makes a record, and their closing records know nothing of polls; set table_entries_max = {needed} ({} MiB)",
+                (needed * TABLE_ENTRY_BYTES) >> 20
+            )
+        });
+    }
+
     /// Time since the poll began, in microseconds.
     pub(crate) fn since_us(&self) -> u64 {
         self.moment.at.elapsed().as_micros() as u64
     }
 }
+
+/// Memory for an entry, its part of the index included.
+const TABLE_ENTRY_BYTES: u64 = 212;
 
 /// Whether a socket last seen in this state was a connection, or tried to become one, and so has a close event of its own.
 fn is_connection(state: State) -> bool {

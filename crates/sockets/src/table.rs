@@ -91,8 +91,10 @@ pub(crate) struct Table {
     capacity: usize,
     /// Where the search for an entry to forget goes on.
     hand: usize,
-    /// Cookie of the entry that was put in last.
-    newest: u64,
+    /// Insertions until the search is tried again, because it found nothing.
+    rest: usize,
+    /// What was to be put in last and found no room.
+    spare: Option<Entry>,
     evicted: u64,
 }
 
@@ -106,7 +108,8 @@ impl Table {
             len: 0,
             capacity: capacity.clamp(1, EMPTY as usize - 1),
             hand: 0,
-            newest: 0,
+            rest: 0,
+            spare: None,
             evicted: 0,
         }
     }
@@ -119,7 +122,7 @@ impl Table {
         self.capacity
     }
 
-    /// Entries forgotten for want of room since the start.
+    /// Entries forgotten, or not put in, for want of room since the start.
     pub(crate) fn evicted(&self) -> u64 {
         self.evicted
     }
@@ -129,10 +132,14 @@ impl Table {
         Some(self.entry_mut(place))
     }
 
-    /// Puts an entry in whose cookie is not there yet. A full table forgets another one.
+    /// Puts an entry in whose cookie is not there yet. A full table forgets one whose socket is gone, or else the new one: what
+    /// is returned then is forgotten with the next.
     pub(crate) fn insert(&mut self, entry: Entry) -> &mut Entry {
         if self.len >= self.capacity {
-            self.forget_one();
+            self.evicted += 1;
+            if !self.forget_one() {
+                return self.spare.insert(entry);
+            }
         }
         if (self.len + 1) * 2 > self.index.len() {
             self.grow_index();
@@ -149,7 +156,6 @@ impl Table {
         };
         self.index[slot] = place;
         self.len += 1;
-        self.newest = entry.cookie;
         self.entry_mut(place)
     }
 
@@ -245,32 +251,35 @@ impl Table {
         }
     }
 
-    /// Forgets an entry whose socket is gone, if the hand meets one soon, else the newest.
+    /// Forgets an entry whose socket is gone, if the hand meets one soon. Returns whether it did.
     ///
-    /// Polls meet the same sockets in the same order. A table that forgot what it has not met for longest, or any entry, would
-    /// forget each just before its turn comes, and know nearly none once it is a little too small.
-    fn forget_one(&mut self) {
+    /// Polls meet the same sockets in the same order. A table that forgot one that is still there would forget each just before
+    /// its turn comes, and know nearly none once it is a little too small. And one that searched for each of a million sockets
+    /// that do not fit would do little else: each slot is another line of memory.
+    fn forget_one(&mut self) -> bool {
+        if self.rest > 0 {
+            self.rest -= 1;
+            return false;
+        }
         let mask = self.index.len() - 1;
-        let mut met = None;
         for _ in 0..TURN_SLOTS_MAX {
             self.hand = (self.hand + 1) & mask;
             let place = self.index[self.hand];
             if place != EMPTY && self.entry_mut(place).life != Life::Open {
-                met = Some(self.cookie_at(place));
-                break;
+                let cookie = self.cookie_at(place);
+                self.remove(cookie);
+                return true;
             }
         }
-        let newest = Some(self.newest).filter(|&newest| self.find(newest).is_ok());
-        let any = || self.index.iter().find(|&&place| place != EMPTY).map(|&at| self.cookie_at(at));
-        if let Some(cookie) = met.or(newest).or_else(any) {
-            self.remove(cookie);
-            self.evicted += 1;
-        }
+        self.rest = REST_INSERTIONS;
+        false
     }
 }
 
 /// Slots that are looked at for an entry to forget.
 const TURN_SLOTS_MAX: usize = 32;
+/// Insertions without a search after one that found nothing: a slot for two insertions, then.
+const REST_INSERTIONS: usize = 64;
 
 /// Spreads cookies, which are consecutive numbers, over the index and over samples (the finaliser of splitmix64).
 pub(crate) fn mix(cookie: u64) -> u64 {
@@ -384,6 +393,20 @@ pub(crate) mod tests {
         assert_eq!(kept, 50, "none that is there was forgotten");
         let known = (100..150).filter(|&cookie| table.get_mut(cookie).is_some()).count();
         assert!(known >= 40, "{known} of the new");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not_put_in_and_displaces_nothing() {
+        let mut table = Table::new(1_000);
+        for cookie in 0..1_000 {
+            table.insert(entry(cookie, 1));
+        }
+        for cookie in 1_000..101_000 {
+            assert_eq!(table.insert(entry(cookie, 1)).cookie, cookie, "it may be written to");
+        }
+        assert_eq!((table.len(), table.evicted()), (1_000, 100_000));
+        assert!((0..1_000).all(|cookie| table.get_mut(cookie).is_some()));
+        assert!((1_000..101_000).all(|cookie| table.get_mut(cookie).is_none()));
     }
 
     #[test]

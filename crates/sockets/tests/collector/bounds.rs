@@ -45,6 +45,13 @@ fn a_full_table_forgets_and_counts_and_no_socket_is_missing() {
         }
     }
     assert_eq!(hops[0].events["evicted"], told.sum("table_evicted"));
+    let problems = told.problems_of("table_full");
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    // 3,001 sockets, and a quarter more.
+    assert!(
+        problems[0].contains("full with 1024") && problems[0].contains("= 4096 "),
+        "{problems:?}"
+    );
     let closed: Cookies = told.closed().map(|seen| seen.cookie).collect();
     assert_eq!((closed.len(), told.closed().count()), (3_000, 3_000));
     assert_eq!(closed, all);

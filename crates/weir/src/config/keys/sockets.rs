@@ -92,7 +92,8 @@ pub(in super::super) const SOCKETS: SectionKeys = SectionKeys {
             kind: Kind::Integer(1_024, 4 << 20),
             fallback: Fallback::Value("131072"),
             meaning: "Connections that are remembered between polls, for unchanged sockets and closing records. Beyond \
-                      it those not seen for longest are forgotten, and counted.",
+                      it those whose sockets are gone make room, and else new ones are not remembered: they are counted, \
+                      and the daemon says once which value is needed.",
         },
         Key {
             name: "event_buffer",
