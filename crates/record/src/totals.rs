@@ -31,7 +31,17 @@ schema! {
         namespaces_visited: u64 = 20, "namespaces", "", "Namespaces that were walked to the end.";
         namespaces_failed: u64 = 21, "namespaces", "",
             "Namespaces that could not be entered or walked; what was read of them before the error counts.";
-        namespaces_vanished: u64 = 22, "namespaces", "", "Namespaces that ended while they were being visited.";
+        namespaces_vanished: u64 = 22, "namespaces", "",
+            "Namespaces that ended between being found and being visited, or heard.";
+        namespaces_new: u64 = 23, "namespaces", "",
+            "Namespaces found for the first time since the last totals, by this poll or before it.";
+        namespaces_left_out: u64 = 24, "namespaces", "",
+            "Namespaces that were found and are neither visited nor heard, because there are more than the configuration allows.";
+        namespaces_put_off: u64 = 26, "namespaces", "",
+            "Namespaces that the poll did not come to, because it took longer than ten intervals; the next begins with them.";
+        connections_unheard: u64 = 25, "connections", "",
+            "Connections that closed in new namespaces before these could be heard, by the namespaces' own counters; each end is \
+             one. Since the last totals.";
     }
 
     sockets "What became of every socket that the kernel listed." {

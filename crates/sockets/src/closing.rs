@@ -34,6 +34,11 @@ impl Events {
     pub(crate) fn hears(&self, is_own: bool, nsid: Option<i32>) -> bool {
         is_own || (self.hears == Hears::All && nsid.is_some())
     }
+
+    /// Whether those of every namespace with an id are heard.
+    pub(crate) fn hears_all(&self) -> bool {
+        self.hears == Hears::All
+    }
 }
 
 /// A close event and what belongs to it, before it is decided how the connection ended.
@@ -152,14 +157,16 @@ impl Engine<'_> {
             return;
         }
         match access.nsid(at) {
-            Ok(nsid) => self.namespaces.set_nsid(place, nsid),
+            Ok(nsid) => {
+                let id = known.map(|known| known.id);
+                if self.namespaces.set_nsid(place, nsid)
+                    && let (Some(scout), Some(id)) = (&mut self.scout, id)
+                {
+                    scout.greet(place, id);
+                }
+            }
             Err(Errno::NOENT) => {}
-            Err(errno) => self.problem("nsid", || {
-                format!(
-                    "a network namespace cannot be given an id ({errno}): this takes CAP_NET_ADMIN; its connections \
-                     that close between two polls are missing"
-                )
-            }),
+            Err(errno) => self.has_no_nsid(errno),
         }
     }
 
@@ -256,7 +263,7 @@ impl Engine<'_> {
             self.just_closed.push(event.id.cookie);
         }
         let place = match nsid {
-            Some(nsid) => self.namespaces.by_nsid(nsid),
+            Some(nsid) => self.namespaces.by_nsid(nsid).or_else(|| self.place_of_stranger(nsid)),
             None => self.namespaces.own(),
         };
         // A cookie belongs to one socket for as long as the host runs; an id may be given to another namespace.
@@ -281,6 +288,9 @@ impl Engine<'_> {
         if ends::end_of(&end, before.as_ref(), None) == End::NoConnection {
             self.counts.never_connected.add(1);
             return Fate::LeftOut(Reason::Filtered);
+        }
+        if let Some(place) = closed.place {
+            self.namespaces.heard(place);
         }
         if let Err(reason) = self.is_wanted(event, &closed) {
             return Fate::LeftOut(reason);

@@ -9,10 +9,13 @@ use crate::held::Settle;
 use crate::meter::Counts;
 use crate::options::{Closes, Options};
 use crate::output::Output;
+use crate::poll::{POLL_INTERVALS_MAX, PutOff};
 use crate::query::{self, QueryError};
+use crate::scout::Scout;
 use crate::split::Split;
 use crate::walk::{Ask, Visitor as _, Walker};
 use ledger::Meter;
+use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -206,6 +209,9 @@ pub(crate) struct Runner<'h> {
     pub(crate) access: Box<dyn Access>,
     pub(crate) walker: Walker,
     pub(crate) found: Vec<Found>,
+    /// What a poll visits: the place in `found`, and among the namespaces that are known.
+    visits: Vec<(usize, u32)>,
+    put_off: PutOff,
     pub(crate) options: &'h Options,
     pub(crate) signal: Arc<Signal>,
     split: Split,
@@ -231,6 +237,7 @@ impl<'h> Runner<'h> {
         if options.closes == Closes::On {
             engine.closes_start(&mut *access);
         }
+        engine.scout = Scout::start(&*access, options);
         let names_devices = options.filter.as_ref().is_some_and(Filter::depends_on_namespace);
         if names_devices && options.scope != Scope::Own {
             engine.problem("filter_device", || {
@@ -248,6 +255,8 @@ impl<'h> Runner<'h> {
             access,
             walker: Walker::default(),
             found: Vec::new(),
+            visits: Vec::new(),
+            put_off: PutOff::default(),
             options,
             signal,
             poll_set: PollSet::default(),
@@ -287,6 +296,7 @@ impl<'h> Runner<'h> {
             }
             // One at a time: however many are asked, a poll is late by one answer at most.
             let is_asked = asked.try_recv().map(|question| self.answer(&question)).is_ok();
+            self.engine.look_out_and_count();
             let left = due.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Next::GoOn;
@@ -296,12 +306,21 @@ impl<'h> Runner<'h> {
             if let Some(events) = &self.engine.events {
                 self.poll_set.add(events.as_fd(), Interest::Readable);
             }
-            let idle = self.engine.held.due_in().map_or(IDLE, |due| due.min(IDLE));
+            let scouts_at = 1 + usize::from(self.engine.events.is_some());
+            let mut idle = self.engine.held.due_in().map_or(IDLE, |due| due.min(IDLE));
+            if let Some(scout) = &self.engine.scout {
+                scout.wait_in(&mut self.poll_set);
+                idle = idle.min(scout.due_in());
+            }
             let idle = if is_asked { Duration::ZERO } else { left.min(idle) };
             // An error here is a signal: the loop looks at everything again.
             let _ = self.poll_set.wait(idle);
             self.signal.wake.clear();
             self.engine.moment.at = Instant::now();
+            if let Some(scout) = &mut self.engine.scout {
+                scout.note_wait(&self.poll_set, scouts_at);
+            }
+            self.engine.look_out();
             self.engine.take_closes();
             self.engine.settle(&mut *self.access, &self.found, Settle::Due);
             self.flush();
@@ -356,17 +375,35 @@ impl<'h> Runner<'h> {
         self.engine.finish_poll(unix_ns);
     }
 
-    /// Visits the namespaces that were found. When the thread is to end those that are left are not visited, and their sockets
-    /// not absent.
+    /// Visits the namespaces that were found, first those that the last poll put off. When the thread is to end, or the poll takes
+    /// too long, those that are left are not visited, and their sockets not absent.
     fn visit_all(&mut self, states: States) -> Next {
-        for at in 0..self.found.len() {
+        let ends_at = self.engine.moment.at + self.options.interval * POLL_INTERVALS_MAX;
+        let is_keyframe = self.engine.is_keyframe;
+        let put_off = std::mem::take(&mut self.put_off);
+        let owed: HashMap<u32, usize> = put_off.places.iter().copied().zip(0..).collect();
+        self.visits.sort_by_key(|(_, place)| owed.get(place).copied().unwrap_or(usize::MAX));
+        for visit in 0..self.visits.len() {
             if self.signal.is_stopping() {
                 return Next::Stop;
             }
-            self.visit(at, states);
+            let (at, place) = self.visits[visit];
+            let is_owed = owed.contains_key(&place);
+            if visit > 0 && Instant::now() >= ends_at {
+                self.put_off = PutOff {
+                    places: self.visits[visit..].iter().map(|(_, place)| *place).collect(),
+                    states: states | put_off.states,
+                    is_keyframe: is_keyframe || put_off.is_keyframe,
+                };
+                break;
+            }
+            self.engine.is_keyframe = is_keyframe || is_owed && put_off.is_keyframe;
+            self.visit((at, place), if is_owed { states | put_off.states } else { states });
             // A namespace of few sockets has no pause of its own.
             self.engine.pause();
         }
+        self.engine.is_keyframe = is_keyframe;
+        self.engine.put_off(self.put_off.places.len());
         Next::GoOn
     }
 
@@ -426,15 +463,14 @@ impl<'h> Runner<'h> {
                 }
             }
         }
+        engine.take_up(&self.found, &mut self.visits);
         engine.counts.namespaces.set(self.found.len() as u64);
         engine.counts.discover_us.add(engine.since_us());
     }
 
     /// Walks one namespace. What goes wrong with it is counted, told once, and of no consequence for the others.
-    fn visit(&mut self, at: usize, states: States) {
-        let Some(found) = self.found.get(at) else { return };
+    fn visit(&mut self, (at, place): (usize, u32), states: States) {
         let engine = &mut self.engine;
-        let place = engine.namespaces.note(found, engine.moment.poll);
         engine.moment.place = place;
         let began_ns = monotonic_ns();
         let opened = self.access.open(at);

@@ -13,6 +13,7 @@ use crate::namespaces::{Known, Namespaces};
 use crate::options::Options;
 use crate::output::{Output, Problem};
 use crate::poll::missing_kept_polls;
+use crate::scout::Scout;
 use crate::table::{Entry, LastCounters, Life, Table, mix};
 use crate::totals::Sums;
 use ledger::{Amount, Reason};
@@ -75,6 +76,8 @@ pub(crate) struct Engine<'h> {
     /// Close events that wait for a look into their namespace.
     pub(crate) held: Held,
     pub(crate) looker: Looker,
+    /// Looks for namespaces between polls. `None` where only the own one is collected, or closes are not.
+    pub(crate) scout: Option<Scout>,
     /// Cookies of sockets that no poll had seen when their close events were read last, in order. The kernel fills one
     /// datagram of a dump ahead, so that such a socket may still be listed in the next.
     pub(crate) just_closed: Vec<u64>,
@@ -99,7 +102,8 @@ impl<'h> Engine<'h> {
     ) -> Engine<'h> {
         let table = Table::new(options.table_entries_max);
         counts.table_capacity.set(table.capacity() as u64);
-        let mut namespaces = Namespaces::new(missing_kept_polls(options.interval));
+        let mut namespaces =
+            Namespaces::new(missing_kept_polls(options.interval), options.namespaces_max);
         namespaces.set_own(sys::namespace::own().ok());
         Engine {
             options,
@@ -116,6 +120,7 @@ impl<'h> Engine<'h> {
             events: None,
             held: Held::default(),
             looker: Looker::default(),
+            scout: None,
             just_closed: Vec::new(),
             heard_before: Vec::new(),
             cgroups: Cgroups::open(Default::default()).ok(),
@@ -350,6 +355,7 @@ impl crate::walk::Visitor for Engine<'_> {
 
     fn pause(&mut self) {
         self.take_closes();
+        self.look_out();
         self.counts.heartbeat.add(1);
     }
 }

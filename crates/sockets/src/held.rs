@@ -92,6 +92,12 @@ impl Engine<'_> {
         if !is_due {
             return;
         }
+        // The scout knows namespaces that no poll has found yet.
+        let mut scout = self.scout.take();
+        let (access, found): (&mut dyn Access, _) = match &mut scout {
+            Some(scout) => (&mut *scout.access, &*scout.found),
+            None => (access, found),
+        };
         let (mut events, bytes) = self.held.take();
         events.sort_by_key(|event| event.place);
         for (visits, events) in events.chunk_by(|a, b| a.place == b.place).enumerate() {
@@ -117,6 +123,7 @@ impl Engine<'_> {
             }
         }
         self.held.give_back((events, bytes));
+        self.scout = scout;
     }
 }
 

@@ -28,6 +28,7 @@ mod options;
 mod output;
 mod poll;
 mod query;
+mod scout;
 mod split;
 mod table;
 mod totals;

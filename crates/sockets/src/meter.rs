@@ -8,11 +8,12 @@ use ledger::{
 use record::CloseReason;
 use wire::inet_diag::{Family, State};
 
-/// Why a namespace was not visited to its end.
-pub(crate) const CAUSES: [&str; 9] = [
+/// Why a namespace was not visited to its end, or is not heard.
+pub(crate) const CAUSES: [&str; 10] = [
     "permission",
     "gone",
     "open",
+    "no_id",
     "syscall",
     "refused",
     "no_tcp_diag",
@@ -49,9 +50,13 @@ pub(crate) struct Counts {
     pub(crate) namespace_errors: [EventCounter; CAUSES.len()],
     pub(crate) unobserved: EventCounter,
     pub(crate) unpolled: EventCounter,
+    /// Connections that had closed in new namespaces before these could be heard.
+    pub(crate) unheard: EventCounter,
     pub(crate) never_connected: EventCounter,
     pub(crate) ended: [EventCounter; CloseReason::WORDS.entries.len()],
     pub(crate) namespaces: EventCounter,
+    pub(crate) namespaces_new: EventCounter,
+    pub(crate) namespaces_left_out: EventCounter,
     pub(crate) table_entries: EventCounter,
     pub(crate) table_capacity: EventCounter,
     pub(crate) event_buffer_bytes: EventCounter,
@@ -85,7 +90,9 @@ impl Counts {
             .event("open_us", self.open_us.load())
             .event("walk_us", self.walk_us.load())
             .event("records_us", self.records_us.load())
+            .event("namespaces_new", self.namespaces_new.load())
             .gauge("namespaces", self.namespaces.load())
+            .gauge("namespaces_left_out", self.namespaces_left_out.load())
             .gauge("table_entries", self.table_entries.load())
             .gauge("table_capacity", self.table_capacity.load())
             .delay(&self.durations);
@@ -115,6 +122,7 @@ impl Counts {
             .dropped(Reason::EventBuffer, lost)
             .capacity(1 + HELD_MAX as u64)
             .event("unobserved", self.unobserved.load())
+            .event("unheard", self.unheard.load())
             .event("unpolled", self.unpolled.load())
             .event("never_connected", self.never_connected.load())
             .gauge("event_buffer_bytes", self.event_buffer_bytes.load());

@@ -32,6 +32,8 @@ pub struct Options {
     pub closes: Closes,
     /// Receive buffer for close events, in bytes of the kernel's accounting.
     pub event_buffer_bytes: usize,
+    /// Most namespaces that are collected at a time, the own one included. Those that come later than so many are left out.
+    pub namespaces_max: usize,
     /// Most sockets that are remembered between polls.
     pub table_entries_max: usize,
     /// Fields that any sink wants. What nobody wants is not asked of the kernel.

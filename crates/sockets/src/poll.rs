@@ -22,6 +22,19 @@ pub(crate) fn missing_kept_polls(interval: Duration) -> u32 {
     u32::try_from(polls).unwrap_or(POLLS_MIN).max(POLLS_MIN)
 }
 
+/// A poll ends when it has taken so many intervals: namespaces that anybody may make are to delay the others by no more.
+pub(crate) const POLL_INTERVALS_MAX: u32 = 10;
+
+/// What the last poll did not come to.
+#[derive(Default)]
+pub(crate) struct PutOff {
+    /// Places of the namespaces, in order.
+    pub(crate) places: Vec<u32>,
+    /// What it would have asked for there.
+    pub(crate) states: States,
+    pub(crate) is_keyframe: bool,
+}
+
 impl Engine<'_> {
     /// Notes how a walk went.
     pub(crate) fn walked(&mut self, place: u32, spent_ns: u64, result: Result<Walked, WalkError>) {
@@ -54,9 +67,7 @@ impl Engine<'_> {
     /// Notes that a namespace could not be entered.
     pub(crate) fn cannot_open(&mut self, error: &namespace::Error) {
         if *error == namespace::Error::Gone {
-            self.sums.namespaces_vanished += 1;
-            self.counts.namespace_error("gone");
-            return;
+            return self.vanished();
         }
         self.sums.namespaces_failed += 1;
         let cause = match error {
@@ -70,6 +81,19 @@ impl Engine<'_> {
                 "{error}: its sockets are missing (network namespace {name}, and others like it)"
             )
         });
+    }
+
+    /// Notes how many namespaces the poll did not come to.
+    pub(crate) fn put_off(&mut self, namespaces: usize) {
+        self.sums.namespaces_put_off = namespaces as u64;
+        if namespaces > 0 {
+            self.problem("put_off", || {
+                format!(
+                    "a poll took longer than ten intervals, and {namespaces} network namespaces wait for the next, which begins \
+                     with them; a longer interval, or a smaller namespaces_max, helps"
+                )
+            });
+        }
     }
 
     fn place_name(&self, place: u32) -> String {
@@ -137,7 +161,9 @@ impl Engine<'_> {
     /// Tells of the closes since the last totals, before the thread ends, as of a poll that visits nothing: whoever adds up
     /// totals has all.
     pub(crate) fn finish(&mut self) {
-        if self.sums.closes_observed + self.sums.closes_lost > 0 {
+        self.settle_newcomers();
+        let sums = &self.sums;
+        if sums.closes_observed + sums.closes_lost + sums.connections_unheard > 0 {
             self.moment.poll += 1;
             self.is_keyframe = false;
             self.tell_totals(realtime_ns());

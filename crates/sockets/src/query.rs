@@ -4,7 +4,7 @@ use crate::assemble;
 use crate::collector::Runner;
 use crate::engine::{Engine, fill_attribution};
 use crate::filter::{Filter, Needs};
-use crate::namespaces::Known;
+use crate::namespaces::{Admission, Known};
 use crate::split::Split;
 use crate::walk::{Ask, Visitor};
 use record::{Encoder, Encoding, FieldSet, RecordKind};
@@ -73,8 +73,11 @@ pub(crate) fn answer(
         if signal.is_stopping() {
             return Err(QueryError::Stopped);
         }
-        let poll = answer.engine.moment.poll;
-        answer.place = answer.engine.namespaces.note(found, poll);
+        let (Admission::Known(place) | Admission::New(place)) = answer.engine.admit(found) else {
+            failed += 1;
+            continue;
+        };
+        answer.place = place;
         answer.known = answer.engine.namespaces.get(answer.place).cloned();
         let walked = access.open(at).ok().map(|socket| walker.walk(&socket, &ask, &mut answer));
         failed += u64::from(!matches!(walked, Some(Ok(_))));
@@ -142,6 +145,7 @@ impl Visitor for Answer<'_, '_> {
 
     fn pause(&mut self) {
         self.engine.take_closes();
+        self.engine.look_out();
         self.engine.counts.heartbeat.add(1);
     }
 }

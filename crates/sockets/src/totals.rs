@@ -9,6 +9,10 @@ pub(crate) struct Sums {
     pub(crate) namespaces_visited: u64,
     pub(crate) namespaces_failed: u64,
     pub(crate) namespaces_vanished: u64,
+    pub(crate) namespaces_new: u64,
+    pub(crate) namespaces_left_out: u64,
+    pub(crate) namespaces_put_off: u64,
+    pub(crate) connections_unheard: u64,
     pub(crate) visited: u64,
     pub(crate) emitted: u64,
     pub(crate) unchanged: u64,
@@ -64,6 +68,10 @@ impl Sums {
         totals.namespaces_visited = Some(self.namespaces_visited);
         totals.namespaces_failed = Some(self.namespaces_failed);
         totals.namespaces_vanished = Some(self.namespaces_vanished);
+        totals.namespaces_new = Some(self.namespaces_new);
+        totals.namespaces_left_out = Some(self.namespaces_left_out);
+        totals.namespaces_put_off = Some(self.namespaces_put_off);
+        totals.connections_unheard = Some(self.connections_unheard);
         totals.sockets_visited = Some(self.visited);
         totals.sockets_emitted = Some(self.emitted);
         totals.sockets_unchanged = Some(self.unchanged);

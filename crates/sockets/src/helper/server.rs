@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 use sys::Errno;
-use sys::namespace::Error;
+use sys::namespace::{Error, Scan};
 use sys::netlink::Socket;
 use sys::pass::{Channel, Listener};
 use sys::poll::{Interest, PollSet};
@@ -168,23 +168,24 @@ impl Session {
 
     fn answer(&mut self, request: Request) -> Result<(), Errno> {
         match request {
-            Request::Discover => match self.access.discover(&Scope::All, &mut self.found) {
-                Ok(scan) => {
-                    let found = u32::try_from(self.found.len()).unwrap_or(u32::MAX);
-                    self.send(&Answer::Scanned(scan, found))
-                }
-                Err(error) => self.send(&failed(Errno::from(&error))),
-            },
+            Request::Discover => {
+                let scan = self.access.discover(&Scope::All, &mut self.found);
+                self.scanned(scan)
+            }
+            Request::DiscoverMounted => {
+                let scan = self.access.discover_mounted(&Scope::All, &mut self.found);
+                self.scanned(scan)
+            }
             Request::List(from) => {
                 self.channel.send(&Answer::encode_found(&self.found, from as usize), &[])
             }
             Request::Open(place) => match self.access.open(place as usize) {
                 Ok(socket) => self.pass(&socket),
-                Err(Error::Gone) => self.send(&Answer::Gone),
-                Err(Error::NotPermitted { capability, .. }) => {
-                    self.send(&Answer::Failed { errno: Errno::PERM.0, capability })
-                }
-                Err(Error::Syscall { errno, .. }) => self.send(&failed(errno)),
+                Err(error) => self.send(&refusal(&error)),
+            },
+            Request::Opened(place) => match self.access.opened(place as usize) {
+                Ok(count) => self.send(&Answer::Opened(count)),
+                Err(error) => self.send(&refusal(&error)),
             },
             Request::Nsid(place) => match self.access.nsid(place as usize) {
                 Ok(nsid) => self.send(&Answer::Nsid(nsid)),
@@ -200,12 +201,32 @@ impl Session {
         }
     }
 
+    fn scanned(&self, scan: io::Result<Scan>) -> Result<(), Errno> {
+        match scan {
+            Ok(scan) => {
+                let found = u32::try_from(self.found.len()).unwrap_or(u32::MAX);
+                self.send(&Answer::Scanned(scan, found))
+            }
+            Err(error) => self.send(&failed(Errno::from(&error))),
+        }
+    }
+
     fn pass(&self, socket: &Socket) -> Result<(), Errno> {
         self.channel.send(&Answer::Descriptor.encode(), &[socket.as_fd()])
     }
 
     fn send(&self, answer: &Answer) -> Result<(), Errno> {
         self.channel.send(&answer.encode(), &[])
+    }
+}
+
+fn refusal(error: &Error) -> Answer {
+    match *error {
+        Error::Gone => Answer::Gone,
+        Error::NotPermitted { capability, .. } => {
+            Answer::Failed { errno: Errno::PERM.0, capability }
+        }
+        Error::Syscall { errno, .. } => failed(errno),
     }
 }
 

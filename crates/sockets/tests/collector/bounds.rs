@@ -82,6 +82,41 @@ fn a_poll_that_takes_longer_than_the_interval_is_an_overrun() {
 }
 
 #[test]
+fn namespaces_that_a_poll_does_not_come_to_are_first_in_the_next_and_lose_no_keyframe() {
+    if !need_root_netns() {
+        return;
+    }
+    let home = Netns::new();
+    let spaces: Vec<_> = (0..6).map(|_| Netns::new()).collect();
+    let crowds: Vec<_> = spaces.iter().map(|space| Crowd::new(space, Ends::V4, 1)).collect();
+    let names: Vec<_> = spaces.iter().map(|space| space.name.clone()).collect();
+    let options = Options {
+        // Every third poll, each of which comes to a third of them: to the same third, if nothing were owed.
+        keyframe_every: NonZeroU32::new(3),
+        ..options(Duration::from_millis(10), Scope::Named(names.clone()))
+    };
+    let each = Duration::from_millis(60);
+    let watch = Watch::start_through(&home, options, move |direct| Slow { direct, each });
+    watch.wait_polls(15);
+    let (told, hops) = watch.stop();
+    drop(crowds);
+    check_all(&told, &hops);
+    let mut put_off = 0;
+    for totals in &told.totals[..told.totals.len() - 1] {
+        assert_eq!(totals["namespaces_visited"] + totals["namespaces_put_off"], 6, "{totals:?}");
+        assert!(totals["namespaces_visited"] > 0);
+        put_off += totals["namespaces_put_off"];
+    }
+    assert!(put_off >= 20, "{put_off}");
+    assert_eq!(told.problems_of("put_off").len(), 1);
+    for name in &names {
+        let of = told.polled().filter(|seen| seen.netns.as_ref() == Some(name)).count();
+        assert!(of >= 9, "{name}: {of} records of 3 sockets, so never a keyframe again");
+    }
+    assert_eq!(told.sum("closes_unobserved"), 0);
+}
+
+#[test]
 fn polls_begin_in_their_slot_late_by_the_jitter_at_most() {
     if !need_root_netns() {
         return;

@@ -19,6 +19,8 @@ pub struct SocketsConfig {
     /// Each poll begins up to so much later. At most `interval`.
     pub jitter: Duration,
     pub namespaces: Namespaces,
+    /// At a time.
+    pub namespaces_max: usize,
     /// Words for states and groups of states; at least one.
     pub states: Vec<String>,
     /// In the language of `weir sockets`.

@@ -263,6 +263,7 @@ fn options(config: &SocketsConfig, filter: Option<Filter>) -> Options {
         sample: config.sample,
         closes: if config.closes { Closes::On } else { Closes::Off },
         event_buffer_bytes: config.event_buffer_bytes,
+        namespaces_max: config.namespaces_max,
         table_entries_max: config.table_entries_max,
         fields: config
             .sinks

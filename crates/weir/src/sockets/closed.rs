@@ -90,6 +90,7 @@ fn options(args: &Args, filter: &Filter) -> Options {
         sample: NonZeroU32::MIN,
         closes: Closes::On,
         event_buffer_bytes: EVENT_BUFFER_BYTES,
+        namespaces_max: 65_536,
         table_entries_max: 131_072,
         fields: FieldSet::ALL,
     }

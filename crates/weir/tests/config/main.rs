@@ -90,6 +90,7 @@ to = "null:"
 interval = "5s"
 jitter = "0s"
 namespaces = ["blue", "green"]
+namespaces_max = 250
 states = ["established", "listening"]
 filter = "dport = :443"
 closes = false
@@ -154,6 +155,7 @@ fn every_key_of_the_collector_is_read() {
     let config = good(FULL).sockets.unwrap();
     assert_eq!((config.interval, config.jitter), (Duration::from_secs(5), Duration::ZERO));
     assert_eq!(config.namespaces, Namespaces::Named(vec!["blue".to_owned(), "green".to_owned()]));
+    assert_eq!(config.namespaces_max, 250);
     assert_eq!(config.states, ["established", "listening"]);
     assert_eq!(config.filter.as_deref(), Some("dport = :443"));
     assert!(!config.closes && !config.skip_unchanged);
@@ -180,7 +182,7 @@ fn a_collector_needs_no_listener_and_little_else() {
     assert!(config.listeners.is_empty());
     let config = config.sockets.unwrap();
     assert_eq!((config.interval.as_secs(), config.jitter.as_secs()), (10, 1));
-    assert_eq!(config.namespaces, Namespaces::All);
+    assert_eq!((config.namespaces, config.namespaces_max), (Namespaces::All, 4_096));
     assert_eq!(config.states, ["connected"]);
     assert!(config.closes && config.skip_unchanged);
     assert_eq!((config.keyframe_every.get(), config.listen_every.get()), (30, 6));

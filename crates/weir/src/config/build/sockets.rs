@@ -40,6 +40,7 @@ fn collector(section: &Section<'_>) -> Option<SocketsConfig> {
     let interval = section.duration("interval");
     let jitter = section.duration("jitter");
     let namespaces = namespaces(section);
+    let namespaces_max = section.integer("namespaces_max");
     let states = section.list("states", state);
     if section.is_empty("states") {
         section.error(
@@ -66,6 +67,7 @@ fn collector(section: &Section<'_>) -> Option<SocketsConfig> {
         interval,
         jitter: jitter.unwrap_or_else(|| (interval / 10).min(Duration::from_secs(1))),
         namespaces,
+        namespaces_max: as_usize(namespaces_max),
         states,
         filter,
         closes: closes.unwrap_or_default(),

@@ -14,7 +14,8 @@ pub(in super::super) const SOCKETS: SectionKeys = SectionKeys {
             kind: Kind::Duration(Duration::from_millis(100), HOUR),
             fallback: Fallback::Value("10s"),
             meaning: "Time from the start of one poll to the start of the next. A poll that takes longer is followed by \
-                      the next at once.",
+                      the next at once; one that has taken ten times as long ends, and the next begins with the \
+                      namespaces that it did not come to.",
         },
         Key {
             name: "jitter",
@@ -30,6 +31,14 @@ pub(in super::super) const SOCKETS: SectionKeys = SectionKeys {
             meaning: "Network namespaces to collect from: this process's, all that can be found, or those of the list \
                       (as `ip netns` names them). Others than the own need `CAP_SYS_ADMIN`; without it the daemon says \
                       so once and collects what it can. A namespace that is not there yet is taken up when it appears.",
+        },
+        Key {
+            name: "namespaces_max",
+            kind: Kind::Integer(1, 65_536),
+            fallback: Fallback::Value("4096"),
+            meaning: "Network namespaces that are collected at a time. Anybody may make namespaces, each costs a poll up to \
+                      0.3 ms, and with 1,000 of them each close event costs the kernel some 30 µs more. Those that come \
+                      later are left out, counted, and the daemon says so once.",
         },
         Key {
             name: "states",

@@ -17,6 +17,7 @@ impl Shown for SocketsConfig {
                 Namespaces::All => Some(quoted("all")),
                 Namespaces::Named(names) => list(names),
             },
+            "namespaces_max" => Some(self.namespaces_max.to_string()),
             "states" => list(&self.states),
             "filter" => self.filter.as_deref().map(quoted),
             "closes" => Some(self.closes.to_string()),

@@ -1,0 +1,483 @@
+//! Looking for namespaces between polls, so that connections in new ones are heard from the beginning.
+//!
+//! The kernel delivers close events of a namespace only once it has an id here, and a poll may be far off. What tells of a new
+//! namespace: a change of mounts (`ip netns`, container engines), and an id that somebody else gave it, as the kernel does for
+//! a container behind a veth pair. A namespace that only processes are in is found by a look each second.
+//!
+//! What closed before a new namespace had its id is not known but in number: the namespace itself counts the connections that were
+//! opened in it. Those that are neither there nor heard are *unheard*.
+
+use crate::access::{Access, Found, Scope};
+use crate::closing::{Drained, Events};
+use crate::engine::{Engine, is_remnant};
+use crate::namespaces::{Admission, Known};
+use crate::options::{Closes, Options};
+use crate::walk::{Ask, Visitor, Walker};
+use std::collections::HashSet;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+use sys::Errno;
+use sys::namespace::{Error, IdChange, IdChanges, Identity, MountChanges, Nsids, Target};
+use sys::poll::{Interest, PollSet};
+use wire::DecodeError;
+use wire::inet_diag::{Extensions, SocketMessage, States};
+
+/// Longest time between two looks.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Time until the next look after one that failed: a helper that hangs takes 2 s each time.
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
+/// A look is followed by a rest of so many times what it took, however often the mounts change, but of no more than [`REST`] or
+/// what it took, whichever is longer.
+const REST_FACTOR: u32 = 4;
+const REST: Duration = Duration::from_millis(20);
+/// Time between two questions whether anything changed, while a walk goes on: one takes a microsecond.
+const LISTEN_INTERVAL: Duration = Duration::from_millis(2);
+/// Time from the first count of a newcomer's connections to the second; the third comes after twice that. Closes that the kernel was about to tell of at the first
+/// are heard by then (net/core/sock_diag.c, sock_diag_broadcast_destroy: a work queue).
+const RECOUNT_AFTER: Duration = Duration::from_millis(40);
+/// Tries to count while connections open and close.
+const COUNT_TRIES: usize = 3;
+/// Counts of one newcomer, and tries until as many were made.
+const COUNTS: u32 = 3;
+const COUNTS_MAX: u32 = 30;
+/// Ids of namespaces that a look did not find, as many as are remembered.
+const STRANGERS_MAX: usize = 4_096;
+
+/// What looks for namespaces. Its access is its own: the places of a poll's discovery stay as they are.
+pub(crate) struct Scout {
+    pub(crate) access: Box<dyn Access>,
+    /// What its last look found.
+    pub(crate) found: Vec<Found>,
+    mounts: Option<MountChanges>,
+    ids: Option<IdChanges>,
+    poll_set: PollSet,
+    /// When to look if nothing calls.
+    due: Instant,
+    /// When to look if something does.
+    rested: Instant,
+    listened: Instant,
+    /// Something said that there may be a new one.
+    called: Option<Call>,
+    /// Changes of ids wait to be read.
+    has_ids: bool,
+    /// An id was given that may be the own namespace's.
+    may_be_own: bool,
+    /// Ids are not given before this, because the last try was refused.
+    gives_from: Instant,
+    /// Close events of other namespaces are heard at all.
+    hears_all: bool,
+    /// Ids that events carried and no look could explain.
+    strangers: HashSet<i32>,
+    newcomers: Vec<Newcomer>,
+    walker: Walker,
+}
+
+/// What called for a look.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Call {
+    /// Something was mounted.
+    Mounts,
+    /// An id was given, or a time is over: any process may be in a new namespace.
+    Anything,
+}
+
+/// A namespace whose connections may have closed before it was heard.
+struct Newcomer {
+    place: u32,
+    id: Identity,
+    /// When to count next.
+    due: Instant,
+    counts: u32,
+    /// The lowest of the counts in which nothing changed meanwhile, else the last. Each is too high by what the kernel had still
+    /// to tell of.
+    unheard: Option<Count>,
+    /// Connections that were opened there, by the last count.
+    opened: u64,
+}
+
+/// Unheard connections of a namespace. In the order of preference.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Count {
+    /// As many, or fewer by what the kernel has still to tell of.
+    Steady(u64),
+    /// About as many: connections were opened and closed meanwhile.
+    Guess(u64),
+}
+
+impl Scout {
+    /// Begins to watch, if there is anything to watch for.
+    pub(crate) fn start(access: &dyn Access, options: &Options) -> Option<Scout> {
+        if options.scope == Scope::Own || options.closes == Closes::Off {
+            return None;
+        }
+        let now = Instant::now();
+        Some(Scout {
+            access: access.second()?,
+            found: Vec::new(),
+            // Without either, the look of each second is left.
+            mounts: MountChanges::open().ok(),
+            ids: IdChanges::open().ok(),
+            poll_set: PollSet::default(),
+            due: now,
+            rested: now,
+            listened: now,
+            called: Some(Call::Anything),
+            has_ids: false,
+            may_be_own: true,
+            gives_from: now,
+            hears_all: false,
+            strangers: HashSet::new(),
+            newcomers: Vec::new(),
+            walker: Walker::default(),
+        })
+    }
+
+    /// Adds what wakes it.
+    pub(crate) fn wait_in(&self, set: &mut PollSet) {
+        if let Some(mounts) = &self.mounts {
+            set.add(mounts.as_fd(), Interest::Priority);
+        }
+        if let Some(ids) = &self.ids {
+            set.add(ids.as_fd(), Interest::Readable);
+        }
+    }
+
+    /// Takes over what a wait said of what [`Self::wait_in`] added from this index on. That mounts have changed is said once.
+    pub(crate) fn note_wait(&mut self, set: &PollSet, first: usize) {
+        let ids_at = first + usize::from(self.mounts.is_some());
+        if self.mounts.is_some() && set.is_ready(first) {
+            self.called = self.called.max(Some(Call::Mounts));
+        }
+        self.has_ids |= self.ids.is_some() && set.is_ready(ids_at);
+    }
+
+    /// Time until there is something to do; zero when it is due.
+    pub(crate) fn due_in(&self) -> Duration {
+        let look = if self.called.is_some() { self.rested.min(self.due) } else { self.due };
+        let due = self.newcomers.iter().map(|newcomer| newcomer.due).fold(look, Instant::min);
+        due.saturating_duration_since(Instant::now())
+    }
+
+    /// Asks whether anything has changed.
+    fn listen(&mut self, engine: &mut Engine<'_>) {
+        let now = Instant::now();
+        if now.duration_since(self.listened) >= LISTEN_INTERVAL {
+            self.listened = now;
+            let mut set = std::mem::take(&mut self.poll_set);
+            set.clear();
+            self.wait_in(&mut set);
+            // An error here is a signal: the next turn asks again.
+            let _ = set.wait(Duration::ZERO);
+            self.note_wait(&set, 0);
+            self.poll_set = set;
+        }
+        if self.has_ids {
+            self.read_ids(engine);
+        }
+    }
+
+    fn read_ids(&mut self, engine: &mut Engine<'_>) {
+        self.has_ids = false;
+        let Some(ids) = &mut self.ids else { return };
+        ids.drain(|change| match change {
+            IdChange::Given(id) => {
+                engine.namespaces.given(id);
+                self.strangers.remove(&id);
+                // Those that we gave are known.
+                let is_new = engine.namespaces.by_nsid(id).is_none();
+                if is_new {
+                    self.called = Some(Call::Anything);
+                    self.may_be_own = true;
+                }
+            }
+            IdChange::Ended(id) => {
+                engine.namespaces.end(id);
+                self.strangers.remove(&id);
+            }
+            // The next poll recognises an inode that is another's now.
+            IdChange::Lost => self.called = Some(Call::Anything),
+        });
+    }
+
+    /// Looks, and has new namespaces heard.
+    fn look(&mut self, engine: &mut Engine<'_>, call: Call) {
+        let began = Instant::now();
+        self.called = None;
+        if call == Call::Anything {
+            self.due = began + LOOK_INTERVAL;
+        }
+        if !self.hears_all {
+            return;
+        }
+        // Before the look: an inode that is found after the end of its namespace is a new one's.
+        self.read_ids(engine);
+        let (scope, found) = (&engine.options.scope, &mut self.found);
+        let looked = match call {
+            Call::Mounts => self.access.discover_mounted(scope, found),
+            Call::Anything => self.access.discover(scope, found),
+        };
+        if looked.is_err() {
+            // The next poll says why.
+            self.due = began + RETRY_INTERVAL.max(engine.options.interval);
+            self.rested = self.due;
+            return;
+        }
+        for at in 0..self.found.len() {
+            self.welcome(engine, at);
+        }
+        engine.namespaces.end_first_look();
+        if std::mem::take(&mut self.may_be_own) {
+            learn_own(engine);
+        }
+        let took = began.elapsed();
+        self.rested = began + took + (took * REST_FACTOR).min(took.max(REST));
+    }
+
+    /// Has the closes of a namespace heard from now on, if they are not yet.
+    fn welcome(&mut self, engine: &mut Engine<'_>, at: usize) {
+        let Some(found) = self.found.get(at) else { return };
+        let (Admission::Known(place) | Admission::New(place)) = engine.admit(found) else { return };
+        let is_heard = |known: &Known| known.is_own || known.nsid.is_some();
+        if engine.namespaces.get(place).is_none_or(is_heard) || Instant::now() < self.gives_from {
+            return;
+        }
+        match self.access.nsid(at) {
+            Ok(nsid) => {
+                // Without a connection so far none was missed, and that is soon said.
+                if engine.namespaces.set_nsid(place, nsid) && self.access.opened(at) != Ok(0) {
+                    self.greet(place, found.id);
+                }
+            }
+            Err(Errno::NOENT) => {
+                engine.namespaces.end_place(place);
+                engine.vanished();
+            }
+            // It may not be opened: polls say so.
+            Err(Errno::ACCES) => {}
+            Err(errno) => {
+                engine.has_no_nsid(errno);
+                // Nor will the others get one.
+                self.gives_from = Instant::now() + RETRY_INTERVAL.max(engine.options.interval);
+            }
+        }
+    }
+
+    /// Remembers to count what was not heard of a new namespace.
+    pub(crate) fn greet(&mut self, place: u32, id: Identity) {
+        let due = Instant::now();
+        self.newcomers.push(Newcomer { place, id, due, counts: 0, unheard: None, opened: 0 });
+    }
+}
+
+/// Somebody may have given the own namespace an id of itself, which its events carry then.
+fn learn_own(engine: &mut Engine<'_>) {
+    let Ok(own) = File::open("/proc/thread-self/ns/net") else { return };
+    let Ok(mut nsids) = Nsids::open() else { return };
+    if let Ok(Some(nsid)) = nsids.lookup(Target::Open(own.as_fd())) {
+        engine.namespaces.set_own_nsid(nsid);
+    }
+}
+
+impl Engine<'_> {
+    /// Has new namespaces heard, if something says that there may be one or a second is over. Between two datagrams of a walk.
+    pub(crate) fn look_out(&mut self) {
+        let Some(mut scout) = self.scout.take() else { return };
+        scout.hears_all = self.events.as_ref().is_some_and(Events::hears_all);
+        scout.listen(self);
+        let now = Instant::now();
+        let due = Some(Call::Anything).filter(|_| now >= scout.due);
+        let called = scout.called.filter(|_| now >= scout.rested);
+        if let Some(call) = due.max(called) {
+            scout.look(self, call);
+        }
+        self.scout = Some(scout);
+    }
+
+    /// As [`Self::look_out`], and counts what could not be heard. Not during a walk: it takes close events.
+    pub(crate) fn look_out_and_count(&mut self) {
+        self.look_out();
+        let now = Instant::now();
+        let mut place = 0;
+        while let Some(scout) = &mut self.scout
+            && let Some(newcomer) = scout.newcomers.get(place)
+        {
+            if newcomer.due > now {
+                place += 1;
+                continue;
+            }
+            let newcomer = scout.newcomers.swap_remove(place);
+            self.count_unheard(newcomer);
+            // A count takes a walk, and others may have come meanwhile.
+            self.look_out();
+        }
+    }
+
+    /// The place of the namespace that an event names by an id that nobody has learned yet: it was given by somebody else.
+    pub(crate) fn place_of_stranger(&mut self, nsid: i32) -> Option<u32> {
+        let mut scout = self.scout.take()?;
+        if scout.strangers.len() < STRANGERS_MAX && scout.strangers.insert(nsid) {
+            scout.look(self, Call::Anything);
+        }
+        self.scout = Some(scout);
+        self.namespaces.by_nsid(nsid)
+    }
+
+    /// Notes a namespace that was found, if it is one of those that are collected.
+    pub(crate) fn admit(&mut self, found: &Found) -> Admission {
+        let admission = self.namespaces.admit(found, self.moment.poll);
+        if let Admission::New(_) = admission {
+            self.sums.namespaces_new += 1;
+            self.counts.namespaces_new.add(1);
+        }
+        admission
+    }
+
+    /// Notes the namespaces that a poll's discovery found, and says which to visit: their places in `found` and here.
+    ///
+    /// Those that are known come first into the number that is allowed, so that a flood of new ones displaces nobody.
+    pub(crate) fn take_up(&mut self, found: &[Found], visits: &mut Vec<(usize, u32)>) {
+        let poll = self.moment.poll;
+        visits.clear();
+        for one in found {
+            self.namespaces.note_known(one, poll);
+        }
+        for (at, one) in found.iter().enumerate() {
+            if let Admission::Known(place) | Admission::New(place) = self.admit(one) {
+                visits.push((at, place));
+            }
+        }
+        self.namespaces.end_first_look();
+        let left_out = found.len() - visits.len();
+        self.sums.namespaces_left_out = left_out as u64;
+        self.counts.namespaces_left_out.set(left_out as u64);
+        if left_out > 0 {
+            let (found, max) = (found.len(), self.options.namespaces_max);
+            self.problem("namespaces_max", || {
+                format!(
+                    "there are {found} network namespaces, and namespaces_max is {max}: {left_out} are neither visited nor \
+                     heard; set namespaces_max = {} to collect them",
+                    found.next_power_of_two()
+                )
+            });
+        }
+    }
+
+    /// Counts a namespace that ended between being found and being entered or given an id.
+    pub(crate) fn vanished(&mut self) {
+        self.sums.namespaces_vanished += 1;
+        self.counts.namespace_error("gone");
+    }
+
+    /// Counts a namespace that cannot be given an id, so that its closes stay silent.
+    pub(crate) fn has_no_nsid(&mut self, errno: Errno) {
+        self.counts.namespace_error("no_id");
+        self.problem("nsid", || {
+            format!(
+                "a network namespace cannot be given an id ({errno}): this takes CAP_NET_ADMIN; its connections \
+                 that close between two polls are missing"
+            )
+        });
+    }
+
+    /// Counts the connections of a newcomer that closed before they could be heard, and again if there seem to be any.
+    fn count_unheard(&mut self, mut newcomer: Newcomer) {
+        newcomer.counts += 1;
+        let is_last = match self.unheard(&mut newcomer) {
+            Ok(count) => {
+                newcomer.unheard = Some(newcomer.unheard.map_or(count, |before| before.min(count)));
+                count == Count::Steady(0) || newcomer.counts >= COUNTS
+            }
+            // Until the kernel tells of its end, it may tell of closes.
+            Err(Error::Gone) => self.namespaces.is_ended(newcomer.place),
+            // This access cannot count.
+            Err(_) => return,
+        };
+        if is_last || newcomer.counts >= COUNTS_MAX {
+            return self.tell_unheard(&newcomer);
+        }
+        if let Some(scout) = &mut self.scout {
+            newcomer.due = Instant::now() + RECOUNT_AFTER * newcomer.counts;
+            scout.newcomers.push(newcomer);
+        }
+    }
+
+    /// Tells what the counts so far say, before the end.
+    pub(crate) fn settle_newcomers(&mut self) {
+        let newcomers = self.scout.as_mut().map(|scout| std::mem::take(&mut scout.newcomers));
+        for newcomer in newcomers.unwrap_or_default() {
+            self.tell_unheard(&newcomer);
+        }
+    }
+
+    fn tell_unheard(&mut self, newcomer: &Newcomer) {
+        let Some(Count::Steady(unheard) | Count::Guess(unheard)) = newcomer.unheard else {
+            // It ended before anybody could count.
+            return self.vanished();
+        };
+        // What was heard since the last count was on its way then, or was opened later, which nobody can tell apart: most of it
+        // is the former in a namespace that has ended, and nothing in one that was counted to the last.
+        let unheard = match self.namespaces.is_ended(newcomer.place) {
+            true => unheard.min(newcomer.opened.saturating_sub(self.heard(newcomer.place))),
+            false => unheard,
+        };
+        self.sums.connections_unheard += unheard;
+        self.counts.unheard.add(unheard);
+    }
+
+    /// Connections of a namespace that were opened, and are neither there nor heard.
+    fn unheard(&mut self, newcomer: &mut Newcomer) -> Result<Count, Error> {
+        let mut guess = 0;
+        for _ in 0..COUNT_TRIES {
+            let opened = self.opened(newcomer.id)?;
+            let heard = self.heard(newcomer.place);
+            newcomer.opened = opened;
+            if opened <= heard {
+                return Ok(Count::Steady(0));
+            }
+            let alive = self.alive(newcomer.id)?;
+            guess = opened.saturating_sub(heard + alive);
+            if self.opened(newcomer.id)? == opened && self.heard(newcomer.place) == heard {
+                return Ok(Count::Steady(guess));
+            }
+        }
+        Ok(Count::Guess(guess))
+    }
+
+    /// Closes heard from a namespace, those included that wait to be read.
+    fn heard(&mut self, place: u32) -> u64 {
+        while self.take_closes() == Drained::Partly {}
+        self.namespaces.get(place).map_or(0, |known| known.heard)
+    }
+
+    fn opened(&mut self, id: Identity) -> Result<u64, Error> {
+        let scout = self.scout.as_mut().ok_or(Error::Gone)?;
+        let at = scout.found.iter().position(|found| found.id == id).ok_or(Error::Gone)?;
+        scout.access.opened(at)
+    }
+
+    /// Connections that have a socket in a namespace: each has its close event before it.
+    fn alive(&mut self, id: Identity) -> Result<u64, Error> {
+        let scout = self.scout.as_mut().ok_or(Error::Gone)?;
+        let at = scout.found.iter().position(|found| found.id == id).ok_or(Error::Gone)?;
+        let socket = scout.access.open(at)?;
+        let ask = Ask { states: States::DEFAULT, extensions: Extensions::NONE, bytecode: &[] };
+        let mut alive = Alive(0);
+        let failed = |_| Error::Syscall { call: "walk", errno: Errno::IO };
+        scout.walker.walk(&socket, &ask, &mut alive).map_err(failed)?;
+        Ok(alive.0)
+    }
+}
+
+/// Counts sockets of connections.
+struct Alive(u64);
+
+impl Visitor for Alive {
+    fn socket(&mut self, message: &SocketMessage<'_>, _raw: &[u8]) {
+        self.0 += u64::from(!is_remnant(message));
+    }
+
+    fn malformed(&mut self, _error: DecodeError) {
+        // Counted by the polls, which meet the same sockets.
+    }
+}
