@@ -383,6 +383,19 @@ mod tests {
     }
 
     #[test]
+    fn an_id_of_the_own_namespace_is_another_name_of_it_until_it_is_taken_back() {
+        let mut namespaces = Namespaces::new(2, 100);
+        namespaces.set_own(Some(found(9).id));
+        namespaces.set_own_nsid(7);
+        assert_eq!(namespaces.by_nsid(7), None, "it is not among those that are collected");
+        let own = namespaces.note(&found(9), 1);
+        namespaces.set_own_nsid(7);
+        assert_eq!(namespaces.by_nsid(7), Some(own));
+        namespaces.end(7);
+        assert_eq!((namespaces.by_nsid(7), namespaces.own()), (None, Some(own)));
+    }
+
+    #[test]
     fn there_are_no_more_than_allowed_but_the_own_one() {
         let mut namespaces = Namespaces::new(2, 3);
         namespaces.set_own(Some(found(9).id));

@@ -25,8 +25,9 @@ use wire::inet_diag::{Extensions, SocketMessage, States};
 
 /// Longest time between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Time until the next look after one that failed: a helper that hangs takes 2 s each time.
+/// Time until the next look after one that failed, or so many times what it took: a helper that hangs takes seconds.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
+const RETRY_FACTOR: u32 = 20;
 /// A look is followed by a rest of so many times what it took, however often the mounts change, but of no more than [`REST`] or
 /// what it took, whichever is longer.
 const REST_FACTOR: u32 = 4;
@@ -38,6 +39,8 @@ const LISTEN_INTERVAL: Duration = Duration::from_millis(2);
 const RECOUNT_AFTER: Duration = Duration::from_millis(40);
 /// Tries to count while connections open and close.
 const COUNT_TRIES: usize = 3;
+/// Turns of taking close events before a count: half a second of them at most, and the count is a guess then.
+const DRAINS_MAX: usize = 4;
 /// Counts of one newcomer, and tries until as many were made.
 const COUNTS: u32 = 3;
 const COUNTS_MAX: u32 = 30;
@@ -219,7 +222,7 @@ impl Scout {
         };
         if looked.is_err() {
             // The next poll says why.
-            self.due = began + RETRY_INTERVAL.max(engine.options.interval);
+            self.due = Instant::now() + RETRY_INTERVAL.max(began.elapsed() * RETRY_FACTOR);
             self.rested = self.due;
             return;
         }
@@ -258,7 +261,7 @@ impl Scout {
             Err(errno) => {
                 engine.has_no_nsid(errno);
                 // Nor will the others get one.
-                self.gives_from = Instant::now() + RETRY_INTERVAL.max(engine.options.interval);
+                self.gives_from = Instant::now() + RETRY_INTERVAL;
             }
         }
     }
@@ -270,7 +273,7 @@ impl Scout {
     }
 }
 
-/// Somebody may have given the own namespace an id of itself, which its events carry then.
+/// Somebody may have given the own namespace an id of itself. Its events carry that on older kernels; Linux 6.18 leaves it out.
 fn learn_own(engine: &mut Engine<'_>) {
     let Ok(own) = File::open("/proc/thread-self/ns/net") else { return };
     let Ok(mut nsids) = Nsids::open() else { return };
@@ -446,7 +449,11 @@ impl Engine<'_> {
 
     /// Closes heard from a namespace, those included that wait to be read.
     fn heard(&mut self, place: u32) -> u64 {
-        while self.take_closes() == Drained::Partly {}
+        for _ in 0..DRAINS_MAX {
+            if self.take_closes() == Drained::Wholly {
+                break;
+            }
+        }
         self.namespaces.get(place).map_or(0, |known| known.heard)
     }
 

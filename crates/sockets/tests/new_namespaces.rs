@@ -281,3 +281,24 @@ fn more_namespaces_than_are_allowed_are_left_out_and_counted_until_there_is_room
         "{problems:?}"
     );
 }
+
+#[test]
+fn the_own_namespace_may_have_an_id_of_itself() {
+    if !need_root_netns() {
+        return;
+    }
+    let home = Netns::new();
+    let own = home.open();
+    home.inside(|| Nsids::open().unwrap().assign(Target::Open(own.as_fd())).unwrap());
+    drop(own);
+    let run = Run::start(&home, options(RARELY, Scope::All), Keep::default());
+    let pairs = home.inside(|| connect(5));
+    let ends = pairs.iter().flat_map(|(client, server)| [client, server]);
+    let cookies: BTreeSet<u64> = ends.map(|end| SockRef::from(end).cookie().unwrap()).collect();
+    drop(pairs);
+    let is_ours = |row: &&support::Row| cookies.contains(&row.cookie);
+    run.wait("closes", |told| told.closes().filter(is_ours).count() == 10);
+    let told = run.stop();
+    let names: BTreeSet<_> = told.closes().filter(is_ours).map(|row| &row.netns_name).collect();
+    assert_eq!(names, [&Some(home.name.clone())].into());
+}
