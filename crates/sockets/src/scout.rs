@@ -227,7 +227,7 @@ impl Scout {
             return;
         }
         for at in 0..self.found.len() {
-            self.welcome(engine, at);
+            self.welcome(engine, at, call);
         }
         engine.namespaces.end_first_look();
         if std::mem::take(&mut self.may_be_own) {
@@ -238,9 +238,18 @@ impl Scout {
     }
 
     /// Has the closes of a namespace heard from now on, if they are not yet.
-    fn welcome(&mut self, engine: &mut Engine<'_>, at: usize) {
+    fn welcome(&mut self, engine: &mut Engine<'_>, at: usize, call: Call) {
         let Some(found) = self.found.get(at) else { return };
-        let (Admission::Known(place) | Admission::New(place)) = engine.admit(found) else { return };
+        let poll = engine.moment.poll;
+        let known = engine.namespaces.note_known(found, poll);
+        if call == Call::Mounts && found.name.is_none() && known.is_none() {
+            // Only a process led there, and may be gone with its namespace since the look that asked it.
+            return;
+        }
+        let place = match known.map_or_else(|| engine.admit(found), Admission::Known) {
+            Admission::Known(place) | Admission::New(place) => place,
+            Admission::LeftOut => return,
+        };
         let is_heard = |known: &Known| known.is_own || known.nsid.is_some();
         if engine.namespaces.get(place).is_none_or(is_heard) || Instant::now() < self.gives_from {
             return;
@@ -252,10 +261,9 @@ impl Scout {
                     self.greet(place, found.id);
                 }
             }
-            Err(Errno::NOENT) => {
-                engine.namespaces.end_place(place);
-                engine.vanished();
-            }
+            // A process that has left it may lead there for some looks more: counted once.
+            Err(Errno::NOENT) if known.is_none() => engine.vanished(),
+            Err(Errno::NOENT) => {}
             // It may not be opened: polls say so.
             Err(Errno::ACCES) => {}
             Err(errno) => {
