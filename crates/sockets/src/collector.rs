@@ -489,7 +489,7 @@ impl<'h> Runner<'h> {
         // Closed at once: a netlink socket keeps its namespace alive.
         drop(socket);
         let spent_ns = monotonic_ns().saturating_sub(opened_ns);
-        engine.walked(place, spent_ns, result);
+        engine.walked(place, (spent_ns, self.walker.last()), result.map(drop));
         engine.settle(&mut *self.access, &self.found, Settle::Due);
     }
 }

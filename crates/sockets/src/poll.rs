@@ -36,13 +36,17 @@ pub(crate) struct PutOff {
 }
 
 impl Engine<'_> {
-    /// Notes how a walk went.
-    pub(crate) fn walked(&mut self, place: u32, spent_ns: u64, result: Result<Walked, WalkError>) {
-        let walked = match result {
-            Ok(walked) => {
+    /// Notes how a walk went, and what it took until it ended, however it did.
+    pub(crate) fn walked(
+        &mut self,
+        place: u32,
+        (spent_ns, walked): (u64, Walked),
+        result: Result<(), WalkError>,
+    ) {
+        match result {
+            Ok(()) => {
                 self.namespaces.walked(place, self.moment.poll);
                 self.sums.namespaces_visited += 1;
-                walked
             }
             Err(error) => {
                 self.sums.namespaces_failed += 1;
@@ -51,14 +55,13 @@ impl Engine<'_> {
                 self.problem(error.cause(), || {
                     format!("the sockets of network namespace {name} could not be read to the end: {error}")
                 });
-                Walked::default()
             }
-        };
+        }
         self.counts.interrupted.add(u64::from(walked.interrupted));
         let records_ns = spent_ns.saturating_sub(walked.kernel_ns);
         self.counts.walk_us.add(walked.kernel_ns / 1_000);
         self.counts.records_us.add(records_ns / 1_000);
-        self.sums.walks += 1;
+        self.sums.walks += walked.dumps;
         self.sums.walk_ns += walked.kernel_ns;
         self.sums.records_ns += records_ns;
         self.sums.bytes_read += walked.bytes;

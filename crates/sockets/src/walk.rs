@@ -39,6 +39,8 @@ pub struct Walked {
     pub bytes: u64,
     /// Datagrams read.
     pub datagrams: u64,
+    /// Dumps asked for: one, or one for each family.
+    pub dumps: u64,
     /// Time in the kernel: the walk itself.
     pub kernel_ns: u64,
     /// The kernel said that its table changed meanwhile. `inet_diag` of Linux up to 6.18 never does.
@@ -114,6 +116,7 @@ pub struct Walker {
     request: Vec<u8>,
     sequence: u32,
     form: Form,
+    last: Walked,
 }
 
 impl Default for Walker {
@@ -123,6 +126,7 @@ impl Default for Walker {
             request: Vec::new(),
             sequence: 0,
             form: Form::Both,
+            last: Walked::default(),
         }
     }
 }
@@ -140,21 +144,39 @@ impl Walker {
         visitor: &mut impl Visitor,
     ) -> Result<Walked, WalkError> {
         let mut walked = Walked::default();
+        let result = self.walk_into(socket, ask, visitor, &mut walked);
+        self.last = walked;
+        result.map(|()| walked)
+    }
+
+    /// What the last walk took, to its end or to the error that ended it.
+    #[must_use]
+    pub fn last(&self) -> Walked {
+        self.last
+    }
+
+    fn walk_into(
+        &mut self,
+        socket: &Socket,
+        ask: &Ask<'_>,
+        visitor: &mut impl Visitor,
+        walked: &mut Walked,
+    ) -> Result<(), WalkError> {
         if self.form == Form::Both {
-            match self.dump(socket, Kind::Both, ask, visitor, &mut walked) {
+            match self.dump(socket, Kind::Both, ask, visitor, walked) {
                 // Nothing was answered yet, and the request itself may be unknown (net/core/sock_diag.c, sock_diag_rcv_msg).
                 Err(WalkError::Refused(Errno::INVAL | Errno::OPNOTSUPP) | WalkError::NoTcpDiag)
                     if walked.datagrams <= 1 =>
                 {
-                    self.each(socket, ask, visitor, &mut walked)?;
+                    self.each(socket, ask, visitor, walked)?;
                     self.form = Form::Each;
                 }
                 result => result?,
             }
         } else {
-            self.each(socket, ask, visitor, &mut walked)?;
+            self.each(socket, ask, visitor, walked)?;
         }
-        Ok(walked)
+        Ok(())
     }
 
     fn each(
@@ -179,6 +201,7 @@ impl Walker {
         walked: &mut Walked,
     ) -> Result<(), WalkError> {
         self.sequence = self.sequence.wrapping_add(1);
+        walked.dumps += 1;
         let Ask { states, extensions, bytecode } = *ask;
         let request = Request {
             kind,
