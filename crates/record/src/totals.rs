@@ -32,7 +32,7 @@ schema! {
         namespaces_failed: u64 = 21, "namespaces", "",
             "Namespaces that could not be entered or walked; what was read of them before the error counts.";
         namespaces_vanished: u64 = 22, "namespaces", "",
-            "Namespaces that ended between being found and being visited, or heard.";
+            "Namespaces that ended before they were visited or heard: after they were found, or between two looks.";
         namespaces_new: u64 = 23, "namespaces", "",
             "Namespaces found for the first time since the last totals, by this poll or before it.";
         namespaces_left_out: u64 = 24, "namespaces", "",

@@ -23,6 +23,7 @@ mod fingerprint;
 mod held;
 mod look;
 mod meter;
+mod missed;
 mod namespaces;
 mod options;
 mod output;
@@ -32,6 +33,7 @@ mod scout;
 mod split;
 mod table;
 mod totals;
+mod unheard;
 mod walk;
 
 pub use access::{Access, Direct, Found, Hears, Scope};

@@ -166,7 +166,8 @@ impl Engine<'_> {
     pub(crate) fn finish(&mut self) {
         self.settle_newcomers();
         let sums = &self.sums;
-        if sums.closes_observed + sums.closes_lost + sums.connections_unheard > 0 {
+        let closes = sums.closes_observed + sums.closes_lost + sums.connections_unheard;
+        if closes + sums.namespaces_new + sums.namespaces_vanished > 0 {
             self.moment.poll += 1;
             self.is_keyframe = false;
             self.tell_totals(realtime_ns());

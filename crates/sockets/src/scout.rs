@@ -3,25 +3,22 @@
 //! The kernel delivers close events of a namespace only once it has an id here, and a poll may be far off. What tells of a new
 //! namespace: a change of mounts (`ip netns`, container engines), and an id that somebody else gave it, as the kernel does for
 //! a container behind a veth pair. A namespace that only processes are in is found by a look each second.
-//!
-//! What closed before a new namespace had its id is not known but in number: the namespace itself counts the connections that were
-//! opened in it. Those that are neither there nor heard are *unheard*.
 
 use crate::access::{Access, Found, Scope};
-use crate::closing::{Drained, Events};
-use crate::engine::{Engine, is_remnant};
+use crate::closing::Events;
+use crate::engine::Engine;
+use crate::missed::Missed;
 use crate::namespaces::{Admission, Known};
 use crate::options::{Closes, Options};
-use crate::walk::{Ask, Visitor, Walker};
+use crate::unheard::Newcomer;
+use crate::walk::Walker;
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use sys::Errno;
-use sys::namespace::{Error, IdChange, IdChanges, Identity, MountChanges, Nsids, Target};
+use sys::namespace::{IdChange, IdChanges, Identity, MountChanges, Nsids, Target};
 use sys::poll::{Interest, PollSet};
-use wire::DecodeError;
-use wire::inet_diag::{Extensions, SocketMessage, States};
 
 /// Longest time between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -34,16 +31,6 @@ const REST_FACTOR: u32 = 4;
 const REST: Duration = Duration::from_millis(20);
 /// Time between two questions whether anything changed, while a walk goes on: one takes a microsecond.
 const LISTEN_INTERVAL: Duration = Duration::from_millis(2);
-/// Time from the first count of a newcomer's connections to the second; the third comes after twice that. Closes that the kernel was about to tell of at the first
-/// are heard by then (net/core/sock_diag.c, sock_diag_broadcast_destroy: a work queue).
-const RECOUNT_AFTER: Duration = Duration::from_millis(40);
-/// Tries to count while connections open and close.
-const COUNT_TRIES: usize = 3;
-/// Turns of taking close events before a count: half a second of them at most, and the count is a guess then.
-const DRAINS_MAX: usize = 4;
-/// Counts of one newcomer, and tries until as many were made.
-const COUNTS: u32 = 3;
-const COUNTS_MAX: u32 = 30;
 /// Ids of namespaces that a look did not find, as many as are remembered.
 const STRANGERS_MAX: usize = 4_096;
 
@@ -54,6 +41,7 @@ pub(crate) struct Scout {
     pub(crate) found: Vec<Found>,
     mounts: Option<MountChanges>,
     ids: Option<IdChanges>,
+    missed: Missed,
     poll_set: PollSet,
     /// When to look if nothing calls.
     due: Instant,
@@ -72,8 +60,8 @@ pub(crate) struct Scout {
     hears_all: bool,
     /// Ids that events carried and no look could explain.
     strangers: HashSet<i32>,
-    newcomers: Vec<Newcomer>,
-    walker: Walker,
+    pub(crate) newcomers: Vec<Newcomer>,
+    pub(crate) walker: Walker,
 }
 
 /// What called for a look.
@@ -83,29 +71,6 @@ enum Call {
     Mounts,
     /// An id was given, or a time is over: any process may be in a new namespace.
     Anything,
-}
-
-/// A namespace whose connections may have closed before it was heard.
-struct Newcomer {
-    place: u32,
-    id: Identity,
-    /// When to count next.
-    due: Instant,
-    counts: u32,
-    /// The lowest of the counts in which nothing changed meanwhile, else the last. Each is too high by what the kernel had still
-    /// to tell of.
-    unheard: Option<Count>,
-    /// Connections that were opened there, by the last count.
-    opened: u64,
-}
-
-/// Unheard connections of a namespace. In the order of preference.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Count {
-    /// As many, or fewer by what the kernel has still to tell of.
-    Steady(u64),
-    /// About as many: connections were opened and closed meanwhile.
-    Guess(u64),
 }
 
 impl Scout {
@@ -121,6 +86,7 @@ impl Scout {
             // Without either, the look of each second is left.
             mounts: MountChanges::open().ok(),
             ids: IdChanges::open().ok(),
+            missed: Missed::new(),
             poll_set: PollSet::default(),
             due: now,
             rested: now,
@@ -215,6 +181,9 @@ impl Scout {
         }
         // Before the look: an inode that is found after the end of its namespace is a new one's.
         self.read_ids(engine);
+        for _ in 0..self.missed.count(&engine.options.scope) {
+            engine.vanished();
+        }
         let (scope, found) = (&engine.options.scope, &mut self.found);
         let looked = match call {
             Call::Mounts => self.access.discover_mounted(scope, found),
@@ -229,6 +198,7 @@ impl Scout {
         for at in 0..self.found.len() {
             self.welcome(engine, at, call);
         }
+        self.missed.note(&self.found);
         engine.namespaces.end_first_look();
         if std::mem::take(&mut self.may_be_own) {
             learn_own(engine);
@@ -276,8 +246,7 @@ impl Scout {
 
     /// Remembers to count what was not heard of a new namespace.
     pub(crate) fn greet(&mut self, place: u32, id: Identity) {
-        let due = Instant::now();
-        self.newcomers.push(Newcomer { place, id, due, counts: 0, unheard: None, opened: 0 });
+        self.newcomers.push(Newcomer::new(place, id));
     }
 }
 
@@ -389,110 +358,5 @@ impl Engine<'_> {
                  that close between two polls are missing"
             )
         });
-    }
-
-    /// Counts the connections of a newcomer that closed before they could be heard, and again if there seem to be any.
-    fn count_unheard(&mut self, mut newcomer: Newcomer) {
-        newcomer.counts += 1;
-        let is_last = match self.unheard(&mut newcomer) {
-            Ok(count) => {
-                newcomer.unheard = Some(newcomer.unheard.map_or(count, |before| before.min(count)));
-                count == Count::Steady(0) || newcomer.counts >= COUNTS
-            }
-            // Until the kernel tells of its end, it may tell of closes.
-            Err(Error::Gone) => self.namespaces.is_ended(newcomer.place),
-            // This access cannot count.
-            Err(_) => return,
-        };
-        if is_last || newcomer.counts >= COUNTS_MAX {
-            return self.tell_unheard(&newcomer);
-        }
-        if let Some(scout) = &mut self.scout {
-            newcomer.due = Instant::now() + RECOUNT_AFTER * newcomer.counts;
-            scout.newcomers.push(newcomer);
-        }
-    }
-
-    /// Tells what the counts so far say, before the end.
-    pub(crate) fn settle_newcomers(&mut self) {
-        let newcomers = self.scout.as_mut().map(|scout| std::mem::take(&mut scout.newcomers));
-        for newcomer in newcomers.unwrap_or_default() {
-            self.tell_unheard(&newcomer);
-        }
-    }
-
-    fn tell_unheard(&mut self, newcomer: &Newcomer) {
-        let Some(Count::Steady(unheard) | Count::Guess(unheard)) = newcomer.unheard else {
-            // It ended before anybody could count.
-            return self.vanished();
-        };
-        // What was heard since the last count was on its way then, or was opened later, which nobody can tell apart: most of it
-        // is the former in a namespace that has ended, and nothing in one that was counted to the last.
-        let unheard = match self.namespaces.is_ended(newcomer.place) {
-            true => unheard.min(newcomer.opened.saturating_sub(self.heard(newcomer.place))),
-            false => unheard,
-        };
-        self.sums.connections_unheard += unheard;
-        self.counts.unheard.add(unheard);
-    }
-
-    /// Connections of a namespace that were opened, and are neither there nor heard.
-    fn unheard(&mut self, newcomer: &mut Newcomer) -> Result<Count, Error> {
-        let mut guess = 0;
-        for _ in 0..COUNT_TRIES {
-            let opened = self.opened(newcomer.id)?;
-            let heard = self.heard(newcomer.place);
-            newcomer.opened = opened;
-            if opened <= heard {
-                return Ok(Count::Steady(0));
-            }
-            let alive = self.alive(newcomer.id)?;
-            guess = opened.saturating_sub(heard + alive);
-            if self.opened(newcomer.id)? == opened && self.heard(newcomer.place) == heard {
-                return Ok(Count::Steady(guess));
-            }
-        }
-        Ok(Count::Guess(guess))
-    }
-
-    /// Closes heard from a namespace, those included that wait to be read.
-    fn heard(&mut self, place: u32) -> u64 {
-        for _ in 0..DRAINS_MAX {
-            if self.take_closes() == Drained::Wholly {
-                break;
-            }
-        }
-        self.namespaces.get(place).map_or(0, |known| known.heard)
-    }
-
-    fn opened(&mut self, id: Identity) -> Result<u64, Error> {
-        let scout = self.scout.as_mut().ok_or(Error::Gone)?;
-        let at = scout.found.iter().position(|found| found.id == id).ok_or(Error::Gone)?;
-        scout.access.opened(at)
-    }
-
-    /// Connections that have a socket in a namespace: each has its close event before it.
-    fn alive(&mut self, id: Identity) -> Result<u64, Error> {
-        let scout = self.scout.as_mut().ok_or(Error::Gone)?;
-        let at = scout.found.iter().position(|found| found.id == id).ok_or(Error::Gone)?;
-        let socket = scout.access.open(at)?;
-        let ask = Ask { states: States::DEFAULT, extensions: Extensions::NONE, bytecode: &[] };
-        let mut alive = Alive(0);
-        let failed = |_| Error::Syscall { call: "walk", errno: Errno::IO };
-        scout.walker.walk(&socket, &ask, &mut alive).map_err(failed)?;
-        Ok(alive.0)
-    }
-}
-
-/// Counts sockets of connections.
-struct Alive(u64);
-
-impl Visitor for Alive {
-    fn socket(&mut self, message: &SocketMessage<'_>, _raw: &[u8]) {
-        self.0 += u64::from(!is_remnant(message));
-    }
-
-    fn malformed(&mut self, _error: DecodeError) {
-        // Counted by the polls, which meet the same sockets.
     }
 }

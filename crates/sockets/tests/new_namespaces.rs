@@ -7,19 +7,21 @@ mod support;
 
 use socket2::SockRef;
 use sockets::helper::{Allowed, Remote, serve};
-use sockets::{Direct, MakeAccess, Options, Scope};
+use sockets::{Access, Direct, Found, Hears, MakeAccess, Options, Scope};
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use support::{
     Keep, Netns, RARELY, Run, need_root_netns, options, run as run_command, tell, within,
 };
-use sys::namespace::{Home, Nsids, OpenNamespace, Target};
+use sys::Errno;
+use sys::namespace::{Error, Home, Nsids, OpenNamespace, Scan, Target};
+use sys::netlink::Socket;
 use sys::pass::Listener;
 use sys::poll::EventFd;
 
@@ -280,6 +282,82 @@ fn more_namespaces_than_are_allowed_are_left_out_and_counted_until_there_is_room
         problems[0].contains("5 network namespaces") && problems[0].contains("= 8"),
         "{problems:?}"
     );
+}
+
+/// Direct access that looks between polls only while nobody holds it up.
+struct HeldUp {
+    direct: Direct,
+    is_held: Arc<AtomicBool>,
+    is_waiting: Arc<AtomicBool>,
+}
+
+impl Access for HeldUp {
+    fn discover(&mut self, scope: &Scope, found: &mut Vec<Found>) -> io::Result<Scan> {
+        let is_free = || {
+            let is_held = self.is_held.load(Ordering::SeqCst);
+            self.is_waiting.store(is_held, Ordering::SeqCst);
+            !is_held
+        };
+        assert!(within(PATIENCE, is_free), "held up for good");
+        self.direct.discover(scope, found)
+    }
+
+    fn open(&mut self, at: usize) -> Result<Socket, Error> {
+        self.direct.open(at)
+    }
+
+    fn nsid(&mut self, at: usize) -> Result<i32, Errno> {
+        self.direct.nsid(at)
+    }
+
+    fn second(&self) -> Option<Box<dyn Access>> {
+        let (is_held, is_waiting) = (Arc::clone(&self.is_held), Arc::clone(&self.is_waiting));
+        Some(Box::new(HeldUp { direct: Direct::new(), is_held, is_waiting }))
+    }
+
+    fn events(&mut self, hears: Hears, buffer_bytes: usize) -> Result<Socket, Errno> {
+        self.direct.events(hears, buffer_bytes)
+    }
+}
+
+#[test]
+fn a_namespace_that_came_and_went_between_two_looks_is_counted_as_vanished() {
+    if !need_root_netns() {
+        return;
+    }
+    let home = Netns::new();
+    let name = |number: usize| format!("weir-gone-{}-{number}", std::process::id());
+    let [is_held, is_waiting] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+    let held_up = HeldUp {
+        direct: Direct::new(),
+        is_held: Arc::clone(&is_held),
+        is_waiting: Arc::clone(&is_waiting),
+    };
+    let access = move || Box::new(held_up) as Box<dyn Access>;
+    let options = options(RARELY, Scope::Named((0..4).map(name).collect()));
+    let run = Run::start_with(&home, options, Keep::default(), Box::new(access));
+    let count = |event: &str| {
+        let mut hops = Vec::new();
+        run.collector.meter().read(&mut hops);
+        hops.iter().filter_map(|hop| hop.events.get(event)).sum::<u64>()
+    };
+    let ip = |verb: &str, number| {
+        run_command(Command::new("ip").args(["netns", verb, &name(number)]));
+    };
+    // One that is found is not missed.
+    ip("add", 3);
+    assert!(within(PATIENCE, || count("namespaces_new") == 1), "it is not found");
+    is_held.store(true, Ordering::SeqCst);
+    assert!(within(PATIENCE, || is_waiting.load(Ordering::SeqCst)), "no look");
+    for number in 0..3 {
+        ip("add", number);
+        ip("del", number);
+    }
+    ip("del", 3);
+    is_held.store(false, Ordering::SeqCst);
+    let vanished = || count("namespace_errors_gone");
+    assert!(within(PATIENCE, || vanished() == 3), "{}", vanished());
+    assert_eq!(run.stop().namespaces_new, 1);
 }
 
 #[test]
