@@ -156,15 +156,11 @@ impl Engine<'_> {
         if !hears_all || known.is_none_or(|known| known.nsid.is_some() || known.is_own) {
             return;
         }
+        if let Some(scout) = &mut self.scout {
+            return scout.call();
+        }
         match access.nsid(at) {
-            Ok(nsid) => {
-                let id = known.map(|known| known.id);
-                if self.namespaces.set_nsid(place, nsid)
-                    && let (Some(scout), Some(id)) = (&mut self.scout, id)
-                {
-                    scout.greet(place, id);
-                }
-            }
+            Ok(nsid) => _ = self.namespaces.set_nsid(place, nsid),
             Err(Errno::NOENT) => {}
             Err(errno) => self.has_no_nsid(errno),
         }

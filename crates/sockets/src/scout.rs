@@ -17,7 +17,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use sys::Errno;
-use sys::namespace::{IdChange, IdChanges, Identity, MountChanges, Nsids, Target};
+use sys::namespace::{IdChange, IdChanges, MountChanges, Nsids, Target};
 use sys::poll::{Interest, PollSet};
 
 /// Longest time between two looks.
@@ -228,7 +228,7 @@ impl Scout {
             Ok(nsid) => {
                 // Without a connection so far none was missed, and that is soon said.
                 if engine.namespaces.set_nsid(place, nsid) && self.access.opened(at) != Ok(0) {
-                    self.greet(place, found.id);
+                    self.newcomers.push(Newcomer::new(place, found.id));
                 }
             }
             // A process that has left it may lead there for some looks more: counted once.
@@ -244,9 +244,9 @@ impl Scout {
         }
     }
 
-    /// Remembers to count what was not heard of a new namespace.
-    pub(crate) fn greet(&mut self, place: u32, id: Identity) {
-        self.newcomers.push(Newcomer::new(place, id));
+    /// Has it look at the next turn: a poll has found a namespace that it does not know.
+    pub(crate) fn call(&mut self) {
+        self.called = Some(Call::Anything);
     }
 }
 

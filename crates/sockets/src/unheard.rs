@@ -12,16 +12,16 @@ use sys::namespace::{Error, Identity};
 use wire::DecodeError;
 use wire::inet_diag::{Extensions, SocketMessage, States};
 
-/// Time from the first count of a newcomer's connections to the second; the third comes after twice that. Closes that the kernel
-/// was about to tell of at the first are heard by then (net/core/sock_diag.c, sock_diag_broadcast_destroy: a work queue).
-const RECOUNT_AFTER: Duration = Duration::from_millis(40);
+/// Time from the first count of a newcomer's connections to the second; from there to the third it is four times that. Closes that
+/// the kernel was about to tell of at one are heard by the next (net/core/sock_diag.c, sock_diag_broadcast_destroy: a work queue).
+const RECOUNT_AFTER: Duration = Duration::from_millis(10);
 /// Tries to count while connections open and close.
 const COUNT_TRIES: usize = 3;
 /// Turns of taking close events before a count: half a second of them at most, and the count is a guess then.
 const DRAINS_MAX: usize = 4;
-/// Counts of one newcomer, and tries until as many were made.
+/// Counts of one newcomer, if there seem to be unheard connections.
 const COUNTS: u32 = 3;
-const COUNTS_MAX: u32 = 30;
+
 /// A namespace whose connections may have closed before it was heard.
 pub(crate) struct Newcomer {
     place: u32,
@@ -29,11 +29,9 @@ pub(crate) struct Newcomer {
     /// When to count next.
     pub(crate) due: Instant,
     counts: u32,
-    /// The lowest of the counts in which nothing changed meanwhile, else the last. Each is too high by what the kernel had still
-    /// to tell of.
+    /// The lowest of the counts in which nothing changed meanwhile, else of the others. Each is too high by what the kernel had
+    /// still to tell of.
     unheard: Option<Count>,
-    /// Connections that were opened there, by the last count.
-    opened: u64,
 }
 
 /// Unheard connections of a namespace. In the order of preference.
@@ -44,10 +42,11 @@ enum Count {
     /// About as many: connections were opened and closed meanwhile.
     Guess(u64),
 }
+
 impl Newcomer {
     /// The one at this place, to be counted at once.
     pub(crate) fn new(place: u32, id: Identity) -> Newcomer {
-        Newcomer { place, id, due: Instant::now(), counts: 0, unheard: None, opened: 0 }
+        Newcomer { place, id, due: Instant::now(), counts: 0, unheard: None }
     }
 }
 
@@ -55,21 +54,20 @@ impl Engine<'_> {
     /// Counts the connections of a newcomer that closed before they could be heard, and again if there seem to be any.
     pub(crate) fn count_unheard(&mut self, mut newcomer: Newcomer) {
         newcomer.counts += 1;
-        let is_last = match self.unheard(&mut newcomer) {
+        let is_last = match self.unheard(&newcomer) {
             Ok(count) => {
                 newcomer.unheard = Some(newcomer.unheard.map_or(count, |before| before.min(count)));
                 count == Count::Steady(0) || newcomer.counts >= COUNTS
             }
-            // Until the kernel tells of its end, it may tell of closes.
-            Err(Error::Gone) => self.namespaces.is_ended(newcomer.place),
+            Err(Error::Gone) => true,
             // This access cannot count.
             Err(_) => return,
         };
-        if is_last || newcomer.counts >= COUNTS_MAX {
+        if is_last {
             return self.tell_unheard(&newcomer);
         }
         if let Some(scout) = &mut self.scout {
-            newcomer.due = Instant::now() + RECOUNT_AFTER * newcomer.counts;
+            newcomer.due = Instant::now() + RECOUNT_AFTER * newcomer.counts.pow(2);
             scout.newcomers.push(newcomer);
         }
     }
@@ -87,23 +85,16 @@ impl Engine<'_> {
             // It ended before anybody could count.
             return self.vanished();
         };
-        // What was heard since the last count was on its way then, or was opened later, which nobody can tell apart: most of it
-        // is the former in a namespace that has ended, and nothing in one that was counted to the last.
-        let unheard = match self.namespaces.is_ended(newcomer.place) {
-            true => unheard.min(newcomer.opened.saturating_sub(self.heard(newcomer.place))),
-            false => unheard,
-        };
         self.sums.connections_unheard += unheard;
         self.counts.unheard.add(unheard);
     }
 
     /// Connections of a namespace that were opened, and are neither there nor heard.
-    fn unheard(&mut self, newcomer: &mut Newcomer) -> Result<Count, Error> {
+    fn unheard(&mut self, newcomer: &Newcomer) -> Result<Count, Error> {
         let mut guess = 0;
         for _ in 0..COUNT_TRIES {
             let opened = self.opened(newcomer.id)?;
             let heard = self.heard(newcomer.place);
-            newcomer.opened = opened;
             if opened <= heard {
                 return Ok(Count::Steady(0));
             }
