@@ -13,7 +13,7 @@ use crate::namespaces::{Known, Namespaces};
 use crate::options::Options;
 use crate::output::{Output, Problem};
 use crate::poll::missing_kept_polls;
-use crate::table::{Entry, LastCounters, Life, Table, mix};
+use crate::table::{Entry, LastCounters, Life, Place, Table, mix};
 use crate::totals::Sums;
 use ledger::{Amount, Reason};
 use record::{RecordKind, SocketRecord, Tags};
@@ -205,18 +205,22 @@ impl<'h> Engine<'h> {
     fn consider(&mut self, message: &SocketMessage<'_>, raw: &[u8]) -> Result<(), Reason> {
         let Moment { poll, unix_ns, place, .. } = self.moment;
         let cookie = message.id.cookie;
-        let known = self.table.get_mut(cookie).map(|entry| *entry);
-        if known.is_some_and(|entry| entry.seen_poll == poll) {
+        let known = self.table.find(cookie);
+        let before = known.map(|at| {
+            let entry = self.table.at_mut(at);
+            (entry.seen_poll, entry.first_seen_unix_ns, entry.fingerprint)
+        });
+        if before.is_some_and(|(seen_poll, ..)| seen_poll == poll) {
             return Err(Reason::Duplicate);
         }
         if let Some(rest) = self.rest.take() {
-            let age_ns = known.map(|entry| unix_ns.saturating_sub(entry.first_seen_unix_ns));
+            let age_ns = before.map(|(_, first_seen, _)| unix_ns.saturating_sub(first_seen));
             let passes = self.passes(&rest, message, Some(place), age_ns);
             self.rest = Some(rest);
             if !passes {
                 // It is there all the same: its absence from the records is no absence.
-                if let Some(entry) = self.table.get_mut(cookie) {
-                    entry.seen_poll = poll;
+                if let Some(at) = known {
+                    self.table.at_mut(at).seen_poll = poll;
                 }
                 return Err(Reason::Filtered);
             }
@@ -232,8 +236,8 @@ impl<'h> Engine<'h> {
             Some(_) => fingerprint(raw.get(HEADER_BYTES..).unwrap_or_default()),
             None => 0,
         };
-        self.note(message, fingerprint);
-        let is_changed = known.is_none_or(|before| before.fingerprint != fingerprint);
+        self.note(message, known, fingerprint);
+        let is_changed = before.is_none_or(|(.., before)| before != fingerprint);
         if !is_changed && !self.is_keyframe {
             return Err(Reason::Unchanged);
         }
@@ -241,13 +245,13 @@ impl<'h> Engine<'h> {
         Ok(())
     }
 
-    /// Brings the table up to date with a socket of this poll.
-    fn note(&mut self, message: &SocketMessage<'_>, fingerprint: u64) {
+    /// Brings the table up to date with a socket of this poll, which it has at a place or not at all.
+    fn note(&mut self, message: &SocketMessage<'_>, known: Option<Place>, fingerprint: u64) {
         let Moment { poll, unix_ns, place, .. } = self.moment;
         let congestion = self.congestion_place(message.congestion);
         let cookie = message.id.cookie;
-        let entry = match self.table.get_mut(cookie) {
-            Some(entry) => entry,
+        let entry = match known {
+            Some(at) => self.table.at_mut(at),
             None => {
                 let entry = self.table.insert(new_entry(message, unix_ns));
                 if self.just_closed.binary_search(&cookie).is_ok() {
