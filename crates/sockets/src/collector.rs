@@ -349,6 +349,8 @@ impl<'h> Runner<'h> {
         self.discover();
         self.engine.sums.discovery_ns = monotonic_ns().saturating_sub(began_ns);
         if self.visit_all(states) == Next::GoOn {
+            // Before what is absent is judged.
+            self.engine.take_closes();
             self.engine.sweep(states);
         }
         self.engine.sums.poll_ns = monotonic_ns().saturating_sub(began_ns);

@@ -15,6 +15,7 @@ use crate::output::{Output, Problem};
 use crate::poll::missing_kept_polls;
 use crate::table::{Entry, LastCounters, Life, Place, Table, mix};
 use crate::totals::Sums;
+use crate::turns::Turns;
 use ledger::{Amount, Reason};
 use record::{RecordKind, SocketRecord, Tags};
 use std::sync::Arc;
@@ -75,6 +76,7 @@ pub(crate) struct Engine<'h> {
     /// Close events that wait for a look into their namespace.
     pub(crate) held: Held,
     pub(crate) looker: Looker,
+    turns: Turns,
     /// Cookies of sockets that no poll had seen when their close events were read last, in order. The kernel fills one
     /// datagram of a dump ahead, so that such a socket may still be listed in the next.
     pub(crate) just_closed: Vec<u64>,
@@ -116,6 +118,7 @@ impl<'h> Engine<'h> {
             events: None,
             held: Held::default(),
             looker: Looker::default(),
+            turns: Turns::default(),
             just_closed: Vec::new(),
             heard_before: Vec::new(),
             cgroups: Cgroups::open(Default::default()).ok(),
@@ -353,7 +356,9 @@ impl crate::walk::Visitor for Engine<'_> {
     }
 
     fn pause(&mut self) {
-        self.take_closes();
+        if self.turns.is_due(self.counts.events.load().count) {
+            self.take_closes();
+        }
         self.counts.heartbeat.add(1);
     }
 }

@@ -31,6 +31,7 @@ mod query;
 mod split;
 mod table;
 mod totals;
+mod turns;
 mod walk;
 
 pub use access::{Access, Direct, Found, Hears, Scope};
