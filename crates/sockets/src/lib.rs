@@ -37,7 +37,7 @@ mod walk;
 pub use access::{Access, Direct, Found, Hears, Scope};
 pub use assemble::{fill, own_accecn_layout, unknown_attributes};
 pub use collector::{Collector, MakeAccess, Panicked, Questions};
-pub use options::{Closes, Options};
+pub use options::{Closes, DEFAULT_FIELDS, Options};
 pub use output::{Output, Problem};
 pub use query::QueryError;
 pub use walk::{Ask, Visitor, WalkError, Walked, Walker};

@@ -7,6 +7,18 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 use wire::inet_diag::{Extensions, States};
 
+/// The fields that records have unless the user chooses, as names for [`FieldSet::from_names`]: all but those few that the kernel
+/// looks up for every socket and hardly anybody reads. They cost it 8 % of a walk.
+pub const DEFAULT_FIELDS: [&str; 6] = [
+    "all",
+    "-type_of_service",
+    "-traffic_class",
+    "-class_id",
+    // What an algorithm says of itself; not its name.
+    "-congestion",
+    "congestion_algorithm",
+];
+
 /// How the collector works. The caller has checked the ranges.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -80,4 +92,56 @@ pub enum Closes {
     On,
     /// No.
     Off,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::num::NonZeroU32;
+
+    fn asks_for(fields: &[&str]) -> u8 {
+        let fields = FieldSet::from_names(fields.iter().copied()).expect("known names");
+        let options = Options {
+            name: String::new(),
+            interval: Duration::from_secs(10),
+            jitter: Duration::ZERO,
+            scope: Scope::Own,
+            states: States::CONNECTED,
+            filter: None,
+            listen_every: NonZeroU32::MIN,
+            keyframe_every: None,
+            sample: NonZeroU32::MIN,
+            closes: Closes::Off,
+            event_buffer_bytes: 0,
+            table_entries_max: 1,
+            fields,
+        };
+        options.extensions().bits()
+    }
+
+    #[test]
+    fn an_attribute_is_asked_for_when_a_field_of_it_is_wanted() {
+        assert_eq!(asks_for(&DEFAULT_FIELDS), 0x4a, "tcp_info, the algorithm's name, memory");
+        assert_eq!(asks_for(&["all"]), 0x7e);
+        assert_eq!(asks_for(&["endpoints"]), 0);
+        assert_eq!(asks_for(&["endpoints", "rtt_us"]), 0x02);
+        for (field, bits) in [
+            ("vegas_rtt_us", 0x04),
+            ("bbr_tail", 0x04),
+            ("congestion_algorithm", 0x08),
+            ("type_of_service", 0x10),
+            ("traffic_class", 0x20),
+            ("class_id", 0x20),
+            ("drops", 0x40),
+            ("ulp", 0x02),
+            ("mptcp_flags", 0x02),
+            ("has_md5", 0x02),
+            ("tcp_info_tail", 0x02),
+        ] {
+            assert_eq!(asks_for(&[field]), bits, "{field}");
+            let mut names = DEFAULT_FIELDS.to_vec();
+            names.push(field);
+            assert_eq!(asks_for(&names), 0x4a | bits, "{field}");
+        }
+    }
 }

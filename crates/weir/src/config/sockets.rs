@@ -31,7 +31,7 @@ pub struct SocketsConfig {
     pub sample: NonZeroU32,
     /// In polls.
     pub listen_every: NonZeroU32,
-    /// Groups and fields; empty: all.
+    /// Groups and fields; empty: the default ([`sockets::DEFAULT_FIELDS`]).
     pub fields: Vec<String>,
     pub table_entries_max: usize,
     /// Receive buffer to ask for, in bytes of the kernel's accounting.
@@ -75,7 +75,7 @@ pub struct SinkConfig {
 impl SocketsConfig {
     /// The fields that records have.
     pub fn field_set(&self) -> FieldSet {
-        set_of(&self.fields)
+        set_or_default(&self.fields)
     }
 
     /// The states that are polled.
@@ -84,11 +84,22 @@ impl SocketsConfig {
         sets.fold(States::NONE, |all, states| all | states)
     }
 
-    /// The fields that a sink's records have: its own of those of the collector.
+    /// The fields that a sink's records have: its own of those of the collector. Where the collector names none, a sink may name any.
     pub fn fields_of(&self, sink: &SinkConfig) -> FieldSet {
+        if self.fields.is_empty() {
+            return set_or_default(&sink.fields);
+        }
         let (all, own) = (self.field_set(), set_of(&sink.fields));
         all.without(&all.without(&own))
     }
+}
+
+/// What is named; what is only taken away is taken away from the default.
+fn set_or_default(names: &[String]) -> FieldSet {
+    let is_choice = names.first().is_some_and(|name| !name.starts_with('-'));
+    let default = if is_choice { &[][..] } else { &sockets::DEFAULT_FIELDS };
+    let names = default.iter().copied().chain(names.iter().map(String::as_str));
+    FieldSet::from_names(names).unwrap_or(FieldSet::ALL)
 }
 
 /// Names were checked when they were read.

@@ -232,6 +232,34 @@ fn a_sink_has_fields_of_the_collector_only() {
 }
 
 #[test]
+fn fields_that_cost_the_kernel_more_than_they_tell_are_a_choice() {
+    let check = |fields: &str, sink: &str, has: &[&str], lacks: &[&str]| {
+        let text = format!("[sockets]\n{fields}\n[[sockets.sink]]\nto = 'null:'\n{sink}\n");
+        let config = good(&text).sockets.unwrap();
+        let set = config.fields_of(&config.sinks[0]);
+        let context = format!("{fields} {sink}");
+        assert!(has.iter().all(|name| set.has(name)), "{context}");
+        assert!(!lacks.iter().any(|name| set.has(name)), "{context}");
+    };
+    let usual = ["cookie", "rtt_us", "drops", "congestion_algorithm", "tcp_info_tail"];
+    let rare =
+        ["type_of_service", "traffic_class", "class_id", "bbr_bw_bytes_per_sec", "dctcp_alpha"];
+    check("", "", &usual, &rare);
+    check("fields = ['all']", "", &rare, &[]);
+    check("fields = ['-raw']", "", &usual[..4], &["tcp_info_tail", "class_id"]);
+    check(
+        "fields = ['tcp_info', 'class_id']",
+        "",
+        &["rtt_us", "class_id"],
+        &["cookie", "bbr_tail"],
+    );
+    check("", "fields = ['-raw']", &usual[..4], &["tcp_info_tail", "class_id"]);
+    check("", "fields = ['congestion']", &["bbr_tail"], &["cookie", "class_id"]);
+    check("fields = ['all']", "fields = ['-raw']", &["class_id"], &["tcp_info_tail"]);
+    check("fields = ['tcp_info']", "fields = ['congestion', 'rtt_us']", &["rtt_us"], &["bbr_tail"]);
+}
+
+#[test]
 fn what_is_shown_as_json_has_the_collector() {
     let (config, origins) = Config::parse_with_origins(FULL, "t").unwrap();
     let json = config.to_json(&origins);

@@ -83,9 +83,12 @@ pub(in super::super) const SOCKETS: SectionKeys = SectionKeys {
         Key {
             name: "fields",
             kind: Kind::List("groups and fields"),
-            fallback: Fallback::Absent("all fields"),
+            fallback: Fallback::Absent("all but a few"),
             meaning: "What records have, by groups (`tcp_info`, `endpoints` …) or single fields (`rtt_us`), as \
-                      [records.md](records.md) lists them; `-raw` takes a group away. A sink may have less.",
+                      [records.md](records.md) lists them; `[\"all\"]` is every field, `-raw` takes a group away. Not set: all but \
+                      `type_of_service`, `traffic_class`, `class_id` and what congestion controls say of themselves (`vegas_*`, \
+                      `dctcp_*`, `bbr_*`), which are rarely read and cost the kernel time for every socket. A sink may have less; \
+                      what no sink has is not asked of the kernel.",
         },
         Key {
             name: "table_entries_max",
@@ -146,7 +149,7 @@ pub(in super::super) const SINK: SectionKeys = SectionKeys {
             name: "fields",
             kind: Kind::List("groups and fields"),
             fallback: Fallback::Absent("those of `[sockets]`"),
-            meaning: "What this sink's records have, of what `[sockets]` has.",
+            meaning: "What this sink's records have, of what `[sockets]` has; where that names none, of all fields.",
         },
         Key {
             name: "queue_size",
