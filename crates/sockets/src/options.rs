@@ -2,7 +2,7 @@
 
 use crate::access::Scope;
 use crate::filter::{Filter, Needs};
-use record::FieldSet;
+use record::{Field, FieldSet, SocketRecord};
 use std::num::NonZeroU32;
 use std::time::Duration;
 use wire::inet_diag::{Extensions, States};
@@ -65,24 +65,44 @@ impl Options {
         want(needs.contains(Needs::CONGESTION), Extensions::CONGESTION);
         want(needs.contains(Needs::MEMORY), Extensions::MEMORY);
         for field in self.fields.fields() {
-            match (field.group, field.name) {
-                ("tcp_info" | "raw", _) => want(true, Extensions::INFO),
-                ("memory", _) => want(true, Extensions::MEMORY),
-                ("congestion", "congestion_algorithm") => want(true, Extensions::CONGESTION),
-                ("congestion", _) => want(true, Extensions::CONGESTION_STATE),
-                (_, "type_of_service") => want(true, Extensions::TYPE_OF_SERVICE),
-                (_, "traffic_class" | "class_id") => want(true, Extensions::TRAFFIC_CLASS),
-                (_, name)
-                    if name == "has_md5" || name.starts_with("ulp") || name.starts_with("tls_") =>
-                {
-                    want(true, Extensions::INFO);
-                }
-                (_, name) if name.contains("mptcp") => want(true, Extensions::INFO),
-                _ => {}
+            if let Some(extension) = extension_of(field) {
+                want(true, extension);
             }
         }
         wanted
     }
+
+    /// The fields that no record has, because they are in attributes that the kernel is not asked for.
+    ///
+    /// Where absent fields are not written at all, a sink may count them among its own, and writes all fields faster than most.
+    #[must_use]
+    pub fn absent_fields(&self) -> FieldSet {
+        let asked = self.extensions().bits();
+        let is_absent = |field: &&Field| {
+            extension_of(field).is_some_and(|extension| extension.bits() & asked == 0)
+        };
+        let absent = SocketRecord::FIELDS.iter().filter(is_absent);
+        absent
+            .filter_map(|field| FieldSet::named(field.name).ok())
+            .fold(FieldSet::NONE, |all, one| all.with(&one))
+    }
+}
+
+/// The attribute that a field is in; `None` for what is in every reply.
+fn extension_of(field: &Field) -> Option<Extensions> {
+    Some(match (field.group, field.name) {
+        ("tcp_info" | "raw" | "delta", _) => Extensions::INFO,
+        ("memory", _) => Extensions::MEMORY,
+        ("congestion", "congestion_algorithm") => Extensions::CONGESTION,
+        ("congestion", _) => Extensions::CONGESTION_STATE,
+        (_, "type_of_service") => Extensions::TYPE_OF_SERVICE,
+        (_, "traffic_class" | "class_id") => Extensions::TRAFFIC_CLASS,
+        (_, name) if name == "has_md5" || name.starts_with("ulp") || name.starts_with("tls_") => {
+            Extensions::INFO
+        }
+        (_, name) if name.contains("mptcp") => Extensions::INFO,
+        _ => return None,
+    })
 }
 
 /// Whether closing records are made.
@@ -99,9 +119,9 @@ mod tests {
     use super::*;
     use std::num::NonZeroU32;
 
-    fn asks_for(fields: &[&str]) -> u8 {
+    fn wanting(fields: &[&str]) -> Options {
         let fields = FieldSet::from_names(fields.iter().copied()).expect("known names");
-        let options = Options {
+        Options {
             name: String::new(),
             interval: Duration::from_secs(10),
             jitter: Duration::ZERO,
@@ -115,8 +135,24 @@ mod tests {
             event_buffer_bytes: 0,
             table_entries_max: 1,
             fields,
-        };
-        options.extensions().bits()
+        }
+    }
+
+    fn asks_for(fields: &[&str]) -> u8 {
+        wanting(fields).extensions().bits()
+    }
+
+    #[test]
+    fn what_is_not_asked_for_is_absent() {
+        assert_eq!(wanting(&["all"]).absent_fields(), FieldSet::NONE);
+        let options = wanting(&DEFAULT_FIELDS);
+        let absent = options.absent_fields();
+        assert!(absent.has("class_id") && absent.has("bbr_tail") && !absent.has("rtt_us"));
+        assert!(options.fields.with(&absent).is_all());
+        let mut names = DEFAULT_FIELDS.to_vec();
+        names.push("class_id");
+        let absent = wanting(&names).absent_fields();
+        assert!(!absent.has("traffic_class"), "it comes with the class");
     }
 
     #[test]
