@@ -1,5 +1,6 @@
 //! How the collector gets at namespaces: in this process, or through the helper that holds the capabilities.
 
+use crate::quiet::TcpCounts;
 use std::io;
 use std::os::fd::AsFd;
 use sys::Errno;
@@ -58,6 +59,13 @@ pub trait Access: Send {
     /// # Errors
     /// Any of netlink; `EPERM` without `CAP_NET_ADMIN`.
     fn nsid(&mut self, at: usize) -> Result<i32, Errno>;
+
+    /// What the kernel counts of TCP in the namespace at this place of the last discovery. `None` where that cannot be read: then
+    /// every poll walks the namespace.
+    fn tcp_counts(&mut self, at: usize) -> Option<TcpCounts> {
+        let _ = at;
+        None
+    }
 
     /// Opens the socket that hears TCP sockets being destroyed, with a receive buffer of so many bytes if that is allowed.
     ///
@@ -139,6 +147,17 @@ impl Access for Direct {
         self.home()?
             .enter(&namespace, || Socket::open(Protocol::SockDiag))?
             .map_err(|errno| Error::Syscall { call: "socket", errno })
+    }
+
+    fn tcp_counts(&mut self, at: usize) -> Option<TcpCounts> {
+        let place = *self.places.get(at)?;
+        match self.discovery.namespace(place).filter(|one| Some(one.id) != self.own) {
+            None => TcpCounts::read(),
+            Some(namespace) => {
+                let namespace = namespace.open().ok()?;
+                self.home().ok()?.enter(&namespace, TcpCounts::read).ok()?
+            }
+        }
     }
 
     fn nsid(&mut self, at: usize) -> Result<i32, Errno> {

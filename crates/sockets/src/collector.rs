@@ -10,6 +10,7 @@ use crate::meter::Counts;
 use crate::options::{Closes, Options};
 use crate::output::Output;
 use crate::query::{self, QueryError};
+use crate::quiet::{Quiet, Visit};
 use crate::split::Split;
 use crate::walk::{Ask, Visitor as _, Walker};
 use ledger::Meter;
@@ -210,6 +211,7 @@ pub(crate) struct Runner<'h> {
     pub(crate) signal: Arc<Signal>,
     split: Split,
     extensions: Extensions,
+    quiet: Quiet,
     poll_set: PollSet,
     jitter: u64,
 }
@@ -244,6 +246,7 @@ impl<'h> Runner<'h> {
         Runner {
             split,
             extensions: options.extensions(),
+            quiet: Quiet::default(),
             engine,
             access,
             walker: Walker::default(),
@@ -352,6 +355,7 @@ impl<'h> Runner<'h> {
             // Before what is absent is judged.
             self.engine.take_closes();
             self.engine.sweep(states);
+            self.quiet.forget_gone(poll);
         }
         self.engine.sums.poll_ns = monotonic_ns().saturating_sub(began_ns);
         self.engine.sums.cpu_ns = thread_cpu_ns().saturating_sub(cpu_ns);
@@ -446,12 +450,14 @@ impl<'h> Runner<'h> {
             Ok(socket) => socket,
             Err(error) => return engine.cannot_open(&error),
         };
-        let place = engine.namespaces.recognise(place, namespace_cookie(socket.as_fd()).ok());
+        let cookie = namespace_cookie(socket.as_fd()).ok();
+        let place = engine.namespaces.recognise(place, cookie);
         engine.moment.place = place;
         engine.learn_nsid(&mut *self.access, at, place);
         engine.moment.unix_ns = realtime_ns();
         let ask = Ask { states, extensions: self.extensions, bytecode: &self.split.bytecode };
-        let result = self.walker.walk(&socket, &ask, engine);
+        let visit = Visit { at, cookie, socket: &socket, ask };
+        let result = self.quiet.read(&visit, &mut *self.access, &mut self.walker, engine);
         // Closed at once: a netlink socket keeps its namespace alive.
         drop(socket);
         let spent_ns = monotonic_ns().saturating_sub(opened_ns);

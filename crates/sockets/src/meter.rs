@@ -41,6 +41,8 @@ pub(crate) struct Counts {
     pub(crate) interrupted: EventCounter,
     pub(crate) unknown_attributes: EventCounter,
     pub(crate) evicted: EventCounter,
+    /// Visits of namespaces that were read without a walk.
+    pub(crate) quiet_namespaces: EventCounter,
     pub(crate) queries: EventCounter,
     pub(crate) discover_us: EventCounter,
     pub(crate) open_us: EventCounter,
@@ -80,6 +82,7 @@ impl Counts {
             .event("interrupted", self.interrupted.load())
             .event("unknown_attributes", self.unknown_attributes.load())
             .event("evicted", self.evicted.load())
+            .event("quiet_namespaces", self.quiet_namespaces.load())
             .event("queries", self.queries.load())
             .event("discover_us", self.discover_us.load())
             .event("open_us", self.open_us.load())

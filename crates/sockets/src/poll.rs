@@ -45,7 +45,7 @@ impl Engine<'_> {
         let records_ns = spent_ns.saturating_sub(walked.kernel_ns);
         self.counts.walk_us.add(walked.kernel_ns / 1_000);
         self.counts.records_us.add(records_ns / 1_000);
-        self.sums.walks += 1;
+        self.sums.walks += walked.dumps;
         self.sums.walk_ns += walked.kernel_ns;
         self.sums.records_ns += records_ns;
         self.sums.bytes_read += walked.bytes;

@@ -6,7 +6,7 @@ use sys::clock::monotonic_ns;
 use sys::netlink::{DUMP_BUFFER_BYTES, Socket};
 use wire::DecodeError;
 use wire::inet_diag::request::{IPPROTO_TCP, SOCK_DIAG_BY_FAMILY, TCPDIAG_GETSOCK};
-use wire::inet_diag::{Extensions, Family, Kind, Request, SocketMessage, States, decode};
+use wire::inet_diag::{Extensions, Family, Kind, Request, SocketId, SocketMessage, States, decode};
 use wire::netlink::{Messages, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, done_status, error_of};
 
 /// What is asked of the kernel.
@@ -39,6 +39,8 @@ pub struct Walked {
     pub bytes: u64,
     /// Datagrams read.
     pub datagrams: u64,
+    /// Dumps asked of the kernel.
+    pub dumps: u64,
     /// Time in the kernel: the walk itself.
     pub kernel_ns: u64,
     /// The kernel said that its table changed meanwhile. `inet_diag` of Linux up to 6.18 never does.
@@ -194,12 +196,53 @@ impl Walker {
         request.encode(&mut self.request);
         // The first part of the answer is made while the request is sent.
         let asked_ns = monotonic_ns();
+        walked.dumps += 1;
         socket.send(&self.request).map_err(|errno| WalkError::Syscall { call: "sendto", errno })?;
         walked.kernel_ns += monotonic_ns().saturating_sub(asked_ns);
         while self.datagram(socket, visitor, walked)? == Progress::GoesOn {
             visitor.pause();
         }
         Ok(())
+    }
+
+    /// Asks for one socket by addresses and cookie, with the attributes of a walk, and appends the kernel's message about it. Returns
+    /// whether the kernel has it.
+    pub(crate) fn look_up(
+        &mut self,
+        socket: &Socket,
+        id: &SocketId,
+        ask: &Ask<'_>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.request.clear();
+        Request::exact(*id, ask.extensions, self.sequence).encode(&mut self.request);
+        if socket.send(&self.request).is_err() {
+            return false;
+        }
+        // The kernel has answered before `send` returns; what else is queued is an answer to an earlier request.
+        loop {
+            let received = match socket.receive(&mut self.buffer) {
+                Err(Errno::INTR) => continue,
+                Err(_) => return false,
+                Ok(received) => received,
+            };
+            if !received.is_whole_and_from_the_kernel() {
+                continue;
+            }
+            let first = Messages::new(received.bytes).next();
+            let Some(Ok(message)) = first.filter(
+                |message| matches!(message, Ok(message) if message.sequence == self.sequence),
+            ) else {
+                continue;
+            };
+            if message.kind != SOCK_DIAG_BY_FAMILY {
+                return false;
+            }
+            out.extend_from_slice(message.raw);
+            out.resize(out.len().next_multiple_of(4), 0);
+            return true;
+        }
     }
 
     /// Reads one datagram of the answer.

@@ -16,6 +16,8 @@ mod law;
 mod people;
 #[path = "collector/questions.rs"]
 mod questions;
+#[path = "collector/quiet.rs"]
+mod quiet;
 #[path = "collector/selection.rs"]
 mod selection;
 #[path = "collector/spaces.rs"]

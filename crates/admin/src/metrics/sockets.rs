@@ -23,6 +23,7 @@ pub(super) fn add_poll<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
         ("interrupted", Id::SocketsInterrupted),
         ("unknown_attributes", Id::SocketsUnknownAttributes),
         ("evicted", Id::SocketsTableEvicted),
+        ("quiet_namespaces", Id::SocketsQuiet),
     ] {
         samples.whole(id, NONE, event(hop, name));
     }

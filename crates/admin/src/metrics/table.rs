@@ -154,6 +154,8 @@ families! {
         "Network namespaces that the last poll found.";
     SocketsNamespaceErrors Counter "weir_sockets_namespace_errors_total" ["cause"]
         "Namespaces that could not be visited, by cause. The others were.";
+    SocketsQuiet Counter "weir_sockets_quiet_namespaces_total" []
+        "Visits of namespaces that were read without a walk, because TCP had done nothing there since the last.";
     SocketsInterrupted Counter "weir_sockets_dump_interrupted_total" []
         "Walks of which the kernel said that its table changed meanwhile (NLM_F_DUMP_INTR).";
     SocketsUnknownAttributes Counter "weir_sockets_unknown_attributes_total" []
