@@ -87,11 +87,11 @@ impl Quiet {
             return walker.walk(visit.socket, &visit.ask, engine);
         };
         let memory = self.known.entry(cookie).or_default();
-        let mut counts = None;
+        let (mut counts, mut took_ns) = (None, 0);
         if memory.is_candidate(self.counts_ns) {
             let began_ns = monotonic_ns();
             counts = access.tcp_counts(visit.at);
-            let took_ns = monotonic_ns().saturating_sub(began_ns);
+            took_ns = monotonic_ns().saturating_sub(began_ns);
             // The thread may have had to wait for a processor meanwhile.
             self.counts_ns = took_ns.min(self.counts_ns.saturating_mul(2).max(FIRST_COUNTS_NS));
         }
@@ -99,7 +99,8 @@ impl Quiet {
         let mut ask = visit.ask;
         if let Some(counts) = counts.as_ref().filter(|counts| memory.is_same(counts, &ask)) {
             let walked = memory.read_quiet(counts, visit, walker, engine)?;
-            if let Some(walked) = walked {
+            if let Some(mut walked) = walked {
+                walked.kernel_ns += took_ns;
                 memory.next_rest = 1;
                 engine.counts.quiet_namespaces.add(1);
                 return Ok(walked);
@@ -108,9 +109,10 @@ impl Quiet {
             ask.states = ask.states - States::LISTENING;
         }
         let mut found = Finds { engine, connections: Vec::new(), is_too_much: false };
-        let walked = walker.walk(visit.socket, &ask, &mut found)?;
+        let mut walked = walker.walk(visit.socket, &ask, &mut found)?;
         let Finds { connections, is_too_much, .. } = found;
         memory.learn(counts, connections, is_too_much, walked.kernel_ns);
+        walked.kernel_ns += took_ns;
         Ok(walked)
     }
 
