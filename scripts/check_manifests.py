@@ -123,9 +123,10 @@ def check_collector(kinds: dict) -> None:
         for path, mount in paths.items():
             if "hostPath" in volumes[mount["name"]]:
                 assert mount["readOnly"], f"{name}: {path}"
-    netns = mounts["helper"]["/run/netns"]
-    assert netns["mountPropagation"] == "HostToContainer"
-    assert volumes[netns["name"]]["hostPath"]["path"] == "/run/netns"
+    for container in ("helper", "collector"):
+        netns = mounts[container]["/run/netns"]
+        assert netns["mountPropagation"] == "HostToContainer"
+        assert volumes[netns["name"]]["hostPath"]["path"] == "/run/netns"
     cgroup = mounts["collector"]["/sys/fs/cgroup"]
     assert volumes[cgroup["name"]]["hostPath"]["path"] == "/sys/fs/cgroup"
 

@@ -4,7 +4,9 @@
 #   scripts/install-tools.sh build   a C linker and the pinned toolchain
 #   scripts/install-tools.sh test    also the peers and checkers that tests use
 #   scripts/install-tools.sh image   also what assembles and inspects the container image
-#   scripts/install-tools.sh fuzz    also cargo-fuzz
+#   scripts/install-tools.sh fuzz    also cargo-fuzz and the ClickHouse engine, 0.9 GB
+#
+#   scripts/install-tools.sh clickhouse   the ClickHouse engine alone
 #
 # What cannot be installed is named; the tests that need it then skip with a reason. Nothing here starts a service:
 # programs whose Debian package brings one (rsyslog, prometheus) are unpacked under the target folder, not installed.
@@ -14,6 +16,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 STATSD_EXPORTER_VERSION=v0.31.0
 CARGO_FUZZ_VERSION=0.13.2
+# The engine of ClickHouse 26.9.2.1 as a Python extension; no registry has a server of these years.
+CHDB_VERSION=26.9.0
 MUSL_TARGET=x86_64-unknown-linux-musl
 
 cannot() { say "cannot install $1: $2"; }
@@ -124,6 +128,21 @@ get_statsd_exporter() {
         cannot statsd_exporter "go install failed"
 }
 
+# In a venv of its own: it is large, and not for a first look at the tests.
+get_clickhouse() {
+    local venv="$WEIR_TOOLS/clickhouse"
+    [ "$(cat "$venv/version" 2>/dev/null)" = "$CHDB_VERSION" ] && return 0
+    say "installing the ClickHouse engine (chdb-core $CHDB_VERSION, 0.9 GB) into $venv"
+    python3 -c 'import ensurepip' 2>/dev/null || packages python-with-ensurepip=python3-venv
+    python3 -m venv --clear "$venv" || { cannot "the ClickHouse engine" "no venv"; return 0; }
+    "$venv/bin/pip" install --quiet --disable-pip-version-check "chdb-core==$CHDB_VERSION" || {
+        cannot "the ClickHouse engine" "pip install failed"
+        return 0
+    }
+    program weir-clickhouse "exec '$venv/bin/python3' \"\$@\""
+    printf '%s\n' "$CHDB_VERSION" >"$venv/version"
+}
+
 get_miri() {
     have rustup || { cannot miri "no rustup here"; return 0; }
     rustup toolchain list | grep -q '^nightly' || { cannot miri "no nightly toolchain here"; return 0; }
@@ -178,6 +197,7 @@ case "${1:-}" in
     build) for_build ;;
     image) for_image ;;
     test) for_test ;;
-    fuzz) for_test; get_cargo_fuzz ;;
-    *) die "usage: $0 build|image|test|fuzz" ;;
+    fuzz) for_test; get_cargo_fuzz; get_clickhouse ;;
+    clickhouse) get_clickhouse ;;
+    *) die "usage: $0 build|image|test|fuzz|clickhouse" ;;
 esac

@@ -13,7 +13,7 @@ In another terminal:
   send a line        logger -n 127.0.0.1 -P 5514 -d 'hello weir'
   see both copies    tail weir-data/old.log weir-data/new.log
   see TCP sockets    tail weir-data/sockets.jsonl
-  ask about some     curl 'http://127.0.0.1:9464/sockets?filter=dport+=+:443'
+  ask about some     curl --unix-socket weir-data/admin.sock 'http://localhost/sockets?filter=dport+=+:443'
   see the ledger     $weir ledger        (or http://127.0.0.1:9464/ledger)
   see the metrics    http://127.0.0.1:9464/metrics
 

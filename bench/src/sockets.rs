@@ -29,7 +29,7 @@ pub(crate) struct SocketsArgs {
     /// Number of namespaces with three sockets each; 0 leaves them out.
     #[arg(long, default_value_t = 1_000)]
     namespaces: usize,
-    /// Polls that are measured, after two that warm up.
+    /// Polls that are measured, after four that warm up.
     #[arg(long, default_value_t = 20)]
     polls: u64,
     /// The weir binary.
@@ -49,23 +49,21 @@ pub(crate) fn run(args: &SocketsArgs) -> anyhow::Result<()> {
         crate::say(&format!("{count} sockets"))?;
         let namespace = Namespace::new("many")?;
         let population = Population::in_one(&namespace, count)?;
-        for (skips, label) in
-            [("false", "every socket encoded"), ("true", "unchanged ones left out")]
-        {
-            let daemon = Daemon::start(&weir, Some(namespace.name()), "own", skips)?;
-            let label = format!("{count} sockets, {label}");
-            cases.push(measure(&daemon, label, count as u64, args.polls)?);
+        for fields in [Fields::Default, Fields::All] {
+            cases.extend(beside_least_work(&weir, &namespace, count, fields, args.polls)?);
         }
-        cases.push(least_work(&namespace, count)?);
         cases.push(ss(&namespace, count)?);
         drop(population);
     }
     if args.namespaces > 0 {
         crate::say(&format!("{} namespaces", args.namespaces))?;
         let population = Population::in_namespaces(args.namespaces)?;
-        let daemon = Daemon::start(&weir, None, "all", "false")?;
-        let label = format!("{} namespaces with 3 sockets each", args.namespaces);
-        cases.push(measure(&daemon, label, args.namespaces as u64 * 3, args.polls)?);
+        let daemon = Daemon::start(&weir, None, "all", "false", Fields::Default)?;
+        let sockets = args.namespaces as u64 * 3;
+        let label = format!("{} namespaces with 3 idle sockets each", args.namespaces);
+        cases.push(measure(&daemon, label, sockets, args.polls)?);
+        let label = format!("{} namespaces with 3 sockets each that send", args.namespaces);
+        cases.push(population.sending(|| measure(&daemon, label, sockets, args.polls))?);
         drop(population);
     }
     let report = Report { machine: Machine::read(), cases };
@@ -77,6 +75,73 @@ pub(crate) fn run(args: &SocketsArgs) -> anyhow::Result<()> {
 }
 
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Which fields the records have, and so which attributes the kernel is asked for.
+#[derive(Clone, Copy)]
+enum Fields {
+    Default,
+    All,
+}
+
+impl Fields {
+    /// The line in the configuration.
+    fn line(self) -> &'static str {
+        match self {
+            Fields::Default => "",
+            Fields::All => "fields = [\"all\"]\n",
+        }
+    }
+
+    fn label(self) -> &'static str {
+        match self {
+            Fields::Default => "default fields",
+            Fields::All => "all fields",
+        }
+    }
+
+    fn extensions(self) -> Extensions {
+        match self {
+            Fields::Default => {
+                Extensions::INFO.with(Extensions::CONGESTION).with(Extensions::MEMORY)
+            }
+            Fields::All => Extensions::ALL,
+        }
+    }
+}
+
+/// Polls of a daemon, and the least work that such a poll can be: half of its samples from before, half from after.
+fn beside_least_work(
+    weir: &Path,
+    namespace: &Namespace,
+    sockets: usize,
+    fields: Fields,
+    polls: u64,
+) -> anyhow::Result<Vec<Case>> {
+    let mut samples = least_work(namespace, fields, polls.div_ceil(2))?;
+    let mut cases = Vec::new();
+    for (skips, label) in [("false", "every socket encoded"), ("true", "unchanged ones left out")] {
+        let daemon = Daemon::start(weir, Some(namespace.name()), "own", skips, fields)?;
+        let label = format!("{sockets} sockets, {}, {label}", fields.label());
+        cases.push(measure(&daemon, label, sockets as u64, polls)?);
+    }
+    samples.extend(least_work(namespace, fields, polls.div_ceil(2))?);
+    let mean =
+        |of: &dyn Fn(&Sample) -> f64| samples.iter().map(of).sum::<f64>() / samples.len() as f64;
+    let least_ms = mean(&|sample| sample.cpu_ms);
+    for case in &mut cases {
+        case.least_ms = Some(least_ms);
+    }
+    cases.push(Case {
+        label: format!("{sockets} sockets, {}, the answer read and thrown away", fields.label()),
+        sockets: sockets as f64,
+        namespaces: 1,
+        polls: samples.len() as u64,
+        cpu_ms: least_ms,
+        walk_ms: mean(&|sample| sample.elapsed_ms),
+        ..Case::default()
+    });
+    Ok(cases)
+}
 
 /// A running `weir run` with a collector whose records are encoded as protobuf and thrown away.
 struct Daemon {
@@ -93,14 +158,16 @@ impl Daemon {
         namespace: Option<&str>,
         scope: &str,
         skips: &str,
+        fields: Fields,
     ) -> anyhow::Result<Daemon> {
         let folder = std::env::temp_dir().join(format!("weir-bench-{}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
         let port = 19_464;
         let file = folder.join("weir.toml");
+        let fields = fields.line();
         let config = format!(
             "[admin]\nlisten = \"127.0.0.1:{port}\"\n\n[sockets]\ninterval = \"500ms\"\njitter = \"0s\"\nnamespaces = \"{scope}\"\n\
-             states = [\"connected\", \"listening\"]\nlisten_every = 1\nskip_unchanged = {skips}\nkeyframe_every = 100000\n\n[[sockets.sink]]\nname = \"nowhere\"\nto = \"null:\"\nformat = \"protobuf\"\n"
+             states = [\"connected\", \"listening\"]\nlisten_every = 1\nskip_unchanged = {skips}\nkeyframe_every = 100000\n{fields}\n[[sockets.sink]]\nname = \"nowhere\"\nto = \"null:\"\nformat = \"protobuf\"\n"
         );
         std::fs::write(&file, config)?;
         let mut command = within(namespace, weir);
@@ -157,17 +224,23 @@ fn within(namespace: Option<&str>, program: &Path) -> Command {
 }
 
 fn event(hop: &serde_json::Value, name: &str) -> u64 {
-    hop["events"][name].as_u64().unwrap_or(0)
+    number(&hop["events"][name])
 }
 
 fn count(hop: &serde_json::Value, what: &str) -> u64 {
-    hop[what]["count"].as_str().and_then(|text| text.parse().ok()).unwrap_or(0)
+    number(&hop[what]["count"])
+}
+
+/// The ledger's JSON has numbers as text; what is 0 is left out.
+fn number(value: &serde_json::Value) -> u64 {
+    value.as_str().and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 /// Lets the daemon poll, and divides what that cost by the number of polls.
 fn measure(daemon: &Daemon, label: String, expected: u64, polls: u64) -> anyhow::Result<Case> {
     let pid = daemon.child.id();
-    let first = daemon.wait_for_polls(2)?;
+    // The collector has to see a namespace twice before it knows that nothing happens there.
+    let first = daemon.wait_for_polls(4)?;
     let cpu_before_ns = cpu_ns(pid)?;
     // Asking for the ledger costs the daemon time, which is charged to the polls: not before they should be over.
     std::thread::sleep(POLL_INTERVAL * u32::try_from(polls)?);
@@ -187,7 +260,7 @@ fn measure(daemon: &Daemon, label: String, expected: u64, polls: u64) -> anyhow:
     Ok(Case {
         label,
         sockets: visited,
-        namespaces: last["gauges"]["namespaces"].as_u64().unwrap_or(0),
+        namespaces: number(&last["gauges"]["namespaces"]),
         polls: done,
         cpu_ms: (cpu_after_ns - cpu_before_ns) as f64 / 1e6 / done as f64,
         discover_ms: phase_ms("discover"),
@@ -195,22 +268,29 @@ fn measure(daemon: &Daemon, label: String, expected: u64, polls: u64) -> anyhow:
         walk_ms: phase_ms("walk"),
         records_ms: phase_ms("records"),
         resident_kib: resident(pid)?.peak_kib,
+        least_ms: None,
     })
 }
 
+/// One dump.
+struct Sample {
+    cpu_ms: f64,
+    elapsed_ms: f64,
+}
+
 /// The kernel's part alone: the same request, and its answer read into one buffer and thrown away.
-fn least_work(namespace: &Namespace, sockets: usize) -> anyhow::Result<Case> {
+fn least_work(namespace: &Namespace, fields: Fields, dumps: u64) -> anyhow::Result<Vec<Sample>> {
     let open = OpenNamespace::open(format!("/run/netns/{}", namespace.name()).as_ref())?;
     let mut request = Vec::new();
     Request {
         states: States::CONNECTED | States::LISTENING,
-        extensions: Extensions::ALL,
+        extensions: fields.extensions(),
         ..Request::dump(1)
     }
     .encode(&mut request);
     let mut buffer = vec![0; DUMP_BUFFER_BYTES];
-    let (mut times_ms, mut cpu_ms) = (Vec::new(), Vec::new());
-    for _ in 0..21 {
+    let mut samples = Vec::new();
+    for _ in 0..dumps {
         // As long apart as the daemon's polls are, so that the processor's caches have forgotten as much.
         std::thread::sleep(POLL_INTERVAL);
         let socket =
@@ -218,20 +298,12 @@ fn least_work(namespace: &Namespace, sockets: usize) -> anyhow::Result<Case> {
         let (began, cpu_ns) = (Instant::now(), thread_cpu_ns());
         socket.send(&request).map_err(std::io::Error::from)?;
         while !is_done(socket.receive(&mut buffer).map_err(std::io::Error::from)?.bytes) {}
-        cpu_ms.push((thread_cpu_ns() - cpu_ns) as f64 / 1e6);
-        times_ms.push(began.elapsed().as_secs_f64() * 1e3);
+        samples.push(Sample {
+            cpu_ms: (thread_cpu_ns() - cpu_ns) as f64 / 1e6,
+            elapsed_ms: began.elapsed().as_secs_f64() * 1e3,
+        });
     }
-    times_ms.sort_by(f64::total_cmp);
-    cpu_ms.sort_by(f64::total_cmp);
-    Ok(Case {
-        label: format!("{sockets} sockets, the kernel's answer read and thrown away (median)"),
-        sockets: sockets as f64,
-        namespaces: 1,
-        polls: 21,
-        cpu_ms: cpu_ms[10],
-        walk_ms: times_ms[10],
-        ..Case::default()
-    })
+    Ok(samples)
 }
 
 /// Whether a datagram of a dump is its end.

@@ -4,6 +4,8 @@ use anyhow::Context;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use sys::namespace::{Home, OpenNamespace};
 
 /// A network namespace with loopback, removed when dropped.
@@ -83,6 +85,25 @@ impl Population {
             population.streams.extend(ends);
         }
         Ok(population)
+    }
+
+    /// Runs `f` while a byte is sent on each connection of [`Self::in_namespaces`] four times a second.
+    pub(super) fn sending<R>(&self, f: impl FnOnce() -> R) -> R {
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    // Few enough that no receive buffer fills.
+                    for mut stream in &self.streams {
+                        let _ = stream.write(&[0]);
+                    }
+                    std::thread::sleep(Duration::from_millis(250));
+                }
+            });
+            let result = f();
+            is_over.store(true, Ordering::Relaxed);
+            result
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-use crate::{AdminState, PageError, Phase, metrics, metrics::Exposition};
+use crate::{AdminState, Phase, metrics, metrics::Exposition, page};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
@@ -88,7 +88,21 @@ fn refuse(state: &AdminState, request: &Request) -> Option<Response> {
         let text = "only GET and HEAD: nothing can be changed here\n";
         return Some((StatusCode::METHOD_NOT_ALLOWED, allow, text).into_response());
     }
+    match request.extensions().get::<Peer>() {
+        // Whom the kernel vouches for needs no further look: no web page gets at a unix socket.
+        Some(Peer::User) => return None,
+        Some(Peer::Stranger) => {
+            let text = "this socket answers root, the daemon's own user, and those of admin.socket_users\n";
+            return Some((StatusCode::FORBIDDEN, text).into_response());
+        }
+        Some(Peer::Address(_)) | None => {}
+    }
     let path = request.uri().path();
+    if path == "/sockets"
+        && let (Some(_), Some(elsewhere)) = (&state.sockets, &state.sockets_elsewhere)
+    {
+        return Some((StatusCode::FORBIDDEN, format!("{elsewhere}\n")).into_response());
+    }
     if matches!(path, "/ledger" | "/sockets") && !is_for_neighbours(state, request) {
         let text = "this is only shown to this machine, at a loopback address: it names every listener, target and peer\n";
         return Some((StatusCode::FORBIDDEN, text).into_response());
@@ -113,7 +127,8 @@ fn is_for_neighbours(state: &AdminState, request: &Request) -> bool {
     if state.bind.is_loopback() {
         return true;
     }
-    let is_near = request.extensions().get::<Peer>().is_some_and(|peer| peer.0.is_loopback());
+    let peer = request.extensions().get::<Peer>();
+    let is_near = matches!(peer, Some(Peer::Address(addr)) if addr.is_loopback());
     let named = host_names(request.uri(), request.headers());
     let localhost = IpAddr::from([127, 0, 0, 1]);
     is_near && !named.is_empty() && named.iter().all(|host| is_this_machine(host, localhost))
@@ -149,8 +164,15 @@ fn is_this_machine(host: &str, bind: IpAddr) -> bool {
 }
 
 /// Whose request it is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer(pub(crate) IpAddr);
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Peer {
+    /// Somebody at this address.
+    Address(IpAddr),
+    /// A user of this machine who may ask everything, by the kernel's word.
+    User,
+    /// A user of this machine who may not.
+    Stranger,
+}
 
 async fn index() -> &'static str {
     "weir\n\n\
@@ -187,21 +209,12 @@ async fn show_ledger(State(state): State<Arc<AdminState>>, uri: Uri) -> Response
 }
 
 async fn show_sockets(State(state): State<Arc<AdminState>>, uri: Uri) -> Response {
-    let Some(page) = state.sockets.clone() else {
+    let Some(asked) = state.sockets.clone() else {
         let text = "no socket collector here: the configuration has no [sockets]\n";
         return (StatusCode::NOT_FOUND, text).into_response();
     };
     let query = uri.query().unwrap_or_default().to_owned();
-    // The answer waits for the collector's thread.
-    let answer = tokio::task::spawn_blocking(move || page(&query)).await;
-    match answer {
-        Ok(Ok(json)) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
-        Ok(Err(PageError::BadQuery(why))) => (StatusCode::BAD_REQUEST, why + "\n").into_response(),
-        Ok(Err(PageError::Unavailable(why))) => {
-            (StatusCode::SERVICE_UNAVAILABLE, why + "\n").into_response()
-        }
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
-    }
+    page::answer(asked, query).await
 }
 
 async fn healthz(State(state): State<Arc<AdminState>>) -> (StatusCode, String) {

@@ -10,14 +10,17 @@ mod health;
 pub mod host;
 mod http;
 pub mod metrics;
+mod page;
 pub mod process;
 mod server;
 pub mod statsd;
 
 pub use health::{Health, Phase};
 pub use http::{HttpCounts, router};
+pub use page::{Page, PageError, Pieces};
 pub use server::{
     CONNECTION_LIFETIME_MAX, CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_TIMEOUT, HEADERS_MAX, serve,
+    serve_users,
 };
 
 use ledger::Ledger;
@@ -44,18 +47,9 @@ pub struct AdminState {
     pub http: HttpCounts,
     /// Answers `/sockets`; `None` without a socket collector.
     pub sockets: Option<Page>,
-}
-
-/// Answers a query (what follows the question mark, still percent-encoded) with JSON. Runs on a thread that may wait.
-pub type Page = Arc<dyn Fn(&str) -> Result<Vec<u8>, PageError> + Send + Sync>;
-
-/// Why a page has no answer.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum PageError {
-    /// The query is wrong, and why.
-    BadQuery(String),
-    /// There is no answer at the moment, and why.
-    Unavailable(String),
+    /// Where `/sockets` is for known users alone ([`serve_users`]): what everybody else is told, a sentence that says where to
+    /// ask. `None`: whoever may see the ledger may ask.
+    pub sockets_elsewhere: Option<String>,
 }
 
 impl AdminState {
@@ -70,6 +64,7 @@ impl AdminState {
             statsd: Arc::default(),
             http: HttpCounts::default(),
             sockets: None,
+            sockets_elsewhere: None,
         }
     }
 }

@@ -10,12 +10,15 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::task::{AbortHandle, JoinSet};
 
 /// Most connections at one time. One more closes the oldest: an honest request is answered in milliseconds, so that the
 /// oldest of so many is one that idles, and idlers cannot keep a health check out.
 pub const CONNECTIONS_MAX: usize = 64;
+/// The same of users who may not ask, and are told so.
+const STRANGERS_MAX: usize = 8;
 /// Longest time from accepting a connection to the end of its request's head.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest life of a connection, including a slow reader of the answer. A connection serves one request.
@@ -38,20 +41,76 @@ pub async fn serve(
     state: Arc<AdminState>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> io::Result<()> {
+    serve_accepted(listener, state, shutdown).await;
+    Ok(())
+}
+
+/// Serves at a unix socket, as [`serve`] does at an address, whomever `is_known` knows by the user id that the kernel has
+/// noted at connecting (`SO_PEERCRED`). Others are told that they may not, and take no place of those who may.
+pub async fn serve_users(
+    listener: UnixListener,
+    is_known: impl Fn(u32) -> bool + Send + Sync,
+    state: Arc<AdminState>,
+    shutdown: impl Future<Output = ()> + Send,
+) -> io::Result<()> {
+    serve_accepted(Users { listener, is_known }, state, shutdown).await;
+    Ok(())
+}
+
+/// Where connections come in.
+trait Accept {
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    /// Waits for the next, and says whose it is.
+    fn accept(&self) -> impl Future<Output = io::Result<(Self::Stream, Peer)>> + Send;
+}
+
+impl Accept for TcpListener {
+    type Stream = TcpStream;
+
+    async fn accept(&self) -> io::Result<(TcpStream, Peer)> {
+        let (stream, peer) = TcpListener::accept(self).await?;
+        // A client that came to `[::]` by IPv4 has an address of both kinds.
+        Ok((stream, Peer::Address(peer.ip().to_canonical())))
+    }
+}
+
+/// A unix socket, and who is answered there.
+struct Users<F> {
+    listener: UnixListener,
+    is_known: F,
+}
+
+impl<F: Fn(u32) -> bool + Send + Sync> Accept for Users<F> {
+    type Stream = UnixStream;
+
+    async fn accept(&self) -> io::Result<(UnixStream, Peer)> {
+        let (stream, _) = self.listener.accept().await?;
+        let uid = stream.peer_cred()?.uid();
+        Ok((stream, if (self.is_known)(uid) { Peer::User } else { Peer::Stranger }))
+    }
+}
+
+async fn serve_accepted(
+    listener: impl Accept,
+    state: Arc<AdminState>,
+    shutdown: impl Future<Output = ()> + Send,
+) {
     let router = router(Arc::clone(&state));
-    let mut connections = Connections::default();
+    let mut known = Connections::new(CONNECTIONS_MAX);
+    let mut strangers = Connections::new(STRANGERS_MAX);
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
         tokio::select! {
             () = &mut shutdown => break,
-            Some(_) = connections.tasks.join_next() => connections.forget_ended(),
+            Some(_) = known.tasks.join_next() => known.forget_ended(),
+            Some(_) = strangers.tasks.join_next() => strangers.forget_ended(),
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
+                    let connections = if peer == Peer::Stranger { &mut strangers } else { &mut known };
                     if connections.make_room() {
                         state.http.crowded.fetch_add(1, Ordering::Relaxed);
                     }
-                    // A client that came to `[::]` by IPv4 has an address of both kinds.
-                    let peer = Peer(peer.ip().to_canonical());
                     let service = TowerToHyperService::new(router.clone().layer(Extension(peer)));
                     connections.add(serve_one(stream, service, Arc::clone(&state)));
                 }
@@ -60,20 +119,23 @@ pub async fn serve(
         }
     }
     drop(listener);
-    let ended = async { while connections.tasks.join_next().await.is_some() {} };
+    let ended = async { while known.tasks.join_next().await.is_some() {} };
     // Whatever is still open after the grace is closed with the set.
     let _ = tokio::time::timeout(STOP_GRACE, ended).await;
-    Ok(())
 }
 
-#[derive(Default)]
 struct Connections {
     tasks: JoinSet<()>,
     /// Handles in the order of accepting, the oldest first.
     handles: VecDeque<AbortHandle>,
+    most: usize,
 }
 
 impl Connections {
+    fn new(most: usize) -> Connections {
+        Connections { tasks: JoinSet::new(), handles: VecDeque::new(), most }
+    }
+
     fn add(&mut self, connection: impl Future<Output = ()> + Send + 'static) {
         self.handles.push_back(self.tasks.spawn(connection));
     }
@@ -85,7 +147,7 @@ impl Connections {
     /// Closes the oldest connection if there are too many, and says whether it did.
     fn make_room(&mut self) -> bool {
         self.forget_ended();
-        if self.handles.len() < CONNECTIONS_MAX {
+        if self.handles.len() < self.most {
             return false;
         }
         if let Some(oldest) = self.handles.pop_front() {
@@ -96,7 +158,7 @@ impl Connections {
 }
 
 async fn serve_one(
-    stream: TcpStream,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     service: TowerToHyperService<axum::Router>,
     state: Arc<AdminState>,
 ) {

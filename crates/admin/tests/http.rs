@@ -4,7 +4,7 @@
 
 mod support;
 
-use admin::{AdminState, Health, Phase, router};
+use admin::{AdminState, Health, PageError, Phase, Pieces, router};
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use ledger::{HopBuilder, HopKind, Ledger, Snapshot};
@@ -194,4 +194,64 @@ fn beyond_loopback_the_ledger_is_closed() {
     let answer = get(&closed, "/ledger");
     assert_eq!(answer.status, StatusCode::FORBIDDEN);
     assert!(answer.body.contains("loopback"), "{}", answer.body);
+}
+
+/// What `/sockets` gives whose page gives this.
+fn sockets(page: impl Fn(&str) -> Result<Pieces, PageError> + Send + Sync + 'static) -> Answer {
+    let mut state = state(busy_hops(), "127.0.0.1");
+    state.sockets = Some(Arc::new(page));
+    get(&Arc::new(state), "/sockets?limit=3")
+}
+
+#[test]
+fn a_page_is_sent_in_pieces_as_they_come() {
+    let answer = sockets(|query| {
+        assert_eq!(query, "limit=3");
+        let pieces = ["{\"sockets\":", "", "[]}\n"].map(|piece| Ok(piece.as_bytes().to_vec()));
+        Ok(Box::new(pieces.into_iter()))
+    });
+    assert_eq!((answer.status, answer.body.as_str()), (StatusCode::OK, "{\"sockets\":[]}\n"));
+    assert_eq!(answer.headers[header::CONTENT_TYPE], "application/json");
+}
+
+#[test]
+fn a_page_that_is_broken_off_is_no_whole_answer() {
+    let mut state = state(busy_hops(), "127.0.0.1");
+    state.sockets = Some(Arc::new(|_| {
+        let pieces = [Ok(b"{\"sockets\":[".to_vec()), Err(std::io::Error::other("gone"))];
+        Ok(Box::new(pieces.into_iter()))
+    }));
+    let request = Request::get("/sockets").header(header::HOST, "localhost");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let request = request.body(Body::empty()).unwrap();
+        let response = router(Arc::new(state)).oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        let error = to_bytes(response.into_body(), usize::MAX).await.unwrap_err();
+        assert!(format!("{error:?}").contains("gone"), "{error:?}");
+    });
+}
+
+#[test]
+fn a_page_without_an_answer_says_why() {
+    let text = || "because".to_owned();
+    let wrong = sockets(move |_| Err(PageError::BadQuery(text())));
+    assert_eq!((wrong.status, wrong.body.as_str()), (StatusCode::BAD_REQUEST, "because\n"));
+    let gone = sockets(move |_| Err(PageError::Unavailable(text())));
+    assert_eq!(gone.status, StatusCode::SERVICE_UNAVAILABLE);
+    let busy = sockets(move |_| Err(PageError::Busy(text())));
+    assert_eq!(busy.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(busy.headers[header::RETRY_AFTER], "1");
+    assert_eq!(get(&local(), "/sockets").status, StatusCode::NOT_FOUND);
+}
+
+#[test]
+fn sockets_that_are_for_known_users_are_not_shown_at_an_address() {
+    let mut state = state(busy_hops(), "127.0.0.1");
+    state.sockets = Some(Arc::new(|_| panic!("nobody is asked")));
+    state.sockets_elsewhere = Some("ask there".to_owned());
+    let state = Arc::new(state);
+    let answer = get(&state, "/sockets");
+    assert_eq!((answer.status, answer.body.as_str()), (StatusCode::FORBIDDEN, "ask there\n"));
+    assert_eq!(get(&state, "/ledger").status, StatusCode::OK);
 }

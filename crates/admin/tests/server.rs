@@ -4,13 +4,18 @@
 
 mod support;
 
-use admin::{AdminState, CONNECTION_LIFETIME_MAX, CONNECTIONS_MAX, HEAD_TIMEOUT, router, serve};
+use admin::{
+    AdminState, CONNECTION_LIFETIME_MAX, CONNECTIONS_MAX, HEAD_TIMEOUT, router, serve, serve_users,
+};
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use ledger::{HopBuilder, HopKind, HopSnapshot};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use support::{amount, busy_hops, state};
@@ -195,4 +200,78 @@ fn a_server_open_to_all_shows_the_ledger_to_its_own_machine() {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let answer = server.ask("GET /ledger HTTP/1.1\r\nHost: evil.example\r\n\r\n");
     assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+}
+
+/// A server at a unix socket, for which everybody is known or nobody; `f` gets a way to connect.
+fn at_a_socket(is_known: &'static AtomicBool, f: impl FnOnce(&dyn Fn() -> UnixStream)) {
+    let path =
+        std::env::temp_dir().join(format!("weir-admin-{:p}-{}", is_known, std::process::id()));
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let mut state = state(busy_hops(), "127.0.0.1");
+    state.sockets = Some(Arc::new(|_| Ok(Box::new([Ok(b"{}".to_vec())].into_iter()))));
+    state.sockets_elsewhere = Some("elsewhere".to_owned());
+    let own = std::fs::metadata("/proc/self").unwrap().uid();
+    let thread = std::thread::spawn(move || {
+        Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+            let listener = tokio::net::UnixListener::from_std(listener).unwrap();
+            let knows = move |uid| uid == own && is_known.load(Ordering::Relaxed);
+            let shutdown = async { drop(stopped.await) };
+            serve_users(listener, knows, Arc::new(state), shutdown).await.unwrap();
+        });
+    });
+    f(&|| {
+        let stream = UnixStream::connect(&path).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream
+    });
+    drop(stop);
+    thread.join().unwrap();
+    std::fs::remove_file(&path).unwrap();
+}
+
+fn ask_at(connect: &dyn Fn() -> UnixStream, page: &str) -> String {
+    let mut stream = connect();
+    let request = format!("GET {page} HTTP/1.1\r\nHost: whatever.example\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    answer
+}
+
+#[test]
+fn at_a_unix_socket_known_users_are_shown_everything_and_others_nothing() {
+    static IS_KNOWN: AtomicBool = AtomicBool::new(true);
+    at_a_socket(&IS_KNOWN, |connect| {
+        let answer = ask_at(connect, "/sockets");
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("{}"), "{answer}");
+        assert!(ask_at(connect, "/ledger").starts_with("HTTP/1.1 200 OK\r\n"));
+        IS_KNOWN.store(false, Ordering::Relaxed);
+        for page in ["/sockets", "/ledger", "/metrics", "/"] {
+            let answer = ask_at(connect, page);
+            assert!(answer.starts_with("HTTP/1.1 403"), "{page}: {answer}");
+            assert!(answer.contains("admin.socket_users"), "{answer}");
+        }
+    });
+}
+
+#[test]
+fn strangers_keep_no_known_user_out() {
+    static IS_KNOWN: AtomicBool = AtomicBool::new(true);
+    at_a_socket(&IS_KNOWN, |connect| {
+        // One that is known and slow to ask.
+        let mut slow = connect();
+        slow.write_all(b"GET /readyz HTTP/1.1\r\n").unwrap();
+        ask_at(connect, "/readyz");
+        IS_KNOWN.store(false, Ordering::Relaxed);
+        let idle: Vec<_> = (0..2 * CONNECTIONS_MAX).map(|_| connect()).collect();
+        // One more stranger's answer proves that all of them were accepted.
+        assert!(ask_at(connect, "/readyz").starts_with("HTTP/1.1 403"));
+        slow.write_all(b"Host: localhost\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        let _ = slow.read_to_string(&mut answer);
+        assert!(answer.starts_with("HTTP/1.1 200"), "it was not closed for them: {answer}");
+        drop(idle);
+    });
 }

@@ -41,6 +41,9 @@ impl Reason {
                 | Reason::Unchanged
                 | Reason::Duplicate
                 | Reason::Filtered
+                | Reason::Undecided
+                | Reason::NeverConnected
+                | Reason::Elsewhere
                 | Reason::RateLimited
                 | Reason::SourceDenied
                 | Reason::TargetRemoved
@@ -80,8 +83,20 @@ reasons! {
         "intended: the socket's first row was taken";
     /// Counted by the target's source filter, or by the collector's filter; exact.
     Filtered = "filtered",
-        "it does not pass the filter: only_sources of a target, filter of [sockets]",
-        "intended: change only_sources of the target, or filter of [sockets], if it should pass";
+        "it does not pass the filter: only_sources of a target, filter and states of [sockets]",
+        "intended: change only_sources of the target, or filter or states of [sockets], if it should pass";
+    /// Closes of connections that no poll has seen, of which the kernel's event does not say what the filter asks for; exact.
+    Undecided = "undecided",
+        "no poll has seen the connection, and its close event does not say what the filter asks for",
+        "intended: set closes_undecided = \"keep\" in [sockets] for their records, or lower interval so that polls see more";
+    /// Listeners, and sockets that were never connected, when they are closed; exact.
+    NeverConnected = "never_connected",
+        "the socket that closed was no connection: a listener, or one that was never connected",
+        "intended: only connections have closing records";
+    /// Closes in namespaces that `namespaces` of the collector does not name, or that it names and no poll has found; exact.
+    Elsewhere = "elsewhere",
+        "it closed in a network namespace that is not collected, or that no poll had found yet",
+        "intended: name the namespace in namespaces of [sockets], if it should be collected";
     /// Counted by the sampler; exact.
     Sampled = "sampled",
         "only one in so many is taken: sample of a target, sample of [sockets]",

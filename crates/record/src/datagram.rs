@@ -211,16 +211,22 @@ impl DatagramPacker {
             self.totals.clear();
             self.writer
                 .write_totals(&totals, &mut self.totals, |len, out| put_key(TOTALS, len, out));
-            let has_texts =
-                totals.tags.is_some() || totals.host.is_some() || totals.boot_id.is_some();
-            if self.totals.len() + HEAD_MAX_BYTES <= self.max_bytes || !has_texts {
+            if self.totals.len() + HEAD_MAX_BYTES <= self.max_bytes || !leave_out_texts(&mut totals)
+            {
                 return;
-            }
-            if totals.tags.take().is_none() {
-                (totals.host, totals.boot_id) = (None, None);
             }
         }
     }
+}
+
+/// Takes away tags, or else the other texts. Says whether there was any.
+fn leave_out_texts(totals: &mut PollTotals<'_>) -> bool {
+    if totals.tags.take().is_some() {
+        return true;
+    }
+    let PollTotals { host, boot_id, host_id, kernel_release, weir_version, .. } = totals;
+    let texts = [host, boot_id, host_id, kernel_release, weir_version];
+    texts.into_iter().filter_map(Option::take).count() > 0
 }
 
 const HEAD_MAX_BYTES: usize = 9 + 3 * 11;

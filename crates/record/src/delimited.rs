@@ -11,29 +11,93 @@ use crate::value::Sink;
 use crate::{Field, FieldSet, Tags, json};
 use std::net::IpAddr;
 
+/// An order of columns that is not the table's, and room for a line in the table's order.
+pub(crate) struct Order {
+    fields: Vec<&'static Field>,
+    /// For each column, the place of its field among the chosen ones in the order of the table.
+    places: Vec<usize>,
+    line: Vec<u8>,
+    /// Where the cells of `line` end, their separators included.
+    ends: Vec<usize>,
+}
+
+impl Order {
+    /// `None` if it is the table's own.
+    pub(crate) fn of(fields: &[&'static Field]) -> Option<Order> {
+        let by_table: Vec<u32> = FieldSet::of(fields).fields().map(|field| field.number).collect();
+        let place = |field: &&Field| by_table.iter().position(|number| *number == field.number);
+        let places: Vec<usize> = fields.iter().filter_map(place).collect();
+        (!places.is_sorted()).then(|| Order {
+            fields: fields.to_vec(),
+            places,
+            line: Vec::new(),
+            ends: Vec::new(),
+        })
+    }
+
+    /// Appends the cells in this order.
+    fn put(&self, out: &mut Vec<u8>) {
+        for &place in &self.places {
+            let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
+            out.extend_from_slice(&self.line[start..self.ends[place]]);
+        }
+    }
+}
+
 /// Appends the line with the names.
-pub(crate) fn put_header(set: &FieldSet, separator: u8, out: &mut Vec<u8>) {
+pub(crate) fn put_header(set: &FieldSet, order: Option<&Order>, separator: u8, out: &mut Vec<u8>) {
     let start = out.len();
-    for field in set.fields() {
+    let mut put = |field: &Field| {
         out.extend_from_slice(field.name.as_bytes());
         out.push(separator);
+    };
+    match order {
+        Some(order) => order.fields.iter().for_each(|field| put(field)),
+        None => set.fields().for_each(put),
     }
     end_line(start, out);
 }
 
 /// Appends one line of comma-separated values.
 #[inline(never)]
-pub(crate) fn put_csv<'a, M: Message<'a>>(message: &M, set: Option<&FieldSet>, out: &mut Vec<u8>) {
-    let start = out.len();
-    message.visit(set, &mut Cells::<b','>(out));
-    end_line(start, out);
+pub(crate) fn put_csv<'a, M: Message<'a>>(
+    message: &M,
+    set: Option<&FieldSet>,
+    order: Option<&mut Order>,
+    out: &mut Vec<u8>,
+) {
+    put_line::<M, b','>(message, set, order, out);
 }
 
 /// Appends one line of tab-separated values.
 #[inline(never)]
-pub(crate) fn put_tsv<'a, M: Message<'a>>(message: &M, set: Option<&FieldSet>, out: &mut Vec<u8>) {
+pub(crate) fn put_tsv<'a, M: Message<'a>>(
+    message: &M,
+    set: Option<&FieldSet>,
+    order: Option<&mut Order>,
+    out: &mut Vec<u8>,
+) {
+    put_line::<M, b'\t'>(message, set, order, out);
+}
+
+#[inline(always)]
+fn put_line<'a, M: Message<'a>, const SEPARATOR: u8>(
+    message: &M,
+    set: Option<&FieldSet>,
+    order: Option<&mut Order>,
+    out: &mut Vec<u8>,
+) {
     let start = out.len();
-    message.visit(set, &mut Cells::<b'\t'>(out));
+    match order {
+        None => message.visit(set, &mut Cells::<SEPARATOR> { out, ends: None }),
+        Some(order) => {
+            order.line.clear();
+            order.ends.clear();
+            let (line, ends) = (&mut order.line, Some(&mut order.ends));
+            message.visit(set, &mut Cells::<SEPARATOR> { out: line, ends });
+            order.put(out);
+        }
+    }
     end_line(start, out);
 }
 
@@ -62,37 +126,44 @@ fn double(byte: u8, start: usize, out: &mut Vec<u8>) {
     }
 }
 
-struct Cells<'o, const SEPARATOR: u8>(&'o mut Vec<u8>);
+struct Cells<'o, const SEPARATOR: u8> {
+    out: &'o mut Vec<u8>,
+    /// Where each cell ends, if that is asked for.
+    ends: Option<&'o mut Vec<usize>>,
+}
 
 impl<const SEPARATOR: u8> Cells<'_, SEPARATOR> {
     #[inline(always)]
     fn end(&mut self) {
-        self.0.push(SEPARATOR);
+        self.out.push(SEPARATOR);
+        if let Some(ends) = &mut self.ends {
+            ends.push(self.out.len());
+        }
     }
 
     fn put_quoted(&mut self, text: &str) {
         let special = |byte: u8| matches!(byte, b'"' | b',' | b'\n' | b'\r');
         if !text.is_empty() && !text.bytes().any(special) {
-            return self.0.extend_from_slice(text.as_bytes());
+            return self.out.extend_from_slice(text.as_bytes());
         }
-        self.0.push(b'"');
+        self.out.push(b'"');
         for byte in text.bytes() {
-            self.0.push(byte);
+            self.out.push(byte);
             if byte == b'"' {
-                self.0.push(b'"');
+                self.out.push(b'"');
             }
         }
-        self.0.push(b'"');
+        self.out.push(b'"');
     }
 
     fn put_escaped(&mut self, text: &str) {
         for byte in text.bytes() {
             match byte {
-                b'\t' => self.0.extend_from_slice(b"\\t"),
-                b'\n' => self.0.extend_from_slice(b"\\n"),
-                b'\r' => self.0.extend_from_slice(b"\\r"),
-                b'\\' => self.0.extend_from_slice(b"\\\\"),
-                _ => self.0.push(byte),
+                b'\t' => self.out.extend_from_slice(b"\\t"),
+                b'\n' => self.out.extend_from_slice(b"\\n"),
+                b'\r' => self.out.extend_from_slice(b"\\r"),
+                b'\\' => self.out.extend_from_slice(b"\\\\"),
+                _ => self.out.push(byte),
             }
         }
     }
@@ -106,12 +177,12 @@ impl<const SEPARATOR: u8> Sink for Cells<'_, SEPARATOR> {
 
     #[inline(always)]
     fn unsigned<const NUMBER: u32>(&mut self, _: &'static Field, value: u64) {
-        put_decimal(value, self.0);
+        put_decimal(value, self.out);
         self.end();
     }
 
     fn bool<const NUMBER: u32>(&mut self, _: &'static Field, value: bool) {
-        self.0.extend_from_slice(if value { b"true" } else { b"false" });
+        self.out.extend_from_slice(if value { b"true" } else { b"false" });
         self.end();
     }
 
@@ -122,8 +193,8 @@ impl<const SEPARATOR: u8> Sink for Cells<'_, SEPARATOR> {
         word: Option<&'static str>,
     ) {
         match word {
-            Some(word) => self.0.extend_from_slice(word.as_bytes()),
-            None => put_decimal(value.into(), self.0),
+            Some(word) => self.out.extend_from_slice(word.as_bytes()),
+            None => put_decimal(value.into(), self.out),
         }
         self.end();
     }
@@ -138,12 +209,12 @@ impl<const SEPARATOR: u8> Sink for Cells<'_, SEPARATOR> {
     }
 
     fn bytes<const NUMBER: u32>(&mut self, _: &'static Field, value: &[u8]) {
-        put_base64(value, self.0);
+        put_base64(value, self.out);
         self.end();
     }
 
     fn address<const NUMBER: u32>(&mut self, _: &'static Field, value: IpAddr) {
-        put_address(value, self.0);
+        put_address(value, self.out);
         self.end();
     }
 
@@ -153,13 +224,13 @@ impl<const SEPARATOR: u8> Sink for Cells<'_, SEPARATOR> {
         }
         let quote = if SEPARATOR == b',' { b'"' } else { b'\\' };
         if SEPARATOR == b',' {
-            self.0.push(quote);
+            self.out.push(quote);
         }
-        let start = self.0.len();
-        json::put_tags(value, self.0);
-        double(quote, start, self.0);
+        let start = self.out.len();
+        json::put_tags(value, self.out);
+        double(quote, start, self.out);
         if SEPARATOR == b',' {
-            self.0.push(quote);
+            self.out.push(quote);
         }
         self.end();
     }

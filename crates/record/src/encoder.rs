@@ -2,8 +2,8 @@
 
 use crate::protobuf::{ProtobufWriter, field_len, put_key, put_number, put_varint};
 use crate::{
-    FieldSet, PollTotals, RecordKind, SocketRecord, TOTALS_NUMBER, delimited, json, messagepack,
-    prototext,
+    Field, FieldSet, PollTotals, RecordKind, SocketRecord, TOTALS_NUMBER, delimited, json,
+    messagepack, prototext,
 };
 use std::fmt;
 use std::str::FromStr;
@@ -23,9 +23,9 @@ pub enum Encoding {
     Json,
     /// MessagePack maps, one after another.
     MessagePack,
-    /// Comma-separated values with a line of names (RFC 4180, with line feeds). No totals.
+    /// Comma-separated values with a line of names (RFC 4180, with line feeds), in the order that was chosen. No totals.
     Csv,
-    /// Tab-separated values with a line of names, escaped with backslashes. No totals.
+    /// Tab-separated values with a line of names, escaped with backslashes, in the order that was chosen. No totals.
     Tsv,
 }
 
@@ -107,6 +107,8 @@ pub struct Encoder {
     chosen: FieldSet,
     /// The choice, unless it is everything: that path has no look at it.
     fields: Option<FieldSet>,
+    /// The order of columns, unless it is the table's.
+    order: Option<Box<delimited::Order>>,
     protobuf: ProtobufWriter,
     has_element: bool,
 }
@@ -118,9 +120,20 @@ impl Encoder {
             encoding,
             chosen: *fields,
             fields: (!fields.is_all()).then_some(*fields),
+            order: None,
             protobuf: ProtobufWriter::new(),
             has_element: false,
         }
+    }
+
+    /// An encoder of these fields, each named once, that keeps their order where an encoding has columns: CSV and TSV. The
+    /// others name their fields, and have them in the order of the table.
+    pub fn in_order(encoding: Encoding, fields: &[&'static Field]) -> Encoder {
+        let order = matches!(encoding, Encoding::Csv | Encoding::Tsv)
+            .then(|| delimited::Order::of(fields))
+            .flatten()
+            .map(Box::new);
+        Encoder { order, ..Encoder::new(encoding, &FieldSet::of(fields)) }
     }
 
     /// Its encoding.
@@ -133,8 +146,8 @@ impl Encoder {
         self.has_element = false;
         match self.encoding {
             Encoding::Json => out.push(b'['),
-            Encoding::Csv => delimited::put_header(&self.chosen, b',', out),
-            Encoding::Tsv => delimited::put_header(&self.chosen, b'\t', out),
+            Encoding::Csv => delimited::put_header(&self.chosen, self.order.as_deref(), b',', out),
+            Encoding::Tsv => delimited::put_header(&self.chosen, self.order.as_deref(), b'\t', out),
             _ => {}
         }
     }
@@ -173,8 +186,8 @@ impl Encoder {
                 json::put_object(record, fields, out);
             }
             Encoding::MessagePack => messagepack::put_map(record, fields, out),
-            Encoding::Csv => delimited::put_csv(record, fields, out),
-            Encoding::Tsv => delimited::put_tsv(record, fields, out),
+            Encoding::Csv => delimited::put_csv(record, fields, self.order.as_deref_mut(), out),
+            Encoding::Tsv => delimited::put_tsv(record, fields, self.order.as_deref_mut(), out),
         }
     }
 
@@ -212,6 +225,28 @@ impl Encoder {
                 messagepack::put_map(totals, None, out);
             }
             Encoding::Csv | Encoding::Tsv => {}
+        }
+    }
+
+    /// Appends the totals of a poll as a row of their own kind, for a table of totals alone: a message `PollTotals` with its length
+    /// before it, an object, a map. The encodings without one (protobuf text, CSV and TSV) leave them out.
+    pub fn totals_row(&mut self, totals: &PollTotals<'_>, out: &mut Vec<u8>) {
+        match self.encoding {
+            Encoding::Protobuf => self.protobuf.write_totals(totals, out, put_length),
+            Encoding::Protojson => {
+                json::put_canonical(totals, None, out);
+                out.push(b'\n');
+            }
+            Encoding::Jsonl => {
+                json::put_object(totals, None, out);
+                out.push(b'\n');
+            }
+            Encoding::Json => {
+                separate(&mut self.has_element, out);
+                json::put_object(totals, None, out);
+            }
+            Encoding::MessagePack => messagepack::put_map(totals, None, out),
+            Encoding::Prototext | Encoding::Csv | Encoding::Tsv => {}
         }
     }
 

@@ -1,6 +1,6 @@
 //! A choice of fields.
 
-use crate::SocketRecord;
+use crate::{Field, SocketRecord};
 
 const WORDS: usize = 4;
 const _: () = assert!(SocketRecord::FIELDS.len() <= WORDS * 64);
@@ -32,17 +32,41 @@ impl FieldSet {
     pub fn from_names<'n>(
         names: impl IntoIterator<Item = &'n str>,
     ) -> Result<FieldSet, UnknownField> {
-        let mut set = None;
+        FieldSet::in_order(names).map(|fields| FieldSet::of(&fields))
+    }
+
+    /// The same fields in the order in which they are named first; those of a group, or of all, in the order of the table.
+    pub fn in_order<'n>(
+        names: impl IntoIterator<Item = &'n str>,
+    ) -> Result<Vec<&'static Field>, UnknownField> {
+        let mut order: Option<Vec<&'static Field>> = None;
         for name in names {
             let (name, taken_away) = match name.strip_prefix('-') {
                 Some(name) => (name, true),
                 None => (name, false),
             };
             let named = FieldSet::named(name)?;
-            let before = set.unwrap_or(if taken_away { FieldSet::ALL } else { FieldSet::NONE });
-            set = Some(if taken_away { before.without(&named) } else { before.with(&named) });
+            let before = if taken_away { FieldSet::ALL } else { FieldSet::NONE };
+            let order = order.get_or_insert_with(|| before.fields().collect());
+            if taken_away {
+                order.retain(|field| !named.has(field.name));
+            } else {
+                let before = FieldSet::of(order);
+                order.extend(named.without(&before).fields());
+            }
         }
-        Ok(set.unwrap_or(FieldSet::ALL))
+        Ok(order.unwrap_or_else(|| FieldSet::ALL.fields().collect()))
+    }
+
+    /// These fields.
+    pub fn of(fields: &[&Field]) -> FieldSet {
+        let mut set = FieldSet::NONE;
+        for (index, field) in SocketRecord::FIELDS.iter().enumerate() {
+            if fields.iter().any(|chosen| chosen.number == field.number) {
+                set.bits[index / 64] |= 1 << (index % 64);
+            }
+        }
+        if set.is_all() { FieldSet::ALL } else { set }
     }
 
     /// One field, one group, or `all`.
@@ -81,7 +105,7 @@ impl FieldSet {
     }
 
     /// The chosen fields in the order of the table.
-    pub fn fields(&self) -> impl Iterator<Item = &'static crate::Field> + '_ {
+    pub fn fields(&self) -> impl Iterator<Item = &'static Field> + '_ {
         let chosen = SocketRecord::FIELDS.iter().enumerate();
         chosen.filter(|(index, _)| self.has_index(*index)).map(|(_, field)| field)
     }
@@ -134,12 +158,28 @@ mod tests {
     #[test]
     fn names_and_groups_are_chosen_in_the_order_of_the_table() {
         assert_eq!(names("rtt_us,cookie"), ["cookie", "rtt_us"]);
-        assert_eq!(names("endpoints,-interface_index").len(), 5);
+        assert_eq!(names("endpoints,-interface_index").len(), 6);
         assert_eq!(names("").len(), SocketRecord::FIELDS.len());
         assert_eq!(names("all"), names(""));
         assert!("-raw".parse::<FieldSet>().unwrap().has("rtt_us"));
         assert!(!"-raw".parse::<FieldSet>().unwrap().has("tcp_info_tail"));
         assert!("all".parse::<FieldSet>().unwrap().is_all());
+    }
+
+    #[test]
+    fn the_order_of_the_names_is_kept() {
+        let order = |text: &str| -> Vec<&str> {
+            let fields = FieldSet::in_order(text.split(',')).unwrap();
+            fields.iter().map(|field| field.name).collect()
+        };
+        assert_eq!(order("rtt_us,cookie,rtt_us"), ["rtt_us", "cookie"]);
+        assert_eq!(
+            order("dst_port,endpoints,-role,src_port,state")[..3],
+            ["dst_port", "family", "src_address"]
+        );
+        assert_eq!(order("cookie,rtt_us,-cookie,cookie"), ["rtt_us", "cookie"]);
+        assert_eq!(order("-tcp_info,rtt_us").last(), Some(&"rtt_us"));
+        assert_eq!(order("all").len(), SocketRecord::FIELDS.len());
     }
 
     #[test]

@@ -36,12 +36,13 @@ pub use decode::{DecodeError, Delimited, Record, decode_protobuf, decode_record,
 pub use encoder::{Encoder, Encoding, UnknownEncoding};
 pub use field_set::{FieldSet, UnknownField};
 pub use schema::{Field, Group, Kind};
-pub use table::SocketRecord;
+pub use table::{SCHEMA_VERSION, SocketRecord};
 pub use tags::Tags;
 pub use totals::PollTotals;
 pub use words::{
-    AccEcnOption, AddressFamily, CloseReason, EcnMode, FastOpenFailure, RecordKind, RecoveryState,
-    SocketState, SocketTimer, TlsMode, WORD_TABLES, Words,
+    AccEcnOption, AddressFamily, CloseReason, ConnectionRole, CountersFrom, EcnMode,
+    FastOpenFailure, RecordKind, RecoveryState, SocketState, SocketTimer, TlsMode, WORD_TABLES,
+    Words,
 };
 
 /// The field of `SocketRecord` in which a record of kind `totals` carries them.

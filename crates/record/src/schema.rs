@@ -47,6 +47,8 @@ pub struct Field {
     pub unit: &'static str,
     /// The kernel release that first gave it, or empty where that says nothing.
     pub kernel: &'static str,
+    /// The number by which the kernel says that there is no value. It is never written and never read: the field is absent.
+    pub none: Option<u64>,
     /// What it means.
     pub meaning: &'static str,
     /// The name in protobuf JSON: `name` in lowerCamelCase.
@@ -131,6 +133,26 @@ macro_rules! kind_of {
     };
 }
 
+/// The number that stands for no value, if there is one.
+macro_rules! none_of {
+    () => {
+        None
+    };
+    ($none:literal) => {
+        Some($none)
+    };
+}
+
+/// A field's value, unless it is the number that stands for none.
+macro_rules! known {
+    ($value:expr) => {
+        $value
+    };
+    ($value:expr, $none:literal) => {
+        $value.filter(|value| *value != $none)
+    };
+}
+
 /// A name in lowerCamelCase, as the protobuf compiler makes it: no underscores, and the letter behind one is a capital.
 macro_rules! camel_case {
     ($name:expr) => {
@@ -159,13 +181,15 @@ pub(crate) const fn camel_case_of(name: &str) -> ([u8; 64], usize) {
     (camel, len)
 }
 
-/// Rows are `name: type = number, unit, first kernel, meaning;` inside groups `name "meaning" { … }`.
+/// Rows are `name: type = number, unit, first kernel, meaning;` inside groups `name "meaning" { … }`. Where the kernel has a
+/// number that stands for no value, the row has it behind the field's: `number none 4294967295`.
 macro_rules! schema {
     (
         $(#[$doc:meta])*
         $record:ident<$lt:lifetime> $index:ident finish $finish:ident
         $($group:ident $about:literal {
-            $($name:ident: $kind:ident = $number:literal, $unit:literal, $kernel:literal, $meaning:literal;)+
+            $($name:ident: $kind:ident = $number:literal $(none $none:literal)?, $unit:literal, $kernel:literal,
+                $meaning:literal;)+
         })+
     ) => {
         $(#[$doc])*
@@ -188,6 +212,7 @@ macro_rules! schema {
                     kind: $crate::schema::kind_of!($kind),
                     unit: $unit,
                     kernel: $kernel,
+                    none: $crate::schema::none_of!($($none)?),
                     meaning: $meaning,
                     json_name: $crate::schema::camel_case!(stringify!($name)),
                     json_key: concat!(",\"", stringify!($name), "\":"),
@@ -212,7 +237,7 @@ macro_rules! schema {
                 $($(
                     if set.is_none_or(|set| set.has_index($index::$name as usize)) {
                         const FIELD: &$crate::Field = &$record::FIELDS[$index::$name as usize];
-                        match self.$name {
+                        match $crate::schema::known!(self.$name $(, $none)?) {
                             Some(value) => value.give::<S, $number>(FIELD, sink),
                             None => sink.absent(FIELD),
                         }
@@ -223,9 +248,13 @@ macro_rules! schema {
             fn take(&mut self, field: &$crate::value::WireField<$lt>) -> Result<(), $crate::DecodeError> {
                 use $crate::value::Value;
                 match field.number {
-                    $($($number => Value::take(&mut self.$name, $crate::schema::kind_of!($kind), field),)+)+
-                    _ => Ok(()),
+                    $($($number => {
+                        Value::take(&mut self.$name, $crate::schema::kind_of!($kind), field)?;
+                        $(self.$name = $crate::schema::known!(self.$name, $none);)?
+                    })+)+
+                    _ => {}
                 }
+                Ok(())
             }
 
             fn finish(&mut self) { $finish(self); }
@@ -233,4 +262,4 @@ macro_rules! schema {
     };
 }
 
-pub(crate) use {camel_case, kind_of, rust_type, schema};
+pub(crate) use {camel_case, kind_of, known, none_of, rust_type, schema};

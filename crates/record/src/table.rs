@@ -1,4 +1,4 @@
-//! The table: every field that Weir exports of a socket. Encoders, decoders, schemas and the field reference follow it.
+//! The table, version 1: every field that Weir exports of a socket. Encoders, decoders, schemas and the field reference follow it.
 //!
 //! A number is given once: `tests/numbers.txt` holds them all, and a test fails when one changes or is used again. Numbers 1
 //! to 15 take one byte in protobuf; each group has a range of its own, with room.
@@ -6,6 +6,10 @@
 use crate::AddressFamily;
 use crate::schema::schema;
 use std::net::IpAddr;
+
+/// The version of the table, which every record and all totals carry. What adds a field leaves it as it is: readers skip
+/// fields that they do not know.
+pub const SCHEMA_VERSION: u8 = 1;
 
 schema! {
     /// What is known of one TCP socket at one moment: a row. A field that is `None` is not known, which is never the
@@ -20,28 +24,42 @@ schema! {
             "What the record tells: `poll` is a socket as a poll found it, `close` a connection that ended; a \
              `totals` record has only `totals`.";
         time_unix_ns: fixed64 = 2, "ns", "",
-            "When the walk of this socket's namespace began, or when the close event was read; since 1970, UTC.";
+            "When the kernel was asked for the datagram that lists the socket, or when the close event was read; since \
+             1970, UTC.";
         cookie: u64 = 3, "", "3.3",
             "The kernel's number of the socket, unique until the next boot, across namespaces. (`boot_id`, `cookie`) \
-             names a connection for good. A connection keeps it in TIME_WAIT.";
-        poll: u64 = 16, "", "", "Number of the poll this record belongs to, from 1 at the start of the process.";
+             names a connection permanently. A connection keeps it in TIME_WAIT.";
+        poll: u64 = 16, "", "", "Number of the poll that this record belongs to, from 1 at the start of the run (`run_id`).";
         sequence: u64 = 17, "", "",
-            "Number of this record among those of the process, from 0; a gap is a record that is missing.";
-        host: text = 18, "", "", "The host's name, from the configuration or the kernel.";
+            "Number of this record among those of its run, from 0; a gap is a record that is missing. (`run_id`, \
+             `sequence`) names a record: a store that has it twice has a copy.";
+        host: text = 18, "", "", "The host's name, from the configuration or the kernel. Names repeat and change; see `host_id`.";
         boot_id: text = 19, "", "",
             "The kernel's random id of this boot (`/proc/sys/kernel/random/boot_id`), as a UUID.";
         tags: tags = 20, "", "", "Names and values from the configuration.";
+        run_id: fixed64 = 21, "", "",
+            "Random number of this run of the collector, above 0 and below 2^63: another one whenever it starts or is \
+             configured anew.";
+        host_id: text = 22, "", "",
+            "Which host it is, whatever its name: from the configuration, or else a hash of `/etc/machine-id` for this \
+             purpose alone, as a UUID (`systemd-id128 --uuid machine-id --app-specific=d02f7c6e84a14b6bb1a5d1c6a4a7e9f3`). Absent \
+             without either.";
+        kernel_release: text = 23, "", "", "Release of the kernel that the record is from (`uname -r`).";
+        schema_version: u8 = 24, "", "",
+            "Version of this table. A field that is added does not change it; a field whose meaning changes does.";
     }
 
     endpoints "Who talks to whom." {
         family: AddressFamily = 4, "", "",
-            "The socket's family. An IPv6 socket may talk IPv4: its addresses are then `::ffff:a.b.c.d`, as the \
-             kernel gives them.";
+            "The socket's family. An IPv6 socket may talk IPv4: its addresses are then IPv4 ones, in text like those of an \
+             IPv4 socket, in bytes as `::ffff:a.b.c.d`.";
         src_address: address = 5, "", "", "The local address; all zero for a listener on every address.";
         src_port: u16 = 6, "", "", "The local port.";
         dst_address: address = 7, "", "", "The peer's address; all zero for a listener.";
         dst_port: u16 = 8, "", "", "The peer's port; 0 for a listener.";
         interface_index: u32 = 30, "", "", "The interface the socket is bound to (`SO_BINDTODEVICE`); 0 for none.";
+        role: ConnectionRole = 31, "", "4.19",
+            "Which end opened the connection, as far as the sequence numbers tell; absent for a listener.";
     }
 
     socket "State, queues, timer and options of the socket." {
@@ -56,8 +74,9 @@ schema! {
             "Bytes sent or to be sent that the peer did not acknowledge; for a listener, the limit of its accept \
              queue.";
         uid: u32 = 45, "", "",
-            "Owner of the socket, as seen from the reader's user namespace; 0 for TIME_WAIT, which has no owner.";
-        inode: u32 = 46, "", "", "Inode of the socket, as in `/proc/PID/fd`; 0 once no process holds it.";
+            "Owner of the socket, as seen from the reader's user namespace; absent where the kernel names none: of \
+             TIME_WAIT and SYN_RECV, and of a socket that nobody has accepted yet or whose program has closed it.";
+        inode: u32 = 46, "", "", "Inode of the socket, as in `/proc/PID/fd`; 0 while no process holds it, absent of TIME_WAIT and SYN_RECV.";
         type_of_service: u8 = 47, "", "", "IPv4 type-of-service byte of what is sent (`IP_TOS`): DSCP and ECN bits.";
         traffic_class: u8 = 48, "", "", "IPv6 traffic class of what is sent (`IPV6_TCLASS`); IPv6 sockets only.";
         shutdown: u8 = 49, "flags", "", "Directions that were shut down: 1 receiving, 2 sending.";
@@ -122,8 +141,8 @@ schema! {
             "Limit of the receive window now. In bytes, unlike `snd_ssthresh_segments`.";
         rtt_us: u32 = 10, "µs", "2.4", "Smoothed round-trip time; 0 before the first sample.";
         rttvar_us: u32 = 125, "µs", "2.4", "Mean deviation of the round-trip time.";
-        snd_ssthresh_segments: u32 = 126, "segments", "2.4",
-            "Slow-start threshold; 2147483647 (0x7fffffff) before the first loss.";
+        snd_ssthresh_segments: u32 = 126 none 2147483647, "segments", "2.4",
+            "Slow-start threshold; absent before the first loss.";
         snd_cwnd_segments: u32 = 11, "segments", "2.4", "Congestion window, in segments of `snd_mss_bytes`.";
         advmss_bytes: u32 = 127, "bytes", "2.4", "Largest segment we told the peer to send.";
         reordering_segments: u32 = 128, "segments", "2.4",
@@ -133,10 +152,10 @@ schema! {
         rcv_space_bytes: u32 = 130, "bytes", "2.6",
             "What the application read in one round trip, by which the receive buffer is tuned.";
         total_retrans_segments: u32 = 131, "segments", "2.6", "Retransmitted segments so far. Wraps at 2^32.";
-        pacing_rate_bytes_per_sec: u64 = 132, "bytes/s", "3.15",
-            "Rate the sender is paced at; 18446744073709551615 (2^64 - 1) is unlimited.";
-        max_pacing_rate_bytes_per_sec: u64 = 133, "bytes/s", "3.15",
-            "Limit that the application set (`SO_MAX_PACING_RATE`); 18446744073709551615 (2^64 - 1) is none.";
+        pacing_rate_bytes_per_sec: u64 = 132 none 18446744073709551615, "bytes/s", "3.15",
+            "Rate the sender is paced at; absent if it is unlimited.";
+        max_pacing_rate_bytes_per_sec: u64 = 133 none 18446744073709551615, "bytes/s", "3.15",
+            "Limit that the application set (`SO_MAX_PACING_RATE`); absent if it set none.";
         bytes_acked: u64 = 12, "bytes", "4.1",
             "Bytes of ours that the peer acknowledged so far; our FIN counts as one, and so does the SYN of the side that \
              connects.";
@@ -145,9 +164,8 @@ schema! {
             "Segments sent so far, acknowledgements and retransmissions too. Wraps at 2^32.";
         segs_in: u32 = 135, "segments", "4.2", "Segments received so far, acknowledgements too. Wraps at 2^32.";
         notsent_bytes: u32 = 136, "bytes", "4.6", "Bytes in the send queue that were never sent.";
-        min_rtt_us: u32 = 14, "µs", "4.6",
-            "Smallest round-trip time in the kernel's window (`tcp_min_rtt_wlen`, 300 s); 4294967295 (2^32 - 1) \
-             before the first sample.";
+        min_rtt_us: u32 = 14 none 4294967295, "µs", "4.6",
+            "Smallest round-trip time in the kernel's window (`tcp_min_rtt_wlen`, 300 s); absent before the first sample.";
         data_segs_in: u32 = 137, "segments", "4.6", "Segments with data received so far. Wraps at 2^32.";
         data_segs_out: u32 = 138, "segments", "4.6",
             "Segments with data sent so far, retransmissions too. Wraps at 2^32.";
@@ -199,11 +217,10 @@ schema! {
         vegas_enabled: u32 = 201, "", "", "Vegas, YeAH: whether it is in control now (1) or has fallen back to Reno (0). Illinois, LP, NV and Westwood \
              fill these four fields too, with 1 here.";
         vegas_rtt_count: u32 = 202, "", "", "Vegas: round-trip times measured in this round.";
-        vegas_rtt_us: u32 = 203, "µs", "", "Vegas, YeAH: smallest round-trip time ever; 2147483647 (0x7fffffff) if none. NV, Westwood: the last one. \
+        vegas_rtt_us: u32 = 203 none 2147483647, "µs", "", "Vegas, YeAH: smallest round-trip time ever; absent if none. NV, Westwood: the last one. \
              Illinois, LP: the mean of this round, 0 if none.";
-        vegas_min_rtt_us: u32 = 204, "µs", "",
-            "Vegas, YeAH: smallest round-trip time of this round; 2147483647 (0x7fffffff) if none. Others: the smallest \
-             seen.";
+        vegas_min_rtt_us: u32 = 204 none 2147483647, "µs", "",
+            "Vegas, YeAH: smallest round-trip time of this round; absent if none. Others: the smallest seen.";
         dctcp_enabled: u16 = 205, "", "4.1", "DCTCP: whether both sides agreed on ECN (1), or it works as Reno (0).";
         dctcp_ce_state: u16 = 206, "", "4.1", "DCTCP: whether the last segment received was congestion-marked.";
         dctcp_alpha: u32 = 207, "1/1024", "4.1", "DCTCP: estimated share of marked bytes; 1024 is all.";
@@ -246,22 +263,45 @@ schema! {
         pod_uid: text = 275, "", "", "UID of the Kubernetes pod, from the path.";
         container_id: text = 276, "", "", "Id of the container, from the path.";
         systemd_unit: text = 277, "", "", "The systemd unit, from the path.";
-        process_id: u32 = 278, "", "", "A process that holds the socket, on demand; the lowest if there are several.";
+        process_id: u32 = 278, "", "",
+            "A process that holds the socket, where that was asked for (`processes = true`, `--processes`); the lowest if there \
+             are several. Not on closing records.";
         process_name: text = 279, "", "",
             "That process's name, up to 15 bytes; chosen by the process, so do not trust it.";
+        netns_cookie: u64 = 280, "", "5.14",
+            "The kernel's number of the network namespace, which no other has until the next boot. An inode is given \
+             again soon after its namespace has gone.";
     }
 
-    close "How a connection ended. Records of kind `close` only." {
+    close "How a connection ended. Records of kind `close` only, but for `first_seen_unix_ns`." {
         close_reason: CloseReason = 300, "", "", "How it ended, as far as the last poll and the close event tell.";
         last_state: SocketState = 301, "", "", "The state in which the last poll saw it; absent if no poll did.";
         first_seen_unix_ns: fixed64 = 302, "ns", "",
-            "When a poll first saw it; absent if none did: it was shorter than the time between two polls.";
+            "When a poll first saw it, also on records of kind `poll`. Absent if none did: it was shorter than the time \
+             between two polls.";
         last_seen_unix_ns: fixed64 = 303, "ns", "", "When a poll last saw it.";
         seen_ns: u64 = 304, "ns", "", "From the first poll that saw it to its end: at least this long it lived.";
         polls_seen: u32 = 305, "polls", "", "Polls that saw it; 0 is a connection that only its close event tells of.";
-        is_from_last_poll: bool = 306, "", "",
-            "Whether the kernel had cleared counters or addresses before the close event (an abort does), so that \
-             they are the last poll's.";
+        counters_from: CountersFrom = 307, "", "",
+            "Whose the counters are: final ones, of the close `event`; those of the `last_poll`, because the kernel cleared \
+             its own before it told of the close (an abort does); or `unknown`, because no poll had seen them: then they \
+             are absent.";
+    }
+
+    delta "What was added since the last record of the same connection that has counters. Absent on the first, whose counters are \
+           what came before; so the first record's counter and all differences since add up to the last record's \
+           counter. Absent too where counters are not known: on records without `tcp_info`, and of an abort, which clears them." {
+        since_ns: u64 = 350, "ns", "", "Time since that record, by a clock that is never set.";
+        bytes_sent_delta: u64 = 351, "bytes", "4.19", "Added to `bytes_sent`.";
+        bytes_acked_delta: u64 = 352, "bytes", "4.1", "Added to `bytes_acked`.";
+        bytes_received_delta: u64 = 353, "bytes", "4.1", "Added to `bytes_received`.";
+        bytes_retrans_delta: u64 = 354, "bytes", "4.19", "Added to `bytes_retrans`.";
+        segs_out_delta: u32 = 355, "segments", "4.2", "Added to `segs_out`, modulo 2^32.";
+        segs_in_delta: u32 = 356, "segments", "4.2", "Added to `segs_in`, modulo 2^32.";
+        total_retrans_segments_delta: u32 = 357, "segments", "2.6", "Added to `total_retrans_segments`, modulo 2^32.";
+        busy_time_us_delta: u64 = 358, "µs", "4.10", "Added to `busy_time_us`.";
+        rwnd_limited_us_delta: u64 = 359, "µs", "4.10", "Added to `rwnd_limited_us`.";
+        sndbuf_limited_us_delta: u64 = 360, "µs", "4.10", "Added to `sndbuf_limited_us`.";
     }
 
     raw "What this version of Weir has no name for, kept as the kernel gave it." {

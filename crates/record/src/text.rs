@@ -30,9 +30,10 @@ pub(crate) fn put_decimal(mut value: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// Appends an address as it is usually written; IPv6 as RFC 5952 says.
+/// Appends an address as it is usually written, IPv6 as RFC 5952 says. One peer has one text: an IPv4 address that an IPv6
+/// socket has as `::ffff:a.b.c.d` is written as IPv4.
 pub(crate) fn put_address(address: IpAddr, out: &mut Vec<u8>) {
-    match address {
+    match address.to_canonical() {
         IpAddr::V4(v4) => {
             let [a, b, c, d] = v4.octets();
             put_decimal(a.into(), out);

@@ -84,6 +84,12 @@ words! {
         INET = 2, "inet";
         INET6 = 10, "inet6";
     }
+    /// Which end of a connection this one is.
+    ConnectionRole {
+        UNSPECIFIED = 0, "unspecified";
+        OPENER = 1, "opener";
+        ACCEPTOR = 2, "acceptor";
+    }
     /// The state of the connection (`TCP_ESTABLISHED` … in the kernel's `net/tcp_states.h`).
     SocketState {
         UNSPECIFIED = 0, "unspecified";
@@ -156,5 +162,11 @@ words! {
         PEER_RESET = 4, "peer_reset";
         REFUSED = 5, "refused";
         TIMED_OUT = 6, "timed_out";
+    }
+    /// Whose counters a closing record has.
+    CountersFrom {
+        UNKNOWN = 0, "unknown";
+        EVENT = 1, "event";
+        LAST_POLL = 2, "last_poll";
     }
 }

@@ -4,11 +4,16 @@ use crate::datagrams::Datagrams;
 use crate::{Destination, Error, Framing, Payload, QueueLimits, Sink};
 use ledger::{Amount, Meter};
 use record::{Encoder, Encoding, FieldSet, PollTotals, SocketRecord};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// A payload is cut when it has reached so many bytes, so that it is longer by less than one record.
 const PAYLOAD_BYTES: usize = 64 * 1024;
+
+/// Full payloads whose memory is kept for the next: as many as a sink's thread and the one that fills them have in hand. Memory that
+/// one thread allocates and another frees is given back to the kernel each time, and taken anew page by page.
+const KEPT_PAYLOADS: usize = 8;
 
 /// Room for the record that goes beyond the mark.
 const RECORD_BYTES: usize = 4 * 1024;
@@ -30,7 +35,7 @@ pub struct SinkOptions {
 
 /// All sinks of one source of records.
 ///
-/// Nothing here waits for a destination, and a record costs no allocation; a payload costs one.
+/// Nothing here waits for a destination, and a record costs no allocation; a payload costs one at most.
 #[derive(Default)]
 pub struct Fanout {
     groups: Vec<Group>,
@@ -45,6 +50,8 @@ struct Group {
     /// What a payload begins and ends with, in an encoding of which each payload is whole in itself.
     wraps: bool,
     buffer: Vec<u8>,
+    /// The last full payloads, the oldest first.
+    kept: VecDeque<Payload>,
     records: u64,
     sinks: Vec<Sink>,
 }
@@ -107,7 +114,7 @@ impl Fanout {
     pub fn end_of_poll(&mut self, totals: &PollTotals<'_>) {
         for group in &mut self.groups {
             group.put(|encoder, out| encoder.totals(totals, out));
-            group.cut();
+            group.send();
         }
         for datagrams in &mut self.datagrams {
             datagrams.end_of_poll(totals);
@@ -116,7 +123,7 @@ impl Fanout {
 
     /// Sends everything on its way: for records that come between polls.
     pub fn flush(&mut self) {
-        self.groups.iter_mut().for_each(Group::cut);
+        self.groups.iter_mut().for_each(Group::send);
         self.datagrams.iter_mut().for_each(Datagrams::flush);
     }
 
@@ -140,7 +147,8 @@ impl Group {
             fields,
             encoder: Encoder::new(encoding, &fields),
             wraps: is_whole_by_payload(encoding, &fields),
-            buffer: Vec::with_capacity(PAYLOAD_BYTES + RECORD_BYTES),
+            buffer: new_buffer(),
+            kept: VecDeque::new(),
             records: 0,
             sinks: vec![first],
         }
@@ -166,11 +174,41 @@ impl Group {
         if self.wraps {
             self.encoder.end(&mut self.buffer);
         }
-        let payload = Payload::new(&self.buffer, self.records);
-        self.sinks.iter().for_each(|sink| sink.offer(&payload));
-        self.buffer.clear();
-        self.records = 0;
+        let records = std::mem::take(&mut self.records);
+        if self.buffer.len() < PAYLOAD_BYTES {
+            let payload = Payload::new(&self.buffer, records);
+            self.buffer.clear();
+            self.sinks.iter().for_each(|sink| sink.offer_more(&payload));
+            return;
+        }
+        let next = self.empty_buffer();
+        let payload = Payload::whole(std::mem::replace(&mut self.buffer, next), records);
+        self.sinks.iter().for_each(|sink| sink.offer_more(&payload));
+        self.kept.push_back(payload);
     }
+
+    /// A buffer that no sink needs any more, or a new one.
+    fn empty_buffer(&mut self) -> Vec<u8> {
+        let is_free = self.kept.front().is_some_and(Payload::is_alone);
+        if !is_free && self.kept.len() < KEPT_PAYLOADS {
+            return new_buffer();
+        }
+        // A sink that is slow keeps it.
+        let mut buffer =
+            self.kept.pop_front().and_then(Payload::into_buffer).unwrap_or_else(new_buffer);
+        buffer.clear();
+        buffer
+    }
+
+    /// Sends what there is on its way.
+    fn send(&mut self) {
+        self.cut();
+        self.sinks.iter().for_each(Sink::wake);
+    }
+}
+
+fn new_buffer() -> Vec<u8> {
+    Vec::with_capacity(PAYLOAD_BYTES + RECORD_BYTES)
 }
 
 /// Whether an encoding closes what it opens, as a JSON array does. No stream that goes on has an end, so there each

@@ -59,6 +59,8 @@ struct State {
     held: usize,
     held_bytes: usize,
     phase: Phase,
+    /// The sink's thread has nothing to do.
+    is_waiting: bool,
     /// Why the destination takes nothing at present; `None`: it does, or is merely slow.
     failing: Option<Reason>,
     /// What was tried last came through.
@@ -100,6 +102,7 @@ impl Queue {
                 held: 0,
                 held_bytes: 0,
                 phase: Phase::Open,
+                is_waiting: false,
                 failing: None,
                 // Nothing speaks against a destination that was given nothing yet.
                 is_up: true,
@@ -118,24 +121,48 @@ impl Queue {
         &self.name
     }
 
-    /// Puts a payload in, or counts what has to go. Never waits for the destination.
+    /// Puts a payload in, or counts what has to go, and wakes the sink's thread. Never waits for the destination.
     ///
     /// A full queue gives up its oldest payloads, as a relay's target does: after an outage what is there is the time up
     /// to now, with the latest totals, and not the time before it. Those in the hands of the destination stay: they may
     /// have arrived in part already.
     pub(crate) fn offer(&self, payload: &Payload) {
+        drop(self.put(payload));
+        self.changed.notify_one();
+    }
+
+    /// The same while more follows: the sink's thread is woken once there is a batch for it, and with [`Self::wake`]. A wake-up takes as
+    /// long as encoding 50 records.
+    pub(crate) fn offer_more(&self, payload: &Payload) {
+        let mut state = self.put(payload);
+        if state.is_waiting && state.bytes - state.held_bytes >= BATCH_BYTES_MAX {
+            state.is_waiting = false;
+            drop(state);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Has the sink's thread look for what was offered.
+    pub(crate) fn wake(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Puts a payload in, or counts what has to go.
+    fn put(&self, payload: &Payload) -> MutexGuard<'_, State> {
         let len = payload.bytes().len();
         let mut state = self.lock();
         self.payloads.add(1);
         self.offered.add(payload.amount());
         if state.phase != Phase::Open {
-            return self.counters.drop(Reason::Shutdown, payload.amount());
+            self.counters.drop(Reason::Shutdown, payload.amount());
+            return state;
         }
         let full = state.failing.unwrap_or(Reason::QueueFull);
         if state.held_bytes.saturating_add(len) > self.limits.bytes
             || state.held >= self.limits.payloads
         {
-            return self.counters.drop(full, payload.amount());
+            self.counters.drop(full, payload.amount());
+            return state;
         }
         while state.bytes.saturating_add(len) > self.limits.bytes
             || state.payloads.len() >= self.limits.payloads
@@ -147,8 +174,7 @@ impl Queue {
         }
         state.bytes += len;
         state.payloads.push_back(payload.clone());
-        drop(state);
-        self.changed.notify_one();
+        state
     }
 
     /// Counts what is not let in.
@@ -181,7 +207,9 @@ impl Queue {
             if now >= tick_at {
                 return Work::Tick;
             }
+            state.is_waiting = true;
             state = self.wait(state, tick_at - now);
+            state.is_waiting = false;
         }
     }
 
@@ -318,5 +346,59 @@ impl Meter for Queue {
             .gauge("up", u64::from(is_up));
         drop(state);
         hops.push(self.events.add_to(hop).finish(offered));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+
+    const LONG: Duration = Duration::from_secs(3_600);
+
+    /// A queue, and how many payloads its thread is handed each time.
+    fn served() -> (Arc<Queue>, mpsc::Receiver<usize>) {
+        let queue = Arc::new(Queue::new("o".into(), "s".into(), QueueLimits::default()));
+        let (handed, receiver) = mpsc::channel();
+        let served = Arc::clone(&queue);
+        thread::spawn(move || {
+            let mut batch = Vec::new();
+            while served.next(&mut batch, LONG) != Work::End {
+                let count = batch.len();
+                served.delivered(count);
+                if handed.send(count).is_err() {
+                    break;
+                }
+            }
+        });
+        (queue, receiver)
+    }
+
+    fn wait_until_it_waits(queue: &Queue) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !queue.lock().is_waiting {
+            assert!(Instant::now() < deadline, "its thread does not wait");
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_batch_wakes_the_thread_and_less_waits_for_more() {
+        let (queue, handed) = served();
+        let quarter = Payload::new(&vec![7; BATCH_BYTES_MAX / 4], 1);
+        let soon = Duration::from_secs(30);
+        for _ in 0..3 {
+            wait_until_it_waits(&queue);
+            (0..3).for_each(|_| queue.offer_more(&quarter));
+            assert_eq!(handed.try_recv(), Err(mpsc::TryRecvError::Empty));
+            queue.offer_more(&quarter);
+            assert_eq!(handed.recv_timeout(soon), Ok(4));
+            wait_until_it_waits(&queue);
+            queue.offer_more(&quarter);
+            queue.wake();
+            assert_eq!(handed.recv_timeout(soon), Ok(1));
+        }
+        queue.close(Instant::now() + soon);
     }
 }

@@ -100,6 +100,16 @@ impl Sink {
         self.queue.offer(payload);
     }
 
+    /// The same while more follows: the sink's thread is woken for a batch, or by [`wake`](Self::wake).
+    pub(crate) fn offer_more(&self, payload: &Payload) {
+        self.queue.offer_more(payload);
+    }
+
+    /// Has what was offered delivered now.
+    pub(crate) fn wake(&self) {
+        self.queue.wake();
+    }
+
     /// Counts what was made for this sink and cannot become a payload.
     pub fn refuse(&self, amount: Amount, reason: Reason) {
         self.queue.refuse(amount, reason);

@@ -1,9 +1,10 @@
 //! How the collector gets at namespaces: in this process, or through the helper that holds the capabilities.
 
+use crate::quiet::TcpCounts;
 use std::io;
 use std::os::fd::AsFd;
 use sys::Errno;
-use sys::namespace::{Discovery, Error, Home, Identity, Nsids, Scan, Target};
+use sys::namespace::{Discovery, Error, Home, Identity, Nsids, Scan, Target, connections_opened};
 use sys::netlink::{Protocol, Socket};
 use sys::socket::set_receive_buffer;
 
@@ -42,6 +43,15 @@ pub trait Access: Send {
     /// want of a capability is no error, and counted in the answer.
     fn discover(&mut self, scope: &Scope, found: &mut Vec<Found>) -> io::Result<Scan>;
 
+    /// As [`Self::discover`], but what only processes lead to is as the last discovery found it: cheap, for whoever knows that
+    /// something was mounted.
+    ///
+    /// # Errors
+    /// As [`Self::discover`].
+    fn discover_mounted(&mut self, scope: &Scope, found: &mut Vec<Found>) -> io::Result<Scan> {
+        self.discover(scope, found)
+    }
+
     /// Whether this process looks by its own rights, so that a capability of its own would show more.
     fn is_direct(&self) -> bool {
         true
@@ -56,8 +66,31 @@ pub trait Access: Send {
     /// The id by which close events name the namespace at this place of the last discovery; assigns one if it has none.
     ///
     /// # Errors
-    /// Any of netlink; `EPERM` without `CAP_NET_ADMIN`.
+    /// Any of netlink; `EPERM` without `CAP_NET_ADMIN`, `EACCES` when the namespace may not be opened, `ENOENT` when it is gone.
     fn nsid(&mut self, at: usize) -> Result<i32, Errno>;
+
+    /// What the kernel counts of TCP in the namespace at this place of the last discovery. `None` where that cannot be read: then
+    /// every poll walks the namespace.
+    fn tcp_counts(&mut self, at: usize) -> Option<TcpCounts> {
+        let _ = at;
+        None
+    }
+
+    /// How many connections were opened in the namespace at this place of the last discovery since it was made, each end of one
+    /// within it counted.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; with `ENOSYS` where the access does not know how to ask.
+    fn opened(&mut self, at: usize) -> Result<u64, Error> {
+        let _ = at;
+        Err(Error::Syscall { call: "counting connections", errno: Errno::NOSYS })
+    }
+
+    /// A second access by the same rights, whose discoveries leave the places of this one alone. `None`: new namespaces are found
+    /// by polls alone.
+    fn second(&self) -> Option<Box<dyn Access>> {
+        None
+    }
 
     /// Opens the socket that hears TCP sockets being destroyed, with a receive buffer of so many bytes if that is allowed.
     ///
@@ -101,8 +134,13 @@ impl Direct {
     }
 }
 
-impl Access for Direct {
-    fn discover(&mut self, scope: &Scope, found: &mut Vec<Found>) -> io::Result<Scan> {
+impl Direct {
+    fn look(
+        &mut self,
+        scope: &Scope,
+        found: &mut Vec<Found>,
+        scan: impl FnOnce(&mut Discovery) -> io::Result<Scan>,
+    ) -> io::Result<Scan> {
         found.clear();
         self.places.clear();
         let own = sys::namespace::own()?;
@@ -112,7 +150,7 @@ impl Access for Direct {
             self.places.push(0);
             return Ok(Scan::default());
         }
-        let scan = self.discovery.scan()?;
+        let scan = scan(&mut self.discovery)?;
         for (place, namespace) in self.discovery.namespaces().enumerate() {
             let name = namespace.name().map(|name| String::from_utf8_lossy(name).into_owned());
             if let Scope::Named(names) = scope
@@ -124,6 +162,16 @@ impl Access for Direct {
             self.places.push(place);
         }
         Ok(scan)
+    }
+}
+
+impl Access for Direct {
+    fn discover(&mut self, scope: &Scope, found: &mut Vec<Found>) -> io::Result<Scan> {
+        self.look(scope, found, Discovery::scan)
+    }
+
+    fn discover_mounted(&mut self, scope: &Scope, found: &mut Vec<Found>) -> io::Result<Scan> {
+        self.look(scope, found, Discovery::scan_mounted)
     }
 
     fn open(&mut self, at: usize) -> Result<Socket, Error> {
@@ -141,14 +189,48 @@ impl Access for Direct {
             .map_err(|errno| Error::Syscall { call: "socket", errno })
     }
 
+    fn tcp_counts(&mut self, at: usize) -> Option<TcpCounts> {
+        let place = *self.places.get(at)?;
+        match self.discovery.namespace(place).filter(|one| Some(one.id) != self.own) {
+            None => TcpCounts::read(),
+            Some(namespace) => {
+                let namespace = namespace.open().ok()?;
+                self.home().ok()?.enter(&namespace, TcpCounts::read).ok()?
+            }
+        }
+    }
+
     fn nsid(&mut self, at: usize) -> Result<i32, Errno> {
         if self.nsids.is_none() {
             self.nsids = Some(Nsids::open().map_err(|error| Errno::from(&error))?);
         }
         let place = self.places.get(at).copied();
         let namespace = place.and_then(|place| self.discovery.namespace(place));
-        let open = namespace.and_then(|namespace| namespace.open().ok()).ok_or(Errno::NOENT)?;
+        let open = namespace.ok_or(Errno::NOENT)?.open().map_err(|error| match error {
+            Error::Gone => Errno::NOENT,
+            Error::NotPermitted { .. } => Errno::ACCES,
+            Error::Syscall { errno, .. } => errno,
+        })?;
         self.nsids.as_mut().ok_or(Errno::NOENT)?.assign(Target::Open(open.as_fd()))
+    }
+
+    fn opened(&mut self, at: usize) -> Result<u64, Error> {
+        let failed = |error: io::Error| Error::Syscall {
+            call: "reading /proc/thread-self/net/snmp",
+            errno: Errno::from(&error),
+        };
+        let place = *self.places.get(at).ok_or(Error::Gone)?;
+        let Some(namespace) =
+            self.discovery.namespace(place).filter(|one| Some(one.id) != self.own)
+        else {
+            return connections_opened().map_err(failed);
+        };
+        let namespace = namespace.open()?;
+        self.home()?.enter(&namespace, connections_opened)?.map_err(failed)
+    }
+
+    fn second(&self) -> Option<Box<dyn Access>> {
+        Some(Box::new(Direct::new()))
     }
 
     fn events(&mut self, hears: Hears, buffer_bytes: usize) -> Result<Socket, Errno> {

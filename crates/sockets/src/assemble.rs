@@ -1,5 +1,7 @@
 //! From the kernel's message to a record: nothing is computed, everything is named.
 
+use crate::ends::{Role, role_of_listed};
+use crate::says;
 use record::{
     AccEcnOption, AddressFamily, EcnMode, FastOpenFailure, RecoveryState, SocketRecord,
     SocketState, SocketTimer, TlsMode,
@@ -31,14 +33,15 @@ pub fn fill<'a>(
     record.dst_address = Some(message.id.dst.ip());
     record.dst_port = Some(message.id.dst.port());
     record.interface_index = Some(message.id.interface_index);
+    record.role = role_of_listed(message).map(Role::word);
     record.state = Some(SocketState(message.state.number()));
     record.timer = Some(SocketTimer(message.timer.number()));
     record.timer_retransmits = Some(message.retransmits);
     record.timer_expires_ms = Some(message.expires_ms);
     record.receive_queue = Some(message.receive_queue);
     record.send_queue = Some(message.send_queue);
-    record.uid = Some(message.uid);
-    record.inode = Some(message.inode);
+    record.uid = says::uid(message);
+    record.inode = says::inode(message);
     record.type_of_service = message.type_of_service;
     record.traffic_class = message.traffic_class;
     record.shutdown = message.shutdown;
@@ -47,7 +50,10 @@ pub fn fill<'a>(
     record.mark = message.mark;
     record.class_id = message.class_id;
     record.socket_options = message.socket_options.map(|options| options.bits());
-    record.has_md5 = message.has_md5.then_some(true);
+    // Only to a reader who would be told the contrary their absence says something.
+    let no = says::is_for_admin(message).then_some(false);
+    record.has_md5 = if message.has_md5 { Some(true) } else { no };
+    record.is_mptcp = no;
     record.congestion_algorithm = message.congestion;
     record.cgroup_id = message.cgroup_id;
     if let Some(info) = &message.tcp_info {
@@ -60,6 +66,31 @@ pub fn fill<'a>(
     }
     fill_congestion(record, message);
     fill_memory(record, message);
+}
+
+/// Fills in what a close event says, and leaves out what only looks like it: zeros where the kernel has nothing to say any more.
+pub fn fill_close<'a>(
+    record: &mut SocketRecord<'a>,
+    event: &SocketMessage<'a>,
+    accecn: Option<AccEcnLayout>,
+) {
+    let is_aborted = says::is_aborted(event);
+    if is_aborted {
+        let mut left = *event;
+        (left.tcp_info, left.tcp_info_tail) = (None, &[]);
+        fill(record, &left, accecn);
+        (record.receive_queue, record.send_queue) = (None, None);
+    } else {
+        fill(record, event, accecn);
+        // See `says::CLEARED_BEFORE_CLOSE`.
+        (record.unacked_segments, record.backoff) = (None, None);
+    }
+    (record.uid, record.inode) = (None, None);
+    (record.timer, record.timer_retransmits, record.timer_expires_ms) = (None, None, None);
+    record.src_address = record.src_address.and_then(says::closed_address);
+    record.src_port = record.src_port.and_then(says::closed_port);
+    record.dst_address = record.dst_address.and_then(says::closed_address);
+    record.dst_port = record.dst_port.and_then(says::closed_port);
 }
 
 macro_rules! copy_fields {

@@ -12,6 +12,7 @@ pub mod cgroup_path;
 
 mod cgroups;
 mod host;
+mod machine;
 mod mounts;
 mod processes;
 mod users;

@@ -1,17 +1,33 @@
 //! Closing records: the kernel's close events, joined with what the polls saw of the same sockets.
+//!
+//! What is known of a connection ([`Life`]), and where each thing that the kernel says of it leads:
+//!
+//! | known | row of its socket | row of its minisock | in no row of a whole walk | close event |
+//! |---|---|---|---|---|
+//! | nothing | `Open`, or rejected | `Remnant` | | judged by the event; for one read of events it has "just closed" |
+//! | rejected | `Open` if it passes now | rejected | forgotten after some polls | filtered, forgotten |
+//! | `Open` | `Open` | `Remnant` | `Missing` | record, `Closed` |
+//! | `Remnant` | `Remnant` | `Remnant` | `Missing` | record, `Closed` |
+//! | `Missing` | `Open` | `Remnant` | forgotten after some polls: unobserved | record, `Closed` |
+//! | `Closed`, just closed | `Closed`, from the datagram that the kernel had filled ahead | `Closed` | forgotten | duplicate |
+//!
+//! "Record" is a record, or the drop reason for which there is none: each event has one fate. A connection that was counted as
+//! unobserved may yet have an event, if its program looks at it only then; it is judged as one of which nothing is known.
+//! `closing/model.rs` tries every legal order.
 
 use crate::access::{Access, Hears, Scope};
 use crate::assemble;
-use crate::ends::{self, Before, End, Final, Look};
+use crate::delta::Delta;
+use crate::ends::{self, Before, End, Final, Look, Role};
 use crate::engine::{Engine, fill_attribution};
 use crate::options::Closes;
+use crate::says::is_aborted;
 use crate::table::{Entry, Life};
 use ledger::{Amount, Reason};
-use record::{CloseReason, RecordKind, SocketRecord, SocketState};
-use std::net::IpAddr;
+use record::{CloseReason, CountersFrom, RecordKind, SocketRecord, SocketState};
 use std::os::fd::{AsFd, BorrowedFd};
 use sys::Errno;
-use sys::clock::realtime_ns;
+use sys::clock::{boottime_ns, realtime_ns};
 use sys::netlink::{EventBatch, Protocol, Received, Socket};
 use sys::socket::{mem_info, receive_buffer};
 use wire::inet_diag::request::SOCK_DIAG_BY_FAMILY;
@@ -34,6 +50,11 @@ impl Events {
     pub(crate) fn hears(&self, is_own: bool, nsid: Option<i32>) -> bool {
         is_own || (self.hears == Hears::All && nsid.is_some())
     }
+
+    /// Whether those of every namespace with an id are heard.
+    pub(crate) fn hears_all(&self) -> bool {
+        self.hears == Hears::All
+    }
 }
 
 /// A close event and what belongs to it, before it is decided how the connection ended.
@@ -45,6 +66,15 @@ pub(crate) struct Closed {
     pub(crate) nsid: Option<i32>,
     /// When the event was read.
     pub(crate) unix_ns: u64,
+    /// The same by the clock that nobody sets.
+    pub(crate) boot_ns: u64,
+}
+
+/// When something was read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now {
+    pub(crate) unix_ns: u64,
+    pub(crate) boot_ns: u64,
 }
 
 /// Whether the events that had come were all taken.
@@ -151,15 +181,13 @@ impl Engine<'_> {
         if !hears_all || known.is_none_or(|known| known.nsid.is_some() || known.is_own) {
             return;
         }
+        if let Some(scout) = &mut self.scout {
+            return scout.call();
+        }
         match access.nsid(at) {
-            Ok(nsid) => self.namespaces.set_nsid(place, nsid),
+            Ok(nsid) => _ = self.namespaces.set_nsid(place, nsid),
             Err(Errno::NOENT) => {}
-            Err(errno) => self.problem("nsid", || {
-                format!(
-                    "a network namespace cannot be given an id ({errno}): this takes CAP_NET_ADMIN; its connections \
-                     that close between two polls are missing"
-                )
-            }),
+            Err(errno) => self.has_no_nsid(errno),
         }
     }
 
@@ -171,9 +199,9 @@ impl Engine<'_> {
         for _ in 0..BATCHES_MAX {
             match events.batch.receive(&events.socket) {
                 Ok(count) => {
-                    let now_ns = realtime_ns();
+                    let now = Now { unix_ns: realtime_ns(), boot_ns: boottime_ns() };
                     for received in events.batch.datagrams() {
-                        self.take_datagram(&received, events.own.as_ref(), now_ns);
+                        self.take_datagram(&received, events.own.as_ref(), now);
                     }
                     if count < BATCH_EVENTS {
                         drained = Drained::Wholly;
@@ -206,7 +234,12 @@ impl Engine<'_> {
         self.sums.closes_lost += u64::from(lost);
     }
 
-    fn take_datagram(&mut self, received: &Received<'_>, own: Option<&Socket>, now_ns: u64) {
+    pub(crate) fn take_datagram(
+        &mut self,
+        received: &Received<'_>,
+        own: Option<&Socket>,
+        now: Now,
+    ) {
         if received.sender_port_id != 0 {
             // Another process may send to our port; the kernel's port is 0.
             return;
@@ -217,7 +250,7 @@ impl Engine<'_> {
             let fate =
                 match message.map(|message| (message.kind, message.body, decode(message.body))) {
                     Ok((SOCK_DIAG_BY_FAMILY, body, Ok(event))) => {
-                        let closed = self.closed(&event, received.nsid, now_ns);
+                        let closed = self.closed(&event, received.nsid, now);
                         self.close(&event, closed, own, (body, amount))
                     }
                     _ => Fate::LeftOut(Reason::Malformed),
@@ -246,7 +279,7 @@ impl Engine<'_> {
     }
 
     /// Joins an event with what is known of its socket, which has closed from here on.
-    fn closed(&mut self, event: &SocketMessage<'_>, nsid: Option<i32>, unix_ns: u64) -> Closed {
+    fn closed(&mut self, event: &SocketMessage<'_>, nsid: Option<i32>, now: Now) -> Closed {
         let entry = self.table.get_mut(event.id.cookie).map(|entry| {
             let before = *entry;
             entry.life = Life::Closed;
@@ -256,12 +289,12 @@ impl Engine<'_> {
             self.just_closed.push(event.id.cookie);
         }
         let place = match nsid {
-            Some(nsid) => self.namespaces.by_nsid(nsid),
+            Some(nsid) => self.namespaces.by_nsid(nsid).or_else(|| self.place_of_stranger(nsid)),
             None => self.namespaces.own(),
         };
         // A cookie belongs to one socket for as long as the host runs; an id may be given to another namespace.
         let place = entry.map(|entry| entry.namespace).or(place);
-        Closed { entry, place, nsid, unix_ns }
+        Closed { entry, place, nsid, unix_ns: now.unix_ns, boot_ns: now.boot_ns }
     }
 
     /// Makes a closing record, or has it wait, or says why not.
@@ -276,13 +309,19 @@ impl Engine<'_> {
         if is_known_closed || self.heard_before.binary_search(&event.id.cookie).is_ok() {
             return Fate::LeftOut(Reason::Duplicate);
         }
+        if self.is_elsewhere(&closed) {
+            return Fate::LeftOut(Reason::Elsewhere);
+        }
         let end = Final::of(event);
         let before = closed.entry.as_ref().map(Before::of);
         if ends::end_of(&end, before.as_ref(), None) == End::NoConnection {
             self.counts.never_connected.add(1);
-            return Fate::LeftOut(Reason::Filtered);
+            return Fate::LeftOut(Reason::NeverConnected);
         }
-        if let Err(reason) = self.is_wanted(event, &closed) {
+        if let Some(place) = closed.place {
+            self.namespaces.heard(place);
+        }
+        if let Err(reason) = self.choose_close(event, &closed) {
             return Fate::LeftOut(reason);
         }
         let mut look = None;
@@ -302,19 +341,9 @@ impl Engine<'_> {
         Fate::Told
     }
 
-    fn is_wanted(&mut self, event: &SocketMessage<'_>, closed: &Closed) -> Result<(), Reason> {
-        if closed.entry.is_none() {
-            // What a poll saw has passed the filter before. The namespace may be one that was not chosen.
-            let is_elsewhere = closed.place.is_none() && self.options.scope != Scope::All;
-            let options = self.options;
-            let expression = options.filter.as_ref().and_then(|filter| filter.expression());
-            let passes =
-                expression.is_none_or(|wanted| self.passes(wanted, event, closed.place, None));
-            if is_elsewhere || !passes {
-                return Err(Reason::Filtered);
-            }
-        }
-        if self.is_sampled(event.id.cookie) { Ok(()) } else { Err(Reason::Sampled) }
+    /// Whether it closed in a namespace that is not collected. The socket of the scope [`Scope::Own`] hears no other.
+    fn is_elsewhere(&self, closed: &Closed) -> bool {
+        closed.place.is_none() && matches!(self.options.scope, Scope::Named(_))
     }
 
     /// Makes the record of a close.
@@ -325,83 +354,96 @@ impl Engine<'_> {
         look: Option<Look>,
     ) {
         let before = closed.entry.as_ref().map(Before::of);
-        let End::Connection(reason) = ends::end_of(&Final::of(event), before.as_ref(), look) else {
+        let end = Final::of(event);
+        let End::Connection(reason) = ends::end_of(&end, before.as_ref(), look) else {
             return;
         };
+        let role = ends::role_of(&end, before.as_ref(), look);
         if closed.entry.is_none() {
             self.counts.unpolled.add(1);
         }
         if let Some(count) = self.counts.ended.get(usize::from(reason.0)) {
             count.add(1);
         }
-        self.emit_close(event, closed, reason);
+        self.emit_close(event, closed, reason, role);
     }
 
-    fn emit_close(&mut self, event: &SocketMessage<'_>, closed: &Closed, reason: CloseReason) {
-        let Closed { ref entry, place, nsid, unix_ns } = *closed;
+    fn emit_close(
+        &mut self,
+        event: &SocketMessage<'_>,
+        closed: &Closed,
+        reason: CloseReason,
+        role: Option<Role>,
+    ) {
+        let Closed { ref entry, place, nsid, unix_ns, boot_ns } = *closed;
         let entry = entry.as_ref();
         let namespace = place.and_then(|place| self.namespaces.get(place)).cloned();
         let cgroup = entry.and_then(|entry| self.cgroup_of(entry.cgroup_id));
         let congestion =
             entry.and_then(|entry| self.congestion_name(entry.congestion)).map(str::to_owned);
         let mut record = self.identity.record(RecordKind::CLOSE, unix_ns);
-        assemble::fill(&mut record, event, assemble::own_accecn_layout());
-        // The event says nothing of these: zero would be a claim.
-        (record.uid, record.inode) = (None, None);
-        (record.timer, record.timer_retransmits, record.timer_expires_ms) = (None, None, None);
+        assemble::fill_close(&mut record, event, assemble::own_accecn_layout());
         record.netns_id = nsid.and_then(|nsid| u32::try_from(nsid).ok());
         fill_attribution(&mut record, namespace.as_ref(), cgroup.as_deref());
         record.close_reason = Some(reason);
+        record.role = role.map(Role::word);
         record.polls_seen = Some(0);
+        record.counters_from = Some(match event.tcp_info {
+            Some(_) if !is_aborted(event) => CountersFrom::EVENT,
+            _ => CountersFrom::UNKNOWN,
+        });
         if let Some(entry) = entry {
-            record.uid = Some(entry.uid);
+            record.uid = entry.uid;
             record.cgroup_id = Some(entry.cgroup_id).filter(|&id| id != 0);
             record.congestion_algorithm = congestion.as_deref();
             record.last_state = Some(SocketState(entry.state));
             record.first_seen_unix_ns = Some(entry.first_seen_unix_ns);
             record.last_seen_unix_ns = Some(entry.last_seen_unix_ns);
-            record.seen_ns = Some(unix_ns.saturating_sub(entry.first_seen_unix_ns));
+            record.seen_ns = Some(boot_ns.saturating_sub(entry.first_seen_boot_ns));
             record.polls_seen = Some(entry.polls_seen);
+            if is_aborted(event) {
+                restore(&mut record, event, entry);
+            }
+            delta_of(event, entry, boot_ns).fill(&mut record);
         }
-        restore(&mut record, event, entry);
         self.emit(&mut record);
     }
 }
 
-/// Makes up for what an abort cleared before the kernel told of the close (`tcp_disconnect` in net/ipv4/tcp.c): the peer's port
-/// and, where the socket was not bound, our address; and nearly all counters.
-fn restore(record: &mut SocketRecord<'_>, event: &SocketMessage<'_>, entry: Option<&Entry>) {
-    if event.id.dst.port() != 0 {
-        record.is_from_last_poll = Some(false);
+/// What was added since the last record. What an abort has cleared is no counter that anything could be added to.
+fn delta_of(event: &SocketMessage<'_>, entry: &Entry, boot_ns: u64) -> Delta {
+    match &event.tcp_info {
+        Some(info) if !is_aborted(event) => Delta::of(entry, info, boot_ns),
+        _ => Delta::default(),
+    }
+}
+
+/// Makes up for what an abort cleared before the kernel told of the close, by what the last poll saw.
+fn restore(record: &mut SocketRecord<'_>, event: &SocketMessage<'_>, entry: &Entry) {
+    if entry.dport == 0 {
         return;
     }
-    let polled = entry.filter(|entry| entry.dport != 0);
-    record.is_from_last_poll = Some(polled.is_some());
-    let Some(entry) = polled else {
-        // Nobody knows them. A wildcard would be a claim.
-        let is_known = |address: &IpAddr| !address.to_canonical().is_unspecified();
-        record.src_address = record.src_address.filter(is_known);
-        record.dst_address = record.dst_address.filter(is_known);
-        record.dst_port = None;
-        return;
-    };
     record.src_address = Some(entry.src);
     record.src_port = Some(entry.sport);
     record.dst_address = Some(entry.dst);
     record.dst_port = Some(entry.dport);
-    if entry.has_counters {
-        let last = &entry.last;
-        record.bytes_sent = Some(last.bytes_sent);
-        record.bytes_acked = Some(last.bytes_acked);
-        record.bytes_received = Some(last.bytes_received);
-        record.bytes_retrans = Some(last.bytes_retrans);
-        record.segs_out = Some(last.segs_out);
-        record.segs_in = Some(last.segs_in);
-        record.data_segs_out = Some(last.data_segs_out);
-        record.data_segs_in = Some(last.data_segs_in);
-        record.total_retrans_segments = Some(last.total_retrans);
-        record.rtt_us = Some(last.rtt_us);
-        record.min_rtt_us = Some(last.min_rtt_us);
-        record.unacked_segments = Some(last.unacked_segments);
-    }
+    // What this kernel's `tcp_info` ends before is not in the event either.
+    let Some(info) = event.tcp_info.filter(|_| entry.has_counters) else { return };
+    let last = &entry.last;
+    record.counters_from = Some(CountersFrom::LAST_POLL);
+    record.bytes_sent = info.bytes_sent().and(Some(last.bytes_sent));
+    record.bytes_acked = info.bytes_acked().and(Some(last.bytes_acked));
+    record.bytes_received = info.bytes_received().and(Some(last.bytes_received));
+    record.bytes_retrans = info.bytes_retrans().and(Some(last.bytes_retrans));
+    record.segs_out = info.segs_out().and(Some(last.segs_out));
+    record.segs_in = info.segs_in().and(Some(last.segs_in));
+    record.data_segs_out = info.data_segs_out().and(Some(last.data_segs_out));
+    record.data_segs_in = info.data_segs_in().and(Some(last.data_segs_in));
+    record.total_retrans_segments = info.total_retrans_segments().and(Some(last.total_retrans));
+    record.rtt_us = info.rtt_us().and(Some(last.rtt_us));
+    record.min_rtt_us = info.min_rtt_us().and(Some(last.min_rtt_us));
+    record.unacked_segments = info.unacked_segments().and(Some(last.unacked_segments));
 }
+
+#[cfg(test)]
+mod model;

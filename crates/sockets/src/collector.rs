@@ -1,28 +1,33 @@
 //! The collector: one thread that polls every namespace, hears every close in between, and answers questions.
 
 use crate::access::{Access, Direct, Found, Scope};
-use crate::attribution::Host;
+use crate::attribution::{Host, ProcessOptions, Processes};
 use crate::closing::Drained;
-use crate::engine::{Engine, Identity, Moment};
-use crate::filter::Filter;
+use crate::engine::{Engine, Moment};
+use crate::filter::{Filter, Needs};
 use crate::held::Settle;
+use crate::identity::{Identity, run_id};
 use crate::meter::Counts;
 use crate::options::{Closes, Options};
 use crate::output::Output;
-use crate::query::{self, QueryError};
+use crate::poll::{POLL_INTERVALS_MAX, PutOff};
+use crate::query::{Answer, Answers, QueryError, Question, Turn, WAITING_MAX};
+use crate::quiet::{Quiet, Visit};
+use crate::scout::Scout;
 use crate::split::Split;
 use crate::walk::{Ask, Visitor as _, Walker};
 use ledger::Meter;
+use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
-use sys::clock::{monotonic_ns, realtime_ns, thread_cpu_ns};
+use sys::clock::{boottime_ns, monotonic_ns, realtime_ns, thread_cpu_ns};
 use sys::poll::{EventFd, Interest, PollSet};
-use sys::process::{CAP_SYS_PTRACE, effective_capabilities};
+use sys::process::{CAP_NET_ADMIN, CAP_SYS_PTRACE, effective_capabilities};
 use sys::socket::namespace_cookie;
 use wire::inet_diag::{Extensions, States};
 
@@ -42,13 +47,18 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
-    fn new() -> io::Result<Signal> {
+    pub(crate) fn new() -> io::Result<Signal> {
         Ok(Signal { wake: EventFd::new()?, is_stopping: AtomicBool::new(false) })
     }
 
     /// Whether the thread is to end.
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// Has the thread look at everything.
+    pub(crate) fn wake(&self) {
+        self.wake.wake();
     }
 }
 
@@ -60,15 +70,6 @@ impl Drop for Ends {
         self.0.is_stopping.store(true, Ordering::Relaxed);
         self.0.wake.wake();
     }
-}
-
-/// A question on its way to the thread.
-struct Question {
-    filter: Option<Filter>,
-    limit: usize,
-    /// Whoever asked has gone after this.
-    deadline: Instant,
-    answer: Sender<Result<Vec<u8>, QueryError>>,
 }
 
 /// Makes the collector's access, on the thread that will use it.
@@ -95,11 +96,11 @@ impl Collector {
     ) -> io::Result<Collector> {
         let counts = Arc::new(Counts::new(&options.name));
         let signal = Arc::new(Signal::new()?);
-        let (asked, receiver) = mpsc::channel();
+        let (asked, receiver) = mpsc::sync_channel(WAITING_MAX);
         let (thread_counts, thread_signal) = (Arc::clone(&counts), Arc::clone(&signal));
         let thread = thread::Builder::new().name(options.name.clone()).spawn(move || {
             let tags: Vec<_> = host.tags().collect();
-            let identity = Identity { host: &host, tags: &tags };
+            let identity = Identity { host: &host, tags: &tags, run_id: run_id() };
             let engine = Engine::new(&options, identity, thread_counts, output);
             let mut runner = Runner::new(engine, access(), &options, thread_signal);
             runner.run(&receiver);
@@ -119,8 +120,7 @@ impl Collector {
         self.counts.heartbeat.load()
     }
 
-    /// Walks the namespaces now, and returns the sockets that pass as JSON; for people and scripts, not for records. What
-    /// is found does not count as a poll.
+    /// As [`Questions::ask`], with the whole answer in memory.
     ///
     /// # Errors
     /// The collector did not answer in time, or is stopping.
@@ -130,7 +130,7 @@ impl Collector {
         limit: usize,
         timeout: Duration,
     ) -> Result<Vec<u8>, QueryError> {
-        self.questions.ask(filter, limit, timeout)
+        self.questions.ask(filter, limit, timeout).and_then(Answer::whole)
     }
 
     /// A handle for asking from other threads.
@@ -164,28 +164,35 @@ impl std::error::Error for Panicked {}
 /// Asks a collector from any thread.
 #[derive(Clone)]
 pub struct Questions {
-    asked: Sender<Question>,
+    asked: SyncSender<Question>,
     signal: Arc<Signal>,
 }
 
 impl Questions {
-    /// See [`Collector::query`].
+    /// Walks the namespaces now, and returns the sockets that pass as JSON, `limit` of them at most; for people and scripts, not
+    /// for records. What is found does not count as a poll.
+    ///
+    /// One question is answered at a time, and one a second at most; this one waits `timeout` for its turn. The answer comes
+    /// while it is made, within some ten seconds, in memory that is bounded whatever its size ([`crate::ANSWER_BYTES_MAX`]).
     ///
     /// # Errors
-    /// The collector did not answer in time, or has stopped.
+    /// Too many wait already; the turn did not come in time; the collector has stopped.
     pub fn ask(
         &self,
         filter: Option<Filter>,
         limit: usize,
         timeout: Duration,
-    ) -> Result<Vec<u8>, QueryError> {
+    ) -> Result<Answer, QueryError> {
         let (answer, receiver) = mpsc::channel();
         let deadline = Instant::now() + timeout;
-        let sent = self.asked.send(Question { filter, limit, deadline, answer });
-        sent.map_err(|_| QueryError::Stopped)?;
-        self.signal.wake.wake();
+        let sent = self.asked.try_send(Question { filter, limit, deadline, answer });
+        sent.map_err(|error| match error {
+            TrySendError::Full(_) => QueryError::Busy,
+            TrySendError::Disconnected(_) => QueryError::Stopped,
+        })?;
+        self.signal.wake();
         match receiver.recv_timeout(timeout) {
-            Ok(result) => result,
+            Ok(answer) => Ok(answer),
             Err(mpsc::RecvTimeoutError::Timeout) => Err(QueryError::Timeout),
             Err(mpsc::RecvTimeoutError::Disconnected) => Err(QueryError::Stopped),
         }
@@ -206,10 +213,15 @@ pub(crate) struct Runner<'h> {
     pub(crate) access: Box<dyn Access>,
     pub(crate) walker: Walker,
     pub(crate) found: Vec<Found>,
+    /// What a poll visits: the place in `found`, and among the namespaces that are known.
+    visits: Vec<(usize, u32)>,
+    put_off: PutOff,
     pub(crate) options: &'h Options,
     pub(crate) signal: Arc<Signal>,
+    pub(crate) answers: Answers,
     split: Split,
     extensions: Extensions,
+    quiet: Quiet,
     poll_set: PollSet,
     jitter: u64,
 }
@@ -231,6 +243,7 @@ impl<'h> Runner<'h> {
         if options.closes == Closes::On {
             engine.closes_start(&mut *access);
         }
+        engine.scout = Scout::start(&*access, options);
         let names_devices = options.filter.as_ref().is_some_and(Filter::depends_on_namespace);
         if names_devices && options.scope != Scope::Own {
             engine.problem("filter_device", || {
@@ -239,17 +252,29 @@ impl<'h> Runner<'h> {
                     .to_owned()
             });
         }
+        let needs = options.filter.as_ref().map_or(Needs::NONE, Filter::needs);
+        let held = effective_capabilities().unwrap_or_default();
+        if needs.contains(Needs::MARK) && held & 1 << CAP_NET_ADMIN == 0 {
+            engine.problem("filter_mark", || {
+                "the filter asks for a mark, which the kernel tells to CAP_NET_ADMIN only: no socket passes what depends on it"
+                    .to_owned()
+            });
+        }
         let split = Split::new(options.filter.as_ref(), options.states);
-        engine.rest.clone_from(&split.rest);
+        engine.adopt(&split);
         Runner {
             split,
             extensions: options.extensions(),
+            quiet: Quiet::default(),
             engine,
             access,
             walker: Walker::default(),
             found: Vec::new(),
+            visits: Vec::new(),
+            put_off: PutOff::default(),
             options,
             signal,
+            answers: Answers::default(),
             poll_set: PollSet::default(),
             jitter: monotonic_ns(),
         }
@@ -268,6 +293,7 @@ impl<'h> Runner<'h> {
             }
             due = slot + self.next_jitter();
         }
+        self.answers.stop();
         // What had come before the stop; more may come for as long as connections close.
         for _ in 0..DRAINS_AT_STOP_MAX {
             if self.engine.take_closes() == Drained::Wholly {
@@ -285,8 +311,9 @@ impl<'h> Runner<'h> {
             if self.signal.is_stopping() {
                 return Next::Stop;
             }
-            // One at a time: however many are asked, a poll is late by one answer at most.
-            let is_asked = asked.try_recv().map(|question| self.answer(&question)).is_ok();
+            // A poll is late by one turn of this at most.
+            let turn = Answers::turn(self, asked);
+            self.engine.look_out_and_count();
             let left = due.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Next::GoOn;
@@ -296,26 +323,28 @@ impl<'h> Runner<'h> {
             if let Some(events) = &self.engine.events {
                 self.poll_set.add(events.as_fd(), Interest::Readable);
             }
-            let idle = self.engine.held.due_in().map_or(IDLE, |due| due.min(IDLE));
-            let idle = if is_asked { Duration::ZERO } else { left.min(idle) };
+            let scouts_at = 1 + usize::from(self.engine.events.is_some());
+            let mut idle = self.engine.held.due_in().map_or(IDLE, |due| due.min(IDLE));
+            if let Some(scout) = &self.engine.scout {
+                scout.wait_in(&mut self.poll_set);
+                idle = idle.min(scout.due_in());
+            }
+            let idle = match turn {
+                Turn::More => Duration::ZERO,
+                Turn::Wait(wait) => wait.min(idle).min(left),
+            };
             // An error here is a signal: the loop looks at everything again.
             let _ = self.poll_set.wait(idle);
             self.signal.wake.clear();
             self.engine.moment.at = Instant::now();
+            if let Some(scout) = &mut self.engine.scout {
+                scout.note_wait(&self.poll_set, scouts_at);
+            }
+            self.engine.look_out();
             self.engine.take_closes();
             self.engine.settle(&mut *self.access, &self.found, Settle::Due);
             self.flush();
         }
-    }
-
-    fn answer(&mut self, question: &Question) {
-        if question.deadline <= Instant::now() {
-            // Nobody waits for it any more.
-            return;
-        }
-        let result = query::answer(self, question.filter.as_ref(), question.limit);
-        // Whoever asked may have gone.
-        let _ = question.answer.send(result);
     }
 
     /// Has the output send closing records on their way that have waited long enough for others to join them.
@@ -342,31 +371,82 @@ impl<'h> Runner<'h> {
         let (began_ns, cpu_ns) = (monotonic_ns(), thread_cpu_ns());
         let poll = self.engine.moment.poll + 1;
         let unix_ns = realtime_ns();
-        self.engine.moment = Moment { poll, unix_ns, at: Instant::now(), place: 0 };
+        let boot_ns = boottime_ns();
+        self.engine.moment = Moment { poll, unix_ns, boot_ns, at: Instant::now(), place: 0 };
+        self.look_names_up();
         self.engine.is_keyframe = self.is_keyframe(poll);
         let states = self.states(poll);
         self.engine.forget_open(states);
         self.discover();
+        self.look_for_processes();
         self.engine.sums.discovery_ns = monotonic_ns().saturating_sub(began_ns);
         if self.visit_all(states) == Next::GoOn {
+            // Before what is absent is judged.
+            self.engine.take_closes();
             self.engine.sweep(states);
+            self.quiet.forget_gone(poll);
         }
         self.engine.sums.poll_ns = monotonic_ns().saturating_sub(began_ns);
         self.engine.sums.cpu_ns = thread_cpu_ns().saturating_sub(cpu_ns);
         self.engine.finish_poll(unix_ns);
     }
 
-    /// Visits the namespaces that were found. When the thread is to end those that are left are not visited, and their sockets
-    /// not absent.
+    /// Has the filter's paths and interfaces stand for what they are now: a service that begins again has another cgroup, an
+    /// interface that is made anew another index.
+    fn look_names_up(&mut self) {
+        if self.options.filter.as_ref().is_some_and(Filter::names_may_change) {
+            self.split = Split::new(self.options.filter.as_ref(), self.options.states);
+            self.engine.adopt(&self.split);
+        }
+    }
+
+    /// Finds out which processes hold which sockets, if that is wanted.
+    fn look_for_processes(&mut self) {
+        if !self.options.processes {
+            return;
+        }
+        let processes = Processes::scan(&ProcessOptions::default());
+        let denied = processes.summary().denied;
+        if denied > 0 {
+            self.engine.problem("processes", || {
+                format!(
+                    "the descriptors of {denied} processes cannot be seen: this takes CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; \
+                     records of their sockets name no process"
+                )
+            });
+        }
+        self.engine.processes = Some(processes);
+    }
+
+    /// Visits the namespaces that were found, first those that the last poll put off. When the thread is to end, or the poll takes
+    /// too long, those that are left are not visited, and their sockets not absent.
     fn visit_all(&mut self, states: States) -> Next {
-        for at in 0..self.found.len() {
+        let ends_at = self.engine.moment.at + self.options.interval * POLL_INTERVALS_MAX;
+        let is_keyframe = self.engine.is_keyframe;
+        let put_off = std::mem::take(&mut self.put_off);
+        let owed: HashMap<u32, usize> = put_off.places.iter().copied().zip(0..).collect();
+        self.visits.sort_by_key(|(_, place)| owed.get(place).copied().unwrap_or(usize::MAX));
+        for visit in 0..self.visits.len() {
             if self.signal.is_stopping() {
                 return Next::Stop;
             }
-            self.visit(at, states);
+            let (at, place) = self.visits[visit];
+            let is_owed = owed.contains_key(&place);
+            if visit > 0 && Instant::now() >= ends_at {
+                self.put_off = PutOff {
+                    places: self.visits[visit..].iter().map(|(_, place)| *place).collect(),
+                    states: states | put_off.states,
+                    is_keyframe: is_keyframe || put_off.is_keyframe,
+                };
+                break;
+            }
+            self.engine.is_keyframe = is_keyframe || is_owed && put_off.is_keyframe;
+            self.visit((at, place), if is_owed { states | put_off.states } else { states });
             // A namespace of few sockets has no pause of its own.
             self.engine.pause();
         }
+        self.engine.is_keyframe = is_keyframe;
+        self.engine.put_off(self.put_off.places.len());
         Next::GoOn
     }
 
@@ -426,15 +506,14 @@ impl<'h> Runner<'h> {
                 }
             }
         }
+        engine.take_up(&self.found, &mut self.visits);
         engine.counts.namespaces.set(self.found.len() as u64);
         engine.counts.discover_us.add(engine.since_us());
     }
 
     /// Walks one namespace. What goes wrong with it is counted, told once, and of no consequence for the others.
-    fn visit(&mut self, at: usize, states: States) {
-        let Some(found) = self.found.get(at) else { return };
+    fn visit(&mut self, (at, place): (usize, u32), states: States) {
         let engine = &mut self.engine;
-        let place = engine.namespaces.note(found, engine.moment.poll);
         engine.moment.place = place;
         let began_ns = monotonic_ns();
         let opened = self.access.open(at);
@@ -444,16 +523,18 @@ impl<'h> Runner<'h> {
             Ok(socket) => socket,
             Err(error) => return engine.cannot_open(&error),
         };
-        let place = engine.namespaces.recognise(place, namespace_cookie(socket.as_fd()).ok());
+        let cookie = namespace_cookie(socket.as_fd()).ok();
+        let place = engine.namespaces.recognise(place, cookie);
         engine.moment.place = place;
         engine.learn_nsid(&mut *self.access, at, place);
-        engine.moment.unix_ns = realtime_ns();
+        engine.stamp();
         let ask = Ask { states, extensions: self.extensions, bytecode: &self.split.bytecode };
-        let result = self.walker.walk(&socket, &ask, engine);
+        let visit = Visit { at, cookie, socket: &socket, ask };
+        let result = self.quiet.read(&visit, &mut *self.access, &mut self.walker, engine);
         // Closed at once: a netlink socket keeps its namespace alive.
         drop(socket);
         let spent_ns = monotonic_ns().saturating_sub(opened_ns);
-        engine.walked(place, spent_ns, result);
+        engine.walked(place, (spent_ns, self.walker.last()), result.map(drop));
         engine.settle(&mut *self.access, &self.found, Settle::Due);
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::table::{Entry, LastCounters};
 use record::CloseReason;
-use wire::inet_diag::{SocketMessage, State};
+use wire::inet_diag::{SocketMessage, State, States, TcpInfo};
 
 /// What a close event is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,22 +102,26 @@ impl Final {
             end.notsent_bytes = info.notsent_bytes().unwrap_or_default();
             end.min_rtt_us = info.min_rtt_us();
             end.snd_wnd_bytes = info.snd_wnd_bytes().unwrap_or_default();
-            end.counters = Counters {
-                bytes_sent: info.bytes_sent(),
-                bytes_retrans: info.bytes_retrans().unwrap_or_default(),
-                bytes_acked: info.bytes_acked().unwrap_or_default(),
-                bytes_received: info.bytes_received().unwrap_or_default(),
-                segs_in: info.segs_in().unwrap_or_default(),
-                segs_out: info.segs_out().unwrap_or_default(),
-                data_segs_in: info.data_segs_in().unwrap_or_default(),
-                data_segs_out: info.data_segs_out().unwrap_or_default(),
-            };
+            end.counters = Counters::in_info(info);
         }
         end
     }
 }
 
 impl Counters {
+    fn in_info(info: &TcpInfo) -> Counters {
+        Counters {
+            bytes_sent: info.bytes_sent(),
+            bytes_retrans: info.bytes_retrans().unwrap_or_default(),
+            bytes_acked: info.bytes_acked().unwrap_or_default(),
+            bytes_received: info.bytes_received().unwrap_or_default(),
+            segs_in: info.segs_in().unwrap_or_default(),
+            segs_out: info.segs_out().unwrap_or_default(),
+            data_segs_in: info.data_segs_in().unwrap_or_default(),
+            data_segs_out: info.data_segs_out().unwrap_or_default(),
+        }
+    }
+
     pub(crate) fn of(last: &LastCounters) -> Counters {
         Counters {
             bytes_sent: Some(last.bytes_sent),
@@ -152,6 +156,25 @@ pub(crate) fn end_of(end: &Final, before: Option<&Before>, look: Option<Look>) -
         return End::NoConnection;
     }
     End::Connection(reason(end, before, look))
+}
+
+/// The states that a connection was in, as far as its close event tells: those of the handshake, and if it was established all
+/// that follow.
+pub(crate) fn states_of(event: &SocketMessage<'_>) -> States {
+    let opening = States::of(State::SynSent) | States::of(State::SynReceived);
+    if !was_established(&Final::of(event), None) {
+        return opening;
+    }
+    let never = [State::Listen, State::Closed, State::BoundInactive, State::NewSynReceived];
+    never.into_iter().fold(States::ALL, |states, state| states - States::of(state))
+}
+
+/// Who opened the connection, as far as its close event and what is known besides tell.
+pub(crate) fn role_of(end: &Final, before: Option<&Before>, look: Option<Look>) -> Option<Role> {
+    let polled = before.and_then(|before| before.role);
+    // An abort has cleared what the event would tell it by.
+    let is_told = end.peer_port != 0 && was_established(end, before);
+    polled.or_else(|| if is_told { handshake(end, before, look).role } else { None })
 }
 
 /// Whether looking for a minisock can add to what [`end_of`] answers without.
@@ -237,13 +260,22 @@ pub(crate) fn control_bytes(counters: &Counters, send_queue: u32, notsent: u32) 
     Some(numbered.saturating_sub(data))
 }
 
+/// Who opened a connection, from what the kernel lists of it.
+pub(crate) fn role_of_listed(message: &SocketMessage<'_>) -> Option<Role> {
+    match (message.state, &message.tcp_info) {
+        (State::Listen | State::Closed | State::BoundInactive, _) => None,
+        // A handshake that has no socket yet is one that a listener has been asked for.
+        (State::SynReceived, None) => Some(Role::Acceptor),
+        (state, Some(info)) => {
+            let notsent = info.notsent_bytes().unwrap_or_default();
+            role_of_row(state, &Counters::in_info(info), message.send_queue, notsent)
+        }
+        _ => None,
+    }
+}
+
 /// Who opened a connection, from the row of a poll.
-pub(crate) fn role_of_row(
-    state: State,
-    counters: &Counters,
-    send_queue: u32,
-    notsent: u32,
-) -> Option<Role> {
+fn role_of_row(state: State, counters: &Counters, send_queue: u32, notsent: u32) -> Option<Role> {
     let has_fin =
         matches!(state, State::FinWait1 | State::FinWait2 | State::LastAck | State::Closing);
     if has_fin && notsent > 0 {

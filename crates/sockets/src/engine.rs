@@ -1,56 +1,45 @@
 //! What the collector does with each socket that the kernel lists: filter, join with what is known, make a record.
 
 use crate::assemble;
-use crate::attribution::{Cgroup, Cgroups, Host};
+use crate::attribution::{Cgroup, Cgroups, Processes};
 use crate::closing::Events;
-use crate::ends::{self, Counters};
-use crate::filter::{Expr, Facts, Needs};
+use crate::delta::{Delta, Recorded};
+use crate::ends::{self, Role};
+use crate::filter::{Expr, Needs, Verdict};
 use crate::fingerprint::fingerprint;
 use crate::held::Held;
+use crate::identity::Identity;
 use crate::look::Looker;
 use crate::meter::{Counts, STATES, family_row};
 use crate::namespaces::{Known, Namespaces};
 use crate::options::Options;
 use crate::output::{Output, Problem};
 use crate::poll::missing_kept_polls;
-use crate::table::{Entry, LastCounters, Life, Table, mix};
+use crate::rejected::Rejected;
+use crate::says::{self, is_remnant};
+use crate::scout::Scout;
+use crate::split::Split;
+use crate::table::{Entry, LastCounters, Life, Place, Table, mix};
 use crate::totals::Sums;
+use crate::turns::Turns;
 use ledger::{Amount, Reason};
-use record::{RecordKind, SocketRecord, Tags};
+use record::{RecordKind, SocketRecord};
 use std::sync::Arc;
 use std::time::Instant;
+use sys::clock::{boottime_ns, realtime_ns};
 use wire::DecodeError;
 use wire::inet_diag::{SocketMessage, State, States, TcpInfo};
 use wire::netlink::HEADER_BYTES;
-
-/// What is the same on all records of a collector.
-#[derive(Clone, Copy)]
-pub(crate) struct Identity<'h> {
-    pub(crate) host: &'h Host,
-    pub(crate) tags: &'h [(&'h str, &'h str)],
-}
-
-impl<'h> Identity<'h> {
-    /// A record that says which host and boot it is from.
-    pub(crate) fn record(&self, kind: RecordKind, time_unix_ns: u64) -> SocketRecord<'h> {
-        SocketRecord {
-            record_kind: Some(kind),
-            time_unix_ns: Some(time_unix_ns),
-            host: self.host.name(),
-            boot_id: self.host.boot_id(),
-            tags: (!self.tags.is_empty()).then(|| Tags::new(self.tags)),
-            ..SocketRecord::default()
-        }
-    }
-}
 
 /// The poll under way, or the last one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     /// Number of the poll, from 1.
     pub(crate) poll: u32,
-    /// When the walk of this namespace began.
+    /// When the kernel was asked for what is being listed.
     pub(crate) unix_ns: u64,
+    /// The same since the host started, for durations.
+    pub(crate) boot_ns: u64,
     pub(crate) at: Instant,
     /// Place of the namespace that is being walked.
     pub(crate) place: u32,
@@ -70,21 +59,34 @@ pub(crate) struct Engine<'h> {
     pub(crate) is_keyframe: bool,
     /// What the kernel leaves of the filter for us.
     pub(crate) rest: Option<Expr>,
+    /// All of the filter, and the states that are asked for: what the closes of connections that no poll has seen are held
+    /// against.
+    pub(crate) whole: Option<Expr>,
+    pub(crate) asked: States,
+    pub(crate) rejected: Rejected,
     pub(crate) open: [[u64; STATES]; 2],
     pub(crate) events: Option<Events>,
     /// Close events that wait for a look into their namespace.
     pub(crate) held: Held,
     pub(crate) looker: Looker,
+    /// Looks for namespaces between polls. `None` where only the own one is collected, or closes are not.
+    pub(crate) scout: Option<Scout>,
+    turns: Turns,
     /// Cookies of sockets that no poll had seen when their close events were read last, in order. The kernel fills one
     /// datagram of a dump ahead, so that such a socket may still be listed in the next.
     pub(crate) just_closed: Vec<u64>,
     /// The same, of events that may be heard again because another socket took over, in order.
     pub(crate) heard_before: Vec<u64>,
     cgroups: Option<Cgroups>,
-    needs: Needs,
+    /// Who holds which socket, as of this poll; `None` if nobody asked.
+    pub(crate) processes: Option<Processes>,
+    pub(crate) needs: Needs,
     /// Since when records wait for the output's next flush.
     pub(crate) unflushed_since: Option<Instant>,
-    sequence: u64,
+    /// Number of the next record.
+    pub(crate) sequence: u64,
+    /// What it was when totals were told last.
+    pub(crate) told_sequence: u64,
     unknown: Vec<u8>,
     congestions: Vec<String>,
     told: Vec<&'static str>,
@@ -99,7 +101,8 @@ impl<'h> Engine<'h> {
     ) -> Engine<'h> {
         let table = Table::new(options.table_entries_max);
         counts.table_capacity.set(table.capacity() as u64);
-        let mut namespaces = Namespaces::new(missing_kept_polls(options.interval));
+        let mut namespaces =
+            Namespaces::new(missing_kept_polls(options.interval), options.namespaces_max);
         namespaces.set_own(sys::namespace::own().ok());
         Engine {
             options,
@@ -108,20 +111,27 @@ impl<'h> Engine<'h> {
             output,
             table,
             namespaces,
-            moment: Moment { poll: 0, unix_ns: 0, at: Instant::now(), place: 0 },
+            moment: Moment { poll: 0, unix_ns: 0, boot_ns: 0, at: Instant::now(), place: 0 },
             sums: Sums::default(),
             is_keyframe: true,
             rest: None,
+            whole: None,
+            asked: options.states,
+            rejected: Rejected::new(options.table_entries_max),
             open: [[0; STATES]; 2],
             events: None,
             held: Held::default(),
             looker: Looker::default(),
+            scout: None,
+            turns: Turns::default(),
             just_closed: Vec::new(),
             heard_before: Vec::new(),
             cgroups: Cgroups::open(Default::default()).ok(),
+            processes: None,
             needs: options.filter.as_ref().map_or(Needs::NONE, |filter| filter.needs()),
             unflushed_since: None,
             sequence: 0,
+            told_sequence: 0,
             unknown: Vec::new(),
             congestions: Vec::new(),
             told: Vec::new(),
@@ -146,6 +156,12 @@ impl<'h> Engine<'h> {
         self.cgroups.as_mut()?.lookup(id, self.moment.at).cloned()
     }
 
+    /// Notes what time it is for the sockets that are listed next.
+    pub(crate) fn stamp(&mut self) {
+        self.moment.unix_ns = realtime_ns();
+        self.moment.boot_ns = boottime_ns();
+    }
+
     /// Forgets how many sockets are in these states, which are counted anew.
     pub(crate) fn forget_open(&mut self, states: States) {
         for (number, count) in self.open.iter_mut().flat_map(|row| row.iter_mut().enumerate()) {
@@ -156,40 +172,15 @@ impl<'h> Engine<'h> {
     }
 
     /// For how long the polls have seen a socket.
-    pub(crate) fn age_ns(&mut self, cookie: u64, unix_ns: u64) -> Option<u64> {
-        self.table.get_mut(cookie).map(|entry| unix_ns.saturating_sub(entry.first_seen_unix_ns))
+    pub(crate) fn age_ns(&mut self, cookie: u64, boot_ns: u64) -> Option<u64> {
+        self.table.get_mut(cookie).map(|entry| boot_ns.saturating_sub(entry.first_seen_boot_ns))
     }
 
-    /// Whether a socket passes an expression of the collector's own filter.
-    pub(crate) fn passes(
-        &mut self,
-        expression: &Expr,
-        message: &SocketMessage<'_>,
-        place: Option<u32>,
-        age_ns: Option<u64>,
-    ) -> bool {
-        self.passes_any(expression, self.needs, message, place, age_ns)
-    }
-
-    /// Whether a socket passes an expression of a filter with these needs, given what is known of it beside the kernel's
-    /// message.
-    pub(crate) fn passes_any(
-        &mut self,
-        expression: &Expr,
-        needs: Needs,
-        message: &SocketMessage<'_>,
-        place: Option<u32>,
-        age_ns: Option<u64>,
-    ) -> bool {
-        let wants_cgroup = needs.contains(Needs::ATTRIBUTION);
-        let cgroup = message.cgroup_id.filter(|_| wants_cgroup).and_then(|id| self.cgroup_of(id));
-        let namespace = place.and_then(|place| self.namespaces.get(place));
-        let facts = Facts {
-            netns: namespace.and_then(|known| known.name.as_deref()),
-            age: age_ns.map(std::time::Duration::from_nanos),
-            ..facts_of(cgroup.as_deref())
-        };
-        expression.matches(message, &facts)
+    /// Takes the filter as it is divided now.
+    pub(crate) fn adopt(&mut self, split: &Split) {
+        self.rest.clone_from(&split.rest);
+        self.whole.clone_from(&split.whole);
+        self.asked = split.states;
     }
 
     /// Gives the output a record: what every record has is added.
@@ -203,23 +194,15 @@ impl<'h> Engine<'h> {
 
     /// Decides what becomes of a socket that the kernel listed.
     fn consider(&mut self, message: &SocketMessage<'_>, raw: &[u8]) -> Result<(), Reason> {
-        let Moment { poll, unix_ns, place, .. } = self.moment;
         let cookie = message.id.cookie;
-        let known = self.table.get_mut(cookie).map(|entry| *entry);
-        if known.is_some_and(|entry| entry.seen_poll == poll) {
+        let known = self.table.find(cookie).map(|at| InTable::of(at, self.table.at_mut(at)));
+        if known.is_some_and(|known| known.seen_poll == self.moment.poll) {
             return Err(Reason::Duplicate);
         }
-        if let Some(rest) = self.rest.take() {
-            let age_ns = known.map(|entry| unix_ns.saturating_sub(entry.first_seen_unix_ns));
-            let passes = self.passes(&rest, message, Some(place), age_ns);
-            self.rest = Some(rest);
-            if !passes {
-                // It is there all the same: its absence from the records is no absence.
-                if let Some(entry) = self.table.get_mut(cookie) {
-                    entry.seen_poll = poll;
-                }
-                return Err(Reason::Filtered);
-            }
+        let verdict = self.judge(message, known);
+        if !verdict.passes() {
+            self.leave_out(message, known, verdict);
+            return Err(Reason::Filtered);
         }
         let row = &mut self.open[family_row(message.family)];
         if let Some(count) = row.get_mut(usize::from(message.state.number())) {
@@ -232,24 +215,36 @@ impl<'h> Engine<'h> {
             Some(_) => fingerprint(raw.get(HEADER_BYTES..).unwrap_or_default()),
             None => 0,
         };
-        self.note(message, fingerprint);
-        let is_changed = known.is_none_or(|before| before.fingerprint != fingerprint);
-        if !is_changed && !self.is_keyframe {
+        // One that did not pass before has no record yet.
+        let before = known.filter(|known| known.verdict.passes());
+        let is_changed = before.is_none_or(|before| before.fingerprint != fingerprint);
+        let fate = if is_changed || self.is_keyframe { Fate::Recorded } else { Fate::LeftOut };
+        let noted = self.note(message, known, (fingerprint, Verdict::True), fate);
+        if fate == Fate::LeftOut {
             return Err(Reason::Unchanged);
         }
-        self.emit_polled(message);
+        self.emit_polled(message, &noted);
         Ok(())
     }
 
-    /// Brings the table up to date with a socket of this poll.
-    fn note(&mut self, message: &SocketMessage<'_>, fingerprint: u64) {
-        let Moment { poll, unix_ns, place, .. } = self.moment;
+    /// Brings the table up to date with a socket of this poll. Returns what a record of it has from there.
+    pub(crate) fn note(
+        &mut self,
+        message: &SocketMessage<'_>,
+        known: Option<InTable>,
+        (fingerprint, verdict): (u64, Verdict),
+        fate: Fate,
+    ) -> Noted {
+        let Moment { poll, unix_ns, boot_ns, place, .. } = self.moment;
         let congestion = self.congestion_place(message.congestion);
         let cookie = message.id.cookie;
-        let entry = match self.table.get_mut(cookie) {
-            Some(entry) => entry,
+        let entry = match known {
+            Some(known) => self.table.at_mut(known.at),
             None => {
-                let entry = self.table.insert(new_entry(message, unix_ns));
+                if !self.rejected.is_empty() {
+                    self.rejected.take(cookie);
+                }
+                let entry = self.table.insert(new_entry(message, unix_ns, boot_ns));
                 if self.just_closed.binary_search(&cookie).is_ok() {
                     entry.life = Life::Closed;
                 }
@@ -257,6 +252,7 @@ impl<'h> Engine<'h> {
             }
         };
         entry.fingerprint = fingerprint;
+        entry.verdict = verdict;
         entry.last_seen_unix_ns = unix_ns;
         entry.seen_poll = poll;
         entry.polls_seen += 1;
@@ -271,18 +267,27 @@ impl<'h> Engine<'h> {
                 entry.life = Life::Remnant;
                 entry.was_remnant = true;
             }
-            return;
+            return Noted::of(entry, Delta::default());
         }
         entry.was_socket = true;
-        entry.uid = message.uid;
+        // Its program has closed it: the owner is who it was.
+        entry.uid = says::uid(message).or(entry.uid);
         entry.cgroup_id = message.cgroup_id.unwrap_or(entry.cgroup_id);
         entry.congestion = congestion;
         // An accepted or connecting socket learns its addresses after the kernel listed it first.
         (entry.src, entry.sport) = (message.id.src.ip(), message.id.src.port());
         (entry.dst, entry.dport) = (message.id.dst.ip(), message.id.dst.port());
+        let mut delta = Delta::default();
         if let Some(info) = &message.tcp_info {
+            if message.state != State::Listen {
+                delta = Delta::of(entry, info, boot_ns);
+            }
             note_counters(entry, message, info);
+            if fate == Fate::Recorded {
+                entry.recorded = Recorded::now(info, boot_ns);
+            }
         }
+        Noted::of(entry, delta)
     }
 
     /// Place of a name in the list of congestion controls, which are few; 0 is none, and what no longer fits.
@@ -302,12 +307,20 @@ impl<'h> Engine<'h> {
         self.congestions.get(place).map(String::as_str)
     }
 
-    fn emit_polled(&mut self, message: &SocketMessage<'_>) {
+    fn emit_polled(&mut self, message: &SocketMessage<'_>, noted: &Noted) {
         let cgroup = message.cgroup_id.and_then(|id| self.cgroup_of(id));
         let namespace = self.namespaces.get(self.moment.place).cloned();
         let mut record = self.identity.record(RecordKind::POLL, self.moment.unix_ns);
         assemble::fill(&mut record, message, assemble::own_accecn_layout());
         fill_attribution(&mut record, namespace.as_ref(), cgroup.as_deref());
+        record.role = noted.role.map(Role::word).or(record.role);
+        record.first_seen_unix_ns = Some(noted.first_seen_unix_ns);
+        noted.delta.fill(&mut record);
+        let processes = self.processes.take();
+        let inode = Some(message.inode).filter(|&inode| inode != 0).map(u64::from);
+        let owner = inode.and_then(|inode| processes.as_ref()?.owner(inode));
+        record.process_id = owner.map(|owner| owner.pid);
+        record.process_name = owner.map(|owner| owner.name).filter(|name| !name.is_empty());
         let mut unknown = std::mem::take(&mut self.unknown);
         unknown.clear();
         assemble::unknown_attributes(message, &mut unknown);
@@ -317,6 +330,44 @@ impl<'h> Engine<'h> {
         }
         self.emit(&mut record);
         self.unknown = unknown;
+        self.processes = processes;
+    }
+}
+
+/// What the table had of a socket before the poll that has found it.
+#[derive(Clone, Copy)]
+pub(crate) struct InTable {
+    pub(crate) at: Place,
+    pub(crate) seen_poll: u32,
+    pub(crate) first_seen_boot_ns: u64,
+    pub(crate) fingerprint: u64,
+    pub(crate) verdict: Verdict,
+}
+
+impl InTable {
+    fn of(at: Place, entry: &Entry) -> InTable {
+        let Entry { seen_poll, first_seen_boot_ns, fingerprint, verdict, .. } = *entry;
+        InTable { at, seen_poll, first_seen_boot_ns, fingerprint, verdict }
+    }
+}
+
+/// Whether a record is made of a socket that a poll has found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Recorded,
+    LeftOut,
+}
+
+/// What the table adds to the record of a socket that a poll has found.
+pub(crate) struct Noted {
+    role: Option<Role>,
+    first_seen_unix_ns: u64,
+    delta: Delta,
+}
+
+impl Noted {
+    fn of(entry: &Entry, delta: Delta) -> Noted {
+        Noted { role: entry.role, first_seen_unix_ns: entry.first_seen_unix_ns, delta }
     }
 }
 
@@ -349,29 +400,13 @@ impl crate::walk::Visitor for Engine<'_> {
     }
 
     fn pause(&mut self) {
-        self.take_closes();
+        // What the next datagram lists is as it is from here on. A walk of a million sockets takes two seconds.
+        self.stamp();
+        if self.turns.is_due(self.counts.events.load().count) {
+            self.take_closes();
+            self.look_out();
+        }
         self.counts.heartbeat.add(1);
-    }
-}
-
-/// Whether the message is about a minisock: what the kernel keeps of a connection after, or before, its socket.
-pub(crate) fn is_remnant(message: &SocketMessage<'_>) -> bool {
-    match message.state {
-        State::TimeWait => true,
-        // The kernel shows an orphan in FIN-WAIT-2 under its state, but without an inode and with the timer of TIME-WAIT
-        // (net/ipv4/inet_diag.c, inet_twsk_diag_fill).
-        State::FinWait2 => message.inode == 0 && message.timer == wire::inet_diag::Timer::TimeWait,
-        _ => false,
-    }
-}
-
-pub(crate) fn facts_of(cgroup: Option<&Cgroup>) -> Facts<'_> {
-    Facts {
-        cgroup_path: cgroup.map(Cgroup::path),
-        pod: cgroup.and_then(Cgroup::pod_uid),
-        container: cgroup.and_then(Cgroup::container_id),
-        unit: cgroup.and_then(Cgroup::systemd_unit),
-        ..Facts::default()
     }
 }
 
@@ -383,8 +418,10 @@ pub(crate) fn fill_attribution<'a>(
 ) {
     if let Some(known) = namespace {
         record.netns_inode = Some(known.id.inode);
+        record.netns_cookie = known.cookie;
         record.netns_name = known.name.as_deref();
-        record.netns_id = known.nsid.and_then(|nsid| u32::try_from(nsid).ok());
+        let known_id = known.nsid.and_then(|nsid| u32::try_from(nsid).ok());
+        record.netns_id = known_id.or(record.netns_id);
     }
     if let Some(cgroup) = cgroup {
         record.cgroup_path = Some(cgroup.path());
@@ -413,24 +450,23 @@ fn note_counters(entry: &mut Entry, message: &SocketMessage<'_>, info: &TcpInfo)
     entry.last = last;
     entry.has_counters = true;
     entry.is_all_acked = message.send_queue == 0;
-    if entry.role.is_none() && info.bytes_sent().is_some() {
-        let notsent = info.notsent_bytes().unwrap_or_default();
-        let counters = Counters::of(&last);
-        entry.role = ends::role_of_row(message.state, &counters, message.send_queue, notsent);
+    if entry.role.is_none() {
+        entry.role = ends::role_of_listed(message);
     }
 }
 
-fn new_entry(message: &SocketMessage<'_>, unix_ns: u64) -> Entry {
+fn new_entry(message: &SocketMessage<'_>, unix_ns: u64, boot_ns: u64) -> Entry {
     Entry {
         cookie: message.id.cookie,
         fingerprint: 0,
         first_seen_unix_ns: unix_ns,
         last_seen_unix_ns: unix_ns,
+        first_seen_boot_ns: boot_ns,
         seen_poll: 0,
         polls_seen: 0,
         namespace: 0,
         cgroup_id: 0,
-        uid: 0,
+        uid: None,
         src: message.id.src.ip(),
         dst: message.id.dst.ip(),
         sport: message.id.src.port(),
@@ -442,7 +478,9 @@ fn new_entry(message: &SocketMessage<'_>, unix_ns: u64) -> Entry {
         is_all_acked: false,
         was_socket: false,
         was_remnant: false,
+        verdict: Verdict::Unknown,
         congestion: 0,
         last: LastCounters::default(),
+        recorded: Recorded::default(),
     }
 }

@@ -13,6 +13,7 @@
 //! ```
 
 mod ast;
+mod available;
 mod display;
 mod error;
 mod evaluate;
@@ -27,16 +28,20 @@ mod quantity;
 mod split;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
 use std::str::FromStr;
 
 pub use ast::{Compare, Device, Expr, Test, TextField};
 pub use error::{FilterError, Note};
 pub use explain::{Explanation, Place};
-pub use facts::{Facts, Needs, Process};
+pub use facts::{Facts, Needs, Origin, Process};
 pub use fields::{Field, words};
 pub use names::{Names, NoNames, SystemNames};
 pub use split::{Compiled, Target};
+pub use verdict::Verdict;
+
+pub(crate) use evaluate::of_close;
 
 use wire::inet_diag::{SocketMessage, States};
 
@@ -54,7 +59,8 @@ pub struct Filter {
     expression: Option<Expr>,
     notes: Vec<Note>,
     devices: Vec<(String, std::ops::Range<usize>)>,
-    processes: Option<std::ops::Range<usize>>,
+    /// What each word wants to know and where it stands, of words that want more than the fixed part of a message.
+    asks: Vec<(Needs, std::ops::Range<usize>)>,
 }
 
 impl Filter {
@@ -107,6 +113,17 @@ impl Filter {
         !self.devices.is_empty()
     }
 
+    /// Whether what the filter's names stand for may change while the host runs: an interface is made anew and has another
+    /// index, a service begins again and has another cgroup. [`Filter::compile`] looks them up each time.
+    #[must_use]
+    pub fn names_may_change(&self) -> bool {
+        let mut has_paths = false;
+        if let Some(expression) = &self.expression {
+            expression.for_each_test(&mut |test| has_paths |= matches!(test, Test::Cgroup { .. }));
+        }
+        has_paths || self.depends_on_namespace()
+    }
+
     /// Points at the first interface that does not exist, as `ss` does. Where several namespaces are read an interface may
     /// exist in one only: there an unknown one matches no socket.
     ///
@@ -125,27 +142,6 @@ impl Filter {
         }
     }
 
-    /// Points at the first word that asks which process holds a socket, for places where nobody looks: no socket would match.
-    ///
-    /// # Errors
-    ///
-    /// [`FilterError`] at the word.
-    pub fn check_no_processes(&self) -> Result<(), FilterError> {
-        match &self.processes {
-            None => Ok(()),
-            Some(span) => Err(FilterError::new(
-                &self.text,
-                span.clone(),
-                "which process holds a socket is not looked up here",
-                Some(
-                    "`cgroup`, `unit`, `container`, `pod` and `uid` are known; a list or `--watch` of `weir sockets` knows \
-                     processes too"
-                        .to_owned(),
-                ),
-            )),
-        }
-    }
-
     /// Splits the filter for one namespace.
     #[must_use]
     pub fn compile(&self, target: &Target<'_>) -> Compiled {
@@ -158,13 +154,21 @@ impl Filter {
         explain::explain(self, target)
     }
 
-    /// Whether the socket passes, all evaluated here. A socket's state counts only if the filter names states.
+    /// What the filter says of a socket, all evaluated here. A socket's state counts only if the filter names states.
     ///
     /// `autobound` is answered from the local port alone: a reply does not tell who chose it.
     #[must_use]
+    pub fn evaluate(&self, message: &SocketMessage<'_>, facts: &Facts<'_>) -> Verdict {
+        let is_in =
+            self.states.is_none_or(|states| evaluate::state_in(message.state, states)).into();
+        let says = self.expression.as_ref().map(|expression| expression.evaluate(message, facts));
+        Verdict::all([is_in].into_iter().chain(says))
+    }
+
+    /// Whether the socket passes for certain.
+    #[must_use]
     pub fn matches(&self, message: &SocketMessage<'_>, facts: &Facts<'_>) -> bool {
-        self.states.is_none_or(|states| evaluate::state_in(message.state, states))
-            && self.expression.as_ref().is_none_or(|expression| expression.matches(message, facts))
+        self.evaluate(message, facts).passes()
     }
 }
 

@@ -1,15 +1,17 @@
 //! The helper: a small process that holds the capabilities, so that the collector needs none.
 //!
 //! It finds namespaces, opens netlink sockets in them, and passes those on (`SCM_RIGHTS`). It reads no data of the network,
-//! keeps nothing open, and knows five requests. [`serve`] is its side, [`Remote`] the collector's.
+//! keeps nothing open, and knows seven requests. [`serve`] is its side, [`Remote`] the collector's.
 //!
 //! Messages are of one `SOCK_SEQPACKET` each, all numbers in host byte order: request and answer are between two processes
 //! of one host and one version. What a client gets hold of can do no more than read: the kernel asks for the capabilities of
 //! who sends a netlink request too, not only of who opened the socket (net/netlink/af_netlink.c, netlink_ns_capable).
 
 mod client;
+mod events;
 mod protocol;
 mod server;
 
 pub use client::Remote;
+pub use events::EVENT_BUFFER_BYTES_MAX;
 pub use server::{Allowed, serve};

@@ -8,11 +8,12 @@ use ledger::{
 use record::CloseReason;
 use wire::inet_diag::{Family, State};
 
-/// Why a namespace was not visited to its end.
-pub(crate) const CAUSES: [&str; 9] = [
+/// Why a namespace was not visited to its end, or is not heard.
+pub(crate) const CAUSES: [&str; 10] = [
     "permission",
     "gone",
     "open",
+    "no_id",
     "syscall",
     "refused",
     "no_tcp_diag",
@@ -41,6 +42,8 @@ pub(crate) struct Counts {
     pub(crate) interrupted: EventCounter,
     pub(crate) unknown_attributes: EventCounter,
     pub(crate) evicted: EventCounter,
+    /// Visits of namespaces that were read without a walk.
+    pub(crate) quiet_namespaces: EventCounter,
     pub(crate) queries: EventCounter,
     pub(crate) discover_us: EventCounter,
     pub(crate) open_us: EventCounter,
@@ -49,9 +52,17 @@ pub(crate) struct Counts {
     pub(crate) namespace_errors: [EventCounter; CAUSES.len()],
     pub(crate) unobserved: EventCounter,
     pub(crate) unpolled: EventCounter,
+    /// Connections that had closed in new namespaces before these could be heard.
+    pub(crate) unheard: EventCounter,
     pub(crate) never_connected: EventCounter,
+    /// Closes that the filter could not decide, whatever became of them.
+    pub(crate) undecided: EventCounter,
+    pub(crate) rejected: EventCounter,
+    pub(crate) rejected_overflow: EventCounter,
     pub(crate) ended: [EventCounter; CloseReason::WORDS.entries.len()],
     pub(crate) namespaces: EventCounter,
+    pub(crate) namespaces_new: EventCounter,
+    pub(crate) namespaces_left_out: EventCounter,
     pub(crate) table_entries: EventCounter,
     pub(crate) table_capacity: EventCounter,
     pub(crate) event_buffer_bytes: EventCounter,
@@ -80,12 +91,15 @@ impl Counts {
             .event("interrupted", self.interrupted.load())
             .event("unknown_attributes", self.unknown_attributes.load())
             .event("evicted", self.evicted.load())
+            .event("quiet_namespaces", self.quiet_namespaces.load())
             .event("queries", self.queries.load())
             .event("discover_us", self.discover_us.load())
             .event("open_us", self.open_us.load())
             .event("walk_us", self.walk_us.load())
             .event("records_us", self.records_us.load())
+            .event("namespaces_new", self.namespaces_new.load())
             .gauge("namespaces", self.namespaces.load())
+            .gauge("namespaces_left_out", self.namespaces_left_out.load())
             .gauge("table_entries", self.table_entries.load())
             .gauge("table_capacity", self.table_capacity.load())
             .delay(&self.durations);
@@ -115,8 +129,12 @@ impl Counts {
             .dropped(Reason::EventBuffer, lost)
             .capacity(1 + HELD_MAX as u64)
             .event("unobserved", self.unobserved.load())
+            .event("unheard", self.unheard.load())
             .event("unpolled", self.unpolled.load())
             .event("never_connected", self.never_connected.load())
+            .event("undecided", self.undecided.load())
+            .event("rejected_overflow", self.rejected_overflow.load())
+            .gauge("rejected_entries", self.rejected.load())
             .gauge("event_buffer_bytes", self.event_buffer_bytes.load());
         for ((_, word), count) in CloseReason::WORDS.entries.iter().zip(&self.ended) {
             hop = hop.event(&format!("ended_{word}"), count.load());

@@ -15,11 +15,28 @@ pub(crate) struct Known {
     /// The id by which close events name it.
     pub(crate) nsid: Option<i32>,
     /// The kernel's number of it, which no other ever has; `None` before Linux 5.14.
-    cookie: Option<u64>,
+    pub(crate) cookie: Option<u64>,
     /// The last poll that found it.
     found_poll: u32,
     /// The last poll that walked it to the end.
     pub(crate) walked_poll: u32,
+    /// The kernel has told of its end. What was heard of it before may still be read.
+    is_ended: bool,
+    /// It came after the first look, so that connections in it may have closed before anybody could hear them.
+    is_newcomer: bool,
+    /// Connections whose close event came from there.
+    pub(crate) heard: u64,
+}
+
+/// Whether a namespace is collected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Admission {
+    /// It is at this place since an earlier look.
+    Known(u32),
+    /// It is at this place from now on.
+    New(u32),
+    /// There are as many as are allowed.
+    LeftOut,
 }
 
 /// Namespaces by place. A place stays the same while a namespace is found, and a few polls longer, for what refers to it.
@@ -31,25 +48,63 @@ pub(crate) struct Namespaces {
     own: Option<Identity>,
     /// Polls after which the place of a namespace that is gone is used again, when its sockets have left the table.
     place_kept_polls: u32,
+    /// Most that are collected at a time.
+    max: usize,
+    /// A look has found all that there were.
+    is_past_first_look: bool,
 }
 
 impl Namespaces {
-    /// None yet. What refers to a namespace does so for at most so many polls after it is gone.
-    pub(crate) fn new(referred_polls: u32) -> Namespaces {
-        Namespaces { place_kept_polls: referred_polls + 2, ..Namespaces::default() }
+    /// None yet, and at most `max`. What refers to a namespace does so for at most so many polls after it is gone.
+    pub(crate) fn new(referred_polls: u32, max: usize) -> Namespaces {
+        Namespaces { place_kept_polls: referred_polls + 2, max, ..Namespaces::default() }
+    }
+
+    /// Notes what was found, if it is known from before. Returns its place.
+    pub(crate) fn note_known(&mut self, found: &Found, poll: u32) -> Option<u32> {
+        let place = *self.by_id.get(&found.id)?;
+        let known = self.places.get_mut(place as usize)?.as_mut()?;
+        known.found_poll = poll;
+        if known.name.as_deref() != found.name.as_deref() {
+            known.name = found.name.as_deref().map(Arc::from);
+        }
+        Some(place)
+    }
+
+    /// Notes what was found. The collector's own namespace is never left out.
+    pub(crate) fn admit(&mut self, found: &Found, poll: u32) -> Admission {
+        if let Some(place) = self.note_known(found, poll) {
+            return Admission::Known(place);
+        }
+        // Those that are gone keep their places for a while, and are counted only when that matters.
+        let is_full = self.places.len() >= self.max && self.live(poll) >= self.max;
+        if is_full && self.own != Some(found.id) {
+            return Admission::LeftOut;
+        }
+        Admission::New(self.put_new(found, poll))
+    }
+
+    /// Namespaces that the look of this poll, or one since, has found.
+    fn live(&self, poll: u32) -> usize {
+        let is_live = |known: &&Known| known.found_poll == poll && !known.is_ended;
+        self.places.iter().flatten().filter(is_live).count()
     }
 
     /// The place of what was found, a new one if need be.
+    #[cfg(test)]
     pub(crate) fn note(&mut self, found: &Found, poll: u32) -> u32 {
-        if let Some(&place) = self.by_id.get(&found.id)
-            && let Some(Some(known)) = self.places.get_mut(place as usize)
-        {
-            known.found_poll = poll;
-            if known.name.as_deref() != found.name.as_deref() {
-                known.name = found.name.as_deref().map(Arc::from);
-            }
-            return place;
+        match self.note_known(found, poll) {
+            Some(place) => place,
+            None => self.put_new(found, poll),
         }
+    }
+
+    /// Notes that a look has found all that there are: others came later.
+    pub(crate) fn end_first_look(&mut self) {
+        self.is_past_first_look = true;
+    }
+
+    fn put_new(&mut self, found: &Found, poll: u32) -> u32 {
         let known = Known {
             id: found.id,
             name: found.name.as_deref().map(Arc::from),
@@ -58,30 +113,73 @@ impl Namespaces {
             cookie: None,
             found_poll: poll,
             walked_poll: 0,
+            is_ended: false,
+            is_newcomer: self.is_past_first_look,
+            heard: 0,
         };
         self.put(known)
     }
 
     fn put(&mut self, known: Known) -> u32 {
-        let free = self.places.iter().position(Option::is_none);
+        let free = self.places.iter().position(Option::is_none).or_else(|| self.oldest_ended());
         let place = free.unwrap_or(self.places.len());
-        if free.is_none() {
-            self.places.push(None);
+        match free {
+            Some(place) => self.vacate(place),
+            None => self.places.push(None),
         }
         self.by_id.insert(known.id, place as u32);
         self.places[place] = Some(known);
         place as u32
     }
 
+    /// The place of the namespace that ended first, when those that have ended take more room than is good: some live for less
+    /// than a second, and a poll may take an hour to come. All events of that one have been read long since.
+    fn oldest_ended(&self) -> Option<usize> {
+        if self.places.len() < self.max.saturating_mul(2) {
+            return None;
+        }
+        let ended = self.places.iter().enumerate().filter_map(|(place, known)| {
+            let known = known.as_ref().filter(|known| known.is_ended)?;
+            Some((known.nsid, place))
+        });
+        // Ids that we give grow.
+        ended.min().map(|(_, place)| place)
+    }
+
+    fn vacate(&mut self, place: usize) {
+        let Some(known) = self.places.get_mut(place).and_then(Option::take) else { return };
+        if self.by_id.get(&known.id) == Some(&(place as u32)) {
+            self.by_id.remove(&known.id);
+        }
+        if let Some(nsid) = known.nsid
+            && self.by_nsid.get(&nsid) == Some(&(place as u32))
+        {
+            self.by_nsid.remove(&nsid);
+        }
+    }
+
     /// The place of the namespace of a socket that was opened in the one at this place. It is another when that has gone and
     /// the kernel has given its inode to a new one, as it does soon.
     pub(crate) fn recognise(&mut self, place: u32, cookie: Option<u64>) -> u32 {
         let Some(Some(known)) = self.places.get_mut(place as usize) else { return place };
+        if known.is_ended
+            && let Some(&other) = self.by_id.get(&known.id)
+        {
+            return self.recognise(other, cookie);
+        }
         if known.cookie.is_none() || cookie.is_none() || known.cookie == cookie {
             known.cookie = known.cookie.or(cookie);
             return place;
         }
-        let successor = Known { nsid: None, cookie, walked_poll: 0, ..known.clone() };
+        let successor = Known {
+            nsid: None,
+            cookie,
+            walked_poll: 0,
+            is_ended: false,
+            is_newcomer: self.is_past_first_look,
+            heard: 0,
+            ..known.clone()
+        };
         known.found_poll = known.found_poll.wrapping_sub(1);
         self.put(successor)
     }
@@ -97,11 +195,60 @@ impl Namespaces {
         }
     }
 
-    /// Notes the id by which close events name the namespace at this place.
-    pub(crate) fn set_nsid(&mut self, place: u32, nsid: i32) {
+    /// Notes the id by which close events name the namespace at this place. Returns whether it is a newcomer: what closed there
+    /// before now was not heard.
+    pub(crate) fn set_nsid(&mut self, place: u32, nsid: i32) -> bool {
+        let Some(Some(known)) = self.places.get_mut(place as usize) else { return false };
+        self.by_nsid.insert(nsid, place);
+        known.nsid.replace(nsid).is_none() && known.is_newcomer
+    }
+
+    /// Notes that events of the own namespace carry this id, because somebody gave it one.
+    pub(crate) fn set_own_nsid(&mut self, nsid: i32) {
+        if let Some(own) = self.own() {
+            self.by_nsid.insert(nsid, own);
+        }
+    }
+
+    /// Notes that the namespace with this id has ended. Its events may still be on their way, so the id keeps its meaning; but
+    /// another namespace may have its inode from now on.
+    pub(crate) fn end(&mut self, nsid: i32) {
+        let Some(&place) = self.by_nsid.get(&nsid) else { return };
+        if self.get(place).is_some_and(|known| known.is_own) {
+            self.by_nsid.remove(&nsid);
+        } else {
+            self.end_place(place);
+        }
+    }
+
+    /// Notes that the namespace at this place has ended.
+    pub(crate) fn end_place(&mut self, place: u32) {
+        let Some(Some(known)) = self.places.get_mut(place as usize) else { return };
+        known.is_ended = true;
+        let id = known.id;
+        if self.by_id.get(&id) == Some(&place) {
+            self.by_id.remove(&id);
+        }
+    }
+
+    /// Whether the kernel has told of the end of the namespace at this place.
+    #[cfg(test)]
+    pub(crate) fn is_ended(&self, place: u32) -> bool {
+        self.get(place).is_none_or(|known| known.is_ended)
+    }
+
+    /// Notes that a namespace was given this id: it is not the one any more that had it before and has ended.
+    pub(crate) fn given(&mut self, nsid: i32) {
+        let place = self.by_nsid.get(&nsid).copied();
+        if place.and_then(|place| self.get(place)).is_some_and(|known| known.is_ended) {
+            self.by_nsid.remove(&nsid);
+        }
+    }
+
+    /// Counts a close that was heard from the namespace at this place.
+    pub(crate) fn heard(&mut self, place: u32) {
         if let Some(Some(known)) = self.places.get_mut(place as usize) {
-            known.nsid = Some(nsid);
-            self.by_nsid.insert(nsid, place);
+            known.heard += 1;
         }
     }
 
@@ -127,7 +274,7 @@ impl Namespaces {
 
     /// Notes that nobody could look for namespaces in this poll: those that it does not find are not gone for that.
     pub(crate) fn keep_all(&mut self, poll: u32) {
-        for known in self.places.iter_mut().flatten() {
+        for known in self.places.iter_mut().flatten().filter(|known| !known.is_ended) {
             known.found_poll = poll;
         }
     }
@@ -135,16 +282,10 @@ impl Namespaces {
     /// Forgets namespaces that have been gone for a while.
     pub(crate) fn forget_gone(&mut self, poll: u32) {
         for place in 0..self.places.len() {
-            let gone = self.places[place]
-                .take_if(|known| poll.wrapping_sub(known.found_poll) >= self.place_kept_polls);
-            let Some(known) = gone else { continue };
-            if self.by_id.get(&known.id) == Some(&(place as u32)) {
-                self.by_id.remove(&known.id);
-            }
-            if let Some(nsid) = known.nsid
-                && self.by_nsid.get(&nsid) == Some(&(place as u32))
-            {
-                self.by_nsid.remove(&nsid);
+            let known = self.places[place].as_ref();
+            let gone_polls = known.map_or(0, |known| poll.wrapping_sub(known.found_poll));
+            if gone_polls >= self.place_kept_polls {
+                self.vacate(place);
             }
         }
         while self.places.last().is_some_and(Option::is_none) {
@@ -165,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_place_is_used_again_some_polls_after_its_namespace_has_gone() {
-        let mut namespaces = Namespaces::new(2);
+        let mut namespaces = Namespaces::new(2, 100);
         let (a, b) = (namespaces.note(&found(1), 1), namespaces.note(&found(2), 1));
         namespaces.set_nsid(a, 7);
         for poll in 2..2 + PLACE_KEPT_POLLS {
@@ -179,7 +320,7 @@ mod tests {
 
     #[test]
     fn an_nsid_that_was_given_anew_names_the_new_namespace() {
-        let mut namespaces = Namespaces::new(2);
+        let mut namespaces = Namespaces::new(2, 100);
         let old = namespaces.note(&found(1), 1);
         namespaces.set_nsid(old, 7);
         let new = namespaces.note(&found(2), 2);
@@ -193,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_namespace_that_took_an_inode_over_has_a_place_of_its_own() {
-        let mut namespaces = Namespaces::new(2);
+        let mut namespaces = Namespaces::new(2, 100);
         let old = namespaces.note(&found(1), 1);
         assert_eq!(namespaces.recognise(old, Some(70)), old);
         namespaces.set_nsid(old, 7);
@@ -213,8 +354,90 @@ mod tests {
     }
 
     #[test]
+    fn one_that_has_ended_keeps_its_id_and_not_its_inode() {
+        let mut namespaces = Namespaces::new(2, 100);
+        let old = namespaces.note(&found(1), 1);
+        namespaces.set_nsid(old, 7);
+        namespaces.recognise(old, Some(70));
+        namespaces.end(7);
+        assert!(namespaces.is_ended(old));
+        assert_eq!(namespaces.by_nsid(7), Some(old), "its last events may still be read");
+        let new = namespaces.note(&found(1), 1);
+        assert_ne!(new, old);
+        assert_eq!(namespaces.recognise(old, Some(71)), new, "a poll that found it before its end");
+        namespaces.given(7);
+        assert_eq!(namespaces.by_nsid(7), None, "the kernel gave its id to another");
+        namespaces.set_nsid(new, 7);
+        namespaces.given(7);
+        assert_eq!(namespaces.by_nsid(7), Some(new));
+    }
+
+    #[test]
+    fn only_what_came_after_the_first_look_is_a_newcomer() {
+        let mut namespaces = Namespaces::new(2, 100);
+        let old = namespaces.note(&found(1), 1);
+        namespaces.end_first_look();
+        let new = namespaces.note(&found(2), 1);
+        assert!(!namespaces.set_nsid(old, 7));
+        assert!(namespaces.set_nsid(new, 8));
+        assert!(!namespaces.set_nsid(new, 8), "once");
+    }
+
+    #[test]
+    fn an_id_of_the_own_namespace_is_another_name_of_it_until_it_is_taken_back() {
+        let mut namespaces = Namespaces::new(2, 100);
+        namespaces.set_own(Some(found(9).id));
+        namespaces.set_own_nsid(7);
+        assert_eq!(namespaces.by_nsid(7), None, "it is not among those that are collected");
+        let own = namespaces.note(&found(9), 1);
+        namespaces.set_own_nsid(7);
+        assert_eq!(namespaces.by_nsid(7), Some(own));
+        namespaces.end(7);
+        assert_eq!((namespaces.by_nsid(7), namespaces.own()), (None, Some(own)));
+    }
+
+    #[test]
+    fn there_are_no_more_than_allowed_but_the_own_one() {
+        let mut namespaces = Namespaces::new(2, 3);
+        namespaces.set_own(Some(found(9).id));
+        for inode in 1..=3 {
+            assert!(matches!(namespaces.admit(&found(inode), 1), Admission::New(_)));
+        }
+        assert_eq!(namespaces.admit(&found(4), 1), Admission::LeftOut);
+        assert!(matches!(namespaces.admit(&found(2), 1), Admission::Known(_)));
+        assert!(matches!(namespaces.admit(&found(9), 1), Admission::New(_)));
+        let (Admission::Known(place) | Admission::New(place)) = namespaces.admit(&found(1), 1)
+        else {
+            panic!("it was admitted before");
+        };
+        namespaces.set_nsid(place, 7);
+        namespaces.end(7);
+        assert_eq!(namespaces.admit(&found(4), 1), Admission::LeftOut, "three and the own one");
+        // The next poll does not find another of them.
+        for inode in [3, 9] {
+            namespaces.note_known(&found(inode), 2);
+        }
+        assert!(matches!(namespaces.admit(&found(4), 2), Admission::New(_)));
+        assert_eq!(namespaces.admit(&found(5), 2), Admission::LeftOut);
+    }
+
+    #[test]
+    fn places_of_those_that_came_and_went_are_bounded_though_no_poll_comes() {
+        let mut namespaces = Namespaces::new(2, 10);
+        let stays = namespaces.note(&found(1_000), 1);
+        for round in 0..1_000 {
+            let place = namespaces.note(&found(1), 1);
+            namespaces.set_nsid(place, round);
+            namespaces.end(round);
+            assert_eq!(namespaces.by_nsid(round), Some(place));
+        }
+        assert!(namespaces.places.len() <= 20 && namespaces.by_nsid.len() <= 20);
+        assert_eq!(namespaces.note(&found(1_000), 1), stays);
+    }
+
+    #[test]
     fn absence_shows_only_in_what_was_walked_or_is_gone() {
-        let mut namespaces = Namespaces::new(2);
+        let mut namespaces = Namespaces::new(2, 100);
         let place = namespaces.note(&found(1), 1);
         assert!(!namespaces.shows_absence(place, 1), "it could not be walked");
         namespaces.walked(place, 1);

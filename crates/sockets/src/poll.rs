@@ -5,7 +5,7 @@ use crate::options::Closes;
 use crate::table::Life;
 use crate::totals::Sums;
 use crate::walk::{WalkError, Walked};
-use record::PollTotals;
+use record::{PollTotals, SCHEMA_VERSION};
 use std::time::Duration;
 use sys::clock::realtime_ns;
 use sys::namespace;
@@ -22,14 +22,31 @@ pub(crate) fn missing_kept_polls(interval: Duration) -> u32 {
     u32::try_from(polls).unwrap_or(POLLS_MIN).max(POLLS_MIN)
 }
 
+/// A poll ends when it has taken so many intervals: namespaces that anybody may make are to delay the others by no more.
+pub(crate) const POLL_INTERVALS_MAX: u32 = 10;
+
+/// What the last poll did not come to.
+#[derive(Default)]
+pub(crate) struct PutOff {
+    /// Places of the namespaces, in order.
+    pub(crate) places: Vec<u32>,
+    /// What it would have asked for there.
+    pub(crate) states: States,
+    pub(crate) is_keyframe: bool,
+}
+
 impl Engine<'_> {
-    /// Notes how a walk went.
-    pub(crate) fn walked(&mut self, place: u32, spent_ns: u64, result: Result<Walked, WalkError>) {
-        let walked = match result {
-            Ok(walked) => {
+    /// Notes how a walk went, and what it took until it ended, however it did.
+    pub(crate) fn walked(
+        &mut self,
+        place: u32,
+        (spent_ns, walked): (u64, Walked),
+        result: Result<(), WalkError>,
+    ) {
+        match result {
+            Ok(()) => {
                 self.namespaces.walked(place, self.moment.poll);
                 self.sums.namespaces_visited += 1;
-                walked
             }
             Err(error) => {
                 self.sums.namespaces_failed += 1;
@@ -38,14 +55,13 @@ impl Engine<'_> {
                 self.problem(error.cause(), || {
                     format!("the sockets of network namespace {name} could not be read to the end: {error}")
                 });
-                Walked::default()
             }
-        };
+        }
         self.counts.interrupted.add(u64::from(walked.interrupted));
         let records_ns = spent_ns.saturating_sub(walked.kernel_ns);
         self.counts.walk_us.add(walked.kernel_ns / 1_000);
         self.counts.records_us.add(records_ns / 1_000);
-        self.sums.walks += 1;
+        self.sums.walks += walked.dumps;
         self.sums.walk_ns += walked.kernel_ns;
         self.sums.records_ns += records_ns;
         self.sums.bytes_read += walked.bytes;
@@ -54,9 +70,7 @@ impl Engine<'_> {
     /// Notes that a namespace could not be entered.
     pub(crate) fn cannot_open(&mut self, error: &namespace::Error) {
         if *error == namespace::Error::Gone {
-            self.sums.namespaces_vanished += 1;
-            self.counts.namespace_error("gone");
-            return;
+            return self.vanished();
         }
         self.sums.namespaces_failed += 1;
         let cause = match error {
@@ -70,6 +84,19 @@ impl Engine<'_> {
                 "{error}: its sockets are missing (network namespace {name}, and others like it)"
             )
         });
+    }
+
+    /// Notes how many namespaces the poll did not come to.
+    pub(crate) fn put_off(&mut self, namespaces: usize) {
+        self.sums.namespaces_put_off = namespaces as u64;
+        if namespaces > 0 {
+            self.problem("put_off", || {
+                format!(
+                    "a poll took longer than ten intervals, and {namespaces} network namespaces wait for the next, which begins \
+                     with them; a longer interval, or a smaller namespaces_max, helps"
+                )
+            });
+        }
     }
 
     fn place_name(&self, place: u32) -> String {
@@ -112,10 +139,12 @@ impl Engine<'_> {
                 entry.life = Life::Missing;
                 return true;
             }
-            unobserved += u64::from(is_connection(state));
+            // One that never passed the filter is not missed.
+            unobserved += u64::from(is_connection(state) && entry.verdict.passes());
             false
         });
         self.namespaces.forget_gone(poll);
+        self.rejected.sweep(poll, missing_kept_polls);
         if shows_all && self.options.closes == Closes::On {
             self.counts.unobserved.add(unobserved);
             self.sums.closes_unobserved += unobserved;
@@ -134,28 +163,44 @@ impl Engine<'_> {
         self.tell_totals(began_unix_ns);
     }
 
-    /// Tells of the closes since the last totals, before the thread ends, as of a poll that visits nothing: whoever adds up
-    /// totals has all.
+    /// Tells of the closes since the last totals, before the thread ends, as of a poll that visits nothing: those who add up
+    /// totals have all, and no record follows the last.
     pub(crate) fn finish(&mut self) {
-        if self.sums.closes_observed + self.sums.closes_lost > 0 {
+        self.settle_newcomers();
+        let sums = &self.sums;
+        let closes = sums.closes_observed + sums.closes_lost + sums.connections_unheard;
+        let namespaces = sums.namespaces_new + sums.namespaces_vanished;
+        if closes + namespaces > 0 || self.sequence != self.told_sequence {
             self.moment.poll += 1;
             self.is_keyframe = false;
             self.tell_totals(realtime_ns());
         }
     }
 
-    fn tell_totals(&mut self, began_unix_ns: u64) {
+    pub(crate) fn tell_totals(&mut self, began_unix_ns: u64) {
         let evicted = self.table.evicted();
         self.sums.evicted = evicted - self.counts.evicted.load();
         self.counts.evicted.add(self.sums.evicted);
+        if self.sums.evicted > 0 {
+            self.table_is_full();
+        }
         self.counts.table_entries.set(self.table.len() as u64);
+        self.counts.rejected.set(self.rejected.len() as u64);
+        self.counts.rejected_overflow.add(self.rejected.take_overflowed());
         let poll = self.moment.poll;
         let identity = self.identity;
         let mut totals = PollTotals {
             time_unix_ns: Some(began_unix_ns),
             poll: Some(u64::from(poll)),
+            run_id: Some(identity.run_id),
+            next_sequence: Some(self.sequence),
             host: identity.host.name(),
+            host_id: identity.host.host_id(),
             boot_id: identity.host.boot_id(),
+            kernel_release: identity.host.kernel_release(),
+            weir_version: Some(env!("CARGO_PKG_VERSION")),
+            interval_ms: u64::try_from(self.options.interval.as_millis()).ok(),
+            schema_version: Some(SCHEMA_VERSION),
             tags: (!identity.tags.is_empty()).then(|| record::Tags::new(identity.tags)),
             is_keyframe: Some(self.is_keyframe),
             table_entries: Some(self.table.len() as u64),
@@ -163,8 +208,23 @@ impl Engine<'_> {
         };
         self.sums.fill(&mut totals);
         self.output.end_of_poll(&totals);
+        self.told_sequence = self.sequence;
         self.unflushed_since = None;
         self.sums = Sums::default();
+    }
+
+    fn table_is_full(&mut self) {
+        let (capacity, missing) = (self.table.capacity(), self.sums.evicted);
+        // A quarter more, for what comes and goes.
+        let needed = ((capacity as u64 + missing).saturating_mul(5) / 4).next_power_of_two();
+        let needed = needed.min(4 << 20);
+        self.problem("table_full", || {
+            format!(
+                "the table of known sockets is full with {capacity}, and {missing} more are not remembered: each of their \
+                 polls makes a record, and their closing records know nothing of polls; set table_entries_max = {needed} ({} MiB)",
+                (needed * TABLE_ENTRY_BYTES) >> 20
+            )
+        });
     }
 
     /// Time since the poll began, in microseconds.
@@ -173,8 +233,11 @@ impl Engine<'_> {
     }
 }
 
+/// Memory for an entry, its part of the index included.
+const TABLE_ENTRY_BYTES: u64 = 212;
+
 /// Whether a socket last seen in this state was a connection, or tried to become one, and so has a close event of its own.
-fn is_connection(state: State) -> bool {
+pub(crate) fn is_connection(state: State) -> bool {
     // A handshake that failed has no socket yet (SYN-RECV); the others have no peer.
     !matches!(state, State::SynReceived | State::Listen | State::Closed | State::BoundInactive)
 }

@@ -1,23 +1,63 @@
 //! Questions to a running collector: the sockets of this moment, as JSON.
+//!
+//! One question is answered at a time, datagram by datagram of the kernel's dump, between everything else that the
+//! collector's thread does: a poll that is due comes first, and close events are read as ever. A reader that is slow holds
+//! up its own answer, and nothing else.
 
+mod pipe;
+
+pub use pipe::Answer;
+
+use crate::access::{Access, Found};
 use crate::assemble;
 use crate::collector::Runner;
 use crate::engine::{Engine, fill_attribution};
-use crate::filter::{Filter, Needs};
-use crate::namespaces::Known;
+use crate::filter::{Expr, Filter, Needs};
+use crate::namespaces::{Admission, Known};
 use crate::split::Split;
-use crate::walk::{Ask, Visitor};
+use crate::walk::{Ask, Progress, Steps, Visitor, Walker};
+use pipe::{Pen, Waiting, pipe};
 use record::{Encoder, Encoding, FieldSet, RecordKind};
 use std::fmt;
-use sys::clock::realtime_ns;
+use std::os::fd::AsFd;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::{Duration, Instant};
+use sys::clock::{boottime_ns, realtime_ns};
+use sys::namespace::Identity;
+use sys::netlink::Socket;
+use sys::socket::namespace_cookie;
 use wire::DecodeError;
-use wire::inet_diag::SocketMessage;
+use wire::inet_diag::{Extensions, SocketMessage};
+
+/// Questions that wait for their turn; further ones are refused as [`QueryError::Busy`].
+pub(crate) const WAITING_MAX: usize = 8;
+/// From the beginning of one answer to that of the next, at least: each is a walk of everything.
+const GAP: Duration = Duration::from_secs(1);
+/// Time that an answer is worked at before the thread looks at its other work.
+const TURN: Duration = Duration::from_millis(5);
+/// Longest time from the first to the last socket of an answer.
+const WALK_MAX: Duration = Duration::from_secs(5);
+/// Longest time that a reader may take nothing while as much waits for it as may.
+const READER_WAIT_MAX: Duration = Duration::from_secs(2);
+/// Longest time until the reader has all of it.
+const TAKEN_MAX: Duration = Duration::from_secs(9);
+/// After a search for namespaces that failed, answers do without one for so long: a helper that hangs holds up the thread
+/// for each poll already.
+const SEARCH_PAUSE: Duration = Duration::from_secs(10);
+/// Bytes of a piece of an answer, but for the end of its last socket.
+const CHUNK_BYTES: usize = 64 * 1024;
+/// Room for that.
+const SOCKET_BYTES: usize = 4 * 1024;
 
 /// Why a question has no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QueryError {
-    /// The collector is busy with a poll that takes long.
+    /// Too many questions wait already.
+    Busy,
+    /// The question's turn did not come in time: others were before it, or a poll takes long.
     Timeout,
+    /// The answer was broken off, because nobody took it or the collector's thread is gone.
+    Broken,
     /// The collector has stopped, or is stopping.
     Stopped,
 }
@@ -25,9 +65,13 @@ pub enum QueryError {
 impl fmt::Display for QueryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            QueryError::Timeout => {
-                "the collector did not answer in time: a poll is under way; try again"
+            QueryError::Busy => {
+                "too many questions are waiting: one a second is answered; try again"
             }
+            QueryError::Timeout => {
+                "the collector did not answer in time: other questions or a poll are under way; try again"
+            }
+            QueryError::Broken => "the answer was broken off",
             QueryError::Stopped => "the collector has stopped",
         })
     }
@@ -35,113 +79,350 @@ impl fmt::Display for QueryError {
 
 impl std::error::Error for QueryError {}
 
-/// Walks the namespaces and writes those sockets that pass as one JSON object.
+/// A question on its way to the thread.
+pub(crate) struct Question {
+    pub(crate) filter: Option<Filter>,
+    pub(crate) limit: usize,
+    /// Whoever asked has gone after this.
+    pub(crate) deadline: Instant,
+    pub(crate) answer: Sender<Answer>,
+}
+
+/// The answers of a collector: one under way at most.
+#[derive(Default)]
+pub(crate) struct Answers {
+    under_way: Option<Answering>,
+    /// When the last one began.
+    began: Option<Instant>,
+    /// When the last search for namespaces has failed.
+    search_failed: Option<Instant>,
+}
+
+/// Whether an answer can go on at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turn {
+    /// There is more to do.
+    More,
+    /// Not before something happens, or this time is over.
+    Wait(Duration),
+}
+
+/// Nothing to do until the next question.
+const IDLE: Turn = Turn::Wait(Duration::MAX);
+
+impl Answers {
+    /// Takes the next question if it is time for it, and goes on with the answer that is under way.
+    pub(crate) fn turn(runner: &mut Runner<'_>, asked: &Receiver<Question>) -> Turn {
+        if runner.answers.under_way.is_none() {
+            let left =
+                runner.answers.began.map_or(Duration::ZERO, |at| GAP.saturating_sub(at.elapsed()));
+            if !left.is_zero() {
+                return Turn::Wait(left);
+            }
+            let now = Instant::now();
+            // Nobody waits any more for one whose time is over.
+            let Some(question) = asked.try_iter().find(|question| question.deadline > now) else {
+                return IDLE;
+            };
+            runner.answers.under_way = Answering::begin(runner, question);
+        }
+        let Some(mut answering) = runner.answers.under_way.take() else { return Turn::More };
+        let turn = answering.turn(runner);
+        runner.answers.under_way = turn.map(|_| answering);
+        turn.unwrap_or(Turn::More)
+    }
+
+    /// Ends the answer that is under way as it is: its reader gets what there is, and is told that it is cut.
+    pub(crate) fn stop(&mut self) {
+        if let Some(mut answering) = self.under_way.take() {
+            answering.end(Some(Cut::Stop));
+        }
+    }
+}
+
+/// Why an answer has not all that it should.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Cut {
+    SlowReader,
+    Time,
+    Stop,
+}
+
+impl Cut {
+    fn word(self) -> &'static str {
+        match self {
+            Cut::SlowReader => "slow_reader",
+            Cut::Time => "time",
+            Cut::Stop => "stop",
+        }
+    }
+}
+
+/// An answer that is under way.
 ///
 /// The last poll is not kept for this: of 100,000 sockets it would be 50 MB, and nobody would ask for most of it. A walk
 /// with the filter in the kernel costs little and is newer.
-pub(crate) fn answer(
-    runner: &mut Runner<'_>,
-    filter: Option<&Filter>,
-    limit: usize,
-) -> Result<Vec<u8>, QueryError> {
-    let Runner { engine, access, walker, found, options, signal, .. } = runner;
-    engine.counts.queries.add(1);
-    let split = Split::new(filter, options.states);
-    let time_unix_ns = realtime_ns();
-    let mut failed = access.discover(&options.scope, found).map_or(1, |_| 0);
-    let mut answer = Answer {
-        engine,
-        encoder: Encoder::new(Encoding::Jsonl, &FieldSet::ALL),
-        split: &split,
-        needs: filter.map_or(Needs::NONE, Filter::needs),
-        json: Vec::new(),
-        scratch: Vec::new(),
-        known: None,
-        place: 0,
-        matched: 0,
-        shown: 0,
-        limit,
-        time_unix_ns,
-    };
-    let namespaces = found.len();
-    let ask = Ask {
-        states: split.states,
-        extensions: wire::inet_diag::Extensions::ALL,
-        bytecode: &split.bytecode,
-    };
-    for (at, found) in found.iter().enumerate() {
-        if signal.is_stopping() {
-            return Err(QueryError::Stopped);
-        }
-        let poll = answer.engine.moment.poll;
-        answer.place = answer.engine.namespaces.note(found, poll);
-        answer.known = answer.engine.namespaces.get(answer.place).cloned();
-        let walked = access.open(at).ok().map(|socket| walker.walk(&socket, &ask, &mut answer));
-        failed += u64::from(!matches!(walked, Some(Ok(_))));
-    }
-    let Answer { json, matched, shown, engine, .. } = answer;
-    let poll = engine.moment.poll;
-    let mut text = format!(
-        "{{\"time_unix_ns\":{time_unix_ns},\"polls\":{poll},\"namespaces\":{namespaces},\"namespaces_failed\":{failed},\
-         \"matched\":{matched},\"shown\":{shown},\"sockets\":["
-    )
-    .into_bytes();
-    text.extend_from_slice(json.strip_suffix(b",").unwrap_or(&json));
-    text.extend_from_slice(b"]}\n");
-    Ok(text)
+struct Answering {
+    text: Text,
+    split: Split,
+    needs: Needs,
+    walker: Walker,
+    /// Namespaces that are still to be walked, the next one last.
+    left: Vec<Identity>,
+    walk: Option<Walk>,
+    failed: u64,
+    began: Instant,
+    /// Since when as much waits for the reader as may.
+    full_since: Option<Instant>,
+    is_ended: bool,
 }
 
-/// Gathers an answer.
-struct Answer<'a, 'h> {
-    engine: &'a mut Engine<'h>,
+/// The namespace that is being walked.
+struct Walk {
+    socket: Socket,
+    steps: Steps,
+    place: u32,
+    known: Option<Known>,
+}
+
+impl Answering {
+    /// Begins the answer, and lets the asker have its end of the pipe. `None` if the asker has gone.
+    fn begin(runner: &mut Runner<'_>, question: Question) -> Option<Answering> {
+        let Runner { engine, access, found, options, signal, answers, .. } = runner;
+        let (pen, answer) = pipe(signal);
+        question.answer.send(answer).ok()?;
+        answers.began = Some(Instant::now());
+        engine.counts.queries.add(1);
+        if answers.search_failed.is_none_or(|at| at.elapsed() >= SEARCH_PAUSE) {
+            let result = access.discover(&options.scope, found);
+            answers.search_failed = result.is_err().then(Instant::now);
+        }
+        let failed = u64::from(answers.search_failed.is_some());
+        let filter = question.filter.as_ref();
+        let mut text = Text::new(pen, question.limit);
+        text.json.extend_from_slice(
+            format!(
+                "{{\"time_unix_ns\":{},\"polls\":{},\"namespaces\":{},\"sockets\":[",
+                text.time_unix_ns,
+                engine.moment.poll,
+                found.len()
+            )
+            .as_bytes(),
+        );
+        Some(Answering {
+            text,
+            split: Split::new(filter, options.states),
+            needs: filter.map_or(Needs::NONE, Filter::needs),
+            walker: Walker::default(),
+            left: found.iter().rev().map(|found| found.id).collect(),
+            walk: None,
+            failed,
+            began: Instant::now(),
+            full_since: None,
+            is_ended: false,
+        })
+    }
+
+    /// Works at it for a moment. `None`: it is over, and its reader has all of it or is gone.
+    fn turn(&mut self, runner: &mut Runner<'_>) -> Option<Turn> {
+        let turn_began = Instant::now();
+        while turn_began.elapsed() < TURN {
+            let age = self.began.elapsed();
+            match self.text.pen.waiting() {
+                Waiting::Nobody => return None,
+                Waiting::Nothing if self.is_ended => return None,
+                _ if self.is_ended && age >= TAKEN_MAX => {
+                    self.text.pen.break_off();
+                    return None;
+                }
+                _ if self.is_ended => return Some(Turn::Wait(TAKEN_MAX.saturating_sub(age))),
+                _ if age >= WALK_MAX => self.end(Some(Cut::Time)),
+                Waiting::Full => {
+                    let since = self.full_since.get_or_insert_with(Instant::now);
+                    let left = READER_WAIT_MAX.saturating_sub(since.elapsed());
+                    if !left.is_zero() {
+                        return Some(Turn::Wait(left));
+                    }
+                    self.end(Some(Cut::SlowReader));
+                }
+                Waiting::Nothing | Waiting::Some => {
+                    self.full_since = None;
+                    self.step(runner);
+                }
+            }
+        }
+        Some(Turn::More)
+    }
+
+    /// Reads one datagram, or opens the next namespace, or ends the answer.
+    fn step(&mut self, runner: &mut Runner<'_>) {
+        let Runner { engine, access, found, .. } = runner;
+        let Some(walk) = &mut self.walk else {
+            match self.left.pop() {
+                Some(id) => self.walk = self.open(engine, &mut **access, found, id),
+                None => self.end(None),
+            }
+            return;
+        };
+        let mut visit = Visit {
+            engine,
+            text: &mut self.text,
+            rest: self.split.rest.as_ref(),
+            needs: self.needs,
+            place: walk.place,
+            known: walk.known.as_ref(),
+        };
+        let ask = ask(&self.split);
+        match self.walker.step(&mut walk.steps, &walk.socket, &ask, &mut visit) {
+            Ok(Progress::GoesOn) => {}
+            Ok(Progress::Done) => self.walk = None,
+            Err(_) => {
+                // What went wrong is told by the polls, which meet the same namespaces.
+                self.failed += 1;
+                self.walk = None;
+            }
+        }
+    }
+
+    /// Begins with a namespace. `found` is what the access found last, which may be later than this answer's beginning.
+    fn open(
+        &mut self,
+        engine: &mut Engine<'_>,
+        access: &mut dyn Access,
+        found: &[Found],
+        id: Identity,
+    ) -> Option<Walk> {
+        let mut walk = || {
+            let at = found.iter().position(|found| found.id == id)?;
+            let socket = access.open(at).ok()?;
+            let (Admission::Known(place) | Admission::New(place)) = engine.admit(found.get(at)?)
+            else {
+                return None;
+            };
+            let cookie = namespace_cookie(socket.as_fd()).ok();
+            let place = engine.namespaces.recognise(place, cookie);
+            let known = engine.namespaces.get(place).cloned();
+            let steps = self.walker.begin(&socket, &ask(&self.split)).ok()?;
+            Some(Walk { socket, steps, place, known })
+        };
+        let walk = walk();
+        self.failed += u64::from(walk.is_none());
+        walk
+    }
+
+    /// Writes the end of the object, and lets go of the kernel.
+    fn end(&mut self, cut: Option<Cut>) {
+        if self.is_ended {
+            return;
+        }
+        self.is_ended = true;
+        self.walk = None;
+        let Text { matched, shown, json, .. } = &mut self.text;
+        let failed = self.failed;
+        let tail = format!(
+            "],\"namespaces_failed\":{failed},\"matched\":{matched},\"shown\":{shown},\"truncated\":{}",
+            cut.is_some()
+        );
+        json.extend_from_slice(tail.as_bytes());
+        if let Some(cut) = cut {
+            let why = format!(",\"truncated_by\":\"{}\"", cut.word());
+            json.extend_from_slice(why.as_bytes());
+        }
+        json.extend_from_slice(b"}\n");
+        self.text.send();
+        self.text.pen.finish();
+    }
+}
+
+/// What is asked of the kernel.
+fn ask(split: &Split) -> Ask<'_> {
+    Ask { states: split.states, extensions: Extensions::ALL, bytecode: &split.bytecode }
+}
+
+/// The answer's text, as far as it is made.
+struct Text {
+    pen: Pen,
     encoder: Encoder,
-    split: &'a Split,
-    needs: Needs,
     json: Vec<u8>,
     /// Unknown attributes of one socket.
     scratch: Vec<u8>,
-    known: Option<Known>,
-    place: u32,
     matched: u64,
     shown: u64,
-    limit: usize,
+    limit: u64,
     time_unix_ns: u64,
+    boot_ns: u64,
 }
 
-impl Visitor for Answer<'_, '_> {
+impl Text {
+    fn new(pen: Pen, limit: usize) -> Text {
+        Text {
+            pen,
+            encoder: Encoder::new(Encoding::Jsonl, &FieldSet::ALL),
+            json: Vec::with_capacity(CHUNK_BYTES + SOCKET_BYTES),
+            scratch: Vec::new(),
+            matched: 0,
+            shown: 0,
+            limit: limit as u64,
+            time_unix_ns: realtime_ns(),
+            boot_ns: boottime_ns(),
+        }
+    }
+
+    /// Gives the reader what there is.
+    fn send(&mut self) {
+        let next = Vec::with_capacity(if self.json.len() < CHUNK_BYTES {
+            0
+        } else {
+            CHUNK_BYTES + SOCKET_BYTES
+        });
+        self.pen.write(std::mem::replace(&mut self.json, next));
+    }
+}
+
+/// Takes the sockets of one datagram.
+struct Visit<'a, 'h> {
+    engine: &'a mut Engine<'h>,
+    text: &'a mut Text,
+    rest: Option<&'a Expr>,
+    needs: Needs,
+    place: u32,
+    known: Option<&'a Known>,
+}
+
+impl Visitor for Visit<'_, '_> {
     fn socket(&mut self, message: &SocketMessage<'_>, _raw: &[u8]) {
-        if let Some(rest) = &self.split.rest {
-            let age_ns = self.engine.age_ns(message.id.cookie, self.time_unix_ns);
+        let text = &mut *self.text;
+        if let Some(rest) = self.rest {
+            let age_ns = self.engine.age_ns(message.id.cookie, text.boot_ns);
             let place = Some(self.place);
             if !self.engine.passes_any(rest, self.needs, message, place, age_ns) {
                 return;
             }
         }
-        self.matched += 1;
-        if self.shown >= self.limit as u64 {
+        text.matched += 1;
+        if text.shown >= text.limit {
             return;
         }
-        self.shown += 1;
+        if text.shown > 0 {
+            text.json.push(b',');
+        }
+        text.shown += 1;
         let cgroup = message.cgroup_id.and_then(|id| self.engine.cgroup_of(id));
-        self.scratch.clear();
-        assemble::unknown_attributes(message, &mut self.scratch);
-        let mut record = self.engine.identity.record(RecordKind::POLL, self.time_unix_ns);
+        text.scratch.clear();
+        assemble::unknown_attributes(message, &mut text.scratch);
+        let mut record = self.engine.identity.record(RecordKind::POLL, text.time_unix_ns);
         assemble::fill(&mut record, message, assemble::own_accecn_layout());
-        fill_attribution(&mut record, self.known.as_ref(), cgroup.as_deref());
-        record.unknown_attributes = Some(self.scratch.as_slice()).filter(|raw| !raw.is_empty());
-        self.encoder.encode(&record, &mut self.json);
-        if let Some(last) = self.json.last_mut() {
-            // One line each becomes one list.
-            *last = b',';
+        fill_attribution(&mut record, self.known, cgroup.as_deref());
+        record.unknown_attributes = Some(text.scratch.as_slice()).filter(|raw| !raw.is_empty());
+        text.encoder.encode(&record, &mut text.json);
+        // The end of the line.
+        text.json.pop();
+        if text.json.len() >= CHUNK_BYTES {
+            text.send();
         }
     }
 
     fn malformed(&mut self, _error: DecodeError) {
         // Counted by the polls, which meet the same sockets.
-    }
-
-    fn pause(&mut self) {
-        self.engine.take_closes();
-        self.engine.counts.heartbeat.add(1);
     }
 }

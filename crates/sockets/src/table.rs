@@ -1,6 +1,11 @@
 //! The table of known sockets: what the last poll saw of each, by cookie. Bounded; what it forgets for want of room is counted.
 
+mod block;
+
+use crate::delta::Recorded;
 use crate::ends::Role;
+use crate::filter::Verdict;
+use block::{BLOCK_ENTRIES, Block};
 use std::net::IpAddr;
 
 /// What is kept of one socket between polls.
@@ -12,6 +17,8 @@ pub(crate) struct Entry {
     pub(crate) fingerprint: u64,
     pub(crate) first_seen_unix_ns: u64,
     pub(crate) last_seen_unix_ns: u64,
+    /// When a poll first saw it, by the clock that nobody sets (`CLOCK_BOOTTIME`).
+    pub(crate) first_seen_boot_ns: u64,
     /// Number of the poll that saw it last.
     pub(crate) seen_poll: u32,
     /// Polls that saw it.
@@ -19,7 +26,8 @@ pub(crate) struct Entry {
     /// Place of its namespace in the collector's list.
     pub(crate) namespace: u32,
     pub(crate) cgroup_id: u64,
-    pub(crate) uid: u32,
+    /// As the last poll that knew it says.
+    pub(crate) uid: Option<u32>,
     pub(crate) src: IpAddr,
     pub(crate) dst: IpAddr,
     pub(crate) sport: u16,
@@ -36,10 +44,14 @@ pub(crate) struct Entry {
     pub(crate) was_socket: bool,
     /// A poll saw what is left of it as a minisock, before its close event came.
     pub(crate) was_remnant: bool,
+    /// What the filter said of it: true once it has passed in a poll; else false if it was rejected in one.
+    pub(crate) verdict: Verdict,
     /// Place of its congestion control's name in the collector's list.
     pub(crate) congestion: u8,
     /// Counters as the last poll saw them: an aborted socket's event has only zeros.
     pub(crate) last: LastCounters,
+    /// What differences are taken from, beside `last`.
+    pub(crate) recorded: Recorded,
 }
 
 /// How far a socket is through its life, as far as we know.
@@ -73,16 +85,19 @@ pub(crate) struct LastCounters {
     pub(crate) data_segs_out: u32,
 }
 
-const _: () = assert!(size_of::<Entry>() <= 192);
+const _: () = assert!(size_of::<Entry>() <= 216);
 
-/// Entries come in blocks of so many, so that growing copies none and frees nothing.
-const BLOCK_ENTRIES: usize = 1_024;
+/// No place.
 const EMPTY: u32 = u32::MAX;
+
+/// Where the table holds an entry, until one is removed or put in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place(u32);
 
 /// Sockets by cookie: an index of 4-byte places, half empty, over blocks of entries.
 #[derive(Debug)]
 pub(crate) struct Table {
-    blocks: Vec<Vec<Entry>>,
+    blocks: Vec<Block>,
     /// Places whose entry was removed.
     free: Vec<u32>,
     /// Linear probing; a power of two long.
@@ -91,8 +106,12 @@ pub(crate) struct Table {
     capacity: usize,
     /// Where the search for an entry to forget goes on.
     hand: usize,
-    /// Cookie of the entry that was put in last.
-    newest: u64,
+    /// Insertions until the search is tried again, because it found nothing.
+    rest: usize,
+    /// What was to be put in last and found no room.
+    spare: Option<Entry>,
+    /// Behind the entry that was found last.
+    next: u32,
     evicted: u64,
 }
 
@@ -106,7 +125,9 @@ impl Table {
             len: 0,
             capacity: capacity.clamp(1, EMPTY as usize - 1),
             hand: 0,
-            newest: 0,
+            rest: 0,
+            spare: None,
+            next: 0,
             evicted: 0,
         }
     }
@@ -119,20 +140,43 @@ impl Table {
         self.capacity
     }
 
-    /// Entries forgotten for want of room since the start.
+    /// Entries forgotten, or not put in, for want of room since the start.
     pub(crate) fn evicted(&self) -> u64 {
         self.evicted
     }
 
-    pub(crate) fn get_mut(&mut self, cookie: u64) -> Option<&mut Entry> {
-        let place = self.index[self.find(cookie).ok()?];
-        Some(self.entry_mut(place))
+    /// Where the entry with this cookie is.
+    ///
+    /// The kernel lists the same sockets in the same order in each poll, and they were put in in that order. So the place behind the
+    /// last one is tried first: it is in the processor's cache, where an index slot in the order of a hash and the entry that it leads
+    /// to are not.
+    pub(crate) fn find(&mut self, cookie: u64) -> Option<Place> {
+        let place = match self.cookie_if_used(self.next) {
+            Some(next) if next == cookie => self.next,
+            _ => self.index[self.slot_of(cookie).ok()?],
+        };
+        self.next = place + 1;
+        Some(Place(place))
     }
 
-    /// Puts an entry in whose cookie is not there yet. A full table forgets another one.
+    /// The entry at a place.
+    pub(crate) fn at_mut(&mut self, place: Place) -> &mut Entry {
+        self.entry_mut(place.0)
+    }
+
+    pub(crate) fn get_mut(&mut self, cookie: u64) -> Option<&mut Entry> {
+        let place = self.find(cookie)?;
+        Some(self.at_mut(place))
+    }
+
+    /// Puts an entry in whose cookie is not there yet. A full table forgets one whose socket is gone, or else the new one: what
+    /// is returned then is forgotten with the next.
     pub(crate) fn insert(&mut self, entry: Entry) -> &mut Entry {
         if self.len >= self.capacity {
-            self.forget_one();
+            self.evicted += 1;
+            if !self.forget_one() {
+                return self.spare.insert(entry);
+            }
         }
         if (self.len + 1) * 2 > self.index.len() {
             self.grow_index();
@@ -144,65 +188,79 @@ impl Table {
             }
             None => self.push(entry),
         };
-        let slot = match self.find(entry.cookie) {
+        let (block, at) = split(place);
+        self.blocks[block].set_used(at);
+        let slot = match self.slot_of(entry.cookie) {
             Ok(slot) | Err(slot) => slot,
         };
         self.index[slot] = place;
         self.len += 1;
-        self.newest = entry.cookie;
         self.entry_mut(place)
     }
 
     pub(crate) fn remove(&mut self, cookie: u64) -> Option<Entry> {
-        let slot = self.find(cookie).ok()?;
+        let slot = self.slot_of(cookie).ok()?;
         let place = self.index[slot];
         let entry = *self.entry_mut(place);
         self.vacate(slot);
+        let (block, at) = split(place);
+        self.blocks[block].set_free(at);
         self.free.push(place);
         self.len -= 1;
         Some(entry)
     }
 
-    /// Visits every entry and removes those for which `keep` is false.
+    /// Visits every entry and removes those for which `keep` is false. In the order of the blocks, which the processor reads ahead:
+    /// in that of the index each entry would be a miss of its caches.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&mut Entry) -> bool) {
         let mut gone = Vec::new();
-        for slot in 0..self.index.len() {
-            let place = self.index[slot];
-            if place != EMPTY {
-                let entry = self.entry_mut(place);
-                if !keep(entry) {
-                    gone.push(entry.cookie);
+        for Block { entries, used } in &mut self.blocks {
+            for (entries, used) in entries.chunks_mut(64).zip(used) {
+                let mut left = *used;
+                while left != 0 {
+                    let entry = &mut entries[left.trailing_zeros() as usize];
+                    if !keep(entry) {
+                        gone.push(entry.cookie);
+                    }
+                    left &= left - 1;
                 }
             }
         }
-        for cookie in gone {
+        // The last first, so that what comes next fills the free places in their order.
+        for cookie in gone.into_iter().rev() {
             self.remove(cookie);
         }
     }
 
     fn push(&mut self, entry: Entry) -> u32 {
-        match self.blocks.last_mut() {
-            Some(block) if block.len() < BLOCK_ENTRIES => block.push(entry),
-            _ => {
-                let mut block = Vec::with_capacity(BLOCK_ENTRIES);
-                block.push(entry);
-                self.blocks.push(block);
-            }
+        if self.blocks.last().is_none_or(|block| block.entries.len() == BLOCK_ENTRIES) {
+            self.blocks.push(Block::new());
         }
-        let in_last = self.blocks.last().map_or(0, Vec::len);
-        ((self.blocks.len() - 1) * BLOCK_ENTRIES + in_last - 1) as u32
+        let before = (self.blocks.len() - 1) * BLOCK_ENTRIES;
+        let entries = &mut self.blocks[before / BLOCK_ENTRIES].entries;
+        entries.push(entry);
+        (before + entries.len() - 1) as u32
     }
 
     fn entry_mut(&mut self, place: u32) -> &mut Entry {
-        &mut self.blocks[place as usize / BLOCK_ENTRIES][place as usize % BLOCK_ENTRIES]
+        let (block, at) = split(place);
+        &mut self.blocks[block].entries[at]
     }
 
     fn cookie_at(&self, place: u32) -> u64 {
-        self.blocks[place as usize / BLOCK_ENTRIES][place as usize % BLOCK_ENTRIES].cookie
+        let (block, at) = split(place);
+        self.blocks[block].entries[at].cookie
+    }
+
+    /// The cookie at a place that may be free or not there at all.
+    fn cookie_if_used(&self, place: u32) -> Option<u64> {
+        let (block, at) = split(place);
+        let block = self.blocks.get(block).filter(|block| block.is_used(at))?;
+        block.entries.get(at).map(|entry| entry.cookie)
     }
 
     /// The slot that holds the cookie, or else the empty one where it would go.
-    fn find(&self, cookie: u64) -> Result<usize, usize> {
+    fn slot_of(&self, cookie: u64) -> Result<usize, usize> {
         let mask = self.index.len() - 1;
         let mut slot = mix(cookie) as usize & mask;
         loop {
@@ -238,39 +296,47 @@ impl Table {
         let old = std::mem::take(&mut self.index);
         self.index = vec![EMPTY; old.len() * 2];
         for place in old.into_iter().filter(|&place| place != EMPTY) {
-            let slot = match self.find(self.cookie_at(place)) {
+            let slot = match self.slot_of(self.cookie_at(place)) {
                 Ok(slot) | Err(slot) => slot,
             };
             self.index[slot] = place;
         }
     }
 
-    /// Forgets an entry whose socket is gone, if the hand meets one soon, else the newest.
+    /// Forgets an entry whose socket is gone, if the hand meets one soon. Returns whether it did.
     ///
-    /// Polls meet the same sockets in the same order. A table that forgot what it has not met for longest, or any entry, would
-    /// forget each just before its turn comes, and know nearly none once it is a little too small.
-    fn forget_one(&mut self) {
+    /// Polls meet the same sockets in the same order. A table that forgot one that is still there would forget each just before
+    /// its turn comes, and know nearly none once it is a little too small. And one that searched for each of a million sockets
+    /// that do not fit would do little else: each slot is another line of memory.
+    fn forget_one(&mut self) -> bool {
+        if self.rest > 0 {
+            self.rest -= 1;
+            return false;
+        }
         let mask = self.index.len() - 1;
-        let mut met = None;
         for _ in 0..TURN_SLOTS_MAX {
             self.hand = (self.hand + 1) & mask;
             let place = self.index[self.hand];
             if place != EMPTY && self.entry_mut(place).life != Life::Open {
-                met = Some(self.cookie_at(place));
-                break;
+                let cookie = self.cookie_at(place);
+                self.remove(cookie);
+                return true;
             }
         }
-        let newest = Some(self.newest).filter(|&newest| self.find(newest).is_ok());
-        let any = || self.index.iter().find(|&&place| place != EMPTY).map(|&at| self.cookie_at(at));
-        if let Some(cookie) = met.or(newest).or_else(any) {
-            self.remove(cookie);
-            self.evicted += 1;
-        }
+        self.rest = REST_INSERTIONS;
+        false
     }
+}
+
+/// The block of a place, and where it is in there.
+fn split(place: u32) -> (usize, usize) {
+    (place as usize / BLOCK_ENTRIES, place as usize % BLOCK_ENTRIES)
 }
 
 /// Slots that are looked at for an entry to forget.
 const TURN_SLOTS_MAX: usize = 32;
+/// Insertions without a search after one that found nothing: a slot for two insertions, then.
+const REST_INSERTIONS: usize = 64;
 
 /// Spreads cookies, which are consecutive numbers, over the index and over samples (the finaliser of splitmix64).
 pub(crate) fn mix(cookie: u64) -> u64 {
@@ -293,11 +359,12 @@ pub(crate) mod tests {
             fingerprint: cookie,
             first_seen_unix_ns: 0,
             last_seen_unix_ns: 0,
+            first_seen_boot_ns: 0,
             seen_poll: poll,
             polls_seen: 1,
             namespace: 0,
             cgroup_id: 0,
-            uid: 0,
+            uid: None,
             src: nowhere,
             dst: nowhere,
             sport: 0,
@@ -309,8 +376,10 @@ pub(crate) mod tests {
             is_all_acked: false,
             was_socket: true,
             was_remnant: false,
+            verdict: Verdict::True,
             congestion: 0,
             last: LastCounters::default(),
+            recorded: Recorded::default(),
         }
     }
 
@@ -341,6 +410,47 @@ pub(crate) mod tests {
         assert_eq!(table.len(), model.len());
         assert!(model.keys().all(|&cookie| table.get_mut(cookie).is_some()));
         assert_eq!(table.evicted(), 0);
+    }
+
+    #[test]
+    fn the_entry_behind_the_last_one_is_found_only_if_it_is_there() {
+        let mut table = Table::new(10_000);
+        for cookie in 0..3_000 {
+            table.insert(entry(cookie, 1));
+        }
+        for gone in [1, 1_024, 1_026, 2_999] {
+            table.remove(gone);
+            assert!(table.find(gone - 1).is_some());
+            assert_eq!(table.find(gone), None, "it was removed");
+            // Another one takes its place.
+            table.insert(entry(gone + 10_000, 1));
+            assert!(table.find(gone - 1).is_some());
+            assert_eq!(table.find(gone), None, "another one is there");
+            assert!(table.find(gone - 1).is_some());
+            let other = table.find(gone + 10_000).unwrap();
+            assert_eq!(table.at_mut(other).cookie, gone + 10_000);
+        }
+        assert_eq!(table.find(3_000), None, "behind the last");
+    }
+
+    #[test]
+    fn every_entry_is_visited_once_in_the_order_it_came() {
+        let mut table = Table::new(10_000);
+        for cookie in 0..2_100 {
+            table.insert(entry(cookie, 1));
+        }
+        for cookie in [0, 63, 64, 1_023, 1_024, 2_099] {
+            table.remove(cookie);
+        }
+        let mut met = Vec::new();
+        table.retain(|entry| {
+            met.push(entry.cookie);
+            entry.cookie % 3 != 0
+        });
+        let there = |cookie: &u64| ![0, 63, 64, 1_023, 1_024, 2_099].contains(cookie);
+        assert!(met.iter().copied().eq((0..2_100).filter(there)));
+        let left = (0..2_100).filter(|cookie| table.get_mut(*cookie).is_some());
+        assert!(left.eq((0..2_100).filter(there).filter(|cookie| cookie % 3 != 0)));
     }
 
     #[test]
@@ -384,6 +494,20 @@ pub(crate) mod tests {
         assert_eq!(kept, 50, "none that is there was forgotten");
         let known = (100..150).filter(|&cookie| table.get_mut(cookie).is_some()).count();
         assert!(known >= 40, "{known} of the new");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not_put_in_and_displaces_nothing() {
+        let mut table = Table::new(1_000);
+        for cookie in 0..1_000 {
+            table.insert(entry(cookie, 1));
+        }
+        for cookie in 1_000..101_000 {
+            assert_eq!(table.insert(entry(cookie, 1)).cookie, cookie, "it may be written to");
+        }
+        assert_eq!((table.len(), table.evicted()), (1_000, 100_000));
+        assert!((0..1_000).all(|cookie| table.get_mut(cookie).is_some()));
+        assert!((1_000..101_000).all(|cookie| table.get_mut(cookie).is_none()));
     }
 
     #[test]

@@ -9,6 +9,10 @@ pub(crate) struct Sums {
     pub(crate) namespaces_visited: u64,
     pub(crate) namespaces_failed: u64,
     pub(crate) namespaces_vanished: u64,
+    pub(crate) namespaces_new: u64,
+    pub(crate) namespaces_left_out: u64,
+    pub(crate) namespaces_put_off: u64,
+    pub(crate) connections_unheard: u64,
     pub(crate) visited: u64,
     pub(crate) emitted: u64,
     pub(crate) unchanged: u64,
@@ -20,6 +24,9 @@ pub(crate) struct Sums {
     pub(crate) closes_observed: u64,
     pub(crate) closes_emitted: u64,
     pub(crate) closes_filtered: u64,
+    pub(crate) closes_undecided: u64,
+    pub(crate) closes_never_connected: u64,
+    pub(crate) closes_elsewhere: u64,
     pub(crate) closes_sampled: u64,
     pub(crate) closes_lost: u64,
     pub(crate) closes_malformed: u64,
@@ -56,6 +63,9 @@ impl Sums {
             Reason::Malformed => self.closes_malformed += 1,
             Reason::Duplicate => self.closes_duplicate += 1,
             Reason::Filtered => self.closes_filtered += 1,
+            Reason::Undecided => self.closes_undecided += 1,
+            Reason::NeverConnected => self.closes_never_connected += 1,
+            Reason::Elsewhere => self.closes_elsewhere += 1,
             _ => self.closes_dropped_other += 1,
         }
     }
@@ -64,6 +74,10 @@ impl Sums {
         totals.namespaces_visited = Some(self.namespaces_visited);
         totals.namespaces_failed = Some(self.namespaces_failed);
         totals.namespaces_vanished = Some(self.namespaces_vanished);
+        totals.namespaces_new = Some(self.namespaces_new);
+        totals.namespaces_left_out = Some(self.namespaces_left_out);
+        totals.namespaces_put_off = Some(self.namespaces_put_off);
+        totals.connections_unheard = Some(self.connections_unheard);
         totals.sockets_visited = Some(self.visited);
         totals.sockets_emitted = Some(self.emitted);
         totals.sockets_unchanged = Some(self.unchanged);
@@ -75,6 +89,9 @@ impl Sums {
         totals.closes_observed = Some(self.closes_observed + self.closes_lost);
         totals.closes_emitted = Some(self.closes_emitted);
         totals.closes_filtered = Some(self.closes_filtered);
+        totals.closes_undecided = Some(self.closes_undecided);
+        totals.closes_never_connected = Some(self.closes_never_connected);
+        totals.closes_elsewhere = Some(self.closes_elsewhere);
         totals.closes_sampled = Some(self.closes_sampled);
         totals.closes_dropped_event_buffer = Some(self.closes_lost);
         totals.closes_dropped_decode_failed = Some(self.closes_malformed);

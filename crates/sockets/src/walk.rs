@@ -1,12 +1,16 @@
 //! One walk of the kernel's table of sockets in one namespace, with every answer checked.
 
+mod steps;
+
+pub(crate) use steps::Steps;
+
 use std::fmt;
 use sys::Errno;
 use sys::clock::monotonic_ns;
 use sys::netlink::{DUMP_BUFFER_BYTES, Socket};
 use wire::DecodeError;
 use wire::inet_diag::request::{IPPROTO_TCP, SOCK_DIAG_BY_FAMILY, TCPDIAG_GETSOCK};
-use wire::inet_diag::{Extensions, Family, Kind, Request, SocketMessage, States, decode};
+use wire::inet_diag::{Extensions, Family, Kind, Request, SocketId, SocketMessage, States, decode};
 use wire::netlink::{Messages, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, done_status, error_of};
 
 /// What is asked of the kernel.
@@ -39,6 +43,8 @@ pub struct Walked {
     pub bytes: u64,
     /// Datagrams read.
     pub datagrams: u64,
+    /// Dumps asked for: one, or one for each family.
+    pub dumps: u64,
     /// Time in the kernel: the walk itself.
     pub kernel_ns: u64,
     /// The kernel said that its table changed meanwhile. `inet_diag` of Linux up to 6.18 never does.
@@ -114,6 +120,7 @@ pub struct Walker {
     request: Vec<u8>,
     sequence: u32,
     form: Form,
+    last: Walked,
 }
 
 impl Default for Walker {
@@ -123,6 +130,7 @@ impl Default for Walker {
             request: Vec::new(),
             sequence: 0,
             form: Form::Both,
+            last: Walked::default(),
         }
     }
 }
@@ -140,21 +148,39 @@ impl Walker {
         visitor: &mut impl Visitor,
     ) -> Result<Walked, WalkError> {
         let mut walked = Walked::default();
+        let result = self.walk_into(socket, ask, visitor, &mut walked);
+        self.last = walked;
+        result.map(|()| walked)
+    }
+
+    /// What the last walk took, to its end or to the error that ended it.
+    #[must_use]
+    pub fn last(&self) -> Walked {
+        self.last
+    }
+
+    fn walk_into(
+        &mut self,
+        socket: &Socket,
+        ask: &Ask<'_>,
+        visitor: &mut impl Visitor,
+        walked: &mut Walked,
+    ) -> Result<(), WalkError> {
         if self.form == Form::Both {
-            match self.dump(socket, Kind::Both, ask, visitor, &mut walked) {
+            match self.dump(socket, Kind::Both, ask, visitor, walked) {
                 // Nothing was answered yet, and the request itself may be unknown (net/core/sock_diag.c, sock_diag_rcv_msg).
                 Err(WalkError::Refused(Errno::INVAL | Errno::OPNOTSUPP) | WalkError::NoTcpDiag)
                     if walked.datagrams <= 1 =>
                 {
-                    self.each(socket, ask, visitor, &mut walked)?;
+                    self.each(socket, ask, visitor, walked)?;
                     self.form = Form::Each;
                 }
                 result => result?,
             }
         } else {
-            self.each(socket, ask, visitor, &mut walked)?;
+            self.each(socket, ask, visitor, walked)?;
         }
-        Ok(walked)
+        Ok(())
     }
 
     fn each(
@@ -178,7 +204,23 @@ impl Walker {
         visitor: &mut impl Visitor,
         walked: &mut Walked,
     ) -> Result<(), WalkError> {
+        self.request(socket, kind, ask, walked)?;
+        while self.datagram(socket, visitor, walked)? == Progress::GoesOn {
+            visitor.pause();
+        }
+        Ok(())
+    }
+
+    /// Asks for the sockets of one kind. The kernel makes the first part of its answer while the request is sent.
+    fn request(
+        &mut self,
+        socket: &Socket,
+        kind: Kind,
+        ask: &Ask<'_>,
+        walked: &mut Walked,
+    ) -> Result<(), WalkError> {
         self.sequence = self.sequence.wrapping_add(1);
+        walked.dumps += 1;
         let Ask { states, extensions, bytecode } = *ask;
         let request = Request {
             kind,
@@ -192,14 +234,51 @@ impl Walker {
         };
         self.request.clear();
         request.encode(&mut self.request);
-        // The first part of the answer is made while the request is sent.
         let asked_ns = monotonic_ns();
+        walked.dumps += 1;
         socket.send(&self.request).map_err(|errno| WalkError::Syscall { call: "sendto", errno })?;
         walked.kernel_ns += monotonic_ns().saturating_sub(asked_ns);
-        while self.datagram(socket, visitor, walked)? == Progress::GoesOn {
-            visitor.pause();
-        }
         Ok(())
+    }
+
+    /// Asks for one socket by addresses and cookie, with the attributes of a walk, and appends the kernel's message about it. Returns
+    /// whether the kernel has it.
+    pub(crate) fn look_up(
+        &mut self,
+        socket: &Socket,
+        id: &SocketId,
+        ask: &Ask<'_>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.request.clear();
+        Request::exact(*id, ask.extensions, self.sequence).encode(&mut self.request);
+        if socket.send(&self.request).is_err() {
+            return false;
+        }
+        // The kernel has answered before `send` returns; what else is queued is an answer to an earlier request.
+        loop {
+            let received = match socket.receive(&mut self.buffer) {
+                Err(Errno::INTR) => continue,
+                Err(_) => return false,
+                Ok(received) => received,
+            };
+            if !received.is_whole_and_from_the_kernel() {
+                continue;
+            }
+            let first = Messages::new(received.bytes).next();
+            let Some(Ok(message)) = first.filter(
+                |message| matches!(message, Ok(message) if message.sequence == self.sequence),
+            ) else {
+                continue;
+            };
+            if message.kind != SOCK_DIAG_BY_FAMILY {
+                return false;
+            }
+            out.extend_from_slice(message.raw);
+            out.resize(out.len().next_multiple_of(4), 0);
+            return true;
+        }
     }
 
     /// Reads one datagram of the answer.
@@ -256,8 +335,9 @@ impl Walker {
     }
 }
 
+/// Whether a walk has more to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Progress {
+pub(crate) enum Progress {
     GoesOn,
     Done,
 }

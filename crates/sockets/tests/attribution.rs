@@ -268,8 +268,10 @@ fn this_host() {
     assert_eq!(host.boot_id().unwrap().len(), 36);
     assert!(!host.name().unwrap().is_empty());
     let tags = vec![("rack".to_owned(), "b7".to_owned())];
-    let host = Host::read(HostOptions { name: Some("given".to_owned()), tags });
-    assert_eq!(host.name(), Some("given"));
+    assert!(host.kernel_release().unwrap().starts_with(|first: char| first.is_ascii_digit()));
+    let given = HostOptions { name: Some("given".to_owned()), host_id: Some("7".to_owned()), tags };
+    let host = Host::read(given);
+    assert_eq!((host.name(), host.host_id()), (Some("given"), Some("7")));
     assert_eq!(host.tags().collect::<Vec<_>>(), [("rack", "b7")]);
 }
 

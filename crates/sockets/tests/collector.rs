@@ -8,14 +8,24 @@ mod support;
 mod attributed;
 #[path = "collector/bounds.rs"]
 mod bounds;
+#[path = "collector/closes.rs"]
+mod closes;
 #[path = "collector/complete.rs"]
 mod complete;
+#[path = "collector/identity.rs"]
+mod identity;
 #[path = "collector/law.rs"]
 mod law;
 #[path = "collector/people.rs"]
 mod people;
 #[path = "collector/questions.rs"]
 mod questions;
+#[path = "collector/quiet.rs"]
+mod quiet;
+#[path = "collector/renewed.rs"]
+mod renewed;
+#[path = "choices/scene.rs"]
+mod scene;
 #[path = "collector/selection.rs"]
 mod selection;
 #[path = "collector/spaces.rs"]

@@ -4,17 +4,23 @@
 //! longer than a call: a descriptor keeps a namespace alive whose last process is gone, and with it the devices in it. That is
 //! how [`OpenNamespace::create`] makes namespaces that nobody has to clean up: they go with the process.
 
+mod changes;
 mod discovery;
 mod enter;
 mod error;
+mod files;
 mod isolate;
 mod nsid;
+mod opened;
 
+pub use changes::{IdChange, IdChanges, MountChanges};
 pub use discovery::{Discovery, Scan};
 pub use enter::Home;
 pub use error::Error;
+pub use files::{FileChange, FileChanges};
 pub use isolate::{IsolateError, Obstacle, isolate, isolate_child};
 pub use nsid::{Nsids, Target};
+pub use opened::connections_opened;
 
 use crate::Errno;
 use crate::errno::check;

@@ -38,7 +38,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    fn number(self) -> libc::c_int {
+    pub(crate) const fn number(self) -> libc::c_int {
         match self {
             Protocol::Route => 0,
             Protocol::SockDiag => 4,

@@ -12,6 +12,8 @@ use std::time::Duration;
 pub enum Interest {
     Readable,
     Writable,
+    /// Something out of the ordinary (`POLLPRI`): what a file of `/proc` shows has changed.
+    Priority,
 }
 
 /// A set of descriptors to wait for. Filled anew before each wait; keeps its memory.
@@ -31,6 +33,7 @@ impl PollSet {
         let events = match interest {
             Interest::Readable => libc::POLLIN,
             Interest::Writable => libc::POLLOUT,
+            Interest::Priority => libc::POLLPRI,
         };
         self.entries.push(libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 });
     }

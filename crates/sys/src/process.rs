@@ -4,8 +4,9 @@ mod capability;
 mod parent;
 
 pub use capability::{
-    CAP_DAC_READ_SEARCH, CAP_NET_ADMIN, CAP_NET_BIND_SERVICE, CAP_NET_BROADCAST, CAP_SYS_ADMIN,
-    CAP_SYS_PTRACE, capability_name, capability_set, effective_capabilities, keep_capabilities,
+    CAP_DAC_READ_SEARCH, CAP_NET_ADMIN, CAP_NET_BIND_SERVICE, CAP_NET_BROADCAST, CAP_SETGID,
+    CAP_SETUID, CAP_SYS_ADMIN, CAP_SYS_PTRACE, become_user, capability_name, capability_set,
+    effective_capabilities, keep_capabilities,
 };
 pub use parent::die_with_this_thread;
 
@@ -18,6 +19,24 @@ use std::io;
 pub fn effective_uid() -> u32 {
     // SAFETY: geteuid takes nothing and cannot fail.
     unsafe { libc::geteuid() }
+}
+
+/// The user id that stands for every user without one here, in a user namespace that leaves users out (user_namespaces(7),
+/// `/proc/sys/kernel/overflowuid`). `None` where every user has one, as outside of containers.
+pub fn overflow_uid() -> Option<u32> {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    if is_whole_uid_map(&map) {
+        return None;
+    }
+    let uid = fs::read_to_string("/proc/sys/kernel/overflowuid").ok();
+    uid.and_then(|uid| uid.trim().parse().ok()).or(Some(65_534))
+}
+
+/// Whether a user namespace's map leaves nobody out: one range from 0 that has all ids but the last, which is none.
+fn is_whole_uid_map(map: &str) -> bool {
+    let mut lines = map.lines().map(|line| line.split_ascii_whitespace());
+    let first: Option<Vec<&str>> = lines.next().map(Iterator::collect);
+    matches!(first.as_deref(), Some(["0", "0", "4294967295"])) && lines.next().is_none()
 }
 
 /// Number of processors this process may run on, at least 1.
@@ -91,16 +110,35 @@ pub fn boot_id() -> io::Result<String> {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim_ascii().to_owned())
 }
 
+/// The kernel's release, as `uname -r` has it (`/proc/sys/kernel/osrelease`).
+///
+/// # Errors
+/// When `/proc` is not mounted.
+pub fn kernel_release() -> io::Result<String> {
+    fs::read_to_string("/proc/sys/kernel/osrelease").map(|release| release.trim_ascii().to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_host_and_the_boot_have_names() {
+        assert!(kernel_release().unwrap().contains('.'));
         let id = boot_id().unwrap();
         assert_eq!((id.len(), id.matches('-').count()), (36, 4), "{id}");
         let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
         assert_eq!(host_name().unwrap(), name.trim_end());
+    }
+
+    #[test]
+    fn a_user_namespace_shows_by_its_map() {
+        assert!(is_whole_uid_map("         0          0 4294967295\n"));
+        for part in
+            ["", "0 100000 65536\n", "0 1000 1\n", "0 0 4294967294\n", "0 0 1\n1 1 4294967294\n"]
+        {
+            assert!(!is_whole_uid_map(part), "{part}");
+        }
     }
 
     #[test]

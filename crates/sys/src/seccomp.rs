@@ -1,6 +1,7 @@
 //! Giving up system calls (seccomp(2)): a process that is taken over can do no more than what is on its list.
 
 use crate::Errno;
+use crate::netlink::Protocol;
 use libc::c_long;
 use std::ptr;
 
@@ -14,19 +15,19 @@ pub struct Calls {
     checked: &'static [Checked],
 }
 
-/// A call that is allowed with certain values of one argument. Only the lower 32 bits are looked at: the kernel takes no more of
-/// an `int`.
+/// A call that is allowed with certain values of its arguments, all of which must be right. Only the lower 32 bits are looked at:
+/// the kernel takes no more of an `int`.
 #[derive(Clone, Copy, Debug)]
 struct Checked {
     number: c_long,
-    argument: u32,
-    allowed: Allowed,
+    /// Places of arguments, from 0.
+    arguments: &'static [(u32, Allowed)],
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Allowed {
-    /// This value alone.
-    Value(u32),
+    /// One of these values.
+    OneOf(&'static [u32]),
     /// Values without any of these bits.
     Without(u32),
 }
@@ -130,13 +131,16 @@ impl Calls {
         libc::SYS_socketpair,
     ]);
 
-    /// Opening netlink sockets, and no others.
+    /// Opening netlink sockets of the protocols that [`crate::netlink::Protocol`] has, and no others: not those of the firewall,
+    /// of IPsec or of the audit log.
     pub const OPEN_NETLINK: Calls = Calls {
         plain: &[libc::SYS_bind],
         checked: &[Checked {
             number: libc::SYS_socket,
-            argument: 0,
-            allowed: Allowed::Value(libc::AF_NETLINK.unsigned_abs()),
+            arguments: &[
+                (0, Allowed::OneOf(&[libc::AF_NETLINK.unsigned_abs()])),
+                (2, Allowed::OneOf(&NETLINK_PROTOCOLS)),
+            ],
         }],
     };
 
@@ -160,15 +164,10 @@ impl Calls {
         checked: &[
             Checked {
                 number: libc::SYS_openat,
-                argument: 2,
-                allowed: Allowed::Without(WRITING_FLAGS),
+                arguments: &[(2, Allowed::Without(WRITING_FLAGS))],
             },
             #[cfg(target_arch = "x86_64")]
-            Checked {
-                number: libc::SYS_open,
-                argument: 1,
-                allowed: Allowed::Without(WRITING_FLAGS),
-            },
+            Checked { number: libc::SYS_open, arguments: &[(1, Allowed::Without(WRITING_FLAGS))] },
         ],
     };
 
@@ -216,8 +215,14 @@ impl Calls {
         libc::SYS_unlink,
     ]);
 
-    /// Entering namespaces ([`crate::namespace::Home`]).
-    pub const ENTER_NAMESPACES: Calls = plain(&[libc::SYS_setns]);
+    /// Entering network namespaces ([`crate::namespace::Home`]), and none of another kind, such as mount or user namespaces.
+    pub const ENTER_NAMESPACES: Calls = Calls {
+        plain: &[],
+        checked: &[Checked {
+            number: libc::SYS_setns,
+            arguments: &[(1, Allowed::OneOf(&[libc::CLONE_NEWNET.unsigned_abs()]))],
+        }],
+    };
 
     /// Opening files by handle ([`crate::cgroup::Mount`]).
     pub const OPEN_BY_HANDLE: Calls = plain(&[libc::SYS_open_by_handle_at]);
@@ -235,6 +240,9 @@ const WRITING_FLAGS: u32 = (libc::O_WRONLY
     | libc::O_APPEND
     | (libc::O_TMPFILE & !libc::O_DIRECTORY))
     .unsigned_abs();
+
+const NETLINK_PROTOCOLS: [u32; 2] =
+    [Protocol::Route.number().unsigned_abs(), Protocol::SockDiag.number().unsigned_abs()];
 
 #[cfg(not(target_arch = "aarch64"))]
 const RENAMEAT: c_long = libc::SYS_renameat;
@@ -300,7 +308,7 @@ fn program(groups: &[Calls], otherwise: Otherwise) -> Option<Vec<libc::sock_filt
     };
     let mut program = vec![
         load(OFFSET_ARCHITECTURE),
-        skip_one_if(ARCHITECTURE?),
+        skip_if(ARCHITECTURE?, 1),
         give(libc::SECCOMP_RET_KILL_PROCESS),
         load(OFFSET_NUMBER),
     ];
@@ -310,25 +318,42 @@ fn program(groups: &[Calls], otherwise: Otherwise) -> Option<Vec<libc::sock_filt
     }
     // Last, so that a call that another group allows without a look at its arguments has been allowed.
     for checked in groups.iter().flat_map(|group| group.checked) {
-        program.push(unless(u32::try_from(checked.number).ok()?, 4));
-        program.push(load(OFFSET_ARGUMENTS + checked.argument * ARGUMENT_BYTES));
-        match checked.allowed {
-            Allowed::Value(value) => program.push(skip_one_unless(value)),
-            Allowed::Without(bits) => program.push(skip_one_if_any(bits)),
-        }
-        program.push(give(libc::SECCOMP_RET_ALLOW));
-        program.push(give(otherwise));
+        let checks = checks(checked.arguments, otherwise);
+        program.push(unless(u32::try_from(checked.number).ok()?, u8::try_from(checks.len()).ok()?));
+        program.extend(checks);
     }
     program.push(give(otherwise));
     Some(program)
+}
+
+/// Allows the call if every argument is right. Neither way goes on behind it.
+fn checks(arguments: &[(u32, Allowed)], otherwise: u32) -> Vec<libc::sock_filter> {
+    let mut checks = Vec::new();
+    for (argument, allowed) in arguments {
+        checks.push(load(OFFSET_ARGUMENTS + argument * ARGUMENT_BYTES));
+        match allowed {
+            Allowed::OneOf(values) => {
+                for (place, value) in values.iter().enumerate() {
+                    // Over the values that are left, and over the refusal.
+                    checks.push(skip_if(*value, (values.len() - place) as u8));
+                }
+            }
+            Allowed::Without(bits) => {
+                checks.push(skip_if_none(*bits));
+            }
+        }
+        checks.push(give(otherwise));
+    }
+    checks.push(give(libc::SECCOMP_RET_ALLOW));
+    checks
 }
 
 fn load(offset: u32) -> libc::sock_filter {
     instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, (0, 0), offset)
 }
 
-fn skip_one_if(value: u32) -> libc::sock_filter {
-    instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (1, 0), value)
+fn skip_if(value: u32, skipped: u8) -> libc::sock_filter {
+    instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (skipped, 0), value)
 }
 
 fn skip_one_unless(value: u32) -> libc::sock_filter {
@@ -339,8 +364,9 @@ fn unless(value: u32, skipped: u8) -> libc::sock_filter {
     instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (0, skipped), value)
 }
 
-fn skip_one_if_any(bits: u32) -> libc::sock_filter {
-    instruction(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, (1, 0), bits)
+/// Skips one if none of the bits is set.
+fn skip_if_none(bits: u32) -> libc::sock_filter {
+    instruction(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, (0, 1), bits)
 }
 
 fn give(value: u32) -> libc::sock_filter {
@@ -349,4 +375,77 @@ fn give(value: u32) -> libc::sock_filter {
 
 fn instruction(code: u32, (jt, jf): (u8, u8), k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt, jf, k }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::{CAP_SYS_ADMIN, effective_capabilities};
+    use std::env;
+    use std::fs::File;
+    use std::io::{self, Write};
+    use std::os::fd::AsRawFd;
+    use std::process::Command;
+
+    fn errno(rc: libc::c_int) -> Option<i32> {
+        (rc == -1).then(|| Errno::last().0)
+    }
+
+    /// Enters this process's own namespace of a kind. Returns the error, if any.
+    fn enter(kind: &str, flags: libc::c_int) -> Option<i32> {
+        let namespace = File::open(format!("/proc/self/ns/{kind}")).unwrap();
+        // SAFETY: setns takes integers.
+        errno(unsafe { libc::setns(namespace.as_raw_fd(), flags) })
+    }
+
+    /// Opens a netlink socket, which stays open. Returns the error, if any.
+    fn netlink(protocol: libc::c_int) -> Option<i32> {
+        // SAFETY: socket takes integers.
+        errno(unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW, protocol) })
+    }
+
+    /// Runs in a process of its own, which is this program again, with every capability that this one has: what is refused there
+    /// is refused by the filter.
+    #[test]
+    fn no_namespace_but_network_ones_is_entered_and_two_kinds_of_netlink_opened() {
+        const NAME: &str = "seccomp::tests::no_namespace_but_network_ones_is_entered_and_two_kinds_of_netlink_opened";
+        if effective_capabilities().unwrap_or(0) & 1 << CAP_SYS_ADMIN == 0 {
+            assert!(env::var_os("REQUIRE_ALL").is_none_or(|value| value != "1"), "needs root");
+            writeln!(io::stderr(), "skipped: entering namespaces needs root").unwrap();
+            return;
+        }
+        if env::var_os("WEIR_TEST_CHILD").is_none() {
+            let mut child = Command::new(env::current_exe().unwrap());
+            child.args(["--exact", NAME, "--nocapture", "--test-threads=1"]);
+            let status = child.env("WEIR_TEST_CHILD", "1").status().unwrap();
+            assert_eq!(status.code(), Some(0));
+            return;
+        }
+        let others = [("uts", libc::CLONE_NEWUTS), ("ipc", libc::CLONE_NEWIPC)];
+        for (kind, flags) in others {
+            assert_eq!(enter(kind, flags), None, "{kind}");
+        }
+        // xfrm, audit, netfilter, kobject_uevent: as far as this kernel has them.
+        let kinds: Vec<_> =
+            [6, 9, 12, 15].into_iter().filter(|kind| netlink(*kind).is_none()).collect();
+        assert!(!kinds.is_empty());
+        let list = [
+            Calls::RUN,
+            Calls::MESSAGES,
+            Calls::READ_FILES,
+            Calls::OPEN_NETLINK,
+            Calls::ENTER_NAMESPACES,
+        ];
+        allow_only(&list, Otherwise::Refuse).unwrap();
+        assert_eq!(enter("net", libc::CLONE_NEWNET), None);
+        // 0 is whatever the descriptor is of.
+        for (kind, flags) in others.into_iter().chain([("net", 0), ("mnt", libc::CLONE_NEWNS)]) {
+            assert_eq!(enter(kind, flags), Some(libc::EPERM), "{kind} {flags:#x}");
+        }
+        for kind in kinds {
+            assert_eq!(netlink(kind), Some(libc::EPERM), "netlink of kind {kind}");
+        }
+        assert_eq!(NETLINK_PROTOCOLS, [0, 4]);
+        assert_eq!((netlink(0), netlink(4)), (None, None));
+    }
 }

@@ -4,7 +4,10 @@ mod connect;
 mod listen;
 
 pub use connect::{SEND_BUFFER_BYTES, SendOptions, connect_udp, connect_unix};
-pub use listen::{ListenOptions, interface_index, listen_udp, listen_unix, share_address};
+pub use listen::{
+    ListenOptions, interface_index, listen_udp, listen_unix, listen_unix_stream, share_address,
+    share_socket_file,
+};
 
 use crate::Errno;
 use crate::errno::check;

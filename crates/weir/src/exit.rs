@@ -14,6 +14,8 @@ pub(crate) enum Failure {
     Accounting = 2,
     /// The command line is wrong.
     Usage = 64,
+    /// An input file is damaged or not whole; what could be read of it was dealt with.
+    BadData = 65,
     /// An input file is missing or cannot be read.
     InputMissing = 66,
     /// An address is taken, a name does not resolve, a daemon does not answer.

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod allowed;
 mod config_command;
 mod daemon;
 mod doctor;

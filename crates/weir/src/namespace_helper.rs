@@ -2,13 +2,13 @@
 
 mod place;
 
+use crate::allowed::{self, User, users};
 use crate::daemon::say;
 use crate::exit::Failure;
 use anyhow::Context;
 use place::{Place, Remover};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use sockets::attribution::Users;
 use sockets::helper::{Allowed, serve};
 use std::io;
 use std::os::fd::AsFd;
@@ -17,8 +17,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use sys::process::{
-    CAP_NET_ADMIN, CAP_NET_BROADCAST, CAP_SYS_ADMIN, CAP_SYS_PTRACE, capability_name,
-    capability_set,
+    CAP_NET_ADMIN, CAP_NET_BROADCAST, CAP_SETGID, CAP_SETUID, CAP_SYS_ADMIN, CAP_SYS_PTRACE,
+    capability_name, capability_set,
 };
 use sys::seccomp::{Calls, Otherwise, allow_only};
 
@@ -40,10 +40,14 @@ pub(crate) struct Args {
     /// Group that the socket's file is given to, by name (of /etc/group) or number
     #[arg(long, value_name = "GROUP", requires = "listen")]
     group: Option<String>,
-    /// Permissions of the socket's file, octal: who may connect. Who may ask is decided by --allow-user in any case [default:
-    /// 660 with --group, else 666]
-    #[arg(long, value_name = "MODE", value_parser = mode, requires = "listen")]
-    mode: Option<u32>,
+    /// Permissions of the socket's file, octal: who may connect. Who may ask is decided by --allow-user in any case; but whoever
+    /// connects may keep others waiting
+    #[arg(long, value_name = "MODE", value_parser = mode, default_value = "660", requires = "listen")]
+    mode: u32,
+    /// Become this user once it listens, by name (of /etc/passwd) or number, and keep the capabilities. For where it has to be
+    /// started as root: files and processes of root's are then not its own. Needs CAP_SETUID and CAP_SETGID, and gives them up
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
     /// Wait for the end of standard input, then remove the socket's file. For the helper itself, which may not
     #[arg(long, hide = true, requires = "listen")]
     remove_at_end: bool,
@@ -62,9 +66,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let allowed = users(&args.allow_users)?;
+    let user = args.user.as_ref().map(|user| users(std::slice::from_ref(user))).transpose()?;
     let place = Place::open(args)?;
     let remover = place.own_file().map(Remover::start);
     let stop = stop_signals().context("cannot prepare for signals")?;
+    if let Some([user]) = user.as_deref() {
+        become_user(user)?;
+    }
     let kept = give_up_capabilities()?;
     let banner = banner(&place, &allowed, kept);
     let uids = allowed.iter().map(|user| user.uid).chain([sys::process::effective_uid()]);
@@ -83,29 +91,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A user who may ask.
-struct User {
-    uid: u32,
-    name: Option<String>,
-}
-
-fn users(names: &[String]) -> anyhow::Result<Vec<User>> {
-    // Without the file, numbers still do.
-    let known = Users::read().unwrap_or_default();
-    let user = |text: &String| {
-        match text.parse() {
-        Ok(uid) => Ok(User { uid, name: known.name(uid).map(str::to_owned) }),
-        Err(_) => match place::number_of("/etc/passwd", text) {
-            Some(uid) => Ok(User { uid, name: Some(text.clone()) }),
-            None => Err(Failure::Config.error(format!(
-                "there is no user {text:?} in /etc/passwd. Fix: make the user, or name it by its number (id -u {text})"
-            ))),
-        },
-    }
-    };
-    names.iter().map(user).collect()
-}
-
 /// One end of a pipe that a signal makes readable.
 fn stop_signals() -> io::Result<UnixStream> {
     let (stop, signalled) = UnixStream::pair()?;
@@ -113,6 +98,23 @@ fn stop_signals() -> io::Result<UnixStream> {
         signal_hook::low_level::pipe::register(signal, signalled.try_clone()?)?;
     }
     Ok(stop)
+}
+
+/// Leaves the user that started this process for another, with the capabilities. Called before the first thread.
+fn become_user(user: &User) -> anyhow::Result<()> {
+    let bits = CAPABILITIES.map(|(bit, _)| bit);
+    let gid = allowed::group_of(user.uid).unwrap_or(user.uid);
+    // While those are effective that the bounding set takes: as another user none is.
+    let kept = capability_set(&bits) | capability_set(&[CAP_SETUID, CAP_SETGID]);
+    sys::process::keep_capabilities(kept)
+        .and_then(|_| sys::process::become_user(user.uid, gid))
+        .map_err(|errno| {
+            Failure::Permission.error(format!(
+                "cannot become user {}: {errno}. Fix: start it as root with CAP_SETUID and CAP_SETGID, or leave --user out and \
+                 start it as that user",
+                user.uid
+            ))
+        })
 }
 
 /// What is kept, and what is lost where it is missing.
@@ -271,12 +273,5 @@ mod tests {
         for text in ["", "8", "1000", "rw", "-1"] {
             assert!(mode(text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn users_are_names_or_numbers() {
-        let found = users(&["root".to_owned(), "4000000000".to_owned()]).unwrap();
-        assert_eq!((found[0].uid, found[1].uid), (0, 4_000_000_000));
-        assert!(users(&["nobody here".to_owned()]).is_err());
     }
 }

@@ -21,14 +21,17 @@ pub(crate) use args::Args;
 
 use crate::exit::{self, Failure};
 use crate::load::stop_flag;
-use ::sockets::filter::Filter;
+use ::sockets::filter::{Filter, Needs};
+use assemble::Assembler;
 use live::Live;
+use read::Capture;
 use show::Printer;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use sys::process::{CAP_NET_ADMIN, effective_capabilities};
 use write::CaptureFile;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -45,9 +48,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.explain {
         return explain(args, &filter);
     }
-    if args.closed || args.read.is_some() {
-        filter.check_no_processes().map_err(|error| Failure::Usage.error(error))?;
-    }
+    filter.check_known(known(args)).map_err(|error| Failure::Usage.error(error))?;
     if args.closed {
         return closed::run(args, &filter);
     }
@@ -62,12 +63,29 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// What a filter may ask for here.
+fn known(args: &Args) -> Needs {
+    if args.read.is_some() {
+        // Names and ids are those of the host that the capture was made on, and nothing else is in it.
+        let of_messages = Needs::TCP_INFO.with(Needs::CONGESTION).with(Needs::MEMORY);
+        return of_messages.with(Needs::MARK);
+    }
+    let is_admin = effective_capabilities().is_some_and(|set| set & 1 << CAP_NET_ADMIN != 0);
+    let all = if is_admin { Needs::ALL } else { Needs::ALL.without(Needs::MARK) };
+    match (args.closed, args.watch) {
+        (true, _) => all.without(Needs::PROCESSES),
+        (false, Some(_)) => all,
+        (false, None) => all.without(Needs::AGE),
+    }
+}
+
 /// Says which part of the filter runs where.
 fn explain(args: &Args, filter: &Filter) -> anyhow::Result<ExitCode> {
-    let mut text = String::new();
-    for line in live::explain(filter, args.states()) {
-        text.push_str(&format!("{line}\n"));
-    }
+    let lines = match &args.read {
+        None => live::explain(filter, args.states()),
+        Some(_) => vec![read::explain(filter)],
+    };
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     exit::print_and_end(&text, ExitCode::SUCCESS)
 }
 
@@ -92,18 +110,28 @@ fn list(args: &Args, live: &mut Live<'_>) -> anyhow::Result<ExitCode> {
 
 /// What a capture holds.
 fn from_file(args: &Args, filter: &Filter, path: &Path) -> anyhow::Result<ExitCode> {
-    let mut assembler = read::assembler(filter);
-    if let Some(to) = &args.write {
+    // Before anything is created: it may be written where it was read from.
+    let capture = Capture::open(path)?;
+    let mut assembler = Assembler::of_file(filter);
+    let report = if let Some(to) = &args.write {
         let mut file = CaptureFile::create(args, to)?;
-        read::read(args, filter, path, &mut assembler, &mut file)?;
-        file.finish()?;
+        let report = capture.read(args, filter, &mut assembler, &mut file)?;
+        match report.is_whole() {
+            true => file.finish()?,
+            false => file.finish_without_end()?,
+        }
+        report
     } else {
         let mut printer = Printer::new(args)?;
-        read::read(args, filter, path, &mut assembler, &mut printer)?;
+        let report = capture.read(args, filter, &mut assembler, &mut printer)?;
         printer.end_of_poll(&assembler.counts);
         printer.finish()?;
+        report
+    };
+    for line in report.lines() {
+        args::tell(format_args!("{}: {line}", path.display()));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if report.is_whole() { ExitCode::SUCCESS } else { Failure::BadData.code() })
 }
 
 /// Polls until interrupted.

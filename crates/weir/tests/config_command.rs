@@ -135,6 +135,11 @@ fn the_environment_is_looked_at_when_asked() {
     let (code, out, _) = check(&group);
     assert_eq!(code, 1);
     assert!(out.contains("there is no interface nothere0"), "{out}");
+    let admin = "[admin]\nsocket = 'no/where/admin.sock'\nsocket_users = ['no such user']\n";
+    let (code, out, _) = check(&format!("{admin}{RIGHT}"));
+    assert_eq!(code, 1);
+    assert!(out.contains("admin socket: cannot make no/where/admin.sock"), "{out}");
+    assert!(out.contains("admin socket: there is no user \"no such user\""), "{out}");
     for path in ["file:here.log", "file:folder/here.log"] {
         let (code, out, _) = check(&RIGHT.replace("null:", path));
         assert_eq!(code, 0, "{out}");

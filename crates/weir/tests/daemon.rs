@@ -5,8 +5,9 @@
 mod support;
 
 use ledger::{HopKind, Reason};
+use std::io::{Read, Write};
 use std::net::UdpSocket;
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -264,6 +265,11 @@ fn the_quickstart_file_starts_and_writes_both_files() {
     let weir = Weir::start(command);
     sender(weir.address()).send(b"hello weir").unwrap();
     weir.wait_for_rest(1);
+    let mut client = UnixStream::connect(folder.file("weir-data/admin.sock")).unwrap();
+    client.write_all(b"GET /sockets?limit=1 HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("\"shown\":1,"), "{answer}");
     assert_eq!(weir.stop().code, Some(0));
     for name in ["old.log", "new.log"] {
         let path = folder.file("weir-data").join(name);

@@ -44,7 +44,8 @@ impl Helper {
 
     /// By a command that starts `weir`. Waits until it serves.
     fn run(mut weir: Command, path: &Path) -> Helper {
-        weir.args(["namespace-helper", "--allow-user", "65534", "--listen"]).arg(path);
+        weir.args(["namespace-helper", "--allow-user", "65534", "--mode", "666", "--listen"]);
+        weir.arg(path);
         let mut peer = Peer::start(weir.stdin(Stdio::null()).stderr(Stdio::piped()));
         let reader = BufReader::new(peer.0.stderr.take().unwrap());
         let (lines, said) = mpsc::channel();
@@ -235,6 +236,9 @@ fn nothing_keeps_a_namespace_that_was_deleted() {
         let at = place(&found, &deleted);
         remote.nsid(at).unwrap();
         drop(remote.open(at).unwrap());
+        remote.discover_mounted(&Scope::All, &mut found).unwrap();
+        let at = place(&found, &deleted);
+        assert_eq!(remote.opened(at), Ok(0));
     }
     let _events = remote.events(Hears::All, 1 << 20).unwrap();
     let descriptors = helper.descriptors();
@@ -281,8 +285,9 @@ fn hostile_clients_gain_nothing_and_stop_nobody() {
     remote.discover(&Scope::All, &mut found).unwrap();
     let before = helper.descriptors();
     let file = File::open("/dev/null").unwrap();
-    for message in [&b"garbage"[..], &[0], &[1, 0], &[3], &[3, 0, 0, 0], &[3, 0, 0, 0, 0, 0], &[6]]
-    {
+    let cut = [&[3][..], &[3, 0, 0, 0], &[7], &[7, 0, 0, 0]];
+    let long = [&[1, 0][..], &[6, 0], &[3, 0, 0, 0, 0, 0]];
+    for message in [&b"garbage"[..], &[0], &[8]].iter().chain(&cut).chain(&long) {
         check_turned_away(&helper, message, &[]);
     }
     check_turned_away(&helper, &vec![1; 100_000], &[]);
@@ -290,7 +295,7 @@ fn hostile_clients_gain_nothing_and_stop_nobody() {
     check_turned_away(&helper, b"", &[file.as_fd()]);
     // Places that were never found, ids of them, and a buffer of 4 GiB.
     let client = Channel::connect_within(&helper.path, DEADLINE).unwrap();
-    for kind in [2, 3, 4, 5] {
+    for kind in [2, 3, 4, 5, 7] {
         let request = [&[kind][..], &u32::MAX.to_ne_bytes()].concat();
         client.send(&request, &[]).unwrap();
         let answer = client.receive(&mut [0; 64], &mut Vec::new()).unwrap();

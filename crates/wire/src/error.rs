@@ -36,10 +36,16 @@ pub enum DecodeError {
     UnknownFamily(u8),
     /// A file that is none of the known capture formats.
     UnknownFormat,
+    /// A file of a format that is known and not read here; the value says which, and what makes a capture of it.
+    OtherFormat(&'static str),
     /// A block of a pcapng file that contradicts itself or the blocks before it; the value is its type.
     BadBlock(u32),
     /// A capture of another link type than `LINKTYPE_NETLINK` (253); the value is the file's.
     WrongLinkType(u32),
+    /// A packet that says a number of a netlink protocol which is none: 32 or more (`MAX_LINKS`).
+    BadPacket(u16),
+    /// A netlink message of a type that the socket diagnosis does not have; the value is the type.
+    UnknownKind(u16),
 }
 
 impl DecodeError {
@@ -51,8 +57,11 @@ impl DecodeError {
         "bad_text",
         "unknown_family",
         "unknown_format",
+        "other_format",
         "bad_block",
         "wrong_link_type",
+        "bad_packet",
+        "unknown_kind",
     ];
 
     /// One stable word per kind of refusal, for use as a label of a counter.
@@ -65,8 +74,11 @@ impl DecodeError {
             Self::BadText { .. } => "bad_text",
             Self::UnknownFamily(_) => "unknown_family",
             Self::UnknownFormat => "unknown_format",
+            Self::OtherFormat(_) => "other_format",
             Self::BadBlock(_) => "bad_block",
             Self::WrongLinkType(_) => "wrong_link_type",
+            Self::BadPacket(_) => "bad_packet",
+            Self::UnknownKind(_) => "unknown_kind",
         }
     }
 }
@@ -90,14 +102,33 @@ impl fmt::Display for DecodeError {
             Self::UnknownFormat => {
                 f.write_str("unknown format: neither a dump of `ss -D`, nor pcap, nor pcapng")
             }
+            Self::OtherFormat(which) => write!(f, "other format: {which}"),
             Self::BadBlock(kind) => {
                 write!(f, "bad block: a pcapng block of type {kind:#x} contradicts itself")
             }
             Self::WrongLinkType(link) => {
-                write!(f, "wrong link type: the capture has {link}, not netlink (253)")
+                let name = link_name(*link);
+                write!(f, "wrong link type: the capture has {link}{name}, not netlink (253)")
+            }
+            Self::BadPacket(protocol) => {
+                write!(f, "bad packet: it says netlink protocol {protocol}, and there are 32")
+            }
+            Self::UnknownKind(kind) => {
+                write!(f, "unknown kind of message: type {kind} is none of the socket diagnosis")
             }
         }
     }
 }
 
 impl Error for DecodeError {}
+
+/// What captures of the network mostly have (<https://www.tcpdump.org/linktypes.html>), with brackets around it.
+const fn link_name(link: u32) -> &'static str {
+    match link {
+        1 => " (Ethernet)",
+        101 | 228 | 229 => " (IP)",
+        105 | 127 => " (Wi-Fi)",
+        113 | 276 => " (any interface of Linux)",
+        _ => "",
+    }
+}

@@ -5,70 +5,12 @@ mod support;
 
 use std::process::Command;
 
+use support::files::{NOOP, Order, all, block, cooked, enhanced, interface, pcap, section};
 use support::{BOTH, BOTH_TEXT, SS, sockets};
-use wire::DecodeError::{self, BadBlock, BadLength, Truncated, UnknownFormat, WrongLinkType};
-use wire::capture::{Captured, Format, Writer, read};
+use wire::DecodeError::{BadBlock, BadLength, Truncated, UnknownFormat, WrongLinkType};
+use wire::capture::{Format, Writer, read};
 use wire::inet_diag::is_socket;
 use wire::netlink::{Message, NLMSG_DONE};
-
-/// The messages of a file, each with its time, and the error that ended it.
-fn all(file: &[u8]) -> (Vec<Captured<'_>>, Vec<DecodeError>) {
-    let (messages, errors): (Vec<_>, Vec<_>) = read(file).unwrap().partition(Result::is_ok);
-    (
-        messages.into_iter().map(Result::unwrap).collect(),
-        errors.into_iter().map(Result::unwrap_err).collect(),
-    )
-}
-
-const NOOP: [u8; 16] = netlink_header(16);
-
-const fn netlink_header(length: u8) -> [u8; 16] {
-    let mut header = [0; 16];
-    header[if cfg!(target_endian = "little") { 0 } else { 3 }] = length;
-    header[if cfg!(target_endian = "little") { 4 } else { 5 }] = 20;
-    header
-}
-
-/// LINKTYPE_NETLINK's header: ARPHRD_NETLINK at 2, the protocol at 14, both in network byte order.
-fn cooked(protocol: u8, messages: &[u8]) -> Vec<u8> {
-    [&[0, 0, 3, 0x38, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, protocol], messages].concat()
-}
-
-#[derive(Clone, Copy)]
-enum Order {
-    Little,
-    Big,
-}
-
-impl Order {
-    fn u32(self, value: u32) -> [u8; 4] {
-        match self {
-            Self::Little => value.to_le_bytes(),
-            Self::Big => value.to_be_bytes(),
-        }
-    }
-
-    fn u16(self, value: u16) -> [u8; 2] {
-        match self {
-            Self::Little => value.to_le_bytes(),
-            Self::Big => value.to_be_bytes(),
-        }
-    }
-
-    fn words(self, words: &[u32]) -> Vec<u8> {
-        words.iter().flat_map(|word| self.u32(*word)).collect()
-    }
-}
-
-fn pcap(order: Order, magic: u32, link_type: u32, packets: &[(u32, u32, &[u8])]) -> Vec<u8> {
-    let mut file = order.words(&[magic, 0, 0, 0, 65_535, link_type]);
-    for (seconds, fraction, packet) in packets {
-        let length = packet.len() as u32;
-        file.extend(order.words(&[*seconds, *fraction, length, length]));
-        file.extend_from_slice(packet);
-    }
-    file
-}
 
 #[test]
 fn pcap_of_both_orders_and_both_units() {
@@ -103,41 +45,6 @@ fn other_link_types_are_named() {
     assert_eq!(refused, WrongLinkType(1));
     // The upper bits of the link type tell of a frame check sequence.
     assert!(read(&pcap(Order::Little, 0xa1b2_c3d4, 253 | 0xf400_0000, &[])).is_ok());
-}
-
-/// A packet captured in part gives one error; those behind it go on.
-#[test]
-fn a_snapped_packet_does_not_end_the_file() {
-    let (whole, snapped) = (cooked(4, &NOOP), cooked(4, &netlink_header(200)));
-    let short = &whole[..7];
-    let file =
-        pcap(Order::Little, 0xa1b2_c3d4, 253, &[(0, 0, &snapped), (0, 0, short), (0, 0, &whole)]);
-    let (messages, errors) = all(&file);
-    assert_eq!(messages.len(), 1);
-    assert_eq!(errors, [BadLength { length: 200, have: 16 }, Truncated { need: 16, have: 7 }]);
-}
-
-fn block(order: Order, kind: u32, body: &[u8]) -> Vec<u8> {
-    let mut body = body.to_vec();
-    body.resize(body.len().next_multiple_of(4), 0);
-    let length = order.u32(body.len() as u32 + 12);
-    [&order.u32(kind)[..], &length, &body, &length].concat()
-}
-
-fn section(order: Order) -> Vec<u8> {
-    let version = [order.u16(1), order.u16(0)].concat();
-    block(order, 0x0a0d_0d0a, &[&order.u32(0x1a2b_3c4d)[..], &version, &[0xff; 8]].concat())
-}
-
-fn interface(order: Order, link_type: u16, options: &[u8]) -> Vec<u8> {
-    let head = [order.u16(link_type), order.u16(0)].concat();
-    block(order, 1, &[&head[..], &[0; 4], options].concat())
-}
-
-fn enhanced(order: Order, interface: u32, time: u64, packet: &[u8]) -> Vec<u8> {
-    let length = packet.len() as u32;
-    let head = order.words(&[interface, (time >> 32) as u32, time as u32, length, length]);
-    block(order, 6, &[&head[..], packet].concat())
 }
 
 fn pcapng(order: Order) -> Vec<u8> {
@@ -216,15 +123,7 @@ fn blocks_that_contradict_themselves() {
 
 #[test]
 fn what_is_no_capture_is_refused() {
-    for file in [
-        &b""[..],
-        b"abc",
-        b"State Recv-Q Send-Q",
-        &[0; 64],
-        &[0xff; 64],
-        &[0x1f, 0x8b, 8, 0],
-        &SS[..15],
-    ] {
+    for file in [&b""[..], b"abc", b"State Recv-Q Send-Q", &[0; 64], &[0xff; 64], &SS[..15]] {
         assert_eq!(read(file).map(|_| ()), Err(UnknownFormat), "{file:?}");
     }
     assert_eq!(

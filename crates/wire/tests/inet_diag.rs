@@ -457,8 +457,11 @@ fn every_error_has_a_class_of_its_own_and_a_text() {
         BadText { kind: 1 },
         UnknownFamily(1),
         DecodeError::UnknownFormat,
+        DecodeError::OtherFormat("it is another"),
         DecodeError::BadBlock(1),
         DecodeError::WrongLinkType(1),
+        DecodeError::BadPacket(32),
+        DecodeError::UnknownKind(22),
     ];
     let classes: Vec<_> = errors.iter().map(DecodeError::class).collect();
     assert_eq!(classes, DecodeError::CLASSES);

@@ -6,7 +6,9 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use support::{BOTH, DESTROY, Random, SS, body, sockets};
+use support::files::{self, Order};
+use support::{BOTH, DESTROY, PROTOCOLS, Random, SS, body, sockets};
+use wire::capture::Meaning;
 use wire::inet_diag::{Family, SOCKET_HEADER_BYTES, decode, encode, encode_header, redact};
 use wire::netlink::Messages;
 use wire::{DecodeError, capture};
@@ -114,6 +116,16 @@ fn every_mutated_message_has_one_outcome() {
     }
 }
 
+fn class_of(meaning: Meaning) -> &'static str {
+    match meaning {
+        Meaning::Tcp | Meaning::Close => "tcp",
+        Meaning::Other(_) => "other",
+        Meaning::Untold => "untold",
+        Meaning::Failed(_) => "failed",
+        _ => "else",
+    }
+}
+
 /// Whole files, through the readers of all formats and through what takes keys out.
 #[test]
 fn every_mutated_capture_ends() {
@@ -122,7 +134,14 @@ fn every_mutated_capture_ends() {
     for message in sockets(BOTH) {
         writer.message(1, message.raw, &mut pcap);
     }
-    let seeds = [BOTH.to_vec(), SS.to_vec(), DESTROY.to_vec(), pcap];
+    let cooked = files::cooked(4, BOTH);
+    let [section, interface, packet] = [
+        files::section(Order::Little),
+        files::interface(Order::Little, 253, &[9, 0, 1, 0, 9, 0, 0, 0]),
+        files::enhanced(Order::Little, 0, 1, &cooked),
+    ];
+    let pcapng = [section, interface, packet.clone(), packet].concat();
+    let seeds = [BOTH.to_vec(), SS.to_vec(), DESTROY.to_vec(), pcap, PROTOCOLS.to_vec(), pcapng];
     let mut random = Random(7);
     let mut outcomes: BTreeMap<&str, u64> = BTreeMap::new();
     for _ in 0..mutations() / 100 {
@@ -131,12 +150,17 @@ fn every_mutated_capture_ends() {
         redact(&mut file);
         let Ok(reader) = capture::read(&file) else { continue };
         let most = file.len() / 16 + 1;
+        let mut replies = reader.replies();
         for (index, captured) in reader.enumerate() {
             assert!(index < most, "more messages than bytes for them");
-            let class = captured.map_or_else(|error| error.class(), |_| "message");
+            let meaning = captured.and_then(|captured| replies.judge(&captured.message));
+            let class = meaning.map_or_else(|error| error.class(), class_of);
             *outcomes.entry(class).or_default() += 1;
         }
+        assert!(replies.unanswered().count() <= most);
     }
     println!("{outcomes:?}");
-    assert!(outcomes.contains_key("bad_length") && outcomes.contains_key("truncated"));
+    for class in ["bad_length", "truncated", "unknown_kind", "tcp", "other", "untold", "failed"] {
+        assert!(outcomes.contains_key(class), "no mutation was {class}");
+    }
 }

@@ -23,6 +23,8 @@ pub(super) fn add_poll<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
         ("interrupted", Id::SocketsInterrupted),
         ("unknown_attributes", Id::SocketsUnknownAttributes),
         ("evicted", Id::SocketsTableEvicted),
+        ("namespaces_new", Id::SocketsNamespacesNew),
+        ("quiet_namespaces", Id::SocketsQuiet),
     ] {
         samples.whole(id, NONE, event(hop, name));
     }
@@ -35,6 +37,7 @@ pub(super) fn add_poll<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
     }
     for (name, id) in [
         ("namespaces", Id::SocketsNamespaces),
+        ("namespaces_left_out", Id::SocketsNamespacesLeftOut),
         ("table_entries", Id::SocketsTable),
         ("table_capacity", Id::SocketsTableCapacity),
     ] {
@@ -63,6 +66,7 @@ pub(super) fn add_close<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
         samples.whole(Id::CloseEnds, [how], event(hop, &format!("ended_{how}")));
     }
     samples.whole(Id::ClosesUnobserved, NONE, event(hop, "unobserved"));
+    samples.whole(Id::ClosesUnheard, NONE, event(hop, "unheard"));
 }
 
 pub(super) fn add_sink<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {

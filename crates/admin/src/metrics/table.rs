@@ -152,8 +152,14 @@ families! {
         "Sockets at the last poll, of those that the filter lets through.";
     SocketsNamespaces Gauge "weir_sockets_namespaces" []
         "Network namespaces that the last poll found.";
+    SocketsNamespacesNew Counter "weir_sockets_new_namespaces_total" []
+        "Network namespaces that were found for the first time, by polls and between them.";
+    SocketsNamespacesLeftOut Gauge "weir_sockets_left_out_namespaces" []
+        "Network namespaces that the last poll found and that are not collected, because there are more than namespaces_max.";
     SocketsNamespaceErrors Counter "weir_sockets_namespace_errors_total" ["cause"]
-        "Namespaces that could not be visited, by cause. The others were.";
+        "Namespaces that could not be visited, or not be heard (no_id), by cause. The others were.";
+    SocketsQuiet Counter "weir_sockets_quiet_namespaces_total" []
+        "Visits of namespaces that were read without a walk, because TCP had done nothing there since the last.";
     SocketsInterrupted Counter "weir_sockets_dump_interrupted_total" []
         "Walks of which the kernel said that its table changed meanwhile (NLM_F_DUMP_INTR).";
     SocketsUnknownAttributes Counter "weir_sockets_unknown_attributes_total" []
@@ -174,6 +180,8 @@ families! {
         "Connections by the way they ended: our_close, peer_close, our_reset, peer_reset, refused, timed_out, unknown.";
     ClosesUnobserved Counter "weir_sockets_unobserved_closes_total" []
         "Sockets that were gone at a poll and of which no close event came.";
+    ClosesUnheard Counter "weir_sockets_unheard_closes_total" []
+        "Connections that closed in new network namespaces before these could be heard, by the namespaces' own counters.";
 
     SinkOffered Counter "weir_sink_offered_records_total" ["origin", "sink"]
         "Records that were made for the sink.";
@@ -276,6 +284,9 @@ pub const fn reasons_at(hop: HopKind) -> &'static [Reason] {
             Reason::Malformed,
             Reason::Duplicate,
             Reason::Filtered,
+            Reason::Undecided,
+            Reason::NeverConnected,
+            Reason::Elsewhere,
             Reason::Sampled,
         ],
         HopKind::Sink => &[

@@ -92,6 +92,7 @@ pub fn busy_hops() -> Vec<HopSnapshot> {
             .event("walk_us", 250_000)
             .event("namespace_errors_permission", 3)
             .gauge("namespaces", 5)
+            .gauge("namespaces_left_out", 2)
             .gauge("table_entries", 6)
             .gauge("table_capacity", 7)
             .gauge("open_time_wait_ipv6", 17)

@@ -20,6 +20,11 @@ fn the_protobuf_schema_follows_the_table() {
 }
 
 #[test]
+fn the_protobuf_schema_for_stores_follows_the_table() {
+    check("proto/weir_store.proto", &proto::store_text());
+}
+
+#[test]
 fn the_field_reference_follows_the_table() {
     check("docs/records.md", &reference::text());
 }
@@ -30,8 +35,9 @@ fn the_json_schema_follows_the_table() {
 }
 
 #[test]
-fn the_clickhouse_table_follows_the_table() {
-    check("deploy/clickhouse/sockets.sql", &clickhouse::text());
+fn the_clickhouse_tables_follow_the_table() {
+    check("deploy/clickhouse/sockets.sql", &clickhouse::tables());
+    check("deploy/clickhouse/files.sql", &clickhouse::files());
 }
 
 #[test]

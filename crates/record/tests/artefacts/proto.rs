@@ -1,4 +1,4 @@
-//! `weir.proto`.
+//! `weir.proto`, and `weir_store.proto` for stores.
 
 use crate::{GENERATED, numbers, unit_and_kernel};
 use record::{Field, Group, Kind, PollTotals, SocketRecord, TOTALS_NUMBER, WORD_TABLES};
@@ -23,23 +23,25 @@ const DATAGRAM_MEANINGS: &[&str] = &[
     "In the last datagram of a poll.",
 ];
 
+/// How words are declared. On the wire they are the same.
+#[derive(Clone, Copy)]
+enum Words {
+    /// As enums.
+    Named,
+    /// As numbers: a store that knows enums refuses a number that has no name yet, and with it all rows around it.
+    Numbers,
+}
+
+/// The schema for programs.
 pub(crate) fn text() -> String {
     let mut out = format!("// {GENERATED}\n");
     out.push_str(
-        "//\n// There is no package, so that ClickHouse finds `weir.proto:SocketRecord`. Each kind of word is an enum in a message of\n\
-         // its own, so that its words are the same here as in every other encoding.\n\
+        "//\n// Each kind of word is an enum in a message of its own, so that its words are the same here as in every other encoding.\n\
          // A field that is not there is not known, which is never the same as 0. docs/records.md explains every field.\n\n\
-         syntax = \"proto3\";\n\n",
+         syntax = \"proto3\";\n\npackage weir.v1;\n\n",
     );
-    out.push_str("// One TCP socket at one moment. A file of records is messages of this type, each with its length as a varint before it.\n");
-    message("SocketRecord", SocketRecord::FIELDS, SocketRecord::GROUPS, &mut out);
-    out.push_str(
-        "\n  // The totals of a poll; then there is nothing else but `record_kind: totals`.\n",
-    );
-    let _ = writeln!(out, "  optional PollTotals totals = {TOTALS_NUMBER};\n}}\n");
-    out.push_str("// What one poll visited, and what became of it.\n");
-    message("PollTotals", PollTotals::FIELDS, PollTotals::GROUPS, &mut out);
-    out.push_str("}\n\n// One UDP datagram of records. It can be read alone, and says which records of its stream it has.\nmessage Datagram {\n");
+    rows(Words::Named, &mut out);
+    out.push_str("\n// One UDP datagram of records. It can be read alone, and says which records of its stream it has.\nmessage Datagram {\n");
     for ((number, name, kind), meaning) in DATAGRAM.iter().zip(DATAGRAM_MEANINGS) {
         let _ = writeln!(out, "  // {meaning}\n  {kind} {name} = {number};");
     }
@@ -59,7 +61,33 @@ pub(crate) fn text() -> String {
     out
 }
 
-fn message(name: &str, fields: &[Field], groups: &[Group], out: &mut String) {
+/// The schema for stores: the same rows, in which no number is refused.
+pub(crate) fn store_text() -> String {
+    let mut out = format!("// {GENERATED}\n");
+    out.push_str(
+        "//\n// What weir.proto has as SocketRecord and PollTotals, byte for byte the same on the wire, for stores that read protobuf\n\
+         // by a schema: words are numbers, so that one which is newer than the schema is kept and not refused; and there is no\n\
+         // package, so that ClickHouse finds `weir_store.proto:SocketRecord`.\n\n\
+         syntax = \"proto3\";\n\n",
+    );
+    rows(Words::Numbers, &mut out);
+    out
+}
+
+/// The two kinds of rows.
+fn rows(words: Words, out: &mut String) {
+    out.push_str("// One TCP socket at one moment. A file of records is messages of this type, each with its length as a varint before it.\n");
+    message("SocketRecord", SocketRecord::FIELDS, SocketRecord::GROUPS, words, out);
+    out.push_str(
+        "\n  // In files, the totals of a poll; then there is nothing else but `record_kind: totals`.\n",
+    );
+    let _ = writeln!(out, "  optional PollTotals totals = {TOTALS_NUMBER};\n}}\n");
+    out.push_str("// What one poll visited, and what became of it: a kind of row of its own.\n");
+    message("PollTotals", PollTotals::FIELDS, PollTotals::GROUPS, words, out);
+    out.push_str("}\n");
+}
+
+fn message(name: &str, fields: &[Field], groups: &[Group], words: Words, out: &mut String) {
     let _ = writeln!(out, "message {name} {{");
     for (number, name) in numbers::retired(name) {
         let _ = writeln!(out, "  reserved {number};\n  reserved \"{name}\";");
@@ -77,7 +105,7 @@ fn message(name: &str, fields: &[Field], groups: &[Group], out: &mut String) {
             let unit = if unit.is_empty() { unit } else { format!(" [{unit}]") };
             out.push('\n');
             comment(&format!("{}{unit}", field.meaning), out);
-            let kind = type_of(field.kind);
+            let kind = type_of(field.kind, words);
             let _ = writeln!(out, "  {kind} {} = {};", field.name, field.number);
         }
     }
@@ -98,7 +126,7 @@ fn comment(text: &str, out: &mut String) {
     out.push('\n');
 }
 
-fn type_of(kind: Kind) -> String {
+fn type_of(kind: Kind, words: Words) -> String {
     let name = match kind {
         Kind::U8 | Kind::U16 | Kind::U32 => "uint32",
         Kind::U64 => "uint64",
@@ -106,7 +134,10 @@ fn type_of(kind: Kind) -> String {
         Kind::Bool => "bool",
         Kind::Text => "string",
         Kind::Bytes | Kind::Address => "bytes",
-        Kind::Word(words) => return format!("optional {}.Value", words.name),
+        Kind::Word(word) => match words {
+            Words::Named => return format!("optional {}.Value", word.name),
+            Words::Numbers => "uint32",
+        },
         Kind::Tags => return "map<string, string>".to_owned(),
     };
     format!("optional {name}")

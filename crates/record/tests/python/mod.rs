@@ -1,5 +1,7 @@
 //! The Python of the test tools (`make tools`), or why a test that needs it does not run.
 
+#![allow(dead_code, reason = "each test binary compiles this file and uses a part of it")]
+
 use std::env;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,7 +9,16 @@ use std::process::{Command, Stdio};
 
 /// Whether the Python of the test tools has `module`. If not, one line says so, or the test fails with `REQUIRE_ALL=1`.
 pub(crate) fn need_module(module: &str) -> bool {
-    let has_it = path().is_some_and(|python| {
+    need_module_of("weir-python", module)
+}
+
+/// The same of the Python with the ClickHouse engine, which has a folder of its own.
+pub(crate) fn need_clickhouse() -> bool {
+    need_module_of("weir-clickhouse", "chdb")
+}
+
+fn need_module_of(program: &str, module: &str) -> bool {
+    let has_it = path_of(program).is_some_and(|python| {
         let mut import = Command::new(python);
         import.args(["-c", &format!("import {module}")]);
         import.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -23,12 +34,17 @@ pub(crate) fn need_module(module: &str) -> bool {
     has_it
 }
 
-/// Where it is: `$WEIR_TOOLS/bin`, else `tools/bin` in the target folder, else `PATH`.
+/// The Python of the test tools.
 pub(crate) fn path() -> Option<PathBuf> {
+    path_of("weir-python")
+}
+
+/// Where a program is: `$WEIR_TOOLS/bin`, else `tools/bin` in the target folder, else `PATH`.
+pub(crate) fn path_of(program: &str) -> Option<PathBuf> {
     let named = env::var_os("WEIR_TOOLS").map(|tools| PathBuf::from(tools).join("bin"));
     let own =
         Path::new(env!("CARGO_TARGET_TMPDIR")).parent().map(|target| target.join("tools/bin"));
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = named.into_iter().chain(own).chain(env::split_paths(&path));
-    folders.map(|folder| folder.join("weir-python")).find(|python| python.is_file())
+    folders.map(|folder| folder.join(program)).find(|python| python.is_file())
 }

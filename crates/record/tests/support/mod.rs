@@ -127,12 +127,17 @@ pub(crate) fn realistic(random: &mut Random) -> SocketRecord<'static> {
         sequence: Some(9_000_000 + random.below(10_000)),
         host: Some("web-17.example.net"),
         boot_id: Some("c5b1f1e0-2d7a-4d27-9c1b-0f6d6f3c5a11"),
+        run_id: Some(0x4d6f_7e11_90ab_c0de),
+        host_id: Some("5b7a1f02-99c3-4f5e-8a55-0c2f7f4b1d33"),
+        kernel_release: Some("6.18.5-amd64"),
+        schema_version: Some(SCHEMA_VERSION),
         family: Some(AddressFamily::INET),
         src_address: Some(IpAddr::from([10, 0, 3, random.below(256) as u8])),
         src_port: Some(443),
         dst_address: Some(IpAddr::V4(Ipv4Addr::from(random.next() as u32))),
         dst_port: Some(1_024 + random.below(60_000) as u16),
         interface_index: Some(0),
+        role: Some(ConnectionRole::ACCEPTOR),
         state: Some(SocketState::ESTABLISHED),
         timer: Some(SocketTimer(random.below(3) as u8)),
         timer_retransmits: Some(0),
@@ -173,7 +178,7 @@ pub(crate) fn realistic(random: &mut Random) -> SocketRecord<'static> {
         rcv_ssthresh_bytes: Some(64_088),
         rtt_us: Some(rtt),
         rttvar_us: Some(rtt / 4),
-        snd_ssthresh_segments: Some(0x7fff_ffff),
+        snd_ssthresh_segments: Some(20 + random.below(1_000) as u32),
         snd_cwnd_segments: Some(10 + random.below(100) as u32),
         advmss_bytes: Some(mss),
         reordering_segments: Some(3),
@@ -181,7 +186,6 @@ pub(crate) fn realistic(random: &mut Random) -> SocketRecord<'static> {
         rcv_space_bytes: Some(14_600),
         total_retrans_segments: Some(segments as u32 / 100),
         pacing_rate_bytes_per_sec: Some(20_000_000 + random.below(1 << 30)),
-        max_pacing_rate_bytes_per_sec: Some(u64::MAX),
         bytes_acked: Some(bytes + 1),
         bytes_received: Some(bytes / 10),
         segs_out: Some(segments as u32),
@@ -230,6 +234,19 @@ pub(crate) fn realistic(random: &mut Random) -> SocketRecord<'static> {
         cgroup_id: Some(7_391),
         cgroup_path: Some("/system.slice/nginx.service"),
         systemd_unit: Some("nginx.service"),
+        netns_cookie: Some(1),
+        first_seen_unix_ns: Some(1_795_190_300_000_000_000),
+        since_ns: Some(10_000_000_000 + random.below(1 << 20)),
+        bytes_sent_delta: Some(bytes / 50),
+        bytes_acked_delta: Some(bytes / 50),
+        bytes_received_delta: Some(bytes / 500),
+        bytes_retrans_delta: Some(0),
+        segs_out_delta: Some(segments as u32 / 50),
+        segs_in_delta: Some(segments as u32 / 100),
+        total_retrans_segments_delta: Some(0),
+        busy_time_us_delta: Some(segments * 6),
+        rwnd_limited_us_delta: Some(0),
+        sndbuf_limited_us_delta: Some(0),
         ..SocketRecord::default()
     }
 }
@@ -243,6 +260,13 @@ pub(crate) fn realistic_totals() -> PollTotals<'static> {
         boot_id: Some("c5b1f1e0-2d7a-4d27-9c1b-0f6d6f3c5a11"),
         tags: Some(Tags::new(TAGS)),
         is_keyframe: Some(false),
+        run_id: Some(0x4d6f_7e11_90ab_c0de),
+        next_sequence: Some(9_003_000),
+        host_id: Some("5b7a1f02-99c3-4f5e-8a55-0c2f7f4b1d33"),
+        kernel_release: Some("6.18.5-amd64"),
+        weir_version: Some("0.1.0"),
+        interval_ms: Some(10_000),
+        schema_version: Some(SCHEMA_VERSION),
         namespaces_visited: Some(40),
         namespaces_failed: Some(0),
         sockets_visited: Some(10_000),
@@ -321,6 +345,13 @@ pub(crate) fn edges(field: &Field) -> Vec<Vec<u8>> {
             values.map(|value| message(&|out| put_value(field, value, out))).collect()
         }
     }
+}
+
+/// A message with one number alone.
+pub(crate) fn number(field: &Field, value: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_value(field, value, &mut out);
+    out
 }
 
 fn largest(kind: Kind) -> u64 {

@@ -3,6 +3,8 @@
 pub struct HostOptions {
     /// Name to put on records instead of the kernel's.
     pub name: Option<String>,
+    /// What to put on records as the host's id, instead of a hash of its machine id.
+    pub host_id: Option<String>,
     /// Names and values to put on every record, in this order.
     pub tags: Vec<(String, String)>,
 }
@@ -11,20 +13,37 @@ pub struct HostOptions {
 #[derive(Clone, Debug)]
 pub struct Host {
     name: Option<String>,
+    host_id: Option<String>,
     boot_id: Option<String>,
+    kernel_release: Option<String>,
     tags: Vec<(String, String)>,
 }
 
 impl Host {
     /// Asks the kernel. What it does not tell stays absent.
     pub fn read(options: HostOptions) -> Host {
-        let name = options.name.or_else(|| sys::process::host_name().ok());
-        Host { name, boot_id: sys::process::boot_id().ok(), tags: options.tags }
+        Host {
+            name: options.name.or_else(|| sys::process::host_name().ok()),
+            host_id: options.host_id.or_else(super::machine::host_id),
+            boot_id: sys::process::boot_id().ok(),
+            kernel_release: sys::process::kernel_release().ok(),
+            tags: options.tags,
+        }
     }
 
     /// The configured name, or the host name of this process' UTS namespace (`uname -n`).
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
+    }
+
+    /// The configured id, or a hash of `/etc/machine-id` for this purpose alone, as a UUID; `None` without either.
+    pub fn host_id(&self) -> Option<&str> {
+        self.host_id.as_deref()
+    }
+
+    /// The kernel's release, as `uname -r` has it.
+    pub fn kernel_release(&self) -> Option<&str> {
+        self.kernel_release.as_deref()
     }
 
     /// The kernel's random id of this boot, as a UUID.

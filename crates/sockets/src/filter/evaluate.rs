@@ -1,9 +1,11 @@
-//! Tests on a reply of the kernel's and on what else is known.
+//! Tests on a message of the kernel's and on what else is known.
 
 use super::ast::{Device, Expr, Test, TextField};
-use super::facts::{Facts, Process};
+use super::facts::{Facts, Origin, Process};
 use super::fields::{Field, Source};
-use std::net::{IpAddr, SocketAddr};
+use super::verdict::Verdict;
+use crate::says;
+use std::net::IpAddr;
 use wire::inet_diag::bytecode::{End, PortTest, Prefix};
 use wire::inet_diag::tcp_info::Unit;
 use wire::inet_diag::{SocketMessage, State, States};
@@ -12,49 +14,97 @@ use wire::inet_diag::{SocketMessage, State, States};
 pub(super) const DEFAULT_LOCAL_PORTS: (u16, u16) = (32_768, 60_999);
 
 impl Expr {
-    /// Whether the socket passes.
+    /// What the expression says of the socket; what is not known leaves open what depends on it.
+    ///
+    /// A state is that of the message: a close event has none that says anything.
+    #[must_use]
+    pub fn evaluate(&self, message: &SocketMessage<'_>, facts: &Facts<'_>) -> Verdict {
+        match self {
+            Expr::All(parts) => {
+                Verdict::all(parts.iter().map(|part| part.evaluate(message, facts)))
+            }
+            Expr::Any(parts) => {
+                Verdict::any(parts.iter().map(|part| part.evaluate(message, facts)))
+            }
+            Expr::Not(inner) => !inner.evaluate(message, facts),
+            Expr::Test(test) => answer(test, message, facts),
+        }
+    }
+
+    /// Whether the socket passes for certain.
     #[must_use]
     pub fn matches(&self, message: &SocketMessage<'_>, facts: &Facts<'_>) -> bool {
-        match self {
-            Expr::All(parts) => parts.iter().all(|part| part.matches(message, facts)),
-            Expr::Any(parts) => parts.iter().any(|part| part.matches(message, facts)),
-            Expr::Not(inner) => !inner.matches(message, facts),
-            Expr::Test(test) => holds(test, message, facts),
-        }
+        self.evaluate(message, facts).passes()
+    }
+
+    fn names_states(&self) -> bool {
+        let mut found = false;
+        self.for_each_test(&mut |test| found |= matches!(test, Test::State(_)));
+        found
     }
 }
 
-fn holds(test: &Test, message: &SocketMessage<'_>, facts: &Facts<'_>) -> bool {
+/// What a filter says of a connection that no poll has seen, by its close event: whether a poll that asks for the states
+/// `asked` could have met it, in one of the states that it `had`, and the expression is true then.
+pub(crate) fn of_close(
+    expression: Option<&Expr>,
+    asked: States,
+    had: States,
+    event: &SocketMessage<'_>,
+    facts: &Facts<'_>,
+) -> Verdict {
+    let facts = Facts { origin: Origin::Close, ..*facts };
+    let possible = asked & had;
+    match expression {
+        _ if possible.is_empty() => Verdict::False,
+        None => Verdict::True,
+        Some(expression) if expression.names_states() => {
+            let mut message = *event;
+            Verdict::any(possible.iter().map(|state| {
+                message.state = state;
+                expression.evaluate(&message, &facts)
+            }))
+        }
+        Some(expression) => expression.evaluate(event, &facts),
+    }
+}
+
+fn answer(test: &Test, message: &SocketMessage<'_>, facts: &Facts<'_>) -> Verdict {
     match test {
         Test::Host(end, prefix, port) => {
-            let address = end_of(*end, message);
-            port.is_none_or(|port| port == address.port())
-                && prefix.is_none_or(|prefix| inside(address.ip(), prefix))
+            let address = address_of(*end, message, facts);
+            let is_inside =
+                prefix.map(|prefix| Verdict::known(address.map(|ip| inside(ip, prefix))));
+            let is_port =
+                port.map(|port| Verdict::known(port_of(*end, message, facts).map(|at| at == port)));
+            Verdict::all(is_inside.into_iter().chain(is_port))
         }
         Test::Port(end, test, wanted) => {
-            let port = end_of(*end, message).port();
-            match test {
+            let holds = |port: u16| match test {
                 PortTest::Equal => port == *wanted,
                 PortTest::AtLeast => port >= *wanted,
                 PortTest::AtMost => port <= *wanted,
-            }
+            };
+            Verdict::known(port_of(*end, message, facts).map(holds))
         }
-        Test::Autobound => {
-            let (first, last) = facts.local_ports.unwrap_or(DEFAULT_LOCAL_PORTS);
-            (first..=last).contains(&message.id.src.port())
+        Test::Autobound => autobound(message, facts),
+        Test::Device(Device::Index(index)) => (message.id.interface_index == *index).into(),
+        Test::Device(Device::Name(_)) if message.id.interface_index == 0 => Verdict::False,
+        Test::Device(Device::Name(name)) => Verdict::known(facts.interface.map(|it| it == name)),
+        Test::Mark { value, mask } => {
+            Verdict::known(message.mark.map(|mark| mark & mask == *value))
         }
-        Test::Device(Device::Index(index)) => message.id.interface_index == *index,
-        Test::Device(Device::Name(name)) => {
-            message.id.interface_index != 0 && facts.interface == Some(name)
-        }
-        Test::Mark { value, mask } => message.mark.is_some_and(|mark| mark & mask == *value),
-        Test::Cgroup { id, .. } => message.cgroup_id == Some(*id),
-        Test::State(states) => state_in(message.state, *states),
-        Test::Family(family) => message.family == *family,
+        Test::Cgroup { id, .. } => match facts.origin {
+            // As the kernel's programs compare: what has no cgroup, a minisock, is in none (inet_diag_bc_sk).
+            Origin::Row => (message.cgroup_id == Some(*id)).into(),
+            Origin::Close => Verdict::Unknown,
+        },
+        Test::State(states) => state_in(message.state, *states).into(),
+        Test::Family(family) => (message.family == *family).into(),
         Test::Number(field, compare, wanted) => {
-            number_holds(*field, message, facts, &|value| compare.holds(value, *wanted))
+            number(*field, message, facts, &|value| compare.holds(value, *wanted))
         }
-        Test::Text(field, pattern) => text_holds(*field, pattern, message, facts),
+        Test::Text(field, pattern) => text(*field, pattern, message, facts),
     }
 }
 
@@ -63,10 +113,36 @@ pub(super) fn state_in(state: State, states: States) -> bool {
     states.contains(state) || (state == State::Closed && states.contains(State::BoundInactive))
 }
 
-fn end_of(end: End, message: &SocketMessage<'_>) -> SocketAddr {
-    match end {
-        End::Source => message.id.src,
-        End::Destination => message.id.dst,
+fn address_of(end: End, message: &SocketMessage<'_>, facts: &Facts<'_>) -> Option<IpAddr> {
+    let address = match end {
+        End::Source => message.id.src.ip(),
+        End::Destination => message.id.dst.ip(),
+    };
+    match facts.origin {
+        Origin::Row => Some(address),
+        Origin::Close => says::closed_address(address),
+    }
+}
+
+fn port_of(end: End, message: &SocketMessage<'_>, facts: &Facts<'_>) -> Option<u16> {
+    let port = match end {
+        End::Source => message.id.src.port(),
+        End::Destination => message.id.dst.port(),
+    };
+    match facts.origin {
+        Origin::Row => Some(port),
+        Origin::Close => says::closed_port(port),
+    }
+}
+
+/// A row's port alone decides, as [`super::Filter::matches`] says. In a close event it can only rule it out.
+fn autobound(message: &SocketMessage<'_>, facts: &Facts<'_>) -> Verdict {
+    let (first, last) = facts.local_ports.unwrap_or(DEFAULT_LOCAL_PORTS);
+    let is_in_range =
+        port_of(End::Source, message, facts).map(|port| (first..=last).contains(&port));
+    match facts.origin {
+        Origin::Row => Verdict::known(is_in_range),
+        Origin::Close => Verdict::known(is_in_range.filter(|is_in_range| !is_in_range)),
     }
 }
 
@@ -92,26 +168,45 @@ fn same(a: u128, b: u128, width: u32, bits: u8) -> bool {
     (a ^ b).checked_shr(width.saturating_sub(bits.into())).unwrap_or(0) == 0
 }
 
-fn number_holds(
+fn number(
     field: Field,
     message: &SocketMessage<'_>,
     facts: &Facts<'_>,
     test: &dyn Fn(u64) -> bool,
-) -> bool {
-    let known = match field.source() {
-        Source::Pid => return facts.processes.iter().any(|process| test(process.pid.into())),
-        Source::TcpInfo(info) => {
-            message.tcp_info.as_ref().and_then(|values| tcp_info(info, values))
+) -> Verdict {
+    let is_row = facts.origin == Origin::Row;
+    let has_counters = is_row || !says::is_aborted(message);
+    let value = match field.source() {
+        Source::Pid => return held(message, facts, &|process| test(process.pid.into())),
+        Source::TcpInfo(info) if has_counters => {
+            let is_said = is_row || !says::CLEARED_BEFORE_CLOSE.contains(&info.name);
+            let values = message.tcp_info.as_ref().filter(|_| is_said);
+            values.and_then(|values| tcp_info(info, values))
         }
-        Source::ReceiveQueue => Some(message.receive_queue.into()),
-        Source::SendQueue => Some(message.send_queue.into()),
-        Source::Uid => Some(message.uid.into()),
-        Source::Inode => Some(message.inode.into()),
+        Source::ReceiveQueue if has_counters => Some(message.receive_queue.into()),
+        Source::SendQueue if has_counters => Some(message.send_queue.into()),
+        Source::TcpInfo(_) | Source::ReceiveQueue | Source::SendQueue => None,
+        Source::Uid if is_row => says::uid(message).map(u64::from),
+        Source::Inode if is_row => says::inode(message).map(u64::from),
+        Source::Uid | Source::Inode => None,
         Source::Cookie => Some(message.id.cookie),
         Source::Drops => message.memory.and_then(|memory| memory.drops).map(u64::from),
         Source::Age => facts.age.map(|age| u64::try_from(age.as_micros()).unwrap_or(u64::MAX)),
     };
-    known.is_some_and(test)
+    Verdict::known(value.map(test))
+}
+
+/// What is asked of the processes that hold it. Where none is known that is an answer only of a socket without a file.
+fn held(
+    message: &SocketMessage<'_>,
+    facts: &Facts<'_>,
+    test: &dyn Fn(&Process<'_>) -> bool,
+) -> Verdict {
+    if !facts.processes.is_empty() {
+        return facts.processes.iter().any(test).into();
+    }
+    let has_no_file = facts.origin == Origin::Row && says::inode(message) == Some(0);
+    if has_no_file { Verdict::False } else { Verdict::Unknown }
 }
 
 /// A field in the unit that filters are kept in: microseconds, or bits per second.
@@ -131,24 +226,32 @@ fn tcp_info(
     })
 }
 
-fn text_holds(
+fn text(
     field: TextField,
     pattern: &str,
     message: &SocketMessage<'_>,
     facts: &Facts<'_>,
-) -> bool {
-    let text = match field {
-        TextField::Process => {
-            return facts.processes.iter().any(|Process { name, .. }| fits(pattern, name));
-        }
-        TextField::Netns => facts.netns,
-        TextField::Pod => facts.pod,
-        TextField::Container => facts.container,
-        TextField::Unit => facts.unit,
-        TextField::CgroupPath => facts.cgroup_path,
-        TextField::CongestionControl => message.congestion,
+) -> Verdict {
+    // A cgroup whose path is known and names no pod is in none.
+    let of_cgroup = |part: Option<&str>| match part {
+        Some(part) => Verdict::from(fits(pattern, part)),
+        None => Verdict::known(facts.cgroup_path.map(|_| false)),
     };
-    text.is_some_and(|text| fits(pattern, text))
+    match field {
+        TextField::Process => held(message, facts, &|process| fits(pattern, process.name)),
+        TextField::Netns => match facts.netns {
+            Some(name) => fits(pattern, name).into(),
+            None if facts.is_netns_known => Verdict::False,
+            None => Verdict::Unknown,
+        },
+        TextField::Pod => of_cgroup(facts.pod),
+        TextField::Container => of_cgroup(facts.container),
+        TextField::Unit => of_cgroup(facts.unit),
+        TextField::CgroupPath => Verdict::known(facts.cgroup_path.map(|path| fits(pattern, path))),
+        TextField::CongestionControl => {
+            Verdict::known(message.congestion.map(|name| fits(pattern, name)))
+        }
+    }
 }
 
 /// Whether a text fits a pattern in which `*` stands for any characters, also for none.

@@ -4,16 +4,21 @@ use super::ast::{Expr, Test, TextField};
 use super::fields::{Field, Source};
 use std::time::Duration;
 
-/// What others found out about a socket. Everything may be missing; a test on what is missing is false.
+/// What others found out about a socket. Everything may be missing; a test on what is missing is open
+/// ([`Verdict::Unknown`](super::Verdict)).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Facts<'a> {
+    /// What the message is, and so which of its fields say something.
+    pub origin: Origin,
     /// Name of the network namespace.
     pub netns: Option<&'a str>,
+    /// Which namespace it is is known: one without a name has none then.
+    pub is_netns_known: bool,
     /// Name of the interface that the socket is bound to, for filters that were not compiled for a namespace.
     pub interface: Option<&'a str>,
     /// Path of the cgroup, from the root of the hierarchy.
     pub cgroup_path: Option<&'a str>,
-    /// Uid of the Kubernetes pod.
+    /// Uid of the Kubernetes pod. `None` beside a path: the cgroup is in no pod. So for the container and the unit.
     pub pod: Option<&'a str>,
     /// Id of the container.
     pub container: Option<&'a str>,
@@ -25,6 +30,17 @@ pub struct Facts<'a> {
     pub age: Option<Duration>,
     /// First and last port that the namespace's kernel chooses from (`net.ipv4.ip_local_port_range`); 32768 to 60999 if unknown.
     pub local_ports: Option<(u16, u16)>,
+}
+
+/// What kind of message a socket is known by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Origin {
+    /// A row of a dump, or the answer about one socket.
+    #[default]
+    Row,
+    /// A close event. It says nothing of owner, inode, cgroup, mark, congestion control and memory, and that of an abort of the
+    /// peer, the queues and the counters neither.
+    Close,
 }
 
 /// A process that holds a socket.
@@ -64,6 +80,9 @@ impl Needs {
     /// [`Facts::interface`].
     pub const INTERFACE: Needs = Needs(1 << 9);
 
+    /// Everything.
+    pub const ALL: Needs = Needs((1 << 10) - 1);
+
     /// Whether all of these are needed.
     #[must_use]
     pub const fn contains(self, other: Needs) -> bool {
@@ -74,6 +93,12 @@ impl Needs {
     #[must_use]
     pub const fn with(self, other: Needs) -> Needs {
         Needs(self.0 | other.0)
+    }
+
+    /// Those that are not among the others.
+    #[must_use]
+    pub const fn without(self, other: Needs) -> Needs {
+        Needs(self.0 & !other.0)
     }
 
     /// What the tests of an expression look at.

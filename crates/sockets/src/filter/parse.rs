@@ -12,6 +12,7 @@ mod predicate;
 
 use super::ast::{Expr, Test};
 use super::error::{FilterError, Note};
+use super::facts::Needs;
 use super::lex::{Kind, Sign, Token, lex};
 use super::names::Names;
 use super::{Filter, MAX_NESTING, MAX_TEXT_BYTES};
@@ -29,9 +30,9 @@ pub(super) fn parse(text: &str, names: &dyn Names) -> Result<Filter, FilterError
     if let Some(token) = parser.next() {
         return Err(parser.error(token.span, "this ) was never opened", None));
     }
-    let Parser { notes, devices, processes, families, .. } = parser;
+    let Parser { notes, devices, asks, families, .. } = parser;
     let expression = with_family(expression, &families);
-    Ok(Filter { text: text.to_owned(), states, expression, notes, devices, processes })
+    Ok(Filter { text: text.to_owned(), states, expression, notes, devices, asks })
 }
 
 /// `inet:` and `inet6:` hold for the whole filter, as in `ss`; both together are no limit.
@@ -55,8 +56,8 @@ struct Parser<'a> {
     names: &'a dyn Names,
     notes: Vec<Note>,
     devices: Vec<(String, Range<usize>)>,
-    /// The first word that asks for processes.
-    processes: Option<Range<usize>>,
+    /// What words want to know beyond the fixed part of a message.
+    asks: Vec<(Needs, Range<usize>)>,
     families: Vec<Family>,
     /// Parentheses and `not`s that are open.
     open: usize,
@@ -84,7 +85,7 @@ impl<'a> Parser<'a> {
             names,
             notes: Vec::new(),
             devices: Vec::new(),
-            processes: None,
+            asks: Vec::new(),
             families: Vec::new(),
             open: 0,
         }

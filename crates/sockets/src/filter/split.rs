@@ -42,6 +42,8 @@ impl<'a> Target<'a> {
 pub struct Compiled {
     /// States to ask for. Empty: no socket can pass, and nothing need be asked.
     pub states: States,
+    /// The whole expression with its names looked up; `None` where the filter has none.
+    pub whole: Option<Expr>,
     /// Program for the request; empty for none.
     pub bytecode: Vec<u8>,
     /// What is left to evaluate on each reply; `None` if every reply passes.
@@ -86,6 +88,7 @@ pub(super) fn compile(filter: &Filter, target: &Target<'_>) -> Compiled {
         Some(expression) if names_states(expression) => States::ALL,
         _ => target.default_states,
     });
+    let whole = expression.clone();
     let conjuncts = expression.map_or(Vec::new(), Expr::into_conjuncts);
     let states = conjuncts.iter().fold(named, |states, part| states & possible_states(part));
     let mut program = Program { parts: Vec::new(), bytes: 0 };
@@ -96,7 +99,7 @@ pub(super) fn compile(filter: &Filter, target: &Target<'_>) -> Compiled {
     let left = parts.iter().filter(|part| !matches!(part.by, By::States | By::Kernel));
     let rest = Expr::from_conjuncts(left.map(|part| part.expression.clone()).collect());
     let needs = rest.as_ref().map_or(Needs::NONE, Needs::of);
-    Compiled { states, bytecode: program.compile(target.operations), rest, needs, parts }
+    Compiled { states, whole, bytecode: program.compile(target.operations), rest, needs, parts }
 }
 
 /// What the kernel shall see to, while it is being collected.
@@ -140,7 +143,8 @@ fn place(part: &Expr, program: &mut Program, target: &Target<'_>) -> By {
     }
 }
 
-/// The expression with every interface that exists here by its index. One that does not exist is no socket's.
+/// The expression with every interface that exists here by its index, and every cgroup by the id that its path has now. An
+/// interface that does not exist is no socket's; a cgroup that does not exist keeps its last id.
 fn resolved(expression: &Expr, names: &dyn Names) -> Expr {
     let each = |parts: &[Expr]| parts.iter().map(|part| resolved(part, names)).collect();
     match expression {
@@ -151,6 +155,10 @@ fn resolved(expression: &Expr, names: &dyn Names) -> Expr {
             Some(index) => Expr::Test(Test::Device(Device::Index(index))),
             None => expression.clone(),
         },
+        Expr::Test(Test::Cgroup { path, id }) => {
+            let id = names.cgroup(path).unwrap_or(*id);
+            Expr::Test(Test::Cgroup { path: path.clone(), id })
+        }
         Expr::Test(_) => expression.clone(),
     }
 }

@@ -1,3 +1,4 @@
+mod certain;
 mod compiled;
 mod evaluated;
 mod mistakes;

@@ -105,14 +105,14 @@ impl Remote {
     }
 
     /// Has the helper look, and brings [`Self::listed`] up to date.
-    fn look(&mut self) -> io::Result<Scan> {
+    fn look(&mut self, request: Request) -> io::Result<Scan> {
         self.listed.clear();
         let is_new = self.channel.is_none();
-        let mut result = self.look_once();
+        let mut result = self.look_once(request);
         if !is_new && result.as_ref().is_err_and(|error| is_hangup(Errno::from(error))) {
             // It was restarted since.
             self.channel = None;
-            result = self.look_once();
+            result = self.look_once(request);
         }
         result.map_err(|error| {
             self.channel = None;
@@ -127,9 +127,9 @@ impl Remote {
         })
     }
 
-    fn look_once(&mut self) -> io::Result<Scan> {
+    fn look_once(&mut self, request: Request) -> io::Result<Scan> {
         self.channel()?;
-        let (scan, count) = match self.exchange(Request::Discover)?.0 {
+        let (scan, count) = match self.exchange(request)?.0 {
             Answer::Scanned(scan, count) => (scan, count as usize),
             answer => return Err(error_of(&answer).into()),
         };
@@ -141,6 +141,21 @@ impl Remote {
             }
         }
         Ok(scan)
+    }
+
+    fn find(
+        &mut self,
+        scope: &Scope,
+        found: &mut Vec<Found>,
+        request: Request,
+    ) -> io::Result<Scan> {
+        found.clear();
+        self.places.clear();
+        let own_scan = self.direct.discover(&Scope::Own, found)?;
+        let own = found.pop().ok_or(io::ErrorKind::NotFound)?;
+        let result = if *scope == Scope::Own { Ok(own_scan) } else { self.look(request) };
+        self.choose(&own, scope, found);
+        result
     }
 
     /// Fills `found` with what is in the scope. The own namespace is where this process is, wherever the helper is.
@@ -170,7 +185,7 @@ impl Remote {
     /// Makes sure that the helper hears what this process takes to be its own: events of the own namespace carry no name.
     fn check_is_in(&mut self, own: Identity) -> Result<(), Errno> {
         if self.listed.is_empty() {
-            self.look().map_err(|error| match error.kind() {
+            self.look(Request::Discover).map_err(|error| match error.kind() {
                 io::ErrorKind::PermissionDenied => Errno::ACCES,
                 _ => Errno::NOTCONN,
             })?;
@@ -212,13 +227,11 @@ impl Access for Remote {
     }
 
     fn discover(&mut self, scope: &Scope, found: &mut Vec<Found>) -> io::Result<Scan> {
-        found.clear();
-        self.places.clear();
-        let own_scan = self.direct.discover(&Scope::Own, found)?;
-        let own = found.pop().ok_or(io::ErrorKind::NotFound)?;
-        let result = if *scope == Scope::Own { Ok(own_scan) } else { self.look() };
-        self.choose(&own, scope, found);
-        result
+        self.find(scope, found, Request::Discover)
+    }
+
+    fn discover_mounted(&mut self, scope: &Scope, found: &mut Vec<Found>) -> io::Result<Scan> {
+        self.find(scope, found, Request::DiscoverMounted)
     }
 
     fn open(&mut self, at: usize) -> Result<Socket, Error> {
@@ -241,6 +254,24 @@ impl Access for Remote {
             Answer::Nsid(nsid) => Ok(nsid),
             answer => Err(error_of(&answer)),
         }
+    }
+
+    fn opened(&mut self, at: usize) -> Result<u64, Error> {
+        match *self.places.get(at).ok_or(Error::Gone)? {
+            Place::Own => self.direct.opened(0),
+            Place::Listed(place) => {
+                let asking = |errno| Error::Syscall { call: "the helper's counting", errno };
+                match self.exchange(Request::Opened(place)).map_err(asking)?.0 {
+                    Answer::Opened(count) => Ok(count),
+                    Answer::Gone => Err(Error::Gone),
+                    answer => Err(asking(error_of(&answer))),
+                }
+            }
+        }
+    }
+
+    fn second(&self) -> Option<Box<dyn Access>> {
+        Some(Box::new(Remote::new(&self.path)))
     }
 
     fn events(&mut self, hears: Hears, buffer_bytes: usize) -> Result<Socket, Errno> {

@@ -23,6 +23,10 @@ pub(super) enum Request {
     Nsid(u32),
     /// The socket that hears closes in all namespaces, with so many bytes of receive buffer.
     Events(u32),
+    /// Looks for namespaces that are mounted. Answered by [`Answer::Scanned`].
+    DiscoverMounted,
+    /// How many connections were opened in the namespace at this place.
+    Opened(u32),
 }
 
 /// What the helper answers.
@@ -40,6 +44,8 @@ pub(super) enum Answer {
     Gone,
     /// The call failed, for want of this capability if it is not 0.
     Failed { errno: i32, capability: u32 },
+    /// So many connections.
+    Opened(u64),
 }
 
 impl Request {
@@ -50,6 +56,8 @@ impl Request {
             Request::Open(place) => (3, place),
             Request::Nsid(place) => (4, place),
             Request::Events(buffer_bytes) => (5, buffer_bytes),
+            Request::DiscoverMounted => return vec![6],
+            Request::Opened(place) => (7, place),
         };
         let mut bytes = vec![kind];
         bytes.extend_from_slice(&number.to_ne_bytes());
@@ -66,6 +74,8 @@ impl Request {
             3 => number().map(Request::Open),
             4 => number().map(Request::Nsid),
             5 => number().map(Request::Events),
+            6 => rest.is_empty().then_some(Request::DiscoverMounted),
+            7 => number().map(Request::Opened),
             _ => None,
         }
     }
@@ -104,6 +114,11 @@ impl Answer {
             Answer::Failed { errno, capability } => {
                 numbers(6, &[errno.cast_unsigned(), *capability])
             }
+            Answer::Opened(count) => {
+                let mut bytes = vec![7];
+                bytes.extend_from_slice(&count.to_ne_bytes());
+                bytes
+            }
         }
     }
 
@@ -134,6 +149,7 @@ impl Answer {
                 let errno = take_u32(rest)?.cast_signed();
                 Answer::Failed { errno, capability: take_u32(rest)? }
             }
+            7 => Answer::Opened(u64::from_ne_bytes(take(rest)?)),
             _ => return None,
         };
         rest.is_empty().then_some(answer)
@@ -180,12 +196,14 @@ fn take_found(rest: &mut &[u8]) -> Option<Found> {
 mod tests {
     use super::*;
 
-    const REQUESTS: [Request; 5] = [
+    const REQUESTS: [Request; 7] = [
         Request::Discover,
         Request::List(1_000),
         Request::Open(7),
         Request::Nsid(u32::MAX),
         Request::Events(8 << 20),
+        Request::DiscoverMounted,
+        Request::Opened(3),
     ];
 
     fn found(inode: u64, name: &str) -> Found {
@@ -201,6 +219,7 @@ mod tests {
             Answer::Nsid(-1),
             Answer::Gone,
             Answer::Failed { errno: 1, capability: 21 },
+            Answer::Opened(u64::MAX),
         ]
     }
 

@@ -1,12 +1,13 @@
 //! The helper's side: it has the capabilities, and does the few things that need them.
 
+use super::events::{EVENT_BUFFER_BYTES_MAX, Passed};
 use super::protocol::{Answer, MESSAGE_BYTES_MAX, Request};
 use crate::access::{Access, Direct, Found, Hears, Scope};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 use sys::Errno;
-use sys::namespace::Error;
+use sys::namespace::{Error, Scan};
 use sys::netlink::Socket;
 use sys::pass::{Channel, Listener};
 use sys::poll::{Interest, PollSet};
@@ -18,8 +19,6 @@ const CONNECTIONS_PER_USER: usize = 8;
 const CONNECTIONS_MAX: usize = 64;
 /// Longest wait for a client to take its answer. One that asks and then reads has room for it.
 const CLIENT_TIMEOUT: Duration = Duration::from_millis(1);
-/// Largest receive buffer for close events that is asked of the kernel, which charges it to nobody.
-const EVENT_BUFFER_BYTES_MAX: u32 = 1 << 30;
 /// Longest wait for anything to happen.
 const LOOK_INTERVAL: Duration = Duration::from_secs(3_600);
 
@@ -31,7 +30,9 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    fn contains(&self, uid: u32) -> bool {
+    /// Whether this user may ask.
+    #[must_use]
+    pub fn contains(&self, uid: u32) -> bool {
         uid == 0 || self.uids.contains(&uid)
     }
 }
@@ -48,8 +49,12 @@ pub fn serve(
     stop: BorrowedFd<'_>,
     mut refused: impl FnMut(u32),
 ) -> io::Result<()> {
-    let mut server =
-        Server { sessions: Vec::new(), requests: 0, buffer: vec![0; MESSAGE_BYTES_MAX] };
+    let mut server = Server {
+        sessions: Vec::new(),
+        requests: 0,
+        passed: Passed::default(),
+        buffer: vec![0; MESSAGE_BYTES_MAX],
+    };
     let mut poll_set = PollSet::default();
     loop {
         poll_set.clear();
@@ -87,22 +92,24 @@ struct Server {
     sessions: Vec<Session>,
     /// Requests so far, which is the clock by which sessions are old.
     requests: u64,
+    /// Sockets for close events that clients hold.
+    passed: Passed,
     buffer: Vec<u8>,
 }
 
 impl Server {
     /// Takes one request of each session that is ready, and ends those that are over.
     fn answer(&mut self, is_ready: impl Fn(usize) -> bool) {
-        let (requests, buffer) = (&mut self.requests, &mut self.buffer);
+        let Server { sessions, requests, passed, buffer } = self;
         let mut place = 0;
-        self.sessions.retain_mut(|session| {
+        sessions.retain_mut(|session| {
             place += 1;
             if !is_ready(place - 1) {
                 return true;
             }
             *requests += 1;
             session.last_request = *requests;
-            session.turn(buffer).is_ok()
+            session.turn(buffer, passed).is_ok()
         });
     }
 
@@ -152,7 +159,7 @@ impl Session {
     ///
     /// # Errors
     /// The client has gone, sent what is no request, or does not take its answers.
-    fn turn(&mut self, buffer: &mut [u8]) -> Result<(), Errno> {
+    fn turn(&mut self, buffer: &mut [u8], passed: &mut Passed) -> Result<(), Errno> {
         let mut descriptors = Vec::new();
         let message = match self.channel.receive(buffer, &mut descriptors) {
             Err(Errno::INTR | Errno::AGAIN) => return Ok(()),
@@ -163,41 +170,57 @@ impl Session {
             return Err(Errno::PROTO);
         }
         let request = buffer.get(..message.len).and_then(Request::decode).ok_or(Errno::PROTO)?;
-        self.answer(request)
+        self.answer(request, passed)
     }
 
-    fn answer(&mut self, request: Request) -> Result<(), Errno> {
+    fn answer(&mut self, request: Request, passed: &mut Passed) -> Result<(), Errno> {
         match request {
-            Request::Discover => match self.access.discover(&Scope::All, &mut self.found) {
-                Ok(scan) => {
-                    let found = u32::try_from(self.found.len()).unwrap_or(u32::MAX);
-                    self.send(&Answer::Scanned(scan, found))
-                }
-                Err(error) => self.send(&failed(Errno::from(&error))),
-            },
+            Request::Discover => {
+                let scan = self.access.discover(&Scope::All, &mut self.found);
+                self.scanned(scan)
+            }
+            Request::DiscoverMounted => {
+                let scan = self.access.discover_mounted(&Scope::All, &mut self.found);
+                self.scanned(scan)
+            }
             Request::List(from) => {
                 self.channel.send(&Answer::encode_found(&self.found, from as usize), &[])
             }
             Request::Open(place) => match self.access.open(place as usize) {
                 Ok(socket) => self.pass(&socket),
-                Err(Error::Gone) => self.send(&Answer::Gone),
-                Err(Error::NotPermitted { capability, .. }) => {
-                    self.send(&Answer::Failed { errno: Errno::PERM.0, capability })
-                }
-                Err(Error::Syscall { errno, .. }) => self.send(&failed(errno)),
+                Err(error) => self.send(&refusal(&error)),
+            },
+            Request::Opened(place) => match self.access.opened(place as usize) {
+                Ok(count) => self.send(&Answer::Opened(count)),
+                Err(error) => self.send(&refusal(&error)),
             },
             Request::Nsid(place) => match self.access.nsid(place as usize) {
                 Ok(nsid) => self.send(&Answer::Nsid(nsid)),
                 Err(errno) => self.send(&failed(errno)),
             },
-            Request::Events(buffer_bytes) => {
-                let buffer_bytes = buffer_bytes.min(EVENT_BUFFER_BYTES_MAX) as usize;
-                match self.access.events(Hears::All, buffer_bytes) {
-                    Ok(socket) => self.pass(&socket),
-                    Err(errno) => self.send(&failed(errno)),
-                }
-            }
+            Request::Events(buffer_bytes) => match self.events(buffer_bytes, passed) {
+                Ok(socket) => self.pass(&socket),
+                Err(errno) => self.send(&failed(errno)),
+            },
         }
+    }
+
+    fn scanned(&self, scan: io::Result<Scan>) -> Result<(), Errno> {
+        match scan {
+            Ok(scan) => {
+                let found = u32::try_from(self.found.len()).unwrap_or(u32::MAX);
+                self.send(&Answer::Scanned(scan, found))
+            }
+            Err(error) => self.send(&failed(Errno::from(&error))),
+        }
+    }
+
+    fn events(&mut self, buffer_bytes: u32, passed: &mut Passed) -> Result<Socket, Errno> {
+        passed.check(self.uid)?;
+        let buffer_bytes = buffer_bytes.min(EVENT_BUFFER_BYTES_MAX) as usize;
+        let socket = self.access.events(Hears::All, buffer_bytes)?;
+        passed.note(self.uid, &socket)?;
+        Ok(socket)
     }
 
     fn pass(&self, socket: &Socket) -> Result<(), Errno> {
@@ -206,6 +229,16 @@ impl Session {
 
     fn send(&self, answer: &Answer) -> Result<(), Errno> {
         self.channel.send(&answer.encode(), &[])
+    }
+}
+
+fn refusal(error: &Error) -> Answer {
+    match *error {
+        Error::Gone => Answer::Gone,
+        Error::NotPermitted { capability, .. } => {
+            Answer::Failed { errno: Errno::PERM.0, capability }
+        }
+        Error::Syscall { errno, .. } => failed(errno),
     }
 }
 

@@ -45,6 +45,13 @@ fn a_full_table_forgets_and_counts_and_no_socket_is_missing() {
         }
     }
     assert_eq!(hops[0].events["evicted"], told.sum("table_evicted"));
+    let problems = told.problems_of("table_full");
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    // 3,001 sockets, and a quarter more.
+    assert!(
+        problems[0].contains("full with 1024") && problems[0].contains("= 4096 "),
+        "{problems:?}"
+    );
     let closed: Cookies = told.closed().map(|seen| seen.cookie).collect();
     assert_eq!((closed.len(), told.closed().count()), (3_000, 3_000));
     assert_eq!(closed, all);
@@ -72,6 +79,41 @@ fn a_poll_that_takes_longer_than_the_interval_is_an_overrun() {
         assert!(pair[1]["time_unix_ns"] - pair[0]["time_unix_ns"] >= 60_000_000);
     }
     check_all(&told, &hops);
+}
+
+#[test]
+fn namespaces_that_a_poll_does_not_come_to_are_first_in_the_next_and_lose_no_keyframe() {
+    if !need_root_netns() {
+        return;
+    }
+    let home = Netns::new();
+    let spaces: Vec<_> = (0..6).map(|_| Netns::new()).collect();
+    let crowds: Vec<_> = spaces.iter().map(|space| Crowd::new(space, Ends::V4, 1)).collect();
+    let names: Vec<_> = spaces.iter().map(|space| space.name.clone()).collect();
+    let options = Options {
+        // Every third poll, each of which comes to a third of them: to the same third, if nothing were owed.
+        keyframe_every: NonZeroU32::new(3),
+        ..options(Duration::from_millis(10), Scope::Named(names.clone()))
+    };
+    let each = Duration::from_millis(60);
+    let watch = Watch::start_through(&home, options, move |direct| Slow { direct, each });
+    watch.wait_polls(15);
+    let (told, hops) = watch.stop();
+    drop(crowds);
+    check_all(&told, &hops);
+    let mut put_off = 0;
+    for totals in &told.totals[..told.totals.len() - 1] {
+        assert_eq!(totals["namespaces_visited"] + totals["namespaces_put_off"], 6, "{totals:?}");
+        assert!(totals["namespaces_visited"] > 0);
+        put_off += totals["namespaces_put_off"];
+    }
+    assert!(put_off >= 20, "{put_off}");
+    assert_eq!(told.problems_of("put_off").len(), 1);
+    for name in &names {
+        let of = told.polled().filter(|seen| seen.netns.as_ref() == Some(name)).count();
+        assert!(of >= 9, "{name}: {of} records of 3 sockets, so never a keyframe again");
+    }
+    assert_eq!(told.sum("closes_unobserved"), 0);
 }
 
 #[test]
@@ -117,7 +159,7 @@ fn a_collector_that_is_dropped_ends() {
     drop(watch.told);
     let ended = || std::sync::Arc::strong_count(&told) == 1;
     assert!(crate::support::within(Duration::from_secs(10), ended), "its output is still there");
-    let answer = questions.ask(None, 1, Duration::from_secs(10));
+    let answer = questions.ask(None, 1, Duration::from_secs(10)).map(drop);
     assert_eq!(answer, Err(sockets::QueryError::Stopped));
 }
 

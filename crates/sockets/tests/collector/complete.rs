@@ -39,7 +39,8 @@ fn every_socket_of_ss_is_there_once_with_the_same_fields() {
     for seen in told.polled() {
         let fields = seen.fields();
         compare(&fields, &theirs[&seen.cookie]);
-        mapped += usize::from(text(&fields, "src_address").starts_with("::ffff:"));
+        let is_v4 = text(&fields, "src_address").parse::<std::net::Ipv4Addr>().is_ok();
+        mapped += usize::from(is_v4 && text(&fields, "family") == "inet6");
     }
     assert_eq!(mapped, 500, "accepted by a listener of both families");
 }
@@ -61,6 +62,8 @@ fn compare(fields: &Value, words: &[String]) {
     for (side, word) in [("src", 3), ("dst", 4)] {
         let (address, port) = words[word].rsplit_once(':').unwrap();
         let address = address.trim_start_matches('[').trim_end_matches(']');
+        // One peer has one text in records, whatever socket has it.
+        let address = address.trim_start_matches("::ffff:");
         // `ss` prints a listener of both families as a star.
         let ours = text(fields, &format!("{side}_address"));
         assert!(address == ours || address == "*" && ours == "::", "{ours}, {words:?}");
@@ -142,7 +145,8 @@ fn what_is_left_of_connections_and_handshakes_is_there_as_ss_has_it() {
         let fields = seen.fields();
         if matches!(text(&fields, "state"), "time_wait" | "syn_recv") {
             assert!(fields["rtt_us"].is_null() && fields["rcvbuf_bytes"].is_null(), "{fields}");
-            assert_eq!(fields["inode"].as_u64(), Some(0), "{fields}");
+            // The kernel writes 0 for both, and root is not their owner.
+            assert!(fields["inode"].is_null() && fields["uid"].is_null(), "{fields}");
         }
     }
     let open: Vec<_> = hops[0]

@@ -5,10 +5,15 @@ use crate::support::{Netns, RARELY, need_root_netns, options, tell, within};
 use crate::watch::Watch;
 use serde_json::Value;
 use sockets::filter::Filter;
-use sockets::{QueryError, Scope};
+use sockets::{Access, Answer, Direct, Found, Hears, QueryError, Questions, Scope};
 use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use sys::Errno;
+use sys::namespace::{Error, Scan};
+use sys::netlink::Socket;
 
 const WAIT: Duration = Duration::from_secs(20);
 
@@ -57,7 +62,7 @@ fn an_answer_has_what_passes_up_to_the_limit_and_counts_the_rest() {
     assert_eq!(told.totals.len(), 1, "a question is no poll");
     assert_eq!(hops[0].events["queries"], 6);
     let began = Instant::now();
-    assert_eq!(questions.ask(None, 1, WAIT), Err(QueryError::Stopped));
+    assert_eq!(questions.ask(None, 1, WAIT).map(drop), Err(QueryError::Stopped));
     assert!(began.elapsed() < Duration::from_secs(5));
 }
 
@@ -80,12 +85,15 @@ fn questions_from_all_sides_delay_no_poll_and_end_with_the_collector() {
                 .map(|_| {
                     scope.spawn(|| {
                         loop {
-                            let answer = match questions.ask(None, 100_000, WAIT) {
-                                Ok(answer) => answer,
+                            let answer = questions.ask(None, 100_000, WAIT).and_then(Answer::whole);
+                            let answer = match answer {
+                                Ok(answer) => parse(&answer),
+                                // One a second is answered: the others wait, or try again.
+                                Err(QueryError::Busy | QueryError::Timeout) => continue,
                                 Err(error) => return error,
                             };
-                            if answers.fetch_add(1, Ordering::Relaxed).is_multiple_of(50) {
-                                let answer = parse(&answer);
+                            if answer["truncated"] == false {
+                                answers.fetch_add(1, Ordering::Relaxed);
                                 let all = answer["sockets"].as_array().unwrap();
                                 let cookies: BTreeSet<_> = all
                                     .iter()
@@ -99,7 +107,9 @@ fn questions_from_all_sides_delay_no_poll_and_end_with_the_collector() {
                 })
                 .collect();
             let (polls, began) = (watch.polls(), Instant::now());
-            let came = within(Duration::from_secs(30), || watch.polls() >= polls + 10);
+            let came = within(Duration::from_secs(30), || {
+                watch.polls() >= polls + 10 && answers.load(Ordering::Relaxed) >= 2
+            });
             let took = began.elapsed();
             tell(&format!(
                 "{} polls and {} answers in {took:?}",
@@ -141,5 +151,166 @@ fn a_question_whose_asker_has_gone_costs_nothing() {
     watch.wait_polls(1);
     assert!(watch.collector.query(None, 1, WAIT).is_ok());
     assert_eq!(watch.poll_hop().events["queries"], 1);
+    watch.stop();
+}
+
+/// Asks without reading, until the collector has begun to answer.
+fn ask_and_wait(questions: &Questions) -> Answer {
+    let mut answer = questions.ask(None, 100_000, WAIT).unwrap();
+    assert!(answer.next().unwrap().is_ok());
+    answer
+}
+
+fn whole(first: &[u8], rest: Answer) -> Result<Vec<u8>, QueryError> {
+    rest.whole().map(|rest| [first, &rest].concat())
+}
+
+#[test]
+fn a_slow_reader_delays_no_poll_and_is_told_that_its_answer_is_cut() {
+    if !need_root_netns() {
+        return;
+    }
+    let netns = Netns::new();
+    // More than may wait for a reader.
+    let crowd = Crowd::new(&netns, Ends::V4, 2_000);
+    let watch = Watch::start(&netns, options(Duration::from_millis(100), Scope::Own));
+    watch.wait_polls(1);
+    let questions = watch.collector.questions();
+    let mut answer = questions.ask(None, 100_000, WAIT).unwrap();
+    let first = answer.next().unwrap().unwrap();
+    let (polls, began) = (watch.polls(), Instant::now());
+    // Two seconds and more.
+    watch.wait_polls(polls + 25);
+    match whole(&first, answer) {
+        Ok(text) => {
+            let answer = parse(&text);
+            assert_eq!(
+                (&answer["truncated"], &answer["truncated_by"]),
+                (&true.into(), &"slow_reader".into())
+            );
+            let shown = answer["shown"].as_u64().unwrap();
+            assert!((1..=4_000).contains(&shown), "{shown}");
+            assert!(text.len() < 3 << 20, "{} bytes waited", text.len());
+        }
+        // On a machine that takes nine seconds for that.
+        Err(error) => assert!(
+            error == QueryError::Broken && began.elapsed() > Duration::from_secs(8),
+            "{error:?} after {:?}",
+            began.elapsed()
+        ),
+    }
+    // One that reads gets all of it.
+    let answer = parse(&watch.collector.query(None, 100_000, WAIT).unwrap());
+    if answer["truncated"] == false {
+        assert_eq!(answer["shown"].as_u64(), Some(2 * crowd.pairs.len() as u64 + 1));
+    }
+    let (told, hops) = watch.stop();
+    crate::law::check_all(&told, &hops);
+}
+
+#[test]
+fn one_question_a_second_is_answered_and_few_wait() {
+    if !need_root_netns() {
+        return;
+    }
+    let netns = Netns::new();
+    let _crowd = Crowd::new(&netns, Ends::V4, 2_000);
+    let watch = Watch::start(&netns, options(RARELY, Scope::Own));
+    watch.wait_polls(1);
+    let time = || {
+        let answer = parse(&watch.collector.query(None, 0, WAIT).unwrap());
+        answer["time_unix_ns"].as_u64().unwrap()
+    };
+    let (one, other) = (time(), time());
+    assert!(other - one > 990_000_000, "{} ns apart", other - one);
+    // While one does not read its answer the next ones wait; they are a few.
+    let questions = watch.collector.questions();
+    let _unread = ask_and_wait(&questions);
+    let ask = || questions.ask(None, 1, Duration::from_millis(200)).map(drop).unwrap_err();
+    std::thread::scope(|scope| {
+        let waiting: Vec<_> = (0..30).map(|_| scope.spawn(ask)).collect();
+        let errors: Vec<_> = waiting.into_iter().map(|thread| thread.join().unwrap()).collect();
+        let count = |error| errors.iter().filter(|one| **one == error).count();
+        assert_eq!(count(QueryError::Timeout), 8, "{errors:?}");
+        assert_eq!(count(QueryError::Busy), 22, "{errors:?}");
+    });
+}
+
+#[test]
+fn an_answer_that_nobody_takes_is_taken_back_and_makes_room_for_the_next() {
+    if !need_root_netns() {
+        return;
+    }
+    let netns = Netns::new();
+    let _crowd = Crowd::new(&netns, Ends::V4, 2_000);
+    let watch = Watch::start(&netns, options(RARELY, Scope::Own));
+    watch.wait_polls(1);
+    let questions = watch.collector.questions();
+    let unread = ask_and_wait(&questions);
+    let next = questions.ask(None, 1, WAIT).and_then(Answer::whole).unwrap();
+    assert_eq!(parse(&next)["shown"], 1);
+    assert_eq!(unread.whole(), Err(QueryError::Broken));
+    // One that has gone makes room at once.
+    drop(ask_and_wait(&questions));
+    let began = Instant::now();
+    questions.ask(None, 1, WAIT).and_then(Answer::whole).unwrap();
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    // One that is under way at the stop has an end.
+    let mut cut = questions.ask(None, 100_000, WAIT).unwrap();
+    let first = cut.next().unwrap().unwrap();
+    watch.stop();
+    let answer = parse(&whole(&first, cut).unwrap());
+    assert_eq!(answer["truncated"], true);
+}
+
+/// Direct access whose searches for namespaces fail after the first, as through a helper that hangs.
+struct Lost {
+    direct: Direct,
+    searches: Arc<AtomicU64>,
+}
+
+impl Access for Lost {
+    fn discover(&mut self, scope: &Scope, found: &mut Vec<Found>) -> io::Result<Scan> {
+        let scan = self.direct.discover(scope, found)?;
+        match self.searches.fetch_add(1, Ordering::Relaxed) {
+            0 => Ok(scan),
+            _ => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    fn open(&mut self, at: usize) -> Result<Socket, Error> {
+        self.direct.open(at)
+    }
+
+    fn nsid(&mut self, at: usize) -> Result<i32, Errno> {
+        self.direct.nsid(at)
+    }
+
+    fn events(&mut self, hears: Hears, buffer_bytes: usize) -> Result<Socket, Errno> {
+        self.direct.events(hears, buffer_bytes)
+    }
+}
+
+#[test]
+fn questions_do_not_search_again_and_again_where_a_search_has_failed() {
+    if !need_root_netns() {
+        return;
+    }
+    let netns = Netns::new();
+    let _crowd = Crowd::new(&netns, Ends::V4, 1);
+    let searches = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&searches);
+    let watch = Watch::start_through(&netns, options(RARELY, Scope::Own), move |direct| Lost {
+        direct,
+        searches: counted,
+    });
+    watch.wait_polls(1);
+    let began = Instant::now();
+    for _ in 0..3 {
+        let answer = parse(&watch.collector.query(None, 10, WAIT).unwrap());
+        assert_eq!((&answer["shown"], &answer["namespaces_failed"]), (&3.into(), &1.into()));
+    }
+    let searches = searches.load(Ordering::Relaxed);
+    assert!(searches == 2 || began.elapsed() > Duration::from_secs(9), "{searches} searches");
     watch.stop();
 }

@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub(crate) type Totals = BTreeMap<String, u64>;
+/// Beside the fields of totals: how many records came before them.
+pub(crate) const RECORDS_BEFORE: &str = "records before";
 pub(crate) type Cookies = BTreeSet<u64>;
 
 /// A record as it is written to a file.
@@ -94,7 +96,10 @@ impl Output for Recorder {
             let number = number.or_else(|| value.as_str().and_then(|text| text.parse().ok()));
             Some((name.clone(), number?))
         });
-        self.told.lock().unwrap().totals.push(totals.collect());
+        let mut totals: Totals = totals.collect();
+        let mut told = self.told.lock().unwrap();
+        totals.insert(RECORDS_BEFORE.to_owned(), told.seen.len() as u64);
+        told.totals.push(totals);
     }
 
     fn problem(&mut self, problem: &Problem) {

@@ -194,7 +194,7 @@ pub(crate) const OWN: &[&str] = &[
     "rtt < 10s",
     "rtt < 10s and sport = :8001",
     "rtt < 10s or sport = :80",
-    "not ( rtt < 10s or sport = :8001 )",
+    "not ( rtt > 10s or sport = :8001 )",
     "( sport = :8001 and cwnd > 0 ) or dst 10.0.0.0/8",
     "state listening or dport = :8001",
     "sport = :8001 and not state listening",

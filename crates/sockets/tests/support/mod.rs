@@ -5,7 +5,7 @@
 use ledger::{HopKind, HopSnapshot};
 use record::{CloseReason, FieldSet, PollTotals, RecordKind, SocketRecord};
 use sockets::attribution::Host;
-use sockets::{Closes, Collector, Options, Output, Problem, Scope};
+use sockets::{Closes, Collector, Direct, MakeAccess, Options, Output, Problem, Scope, Undecided};
 use std::env;
 use std::io::Write;
 use std::net::IpAddr;
@@ -143,8 +143,15 @@ pub(crate) struct Told {
     pub(crate) observed: u64,
     pub(crate) emitted: u64,
     pub(crate) filtered: u64,
+    pub(crate) undecided: u64,
+    pub(crate) never_connected: u64,
     pub(crate) lost: u64,
     pub(crate) unobserved: u64,
+    pub(crate) unheard: u64,
+    pub(crate) namespaces_new: u64,
+    /// Of the last totals.
+    pub(crate) namespaces_left_out: u64,
+    pub(crate) namespaces_visited: u64,
     pub(crate) problems: Vec<String>,
 }
 
@@ -198,8 +205,14 @@ impl Output for Keep {
         told.observed += totals.closes_observed.unwrap();
         told.emitted += totals.closes_emitted.unwrap();
         told.filtered += totals.closes_filtered.unwrap();
+        told.undecided += totals.closes_undecided.unwrap();
+        told.never_connected += totals.closes_never_connected.unwrap();
         told.lost += totals.closes_dropped_event_buffer.unwrap();
         told.unobserved += totals.closes_unobserved.unwrap();
+        told.unheard += totals.connections_unheard.unwrap();
+        told.namespaces_new += totals.namespaces_new.unwrap();
+        told.namespaces_left_out = totals.namespaces_left_out.unwrap();
+        told.namespaces_visited = totals.namespaces_visited.unwrap();
     }
 
     fn problem(&mut self, problem: &Problem) {
@@ -216,9 +229,20 @@ pub(crate) struct Run {
 impl Run {
     /// Starts one inside a namespace, and waits for its first poll.
     pub(crate) fn start(netns: &Netns, options: Options, keep: Keep) -> Run {
+        Run::start_with(netns, options, keep, Box::new(|| Box::new(Direct::new())))
+    }
+
+    /// As [`Self::start`], through another access.
+    pub(crate) fn start_with(
+        netns: &Netns,
+        options: Options,
+        keep: Keep,
+        access: MakeAccess,
+    ) -> Run {
         let host = Host::read(Default::default());
         let output = Box::new(keep.clone());
-        let collector = netns.inside(|| Collector::start(options, host, output).unwrap());
+        let collector =
+            netns.inside(|| Collector::start_with(options, host, output, access).unwrap());
         let run = Run { collector, keep };
         run.wait("first poll", |told| told.polls >= 1);
         run
@@ -267,8 +291,11 @@ pub(crate) fn options(interval: Duration, scope: Scope) -> Options {
         keyframe_every: None,
         sample: NonZeroU32::MIN,
         closes: Closes::On,
+        closes_undecided: Undecided::Drop,
         event_buffer_bytes: 16 << 20,
+        namespaces_max: 4_096,
         table_entries_max: 100_000,
+        processes: false,
         fields: FieldSet::ALL,
     }
 }

@@ -115,12 +115,13 @@ const NUMBERS: u64 = 1 << 30;
 /// Numbers that are tried before the kernel may choose.
 const TRIES_MAX: usize = 16;
 
-const RTM_NEWNSID: u16 = 88;
+pub(super) const RTM_NEWNSID: u16 = 88;
+pub(super) const RTM_DELNSID: u16 = 89;
 const RTM_GETNSID: u16 = 90;
-const NETNSA_NSID: u16 = 1;
+pub(super) const NETNSA_NSID: u16 = 1;
 const NETNSA_PID: u16 = 2;
 const NETNSA_FD: u16 = 3;
 /// `NETNSA_NSID_NOT_ASSIGNED` (linux/net_namespace.h): as an answer "none", as a request "any".
 const NOT_ASSIGNED: i32 = -1;
 /// `struct rtgenmsg` is one byte, padded to four.
-const RTGENMSG_BYTES: usize = 4;
+pub(super) const RTGENMSG_BYTES: usize = 4;

@@ -14,6 +14,10 @@ pub fn effective_capabilities() -> Option<u64> {
 
 /// Bit of `CAP_DAC_READ_SEARCH` (linux/capability.h): opening files by handle.
 pub const CAP_DAC_READ_SEARCH: u32 = 2;
+/// Bit of `CAP_SETGID`: [`become_user`].
+pub const CAP_SETGID: u32 = 6;
+/// Bit of `CAP_SETUID`: [`become_user`].
+pub const CAP_SETUID: u32 = 7;
 /// Bit of `CAP_NET_BIND_SERVICE`: ports below 1,024.
 pub const CAP_NET_BIND_SERVICE: u32 = 10;
 /// Bit of `CAP_NET_BROADCAST`: hearing netlink groups of other namespaces.
@@ -119,6 +123,22 @@ pub fn keep_capabilities(keep: u64) -> Result<u64, Errno> {
     let rc = unsafe { libc::syscall(libc::SYS_capset, ptr::from_mut(&mut header), sets.as_ptr()) };
     check(rc as libc::c_int)?;
     Ok(u64::from(sets[1].effective) << 32 | u64::from(sets[0].effective))
+}
+
+/// Becomes this user and group for good, without any other group, and keeps the permitted capabilities for
+/// [`keep_capabilities`] to choose from: none is effective in between. Called before the first thread.
+///
+/// # Errors
+/// `EPERM` without `CAP_SETUID` and `CAP_SETGID`; any of `prctl(2)`, `setgroups(2)`, `setresgid(2)`, `setresuid(2)`.
+pub fn become_user(uid: u32, gid: u32) -> Result<(), Errno> {
+    // SAFETY: PR_SET_KEEPCAPS takes an integer.
+    check(unsafe { libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0) })?;
+    // SAFETY: of no group the kernel reads nothing.
+    check(unsafe { libc::setgroups(0, ptr::null()) })?;
+    // SAFETY: setresgid takes integers.
+    check(unsafe { libc::setresgid(gid, gid, gid) })?;
+    // SAFETY: setresuid takes integers.
+    check(unsafe { libc::setresuid(uid, uid, uid) }).map(drop)
 }
 
 /// `_LINUX_CAPABILITY_VERSION_3` (linux/capability.h).

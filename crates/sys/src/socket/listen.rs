@@ -1,12 +1,15 @@
 //! Sockets to receive from.
 
 use super::{connect_unix, set_int};
+use crate::errno::check;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockAddr, Socket, Type};
 use std::ffi::CString;
+use std::fs::{OpenOptions, Permissions};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 /// How a listener's UDP socket is opened.
@@ -121,6 +124,65 @@ pub fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
         result => result?,
     }
     Ok(socket.into())
+}
+
+/// Opens a unix stream socket at a path, non-blocking, and listens. A socket file that nobody listens on any more is replaced;
+/// nothing else is. Nobody but the owner can connect before [`share_socket_file`] lets them.
+///
+/// # Errors
+/// As [`listen_unix`].
+pub fn listen_unix_stream(path: &Path) -> io::Result<UnixListener> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM.cloexec().nonblocking(), None)?;
+    // The file's mode is that of the socket less the umask (net/unix/af_unix.c, unix_bind_bsd).
+    // SAFETY: fchmod takes integers.
+    check(unsafe { libc::fchmod(socket.as_raw_fd(), 0o600) })?;
+    let addr = SockAddr::unix(path)?;
+    match socket.bind(&addr) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale_stream(path) => {
+            std::fs::remove_file(path)?;
+            socket.bind(&addr)?;
+        }
+        result => result?,
+    }
+    socket.listen(128)?;
+    Ok(OwnedFd::from(socket).into())
+}
+
+fn is_stale_stream(path: &Path) -> bool {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    // Non-blocking: a listener that does not accept would hold this up for ever once its queue is full.
+    let connect = || {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM.cloexec().nonblocking(), None)?;
+        socket.connect(&SockAddr::unix(path)?)
+    };
+    is_socket && connect().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// Gives the file of a unix socket that this process has just bound to a group, if one is named, and sets its mode: who may
+/// connect. Whatever somebody who may write to the folder has put in its place meanwhile is not touched.
+///
+/// # Errors
+/// `EPERM` when the path is no longer a socket of this user with one name; any of `open(2)`, `fchownat(2)`, `chmod(2)`.
+pub fn share_socket_file(path: &Path, mode: u32, gid: Option<u32>) -> io::Result<()> {
+    // Neither follows a link nor opens what is there: it only says which file is meant from here on.
+    let file =
+        OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(path)?;
+    let meta = file.metadata()?;
+    let is_ours = meta.file_type().is_socket()
+        && meta.uid() == crate::process::effective_uid()
+        && meta.nlink() == 1;
+    if !is_ours {
+        return Err(io::Error::from_raw_os_error(libc::EPERM));
+    }
+    if let Some(gid) = gid {
+        // SAFETY: the path is an empty C string that lives for ever; the rest are integers.
+        check(unsafe {
+            libc::fchownat(file.as_raw_fd(), c"".as_ptr(), u32::MAX, gid, libc::AT_EMPTY_PATH)
+        })?;
+    }
+    // fchmod(2) refuses such a descriptor; its name in /proc leads to the same file and to no other (open(2), O_PATH).
+    let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+    std::fs::set_permissions(name, Permissions::from_mode(mode))
 }
 
 fn is_stale_socket(path: &Path) -> bool {

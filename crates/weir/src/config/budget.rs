@@ -55,6 +55,14 @@ pub struct SocketsBudget {
     pub table_bytes: u64,
     /// Records that wait for all sinks together.
     pub queue_bytes: u64,
+    /// Records on their way into the queues, one buffer for each way of writing them.
+    pub encode_bytes: u64,
+    /// Close events that wait for a look into their namespace.
+    pub held_bytes: u64,
+    /// Cgroups that are known.
+    pub cgroup_bytes: u64,
+    /// The answer to one question, `GET /sockets`.
+    pub answer_bytes: u64,
     /// The kernel's buffer for close events, if it grants what is asked.
     pub kernel_receive_bytes: u64,
 }
@@ -62,7 +70,12 @@ pub struct SocketsBudget {
 impl SocketsBudget {
     /// Memory of the process.
     pub fn process_bytes(&self) -> u64 {
-        self.table_bytes + self.queue_bytes
+        self.table_bytes
+            + self.queue_bytes
+            + self.encode_bytes
+            + self.held_bytes
+            + self.cgroup_bytes
+            + self.answer_bytes
     }
 
     /// Memory that the kernel keeps for the process's sockets.
@@ -115,13 +128,26 @@ pub(super) fn of(config: &Config) -> Budget {
 }
 
 /// What one remembered connection takes at most: the entry, four places of the index, and one among the free ones.
-const TABLE_ENTRY_BYTES: u64 = 192 + 4 * 4 + 4;
+const TABLE_ENTRY_BYTES: u64 = 208 + 4 * 4 + 4;
+
+/// What the mark of one rejected connection takes at most: 17 bytes in a map that is between a half and a quarter full, and the
+/// map that it has grown out of meanwhile.
+const REJECTED_ENTRY_BYTES: u64 = 17 * 3;
+
+/// What is gathered for a sink before its queue has it, and the copy of it that the queue takes (`sink`, fanout.rs).
+const ENCODE_BYTES: u64 = 2 * (64 + 4) * 1_024;
 
 fn sockets(config: &SocketsConfig) -> SocketsBudget {
     let is_heard = u64::from(config.closes);
+    let rejects = u64::from(config.filter.is_some()) * is_heard;
+    let entry_bytes = TABLE_ENTRY_BYTES + REJECTED_ENTRY_BYTES * rejects;
     SocketsBudget {
-        table_bytes: config.table_entries_max as u64 * TABLE_ENTRY_BYTES,
+        table_bytes: config.table_entries_max as u64 * entry_bytes,
         queue_bytes: config.sinks.iter().map(|sink| sink.queue_bytes as u64).sum(),
+        encode_bytes: config.sinks.len() as u64 * ENCODE_BYTES,
+        held_bytes: sockets::HELD_BYTES_MAX as u64 * is_heard,
+        cgroup_bytes: sockets::cgroup_bytes_max() as u64,
+        answer_bytes: sockets::ANSWER_BYTES_MAX as u64,
         kernel_receive_bytes: config.event_buffer_bytes as u64 * is_heard,
     }
 }

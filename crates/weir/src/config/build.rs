@@ -176,7 +176,20 @@ fn admin(report: &Report, document: &Table) -> AdminConfig {
     let nothing = Table::default();
     let table = single(report, document, "admin", &keys::ADMIN).unwrap_or(&nothing);
     let section = Section::open(report, table, &keys::ADMIN, "admin".to_owned(), &[]);
-    AdminConfig { listen: section.text("listen", str::parse).unwrap_or(AdminListen::Off) }
+    let listen = section.text("listen", str::parse).unwrap_or(AdminListen::Off);
+    let socket = section.text("socket", sockets::socket_path);
+    let socket_users = section.list("socket_users", user);
+    if section.has("socket_users") && !section.has("socket") {
+        section.error("socket_users", "there is no socket; add socket = \"/run/weir/admin.sock\"");
+    }
+    AdminConfig { listen, socket, socket_users }
+}
+
+/// Whether there is such a user is the host's to say.
+fn user(text: &str) -> Result<String, &'static str> {
+    let is_name =
+        !text.is_empty() && !text.contains([':', '/']) && !text.contains(char::is_control);
+    if is_name { Ok(text.to_owned()) } else { Err("it is neither the name of a user nor a number") }
 }
 
 fn daemon(report: &Report, document: &Table) -> DaemonConfig {

@@ -1,12 +1,12 @@
 //! Reading a filter without asking the network: what a host name, an interface or a cgroup stands for is looked up when the
 //! collector starts.
 
-use sockets::filter::{Filter, FilterError, Names, SystemNames};
+use sockets::filter::{Filter, FilterError, Names, Needs, SystemNames};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Says what is wrong with a filter, as far as its text alone tells.
 pub(super) fn check(text: &str) -> Result<(), FilterError> {
-    Filter::parse_with(text, &TextOnly)?.check_no_processes()
+    Filter::parse_with(text, &TextOnly)?.check_known(Needs::ALL.without(Needs::PROCESSES))
 }
 
 /// Services and users stand in files of this host; for every other name there is a stand-in.

@@ -112,13 +112,31 @@ const HOUR: Duration = Duration::from_secs(3_600);
 pub(super) const ADMIN: SectionKeys = SectionKeys {
     path: "admin",
     header: "[admin]",
-    keys: &[Key {
-        name: "listen",
-        kind: Kind::Text("IP address and port, or `off`"),
-        fallback: Fallback::Value("127.0.0.1:9464"),
-        meaning: "Where `/metrics`, `/ledger`, `/healthz` and `/readyz` are served over HTTP. Whoever reaches it reads \
-                  every figure, so it stays on this host unless you say otherwise.",
-    }],
+    keys: &[
+        Key {
+            name: "listen",
+            kind: Kind::Text("IP address and port, or `off`"),
+            fallback: Fallback::Value("127.0.0.1:9464"),
+            meaning: "Where `/metrics`, `/ledger`, `/healthz` and `/readyz` are served over HTTP. Whoever reaches it reads \
+                      every figure, so it stays on this host unless you say otherwise. `/sockets` too, while `[sockets]` \
+                      collects from this process's own network namespace alone (`namespaces = \"own\"`).",
+        },
+        Key {
+            name: "socket",
+            kind: Kind::Text("path of a unix socket"),
+            fallback: Fallback::Absent("none"),
+            meaning: "Where the same and `/sockets` of every namespace are served, to root, to this process's user and to \
+                      those of `socket_users`; whom the kernel says to be another is refused. \
+                      `curl --unix-socket PATH http://localhost/sockets`",
+        },
+        Key {
+            name: "socket_users",
+            kind: Kind::List("users, by name (of `/etc/passwd`) or number"),
+            fallback: Fallback::Absent("none"),
+            meaning: "Users that may ask at `socket` as well. The file of the socket is open to its owner alone without \
+                      them, and to everybody with them: the kernel says who it is that has connected.",
+        },
+    ],
 };
 
 pub(super) const DAEMON: SectionKeys = SectionKeys {

@@ -35,7 +35,7 @@ use relay::{FileFormat, Gso, Prefix, Sample, Schedule};
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 use sys::socket::SendOptions;
@@ -57,6 +57,10 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminConfig {
     pub listen: AdminListen,
+    /// Path of the unix socket for known users.
+    pub socket: Option<PathBuf>,
+    /// Names or numbers of users that may ask there beside root and the daemon's own.
+    pub socket_users: Vec<String>,
 }
 
 /// Where the admin server listens.

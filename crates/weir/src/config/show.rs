@@ -179,8 +179,12 @@ fn absent(key: &Key, line: &mut dyn FnMut(&str, Option<&str>)) {
 }
 
 impl Shown for AdminConfig {
-    fn value(&self, _: &str) -> Option<String> {
-        Some(quoted(&self.listen.to_string()))
+    fn value(&self, key: &str) -> Option<String> {
+        match key {
+            "listen" => Some(quoted(&self.listen.to_string())),
+            "socket" => self.socket.as_ref().map(|path| quoted(&path.display().to_string())),
+            _ => sockets::list(&self.socket_users),
+        }
     }
 }
 

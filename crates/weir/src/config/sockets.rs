@@ -2,6 +2,7 @@
 
 use super::SinkAddress;
 use record::{Encoding, FieldSet};
+use sockets::Undecided;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -19,11 +20,14 @@ pub struct SocketsConfig {
     /// Each poll begins up to so much later. At most `interval`.
     pub jitter: Duration,
     pub namespaces: Namespaces,
+    /// At a time.
+    pub namespaces_max: usize,
     /// Words for states and groups of states; at least one.
     pub states: Vec<String>,
     /// In the language of `weir sockets`.
     pub filter: Option<String>,
     pub closes: bool,
+    pub closes_undecided: Undecided,
     pub skip_unchanged: bool,
     /// In polls.
     pub keyframe_every: NonZeroU32,
@@ -31,11 +35,17 @@ pub struct SocketsConfig {
     pub sample: NonZeroU32,
     /// In polls.
     pub listen_every: NonZeroU32,
-    /// Groups and fields; empty: all.
+    /// Groups and fields; empty: the default ([`sockets::DEFAULT_FIELDS`]).
     pub fields: Vec<String>,
     pub table_entries_max: usize,
     /// Receive buffer to ask for, in bytes of the kernel's accounting.
     pub event_buffer_bytes: usize,
+    /// Whether each poll looks which processes hold the sockets.
+    pub processes: bool,
+    /// `None`: the kernel's name.
+    pub host: Option<String>,
+    /// `None`: a hash of the machine id.
+    pub host_id: Option<String>,
     pub tags: BTreeMap<String, String>,
     /// Path of the helper's socket. `None`: this process opens what it needs.
     pub helper: Option<PathBuf>,
@@ -75,7 +85,7 @@ pub struct SinkConfig {
 impl SocketsConfig {
     /// The fields that records have.
     pub fn field_set(&self) -> FieldSet {
-        set_of(&self.fields)
+        set_or_default(&self.fields)
     }
 
     /// The states that are polled.
@@ -84,11 +94,22 @@ impl SocketsConfig {
         sets.fold(States::NONE, |all, states| all | states)
     }
 
-    /// The fields that a sink's records have: its own of those of the collector.
+    /// The fields that a sink's records have: its own of those of the collector. Where the collector names none, a sink may name any.
     pub fn fields_of(&self, sink: &SinkConfig) -> FieldSet {
+        if self.fields.is_empty() {
+            return set_or_default(&sink.fields);
+        }
         let (all, own) = (self.field_set(), set_of(&sink.fields));
         all.without(&all.without(&own))
     }
+}
+
+/// What is named; what is only taken away is taken away from the default.
+fn set_or_default(names: &[String]) -> FieldSet {
+    let is_choice = names.first().is_some_and(|name| !name.starts_with('-'));
+    let default = if is_choice { &[][..] } else { &sockets::DEFAULT_FIELDS };
+    let names = default.iter().copied().chain(names.iter().map(String::as_str));
+    FieldSet::from_names(names).unwrap_or(FieldSet::ALL)
 }
 
 /// Names were checked when they were read.

@@ -1,5 +1,6 @@
 //! Whether a right file would work on this host: names, addresses, paths, interfaces, and what `weir doctor` looks at.
 
+use crate::allowed::users;
 use crate::doctor::{self, Finding, Host, Severity};
 use sockets::filter::Filter;
 use std::fs::{self, OpenOptions};
@@ -8,14 +9,15 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use weir::config::{
-    Config, HostPort, ListenAddress, ListenerConfig, SinkAddress, SocketsConfig, TargetAddress,
-    TargetConfig, resolve, would_loop,
+    AdminConfig, Config, HostPort, ListenAddress, ListenerConfig, SinkAddress, SocketsConfig,
+    TargetAddress, TargetConfig, resolve, would_loop,
 };
 
 /// Everything that is found, the worst first. No port of the configuration is bound, and nothing is sent.
 pub(super) fn examine(host: &Host, config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut listen_addrs = Vec::new();
+    admin(&config.admin, &mut findings);
     for listener in &config.listeners {
         self::listener(listener, &mut listen_addrs, &mut findings);
     }
@@ -36,6 +38,21 @@ fn finding(severity: Severity, what: &str, value: String, why: &str, mend: Strin
 
 fn fine(what: &str, value: String) -> Finding {
     Finding { severity: Severity::Ok, what: what.to_owned(), value, why: String::new(), mend: None }
+}
+
+fn admin(config: &AdminConfig, findings: &mut Vec<Finding>) {
+    if let Some(path) = &config.socket {
+        findings.push(unix_listener("admin socket", path));
+    }
+    if let Err(error) = users(&config.socket_users) {
+        findings.push(finding(
+            Severity::Error,
+            "admin socket",
+            error.to_string(),
+            "the daemon looks its users up when it starts",
+            "getent passwd".to_owned(),
+        ));
+    }
 }
 
 fn listener(listener: &ListenerConfig, addrs: &mut Vec<SocketAddr>, findings: &mut Vec<Finding>) {

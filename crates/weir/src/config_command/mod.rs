@@ -177,9 +177,13 @@ fn verdict(name: &str, config: &Config, rmem_max: Option<u64>) -> String {
     }
     if let Some(sockets) = &budget.sockets {
         line(format_args!(
-            "  sockets: table {} + queues {}; kernel: event buffer {}",
+            "  sockets: table {} + queues {} + encoding {} + held closes {} + cgroups {} + one answer {}; kernel: event buffer {}",
             approximate_size(sockets.table_bytes),
             approximate_size(sockets.queue_bytes),
+            approximate_size(sockets.encode_bytes),
+            approximate_size(sockets.held_bytes),
+            approximate_size(sockets.cgroup_bytes),
+            approximate_size(sockets.answer_bytes),
             approximate_size(sockets.kernel_receive_bytes)
         ));
     }
@@ -232,6 +236,10 @@ fn budget_as_json(budget: &Budget) -> serde_json::Value {
         "sockets": budget.sockets.as_ref().map(|sockets| json!({
             "table_bytes": sockets.table_bytes,
             "queue_bytes": sockets.queue_bytes,
+            "encode_bytes": sockets.encode_bytes,
+            "held_bytes": sockets.held_bytes,
+            "cgroup_bytes": sockets.cgroup_bytes,
+            "answer_bytes": sockets.answer_bytes,
             "kernel_receive_bytes": sockets.kernel_receive_bytes,
         })),
     })

@@ -13,6 +13,7 @@ use super::stop::{LastLedger, LedgerForm};
 use crate::exit::Failure;
 use ledger::{Ledger, Meter};
 use outlet::{Outlet, Slot, Unresolved};
+use record::FieldSet;
 use sink::{Destination, Fanout, FileOptions, QueueLimits, SinkOptions, UdpOptions};
 use sockets::attribution::{Host, HostOptions};
 use sockets::filter::Filter;
@@ -164,6 +165,8 @@ impl Collecting {
     /// A thread cannot be started, or there is no standard output.
     pub(crate) fn start(prepared: Prepared, ledger: &Ledger) -> anyhow::Result<Collecting> {
         let Prepared { config, filter, helper, remotes } = prepared;
+        let options = options(&config, filter);
+        let absent = options.absent_fields();
         let mut sinks = Vec::new();
         let mut unresolved = Vec::new();
         for (sink, remote) in config.sinks.iter().zip(&remotes) {
@@ -179,7 +182,7 @@ impl Collecting {
                         SinkAddress::Udp(_) => record::Encoding::Protobuf,
                         _ => sink.format,
                     },
-                    fields: config.fields_of(sink),
+                    fields: written_fields(&config, sink, &absent),
                 }),
                 None => {
                     tracing::warn!(
@@ -196,9 +199,11 @@ impl Collecting {
         meters.extend(unresolved.iter().map(|one| Arc::clone(one) as Arc<dyn Meter>));
         let slot = Slot::default();
         let outlet = Outlet::new(fanout, unresolved, &slot);
-        let host =
-            Host::read(HostOptions { name: None, tags: config.tags.clone().into_iter().collect() });
-        let options = options(&config, filter);
+        let host = Host::read(HostOptions {
+            name: config.host.clone(),
+            host_id: config.host_id.clone(),
+            tags: config.tags.clone().into_iter().collect(),
+        });
         let collector = match helper {
             Some(helper) => {
                 Collector::start_with(options, host, outlet, Box::new(|| Box::new(helper)))
@@ -262,13 +267,23 @@ fn options(config: &SocketsConfig, filter: Option<Filter>) -> Options {
         keyframe_every: config.skip_unchanged.then_some(config.keyframe_every),
         sample: config.sample,
         closes: if config.closes { Closes::On } else { Closes::Off },
+        closes_undecided: config.closes_undecided,
         event_buffer_bytes: config.event_buffer_bytes,
+        namespaces_max: config.namespaces_max,
         table_entries_max: config.table_entries_max,
+        processes: config.processes,
         fields: config
             .sinks
             .iter()
-            .fold(record::FieldSet::NONE, |all, sink| all.with(&config.fields_of(sink))),
+            .fold(FieldSet::NONE, |all, sink| all.with(&config.fields_of(sink))),
     }
+}
+
+/// The fields that a sink writes. Protobuf has no trace of those that are absent, and is written fastest whole.
+fn written_fields(config: &SocketsConfig, sink: &SinkConfig, absent: &FieldSet) -> FieldSet {
+    let fields = config.fields_of(sink);
+    let is_protobuf = sink.format == record::Encoding::Protobuf;
+    if is_protobuf || matches!(sink.to, SinkAddress::Udp(_)) { fields.with(absent) } else { fields }
 }
 
 /// Where a sink's records go; `None` if no address of it is known.

@@ -1,15 +1,21 @@
 //! The admin server and the StatsD push, on a thread of their own: no data passes there.
 
+use super::open::{SocketFile, make_folder};
+use crate::allowed::users;
 use crate::exit::Failure;
 use admin::{AdminState, Health, Page, statsd};
 use ledger::Ledger;
+use sockets::helper::Allowed;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use sys::socket::{listen_unix_stream, share_socket_file};
 use tokio::sync::watch;
-use weir::config::{AdminConfig, AdminListen, StatsdConfig};
+use weir::config::{AdminConfig, AdminListen, Config, Namespaces, StatsdConfig};
 
 /// Longest wait for the end of the thread: answers under way and the last push have a second each, side by side.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
@@ -39,19 +45,123 @@ pub(crate) struct Shown {
     pub(crate) statsd: Arc<statsd::Counts>,
     /// `None` without a socket collector.
     pub(crate) sockets: Option<Page>,
+    /// What others than known users are told who ask about sockets; `None` if they are answered.
+    pub(crate) sockets_elsewhere: Option<String>,
 }
 
-/// Binds the admin server's address; `None` when it is off.
-///
-/// # Errors
-/// The address cannot be had; the message says what to do.
-pub(crate) fn bind(config: &AdminConfig) -> anyhow::Result<Option<TcpListener>> {
-    let AdminListen::On(addr) = config.listen else { return Ok(None) };
+/// What somebody is told who asks at an address about sockets of other namespaces than the daemon's own. `None` where the
+/// daemon collects from its own alone, whose sockets every process in it can list.
+pub(crate) fn sockets_elsewhere(config: &Config) -> Option<String> {
+    let sockets = config.sockets.as_ref()?;
+    if sockets.namespaces == Namespaces::Own {
+        return None;
+    }
+    let who = "sockets of other network namespaces are shown to root, to this daemon's user and to those of admin.socket_users";
+    Some(match &config.admin.socket {
+        Some(path) => format!(
+            "{who}, at a unix socket: curl --unix-socket {} http://localhost/sockets",
+            path.display()
+        ),
+        None => format!(
+            "{who}, at a unix socket, and there is none. Fix: socket = \"/run/weir/admin.sock\" under [admin]; then curl \
+             --unix-socket /run/weir/admin.sock http://localhost/sockets"
+        ),
+    })
+}
+
+/// Where the admin server listens.
+#[derive(Default)]
+pub(crate) struct Bound {
+    /// `None` when it is off.
+    pub(crate) tcp: Option<TcpListener>,
+    /// For known users; `None` without `admin.socket`.
+    pub(crate) local: Option<Local>,
+}
+
+/// The unix socket for known users.
+pub(crate) struct Local {
+    listener: UnixListener,
+    file: Option<SocketFile>,
+    allowed: Allowed,
+}
+
+impl Bound {
+    /// Binds what the configuration names.
+    ///
+    /// # Errors
+    /// It cannot be had; the message says what to do.
+    pub(crate) fn open(config: &AdminConfig) -> anyhow::Result<Bound> {
+        Bound::default().reopen(
+            &AdminConfig { listen: AdminListen::Off, socket: None, socket_users: Vec::new() },
+            config,
+        )
+    }
+
+    /// The same for another configuration: what that has in common with the one in force goes on.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub(crate) fn reopen(&self, now: &AdminConfig, wanted: &AdminConfig) -> anyhow::Result<Bound> {
+        let tcp = match wanted.listen {
+            AdminListen::Off => None,
+            same if same == now.listen => {
+                self.tcp.as_ref().map(TcpListener::try_clone).transpose()?
+            }
+            AdminListen::On(addr) => Some(bind(addr)?),
+        };
+        let Some(path) = &wanted.socket else { return Ok(Bound { tcp, local: None }) };
+        let uids = users(&wanted.socket_users)?.into_iter().map(|user| user.uid);
+        let allowed = Allowed { uids: uids.chain([sys::process::effective_uid()]).collect() };
+        let local = match &self.local {
+            // Somebody may have removed the file: then it is bound anew.
+            Some(local)
+                if now.socket.as_ref() == Some(path) && SocketFile::of(path) == local.file =>
+            {
+                Local { listener: local.listener.try_clone()?, file: local.file.clone(), allowed }
+            }
+            _ => {
+                let listener = make_folder(path).and_then(|()| listen_unix_stream(path));
+                let listener = listener.map_err(|error| cannot_listen(path, &error))?;
+                Local { listener, file: SocketFile::of(path), allowed }
+            }
+        };
+        // Who may ask is decided by who connects; the mode only keeps out of the queue whom nobody named.
+        let mode = if wanted.socket_users.is_empty() { 0o600 } else { 0o666 };
+        share_socket_file(path, mode, None).map_err(|error| cannot_listen(path, &error))?;
+        Ok(Bound { tcp, local: Some(local) })
+    }
+
+    /// The same sockets once more, for a server that a reload starts anew.
+    pub(crate) fn try_clone(&self) -> io::Result<Bound> {
+        let local = |local: &Local| {
+            let Local { listener, file, allowed } = local;
+            Ok::<_, io::Error>(Local {
+                listener: listener.try_clone()?,
+                file: file.clone(),
+                allowed: allowed.clone(),
+            })
+        };
+        Ok(Bound {
+            tcp: self.tcp.as_ref().map(TcpListener::try_clone).transpose()?,
+            local: self.local.as_ref().map(local).transpose()?,
+        })
+    }
+
+    /// Removes the file of the unix socket, unless it is that of the sockets which follow these.
+    pub(crate) fn remove_file(&self, next: &Bound) {
+        let file = |bound: &Bound| bound.local.as_ref().and_then(|local| local.file.clone());
+        if let Some(file) = file(self).filter(|one| file(next).as_ref() != Some(one)) {
+            file.remove();
+        }
+    }
+}
+
+fn bind(addr: SocketAddr) -> anyhow::Result<TcpListener> {
     let bound = TcpListener::bind(addr).and_then(|listener| {
         listener.set_nonblocking(true)?;
         Ok(listener)
     });
-    bound.map(Some).map_err(|error| cannot_bind(addr, &error))
+    bound.map_err(|error| cannot_bind(addr, &error))
 }
 
 fn cannot_bind(addr: SocketAddr, error: &io::Error) -> anyhow::Error {
@@ -72,24 +182,47 @@ fn cannot_bind(addr: SocketAddr, error: &io::Error) -> anyhow::Error {
     failure.error(format!("cannot serve HTTP on {addr}: {error}: {why}"))
 }
 
+fn cannot_listen(path: &Path, error: &io::Error) -> anyhow::Error {
+    let shown = path.display();
+    let folder = path.parent().unwrap_or(Path::new(".")).display();
+    let (failure, why) = match error.kind() {
+        io::ErrorKind::AddrInUse => (
+            Failure::Unavailable,
+            format!(
+                "another program listens there, or the file is no socket. Find it with: ss -xlp src {shown}"
+            ),
+        ),
+        io::ErrorKind::NotFound => {
+            (Failure::Unavailable, format!("its folder is missing. Fix: mkdir -p {folder}"))
+        }
+        io::ErrorKind::PermissionDenied => (
+            Failure::Permission,
+            format!("this user may not write to {folder}; choose another path as admin.socket"),
+        ),
+        _ => (Failure::Unavailable, "choose another path as admin.socket".to_owned()),
+    };
+    failure.error(format!("cannot serve HTTP at {shown}: {error}: {why}"))
+}
+
 impl Http {
     /// Serves and pushes until [`stop`](Http::stop); `None` when there is nothing to do.
     ///
     /// # Errors
     /// The thread cannot be started.
     pub(crate) fn start(
-        listener: Option<TcpListener>,
+        bound: Bound,
         push: Option<&StatsdConfig>,
         shown: &Shown,
     ) -> io::Result<Option<Http>> {
-        if listener.is_none() && push.is_none() {
+        if bound.tcp.is_none() && bound.local.is_none() && push.is_none() {
             return Ok(None);
         }
-        let addr = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+        let addr = bound.tcp.as_ref().and_then(|listener| listener.local_addr().ok());
         let bind = addr.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |addr| addr.ip());
         let mut state = AdminState::new(Arc::clone(&shown.ledger), Arc::clone(&shown.health), bind);
         state.statsd = Arc::clone(&shown.statsd);
         state.sockets.clone_from(&shown.sockets);
+        state.sockets_elsewhere.clone_from(&shown.sockets_elsewhere);
         let push = push.map(|config| statsd::Options {
             to: config.to.to_string(),
             prefix: config.prefix.clone(),
@@ -100,7 +233,7 @@ impl Http {
         let thread = thread::Builder::new().name("admin".to_owned()).spawn(move || {
             // Where it is forbidden, requests compete with the data loops.
             sys::process::lower_thread_priority();
-            runtime.block_on(work(listener, push, Arc::new(state), stopped));
+            runtime.block_on(work(bound, push, Arc::new(state), stopped));
             // A name that is still being looked up must not hold up the end.
             runtime.shutdown_background();
         })?;
@@ -126,7 +259,7 @@ impl Http {
 }
 
 async fn work(
-    listener: Option<TcpListener>,
+    bound: Bound,
     push: Option<statsd::Options>,
     state: Arc<AdminState>,
     stopped: watch::Receiver<()>,
@@ -139,15 +272,21 @@ async fn work(
         let pushing = statsd::push(options, Arc::clone(&state), until_stop(stopped.clone()));
         tokio::spawn(pushing)
     });
-    if let Some(listener) = listener {
-        match tokio::net::TcpListener::from_std(listener) {
-            Ok(listener) => {
-                if let Err(error) = admin::serve(listener, state, until_stop(stopped)).await {
-                    tracing::error!("the admin server has ended: {error}");
-                }
-            }
-            Err(error) => tracing::error!("the admin server cannot start: {error}"),
-        }
+    let (tcp_state, tcp_stop) = (Arc::clone(&state), until_stop(stopped.clone()));
+    let tcp = async {
+        let Some(listener) = bound.tcp else { return Ok(()) };
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        admin::serve(listener, tcp_state, tcp_stop).await
+    };
+    let local = async {
+        let Some(Local { listener, allowed, .. }) = bound.local else { return Ok(()) };
+        let listener = tokio::net::UnixListener::from_std(listener)?;
+        let is_known = move |uid| allowed.contains(uid);
+        admin::serve_users(listener, is_known, state, until_stop(stopped)).await
+    };
+    let (tcp, local) = tokio::join!(tcp, local);
+    for error in [tcp, local].into_iter().filter_map(Result::err) {
+        tracing::error!("the admin server does not serve: {error}");
     }
     if let Some(pushing) = pushing {
         // It limits itself. One that panicked has said so on standard error.

@@ -30,7 +30,7 @@ use admin::{Health, Phase, statsd};
 use collector::{Asked, Collecting, Ending, Prepared};
 use drops::Drops;
 use files::Files;
-use http::{Http, Shown};
+use http::{Bound, Http, Shown};
 use inherited::Inherited;
 use ledger::{Ledger, Snapshot};
 use log::{Level, Repeated};
@@ -44,7 +44,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
 use std::io::Read;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -126,8 +126,8 @@ pub(crate) struct Daemon {
     inherited: Inherited,
     drops: Drops,
     http: Option<Http>,
-    /// The admin server's socket, for a server that a reload starts anew.
-    admin_listener: Option<TcpListener>,
+    /// The admin server's sockets, for a server that a reload starts anew.
+    admin_bound: Bound,
     statsd: Arc<statsd::Counts>,
     service: Service,
     level: Level,
@@ -163,7 +163,7 @@ impl Daemon {
         memory::refuse_rings_that_do_not_fit(&config, |_| true, memory::Limits::at_start())?;
         let (mut inherited, drops) = Inherited::take()?;
         let sockets = open_listeners(&config.listeners, &mut inherited, &names)?;
-        let bound = http::bind(&config.admin)?;
+        let bound = Bound::open(&config.admin)?;
         // The sockets are open and hold what arrives: now there is time for names.
         names.wait_for_answers(Instant::now() + NAMES_WAIT);
         let prepared = config.sockets.as_ref();
@@ -178,7 +178,7 @@ impl Daemon {
         for ((listener, socket), targets) in config.listeners.iter().zip(sockets).zip(targets) {
             running.push(Running::start(listener.clone(), socket, targets, &drops, &ledger)?);
         }
-        let admin_addr = bound.as_ref().and_then(|listener| listener.local_addr().ok());
+        let admin_addr = bound.tcp.as_ref().and_then(|listener| listener.local_addr().ok());
         say(&banner::banner(&run_id, &running, config.sockets.as_ref(), admin_addr));
         for (name, to) in banner::absent_unix_targets(&running) {
             tracing::warn!("target {name}: nobody listens at {to} yet; it is tried again");
@@ -202,7 +202,7 @@ impl Daemon {
             inherited,
             drops,
             http: None,
-            admin_listener: None,
+            admin_bound: Bound::default(),
             statsd: Arc::default(),
             service: Service::new(),
             level,
@@ -233,14 +233,16 @@ impl Daemon {
         }
     }
 
-    fn start_http(&mut self, bound: Option<TcpListener>) -> anyhow::Result<()> {
+    fn start_http(&mut self, bound: Bound) -> anyhow::Result<()> {
         let shown = Shown {
             ledger: Arc::clone(&self.ledger),
             health: Arc::clone(&self.health),
             statsd: Arc::clone(&self.statsd),
             sockets: self.config.sockets.is_some().then(|| collector::page(&self.asked)),
+            sockets_elsewhere: http::sockets_elsewhere(&self.config),
         };
-        self.admin_listener = bound.as_ref().map(TcpListener::try_clone).transpose()?;
+        self.admin_bound.remove_file(&bound);
+        self.admin_bound = bound.try_clone()?;
         self.http = Http::start(bound, self.config.statsd.as_ref(), &shown)?;
         Ok(())
     }

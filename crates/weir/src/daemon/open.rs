@@ -44,7 +44,8 @@ pub(crate) struct SocketFile {
 }
 
 impl SocketFile {
-    fn of(path: &Path) -> Option<SocketFile> {
+    /// What is at this path now.
+    pub(crate) fn of(path: &Path) -> Option<SocketFile> {
         let metadata = fs::symlink_metadata(path).ok()?;
         Some(SocketFile { path: path.to_owned(), device: metadata.dev(), inode: metadata.ino() })
     }
@@ -427,16 +428,22 @@ pub(crate) fn sink_file(config: &SinkConfig, path: &Path) -> anyhow::Result<()> 
     writable(&sink, path, &found)
 }
 
-/// Opens a file for appending once, to see that it can be. Its folder is made if only the last part is missing; a mistyped
-/// path does not grow a tree.
-fn writable(what: &str, path: &Path, found: &io::Result<fs::Metadata>) -> anyhow::Result<()> {
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty())
-        && !folder.exists()
-        && let Err(error) = fs::create_dir(folder)
-        && error.kind() != io::ErrorKind::AlreadyExists
-    {
-        return Err(cannot_write(what, path, &error));
+/// Makes the folder of a file if only the last part of its path is missing; a mistyped path does not grow a tree.
+///
+/// # Errors
+/// Any of `mkdir(2)`.
+pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+    match folder.map_or(Ok(()), fs::create_dir) {
+        // Another process was quicker.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        result => result,
     }
+}
+
+/// Opens a file for appending once, to see that it can be; in a folder that is made if need be.
+fn writable(what: &str, path: &Path, found: &io::Result<fs::Metadata>) -> anyhow::Result<()> {
+    make_folder(path).map_err(|error| cannot_write(what, path, &error))?;
     let kind = found.as_ref().map(fs::Metadata::file_type);
     if kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket() || kind.is_block_device()) {
         return Err(Failure::Config

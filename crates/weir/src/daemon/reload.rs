@@ -6,13 +6,14 @@
 
 mod apply;
 
+use super::http::{Bound, sockets_elsewhere};
 use super::open::{self, OpenSocket, OpenTarget, Place};
 use super::{
-    Daemon, NAMES_WAIT, Prepared, Running, Source, Targets, collector, http, memory, watched_names,
+    Daemon, NAMES_WAIT, Prepared, Running, Source, Targets, collector, memory, watched_names,
 };
 use crate::exit::Failure;
 use relay::SocketOwner;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 use sys::socket::share_address;
 use weir::config::{Config, Host, ListenAddress, ListenerConfig, LoadError, TargetConfig};
@@ -57,8 +58,8 @@ enum Step {
 /// What becomes of the admin server.
 enum Admin {
     Same,
-    /// Listens there, or nowhere, from now on.
-    Move(Option<TcpListener>),
+    /// Listens there, or nowhere, from now on, or shows something else.
+    Move(Bound),
 }
 
 impl Daemon {
@@ -156,13 +157,11 @@ impl Daemon {
         }
         let collector = self.next_collector(config)?;
         let shows_the_same = config.statsd == self.config.statsd
-            && config.sockets.is_some() == self.config.sockets.is_some();
+            && config.sockets.is_some() == self.config.sockets.is_some()
+            && sockets_elsewhere(config) == sockets_elsewhere(&self.config);
         let admin = match config.admin == self.config.admin && shows_the_same {
             true => Admin::Same,
-            false if config.admin == self.config.admin => {
-                Admin::Move(self.admin_listener.as_ref().map(TcpListener::try_clone).transpose()?)
-            }
-            false => Admin::Move(http::bind(&config.admin)?),
+            false => Admin::Move(self.admin_bound.reopen(&self.config.admin, &config.admin)?),
         };
         // Nothing can fail any more: what was opened goes into the plan.
         let fates = ways.into_iter().zip(matches).zip(opened.drain(..));

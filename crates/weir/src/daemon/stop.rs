@@ -1,5 +1,6 @@
 //! The end: drain within the grace period, and say what became of everything.
 
+use super::http::Bound;
 use super::progress::say;
 use super::{Daemon, Event};
 use crate::exit::{self, Failure};
@@ -67,7 +68,8 @@ impl Daemon {
         self.ways.refresh();
         let snapshot = self.ledger.check();
         let left = left(&before, &snapshot);
-        self.admin_listener = None;
+        self.admin_bound.remove_file(&Bound::default());
+        self.admin_bound = Bound::default();
         // Before everything that waits for others: a supervisor that loses its patience must not cost the last ledger.
         say(&report(&snapshot, &left));
         let json = match last.form {

@@ -2,6 +2,7 @@
 
 mod buffers;
 mod host;
+mod namespaces;
 mod network;
 mod process;
 
@@ -79,6 +80,7 @@ pub(crate) fn examine(host: &Host, config: Option<&Config>) -> Vec<Finding> {
     process::examine(host, config, &mut findings);
     buffers::examine(host, config, &mut findings);
     network::examine(host, config, &mut findings);
+    namespaces::examine(host, config, &mut findings);
     findings.sort_by_key(|finding| finding.severity);
     findings
 }

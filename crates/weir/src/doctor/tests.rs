@@ -211,3 +211,51 @@ fn a_host_that_shows_nothing_is_no_reason_to_fail() {
     let findings = examine(&host, None);
     assert!(findings.iter().all(|finding| finding.severity >= Severity::Advice), "{findings:?}");
 }
+
+/// A host with so many namespaces, half of them mounted.
+fn with_namespaces(name: &str, count: usize, changes: &[(&str, &str)]) -> (Tree, Host) {
+    let mounts: String = (0..count / 2)
+        .map(|at| {
+            format!("{at} 27 0:4 net:[{}] /run/netns/n{at} rw shared:1 - nsfs nsfs rw\n", at + 1)
+        })
+        .collect();
+    let (tree, host) = host(name, changes);
+    fs::write(tree.0.join("proc/self/mountinfo"), mounts).unwrap();
+    for process in 1..=count {
+        let folder = tree.0.join(format!("proc/{process}/ns"));
+        fs::create_dir_all(&folder).unwrap();
+        std::os::unix::fs::symlink(format!("net:[{process}]"), folder.join("net")).unwrap();
+    }
+    (tree, host)
+}
+
+#[test]
+fn many_namespaces_that_share_the_table_of_connections() {
+    const SHARED: &[(&str, &str)] = &[
+        ("proc/sys/net/ipv4/tcp_ehash_entries", "262144\n"),
+        ("proc/sys/net/ipv4/tcp_child_ehash_entries", "0\n"),
+    ];
+    let collector = "[sockets]\n[[sockets.sink]]\nto='null:'\n";
+    let own = collector.replace("]\n[[", "]\nnamespaces='own'\n[[");
+    let found = |name: &str, count, changes: &[_], config: &str| {
+        let (_tree, host) = with_namespaces(name, count, changes);
+        let mut findings = examine(&host, Some(&Config::parse(config, "t").unwrap()));
+        findings.retain(|finding| finding.what == "tables of connections");
+        text(&findings)
+    };
+    assert_eq!(
+        found("shared", 100, SHARED, collector),
+        "advice   tables of connections: 100 network namespaces, net.ipv4.tcp_child_ehash_entries = 0\n         all share \
+         one table of 262144 entries, and each poll of the socket collector walks it once for each namespace: up to 19 ms; \
+         with tables of their own 0.3 ms. This holds for namespaces that are made from then on\n         mend: sudo sysctl \
+         -w net.ipv4.tcp_child_ehash_entries=4096\n"
+    );
+    let inside = [("proc/sys/net/ipv4/tcp_ehash_entries", "-262144\n"), SHARED[1]];
+    assert!(found("inside", 100, &inside, collector).contains("262144 entries"));
+    let mended = [SHARED[0], ("proc/sys/net/ipv4/tcp_child_ehash_entries", "4096\n")];
+    assert!(found("mended", 100, &mended, collector).starts_with("ok "));
+    assert_eq!(found("few", 15, SHARED, collector), "");
+    assert_eq!(found("own", 100, SHARED, &own), "");
+    assert_eq!(found("no-collector", 100, SHARED, SMALL), "");
+    assert_eq!(found("old-kernel", 100, &[], collector), "");
+}

@@ -1,19 +1,20 @@
 //! Where the helper listens: a socket of the service manager's, or a file of its own.
 
 use super::Args;
+use crate::allowed::number_of;
 use crate::exit::Failure;
 use anyhow::Context;
 use std::fmt;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use sys::pass::{Channel, Listener};
-use sys::socket::{LocalAddress, local_address};
+use sys::socket::{LocalAddress, local_address, share_socket_file};
 
 /// How long a helper that may be alive is given to answer.
 const ALIVE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -123,15 +124,12 @@ fn cannot_listen(path: &Path, error: &io::Error) -> anyhow::Error {
 /// Gives the file to the group and opens it to those who may connect. Until then nobody else can: connecting takes the right
 /// to write, which the usual umask leaves to the owner.
 fn share(path: &Path, args: &Args) -> anyhow::Result<()> {
-    let shown = path.display();
-    if let Some(group) = &args.group {
-        let gid = gid_of(group)?;
-        chown(path, None, Some(gid))
-            .with_context(|| format!("cannot give {shown} to group {group}"))?;
-    }
-    let mode = args.mode.unwrap_or(if args.group.is_some() { 0o660 } else { 0o666 });
-    fs::set_permissions(path, Permissions::from_mode(mode))
-        .with_context(|| format!("cannot set the permissions of {shown}"))
+    let gid = args.group.as_deref().map(gid_of).transpose()?;
+    share_socket_file(path, args.mode, gid).with_context(|| {
+        let group =
+            args.group.as_ref().map_or(String::new(), |group| format!(" and group {group}"));
+        format!("cannot give {} mode {:o}{group}", path.display(), args.mode)
+    })
 }
 
 fn gid_of(group: &str) -> anyhow::Result<u32> {
@@ -139,16 +137,6 @@ fn gid_of(group: &str) -> anyhow::Result<u32> {
         Failure::Config.error(format!(
             "there is no group {group:?} in /etc/group. Fix: make it, or name it by its number"
         ))
-    })
-}
-
-/// The number of a user or group: the third field of passwd(5) and group(5).
-pub(super) fn number_of(file: &str, name: &str) -> Option<u32> {
-    let text = fs::read(file).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let mut lines = text.lines().map(|line| line.split(':'));
-    lines.find_map(|mut fields| {
-        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok()).flatten()
     })
 }
 

@@ -8,7 +8,7 @@ use crate::load::parse_duration;
 use ::sockets::filter::Filter;
 use ::sockets::helper::Remote;
 use ::sockets::{Direct, MakeAccess, Scope};
-use record::{Encoding, FieldSet};
+use record::{Encoder, Encoding, FieldSet};
 use std::env;
 use std::io::{self, IsTerminal, Write as _};
 use std::num::NonZeroU64;
@@ -22,8 +22,9 @@ use wire::inet_diag::States;
 ///
 /// Without options: the connections of this network namespace, for which no privilege is needed. FILTER is the language
 /// of ss and more: `state established '( dport = :443 or src 10.0.0.0/8 )' and rtt > 100ms`; the kernel applies what it
-/// can of it, and --explain says what. Exit code 64: the filter or another argument is wrong; 66: a file cannot be read;
-/// 69: there is no such namespace; 77: a namespace that was named may not be entered.
+/// can of it, and --explain says what. Exit code 64: the filter or another argument is wrong; 65: a file that was read is
+/// damaged or not whole; 66: a file cannot be read, or is no capture; 69: there is no such namespace; 77: a namespace that
+/// was named may not be entered.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Which sockets, in the language of ss: states and an expression
@@ -47,6 +48,9 @@ pub(crate) struct Args {
     /// Connections as they end, until interrupted
     #[arg(long, conflicts_with_all = ["listening", "all", "watch", "read", "write", "receive", "processes", "sort"])]
     pub(super) closed: bool,
+    /// With --closed: connections too of which the filter cannot tell, because no look had seen them
+    #[arg(long, requires = "closed")]
+    pub(super) undecided: bool,
     /// Look again and again, and show rates
     #[arg(long, short, value_name = "INTERVAL", value_parser = parse_interval, conflicts_with_all = ["read", "receive"])]
     pub(super) watch: Option<Duration>,
@@ -128,7 +132,7 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 /// What is printed, checked.
 pub(super) enum Show {
     Table { columns: Vec<Shown>, sort: Shown, direction: Direction },
-    Records(Encoding, FieldSet),
+    Records(Encoder),
 }
 
 impl Args {
@@ -198,7 +202,10 @@ impl Args {
                     )));
                 }
                 let fields = self.columns.as_deref().map(shown::fields).transpose()?;
-                Ok(Show::Records(encoding, fields.unwrap_or(FieldSet::ALL)))
+                Ok(Show::Records(match fields {
+                    Some(fields) => Encoder::in_order(encoding, &fields),
+                    None => Encoder::new(encoding, &FieldSet::ALL),
+                }))
             }
         }
     }

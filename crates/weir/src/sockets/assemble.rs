@@ -5,9 +5,9 @@ use super::rates::History;
 use ::sockets::attribution::{
     Cgroup, Cgroups, Host, HostOptions, ProcessOptions, Processes, Users,
 };
-use ::sockets::filter::{Expr, Facts, Filter, Needs, Process};
-use ::sockets::{Found, fill, own_accecn_layout, unknown_attributes};
-use record::{RecordKind, SocketRecord};
+use ::sockets::filter::{Expr, Facts, Filter, Needs, Origin, Process};
+use ::sockets::{Found, fill, fill_close, own_accecn_layout, unknown_attributes};
+use record::{RecordKind, SCHEMA_VERSION, SocketRecord};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::sync::Arc;
@@ -26,6 +26,8 @@ pub(super) struct Place<'a> {
     pub(super) found: Option<&'a Found>,
     /// Whether it is the namespace of this process, whose interfaces are known by name.
     pub(super) is_own: bool,
+    /// What the message says of the socket: how it is, or that it ended.
+    pub(super) kind: RecordKind,
     /// What of the filter is left to evaluate.
     pub(super) rest: Option<&'a Expr>,
     pub(super) time_unix_ns: Option<u64>,
@@ -55,6 +57,7 @@ pub(super) struct Assembler {
     seen: HashSet<u64>,
     interfaces: HashMap<u32, String>,
     unknown: Vec<u8>,
+    run_id: u64,
     poll: u64,
     sequence: u64,
     pub(super) counts: Counts,
@@ -81,9 +84,20 @@ impl Assembler {
             seen: HashSet::new(),
             interfaces: interface_names(),
             unknown: Vec::new(),
+            run_id: ::sockets::run_id(),
             poll: 0,
             sequence: 0,
             counts: Counts::default(),
+        }
+    }
+
+    /// One for a file, which does not say of which host it is: numbers in it have no names here.
+    pub(super) fn of_file(filter: &Filter) -> Assembler {
+        Assembler {
+            users: Users::default(),
+            interfaces: HashMap::new(),
+            cgroups: None,
+            ..Assembler::new(filter, false, Polls::One)
         }
     }
 
@@ -128,22 +142,33 @@ impl Assembler {
         let id = message.cgroup_id.filter(|_| is_live);
         let cgroup = id.and_then(|id| self.cgroup_of(id, place.now));
         let interface = self.interface(message.id.interface_index, place);
-        let mut record =
-            SocketRecord { record_kind: Some(RecordKind::POLL), ..SocketRecord::default() };
+        let mut record = SocketRecord {
+            record_kind: Some(place.kind),
+            schema_version: Some(SCHEMA_VERSION),
+            ..SocketRecord::default()
+        };
         // Which kernel wrote a file is not known.
         let accecn = if is_live { own_accecn_layout() } else { None };
-        fill(&mut record, message, accecn);
+        let origin = if place.kind == RecordKind::CLOSE { Origin::Close } else { Origin::Row };
+        match origin {
+            Origin::Row => fill(&mut record, message, accecn),
+            Origin::Close => fill_close(&mut record, message, accecn),
+        }
         let age = self.history.as_ref().and_then(|history| history.age(cookie, place.now));
+        // One that was not there before has been seen for no time.
+        let age_so_far = self.history.is_some().then(|| age.unwrap_or_default());
         let history = self.history.as_mut();
         let rates = history.and_then(|history| history.note(cookie, &record, place.now));
         let facts = Facts {
             netns: place.found.and_then(|found| found.name.as_deref()),
+            is_netns_known: is_live,
             interface: interface.as_deref(),
             cgroup_path: cgroup.as_deref().map(Cgroup::path),
             pod: cgroup.as_deref().and_then(Cgroup::pod_uid),
             container: cgroup.as_deref().and_then(Cgroup::container_id),
             unit: cgroup.as_deref().and_then(Cgroup::systemd_unit),
-            age,
+            age: age_so_far,
+            origin,
             ..Facts::default()
         };
         if !self.passes(message, place, &facts) {
@@ -205,8 +230,11 @@ impl Assembler {
         record.time_unix_ns = place.time_unix_ns;
         let Some(found) = place.found else { return };
         record.poll = Some(self.poll);
+        record.run_id = Some(self.run_id);
         record.host = self.host.name();
+        record.host_id = self.host.host_id();
         record.boot_id = self.host.boot_id();
+        record.kernel_release = self.host.kernel_release();
         record.netns_inode = Some(found.id.inode);
         record.netns_name = found.name.as_deref();
         if let Some(cgroup) = cgroup {

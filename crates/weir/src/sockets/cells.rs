@@ -43,7 +43,12 @@ pub(super) fn put_number(number: u32, out: &mut String) {
 
 pub(super) fn put_state(view: &View<'_>, out: &mut String) -> Tint {
     let Some(state) = view.record.state else { return put_or_dash(None::<()>, out, |(), _| ()) };
-    out.push_str(State::from_number(state.0).printed());
+    match State::from_number(state.0) {
+        State::Unknown(number) => {
+            write!(out, "UNKNOWN {number}").expect("writing to a string cannot fail");
+        }
+        known => out.push_str(known.printed()),
+    }
     match state {
         SocketState::ESTABLISHED | SocketState::LISTEN => Tint::Plain,
         SocketState::SYN_SENT | SocketState::SYN_RECV | SocketState::CLOSE_WAIT => Tint::Notice,

@@ -8,7 +8,7 @@ use crate::load::stop_flag;
 use ::ledger::{HopKind, Meter, Reason};
 use ::sockets::attribution::{Host, HostOptions};
 use ::sockets::filter::Filter;
-use ::sockets::{Closes, Collector, Options, Output, Problem};
+use ::sockets::{Closes, Collector, Options, Output, Problem, Undecided};
 use record::{FieldSet, PollTotals, RecordKind, SocketRecord};
 use std::num::NonZeroU32;
 use std::process::ExitCode;
@@ -89,8 +89,11 @@ fn options(args: &Args, filter: &Filter) -> Options {
         keyframe_every: Some(NonZeroU32::MAX),
         sample: NonZeroU32::MIN,
         closes: Closes::On,
+        closes_undecided: if args.undecided { Undecided::Keep } else { Undecided::Drop },
         event_buffer_bytes: EVENT_BUFFER_BYTES,
+        namespaces_max: 65_536,
         table_entries_max: 131_072,
+        processes: false,
         fields: FieldSet::ALL,
     }
 }
@@ -137,7 +140,9 @@ impl Output for Outlet {
             return;
         }
         // Those of the looks are not shown, and a gap would stand for a record that is lost.
-        let record = &SocketRecord { sequence: Some(self.sequence), ..*record };
+        let record = SocketRecord { sequence: Some(self.sequence), ..*record };
+        // So would a difference, to one that is not shown.
+        let record = &::sockets::without_delta(&record);
         self.stream.record(record, &mut self.pending);
         self.sequence += 1;
         self.left = self.left.map(|left| left - 1);
@@ -174,6 +179,14 @@ fn summary(counts: &Counts, meter: &dyn Meter) -> String {
     }
     let mut hops = Vec::new();
     meter.read(&mut hops);
+    let undecided = hops.iter().filter(|hop| hop.hop == HopKind::Close);
+    let undecided: u64 = undecided.map(|hop| hop.dropped_for(Reason::Undecided).count).sum();
+    if undecided > 0 {
+        text += &format!(
+            "; {} left out: no look had seen them, and their close does not say what the filter asks for (--undecided shows them)",
+            plural(undecided, "more was", "more were")
+        );
+    }
     let lost = hops.iter().filter(|hop| hop.hop == HopKind::Close);
     let lost: u64 = lost.map(|hop| hop.dropped_for(Reason::EventBuffer).count).sum();
     if lost > 0 {

@@ -5,7 +5,9 @@ use super::assemble::{Assembler, Place, Polls, Take};
 use crate::exit::Failure;
 use ::sockets::filter::{Compiled, Explanation, Filter, Names, NoNames, SystemNames, Target};
 use ::sockets::{Access, Ask, Found, Scope, Visitor, Walker};
+use record::RecordKind;
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::Instant;
 use sys::clock::realtime_ns;
 use sys::namespace::{Error, Identity};
@@ -128,6 +130,7 @@ impl<'p> Live<'p> {
         let place = Place {
             found: Some(found),
             is_own,
+            kind: RecordKind::POLL,
             rest: compiled.rest.as_ref(),
             time_unix_ns: Some(realtime_ns()),
             now: Instant::now(),
@@ -218,10 +221,34 @@ impl Unseen {
 
 /// Splits the filter between the kernel and us, for one namespace.
 pub(super) fn compile(filter: &Filter, states: States, is_own: bool) -> Compiled {
-    // The names of interfaces are this namespace's.
-    let names: &dyn Names = if is_own { &SystemNames } else { &NoNames };
+    let names: &dyn Names = if is_own { &SystemNames } else { &Elsewhere };
     let target = Target { operations: operations(), default_states: states, ..Target::new(names) };
     filter.compile(&target)
+}
+
+/// Names in another namespace: its interfaces are unknown here, and cgroups are the host's.
+struct Elsewhere;
+
+impl Names for Elsewhere {
+    fn service(&self, name: &str) -> Option<u16> {
+        NoNames.service(name)
+    }
+
+    fn host(&self, name: &str) -> Vec<IpAddr> {
+        NoNames.host(name)
+    }
+
+    fn user(&self, name: &str) -> Option<u32> {
+        NoNames.user(name)
+    }
+
+    fn device(&self, name: &str) -> Option<u32> {
+        NoNames.device(name)
+    }
+
+    fn cgroup(&self, path: &str) -> Option<u64> {
+        SystemNames.cgroup(path)
+    }
 }
 
 /// Says which part of the filter runs where, in this namespace.

@@ -1,69 +1,157 @@
 //! `--read`: what a capture holds, instead of the running kernel.
 
-use super::args::{Args, tell};
-use super::assemble::{Assembler, Place, Polls, Take};
-use super::live::plural;
+mod report;
+
+use super::args::Args;
+use super::assemble::{Assembler, Place, Take};
 use crate::exit::Failure;
-use ::sockets::filter::Filter;
-use std::collections::BTreeMap;
+use ::sockets::filter::{self, Explanation, Filter};
+use record::RecordKind;
+use report::Report;
+use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::Instant;
-use wire::capture::{self, Captured};
-use wire::inet_diag::{decode, is_socket};
+use wire::DecodeError;
+use wire::capture::{self, Captured, Meaning, Reader, Replies};
+use wire::inet_diag::{SocketMessage, State, States, decode};
 
-/// Hands on every socket in a file.
-///
-/// # Errors
-/// The file cannot be read, or is no capture. Broken parts of a capture are counted and told.
-pub(super) fn read(
-    args: &Args,
-    filter: &Filter,
-    path: &Path,
-    assembler: &mut Assembler,
-    take: &mut dyn Take,
-) -> anyhow::Result<()> {
-    let shown = path.display();
-    let bytes = content(path)
-        .map_err(|error| Failure::InputMissing.error(format!("cannot read {shown}: {error}")))?;
-    let mut reader = capture::read(&bytes).map_err(|error| {
-        Failure::InputMissing.error(format!("{shown} is no capture of sockets: {error}"))
-    })?;
-    assembler.begin_poll();
-    let states = filter.states().unwrap_or(args.states());
-    let mut broken: BTreeMap<&str, u64> = BTreeMap::new();
-    for captured in &mut reader {
-        let decoded = captured.and_then(|Captured { message, time_unix_ns }| {
-            if !is_socket(&message) {
-                return Ok(None);
-            }
-            decode(message.body).map(|socket| Some((socket, message.raw, time_unix_ns)))
-        });
-        match decoded {
-            Ok(Some((socket, raw, time_unix_ns))) if states.contains(socket.state) => {
-                let place = Place {
-                    found: None,
-                    is_own: false,
-                    rest: filter.expression(),
-                    time_unix_ns,
-                    now: Instant::now(),
-                };
-                assembler.socket(&socket, raw, &place, take);
-            }
-            Ok(Some(_)) => assembler.counts.filtered += 1,
-            // A request, or the end of a dump.
-            Ok(None) => {}
-            Err(error) => *broken.entry(error.class()).or_default() += 1,
-        }
-    }
-    tell_parts(path, &broken, reader.skipped_packets());
-    Ok(())
+/// A file in memory that holds something of sockets, or nothing at all.
+pub(super) struct Capture {
+    bytes: Vec<u8>,
 }
 
-/// An assembler for a file: nothing of this host is joined with it.
-pub(super) fn assembler(filter: &Filter) -> Assembler {
-    Assembler::new(filter, false, Polls::One)
+impl Capture {
+    /// Reads a file, `-` for standard input.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no capture: nothing in it can be decoded.
+    pub(super) fn open(path: &Path) -> anyhow::Result<Capture> {
+        let shown = path.display();
+        let bytes = content(path).map_err(|error| {
+            Failure::InputMissing.error(format!("cannot read {shown}: {error}"))
+        })?;
+        let is_none = |error: String| {
+            Failure::InputMissing.error(format!("{shown} is no capture of sockets: {error}"))
+        };
+        let reader = capture::read(&bytes).map_err(|error| is_none(error.to_string()))?;
+        let form = reader.form();
+        match first_error_of_nothing(reader) {
+            None => Ok(Capture { bytes }),
+            Some(error @ DecodeError::WrongLinkType(_)) => Err(is_none(error.to_string())),
+            Some(error) => Err(is_none(format!(
+                "it begins like {form}, and nothing in it can be decoded: {error}"
+            ))),
+        }
+    }
+
+    /// Hands on every TCP socket, and says what else there is. Broken parts are counted.
+    ///
+    /// # Errors
+    /// The file is no capture, which [`Capture::open`] has found out before.
+    pub(super) fn read(
+        &self,
+        args: &Args,
+        filter: &Filter,
+        assembler: &mut Assembler,
+        take: &mut dyn Take,
+    ) -> anyhow::Result<Report> {
+        let mut reader = capture::read(&self.bytes)?;
+        let mut replies = reader.replies();
+        let mut report = Report::default();
+        assembler.begin_poll();
+        let states = filter.states().unwrap_or(args.states());
+        let mut closed = HashSet::new();
+        for captured in &mut reader {
+            let socket = captured.and_then(|captured| {
+                Ok((socket_in(&captured, &mut replies, &mut report)?, captured))
+            });
+            match socket {
+                Ok((None, _)) => {}
+                // An event is captured once for each program that listens for it.
+                Ok((Some((RecordKind::CLOSE, socket)), _)) if !closed.insert(socket.id.cookie) => {
+                    assembler.counts.doubled += 1;
+                }
+                Ok((Some((kind, socket)), captured)) if wants(states, socket.state) => {
+                    let place = Place {
+                        found: None,
+                        is_own: false,
+                        kind,
+                        rest: filter.expression(),
+                        time_unix_ns: captured.time_unix_ns,
+                        now: Instant::now(),
+                    };
+                    assembler.socket(&known(socket, kind), captured.message.raw, &place, take);
+                }
+                Ok((Some(_), _)) => assembler.counts.filtered += 1,
+                Err(error) => report.broken(&error),
+            }
+        }
+        report.end(&reader, &replies);
+        Ok(report)
+    }
+}
+
+/// The TCP socket that a message describes, as it is or at its end. What else the message is, is noted.
+fn socket_in<'a>(
+    captured: &Captured<'a>,
+    replies: &mut Replies,
+    report: &mut Report,
+) -> Result<Option<(RecordKind, SocketMessage<'a>)>, DecodeError> {
+    let kind = match replies.judge(&captured.message)? {
+        Meaning::Tcp => RecordKind::POLL,
+        Meaning::Close => RecordKind::CLOSE,
+        meaning => {
+            report.note(meaning);
+            return Ok(None);
+        }
+    };
+    decode(captured.message.body).map(|socket| Some((kind, socket)))
+}
+
+/// What is known of a socket: of one that was aborted, which has no peer any more, no counters, since the kernel has cleared
+/// nearly all of them and does not say which.
+fn known(mut socket: SocketMessage<'_>, kind: RecordKind) -> SocketMessage<'_> {
+    if kind == RecordKind::CLOSE && socket.id.dst.port() == 0 {
+        (socket.tcp_info, socket.tcp_info_tail) = (None, &[]);
+    }
+    socket
+}
+
+/// Why a file is no capture: nothing in it can be decoded, and something should. An empty capture is one.
+fn first_error_of_nothing(reader: Reader<'_>) -> Option<DecodeError> {
+    let (mut replies, mut unused) = (reader.replies(), Report::default());
+    let mut first = None;
+    for captured in reader {
+        match captured.and_then(|captured| socket_in(&captured, &mut replies, &mut unused)) {
+            Ok(_) => return None,
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    first
+}
+
+/// Whether sockets in this state are asked for. A state that is not known here has no name by which it could be left out, so
+/// it goes with everything that names do not cover (bit 0, see [`States::ALL`]). Replies say of bound sockets, which have a
+/// bit of their own in requests, that they are closed.
+fn wants(states: States, state: State) -> bool {
+    states.contains(state)
+        || match state {
+            State::Unknown(_) => states.bits() & 1 != 0,
+            State::Closed => states.contains(State::BoundInactive),
+            _ => false,
+        }
+}
+
+/// Says where the filter runs.
+pub(super) fn explain(filter: &Filter) -> Explanation {
+    let part = filter.to_string();
+    Explanation {
+        place: filter::Place::Here,
+        part: if part.is_empty() { "every socket".to_owned() } else { part },
+        reason: "a file is read: there is no kernel to ask".to_owned(),
+    }
 }
 
 fn content(path: &Path) -> io::Result<Vec<u8>> {
@@ -73,22 +161,4 @@ fn content(path: &Path) -> io::Result<Vec<u8>> {
         return Ok(bytes);
     }
     fs::read(path)
-}
-
-fn tell_parts(path: &Path, broken: &BTreeMap<&str, u64>, skipped_packets: u64) {
-    let shown = path.display();
-    if !broken.is_empty() {
-        let total: u64 = broken.values().sum();
-        let classes: Vec<_> =
-            broken.iter().map(|(class, count)| format!("{class} {count}")).collect();
-        tell(format_args!(
-            "{shown}: {} could not be decoded ({}); what they say is missing",
-            plural(total, "part", "parts"),
-            classes.join(", ")
-        ));
-    }
-    if skipped_packets > 0 {
-        let packets = plural(skipped_packets, "packet is", "packets are");
-        tell(format_args!("{shown}: {packets} of another protocol"));
-    }
 }

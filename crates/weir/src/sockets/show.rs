@@ -50,8 +50,7 @@ impl Printer {
                     screen,
                 }
             }
-            Show::Records(encoding, fields) => {
-                let mut encoder = Encoder::new(encoding, &fields);
+            Show::Records(mut encoder) => {
                 out.with(|buffer| encoder.begin(buffer));
                 Form::Records(encoder)
             }

@@ -127,8 +127,8 @@ pub(super) fn columns(names: &str) -> anyhow::Result<Vec<Shown>> {
     }
 }
 
-/// Fields by the names of columns, fields and groups; a leading `-` takes away.
-pub(super) fn fields(names: &str) -> anyhow::Result<FieldSet> {
+/// Fields by the names of columns, fields and groups, in their order; a leading `-` takes away.
+pub(super) fn fields(names: &str) -> anyhow::Result<Vec<&'static Field>> {
     let mut plain = Vec::new();
     for name in split(names) {
         match columns::find(name.strip_prefix('-').unwrap_or(name)) {
@@ -142,7 +142,7 @@ pub(super) fn fields(names: &str) -> anyhow::Result<FieldSet> {
     if plain.is_empty() {
         return Err(Failure::Usage.error("--columns names no field; `--columns help` lists them"));
     }
-    FieldSet::from_names(plain.iter().map(String::as_str)).map_err(|error| unknown(&error.name))
+    FieldSet::in_order(plain.iter().map(String::as_str)).map_err(|error| unknown(&error.name))
 }
 
 fn split(names: &str) -> impl Iterator<Item = &str> {
@@ -213,14 +213,14 @@ mod tests {
     #[test]
     fn columns_fields_and_groups() {
         assert_eq!(names("local, rtt_us,state"), ["local", "rtt_us", "state"]);
-        assert_eq!(names("endpoints").len(), 6);
+        assert_eq!(names("endpoints").len(), 7);
         let set = fields("local,retrans,rtt_us").unwrap();
-        let chosen: Vec<_> = set.fields().map(|field| field.name).collect();
+        let chosen: Vec<_> = set.iter().map(|field| field.name).collect();
         assert_eq!(
             chosen,
-            ["src_address", "src_port", "retrans_segments", "rtt_us", "total_retrans_segments"]
+            ["src_address", "src_port", "retrans_segments", "total_retrans_segments", "rtt_us"]
         );
-        assert!(!fields("-tcp_info").unwrap().has("rtt_us"));
+        assert!(fields("-tcp_info").unwrap().iter().all(|field| field.name != "rtt_us"));
         assert!(columns(",").is_err() && fields("").is_err());
     }
 

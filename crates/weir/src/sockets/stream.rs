@@ -26,7 +26,7 @@ impl Stream {
     pub(super) fn new(args: &Args) -> anyhow::Result<Stream> {
         let form = match args.show()? {
             Show::Table { columns, .. } => Form::Lines(Lines::new(columns, &args.look())),
-            Show::Records(encoding, fields) => Form::Records(Encoder::new(encoding, &fields)),
+            Show::Records(encoder) => Form::Records(encoder),
         };
         Ok(Stream { form, users: Users::read().unwrap_or_default(), line: String::new() })
     }

@@ -52,6 +52,14 @@ impl CaptureFile {
     /// Something could not be written.
     pub(super) fn finish(mut self) -> anyhow::Result<()> {
         self.writer.end(realtime_ns(), &mut self.scratch);
+        self.finish_without_end()
+    }
+
+    /// The same for what is not whole: a reader of the file misses the end of the dump, and says so.
+    ///
+    /// # Errors
+    /// Something could not be written.
+    pub(super) fn finish_without_end(mut self) -> anyhow::Result<()> {
         self.write();
         if self.failure.is_none() {
             self.failure = self.file.flush().err();

@@ -3,8 +3,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod complete;
 mod names;
 mod privilege;
+mod questions;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -121,6 +123,7 @@ fn assert_file(ended: &Ended, path: &Path) {
     assert_eq!(lines.len() as u64, delivered, "{}", ended.said);
     let of_sockets = lines.iter().filter(|line| line["record_kind"] != "totals").count();
     assert_eq!(of_sockets as u64, made(&ended.ledger), "{}", ended.said);
+    complete::assert_complete(&lines);
 }
 
 #[test]

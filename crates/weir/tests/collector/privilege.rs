@@ -102,7 +102,7 @@ fn a_helper_that_is_not_there_is_told_once_and_found_when_it_comes() {
         record["dst_port"] == connection.port
     });
     wait_for_polls(&weir, 3);
-    let args = ["namespace-helper", "--listen", &path, "--allow-user", "65534"];
+    let args = ["namespace-helper", "--listen", &path, "--allow-user", "65534", "--mode", "666"];
     let mut helper = Peer::start(Command::new(WEIR).args(args));
     wait_for_record(&out, "the listener inside", |record| {
         record["netns_name"] == netns.name.as_str() && record["src_port"] == 9_464

@@ -90,6 +90,7 @@ to = "null:"
 interval = "5s"
 jitter = "0s"
 namespaces = ["blue", "green"]
+namespaces_max = 250
 states = ["established", "listening"]
 filter = "dport = :443"
 closes = false
@@ -100,6 +101,9 @@ listen_every = 2
 fields = ["identity", "tcp_info"]
 table_entries_max = 4096
 event_buffer = "1MiB"
+processes = true
+host = "web-17.example.net"
+host_id = "rack-7/slot-3"
 helper = "/run/weir/helper.sock"
 [sockets.tags]
 site = "fra1"
@@ -154,6 +158,7 @@ fn every_key_of_the_collector_is_read() {
     let config = good(FULL).sockets.unwrap();
     assert_eq!((config.interval, config.jitter), (Duration::from_secs(5), Duration::ZERO));
     assert_eq!(config.namespaces, Namespaces::Named(vec!["blue".to_owned(), "green".to_owned()]));
+    assert_eq!(config.namespaces_max, 250);
     assert_eq!(config.states, ["established", "listening"]);
     assert_eq!(config.filter.as_deref(), Some("dport = :443"));
     assert!(!config.closes && !config.skip_unchanged);
@@ -161,6 +166,9 @@ fn every_key_of_the_collector_is_read() {
     assert_eq!(config.sample.get(), 100);
     assert_eq!(config.fields, ["identity", "tcp_info"]);
     assert_eq!((config.table_entries_max, config.event_buffer_bytes), (4_096, 1 << 20));
+    assert!(config.processes);
+    assert_eq!(config.host.as_deref(), Some("web-17.example.net"));
+    assert_eq!(config.host_id.as_deref(), Some("rack-7/slot-3"));
     assert_eq!(config.tags["site"], "fra1");
     assert_eq!(config.tags["rack/row"], "a \"quoted\" b");
     assert_eq!(config.helper.unwrap().to_str(), Some("/run/weir/helper.sock"));
@@ -180,13 +188,14 @@ fn a_collector_needs_no_listener_and_little_else() {
     assert!(config.listeners.is_empty());
     let config = config.sockets.unwrap();
     assert_eq!((config.interval.as_secs(), config.jitter.as_secs()), (10, 1));
-    assert_eq!(config.namespaces, Namespaces::All);
+    assert_eq!((config.namespaces, config.namespaces_max), (Namespaces::All, 4_096));
     assert_eq!(config.states, ["connected"]);
     assert!(config.closes && config.skip_unchanged);
     assert_eq!((config.keyframe_every.get(), config.listen_every.get()), (30, 6));
     assert_eq!((config.sample.get(), config.table_entries_max), (1, 131_072));
     assert_eq!(config.event_buffer_bytes, 8 << 20);
     assert!(config.fields.is_empty() && config.tags.is_empty());
+    assert_eq!((&config.host, &config.host_id, config.processes), (&None, &None, false));
     let sink = &config.sinks[0];
     assert_eq!((sink.name.as_str(), sink.format), ("file:x", Encoding::Jsonl));
     assert_eq!((sink.queue_bytes, sink.rotates()), (32 << 20, false));
@@ -229,6 +238,34 @@ fn a_sink_has_fields_of_the_collector_only() {
     assert!(all.has("rtt_us") && all.has("min_rtt_us") && !all.has("cookie"));
     let two: Vec<_> = config.fields_of(&config.sinks[1]).fields().map(|field| field.name).collect();
     assert_eq!(two, ["rtt_us"]);
+}
+
+#[test]
+fn fields_that_cost_the_kernel_more_than_they_tell_are_a_choice() {
+    let check = |fields: &str, sink: &str, has: &[&str], lacks: &[&str]| {
+        let text = format!("[sockets]\n{fields}\n[[sockets.sink]]\nto = 'null:'\n{sink}\n");
+        let config = good(&text).sockets.unwrap();
+        let set = config.fields_of(&config.sinks[0]);
+        let context = format!("{fields} {sink}");
+        assert!(has.iter().all(|name| set.has(name)), "{context}");
+        assert!(!lacks.iter().any(|name| set.has(name)), "{context}");
+    };
+    let usual = ["cookie", "rtt_us", "drops", "congestion_algorithm", "tcp_info_tail"];
+    let rare =
+        ["type_of_service", "traffic_class", "class_id", "bbr_bw_bytes_per_sec", "dctcp_alpha"];
+    check("", "", &usual, &rare);
+    check("fields = ['all']", "", &rare, &[]);
+    check("fields = ['-raw']", "", &usual[..4], &["tcp_info_tail", "class_id"]);
+    check(
+        "fields = ['tcp_info', 'class_id']",
+        "",
+        &["rtt_us", "class_id"],
+        &["cookie", "bbr_tail"],
+    );
+    check("", "fields = ['-raw']", &usual[..4], &["tcp_info_tail", "class_id"]);
+    check("", "fields = ['congestion']", &["bbr_tail"], &["cookie", "class_id"]);
+    check("fields = ['all']", "fields = ['-raw']", &["class_id"], &["tcp_info_tail"]);
+    check("fields = ['tcp_info']", "fields = ['congestion', 'rtt_us']", &["rtt_us"], &["bbr_tail"]);
 }
 
 #[test]
@@ -330,7 +367,11 @@ fn the_budget_adds_up() {
     let listeners: u64 = budget.listeners.iter().map(|listener| listener.process_bytes()).sum();
     assert_eq!(budget.process_bytes(), listeners + sockets.process_bytes());
     let small = good("[sockets]\n[[sockets.sink]]\nto = 'null:'").budget();
-    assert_eq!(small.process_bytes(), 131_072 * 212 + (32 << 20));
+    let sockets = small.sockets.as_ref().unwrap();
+    let (held, cgroups) = (sockets.held_bytes, sockets.cgroup_bytes);
+    assert!(held > 4 << 20 && cgroups > 4 << 20, "{held} {cgroups}");
+    let rest = held + cgroups + (136 << 10) + (4 << 20);
+    assert_eq!(small.process_bytes(), 131_072 * 228 + (32 << 20) + rest);
     assert_eq!(small.kernel_bytes(), 8 << 20);
 }
 

@@ -149,6 +149,25 @@ fn an_unknown_word_gets_a_caret_and_the_nearest_one() {
 }
 
 #[test]
+fn a_word_that_nobody_can_answer_here_gets_a_caret() {
+    fails(&["age > 1s"], 64, &["  age > 1s\n  ^^^", "--watch"]);
+    fails(&["dport = :443 or not age < 1s"], 64, &["\n                      ^^^\n"]);
+    fails(&["--listening", "age > 1s"], 64, &["^^^"]);
+    fails(&["--closed", "process = sh"], 64, &["^^^^^^^", "--watch"]);
+    let words = ["netns", "unit", "pod", "container", "process", "age > 1s and dev"];
+    for filter in words.map(|word| format!("{word} = lo")) {
+        // The filter is read before the file.
+        fails(&["--read", "/nonexistent/file", &filter], 64, &["^^^", "not"]);
+    }
+    fails(&["--read", "/nonexistent/file", "cgroup = *"], 64, &["^^^^^^", "capture"]);
+    fails(
+        &["--read", "/nonexistent/file", "uid = 0 and rtt > 1s and dev = 2"],
+        66,
+        &["nonexistent"],
+    );
+}
+
+#[test]
 fn other_mistakes_say_what_would_be_right() {
     fails(&["--columns", "local,retran"], 64, &["`retran`", "`retrans`"]);
     fails(&["--format", "xml"], 64, &["jsonl"]);

@@ -45,6 +45,14 @@ fn columns_choose_fields_and_json_is_an_array_even_when_it_is_empty() {
         csv,
         format!("src_address,src_port\n127.0.0.1,{}\n", connection.near_address().port())
     );
+    let port = connection.near_address().port();
+    for (format, tab) in [("csv", ","), ("tsv", "\t")] {
+        let said = text(sockets(&[&only, "--format", format, "--columns", "state,local,family"]));
+        let names = ["state", "src_address", "src_port", "family"].join(tab);
+        let port = port.to_string();
+        let row = ["established", "127.0.0.1", port.as_str(), "inet"].join(tab);
+        assert_eq!(said, format!("{names}\n{row}\n"), "columns come in the order of --columns");
+    }
 }
 
 #[test]
@@ -58,6 +66,8 @@ fn records_say_whose_they_are() {
     let inode = fs::read_link("/proc/self/ns/net").unwrap();
     assert_eq!(object["boot_id"], boot.trim());
     assert_eq!(object["host"], host.trim());
+    assert!(object["run_id"].as_u64() > Some(0) && object["kernel_release"].is_string());
+    assert_eq!(object["schema_version"], 1);
     assert_eq!(inode.to_str().unwrap(), format!("net:[{}]", object["netns_inode"]));
     assert_eq!(object["process_id"], std::process::id());
     assert!(object["time_unix_ns"].as_u64().unwrap() > 1_600_000_000_000_000_000);

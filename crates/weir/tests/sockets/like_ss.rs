@@ -147,6 +147,8 @@ fn compare(record: &Value, fields: &Fields, later: &Fields, compared: &mut Compa
         let is_none = |value: u64| value == 0 || value == u64::MAX || value == u64::from(u32::MAX);
         let is_equal = match one {
             None => ours.is_none_or(is_none) || !is_printed(name, fields),
+            // The kernel's 0 stands for nothing there, and is absent here.
+            Some(text) if name == "ino" && is_minisock(fields) => text == "0" && ours.is_none(),
             Some(text) => ours.is_some_and(|ours| is_same(text, ours, unit)),
         };
         assert!(is_equal, "{name} is {one:?}, {field} is {ours:?}: {fields:?} {record}");
@@ -154,6 +156,12 @@ fn compare(record: &Value, fields: &Fields, later: &Fields, compared: &mut Compa
     }
     compare_texts(record, fields, later, compared);
     compare_pairs(record, fields, later, compared);
+}
+
+/// What is left of a connection, or not yet one: it has no file.
+fn is_minisock(fields: &Fields) -> bool {
+    let is_left = fields.get("timer").is_some_and(|timer| timer.starts_with("(timewait"));
+    is_left || fields["state"] == "SYN-RECV"
 }
 
 /// Whether `ss` prints a field that is not zero; it does not look at `tcp_info` of every length.
@@ -196,7 +204,8 @@ fn compare_texts(record: &Value, fields: &Fields, later: &Fields, compared: &mut
         let ours = record[address].as_str().unwrap();
         match host.trim_matches(['[', ']']) {
             "*" => assert_eq!(ours, "::", "{record}"),
-            host => assert_eq!(ours, host, "{record}"),
+            // One peer has one text in records, whatever socket has it.
+            host => assert_eq!(ours, host.trim_start_matches("::ffff:"), "{record}"),
         }
         match expected_port {
             "*" => assert_eq!(record[port], 0, "{record}"),

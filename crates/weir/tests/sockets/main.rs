@@ -8,6 +8,7 @@ mod follow;
 mod formats;
 mod like_ss;
 mod namespaces;
+mod reading;
 mod receive;
 mod rig;
 mod ss;

@@ -16,11 +16,16 @@ sys.path.insert(0, str(folder))
 import weir_pb2
 
 
+def address(value):
+    parsed = ipaddress.IPv6Address(value)
+    return str(parsed.ipv4_mapped or parsed)
+
+
 def of_message(message):
     return {
         "cookie": message.cookie,
-        "src_address": str(ipaddress.IPv6Address(message.src_address)),
-        "dst_address": str(ipaddress.IPv6Address(message.dst_address)),
+        "src_address": address(message.src_address),
+        "dst_address": address(message.dst_address),
         "src_port": message.src_port,
         "dst_port": message.dst_port,
         "rcvbuf_bytes": message.rcvbuf_bytes,

@@ -1,12 +1,17 @@
 //! Files of captured netlink messages: what `ss -D FILE` writes, pcap and pcapng of a netlink monitor (`LINKTYPE_NETLINK`,
-//! <https://www.tcpdump.org/linktypes/LINKTYPE_NETLINK.html>). [`read`] tells them apart by content.
+//! <https://www.tcpdump.org/linktypes/LINKTYPE_NETLINK.html>) or of any interface, a monitor among them. [`read`] tells them apart
+//! by content.
 //!
 //! The containers may have either byte order. The messages in them are taken to have this host's: a file does not say theirs.
 
 mod pcap;
 mod pcapng;
+mod protocol;
+mod replies;
 mod write;
 
+pub use protocol::Protocol;
+pub use replies::{Asked, Failure, Meaning, Replies};
 pub use write::{Format, Writer};
 
 use crate::DecodeError;
@@ -16,18 +21,35 @@ use crate::netlink::{HEADER_BYTES, Message, Messages, NLMSG_DONE, NLMSG_ERROR};
 
 /// `LINKTYPE_NETLINK`.
 const LINKTYPE_NETLINK: u16 = 253;
-/// Bytes in front of the first message of a packet.
+/// `LINKTYPE_LINUX_SLL` and `LINKTYPE_LINUX_SLL2`: any interface; where its device type says so, a packet is of netlink.
+const LINKTYPE_LINUX_SLL: u16 = 113;
+const LINKTYPE_LINUX_SLL2: u16 = 276;
+/// Bytes in front of the first message of a packet, and of `LINKTYPE_LINUX_SLL2`.
 const COOKED_BYTES: usize = 16;
+const COOKED2_BYTES: usize = 20;
 /// `ARPHRD_NETLINK`.
 const ARPHRD_NETLINK: u16 = 824;
 /// `NETLINK_SOCK_DIAG`, also known as `NETLINK_INET_DIAG`.
 const NETLINK_SOCK_DIAG: u16 = 4;
+/// `MAX_LINKS`: netlink protocols have numbers below this.
+const NETLINK_PROTOCOLS: u16 = 32;
+
+/// Formats that begin with these bytes and are not read, so that what is said of them helps.
+const OTHER_FORMATS: &[(&[u8], &str)] = &[
+    (&[0x34, 0xcd, 0xb2, 0xa1], MODIFIED_PCAP),
+    (&[0xa1, 0xb2, 0xcd, 0x34], MODIFIED_PCAP),
+    (&[0x1f, 0x8b], "it is compressed by gzip: unpack it first"),
+    (&[0x28, 0xb5, 0x2f, 0xfd], "it is compressed by zstd: unpack it first"),
+    (&[0xfd, b'7', b'z', b'X', b'Z'], "it is compressed by xz: unpack it first"),
+    (b"BZh", "it is compressed by bzip2: unpack it first"),
+];
+const MODIFIED_PCAP: &str = "it is a modified pcap (magic a1b2cd34, by Alexey Kuznetsov's patches): `tcpdump -r FILE -w NEW` \
+                             makes a plain one of it";
 
 /// One message of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Captured<'a> {
-    /// The message: an answer, but also a request, an error or the end of a dump; see
-    /// [`is_socket`](crate::inet_diag::is_socket).
+    /// The message: an answer, but also a request, an error or the end of a dump; see [`Replies`].
     pub message: Message<'a>,
     /// When it was captured, in nanoseconds since 1970; `None` in files of `ss`, which have no times.
     pub time_unix_ns: Option<u64>,
@@ -38,14 +60,27 @@ struct Packet<'a> {
     link_type: u16,
     time_unix_ns: Option<u64>,
     bytes: &'a [u8],
+    missing: Option<Missing>,
+}
+
+/// Why a packet has not all its bytes.
+#[derive(Clone, Copy)]
+enum Missing {
+    /// Its capture was told to keep only the first ones.
+    Snapped(DecodeError),
+    /// The file ends in it.
+    Cut(DecodeError),
 }
 
 /// Opens a capture that lies in memory as a whole.
 ///
 /// # Errors
-/// [`DecodeError::UnknownFormat`], [`DecodeError::WrongLinkType`], or [`DecodeError::Truncated`] for a file that ends inside
-/// its header.
+/// [`DecodeError::UnknownFormat`], [`DecodeError::OtherFormat`], [`DecodeError::WrongLinkType`], or
+/// [`DecodeError::Truncated`] for a file that ends inside its header.
 pub fn read(file: &[u8]) -> Result<Reader<'_>, DecodeError> {
+    if let Some((_, which)) = OTHER_FORMATS.iter().find(|(magic, _)| file.starts_with(magic)) {
+        return Err(DecodeError::OtherFormat(which));
+    }
     let magic: &[u8; 4] = file.first_chunk().ok_or(DecodeError::UnknownFormat)?;
     let (packets, messages) = if let Some(kind) = pcap::kind(*magic) {
         (Packets::Pcap(pcap::Packets::new(file, kind)?), Messages::new(&[]))
@@ -53,10 +88,23 @@ pub fn read(file: &[u8]) -> Result<Reader<'_>, DecodeError> {
         (Packets::PcapNg(pcapng::Packets::new(file)), Messages::new(&[]))
     } else if starts_like_a_dump(file) {
         (Packets::None, Messages::new(file))
+    } else if starts_like_a_dump(&swapped(file)) {
+        return Err(DecodeError::OtherFormat(
+            "it is a dump of `ss -D` by a host of the other byte order, whose messages are not read here",
+        ));
     } else {
         return Err(DecodeError::UnknownFormat);
     };
-    Ok(Reader { packets, messages, time_unix_ns: None, skipped_packets: 0 })
+    Ok(Reader {
+        packets,
+        messages,
+        missing: None,
+        time_unix_ns: None,
+        skipped_packets: 0,
+        foreign: None,
+        seen_netlink: false,
+        is_cut: false,
+    })
 }
 
 /// Whether the first bytes are the header of a message that a dump of sockets consists of.
@@ -68,14 +116,31 @@ fn starts_like_a_dump(file: &[u8]) -> bool {
         && matches!(kind, SOCK_DIAG_BY_FAMILY | TCPDIAG_GETSOCK | NLMSG_DONE | NLMSG_ERROR)
 }
 
-/// The messages of a capture, in the file's order. A packet whose messages are broken, for instance because it was captured
-/// only in part, gives one error, and the next packet goes on; a broken container gives one error and ends.
+/// The first header as a host of the other byte order reads it.
+fn swapped(file: &[u8]) -> Vec<u8> {
+    let mut head = file.get(..HEADER_BYTES).unwrap_or_default().to_vec();
+    for field in [0..4, 4..6] {
+        if let Some(bytes) = head.get_mut(field) {
+            bytes.reverse();
+        }
+    }
+    head
+}
+
+/// The messages of a capture, in the file's order. A packet whose messages are broken, or which was captured only in part,
+/// gives its whole messages and one error, and the next packet goes on; a broken container gives one error and ends.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     packets: Packets<'a>,
     messages: Messages<'a>,
+    /// What is to be said behind the messages of this packet.
+    missing: Option<DecodeError>,
     time_unix_ns: Option<u64>,
     skipped_packets: u64,
+    /// The link type of packets that were none of netlink, until one is.
+    foreign: Option<u16>,
+    seen_netlink: bool,
+    is_cut: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -85,11 +150,100 @@ enum Packets<'a> {
     PcapNg(pcapng::Packets<'a>),
 }
 
-impl Reader<'_> {
-    /// Packets so far that were of another netlink protocol or of another link type.
+impl<'a> Reader<'a> {
+    /// Packets so far that were of another netlink protocol, another link type or another device.
     #[must_use]
     pub const fn skipped_packets(&self) -> u64 {
         self.skipped_packets
+    }
+
+    /// Packets so far that were lost before they came into the file, which a pcapng may say of itself and no other form does.
+    #[must_use]
+    pub fn dropped_packets(&self) -> u64 {
+        match &self.packets {
+            Packets::PcapNg(packets) => packets.dropped_packets(),
+            Packets::None | Packets::Pcap(_) => 0,
+        }
+    }
+
+    /// What the file begins like: a dump of `ss -D`, a pcap or a pcapng.
+    #[must_use]
+    pub const fn form(&self) -> &'static str {
+        match &self.packets {
+            Packets::None => "a dump of `ss -D`",
+            Packets::Pcap(packets) if packets.is_foreign() => {
+                "a pcap by a host of the other byte order, whose messages are not read here"
+            }
+            Packets::Pcap(_) => "a pcap",
+            Packets::PcapNg(_) => "a pcapng",
+        }
+    }
+
+    /// Whether the file ended inside a packet or message, as far as it is read, or a length there leads behind its end: what
+    /// was to come is unknown.
+    #[must_use]
+    pub const fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// What matches the answers in this file with its requests.
+    #[must_use]
+    pub const fn replies(&self) -> Replies {
+        // `ss -D` writes messages without packets around them, and refuses to write any but TCP's.
+        Replies::new(match self.packets {
+            Packets::None => Some(Protocol::Tcp),
+            Packets::Pcap(_) | Packets::PcapNg(_) => None,
+        })
+    }
+
+    /// Turns to the messages in a packet.
+    fn open(&mut self, packet: &Packet<'a>) -> Result<(), DecodeError> {
+        self.is_cut |= matches!(packet.missing, Some(Missing::Cut(_)));
+        let content = content(packet)?;
+        match content {
+            // Of any other link type the container has said so.
+            Content::Foreign if may_be_netlink(packet.link_type) => {
+                self.foreign = Some(packet.link_type);
+            }
+            Content::Foreign => {}
+            Content::OtherNetlink | Content::Messages(_) => self.seen_netlink = true,
+        }
+        let payload = match content {
+            Content::Messages(payload) => Some(payload),
+            Content::OtherNetlink | Content::Foreign => None,
+        };
+        self.time_unix_ns = packet.time_unix_ns;
+        self.messages = Messages::new(payload.unwrap_or_default());
+        self.skipped_packets += u64::from(payload.is_none());
+        self.missing = match packet.missing {
+            // What is not looked at may be short.
+            Some(Missing::Snapped(_)) if payload.is_none() => None,
+            Some(Missing::Snapped(error) | Missing::Cut(error)) => Some(error),
+            None => None,
+        };
+        Ok(())
+    }
+
+    /// A capture of any interface in which no packet is of netlink is told once, at its end.
+    fn end(&mut self) -> Option<DecodeError> {
+        let link_type = self.foreign.take().filter(|_| !self.seen_netlink)?;
+        Some(DecodeError::WrongLinkType(link_type.into()))
+    }
+
+    /// Notes what the next error means, if it is the end of a file without packets.
+    const fn note_end(&mut self, error: &DecodeError) {
+        if matches!(self.packets, Packets::None) && is_end(error) {
+            self.is_cut = true;
+        }
+    }
+}
+
+/// Whether more bytes would have been needed than there are.
+const fn is_end(error: &DecodeError) -> bool {
+    match error {
+        DecodeError::Truncated { .. } => true,
+        DecodeError::BadLength { length, have } => *length > *have,
+        _ => false,
     }
 }
 
@@ -100,33 +254,74 @@ impl<'a> Iterator for Reader<'a> {
         loop {
             let time_unix_ns = self.time_unix_ns;
             if let Some(message) = self.messages.next() {
+                if let Err(error) = &message {
+                    self.note_end(error);
+                    // The message that is not whole says so already.
+                    self.missing = None;
+                }
                 return Some(message.map(|message| Captured { message, time_unix_ns }));
             }
+            if let Some(error) = self.missing.take() {
+                return Some(Err(error));
+            }
             let packet = match &mut self.packets {
-                Packets::None => return None,
-                Packets::Pcap(packets) => packets.next()?,
-                Packets::PcapNg(packets) => packets.next()?,
+                Packets::None => None,
+                Packets::Pcap(packets) => packets.next(),
+                Packets::PcapNg(packets) => packets.next(),
             };
-            match packet.and_then(|packet| Ok((packet.time_unix_ns, payload(&packet)?))) {
-                Ok((time_unix_ns, Some(payload))) => {
-                    self.time_unix_ns = time_unix_ns;
-                    self.messages = Messages::new(payload);
+            let Some(packet) = packet else { return self.end().map(Err) };
+            let opened = match packet {
+                Ok(packet) => self.open(&packet),
+                Err(error) => {
+                    self.is_cut |= is_end(&error);
+                    Err(error)
                 }
-                Ok((_, None)) => self.skipped_packets += 1,
-                Err(error) => return Some(Err(error)),
+            };
+            if let Err(error) = opened {
+                return Some(Err(error));
             }
         }
     }
 }
 
-/// The messages in a packet of the socket diagnosis; `None` for any other packet.
-fn payload<'a>(packet: &Packet<'a>) -> Result<Option<&'a [u8]>, DecodeError> {
-    if packet.link_type != LINKTYPE_NETLINK {
-        return Ok(None);
+/// What is in a packet.
+#[derive(Clone, Copy)]
+enum Content<'a> {
+    /// Messages of the socket diagnosis.
+    Messages(&'a [u8]),
+    OtherNetlink,
+    /// Not netlink.
+    Foreign,
+}
+
+const fn may_be_netlink(link_type: u16) -> bool {
+    matches!(link_type, LINKTYPE_NETLINK | LINKTYPE_LINUX_SLL | LINKTYPE_LINUX_SLL2)
+}
+
+fn content<'a>(packet: &Packet<'a>) -> Result<Content<'a>, DecodeError> {
+    let (device, protocol, len) = match packet.link_type {
+        LINKTYPE_NETLINK => {
+            let head: &[u8; COOKED_BYTES] = header(packet.bytes)?;
+            (ARPHRD_NETLINK, at::<14, 2, COOKED_BYTES>(head), COOKED_BYTES)
+        }
+        LINKTYPE_LINUX_SLL => {
+            let head: &[u8; COOKED_BYTES] = header(packet.bytes)?;
+            let device = u16::from_be_bytes(at::<2, 2, COOKED_BYTES>(head));
+            (device, at::<14, 2, COOKED_BYTES>(head), COOKED_BYTES)
+        }
+        LINKTYPE_LINUX_SLL2 => {
+            let head: &[u8; COOKED2_BYTES] = header(packet.bytes)?;
+            let device = u16::from_be_bytes(at::<8, 2, COOKED2_BYTES>(head));
+            (device, at::<0, 2, COOKED2_BYTES>(head), COOKED2_BYTES)
+        }
+        _ => return Ok(Content::Foreign),
+    };
+    match u16::from_be_bytes(protocol) {
+        _ if device != ARPHRD_NETLINK => Ok(Content::Foreign),
+        NETLINK_SOCK_DIAG => Ok(Content::Messages(packet.bytes.get(len..).unwrap_or_default())),
+        0..NETLINK_PROTOCOLS => Ok(Content::OtherNetlink),
+        protocol => Err(DecodeError::BadPacket(protocol)),
     }
-    let head: &[u8; COOKED_BYTES] = header(packet.bytes)?;
-    let protocol = u16::from_be_bytes(at::<14, 2, COOKED_BYTES>(head));
-    Ok(packet.bytes.get(COOKED_BYTES..).filter(|_| protocol == NETLINK_SOCK_DIAG))
 }
 
 /// Byte order of a container.
@@ -150,6 +345,27 @@ impl Order {
             Self::Big => u32::from_be_bytes(bytes),
         }
     }
+
+    /// `None` for anything but 8 bytes.
+    fn u64(self, bytes: &[u8]) -> Option<u64> {
+        let bytes = bytes.try_into().ok()?;
+        Some(match self {
+            Self::Little => u64::from_le_bytes(bytes),
+            Self::Big => u64::from_be_bytes(bytes),
+        })
+    }
+
+    const fn is_own(self) -> bool {
+        matches!(self, Self::Little) == cfg!(target_endian = "little")
+    }
+}
+
+/// What a packet lacks that was longer on the wire than what is kept of it. Netlink pads its messages to a multiple of 4, and
+/// padding alone is not missed.
+fn snapped(bytes: &[u8], original: u32) -> Option<Missing> {
+    let have = count(bytes.len());
+    (original > have.next_multiple_of(4))
+        .then_some(Missing::Snapped(DecodeError::BadLength { length: original, have }))
 }
 
 /// The first `length` bytes, or [`DecodeError::BadLength`].

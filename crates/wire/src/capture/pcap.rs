@@ -1,6 +1,6 @@
 //! pcap (draft-ietf-opsawg-pcap): a header of 24 bytes, then packets with 16 bytes each in front.
 
-use super::{LINKTYPE_NETLINK, Order, Packet, take};
+use super::{Missing, Order, Packet, may_be_netlink, snapped, take};
 use crate::DecodeError;
 use crate::bytes::{at, header};
 
@@ -26,10 +26,11 @@ pub(super) const fn kind(magic: [u8; 4]) -> Option<Kind> {
     Some(Kind { order, unit_ns })
 }
 
-/// The packets of a file. Ends after the first error.
+/// The packets of a file. The last one may be cut by the file's end; ends after the first error.
 #[derive(Clone, Debug)]
 pub(super) struct Packets<'a> {
     kind: Kind,
+    link_type: u16,
     rest: &'a [u8],
 }
 
@@ -38,10 +39,16 @@ impl<'a> Packets<'a> {
         let head: &[u8; FILE_HEADER_BYTES] = header(file)?;
         // The upper bits tell of a frame check sequence.
         let link_type = kind.order.u32(at::<20, 4, FILE_HEADER_BYTES>(head)) & 0xffff;
-        if link_type != u32::from(LINKTYPE_NETLINK) {
-            return Err(DecodeError::WrongLinkType(link_type));
-        }
-        Ok(Self { kind, rest: file.get(FILE_HEADER_BYTES..).unwrap_or_default() })
+        let link_type = u16::try_from(link_type)
+            .ok()
+            .filter(|link_type| may_be_netlink(*link_type))
+            .ok_or(DecodeError::WrongLinkType(link_type))?;
+        Ok(Self { kind, link_type, rest: file.get(FILE_HEADER_BYTES..).unwrap_or_default() })
+    }
+
+    /// Whether a host of the other byte order wrote it.
+    pub(super) const fn is_foreign(&self) -> bool {
+        !self.kind.order.is_own()
     }
 
     fn first(&self) -> Result<(Packet<'a>, &'a [u8]), DecodeError> {
@@ -51,10 +58,14 @@ impl<'a> Packets<'a> {
         let fraction = order.u32(at::<4, 4, PACKET_HEADER_BYTES>(head));
         let captured = order.u32(at::<8, 4, PACKET_HEADER_BYTES>(head));
         let behind = self.rest.get(PACKET_HEADER_BYTES..).unwrap_or_default();
-        let bytes = take(behind, captured)?;
+        let original = order.u32(at::<12, 4, PACKET_HEADER_BYTES>(head));
+        let (bytes, missing) = match take(behind, captured) {
+            Ok(bytes) => (bytes, snapped(bytes, original)),
+            Err(error) => (behind, Some(Missing::Cut(error))),
+        };
         // At most 2^32 times 10^9, and 2^32 times 1000: no overflow.
         let time = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.kind.unit_ns;
-        let packet = Packet { link_type: LINKTYPE_NETLINK, time_unix_ns: Some(time), bytes };
+        let packet = Packet { link_type: self.link_type, time_unix_ns: Some(time), bytes, missing };
         Ok((packet, behind.get(bytes.len()..).unwrap_or_default()))
     }
 }

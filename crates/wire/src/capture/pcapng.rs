@@ -1,24 +1,32 @@
 //! pcapng (draft-ietf-opsawg-pcapng): blocks of type, length, body and length again.
 
-use super::{LINKTYPE_NETLINK, Order, Packet, take};
+use super::{Missing, Order, Packet, may_be_netlink, snapped, take};
 use crate::DecodeError;
 use crate::bytes::{at, behind, count, header};
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
+/// The form of packets before `ENHANCED_PACKET`.
+const OLD_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
+const INTERFACE_STATISTICS: u32 = 5;
 const ENHANCED_PACKET: u32 = 6;
 /// Type and length in front, length again at the end.
 const FRAME_BYTES: u32 = 12;
 /// `if_tsresol` and `if_tsoffset`.
 const OPTION_RESOLUTION: u16 = 9;
 const OPTION_OFFSET: u16 = 14;
+/// `epb_dropcount`: packets lost since the packet before.
+const OPTION_DROPPED_BEFORE: u16 = 4;
+/// `isb_ifdrop` and `isb_osdrop`: packets that the interface and the system lost so far.
+const OPTION_DROPPED_BY_INTERFACE: u16 = 5;
+const OPTION_DROPPED_BY_SYSTEM: u16 = 7;
 
 pub(super) fn is_magic(magic: [u8; 4]) -> bool {
     u32::from_be_bytes(magic) == SECTION
 }
 
-/// The packets of a file. Ends after the first error.
+/// The packets of a file. The last one may be cut by the file's end; ends after the first error.
 #[derive(Clone, Debug)]
 pub(super) struct Packets<'a> {
     rest: &'a [u8],
@@ -28,6 +36,8 @@ pub(super) struct Packets<'a> {
     /// A link type of the file, as long as no interface is netlink's.
     foreign: Option<u16>,
     seen_netlink: bool,
+    /// Packets of netlink that sections before this one lost.
+    dropped: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -35,12 +45,17 @@ struct Interface {
     link_type: u16,
     units_per_second: u64,
     offset_seconds: i64,
+    /// What its statistics say, and what its packets say, of the same packets.
+    dropped: u64,
+    dropped_between: u64,
 }
 
 struct Block<'a> {
     kind: u32,
     body: &'a [u8],
     rest: &'a [u8],
+    /// The file ends in it.
+    cut: Option<DecodeError>,
 }
 
 impl<'a> Packets<'a> {
@@ -51,7 +66,21 @@ impl<'a> Packets<'a> {
             interfaces: Vec::new(),
             foreign: None,
             seen_netlink: false,
+            dropped: 0,
         }
+    }
+
+    /// Packets of netlink that the capturing program or its system lost, as far as the file says so.
+    pub(super) fn dropped_packets(&self) -> u64 {
+        let counts = |interface: &&Interface| may_be_netlink(interface.link_type);
+        let here = self.interfaces.iter().filter(counts);
+        let here = here.map(|interface| interface.dropped.max(interface.dropped_between));
+        here.fold(self.dropped, u64::saturating_add)
+    }
+
+    /// Whether interfaces are known, and none of them is netlink's.
+    const fn is_foreign(&self) -> bool {
+        self.foreign.is_some() && !self.seen_netlink
     }
 
     /// Reads one block: `None` for one that holds no packet.
@@ -60,12 +89,17 @@ impl<'a> Packets<'a> {
         self.rest = block.rest;
         match block.kind {
             SECTION => {
+                self.dropped = self.dropped_packets();
                 self.interfaces.clear();
+                Ok(None)
+            }
+            INTERFACE_STATISTICS => {
+                self.statistics(block.body);
                 Ok(None)
             }
             INTERFACE => {
                 let interface = Interface::decode(block.body, self.order)?;
-                if interface.link_type == LINKTYPE_NETLINK {
+                if may_be_netlink(interface.link_type) {
                     self.seen_netlink = true;
                 } else {
                     self.foreign = Some(interface.link_type);
@@ -73,8 +107,8 @@ impl<'a> Packets<'a> {
                 self.interfaces.push(interface);
                 Ok(None)
             }
-            ENHANCED_PACKET => self.enhanced(block.body).map(Some),
-            SIMPLE_PACKET => self.simple(block.body).map(Some),
+            ENHANCED_PACKET | OLD_PACKET => self.enhanced(&block).map(Some),
+            SIMPLE_PACKET => self.simple(&block).map(Some),
             _ => Ok(None),
         }
     }
@@ -91,7 +125,15 @@ impl<'a> Packets<'a> {
         }
         let kind = self.order.u32(at::<0, 4, 12>(head));
         let length = self.order.u32(at::<4, 4, 12>(head));
-        let bytes = take(self.rest, length)?;
+        let is_packet = matches!(kind, ENHANCED_PACKET | OLD_PACKET | SIMPLE_PACKET);
+        let bytes = match take(self.rest, length) {
+            Ok(bytes) => bytes,
+            Err(error) if is_packet && length.is_multiple_of(4) => {
+                let body = self.rest.get(8..).unwrap_or_default();
+                return Ok(Block { kind, body, rest: &[], cut: Some(error) });
+            }
+            Err(error) => return Err(error),
+        };
         if length < FRAME_BYTES || !length.is_multiple_of(4) {
             return Err(DecodeError::BadLength { length, have: count(self.rest.len()) });
         }
@@ -100,37 +142,78 @@ impl<'a> Packets<'a> {
         if again != Some(length) {
             return Err(DecodeError::BadBlock(kind));
         }
-        Ok(Block { kind, body, rest: self.rest.get(bytes.len()..).unwrap_or_default() })
+        let rest = self.rest.get(bytes.len()..).unwrap_or_default();
+        Ok(Block { kind, body, rest, cut: None })
     }
 
-    fn enhanced(&self, body: &'a [u8]) -> Result<Packet<'a>, DecodeError> {
-        let head: &[u8; 20] = header(body)?;
-        let [id, high, low, captured] = [
-            at::<0, 4, 20>(head),
+    /// What the statistics of an interface say was lost. They are sums, so that the last ones count; what cannot be read of them
+    /// says nothing.
+    fn statistics(&mut self, body: &[u8]) {
+        let order = self.order;
+        let Some(id) = body.first_chunk().map(|id| order.u32(*id)) else { return };
+        let interface = usize::try_from(id).ok().and_then(|id| self.interfaces.get_mut(id));
+        let Some(interface) = interface else { return };
+        let options = Options::new(body.get(12..).unwrap_or_default(), order).flatten();
+        let lost = options.filter_map(|(code, value)| match code {
+            OPTION_DROPPED_BY_INTERFACE | OPTION_DROPPED_BY_SYSTEM => order.u64(value),
+            _ => None,
+        });
+        interface.dropped = lost.fold(0, u64::saturating_add);
+    }
+
+    /// A packet with its interface and time. The old form has a smaller number of the interface, and behind it how many packets
+    /// were lost before.
+    fn enhanced(&mut self, block: &Block<'a>) -> Result<Packet<'a>, DecodeError> {
+        /// What the old form says where it does not know.
+        const UNKNOWN: u16 = 0xffff;
+        let order = self.order;
+        let head: &[u8; 20] = header(block.body)?;
+        let [high, low, captured, original] = [
             at::<4, 4, 20>(head),
             at::<8, 4, 20>(head),
             at::<12, 4, 20>(head),
+            at::<16, 4, 20>(head),
         ]
-        .map(|bytes| self.order.u32(bytes));
-        let interface = usize::try_from(id).ok().and_then(|id| self.interfaces.get(id));
-        let interface = interface.ok_or(DecodeError::BadBlock(ENHANCED_PACKET))?;
+        .map(|bytes| order.u32(bytes));
+        let (id, lost_before) = match block.kind {
+            OLD_PACKET => {
+                let lost = order.u16(at::<2, 2, 20>(head));
+                (order.u16(at::<0, 2, 20>(head)).into(), if lost == UNKNOWN { 0 } else { lost })
+            }
+            _ => (order.u32(at::<0, 4, 20>(head)), 0),
+        };
+        let interface = usize::try_from(id).ok().and_then(|id| self.interfaces.get_mut(id));
+        let interface = interface.ok_or(DecodeError::BadBlock(block.kind))?;
+        let rest = block.body.get(20..).unwrap_or_default();
+        let bytes = match (take(rest, captured), block.cut) {
+            (Ok(bytes), _) => bytes,
+            (Err(_), Some(_)) => rest,
+            (Err(error), None) => return Err(error),
+        };
+        let options = Options::new(behind(rest, bytes.len()), order);
+        let lost = options.flatten().find(|(code, _)| *code == OPTION_DROPPED_BEFORE);
+        let lost = lost.and_then(|(_, value)| order.u64(value)).unwrap_or(lost_before.into());
+        interface.dropped_between = interface.dropped_between.saturating_add(lost);
         Ok(Packet {
             link_type: interface.link_type,
             time_unix_ns: interface.time_unix_ns(u64::from(high) << 32 | u64::from(low)),
-            bytes: take(body.get(20..).unwrap_or_default(), captured)?,
+            bytes,
+            missing: block.cut.map(Missing::Cut).or_else(|| snapped(bytes, original)),
         })
     }
 
     /// A packet of the first interface, without a time. Its captured length is what the block has room for, less padding.
-    fn simple(&self, body: &'a [u8]) -> Result<Packet<'a>, DecodeError> {
-        let head: &[u8; 4] = header(body)?;
+    fn simple(&self, block: &Block<'a>) -> Result<Packet<'a>, DecodeError> {
+        let head: &[u8; 4] = header(block.body)?;
         let interface = self.interfaces.first().ok_or(DecodeError::BadBlock(SIMPLE_PACKET))?;
-        let bytes = body.get(4..).unwrap_or_default();
-        let captured = self.order.u32(*head).min(count(bytes.len()));
+        let bytes = block.body.get(4..).unwrap_or_default();
+        let original = self.order.u32(*head);
+        let bytes = take(bytes, original.min(count(bytes.len())))?;
         Ok(Packet {
             link_type: interface.link_type,
             time_unix_ns: None,
-            bytes: take(bytes, captured)?,
+            bytes,
+            missing: block.cut.map(Missing::Cut).or_else(|| snapped(bytes, original)),
         })
     }
 }
@@ -142,29 +225,21 @@ impl Interface {
             link_type: order.u16(at::<0, 2, 8>(head)),
             units_per_second: 1_000_000,
             offset_seconds: 0,
+            dropped: 0,
+            dropped_between: 0,
         };
-        let mut options = body.get(8..).unwrap_or_default();
-        while !options.is_empty() {
-            let head: &[u8; 4] = header(options)?;
-            let code = order.u16(at::<0, 2, 4>(head));
-            let length = order.u16(at::<2, 2, 4>(head));
-            let value = take(options.get(4..).unwrap_or_default(), length.into())?;
-            match (code, value) {
-                (0, _) => break,
+        for option in Options::new(body.get(8..).unwrap_or_default(), order) {
+            match option? {
                 (OPTION_RESOLUTION, [resolution]) => {
                     interface.units_per_second = units(*resolution);
                 }
                 (OPTION_OFFSET, value) => {
-                    if let Ok(bytes) = <[u8; 8]>::try_from(value) {
-                        interface.offset_seconds = match order {
-                            Order::Little => i64::from_le_bytes(bytes),
-                            Order::Big => i64::from_be_bytes(bytes),
-                        };
+                    if let Some(seconds) = order.u64(value) {
+                        interface.offset_seconds = seconds.cast_signed();
                     }
                 }
                 _ => {}
             }
-            options = behind(options, 4 + value.len());
         }
         Ok(interface)
     }
@@ -173,6 +248,41 @@ impl Interface {
     fn time_unix_ns(&self, units: u64) -> Option<u64> {
         let ns = i128::from(units) * 1_000_000_000 / i128::from(self.units_per_second);
         u64::try_from(ns + i128::from(self.offset_seconds) * 1_000_000_000).ok()
+    }
+}
+
+/// The options at the end of a block: code and value. Ends after the first error.
+struct Options<'a> {
+    rest: &'a [u8],
+    order: Order,
+}
+
+impl<'a> Options<'a> {
+    const fn new(rest: &'a [u8], order: Order) -> Self {
+        Self { rest, order }
+    }
+
+    fn first(&self) -> Result<(u16, &'a [u8]), DecodeError> {
+        let head: &[u8; 4] = header(self.rest)?;
+        let length = self.order.u16(at::<2, 2, 4>(head));
+        let value = take(self.rest.get(4..).unwrap_or_default(), length.into())?;
+        Ok((self.order.u16(at::<0, 2, 4>(head)), value))
+    }
+}
+
+impl<'a> Iterator for Options<'a> {
+    type Item = Result<(u16, &'a [u8]), DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let first = self.first();
+        self.rest = match &first {
+            Ok((0, _)) | Err(_) => &[],
+            Ok((_, value)) => behind(self.rest, 4 + value.len()),
+        };
+        first.map_or_else(|error| Some(Err(error)), |option| (option.0 != 0).then_some(Ok(option)))
     }
 }
 
@@ -188,14 +298,17 @@ impl<'a> Iterator for Packets<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         while !self.rest.is_empty() {
-            match self.step() {
-                Ok(None) => {}
-                Ok(Some(packet)) => return Some(Ok(packet)),
-                Err(error) => {
-                    self.rest = &[];
-                    self.foreign = None;
-                    return Some(Err(error));
+            let step = self.step();
+            let is_cut = |packet: &Packet<'_>| matches!(packet.missing, Some(Missing::Cut(_)));
+            if step.as_ref().map_or(true, |packet| packet.as_ref().is_some_and(is_cut)) {
+                self.rest = &[];
+                // That it is a capture of something else says more than where it breaks off.
+                if self.is_foreign() {
+                    break;
                 }
+            }
+            if let Some(packet) = step.transpose() {
+                return Some(packet);
             }
         }
         // A file without any netlink is told once, at its end.

@@ -1,7 +1,9 @@
+use super::protocol::Protocol;
 use super::{ARPHRD_NETLINK, COOKED_BYTES, LINKTYPE_NETLINK, NETLINK_SOCK_DIAG};
 use crate::bytes::count;
-use crate::inet_diag::redact;
-use crate::netlink::{MessageWriter, NLM_F_MULTI, NLMSG_DONE};
+use crate::inet_diag::request::{SOCK_DIAG_BY_FAMILY, TCPDIAG_GETSOCK};
+use crate::inet_diag::{is_socket, redact};
+use crate::netlink::{Message, MessageWriter, NLM_F_MULTI, NLMSG_DONE};
 
 /// pcap with times in nanoseconds.
 const PCAP_MAGIC: u32 = 0xa1b2_3c4d;
@@ -37,8 +39,11 @@ impl Writer {
         Self { format }
     }
 
-    /// Appends one whole netlink message. MD5 keys in it are overwritten with zeros. The time counts from 1970; pcap
+    /// Appends one whole netlink message, of TCP. MD5 keys in it are overwritten with zeros. The time counts from 1970; pcap
     /// ends in 2106 and says its last second of anything later, and the form of `ss` has no times.
+    ///
+    /// The request is not written, and without it a reply of type 20 may be of any protocol. One that does not tell by itself
+    /// becomes one of type 18 in pcap, which is TCP's alone; the form of `ss` holds nothing else.
     pub fn message(&self, time_unix_ns: u64, raw: &[u8], out: &mut Vec<u8>) {
         let padded = raw.len().next_multiple_of(4);
         if self.format == Format::Pcap {
@@ -56,6 +61,9 @@ impl Writer {
         let start = out.len();
         out.extend_from_slice(raw);
         if let Some(message) = out.get_mut(start..) {
+            if self.format == Format::Pcap {
+                tell_protocol(message);
+            }
             redact(message);
         }
         out.resize(start + padded, 0);
@@ -66,5 +74,16 @@ impl Writer {
         let mut done = Vec::with_capacity(20);
         MessageWriter::begin(&mut done, NLMSG_DONE, NLM_F_MULTI, 0).bytes(&[0; 4]).finish();
         self.message(time_unix_ns, &done, out);
+    }
+}
+
+fn tell_protocol(raw: &mut [u8]) {
+    let is_untold = Message::first(raw).is_ok_and(|message| {
+        is_socket(&message)
+            && message.kind == SOCK_DIAG_BY_FAMILY
+            && Protocol::of_reply(&message) != Some(Protocol::Tcp)
+    });
+    if let Some(kind) = raw.get_mut(4..6).filter(|_| is_untold) {
+        kind.copy_from_slice(&TCPDIAG_GETSOCK.to_ne_bytes());
     }
 }

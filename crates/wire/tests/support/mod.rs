@@ -1,6 +1,8 @@
 //! Fixtures and builders that the tests of this crate share.
 #![expect(dead_code, reason = "each test binary uses a part")]
 
+pub(crate) mod files;
+
 use std::net::SocketAddr;
 
 use wire::inet_diag::{self, SocketMessage};
@@ -12,6 +14,8 @@ pub(crate) const BOTH: &[u8] = include_bytes!("../../testdata/both-6.18.bin");
 pub(crate) const BOTH_TEXT: &str = include_str!("../../testdata/both-6.18.txt");
 /// What `ss -D` wrote.
 pub(crate) const SS: &[u8] = include_bytes!("../../testdata/ss-6.18.bin");
+/// Dumps of every protocol, with their requests.
+pub(crate) const PROTOCOLS: &[u8] = include_bytes!("../../testdata/protocols-6.18.pcap");
 /// Destroy events of two connections.
 pub(crate) const DESTROY: &[u8] = include_bytes!("../../testdata/destroy-6.18.bin");
 

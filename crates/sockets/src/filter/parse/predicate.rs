@@ -3,7 +3,8 @@
 use super::Parser;
 use crate::filter::ast::{Compare, Device, Expr, Test, TextField};
 use crate::filter::error::{FilterError, Note, nearest};
-use crate::filter::fields::{Field, Source, words};
+use crate::filter::facts::Needs;
+use crate::filter::fields::{Field, words};
 use crate::filter::host::{self, Host, Problem};
 use crate::filter::lex::{Kind, Sign, Token};
 use crate::filter::quantity::Quantity;
@@ -55,6 +56,15 @@ impl<'a> Parser<'a> {
         word: &'a str,
         span: Range<usize>,
     ) -> Result<Expr, FilterError> {
+        let expression = self.question(word, &span)?;
+        let needs = Needs::of(&expression);
+        if needs != Needs::NONE {
+            self.asks.push((needs, span));
+        }
+        Ok(expression)
+    }
+
+    fn question(&mut self, word: &'a str, span: &Range<usize>) -> Result<Expr, FilterError> {
         match word {
             "src" => self.host(End::Source, word),
             "dst" => self.host(End::Destination, word),
@@ -64,26 +74,14 @@ impl<'a> Parser<'a> {
             "dev" => self.device(word),
             "fwmark" | "mark" => self.mark(word),
             "cgroup" => self.cgroup(word),
-            "state" => self.state(word, &span),
-            "exclude" | "excl" => Ok(self.state(word, &span)?.negate()),
+            "state" => self.state(word, span),
+            "exclude" | "excl" => Ok(self.state(word, span)?.negate()),
             "family" => self.family(word),
             _ => match (text_field(word), Field::from_word(word)) {
-                (Some(field), _) => {
-                    self.note_processes(field == TextField::Process, span);
-                    self.text(field, word)
-                }
-                (None, Some(field)) => {
-                    self.note_processes(field.source() == Source::Pid, span);
-                    self.number(field, word)
-                }
-                (None, None) => Err(self.unknown(word, span)),
+                (Some(field), _) => self.text(field, word),
+                (None, Some(field)) => self.number(field, word),
+                (None, None) => Err(self.unknown(word, span.clone())),
             },
-        }
-    }
-
-    fn note_processes(&mut self, asks_for_them: bool, span: Range<usize>) {
-        if asks_for_them {
-            self.processes.get_or_insert(span);
         }
     }
 

@@ -96,10 +96,10 @@ fn explanations_name_the_place() {
 }
 
 /// A small xorshift generator: the same cases on every run.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, limit: usize) -> usize {
+    pub(super) fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -110,7 +110,7 @@ impl Random {
         items[self.below(items.len())]
     }
 
-    fn text(&mut self, depth: usize) -> String {
+    pub(super) fn text(&mut self, depth: usize) -> String {
         const TESTS: &[&str] = &[
             "src 10.0.0.0/9",
             "dst 10.0.0.1",
@@ -151,7 +151,7 @@ impl Random {
         }
     }
 
-    fn socket(&mut self) -> SocketMessage<'static> {
+    pub(super) fn socket(&mut self) -> SocketMessage<'static> {
         const ENDS: &[&[&str]] = &[
             &["10.0.0.1:80", "10.128.0.1:81", "10.0.0.2:0"],
             &["[2001:db8::1]:80", "[2001:db8:8000::1]:81", "[::ffff:10.0.0.1]:80", "[::]:0"],

@@ -1,5 +1,5 @@
 use super::{FixedNames, parse};
-use crate::filter::{Filter, MAX_NESTING, MAX_TEXT_BYTES, NoNames};
+use crate::filter::{Filter, MAX_NESTING, MAX_TEXT_BYTES, Needs, NoNames};
 
 fn word(word: &str) -> String {
     format!("`{word}` is no word of the filter language")
@@ -212,17 +212,26 @@ fn interfaces_are_checked_when_asked() {
 }
 
 #[test]
-fn processes_are_refused_where_nobody_looks_for_them() {
-    for (text, span) in
-        [("rtt > 1ms and process = nginx", 14..21), ("not pid = 1 or pid = 2", 4..7)]
-    {
-        let error = parse(text).check_no_processes().unwrap_err();
-        assert_eq!(
-            (error.span, error.message.as_str()),
-            (span, "which process holds a socket is not looked up here")
-        );
-    }
-    assert_eq!(parse("unit = nginx* and uid = 0").check_no_processes(), Ok(()));
+fn a_word_that_asks_for_what_nobody_knows_is_pointed_at() {
+    let check = |text: &str, unknown: Needs, span, says: &str| {
+        let error = parse(text).check_known(Needs::ALL.without(unknown)).unwrap_err();
+        assert_eq!(error.span, span, "{text}");
+        assert!(error.message.contains(says), "{text}: {}", error.message);
+        assert_eq!(parse(text).check_known(Needs::ALL), Ok(()), "{text}");
+    };
+    let processes = "which process holds a socket";
+    check("rtt > 1ms and process = nginx", Needs::PROCESSES, 14..21, processes);
+    check("not pid = 1 or pid = 2", Needs::PROCESSES, 4..7, processes);
+    check("age > 1s or rtt > 1ms and age < 9s", Needs::AGE, 0..3, "for how long");
+    check("sport = :1 and not unit = nginx*", Needs::ATTRIBUTION, 19..23, "cgroup");
+    check("pod = x", Needs::ATTRIBUTION, 0..3, "cgroup");
+    check("cgroup = /a*", Needs::ATTRIBUTION, 0..6, "cgroup");
+    check("netns != blue", Needs::NETNS, 0..5, "network namespace");
+    check("dev = lo", Needs::INTERFACE, 0..3, "interface");
+    check("fwmark = 7", Needs::MARK, 0..6, "CAP_NET_ADMIN");
+    check("cc = bbr", Needs::CONGESTION, 0..2, "not known here");
+    let all = "unit = nginx* and uid = 0 and dev = 2 and cookie > 5 and state listening";
+    assert_eq!(parse(all).check_known(Needs::ATTRIBUTION), Ok(()));
 }
 
 #[test]

@@ -6,9 +6,12 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
-/// Scans in which a process is asked from the first that saw it: runtimes start a process first and move it then.
+/// Scans in which a process is asked from the first that saw it, and the time in which it is: runtimes start a process first and
+/// move it then.
 const YOUNG_SCANS: u32 = 3;
+const YOUNG: Duration = Duration::from_secs(3);
 
 /// Every which scan an older process is asked again, each in its turn.
 const REFRESH_SCANS: u32 = 8;
@@ -32,6 +35,20 @@ struct Known {
     folder_inode: u64,
     answer: Answer,
     scans: u32,
+    first_seen: Instant,
+}
+
+impl Known {
+    fn tell(&self, scan: &mut Scan, each: &mut impl FnMut(u32, u64)) {
+        match self.answer {
+            Answer::Namespace(inode) => {
+                scan.processes += 1;
+                each(self.process, inode);
+            }
+            Answer::Unreadable => scan.unreadable_processes += 1,
+            Answer::None => {}
+        }
+    }
 }
 
 /// What the kernel said of a process.
@@ -62,6 +79,7 @@ impl Processes {
         mem::swap(&mut self.known, &mut self.previous);
         self.known.clear();
         self.scan = self.scan.wrapping_add(1);
+        let now = Instant::now();
         let mut next_previous = 0;
         loop {
             let len = read_folder(proc.as_fd(), buffer)?;
@@ -71,23 +89,21 @@ impl Processes {
             for entry in entries(buffer.get(..len).unwrap_or_default()) {
                 let Some(process) = entry.process() else { continue };
                 let before = find(&self.previous, &mut next_previous, process);
-                let known = self.look(proc.as_fd(), &entry, process, before);
-                match known.answer {
-                    Answer::Namespace(inode) => {
-                        scan.processes += 1;
-                        each(process, inode);
-                    }
-                    Answer::Unreadable => scan.unreadable_processes += 1,
-                    Answer::None => {}
-                }
+                let known = self.look((proc.as_fd(), now), &entry, process, before);
+                known.tell(scan, &mut each);
                 self.known.push(known);
             }
         }
     }
 
+    /// Hands over what the last scan has found.
+    pub(super) fn recall(&self, scan: &mut Scan, mut each: impl FnMut(u32, u64)) {
+        self.known.iter().for_each(|known| known.tell(scan, &mut each));
+    }
+
     fn look(
         &self,
-        proc: BorrowedFd<'_>,
+        (proc, now): (BorrowedFd<'_>, Instant),
         entry: &Entry<'_>,
         process: u32,
         before: Option<Known>,
@@ -95,13 +111,14 @@ impl Processes {
         // 1 stands for an inode that the kernel could not make.
         let same = before.filter(|before| before.folder_inode == entry.inode && entry.inode > 1);
         let scans = same.map_or(0, |same| same.scans.saturating_add(1));
-        let is_due =
-            scans < YOUNG_SCANS || process.wrapping_add(self.scan).is_multiple_of(REFRESH_SCANS);
+        let first_seen = same.map_or(now, |same| same.first_seen);
+        let is_young = scans < YOUNG_SCANS || now.duration_since(first_seen) < YOUNG;
+        let is_due = is_young || process.wrapping_add(self.scan).is_multiple_of(REFRESH_SCANS);
         let answer = match same {
             Some(same) if !is_due => same.answer,
             _ => ask(proc, entry.name),
         };
-        Known { process, folder_inode: entry.inode, answer, scans }
+        Known { process, folder_inode: entry.inode, answer, scans, first_seen }
     }
 }
 
@@ -180,7 +197,13 @@ mod tests {
     use super::*;
 
     fn known(process: u32) -> Known {
-        Known { process, folder_inode: 1, answer: Answer::None, scans: 0 }
+        Known {
+            process,
+            folder_inode: 1,
+            answer: Answer::None,
+            scans: 0,
+            first_seen: Instant::now(),
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::super::sockets::{FORMATS, Namespaces, SinkConfig, SocketsConfig, form
 use super::super::{SinkAddress, document::Table, errors::nearest, filter, keys, rules};
 use super::{as_usize, name, name_of, non_zero, single};
 use record::FieldSet;
+use sockets::Undecided;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -40,6 +41,7 @@ fn collector(section: &Section<'_>) -> Option<SocketsConfig> {
     let interval = section.duration("interval");
     let jitter = section.duration("jitter");
     let namespaces = namespaces(section);
+    let namespaces_max = section.integer("namespaces_max");
     let states = section.list("states", state);
     if section.is_empty("states") {
         section.error(
@@ -49,6 +51,7 @@ fn collector(section: &Section<'_>) -> Option<SocketsConfig> {
     }
     let filter = filter(section);
     let closes = section.bool("closes");
+    let closes_undecided = section.choice("closes_undecided", &[Undecided::Drop, Undecided::Keep]);
     let skip_unchanged = section.bool("skip_unchanged");
     let polls = |name| section.integer(name).and_then(non_zero);
     let (keyframe_every, listen_every) = (polls("keyframe_every"), polls("listen_every"));
@@ -56,6 +59,9 @@ fn collector(section: &Section<'_>) -> Option<SocketsConfig> {
     let fields = fields(section);
     let table_entries_max = section.integer("table_entries_max");
     let event_buffer = section.size("event_buffer");
+    let processes = section.bool("processes");
+    let host = section.text("host", host_name);
+    let host_id = section.text("host_id", host_id);
     let tags = section.tags("tags", tag);
     if tags.len() > TAGS_MAX {
         section.error("tags", format!("there are {}, and {TAGS_MAX} is the most", tags.len()));
@@ -66,9 +72,11 @@ fn collector(section: &Section<'_>) -> Option<SocketsConfig> {
         interval,
         jitter: jitter.unwrap_or_else(|| (interval / 10).min(Duration::from_secs(1))),
         namespaces,
+        namespaces_max: as_usize(namespaces_max),
         states,
         filter,
         closes: closes.unwrap_or_default(),
+        closes_undecided: closes_undecided.unwrap_or_default(),
         skip_unchanged: skip_unchanged.unwrap_or_default(),
         keyframe_every: keyframe_every.unwrap_or(NonZeroU32::MIN),
         sample: sample.unwrap_or(NonZeroU32::MIN),
@@ -76,6 +84,9 @@ fn collector(section: &Section<'_>) -> Option<SocketsConfig> {
         fields,
         table_entries_max: as_usize(table_entries_max),
         event_buffer_bytes: as_usize(event_buffer),
+        processes: processes.unwrap_or_default(),
+        host,
+        host_id,
         tags,
         helper,
         sinks: Vec::new(),
@@ -181,7 +192,8 @@ fn fields(section: &Section<'_>) -> Vec<String> {
 /// Longest path of a unix socket in bytes (unix(7): `sun_path` with its end).
 const UNIX_PATH_BYTES_MAX: usize = 107;
 
-fn socket_path(text: &str) -> Result<PathBuf, String> {
+/// The path of a unix socket.
+pub(super) fn socket_path(text: &str) -> Result<PathBuf, String> {
     match text.len() {
         0 => Err("it has no path; write for example /run/weir/helper.sock".to_owned()),
         _ if text.chars().any(char::is_control) => {
@@ -192,6 +204,31 @@ fn socket_path(text: &str) -> Result<PathBuf, String> {
             "the path of a unix socket has at most {UNIX_PATH_BYTES_MAX} bytes and this one has {len}"
         )),
     }
+}
+
+/// Longest name of a host, in bytes (RFC 1035 section 3.1, as text).
+const HOST_NAME_BYTES_MAX: usize = 253;
+const HOST_ID_CHARS_MAX: usize = 64;
+
+fn host_name(text: &str) -> Result<String, String> {
+    match text.len() {
+        0 => Err("a host's name is not empty; remove the key for the kernel's".to_owned()),
+        _ if text.chars().any(char::is_control) => {
+            Err("a host's name has no control characters".to_owned())
+        }
+        1..=HOST_NAME_BYTES_MAX => Ok(text.to_owned()),
+        len => Err(format!(
+            "a host's name has at most {HOST_NAME_BYTES_MAX} bytes and this one has {len}"
+        )),
+    }
+}
+
+fn host_id(text: &str) -> Result<String, String> {
+    let is_id = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
+    if (1..=HOST_ID_CHARS_MAX).contains(&text.len()) && text.chars().all(is_id) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("a host's id is 1 to {HOST_ID_CHARS_MAX} letters, digits, _, -, . and /"))
 }
 
 const TAGS_MAX: usize = 16;

@@ -14,7 +14,8 @@ pub(in super::super) const SOCKETS: SectionKeys = SectionKeys {
             kind: Kind::Duration(Duration::from_millis(100), HOUR),
             fallback: Fallback::Value("10s"),
             meaning: "Time from the start of one poll to the start of the next. A poll that takes longer is followed by \
-                      the next at once.",
+                      the next at once; one that has taken ten times as long ends, and the next begins with the \
+                      namespaces that it did not come to.",
         },
         Key {
             name: "jitter",
@@ -32,18 +33,28 @@ pub(in super::super) const SOCKETS: SectionKeys = SectionKeys {
                       so once and collects what it can. A namespace that is not there yet is taken up when it appears.",
         },
         Key {
+            name: "namespaces_max",
+            kind: Kind::Integer(1, 65_536),
+            fallback: Fallback::Value("4096"),
+            meaning: "Network namespaces that are collected at a time. Anybody may make namespaces, each costs a poll up to \
+                      0.3 ms, and with 1,000 of them each close event costs the kernel some 30 µs more. Those that come \
+                      later are left out, counted, and the daemon says so once.",
+        },
+        Key {
             name: "states",
             kind: Kind::List("words for states and groups of states, as `weir sockets` has them"),
             fallback: Fallback::Value("connected"),
             meaning: "States of the sockets that are polled: `established`, `time-wait` and so on, `listening`, or \
-                      `connected`, `synchronized`, `bucket`, `big`, `all`.",
+                      `connected`, `synchronized`, `bucket`, `big`, `all`. Connections that were in none of them have no \
+                      closing record.",
         },
         Key {
             name: "filter",
             kind: Kind::Text("filter of `weir sockets`, such as `dport = :443 or src 10.0.0.0/8`"),
             fallback: Fallback::Absent("every socket"),
             meaning: "Sockets that records are made of; the others are counted as filtered. What the kernel can decide \
-                      never leaves it. Closing records pass the same filter.",
+                      never leaves it. A connection that a poll let through has its closing record, one that polls \
+                      rejected has none; see `closes_undecided` for those that no poll saw.",
         },
         Key {
             name: "closes",
@@ -52,6 +63,14 @@ pub(in super::super) const SOCKETS: SectionKeys = SectionKeys {
             meaning: "Whether the kernel's close events are heard, for one closing record of each connection, those that \
                       no poll saw included. Those of other namespaces need `CAP_NET_BROADCAST`, and `CAP_NET_ADMIN` \
                       where a namespace has no id yet.",
+        },
+        Key {
+            name: "closes_undecided",
+            kind: Kind::Choice(&["drop", "keep"]),
+            fallback: Fallback::Value("drop"),
+            meaning: "What becomes of the close of a connection that no poll saw, where its close event does not say what \
+                      `filter` asks for: owner, cgroup, mark, congestion control and age never, peer and counters not \
+                      after an abort. `drop`: no record, and counted as undecided; `keep`: a record.",
         },
         Key {
             name: "skip_unchanged",
@@ -83,16 +102,20 @@ pub(in super::super) const SOCKETS: SectionKeys = SectionKeys {
         Key {
             name: "fields",
             kind: Kind::List("groups and fields"),
-            fallback: Fallback::Absent("all fields"),
+            fallback: Fallback::Absent("all but a few"),
             meaning: "What records have, by groups (`tcp_info`, `endpoints` …) or single fields (`rtt_us`), as \
-                      [records.md](records.md) lists them; `-raw` takes a group away. A sink may have less.",
+                      [records.md](records.md) lists them; `[\"all\"]` is every field, `-raw` takes a group away. Not set: all but \
+                      `type_of_service`, `traffic_class`, `class_id` and what congestion controls say of themselves (`vegas_*`, \
+                      `dctcp_*`, `bbr_*`), which are rarely read and cost the kernel time for every socket. A sink may have less; \
+                      what no sink has is not asked of the kernel.",
         },
         Key {
             name: "table_entries_max",
             kind: Kind::Integer(1_024, 4 << 20),
             fallback: Fallback::Value("131072"),
             meaning: "Connections that are remembered between polls, for unchanged sockets and closing records. Beyond \
-                      it those not seen for longest are forgotten, and counted.",
+                      it those whose sockets are gone make room, and else new ones are not remembered: they are counted, \
+                      and the daemon says once which value is needed.",
         },
         Key {
             name: "event_buffer",
@@ -100,7 +123,28 @@ pub(in super::super) const SOCKETS: SectionKeys = SectionKeys {
             fallback: Fallback::Value("8MiB"),
             meaning: "Receive buffer for close events to ask the kernel for. A burst of closes that overruns it is \
                       counted as `event_buffer`. Without `CAP_NET_ADMIN` the kernel grants at most twice \
-                      `net.core.rmem_max`.",
+                      `net.core.rmem_max`, and a helper at most `64MiB`.",
+        },
+        Key {
+            name: "processes",
+            kind: Kind::Bool,
+            fallback: Fallback::Value("false"),
+            meaning: "Whether records of polls name a process that holds the socket (`process_id`, `process_name`). Each poll \
+                      then looks at every descriptor of every process; those of other users need `CAP_SYS_PTRACE` and \
+                      `CAP_DAC_READ_SEARCH`.",
+        },
+        Key {
+            name: "host",
+            kind: Kind::Text("1 to 253 characters"),
+            fallback: Fallback::Absent("the kernel's host name"),
+            meaning: "Name of this host on every record. In a container the kernel's is the container's.",
+        },
+        Key {
+            name: "host_id",
+            kind: Kind::Text("1 to 64 letters, digits, `_`, `-`, `.` and `/`"),
+            fallback: Fallback::Absent("a hash of `/etc/machine-id`, if there is one"),
+            meaning: "What tells this host from all others, whatever its name, on every record. The machine id itself never \
+                      leaves the host.",
         },
         Key {
             name: "tags",
@@ -146,7 +190,7 @@ pub(in super::super) const SINK: SectionKeys = SectionKeys {
             name: "fields",
             kind: Kind::List("groups and fields"),
             fallback: Fallback::Absent("those of `[sockets]`"),
-            meaning: "What this sink's records have, of what `[sockets]` has.",
+            meaning: "What this sink's records have, of what `[sockets]` has; where that names none, of all fields.",
         },
         Key {
             name: "queue_size",

@@ -4,8 +4,9 @@ use super::super::build::PlacedSockets;
 use super::super::paths::{is_same_file, real_path};
 use super::super::section::{Report, Section};
 use super::super::sockets::{SinkConfig, SocketsConfig};
-use super::super::{SinkAddress, TargetAddress, units::display_duration};
+use super::super::{SinkAddress, TargetAddress, units::display_duration, units::display_size};
 use super::{Placed, is_rotated, kept_files, named_at};
+use sockets::helper::EVENT_BUFFER_BYTES_MAX;
 use std::path::{Path, PathBuf};
 
 /// Keys of a sink that mean something for files only.
@@ -22,6 +23,12 @@ pub(in super::super) fn collector(section: &Section<'_>, config: &SocketsConfig)
              {interval} at most"
         );
         section.error("jitter", message);
+    }
+    if config.helper.is_some() && config.event_buffer_bytes > EVENT_BUFFER_BYTES_MAX as usize {
+        let most = display_size(EVENT_BUFFER_BYTES_MAX.into());
+        let message =
+            format!("a helper grants {most} at most; write \"{most}\", or leave helper out");
+        section.error("event_buffer", message);
     }
 }
 

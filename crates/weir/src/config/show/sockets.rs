@@ -6,6 +6,7 @@ use super::super::sockets::{Namespaces, SinkConfig, SocketsConfig};
 use super::super::units::{display_duration, display_size};
 use super::{Shown, quoted};
 use serde_json::Value as Json;
+use sockets::Undecided;
 
 impl Shown for SocketsConfig {
     fn value(&self, key: &str) -> Option<String> {
@@ -17,9 +18,14 @@ impl Shown for SocketsConfig {
                 Namespaces::All => Some(quoted("all")),
                 Namespaces::Named(names) => list(names),
             },
+            "namespaces_max" => Some(self.namespaces_max.to_string()),
             "states" => list(&self.states),
             "filter" => self.filter.as_deref().map(quoted),
             "closes" => Some(self.closes.to_string()),
+            "closes_undecided" => Some(quoted(match self.closes_undecided {
+                Undecided::Drop => "drop",
+                Undecided::Keep => "keep",
+            })),
             "skip_unchanged" => Some(self.skip_unchanged.to_string()),
             "keyframe_every" => Some(self.keyframe_every.to_string()),
             "sample" => Some(self.sample.to_string()),
@@ -27,6 +33,9 @@ impl Shown for SocketsConfig {
             "fields" => list(&self.fields),
             "table_entries_max" => Some(self.table_entries_max.to_string()),
             "event_buffer" => Some(quoted(&display_size(self.event_buffer_bytes as u64))),
+            "processes" => Some(self.processes.to_string()),
+            "host" => self.host.as_deref().map(quoted),
+            "host_id" => self.host_id.as_deref().map(quoted),
             "tags" => tags(self),
             _ => self.helper.as_ref().map(|path| quoted(&path.display().to_string())),
         }
@@ -69,7 +78,7 @@ impl Shown for SinkConfig {
     }
 }
 
-fn list(texts: &[String]) -> Option<String> {
+pub(super) fn list(texts: &[String]) -> Option<String> {
     let all: Vec<String> = texts.iter().map(|text| quoted(text)).collect();
     (!all.is_empty()).then(|| format!("[{}]", all.join(", ")))
 }

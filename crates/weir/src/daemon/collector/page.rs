@@ -1,17 +1,19 @@
 //! `GET /sockets?filter=…&limit=…`: the question as it comes over HTTP, and the collector's answer.
 
-use admin::{Page, PageError};
-use sockets::filter::{Filter, FilterError};
+use admin::{Page, PageError, Pieces};
+use sockets::filter::{Filter, FilterError, Needs};
 use sockets::{QueryError, Questions};
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Sockets in an answer unless the question says otherwise.
 const LIMIT_DEFAULT: usize = 1_000;
-/// Most sockets in an answer: 100,000 of them are some 150 MB of JSON.
+/// Most sockets in an answer: 100,000 of them are some 150 MB of JSON, which is made as it is taken.
 const LIMIT_MAX: usize = 100_000;
-/// Longest wait for the collector, which may be in a poll.
-const ANSWER_WAIT: Duration = Duration::from_secs(10);
+/// Longest wait for the question's turn: others may be before it, or a poll be under way. With the time that an answer may take
+/// it stays below the life of a connection ([`admin::CONNECTION_LIFETIME_MAX`]).
+const TURN_WAIT: Duration = Duration::from_secs(5);
 
 /// Whom to ask, which changes with a reload; `None` while there is no collector.
 #[derive(Clone, Default)]
@@ -34,7 +36,7 @@ pub(crate) fn page(asked: &Asked) -> Page {
     Arc::new(move |query| answer(&asked, query))
 }
 
-fn answer(asked: &Asked, query: &str) -> Result<Vec<u8>, PageError> {
+fn answer(asked: &Asked, query: &str) -> Result<Pieces, PageError> {
     let Question { filter, limit } = Question::parse(query).map_err(PageError::BadQuery)?;
     let filter = match filter.trim() {
         "" => None,
@@ -43,13 +45,16 @@ fn answer(asked: &Asked, query: &str) -> Result<Vec<u8>, PageError> {
     let Some(questions) = asked.questions() else {
         return Err(PageError::Unavailable("the collector is being started anew".to_owned()));
     };
-    let answer = questions.ask(filter, limit, ANSWER_WAIT);
-    answer.map_err(|error: QueryError| PageError::Unavailable(error.to_string()))
+    match questions.ask(filter, limit, TURN_WAIT) {
+        Ok(answer) => Ok(Box::new(answer.map(|piece| piece.map_err(io::Error::other)))),
+        Err(error @ QueryError::Busy) => Err(PageError::Busy(error.to_string())),
+        Err(error) => Err(PageError::Unavailable(error.to_string())),
+    }
 }
 
 fn read(text: &str) -> Result<Filter, FilterError> {
     let filter = Filter::parse(text)?;
-    filter.check_no_processes().map(|()| filter)
+    filter.check_known(Needs::ALL.without(Needs::PROCESSES)).map(|()| filter)
 }
 
 /// What is asked.

@@ -1,0 +1,68 @@
+//! Words that ask for what nobody finds out where a filter is used.
+
+use super::error::FilterError;
+use super::{Filter, Needs};
+
+/// What a filter may ask for, what is said where it is not known, and what helps.
+const QUESTIONS: &[(Needs, &str, &str)] = &[
+    (
+        Needs::PROCESSES,
+        "which process holds a socket is not looked up here",
+        "`cgroup`, `unit`, `container`, `pod` and `uid` are known; a list or `--watch` of `weir sockets` knows processes too",
+    ),
+    (
+        Needs::AGE,
+        "for how long a socket has been there is not known here: nothing is remembered",
+        "`--watch`, `--closed` and the daemon remember what they have seen",
+    ),
+    (
+        Needs::ATTRIBUTION,
+        "whose cgroup a socket is in is not known here",
+        "a capture has only ids, which are those of the host it was made on",
+    ),
+    (
+        Needs::CGROUP_ID,
+        "which cgroup a path stands for is not known here",
+        "a capture has only ids, which are those of the host it was made on",
+    ),
+    (
+        Needs::NETNS,
+        "which network namespace a socket is in is not known here",
+        "a capture does not say",
+    ),
+    (
+        Needs::INTERFACE,
+        "which interface has this name is not known here",
+        "an index is taken: `dev = 2`",
+    ),
+    (
+        Needs::MARK,
+        "marks are told to CAP_NET_ADMIN only",
+        "run it as root, or grant the capability",
+    ),
+];
+
+impl Filter {
+    /// Points at the first word that asks for something other than this: no socket would ever pass it, nor its opposite.
+    ///
+    /// ```
+    /// use sockets::filter::{Filter, Needs, NoNames};
+    /// let filter = Filter::parse_with("rtt > 1ms and age > 1min", &NoNames).unwrap();
+    /// assert!(filter.check_known(Needs::ALL).is_ok());
+    /// assert_eq!(filter.check_known(Needs::ALL.without(Needs::AGE)).unwrap_err().span, 14..17);
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError`] at the word.
+    pub fn check_known(&self, available: Needs) -> Result<(), FilterError> {
+        let unknown = self.asks.iter().find(|(needs, _)| !available.contains(*needs));
+        let Some((needs, span)) = unknown else { return Ok(()) };
+        let question = QUESTIONS.iter().find(|(asked, ..)| needs.contains(*asked));
+        let (message, help) = match question {
+            Some((_, message, help)) => (*message, Some((*help).to_owned())),
+            None => ("what this asks for is not known here", None),
+        };
+        Err(FilterError::new(&self.text, span.clone(), message, help))
+    }
+}

@@ -1,0 +1,50 @@
+//! Which record it is, of which run, host and kernel, and of which end of a connection.
+
+use crate::attribution::Host;
+use crate::ends::Role;
+use record::{ConnectionRole, RecordKind, SCHEMA_VERSION, SocketRecord, Tags};
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+/// What is the same on all records of a collector.
+#[derive(Clone, Copy)]
+pub(crate) struct Identity<'h> {
+    pub(crate) host: &'h Host,
+    pub(crate) tags: &'h [(&'h str, &'h str)],
+    /// See [`run_id`].
+    pub(crate) run_id: u64,
+}
+
+/// A number for one run of a collector, which no other run has: random, from the kernel. Above 0 and below 2^63, since many stores
+/// have no larger integer.
+pub fn run_id() -> u64 {
+    // The standard library seeds its hash maps from the kernel's random numbers.
+    (RandomState::new().build_hasher().finish() >> 1).max(1)
+}
+
+impl<'h> Identity<'h> {
+    /// A record that says which run, host and boot it is from.
+    pub(crate) fn record(&self, kind: RecordKind, time_unix_ns: u64) -> SocketRecord<'h> {
+        SocketRecord {
+            record_kind: Some(kind),
+            time_unix_ns: Some(time_unix_ns),
+            host: self.host.name(),
+            host_id: self.host.host_id(),
+            boot_id: self.host.boot_id(),
+            kernel_release: self.host.kernel_release(),
+            run_id: Some(self.run_id),
+            schema_version: Some(SCHEMA_VERSION),
+            tags: (!self.tags.is_empty()).then(|| Tags::new(self.tags)),
+            ..SocketRecord::default()
+        }
+    }
+}
+
+impl Role {
+    /// The word for it on records.
+    pub(crate) fn word(self) -> ConnectionRole {
+        match self {
+            Role::Opener => ConnectionRole::OPENER,
+            Role::Acceptor => ConnectionRole::ACCEPTOR,
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What the collector's filter says of sockets and of connections that have ended.
+//!
+//! A connection that a poll has let through is told at its end, whatever has become of it; one that polls have only rejected is
+//! not, whatever its close event says. One that no poll has met is judged by its close event, which leaves much open: it says
+//! nothing of owner, cgroup, mark and congestion control, and that of an abort nothing of the peer and the counters.
+
+use crate::attribution::Cgroup;
+use crate::closing::Closed;
+use crate::ends;
+use crate::engine::{Engine, Fate, InTable, Moment};
+use crate::filter::{Expr, Facts, Needs, Verdict, of_close};
+use crate::options::{Closes, Undecided};
+use crate::poll::is_connection;
+use crate::says::is_remnant;
+use ledger::Reason;
+use std::sync::Arc;
+use std::time::Duration;
+use wire::inet_diag::SocketMessage;
+
+impl Engine<'_> {
+    /// Whether a socket passes an expression of a filter with these needs, given what is known of it beside the kernel's
+    /// message.
+    pub(crate) fn passes_any(
+        &mut self,
+        expression: &Expr,
+        needs: Needs,
+        message: &SocketMessage<'_>,
+        place: Option<u32>,
+        age_ns: Option<u64>,
+    ) -> bool {
+        let cgroup = self.cgroup_for(needs, message);
+        let facts = self.facts(cgroup.as_deref(), place, age_ns);
+        expression.matches(message, &facts)
+    }
+
+    fn cgroup_for(&mut self, needs: Needs, message: &SocketMessage<'_>) -> Option<Arc<Cgroup>> {
+        let wants_cgroup = needs.contains(Needs::ATTRIBUTION);
+        message.cgroup_id.filter(|_| wants_cgroup).and_then(|id| self.cgroup_of(id))
+    }
+
+    fn facts<'a>(
+        &'a self,
+        cgroup: Option<&'a Cgroup>,
+        place: Option<u32>,
+        age_ns: Option<u64>,
+    ) -> Facts<'a> {
+        let namespace = place.and_then(|place| self.namespaces.get(place));
+        Facts {
+            netns: namespace.and_then(|known| known.name.as_deref()),
+            is_netns_known: namespace.is_some(),
+            age: age_ns.map(Duration::from_nanos),
+            ..facts_of(cgroup)
+        }
+    }
+
+    /// What the collector's own filter says of a socket that the kernel listed.
+    pub(crate) fn judge(&mut self, message: &SocketMessage<'_>, known: Option<InTable>) -> Verdict {
+        let Some(rest) = self.rest.take() else { return Verdict::True };
+        let Moment { boot_ns, place, .. } = self.moment;
+        // One that was not there before has been seen for no time.
+        let since = known.map_or(boot_ns, |known| known.first_seen_boot_ns);
+        let cgroup = self.cgroup_for(self.needs, message);
+        let facts = self.facts(cgroup.as_deref(), Some(place), Some(boot_ns.saturating_sub(since)));
+        let verdict = rest.evaluate(message, &facts);
+        self.rest = Some(rest);
+        verdict
+    }
+
+    /// What the collector's own filter says of a connection that no poll let through, by its close event.
+    fn judge_close(
+        &self,
+        event: &SocketMessage<'_>,
+        place: Option<u32>,
+        age_ns: Option<u64>,
+    ) -> Verdict {
+        let facts = self.facts(None, place, age_ns);
+        let had = ends::states_of(event);
+        of_close(self.whole.as_ref(), self.asked, had, event, &facts)
+    }
+
+    /// Notes that a socket which the kernel listed does not pass the filter.
+    pub(crate) fn leave_out(
+        &mut self,
+        message: &SocketMessage<'_>,
+        known: Option<InTable>,
+        verdict: Verdict,
+    ) {
+        let (poll, cookie) = (self.moment.poll, message.id.cookie);
+        match known {
+            // It is there all the same: its absence from the records is no absence.
+            Some(InTable { at, verdict: Verdict::True, .. }) => {
+                self.table.at_mut(at).seen_poll = poll;
+            }
+            // Its age grows until it passes, and so it is remembered before.
+            _ if self.needs.contains(Needs::AGE) && self.is_sampled(cookie) => {
+                let rejected_before = known.is_some_and(|known| known.verdict == Verdict::False);
+                let verdict = if rejected_before { Verdict::False } else { verdict };
+                self.note(message, known, (0, verdict), Fate::LeftOut);
+            }
+            _ if self.options.closes == Closes::Off => {}
+            // What is left of a connection is no part of it that a filter could judge.
+            _ if is_remnant(message) => self.rejected.see(cookie, poll),
+            _ if verdict == Verdict::False && is_connection(message.state) => {
+                self.rejected.note(cookie, poll);
+            }
+            _ => self.rejected.see(cookie, poll),
+        }
+    }
+
+    /// Decides whether the end of a connection is told.
+    pub(crate) fn choose_close(
+        &mut self,
+        event: &SocketMessage<'_>,
+        closed: &Closed,
+    ) -> Result<(), Reason> {
+        let cookie = event.id.cookie;
+        let polled = closed.entry.as_ref();
+        match polled.map(|entry| entry.verdict) {
+            Some(Verdict::True) => return Ok(()),
+            Some(Verdict::False) => return Err(Reason::Filtered),
+            Some(Verdict::Unknown) => {}
+            None if self.rejected.take(cookie) => return Err(Reason::Filtered),
+            None if !self.is_sampled(cookie) => return Err(Reason::Sampled),
+            None => {}
+        }
+        let age_ns = polled.map(|entry| closed.boot_ns.saturating_sub(entry.first_seen_boot_ns));
+        match self.judge_close(event, closed.place, age_ns) {
+            Verdict::True => Ok(()),
+            Verdict::False => Err(Reason::Filtered),
+            Verdict::Unknown => {
+                self.counts.undecided.add(1);
+                match self.options.closes_undecided {
+                    Undecided::Keep => Ok(()),
+                    Undecided::Drop => Err(Reason::Undecided),
+                }
+            }
+        }
+    }
+}
+
+fn facts_of(cgroup: Option<&Cgroup>) -> Facts<'_> {
+    Facts {
+        cgroup_path: cgroup.map(Cgroup::path),
+        pod: cgroup.and_then(Cgroup::pod_uid),
+        container: cgroup.and_then(Cgroup::container_id),
+        unit: cgroup.and_then(Cgroup::systemd_unit),
+        ..Facts::default()
+    }
+}

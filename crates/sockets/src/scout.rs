@@ -1,0 +1,362 @@
+//! Looking for namespaces between polls, so that connections in new ones are heard from the beginning.
+//!
+//! The kernel delivers close events of a namespace only once it has an id here, and a poll may be far off. What tells of a new
+//! namespace: a change of mounts (`ip netns`, container engines), and an id that somebody else gave it, as the kernel does for
+//! a container behind a veth pair. A namespace that only processes are in is found by a look each second.
+
+use crate::access::{Access, Found, Scope};
+use crate::closing::Events;
+use crate::engine::Engine;
+use crate::missed::Missed;
+use crate::namespaces::{Admission, Known};
+use crate::options::{Closes, Options};
+use crate::unheard::Newcomer;
+use crate::walk::Walker;
+use std::collections::HashSet;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+use sys::Errno;
+use sys::namespace::{IdChange, IdChanges, MountChanges, Nsids, Target};
+use sys::poll::{Interest, PollSet};
+
+/// Longest time between two looks.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Time until the next look after one that failed, or so many times what it took: a helper that hangs takes seconds.
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
+const RETRY_FACTOR: u32 = 20;
+/// A look is followed by a rest of so many times what it took, however often the mounts change, but of no more than [`REST`] or
+/// what it took, whichever is longer.
+const REST_FACTOR: u32 = 4;
+const REST: Duration = Duration::from_millis(20);
+/// Time between two questions whether anything changed, while a walk goes on: one takes a microsecond.
+const LISTEN_INTERVAL: Duration = Duration::from_millis(2);
+/// Ids of namespaces that a look did not find, as many as are remembered.
+const STRANGERS_MAX: usize = 4_096;
+
+/// What looks for namespaces. Its access is its own: the places of a poll's discovery stay as they are.
+pub(crate) struct Scout {
+    pub(crate) access: Box<dyn Access>,
+    /// What its last look found.
+    pub(crate) found: Vec<Found>,
+    mounts: Option<MountChanges>,
+    ids: Option<IdChanges>,
+    missed: Missed,
+    poll_set: PollSet,
+    /// When to look if nothing calls.
+    due: Instant,
+    /// When to look if something does.
+    rested: Instant,
+    listened: Instant,
+    /// Something said that there may be a new one.
+    called: Option<Call>,
+    /// Changes of ids wait to be read.
+    has_ids: bool,
+    /// An id was given that may be the own namespace's.
+    may_be_own: bool,
+    /// Ids are not given before this, because the last try was refused.
+    gives_from: Instant,
+    /// Close events of other namespaces are heard at all.
+    hears_all: bool,
+    /// Ids that events carried and no look could explain.
+    strangers: HashSet<i32>,
+    pub(crate) newcomers: Vec<Newcomer>,
+    pub(crate) walker: Walker,
+}
+
+/// What called for a look.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Call {
+    /// Something was mounted.
+    Mounts,
+    /// An id was given, or a time is over: any process may be in a new namespace.
+    Anything,
+}
+
+impl Scout {
+    /// Begins to watch, if there is anything to watch for.
+    pub(crate) fn start(access: &dyn Access, options: &Options) -> Option<Scout> {
+        if options.scope == Scope::Own || options.closes == Closes::Off {
+            return None;
+        }
+        let now = Instant::now();
+        Some(Scout {
+            access: access.second()?,
+            found: Vec::new(),
+            // Without either, the look of each second is left.
+            mounts: MountChanges::open().ok(),
+            ids: IdChanges::open().ok(),
+            missed: Missed::new(),
+            poll_set: PollSet::default(),
+            due: now,
+            rested: now,
+            listened: now,
+            called: Some(Call::Anything),
+            has_ids: false,
+            may_be_own: true,
+            gives_from: now,
+            hears_all: false,
+            strangers: HashSet::new(),
+            newcomers: Vec::new(),
+            walker: Walker::default(),
+        })
+    }
+
+    /// Adds what wakes it.
+    pub(crate) fn wait_in(&self, set: &mut PollSet) {
+        if let Some(mounts) = &self.mounts {
+            set.add(mounts.as_fd(), Interest::Priority);
+        }
+        if let Some(ids) = &self.ids {
+            set.add(ids.as_fd(), Interest::Readable);
+        }
+    }
+
+    /// Takes over what a wait said of what [`Self::wait_in`] added from this index on. That mounts have changed is said once.
+    pub(crate) fn note_wait(&mut self, set: &PollSet, first: usize) {
+        let ids_at = first + usize::from(self.mounts.is_some());
+        if self.mounts.is_some() && set.is_ready(first) {
+            self.called = self.called.max(Some(Call::Mounts));
+        }
+        self.has_ids |= self.ids.is_some() && set.is_ready(ids_at);
+    }
+
+    /// Time until there is something to do; zero when it is due.
+    pub(crate) fn due_in(&self) -> Duration {
+        let look = if self.called.is_some() { self.rested.min(self.due) } else { self.due };
+        let due = self.newcomers.iter().map(|newcomer| newcomer.due).fold(look, Instant::min);
+        due.saturating_duration_since(Instant::now())
+    }
+
+    /// Asks whether anything has changed.
+    fn listen(&mut self, engine: &mut Engine<'_>) {
+        let now = Instant::now();
+        if now.duration_since(self.listened) >= LISTEN_INTERVAL {
+            self.listened = now;
+            let mut set = std::mem::take(&mut self.poll_set);
+            set.clear();
+            self.wait_in(&mut set);
+            // An error here is a signal: the next turn asks again.
+            let _ = set.wait(Duration::ZERO);
+            self.note_wait(&set, 0);
+            self.poll_set = set;
+        }
+        if self.has_ids {
+            self.read_ids(engine);
+        }
+    }
+
+    fn read_ids(&mut self, engine: &mut Engine<'_>) {
+        self.has_ids = false;
+        let Some(ids) = &mut self.ids else { return };
+        ids.drain(|change| match change {
+            IdChange::Given(id) => {
+                engine.namespaces.given(id);
+                self.strangers.remove(&id);
+                // Those that we gave are known.
+                let is_new = engine.namespaces.by_nsid(id).is_none();
+                if is_new {
+                    self.called = Some(Call::Anything);
+                    self.may_be_own = true;
+                }
+            }
+            IdChange::Ended(id) => {
+                engine.namespaces.end(id);
+                self.strangers.remove(&id);
+            }
+            // The next poll recognises an inode that is another's now.
+            IdChange::Lost => self.called = Some(Call::Anything),
+        });
+    }
+
+    /// Looks, and has new namespaces heard.
+    fn look(&mut self, engine: &mut Engine<'_>, call: Call) {
+        let began = Instant::now();
+        self.called = None;
+        if call == Call::Anything {
+            self.due = began + LOOK_INTERVAL;
+        }
+        if !self.hears_all {
+            return;
+        }
+        // Before the look: an inode that is found after the end of its namespace is a new one's.
+        self.read_ids(engine);
+        for _ in 0..self.missed.count(&engine.options.scope) {
+            engine.vanished();
+        }
+        let (scope, found) = (&engine.options.scope, &mut self.found);
+        let looked = match call {
+            Call::Mounts => self.access.discover_mounted(scope, found),
+            Call::Anything => self.access.discover(scope, found),
+        };
+        if looked.is_err() {
+            // The next poll says why.
+            self.due = Instant::now() + RETRY_INTERVAL.max(began.elapsed() * RETRY_FACTOR);
+            self.rested = self.due;
+            return;
+        }
+        for at in 0..self.found.len() {
+            self.welcome(engine, at, call);
+        }
+        self.missed.note(&self.found);
+        engine.namespaces.end_first_look();
+        if std::mem::take(&mut self.may_be_own) {
+            learn_own(engine);
+        }
+        let took = began.elapsed();
+        self.rested = began + took + (took * REST_FACTOR).min(took.max(REST));
+    }
+
+    /// Has the closes of a namespace heard from now on, if they are not yet.
+    fn welcome(&mut self, engine: &mut Engine<'_>, at: usize, call: Call) {
+        let Some(found) = self.found.get(at) else { return };
+        let poll = engine.moment.poll;
+        let known = engine.namespaces.note_known(found, poll);
+        if call == Call::Mounts && found.name.is_none() && known.is_none() {
+            // Only a process led there, and may be gone with its namespace since the look that asked it.
+            return;
+        }
+        let place = match known.map_or_else(|| engine.admit(found), Admission::Known) {
+            Admission::Known(place) | Admission::New(place) => place,
+            Admission::LeftOut => return,
+        };
+        let is_heard = |known: &Known| known.is_own || known.nsid.is_some();
+        if engine.namespaces.get(place).is_none_or(is_heard) || Instant::now() < self.gives_from {
+            return;
+        }
+        match self.access.nsid(at) {
+            Ok(nsid) => {
+                // Without a connection so far none was missed, and that is soon said.
+                if engine.namespaces.set_nsid(place, nsid) && self.access.opened(at) != Ok(0) {
+                    self.newcomers.push(Newcomer::new(place, found.id));
+                }
+            }
+            // A process that has left it may lead there for some looks more: counted once.
+            Err(Errno::NOENT) if known.is_none() => engine.vanished(),
+            Err(Errno::NOENT) => {}
+            // It may not be opened: polls say so.
+            Err(Errno::ACCES) => {}
+            Err(errno) => {
+                engine.has_no_nsid(errno);
+                // Nor will the others get one.
+                self.gives_from = Instant::now() + RETRY_INTERVAL;
+            }
+        }
+    }
+
+    /// Has it look at the next turn: a poll has found a namespace that it does not know.
+    pub(crate) fn call(&mut self) {
+        self.called = Some(Call::Anything);
+    }
+}
+
+/// Somebody may have given the own namespace an id of itself. Its events carry that on older kernels; Linux 6.18 leaves it out.
+fn learn_own(engine: &mut Engine<'_>) {
+    let Ok(own) = File::open("/proc/thread-self/ns/net") else { return };
+    let Ok(mut nsids) = Nsids::open() else { return };
+    if let Ok(Some(nsid)) = nsids.lookup(Target::Open(own.as_fd())) {
+        engine.namespaces.set_own_nsid(nsid);
+    }
+}
+
+impl Engine<'_> {
+    /// Has new namespaces heard, if something says that there may be one or a second is over. Between two datagrams of a walk.
+    pub(crate) fn look_out(&mut self) {
+        let Some(mut scout) = self.scout.take() else { return };
+        scout.hears_all = self.events.as_ref().is_some_and(Events::hears_all);
+        scout.listen(self);
+        let now = Instant::now();
+        let due = Some(Call::Anything).filter(|_| now >= scout.due);
+        let called = scout.called.filter(|_| now >= scout.rested);
+        if let Some(call) = due.max(called) {
+            scout.look(self, call);
+        }
+        self.scout = Some(scout);
+    }
+
+    /// As [`Self::look_out`], and counts what could not be heard. Not during a walk: it takes close events.
+    pub(crate) fn look_out_and_count(&mut self) {
+        self.look_out();
+        let now = Instant::now();
+        let mut place = 0;
+        while let Some(scout) = &mut self.scout
+            && let Some(newcomer) = scout.newcomers.get(place)
+        {
+            if newcomer.due > now {
+                place += 1;
+                continue;
+            }
+            let newcomer = scout.newcomers.swap_remove(place);
+            self.count_unheard(newcomer);
+            // A count takes a walk, and others may have come meanwhile.
+            self.look_out();
+        }
+    }
+
+    /// The place of the namespace that an event names by an id that nobody has learned yet: it was given by somebody else.
+    pub(crate) fn place_of_stranger(&mut self, nsid: i32) -> Option<u32> {
+        let mut scout = self.scout.take()?;
+        if scout.strangers.len() < STRANGERS_MAX && scout.strangers.insert(nsid) {
+            scout.look(self, Call::Anything);
+        }
+        self.scout = Some(scout);
+        self.namespaces.by_nsid(nsid)
+    }
+
+    /// Notes a namespace that was found, if it is one of those that are collected.
+    pub(crate) fn admit(&mut self, found: &Found) -> Admission {
+        let admission = self.namespaces.admit(found, self.moment.poll);
+        if let Admission::New(_) = admission {
+            self.sums.namespaces_new += 1;
+            self.counts.namespaces_new.add(1);
+        }
+        admission
+    }
+
+    /// Notes the namespaces that a poll's discovery found, and says which to visit: their places in `found` and here.
+    ///
+    /// Those that are known come first into the number that is allowed, so that a flood of new ones displaces nobody.
+    pub(crate) fn take_up(&mut self, found: &[Found], visits: &mut Vec<(usize, u32)>) {
+        let poll = self.moment.poll;
+        visits.clear();
+        for one in found {
+            self.namespaces.note_known(one, poll);
+        }
+        for (at, one) in found.iter().enumerate() {
+            if let Admission::Known(place) | Admission::New(place) = self.admit(one) {
+                visits.push((at, place));
+            }
+        }
+        self.namespaces.end_first_look();
+        let left_out = found.len() - visits.len();
+        self.sums.namespaces_left_out = left_out as u64;
+        self.counts.namespaces_left_out.set(left_out as u64);
+        if left_out > 0 {
+            let (found, max) = (found.len(), self.options.namespaces_max);
+            self.problem("namespaces_max", || {
+                format!(
+                    "there are {found} network namespaces, and namespaces_max is {max}: {left_out} are neither visited nor \
+                     heard; set namespaces_max = {} to collect them",
+                    found.next_power_of_two()
+                )
+            });
+        }
+    }
+
+    /// Counts a namespace that ended between being found and being entered or given an id.
+    pub(crate) fn vanished(&mut self) {
+        self.sums.namespaces_vanished += 1;
+        self.counts.namespace_error("gone");
+    }
+
+    /// Counts a namespace that cannot be given an id, so that its closes stay silent.
+    pub(crate) fn has_no_nsid(&mut self, errno: Errno) {
+        self.counts.namespace_error("no_id");
+        self.problem("nsid", || {
+            format!(
+                "a network namespace cannot be given an id ({errno}): this takes CAP_NET_ADMIN; its connections \
+                 that close between two polls are missing"
+            )
+        });
+    }
+}

@@ -1,0 +1,50 @@
+//! A walk taken one datagram at a time, by a caller that has other work in between.
+
+use super::{Ask, Progress, Visitor, WalkError, Walked, Walker};
+use sys::Errno;
+use sys::netlink::Socket;
+use wire::inet_diag::{Family, Kind};
+
+/// How far such a walk is. The kernel keeps its place for as long as the socket is open.
+#[derive(Debug)]
+pub(crate) struct Steps {
+    kind: Kind,
+    walked: Walked,
+}
+
+impl Walker {
+    /// Begins a walk that [`Self::step`] goes on with. Only one walk of a walker is under way at a time.
+    ///
+    /// # Errors
+    /// The request cannot be sent.
+    pub(crate) fn begin(&mut self, socket: &Socket, ask: &Ask<'_>) -> Result<Steps, WalkError> {
+        let mut steps = Steps { kind: Kind::Both, walked: Walked::default() };
+        self.request(socket, steps.kind, ask, &mut steps.walked)?;
+        Ok(steps)
+    }
+
+    /// Reads the next datagram. The request that asks for both families at once falls back to one for each, as in
+    /// [`Self::walk`].
+    ///
+    /// # Errors
+    /// See [`WalkError`]. What was visited before stays visited.
+    pub(crate) fn step(
+        &mut self,
+        steps: &mut Steps,
+        socket: &Socket,
+        ask: &Ask<'_>,
+        visitor: &mut impl Visitor,
+    ) -> Result<Progress, WalkError> {
+        let next = match (self.datagram(socket, visitor, &mut steps.walked), steps.kind) {
+            (
+                Err(WalkError::Refused(Errno::INVAL | Errno::OPNOTSUPP) | WalkError::NoTcpDiag),
+                Kind::Both,
+            ) if steps.walked.datagrams <= 1 => Family::Inet,
+            (Ok(Progress::Done), Kind::Family(Family::Inet)) => Family::Inet6,
+            (result, _) => return result,
+        };
+        steps.kind = Kind::Family(next);
+        self.request(socket, steps.kind, ask, &mut steps.walked)?;
+        Ok(Progress::GoesOn)
+    }
+}

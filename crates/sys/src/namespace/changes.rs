@@ -1,0 +1,111 @@
+//! What the kernel tells of namespaces that come and go: changes of mounts, and ids that are given and taken back.
+
+use super::nsid::{NETNSA_NSID, RTGENMSG_BYTES, RTM_DELNSID, RTM_NEWNSID};
+use crate::Errno;
+use crate::netlink::ask::{attribute, messages};
+use crate::netlink::{Protocol, Socket};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// Says when anything is mounted or unmounted in the mount namespace of this process, so also when `ip netns add` or a container
+/// engine mounts a network namespace.
+///
+/// [`crate::poll::PollSet::wait`] with [`crate::poll::Interest::Priority`] finds it ready once for each change, or for several
+/// (fs/proc_namespace.c, `mounts_poll`). The mount is there by then. A watch on the folder would wake before it: the file is made
+/// first and mounted over a moment later.
+#[derive(Debug)]
+pub struct MountChanges(File);
+
+impl MountChanges {
+    /// Begins to watch: what changes from here on is told. Needs no capability.
+    ///
+    /// # Errors
+    /// `/proc` is not mounted.
+    pub fn open() -> io::Result<MountChanges> {
+        File::open("/proc/self/mountinfo").map(MountChanges)
+    }
+}
+
+impl AsFd for MountChanges {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// What has become of an id by which the own namespace knows another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IdChange {
+    /// A namespace has this id now. The kernel gives one by itself to the namespace at the other end of a veth pair, for
+    /// instance, and tells of it before it delivers an event from there.
+    Given(i32),
+    /// The namespace with this id has ended. The kernel tells of it before the inode can be another's (net/core/net_namespace.c,
+    /// `cleanup_net`: `unhash_nsid` comes before the exit of the subsystems, which frees the number).
+    Ended(i32),
+    /// Some changes were lost, because they came faster than they were read.
+    Lost,
+}
+
+/// A socket that hears of ids in the namespace in which it was opened. Needs no capability.
+pub struct IdChanges {
+    socket: Socket,
+    buffer: Box<[u8]>,
+}
+
+/// `RTNLGRP_NSID` (include/uapi/linux/rtnetlink.h, `enum rtnetlink_groups`).
+const RTNLGRP_NSID: u32 = 28;
+/// A message about an id has 28 bytes.
+const BUFFER_BYTES: usize = 4_096;
+
+impl IdChanges {
+    /// Opens the socket and begins to hear. It does not block.
+    ///
+    /// # Errors
+    /// Any error of the netlink socket.
+    pub fn open() -> io::Result<IdChanges> {
+        let socket = Socket::open(Protocol::Route)?;
+        socket.join_group(RTNLGRP_NSID)?;
+        Ok(IdChanges { socket, buffer: vec![0; BUFFER_BYTES].into_boxed_slice() })
+    }
+
+    /// Hands everything that has been told so far to `each`.
+    pub fn drain(&mut self, mut each: impl FnMut(IdChange)) {
+        loop {
+            let received = match self.socket.receive(&mut self.buffer) {
+                Ok(received) => received,
+                Err(Errno::INTR) => continue,
+                Err(Errno::NOBUFS) => {
+                    each(IdChange::Lost);
+                    continue;
+                }
+                // Empty. Other errors do not happen to a socket that is only read.
+                Err(_) => return,
+            };
+            if received.sender_port_id != 0 {
+                continue;
+            }
+            if received.truncated {
+                each(IdChange::Lost);
+            }
+            messages(received.bytes)
+                .filter_map(|(kind, body)| change(kind, body))
+                .for_each(&mut each);
+        }
+    }
+}
+
+impl AsFd for IdChanges {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn change(kind: u16, body: &[u8]) -> Option<IdChange> {
+    let value = attribute(body.get(RTGENMSG_BYTES..)?, NETNSA_NSID)?;
+    let id = i32::from_ne_bytes(value.try_into().ok()?);
+    match kind {
+        RTM_NEWNSID => Some(IdChange::Given(id)),
+        RTM_DELNSID => Some(IdChange::Ended(id)),
+        _ => None,
+    }
+}

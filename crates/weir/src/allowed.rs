@@ -1,0 +1,88 @@
+//! Users that may ask: the namespace helper, or the daemon at its unix socket.
+
+use crate::exit::Failure;
+use sockets::attribution::Users;
+use std::fs;
+
+/// A user who may ask.
+#[derive(Debug)]
+pub(crate) struct User {
+    pub(crate) uid: u32,
+    /// By `/etc/passwd`.
+    pub(crate) name: Option<String>,
+}
+
+/// The users of these names (of `/etc/passwd`) or numbers.
+///
+/// # Errors
+/// There is no such user, or the number stands for more than one; the message says what to do.
+pub(crate) fn users(names: &[String]) -> anyhow::Result<Vec<User>> {
+    users_where(names, sys::process::overflow_uid())
+}
+
+/// `overflow` is the number that everybody has who has none of their own here.
+fn users_where(names: &[String], overflow: Option<u32>) -> anyhow::Result<Vec<User>> {
+    // Without the file, numbers still do.
+    let known = Users::read().unwrap_or_default();
+    let user = |text: &String| {
+        let uid = text.parse().ok().or_else(|| number_of("/etc/passwd", text));
+        match uid {
+            Some(uid) if Some(uid) == overflow => Err(Failure::Config.error(format!(
+                "{text} cannot be allowed to ask: in this user namespace {uid} is everybody whom its map leaves out. Fix: \
+                 name a user that the map has (/proc/self/uid_map)"
+            ))),
+            Some(uid) => {
+                let name = known.name(uid).map(str::to_owned);
+                Ok(User { uid, name: name.or_else(|| text.parse::<u32>().is_err().then(|| text.clone())) })
+            }
+            None => Err(Failure::Config.error(format!(
+                "there is no user {text:?} in /etc/passwd. Fix: make the user, or name it by its number (id -u {text})"
+            ))),
+        }
+    };
+    names.iter().map(user).collect()
+}
+
+/// The number of a user or group: the third field of passwd(5) and group(5).
+pub(crate) fn number_of(file: &str, name: &str) -> Option<u32> {
+    field_of(file, 0, name, 2)
+}
+
+/// The number of a user's own group: the fourth field of passwd(5).
+pub(crate) fn group_of(uid: u32) -> Option<u32> {
+    field_of("/etc/passwd", 2, &uid.to_string(), 3)
+}
+
+/// The field at one place of the first line that has this text at another.
+fn field_of(file: &str, place: usize, text: &str, wanted: usize) -> Option<u32> {
+    let lines = fs::read(file).unwrap_or_default();
+    let lines = String::from_utf8_lossy(&lines);
+    let mut lines = lines.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let line = lines.find(|fields| fields.get(place) == Some(&text))?;
+    line.get(wanted)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(name: &str, overflow: Option<u32>) -> Result<u32, String> {
+        let users = users_where(&[name.to_owned()], overflow);
+        users.map(|users| users[0].uid).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn users_are_names_or_numbers() {
+        assert_eq!(check("root", None), Ok(0));
+        assert_eq!(check("4000000000", None), Ok(4_000_000_000));
+        assert!(check("nobody here", None).unwrap_err().contains("no user"));
+        assert_eq!((group_of(0), group_of(4_000_000_000)), (Some(0), None));
+    }
+
+    #[test]
+    fn in_a_user_namespace_nobody_is_everybody() {
+        assert_eq!(check("65534", None), Ok(65_534));
+        assert!(check("65534", Some(65_534)).unwrap_err().contains("everybody"));
+        assert_eq!(check("65533", Some(65_534)), Ok(65_533));
+    }
+}

@@ -1,0 +1,49 @@
+-- Whether the store has all records of every run of every collector, and which it lacks. A run's records are numbered from 0
+-- (`sequence`), and totals say how many there were when they were made (`next_sequence`).
+-- Both queries read all of `sockets`: in a large store ask for one run (`run_id = …` in each place where it is named).
+
+-- One row for each run: records that were made, those of them that are here, and how many are missing. A record that came twice
+-- counts once. Records that are newer than the latest totals are left out of the sum.
+WITH runs AS
+(
+    SELECT run_id, any(host) AS host, min(time) AS first_totals, max(time) AS last_totals, max(next_sequence) AS made
+    FROM polls
+    WHERE run_id IS NOT NULL
+    GROUP BY run_id
+)
+SELECT
+    runs.run_id AS run_id,
+    any(runs.host) AS host,
+    any(runs.first_totals) AS first_totals,
+    any(runs.last_totals) AS last_totals,
+    any(runs.made) AS made,
+    uniqExactIf(sockets.sequence, sockets.sequence < runs.made) AS stored,
+    made - stored AS missing
+FROM runs LEFT JOIN sockets ON sockets.run_id = runs.run_id
+GROUP BY runs.run_id
+ORDER BY missing DESC, run_id;
+
+-- One row for each gap: the first and the last sequence that is missing. No row: nothing is missing.
+SELECT run_id, previous + 1 AS first_missing, sequence - 1 AS last_missing
+FROM
+(
+    SELECT
+        run_id,
+        sequence,
+        lagInFrame(sequence, 1, toInt64(-1)) OVER (PARTITION BY run_id ORDER BY sequence
+            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS previous
+    FROM
+    (
+        SELECT DISTINCT assumeNotNull(run_id) AS run_id, toInt64(assumeNotNull(sequence)) AS sequence
+        FROM sockets
+        WHERE run_id IS NOT NULL AND sequence IS NOT NULL
+        -- What is missing behind the last record shows against the totals.
+        UNION DISTINCT
+        SELECT assumeNotNull(run_id), toInt64(assumeNotNull(max(next_sequence)))
+        FROM polls
+        WHERE run_id IS NOT NULL AND next_sequence IS NOT NULL
+        GROUP BY run_id
+    )
+)
+WHERE sequence > previous + 1
+ORDER BY run_id, first_missing;
