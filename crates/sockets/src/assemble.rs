@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use wire::inet_diag::{AccEcnLayout, SocketMessage, TcpInfo, Ulp};
 
 /// How this machine's kernel lays out its state of accurate ECN; `None` if its release does not tell.
-pub fn own_accecn_layout() -> Option<AccEcnLayout> {
+pub(crate) fn own_accecn_layout() -> Option<AccEcnLayout> {
     // The release does not change while the machine runs.
     static LAYOUT: OnceLock<Option<AccEcnLayout>> = OnceLock::new();
     *LAYOUT.get_or_init(|| {
@@ -21,7 +21,7 @@ pub fn own_accecn_layout() -> Option<AccEcnLayout> {
 
 /// Fills in what the kernel's message says: endpoints, socket, `tcp_info`, congestion, memory, and what has no name here. The
 /// layout is that of the kernel the message is from: [`own_accecn_layout`], or `None` for a message out of a file.
-pub fn fill<'a>(
+pub(crate) fn fill<'a>(
     record: &mut SocketRecord<'a>,
     message: &SocketMessage<'a>,
     accecn: Option<AccEcnLayout>,
@@ -69,7 +69,7 @@ pub fn fill<'a>(
 }
 
 /// Fills in what a close event says, and leaves out what only looks like it: zeros where the kernel has nothing to say any more.
-pub fn fill_close<'a>(
+pub(crate) fn fill_close<'a>(
     record: &mut SocketRecord<'a>,
     event: &SocketMessage<'a>,
     accecn: Option<AccEcnLayout>,
@@ -195,7 +195,7 @@ fn fill_memory(record: &mut SocketRecord<'_>, message: &SocketMessage<'_>) {
 }
 
 /// The attributes that have no name here, one after another as the kernel wrote them. Appends nothing where there is none.
-pub fn unknown_attributes(message: &SocketMessage<'_>, out: &mut Vec<u8>) {
+pub(crate) fn unknown_attributes(message: &SocketMessage<'_>, out: &mut Vec<u8>) {
     for (kind, payload) in message.unknown_attributes() {
         let len = 4 + payload.len();
         out.extend_from_slice(&(len as u16).to_ne_bytes());

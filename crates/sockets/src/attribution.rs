@@ -22,3 +22,17 @@ pub use host::{Host, HostOptions};
 pub use mounts::CgroupMount;
 pub use processes::{Process, ProcessOptions, Processes, ScanSummary};
 pub use users::Users;
+
+/// Who owns sockets, as far as anybody has asked.
+pub(crate) struct Attribution {
+    /// `None` where no cgroups can be looked up.
+    pub(crate) cgroups: Option<Cgroups>,
+    /// Who holds which socket, as of this poll; `None` if nobody asked.
+    pub(crate) processes: Option<Processes>,
+}
+
+impl Attribution {
+    pub(crate) fn open() -> Attribution {
+        Attribution { cgroups: Cgroups::open(CgroupOptions::default()).ok(), processes: None }
+    }
+}

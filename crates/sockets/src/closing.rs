@@ -16,13 +16,16 @@
 //! `closing/model.rs` tries every legal order.
 
 use crate::access::{Access, Hears, Scope};
-use crate::assemble;
 use crate::delta::Delta;
+use crate::describe::{Whose, describe};
 use crate::ends::{self, Before, End, Final, Look, Role};
-use crate::engine::{Engine, fill_attribution};
+use crate::engine::Engine;
+use crate::held::Held;
+use crate::look::Looker;
 use crate::options::Closes;
 use crate::says::is_aborted;
 use crate::table::{Entry, Life};
+use crate::turns::Turns;
 use ledger::{Amount, Reason};
 use record::{CloseReason, CountersFrom, RecordKind, SocketRecord, SocketState};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -55,6 +58,21 @@ impl Events {
     pub(crate) fn hears_all(&self) -> bool {
         self.hears == Hears::All
     }
+}
+
+/// Close events: where they come from, which of them wait, and which may come twice.
+#[derive(Default)]
+pub(crate) struct Hearing {
+    pub(crate) events: Option<Events>,
+    /// Those that wait for a look into their namespace.
+    pub(crate) held: Held,
+    pub(crate) looker: Looker,
+    pub(crate) turns: Turns,
+    /// Cookies of sockets that no poll had seen when their close events were read last, in order. The kernel fills one
+    /// datagram of a dump ahead, so that such a socket may still be listed in the next.
+    pub(crate) just_closed: Vec<u64>,
+    /// The same, of events that may be heard again because another socket took over, in order.
+    pub(crate) heard_before: Vec<u64>,
 }
 
 /// A close event and what belongs to it, before it is decided how the connection ended.
@@ -133,7 +151,7 @@ impl Engine<'_> {
             access.events(Hears::Own, buffer_bytes).map(|socket| (socket, Hears::Own))
         };
         match opened {
-            Ok((socket, hears)) => self.events = Some(self.events_from(socket, hears)),
+            Ok((socket, hears)) => self.hearing.events = Some(self.events_from(socket, hears)),
             Err(errno) => self.problem("events", || {
                 format!("close events cannot be heard ({errno}): connections that close between two polls are missing")
             }),
@@ -142,7 +160,8 @@ impl Engine<'_> {
 
     /// Tries again to hear the other namespaces, where [`Self::closes_start`] could not: a helper may be there by now.
     pub(crate) fn closes_retry(&mut self, access: &mut dyn Access) {
-        let hears_all = self.events.as_ref().is_some_and(|events| events.hears == Hears::All);
+        let hears_all =
+            self.hearing.events.as_ref().is_some_and(|events| events.hears == Hears::All);
         let is_wanted = self.options.closes == Closes::On && self.options.scope != Scope::Own;
         if hears_all || !is_wanted {
             return;
@@ -152,10 +171,10 @@ impl Engine<'_> {
             let mut drained = Drained::Partly;
             while drained == Drained::Partly {
                 drained = self.take_closes();
-                self.heard_before.extend_from_slice(&self.just_closed);
+                self.hearing.heard_before.extend_from_slice(&self.hearing.just_closed);
             }
-            self.heard_before.sort_unstable();
-            self.events = Some(self.events_from(socket, Hears::All));
+            self.hearing.heard_before.sort_unstable();
+            self.hearing.events = Some(self.events_from(socket, Hears::All));
         }
     }
 
@@ -176,7 +195,8 @@ impl Engine<'_> {
 
     /// Makes sure that close events of a namespace are heard: those without an id stay silent.
     pub(crate) fn learn_nsid(&mut self, access: &mut dyn Access, at: usize, place: u32) {
-        let hears_all = self.events.as_ref().is_some_and(|events| events.hears == Hears::All);
+        let hears_all =
+            self.hearing.events.as_ref().is_some_and(|events| events.hears == Hears::All);
         let known = self.namespaces.get(place);
         if !hears_all || known.is_none_or(|known| known.nsid.is_some() || known.is_own) {
             return;
@@ -193,8 +213,8 @@ impl Engine<'_> {
 
     /// Makes records of the close events that have come, and counts those that were lost.
     pub(crate) fn take_closes(&mut self) -> Drained {
-        self.just_closed.clear();
-        let Some(mut events) = self.events.take() else { return Drained::Wholly };
+        self.hearing.just_closed.clear();
+        let Some(mut events) = self.hearing.events.take() else { return Drained::Wholly };
         let mut drained = Drained::Partly;
         for _ in 0..BATCHES_MAX {
             match events.batch.receive(&events.socket) {
@@ -220,9 +240,9 @@ impl Engine<'_> {
                 }
             }
         }
-        self.just_closed.sort_unstable();
+        self.hearing.just_closed.sort_unstable();
         self.count_lost(&mut events);
-        self.events = Some(events);
+        self.hearing.events = Some(events);
         drained
     }
 
@@ -286,7 +306,7 @@ impl Engine<'_> {
             before
         });
         if entry.is_none() {
-            self.just_closed.push(event.id.cookie);
+            self.hearing.just_closed.push(event.id.cookie);
         }
         let place = match nsid {
             Some(nsid) => self.namespaces.by_nsid(nsid).or_else(|| self.place_of_stranger(nsid)),
@@ -306,7 +326,7 @@ impl Engine<'_> {
         (body, amount): (&[u8], Amount),
     ) -> Fate {
         let is_known_closed = closed.entry.is_some_and(|entry| entry.life == Life::Closed);
-        if is_known_closed || self.heard_before.binary_search(&event.id.cookie).is_ok() {
+        if is_known_closed || self.hearing.heard_before.binary_search(&event.id.cookie).is_ok() {
             return Fate::LeftOut(Reason::Duplicate);
         }
         if self.is_elsewhere(&closed) {
@@ -328,10 +348,10 @@ impl Engine<'_> {
         if ends::needs_look(&end, before.as_ref()) {
             match closed.place {
                 Some(place) if self.namespaces.own() == Some(place) => {
-                    look = own.and_then(|socket| self.looker.look(socket, &event.id));
+                    look = own.and_then(|socket| self.hearing.looker.look(socket, &event.id));
                 }
-                Some(place) if !self.held.is_full() => {
-                    self.held.push(closed, place, body, amount);
+                Some(place) if !self.hearing.held.is_full() => {
+                    self.hearing.held.push(closed, place, body, amount);
                     return Fate::Held;
                 }
                 _ => {}
@@ -379,12 +399,13 @@ impl Engine<'_> {
         let entry = entry.as_ref();
         let namespace = place.and_then(|place| self.namespaces.get(place)).cloned();
         let cgroup = entry.and_then(|entry| self.cgroup_of(entry.cgroup_id));
-        let congestion =
-            entry.and_then(|entry| self.congestion_name(entry.congestion)).map(str::to_owned);
-        let mut record = self.identity.record(RecordKind::CLOSE, unix_ns);
-        assemble::fill_close(&mut record, event, assemble::own_accecn_layout());
-        record.netns_id = nsid.and_then(|nsid| u32::try_from(nsid).ok());
-        fill_attribution(&mut record, namespace.as_ref(), cgroup.as_deref());
+        let congestion = entry.and_then(|entry| self.congestions.name(entry.congestion));
+        let congestion = congestion.map(str::to_owned);
+        let mut scratch = std::mem::take(&mut self.emission.scratch);
+        let mut record = self.emission.identity.record(RecordKind::CLOSE, unix_ns);
+        let mut whose = Whose::of(namespace.as_ref(), cgroup.as_deref());
+        whose.netns_id = whose.netns_id.or_else(|| u32::try_from(nsid?).ok());
+        describe(&mut record, event, &whose, &mut scratch);
         record.close_reason = Some(reason);
         record.role = role.map(Role::word);
         record.polls_seen = Some(0);
@@ -407,6 +428,7 @@ impl Engine<'_> {
             delta_of(event, entry, boot_ns).fill(&mut record);
         }
         self.emit(&mut record);
+        self.emission.scratch = scratch;
     }
 }
 

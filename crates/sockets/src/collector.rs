@@ -104,7 +104,7 @@ impl Collector {
             let engine = Engine::new(&options, identity, thread_counts, output);
             let mut runner = Runner::new(engine, access(), &options, thread_signal);
             runner.run(&receiver);
-            runner.engine.output
+            runner.engine.emission.output
         })?;
         let ends = Ends(Arc::clone(&signal));
         Ok(Collector { questions: Questions { asked, signal }, counts, thread, ends })
@@ -261,7 +261,7 @@ impl<'h> Runner<'h> {
             });
         }
         let split = Split::new(options.filter.as_ref(), options.states);
-        engine.adopt(&split);
+        engine.filter.adopt(&split);
         Runner {
             split,
             extensions: options.extensions(),
@@ -320,11 +320,11 @@ impl<'h> Runner<'h> {
             }
             self.poll_set.clear();
             self.poll_set.add(self.signal.wake.as_fd(), Interest::Readable);
-            if let Some(events) = &self.engine.events {
+            if let Some(events) = &self.engine.hearing.events {
                 self.poll_set.add(events.as_fd(), Interest::Readable);
             }
-            let scouts_at = 1 + usize::from(self.engine.events.is_some());
-            let mut idle = self.engine.held.due_in().map_or(IDLE, |due| due.min(IDLE));
+            let scouts_at = 1 + usize::from(self.engine.hearing.events.is_some());
+            let mut idle = self.engine.hearing.held.due_in().map_or(IDLE, |due| due.min(IDLE));
             if let Some(scout) = &self.engine.scout {
                 scout.wait_in(&mut self.poll_set);
                 idle = idle.min(scout.due_in());
@@ -350,9 +350,9 @@ impl<'h> Runner<'h> {
     /// Has the output send closing records on their way that have waited long enough for others to join them.
     fn flush(&mut self) {
         let engine = &mut self.engine;
-        if engine.unflushed_since.is_some_and(|since| since.elapsed() >= FLUSH_AFTER) {
-            engine.unflushed_since = None;
-            engine.output.flush();
+        if engine.emission.unflushed_since.is_some_and(|since| since.elapsed() >= FLUSH_AFTER) {
+            engine.emission.unflushed_since = None;
+            engine.emission.output.flush();
         }
     }
 
@@ -396,7 +396,7 @@ impl<'h> Runner<'h> {
     fn look_names_up(&mut self) {
         if self.options.filter.as_ref().is_some_and(Filter::names_may_change) {
             self.split = Split::new(self.options.filter.as_ref(), self.options.states);
-            self.engine.adopt(&self.split);
+            self.engine.filter.adopt(&self.split);
         }
     }
 
@@ -415,7 +415,7 @@ impl<'h> Runner<'h> {
                 )
             });
         }
-        self.engine.processes = Some(processes);
+        self.engine.attribution.processes = Some(processes);
     }
 
     /// Visits the namespaces that were found, first those that the last poll put off. When the thread is to end, or the poll takes

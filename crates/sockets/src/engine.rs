@@ -1,27 +1,25 @@
 //! What the collector does with each socket that the kernel lists: filter, join with what is known, make a record.
 
-use crate::assemble;
-use crate::attribution::{Cgroup, Cgroups, Processes};
-use crate::closing::Events;
+use crate::attribution::{Attribution, Cgroup};
+use crate::closing::Hearing;
+use crate::congestions::Congestions;
 use crate::delta::{Delta, Recorded};
+use crate::describe::{Whose, describe};
+use crate::emission::Emission;
 use crate::ends::{self, Role};
-use crate::filter::{Expr, Needs, Verdict};
+use crate::filter::Verdict;
 use crate::fingerprint::fingerprint;
-use crate::held::Held;
 use crate::identity::Identity;
-use crate::look::Looker;
+use crate::judge::Judge;
 use crate::meter::{Counts, STATES, family_row};
-use crate::namespaces::{Known, Namespaces};
+use crate::namespaces::Namespaces;
 use crate::options::Options;
-use crate::output::{Output, Problem};
+use crate::output::Output;
 use crate::poll::missing_kept_polls;
-use crate::rejected::Rejected;
 use crate::says::{self, is_remnant};
 use crate::scout::Scout;
-use crate::split::Split;
 use crate::table::{Entry, LastCounters, Life, Place, Table, mix};
 use crate::totals::Sums;
-use crate::turns::Turns;
 use ledger::{Amount, Reason};
 use record::{RecordKind, SocketRecord};
 use std::sync::Arc;
@@ -48,48 +46,21 @@ pub(crate) struct Moment {
 /// Everything that the collector's thread knows, and where its records go.
 pub(crate) struct Engine<'h> {
     pub(crate) options: &'h Options,
-    pub(crate) identity: Identity<'h>,
     pub(crate) counts: Arc<Counts>,
-    pub(crate) output: Box<dyn Output>,
+    pub(crate) emission: Emission<'h>,
+    pub(crate) filter: Judge,
+    pub(crate) hearing: Hearing,
+    pub(crate) attribution: Attribution,
     pub(crate) table: Table,
+    pub(crate) congestions: Congestions,
     pub(crate) namespaces: Namespaces,
     pub(crate) moment: Moment,
     pub(crate) sums: Sums,
     /// Whether this poll makes records of unchanged sockets too.
     pub(crate) is_keyframe: bool,
-    /// What the kernel leaves of the filter for us.
-    pub(crate) rest: Option<Expr>,
-    /// All of the filter, and the states that are asked for: what the closes of connections that no poll has seen are held
-    /// against.
-    pub(crate) whole: Option<Expr>,
-    pub(crate) asked: States,
-    pub(crate) rejected: Rejected,
     pub(crate) open: [[u64; STATES]; 2],
-    pub(crate) events: Option<Events>,
-    /// Close events that wait for a look into their namespace.
-    pub(crate) held: Held,
-    pub(crate) looker: Looker,
     /// Looks for namespaces between polls. `None` where only the own one is collected, or closes are not.
     pub(crate) scout: Option<Scout>,
-    turns: Turns,
-    /// Cookies of sockets that no poll had seen when their close events were read last, in order. The kernel fills one
-    /// datagram of a dump ahead, so that such a socket may still be listed in the next.
-    pub(crate) just_closed: Vec<u64>,
-    /// The same, of events that may be heard again because another socket took over, in order.
-    pub(crate) heard_before: Vec<u64>,
-    cgroups: Option<Cgroups>,
-    /// Who holds which socket, as of this poll; `None` if nobody asked.
-    pub(crate) processes: Option<Processes>,
-    pub(crate) needs: Needs,
-    /// Since when records wait for the output's next flush.
-    pub(crate) unflushed_since: Option<Instant>,
-    /// Number of the next record.
-    pub(crate) sequence: u64,
-    /// What it was when totals were told last.
-    pub(crate) told_sequence: u64,
-    unknown: Vec<u8>,
-    congestions: Vec<String>,
-    told: Vec<&'static str>,
 }
 
 impl<'h> Engine<'h> {
@@ -106,44 +77,25 @@ impl<'h> Engine<'h> {
         namespaces.set_own(sys::namespace::own().ok());
         Engine {
             options,
-            identity,
             counts,
-            output,
+            emission: Emission::new(identity, output),
+            filter: Judge::new(options),
+            hearing: Hearing::default(),
+            attribution: Attribution::open(),
             table,
+            congestions: Congestions::default(),
             namespaces,
             moment: Moment { poll: 0, unix_ns: 0, boot_ns: 0, at: Instant::now(), place: 0 },
             sums: Sums::default(),
             is_keyframe: true,
-            rest: None,
-            whole: None,
-            asked: options.states,
-            rejected: Rejected::new(options.table_entries_max),
             open: [[0; STATES]; 2],
-            events: None,
-            held: Held::default(),
-            looker: Looker::default(),
             scout: None,
-            turns: Turns::default(),
-            just_closed: Vec::new(),
-            heard_before: Vec::new(),
-            cgroups: Cgroups::open(Default::default()).ok(),
-            processes: None,
-            needs: options.filter.as_ref().map_or(Needs::NONE, |filter| filter.needs()),
-            unflushed_since: None,
-            sequence: 0,
-            told_sequence: 0,
-            unknown: Vec::new(),
-            congestions: Vec::new(),
-            told: Vec::new(),
         }
     }
 
     /// Tells of something that does not work, the first time.
     pub(crate) fn problem(&mut self, cause: &'static str, text: impl FnOnce() -> String) {
-        if !self.told.contains(&cause) {
-            self.told.push(cause);
-            self.output.problem(&Problem { cause, text: text() });
-        }
+        self.emission.problem(cause, text);
     }
 
     /// Whether a connection is in the sample. By its cookie, so that it is in all polls or in none.
@@ -153,7 +105,7 @@ impl<'h> Engine<'h> {
     }
 
     pub(crate) fn cgroup_of(&mut self, id: u64) -> Option<Arc<Cgroup>> {
-        self.cgroups.as_mut()?.lookup(id, self.moment.at).cloned()
+        self.attribution.cgroups.as_mut()?.lookup(id, self.moment.at).cloned()
     }
 
     /// Notes what time it is for the sockets that are listed next.
@@ -176,20 +128,9 @@ impl<'h> Engine<'h> {
         self.table.get_mut(cookie).map(|entry| boot_ns.saturating_sub(entry.first_seen_boot_ns))
     }
 
-    /// Takes the filter as it is divided now.
-    pub(crate) fn adopt(&mut self, split: &Split) {
-        self.rest.clone_from(&split.rest);
-        self.whole.clone_from(&split.whole);
-        self.asked = split.states;
-    }
-
     /// Gives the output a record: what every record has is added.
     pub(crate) fn emit(&mut self, record: &mut SocketRecord<'_>) {
-        record.poll = Some(u64::from(self.moment.poll));
-        record.sequence = Some(self.sequence);
-        self.sequence += 1;
-        self.unflushed_since.get_or_insert(self.moment.at);
-        self.output.record(record);
+        self.emission.emit(record, self.moment.poll, self.moment.at);
     }
 
     /// Decides what becomes of a socket that the kernel listed.
@@ -236,16 +177,16 @@ impl<'h> Engine<'h> {
         fate: Fate,
     ) -> Noted {
         let Moment { poll, unix_ns, boot_ns, place, .. } = self.moment;
-        let congestion = self.congestion_place(message.congestion);
+        let congestion = self.congestions.number(message.congestion);
         let cookie = message.id.cookie;
         let entry = match known {
             Some(known) => self.table.at_mut(known.at),
             None => {
-                if !self.rejected.is_empty() {
-                    self.rejected.take(cookie);
+                if !self.filter.rejected.is_empty() {
+                    self.filter.rejected.take(cookie);
                 }
                 let entry = self.table.insert(new_entry(message, unix_ns, boot_ns));
-                if self.just_closed.binary_search(&cookie).is_ok() {
+                if self.hearing.just_closed.binary_search(&cookie).is_ok() {
                     entry.life = Life::Closed;
                 }
                 entry
@@ -290,47 +231,25 @@ impl<'h> Engine<'h> {
         Noted::of(entry, delta)
     }
 
-    /// Place of a name in the list of congestion controls, which are few; 0 is none, and what no longer fits.
-    fn congestion_place(&mut self, name: Option<&str>) -> u8 {
-        let Some(name) = name else { return 0 };
-        let known = self.congestions.iter().position(|known| known == name);
-        let place = known.unwrap_or(self.congestions.len());
-        if known.is_none() && place < usize::from(u8::MAX) {
-            self.congestions.push(name.to_owned());
-        }
-        u8::try_from(place + 1).unwrap_or(0)
-    }
-
-    /// The congestion control that an entry names.
-    pub(crate) fn congestion_name(&self, place: u8) -> Option<&str> {
-        let place = usize::from(place).checked_sub(1)?;
-        self.congestions.get(place).map(String::as_str)
-    }
-
     fn emit_polled(&mut self, message: &SocketMessage<'_>, noted: &Noted) {
         let cgroup = message.cgroup_id.and_then(|id| self.cgroup_of(id));
         let namespace = self.namespaces.get(self.moment.place).cloned();
-        let mut record = self.identity.record(RecordKind::POLL, self.moment.unix_ns);
-        assemble::fill(&mut record, message, assemble::own_accecn_layout());
-        fill_attribution(&mut record, namespace.as_ref(), cgroup.as_deref());
+        let mut scratch = std::mem::take(&mut self.emission.scratch);
+        let processes = self.attribution.processes.take();
+        let mut record = self.emission.identity.record(RecordKind::POLL, self.moment.unix_ns);
+        let inode = Some(message.inode).filter(|&inode| inode != 0).map(u64::from);
+        let process = inode.and_then(|inode| processes.as_ref()?.owner(inode));
+        let whose = Whose { process, ..Whose::of(namespace.as_ref(), cgroup.as_deref()) };
+        describe(&mut record, message, &whose, &mut scratch);
+        if record.unknown_attributes.is_some() {
+            self.counts.unknown_attributes.add(message.unknown_attributes().count() as u64);
+        }
         record.role = noted.role.map(Role::word).or(record.role);
         record.first_seen_unix_ns = Some(noted.first_seen_unix_ns);
         noted.delta.fill(&mut record);
-        let processes = self.processes.take();
-        let inode = Some(message.inode).filter(|&inode| inode != 0).map(u64::from);
-        let owner = inode.and_then(|inode| processes.as_ref()?.owner(inode));
-        record.process_id = owner.map(|owner| owner.pid);
-        record.process_name = owner.map(|owner| owner.name).filter(|name| !name.is_empty());
-        let mut unknown = std::mem::take(&mut self.unknown);
-        unknown.clear();
-        assemble::unknown_attributes(message, &mut unknown);
-        if !unknown.is_empty() {
-            self.counts.unknown_attributes.add(message.unknown_attributes().count() as u64);
-            record.unknown_attributes = Some(&unknown);
-        }
         self.emit(&mut record);
-        self.unknown = unknown;
-        self.processes = processes;
+        self.attribution.processes = processes;
+        self.emission.scratch = scratch;
     }
 }
 
@@ -402,32 +321,11 @@ impl crate::walk::Visitor for Engine<'_> {
     fn pause(&mut self) {
         // What the next datagram lists is as it is from here on. A walk of a million sockets takes two seconds.
         self.stamp();
-        if self.turns.is_due(self.counts.events.load().count) {
+        if self.hearing.turns.is_due(self.counts.events.load().count) {
             self.take_closes();
             self.look_out();
         }
         self.counts.heartbeat.add(1);
-    }
-}
-
-/// Says whose socket it is.
-pub(crate) fn fill_attribution<'a>(
-    record: &mut SocketRecord<'a>,
-    namespace: Option<&'a Known>,
-    cgroup: Option<&'a Cgroup>,
-) {
-    if let Some(known) = namespace {
-        record.netns_inode = Some(known.id.inode);
-        record.netns_cookie = known.cookie;
-        record.netns_name = known.name.as_deref();
-        let known_id = known.nsid.and_then(|nsid| u32::try_from(nsid).ok());
-        record.netns_id = known_id.or(record.netns_id);
-    }
-    if let Some(cgroup) = cgroup {
-        record.cgroup_path = Some(cgroup.path());
-        record.pod_uid = cgroup.pod_uid();
-        record.container_id = cgroup.container_id();
-        record.systemd_unit = cgroup.systemd_unit();
     }
 }
 

@@ -93,7 +93,8 @@ impl Engine<'_> {
     ///
     /// `found` is what the access found last: places of namespaces in it are those that the access knows.
     pub(crate) fn settle(&mut self, access: &mut dyn Access, found: &[Found], settle: Settle) {
-        let is_due = self.held.due_in().is_some_and(|left| left.is_zero() || settle == Settle::All);
+        let is_due =
+            self.hearing.held.due_in().is_some_and(|left| left.is_zero() || settle == Settle::All);
         if !is_due {
             return;
         }
@@ -103,22 +104,22 @@ impl Engine<'_> {
             Some(scout) => (&mut *scout.access, &*scout.found),
             None => (access, found),
         };
-        let since = self.held.since;
-        let (mut events, bytes) = self.held.take();
-        let first_place = std::mem::take(&mut self.held.first_place);
+        let since = self.hearing.held.since;
+        let (mut events, bytes) = self.hearing.held.take();
+        let first_place = std::mem::take(&mut self.hearing.held.first_place);
         events.sort_by_key(|event| event.place.wrapping_sub(first_place));
         for (visits, events) in events.chunk_by(|a, b| a.place == b.place).enumerate() {
             let place = events.first().map_or(0, |event| event.place);
             if visits >= VISITS_MAX && settle == Settle::Due {
                 if visits == VISITS_MAX {
-                    self.held.first_place = place;
+                    self.hearing.held.first_place = place;
                 }
                 for event in events {
                     let body = body(&bytes, event);
-                    self.held.push(event.closed, event.place, body, event.amount);
+                    self.hearing.held.push(event.closed, event.place, body, event.amount);
                 }
                 // They have waited already: the next turn is theirs.
-                self.held.since = since;
+                self.hearing.held.since = since;
                 continue;
             }
             let known = self.namespaces.get(place);
@@ -128,13 +129,14 @@ impl Engine<'_> {
             for event in events {
                 // It was decoded before it was held.
                 let Ok(message) = decode(body(&bytes, event)) else { continue };
-                let look: Option<Look> =
-                    socket.as_ref().and_then(|socket| self.looker.look(socket, &message.id));
+                let look: Option<Look> = socket
+                    .as_ref()
+                    .and_then(|socket| self.hearing.looker.look(socket, &message.id));
                 self.close_with(&message, &event.closed, look);
                 self.count_close(Ok(()), event.amount);
             }
         }
-        self.held.give_back((events, bytes));
+        self.hearing.held.give_back((events, bytes));
         self.scout = scout;
     }
 }

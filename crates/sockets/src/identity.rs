@@ -7,11 +7,13 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// What is the same on all records of a collector.
 #[derive(Clone, Copy)]
-pub(crate) struct Identity<'h> {
-    pub(crate) host: &'h Host,
-    pub(crate) tags: &'h [(&'h str, &'h str)],
+pub struct Identity<'h> {
+    /// The host.
+    pub host: &'h Host,
+    /// Names and values from the configuration.
+    pub tags: &'h [(&'h str, &'h str)],
     /// See [`run_id`].
-    pub(crate) run_id: u64,
+    pub run_id: u64,
 }
 
 /// A number for one run of a collector, which no other run has: random, from the kernel. Above 0 and below 2^63, since many stores
@@ -23,7 +25,8 @@ pub fn run_id() -> u64 {
 
 impl<'h> Identity<'h> {
     /// A record that says which run, host and boot it is from.
-    pub(crate) fn record(&self, kind: RecordKind, time_unix_ns: u64) -> SocketRecord<'h> {
+    #[must_use]
+    pub fn record(&self, kind: RecordKind, time_unix_ns: u64) -> SocketRecord<'h> {
         SocketRecord {
             record_kind: Some(kind),
             time_unix_ns: Some(time_unix_ns),

@@ -8,14 +8,46 @@ use crate::attribution::Cgroup;
 use crate::closing::Closed;
 use crate::ends;
 use crate::engine::{Engine, Fate, InTable, Moment};
-use crate::filter::{Expr, Facts, Needs, Verdict, of_close};
-use crate::options::{Closes, Undecided};
+use crate::filter::{Expr, Facts, Filter, Needs, Verdict, of_close};
+use crate::options::{Closes, Options, Undecided};
 use crate::poll::is_connection;
+use crate::rejected::Rejected;
 use crate::says::is_remnant;
+use crate::split::Split;
 use ledger::Reason;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::inet_diag::SocketMessage;
+use wire::inet_diag::{SocketMessage, States};
+
+/// The collector's filter, as it is divided now, and whom polls have rejected by it.
+pub(crate) struct Judge {
+    /// What the kernel leaves of the filter for us.
+    pub(crate) rest: Option<Expr>,
+    /// All of it, and the states that are asked for: what the closes of connections that no poll has seen are held against.
+    pub(crate) whole: Option<Expr>,
+    pub(crate) asked: States,
+    pub(crate) needs: Needs,
+    pub(crate) rejected: Rejected,
+}
+
+impl Judge {
+    pub(crate) fn new(options: &Options) -> Judge {
+        Judge {
+            rest: None,
+            whole: None,
+            asked: options.states,
+            needs: options.filter.as_ref().map_or(Needs::NONE, Filter::needs),
+            rejected: Rejected::new(options.table_entries_max),
+        }
+    }
+
+    /// Takes the filter as it is divided now.
+    pub(crate) fn adopt(&mut self, split: &Split) {
+        self.rest.clone_from(&split.rest);
+        self.whole.clone_from(&split.whole);
+        self.asked = split.states;
+    }
+}
 
 impl Engine<'_> {
     /// Whether a socket passes an expression of a filter with these needs, given what is known of it beside the kernel's
@@ -55,14 +87,14 @@ impl Engine<'_> {
 
     /// What the collector's own filter says of a socket that the kernel listed.
     pub(crate) fn judge(&mut self, message: &SocketMessage<'_>, known: Option<InTable>) -> Verdict {
-        let Some(rest) = self.rest.take() else { return Verdict::True };
+        let Some(rest) = self.filter.rest.take() else { return Verdict::True };
         let Moment { boot_ns, place, .. } = self.moment;
         // One that was not there before has been seen for no time.
         let since = known.map_or(boot_ns, |known| known.first_seen_boot_ns);
-        let cgroup = self.cgroup_for(self.needs, message);
+        let cgroup = self.cgroup_for(self.filter.needs, message);
         let facts = self.facts(cgroup.as_deref(), Some(place), Some(boot_ns.saturating_sub(since)));
         let verdict = rest.evaluate(message, &facts);
-        self.rest = Some(rest);
+        self.filter.rest = Some(rest);
         verdict
     }
 
@@ -75,7 +107,7 @@ impl Engine<'_> {
     ) -> Verdict {
         let facts = self.facts(None, place, age_ns);
         let had = ends::states_of(event);
-        of_close(self.whole.as_ref(), self.asked, had, event, &facts)
+        of_close(self.filter.whole.as_ref(), self.filter.asked, had, event, &facts)
     }
 
     /// Notes that a socket which the kernel listed does not pass the filter.
@@ -92,18 +124,18 @@ impl Engine<'_> {
                 self.table.at_mut(at).seen_poll = poll;
             }
             // Its age grows until it passes, and so it is remembered before.
-            _ if self.needs.contains(Needs::AGE) && self.is_sampled(cookie) => {
+            _ if self.filter.needs.contains(Needs::AGE) && self.is_sampled(cookie) => {
                 let rejected_before = known.is_some_and(|known| known.verdict == Verdict::False);
                 let verdict = if rejected_before { Verdict::False } else { verdict };
                 self.note(message, known, (0, verdict), Fate::LeftOut);
             }
             _ if self.options.closes == Closes::Off => {}
             // What is left of a connection is no part of it that a filter could judge.
-            _ if is_remnant(message) => self.rejected.see(cookie, poll),
+            _ if is_remnant(message) => self.filter.rejected.see(cookie, poll),
             _ if verdict == Verdict::False && is_connection(message.state) => {
-                self.rejected.note(cookie, poll);
+                self.filter.rejected.note(cookie, poll);
             }
-            _ => self.rejected.see(cookie, poll),
+            _ => self.filter.rejected.see(cookie, poll),
         }
     }
 
@@ -119,7 +151,7 @@ impl Engine<'_> {
             Some(Verdict::True) => return Ok(()),
             Some(Verdict::False) => return Err(Reason::Filtered),
             Some(Verdict::Unknown) => {}
-            None if self.rejected.take(cookie) => return Err(Reason::Filtered),
+            None if self.filter.rejected.take(cookie) => return Err(Reason::Filtered),
             None if !self.is_sampled(cookie) => return Err(Reason::Sampled),
             None => {}
         }

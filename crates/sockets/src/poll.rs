@@ -112,7 +112,7 @@ impl Engine<'_> {
     /// Takes sockets out of the table that are gone, and counts those whose end nobody told of.
     pub(crate) fn sweep(&mut self, asked: States) {
         let poll = self.moment.poll;
-        let (namespaces, events) = (&self.namespaces, self.events.as_ref());
+        let (namespaces, events) = (&self.namespaces, self.hearing.events.as_ref());
         // A socket that moved to a state that is not asked for is absent as well.
         let shows_all = (States::CONNECTED - asked).is_empty();
         let missing_kept_polls = missing_kept_polls(self.options.interval);
@@ -144,7 +144,7 @@ impl Engine<'_> {
             false
         });
         self.namespaces.forget_gone(poll);
-        self.rejected.sweep(poll, missing_kept_polls);
+        self.filter.rejected.sweep(poll, missing_kept_polls);
         if shows_all && self.options.closes == Closes::On {
             self.counts.unobserved.add(unobserved);
             self.sums.closes_unobserved += unobserved;
@@ -170,7 +170,7 @@ impl Engine<'_> {
         let sums = &self.sums;
         let closes = sums.closes_observed + sums.closes_lost + sums.connections_unheard;
         let namespaces = sums.namespaces_new + sums.namespaces_vanished;
-        if closes + namespaces > 0 || self.sequence != self.told_sequence {
+        if closes + namespaces > 0 || self.emission.sequence != self.emission.told_sequence {
             self.moment.poll += 1;
             self.is_keyframe = false;
             self.tell_totals(realtime_ns());
@@ -185,15 +185,15 @@ impl Engine<'_> {
             self.table_is_full();
         }
         self.counts.table_entries.set(self.table.len() as u64);
-        self.counts.rejected.set(self.rejected.len() as u64);
-        self.counts.rejected_overflow.add(self.rejected.take_overflowed());
+        self.counts.rejected.set(self.filter.rejected.len() as u64);
+        self.counts.rejected_overflow.add(self.filter.rejected.take_overflowed());
         let poll = self.moment.poll;
-        let identity = self.identity;
+        let identity = self.emission.identity;
         let mut totals = PollTotals {
             time_unix_ns: Some(began_unix_ns),
             poll: Some(u64::from(poll)),
             run_id: Some(identity.run_id),
-            next_sequence: Some(self.sequence),
+            next_sequence: Some(self.emission.sequence),
             host: identity.host.name(),
             host_id: identity.host.host_id(),
             boot_id: identity.host.boot_id(),
@@ -207,9 +207,9 @@ impl Engine<'_> {
             ..PollTotals::default()
         };
         self.sums.fill(&mut totals);
-        self.output.end_of_poll(&totals);
-        self.told_sequence = self.sequence;
-        self.unflushed_since = None;
+        self.emission.output.end_of_poll(&totals);
+        self.emission.told_sequence = self.emission.sequence;
+        self.emission.unflushed_since = None;
         self.sums = Sums::default();
     }
 

@@ -9,9 +9,9 @@ mod pipe;
 pub use pipe::Answer;
 
 use crate::access::{Access, Found};
-use crate::assemble;
 use crate::collector::Runner;
-use crate::engine::{Engine, fill_attribution};
+use crate::describe::{Whose, describe};
+use crate::engine::Engine;
 use crate::filter::{Expr, Filter, Needs};
 use crate::namespaces::{Admission, Known};
 use crate::split::Split;
@@ -408,12 +408,10 @@ impl Visitor for Visit<'_, '_> {
         }
         text.shown += 1;
         let cgroup = message.cgroup_id.and_then(|id| self.engine.cgroup_of(id));
-        text.scratch.clear();
-        assemble::unknown_attributes(message, &mut text.scratch);
-        let mut record = self.engine.identity.record(RecordKind::POLL, text.time_unix_ns);
-        assemble::fill(&mut record, message, assemble::own_accecn_layout());
-        fill_attribution(&mut record, self.known, cgroup.as_deref());
-        record.unknown_attributes = Some(text.scratch.as_slice()).filter(|raw| !raw.is_empty());
+        let identity = self.engine.emission.identity;
+        let mut record = identity.record(RecordKind::POLL, text.time_unix_ns);
+        let whose = Whose::of(self.known, cgroup.as_deref());
+        describe(&mut record, message, &whose, &mut text.scratch);
         text.encoder.encode(&record, &mut text.json);
         // The end of the line.
         text.json.pop();

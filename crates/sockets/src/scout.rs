@@ -263,7 +263,7 @@ impl Engine<'_> {
     /// Has new namespaces heard, if something says that there may be one or a second is over. Between two datagrams of a walk.
     pub(crate) fn look_out(&mut self) {
         let Some(mut scout) = self.scout.take() else { return };
-        scout.hears_all = self.events.as_ref().is_some_and(Events::hears_all);
+        scout.hears_all = self.hearing.events.as_ref().is_some_and(Events::hears_all);
         scout.listen(self);
         let now = Instant::now();
         let due = Some(Call::Anything).filter(|_| now >= scout.due);

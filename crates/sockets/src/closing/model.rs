@@ -204,10 +204,10 @@ impl<'h> Fake<'h> {
         let counts = Arc::new(crate::meter::Counts::new("sockets"));
         let mut engine =
             Engine::new(options, Identity { host, run_id: 1, tags: &[] }, counts, output);
-        engine.adopt(&crate::split::Split::new(options.filter.as_ref(), options.states));
+        engine.filter.adopt(&crate::split::Split::new(options.filter.as_ref(), options.states));
         // Somebody listens, so that what is missing is waited for.
         let socket = Socket::open(Protocol::SockDiag).unwrap();
-        engine.events = Some(engine.events_from(socket, Hears::Own));
+        engine.hearing.events = Some(engine.events_from(socket, Hears::Own));
         let id = sys::namespace::own().unwrap();
         let found = Found { id, name: None, process: None };
         Fake { engine, found, is_doubled: false }
@@ -233,7 +233,7 @@ impl<'h> Fake<'h> {
 
     /// Tells of closes with one call, as the kernel's socket would.
     fn events(&mut self, cookies: impl Iterator<Item = (u64, Says)>) {
-        self.engine.just_closed.clear();
+        self.engine.hearing.just_closed.clear();
         let now = self.now();
         let raw: Vec<_> = cookies
             .map(|(cookie, says)| match says {
@@ -249,12 +249,15 @@ impl<'h> Fake<'h> {
                 self.engine.take_datagram(&received, None, now);
             }
             if self.is_doubled {
-                self.engine.heard_before.extend_from_slice(&self.engine.just_closed);
-                self.engine.heard_before.sort_unstable();
+                self.engine
+                    .hearing
+                    .heard_before
+                    .extend_from_slice(&self.engine.hearing.just_closed);
+                self.engine.hearing.heard_before.sort_unstable();
             }
         }
-        self.engine.just_closed.sort_unstable();
-        self.engine.just_closed.dedup();
+        self.engine.hearing.just_closed.sort_unstable();
+        self.engine.hearing.just_closed.dedup();
     }
 
     fn poll(&mut self, turns: &[(u64, Turn, Says)]) {
@@ -384,7 +387,7 @@ fn check(mode: Mode, is_doubled: bool) {
     assert_eq!(counts.events.load().count, events + doubled, "{mode:?}: events");
     let told = of(Fate::Record) + of(Fate::Filtered) + of(Fate::Undecided);
     assert_eq!(told, events, "{mode:?}: every event has one fate");
-    assert!(fake.engine.rejected.is_empty(), "{mode:?}: rejected ones are forgotten");
+    assert!(fake.engine.filter.rejected.is_empty(), "{mode:?}: rejected ones are forgotten");
     assert_eq!(fake.engine.table.len(), 0, "{mode:?}: so are all others");
 }
 

@@ -6,7 +6,7 @@ use ::sockets::attribution::{
     Cgroup, Cgroups, Host, HostOptions, ProcessOptions, Processes, Users,
 };
 use ::sockets::filter::{Expr, Facts, Filter, Needs, Origin, Process};
-use ::sockets::{Found, fill, fill_close, own_accecn_layout, unknown_attributes};
+use ::sockets::{Found, Identity, Whose, describe};
 use record::{RecordKind, SCHEMA_VERSION, SocketRecord};
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -142,23 +142,7 @@ impl Assembler {
         let id = message.cgroup_id.filter(|_| is_live);
         let cgroup = id.and_then(|id| self.cgroup_of(id, place.now));
         let interface = self.interface(message.id.interface_index, place);
-        let mut record = SocketRecord {
-            record_kind: Some(place.kind),
-            schema_version: Some(SCHEMA_VERSION),
-            ..SocketRecord::default()
-        };
-        // Which kernel wrote a file is not known.
-        let accecn = if is_live { own_accecn_layout() } else { None };
-        let origin = if place.kind == RecordKind::CLOSE { Origin::Close } else { Origin::Row };
-        match origin {
-            Origin::Row => fill(&mut record, message, accecn),
-            Origin::Close => fill_close(&mut record, message, accecn),
-        }
         let age = self.history.as_ref().and_then(|history| history.age(cookie, place.now));
-        // One that was not there before has been seen for no time.
-        let age_so_far = self.history.is_some().then(|| age.unwrap_or_default());
-        let history = self.history.as_mut();
-        let rates = history.and_then(|history| history.note(cookie, &record, place.now));
         let facts = Facts {
             netns: place.found.and_then(|found| found.name.as_deref()),
             is_netns_known: is_live,
@@ -167,26 +151,38 @@ impl Assembler {
             pod: cgroup.as_deref().and_then(Cgroup::pod_uid),
             container: cgroup.as_deref().and_then(Cgroup::container_id),
             unit: cgroup.as_deref().and_then(Cgroup::systemd_unit),
-            age: age_so_far,
-            origin,
+            // One that was not there before has been seen for no time.
+            age: self.history.is_some().then(|| age.unwrap_or_default()),
+            origin: if place.kind == RecordKind::CLOSE { Origin::Close } else { Origin::Row },
             ..Facts::default()
         };
-        if !self.passes(message, place, &facts) {
-            self.counts.filtered += 1;
+        let passes = self.passes(message, place, &facts);
+        self.counts.filtered += u64::from(!passes);
+        if !passes && self.history.is_none() {
             return;
         }
-        self.counts.shown += 1;
-        record.sequence = is_live.then_some(self.sequence);
-        self.sequence += 1;
         let mut unknown = std::mem::take(&mut self.unknown);
-        unknown.clear();
-        unknown_attributes(message, &mut unknown);
-        record.unknown_attributes = Some(unknown.as_slice()).filter(|bytes| !bytes.is_empty());
-        self.attribute(&mut record, place, cgroup.as_deref());
-        let owners = self.fill_process(&mut record);
-        let interface = interface.as_deref();
-        let view = View { record: &record, rates, age, owners, interface, users: &self.users };
-        take.take(&view, raw);
+        let whose = Whose {
+            is_of_this_host: is_live,
+            netns_inode: place.found.map(|found| found.id.inode),
+            netns_name: facts.netns,
+            cgroup: cgroup.as_deref(),
+            ..Whose::default()
+        };
+        let mut record = identify(&self.host, self.run_id, place);
+        record.poll = is_live.then_some(self.poll);
+        describe(&mut record, message, &whose, &mut unknown);
+        let history = self.history.as_mut();
+        let rates = history.and_then(|history| history.note(cookie, &record, place.now));
+        if passes {
+            self.counts.shown += 1;
+            record.sequence = is_live.then_some(self.sequence);
+            self.sequence += 1;
+            let owners = self.fill_process(&mut record);
+            let interface = interface.as_deref();
+            let view = View { record: &record, rates, age, owners, interface, users: &self.users };
+            take.take(&view, raw);
+        }
         self.unknown = unknown;
     }
 
@@ -219,31 +215,20 @@ impl Assembler {
             owners.map(|owner| Process { pid: owner.pid, name: owner.name }).collect();
         rest.matches(message, &Facts { processes: &owners, ..*facts })
     }
+}
 
-    /// Says of which host and namespace it is; a file does not.
-    fn attribute<'a>(
-        &'a self,
-        record: &mut SocketRecord<'a>,
-        place: &Place<'a>,
-        cgroup: Option<&'a Cgroup>,
-    ) {
-        record.time_unix_ns = place.time_unix_ns;
-        let Some(found) = place.found else { return };
-        record.poll = Some(self.poll);
-        record.run_id = Some(self.run_id);
-        record.host = self.host.name();
-        record.host_id = self.host.host_id();
-        record.boot_id = self.host.boot_id();
-        record.kernel_release = self.host.kernel_release();
-        record.netns_inode = Some(found.id.inode);
-        record.netns_name = found.name.as_deref();
-        if let Some(cgroup) = cgroup {
-            record.cgroup_path = Some(cgroup.path());
-            record.pod_uid = cgroup.pod_uid();
-            record.container_id = cgroup.container_id();
-            record.systemd_unit = cgroup.systemd_unit();
-        }
-    }
+/// A record that says of which host and run it is, and when; a file says when at most.
+fn identify<'a>(host: &'a Host, run_id: u64, place: &Place<'_>) -> SocketRecord<'a> {
+    let mut record = match place.found {
+        Some(_) => Identity { host, tags: &[], run_id }.record(place.kind, 0),
+        None => SocketRecord {
+            record_kind: Some(place.kind),
+            schema_version: Some(SCHEMA_VERSION),
+            ..SocketRecord::default()
+        },
+    };
+    record.time_unix_ns = place.time_unix_ns;
+    record
 }
 
 /// Names of this namespace's interfaces by index; `/sys` shows those of the namespace it was mounted in.

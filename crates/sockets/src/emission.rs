@@ -1,0 +1,53 @@
+//! Where records go, and what they have in common.
+
+use crate::identity::Identity;
+use crate::output::{Output, Problem};
+use record::SocketRecord;
+use std::time::Instant;
+
+/// The end of the collector's thread at which records leave.
+pub(crate) struct Emission<'h> {
+    pub(crate) identity: Identity<'h>,
+    pub(crate) output: Box<dyn Output>,
+    /// Number of the next record.
+    pub(crate) sequence: u64,
+    /// What it was when totals were told last.
+    pub(crate) told_sequence: u64,
+    /// Since when records wait for the output's next flush.
+    pub(crate) unflushed_since: Option<Instant>,
+    /// Attributes of the record at hand that have no name here.
+    pub(crate) scratch: Vec<u8>,
+    /// Causes of problems that were told.
+    told: Vec<&'static str>,
+}
+
+impl<'h> Emission<'h> {
+    pub(crate) fn new(identity: Identity<'h>, output: Box<dyn Output>) -> Emission<'h> {
+        Emission {
+            identity,
+            output,
+            sequence: 0,
+            told_sequence: 0,
+            unflushed_since: None,
+            scratch: Vec::new(),
+            told: Vec::new(),
+        }
+    }
+
+    /// Gives the output a record of this poll, with the next number.
+    pub(crate) fn emit(&mut self, record: &mut SocketRecord<'_>, poll: u32, at: Instant) {
+        record.poll = Some(u64::from(poll));
+        record.sequence = Some(self.sequence);
+        self.sequence += 1;
+        self.unflushed_since.get_or_insert(at);
+        self.output.record(record);
+    }
+
+    /// Tells of something that does not work, the first time.
+    pub(crate) fn problem(&mut self, cause: &'static str, text: impl FnOnce() -> String) {
+        if !self.told.contains(&cause) {
+            self.told.push(cause);
+            self.output.problem(&Problem { cause, text: text() });
+        }
+    }
+}
