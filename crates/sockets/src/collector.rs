@@ -534,7 +534,9 @@ impl<'h> Runner<'h> {
         // Closed at once: a netlink socket keeps its namespace alive.
         drop(socket);
         let spent_ns = monotonic_ns().saturating_sub(opened_ns);
-        engine.walked(place, (spent_ns, self.walker.last()), result.map(drop));
+        // An error leaves what the walk took until then.
+        let walked = *result.as_ref().unwrap_or(&self.walker.last());
+        engine.walked(place, (spent_ns, walked), result.map(drop));
         engine.settle(&mut *self.access, &self.found, Settle::Due);
     }
 }

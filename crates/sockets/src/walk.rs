@@ -220,7 +220,6 @@ impl Walker {
         walked: &mut Walked,
     ) -> Result<(), WalkError> {
         self.sequence = self.sequence.wrapping_add(1);
-        walked.dumps += 1;
         let Ask { states, extensions, bytecode } = *ask;
         let request = Request {
             kind,

@@ -130,6 +130,11 @@ fn lasting(seen: &Seen) -> Value {
     for name in names.iter().chain(&clocks) {
         fields.as_object_mut().unwrap().remove(*name);
     }
+    // Since the record before, which the first one has not.
+    fields
+        .as_object_mut()
+        .unwrap()
+        .retain(|name, _| !name.ends_with("_delta") && name != "since_ns");
     fields
 }
 
