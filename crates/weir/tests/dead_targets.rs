@@ -138,7 +138,8 @@ struct Receiver {
 
 impl Receiver {
     fn at(address: SocketAddr) -> Receiver {
-        let socket = UdpSocket::bind(address).unwrap();
+        // A process that another test has just made holds a copy of every descriptor until it begins its program.
+        let socket = wait_for("the port", || UdpSocket::bind(address).ok());
         sys::socket::set_receive_buffer(socket.as_fd(), 64 << 20).unwrap();
         socket.set_nonblocking(true).unwrap();
         Receiver { socket, arrived: 0 }
