@@ -421,7 +421,7 @@ impl<'h> Runner<'h> {
     /// Visits the namespaces that were found, first those that the last poll put off. When the thread is to end, or the poll takes
     /// too long, those that are left are not visited, and their sockets not absent.
     fn visit_all(&mut self, states: States) -> Next {
-        let ends_at = self.engine.moment.at + self.options.interval * POLL_INTERVALS_MAX;
+        let ends_at = Instant::now() + self.options.interval * POLL_INTERVALS_MAX;
         let is_keyframe = self.engine.is_keyframe;
         let put_off = std::mem::take(&mut self.put_off);
         let owed: HashMap<u32, usize> = put_off.places.iter().copied().zip(0..).collect();

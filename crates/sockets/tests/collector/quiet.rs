@@ -58,7 +58,8 @@ impl Stepped {
         let options = Options {
             states: States::CONNECTED | States::LISTENING,
             listen_every: listen_every.try_into().unwrap(),
-            ..options(Duration::from_millis(1), Scope::Named(names))
+            // A poll of ten times as long puts off what is left.
+            ..options(Duration::from_millis(100), Scope::Named(names))
         };
         let steps = |direct| Steps { direct, go: receiver };
         Stepped { watch: Watch::start_through(home, options, steps), go }
