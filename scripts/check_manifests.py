@@ -113,7 +113,10 @@ def check_collector(kinds: dict) -> None:
         limits, requests = container["resources"]["limits"], container["resources"]["requests"]
         assert limits["memory"] == requests["memory"]
     assert spec["securityContext"]["seccompProfile"]["type"] == "RuntimeDefault"
-    assert set(helper["securityContext"]["capabilities"]["add"]) == HELPER_CAPABILITIES
+    # It becomes another user than root and the collector's, and gives up what that takes.
+    user = int(args[args.index("--user") + 1])
+    assert user not in (0, collector["securityContext"]["runAsUser"])
+    assert set(helper["securityContext"]["capabilities"]["add"]) == HELPER_CAPABILITIES | {"SETUID", "SETGID"}
     assert "add" not in collector["securityContext"]["capabilities"]
     assert collector["securityContext"]["runAsNonRoot"]
     assert collector["securityContext"]["allowPrivilegeEscalation"] is False
