@@ -4,7 +4,7 @@
 //! what it knows by cookie, and gives an [`Output`] records; between two datagrams it takes the kernel's close events. It
 //! keeps no descriptor of a namespace, and a bounded table.
 //!
-//! The parts serve `weir sockets` too: [`Direct`] opens namespaces, a [`Walker`] reads one, [`fill`] makes a record of a
+//! The parts serve `weir sockets` too: [`Direct`] opens namespaces, a [`Walker`] reads one, [`describe`] makes a record of a
 //! message, [`filter`] says which sockets are wanted, [`attribution`] whose they are.
 
 #![forbid(unsafe_code)]
