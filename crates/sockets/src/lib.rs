@@ -38,6 +38,7 @@ mod poll;
 mod query;
 mod quiet;
 mod rejected;
+mod runner;
 mod says;
 mod scout;
 mod split;

@@ -9,11 +9,11 @@ mod pipe;
 pub use pipe::Answer;
 
 use crate::access::{Access, Found};
-use crate::collector::Runner;
 use crate::describe::{Whose, describe};
 use crate::engine::Engine;
 use crate::filter::{Expr, Filter, Needs};
 use crate::namespaces::{Admission, Known};
+use crate::runner::Runner;
 use crate::split::Split;
 use crate::walk::{Ask, Progress, Steps, Visitor, Walker};
 use pipe::{Pen, Waiting, pipe};

@@ -1,0 +1,368 @@
+//! The collector's thread: when it polls, what it does in between, and how it visits namespaces.
+
+use crate::access::{Access, Found, Scope};
+use crate::attribution::{ProcessOptions, Processes};
+use crate::closing::Drained;
+use crate::collector::Signal;
+use crate::engine::{Engine, Moment};
+use crate::filter::{Filter, Needs};
+use crate::held::Settle;
+use crate::options::{Closes, Options};
+use crate::poll::{POLL_INTERVALS_MAX, PutOff};
+use crate::query::{Answers, Question, Turn};
+use crate::quiet::{Quiet, Visit};
+use crate::scout::Scout;
+use crate::split::Split;
+use crate::walk::{Ask, Visitor as _, Walker};
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+use sys::clock::{boottime_ns, monotonic_ns, realtime_ns, thread_cpu_ns};
+use sys::poll::{Interest, PollSet};
+use sys::process::{CAP_NET_ADMIN, CAP_SYS_PTRACE, effective_capabilities};
+use sys::socket::namespace_cookie;
+use wire::inet_diag::{Extensions, States};
+
+/// Turns of taking close events before the thread ends: 100,000 events and more.
+const DRAINS_AT_STOP_MAX: usize = 8;
+/// Longest time between two looks at the clock and the heartbeat.
+const IDLE: Duration = Duration::from_millis(250);
+
+/// Longest time that a closing record waits for others, so that few and full payloads are made of them.
+const FLUSH_AFTER: Duration = Duration::from_secs(1);
+
+/// The thread: the engine, and what it needs to reach the kernel.
+pub(crate) struct Runner<'h> {
+    pub(crate) engine: Engine<'h>,
+    pub(crate) access: Box<dyn Access>,
+    pub(crate) walker: Walker,
+    pub(crate) found: Vec<Found>,
+    /// What a poll visits: the place in `found`, and among the namespaces that are known.
+    visits: Vec<(usize, u32)>,
+    put_off: PutOff,
+    pub(crate) options: &'h Options,
+    pub(crate) signal: Arc<Signal>,
+    pub(crate) answers: Answers,
+    split: Split,
+    extensions: Extensions,
+    quiet: Quiet,
+    poll_set: PollSet,
+    jitter: u64,
+}
+
+/// Whether to go on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    GoOn,
+    Stop,
+}
+
+impl<'h> Runner<'h> {
+    pub(crate) fn new(
+        mut engine: Engine<'h>,
+        mut access: Box<dyn Access>,
+        options: &'h Options,
+        signal: Arc<Signal>,
+    ) -> Runner<'h> {
+        if options.closes == Closes::On {
+            engine.closes_start(&mut *access);
+        }
+        engine.scout = Scout::start(&*access, options);
+        let names_devices = options.filter.as_ref().is_some_and(Filter::depends_on_namespace);
+        if names_devices && options.scope != Scope::Own {
+            engine.problem("filter_device", || {
+                "the filter names an interface, which is looked up in the daemon's own network namespace and compared by \
+                 its index in all others"
+                    .to_owned()
+            });
+        }
+        let needs = options.filter.as_ref().map_or(Needs::NONE, Filter::needs);
+        let held = effective_capabilities().unwrap_or_default();
+        if needs.contains(Needs::MARK) && held & 1 << CAP_NET_ADMIN == 0 {
+            engine.problem("filter_mark", || {
+                "the filter asks for a mark, which the kernel tells to CAP_NET_ADMIN only: no socket passes what depends on it"
+                    .to_owned()
+            });
+        }
+        let split = Split::new(options.filter.as_ref(), options.states);
+        engine.filter.adopt(&split);
+        Runner {
+            split,
+            extensions: options.extensions(),
+            quiet: Quiet::default(),
+            engine,
+            access,
+            walker: Walker::default(),
+            found: Vec::new(),
+            visits: Vec::new(),
+            put_off: PutOff::default(),
+            options,
+            signal,
+            answers: Answers::default(),
+            poll_set: PollSet::default(),
+            jitter: monotonic_ns(),
+        }
+    }
+
+    pub(crate) fn run(&mut self, asked: &Receiver<Question>) {
+        // The first poll is at once: whoever starts the daemon wants to see something.
+        let mut due = Instant::now();
+        let mut slot = due;
+        while self.wait(asked, due) == Next::GoOn {
+            self.poll();
+            slot += self.options.interval;
+            if slot <= Instant::now() {
+                self.engine.counts.overruns.add(1);
+                slot = Instant::now();
+            }
+            due = slot + self.next_jitter();
+        }
+        self.answers.stop();
+        // What had come before the stop; more may come for as long as connections close.
+        for _ in 0..DRAINS_AT_STOP_MAX {
+            if self.engine.take_closes() == Drained::Wholly {
+                break;
+            }
+        }
+        self.engine.settle(&mut *self.access, &self.found, Settle::All);
+        self.engine.finish();
+    }
+
+    /// Waits until the next poll, and does what there is to do until then.
+    fn wait(&mut self, asked: &Receiver<Question>, due: Instant) -> Next {
+        loop {
+            self.engine.counts.heartbeat.add(1);
+            if self.signal.is_stopping() {
+                return Next::Stop;
+            }
+            // A poll is late by one turn of this at most.
+            let turn = Answers::turn(self, asked);
+            self.engine.look_out_and_count();
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Next::GoOn;
+            }
+            self.poll_set.clear();
+            self.poll_set.add(self.signal.wake.as_fd(), Interest::Readable);
+            if let Some(events) = &self.engine.hearing.events {
+                self.poll_set.add(events.as_fd(), Interest::Readable);
+            }
+            let scouts_at = 1 + usize::from(self.engine.hearing.events.is_some());
+            let mut idle = self.engine.hearing.held.due_in().map_or(IDLE, |due| due.min(IDLE));
+            if let Some(scout) = &self.engine.scout {
+                scout.wait_in(&mut self.poll_set);
+                idle = idle.min(scout.due_in());
+            }
+            let idle = match turn {
+                Turn::More => Duration::ZERO,
+                Turn::Wait(wait) => wait.min(idle).min(left),
+            };
+            // An error here is a signal: the loop looks at everything again.
+            let _ = self.poll_set.wait(idle);
+            self.signal.wake.clear();
+            self.engine.moment.at = Instant::now();
+            if let Some(scout) = &mut self.engine.scout {
+                scout.note_wait(&self.poll_set, scouts_at);
+            }
+            self.engine.look_out();
+            self.engine.take_closes();
+            self.engine.settle(&mut *self.access, &self.found, Settle::Due);
+            self.flush();
+        }
+    }
+
+    /// Has the output send closing records on their way that have waited long enough for others to join them.
+    fn flush(&mut self) {
+        let engine = &mut self.engine;
+        if engine.emission.unflushed_since.is_some_and(|since| since.elapsed() >= FLUSH_AFTER) {
+            engine.emission.unflushed_since = None;
+            engine.emission.output.flush();
+        }
+    }
+
+    /// A part of the configured jitter, another one each time (xorshift64, Marsaglia 2003).
+    fn next_jitter(&mut self) -> Duration {
+        let mut x = self.jitter | 1;
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.jitter = x;
+        self.options.jitter.mul_f64((x >> 11) as f64 / (1_u64 << 53) as f64)
+    }
+
+    /// Visits every namespace once, or until the thread is to end.
+    fn poll(&mut self) {
+        let (began_ns, cpu_ns) = (monotonic_ns(), thread_cpu_ns());
+        let poll = self.engine.moment.poll + 1;
+        let unix_ns = realtime_ns();
+        let boot_ns = boottime_ns();
+        self.engine.moment = Moment { poll, unix_ns, boot_ns, at: Instant::now(), place: 0 };
+        self.look_names_up();
+        self.engine.is_keyframe = self.is_keyframe(poll);
+        let states = self.states(poll);
+        self.engine.forget_open(states);
+        self.discover();
+        self.look_for_processes();
+        self.engine.sums.discovery_ns = monotonic_ns().saturating_sub(began_ns);
+        if self.visit_all(states) == Next::GoOn {
+            // Before what is absent is judged.
+            self.engine.take_closes();
+            self.engine.sweep(states);
+            self.quiet.forget_gone(poll);
+        }
+        self.engine.sums.poll_ns = monotonic_ns().saturating_sub(began_ns);
+        self.engine.sums.cpu_ns = thread_cpu_ns().saturating_sub(cpu_ns);
+        self.engine.finish_poll(unix_ns);
+    }
+
+    /// Has the filter's paths and interfaces stand for what they are now: a service that begins again has another cgroup, an
+    /// interface that is made anew another index.
+    fn look_names_up(&mut self) {
+        if self.options.filter.as_ref().is_some_and(Filter::names_may_change) {
+            self.split = Split::new(self.options.filter.as_ref(), self.options.states);
+            self.engine.filter.adopt(&self.split);
+        }
+    }
+
+    /// Finds out which processes hold which sockets, if that is wanted.
+    fn look_for_processes(&mut self) {
+        if !self.options.processes {
+            return;
+        }
+        let processes = Processes::scan(&ProcessOptions::default());
+        let denied = processes.summary().denied;
+        if denied > 0 {
+            self.engine.problem("processes", || {
+                format!(
+                    "the descriptors of {denied} processes cannot be seen: this takes CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; \
+                     records of their sockets name no process"
+                )
+            });
+        }
+        self.engine.attribution.processes = Some(processes);
+    }
+
+    /// Visits the namespaces that were found, first those that the last poll put off. When the thread is to end, or the poll takes
+    /// too long, those that are left are not visited, and their sockets not absent.
+    fn visit_all(&mut self, states: States) -> Next {
+        let ends_at = Instant::now() + self.options.interval * POLL_INTERVALS_MAX;
+        let is_keyframe = self.engine.is_keyframe;
+        let put_off = std::mem::take(&mut self.put_off);
+        let owed: HashMap<u32, usize> = put_off.places.iter().copied().zip(0..).collect();
+        self.visits.sort_by_key(|(_, place)| owed.get(place).copied().unwrap_or(usize::MAX));
+        for visit in 0..self.visits.len() {
+            if self.signal.is_stopping() {
+                return Next::Stop;
+            }
+            let (at, place) = self.visits[visit];
+            let is_owed = owed.contains_key(&place);
+            if visit > 0 && Instant::now() >= ends_at {
+                self.put_off = PutOff {
+                    places: self.visits[visit..].iter().map(|(_, place)| *place).collect(),
+                    states: states | put_off.states,
+                    is_keyframe: is_keyframe || put_off.is_keyframe,
+                };
+                break;
+            }
+            self.engine.is_keyframe = is_keyframe || is_owed && put_off.is_keyframe;
+            self.visit((at, place), if is_owed { states | put_off.states } else { states });
+            // A namespace of few sockets has no pause of its own.
+            self.engine.pause();
+        }
+        self.engine.is_keyframe = is_keyframe;
+        self.engine.put_off(self.put_off.places.len());
+        Next::GoOn
+    }
+
+    /// Whether this poll makes records of all sockets, the unchanged ones included.
+    fn is_keyframe(&self, poll: u32) -> bool {
+        self.options.keyframe_every.is_none_or(|every| (poll - 1).is_multiple_of(every.get()))
+    }
+
+    /// The states that this poll asks for. Listening sockets are asked for rarely, since they change rarely; but a keyframe
+    /// has everything.
+    fn states(&self, poll: u32) -> States {
+        let is_keyframe = self.options.keyframe_every.is_some() && self.is_keyframe(poll);
+        let listening = is_keyframe || (poll - 1).is_multiple_of(self.options.listen_every.get());
+        let states = self.split.states;
+        if listening { states } else { states - States::LISTENING }
+    }
+
+    fn discover(&mut self) {
+        let is_direct = self.access.is_direct();
+        let engine = &mut self.engine;
+        match self.access.discover(&self.options.scope, &mut self.found) {
+            Ok(scan) => {
+                if scan.unreadable_processes > 0 {
+                    engine.problem("unreadable_processes", || {
+                        // A process that may do more than we cannot be looked into by CAP_SYS_PTRACE alone
+                        // (kernel/ptrace.c, __ptrace_may_access).
+                        let held = effective_capabilities().unwrap_or_default();
+                        let is_lacking = is_direct && held & 1 << CAP_SYS_PTRACE == 0;
+                        let lacking = if is_lacking { " without CAP_SYS_PTRACE" } else { "" };
+                        let (count, noun) = match scan.unreadable_processes {
+                            1 => (1, "process"),
+                            count => (count, "processes"),
+                        };
+                        format!(
+                            "the network namespaces of {count} {noun} cannot be seen{lacking}; sockets in namespaces of theirs \
+                             alone are missing"
+                        )
+                    });
+                }
+                engine.closes_retry(&mut *self.access);
+            }
+            Err(error) => {
+                // Nobody has seen that they are gone.
+                engine.namespaces.keep_all(engine.moment.poll);
+                engine.counts.namespace_error("open");
+                engine.problem("discovery", || {
+                    format!("cannot look for network namespaces: {error}")
+                });
+            }
+        }
+        if let Scope::Named(names) = &self.options.scope {
+            for name in names {
+                if !self.found.iter().any(|found| found.name.as_ref() == Some(name)) {
+                    engine.problem("no_such_namespace", || {
+                        format!("there is no network namespace {} at the moment; `ip netns` lists those with names", name.escape_debug())
+                    });
+                }
+            }
+        }
+        engine.take_up(&self.found, &mut self.visits);
+        engine.counts.namespaces.set(self.found.len() as u64);
+        engine.counts.discover_us.add(engine.since_us());
+    }
+
+    /// Walks one namespace. What goes wrong with it is counted, told once, and of no consequence for the others.
+    fn visit(&mut self, (at, place): (usize, u32), states: States) {
+        let engine = &mut self.engine;
+        engine.moment.place = place;
+        let began_ns = monotonic_ns();
+        let opened = self.access.open(at);
+        let opened_ns = monotonic_ns();
+        engine.counts.open_us.add(opened_ns.saturating_sub(began_ns) / 1_000);
+        let socket = match opened {
+            Ok(socket) => socket,
+            Err(error) => return engine.cannot_open(&error),
+        };
+        let cookie = namespace_cookie(socket.as_fd()).ok();
+        let place = engine.namespaces.recognise(place, cookie);
+        engine.moment.place = place;
+        engine.learn_nsid(&mut *self.access, at, place);
+        engine.stamp();
+        let ask = Ask { states, extensions: self.extensions, bytecode: &self.split.bytecode };
+        let visit = Visit { at, cookie, socket: &socket, ask };
+        let result = self.quiet.read(&visit, &mut *self.access, &mut self.walker, engine);
+        // Closed at once: a netlink socket keeps its namespace alive.
+        drop(socket);
+        let spent_ns = monotonic_ns().saturating_sub(opened_ns);
+        // An error leaves what the walk took until then.
+        let walked = *result.as_ref().unwrap_or(&self.walker.last());
+        engine.walked(place, (spent_ns, walked), result.map(drop));
+        engine.settle(&mut *self.access, &self.found, Settle::Due);
+    }
+}
