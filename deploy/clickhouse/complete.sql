@@ -1,5 +1,6 @@
--- Whether the store has all records of every run of every collector, and which it lacks. A run's records are numbered from 0
--- (`sequence`), and totals say how many there were when they were made (`next_sequence`).
+-- Whether the store has all records of every run that has told totals, and which it lacks. A run's records are numbered from 0
+-- (`sequence`), and totals say how many there were when they were made (`next_sequence`). Of a run that was killed before its first
+-- totals, or behind its latest ones, nobody knows how many there were. What a TTL has taken away is missing as well.
 -- Both queries read all of `sockets`: in a large store ask for one run (`run_id = …` in each place where it is named).
 
 -- One row for each run: records that were made, those of them that are here, and how many are missing. A record that came twice
@@ -36,13 +37,26 @@ FROM
     (
         SELECT DISTINCT assumeNotNull(run_id) AS run_id, toInt64(assumeNotNull(sequence)) AS sequence
         FROM sockets
-        WHERE run_id IS NOT NULL AND sequence IS NOT NULL
+        WHERE sockets.run_id IS NOT NULL AND sockets.sequence IS NOT NULL
         -- What is missing behind the last record shows against the totals.
         UNION DISTINCT
-        SELECT assumeNotNull(run_id), toInt64(assumeNotNull(max(next_sequence)))
-        FROM polls
-        WHERE run_id IS NOT NULL AND next_sequence IS NOT NULL
-        GROUP BY run_id
+        SELECT told.run_id, told.made
+        FROM
+        (
+            SELECT assumeNotNull(run_id) AS run_id, toInt64(assumeNotNull(max(next_sequence))) AS made
+            FROM polls
+            WHERE polls.run_id IS NOT NULL AND polls.next_sequence IS NOT NULL
+            GROUP BY run_id
+        ) AS told
+        LEFT JOIN
+        (
+            SELECT assumeNotNull(run_id) AS run_id, toInt64(assumeNotNull(max(sequence))) AS last
+            FROM sockets
+            WHERE sockets.run_id IS NOT NULL AND sockets.sequence IS NOT NULL
+            GROUP BY run_id
+        ) AS stored ON stored.run_id = told.run_id
+        -- A record may be newer than the totals: then it is no sign of itself.
+        WHERE told.made > stored.last
     )
 )
 WHERE sequence > previous + 1

@@ -141,4 +141,10 @@ missing = {run["run_id"]: run["missing"] for run in rows(of_runs)}
 assert missing == {7: 1, 2**63 - 1: 4}, missing
 gaps = [(gap["run_id"], gap["first_missing"], gap["last_missing"]) for gap in rows(of_gaps)]
 assert gaps == [(7, 123, 123)] + [(2**63 - 1, *gap) for gap in ((0, 0), (200, 201), (last, last))], gaps
+# A record that is newer than the latest totals does not hide one that is missing at their end.
+sixth = "SELECT * FROM sockets WHERE run_id = 7 AND sequence = 6 LIMIT 1"
+newer = f"SELECT * REPLACE (toUInt64({count + 1}) AS sequence) FROM ({sixth})"
+engine.query(f"INSERT INTO sockets {newer}")
+gaps = [(gap["first_missing"], gap["last_missing"]) for gap in rows(of_gaps) if gap["run_id"] == 7]
+assert gaps == [(123, 123), (count, count)], gaps
 print(f"{count} records a run: complete by query, and each of 5 that were taken away is found")
