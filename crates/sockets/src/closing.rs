@@ -16,7 +16,7 @@
 //! `closing/model.rs` tries every legal order.
 
 use crate::access::{Access, Hears, Scope};
-use crate::delta::Delta;
+use crate::delta::{Delta, Recorded};
 use crate::describe::{Whose, describe};
 use crate::ends::{self, Before, End, Final, Look, Role};
 use crate::engine::Engine;
@@ -303,6 +303,8 @@ impl Engine<'_> {
         let entry = self.table.get_mut(event.id.cookie).map(|entry| {
             let before = *entry;
             entry.life = Life::Closed;
+            // Its last record is the closing one. A row of it that the kernel had made before has no difference to that.
+            entry.recorded = Recorded::default();
             before
         });
         if entry.is_none() {
@@ -361,9 +363,12 @@ impl Engine<'_> {
         Fate::Told
     }
 
-    /// Whether it closed in a namespace that is not collected. The socket of the scope [`Scope::Own`] hears no other.
+    /// Whether it closed in a namespace that is not collected: another than those with the chosen names, or one too many. The
+    /// socket of the scope [`Scope::Own`] hears no other.
     fn is_elsewhere(&self, closed: &Closed) -> bool {
-        closed.place.is_none() && matches!(self.options.scope, Scope::Named(_))
+        let is_named = matches!(self.options.scope, Scope::Named(_));
+        let are_left_out = closed.nsid.is_some() && self.counts.namespaces_left_out.load() > 0;
+        closed.place.is_none() && (is_named || are_left_out)
     }
 
     /// Makes the record of a close.
