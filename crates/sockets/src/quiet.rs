@@ -105,8 +105,10 @@ impl Quiet {
                 engine.counts.quiet_namespaces.add(1);
                 return Ok(walked);
             }
-            // Its listeners have been visited.
-            ask.states = ask.states - States::LISTENING;
+            if counts.in_use > memory.connections.len() as u64 {
+                // Its listeners have been visited.
+                ask.states = ask.states - States::LISTENING;
+            }
         }
         let mut found = Finds { engine, connections: Vec::new(), is_too_much: false };
         let mut walked = walker.walk(visit.socket, &ask, &mut found)?;
