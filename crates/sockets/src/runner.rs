@@ -254,6 +254,8 @@ impl<'h> Runner<'h> {
         self.visits.sort_by_key(|(_, place)| owed.get(place).copied().unwrap_or(usize::MAX));
         for visit in 0..self.visits.len() {
             if self.signal.is_stopping() {
+                self.engine.is_keyframe = is_keyframe;
+                self.engine.sums.namespaces_put_off = (self.visits.len() - visit) as u64;
                 return Next::Stop;
             }
             let (at, place) = self.visits[visit];
