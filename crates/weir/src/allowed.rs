@@ -27,6 +27,10 @@ fn users_where(names: &[String], overflow: Option<u32>) -> anyhow::Result<Vec<Us
     let user = |text: &String| {
         let uid = text.parse().ok().or_else(|| number_of("/etc/passwd", text));
         match uid {
+            // To the kernel it is nobody: "leave it as it is" (setresuid(2)).
+            Some(u32::MAX) => Err(Failure::Config.error(format!(
+                "{text} is the number of no user. Fix: name a user by name or number (id -u NAME)"
+            ))),
             Some(uid) if Some(uid) == overflow => Err(Failure::Config.error(format!(
                 "{text} cannot be allowed to ask: in this user namespace {uid} is everybody whom its map leaves out. Fix: \
                  name a user that the map has (/proc/self/uid_map)"
@@ -75,6 +79,7 @@ mod tests {
     fn users_are_names_or_numbers() {
         assert_eq!(check("root", None), Ok(0));
         assert_eq!(check("4000000000", None), Ok(4_000_000_000));
+        assert!(check("4294967295", None).unwrap_err().contains("no user"));
         assert!(check("nobody here", None).unwrap_err().contains("no user"));
         assert_eq!((group_of(0), group_of(4_000_000_000)), (Some(0), None));
     }

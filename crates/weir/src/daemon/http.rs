@@ -19,6 +19,8 @@ use weir::config::{AdminConfig, AdminListen, Config, Namespaces, StatsdConfig};
 
 /// Longest wait for the end of the thread: answers under way and the last push have a second each, side by side.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
+/// Threads for pages that wait: one question is answered, eight wait, and each that is turned away takes one for a moment.
+const BLOCKING_THREADS_MAX: usize = 32;
 /// Time between two looks at whether it has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -228,7 +230,10 @@ impl Http {
             prefix: config.prefix.clone(),
             interval: config.interval,
         });
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .max_blocking_threads(BLOCKING_THREADS_MAX)
+            .enable_all()
+            .build()?;
         let (stop, stopped) = watch::channel(());
         let thread = thread::Builder::new().name("admin".to_owned()).spawn(move || {
             // Where it is forbidden, requests compete with the data loops.
