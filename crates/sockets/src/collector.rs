@@ -161,7 +161,7 @@ impl Questions {
     /// for records. What is found does not count as a poll.
     ///
     /// One question is answered at a time, and one a second at most; this one waits `timeout` for its turn. The answer comes
-    /// while it is made, within some ten seconds, in memory that is bounded whatever its size ([`crate::ANSWER_BYTES_MAX`]).
+    /// while it is made, within some ten seconds, in memory that is bounded whatever its size ([`crate::ANSWERS_BYTES_MAX`]).
     ///
     /// # Errors
     /// Too many wait already; the turn did not come in time; the collector has stopped.

@@ -53,7 +53,7 @@ pub use collector::{Collector, MakeAccess, Panicked, Questions};
 pub use delta::without_delta;
 pub use describe::{Whose, describe};
 pub use identity::{Identity, run_id};
-pub use memory::{ANSWER_BYTES_MAX, HELD_BYTES_MAX, cgroup_bytes_max};
+pub use memory::{ANSWERS_BYTES_MAX, HELD_BYTES_MAX, cgroup_bytes_max};
 pub use options::{Closes, DEFAULT_FIELDS, Options, Undecided};
 pub use output::{Output, Problem};
 pub use query::{Answer, QueryError};

@@ -11,9 +11,9 @@ const CGROUP_BYTES: usize = 160;
 /// Close events that wait for a look into their namespace, in bytes.
 pub const HELD_BYTES_MAX: usize = HELD_MAX * HELD_EVENT_BYTES;
 
-/// The most memory that an answer to a question takes in this process, in bytes: what waits for the reader, one more
-/// datagram's worth of sockets, and buffers.
-pub const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// The most memory that answers to questions take in this process, in bytes: the one under way, and two that wait for their
+/// readers. Each is what waits, 1 MiB, one more datagram's worth of sockets, and buffers.
+pub const ANSWERS_BYTES_MAX: usize = 4 << 20;
 
 /// Cgroups that are kept, in bytes.
 #[must_use]

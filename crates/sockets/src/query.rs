@@ -1,8 +1,8 @@
 //! Questions to a running collector: the sockets of this moment, as JSON.
 //!
 //! One question is answered at a time, datagram by datagram of the kernel's dump, between everything else that the
-//! collector's thread does: a poll that is due comes first, and close events are read as ever. A reader that is slow holds
-//! up its own answer, and nothing else.
+//! collector's thread does: a poll that is due comes first, and close events are read as ever. A reader that takes nothing holds up
+//! the next answer for two seconds; then its own is ended, and set aside until it is taken.
 
 mod pipe;
 
@@ -18,6 +18,7 @@ use crate::split::Split;
 use crate::walk::{Ask, Progress, Steps, Visitor, Walker};
 use pipe::{Pen, Waiting, pipe};
 use record::{Encoder, Encoding, FieldSet, RecordKind};
+use std::collections::VecDeque;
 use std::fmt;
 use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, Sender};
@@ -41,6 +42,8 @@ const WALK_MAX: Duration = Duration::from_secs(5);
 const READER_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Longest time until the reader has all of it.
 const TAKEN_MAX: Duration = Duration::from_secs(9);
+/// Answers that are made and wait for their readers, beside the one under way; one more takes the oldest back.
+const UNTAKEN_MAX: usize = 2;
 /// After a search for namespaces that failed, answers do without one for so long: a helper that hangs holds up the thread
 /// for each poll already.
 const SEARCH_PAUSE: Duration = Duration::from_secs(10);
@@ -92,6 +95,8 @@ pub(crate) struct Question {
 #[derive(Default)]
 pub(crate) struct Answers {
     under_way: Option<Answering>,
+    /// Those that are made and not taken yet, and when they began.
+    untaken: VecDeque<(Pen, Instant)>,
     /// When the last one began.
     began: Option<Instant>,
     /// When the last search for namespaces has failed.
@@ -113,6 +118,14 @@ const IDLE: Turn = Turn::Wait(Duration::MAX);
 impl Answers {
     /// Takes the next question if it is time for it, and goes on with the answer that is under way.
     pub(crate) fn turn(runner: &mut Runner<'_>, asked: &Receiver<Question>) -> Turn {
+        let untaken = runner.answers.take_back();
+        match Answers::work(runner, asked) {
+            Turn::More => Turn::More,
+            Turn::Wait(wait) => Turn::Wait(wait.min(untaken)),
+        }
+    }
+
+    fn work(runner: &mut Runner<'_>, asked: &Receiver<Question>) -> Turn {
         if runner.answers.under_way.is_none() {
             let left =
                 runner.answers.began.map_or(Duration::ZERO, |at| GAP.saturating_sub(at.elapsed()));
@@ -128,8 +141,34 @@ impl Answers {
         }
         let Some(mut answering) = runner.answers.under_way.take() else { return Turn::More };
         let turn = answering.turn(runner);
-        runner.answers.under_way = turn.map(|_| answering);
+        let answers = &mut runner.answers;
+        match turn {
+            Some(_) => answers.under_way = Some(answering),
+            None => answers.set_aside(answering),
+        }
         turn.unwrap_or(Turn::More)
+    }
+
+    fn set_aside(&mut self, answering: Answering) {
+        if self.untaken.len() >= UNTAKEN_MAX
+            && let Some((oldest, _)) = self.untaken.pop_front()
+        {
+            oldest.break_off();
+        }
+        self.untaken.push_back((answering.text.pen, answering.began));
+    }
+
+    /// Lets go of what is taken, and takes back what has waited too long. Returns how long what is left may still wait.
+    fn take_back(&mut self) -> Duration {
+        self.untaken.retain(|(pen, began)| {
+            let is_late = began.elapsed() >= TAKEN_MAX;
+            if is_late {
+                pen.break_off();
+            }
+            !is_late && !matches!(pen.waiting(), Waiting::Nothing | Waiting::Nobody)
+        });
+        let left = |(_, began): &(Pen, Instant)| TAKEN_MAX.saturating_sub(began.elapsed());
+        self.untaken.iter().map(left).min().unwrap_or(Duration::MAX)
     }
 
     /// Ends the answer that is under way as it is: its reader gets what there is, and is told that it is cut.
@@ -223,19 +262,14 @@ impl Answering {
         })
     }
 
-    /// Works at it for a moment. `None`: it is over, and its reader has all of it or is gone.
+    /// Works at it for a moment. `None`: it is made, or its reader is gone.
     fn turn(&mut self, runner: &mut Runner<'_>) -> Option<Turn> {
         let turn_began = Instant::now();
         while turn_began.elapsed() < TURN {
             let age = self.began.elapsed();
             match self.text.pen.waiting() {
                 Waiting::Nobody => return None,
-                Waiting::Nothing if self.is_ended => return None,
-                _ if self.is_ended && age >= TAKEN_MAX => {
-                    self.text.pen.break_off();
-                    return None;
-                }
-                _ if self.is_ended => return Some(Turn::Wait(TAKEN_MAX.saturating_sub(age))),
+                _ if self.is_ended => return None,
                 _ if age >= WALK_MAX => self.end(Some(Cut::Time)),
                 Waiting::Full => {
                     let since = self.full_since.get_or_insert_with(Instant::now);

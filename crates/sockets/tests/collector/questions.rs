@@ -237,7 +237,7 @@ fn one_question_a_second_is_answered_and_few_wait() {
 }
 
 #[test]
-fn an_answer_that_nobody_takes_is_taken_back_and_makes_room_for_the_next() {
+fn answers_that_nobody_takes_hold_up_no_other_and_the_oldest_is_taken_back() {
     if !need_root_netns() {
         return;
     }
@@ -246,10 +246,23 @@ fn an_answer_that_nobody_takes_is_taken_back_and_makes_room_for_the_next() {
     let watch = Watch::start(&netns, options(RARELY, Scope::Own));
     watch.wait_polls(1);
     let questions = watch.collector.questions();
-    let unread = ask_and_wait(&questions);
+    let asked = Instant::now();
+    let mut unread = questions.ask(None, 100_000, WAIT).unwrap();
+    let first = unread.next().unwrap().unwrap();
     let next = questions.ask(None, 1, WAIT).and_then(Answer::whole).unwrap();
     assert_eq!(parse(&next)["shown"], 1);
-    assert_eq!(unread.whole(), Err(QueryError::Broken));
+    // The other had not to be taken back for it.
+    match whole(&first, unread) {
+        Ok(cut) => assert_eq!(parse(&cut)["truncated_by"], "slow_reader"),
+        Err(error) => assert!(
+            error == QueryError::Broken && asked.elapsed() > Duration::from_secs(9),
+            "{error}"
+        ),
+    }
+    // There is room for the one under way and two beside it.
+    let mut unread: Vec<_> = (0..4).map(|_| ask_and_wait(&questions)).collect();
+    assert_eq!(unread.remove(0).whole(), Err(QueryError::Broken));
+    drop(unread);
     // One that has gone makes room at once.
     drop(ask_and_wait(&questions));
     let began = Instant::now();

@@ -147,7 +147,7 @@ fn sockets(config: &SocketsConfig) -> SocketsBudget {
         encode_bytes: config.sinks.len() as u64 * ENCODE_BYTES,
         held_bytes: sockets::HELD_BYTES_MAX as u64 * is_heard,
         cgroup_bytes: sockets::cgroup_bytes_max() as u64,
-        answer_bytes: sockets::ANSWER_BYTES_MAX as u64,
+        answer_bytes: sockets::ANSWERS_BYTES_MAX as u64,
         kernel_receive_bytes: config.event_buffer_bytes as u64 * is_heard,
     }
 }

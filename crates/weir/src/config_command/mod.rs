@@ -177,7 +177,7 @@ fn verdict(name: &str, config: &Config, rmem_max: Option<u64>) -> String {
     }
     if let Some(sockets) = &budget.sockets {
         line(format_args!(
-            "  sockets: table {} + queues {} + encoding {} + held closes {} + cgroups {} + one answer {}; kernel: event buffer {}",
+            "  sockets: table {} + queues {} + encoding {} + held closes {} + cgroups {} + answers {}; kernel: event buffer {}",
             approximate_size(sockets.table_bytes),
             approximate_size(sockets.queue_bytes),
             approximate_size(sockets.encode_bytes),
