@@ -4,19 +4,18 @@
 
 mod charts;
 mod csv;
+mod estimates;
 mod html;
 mod page;
 mod relay;
 mod telemetry;
 mod terminal;
-mod text;
 mod verdict;
 
 pub use charts::{Chart, ChartError};
 pub use relay::RelayReport;
 pub use telemetry::TelemetryReport;
 pub use terminal::Ink;
-pub use text::date;
 pub use verdict::{Outcome, Verdict};
 
 use crate::experiment::model::{Experiment, Machine, Point, Schedule, Settings, TransportName};
@@ -233,7 +232,7 @@ fn write_file(path: &Path, content: &dyn Fn(&mut dyn Write) -> io::Result<()>) -
 /// How many runs of which length stand behind each point, for example `5 runs × 60 s`; where points differ, by loss:
 /// `5 runs × 60 s up to 14 %, 5 runs × 300 s from 16 %`.
 fn sample_size(series: &[&Summary]) -> String {
-    let of = |summary: &Summary| text::runs_by_length(summary.runs, summary.longest_run_s);
+    let of = |summary: &Summary| estimates::runs_by_length(summary.runs, summary.longest_run_s);
     let mut by_loss: Vec<&&Summary> = series.iter().collect();
     by_loss.sort_by(|a, b| a.configured_loss.total_cmp(&b.configured_loss));
     let mut groups: Vec<(String, f64, f64)> = Vec::new();

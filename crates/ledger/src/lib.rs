@@ -23,4 +23,4 @@ pub use hop::{Accounting, Delay, Dropped, HopBuilder, HopKind, HopSnapshot};
 pub use reason::Reason;
 pub use registry::{Ledger, Meter};
 pub use snapshot::{Loss, Snapshot};
-pub use waterfall::{grouped, waterfall};
+pub use waterfall::waterfall;

@@ -1,5 +1,6 @@
-use crate::{Accounting, Amount, HopKind, HopSnapshot, Reason, Snapshot};
+use crate::{Accounting, HopKind, HopSnapshot, Reason, Snapshot};
 use std::fmt::Write;
+use text::{grouped, size};
 
 /// The snapshot as text: in to out for each listener and target, then the largest loss in words.
 pub fn waterfall(snapshot: &Snapshot) -> String {
@@ -85,7 +86,7 @@ fn write_hop(text: &mut String, hop: &HopSnapshot) {
             "{label:<NAME_COLUMNS$} in {:>15}  out {:>15}  {:>10}\n",
             grouped(hop.received.count),
             grouped(hop.delivered.count),
-            bytes(hop.delivered),
+            size(hop.delivered.bytes),
         ),
     );
     for drop in &hop.dropped {
@@ -116,34 +117,10 @@ fn put(text: &mut String, args: std::fmt::Arguments<'_>) {
     text.write_fmt(args).expect("writing to a string cannot fail");
 }
 
-/// `1234567` as `1,234,567`.
-pub fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-fn bytes(amount: Amount) -> String {
-    let mut value = amount.bytes as f64;
-    for unit in ["B", "KiB", "MiB", "GiB"] {
-        if value < 1024.0 {
-            return if unit == "B" { format!("{value} B") } else { format!("{value:.1} {unit}") };
-        }
-        value /= 1024.0;
-    }
-    format!("{value:.1} TiB")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::HopBuilder;
+    use crate::{Amount, HopBuilder};
 
     #[test]
     fn names_the_largest_loss_and_what_helps() {
@@ -200,13 +177,5 @@ mod tests {
             line.find(" in ")
         };
         assert_eq!(columns("udp://collector-17.example.com:5514"), columns("old"));
-    }
-
-    #[test]
-    fn digits_are_grouped_by_three() {
-        assert_eq!(
-            [0, 12, 123, 1_234, 123_456].map(grouped),
-            ["0", "12", "123", "1,234", "123,456"]
-        );
     }
 }

@@ -9,6 +9,8 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use text::units::{UnitError, parse_bit_rate, parse_count, parse_duration, parse_size};
+use text::{bit_rate, grouped};
 use weir::config::TargetAddress;
 
 /// Send datagrams that `weir verify` can account for, at a fixed rate
@@ -24,10 +26,10 @@ pub(crate) struct Args {
     #[arg(long, default_value = "1k", value_parser = parse_rate)]
     rate: Rate,
     /// Stop after so many datagrams
-    #[arg(long, value_name = "N", value_parser = load::parse_number)]
+    #[arg(long, value_name = "N", value_parser = parse_count::<u64>)]
     count: Option<u64>,
     /// Stop after this time; 10s if there is no --count either; 0s for never
-    #[arg(long, value_name = "TIME", value_parser = load::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
     /// Bytes of a datagram: 200, a range 64..1400, or sizes with weights 64:7,576:4,1500:1 [default: 200]
     #[arg(long, default_value = "200", hide_default_value = true, value_parser = parse_sizes)]
@@ -42,7 +44,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     senders: usize,
     /// Datagrams sent back to back, at the same average rate
-    #[arg(long, value_name = "N", default_value = "1", value_parser = load::parse_number)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_count::<u64>)]
     burst: u64,
     /// How often each flow tells the number sent so far, or off
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_heartbeat)]
@@ -54,7 +56,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PORT")]
     source_port: Option<u16>,
     /// Send buffer to ask for
-    #[arg(long, value_name = "SIZE", value_parser = load::parse_buffer)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size::<usize>)]
     send_buffer: Option<usize>,
     /// Hand datagrams of one fixed size to the kernel as runs of up to 64 (UDP_SEGMENT)
     #[arg(long)]
@@ -156,10 +158,11 @@ fn parse_rate(text: &str) -> Result<Rate, String> {
     if text == "max" {
         return Ok(Rate::Max);
     }
-    let plain = text.strip_suffix("/s").unwrap_or(text);
-    let rate = match plain.strip_suffix("bit") {
-        Some(bits) => Rate::BitsPerSec(load::parse_number(bits)?),
-        None => Rate::DatagramsPerSec(load::parse_number(plain)?),
+    // A number without a unit is a rate of datagrams.
+    let rate = match parse_count(text.strip_suffix("/s").unwrap_or(text)) {
+        Ok(datagrams) => Rate::DatagramsPerSec(datagrams),
+        Err(UnitError::UnknownUnit { .. }) => Rate::BitsPerSec(parse_bit_rate(text)?),
+        Err(error) => return Err(error.into()),
     };
     match rate {
         Rate::DatagramsPerSec(0) | Rate::BitsPerSec(0) => Err("it must be above 0".to_owned()),
@@ -170,7 +173,7 @@ fn parse_rate(text: &str) -> Result<Rate, String> {
 fn parse_sizes(text: &str) -> Result<Sizes, String> {
     if let Some((from, to)) = text.split_once("..") {
         let to = to.strip_prefix('=').unwrap_or(to);
-        let (from, to) = (load::parse_bytes(from)?, load::parse_bytes(to)?);
+        let (from, to) = (parse_size(from)?, parse_size(to)?);
         return if from <= to {
             Ok(Sizes::Uniform(from, to))
         } else {
@@ -178,13 +181,11 @@ fn parse_sizes(text: &str) -> Result<Sizes, String> {
         };
     }
     if !text.contains(':') {
-        return load::parse_bytes(text).map(Sizes::Fixed);
+        return Ok(Sizes::Fixed(parse_size(text)?));
     }
     let mixed = text.split(',').map(|part| {
         let (size, weight) = part.split_once(':').unwrap_or((part, "1"));
-        let weight = load::parse_number(weight)?;
-        let weight = u32::try_from(weight).map_err(|_| "a weight is too large".to_owned())?;
-        Ok::<_, String>((load::parse_bytes(size)?, weight))
+        Ok::<_, String>((parse_size(size)?, parse_count(weight)?))
     });
     let mixed = mixed.collect::<Result<Vec<_>, _>>()?;
     if mixed.iter().all(|(_, weight)| *weight == 0) {
@@ -196,7 +197,7 @@ fn parse_sizes(text: &str) -> Result<Sizes, String> {
 fn parse_heartbeat(text: &str) -> Result<Heartbeat, String> {
     match text {
         "off" => Ok(Heartbeat(None)),
-        _ => match load::parse_duration(text).map_err(|error| error.to_string())? {
+        _ => match parse_duration(text)? {
             Duration::ZERO => Err("it must be above 0, or off".to_owned()),
             every => Ok(Heartbeat(Some(every))),
         },
@@ -208,11 +209,11 @@ fn progress_line(progress: &Progress, elapsed: Duration) -> String {
     let mut line = format!(
         "{:.1} s  sent {}  {}/s",
         elapsed.as_secs_f64(),
-        load::grouped(sent),
-        load::grouped((sent as f64 / elapsed.as_secs_f64()) as u64),
+        grouped(sent),
+        grouped((sent as f64 / elapsed.as_secs_f64()) as u64),
     );
     if progress.failed_datagrams() > 0 {
-        let _ = write!(line, "  given up {}", load::grouped(progress.failed_datagrams()));
+        let _ = write!(line, "  given up {}", grouped(progress.failed_datagrams()));
     }
     line
 }
@@ -224,33 +225,34 @@ fn report_text(report: &Report) -> String {
         text,
         "run {}: sent {} datagrams, {} bytes in {:.2} s: {}/s, {}",
         report.run,
-        load::grouped(report.sent_datagrams),
-        load::grouped(report.sent_bytes),
+        grouped(report.sent_datagrams),
+        grouped(report.sent_bytes),
         report.elapsed_seconds,
-        load::grouped(report.datagrams_per_sec as u64),
-        load::bits_text(report.bits_per_sec),
+        grouped(report.datagrams_per_sec as u64),
+        bit_rate(report.bits_per_sec),
     );
     let _ = writeln!(
         text,
         "heartbeats {}, {} bytes; datagrams and heartbeats together {}",
-        load::grouped(report.heartbeats),
-        load::grouped(report.heartbeat_bytes),
-        load::grouped(report.sent_datagrams + report.heartbeats),
+        grouped(report.heartbeats),
+        grouped(report.heartbeat_bytes),
+        grouped(report.sent_datagrams + report.heartbeats),
     );
     if report.lateness.samples > 0 {
+        let time = |ns: u64| text::time(ns as f64);
         let _ = writeln!(
             text,
             "sent late by p50 {}, p99 {}, max {}",
-            load::time_text(report.lateness.p50_ns),
-            load::time_text(report.lateness.p99_ns),
-            load::time_text(report.lateness.max_ns),
+            time(report.lateness.p50_ns),
+            time(report.lateness.p99_ns),
+            time(report.lateness.max_ns),
         );
     }
     if report.slots_behind > 0 {
         let _ = writeln!(
             text,
             "{} datagrams behind the schedule at its end: the rate is more than this sender or its target can take",
-            load::grouped(report.slots_behind),
+            grouped(report.slots_behind),
         );
     }
     for target in &report.targets {
@@ -258,12 +260,12 @@ fn report_text(report: &Report) -> String {
             text,
             "  {}  sent {}  heartbeats {}",
             target.to,
-            load::grouped(target.sent_datagrams),
-            load::grouped(target.heartbeats),
+            grouped(target.sent_datagrams),
+            grouped(target.heartbeats),
         );
         for (label, counts) in [("given up", &target.failed), ("send errors", &target.errors)] {
             if counts.total() > 0 {
-                let list = counts.iter().map(|(name, n)| format!("{name} {}", load::grouped(n)));
+                let list = counts.iter().map(|(name, n)| format!("{name} {}", grouped(n)));
                 let _ = write!(text, "  {label}: {}", list.collect::<Vec<_>>().join(", "));
             }
         }
@@ -283,7 +285,8 @@ mod tests {
         assert_eq!(parse_rate("100Mbit"), Ok(Rate::BitsPerSec(100_000_000)));
         assert_eq!(parse_rate("100Mbit/s"), Ok(Rate::BitsPerSec(100_000_000)));
         assert_eq!(parse_rate("max"), Ok(Rate::Max));
-        for text in ["", "0", "0bit", "fast", "100MB"] {
+        assert_eq!(parse_rate("1MB/s"), Ok(Rate::BitsPerSec(8_000_000)));
+        for text in ["", "0", "0bit", "fast", "100Mb"] {
             assert!(parse_rate(text).is_err(), "{text}");
         }
     }

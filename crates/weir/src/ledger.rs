@@ -1,13 +1,15 @@
 //! `weir ledger`: what came in, what left, what was lost, where and why.
 
 use crate::exit::{self, Failure, Reader};
-use crate::load::{grouped, parse_duration, rewrites_lines};
+use crate::load::rewrites_lines;
 use ::ledger::{HopKind, HopSnapshot, Snapshot, waterfall};
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
+use text::grouped;
+use text::units::parse_duration;
 
 /// Show what came in, what left, what was lost, where and why
 ///

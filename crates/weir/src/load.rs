@@ -1,4 +1,4 @@
-//! What `weir gen` and `weir verify` share: addresses and quantities on the command line, the stop signal, the progress line.
+//! What `weir gen` and `weir verify` share: addresses on the command line, the stop signal, the progress line.
 
 use crate::exit::Failure;
 use clap::ValueEnum;
@@ -10,10 +10,6 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 use weir::config::{Host, HostPort, ListenAddress, TargetAddress};
-
-pub(crate) use ::ledger::grouped;
-pub(crate) use weir::config::units::parse_duration;
-use weir::config::units::parse_size;
 
 /// Whether and how progress is shown on standard error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -101,47 +97,6 @@ fn resolve(host_port: &HostPort) -> anyhow::Result<SocketAddr> {
     found.next().ok_or_else(|| unavailable("it has no address"))
 }
 
-/// A count or a rate: a whole number with an optional factor: `100k`, `1M`, `64Ki`.
-pub(crate) fn parse_number(text: &str) -> Result<u64, String> {
-    const FACTORS: [(&str, u64); 7] = [
-        ("Ki", 1 << 10),
-        ("Mi", 1 << 20),
-        ("Gi", 1 << 30),
-        ("k", 1_000),
-        ("M", 1_000_000),
-        ("G", 1_000_000_000),
-        ("", 1),
-    ];
-    let (digits, factor) = FACTORS
-        .iter()
-        .find_map(|(suffix, factor)| Some((text.strip_suffix(suffix)?, *factor)))
-        .ok_or("a number is missing")?;
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let all_digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
-    if whole.is_empty() || !all_digits(whole) || !all_digits(fraction) || fraction.len() > 9 {
-        return Err("write a number such as 1000, 100k (1000), 64Ki (1024) or 1.5M".to_owned());
-    }
-    let scale = 10_u128.pow(fraction.len() as u32);
-    let value: u128 = format!("{whole}{fraction}").parse().map_err(|_| "it is too large")?;
-    let product = value.checked_mul(u128::from(factor)).ok_or("it is too large")?;
-    if !product.is_multiple_of(scale) {
-        return Err("it is not a whole number".to_owned());
-    }
-    u64::try_from(product / scale).map_err(|_| "it is too large".to_owned())
-}
-
-/// Bytes: a number as in [`parse_number`], with or without `B`.
-pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
-    let number = parse_number(text.strip_suffix('B').unwrap_or(text))?;
-    usize::try_from(number).map_err(|_| "it is too large".to_owned())
-}
-
-/// A buffer's size: as in the configuration, with a unit.
-pub(crate) fn parse_buffer(text: &str) -> Result<usize, String> {
-    let bytes = parse_size(text).map_err(|error| error.to_string())?;
-    usize::try_from(bytes).map_err(|_| "it is too large".to_owned())
-}
-
 /// An address that the system refused: says which, why, and what mends it.
 pub(crate) fn address_error(error: &(dyn std::error::Error + 'static)) -> anyhow::Error {
     let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
@@ -169,54 +124,9 @@ pub(crate) fn address_error(error: &(dyn std::error::Error + 'static)) -> anyhow
     }
 }
 
-/// A time in the unit that leaves one to three digits before the point.
-pub(crate) fn time_text(time_ns: u64) -> String {
-    let (value, unit) = match time_ns {
-        0..1_000 => return format!("{time_ns} ns"),
-        1_000..1_000_000 => (time_ns as f64 / 1e3, "µs"),
-        1_000_000..1_000_000_000 => (time_ns as f64 / 1e6, "ms"),
-        _ => (time_ns as f64 / 1e9, "s"),
-    };
-    let digits = if value < 9.995 { 2 } else { usize::from(value < 99.95) };
-    format!("{value:.digits$} {unit}")
-}
-
-/// A rate of bits: `160 Mbit/s`.
-pub(crate) fn bits_text(bits_per_sec: f64) -> String {
-    match bits_per_sec {
-        ..1e3 => format!("{bits_per_sec:.0} bit/s"),
-        1e3..1e6 => format!("{:.1} kbit/s", bits_per_sec / 1e3),
-        1e6..1e9 => format!("{:.1} Mbit/s", bits_per_sec / 1e6),
-        _ => format!("{:.2} Gbit/s", bits_per_sec / 1e9),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn number(text: &str, expected: Option<u64>) {
-        assert_eq!(parse_number(text).ok(), expected, "{text}");
-    }
-
-    #[test]
-    fn numbers() {
-        number("0", Some(0));
-        number("1000", Some(1_000));
-        number("100k", Some(100_000));
-        number("1.5M", Some(1_500_000));
-        number("64Ki", Some(65_536));
-        number("0.5", None);
-        number("k", None);
-        number("1kk", None);
-        number("-1", None);
-        number("1.", Some(1));
-        number("99999999999999999999", None);
-        assert_eq!(parse_bytes("64MiB"), Ok(67_108_864));
-        assert_eq!(parse_bytes("200"), Ok(200));
-        assert_eq!(parse_buffer("64KiB"), Ok(65_536));
-        assert!(parse_buffer("16").is_err());
-    }
 
     fn check_target(text: &str, expected: &str) {
         assert_eq!(target(&text.parse().unwrap()).unwrap().to_string(), expected, "{text}");
@@ -229,13 +139,5 @@ mod tests {
         check_target("unix:/run/x.sock", "unix:/run/x.sock");
         assert_eq!(listener(&":0".parse().unwrap()).unwrap().to_string(), "udp://0.0.0.0:0");
         assert!(target(&"null:".parse().unwrap()).is_err());
-    }
-
-    #[test]
-    fn numbers_for_people() {
-        assert_eq!(time_text(999), "999 ns");
-        assert_eq!(time_text(12_345), "12.3 µs");
-        assert_eq!(time_text(9_996_000), "10.0 ms");
-        assert_eq!(bits_text(160e6), "160.0 Mbit/s");
     }
 }

@@ -5,7 +5,6 @@ mod assemble;
 mod cells;
 mod closed;
 mod columns;
-mod human;
 mod live;
 mod out;
 mod rates;

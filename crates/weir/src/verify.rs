@@ -7,6 +7,8 @@ mod text;
 use crate::exit::{self, Failure};
 use crate::load::{self, ProgressMode};
 use ::ledger::Snapshot;
+use ::text::grouped;
+use ::text::units::{parse_count, parse_duration, parse_size};
 use join::{Join, Observed};
 use lab::verify::{Done, Options, Progress, Report, Until, Verifier};
 use serde::Serialize;
@@ -30,13 +32,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     multicast_interface: Option<String>,
     /// Receive buffer to ask for
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = load::parse_buffer)]
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size::<usize>)]
     receive_buffer: usize,
     /// Stop after this time
-    #[arg(long, value_name = "TIME", visible_alias = "deadline", value_parser = load::parse_duration)]
+    #[arg(long, value_name = "TIME", visible_alias = "deadline", value_parser = parse_duration)]
     duration: Option<Duration>,
     /// Stop when each listener has received so many different datagrams
-    #[arg(long, value_name = "N", value_parser = load::parse_number)]
+    #[arg(long, value_name = "N", value_parser = parse_count::<u64>)]
     count: Option<u64>,
     /// Stop when the senders have said that they are done
     #[arg(long)]
@@ -45,22 +47,22 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, requires = "until_done")]
     runs: usize,
     /// Silence to wait for after the end while datagrams are missing, with --until-done
-    #[arg(long, value_name = "TIME", default_value = "1s", requires = "until_done", value_parser = load::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "1s", requires = "until_done", value_parser = parse_duration)]
     idle: Duration,
     /// Silence after which the end must have been lost, with --until-done
-    #[arg(long, value_name = "TIME", default_value = "10s", requires = "until_done", value_parser = load::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", requires = "until_done", value_parser = parse_duration)]
     silence: Duration,
     /// Age from which a datagram counts as late
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = load::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     late_after: Duration,
     /// Sequence numbers of a stream within which duplicates are told from late datagrams; each costs a bit
     #[arg(long, value_name = "N", default_value = "1Mi", value_parser = parse_window)]
     window: usize,
     /// Streams (sender and flow of a run) to follow on each listener
-    #[arg(long, value_name = "N", default_value = "1024", value_parser = load::parse_bytes)]
+    #[arg(long, value_name = "N", default_value = "1024", value_parser = parse_count::<usize>)]
     streams_max: usize,
     /// Pause between two reads: less CPU, but latencies include it
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = load::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_duration)]
     read_interval: Duration,
     /// Admin address of a relay in between: say where each datagram was lost, by its ledger
     #[arg(long, value_name = "URL")]
@@ -123,9 +125,10 @@ fn first_ledger(url: &str) -> anyhow::Result<Snapshot> {
 
 fn parse_window(text: &str) -> Result<usize, String> {
     const WINDOW_MAX: u64 = 1 << 30;
-    match load::parse_number(text)? {
-        window @ 1..=WINDOW_MAX => Ok(window as usize),
-        _ => Err("it must be from 1 to 1Gi".to_owned()),
+    match parse_count(text) {
+        Ok(window @ 1..=WINDOW_MAX) => Ok(window as usize),
+        Err(error) => Err(error.to_string()),
+        Ok(_) => Err("it must be from 1 to 1Gi".to_owned()),
     }
 }
 
@@ -153,14 +156,14 @@ fn announce(args: &Args, verifier: &Verifier) {
         let _ = write!(
             text,
             "listening on {address}, receive buffer {} bytes: about {} datagrams of 200 bytes",
-            load::grouped(granted as u64),
-            load::grouped(datagrams as u64),
+            grouped(granted as u64),
+            grouped(datagrams as u64),
         );
         if granted < args.receive_buffer {
             let _ = write!(
                 text,
                 " (asked for {}; `sysctl -w net.core.rmem_max={}` allows it)",
-                load::grouped(args.receive_buffer as u64),
+                grouped(args.receive_buffer as u64),
                 args.receive_buffer.div_ceil(2),
             );
         }
@@ -176,14 +179,14 @@ fn progress_line(progress: &Progress, elapsed: Duration) -> String {
         let _ = write!(
             line,
             "  [received {}  missing {}",
-            load::grouped(listener.received()),
-            load::grouped(listener.missing()),
+            grouped(listener.received()),
+            grouped(listener.missing()),
         );
         for (label, count) in
             [("faulty", listener.faulty()), ("dropped by our kernel", listener.kernel_dropped())]
         {
             if count > 0 {
-                let _ = write!(line, "  {label} {}", load::grouped(count));
+                let _ = write!(line, "  {label} {}", grouped(count));
             }
         }
         line.push(']');

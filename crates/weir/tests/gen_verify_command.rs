@@ -216,7 +216,7 @@ fn mistakes_are_named() {
     refused(&with(&["--size", "0"]), 64, "at least 48");
     refused(&with(&["--payload", "statsd", "--size", "64"]), 64, "at least 116");
     refused(&with(&["--size", "65508"]), 64, "carries at most 65507");
-    refused(&with(&["--rate", "fast"]), 64, "write a number such as 1000");
+    refused(&with(&["--rate", "fast"]), 64, "write for example 100k");
     refused(&with(&["--source-port", "9000", "--flows", "2"]), 64, "allows one flow");
     refused(&with(&["--burst", "0"]), 64, "at least one datagram");
     refused(&["gen"], 64, "--to");

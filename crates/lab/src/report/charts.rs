@@ -3,12 +3,12 @@
 pub(super) mod axis;
 pub(super) mod plot;
 
-use super::text::percent;
-use super::{Report, ReportError, sample_size, text};
+use super::{Report, ReportError, sample_size};
 use crate::experiment::model::{Point, Run, Schedule, TransportName};
 use crate::statistics::{Estimate, Summary};
 use axis::Axis;
 use plot::{Curve, Mark, Plot};
+use text::percent;
 
 /// Why a chart could not be drawn: the drawing library's words.
 #[derive(Debug, thiserror::Error)]
@@ -270,7 +270,7 @@ fn style_of(report: &Report<'_>, transport: &TransportName) -> usize {
 
 fn subtitle(report: &Report<'_>, schedule: Schedule, summaries: &[&Summary]) -> String {
     let settings = &report.experiment.settings;
-    let bytes = text::count(settings.message_bytes as u64);
+    let bytes = text::grouped(settings.message_bytes as u64);
     let size = sample_size(summaries);
     format!(
         "{bytes}-byte messages, {}/s, {} · {size} per point",

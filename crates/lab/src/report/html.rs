@@ -2,11 +2,11 @@
 
 mod tables;
 
-use super::text::{count, date, time};
 use super::verdict::{Outcome, Verdict};
 use super::{Chart, Report};
 use crate::experiment::model::{LossIs, Machine, Settings};
 use crate::statistics::Bootstrap;
+use text::{date, grouped, size, time};
 
 pub(super) const STYLE: &str = include_str!("html/style.css");
 
@@ -35,7 +35,7 @@ fn header(report: &Report<'_>) -> String {
         String::from("<header>\n<h1>UDP against TCP for telemetry under packet loss</h1>\n");
     html.push_str(&format!(
         "<p class=\"lead\">{} bytes, {} times a second, over a path that loses packets. {}.</p>\n",
-        count(settings.message_bytes as u64),
+        grouped(settings.message_bytes as u64),
         settings.rate_per_sec,
         escape(&report.claims_in_one_line())
     ));
@@ -160,7 +160,7 @@ fn method(settings: &Settings, bootstrap: Bootstrap) -> String {
          outside, with the effect still there. <i>Unclear</i>: outside, with an interval that reaches in, or a lower bound \
          below the band. <i>Differs</i>: the whole interval lies outside.</li>\n\
          </ul>\n</section>\n",
-        count(u64::from(bootstrap.resamples)),
+        grouped(u64::from(bootstrap.resamples)),
         bootstrap.seed
     )
 }
@@ -198,7 +198,7 @@ fn conditions(report: &Report<'_>) -> String {
 
 fn settings_rows(settings: &Settings) -> Vec<(&'static str, String)> {
     let known = |value: u64, unit: &str| {
-        if value == 0 { String::new() } else { format!("{}{unit}", count(value)) }
+        if value == 0 { String::new() } else { format!("{}{unit}", grouped(value)) }
     };
     let losses = match settings.loss_is {
         LossIs::PerPath => "per path, one way",
@@ -225,7 +225,7 @@ pub(super) fn machine_rows(machine: &Machine) -> Vec<(&'static str, String)> {
     let load = |load: Option<f64>| load.map(|load| format!("{load:.2}")).unwrap_or_default();
     let memory = match machine.memory_bytes {
         0 => String::new(),
-        bytes => format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30)),
+        bytes => size(bytes),
     };
     vec![
         ("kernel", format!("{} {}", machine.kernel, machine.architecture)),

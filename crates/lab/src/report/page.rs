@@ -1,11 +1,11 @@
 //! What the reports share that stand on an [`About`]: the page around their sections, and the writing of files.
 
 use super::html::{STYLE, charts_section, definitions, escape, machine_rows};
-use super::text::{date, time};
 use super::{Chart, ReportError, write_file};
 use crate::About;
 use std::fs;
 use std::path::{Path, PathBuf};
+use text::{date, time};
 
 /// A page of a report, but for its charts.
 pub(super) struct Page<'a> {

@@ -5,10 +5,10 @@ use super::charts::finish;
 use super::charts::plot::{Curve as Line, Mark, Plot};
 use super::csv::Table;
 use super::page::{self, Page, table, text_table};
-use super::text::{count, percent, short_count, time};
 use super::{Chart, ReportError};
 use crate::relay_sweep::{Combination, Curve, Knee, Sample, Sweep};
 use std::path::{Path, PathBuf};
+use text::{grouped, percent, plural, short_count, time};
 
 /// A sweep, to be shown.
 pub struct RelayReport<'a> {
@@ -368,15 +368,15 @@ fn row(sample: &Sample) -> Vec<String> {
         sample.latency.as_ref().map(|latency| time(of(latency) as f64)).unwrap_or_default()
     };
     vec![
-        count(sample.offered_per_sec),
-        count(sample.sent_per_sec.round() as u64),
-        count(sample.missing),
+        grouped(sample.offered_per_sec),
+        grouped(sample.sent_per_sec.round() as u64),
+        grouped(sample.missing),
         format!("{:.3} %", sample.missing_share * 100.0),
         latency(|latency| latency.p50_ns),
         latency(|latency| latency.p99_ns),
         latency(|latency| latency.p99_9_ns),
         latency(|latency| latency.max_ns),
-        count(sample.dropped_at_receivers),
+        grouped(sample.dropped_at_receivers),
         lost(sample),
     ]
 }
@@ -385,7 +385,7 @@ fn row(sample: &Sample) -> Vec<String> {
 fn lost(sample: &Sample) -> String {
     let Some(ledger) = &sample.ledger else { return String::new() };
     let lost: Vec<String> =
-        ledger.lost.iter().map(|lost| format!("{} {}", lost.at, count(lost.copies))).collect();
+        ledger.lost.iter().map(|lost| format!("{} {}", lost.at, grouped(lost.copies))).collect();
     let unbalanced = if ledger.balanced { "" } else { " (does not add up)" };
     match &lost[..] {
         [] => format!("nothing{unbalanced}"),
@@ -413,12 +413,10 @@ fn knee(knee: Knee) -> String {
 }
 
 fn describe(of: Combination) -> String {
-    let plural = |count: usize, one: &str| match count {
-        1 => format!("1 {one}"),
-        count => format!("{count} {one}s"),
-    };
-    let size = count(of.size_bytes as u64);
-    format!("{size} bytes, {}, {}", plural(of.targets, "target"), plural(of.flows, "flow"))
+    let size = grouped(of.size_bytes as u64);
+    let targets = plural(of.targets as u64, "target", "targets");
+    let flows = plural(of.flows as u64, "flow", "flows");
+    format!("{size} bytes, {targets}, {flows}")
 }
 
 /// For a legend.

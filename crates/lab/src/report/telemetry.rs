@@ -4,15 +4,14 @@ use super::charts::axis::Axis;
 use super::charts::finish;
 use super::charts::plot::{Curve, Mark, Plot};
 use super::csv::{Table, estimated};
+use super::estimates::{percent_estimate, runs_by_length, short_times, time_estimate};
 use super::page::{self, Page, table, text_table};
-use super::text::{
-    count, percent, percent_estimate, runs_by_length, short_times, time, time_estimate,
-};
 use super::{Chart, ReportError};
 use crate::statistics::{Bootstrap, Estimate};
 use crate::telemetry::{Figures, Point, Telemetry};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use text::{grouped, percent, time};
 
 /// A measurement with what was computed from it.
 pub struct TelemetryReport<'a> {
@@ -138,7 +137,7 @@ impl<'a> TelemetryReport<'a> {
             subtitle: format!(
                 "{} events/s and a counter, in a message of {} bytes every {} ms · {} per point",
                 settings.events_per_sec,
-                count(settings.message_bytes as u64),
+                grouped(settings.message_bytes as u64),
                 settings.interval_ms,
                 runs_by_length(settings.runs, settings.duration_s)
             ),
@@ -256,7 +255,7 @@ impl<'a> TelemetryReport<'a> {
              <li><b>Intervals</b> are 95 % percentile bootstrap intervals over runs ({} resamples, seed {}). With few runs they are too \
              narrow.</li>\n</ul>\n</section>\n",
             table(&HEAD, &self.rows()),
-            count(u64::from(self.bootstrap.resamples)),
+            grouped(u64::from(self.bootstrap.resamples)),
             self.bootstrap.seed,
             window = self.window(),
         );
@@ -268,7 +267,7 @@ impl<'a> TelemetryReport<'a> {
             settings: vec![
                 ("events", format!("{}/s", settings.events_per_sec)),
                 ("steps of the counter", format!("{}/s", settings.steps_per_sec)),
-                ("message", format!("{} bytes", count(settings.message_bytes as u64))),
+                ("message", format!("{} bytes", grouped(settings.message_bytes as u64))),
                 ("interval", format!("{} ms", settings.interval_ms)),
                 ("window", self.window()),
                 ("runs", runs_by_length(settings.runs, settings.duration_s)),

@@ -1,9 +1,10 @@
 //! The table and the verdicts for a terminal of 100 to 120 columns.
 
-use super::text::{bound_sign, date, percent, short_times, time};
+use super::estimates::{bound_sign, short_times};
 use super::{Outcome, Report, Verdict, sample_size};
 use crate::statistics::{Estimate, Interval, Summary};
 use std::fmt::Write;
+use text::{date, percent, time};
 
 /// Whether the terminal shows colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -189,13 +189,13 @@ fn other_words() {
     reads("rtt > 100ms", "rtt > 100ms");
     reads("rtt_us > 0.25ms", "rtt > 250us");
     reads("min_rtt <= 1.5s", "min_rtt <= 1500ms");
-    reads("delivery_rate < 1MB", "delivery_rate < 1MB");
-    reads("rate < 1Mbit/s", "delivery_rate < 125kB");
-    reads("rate >= 9bit", "delivery_rate >= 9bit");
+    reads("delivery_rate < 1MB", "delivery_rate < 1MB/s");
+    reads("rate < 1Mbit/s", "delivery_rate < 125kB/s");
+    reads("rate >= 9bit", "delivery_rate >= 9bit/s");
     reads("bytes_acked >= 10MiB", "bytes_acked >= 10485760");
     reads("retrans > 0", "retrans > 0");
     reads("cwnd 10", "snd_cwnd = 10");
-    reads("lastrcv > 1min", "last_data_recv > 1min");
+    reads("lastrcv > 1min", "last_data_recv > 1m");
     reads("age > 2h", "age > 2h");
     reads("delivered_ce > 2", "delivered_ce > 2");
     reads("delivered_ce_bytes > 2k", "delivered_ce_bytes > 2000");

@@ -5,8 +5,8 @@ mod sockets;
 
 pub(super) use sockets::{SINK, SOCKETS};
 
-use super::units;
 use std::time::Duration;
+use text::units;
 
 /// What a key's value is.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,6 @@
 //! A value comes from a flag, else from the environment, else from the file, else it is the default.
 
 pub mod keys;
-pub mod units;
 
 mod address;
 mod budget;
@@ -39,6 +38,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 use sys::socket::SendOptions;
+use text::units;
 
 /// Everything that the daemon is told.
 #[derive(Clone, Debug, PartialEq, Eq)]

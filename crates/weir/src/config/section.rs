@@ -3,10 +3,10 @@
 use super::document::{Entry, Item, TRUTH_VALUE, Table, Value};
 use super::errors::{ConfigError, nearest};
 use super::keys::{Fallback, Key, Kind, SECTIONS, SectionKeys};
-use super::units;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use text::units;
 
 /// What is found while a configuration is read.
 pub(super) struct Report {

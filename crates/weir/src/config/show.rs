@@ -7,7 +7,6 @@ pub(super) use differences::differences;
 
 use super::keys::{self, Fallback, Key, SectionKeys};
 use super::rules::{FILE_KEYS, UDP_KEYS, UDP_LISTENER_KEYS};
-use super::units::{display_duration, display_size};
 use super::{
     AdminConfig, Config, DaemonConfig, ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_LEVEL,
     ListenAddress, ListenerConfig, Overrides, StatsdConfig, TargetAddress, TargetConfig,
@@ -16,6 +15,7 @@ use relay::{FileFormat, Gso, Prefix, SampleBy, Schedule};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use text::units::{display_duration, display_size};
 
 /// Where the values of a configuration came from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weir::config::units::approximate_size;
+use text::size as approximate_size;
 use weir::config::{self, Budget, Config, ConfigError, LoadError, Origins, Overrides};
 
 /// Check, show or write a configuration file

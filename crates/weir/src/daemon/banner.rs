@@ -7,7 +7,8 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use sys::socket::{self, LocalAddress};
-use weir::config::units::{approximate_size, display_duration};
+use text::size;
+use text::units::display_duration;
 use weir::config::{ListenAddress, Namespaces, SocketsConfig, TargetAddress};
 
 /// Listeners that have a line of their own.
@@ -93,7 +94,7 @@ fn schedule(running: &[Running], sockets: Option<&SocketsConfig>) -> String {
             _ => "inline and threaded",
         };
         let ring: usize = running.iter().map(|one| one.config.ring_bytes).sum();
-        parts.push(format!("{schedule}; rings of {}", approximate_size(ring as u64)));
+        parts.push(format!("{schedule}; rings of {}", size(ring as u64)));
     }
     if let Some(sockets) = sockets {
         parts.push(format!("a poll every {}", display_duration(sockets.interval)));
@@ -117,7 +118,7 @@ fn listener(one: &Running) -> String {
     let buffer = match (&one.config.listen, socket::receive_buffer(one.listener.socket())) {
         (ListenAddress::Udp(_), Ok(bytes)) => format!(
             ": receive buffer {}, room for {} datagrams of {EXAMPLE_BYTES} bytes",
-            approximate_size(bytes as u64),
+            size(bytes as u64),
             bytes / socket::charged_bytes(EXAMPLE_BYTES)
         ),
         _ => String::new(),
@@ -136,8 +137,8 @@ fn buffer_warning(running: &[Running]) -> Option<String> {
     Some(format!(
         "warning: asked for a receive buffer of {}, the kernel grants twice net.core.rmem_max ({}). \
          Fix: sysctl -w net.core.rmem_max={} (or grant CAP_NET_ADMIN)",
-        approximate_size(asked as u64),
-        approximate_size(rmem_max() as u64),
+        size(asked as u64),
+        size(rmem_max() as u64),
         asked.div_ceil(2)
     ))
 }

@@ -4,7 +4,7 @@
 use crate::exit::Failure;
 use std::fs;
 use std::path::{Path, PathBuf};
-use weir::config::units::approximate_size;
+use text::size;
 use weir::config::{Config, ListenerBudget};
 
 /// What limits the memory of this process; `None` where it cannot be read or there is no limit.
@@ -47,10 +47,10 @@ pub(crate) fn refuse_rings_that_do_not_fit(
     let (needed, total) = (sum(&fresh), sum(&|_| true));
     let why = match limits {
         Limits { available_bytes: Some(limit), .. } if needed > limit => {
-            format!("this host has {} of memory for them", approximate_size(limit))
+            format!("this host has {} of memory for them", size(limit))
         }
         Limits { cgroup_bytes: Some(limit), .. } if total > limit => {
-            format!("the control group's memory limit is {}", approximate_size(limit))
+            format!("the control group's memory limit is {}", size(limit))
         }
         _ if !can_be_reserved(needed) => "the kernel refuses to reserve it".to_owned(),
         _ => return Ok(()),
@@ -60,8 +60,8 @@ pub(crate) fn refuse_rings_that_do_not_fit(
     Err(Failure::Config.error(format!(
         "the rings need {} of memory with their descriptors, the largest is ring_size = \"{}\" of listener {name}: {why}. \
          Fix: lower ring_size",
-        approximate_size(total.max(needed)),
-        approximate_size(ring),
+        size(total.max(needed)),
+        size(ring),
     )))
 }
 

@@ -9,7 +9,7 @@ use ledger::{Amount, HopKind, HopSnapshot, Reason, Snapshot};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use weir::config::units::display_duration;
+use text::units::display_duration;
 
 /// How long after the signal that began the stop another one means the same.
 const SAME_REQUEST: Duration = Duration::from_nanos(sys::signal::SAME_REQUEST_NS);

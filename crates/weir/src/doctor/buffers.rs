@@ -4,7 +4,7 @@ use super::process::setcap;
 use super::{Finding, Host, Severity, udp_targets};
 use sys::process::CAP_NET_ADMIN;
 use sys::socket::charged_bytes;
-use weir::config::units::approximate_size;
+use text::size;
 use weir::config::{
     Config, ListenAddress, ListenerConfig, TargetAddress, default_receive_buffer_bytes,
 };
@@ -15,7 +15,7 @@ const TYPICAL_BYTES: usize = 200;
 /// A buffer of so many bytes of the kernel's accounting, in bytes and datagrams.
 pub(crate) fn capacity(bytes: u64) -> String {
     let datagrams = bytes / charged_bytes(TYPICAL_BYTES) as u64;
-    format!("{} (about {datagrams} datagrams of {TYPICAL_BYTES} bytes)", approximate_size(bytes))
+    format!("{} (about {datagrams} datagrams of {TYPICAL_BYTES} bytes)", size(bytes))
 }
 
 pub(super) fn examine(host: &Host, config: Option<&Config>, findings: &mut Vec<Finding>) {
@@ -86,11 +86,7 @@ fn memory_of_all(host: &Host, config: Option<&Config>) -> Option<Finding> {
         None => default_receive_buffer_bytes(),
     };
     let what = "memory of all UDP sockets";
-    let value = format!(
-        "{} for the host, the relay may need {}",
-        approximate_size(limit),
-        approximate_size(needed)
-    );
+    let value = format!("{} for the host, the relay may need {}", size(limit), size(needed));
     if needed <= limit {
         return Some(Finding::new(Severity::Ok, what, value));
     }
@@ -116,9 +112,9 @@ fn send_buffers(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
         let (asked, granted) = (asked as u64, wmem_max.saturating_mul(2));
         let what = format!("send buffer of {}", target.name);
         findings.push(if asked <= granted {
-            Finding::new(Severity::Ok, what, format!("{} will be granted", approximate_size(asked)))
+            Finding::new(Severity::Ok, what, format!("{} will be granted", size(asked)))
         } else {
-            let (asked_text, granted) = (approximate_size(asked), approximate_size(granted));
+            let (asked_text, granted) = (size(asked), size(granted));
             Finding::new(Severity::Advice, what, format!("asks for {asked_text}, would get {granted}"))
                 .because(format!(
                     "net.core.wmem_max is {wmem_max}; the target waits in the ring sooner, and loses nothing until that is full"

@@ -14,6 +14,7 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use text::plural;
 use weir::config::{Config, HostPort, ListenAddress, TargetAddress, TargetConfig};
 
 /// Say which limits of this host will lose data, and what mends each
@@ -146,15 +147,18 @@ pub(crate) fn text(findings: &[Finding]) -> String {
 }
 
 fn summary(findings: &[Finding]) -> String {
-    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
-    let plural =
-        |count, what| if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") };
+    let count =
+        |severity| findings.iter().filter(|finding| finding.severity == severity).count() as u64;
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
     let verdict = match errors + warnings {
         0 => "nothing here loses data".to_owned(),
-        _ => format!("{}, {}", plural(errors, "error"), plural(warnings, "warning")),
+        _ => format!(
+            "{}, {}",
+            plural(errors, "error", "errors"),
+            plural(warnings, "warning", "warnings")
+        ),
     };
-    format!("\n{} looked at: {verdict}\n", plural(findings.len(), "thing"))
+    format!("\n{} looked at: {verdict}\n", plural(findings.len() as u64, "thing", "things"))
 }
 
 #[cfg(test)]

@@ -22,6 +22,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use sys::clock::realtime_ns;
+use text::grouped;
+use text::units::{parse_count, parse_duration, parse_size};
 use weir::config::{ListenAddress, TargetAddress};
 
 /// Send marked datagrams through a relay at growing rates, and draw where it begins to lose, and how late it delivers
@@ -42,7 +44,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "ADDR", requires = "to")]
     receive: Vec<ListenAddress>,
     /// Bytes of a datagram, at least 48
-    #[arg(long, value_name = "BYTES,…", value_delimiter = ',', default_value = "64,200,1400", value_parser = load::parse_bytes)]
+    #[arg(long, value_name = "BYTES,…", value_delimiter = ',', default_value = "64,200,1400", value_parser = parse_size::<usize>)]
     sizes: Vec<usize>,
     /// Targets of the relay
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,2,4", conflicts_with = "to", value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -57,7 +59,7 @@ pub(super) struct Args {
     #[arg(long)]
     all_combinations: bool,
     /// Length of one measurement
-    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = load::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_duration)]
     duration: Duration,
     /// Percentage that may be missing where nothing counts as lost
     #[arg(long, value_name = "PERCENT", default_value_t = 0.1)]
@@ -220,7 +222,7 @@ fn progress_line(progress: Option<Progress>) -> String {
     format!(
         "combination {} of {combinations} (bytes: {size_bytes}, targets: {targets}, flows: {flows}): {}/s",
         number + 1,
-        load::grouped(offered_per_sec)
+        grouped(offered_per_sec)
     )
 }
 
@@ -228,7 +230,7 @@ fn parse_rates(text: &str) -> Result<Rates, String> {
     if text == "auto" {
         return Ok(Rates::Search { first: 10_000, highest: 10_000_000 });
     }
-    let rates: Vec<u64> = text.split(',').map(load::parse_number).collect::<Result<_, _>>()?;
+    let rates: Vec<u64> = text.split(',').map(parse_count).collect::<Result<_, _>>()?;
     if rates.contains(&0) {
         return Err("a rate is above 0".to_owned());
     }

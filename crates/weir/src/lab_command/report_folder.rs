@@ -25,7 +25,7 @@ impl Folder {
     ) -> anyhow::Result<Folder> {
         let path = asked.map_or_else(
             || {
-                let date = lab::report::date(began_unix_ns);
+                let date = text::date(began_unix_ns);
                 let date = date.trim_end_matches(" UTC").replace(':', "").replace(' ', "-");
                 PathBuf::from(format!("{name}-{date}"))
             },

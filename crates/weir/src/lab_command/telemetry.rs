@@ -16,6 +16,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use sys::clock::realtime_ns;
+use text::units::{parse_count, parse_duration, parse_size};
 
 /// Export a counter and events through a network that loses packets, and draw what is on screen within a second
 ///
@@ -41,22 +42,22 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=200))]
     runs: u32,
     /// Length of a run
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = load::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     duration: Duration,
     /// Between two messages of the exporter
-    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = load::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = parse_duration)]
     interval: Duration,
     /// Bytes of a message
-    #[arg(long, value_name = "SIZE", default_value = "1000", value_parser = load::parse_bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "1000", value_parser = parse_size::<usize>)]
     message_size: usize,
     /// Events per second
-    #[arg(long, value_name = "PER_SEC", default_value = "100", value_parser = load::parse_number)]
+    #[arg(long, value_name = "PER_SEC", default_value = "100", value_parser = parse_count::<u64>)]
     events: u64,
     /// Steps of the counter per second
-    #[arg(long, value_name = "PER_SEC", default_value = "1k", value_parser = load::parse_number)]
+    #[arg(long, value_name = "PER_SEC", default_value = "1k", value_parser = parse_count::<u64>)]
     steps: u64,
     /// How soon something must be known to be on screen
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = load::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     window: Duration,
     /// Where the report goes [default: weir-lab-telemetry-DATE-TIME]
     #[arg(long, value_name = "FOLDER")]

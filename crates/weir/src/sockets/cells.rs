@@ -1,11 +1,11 @@
 //! What stands in a cell, and what a row is sorted by.
 
 use super::columns::{Key, Tint, View};
-use super::human;
 use super::rates::Rates;
 use record::{AddressFamily, CloseReason, SocketState};
 use std::fmt::Write as _;
 use std::net::IpAddr;
+use text::escaped;
 use wire::inet_diag::State;
 
 pub(super) fn number(value: Option<impl Into<u64>>) -> Key {
@@ -20,29 +20,48 @@ pub(super) fn rate_key(view: &View<'_>, rate: fn(&Rates) -> f64) -> Key {
     view.rates.map_or(Key::Absent, |rates| Key::Number((rate(&rates) * 1e3) as u64))
 }
 
-pub(super) fn put_or_dash<T>(
+pub(super) fn put_or_dash<T, S: AsRef<str>>(
     value: Option<T>,
     out: &mut String,
-    put: impl FnOnce(T, &mut String),
+    show: impl FnOnce(T) -> S,
 ) -> Tint {
     match value {
         Some(value) => {
-            put(value, out);
+            out.push_str(show(value).as_ref());
             Tint::Plain
         }
-        None => {
-            out.push('-');
-            Tint::Dim
-        }
+        None => put_dash(out),
     }
 }
 
-pub(super) fn put_number(number: u32, out: &mut String) {
-    write!(out, "{number}").expect("writing to a string cannot fail");
+fn put_dash(out: &mut String) -> Tint {
+    out.push('-');
+    Tint::Dim
+}
+
+/// An amount of bytes; 0 needs no unit.
+pub(super) fn bytes(bytes: u64) -> String {
+    if bytes == 0 { "0".to_owned() } else { text::size(bytes) }
+}
+
+/// A rate of bytes, in bits like those of `ss`; 0 needs no unit.
+pub(super) fn byte_rate(bytes_per_sec: f64) -> String {
+    match bytes_per_sec {
+        ..0.05 => "0".to_owned(),
+        _ => text::bit_rate(bytes_per_sec * 8.0),
+    }
+}
+
+/// A rate of events: `0`, `0.5/s`, `12.3k/s`.
+pub(super) fn event_rate(per_sec: f64) -> String {
+    match per_sec {
+        ..0.05 => "0".to_owned(),
+        _ => format!("{}/s", text::short_count(per_sec)),
+    }
 }
 
 pub(super) fn put_state(view: &View<'_>, out: &mut String) -> Tint {
-    let Some(state) = view.record.state else { return put_or_dash(None::<()>, out, |(), _| ()) };
+    let Some(state) = view.record.state else { return put_dash(out) };
     match State::from_number(state.0) {
         State::Unknown(number) => {
             write!(out, "UNKNOWN {number}").expect("writing to a string cannot fail");
@@ -92,7 +111,7 @@ fn put_address(
     interface: Option<&str>,
     out: &mut String,
 ) -> Tint {
-    let Some(address) = address else { return put_or_dash(None::<()>, out, |(), _| ()) };
+    let Some(address) = address else { return put_dash(out) };
     let is_v6 = view.record.family == Some(AddressFamily::INET6);
     let takes_both = is_v6 && address.is_unspecified() && view.record.v6_only != Some(true);
     let begin = out.len();
@@ -103,14 +122,14 @@ fn put_address(
     }
     if let Some(interface) = interface {
         out.push('%');
-        human::put_text(interface, out);
+        out.push_str(&escaped(interface));
     }
     if out.get(begin..).is_some_and(|text| text.starts_with('[')) {
         out.push(']');
     }
     out.push(':');
     match port {
-        Some(port) => put_number(port.into(), out),
+        Some(port) => write!(out, "{port}").expect("writing to a string cannot fail"),
         // The kernel has cleared it before it told of the close.
         None if view.record.close_reason.is_some() => out.push('?'),
         None => out.push('*'),
@@ -124,9 +143,9 @@ fn is_listener(view: &View<'_>) -> bool {
 
 pub(super) fn put_send_queue(view: &View<'_>, out: &mut String) -> Tint {
     let is_listener = is_listener(view);
-    put_or_dash(view.record.send_queue, out, |queue, out| match is_listener {
-        true => put_number(queue, out),
-        false => human::put_bytes(queue.into(), out),
+    put_or_dash(view.record.send_queue, out, |queue| match is_listener {
+        true => queue.to_string(),
+        false => bytes(queue.into()),
     })
 }
 
@@ -135,7 +154,7 @@ pub(super) fn put_receive_queue(view: &View<'_>, out: &mut String) -> Tint {
         return put_waiting(view, out);
     }
     let queue = view.record.receive_queue;
-    match put_or_dash(queue, out, |bytes, out| human::put_bytes(bytes.into(), out)) {
+    match put_or_dash(queue, out, |queue| bytes(queue.into())) {
         Tint::Plain if queue.is_some_and(|bytes| bytes > 0) => Tint::Notice,
         tint => tint,
     }
@@ -143,7 +162,7 @@ pub(super) fn put_receive_queue(view: &View<'_>, out: &mut String) -> Tint {
 
 pub(super) fn put_waiting(view: &View<'_>, out: &mut String) -> Tint {
     let (waiting, limit) = (view.record.receive_queue, view.record.send_queue);
-    match put_or_dash(waiting, out, put_number) {
+    match put_or_dash(waiting, out, |waiting| waiting.to_string()) {
         // The kernel takes one more than the limit and then drops (sk_acceptq_is_full, include/net/sock.h).
         Tint::Plain if waiting > limit => Tint::Alarm,
         Tint::Plain if waiting.is_some_and(|waiting| waiting > 0) => Tint::Notice,
@@ -171,7 +190,7 @@ pub(super) fn pacing_rate(view: &View<'_>) -> Option<u64> {
 pub(super) fn put_retrans(view: &View<'_>, out: &mut String) -> Tint {
     let now = view.record.retrans_segments.unwrap_or(0);
     let Some(total) = view.record.total_retrans_segments.filter(|_| !is_listener(view)) else {
-        return put_or_dash(None::<()>, out, |(), _| ());
+        return put_dash(out);
     };
     if now == 0 && total == 0 {
         out.push('0');
@@ -182,8 +201,7 @@ pub(super) fn put_retrans(view: &View<'_>, out: &mut String) -> Tint {
 }
 
 pub(super) fn put_retrans_rate(view: &View<'_>, out: &mut String) -> Tint {
-    let tint =
-        put_or_dash(view.rates, out, |rates, out| human::put_rate(rates.retrans_segments, out));
+    let tint = put_or_dash(view.rates, out, |rates| event_rate(rates.retrans_segments));
     if view.rates.is_some_and(|rates| rates.retrans_segments > 0.0) { Tint::Alarm } else { tint }
 }
 
@@ -232,7 +250,7 @@ pub(super) fn put_limited(view: &View<'_>, out: &mut String) -> Tint {
     /// A share of the busy time that is worth a look.
     const MUCH_PERCENT: u64 = 20;
     let limit = limit(view);
-    let tint = put_or_dash(limit, out, |limit, out| out.push_str(limit.word()));
+    let tint = put_or_dash(limit, out, Limit::word);
     match limit {
         Some(Limit::PeerWindow(percent) | Limit::SendBuffer(percent)) => {
             write!(out, " {percent}%").expect("writing to a string cannot fail");
@@ -266,18 +284,14 @@ pub(super) fn namespace_key(view: &View<'_>) -> Key {
 
 pub(super) fn put_namespace(view: &View<'_>, out: &mut String) -> Tint {
     match view.record.netns_name {
-        Some(name) => put_or_dash(Some(name), out, human::put_text),
-        None => put_or_dash(view.record.netns_inode, out, |inode, out| {
-            write!(out, "net:[{inode}]").expect("writing to a string cannot fail");
-        }),
+        Some(name) => put_or_dash(Some(name), out, escaped),
+        None => put_or_dash(view.record.netns_inode, out, |inode| format!("net:[{inode}]")),
     }
 }
 
 pub(super) fn put_process(view: &View<'_>, out: &mut String) -> Tint {
-    let tint = put_or_dash(view.record.process_id, out, |pid, out| {
-        human::put_text(view.record.process_name.unwrap_or_default(), out);
-        write!(out, "({pid})").expect("writing to a string cannot fail");
-    });
+    let name = view.record.process_name.unwrap_or_default();
+    let tint = put_or_dash(view.record.process_id, out, |pid| format!("{}({pid})", escaped(name)));
     if view.owners > 1 {
         write!(out, " +{}", view.owners - 1).expect("writing to a string cannot fail");
     }
@@ -285,17 +299,17 @@ pub(super) fn put_process(view: &View<'_>, out: &mut String) -> Tint {
 }
 
 pub(super) fn put_user(view: &View<'_>, out: &mut String) -> Tint {
-    put_or_dash(view.record.uid, out, |uid, out| match view.users.name(uid) {
-        Some(name) => human::put_text(name, out),
-        None => put_number(uid, out),
+    put_or_dash(view.record.uid, out, |uid| match view.users.name(uid) {
+        Some(name) => escaped(name),
+        None => uid.to_string(),
     })
 }
 
 pub(super) fn put_ended(view: &View<'_>, out: &mut String) -> Tint {
     let reason = view.record.close_reason;
-    let tint = put_or_dash(reason, out, |reason, out| match reason.word() {
-        Some(word) => out.push_str(word),
-        None => put_number(reason.0.into(), out),
+    let tint = put_or_dash(reason, out, |reason| match reason.word() {
+        Some(word) => word.to_owned(),
+        None => reason.0.to_string(),
     });
     match reason {
         Some(CloseReason::TIMED_OUT | CloseReason::PEER_RESET | CloseReason::REFUSED) => {

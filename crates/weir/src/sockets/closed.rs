@@ -1,7 +1,6 @@
 //! `--closed`: connections as they end.
 
 use super::args::{Args, tell};
-use super::live::plural;
 use super::out::Out;
 use super::stream::Stream;
 use crate::load::stop_flag;
@@ -16,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
+use text::plural;
 use wire::inet_diag::States;
 
 /// Time between two looks at what is open: it tells since when a connection has been there, and whose it was.

@@ -1,16 +1,16 @@
 //! The columns of the table: what each shows, from which fields, and by what it sorts.
 
 use super::cells::{
-    age_ms, cwnd, delivery_rate, idle_ms, limit_key, local_key, min_rtt, namespace_key, number,
-    pacing_rate, peer_key, put_ended, put_limited, put_local, put_namespace, put_number,
-    put_or_dash, put_peer, put_process, put_receive_queue, put_retrans, put_retrans_rate,
-    put_send_queue, put_state, put_user, put_waiting, rate_key, short, text_key,
+    age_ms, byte_rate, bytes, cwnd, delivery_rate, event_rate, idle_ms, limit_key, local_key,
+    min_rtt, namespace_key, number, pacing_rate, peer_key, put_ended, put_limited, put_local,
+    put_namespace, put_or_dash, put_peer, put_process, put_receive_queue, put_retrans,
+    put_retrans_rate, put_send_queue, put_state, put_user, put_waiting, rate_key, short, text_key,
 };
-use super::human;
 use super::rates::Rates;
 use ::sockets::attribution::Users;
 use record::SocketRecord;
 use std::time::Duration;
+use text::{escaped, short_time, time_of_day};
 
 /// One socket, and what is known of it beside its record.
 #[derive(Clone, Copy)]
@@ -134,61 +134,61 @@ columns! {
         "Local address and port; * is every address of both families; %name is the interface that it is bound to";
     "peer" "PEER" Left 10 30 ["dst_address", "dst_port"] peer_key, put_peer,
         "The peer's address and port";
-    "recv_q" "RECV-Q" Right 6 7 ["receive_queue"] |v| number(v.record.receive_queue), put_receive_queue,
+    "recv_q" "RECV-Q" Right 6 8 ["receive_queue"] |v| number(v.record.receive_queue), put_receive_queue,
         "Bytes that the application has not read yet; of a listener, the connections that wait";
-    "send_q" "SEND-Q" Right 6 7 ["send_queue"] |v| number(v.record.send_queue), put_send_queue,
+    "send_q" "SEND-Q" Right 6 8 ["send_queue"] |v| number(v.record.send_queue), put_send_queue,
         "Bytes that the peer has not acknowledged yet; of a listener, its backlog";
     "waiting" "WAITING" Right 8 7 ["receive_queue"] |v| number(v.record.receive_queue), put_waiting,
         "Of a listener: connections that wait to be accepted";
     "backlog" "BACKLOG" Right 8 7 ["send_queue"] |v| number(v.record.send_queue),
-        |v, out| put_or_dash(v.record.send_queue, out, put_number),
+        |v, out| put_or_dash(v.record.send_queue, out, |number| number.to_string()),
         "Of a listener: how many may wait";
     "rtt" "RTT" Right 8 7 ["rtt_us"] |v| number(v.record.rtt_us.filter(|&us| us > 0)),
-        |v, out| put_or_dash(v.record.rtt_us.filter(|&us| us > 0), out, |us, out| human::put_time(us.into(), out)),
+        |v, out| put_or_dash(v.record.rtt_us.filter(|&us| us > 0), out, |us| short_time(us.into())),
         "Smoothed round-trip time";
     "min_rtt" "MIN-RTT" Right 3 7 ["min_rtt_us"] |v| number(min_rtt(v)),
-        |v, out| put_or_dash(min_rtt(v), out, |us, out| human::put_time(us.into(), out)),
+        |v, out| put_or_dash(min_rtt(v), out, |us| short_time(us.into())),
         "Smallest round-trip time in the kernel's window of 5 minutes";
     "cwnd" "CWND" Right 4 5 ["snd_cwnd_segments"] |v| number(cwnd(v)),
-        |v, out| put_or_dash(cwnd(v), out, put_number),
+        |v, out| put_or_dash(cwnd(v), out, |number| number.to_string()),
         "Congestion window, in segments";
     "retrans" "RETRANS" Right 8 7 ["retrans_segments", "total_retrans_segments"]
         |v| number(v.record.total_retrans_segments), put_retrans,
         "Retransmitted segments: in flight now / in all";
-    "rate" "RATE" Right 5 9 ["delivery_rate_bytes_per_sec"] |v| number(delivery_rate(v)),
-        |v, out| put_or_dash(delivery_rate(v), out, |rate, out| human::put_byte_rate(rate as f64, out)),
+    "rate" "RATE" Right 5 11 ["delivery_rate_bytes_per_sec"] |v| number(delivery_rate(v)),
+        |v, out| put_or_dash(delivery_rate(v), out, |rate| byte_rate(rate as f64)),
         "Rate at which data was last delivered, as the kernel measured it";
-    "pacing" "PACING" Right 3 9 ["pacing_rate_bytes_per_sec"] |v| number(pacing_rate(v)),
-        |v, out| put_or_dash(pacing_rate(v), out, |rate, out| human::put_byte_rate(rate as f64, out)),
+    "pacing" "PACING" Right 3 11 ["pacing_rate_bytes_per_sec"] |v| number(pacing_rate(v)),
+        |v, out| put_or_dash(pacing_rate(v), out, |rate| byte_rate(rate as f64)),
         "Rate that the sender is paced at";
     "limited" "LIMITED" Left 4 11 ["busy_time_us", "rwnd_limited_us", "sndbuf_limited_us", "delivery_rate_app_limited"]
         limit_key, put_limited,
         "What held sending up: rwnd (the peer's window) or sndbuf (our buffer) with the share of the busy time, app (too little to send), path (the congestion window)";
     "idle" "IDLE" Right 2 7 ["last_data_sent_ms", "last_data_recv_ms"] |v| number(idle_ms(v)),
-        |v, out| put_or_dash(idle_ms(v), out, |ms, out| human::put_time(u64::from(ms) * 1_000, out)),
+        |v, out| put_or_dash(idle_ms(v), out, |ms| short_time(u64::from(ms) * 1_000)),
         "Time since data was last sent or received";
-    "sent" "SENT" Right 6 7 ["bytes_sent"] |v| number(v.record.bytes_sent.or(v.record.bytes_acked)),
-        |v, out| put_or_dash(v.record.bytes_sent.or(v.record.bytes_acked), out, human::put_bytes),
+    "sent" "SENT" Right 6 8 ["bytes_sent"] |v| number(v.record.bytes_sent.or(v.record.bytes_acked)),
+        |v, out| put_or_dash(v.record.bytes_sent.or(v.record.bytes_acked), out, bytes),
         "Bytes sent so far, retransmissions included";
     "received" "RECEIVED" Right 6 8 ["bytes_received"] |v| number(v.record.bytes_received),
-        |v, out| put_or_dash(v.record.bytes_received, out, human::put_bytes),
+        |v, out| put_or_dash(v.record.bytes_received, out, bytes),
         "Bytes received so far";
-    "out" "OUT" Right 9 9 ["bytes_sent"] |v| rate_key(v, |rates| rates.sent_bytes),
-        |v, out| put_or_dash(v.rates, out, |rates, out| human::put_byte_rate(rates.sent_bytes, out)),
+    "out" "OUT" Right 9 11 ["bytes_sent"] |v| rate_key(v, |rates| rates.sent_bytes),
+        |v, out| put_or_dash(v.rates, out, |rates| byte_rate(rates.sent_bytes)),
         "With --watch: bytes sent per second since the last poll";
-    "in" "IN" Right 9 9 ["bytes_received"] |v| rate_key(v, |rates| rates.received_bytes),
-        |v, out| put_or_dash(v.rates, out, |rates, out| human::put_byte_rate(rates.received_bytes, out)),
+    "in" "IN" Right 9 11 ["bytes_received"] |v| rate_key(v, |rates| rates.received_bytes),
+        |v, out| put_or_dash(v.rates, out, |rates| byte_rate(rates.received_bytes)),
         "With --watch: bytes received per second";
     "retrans/s" "RETRANS/S" Right 7 9 ["total_retrans_segments"] |v| rate_key(v, |rates| rates.retrans_segments),
         put_retrans_rate, "With --watch: segments retransmitted per second";
     "segs_out/s" "SEGS-OUT" Right 4 8 ["segs_out"] |v| rate_key(v, |rates| rates.segs_out),
-        |v, out| put_or_dash(v.rates, out, |rates, out| human::put_rate(rates.segs_out, out)),
+        |v, out| put_or_dash(v.rates, out, |rates| event_rate(rates.segs_out)),
         "With --watch: segments sent per second";
     "segs_in/s" "SEGS-IN" Right 4 8 ["segs_in"] |v| rate_key(v, |rates| rates.segs_in),
-        |v, out| put_or_dash(v.rates, out, |rates, out| human::put_rate(rates.segs_in, out)),
+        |v, out| put_or_dash(v.rates, out, |rates| event_rate(rates.segs_in)),
         "With --watch: segments received per second";
     "age" "AGE" Right 3 7 [] |v| number(age_ms(v)),
-        |v, out| put_or_dash(age_ms(v), out, |ms, out| human::put_time(ms * 1_000, out)),
+        |v, out| put_or_dash(age_ms(v), out, |ms| short_time(ms * 1_000)),
         "With --watch: for how long it has been seen";
     "namespace" "NAMESPACE" Left 9 16 ["netns_name", "netns_inode"] namespace_key, put_namespace,
         "Network namespace: its name, or else its inode as in /proc/PID/ns/net";
@@ -197,24 +197,24 @@ columns! {
     "user" "USER" Left 4 8 ["uid"] |v| number(v.record.uid), put_user,
         "Owner of the socket";
     "unit" "UNIT" Left 4 24 ["systemd_unit"] |v| text_key(v.record.systemd_unit),
-        |v, out| put_or_dash(v.record.systemd_unit, out, human::put_text),
+        |v, out| put_or_dash(v.record.systemd_unit, out, escaped),
         "systemd unit";
     "pod" "POD" Left 4 36 ["pod_uid"] |v| text_key(v.record.pod_uid),
-        |v, out| put_or_dash(v.record.pod_uid, out, human::put_text),
+        |v, out| put_or_dash(v.record.pod_uid, out, escaped),
         "Uid of the Kubernetes pod";
     "container" "CONTAINER" Left 4 12 ["container_id"] |v| text_key(v.record.container_id),
-        |v, out| put_or_dash(v.record.container_id, out, |id, out| human::put_text(short(id), out)),
+        |v, out| put_or_dash(v.record.container_id, out, |id| escaped(short(id))),
         "Container: the first 12 characters of its id";
     "host" "HOST" Left 9 16 ["host"] |v| text_key(v.record.host),
-        |v, out| put_or_dash(v.record.host, out, human::put_text),
+        |v, out| put_or_dash(v.record.host, out, escaped),
         "Name of the host";
     "time" "TIME (UTC)" Left 5 12 ["time_unix_ns"] |v| number(v.record.time_unix_ns),
-        |v, out| put_or_dash(v.record.time_unix_ns, out, human::put_time_of_day),
+        |v, out| put_or_dash(v.record.time_unix_ns, out, time_of_day),
         "When it was seen, or closed";
     "ended" "ENDED" Left 9 11 ["close_reason"] |v| number(v.record.close_reason.map(|reason| reason.0)), put_ended,
         "With --closed: how the connection ended";
     "seen" "SEEN" Right 5 7 ["seen_ns"] |v| number(v.record.seen_ns),
-        |v, out| put_or_dash(v.record.seen_ns, out, |ns, out| human::put_time(ns / 1_000, out)),
+        |v, out| put_or_dash(v.record.seen_ns, out, |ns| short_time(ns / 1_000)),
         "With --closed: from the first poll that saw it to its end; absent for a connection that none saw";
 }
 

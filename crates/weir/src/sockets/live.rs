@@ -12,6 +12,7 @@ use std::time::Instant;
 use sys::clock::realtime_ns;
 use sys::namespace::{Error, Identity};
 use sys::process::{CAP_NET_ADMIN, CAP_SYS_PTRACE, capability_name, effective_capabilities};
+use text::plural;
 use wire::DecodeError;
 use wire::inet_diag::bytecode::Operations;
 use wire::inet_diag::{Extensions, SocketMessage, States};
@@ -267,10 +268,6 @@ fn operations() -> Operations {
 fn without_ptrace() -> &'static str {
     let has_it = effective_capabilities().is_some_and(|set| set & 1 << CAP_SYS_PTRACE != 0);
     if has_it { "" } else { " without CAP_SYS_PTRACE" }
-}
-
-pub(super) fn plural(count: u64, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 fn name_of(found: &Found) -> String {

@@ -1,7 +1,6 @@
 //! `--receive`: the other end of a UDP sink.
 
 use super::args::{Args, tell};
-use super::live::plural;
 use super::out::Out;
 use super::stream::Stream;
 use crate::exit::Failure;
@@ -12,6 +11,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use sys::socket::{LocalAddress, local_address};
+use text::{escaped, plural};
 use weir::config::ListenAddress;
 
 pub(super) fn run(args: &Args, listen: &ListenAddress) -> anyhow::Result<ExitCode> {
@@ -62,8 +62,7 @@ pub(super) fn run(args: &Args, listen: &ListenAddress) -> anyhow::Result<ExitCod
 }
 
 fn poll_text(report: &StreamReport, poll: Option<u64>, host: Option<&str>) -> String {
-    let mut host_text = String::new();
-    super::human::put_text(host.unwrap_or("an unnamed host"), &mut host_text);
+    let host_text = escaped(host.unwrap_or("an unnamed host"));
     format!(
         "poll {} of {host_text} at {}: {} of {} records so far, {} missing",
         poll.unwrap_or_default(),

@@ -3,13 +3,12 @@
 use super::args::{Args, Show, rows_of_terminal, tell};
 use super::assemble::{Counts, Take};
 use super::columns::View;
-use super::human;
-use super::live::plural;
 use super::out::Out;
 use super::table::{Look, Table};
 use crate::exit::Reader;
 use record::Encoder;
 use sys::clock::realtime_ns;
+use text::{plural, time_of_day};
 
 /// What one poll or several are printed with.
 pub(super) struct Printer {
@@ -67,9 +66,7 @@ impl Printer {
             }
             Form::Table { table, look, screen } => {
                 if *screen == Screen::Below {
-                    let mut line = String::new();
-                    human::put_time_of_day(realtime_ns(), &mut line);
-                    self.out.push(format!("{line} UTC\n").as_bytes());
+                    self.out.push(format!("{} UTC\n", time_of_day(realtime_ns())).as_bytes());
                 }
                 let dropped = table.render(look, usize::MAX, &mut self.out);
                 if *screen == Screen::Below {
@@ -123,8 +120,7 @@ fn redraw(table: &mut Table, look: &Look, summary: &str, out: &mut Out) {
     let rows = rows_of_terminal().map_or(usize::MAX, |height| height.saturating_sub(OTHER_LINES));
     out.push(b"\x1b[H\x1b[J");
     let dropped = table.render(look, rows, out);
-    let mut line = String::new();
-    human::put_time_of_day(realtime_ns(), &mut line);
+    let line = time_of_day(realtime_ns());
     let below = table.len().saturating_sub(rows);
     let more = if below > 0 { format!("; {below} more do not fit") } else { String::new() };
     out.push(format!("{line} UTC: {summary}{more}{}\n", left_out(&dropped)).as_bytes());

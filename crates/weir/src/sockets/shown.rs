@@ -65,7 +65,7 @@ impl Shown {
                     Tint::Dim
                 }
                 text => {
-                    super::human::put_text(text, out);
+                    out.push_str(&text::escaped(text));
                     Tint::Plain
                 }
             },

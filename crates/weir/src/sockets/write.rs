@@ -3,12 +3,12 @@
 use super::args::{Args, tell};
 use super::assemble::Take;
 use super::columns::View;
-use super::live::plural;
 use crate::exit::Failure;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use sys::clock::realtime_ns;
+use text::plural;
 use wire::capture::{Format, Writer};
 
 /// A capture that is being written.

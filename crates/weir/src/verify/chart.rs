@@ -1,7 +1,7 @@
 //! Two small charts in Unicode blocks: datagrams over time, and how long they took.
 
-use crate::load::{grouped, time_text};
 use lab::{LatencyReport, Timeline};
+use text::{grouped, time};
 
 const WIDTH: usize = 64;
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -55,7 +55,7 @@ pub(super) fn latency(report: &LatencyReport) -> String {
 
 /// Bucket edges are round numbers.
 fn edge_text(edge_ns: u64) -> String {
-    time_text(edge_ns).replace(".00", "").replace(".0", "")
+    time(edge_ns as f64).replace(".00", "").replace(".0", "")
 }
 
 fn bar(value: u64, top: u64, width: usize) -> String {

@@ -2,9 +2,9 @@
 
 use super::chart;
 use super::join::Join;
-use crate::load::{bits_text, grouped, time_text};
 use lab::verify::{Counts, ListenerReport, Report, RunReport};
 use std::fmt::Write;
+use text::{bit_rate, grouped};
 
 /// Gaps printed for each run; JSON has more.
 const GAPS_SHOWN: usize = 8;
@@ -41,7 +41,7 @@ fn listener_text(text: &mut String, listener: &ListenerReport) {
             grouped(counts.bytes),
             listener.elapsed_seconds,
             grouped(listener.datagrams_per_sec as u64),
-            bits_text(listener.bits_per_sec),
+            bit_rate(listener.bits_per_sec),
             listener.ended_by,
         ),
     );
@@ -61,16 +61,17 @@ fn listener_text(text: &mut String, listener: &ListenerReport) {
     }
     let latency = &listener.latency;
     if latency.samples > 0 {
+        let time = |ns: u64| ::text::time(ns as f64);
         line(
             text,
             &format!(
                 "  latency p50 {}  p90 {}  p99 {}  p99.9 {}  p99.99 {}  max {}",
-                time_text(latency.p50_ns),
-                time_text(latency.p90_ns),
-                time_text(latency.p99_ns),
-                time_text(latency.p99_9_ns),
-                time_text(latency.p99_99_ns),
-                time_text(latency.max_ns),
+                time(latency.p50_ns),
+                time(latency.p90_ns),
+                time(latency.p99_ns),
+                time(latency.p99_9_ns),
+                time(latency.p99_99_ns),
+                time(latency.max_ns),
             ),
         );
     }

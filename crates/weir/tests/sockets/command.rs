@@ -77,7 +77,7 @@ fn queues_and_processes_are_those_of_this_test() {
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     let pid = std::process::id();
     let line = text.lines().nth(1).unwrap();
-    assert!(line.contains("5.0 kB") && line.contains(&format!("({pid})")), "{text}");
+    assert!(line.contains("4.9 KiB") && line.contains(&format!("({pid})")), "{text}");
     assert!(said(&output).contains("1 socket"), "{}", said(&output));
 }
 

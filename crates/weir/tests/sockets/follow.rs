@@ -46,16 +46,16 @@ fn said(child: &mut Child) -> String {
     said
 }
 
-/// A cell such as `1.2 MB/s` in bytes per second.
+/// A cell such as `9.6 Mbit/s` in bytes per second.
 fn rate(cell: &str) -> f64 {
     if cell == "0" {
         return 0.0;
     }
     let (number, unit) = cell.split_once(' ').unwrap();
     let factor = match unit {
-        "B/s" => 1.0,
-        "kB/s" => 1e3,
-        "MB/s" => 1e6,
+        "bit/s" => 0.125,
+        "kbit/s" => 125.0,
+        "Mbit/s" => 125e3,
         other => panic!("{other}"),
     };
     number.parse::<f64>().unwrap() * factor

@@ -41,7 +41,7 @@ impl Axis {
 
     /// Numbers from 0 up, with `k` and `M` for thousands and millions.
     pub(in crate::report) fn counts(name: &str, values: impl Iterator<Item = f64>) -> Axis {
-        Axis::linear(name, values, |value, _| crate::report::text::short_count(value))
+        Axis::linear(name, values, |value, _| text::short_count(value))
     }
 
     /// Shares from 0 to one percent at least, linear; an axis that would pass the whole ends there.
@@ -51,7 +51,7 @@ impl Axis {
     ) -> Axis {
         // Labels have two digits behind the point: below a percent, steps would look alike.
         let values = values.chain([0.01]);
-        let mut axis = Axis::linear(name, values, |value, _| crate::report::text::percent(value));
+        let mut axis = Axis::linear(name, values, |value, _| text::percent(value));
         axis.ticks.retain(|(place, _)| *place <= 1.0 + 1e-9);
         axis.range.end = axis.range.end.min(1.0);
         axis
@@ -111,7 +111,7 @@ impl Axis {
         let mut ticks: Vec<(f64, String)> = Vec::new();
         for loss in losses {
             if ticks.last().is_none_or(|(before, _)| loss - before >= span * 0.045) {
-                ticks.push((loss, crate::report::text::percent(loss)));
+                ticks.push((loss, text::percent(loss)));
             }
         }
         Axis {

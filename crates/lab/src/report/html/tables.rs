@@ -1,7 +1,8 @@
 use super::escape;
-use crate::report::text::{bound_sign, count, percent, short_times, time};
+use crate::report::estimates::{bound_sign, short_times};
 use crate::report::{Report, sample_size};
 use crate::statistics::{Estimate, Interval, Summary};
+use text::{grouped, percent, time};
 
 /// Every point with its figures: one table per transport and schedule, folded but for the first two.
 pub(super) fn figures(report: &Report<'_>) -> String {
@@ -62,9 +63,9 @@ fn row(summary: &Summary) -> String {
     ] {
         cells.push(estimated(estimate, time, short_times));
     }
-    cells.push(summary.retransmits.map_or("–".to_owned(), count));
-    cells.push(summary.timeouts.map_or("–".to_owned(), count));
-    cells.push(count(summary.censored));
+    cells.push(summary.retransmits.map_or("–".to_owned(), grouped));
+    cells.push(summary.timeouts.map_or("–".to_owned(), grouped));
+    cells.push(grouped(summary.censored));
     cells.push(format!("{} × {} s", summary.runs, summary.longest_run_s.round()));
     let cells: Vec<String> = cells.into_iter().map(|cell| format!("<td>{cell}</td>")).collect();
     format!("<tr>{}</tr>\n", cells.concat())

@@ -3,9 +3,10 @@
 use super::claims::{crossing_text, rate_crossing};
 use super::{Evidence, Outcome, Verdict, near, not_tested};
 use crate::experiment::model::{KernelCounters, TransportName};
-use crate::report::text::{count, percent, time, time_estimate};
+use crate::report::estimates::time_estimate;
 use crate::statistics::{Bootstrap, Summary};
 use std::collections::BTreeMap;
+use text::{grouped, percent, time};
 
 /// M1 to M7.
 pub(in crate::report) fn checks(evidence: &Evidence<'_>, bootstrap: Bootstrap) -> Vec<Verdict> {
@@ -44,7 +45,7 @@ fn measured_loss(evidence: &Evidence<'_>) -> Verdict {
             "{} of {} points, {} packets",
             measured.len() - names.len(),
             measured.len(),
-            count(packets)
+            grouped(packets)
         ),
         outcome: holds(names.is_empty()),
         difference: if names.is_empty() {
@@ -76,8 +77,8 @@ fn local_drops(evidence: &Evidence<'_>) -> Verdict {
         claim: CLAIM.to_owned(),
         here: format!(
             "{} failed retransmissions, {} dropped in the buffer",
-            count(failures),
-            count(overruns)
+            grouped(failures),
+            grouped(overruns)
         ),
         outcome: holds(failures + overruns == 0),
         difference: String::new(),

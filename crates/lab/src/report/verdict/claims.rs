@@ -2,8 +2,9 @@
 
 use super::{Evidence, Outcome, Verdict, factor, judge, judge_estimate, near, not_tested};
 use crate::experiment::model::{Point, Run, TransportName};
-use crate::report::text::{percent, rate_estimate, runs_by_length, time, time_estimate};
+use crate::report::estimates::{rate_estimate, runs_by_length, time_estimate};
 use crate::statistics::{Bootstrap, Crossing, Ratio, Summary, crossing, mean_delay_s, rate};
+use text::{percent, time};
 
 type Series<'a> = Vec<(&'a Point, &'a Summary)>;
 

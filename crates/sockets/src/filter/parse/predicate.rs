@@ -7,7 +7,7 @@ use crate::filter::facts::Needs;
 use crate::filter::fields::{Field, words};
 use crate::filter::host::{self, Host, Problem};
 use crate::filter::lex::{Kind, Sign, Token};
-use crate::filter::quantity::Quantity;
+use crate::filter::quantity::{Quantity, reason};
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::ops::Range;
@@ -324,7 +324,7 @@ impl<'a> Parser<'a> {
                 }
                 None => {
                     let help = format!("`{word}` takes {}", field.quantity().example());
-                    let message = format!("`{}` {}", value.text, error.reason());
+                    let message = format!("`{}` {}", value.text, reason(&error));
                     return Err(self.error(value.span, message, Some(help)));
                 }
             },

@@ -4,10 +4,11 @@ use super::super::build::PlacedSockets;
 use super::super::paths::{is_same_file, real_path};
 use super::super::section::{Report, Section};
 use super::super::sockets::{SinkConfig, SocketsConfig};
-use super::super::{SinkAddress, TargetAddress, units::display_duration, units::display_size};
+use super::super::{SinkAddress, TargetAddress};
 use super::{Placed, is_rotated, kept_files, named_at};
 use sockets::helper::EVENT_BUFFER_BYTES_MAX;
 use std::path::{Path, PathBuf};
+use text::units::{display_duration, display_size};
 
 /// Keys of a sink that mean something for files only.
 pub(in super::super) const FILE_SINK_KEYS: &[&str] =

@@ -3,10 +3,10 @@
 use super::super::SinkAddress;
 use super::super::rules::FILE_SINK_KEYS;
 use super::super::sockets::{Namespaces, SinkConfig, SocketsConfig};
-use super::super::units::{display_duration, display_size};
 use super::{Shown, quoted};
 use serde_json::Value as Json;
 use sockets::Undecided;
+use text::units::{display_duration, display_size};
 
 impl Shown for SocketsConfig {
     fn value(&self, key: &str) -> Option<String> {

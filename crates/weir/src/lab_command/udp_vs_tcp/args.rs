@@ -1,7 +1,7 @@
 //! The command line, and the plan that it asks for.
 
 use crate::exit::Failure;
-use crate::load::{self, ProgressMode};
+use crate::load::ProgressMode;
 use clap::ValueEnum;
 use lab::experiment::model::Schedule;
 use lab::experiment::preset::Plan;
@@ -9,6 +9,7 @@ use lab::network::PathLoss;
 use lab::transport;
 use std::path::PathBuf;
 use std::time::Duration;
+use text::units::{parse_count, parse_duration, parse_size};
 
 /// Send telemetry over UDP and over TCP through a network that loses packets, and draw what arrives, and how late
 ///
@@ -41,13 +42,13 @@ pub(in crate::lab_command) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     runs: Option<u32>,
     /// Length of a run
-    #[arg(long, value_name = "TIME", value_parser = load::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
     /// Messages per second of each flow
-    #[arg(long, value_name = "PER_SEC", value_parser = load::parse_number)]
+    #[arg(long, value_name = "PER_SEC", value_parser = parse_count::<u64>)]
     rate: Option<u64>,
     /// Bytes of a message
-    #[arg(long, value_name = "SIZE", value_parser = load::parse_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size::<usize>)]
     message_size: Option<usize>,
     /// Where the report goes [default: weir-lab-udp-vs-tcp-DATE-TIME]
     #[arg(long, value_name = "FOLDER")]

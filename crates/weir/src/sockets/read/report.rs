@@ -1,8 +1,8 @@
 //! What a capture holds besides the sockets that are shown, and what it lacks.
 
-use crate::sockets::live::plural;
 use std::collections::BTreeMap;
 use std::io;
+use text::plural;
 use wire::DecodeError;
 use wire::capture::{Asked, Failure, Meaning, Protocol, Reader, Replies};
 

@@ -1,9 +1,10 @@
-//! Sizes and durations as people write them: `8MiB`, `1k`, `250ms`, `1m30s`.
+//! Sizes, counts, durations and rates as people write them: `8MiB`, `100k`, `250ms`, `1m30s`, `8Mbit/s`.
+//!
+//! A size without a unit is in bytes. A duration and a rate need their unit: `5` may be anything.
 
-use std::fmt::Write;
 use std::time::Duration;
 
-/// Why a text is not a size or a duration.
+/// Why a text is not a quantity of its kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
     #[error("it has no unit; write {0}")]
@@ -22,75 +23,87 @@ pub enum UnitError {
     TooLarge,
 }
 
-const SIZE_UNITS: &[(&str, u64)] = &[
-    ("TiB", 1 << 40),
-    ("GiB", 1 << 30),
-    ("MiB", 1 << 20),
-    ("KiB", 1 << 10),
+/// Functions that read arguments say what is wrong as text.
+impl From<UnitError> for String {
+    fn from(error: UnitError) -> String {
+        error.to_string()
+    }
+}
+
+/// Factors of a number, largest first within each kind.
+const FACTORS: &[(&str, u64)] = &[
     ("Ti", 1 << 40),
     ("Gi", 1 << 30),
     ("Mi", 1 << 20),
     ("Ki", 1 << 10),
-    ("TB", 1_000_000_000_000),
-    ("GB", 1_000_000_000),
-    ("MB", 1_000_000),
-    ("kB", 1_000),
     ("T", 1_000_000_000_000),
     ("G", 1_000_000_000),
     ("M", 1_000_000),
     ("k", 1_000),
-    ("B", 1),
+    ("", 1),
 ];
 
-/// The units of a size, for messages and documentation.
-pub const SIZE_UNIT_NAMES: &str =
+const SIZE_UNIT_NAMES: &str =
     "B, k, M, G, T (1000) and Ki, Mi, Gi, Ti (1024), each with or without a B";
+const COUNT_UNIT_NAMES: &str = "k, M, G, T (1000) and Ki, Mi, Gi, Ti (1024)";
+const RATE_UNIT_NAMES: &str = "bit/s and B/s, with k, M, G or T before them";
 
-/// Reads a size in bytes: `8MiB`, `1k` (1000), `1Ki` (1024), `1.5GiB`.
+/// Reads a count: `1000`, `100k`, `64Ki` (65,536), `1.5M`.
 ///
 /// # Errors
-/// Without a unit, with an unknown one, or when it is not a whole number of bytes below 2^64.
-pub fn parse_size(text: &str) -> Result<u64, UnitError> {
-    let text = text.trim();
-    let (number, unit) = split_number(text).ok_or(UnitError::NoNumber("8MiB"))?;
-    let scale = match unit {
-        "" => {
-            return Err(UnitError::NoUnit(format!("{number}B for bytes, or a size such as 8MiB")));
-        }
-        "K" | "KB" | "kb" => {
-            return Err(UnitError::Ambiguous { unit: unit.into(), small: "k", large: "Ki" });
-        }
-        _ => find(SIZE_UNITS, unit).ok_or_else(|| UnitError::UnknownUnit {
-            unit: unit.to_owned(),
-            units: SIZE_UNIT_NAMES,
-        })?,
+/// With an unknown factor, or when it is not a whole number that fits.
+pub fn parse_count<N: TryFrom<u64>>(text: &str) -> Result<N, UnitError> {
+    let (number, factor) = split_number(text.trim()).ok_or(UnitError::NoNumber("100k"))?;
+    fitting(scaled(number, factor_of(factor, factor, COUNT_UNIT_NAMES)?, "ones")?)
+}
+
+/// Reads a size in bytes: `200`, `8MiB`, `1k` (1000), `1Ki` (1024), `1.5GiB`.
+///
+/// # Errors
+/// With an unknown unit, or when it is not a whole number of bytes that fits.
+pub fn parse_size<N: TryFrom<u64>>(text: &str) -> Result<N, UnitError> {
+    let (number, unit) = split_number(text.trim()).ok_or(UnitError::NoNumber("8MiB"))?;
+    let factor = unit.strip_suffix('B').unwrap_or(unit);
+    fitting(scaled(number, factor_of(factor, unit, SIZE_UNIT_NAMES)?, "bytes")?)
+}
+
+/// Reads a rate in bits per second: `8Mbit/s`, `8Mbps`, `1MB/s` (bytes). The `/s` may be left out.
+///
+/// # Errors
+/// Without a unit, with an unknown one, or when it is not a whole number of bits below 2^64.
+pub fn parse_bit_rate(text: &str) -> Result<u64, UnitError> {
+    let (number, unit) = split_number(text.trim()).ok_or(UnitError::NoNumber("8Mbit/s"))?;
+    if unit.is_empty() {
+        return Err(UnitError::NoUnit(format!("{number}bit/s, or {number}B/s for bytes")));
+    }
+
+    let plain = unit.strip_suffix("/s").unwrap_or(unit);
+    let bits = plain.strip_suffix("bit").or_else(|| plain.strip_suffix("bps"));
+    let (factor, bits_each) = match (bits, plain.strip_suffix('B')) {
+        (Some(factor), _) => (factor, 1),
+        (None, Some(factor)) => (factor, 8),
+        (None, None) => return Err(unknown(unit, RATE_UNIT_NAMES)),
     };
-    scaled(number, u128::from(scale), "bytes")?.try_into().map_err(|_| UnitError::TooLarge)
+    let factor = factor_of(factor, unit, RATE_UNIT_NAMES)?;
+    fitting(scaled(number, factor * bits_each, "bits")?)
+}
+
+/// Writes a rate so that [`parse_bit_rate`] reads the same: in whole bytes where it can be, with the largest decimal factor
+/// that divides it.
+pub fn display_bit_rate(bits_per_sec: u64) -> String {
+    let (value, unit) = match bits_per_sec.is_multiple_of(8) {
+        true => (bits_per_sec / 8, "B/s"),
+        false => (bits_per_sec, "bit/s"),
+    };
+    let decimal = FACTORS.iter().filter(|(name, _)| !name.ends_with('i'));
+    let (name, factor) = largest(decimal, value).unwrap_or(("", 1));
+    format!("{}{name}{unit}", value / factor)
 }
 
 /// Writes a size so that [`parse_size`] reads the same number: in the largest unit that divides it.
 pub fn display_size(bytes: u64) -> String {
-    let exact = SIZE_UNITS
-        .iter()
-        .filter(|(name, _)| name.ends_with('B'))
-        .find(|(_, scale)| bytes >= *scale && bytes.is_multiple_of(*scale));
-    match exact {
-        Some((name, scale)) => format!("{}{name}", bytes / scale),
-        None => format!("{bytes}B"),
-    }
-}
-
-/// Writes a size for people, to three digits: `8.4 MiB`.
-pub fn approximate_size(bytes: u64) -> String {
-    let binary = SIZE_UNITS.iter().filter(|(name, _)| name.ends_with("iB"));
-    for (name, scale) in binary {
-        if bytes >= *scale {
-            let value = bytes as f64 / *scale as f64;
-            let digits = usize::from(value < 99.95 && !bytes.is_multiple_of(*scale));
-            return format!("{value:.digits$} {name}");
-        }
-    }
-    format!("{bytes} B")
+    let (name, factor) = largest(FACTORS, bytes).unwrap_or(("", 1));
+    format!("{}{name}B", bytes / factor)
 }
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -101,14 +114,14 @@ const DURATION_UNITS: &[(&str, u64)] = &[
     ("m", 60 * SECOND_NS),
     ("min", 60 * SECOND_NS),
     ("s", SECOND_NS),
+    ("sec", SECOND_NS),
     ("ms", 1_000_000),
     ("us", 1_000),
     ("µs", 1_000),
     ("ns", 1),
 ];
 
-/// The units of a duration, for messages and documentation.
-pub const DURATION_UNIT_NAMES: &str = "ns, us, ms, s, m, h and d";
+const DURATION_UNIT_NAMES: &str = "ns, us, ms, s, m, h and d";
 
 /// Reads a duration: `250ms`, `10s`, `1m`, `1m30s`, `1.5s`.
 ///
@@ -124,12 +137,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
         if unit.is_empty() {
             return Err(UnitError::NoUnit(format!("{number}s for seconds, or {number}ms")));
         }
-        let scale = find(DURATION_UNITS, unit).ok_or_else(|| UnitError::UnknownUnit {
-            unit: unit.to_owned(),
-            units: DURATION_UNIT_NAMES,
-        })?;
+        let scale = find(DURATION_UNITS, unit).ok_or_else(|| unknown(unit, DURATION_UNIT_NAMES))?;
         total_ns = total_ns
-            .checked_add(scaled(number, u128::from(scale), "nanoseconds")?)
+            .checked_add(scaled(number, scale, "nanoseconds")?)
             .ok_or(UnitError::TooLarge)?;
         rest = next;
         if rest.is_empty() {
@@ -141,19 +151,40 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
 
 /// Writes a duration so that [`parse_duration`] reads the same: in the largest unit that divides it.
 pub fn display_duration(duration: Duration) -> String {
-    let total_ns = duration.as_nanos();
-    let exact = DURATION_UNITS
-        .iter()
-        .filter(|(name, _)| !matches!(*name, "min" | "µs"))
-        .map(|(name, scale)| (name, u128::from(*scale)))
-        .find(|(_, scale)| total_ns >= *scale && total_ns.is_multiple_of(*scale));
-    let mut text = String::new();
-    match exact {
-        Some((name, scale)) => write!(text, "{}{name}", total_ns / scale),
-        None => write!(text, "{total_ns}s"),
+    let Ok(total_ns) = u64::try_from(duration.as_nanos()) else {
+        return format!("{}s", duration.as_secs());
+    };
+    let usual = DURATION_UNITS.iter().filter(|(name, _)| !matches!(*name, "min" | "sec" | "µs"));
+    match largest(usual, total_ns) {
+        Some((name, scale)) => format!("{}{name}", total_ns / scale),
+        None => "0s".to_owned(),
     }
-    .expect("writing to a string does not fail");
-    text
+}
+
+/// The first of these units that divides a number above 0 without a rest.
+fn largest<'a>(
+    units: impl IntoIterator<Item = &'a (&'static str, u64)>,
+    value: u64,
+) -> Option<(&'static str, u64)> {
+    let mut units = units.into_iter();
+    units.find(|(_, scale)| value >= *scale && value.is_multiple_of(*scale)).copied()
+}
+
+/// The factor of this name, which stands in `unit`.
+fn factor_of(name: &str, unit: &str, units: &'static str) -> Result<u64, UnitError> {
+    match name {
+        "K" => Err(UnitError::Ambiguous { unit: unit.into(), small: "k", large: "Ki" }),
+        _ => find(FACTORS, name).ok_or_else(|| unknown(unit, units)),
+    }
+}
+
+fn unknown(unit: &str, units: &'static str) -> UnitError {
+    UnitError::UnknownUnit { unit: unit.to_owned(), units }
+}
+
+fn fitting<N: TryFrom<u64>>(total: u128) -> Result<N, UnitError> {
+    let total = u64::try_from(total).map_err(|_| UnitError::TooLarge)?;
+    N::try_from(total).map_err(|_| UnitError::TooLarge)
 }
 
 fn find(units: &[(&str, u64)], wanted: &str) -> Option<u64> {
@@ -171,7 +202,8 @@ fn split_number(text: &str) -> Option<(&str, &str)> {
 }
 
 /// `number`, which may have a fraction, times `scale`: exact or an error.
-fn scaled(number: &str, scale: u128, unit: &'static str) -> Result<u128, UnitError> {
+fn scaled(number: &str, scale: u64, unit: &'static str) -> Result<u128, UnitError> {
+    let scale = u128::from(scale);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let fraction = fraction.trim_end_matches('0');
     let whole: u128 = whole.parse().map_err(|_| UnitError::TooLarge)?;
@@ -202,6 +234,7 @@ mod tests {
 
     #[test]
     fn sizes_are_read_and_written() {
+        size("200", 200, "200B");
         size("8MiB", 8_388_608, "8MiB");
         size("8 MiB", 8_388_608, "8MiB");
         size("8Mi", 8_388_608, "8MiB");
@@ -217,12 +250,11 @@ mod tests {
     }
 
     fn no_size(text: &str, message: &str) {
-        assert_eq!(parse_size(text).unwrap_err().to_string(), message, "{text}");
+        assert_eq!(parse_size::<u64>(text).unwrap_err().to_string(), message, "{text}");
     }
 
     #[test]
     fn sizes_that_are_none() {
-        no_size("8388608", "it has no unit; write 8388608B for bytes, or a size such as 8MiB");
         no_size("MiB", "it does not start with a number; write for example 8MiB");
         no_size("-1MiB", "it does not start with a number; write for example 8MiB");
         no_size("1.2.3M", "it does not start with a number; write for example 8MiB");
@@ -273,11 +305,46 @@ mod tests {
         no_duration("999999d", "it is too large");
     }
 
+    fn count(text: &str, expected: Option<u64>) {
+        assert_eq!(parse_count(text).ok(), expected, "{text}");
+    }
+
     #[test]
-    fn sizes_for_people_have_three_digits() {
-        assert_eq!(approximate_size(8 << 20), "8 MiB");
-        assert_eq!(approximate_size(425_984), "416 KiB");
-        assert_eq!(approximate_size(13_002_342), "12.4 MiB");
-        assert_eq!(approximate_size(100), "100 B");
+    fn counts_are_read() {
+        count("0", Some(0));
+        count("1000", Some(1_000));
+        count("100k", Some(100_000));
+        count("1.5M", Some(1_500_000));
+        count("64Ki", Some(65_536));
+        count("0.5", None);
+        count("k", None);
+        count("1kk", None);
+        count("1K", None);
+        count("-1", None);
+        count("1.", None);
+        count("1B", None);
+        count("99999999999999999999", None);
+        assert_eq!(parse_count::<u8>("256"), Err(UnitError::TooLarge));
+    }
+
+    fn rate(text: &str, bits_per_sec: u64, shown: &str) {
+        assert_eq!(parse_bit_rate(text), Ok(bits_per_sec), "{text}");
+        assert_eq!(display_bit_rate(bits_per_sec), shown);
+        assert_eq!(parse_bit_rate(shown), Ok(bits_per_sec), "{shown}");
+    }
+
+    #[test]
+    fn rates_are_read_and_written() {
+        rate("1MB/s", 8_000_000, "1MB/s");
+        rate("1MB", 8_000_000, "1MB/s");
+        rate("1Mbit/s", 1_000_000, "125kB/s");
+        rate("9bit", 9, "9bit/s");
+        rate("1.5Gbps", 1_500_000_000, "187500kB/s");
+        rate("0bit", 0, "0B/s");
+        let wrong = |text| parse_bit_rate(text).unwrap_err().to_string();
+        assert_eq!(wrong("100"), "it has no unit; write 100bit/s, or 100B/s for bytes");
+        let units = "the units are bit/s and B/s, with k, M, G or T before them";
+        assert_eq!(wrong("100k"), format!("\"k\" is not a unit; {units}"));
+        assert_eq!(wrong("99999999999TB/s"), "it is too large");
     }
 }

@@ -1,0 +1,15 @@
+//! Numbers and quantities as people write and read them: one way to read each, one way to print each.
+//!
+//! [`units`] reads sizes, durations, counts and rates, and writes them so that they are read back exactly. The functions
+//! here print for people: three digits, and the unit that needs no more. Sizes in bytes have binary units (KiB, MiB),
+//! rates have decimal ones (kbit/s, Mbit/s).
+
+#![forbid(unsafe_code)]
+
+mod people;
+pub mod units;
+
+pub use people::{
+    bit_rate, date, escaped, grouped, percent, plural, short_count, short_time, size, time,
+    time_of_day, time_range,
+};

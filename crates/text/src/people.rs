@@ -1,0 +1,276 @@
+//! Numbers as people read them.
+
+/// A time in nanoseconds with three significant digits: `870 ns`, `145 µs`, `1.34 s`, `14.0 min`.
+pub fn time(ns: f64) -> String {
+    let (value, unit) = in_unit(ns, 3);
+    format!("{value} {unit}")
+}
+
+/// Two times in nanoseconds with two significant digits, for narrow columns; the unit stands once if it is the same:
+/// `110-190ms`, `940µs-1.2s`.
+pub fn time_range(low_ns: f64, high_ns: f64) -> String {
+    let (low, high) = (in_unit(low_ns, 2), in_unit(high_ns, 2));
+    if low.1 == high.1 {
+        format!("{}-{}{}", low.0, high.0, high.1)
+    } else {
+        format!("{}{}-{}{}", low.0, low.1, high.0, high.1)
+    }
+}
+
+/// A time in microseconds for a narrow column: `870 µs`, `1.2 ms`, `34 s`, `3m20s`, `5h10m`, `2d04h`.
+pub fn short_time(us: u64) -> String {
+    const SECOND_US: u64 = 1_000_000;
+    let scaled = |value: f64, unit: &str| {
+        let digits = usize::from(value < 9.95);
+        format!("{value:.digits$} {unit}")
+    };
+    let seconds = us / SECOND_US;
+
+    match us {
+        0..1_000 => format!("{us} µs"),
+        1_000..999_500 => scaled(us as f64 / 1e3, "ms"),
+        999_500..60_000_000 => scaled(us as f64 / 1e6, "s"),
+        _ if seconds < 3_600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        _ if seconds < 86_400 => format!("{}h{:02}m", seconds / 3_600, seconds / 60 % 60),
+        _ => format!("{}d{:02}h", seconds / 86_400, seconds / 3_600 % 24),
+    }
+}
+
+/// The time of day in UTC: `12:34:56.789`.
+pub fn time_of_day(unix_ns: u64) -> String {
+    let ms = unix_ns / 1_000_000;
+    let (s, ms) = (ms / 1_000, ms % 1_000);
+    format!("{:02}:{:02}:{:02}.{ms:03}", s / 3_600 % 24, s / 60 % 60, s % 60)
+}
+
+/// A share as percent without more digits than it has: `14 %`, `0.1 %`, `9.75 %`.
+pub fn percent(share: f64) -> String {
+    let digits = format!("{:.2}", share * 100.0);
+    format!("{} %", digits.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// A size in bytes, in binary units and to three digits: `200 B`, `12.4 MiB`, `416 KiB`.
+pub fn size(bytes: u64) -> String {
+    const UNITS: [(&str, u64); 4] =
+        [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let Some((name, scale)) = UNITS.iter().find(|(_, scale)| bytes >= *scale) else {
+        return format!("{bytes} B");
+    };
+    let value = bytes as f64 / *scale as f64;
+    let digits = usize::from(value < 99.95 && !bytes.is_multiple_of(*scale));
+    format!("{value:.digits$} {name}")
+}
+
+/// A rate of bits in decimal units: `850 bit/s`, `12.5 Mbit/s`.
+pub fn bit_rate(bits_per_sec: f64) -> String {
+    let (value, factor) = with_factor(bits_per_sec);
+    format!("{value} {factor}bit/s")
+}
+
+/// A number with at most three significant digits, and `k` for thousands, `M` for millions and so on: `850`, `12.5k`, `1.2M`.
+pub fn short_count(value: f64) -> String {
+    let (value, factor) = with_factor(value);
+    format!("{value}{factor}")
+}
+
+/// At most three significant digits of a number, and its decimal factor.
+fn with_factor(value: f64) -> (String, &'static str) {
+    let value = significant(value, 3);
+    let (value, factor) = match value {
+        1e12.. => (value / 1e12, "T"),
+        1e9.. => (value / 1e9, "G"),
+        1e6.. => (value / 1e6, "M"),
+        1e3.. => (value / 1e3, "k"),
+        _ => (value, ""),
+    };
+    let digits = format!("{value:.2}");
+    (digits.trim_end_matches('0').trim_end_matches('.').to_owned(), factor)
+}
+
+/// A whole number with a comma between thousands: `1,234,567`.
+pub fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// How many there are of something: `1 socket`, `2 sockets`.
+pub fn plural(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// A text that a stranger chose, without what a terminal would obey.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() || is_invisible(c) {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// Marks that turn the direction of a line around, and such.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// The date and time of `unix_ns` in UTC: `2026-11-20 17:13:55 UTC`.
+pub fn date(unix_ns: u64) -> String {
+    let seconds = unix_ns / 1_000_000_000;
+    let (year, month, day) = civil(seconds / 86_400);
+    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+/// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar, whose rules repeat every 400 years
+/// (146,097 days). Years begin in March here, so that the leap day is the last.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+/// A time's digits and unit. Minutes only begin at ten, so that seconds can be compared.
+fn in_unit(ns: f64, digits: i32) -> (String, &'static str) {
+    let units = [(1e3, "ns"), (1e6, "µs"), (1e9, "ms"), (600e9, "s")];
+    let scale = |unit: &str| match unit {
+        "ns" => 1.0,
+        "µs" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        _ => 60e9,
+    };
+    let rounded = significant(ns, digits);
+    let unit = units.iter().find(|(end, _)| rounded < *end).map_or("min", |(_, unit)| unit);
+    let value = significant(ns / scale(unit), digits);
+    // Nothing here is measured more finely than in nanoseconds.
+    let decimals = match unit {
+        "ns" => 0,
+        _ => (digits - 1 - value.log10().floor() as i32).max(0),
+    };
+    (format!("{value:.*}", decimals as usize), unit)
+}
+
+fn significant(value: f64, digits: i32) -> f64 {
+    if value <= 0.0 || !value.is_finite() {
+        return value;
+    }
+    let step = 10_f64.powi(value.log10().floor() as i32 + 1 - digits);
+    (value / step).round() * step
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_three_digits() {
+        for (ns, text) in [
+            (0.0, "0 ns"),
+            (7.0, "7 ns"),
+            (999.0, "999 ns"),
+            (12_345.0, "12.3 µs"),
+            (145_400.0, "145 µs"),
+            (999_960.0, "1.00 ms"),
+            (9_996_000.0, "10.0 ms"),
+            (1_340_000_000.0, "1.34 s"),
+            (45_300_000_000.0, "45.3 s"),
+            (599_000_000_000.0, "599 s"),
+            (840_000_000_000.0, "14.0 min"),
+        ] {
+            assert_eq!(time(ns), text);
+        }
+    }
+
+    #[test]
+    fn ranges_of_times_share_their_unit() {
+        assert_eq!(time_range(110e6, 187e6), "110-190ms");
+        assert_eq!(time_range(940e3, 1.2e9), "940µs-1.2s");
+        assert_eq!(time_range(9.94e9, 9.96e9), "9.9-10s");
+    }
+
+    #[test]
+    fn short_times() {
+        for (us, expected) in [
+            (0, "0 µs"),
+            (870, "870 µs"),
+            (1_234, "1.2 ms"),
+            (9_960, "10 ms"),
+            (34_000, "34 ms"),
+            (999_499, "999 ms"),
+            (999_500, "1.0 s"),
+            (59_000_000, "59 s"),
+            (200_000_000, "3m20s"),
+            (18_600_000_000, "5h10m"),
+            (187_200_000_000, "2d04h"),
+        ] {
+            assert_eq!(short_time(us), expected, "{us}");
+        }
+    }
+
+    #[test]
+    fn dates_and_times_of_day() {
+        // date -u -d @951782400, @1795192435
+        assert_eq!(date(951_782_400_000_000_000), "2000-02-29 00:00:00 UTC");
+        assert_eq!(date(1_795_195_435_000_000_000), "2026-11-20 17:23:55 UTC");
+        assert_eq!(time_of_day(1_700_000_000_123_456_789), "22:13:20.123");
+    }
+
+    #[test]
+    fn sizes_have_binary_units_and_three_digits() {
+        for (bytes, expected) in [
+            (0, "0 B"),
+            (1_000, "1000 B"),
+            (5_000, "4.9 KiB"),
+            (425_984, "416 KiB"),
+            (8 << 20, "8 MiB"),
+            (13_002_342, "12.4 MiB"),
+        ] {
+            assert_eq!(size(bytes), expected);
+        }
+    }
+
+    #[test]
+    fn rates_have_decimal_units() {
+        assert_eq!(bit_rate(850.0), "850 bit/s");
+        assert_eq!(bit_rate(160e6), "160 Mbit/s");
+        assert_eq!(bit_rate(12_345e6), "12.3 Gbit/s");
+    }
+
+    #[test]
+    fn counts() {
+        assert_eq!(
+            [0, 12, 123, 1_234, 123_456, 1_234_567].map(grouped),
+            ["0", "12", "123", "1,234", "123,456", "1,234,567"]
+        );
+        assert_eq!(
+            [0.0, 0.5, 850.0, 12_500.0, 1_234_567.0, 999_999.0].map(short_count),
+            ["0", "0.5", "850", "12.5k", "1.23M", "1M"]
+        );
+        assert_eq!([1, 2].map(|count| plural(count, "try", "tries")), ["1 try", "2 tries"]);
+    }
+
+    #[test]
+    fn shares_have_the_digits_that_they_need() {
+        assert_eq!([0.14, 0.001, 0.0975, 0.0].map(percent), ["14 %", "0.1 %", "9.75 %", "0 %"]);
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_escaped() {
+        assert_eq!(escaped("a\x1b[31m\u{202e}é"), "a\\u{1b}[31m\\u{202e}é");
+    }
+}
