@@ -9,9 +9,8 @@ mod tail;
 
 use crate::gate::Gate;
 use crate::meter::TargetMeter;
-use crate::pump::{Pump, Replaced};
+use crate::pump::{Pump, Pumped, Replaced};
 use crate::ring::Reader;
-use crate::target::Pumped;
 use crate::{Destination, FileOptions};
 use disk::{Begun, OpenFile};
 use ledger::{Amount, Reason};

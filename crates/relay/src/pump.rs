@@ -2,7 +2,6 @@
 
 use crate::Destination;
 use crate::gate::Gate;
-use crate::target::{Outlet, Pumped, Target};
 use ledger::Reason;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,20 +25,25 @@ pub(crate) const CLAIMS_MAX_UNDER_LOAD: usize = 2;
 /// A target as its thread sees it.
 pub(crate) trait Pump: Send {
     fn name(&self) -> &str;
-    /// Sends of at most so many claims.
+    /// Sends what is in the ring, of `claims_max` claims at most.
     fn pump(&mut self, now_ns: u64, realtime_ns: u64, claims_max: usize) -> Pumped;
     /// What to wait for after [`Pumped::Blocked`].
     fn blocked_on(&self) -> Option<BorrowedFd<'_>>;
     /// Counts what came back, and sets the gauges.
     fn keep_house(&mut self, now_ns: u64, realtime_ns: u64);
+    /// Whether everything that was published has been dealt with.
     fn is_idle(&self) -> bool;
+    /// Number of the next datagram that will enter the ring.
     fn head(&self) -> u64;
+    /// Whether everything below `end` has been dealt with.
     fn has_reached(&self, end: u64) -> bool;
+    /// Whether datagrams that were handed over may still come back.
     fn has_outstanding(&mut self) -> bool;
     /// Nothing enters the ring any more.
     fn begin_drain(&mut self, _now_ns: u64) {}
     /// Nothing is waited for any more: counts what was handed over and cannot get through.
     fn give_up_outstanding(&mut self) {}
+    /// Counts everything up to `end` that is left in the ring as dropped for this reason.
     fn discard_until(&mut self, end: u64, reason: Reason);
     /// Sends to another destination from the next datagram on, and takes other datagrams if there is another gate.
     fn replace(&mut self, destination: Destination, gate: Option<Gate>) -> Replaced;
@@ -49,82 +53,23 @@ pub(crate) trait Pump: Send {
     fn leave(&mut self);
 }
 
+/// What a call of [`Target::pump`] ended with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pumped {
+    /// Nothing is left in the ring for this target.
+    Idle,
+    /// There is more to send; others may go first.
+    More,
+    /// The way out takes nothing now: wait until it is writable.
+    Blocked,
+}
+
 /// Whether a target could take its new destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Replaced {
     Yes,
     /// A file target stays a file, and a socket target a socket.
     No,
-}
-
-impl<O: Outlet + Send> Pump for Target<O> {
-    fn name(&self) -> &str {
-        &self.meter().name
-    }
-
-    fn pump(&mut self, now_ns: u64, realtime_ns: u64, claims_max: usize) -> Pumped {
-        Target::pump(self, now_ns, realtime_ns, claims_max)
-    }
-
-    fn blocked_on(&self) -> Option<BorrowedFd<'_>> {
-        self.outlet.socket()
-    }
-
-    fn keep_house(&mut self, now_ns: u64, realtime_ns: u64) {
-        self.settle(now_ns);
-        self.look_at_ring(realtime_ns);
-        let can_run = self.outlet.run_datagram_bytes_max(now_ns) > 0;
-        self.meter().gso.set(u64::from(can_run));
-        self.meter().reports_all.set(u64::from(self.outlet.reports_all()));
-    }
-
-    fn is_idle(&self) -> bool {
-        Target::is_idle(self)
-    }
-
-    fn head(&self) -> u64 {
-        Target::head(self)
-    }
-
-    fn has_reached(&self, end: u64) -> bool {
-        Target::has_reached(self, end)
-    }
-
-    fn has_outstanding(&mut self) -> bool {
-        self.outlet.has_outstanding()
-    }
-
-    fn begin_drain(&mut self, now_ns: u64) {
-        self.outlet.begin_drain(now_ns);
-    }
-
-    fn give_up_outstanding(&mut self) {
-        self.outlet.give_up_outstanding();
-    }
-
-    fn discard_until(&mut self, end: u64, reason: Reason) {
-        Target::discard_until(self, end, reason);
-    }
-
-    fn replace(&mut self, destination: Destination, gate: Option<Gate>) -> Replaced {
-        // What the old socket has been told so far belongs to the account; the socket goes with its outlet.
-        self.outlet.give_up_outstanding();
-        self.settle(monotonic_ns());
-        let replaced = self.outlet.replace(destination);
-        if let (Replaced::Yes, Some(gate)) = (replaced, gate) {
-            self.set_gate(gate);
-        }
-        self.keep_house(monotonic_ns(), realtime_ns());
-        replaced
-    }
-
-    fn stop_at(&mut self, end: u64) {
-        Target::stop_at(self, end);
-    }
-
-    fn leave(&mut self) {
-        Target::leave(self);
-    }
 }
 
 /// What another thread asks of the thread that owns targets.

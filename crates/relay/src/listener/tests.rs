@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::gate::Gate;
-use crate::pump::Replaced;
-use crate::target::Pumped;
+use crate::pump::{Pumped, Replaced};
 use ledger::Reason;
 use std::net::UdpSocket;
 use std::sync::atomic::AtomicU32;
