@@ -74,6 +74,7 @@ impl ListenerMeter {
         let last = MemInfo { dropped_datagrams: dropped_before, ..MemInfo::default() };
         let socket =
             SocketCount { socket, last, dropped_before, dropped: 0, dropped_before_stop: None };
+
         ListenerMeter {
             name,
             read: Tally::default(),
@@ -137,6 +138,7 @@ impl ListenerMeter {
         let (dropped, mem, before) = (socket.dropped, socket.last, socket.dropped_before);
         let before_stop = socket.dropped_before_stop.unwrap_or(dropped);
         drop(socket);
+
         let read = self.read.load();
         let lost = |count| Amount { count, bytes: 0 };
         HopBuilder::new(HopKind::Socket, &self.name, None, Amount::default())
@@ -210,7 +212,7 @@ pub(crate) struct TargetMeter {
     /// What had entered the ring when the target left.
     left: OnceLock<Amount>,
     capacity: u64,
-    /// Its thread is stuck in a system call and was given up.
+    /// Its thread is stuck in a system call and was abandoned.
     is_abandoned: AtomicBool,
     /// Written by the thread that owns the target: sent, and dropped by the target.
     pub(crate) sender: Counters,
@@ -252,7 +254,7 @@ impl TargetMeter {
             listener,
             joined,
             left: OnceLock::new(),
-            // The writer may use what a reader gave up, at most a quarter, before it has counted that it took it.
+            // The writer may use what a reader dropped, at most a quarter, before it has counted that it took it.
             capacity: capacity + capacity / 4 + 2 * IN_HAND_MAX,
             is_abandoned: AtomicBool::new(false),
             sender: Counters::default(),
@@ -284,7 +286,7 @@ impl TargetMeter {
         self.icmp[index.unwrap_or(NAMED_ICMP.len())].add(1);
     }
 
-    /// Notes how long the oldest datagram has waited that was received then.
+    /// Notes how long the oldest datagram has waited, which was received at `received_ns`.
     pub(crate) fn note_age(&self, received_ns: Option<u64>, realtime_ns: u64) {
         let age_ns = received_ns.map_or(0, |received_ns| realtime_ns.saturating_sub(received_ns));
         self.oldest_age_ms.set(age_ns / 1_000_000);
@@ -309,6 +311,7 @@ impl TargetMeter {
             Reason::WriteError,
             Reason::Refused,
         ];
+
         let fate = Fate {
             sent: self.sender.delivered.load().count,
             returned: self.egress.drops().map(|(_, amount)| amount.count).sum(),
@@ -316,6 +319,7 @@ impl TargetMeter {
                 + reasons.map(dropped).iter().sum::<u64>(),
             refused: dropped(Reason::Refused) + self.egress.dropped(Reason::Refused).count,
         };
+
         self.standing.note(fate, now_ns);
     }
 

@@ -25,7 +25,7 @@ struct Handle {
     unanswered: AtomicU32,
 }
 
-/// How the thread is told of something.
+/// What the thread is asked, and what wakes it.
 struct Inbox {
     new: Mutex<Vec<New>>,
     /// Those who wait for what is known to be new.
@@ -123,7 +123,7 @@ impl Paths {
 }
 
 impl Paths {
-    /// Has the receivers on this host asked for their drops, and waits for that, for so long at most.
+    /// Has the receivers on this host asked for their drops, and waits for that, for `patience` at most.
     pub fn refresh(&self, patience: Duration) {
         let (sender, done) = mpsc::channel();
         lock(&self.0.inbox.waiting).push(sender);
@@ -141,6 +141,7 @@ impl Handle {
     ) -> io::Result<Egress> {
         let is_stuck = self.unanswered.load(Ordering::Relaxed) > 0;
         let patience = if is_stuck { IMPATIENCE } else { patience };
+
         match answer.recv_timeout(patience) {
             Ok(answer) => {
                 self.unanswered.store(0, Ordering::Relaxed);
@@ -196,8 +197,8 @@ impl Path {
         self.state.keeps_messages.load(Ordering::Relaxed)
     }
 
-    /// Datagrams that the kernel dropped at the socket of the receiver on this host, and at its successors, whoever sent them,
-    /// since the path is followed. `None`: no such socket was seen.
+    /// Datagrams that the kernel dropped at the socket of the receiver on this host, and at its successors, from
+    /// any sender, since the path was first followed. `None`: no such socket was seen.
     pub(crate) fn receiver_dropped(&self) -> Option<u64> {
         let has_receiver = self.state.has_receiver.load(Ordering::Acquire);
         has_receiver.then(|| self.state.receiver_dropped.load(Ordering::Relaxed))
@@ -270,6 +271,7 @@ impl State {
     /// The look of this number has been taken.
     fn answer(&self, number: u64) {
         let neighbour = self.neighbour.load(Ordering::Relaxed);
+        // One word: a reader never sees the failures of one look with the neighbour of another.
         let seen = self.failures.load(Ordering::Relaxed) << 2 | u64::from(neighbour);
         self.seen.store(seen, Ordering::Release);
         self.answered.store(number, Ordering::Release);
@@ -294,7 +296,7 @@ impl State {
         self.is_local.load(Ordering::Relaxed)
     }
 
-    /// So many more were dropped at the receiver's socket.
+    /// `dropped` more datagrams were dropped at the receiver's socket.
     fn note_receiver(&self, dropped: u32) {
         self.receiver_dropped.fetch_add(u64::from(dropped), Ordering::Relaxed);
         self.has_receiver.store(true, Ordering::Release);

@@ -53,7 +53,7 @@ pub(crate) trait Pump: Send {
     fn leave(&mut self);
 }
 
-/// What a call of [`Target::pump`] ended with.
+/// What a call of [`Pump::pump`] ended with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pumped {
     /// Nothing is left in the ring for this target.
@@ -158,10 +158,12 @@ impl Targets {
                 }));
             }
             Command::Remove { target, end, deadline_ns, done } => {
+                // Without such a target `done` is dropped here, which ends the caller's wait.
                 if let Some(entry) = self.entry(&target) {
                     let end = end.unwrap_or_else(|| entry.target.head());
                     entry.target.stop_at(end);
                     entry.leaving = Some(Leaving { end, deadline_ns, done });
+                    // A target that has nothing left goes with the next pump.
                     self.housekeeping_due_ns = 0;
                 }
             }
@@ -174,7 +176,7 @@ impl Targets {
         named.find(|entry| entry.leaving.is_none())
     }
 
-    /// Sends what can be sent now, of at most so many claims a target. Returns whether there is more that is not blocked.
+    /// Sends what can be sent now, of `claims_max` claims a target at most. Returns whether there is more that is not blocked.
     pub(crate) fn pump(&mut self, now_ns: u64, realtime_ns: u64, claims_max: usize) -> bool {
         let mut has_more = false;
         for entry in self.entries.iter_mut().filter(|entry| !entry.is_blocked) {
@@ -183,6 +185,7 @@ impl Targets {
                 Pumped::More => has_more = true,
                 Pumped::Blocked => entry.is_blocked = true,
             }
+
             if let Some(leaving) = &entry.leaving
                 && entry.target.has_reached(leaving.end)
             {
@@ -190,12 +193,14 @@ impl Targets {
                 entry.target.leave();
             }
         }
+
         if now_ns >= self.housekeeping_due_ns {
             self.housekeeping_due_ns = now_ns + HOUSEKEEPING_INTERVAL.as_nanos() as u64;
-            // Those are tried again, and that before the thread waits: nothing would wake it for them.
+            // Blocked targets are tried again after this, and before the thread waits: nothing would wake it for them.
             has_more |= self.has_blocked();
             self.keep_house(now_ns, realtime_ns);
         }
+
         has_more
     }
 
@@ -205,6 +210,7 @@ impl Targets {
             entry.is_blocked = false;
             entry.target.keep_house(now_ns, realtime_ns);
         }
+
         let mut index = 0;
         while index < self.entries.len() {
             match self.entries[index].may_go(now_ns) {
@@ -223,7 +229,7 @@ impl Targets {
         }
     }
 
-    /// How long to wait for descriptors at most: what no descriptor says is looked at again soon.
+    /// Longest time to wait for descriptors: short while a target waits for something that no descriptor reports.
     pub(crate) fn patience(&self) -> Duration {
         let is_unwatched = |entry: &Entry| entry.is_blocked && entry.target.blocked_on().is_none();
         match self.entries.iter().any(is_unwatched) {
@@ -232,8 +238,9 @@ impl Targets {
         }
     }
 
-    /// Lets those go on whose descriptor is ready, the first of them being the `first`th of the set, and those that have none
-    /// to wait for: trying costs them an atomic load.
+    /// Unblocks the targets whose descriptor is ready, and those that have none: a try costs those an atomic load.
+    /// The targets' descriptors begin at `first` in the set, in the order in which [`watch`](Self::watch) added
+    /// them.
     pub(crate) fn unblock_ready(&mut self, set: &PollSet, first: usize) {
         let mut index = first;
         for entry in self.entries.iter_mut().filter(|entry| entry.is_blocked) {
@@ -243,7 +250,8 @@ impl Targets {
         }
     }
 
-    /// Looks which blocked targets can go on, without waiting: others may have work for as long as they like.
+    /// Unblocks the targets that can go on, without waiting: for a loop that never sleeps, because another target
+    /// always has work.
     pub(crate) fn revive(&mut self, set: &mut PollSet) {
         set.clear();
         self.watch(set);
@@ -268,6 +276,7 @@ impl Targets {
     pub(crate) fn drain(&mut self, deadline_ns: &AtomicU64, mut tick: impl FnMut()) {
         let mut set = PollSet::default();
         self.entries.iter_mut().for_each(|entry| entry.target.begin_drain(monotonic_ns()));
+
         loop {
             tick();
             let now_ns = monotonic_ns();
@@ -275,17 +284,21 @@ impl Targets {
             if now_ns >= deadline_ns {
                 break;
             }
+
             if self.pump(now_ns, realtime_ns(), CLAIMS_MAX) {
                 if self.has_blocked() {
                     self.revive(&mut set);
                 }
                 continue;
             }
+
+            // Idle is not enough: what was handed over may still come back, and is to be counted.
             let is_done =
                 |entry: &mut Entry| entry.target.is_idle() && !entry.target.has_outstanding();
             if self.entries.iter_mut().all(is_done) {
                 break;
             }
+
             let rest = Duration::from_nanos(deadline_ns - now_ns);
             set.clear();
             self.watch(&mut set);
@@ -293,6 +306,7 @@ impl Targets {
             let _ = set.wait(rest.min(HOUSEKEEPING_INTERVAL / 10));
             self.unblock_ready(&set, 0);
         }
+
         self.discard_rest(monotonic_ns(), realtime_ns());
     }
 

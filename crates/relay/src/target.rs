@@ -227,16 +227,21 @@ struct Decided<'a> {
 
 /// Decides about those datagrams of a claim that were not decided about before.
 fn decide_all(gate: &mut Gate, claim: &Claim<'_>, now_ns: u64, decided: &mut Decided<'_>) {
+    // A claim that ended early, because the way out was blocked, is followed by one that begins in the middle of
+    // it. What both cover was decided and counted against sample and rate then.
     let known_end = *decided.from + *decided.len as u64;
     let known = known_end.saturating_sub(claim.first()).min(claim.len() as u64) as usize;
+
     if known > 0 {
         let skip = (claim.first() - *decided.from) as usize;
         decided.reasons.copy_within(skip..skip + known, 0);
     }
+
     for index in known..claim.len() {
         let (descriptor, _) = claim.get(index);
         decided.reasons[index] = gate.decide(&descriptor.source, now_ns).err();
     }
+
     *decided.from = claim.first();
     *decided.len = claim.len();
 }

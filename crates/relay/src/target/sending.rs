@@ -34,7 +34,7 @@ struct Batch<'a, const N: usize> {
 }
 
 impl<const N: usize> Batch<'_, N> {
-    /// Up to where in the claim everything is dealt with when so many messages are.
+    /// Up to where in the claim everything is dealt with once the first `messages` are.
     fn end_of(&self, messages: usize) -> usize {
         if messages < self.len { self.begins[messages] } else { self.end }
     }
@@ -55,6 +55,8 @@ impl<O: Outlet> Work<'_, O> {
                 Some(reason) => (self.refuse_rest(claim, reason), Ended::Done),
                 None => self.send_some(claim),
             };
+
+            // Before `advance`: from then on the writer may overwrite what was dealt with.
             self.count_held(claim, end);
             claim.advance(end);
             self.done = end;
@@ -68,11 +70,13 @@ impl<O: Outlet> Work<'_, O> {
     /// Makes one call, and returns up to where in the claim everything is dealt with then.
     fn send_some(&mut self, claim: &Claim<'_>) -> (usize, Ended) {
         let run_max = self.outlet.run_datagram_bytes_max(self.now_ns);
+
         // Most claims are one datagram or one run: room for more would cost as much as all else here.
         let one = form_messages::<1>(claim, self.done, self.decided, run_max);
         if one.end == claim.len() {
             return self.send_batch(&one, claim);
         }
+
         let many = form_messages::<CLAIM_MAX>(claim, self.done, self.decided, run_max);
         self.send_batch(&many, claim)
     }
@@ -99,12 +103,14 @@ impl<O: Outlet> Work<'_, O> {
                 Fate::Dropped => 1,
             },
         };
+
         (batch.end_of(sent), Ended::Done)
     }
 
     /// Decides about the message that a call could not send.
     fn fate_of(&mut self, message: &Message<'_>, errno: Errno) -> Fate {
         self.meter.count_error(errno);
+
         if may_be_about_an_earlier_message(errno) {
             self.outlet.take_returned(self.meter, self.now_ns);
             if self.retries < RETRIES_MAX {
@@ -113,11 +119,14 @@ impl<O: Outlet> Work<'_, O> {
                 return Fate::Again;
             }
         }
+
+        // The datagrams alone may pass where the run does not: they are formed anew and tried again.
         if message.datagrams > 1 && is_about_the_run(errno) {
             self.outlet.limit_runs(message.datagram_bytes.into());
             self.retries = 0;
             return Fate::Again;
         }
+
         self.retries = 0;
         self.meter.sender.drop(reason_of(errno), amount_of(message));
         Fate::Dropped
@@ -139,6 +148,7 @@ impl<O: Outlet> Work<'_, O> {
     ) {
         let mut total = Amount::default();
         let mut group = (0, 0);
+
         for (message, &begin) in batch.messages[..taken].iter().zip(&batch.begins) {
             total += amount_of(message);
             // Datagrams of one receive batch share their time; a run is taken at its first one's.
@@ -150,6 +160,7 @@ impl<O: Outlet> Work<'_, O> {
                 group = (received_ns, u64::from(message.datagrams));
             }
         }
+
         self.count_delay(group);
         self.meter.sender.delivered.add(total);
     }
@@ -191,15 +202,19 @@ fn form_messages<'a, const N: usize>(
     let is_held = |index: usize| decided.is_some_and(|decided| decided[index].is_some());
     let mut batch =
         Batch { messages: [Message::single(&[]); N], begins: [0; N], len: 0, end: from };
+
     while batch.end < claim.len() {
         let index = batch.end;
         if is_held(index) {
             batch.end += 1;
             continue;
         }
+
+        // Asked only now, so that what the gate holds back behind the last message is dealt with along with it.
         if batch.len == N {
             break;
         }
+
         let (count, bytes) = run_length(claim, index, is_held, run_datagram_bytes_max);
         let (_, first) = claim.get(index);
         batch.messages[batch.len] = match count {
@@ -210,6 +225,7 @@ fn form_messages<'a, const N: usize>(
         batch.len += 1;
         batch.end += count;
     }
+
     batch
 }
 
@@ -225,9 +241,11 @@ fn run_length(
     if first.is_empty() || first.len() > datagram_bytes_max {
         return (count, bytes);
     }
+
     let count_max = SEGMENTS_MAX.min(claim.len() - index);
     while count < count_max && !is_held(index + count) {
         let (_, next) = claim.get(index + count);
+        // A run is one slice of the ring, so its datagrams must lie one behind the other.
         let is_dense = std::ptr::eq(next.as_ptr(), first.as_ptr().wrapping_add(bytes));
         if !is_dense
             || next.is_empty()
@@ -238,10 +256,12 @@ fn run_length(
         }
         count += 1;
         bytes += next.len();
+        // Only the last segment of a message may be shorter.
         if next.len() < first.len() {
             break;
         }
     }
+
     (count, bytes)
 }
 
