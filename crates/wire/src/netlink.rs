@@ -102,6 +102,7 @@ impl<'a> Message<'a> {
         let length = u32_at::<0, HEADER_BYTES>(head);
         let bad = DecodeError::BadLength { length, have: count(bytes.len()) };
         let raw = usize::try_from(length).ok().and_then(|len| bytes.get(..len)).ok_or(bad)?;
+
         Ok(Self {
             kind: u16_at::<4, HEADER_BYTES>(head),
             flags: u16_at::<6, HEADER_BYTES>(head),
@@ -192,6 +193,7 @@ impl<'v> MessageWriter<'v> {
         out.extend_from_slice(&kind.to_ne_bytes());
         out.extend_from_slice(&flags.to_ne_bytes());
         out.extend_from_slice(&sequence.to_ne_bytes());
+        // The port id, which the kernel knows without it.
         out.extend_from_slice(&[0; 4]);
         Self { out, start }
     }
@@ -229,6 +231,7 @@ impl<'v> MessageWriter<'v> {
         let start = self.out.len();
         self.attribute(kind, &[]);
         inner(self);
+        // Known only now: `attribute` has written the length of an empty one.
         let length = u16::try_from(self.out.len() - start).unwrap_or(u16::MAX);
         if let Some(place) = self.out.get_mut(start..start + 2) {
             place.copy_from_slice(&length.to_ne_bytes());

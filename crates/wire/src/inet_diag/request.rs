@@ -165,13 +165,16 @@ impl Request<'_> {
     ) {
         let mut writer = MessageWriter::begin(out, SOCK_DIAG_BY_FAMILY, flags, self.sequence);
         let protocol = self.protocol.to_le_bytes()[0];
+
         writer
             .bytes(&[family.number(), protocol, self.extensions.bits(), 0])
             .bytes(&self.states.bits().to_ne_bytes())
             .bytes(id);
+
         if self.protocol > 0xff {
             writer.attribute(PROTOCOL, &u32::from(self.protocol).to_ne_bytes());
         }
+
         self.encode_bytecode(&mut writer);
         writer.finish();
     }

@@ -14,7 +14,7 @@ const MPTCP: u16 = 3;
 pub struct Ulp<'a> {
     /// `tls`, `mptcp`, `espintcp`, `smc`, or another module's name.
     pub name: Option<&'a str>,
-    /// Kernel TLS; its fields only as far as the kernel tells.
+    /// Kernel TLS; its fields only as far as the kernel says them.
     pub tls: Option<Tls>,
     /// The socket is a subflow of an MPTCP connection.
     pub mptcp: Option<Mptcp>,
@@ -166,6 +166,7 @@ impl Mptcp {
 impl<'a> Ulp<'a> {
     pub(super) fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
         let mut ulp = Self::default();
+
         for attribute in Attributes::new(payload) {
             let (kind, payload) = attribute?;
             match kind {
@@ -175,6 +176,7 @@ impl<'a> Ulp<'a> {
                 _ => {}
             }
         }
+
         Ok(ulp)
     }
 
