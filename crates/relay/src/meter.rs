@@ -87,7 +87,7 @@ impl ListenerMeter {
         }
     }
 
-    /// Holds what was counted against what the ring took. To be called by the receiving thread between two batches.
+    /// Compares what was counted with what the ring took. To be called by the receiving thread between two batches.
     pub(crate) fn check_law(&self, appended: Amount) {
         let dropped: Amount = self.receive.drops().map(|(_, amount)| amount).sum();
         let taken_in = self.receive.delivered.load();
@@ -292,7 +292,7 @@ impl TargetMeter {
         self.oldest_age_ms.set(age_ns / 1_000_000);
     }
 
-    /// Holds what was counted against the ring's own number: everything below the cursor was offered to the target, and has
+    /// Compares what was counted with the ring's own number: everything below the cursor was offered to the target, and has
     /// left. To be called by the thread that owns the target, when it has nothing in its hands.
     pub(crate) fn check_law(&self, reader: &Reader) {
         let Some((cursor, lost)) = reader.account(|| self.lost.load()) else { return };
@@ -370,6 +370,7 @@ impl TargetMeter {
 
     fn target_hop(&self, offered_before: Amount) -> HopSnapshot {
         let let_go = self.let_go();
+
         let mut hop =
             HopBuilder::new(HopKind::Target, &self.listener.name, Some(&self.name), offered_before)
                 .left(&self.sender)
@@ -393,6 +394,7 @@ impl TargetMeter {
             let left = hop.left_so_far();
             hop = hop.dropped(Reason::Shutdown, self.offered().saturating_sub(left));
         }
+
         hop.finish(self.offered())
     }
 
@@ -401,10 +403,12 @@ impl TargetMeter {
         let returned: Vec<_> = self.egress.drops().collect();
         let total: Amount = returned.iter().map(|(_, amount)| *amount).sum();
         let handed = self.sender.delivered.load();
+
         let accounting = match self.reports_all.load() {
             0 => Accounting::AtLeast,
             _ => Accounting::Exact,
         };
+
         let mut hop = HopBuilder::new(
             HopKind::Egress,
             &self.listener.name,

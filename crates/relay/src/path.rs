@@ -21,14 +21,14 @@ pub struct Paths(Arc<Handle>);
 
 struct Handle {
     inbox: Arc<Inbox>,
-    /// Questions that were given up and are not answered yet: while there are any, no other is waited for.
+    /// 1 while the answer to a question is overdue: then no other is waited for.
     unanswered: AtomicU32,
 }
 
 /// What the thread is asked, and what wakes it.
 struct Inbox {
     new: Mutex<Vec<New>>,
-    /// Those who wait for what is known to be new.
+    /// Callers that wait until what is known is up to date.
     waiting: Mutex<Vec<mpsc::Sender<()>>>,
     event: EventFd,
     is_closed: AtomicBool,
@@ -170,12 +170,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Path {
-    /// A way of which nothing is known and nothing will be: not local, no runs, a neighbour that is never heard of.
+    /// A way about which nothing is known, and never will be: not local, no runs, an unknown neighbour.
     pub fn unknown() -> Path {
         Path { state: Arc::default(), keeper: Keeping::Nobody }
     }
 
-    /// A way of which this is known, once and for all.
+    /// A way about which this is known, and does not change.
     pub fn fixed(egress: &Egress) -> Path {
         let path = Path::unknown();
         path.state.note_egress(egress);

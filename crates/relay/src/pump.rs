@@ -13,7 +13,7 @@ use sys::poll::{Interest, PollSet};
 /// Time between two looks at what changes without datagrams: error queues, ages, deadlines.
 pub(crate) const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Time between two tries of a target that waits for what no descriptor says: an answer of another thread.
+/// Time between two tries of a target that waits for something that no descriptor reports: an answer of another thread.
 const UNWATCHED_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Claims that a target may work through before others get their turn.

@@ -253,7 +253,7 @@ impl Receiver {
     }
 }
 
-/// How often a socket that gives nothing is asked whether it is empty, when it says that something is charged to it.
+/// How often a socket that gives no datagram is read again while the kernel still charges something to it.
 const EMPTY_LOOKS_MAX: u32 = 1_000;
 
 /// What a receive call brought.

@@ -191,7 +191,7 @@ impl ReceiveBatch {
             Wait::No => libc::MSG_DONTWAIT,
         };
 
-        // SAFETY: the first `count_max` headers are initialised; each points at one or two initialised elements of `parts`
+        // SAFETY: the first `count_max` headers are initialized; each points at one or two initialized elements of `parts`
         // and at one of `names`, and every part at writable bytes of a buffer or of the room; all of them outlive the call.
         let rc = unsafe {
             libc::recvmmsg(
@@ -207,7 +207,7 @@ impl ReceiveBatch {
         let received = check(rc)? as usize;
 
         for (len, header) in self.lens.iter_mut().zip(&headers[..received]) {
-            // SAFETY: fewer were received than headers were initialised.
+            // SAFETY: fewer were received than headers were initialized.
             let header = unsafe { header.assume_init_ref() };
             let truncated = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
             *len = (header.msg_len, header.msg_hdr.msg_namelen, truncated);

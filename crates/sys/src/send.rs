@@ -97,7 +97,7 @@ pub fn send_messages(socket: BorrowedFd<'_>, messages: &[Message<'_>]) -> Result
         }
     }
 
-    // SAFETY: the first `count` headers are initialised and point at initialised parts and controls; all of them and
+    // SAFETY: the first `count` headers are initialized and point at initialized parts and controls; all of them and
     // the payloads outlive the call, which writes nothing but `msg_len` of each header.
     let rc = unsafe {
         libc::sendmmsg(

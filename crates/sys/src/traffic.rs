@@ -97,7 +97,7 @@ impl IngressLoss {
         self.begin(0, CLSACT_PARENT, 0);
         let mut counts = None;
 
-        // Without an echo, the answer goes only to those who listen to every change (net/sched/sch_api.c, qdisc_get_notify).
+        // Without an echo, the answer goes only to sockets that hear every change (net/sched/sch_api.c, qdisc_get_notify).
         let request = (RTM_GETQDISC, NLM_F_ECHO | NLM_F_ACK);
         let asked = self.links.asker.ask(request, &self.links.body, |kind, body| {
             if kind == RTM_NEWQDISC {

@@ -131,7 +131,7 @@ fn repair(open: &mut OpenFile, options: &FileOptions) -> io::Result<Begun> {
 
     match tail::look(&open.file, options.format, header.len() as u64, open.len_bytes) {
         Ok(Tail::Whole) => Ok(Begun::AsItWas),
-        // It has grown since: somebody writes it who takes no lock.
+        // It has grown since: another program writes it, without a lock.
         Ok(Tail::TornAt(_)) if open.file.metadata()?.len() != open.len_bytes => Ok(Begun::AsItWas),
         Ok(Tail::TornAt(whole_bytes)) => {
             open.file.set_len(whole_bytes)?;

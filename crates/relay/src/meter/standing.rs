@@ -23,7 +23,7 @@ pub(super) struct Fate {
     pub(super) refused: u64,
 }
 
-/// Written by the thread that owns the target; `last` by those who read the ledger.
+/// Written by the thread that owns the target; `last` by readers of the ledger.
 #[derive(Default)]
 pub(super) struct Standing {
     is_down: EventCounter,

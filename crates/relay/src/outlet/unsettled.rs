@@ -7,7 +7,7 @@ use ledger::Amount;
 /// takes microseconds where the processor has nothing else to do. A neighbour takes three seconds to fail again.
 const REPORT_DELAY_MAX_NS: u64 = 200_000_000;
 
-/// The kernel keeps a datagram for a neighbour while it asks for it: three times a second apart as it comes
+/// The kernel keeps a datagram for a neighbour while it asks for it: three times, by default a second apart
 /// (`mcast_solicit`, `retrans_time_ms`, net/ipv4/arp.c). What was handed over longer ago than this has left.
 const KEPT_MAX_NS: u64 = 5_000_000_000;
 

@@ -210,7 +210,7 @@ macro_rules! fields {
         },)*];
 
         impl TcpInfo<'_> {
-            /// Calls `visit` with each field that the kernel sent and its value, in the order of [`FIELDS`]. For those who
+            /// Calls `visit` with each field that the kernel sent and its value, in the order of [`FIELDS`]. For callers that
             /// treat all fields alike; faster than [`Field::read`] on each.
             #[inline]
             pub fn each(&self, mut visit: impl FnMut(&'static Field, u64)) {
