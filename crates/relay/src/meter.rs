@@ -165,6 +165,7 @@ impl ListenerMeter {
 
 impl Meter for ListenerMeter {
     fn read(&self, hops: &mut Vec<HopSnapshot>) {
+        // Read first, though listed second: it is downstream of the socket.
         let receive = self.receive_hop();
         hops.push(self.socket_hop());
         hops.push(receive);
@@ -429,6 +430,8 @@ impl TargetMeter {
 
 impl Meter for TargetMeter {
     fn read(&self, hops: &mut Vec<HopSnapshot>) {
+        // What entered is read before and after what left, and the egress before the target: a number from downstream is
+        // never ahead of one from upstream.
         let offered_before = self.offered();
         let egress = self.egress_hop();
         hops.push(self.target_hop(offered_before));

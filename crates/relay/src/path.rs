@@ -117,6 +117,7 @@ impl Paths {
         let new = New { state: Arc::downgrade(&state), ends, answer: sender };
         lock(&self.0.inbox.new).push(new);
         self.0.inbox.event.wake();
+        // Of use at once: until the answer arrives it is a way about which nothing is known.
         let path = Path { state, keeper: Keeping::Thread(Arc::clone(&self.0.inbox)) };
         (path, self.0.wait(&answer, patience))
     }

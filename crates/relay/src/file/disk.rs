@@ -145,6 +145,7 @@ fn repair(open: &mut OpenFile, options: &FileOptions) -> io::Result<Begun> {
 
 fn begins_with(file: &File, header: &[u8]) -> bool {
     let mut begin = vec![0; header.len()];
+    // Lines and length-prefixed records have no header, and any file begins with that.
     header.is_empty() || file.read_exact_at(&mut begin, 0).is_ok_and(|()| begin == header)
 }
 

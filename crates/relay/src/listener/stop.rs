@@ -80,6 +80,7 @@ impl Listener {
     pub fn finish_removal(mut self) {
         self.join();
         for target in &self.targets {
+            // The count of what was offered ends here: a retired hop does not change any more.
             target.meter.leave(self.meter.receive.delivered.load());
             self.ledger.retire(&(Arc::clone(&target.meter) as Arc<dyn Meter>));
         }

@@ -66,6 +66,7 @@ impl UnixPeer {
         if !self.0.is_connected.load(Ordering::Acquire) {
             return None;
         }
+        // A data thread waits for no lock: the other side holds it while it puts a new socket there.
         let socket = self.0.socket.try_lock().ok()?.take()?;
         self.0.is_connected.store(false, Ordering::Relaxed);
         Some(socket)

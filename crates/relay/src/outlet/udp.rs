@@ -232,6 +232,7 @@ impl<K: UdpKernel> UdpOutlet<K> {
     /// host answers datagrams that it did not let out.
     fn give_back(&mut self, reason: Reason, amount: Amount, icmp: Option<(u8, u8)>) {
         let rest = self.handed.saturating_sub(self.given_back);
+        // Count and bytes apart: of a datagram that an ICMP message is about the length is not known.
         let amount =
             Amount { count: amount.count.min(rest.count), bytes: amount.bytes.min(rest.bytes) };
         self.given_back += amount;

@@ -133,6 +133,7 @@ impl Writer {
             return;
         }
 
+        // Nobody has anything left, so that all of the ring is free.
         self.tail = self.head;
         self.position =
             self.position.wrapping_add(((turn_bytes - offset) & (turn_bytes - 1)) as u64);
@@ -258,12 +259,14 @@ impl Writer {
         let turn_bytes = self.shared.turn_bytes as u64;
         let left_in_turn = turn_bytes - (self.position & (turn_bytes - 1));
         let skipped = if len as u64 <= left_in_turn { 0 } else { left_in_turn };
+        // Positions run on over what is skipped, so that it counts as used until the datagrams before it are gone.
         self.position.wrapping_add(skipped)
     }
 
     /// Whether `count` datagrams of `len` bytes together fit there while everything from `tail` on stays.
     fn fits(&self, position: u64, count: usize, len: usize, tail: u64) -> bool {
         let begin = if tail == self.head {
+            // Nothing is kept: the payload has the whole ring.
             position
         } else {
             // SAFETY: this is the writer, and `tail` is below `self.head`, whose slots it has written.

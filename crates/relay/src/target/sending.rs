@@ -97,6 +97,7 @@ impl<O: Outlet> Work<'_, O> {
                 taken
             }
             Err(Errno::AGAIN) => return (batch.end_of(0), Ended::Blocked),
+            // Nothing was sent: the caller's loop makes the same call again.
             Err(Errno::INTR) => 0,
             Err(errno) => match self.fate_of(first, errno) {
                 Fate::Again => 0,
