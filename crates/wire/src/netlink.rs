@@ -85,6 +85,7 @@ impl<'a> Iterator for Messages<'a> {
         let message = Message::first(self.rest);
         self.rest = match &message {
             Ok(message) => behind(self.rest, message.raw.len()),
+            // Where the next one begins is not known.
             Err(_) => &[],
         };
         Some(message)
@@ -108,6 +109,7 @@ impl<'a> Message<'a> {
             flags: u16_at::<6, HEADER_BYTES>(head),
             sequence: u32_at::<8, HEADER_BYTES>(head),
             port_id: u32_at::<12, HEADER_BYTES>(head),
+            // `nlmsg_len` counts the header too: one that says less is bad.
             body: raw.get(HEADER_BYTES..).ok_or(bad)?,
             raw,
         })

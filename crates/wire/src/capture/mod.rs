@@ -121,6 +121,7 @@ fn starts_like_a_dump(file: &[u8]) -> bool {
 /// The first header as a host of the other byte order reads it.
 fn swapped(file: &[u8]) -> Vec<u8> {
     let mut head = file.get(..HEADER_BYTES).unwrap_or_default().to_vec();
+    // Length and type, which are all that `starts_like_a_dump` reads.
     for field in [0..4, 4..6] {
         if let Some(bytes) = head.get_mut(field) {
             bytes.reverse();

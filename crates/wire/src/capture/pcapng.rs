@@ -240,6 +240,7 @@ impl Interface {
         let head: &[u8; 8] = header(body)?;
         let mut interface = Self {
             link_type: order.u16(at::<0, 2, 8>(head)),
+            // Microseconds, unless `if_tsresol` says otherwise.
             units_per_second: 1_000_000,
             offset_seconds: 0,
             dropped: 0,
@@ -298,6 +299,7 @@ impl<'a> Iterator for Options<'a> {
         }
         let first = self.first();
         self.rest = match &first {
+            // Code 0 ends the options (`opt_endofopt`).
             Ok((0, _)) | Err(_) => &[],
             Ok((_, value)) => behind(self.rest, 4 + value.len()),
         };

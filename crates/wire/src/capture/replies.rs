@@ -196,6 +196,7 @@ impl Replies {
 
     /// Keeps a request or dump, and gives its place.
     fn begin(&mut self, open: Open) -> usize {
+        // Bounded, since a capture may hold requests whose answers it lacks.
         if self.open.len() == OPEN_MAX {
             self.unanswered.push(self.open.remove(0).protocol);
         }
@@ -230,6 +231,7 @@ impl Replies {
         };
 
         self.interrupted_dumps += open.note_interruption(message);
+        // What the request claimed does not count any more: the kernel says the port.
         open.port = Port::Known(message.port_id);
         let protocol = if open.is_told { open.protocol } else { by_itself() };
         open.protocol = open.protocol.or(protocol);

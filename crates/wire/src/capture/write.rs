@@ -77,6 +77,7 @@ impl Writer {
 
     /// Ends the file with the message that ends a dump, without which `ss` complains.
     pub fn end(self, time_unix_ns: u64, out: &mut Vec<u8>) {
+        // Of port 0 and sequence 0, as no dump of a socket is: readers know it for the end of the file.
         let mut done = Vec::with_capacity(20);
         MessageWriter::begin(&mut done, NLMSG_DONE, NLM_F_MULTI, 0).bytes(&[0; 4]).finish();
         self.message(time_unix_ns, &done, out);

@@ -239,6 +239,7 @@ impl<'a> Bbr<'a> {
         let bytes = prefix::<BBR_BYTES>(BBRINFO, payload)?;
         let word = u32_at::<0, BBR_BYTES>;
         Ok(Self {
+            // Two words, the low one first (`bbr_bw_lo`, `bbr_bw_hi`).
             bandwidth_bytes_per_sec: u64::from(word(bytes))
                 | u64::from(u32_at::<4, BBR_BYTES>(bytes)) << 32,
             min_rtt_us: u32_at::<8, BBR_BYTES>(bytes),

@@ -181,6 +181,7 @@ impl std::error::Error for CompileError {}
 pub fn compile(expression: &Expression, operations: Operations) -> Result<Vec<u8>, CompileError> {
     let mut program =
         Program { bytes: Vec::new(), jumps: Vec::new(), labels: Vec::new(), operations };
+    // Both are known only at the end: they lie behind the program.
     let accept = program.label();
     let reject = program.label();
     program.expression(expression, Ways { yes: accept, no: reject, next: accept }, 0)?;

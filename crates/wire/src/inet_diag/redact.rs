@@ -17,6 +17,7 @@ pub fn redact(message: &mut [u8]) {
     let mut keys = Vec::new();
 
     loop {
+        // Where the payload of the next attribute begins in the message.
         let start = HEADER_BYTES + body_len - attributes.rest().len() + ATTRIBUTE_HEADER_BYTES;
         match attributes.next() {
             Some(Ok((MD5SIG, payload))) => keys.push(start..start + payload.len()),

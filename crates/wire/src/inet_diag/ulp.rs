@@ -41,6 +41,7 @@ macro_rules! nested {
                     let (kind, payload) = attribute?;
                     match kind {
                         $($kind => decoded.$field = Some($type::from_ne_bytes(*prefix(ULP_INFO, payload)?)),)*
+                        // The kernel says a flag by an attribute without content (`nla_put_flag`).
                         $($flag_kind => decoded.$flag = true,)*
                         _ => {}
                     }
