@@ -90,7 +90,7 @@ impl Quiet {
         let (mut counts, mut took_ns) = (None, 0);
         if memory.is_candidate(self.counts_ns) {
             let began_ns = monotonic_ns();
-            counts = access.tcp_counts(visit.at);
+            counts = access.tcp_counts(visit.at).ok();
             took_ns = monotonic_ns().saturating_sub(began_ns);
             // The thread may have had to wait for a processor meanwhile.
             self.counts_ns = took_ns.min(self.counts_ns.saturating_mul(2).max(FIRST_COUNTS_NS));

@@ -227,7 +227,9 @@ impl Scout {
         match self.access.nsid(at) {
             Ok(nsid) => {
                 // Without a connection so far none was missed, and that is soon said.
-                if engine.namespaces.set_nsid(place, nsid) && self.access.opened(at) != Ok(0) {
+                if engine.namespaces.set_nsid(place, nsid)
+                    && self.access.tcp_counts(at).map(|counts| counts.opened) != Ok(0)
+                {
                     self.newcomers.push(Newcomer::new(place, found.id));
                 }
             }

@@ -121,7 +121,7 @@ impl Engine<'_> {
     fn opened(&mut self, id: Identity) -> Result<u64, Error> {
         let scout = self.scout.as_mut().ok_or(Error::Gone)?;
         let at = scout.found.iter().position(|found| found.id == id).ok_or(Error::Gone)?;
-        scout.access.opened(at)
+        scout.access.tcp_counts(at).map(|counts| counts.opened)
     }
 
     /// Connections that have a socket in a namespace: each has its close event before it.

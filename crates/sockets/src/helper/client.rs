@@ -2,6 +2,7 @@
 
 use super::protocol::{Answer, MESSAGE_BYTES_MAX, Request};
 use crate::access::{Access, Direct, Found, Hears, Scope};
+use crate::quiet::TcpCounts;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -256,13 +257,13 @@ impl Access for Remote {
         }
     }
 
-    fn opened(&mut self, at: usize) -> Result<u64, Error> {
+    fn tcp_counts(&mut self, at: usize) -> Result<TcpCounts, Error> {
         match *self.places.get(at).ok_or(Error::Gone)? {
-            Place::Own => self.direct.opened(0),
+            Place::Own => self.direct.tcp_counts(0),
             Place::Listed(place) => {
                 let asking = |errno| Error::Syscall { call: "the helper's counting", errno };
-                match self.exchange(Request::Opened(place)).map_err(asking)?.0 {
-                    Answer::Opened(count) => Ok(count),
+                match self.exchange(Request::TcpCounts(place)).map_err(asking)?.0 {
+                    Answer::TcpCounts(counts) => Ok(counts),
                     Answer::Gone => Err(Error::Gone),
                     answer => Err(asking(error_of(&answer))),
                 }

@@ -190,8 +190,8 @@ impl Session {
                 Ok(socket) => self.pass(&socket),
                 Err(error) => self.send(&refusal(&error)),
             },
-            Request::Opened(place) => match self.access.opened(place as usize) {
-                Ok(count) => self.send(&Answer::Opened(count)),
+            Request::TcpCounts(place) => match self.access.tcp_counts(place as usize) {
+                Ok(counts) => self.send(&Answer::TcpCounts(counts)),
                 Err(error) => self.send(&refusal(&error)),
             },
             Request::Nsid(place) => match self.access.nsid(place as usize) {
