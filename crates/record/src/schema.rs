@@ -62,7 +62,7 @@ pub struct Field {
 pub struct Group {
     /// The name to select it with.
     pub name: &'static str,
-    /// What its fields tell.
+    /// What its fields say.
     pub meaning: &'static str,
 }
 
@@ -153,7 +153,7 @@ macro_rules! known {
     };
 }
 
-/// A name in lowerCamelCase, as the protobuf compiler makes it: no underscores, and the letter behind one is a capital.
+/// A name in lowerCamelCase, as the protobuf compiler makes it: no underscores, and the letter after one is a capital.
 macro_rules! camel_case {
     ($name:expr) => {
         const {
@@ -169,6 +169,7 @@ macro_rules! camel_case {
 pub(crate) const fn camel_case_of(name: &str) -> ([u8; 64], usize) {
     let name = name.as_bytes();
     let (mut camel, mut len, mut at) = ([0; 64], 0, 0);
+
     while at < name.len() {
         let is_first_of_word = name[at] == b'_';
         if is_first_of_word {
@@ -178,6 +179,7 @@ pub(crate) const fn camel_case_of(name: &str) -> ([u8; 64], usize) {
         len += 1;
         at += 1;
     }
+
     (camel, len)
 }
 

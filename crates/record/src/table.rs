@@ -318,7 +318,7 @@ schema! {
     }
 }
 
-/// On the wire all addresses have 16 bytes, and the family tells which were IPv4.
+/// On the wire all addresses have 16 bytes, and the family says which were IPv4.
 fn restore_ipv4(record: &mut SocketRecord<'_>) {
     if record.family == Some(AddressFamily::INET) {
         for address in [&mut record.src_address, &mut record.dst_address] {
