@@ -39,12 +39,12 @@ pub trait Access: Send {
     /// Looks for the namespaces of the scope; the own one is the first, if it is in the scope.
     ///
     /// # Errors
-    /// Nobody could look. What `found` holds all the same can be opened, the own namespace for instance. What cannot be seen for
-    /// want of a capability is no error, and counted in the answer.
+    /// No look was possible. What `found` holds nevertheless can be opened, the own namespace for instance. What cannot be seen
+    /// for lack of a capability is not an error: the answer counts it.
     fn discover(&mut self, scope: &Scope, found: &mut Vec<Found>) -> io::Result<Scan>;
 
-    /// As [`Self::discover`], but what only processes lead to is as the last discovery found it: cheap, for whoever knows that
-    /// something was mounted.
+    /// As [`Self::discover`], for callers that know that something was mounted: cheap, because the namespaces that only
+    /// processes lead to are those of the last discovery.
     ///
     /// # Errors
     /// As [`Self::discover`].
@@ -92,7 +92,7 @@ pub trait Access: Send {
         None
     }
 
-    /// Opens the socket that hears TCP sockets being destroyed, with a receive buffer of so many bytes if that is allowed.
+    /// Opens the socket that hears TCP sockets being destroyed, with a receive buffer of `buffer_bytes` if that is allowed.
     ///
     /// # Errors
     /// This kernel has no such events, or hearing those of other namespaces is not allowed.
@@ -143,13 +143,16 @@ impl Direct {
     ) -> io::Result<Scan> {
         found.clear();
         self.places.clear();
+
         let own = sys::namespace::own()?;
         self.own = Some(own);
+
         if *scope == Scope::Own {
             found.push(Found { id: own, name: None, process: None });
             self.places.push(0);
             return Ok(Scan::default());
         }
+
         let scan = scan(&mut self.discovery)?;
         for (place, namespace) in self.discovery.namespaces().enumerate() {
             let name = namespace.name().map(|name| String::from_utf8_lossy(name).into_owned());
@@ -158,9 +161,11 @@ impl Direct {
             {
                 continue;
             }
+
             found.push(Found { id: namespace.id, name, process: namespace.process });
             self.places.push(place);
         }
+
         Ok(scan)
     }
 }
@@ -183,6 +188,8 @@ impl Access for Direct {
             return Socket::open(Protocol::SockDiag)
                 .map_err(|errno| Error::Syscall { call: "socket", errno });
         };
+
+        // Closed on return: a descriptor that is kept would keep the namespace alive after its last process.
         let namespace = namespace.open()?;
         self.home()?
             .enter(&namespace, || Socket::open(Protocol::SockDiag))?
@@ -204,6 +211,7 @@ impl Access for Direct {
         if self.nsids.is_none() {
             self.nsids = Some(Nsids::open().map_err(|error| Errno::from(&error))?);
         }
+
         let place = self.places.get(at).copied();
         let namespace = place.and_then(|place| self.discovery.namespace(place));
         let open = namespace.ok_or(Errno::NOENT)?.open().map_err(|error| match error {
@@ -211,6 +219,7 @@ impl Access for Direct {
             Error::NotPermitted { .. } => Errno::ACCES,
             Error::Syscall { errno, .. } => errno,
         })?;
+
         self.nsids.as_mut().ok_or(Errno::NOENT)?.assign(Target::Open(open.as_fd()))
     }
 
@@ -219,12 +228,14 @@ impl Access for Direct {
             call: "reading /proc/thread-self/net/snmp",
             errno: Errno::from(&error),
         };
+
         let place = *self.places.get(at).ok_or(Error::Gone)?;
         let Some(namespace) =
             self.discovery.namespace(place).filter(|one| Some(one.id) != self.own)
         else {
             return connections_opened().map_err(failed);
         };
+
         let namespace = namespace.open()?;
         self.home()?.enter(&namespace, connections_opened)?.map_err(failed)
     }
@@ -238,6 +249,8 @@ impl Access for Direct {
         if hears == Hears::All {
             socket.listen_all_namespaces()?;
         }
+
+        // Before it joins: from then on events arrive, and those that find no room are lost.
         set_receive_buffer(socket.as_fd(), buffer_bytes).map_err(|error| Errno::from(&error))?;
         socket.join_group(SKNLGRP_INET_TCP_DESTROY)?;
         socket.join_group(SKNLGRP_INET6_TCP_DESTROY)?;

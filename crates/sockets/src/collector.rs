@@ -24,11 +24,11 @@ pub struct Collector {
     questions: Questions,
     counts: Arc<Counts>,
     thread: JoinHandle<Box<dyn Output>>,
-    /// Behind the thread's handle: whoever drops all of it leaves the thread, told to end.
+    /// Dropped last: a collector that is not stopped lets go of its thread, and then has it end.
     ends: Ends,
 }
 
-/// What others tell the thread.
+/// What other threads say to this one.
 pub(crate) struct Signal {
     pub(crate) wake: EventFd,
     is_stopping: AtomicBool,
@@ -86,6 +86,7 @@ impl Collector {
         let signal = Arc::new(Signal::new()?);
         let (asked, receiver) = mpsc::sync_channel(WAITING_MAX);
         let (thread_counts, thread_signal) = (Arc::clone(&counts), Arc::clone(&signal));
+
         let thread = thread::Builder::new().name(options.name.clone()).spawn(move || {
             let tags: Vec<_> = host.tags().collect();
             let identity = Identity { host: &host, tags: &tags, run_id: run_id() };
@@ -94,6 +95,7 @@ impl Collector {
             runner.run(&receiver);
             runner.engine.emission.output
         })?;
+
         let ends = Ends(Arc::clone(&signal));
         Ok(Collector { questions: Questions { asked, signal }, counts, thread, ends })
     }
@@ -127,7 +129,7 @@ impl Collector {
     }
 
     /// Ends the thread after the namespace that it is reading, and returns its output. Close events that have arrived
-    /// until then become records, and a last totals record tells of what happened since the one before.
+    /// until then become records, and a last totals record covers what happened since the one before.
     ///
     /// # Errors
     /// The thread panicked, which it has said on standard error; its output is lost.
@@ -160,8 +162,8 @@ impl Questions {
     /// Walks the namespaces now, and returns the sockets that pass as JSON, `limit` of them at most; for people and scripts, not
     /// for records. What is found does not count as a poll.
     ///
-    /// One question is answered at a time, and one a second at most; this one waits `timeout` for its turn. The answer comes
-    /// while it is made, within some ten seconds, in memory that is bounded whatever its size ([`crate::ANSWERS_BYTES_MAX`]).
+    /// One question is answered at a time, and one a second at most; this one waits `timeout` for its turn. The answer can be
+    /// read while it is made, within some ten seconds, in memory that is bounded whatever its size ([`crate::ANSWERS_BYTES_MAX`]).
     ///
     /// # Errors
     /// Too many wait already; the turn did not come in time; the collector has stopped.
@@ -178,6 +180,7 @@ impl Questions {
             TrySendError::Full(_) => QueryError::Busy,
             TrySendError::Disconnected(_) => QueryError::Stopped,
         })?;
+
         self.signal.wake();
         match receiver.recv_timeout(timeout) {
             Ok(answer) => Ok(answer),

@@ -1,4 +1,4 @@
-//! How a connection ended, as far as its close event, the last poll, and what the kernel still has of it tell.
+//! How a connection ended, as far as its close event, the last poll, and what the kernel still has of it say.
 //!
 //! The event comes when the socket is freed (`__sk_free` in net/core/sock.c, `sock_diag_broadcast_destroy`), when its state is
 //! CLOSE already and nothing says why. But the queues and the counters of `tcp_info` keep traces: of a FIN that was sent, of
@@ -93,6 +93,7 @@ impl Final {
             send_queue: event.send_queue,
             ..Final::default()
         };
+
         if let Some(info) = &event.tcp_info {
             end.retransmits = info.retransmits().unwrap_or_default();
             end.probes = info.probes().unwrap_or_default();
@@ -104,6 +105,7 @@ impl Final {
             end.snd_wnd_bytes = info.snd_wnd_bytes().unwrap_or_default();
             end.counters = Counters::in_info(info);
         }
+
         end
     }
 }
@@ -148,7 +150,7 @@ impl Before {
     }
 }
 
-/// Tells how it ended. `look` is `None` if nobody has looked.
+/// How it ended. `look` is `None` if nobody has looked.
 pub(crate) fn end_of(end: &Final, before: Option<&Before>, look: Option<Look>) -> End {
     // An abort leaves at least 2 in the send queue: what was not acknowledged, the largest window, and 2
     // (tcp_disconnect, tcp_write_queue_purge). A socket that was never connected has 0 there.
@@ -158,7 +160,7 @@ pub(crate) fn end_of(end: &Final, before: Option<&Before>, look: Option<Look>) -
     End::Connection(reason(end, before, look))
 }
 
-/// The states that a connection was in, as far as its close event tells: those of the handshake, and if it was established all
+/// The states that a connection was in, as far as its close event says: those of the handshake, and if it was established all
 /// that follow.
 pub(crate) fn states_of(event: &SocketMessage<'_>) -> States {
     let opening = States::of(State::SynSent) | States::of(State::SynReceived);
@@ -169,7 +171,7 @@ pub(crate) fn states_of(event: &SocketMessage<'_>) -> States {
     never.into_iter().fold(States::ALL, |states, state| states - States::of(state))
 }
 
-/// Who opened the connection, as far as its close event and what is known besides tell.
+/// Who opened the connection, as far as its close event and what is known besides say.
 pub(crate) fn role_of(end: &Final, before: Option<&Before>, look: Option<Look>) -> Option<Role> {
     let polled = before.and_then(|before| before.role);
     // An abort has cleared what the event would tell it by.
@@ -182,19 +184,23 @@ pub(crate) fn needs_look(end: &Final, before: Option<&Before>) -> bool {
     if end.peer_port == 0 || !was_established(end, before) {
         return false;
     }
+
     match handshake(end, before, None) {
+        // A poll saw that the peer closed first.
         Handshake { fin_sent: Some(true), .. }
             if end.send_queue == 0 && has_closed_second(before) =>
         {
             false
         }
         Handshake { fin_sent: Some(true), role } if end.send_queue == 0 => {
+            // With both FINs, the end that closed first has the minisock; without the peer's, no minisock means a reset.
             if peer_fin_may_have_come(end, before) {
                 !has_closed_first(before)
             } else {
                 has_more_than_our_fins_ack(end, before, role)
             }
         }
+        // What is found there says whether the one number was a SYN or a FIN.
         Handshake { fin_sent, .. } => fin_sent.is_none(),
     }
 }
@@ -202,6 +208,7 @@ pub(crate) fn needs_look(end: &Final, before: Option<&Before>) -> bool {
 fn reason(end: &Final, before: Option<&Before>, look: Option<Look>) -> CloseReason {
     let was_established = was_established(end, before);
     let retried = end.retransmits > 0;
+
     if end.peer_port == 0 {
         // Only an abort clears the peer: SO_LINGER of 0, connect to AF_UNSPEC, a listener that closes before it accepted
         // (inet_csk_listen_stop); or a blocking connect that failed (__inet_stream_connect in net/ipv4/af_inet.c).
@@ -211,6 +218,7 @@ fn reason(end: &Final, before: Option<&Before>, look: Option<Look>) -> CloseReas
             (false, false) => CloseReason::REFUSED,
         };
     }
+
     if !was_established {
         // A connect that did not wait. Something came, and it was no SYN-ACK; or nothing did.
         return match (end.counters.segs_in > 0, retried) {
@@ -220,6 +228,7 @@ fn reason(end: &Final, before: Option<&Before>, look: Option<Look>) -> CloseReas
             (false, false) => CloseReason::UNKNOWN,
         };
     }
+
     let Handshake { fin_sent, role } = handshake(end, before, look);
     match fin_sent {
         Some(true) if end.send_queue == 0 => orderly(end, before, look, role),
@@ -294,10 +303,12 @@ fn handshake(end: &Final, before: Option<&Before>, look: Option<Look>) -> Handsh
     match control_bytes(&end.counters, end.send_queue, end.notsent_bytes) {
         Some(0) => Handshake { role: Some(Role::Acceptor), fin_sent: Some(false) },
         Some(2) => Handshake { role: Some(Role::Opener), fin_sent: Some(true) },
+        // Our SYN, or our FIN.
         Some(1) => {
             let role = before.and_then(|before| before.role).or_else(|| role(end, look));
             Handshake { role, fin_sent: role.map(|role| role == Role::Acceptor) }
         }
+        // A kernel before 4.19, or segments that this host failed to send, see `has_waited_in_vain`.
         _ => Handshake { role: before.and_then(|before| before.role), fin_sent: None },
     }
 }
@@ -311,9 +322,11 @@ fn role(end: &Final, look: Option<Look>) -> Option<Role> {
         1 => alone == 0,
         _ => false,
     };
+
     if end.total_retrans == 0 && has_fin_alone {
         return Some(Role::Acceptor);
     }
+
     match look {
         Some(Look::Listener) => Some(Role::Acceptor),
         Some(Look::Nothing) => Some(Role::Opener),
@@ -356,6 +369,7 @@ impl Since {
             Role::Opener => (1, 2),
             Role::Acceptor => (2, 0),
         };
+
         let now = &end.counters;
         Some(Since {
             segs_in: i64::from(now.segs_in) - segs_in,
@@ -383,6 +397,7 @@ fn orderly(
     if has_closed_second(before) {
         return CloseReason::PEER_CLOSE;
     }
+
     let has_no_minisock = matches!(look, Some(Look::Nothing | Look::Listener));
     if !peer_fin_may_have_come(end, before) {
         // FIN-WAIT-2 has a minisock only when the descriptor was closed. Without one, and with a segment more than the
@@ -393,13 +408,16 @@ fn orderly(
             CloseReason::OUR_CLOSE
         };
     }
+
     if has_closed_first(before) || look == Some(Look::Minisock) {
         // Who closes first keeps the minisock, before the event is made (tcp_time_wait in net/ipv4/tcp_minisocks.c).
         return CloseReason::OUR_CLOSE;
     }
+
     if has_no_minisock {
         return CloseReason::PEER_CLOSE;
     }
+
     // Their FIN, our FIN with the acknowledgement, their acknowledgement; or ours, theirs with the acknowledgement, our
     // acknowledgement. Told apart only if nothing else has happened.
     let since = Since::poll(end, before).or_else(|| Since::handshake(end, role));
@@ -434,7 +452,7 @@ fn peer_fin_may_have_come(end: &Final, before: Option<&Before>) -> bool {
     }
 }
 
-/// With nothing under way, a segment came beside the acknowledgement of our FIN.
+/// With nothing under way, a segment came that is not the acknowledgement of our FIN.
 fn has_more_than_our_fins_ack(end: &Final, before: Option<&Before>, role: Option<Role>) -> bool {
     // In FIN-WAIT-2 the acknowledgement has come before.
     let is_acked = before.is_some_and(|before| before.state == State::FinWait2);
@@ -458,7 +476,7 @@ fn is_stuck(end: &Final) -> bool {
     end.retransmits > 0 || end.probes > 0 || end.lost > 0
 }
 
-/// Our FIN was not sent, or not acknowledged: reset or given up.
+/// Our FIN was not sent, or not acknowledged: reset or timed out.
 fn abrupt(end: &Final, before: Option<&Before>, role: Option<Role>, fin_sent: bool) -> CloseReason {
     let is_stuck = is_stuck(end);
     let since = Since::poll(end, before);
@@ -477,17 +495,21 @@ fn abrupt(end: &Final, before: Option<&Before>, role: Option<Role>, fin_sent: bo
         None if is_stuck => return CloseReason::UNKNOWN,
         _ => {}
     }
+
     if fin_sent {
         return CloseReason::PEER_RESET;
     }
+
     let bare = since.or_else(|| Since::handshake(end, role)).map(|since| since.bare_segs_in());
     if bare.is_some_and(|bare| bare <= 0) {
         // Nothing but data came, so no reset: we closed with data unread (__tcp_close), or were told to (tcp_abort).
         return CloseReason::OUR_RESET;
     }
+
     if end.receive_queue == 0 {
         return CloseReason::PEER_RESET;
     }
+
     match (before, since) {
         (Some(before), Some(since)) if since.is_quiet => {
             // With nothing of ours to acknowledge, a bare segment is their FIN or a reset.

@@ -72,9 +72,11 @@ impl<'h> Engine<'h> {
     ) -> Engine<'h> {
         let table = Table::new(options.table_entries_max);
         counts.table_capacity.set(table.capacity() as u64);
+
         let mut namespaces =
             Namespaces::new(missing_kept_polls(options.interval), options.namespaces_max);
         namespaces.set_own(sys::namespace::own().ok());
+
         Engine {
             options,
             counts,
@@ -93,7 +95,7 @@ impl<'h> Engine<'h> {
         }
     }
 
-    /// Tells of something that does not work, the first time.
+    /// Reports something that does not work, once for each cause.
     pub(crate) fn problem(&mut self, cause: &'static str, text: impl FnOnce() -> String) {
         self.emission.problem(cause, text);
     }
@@ -140,30 +142,38 @@ impl<'h> Engine<'h> {
         if known.is_some_and(|known| known.seen_poll == self.moment.poll) {
             return Err(Reason::Duplicate);
         }
+
         let verdict = self.judge(message, known);
         if !verdict.passes() {
             self.leave_out(message, known, verdict);
             return Err(Reason::Filtered);
         }
+
+        // Before sampling: these counts say how many sockets there are, not how many records.
         let row = &mut self.open[family_row(message.family)];
         if let Some(count) = row.get_mut(usize::from(message.state.number())) {
             *count += 1;
         }
+
         if !self.is_sampled(cookie) {
             return Err(Reason::Sampled);
         }
+
         let fingerprint = match self.options.keyframe_every {
             Some(_) => fingerprint(raw.get(HEADER_BYTES..).unwrap_or_default()),
             None => 0,
         };
+
         // One that did not pass before has no record yet.
         let before = known.filter(|known| known.verdict.passes());
         let is_changed = before.is_none_or(|before| before.fingerprint != fingerprint);
         let fate = if is_changed || self.is_keyframe { Fate::Recorded } else { Fate::LeftOut };
         let noted = self.note(message, known, (fingerprint, Verdict::True), fate);
+
         if fate == Fate::LeftOut {
             return Err(Reason::Unchanged);
         }
+
         self.emit_polled(message, &noted);
         Ok(())
     }
@@ -179,19 +189,23 @@ impl<'h> Engine<'h> {
         let Moment { poll, unix_ns, boot_ns, place, .. } = self.moment;
         let congestion = self.congestions.number(message.congestion);
         let cookie = message.id.cookie;
+
         let entry = match known {
             Some(known) => self.table.at_mut(known.at),
             None => {
+                // Rejected until now, maybe: what passes is in the table alone.
                 if !self.filter.rejected.is_empty() {
                     self.filter.rejected.take(cookie);
                 }
                 let entry = self.table.insert(new_entry(message, unix_ns, boot_ns));
+                // The kernel had filled this datagram before the socket closed.
                 if self.hearing.just_closed.binary_search(&cookie).is_ok() {
                     entry.life = Life::Closed;
                 }
                 entry
             }
         };
+
         entry.fingerprint = fingerprint;
         entry.verdict = verdict;
         entry.last_seen_unix_ns = unix_ns;
@@ -199,9 +213,11 @@ impl<'h> Engine<'h> {
         entry.polls_seen += 1;
         entry.namespace = place;
         entry.state = message.state.number();
+
         if entry.life == Life::Missing {
             entry.life = Life::Open;
         }
+
         if is_remnant(message) {
             // What is left of a connection for the kernel to answer late segments.
             if entry.life != Life::Closed {
@@ -210,16 +226,20 @@ impl<'h> Engine<'h> {
             }
             return Noted::of(entry, Delta::default());
         }
+
         entry.was_socket = true;
         // Its program has closed it: the owner is who it was.
         entry.uid = says::uid(message).or(entry.uid);
         entry.cgroup_id = message.cgroup_id.unwrap_or(entry.cgroup_id);
         entry.congestion = congestion;
+
         // An accepted or connecting socket learns its addresses after the kernel listed it first.
         (entry.src, entry.sport) = (message.id.src.ip(), message.id.src.port());
         (entry.dst, entry.dport) = (message.id.dst.ip(), message.id.dst.port());
+
         let mut delta = Delta::default();
         if let Some(info) = &message.tcp_info {
+            // Before `note_counters` replaces what these are compared with. A listener's have other meanings.
             if message.state != State::Listen {
                 delta = Delta::of(entry, info, boot_ns);
             }
@@ -228,6 +248,7 @@ impl<'h> Engine<'h> {
                 entry.recorded = Recorded::now(info, boot_ns);
             }
         }
+
         Noted::of(entry, delta)
     }
 
@@ -295,6 +316,7 @@ impl crate::walk::Visitor for Engine<'_> {
         let amount = Amount::one(raw.len());
         self.counts.visited.add(amount);
         self.sums.visited += 1;
+
         match self.consider(message, raw) {
             Ok(()) => {
                 self.counts.polled.delivered.add(amount);
@@ -329,7 +351,7 @@ impl crate::walk::Visitor for Engine<'_> {
     }
 }
 
-/// Keeps what a closing record falls back to, and what the end is told from.
+/// Keeps what a closing record falls back to, and what the end is judged by.
 fn note_counters(entry: &mut Entry, message: &SocketMessage<'_>, info: &TcpInfo) {
     let last = LastCounters {
         bytes_sent: info.bytes_sent().unwrap_or_default(),
@@ -345,6 +367,7 @@ fn note_counters(entry: &mut Entry, message: &SocketMessage<'_>, info: &TcpInfo)
         data_segs_in: info.data_segs_in().unwrap_or_default(),
         data_segs_out: info.data_segs_out().unwrap_or_default(),
     };
+
     entry.last = last;
     entry.has_counters = true;
     entry.is_all_acked = message.send_queue == 0;

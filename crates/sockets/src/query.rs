@@ -42,9 +42,9 @@ const WALK_MAX: Duration = Duration::from_secs(5);
 const READER_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Longest time until the reader has all of it.
 const TAKEN_MAX: Duration = Duration::from_secs(9);
-/// Answers that are made and wait for their readers, beside the one under way; one more takes the oldest back.
+/// Answers that are made and wait for their readers, besides the one under way; one more takes the oldest back.
 const UNTAKEN_MAX: usize = 2;
-/// After a search for namespaces that failed, answers do without one for so long: a helper that hangs holds up the thread
+/// After a search for namespaces that failed, answers do without one for this long: a helper that hangs holds up the thread
 /// for each poll already.
 const SEARCH_PAUSE: Duration = Duration::from_secs(10);
 /// Bytes of a piece of an answer, but for the end of its last socket.
@@ -86,7 +86,7 @@ impl std::error::Error for QueryError {}
 pub(crate) struct Question {
     pub(crate) filter: Option<Filter>,
     pub(crate) limit: usize,
-    /// Whoever asked has gone after this.
+    /// Nobody waits for the answer after this.
     pub(crate) deadline: Instant,
     pub(crate) answer: Sender<Answer>,
 }
@@ -132,15 +132,19 @@ impl Answers {
             if !left.is_zero() {
                 return Turn::Wait(left);
             }
+
             let now = Instant::now();
             // Nobody waits any more for one whose time is over.
             let Some(question) = asked.try_iter().find(|question| question.deadline > now) else {
                 return IDLE;
             };
+
             runner.answers.under_way = Answering::begin(runner, question);
         }
+
         let Some(mut answering) = runner.answers.under_way.take() else { return Turn::More };
         let turn = answering.turn(runner);
+
         let answers = &mut runner.answers;
         match turn {
             Some(_) => answers.under_way = Some(answering),
@@ -171,7 +175,7 @@ impl Answers {
         self.untaken.iter().map(left).min().unwrap_or(Duration::MAX)
     }
 
-    /// Ends the answer that is under way as it is: its reader gets what there is, and is told that it is cut.
+    /// Ends the answer that is under way as it is: its reader gets what there is, which says that it is cut.
     pub(crate) fn stop(&mut self) {
         if let Some(mut answering) = self.under_way.take() {
             answering.end(Some(Cut::Stop));
@@ -229,14 +233,17 @@ impl Answering {
     fn begin(runner: &mut Runner<'_>, question: Question) -> Option<Answering> {
         let Runner { engine, access, found, options, signal, answers, .. } = runner;
         let (pen, answer) = pipe(signal);
+        // The asker has its end from now on, and reads the answer while it is made.
         question.answer.send(answer).ok()?;
         answers.began = Some(Instant::now());
         engine.counts.queries.add(1);
+
         if answers.search_failed.is_none_or(|at| at.elapsed() >= SEARCH_PAUSE) {
             let result = access.discover(&options.scope, found);
             answers.search_failed = result.is_err().then(Instant::now);
         }
         let failed = u64::from(answers.search_failed.is_some());
+
         let filter = question.filter.as_ref();
         let mut text = Text::new(pen, question.limit);
         text.json.extend_from_slice(
@@ -248,6 +255,7 @@ impl Answering {
             )
             .as_bytes(),
         );
+
         Some(Answering {
             text,
             split: Split::new(filter, options.states),
@@ -285,6 +293,7 @@ impl Answering {
                 }
             }
         }
+
         Some(Turn::More)
     }
 
@@ -298,6 +307,7 @@ impl Answering {
             }
             return;
         };
+
         let mut visit = Visit {
             engine,
             text: &mut self.text,
@@ -306,12 +316,13 @@ impl Answering {
             place: walk.place,
             known: walk.known.as_ref(),
         };
+
         let ask = ask(&self.split);
         match self.walker.step(&mut walk.steps, &walk.socket, &ask, &mut visit) {
             Ok(Progress::GoesOn) => {}
             Ok(Progress::Done) => self.walk = None,
             Err(_) => {
-                // What went wrong is told by the polls, which meet the same namespaces.
+                // The polls meet the same namespace, and report what went wrong.
                 self.failed += 1;
                 self.walk = None;
             }
@@ -333,12 +344,14 @@ impl Answering {
             else {
                 return None;
             };
+
             let cookie = namespace_cookie(socket.as_fd()).ok();
-            let place = engine.namespaces.recognise(place, cookie);
+            let place = engine.namespaces.recognize(place, cookie);
             let known = engine.namespaces.get(place).cloned();
             let steps = self.walker.begin(&socket, &ask(&self.split)).ok()?;
             Some(Walk { socket, steps, place, known })
         };
+
         let walk = walk();
         self.failed += u64::from(walk.is_none());
         walk
@@ -349,6 +362,7 @@ impl Answering {
         if self.is_ended {
             return;
         }
+
         self.is_ended = true;
         self.walk = None;
         let Text { matched, shown, json, .. } = &mut self.text;
@@ -358,10 +372,12 @@ impl Answering {
             cut.is_some()
         );
         json.extend_from_slice(tail.as_bytes());
+
         if let Some(cut) = cut {
             let why = format!(",\"truncated_by\":\"{}\"", cut.word());
             json.extend_from_slice(why.as_bytes());
         }
+
         json.extend_from_slice(b"}\n");
         self.text.send();
         self.text.pen.finish();
@@ -433,19 +449,23 @@ impl Visitor for Visit<'_, '_> {
                 return;
             }
         }
+
         text.matched += 1;
         if text.shown >= text.limit {
             return;
         }
+
         if text.shown > 0 {
             text.json.push(b',');
         }
         text.shown += 1;
+
         let cgroup = message.cgroup_id.and_then(|id| self.engine.cgroup_of(id));
         let identity = self.engine.emission.identity;
         let mut record = identity.record(RecordKind::POLL, text.time_unix_ns);
         let whose = Whose::of(self.known, cgroup.as_deref());
         describe(&mut record, message, &whose, &mut text.scratch);
+
         text.encoder.encode(&record, &mut text.json);
         // The end of the line.
         text.json.pop();

@@ -1,6 +1,6 @@
 //! Looking for namespaces between polls, so that connections in new ones are heard from the beginning.
 //!
-//! The kernel delivers close events of a namespace only once it has an id here, and a poll may be far off. What tells of a new
+//! The kernel delivers close events of a namespace only once it has an id here, and a poll may be far off. What points to a new
 //! namespace: a change of mounts (`ip netns`, container engines), and an id that somebody else gave it, as the kernel does for
 //! a container behind a veth pair. A namespace that only processes are in is found by a look each second.
 
@@ -22,11 +22,11 @@ use sys::poll::{Interest, PollSet};
 
 /// Longest time between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Time until the next look after one that failed, or so many times what it took: a helper that hangs takes seconds.
+/// Time until the next look after one that failed, or [`RETRY_FACTOR`] times what it took: a helper that hangs takes seconds.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 const RETRY_FACTOR: u32 = 20;
-/// A look is followed by a rest of so many times what it took, however often the mounts change, but of no more than [`REST`] or
-/// what it took, whichever is longer.
+/// A look is followed by a rest of this many times what it took, however often the mounts change, but of no more than [`REST`]
+/// or what it took, whichever is longer.
 const REST_FACTOR: u32 = 4;
 const REST: Duration = Duration::from_millis(20);
 /// Time between two questions whether anything changed, while a walk goes on: one takes a microsecond.
@@ -79,6 +79,7 @@ impl Scout {
         if options.scope == Scope::Own || options.closes == Closes::Off {
             return None;
         }
+
         let now = Instant::now();
         Some(Scout {
             access: access.second()?,
@@ -112,7 +113,7 @@ impl Scout {
         }
     }
 
-    /// Takes over what a wait said of what [`Self::wait_in`] added from this index on. That mounts have changed is said once.
+    /// Takes over what a wait found of what [`Self::wait_in`] added from this index on. That mounts have changed is said once.
     pub(crate) fn note_wait(&mut self, set: &PollSet, first: usize) {
         let ids_at = first + usize::from(self.mounts.is_some());
         if self.mounts.is_some() && set.is_ready(first) {
@@ -141,6 +142,7 @@ impl Scout {
             self.note_wait(&set, 0);
             self.poll_set = set;
         }
+
         if self.has_ids {
             self.read_ids(engine);
         }
@@ -149,6 +151,7 @@ impl Scout {
     fn read_ids(&mut self, engine: &mut Engine<'_>) {
         self.has_ids = false;
         let Some(ids) = &mut self.ids else { return };
+
         ids.drain(|change| match change {
             IdChange::Given(id) => {
                 engine.namespaces.given(id);
@@ -164,7 +167,7 @@ impl Scout {
                 engine.namespaces.end(id);
                 self.strangers.remove(&id);
             }
-            // The next poll recognises an inode that is another's now.
+            // The next poll recognizes an inode that is another's now.
             IdChange::Lost => self.called = Some(Call::Anything),
         });
     }
@@ -176,33 +179,40 @@ impl Scout {
         if call == Call::Anything {
             self.due = began + LOOK_INTERVAL;
         }
+
         if !self.hears_all {
             return;
         }
+
         // Before the look: an inode that is found after the end of its namespace is a new one's.
         self.read_ids(engine);
         for _ in 0..self.missed.count(&engine.options.scope) {
             engine.vanished();
         }
+
         let (scope, found) = (&engine.options.scope, &mut self.found);
         let looked = match call {
             Call::Mounts => self.access.discover_mounted(scope, found),
             Call::Anything => self.access.discover(scope, found),
         };
+
         if looked.is_err() {
             // The next poll says why.
             self.due = Instant::now() + RETRY_INTERVAL.max(began.elapsed() * RETRY_FACTOR);
             self.rested = self.due;
             return;
         }
+
         for at in 0..self.found.len() {
             self.welcome(engine, at, call);
         }
         self.missed.note(&self.found);
         engine.namespaces.end_first_look();
+
         if std::mem::take(&mut self.may_be_own) {
             learn_own(engine);
         }
+
         let took = began.elapsed();
         self.rested = began + took + (took * REST_FACTOR).min(took.max(REST));
     }
@@ -216,14 +226,17 @@ impl Scout {
             // Only a process led there, and may be gone with its namespace since the look that asked it.
             return;
         }
+
         let place = match known.map_or_else(|| engine.admit(found), Admission::Known) {
             Admission::Known(place) | Admission::New(place) => place,
             Admission::LeftOut => return,
         };
+
         let is_heard = |known: &Known| known.is_own || known.nsid.is_some();
         if engine.namespaces.get(place).is_none_or(is_heard) || Instant::now() < self.gives_from {
             return;
         }
+
         match self.access.nsid(at) {
             Ok(nsid) => {
                 // Without a connection so far none was missed, and that is soon said.
@@ -279,6 +292,7 @@ impl Engine<'_> {
         self.look_out();
         let now = Instant::now();
         let mut place = 0;
+
         while let Some(scout) = &mut self.scout
             && let Some(newcomer) = scout.newcomers.get(place)
         {
@@ -286,6 +300,7 @@ impl Engine<'_> {
                 place += 1;
                 continue;
             }
+
             let newcomer = scout.newcomers.swap_remove(place);
             self.count_unheard(newcomer);
             // A count takes a walk, and others may have come meanwhile.
@@ -319,6 +334,7 @@ impl Engine<'_> {
     pub(crate) fn take_up(&mut self, found: &[Found], visits: &mut Vec<(usize, u32)>) {
         let poll = self.moment.poll;
         visits.clear();
+
         for one in found {
             self.namespaces.note_known(one, poll);
         }
@@ -327,10 +343,12 @@ impl Engine<'_> {
                 visits.push((at, place));
             }
         }
+
         self.namespaces.end_first_look();
         let left_out = found.len() - visits.len();
         self.sums.namespaces_left_out = left_out as u64;
         self.counts.namespaces_left_out.set(left_out as u64);
+
         if left_out > 0 {
             let (found, max) = (found.len(), self.options.namespaces_max);
             self.problem("namespaces_max", || {

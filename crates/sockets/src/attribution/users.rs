@@ -35,6 +35,7 @@ impl Users {
     pub fn read_from(path: &Path) -> io::Result<Users> {
         let mut users = Users::default();
         let file = File::open(path)?.take(Users::MAX_FILE_BYTES);
+
         for line in BufReader::new(file).split(b'\n') {
             if users.names.len() == Users::MAX_USERS {
                 break;
@@ -43,6 +44,7 @@ impl Users {
                 users.names.entry(uid).or_insert(name);
             }
         }
+
         Ok(users)
     }
 

@@ -1,4 +1,4 @@
-//! Words that ask for what nobody finds out where a filter is used.
+//! Words that ask for what is not known where a filter is used.
 
 use super::error::FilterError;
 use super::{Filter, Needs};

@@ -55,10 +55,12 @@ pub(crate) fn of_close(
 ) -> Verdict {
     let facts = Facts { origin: Origin::Close, ..*facts };
     let possible = asked & had;
+
     match expression {
         _ if possible.is_empty() => Verdict::False,
         None => Verdict::True,
         Some(expression) if expression.names_states() => {
+            // The event does not say which state it was in, so each possible one is tried.
             let mut message = *event;
             Verdict::any(possible.iter().map(|state| {
                 message.state = state;
@@ -176,6 +178,7 @@ fn number(
 ) -> Verdict {
     let is_row = facts.origin == Origin::Row;
     let has_counters = is_row || !says::is_aborted(message);
+
     let value = match field.source() {
         Source::Pid => return held(message, facts, &|process| test(process.pid.into())),
         Source::TcpInfo(info) if has_counters => {
@@ -193,6 +196,7 @@ fn number(
         Source::Drops => message.memory.and_then(|memory| memory.drops).map(u64::from),
         Source::Age => facts.age.map(|age| u64::try_from(age.as_micros()).unwrap_or(u64::MAX)),
     };
+
     Verdict::known(value.map(test))
 }
 
@@ -215,10 +219,12 @@ fn tcp_info(
     values: &wire::inet_diag::TcpInfo,
 ) -> Option<u64> {
     let value = field.read(values)?;
+
     // All ones: no round trip was measured yet (`minmax_reset` in net/ipv4/tcp.c).
     if field.name == "min_rtt_us" && value == u32::MAX.into() {
         return None;
     }
+
     Some(match field.unit {
         Unit::Milliseconds => value.saturating_mul(1_000),
         Unit::BytesPerSecond => value.saturating_mul(8),
@@ -237,6 +243,7 @@ fn text(
         Some(part) => Verdict::from(fits(pattern, part)),
         None => Verdict::known(facts.cgroup_path.map(|_| false)),
     };
+
     match field {
         TextField::Process => held(message, facts, &|process| fits(pattern, process.name)),
         TextField::Netns => match facts.netns {
@@ -260,11 +267,14 @@ pub(super) fn fits(pattern: &str, text: &str) -> bool {
     let Some(mut text) = text.strip_prefix(first) else { return false };
     let (middle, last) =
         rest.rsplit_once('*').map_or((None, rest), |(middle, last)| (Some(middle), last));
+
+    // Each part where it is found first, which leaves the most text for those after it.
     for part in middle.into_iter().flat_map(|middle| middle.split('*')) {
         match text.find(part).and_then(|at| text.get(at + part.len()..)) {
             Some(rest) => text = rest,
             None => return false,
         }
     }
+
     text.ends_with(last)
 }

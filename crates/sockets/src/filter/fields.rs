@@ -71,6 +71,7 @@ impl Field {
             let word = OWN.iter().find(|entry| entry.1 == source)?.0;
             return Some(Field { word, source, quantity });
         }
+
         let name = ALIASES.iter().find(|(alias, _)| *alias == word).map_or(word, |(_, name)| name);
         let fields = tcp_info::FIELDS;
         let found = fields.iter().find(|field| field.name == name);

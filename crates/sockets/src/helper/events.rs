@@ -65,6 +65,7 @@ impl Passed {
                 (port_id, columns.next_back().and_then(|column| column.parse().ok()))
             })
             .collect();
+
         self.0.retain(|event| live.contains(&(Some(event.port_id), Some(event.inode))));
     }
 }

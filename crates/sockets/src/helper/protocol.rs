@@ -21,7 +21,7 @@ pub(super) enum Request {
     Open(u32),
     /// The id of the namespace at this place.
     Nsid(u32),
-    /// The socket that hears closes in all namespaces, with so many bytes of receive buffer.
+    /// The socket that hears closes in all namespaces, with a receive buffer of this many bytes.
     Events(u32),
     /// Looks for namespaces that are mounted. Answered by [`Answer::Scanned`].
     DiscoverMounted,
@@ -42,9 +42,9 @@ pub(super) enum Answer {
     Nsid(i32),
     /// The namespace is gone.
     Gone,
-    /// The call failed, for want of this capability if it is not 0.
+    /// The call failed, for lack of this capability if it is not 0.
     Failed { errno: i32, capability: u32 },
-    /// So many connections.
+    /// How many connections.
     Opened(u64),
 }
 
@@ -59,6 +59,7 @@ impl Request {
             Request::DiscoverMounted => return vec![6],
             Request::Opened(place) => (7, place),
         };
+
         let mut bytes = vec![kind];
         bytes.extend_from_slice(&number.to_ne_bytes());
         bytes
@@ -103,6 +104,7 @@ impl Answer {
             bytes.extend(numbers.iter().flat_map(|number| number.to_ne_bytes()));
             bytes
         };
+
         match self {
             Answer::Scanned(scan, found) => {
                 numbers(1, &[scan.processes, scan.unreadable_processes, scan.mounts, *found])
@@ -126,6 +128,7 @@ impl Answer {
     pub(super) fn decode(bytes: &[u8]) -> Option<Answer> {
         let (&kind, mut rest) = bytes.split_first()?;
         let rest = &mut rest;
+
         let answer = match kind {
             1 => {
                 let scan = Scan {
@@ -152,11 +155,12 @@ impl Answer {
             7 => Answer::Opened(u64::from_ne_bytes(take(rest)?)),
             _ => return None,
         };
+
         rest.is_empty().then_some(answer)
     }
 }
 
-/// A name with its length before it, cut to the longest that is allowed: bytes that are no UTF-8 were replaced by longer ones.
+/// A name with its length before it, cut to the longest that is allowed: bytes that are not UTF-8 were replaced by longer ones.
 fn put_name(bytes: &mut Vec<u8>, name: &str) {
     let len = name.floor_char_boundary(NAME_BYTES_MAX);
     bytes.push(len as u8);

@@ -26,10 +26,12 @@ impl TcpCounts {
         let mut buffer = [0; FILE_BYTES_MAX];
         let v4 = read_file("/proc/thread-self/net/sockstat", &mut buffer)?;
         let (mut in_use, time_wait) = (value(v4, "TCP:", "inuse")?, value(v4, "TCP:", "tw")?);
+
         // Without IPv6 there is no such file, and no such socket.
         if let Some(v6) = read_file("/proc/thread-self/net/sockstat6", &mut buffer) {
             in_use += value(v6, "TCP6:", "inuse")?;
         }
+
         let snmp = read_file("/proc/thread-self/net/snmp", &mut buffer)?;
         // The names, and then the values.
         let activity = snmp.lines().filter(|line| line.starts_with("Tcp:")).nth(1)?;
@@ -50,7 +52,7 @@ fn read_file<'b>(path: &str, buffer: &'b mut [u8; FILE_BYTES_MAX]) -> Option<&'b
     }
 }
 
-/// The number behind a name in the line that begins so.
+/// The number after `name` in the line that begins with `line`.
 fn value(text: &str, line: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|text| text.strip_prefix(line))?;
     let mut words = line.split_ascii_whitespace();

@@ -78,6 +78,7 @@ impl Owners {
         let pid = self.processes.last().map_or(0, |named| named.pid);
         let link = index(self.links.len());
         let process = index(self.processes.len().saturating_sub(1));
+
         match self.sockets.entry(inode) {
             Entry::Vacant(_) if is_full || link == END => return Added::Cut,
             Entry::Vacant(place) => {
@@ -85,20 +86,24 @@ impl Owners {
             }
             Entry::Occupied(mut place) => {
                 let chain = place.get_mut();
+                // The descriptors of one process are added in a row, so the last pid says whether it is counted.
                 if chain.pid == pid {
                     return Added::Again;
                 }
+
                 chain.pid = pid;
                 chain.count = chain.count.saturating_add(1);
                 if chain.count > max_owners || link == END {
                     return Added::Counted;
                 }
+
                 if let Some(last) = self.links.get_mut(chain.last as usize) {
                     last.next = link;
                 }
                 chain.last = link;
             }
         }
+
         self.links.push(Link { process, next: END });
         Added::Kept
     }
