@@ -70,7 +70,7 @@ impl DatagramPacker {
     /// [`DATAGRAM_MIN_BYTES`] counts as that.
     pub fn new(stream_id: u64, max_bytes: usize, fields: &FieldSet) -> DatagramPacker {
         let max_bytes = max_bytes.max(DATAGRAM_MIN_BYTES);
-        // A record is written behind the others before it is known whether it has room.
+        // Twice the limit: a record is written after the others before it is known whether it fits.
         let buffer = || Vec::with_capacity(2 * max_bytes);
 
         DatagramPacker {

@@ -184,7 +184,7 @@ pub(crate) const fn camel_case_of(name: &str) -> ([u8; 64], usize) {
 }
 
 /// Rows are `name: type = number, unit, first kernel, meaning;` inside groups `name "meaning" { … }`. Where the kernel has a
-/// number that stands for no value, the row has it behind the field's: `number none 4294967295`.
+/// number that stands for no value, the row has it after the field's: `number none 4294967295`.
 macro_rules! schema {
     (
         $(#[$doc:meta])*

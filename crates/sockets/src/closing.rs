@@ -106,7 +106,7 @@ pub(crate) enum Drained {
 /// What becomes of a close event.
 enum Fate {
     /// A record.
-    Told,
+    Recorded,
     /// Nothing, for a reason.
     LeftOut(Reason),
     /// It waits for a look into its namespace.
@@ -292,7 +292,7 @@ impl Engine<'_> {
                 };
 
             match fate {
-                Fate::Told => self.count_close(Ok(()), amount),
+                Fate::Recorded => self.count_close(Ok(()), amount),
                 Fate::LeftOut(reason) => self.count_close(Err(reason), amount),
                 Fate::Held => {}
             }
@@ -386,7 +386,7 @@ impl Engine<'_> {
         }
 
         self.close_with(event, &closed, look);
-        Fate::Told
+        Fate::Recorded
     }
 
     /// Whether it closed in a namespace that is not collected: another than those with the chosen names, or one too many. The

@@ -230,7 +230,7 @@ mod tests {
     fn what_this_kernel_does_not_count_has_no_difference() {
         let mut entry = entry(1, 1);
         note(&mut entry, &Counters::default(), 1);
-        // Linux 4.1 ends behind bytes_received.
+        // Linux 4.1 ends after bytes_received.
         let delta = Delta::of(&entry, &read(&[0; 136]), 9);
         assert_eq!((delta.bytes_acked, delta.bytes_sent, delta.segs_in), (Some(0), None, None));
         assert_eq!((delta.busy_time_us, delta.bytes_retrans), (None, None));

@@ -18,7 +18,7 @@ pub(crate) struct Emission<'h> {
     /// Attributes of the record at hand that have no name here.
     pub(crate) scratch: Vec<u8>,
     /// Causes of problems that were reported.
-    told: Vec<&'static str>,
+    reported: Vec<&'static str>,
 }
 
 impl<'h> Emission<'h> {
@@ -30,7 +30,7 @@ impl<'h> Emission<'h> {
             told_sequence: 0,
             unflushed_since: None,
             scratch: Vec::new(),
-            told: Vec::new(),
+            reported: Vec::new(),
         }
     }
 
@@ -45,8 +45,8 @@ impl<'h> Emission<'h> {
 
     /// Reports something that does not work, once for each cause.
     pub(crate) fn problem(&mut self, cause: &'static str, text: impl FnOnce() -> String) {
-        if !self.told.contains(&cause) {
-            self.told.push(cause);
+        if !self.reported.contains(&cause) {
+            self.reported.push(cause);
             self.output.problem(&Problem { cause, text: text() });
         }
     }

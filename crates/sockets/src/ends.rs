@@ -174,7 +174,7 @@ pub(crate) fn states_of(event: &SocketMessage<'_>) -> States {
 /// Who opened the connection, as far as its close event and what is known besides say.
 pub(crate) fn role_of(end: &Final, before: Option<&Before>, look: Option<Look>) -> Option<Role> {
     let polled = before.and_then(|before| before.role);
-    // An abort has cleared what the event would tell it by.
+    // An abort has cleared the fields that would show it.
     let is_told = end.peer_port != 0 && was_established(end, before);
     polled.or_else(|| if is_told { handshake(end, before, look).role } else { None })
 }
@@ -224,7 +224,7 @@ fn reason(end: &Final, before: Option<&Before>, look: Option<Look>) -> CloseReas
         return match (end.counters.segs_in > 0, retried) {
             (true, _) => CloseReason::REFUSED,
             (false, true) => CloseReason::TIMED_OUT,
-            // Given up before the first retry, or refused by ICMP.
+            // Abandoned before the first retry, or refused by ICMP.
             (false, false) => CloseReason::UNKNOWN,
         };
     }
@@ -254,12 +254,12 @@ fn was_established(end: &Final, before: Option<&Before>) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Handshake {
     role: Option<Role>,
-    /// Our FIN has left. `None`: cannot be told.
+    /// Our FIN has left. `None`: it is not known.
     fin_sent: Option<bool>,
 }
 
-/// The sequence numbers that are no data: one for our SYN, which counts with the opener alone (an acceptor's `snd_una` starts
-/// behind it, tcp_create_openreq_child), and one for our FIN if it was sent.
+/// The sequence numbers that are not data: one for our SYN, which counts with the opener alone (an acceptor's `snd_una` starts
+/// after it, tcp_create_openreq_child), and one for our FIN if it was sent.
 pub(crate) fn control_bytes(counters: &Counters, send_queue: u32, notsent: u32) -> Option<i64> {
     let sent = counters.bytes_sent?;
     let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
@@ -288,7 +288,7 @@ fn role_of_row(state: State, counters: &Counters, send_queue: u32, notsent: u32)
     let has_fin =
         matches!(state, State::FinWait1 | State::FinWait2 | State::LastAck | State::Closing);
     if has_fin && notsent > 0 {
-        // The FIN waits behind the data, and does not count yet.
+        // The FIN waits for the data to be sent, and does not count yet.
         return None;
     }
     match control_bytes(counters, send_queue, notsent)?.saturating_sub(has_fin.into()) {
@@ -315,7 +315,7 @@ fn handshake(end: &Final, before: Option<&Before>, look: Option<Look>) -> Handsh
 
 /// Who opened a connection of which one number was a SYN or a FIN, and no poll saw which.
 fn role(end: &Final, look: Option<Look>) -> Option<Role> {
-    // A FIN that travelled by itself is a delivered segment without data (tcp_clean_rtx_queue); the SYN is the 1.
+    // A FIN that traveled by itself is a delivered segment without data (tcp_clean_rtx_queue); the SYN is the 1.
     let alone = end.delivered.wrapping_sub(1).wrapping_sub(end.counters.data_segs_out);
     let has_fin_alone = match end.send_queue {
         0 => alone == 1,
@@ -465,7 +465,7 @@ fn has_more_than_our_fins_ack(end: &Final, before: Option<&Before>, role: Option
 /// Nothing came since the poll while something of ours was under way again and again: data or a FIN, whichever.
 ///
 /// What the host itself failed to send counts as retransmitted and not as sent (tcp_retransmit_skb, __tcp_transmit_skb in
-/// net/ipv4/tcp_output.c), so that nothing can be told of the FIN then.
+/// net/ipv4/tcp_output.c), so that nothing is known of the FIN then.
 fn has_waited_in_vain(end: &Final, before: Option<&Before>) -> bool {
     end.send_queue > 0
         && is_stuck(end)
@@ -502,7 +502,7 @@ fn abrupt(end: &Final, before: Option<&Before>, role: Option<Role>, fin_sent: bo
 
     let bare = since.or_else(|| Since::handshake(end, role)).map(|since| since.bare_segs_in());
     if bare.is_some_and(|bare| bare <= 0) {
-        // Nothing but data came, so no reset: we closed with data unread (__tcp_close), or were told to (tcp_abort).
+        // Nothing but data came, so no reset: we closed with data unread (__tcp_close), or somebody had it aborted (tcp_abort).
         return CloseReason::OUR_RESET;
     }
 

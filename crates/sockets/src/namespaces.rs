@@ -236,7 +236,7 @@ impl Namespaces {
         }
     }
 
-    /// Whether the kernel has told of the end of the namespace at this place.
+    /// Whether the kernel has reported the end of the namespace at this place.
     #[cfg(test)]
     pub(crate) fn is_ended(&self, place: u32) -> bool {
         self.get(place).is_none_or(|known| known.is_ended)

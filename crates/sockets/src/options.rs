@@ -42,7 +42,7 @@ pub struct Options {
     pub sample: NonZeroU32,
     /// Whether closing records are made.
     pub closes: Closes,
-    /// What becomes of a close of which the filter cannot tell whether it passes.
+    /// What becomes of a close that the filter cannot decide.
     pub closes_undecided: Undecided,
     /// Receive buffer for close events, in bytes of the kernel's accounting.
     pub event_buffer_bytes: usize,
@@ -117,14 +117,14 @@ fn extension_of(field: &Field) -> Option<Extensions> {
 /// Whether closing records are made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Closes {
-    /// Of every connection whose close the kernel tells of.
+    /// Of every connection whose close the kernel reports.
     On,
     /// No.
     Off,
 }
 
-/// What becomes of a close of which the filter cannot tell whether it passes: no poll has seen the connection, and the event does
-/// not say what the filter asks for.
+/// What becomes of a close that the filter cannot decide: no poll has seen the connection, and the event does not say what the
+/// filter asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Undecided {
     /// No record, and counted: nothing leaks that the filter was to leave out.

@@ -13,7 +13,7 @@ use wire::inet_diag::{State, States};
 
 /// Polls for which a connection that is in none of them is remembered where its close event is heard, since that may still
 /// come: the peer has reset it, say, and the program has not looked at its descriptor since, or its last segment waits for a
-/// neighbour's address. Most do within seconds; a program that never looks would keep the entry for as long as it runs. After
+/// neighbor's address. Most do within seconds; a program that never looks would keep the entry for as long as it runs. After
 /// that it counts as unobserved, and a later event makes a record like that of a connection that no poll has seen.
 pub(crate) fn missing_kept_polls(interval: Duration) -> u32 {
     const POLLS_MIN: u32 = 30;

@@ -84,7 +84,7 @@ impl<'h> Runner<'h> {
         let held = effective_capabilities().unwrap_or_default();
         if needs.contains(Needs::MARK) && held & 1 << CAP_NET_ADMIN == 0 {
             engine.problem("filter_mark", || {
-                "the filter asks for a mark, which the kernel tells to CAP_NET_ADMIN only: no socket passes what depends on it"
+                "the filter asks for a mark, which the kernel shows to CAP_NET_ADMIN only: no socket passes what depends on it"
                     .to_owned()
             });
         }

@@ -59,7 +59,7 @@ pub(crate) struct Entry {
 pub(crate) enum Life {
     /// It was in the last poll, or is new.
     Open,
-    /// It is absent from polls. A dump is no snapshot: one absence proves nothing. And a connection that the peer has reset is in
+    /// It is absent from polls. A dump is not a snapshot: one absence proves nothing. And a connection that the peer has reset is in
     /// no dump while its descriptor stays open, and its close event is still to come.
     Missing,
     /// Only a minisock is left of it in dumps. Its close event comes once its descriptor is closed, if it is not on its way.

@@ -121,7 +121,7 @@ mod tests {
             "35 24 0:30 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate",
             Some(("/sys/fs/cgroup", "")),
         );
-        // Version 1 beside it.
+        // Version 1 next to it.
         check(
             "40 31 0:37 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd\n\
              41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",

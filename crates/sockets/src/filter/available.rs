@@ -37,7 +37,7 @@ const QUESTIONS: &[(Needs, &str, &str)] = &[
     ),
     (
         Needs::MARK,
-        "marks are told to CAP_NET_ADMIN only",
+        "marks are shown to CAP_NET_ADMIN only",
         "run it as root, or grant the capability",
     ),
 ];

@@ -10,7 +10,7 @@ use wire::inet_diag::bytecode::{End, PortTest, Prefix};
 use wire::inet_diag::tcp_info::Unit;
 use wire::inet_diag::{SocketMessage, State, States};
 
-/// Local ports that the kernel chooses from unless told otherwise (`net.ipv4.ip_local_port_range`).
+/// Local ports that the kernel chooses from unless configured otherwise (`net.ipv4.ip_local_port_range`).
 pub(super) const DEFAULT_LOCAL_PORTS: (u16, u16) = (32_768, 60_999);
 
 impl Expr {

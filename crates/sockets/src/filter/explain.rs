@@ -86,7 +86,7 @@ fn hindrance(expression: &Expr, target: &Target<'_>) -> String {
                 Some(format!("the kernel's programs do not know `{}`", field.word()))
             }
             Test::Mark { .. } if !target.operations.mark => {
-                Some("a mark is told to CAP_NET_ADMIN only: without it none matches".to_owned())
+                Some("a mark is shown to CAP_NET_ADMIN only: without it none matches".to_owned())
             }
             Test::Cgroup { .. } if !target.operations.cgroup => {
                 Some("this kernel's programs do not know cgroups (Linux 5.8 does)".to_owned())

@@ -141,17 +141,17 @@ fn bracketed(part: Part<'_>) -> Result<(Part<'_>, Part<'_>), Problem> {
     };
 
     let inside = part.split(close).0.after(1);
-    let behind = part.split(close + 1).1;
+    let rest = part.split(close + 1).1;
 
-    match behind.text.split_at_checked(1) {
-        None => Ok((inside, behind)),
-        Some((":", _)) => Ok((inside, behind.after(1))),
+    match rest.text.split_at_checked(1) {
+        None => Ok((inside, rest)),
+        Some((":", _)) => Ok((inside, rest.after(1))),
         Some(("/", _)) => {
-            let length = behind.text.find(':').unwrap_or(behind.text.len());
+            let length = rest.text.find(':').unwrap_or(rest.text.len());
             let outside = Part { text: part.split(close + 1 + length).0.text, start: part.start };
-            Ok((outside, behind.after(length + usize::from(length < behind.text.len()))))
+            Ok((outside, rest.after(length + usize::from(length < rest.text.len()))))
         }
-        Some(_) => Err(behind.problem("a colon and a port are expected after the ]", None)),
+        Some(_) => Err(rest.problem("a colon and a port are expected after the ]", None)),
     }
 }
 

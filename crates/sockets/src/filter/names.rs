@@ -5,7 +5,7 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Looks up the numbers behind names.
+/// Looks up the numbers that names stand for.
 pub trait Names {
     /// Port of a TCP service.
     fn service(&self, name: &str) -> Option<u16>;

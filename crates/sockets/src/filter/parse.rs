@@ -37,7 +37,7 @@ pub(super) fn parse(text: &str, names: &dyn Names) -> Result<Filter, FilterError
     Ok(Filter { text: text.to_owned(), states, expression, notes, devices, asks })
 }
 
-/// `inet:` and `inet6:` hold for the whole filter, as in `ss`; both together are no limit.
+/// `inet:` and `inet6:` hold for the whole filter, as in `ss`; both together limit nothing.
 fn with_family(expression: Option<Expr>, families: &[Family]) -> Option<Expr> {
     let limit = match families {
         [] => return expression,

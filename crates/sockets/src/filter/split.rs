@@ -152,7 +152,7 @@ fn place(part: &Expr, program: &mut Program, target: &Target<'_>) -> By {
 }
 
 /// The expression with every interface that exists here by its index, and every cgroup by the id that its path has now. An
-/// interface that does not exist is no socket's; a cgroup that does not exist keeps its last id.
+/// interface that does not exist matches no socket; a cgroup that does not exist keeps its last id.
 fn resolved(expression: &Expr, names: &dyn Names) -> Expr {
     let each = |parts: &[Expr]| parts.iter().map(|part| resolved(part, names)).collect();
     match expression {
