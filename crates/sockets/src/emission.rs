@@ -15,8 +15,6 @@ pub(crate) struct Emission<'h> {
     pub(crate) told_sequence: u64,
     /// Since when records wait for the output's next flush.
     pub(crate) unflushed_since: Option<Instant>,
-    /// Attributes of the record at hand that have no name here.
-    pub(crate) scratch: Vec<u8>,
     /// Causes of problems that were reported.
     reported: Vec<&'static str>,
 }
@@ -29,7 +27,6 @@ impl<'h> Emission<'h> {
             sequence: 0,
             told_sequence: 0,
             unflushed_since: None,
-            scratch: Vec::new(),
             reported: Vec::new(),
         }
     }

@@ -21,7 +21,7 @@ use crate::scout::Scout;
 use crate::table::{Entry, LastCounters, Life, Place, Table, mix};
 use crate::totals::Sums;
 use ledger::{Amount, Reason};
-use record::{RecordKind, SocketRecord};
+use record::RecordKind;
 use std::sync::Arc;
 use std::time::Instant;
 use sys::clock::{boottime_ns, realtime_ns};
@@ -59,6 +59,8 @@ pub(crate) struct Engine<'h> {
     /// Whether this poll makes records of unchanged sockets too.
     pub(crate) is_keyframe: bool,
     pub(crate) open: [[u64; STATES]; 2],
+    /// Attributes of the record at hand that have no name here.
+    pub(crate) scratch: Vec<u8>,
     /// Looks for namespaces between polls. `None` where only the own one is collected, or closes are not.
     pub(crate) scout: Option<Scout>,
 }
@@ -91,6 +93,7 @@ impl<'h> Engine<'h> {
             sums: Sums::default(),
             is_keyframe: true,
             open: [[0; STATES]; 2],
+            scratch: Vec::new(),
             scout: None,
         }
     }
@@ -128,11 +131,6 @@ impl<'h> Engine<'h> {
     /// For how long the polls have seen a socket.
     pub(crate) fn age_ns(&mut self, cookie: u64, boot_ns: u64) -> Option<u64> {
         self.table.get_mut(cookie).map(|entry| boot_ns.saturating_sub(entry.first_seen_boot_ns))
-    }
-
-    /// Gives the output a record: what every record has is added.
-    pub(crate) fn emit(&mut self, record: &mut SocketRecord<'_>) {
-        self.emission.emit(record, self.moment.poll, self.moment.at);
     }
 
     /// Decides what becomes of a socket that the kernel listed.
@@ -188,24 +186,11 @@ impl<'h> Engine<'h> {
     ) -> Noted {
         let Moment { poll, unix_ns, boot_ns, place, .. } = self.moment;
         let congestion = self.congestions.number(message.congestion);
-        let cookie = message.id.cookie;
 
         let entry = match known {
             Some(known) => self.table.at_mut(known.at),
-            None => {
-                // Rejected until now, maybe: what passes is in the table alone.
-                if !self.filter.rejected.is_empty() {
-                    self.filter.rejected.take(cookie);
-                }
-                let entry = self.table.insert(new_entry(message, unix_ns, boot_ns));
-                // The kernel had filled this datagram before the socket closed.
-                if self.hearing.just_closed.binary_search(&cookie).is_ok() {
-                    entry.life = Life::Closed;
-                }
-                entry
-            }
+            None => self.insert(message),
         };
-
         entry.fingerprint = fingerprint;
         entry.verdict = verdict;
         entry.last_seen_unix_ns = unix_ns;
@@ -228,7 +213,7 @@ impl<'h> Engine<'h> {
         }
 
         entry.was_socket = true;
-        // Its program has closed it: the owner is who it was.
+        // Of a socket that its program has closed the kernel names no owner: it keeps the one it had.
         entry.uid = says::uid(message).or(entry.uid);
         entry.cgroup_id = message.cgroup_id.unwrap_or(entry.cgroup_id);
         entry.congestion = congestion;
@@ -252,25 +237,41 @@ impl<'h> Engine<'h> {
         Noted::of(entry, delta)
     }
 
+    /// Puts a socket into the table that is not there yet.
+    fn insert(&mut self, message: &SocketMessage<'_>) -> &mut Entry {
+        let cookie = message.id.cookie;
+        // It may have been rejected until now: what passes is in the table alone.
+        if !self.filter.rejected.is_empty() {
+            self.filter.rejected.take(cookie);
+        }
+
+        let Moment { unix_ns, boot_ns, .. } = self.moment;
+        let entry = self.table.insert(new_entry(message, unix_ns, boot_ns));
+        // The kernel had filled this datagram before the socket closed.
+        if self.hearing.just_closed.binary_search(&cookie).is_ok() {
+            entry.life = Life::Closed;
+        }
+        entry
+    }
+
     fn emit_polled(&mut self, message: &SocketMessage<'_>, noted: &Noted) {
         let cgroup = message.cgroup_id.and_then(|id| self.cgroup_of(id));
-        let namespace = self.namespaces.get(self.moment.place).cloned();
-        let mut scratch = std::mem::take(&mut self.emission.scratch);
-        let processes = self.attribution.processes.take();
-        let mut record = self.emission.identity.record(RecordKind::POLL, self.moment.unix_ns);
+        let Moment { poll, unix_ns, at, place, .. } = self.moment;
         let inode = Some(message.inode).filter(|&inode| inode != 0).map(u64::from);
-        let process = inode.and_then(|inode| processes.as_ref()?.owner(inode));
-        let whose = Whose { process, ..Whose::of(namespace.as_ref(), cgroup.as_deref()) };
-        describe(&mut record, message, &whose, &mut scratch);
+        let process = inode.and_then(|inode| self.attribution.processes.as_ref()?.owner(inode));
+        let whose = Whose { process, ..Whose::of(self.namespaces.get(place), cgroup.as_deref()) };
+
+        let mut record = self.emission.identity.record(RecordKind::POLL, unix_ns);
+        describe(&mut record, message, &whose, &mut self.scratch);
         if record.unknown_attributes.is_some() {
             self.counts.unknown_attributes.add(message.unknown_attributes().count() as u64);
         }
+
+        // The role that a poll saw stands, also once the counters no longer show it.
         record.role = noted.role.map(Role::word).or(record.role);
         record.first_seen_unix_ns = Some(noted.first_seen_unix_ns);
         noted.delta.fill(&mut record);
-        self.emit(&mut record);
-        self.attribution.processes = processes;
-        self.emission.scratch = scratch;
+        self.emission.emit(&mut record, poll, at);
     }
 }
 

@@ -88,15 +88,14 @@ impl Engine<'_> {
 
     /// What the collector's own filter says of a socket that the kernel listed.
     pub(crate) fn judge(&mut self, message: &SocketMessage<'_>, known: Option<InTable>) -> Verdict {
-        let Some(rest) = self.filter.rest.take() else { return Verdict::True };
+        let cgroup = self.cgroup_for(self.filter.needs, message);
+        let Some(rest) = &self.filter.rest else { return Verdict::True };
+
         let Moment { boot_ns, place, .. } = self.moment;
         // One that was not there before has been seen for no time.
         let since = known.map_or(boot_ns, |known| known.first_seen_boot_ns);
-        let cgroup = self.cgroup_for(self.filter.needs, message);
         let facts = self.facts(cgroup.as_deref(), Some(place), Some(boot_ns.saturating_sub(since)));
-        let verdict = rest.evaluate(message, &facts);
-        self.filter.rest = Some(rest);
-        verdict
+        rest.evaluate(message, &facts)
     }
 
     /// What the collector's own filter says of a connection that no poll let through, by its close event.
