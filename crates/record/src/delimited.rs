@@ -95,6 +95,7 @@ fn put_line<'a, M: Message<'a>, const SEPARATOR: u8>(
         Some(order) => {
             order.line.clear();
             order.ends.clear();
+            // `visit` knows the table's order alone; the cells are put into the chosen one afterwards.
             let (line, ends) = (&mut order.line, Some(&mut order.ends));
             message.visit(set, &mut Cells::<SEPARATOR> { out: line, ends });
             order.put(out);

@@ -197,6 +197,7 @@ impl Sink for Numbers<'_> {
             return;
         }
 
+        // Key and varint take 7 bytes at most, and so one store.
         if value < 1 << 35 {
             return self.put_short::<NUMBER>(value);
         }

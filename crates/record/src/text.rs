@@ -55,6 +55,7 @@ pub(crate) fn put_address(address: IpAddr, out: &mut Vec<u8>) {
 pub(crate) fn put_base64(bytes: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for chunk in bytes.chunks(3) {
+        // Three bytes are four digits of 6 bits each; `=` stands in for those that a short group lacks.
         let mut group = [0; 4];
         group[1..=chunk.len()].copy_from_slice(chunk);
         let group = u32::from_be_bytes(group);

@@ -156,6 +156,7 @@ impl Value<'_> for IpAddr {
             .bytes()?
             .try_into()
             .map_err(|_| DecodeError::AddressLength { number: field.number })?;
+        // Those of an IPv4 socket become IPv4 once its family is known (`restore_ipv4`).
         *slot = Some(IpAddr::V6(Ipv6Addr::from(bytes)));
         Ok(())
     }

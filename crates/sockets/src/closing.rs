@@ -208,6 +208,7 @@ impl Engine<'_> {
             return;
         }
 
+        // The scout gives the id, and counts what had closed in the namespace before.
         if let Some(scout) = &mut self.scout {
             return scout.call();
         }
@@ -222,6 +223,7 @@ impl Engine<'_> {
     /// Makes records of the close events that have come, and counts those that were lost.
     pub(crate) fn take_closes(&mut self) -> Drained {
         self.hearing.just_closed.clear();
+        // Taken out while its datagrams are read: each of them may change anything else of the engine.
         let Some(mut events) = self.hearing.events.take() else { return Drained::Wholly };
 
         let mut drained = Drained::Partly;
@@ -252,6 +254,7 @@ impl Engine<'_> {
             }
         }
 
+        // Rows are looked up in it while the poll goes on.
         self.hearing.just_closed.sort_unstable();
         self.count_lost(&mut events);
         self.hearing.events = Some(events);
@@ -324,6 +327,7 @@ impl Engine<'_> {
         });
 
         if entry.is_none() {
+            // Its row may still come, if the kernel had filled the datagram before.
             self.hearing.just_closed.push(event.id.cookie);
         }
 
@@ -370,6 +374,8 @@ impl Engine<'_> {
             return Fate::LeftOut(reason);
         }
 
+        // Where event and polls leave the end open, the kernel may still have something at these addresses. In the own namespace
+        // it is asked at once; to ask in another one takes a visit, so the event waits for others of that namespace.
         let mut look = None;
         if ends::needs_look(&end, before.as_ref()) {
             match closed.place {
@@ -380,6 +386,7 @@ impl Engine<'_> {
                     self.hearing.held.push(closed, place, body, amount);
                     return Fate::Held;
                 }
+                // Nobody knows the namespace, or too many wait already: decided without a look.
                 _ => {}
             }
         }

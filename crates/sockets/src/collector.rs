@@ -91,6 +91,7 @@ impl Collector {
             let tags: Vec<_> = host.tags().collect();
             let identity = Identity { host: &host, tags: &tags, run_id: run_id() };
             let engine = Engine::new(&options, identity, thread_counts, output);
+            // The access is made on this thread, with which it enters namespaces.
             let mut runner = Runner::new(engine, access(), &options, thread_signal);
             runner.run(&receiver);
             runner.engine.emission.output
@@ -134,6 +135,7 @@ impl Collector {
     /// # Errors
     /// The thread panicked, which it has said on standard error; its output is lost.
     pub fn stop(self) -> Result<Box<dyn Output>, Panicked> {
+        // Has the thread end; only then can it be waited for.
         drop(self.ends);
         self.thread.join().map_err(|_| Panicked)
     }
@@ -181,6 +183,7 @@ impl Questions {
             TrySendError::Disconnected(_) => QueryError::Stopped,
         })?;
 
+        // The thread sleeps until its next poll otherwise.
         self.signal.wake();
         match receiver.recv_timeout(timeout) {
             Ok(answer) => Ok(answer),

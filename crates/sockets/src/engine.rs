@@ -75,6 +75,7 @@ impl<'h> Engine<'h> {
         let table = Table::new(options.table_entries_max);
         counts.table_capacity.set(table.capacity() as u64);
 
+        // Entries of the table refer to a namespace for as long as they are kept after it is gone.
         let mut namespaces =
             Namespaces::new(missing_kept_polls(options.interval), options.namespaces_max);
         namespaces.set_own(sys::namespace::own().ok());
@@ -137,6 +138,7 @@ impl<'h> Engine<'h> {
     fn consider(&mut self, message: &SocketMessage<'_>, raw: &[u8]) -> Result<(), Reason> {
         let cookie = message.id.cookie;
         let known = self.table.find(cookie).map(|at| InTable::of(at, self.table.at_mut(at)));
+        // A dump is not a snapshot: a socket that moves in the kernel's table meanwhile is listed twice.
         if known.is_some_and(|known| known.seen_poll == self.moment.poll) {
             return Err(Reason::Duplicate);
         }
@@ -157,6 +159,7 @@ impl<'h> Engine<'h> {
             return Err(Reason::Sampled);
         }
 
+        // Without keyframes every poll records every socket, and nothing is compared.
         let fingerprint = match self.options.keyframe_every {
             Some(_) => fingerprint(raw.get(HEADER_BYTES..).unwrap_or_default()),
             None => 0,

@@ -148,6 +148,7 @@ impl Namespaces {
 
     fn vacate(&mut self, place: usize) {
         let Some(known) = self.places.get_mut(place).and_then(Option::take) else { return };
+        // The inode, and the id, may have been given to another namespace since.
         if self.by_id.get(&known.id) == Some(&(place as u32)) {
             self.by_id.remove(&known.id);
         }
@@ -219,6 +220,7 @@ impl Namespaces {
     /// another namespace may have its inode from now on.
     pub(crate) fn end(&mut self, nsid: i32) {
         let Some(&place) = self.by_nsid.get(&nsid) else { return };
+        // This process keeps its own namespace alive: only the id is gone.
         if self.get(place).is_some_and(|known| known.is_own) {
             self.by_nsid.remove(&nsid);
         } else {

@@ -142,6 +142,7 @@ impl Answers {
             runner.answers.under_way = Answering::begin(runner, question);
         }
 
+        // Taken out while it works: it needs the whole runner.
         let Some(mut answering) = runner.answers.under_way.take() else { return Turn::More };
         let turn = answering.turn(runner);
 
@@ -239,6 +240,7 @@ impl Answering {
         engine.counts.queries.add(1);
 
         if answers.search_failed.is_none_or(|at| at.elapsed() >= SEARCH_PAUSE) {
+            // Anew, so that namespaces that were made since the last poll are in the answer.
             let result = access.discover(&options.scope, found);
             answers.search_failed = result.is_err().then(Instant::now);
         }
@@ -280,6 +282,7 @@ impl Answering {
                 _ if self.is_ended => return None,
                 _ if age >= WALK_MAX => self.end(Some(Cut::Time)),
                 Waiting::Full => {
+                    // The reader wakes the thread when it takes something; until then there is nothing to do.
                     let since = self.full_since.get_or_insert_with(Instant::now);
                     let left = READER_WAIT_MAX.saturating_sub(since.elapsed());
                     if !left.is_zero() {
@@ -320,6 +323,7 @@ impl Answering {
         let ask = ask(&self.split);
         match self.walker.step(&mut walk.steps, &walk.socket, &ask, &mut visit) {
             Ok(Progress::GoesOn) => {}
+            // Its socket is closed with it, and no longer keeps the namespace alive.
             Ok(Progress::Done) => self.walk = None,
             Err(_) => {
                 // The polls meet the same namespace, and report what went wrong.
@@ -345,6 +349,7 @@ impl Answering {
                 return None;
             };
 
+            // The inode may be another namespace's since it was found: the cookie shows it.
             let cookie = namespace_cookie(socket.as_fd()).ok();
             let place = engine.namespaces.recognize(place, cookie);
             let known = engine.namespaces.get(place).cloned();
@@ -420,6 +425,7 @@ impl Text {
 
     /// Gives the reader what there is.
     fn send(&mut self) {
+        // A short piece is the last one: nothing follows that would need room.
         let next = Vec::with_capacity(if self.json.len() < CHUNK_BYTES {
             0
         } else {
@@ -450,6 +456,7 @@ impl Visitor for Visit<'_, '_> {
             }
         }
 
+        // Beyond the limit too: the answer says how many there are.
         text.matched += 1;
         if text.shown >= text.limit {
             return;

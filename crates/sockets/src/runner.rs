@@ -218,6 +218,7 @@ impl<'h> Runner<'h> {
         self.look_names_up();
         self.engine.is_keyframe = self.is_keyframe(poll);
         let states = self.states(poll);
+        // Of states that this poll does not ask for, the last count stands.
         self.engine.forget_open(states);
         self.discover();
         self.look_for_processes();
@@ -271,6 +272,7 @@ impl<'h> Runner<'h> {
         let is_keyframe = self.engine.is_keyframe;
         let put_off = std::mem::take(&mut self.put_off);
         let owed: HashMap<u32, usize> = put_off.places.iter().copied().zip(0..).collect();
+        // A stable sort: first those that are owed, as they were put off, then the others, as they were found.
         self.visits.sort_by_key(|(_, place)| owed.get(place).copied().unwrap_or(usize::MAX));
 
         for visit in 0..self.visits.len() {
@@ -282,6 +284,7 @@ impl<'h> Runner<'h> {
 
             let (at, place) = self.visits[visit];
             let is_owed = owed.contains_key(&place);
+            // One is visited in any case, so that a host on which every poll is late gets around to all.
             if visit > 0 && Instant::now() >= ends_at {
                 self.put_off = PutOff {
                     places: self.visits[visit..].iter().map(|(_, place)| *place).collect(),
@@ -291,6 +294,7 @@ impl<'h> Runner<'h> {
                 break;
             }
 
+            // With what the last poll would have asked for there: listeners, unchanged sockets.
             self.engine.is_keyframe = is_keyframe || is_owed && put_off.is_keyframe;
             self.visit((at, place), if is_owed { states | put_off.states } else { states });
             // A namespace of few sockets has no pause of its own.
@@ -380,9 +384,11 @@ impl<'h> Runner<'h> {
             Err(error) => return engine.cannot_open(&error),
         };
 
+        // The inode may be another namespace's since it was found: the cookie shows it.
         let cookie = namespace_cookie(socket.as_fd()).ok();
         let place = engine.namespaces.recognize(place, cookie);
         engine.moment.place = place;
+        // Before the walk, so that what closes after it was listed is heard.
         engine.learn_nsid(&mut *self.access, at, place);
         engine.stamp();
 

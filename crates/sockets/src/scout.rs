@@ -42,7 +42,6 @@ pub(crate) struct Scout {
     mounts: Option<MountChanges>,
     ids: Option<IdChanges>,
     missed: Missed,
-    poll_set: PollSet,
     /// When to look if nothing calls.
     due: Instant,
     /// When to look if something does.
@@ -88,7 +87,6 @@ impl Scout {
             mounts: MountChanges::open().ok(),
             ids: IdChanges::open().ok(),
             missed: Missed::new(),
-            poll_set: PollSet::default(),
             due: now,
             rested: now,
             listened: now,
@@ -134,13 +132,11 @@ impl Scout {
         let now = Instant::now();
         if now.duration_since(self.listened) >= LISTEN_INTERVAL {
             self.listened = now;
-            let mut set = std::mem::take(&mut self.poll_set);
-            set.clear();
+            let mut set = PollSet::default();
             self.wait_in(&mut set);
             // An error here is a signal: the next turn asks again.
             let _ = set.wait(Duration::ZERO);
             self.note_wait(&set, 0);
-            self.poll_set = set;
         }
 
         if self.has_ids {
@@ -180,6 +176,7 @@ impl Scout {
             self.due = began + LOOK_INTERVAL;
         }
 
+        // Ids serve to hear events: without the right to hear those of others there is nothing to look for.
         if !self.hears_all {
             return;
         }

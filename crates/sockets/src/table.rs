@@ -179,6 +179,7 @@ impl Table {
             }
         }
 
+        // At most half full, so that a search ends after a few slots.
         if (self.len + 1) * 2 > self.index.len() {
             self.grow_index();
         }
@@ -226,6 +227,7 @@ impl Table {
                     if !keep(entry) {
                         gone.push(entry.cookie);
                     }
+                    // Clears the lowest bit.
                     left &= left - 1;
                 }
             }

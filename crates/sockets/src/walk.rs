@@ -277,6 +277,7 @@ impl Walker {
             ) else {
                 continue;
             };
+            // An error: the kernel does not have it any more.
             if message.kind != SOCK_DIAG_BY_FAMILY {
                 return false;
             }
@@ -299,6 +300,8 @@ impl Walker {
         let received = loop {
             match socket.receive(&mut self.buffer) {
                 Err(Errno::INTR) => {}
+                // Each receive makes the next part (netlink_recvmsg in net/netlink/af_netlink.c), so that until its end a dump
+                // always has something to read.
                 Err(Errno::AGAIN) => return Err(WalkError::Incomplete),
                 Err(errno) => return Err(WalkError::Syscall { call: "recvmsg", errno }),
                 // The borrow checker cannot follow a borrow out of the loop: the length is enough.
@@ -338,6 +341,7 @@ impl Walker {
                     return status(done_status(message.body)).map(|()| Progress::Done);
                 }
                 NLMSG_ERROR => {
+                    // 0 is an acknowledgement.
                     status(error_of(message.body))?;
                 }
                 _ => {}

@@ -147,6 +147,7 @@ impl Cgroups {
 
     fn miss(&mut self, id: u64, now: Instant) -> Option<Slot> {
         self.counts.misses += 1;
+        // The table has 0 where the kernel named no cgroup.
         if self.mount.is_none() || id == 0 {
             return None;
         }

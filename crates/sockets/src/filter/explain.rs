@@ -41,6 +41,7 @@ impl fmt::Display for Explanation {
 
 pub(super) fn explain(filter: &Filter, target: &Target<'_>) -> Vec<Explanation> {
     let compiled = compile(filter, target);
+    // A state inside the kernel: replies call it SYN-RECV.
     let asked = compiled.states.iter().filter(|state| *state != State::NewSynReceived);
     let asked: Vec<&str> = asked.map(State::word).collect();
 

@@ -248,6 +248,7 @@ fn prefix_length(part: Part<'_>, address: IpAddr) -> Result<u8, Problem> {
     let mask: Option<Ipv4Addr> = part.text.parse().ok().filter(|_| address.is_ipv4());
 
     let bits = match mask {
+        // A mask without holes has all its ones first.
         Some(mask) if mask.to_bits().leading_ones() == mask.to_bits().count_ones() => {
             u8::try_from(mask.to_bits().count_ones()).ok()
         }

@@ -154,6 +154,7 @@ impl<'a> Parser<'a> {
         while let Some(Kind::Word(word @ ("state" | "exclude" | "excl"))) = self.peek_kind() {
             let includes = *word == "state";
             let keyword = self.next().map(|token| token.span).unwrap_or_default();
+            // `state != x` takes away, and `exclude != x` adds.
             let adds = includes == (self.sign("state", ONLY_EQUAL)? == Sign::Equal);
             let (states, span) = self.state_word(&keyword)?;
             let named = Expr::Test(Test::State(states));
@@ -230,6 +231,7 @@ impl<'a> Parser<'a> {
         let Some(token) = self.next() else {
             return Err(self.error(self.end(), "something to test is missing here", None));
         };
+        // The parser calls itself for each level, and the text may be a stranger's (`GET /sockets?filter=…`).
         if self.open >= MAX_NESTING {
             return Err(self.error(token.span, format!("nested deeper than {MAX_NESTING}"), None));
         }

@@ -92,6 +92,7 @@ pub(super) fn compile(filter: &Filter, target: &Target<'_>) -> Compiled {
 
     let whole = expression.clone();
     let conjuncts = expression.map_or(Vec::new(), Expr::into_conjuncts);
+    // States that every condition leaves are asked for in the request, where they cost nothing.
     let states = conjuncts.iter().fold(named, |states, part| states & possible_states(part));
 
     let mut program = Program { parts: Vec::new(), bytes: 0 };
@@ -243,6 +244,7 @@ fn kernel(test: &Test, target: &Target<'_>) -> Option<Expression> {
         Test::Cgroup { id, .. } => allowed(Condition::Cgroup(*id)),
         Test::Family(family) => Some(family_condition(*family)),
         Test::Autobound => Some(autobound(target.local_ports)),
+        // The kernel's programs have no operation for these.
         Test::State(_) | Test::Number(..) | Test::Text(..) => None,
     }
 }

@@ -138,6 +138,7 @@ impl Remote {
             answer => return Err(error_of(&answer).into()),
         };
 
+        // In pages: one message does not hold them all.
         while self.listed.len() < count {
             let from = u32::try_from(self.listed.len()).map_err(|_| Errno::PROTO)?;
             match self.exchange(Request::List(from))?.0 {
@@ -158,6 +159,7 @@ impl Remote {
         found.clear();
         self.places.clear();
 
+        // The own namespace is found without the helper, whatever becomes of that.
         let own_scan = self.direct.discover(&Scope::Own, found)?;
         let own = found.pop().ok_or(io::ErrorKind::NotFound)?;
 

@@ -120,10 +120,12 @@ impl Server {
     }
 
     fn admit(&mut self, channel: Channel, allowed: &Allowed, refused: &mut impl FnMut(u32)) {
+        // There is one thread: a client that does not read must not hold up the others.
         if channel.set_timeout(Some(CLIENT_TIMEOUT)).is_err() {
             return;
         }
 
+        // Without an answer it is nobody: -1 is not a user's id.
         let uid = channel.peer().map_or(u32::MAX, |peer| peer.uid);
         if !allowed.contains(uid) {
             // A client that does not read the reason goes without.

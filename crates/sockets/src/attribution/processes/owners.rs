@@ -64,6 +64,7 @@ impl Owners {
     /// Ends the process begun last. It is forgotten when it holds nothing.
     pub(super) fn finish(&mut self, name: impl FnOnce() -> Box<str>) {
         let process = self.processes.len().saturating_sub(1);
+        // If it holds anything, the last link is its own.
         if self.links.last().is_some_and(|link| link.process as usize == process) {
             if let Some(named) = self.processes.last_mut() {
                 named.name = name();

@@ -43,6 +43,7 @@ fn process(pid: u32, path: &mut PathBuf, options: &ProcessOptions, found: &mut P
         })
     });
     path.pop();
+    // The name is read only of a process that holds a socket.
     found.owners.finish(|| name(path));
 
     match outcome.map_err(|error| error.kind()) {

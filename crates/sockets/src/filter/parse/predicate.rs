@@ -149,6 +149,7 @@ impl<'a> Parser<'a> {
             None => Test::Host(end, None, None),
         };
 
+        // A host's name may stand for several addresses, of which any will do.
         let hosts = host.prefixes.iter().map(of_prefix).reduce(Expr::or);
         Ok(signed(sign, hosts.unwrap_or(Expr::Test(any))))
     }
@@ -281,6 +282,7 @@ impl<'a> Parser<'a> {
         let printed =
             || State::KNOWN.iter().find(|state| state.printed().eq_ignore_ascii_case(&value.text));
         let states = States::from_word(&value.text).or_else(|| {
+            // What `ss` prints is taken too, such as ESTAB. Its UNDEF stands for two states, and so names none.
             printed().filter(|state| state.printed() != "UNDEF").map(|state| States::of(*state))
         });
 
