@@ -184,10 +184,12 @@ impl DatagramPacker {
     /// Starts a datagram, unless one with records in it is being filled.
     fn begin(&mut self, poll: u64) {
         if self.filling.records == 0 {
-            let mut bytes = std::mem::take(&mut self.filling.bytes);
-            bytes.clear();
-            self.head(poll, &mut bytes);
-            self.filling.bytes = bytes;
+            let out = &mut self.filling.bytes;
+            out.clear();
+            put_stream_id(self.stream_id, out);
+            put_number(SEQUENCE, self.datagrams, out);
+            put_number(FIRST_RECORD, self.records, out);
+            put_number(POLL, poll, out);
         }
     }
 
@@ -196,13 +198,6 @@ impl DatagramPacker {
         std::mem::swap(&mut self.finished, &mut self.filling.bytes);
         self.datagrams += 1;
         Datagram { bytes: &self.finished, records: std::mem::take(&mut self.filling.records) }
-    }
-
-    fn head(&self, poll: u64, out: &mut Vec<u8>) {
-        put_stream_id(self.stream_id, out);
-        put_number(SEQUENCE, self.datagrams, out);
-        put_number(FIRST_RECORD, self.records, out);
-        put_number(POLL, poll, out);
     }
 
     /// The length of the head of a datagram after the one that is being filled.

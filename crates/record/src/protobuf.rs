@@ -81,6 +81,7 @@ impl ProtobufWriter {
 pub(crate) const fn largest(fields: &[Field]) -> usize {
     let (mut sum, mut at) = (0, 0);
 
+    // A const function has no `for`.
     while at < fields.len() {
         sum += key_len(fields[at].number)
             + match fields[at].kind {

@@ -125,7 +125,7 @@ const EVENT_BYTES: usize = 1_024;
 const BATCHES_MAX: usize = 256;
 
 impl Engine<'_> {
-    /// Begins to hear close events, those of other namespaces too if that is wanted and allowed.
+    /// Starts to hear close events, those of other namespaces too if that is wanted and allowed.
     pub(crate) fn closes_start(&mut self, access: &mut dyn Access) {
         let wants_all = self.options.scope != Scope::Own;
         let buffer_bytes = self.options.event_buffer_bytes;
@@ -183,6 +183,7 @@ impl Engine<'_> {
 
     fn events_from(&mut self, socket: Socket, hears: Hears) -> Events {
         let granted = receive_buffer(socket.as_fd()).unwrap_or_default();
+        // Without CAP_NET_ADMIN the kernel grants no more than `net.core.rmem_max`.
         self.counts.event_buffer_bytes.set(granted as u64);
 
         // What does not fit is counted; without this, what does fit after it would be lost as well.
@@ -263,6 +264,7 @@ impl Engine<'_> {
 
     fn count_lost(&mut self, events: &mut Events) {
         let Ok(info) = mem_info(events.as_fd()) else { return };
+        // The kernel's counter has 32 bits, and wraps.
         let lost = info.dropped_datagrams.wrapping_sub(events.lost_seen);
         events.lost_seen = info.dropped_datagrams;
         self.counts.events_lost.add(lost.into());

@@ -24,7 +24,7 @@ pub struct Collector {
     questions: Questions,
     counts: Arc<Counts>,
     thread: JoinHandle<Box<dyn Output>>,
-    /// Dropped last: a collector that is not stopped lets go of its thread, and then has it end.
+    /// Dropped last: a collector that is not stopped detaches its thread, and then signals it to end.
     ends: Ends,
 }
 
@@ -44,13 +44,13 @@ impl Signal {
         self.is_stopping.load(Ordering::Relaxed)
     }
 
-    /// Has the thread look at everything.
+    /// Makes the thread look at everything.
     pub(crate) fn wake(&self) {
         self.wake.wake();
     }
 }
 
-/// Has the thread end when it is dropped.
+/// Ends the thread when it is dropped.
 struct Ends(Arc<Signal>);
 
 impl Drop for Ends {
@@ -135,7 +135,7 @@ impl Collector {
     /// # Errors
     /// The thread panicked, which it has said on standard error; its output is lost.
     pub fn stop(self) -> Result<Box<dyn Output>, Panicked> {
-        // Has the thread end; only then can it be waited for.
+        // Signals the thread to end; only then can it be waited for.
         drop(self.ends);
         self.thread.join().map_err(|_| Panicked)
     }

@@ -16,7 +16,7 @@ pub(crate) struct Missed {
 }
 
 impl Missed {
-    /// Begins to watch. Where that is not possible nothing is counted.
+    /// Starts to watch. Where that is not possible nothing is counted.
     pub(crate) fn new() -> Missed {
         Missed { files: FileChanges::open().ok(), seen: HashMap::new() }
     }

@@ -132,8 +132,8 @@ impl Namespaces {
         place as u32
     }
 
-    /// The place of the namespace that ended first, when those that have ended take more room than is good: some live for less
-    /// than a second, and a poll may take an hour to come. All events of that one have been read long since.
+    /// The place of the namespace that ended first, when those that have ended take too much room: some live for less than a
+    /// second, and the next poll may be an hour away. All events of the first one were read long ago.
     fn oldest_ended(&self) -> Option<usize> {
         if self.places.len() < self.max.saturating_mul(2) {
             return None;

@@ -139,7 +139,7 @@ impl Engine<'_> {
                 return false;
             }
 
-            // Worth waiting for is only a close event that will be heard. A handshake on the server's side has none.
+            // Only a close event that will be heard is worth waiting for. A handshake on the server's side has none.
             let is_patient = state != State::SynReceived
                 && namespaces.get(entry.namespace).is_some_and(|known| {
                     events.is_some_and(|events| events.hears(known.is_own, known.nsid))
@@ -194,6 +194,7 @@ impl Engine<'_> {
 
     pub(crate) fn tell_totals(&mut self, began_unix_ns: u64) {
         let evicted = self.table.evicted();
+        // The table counts since the start, and the counter has what was published so far.
         self.sums.evicted = evicted - self.counts.evicted.load();
         self.counts.evicted.add(self.sums.evicted);
         if self.sums.evicted > 0 {

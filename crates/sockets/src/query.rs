@@ -1,7 +1,7 @@
 //! Questions to a running collector: the sockets of this moment, as JSON.
 //!
 //! One question is answered at a time, datagram by datagram of the kernel's dump, between everything else that the
-//! collector's thread does: a poll that is due comes first, and close events are read as ever. A reader that takes nothing holds up
+//! collector's thread does: a poll that is due comes first, and close events are read as always. A reader that takes nothing holds up
 //! the next answer for two seconds; then its own is ended, and set aside until it is taken.
 
 mod pipe;
@@ -163,7 +163,7 @@ impl Answers {
         self.untaken.push_back((answering.text.pen, answering.began));
     }
 
-    /// Lets go of what is taken, and takes back what has waited too long. Returns how long what is left may still wait.
+    /// Forgets answers that were taken, and takes back those that have waited too long. Returns how long what is left may still wait.
     fn take_back(&mut self) -> Duration {
         self.untaken.retain(|(pen, began)| {
             let is_late = began.elapsed() >= TAKEN_MAX;
@@ -272,7 +272,7 @@ impl Answering {
         })
     }
 
-    /// Works at it for a moment. `None`: it is made, or its reader is gone.
+    /// Works on it for a moment. `None`: it is finished, or its reader has gone.
     fn turn(&mut self, runner: &mut Runner<'_>) -> Option<Turn> {
         let turn_began = Instant::now();
         while turn_began.elapsed() < TURN {

@@ -69,7 +69,7 @@ pub(crate) struct Visit<'a> {
 }
 
 impl Quiet {
-    /// Has the engine visit every socket of a namespace.
+    /// Makes the engine visit every socket of a namespace.
     ///
     /// # Errors
     /// As [`Walker::walk`].
@@ -125,7 +125,7 @@ impl Quiet {
 
     /// Forgets namespaces that this poll has not read.
     pub(crate) fn forget_gone(&mut self, poll: u32) {
-        // What was too slow is tried again some time.
+        // What was too slow is tried again after a while.
         self.counts_ns -= self.counts_ns / 16;
         self.known.retain(|_, memory| memory.poll == poll);
     }
@@ -159,6 +159,7 @@ impl Memory {
         let mut walked = Walked::default();
         let mut listeners = 0;
         if counts.in_use > self.connections.len() as u64 {
+            // What is in use besides the connections can only be listeners, and those are cheap to list.
             let is_wanted = visit.ask.states.contains(State::Listen);
             let ask = Ask { states: States::LISTENING, ..visit.ask };
             let mut visitor = Listeners { engine, is_wanted, count: 0 };

@@ -175,6 +175,7 @@ impl<'h> Runner<'h> {
             // An error here is a signal: the loop looks at everything again.
             let _ = self.poll_set.wait(idle);
             self.signal.wake.clear();
+            // The time by which cgroups are looked up and waiting records are sent.
             self.engine.moment.at = Instant::now();
             if let Some(scout) = &mut self.engine.scout {
                 scout.note_wait(&self.poll_set, scouts_at);
@@ -188,7 +189,7 @@ impl<'h> Runner<'h> {
         }
     }
 
-    /// Has the output send closing records on their way that have waited long enough for others to join them.
+    /// Makes the output send the closing records that have waited long enough for others to join them.
     fn flush(&mut self) {
         let engine = &mut self.engine;
         if engine.emission.unflushed_since.is_some_and(|since| since.elapsed() >= FLUSH_AFTER) {
@@ -204,6 +205,7 @@ impl<'h> Runner<'h> {
         x ^= x >> 7;
         x ^= x << 17;
         self.jitter = x;
+        // The upper 53 bits, which a double holds exactly, as a number from 0 to below 1.
         self.options.jitter.mul_f64((x >> 11) as f64 / (1_u64 << 53) as f64)
     }
 
@@ -236,8 +238,8 @@ impl<'h> Runner<'h> {
         self.engine.finish_poll(unix_ns);
     }
 
-    /// Has the filter's paths and interfaces stand for what they are now: a service that begins again has another cgroup, an
-    /// interface that is made anew another index.
+    /// Looks up again what the filter's paths and interfaces stand for: a service that was restarted has another cgroup, an
+    /// interface that was made again another index.
     fn look_names_up(&mut self) {
         if self.options.filter.as_ref().is_some_and(Filter::names_may_change) {
             self.split = Split::new(self.options.filter.as_ref(), self.options.states);

@@ -73,7 +73,7 @@ enum Call {
 }
 
 impl Scout {
-    /// Begins to watch, if there is anything to watch for.
+    /// Starts to watch, if there is anything to watch for.
     pub(crate) fn start(access: &dyn Access, options: &Options) -> Option<Scout> {
         if options.scope == Scope::Own || options.closes == Closes::Off {
             return None;
@@ -151,6 +151,7 @@ impl Scout {
         ids.drain(|change| match change {
             IdChange::Given(id) => {
                 engine.namespaces.given(id);
+                // What was not found for this id before was another namespace.
                 self.strangers.remove(&id);
                 // Those that we gave are known.
                 let is_new = engine.namespaces.by_nsid(id).is_none();
@@ -168,7 +169,7 @@ impl Scout {
         });
     }
 
-    /// Looks, and has new namespaces heard.
+    /// Looks, and makes sure that new namespaces are heard.
     fn look(&mut self, engine: &mut Engine<'_>, call: Call) {
         let began = Instant::now();
         self.called = None;
@@ -214,7 +215,7 @@ impl Scout {
         self.rested = began + took + (took * REST_FACTOR).min(took.max(REST));
     }
 
-    /// Has the closes of a namespace heard from now on, if they are not yet.
+    /// Makes sure that the closes of a namespace are heard from now on.
     fn welcome(&mut self, engine: &mut Engine<'_>, at: usize, call: Call) {
         let Some(found) = self.found.get(at) else { return };
         let poll = engine.moment.poll;
@@ -254,7 +255,7 @@ impl Scout {
         }
     }
 
-    /// Has it look at the next turn: a poll has found a namespace that it does not know.
+    /// Makes it look at the next turn: a poll has found a namespace that it does not know.
     pub(crate) fn call(&mut self) {
         self.called = Some(Call::Anything);
     }
@@ -270,7 +271,8 @@ fn learn_own(engine: &mut Engine<'_>) {
 }
 
 impl Engine<'_> {
-    /// Has new namespaces heard, if something says that there may be one or a second is over. Between two datagrams of a walk.
+    /// Looks for new namespaces, and has their closes heard, if something says that there may be one or a second has passed. Called
+    /// between two datagrams of a walk too.
     pub(crate) fn look_out(&mut self) {
         let Some(mut scout) = self.scout.take() else { return };
         scout.hears_all = self.hearing.events.as_ref().is_some_and(Events::hears_all);
@@ -278,6 +280,7 @@ impl Engine<'_> {
         let now = Instant::now();
         let due = Some(Call::Anything).filter(|_| now >= scout.due);
         let called = scout.called.filter(|_| now >= scout.rested);
+        // The greater call does what the other would do, and more.
         if let Some(call) = due.max(called) {
             scout.look(self, call);
         }

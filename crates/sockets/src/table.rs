@@ -243,6 +243,7 @@ impl Table {
         if self.blocks.last().is_none_or(|block| block.entries.len() == BLOCK_ENTRIES) {
             self.blocks.push(Block::new());
         }
+        // All blocks but the last are full, so that a place is a plain number.
         let before = (self.blocks.len() - 1) * BLOCK_ENTRIES;
         let entries = &mut self.blocks[before / BLOCK_ENTRIES].entries;
         entries.push(entry);

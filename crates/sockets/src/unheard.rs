@@ -1,6 +1,6 @@
 //! Connections of a new namespace that closed before anybody could hear them.
 //!
-//! They are known in number alone: the namespace itself counts the connections that were opened in it. Those that are neither
+//! Only their number is known: the namespace itself counts the connections that were opened in it. Those that are neither
 //! there nor heard are *unheard*. That is too high by what the kernel has still to report, so it is counted again.
 
 use crate::closing::Drained;
@@ -98,6 +98,7 @@ impl Engine<'_> {
         for _ in 0..COUNT_TRIES {
             let opened = self.opened(newcomer.id)?;
             let heard = self.heard(newcomer.place);
+            // All of them were heard: what is still there need not be known.
             if opened <= heard {
                 return Ok(Count::Steady(0));
             }
@@ -134,6 +135,7 @@ impl Engine<'_> {
         let scout = self.scout.as_mut().ok_or(Error::Gone)?;
         let at = scout.found.iter().position(|found| found.id == id).ok_or(Error::Gone)?;
         let socket = scout.access.open(at)?;
+        // Of listeners, handshakes and TIME-WAIT no close event of a connection is still to come.
         let ask = Ask { states: States::DEFAULT, extensions: Extensions::NONE, bytecode: &[] };
         let mut alive = Alive(0);
         let failed = |_| Error::Syscall { call: "walk", errno: Errno::IO };

@@ -65,6 +65,7 @@ fn rank(root: &str) -> (usize, usize) {
 
 fn mount_of_line(line: &[u8]) -> Option<((usize, usize), CgroupMount)> {
     let mut fields = line.split(|byte| *byte == b' ');
+    // Id, parent and device come before root and mount point.
     let root = fields.nth(3)?;
     let point = fields.next()?;
     // A hyphen ends the optional fields; the type of the file system follows it.

@@ -57,6 +57,7 @@ impl Users {
 fn user_of_line(line: &[u8]) -> Option<(u32, Box<str>)> {
     let mut fields = std::str::from_utf8(line).ok()?.split(':');
     let name = fields.next()?;
+    // The password's field is between them.
     let uid = fields.nth(1)?.parse().ok()?;
     let usable =
         !name.is_empty() && name.len() <= Users::MAX_NAME_BYTES && !name.contains(char::is_control);

@@ -67,6 +67,7 @@ fn delta_of(event: &SocketMessage<'_>, entry: &Entry, boot_ns: u64) -> Delta {
 
 /// Makes up for what an abort cleared before the kernel reported the close, by what the last poll saw.
 fn restore(record: &mut SocketRecord<'_>, event: &SocketMessage<'_>, entry: &Entry) {
+    // No poll has seen a peer.
     if entry.dport == 0 {
         return;
     }

@@ -169,6 +169,7 @@ fn inside(address: IpAddr, prefix: Prefix) -> bool {
 }
 
 fn same(a: u128, b: u128, width: u32, bits: u8) -> bool {
+    // A prefix of 0 bits shifts everything out, and holds every address.
     (a ^ b).checked_shr(width.saturating_sub(bits.into())).unwrap_or(0) == 0
 }
 

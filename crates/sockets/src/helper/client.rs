@@ -107,7 +107,7 @@ impl Remote {
         result
     }
 
-    /// Has the helper look, and brings [`Self::listed`] up to date.
+    /// Asks the helper to look, and brings [`Self::listed`] up to date.
     fn look(&mut self, request: Request) -> io::Result<Scan> {
         self.listed.clear();
         let is_new = self.channel.is_none();

@@ -12,8 +12,7 @@ use sys::netlink::Socket;
 use sys::pass::{Channel, Listener};
 use sys::poll::{Interest, PollSet};
 
-/// Connections of one user. One more closes that which has asked for nothing for longest: a user can keep others out no more
-/// than itself. The collector has one, each `weir sockets --helper` another.
+/// Connections of one user. One more closes the one that has been idle for longest, so that a user can keep out only itself. The collector has one, each `weir sockets --helper` another.
 const CONNECTIONS_PER_USER: usize = 8;
 /// Connections of all users together.
 const CONNECTIONS_MAX: usize = 64;
@@ -94,7 +93,7 @@ fn is_about_the_client(error: &io::Error) -> bool {
 
 struct Server {
     sessions: Vec<Session>,
-    /// Requests so far, which is the clock by which sessions are old.
+    /// Requests so far: the clock by which sessions age.
     requests: u64,
     /// Sockets for close events that clients hold.
     passed: Passed,

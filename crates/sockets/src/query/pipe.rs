@@ -37,7 +37,7 @@ struct State {
 /// What follows what waits.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum End {
-    /// More, some time.
+    /// More, later.
     #[default]
     Open,
     /// Nothing: the answer is whole.

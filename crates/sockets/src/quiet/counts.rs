@@ -25,6 +25,7 @@ impl TcpCounts {
     pub fn read() -> Option<TcpCounts> {
         let mut buffer = [0; FILE_BYTES_MAX];
         let v4 = read_file("/proc/thread-self/net/sockstat", &mut buffer)?;
+        // `inuse` is by family, `tw` is of both.
         let (mut in_use, time_wait) = (value(v4, "TCP:", "inuse")?, value(v4, "TCP:", "tw")?);
 
         // Without IPv6 there is no such file, and no such socket.
