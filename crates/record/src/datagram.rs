@@ -303,6 +303,7 @@ pub fn decode_datagram(bytes: &[u8]) -> Result<DatagramView<'_>, DecodeError> {
                 view.record_count += 1;
             }
             TOTALS => view.totals = Some(decode_totals(field.bytes()?)?),
+            // What a later version adds.
             _ => {}
         }
     }

@@ -168,6 +168,7 @@ macro_rules! camel_case {
 
 pub(crate) const fn camel_case_of(name: &str) -> ([u8; 64], usize) {
     let name = name.as_bytes();
+    // A const function cannot allocate: room for the longest name, and how much of it counts.
     let (mut camel, mut len, mut at) = ([0; 64], 0, 0);
 
     while at < name.len() {

@@ -84,6 +84,7 @@ impl Collector {
     ) -> io::Result<Collector> {
         let counts = Arc::new(Counts::new(&options.name));
         let signal = Arc::new(Signal::new()?);
+        // Bounded: a question that finds no room is refused as busy.
         let (asked, receiver) = mpsc::sync_channel(WAITING_MAX);
         let (thread_counts, thread_signal) = (Arc::clone(&counts), Arc::clone(&signal));
 

@@ -237,6 +237,7 @@ impl Engine<'_> {
         let (capacity, missing) = (self.table.capacity(), self.sums.evicted);
         // A quarter more, for what comes and goes.
         let needed = ((capacity as u64 + missing).saturating_mul(5) / 4).next_power_of_two();
+        // The configuration takes no more.
         let needed = needed.min(4 << 20);
 
         self.problem("table_full", || {

@@ -82,6 +82,7 @@ impl Field {
 
     fn of_tcp_info(field: &'static tcp_info::Field) -> Field {
         let first = tcp_info::FIELDS.iter().find(|other| short(other.name) == short(field.name));
+        // Where fields differ in their unit alone, the first has the short word.
         let word = if first == Some(field) { short(field.name) } else { field.name };
         Field { word, source: Source::TcpInfo(field), quantity: quantity_of(field.unit) }
     }

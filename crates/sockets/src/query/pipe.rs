@@ -80,6 +80,7 @@ impl Pen {
             state.bytes += chunk.len();
             state.chunks.push_back(chunk);
         }
+        // Unlocked first, because the reader that is woken takes the lock.
         drop(state);
         self.0.changed.notify_one();
     }

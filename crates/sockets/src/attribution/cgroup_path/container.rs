@@ -83,6 +83,7 @@ fn in_three_parts(component: &str) -> Option<Found<'_>> {
         "crio" => Some(Runtime::Crio),
         "docker" => Some(Runtime::Docker),
         "libpod" => Some(Runtime::Podman),
+        // The id is certain, who runs it is not.
         _ => None,
     };
 

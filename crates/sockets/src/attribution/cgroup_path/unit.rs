@@ -48,6 +48,7 @@ impl Units {
 
     fn slice<'a>(&self, name: &'a str, found: &mut CgroupPath<'a>) {
         found.systemd_slice = Some(name);
+        // A container names its slices as it likes: only those of the host identify a user.
         if !self.in_container && self.looking_for == Looking::Unit {
             let uid = between(name, "user-", ".slice").and_then(number);
             found.owner_uid = uid.or(found.owner_uid);

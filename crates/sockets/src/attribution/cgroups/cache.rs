@@ -149,6 +149,7 @@ impl Cache {
     }
 
     fn take_out(&mut self, at: usize) {
+        // Entries change their places below.
         self.last = None;
         let entry = self.entries.swap_remove(at);
         self.bytes -= entry.state.bytes();
