@@ -124,7 +124,7 @@ impl DatagramPacker {
         std::mem::swap(&mut self.finished, &mut self.filling.bytes);
         let finished_records = std::mem::take(&mut self.filling.records);
         self.datagrams += 1;
-        // Between the two sums: the head says how many datagrams and records there were before this one.
+        // After `datagrams` is counted and before `records` is: the head says how many of both come before this datagram.
         self.begin(poll);
         let (finished, moved) = self.finished.split_at(start);
         self.filling.bytes.extend_from_slice(moved);
@@ -303,7 +303,7 @@ pub fn decode_datagram(bytes: &[u8]) -> Result<DatagramView<'_>, DecodeError> {
                 view.record_count += 1;
             }
             TOTALS => view.totals = Some(decode_totals(field.bytes()?)?),
-            // What a later version adds.
+            // A field that a later version added.
             _ => {}
         }
     }

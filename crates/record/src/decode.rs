@@ -68,7 +68,7 @@ pub enum Record<'a> {
 
 /// Reads one message of a stream of records, which is a socket's or carries totals.
 pub fn decode_record(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
-    // Which message it is shows only where the totals are met, which may be anywhere.
+    // The totals may stand anywhere, so every field is looked at before the message is decoded as a socket.
     let mut totals = None;
     for field in Fields::new(bytes) {
         let field = field?;

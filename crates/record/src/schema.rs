@@ -238,7 +238,7 @@ macro_rules! schema {
             fn visit<S: $crate::value::Sink>(&self, set: Option<&$crate::FieldSet>, sink: &mut S) {
                 use $crate::value::Value;
                 $($(
-                    // Number and field are constants in each of these, so that an encoder looks nothing up.
+                    // Number and field are constants in each of these branches, so that an encoder looks nothing up.
                     if set.is_none_or(|set| set.has_index($index::$name as usize)) {
                         const FIELD: &$crate::Field = &$record::FIELDS[$index::$name as usize];
                         match $crate::schema::known!(self.$name $(, $none)?) {

@@ -250,7 +250,7 @@ impl Access for Direct {
             socket.listen_all_namespaces()?;
         }
 
-        // Before it joins: from then on events arrive, and those that find no room are lost.
+        // Before the socket joins: from then on events arrive, and those that find no room are lost.
         set_receive_buffer(socket.as_fd(), buffer_bytes).map_err(|error| Errno::from(&error))?;
         socket.join_group(SKNLGRP_INET_TCP_DESTROY)?;
         socket.join_group(SKNLGRP_INET6_TCP_DESTROY)?;

@@ -368,7 +368,7 @@ impl Engine<'_> {
             return Fate::LeftOut(Reason::NeverConnected);
         }
 
-        // Counted before the filter: it is set against the kernel's count of all connections of the namespace.
+        // Counted before the filter decides: it is compared with the kernel's count of all connections of the namespace.
         if let Some(place) = closed.place {
             self.namespaces.heard(place);
         }

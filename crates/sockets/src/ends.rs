@@ -181,7 +181,7 @@ fn role_of_row(state: State, counters: &Counters, send_queue: u32, notsent: u32)
     let has_fin =
         matches!(state, State::FinWait1 | State::FinWait2 | State::LastAck | State::Closing);
     if has_fin && notsent > 0 {
-        // The FIN waits for the data to be sent, and does not count yet.
+        // The FIN waits until the data is sent, and does not count yet.
         return None;
     }
     match control_bytes(counters, send_queue, notsent)?.saturating_sub(has_fin.into()) {

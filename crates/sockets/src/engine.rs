@@ -216,7 +216,7 @@ impl<'h> Engine<'h> {
         }
 
         entry.was_socket = true;
-        // Of a socket that its program has closed the kernel names no owner: it keeps the one it had.
+        // The kernel names no owner once the program has closed the socket: the last known one is kept.
         entry.uid = says::uid(message).or(entry.uid);
         entry.cgroup_id = message.cgroup_id.unwrap_or(entry.cgroup_id);
         entry.congestion = congestion;
@@ -227,7 +227,7 @@ impl<'h> Engine<'h> {
 
         let mut delta = Delta::default();
         if let Some(info) = &message.tcp_info {
-            // Before `note_counters` replaces what these are compared with. A listener's have other meanings.
+            // Before `note_counters` overwrites what is compared here. A listener's fields mean other things.
             if message.state != State::Listen {
                 delta = Delta::of(entry, info, boot_ns);
             }
@@ -270,7 +270,7 @@ impl<'h> Engine<'h> {
             self.counts.unknown_attributes.add(message.unknown_attributes().count() as u64);
         }
 
-        // The role that a poll saw stands, also once the counters no longer show it.
+        // A role that an earlier poll found is kept, even when the counters no longer show it.
         record.role = noted.role.map(Role::word).or(record.role);
         record.first_seen_unix_ns = Some(noted.first_seen_unix_ns);
         noted.delta.fill(&mut record);

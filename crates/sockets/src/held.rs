@@ -109,7 +109,7 @@ impl Engine<'_> {
         let since = self.hearing.held.since;
         let (mut events, bytes) = self.hearing.held.take();
         let first_place = std::mem::take(&mut self.hearing.held.first_place);
-        // Those of one namespace together, beginning where the last turn had to stop.
+        // Grouped by namespace, starting with the one where the last turn had to stop.
         events.sort_by_key(|event| event.place.wrapping_sub(first_place));
 
         for (visits, events) in events.chunk_by(|a, b| a.place == b.place).enumerate() {

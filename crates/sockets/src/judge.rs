@@ -129,7 +129,7 @@ impl Engine<'_> {
                 let verdict = if rejected_before { Verdict::False } else { verdict };
                 self.note(message, known, (0, verdict), Fate::LeftOut);
             }
-            // Who was rejected matters to closes alone.
+            // Rejections are remembered only to judge closes.
             _ if self.options.closes == Closes::Off => {}
             // What is left of a connection says too little to be judged.
             _ if is_remnant(message) => self.filter.rejected.see(cookie, poll),

@@ -41,7 +41,7 @@ impl Missed {
             }
         }
 
-        // All at once: those that end before the next look are not counted.
+        // All names are forgotten at once; namespaces that end before the next look are then not counted.
         if self.seen.len() > NAMES_MAX + found.len() {
             self.seen.clear();
         }

@@ -185,7 +185,7 @@ impl Namespaces {
             heard: 0,
             ..known.clone()
         };
-        // As if this poll had not found the one before, so that its place is used again after a while.
+        // Marks the old one as not found by this poll, so that its place is used again after a while.
         known.found_poll = known.found_poll.wrapping_sub(1);
         self.put(successor)
     }
@@ -296,7 +296,7 @@ impl Namespaces {
             }
         }
 
-        // Free places between others stay, since entries of the table refer to places by number.
+        // Free places between others stay, because entries of the table refer to places by number.
         while self.places.last().is_some_and(Option::is_none) {
             self.places.pop();
         }

@@ -456,7 +456,7 @@ impl Visitor for Visit<'_, '_> {
             }
         }
 
-        // Beyond the limit too: the answer says how many there are.
+        // Counted beyond the limit too: the answer says how many there are.
         text.matched += 1;
         if text.shown >= text.limit {
             return;

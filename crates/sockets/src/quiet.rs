@@ -179,7 +179,7 @@ impl Memory {
             return Ok(None);
         }
 
-        // Not before: a walk that is needed after all would visit them a second time.
+        // Visited only now: if a walk were needed after all, it would visit them again.
         walked.bytes += answers.len() as u64;
         for message in Messages::new(&answers).flatten() {
             match decode(message.body) {

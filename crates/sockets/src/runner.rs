@@ -286,7 +286,7 @@ impl<'h> Runner<'h> {
 
             let (at, place) = self.visits[visit];
             let is_owed = owed.contains_key(&place);
-            // One is visited in any case, so that a host on which every poll is late gets around to all.
+            // At least one is visited, so that even where every poll is late all have their turn.
             if visit > 0 && Instant::now() >= ends_at {
                 self.put_off = PutOff {
                     places: self.visits[visit..].iter().map(|(_, place)| *place).collect(),
@@ -296,7 +296,7 @@ impl<'h> Runner<'h> {
                 break;
             }
 
-            // With what the last poll would have asked for there: listeners, unchanged sockets.
+            // A visit that was put off gets what it would have asked for then: listeners, unchanged sockets.
             self.engine.is_keyframe = is_keyframe || is_owed && put_off.is_keyframe;
             self.visit((at, place), if is_owed { states | put_off.states } else { states });
             // A namespace of few sockets has no pause of its own.

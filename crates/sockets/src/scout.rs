@@ -151,7 +151,7 @@ impl Scout {
         ids.drain(|change| match change {
             IdChange::Given(id) => {
                 engine.namespaces.given(id);
-                // What was not found for this id before was another namespace.
+                // The id is another namespace's now, which is worth a look.
                 self.strangers.remove(&id);
                 // Those that we gave are known.
                 let is_new = engine.namespaces.by_nsid(id).is_none();
@@ -177,7 +177,7 @@ impl Scout {
             self.due = began + LOOK_INTERVAL;
         }
 
-        // Ids serve to hear events: without the right to hear those of others there is nothing to look for.
+        // Namespaces get ids so that their events are heard; where those of others cannot be heard, there is nothing to do.
         if !self.hears_all {
             return;
         }
@@ -280,7 +280,7 @@ impl Engine<'_> {
         let now = Instant::now();
         let due = Some(Call::Anything).filter(|_| now >= scout.due);
         let called = scout.called.filter(|_| now >= scout.rested);
-        // The greater call does what the other would do, and more.
+        // `Anything` is the greater one, and looks at the mounts as well.
         if let Some(call) = due.max(called) {
             scout.look(self, call);
         }

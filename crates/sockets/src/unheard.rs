@@ -98,7 +98,7 @@ impl Engine<'_> {
         for _ in 0..COUNT_TRIES {
             let opened = self.opened(newcomer.id)?;
             let heard = self.heard(newcomer.place);
-            // All of them were heard: what is still there need not be known.
+            // Each connection that was opened has been heard closing, so none is left to count.
             if opened <= heard {
                 return Ok(Count::Steady(0));
             }
@@ -135,7 +135,7 @@ impl Engine<'_> {
         let scout = self.scout.as_mut().ok_or(Error::Gone)?;
         let at = scout.found.iter().position(|found| found.id == id).ok_or(Error::Gone)?;
         let socket = scout.access.open(at)?;
-        // Of listeners, handshakes and TIME-WAIT no close event of a connection is still to come.
+        // Without listeners, handshakes and TIME-WAIT: these have no close event of a connection to come.
         let ask = Ask { states: States::DEFAULT, extensions: Extensions::NONE, bytecode: &[] };
         let mut alive = Alive(0);
         let failed = |_| Error::Syscall { call: "walk", errno: Errno::IO };

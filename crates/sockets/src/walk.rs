@@ -277,7 +277,7 @@ impl Walker {
             ) else {
                 continue;
             };
-            // An error: the kernel does not have it any more.
+            // An error: the kernel no longer has the socket.
             if message.kind != SOCK_DIAG_BY_FAMILY {
                 return false;
             }
@@ -313,7 +313,7 @@ impl Walker {
 
         let (len, truncated, sender) = received;
         walked.kernel_ns += monotonic_ns().saturating_sub(asked_ns);
-        // Anybody may send to our port; the kernel's is 0.
+        // Any process may send to our port; the kernel's own port is 0.
         if sender != 0 {
             return Ok(Progress::GoesOn);
         }

@@ -76,7 +76,7 @@ fn step<'a>(
     found: &mut CgroupPath<'a>,
 ) {
     if let Some(uid) = pod::uid(component, above.kubepods) {
-        // A container that a pod is in is not the pod's.
+        // A container further up the path is around the pod, not in it.
         found.pod_uid = Some(uid);
         found.container_id = None;
         found.container_runtime = None;

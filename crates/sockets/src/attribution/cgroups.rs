@@ -202,7 +202,7 @@ impl Cgroups {
 
         let cache = &mut self.cache;
         let walk = Walk::new(&mount.point, limits).run(|id, below: &str| {
-            // Others may be asked for next, but are not worth forgetting one for.
+            // The others may be asked for next, but none that is kept is evicted for them.
             if id == asked || (cache.has_room() && !cache.knows(id)) {
                 cache.put(Cgroup::new(id, &mount.path_in_hierarchy(below)));
             }

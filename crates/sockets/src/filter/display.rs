@@ -120,7 +120,7 @@ fn write_test(test: &Test, sense: Sense, f: &mut Formatter<'_>) -> fmt::Result {
             write!(f, "{word} {} :{port}", port_sign(*test, sense))
         }
         Test::Autobound => f.write_str("autobound"),
-        // A digit at its beginning would make it an index.
+        // A name that begins with a digit would be read as an index.
         Test::Device(Device::Name(name)) if name.starts_with(|c: char| c.is_ascii_digit()) => {
             write!(f, "dev {equal} \"{}\"", escaped(name))
         }

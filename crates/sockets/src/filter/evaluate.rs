@@ -91,7 +91,7 @@ fn answer(test: &Test, message: &SocketMessage<'_>, facts: &Facts<'_>) -> Verdic
         }
         Test::Autobound => autobound(message, facts),
         Test::Device(Device::Index(index)) => (message.id.interface_index == *index).into(),
-        // Bound to none, whichever interface has the name.
+        // The socket is bound to no interface, whatever the name stands for.
         Test::Device(Device::Name(_)) if message.id.interface_index == 0 => Verdict::False,
         Test::Device(Device::Name(name)) => Verdict::known(facts.interface.map(|it| it == name)),
         // Without CAP_NET_ADMIN the kernel sends no mark: it is not known, rather than 0.

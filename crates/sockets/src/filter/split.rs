@@ -92,7 +92,7 @@ pub(super) fn compile(filter: &Filter, target: &Target<'_>) -> Compiled {
 
     let whole = expression.clone();
     let conjuncts = expression.map_or(Vec::new(), Expr::into_conjuncts);
-    // States that every condition leaves are asked for in the request, where they cost nothing.
+    // Conditions on states go into the request's mask of states, which costs nothing.
     let states = conjuncts.iter().fold(named, |states, part| states & possible_states(part));
 
     let mut program = Program { parts: Vec::new(), bytes: 0 };
@@ -140,7 +140,7 @@ fn place(part: &Expr, program: &mut Program, target: &Target<'_>) -> By {
 
     let bound = bound(part, Bound::AtLeast, target);
     let exact = all_kernel(part, target);
-    // The kernel would leave out nothing.
+    // A program that is always true would leave out nothing.
     if bound == Expression::Constant(true) {
         return if exact { By::Kernel } else { By::Us };
     }

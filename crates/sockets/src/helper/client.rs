@@ -97,7 +97,7 @@ impl Remote {
         };
 
         if result.as_ref().is_err_and(|errno| is_hangup(*errno)) {
-            // What the helper said before it closed can still be read: it says why.
+            // What the helper sent before it closed can still be read, and says why.
             result = self.receive().or(result);
         }
 
@@ -159,7 +159,7 @@ impl Remote {
         found.clear();
         self.places.clear();
 
-        // The own namespace is found without the helper, whatever becomes of that.
+        // The own namespace is found without the helper, so that it is there even if the helper fails.
         let own_scan = self.direct.discover(&Scope::Own, found)?;
         let own = found.pop().ok_or(io::ErrorKind::NotFound)?;
 

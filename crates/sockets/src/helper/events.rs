@@ -35,7 +35,7 @@ impl Passed {
     pub(super) fn check(&mut self, uid: u32) -> Result<(), Errno> {
         let of_user = |passed: &Passed| passed.0.iter().filter(|event| event.uid == uid).count();
         if of_user(self) >= PER_USER || self.0.len() >= MAX {
-            // Only now: the list has all netlink sockets of the namespace.
+            // Read only when needed: the list has every netlink socket of the namespace.
             let list = fs::read("/proc/thread-self/net/netlink");
             self.forget_closed(&list.map_err(|error| Errno::from(&error))?);
         }

@@ -87,7 +87,7 @@ impl Answer {
     pub(super) fn encode_found(found: &[Found], from: usize) -> Vec<u8> {
         let mut bytes = vec![2];
         for one in found.get(from..).unwrap_or_default() {
-            // The asker goes on from here.
+            // The client asks for the rest from here on.
             if bytes.len() + FOUND_BYTES_MAX > MESSAGE_BYTES_MAX {
                 break;
             }

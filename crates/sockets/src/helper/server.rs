@@ -124,7 +124,7 @@ impl Server {
             return;
         }
 
-        // Without an answer it is nobody: -1 is not a user's id.
+        // Unknown is nobody: -1 (`u32::MAX`) is never a user's id.
         let uid = channel.peer().map_or(u32::MAX, |peer| peer.uid);
         if !allowed.contains(uid) {
             // A client that does not read the reason goes without.

@@ -154,7 +154,7 @@ impl Iterator for Answer {
                 }
                 End::Whole => return None,
                 End::Broken => {
-                    // Said once: after the error there is nothing.
+                    // The error is returned once; after it the answer is over.
                     state.end = End::Whole;
                     return Some(Err(QueryError::Broken));
                 }

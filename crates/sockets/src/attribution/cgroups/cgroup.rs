@@ -134,7 +134,7 @@ impl Span {
 
     /// Where a slice of `text` lies in it.
     fn within(text: &str, slice: &str) -> Option<Span> {
-        // By its address: a text that is not a part of `text` has none in it.
+        // By address, without unsafe code; `None` for a text that is not a part of `text`.
         let start = slice.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
         Span::between(start, start.checked_add(slice.len())?)
             .filter(|_| start + slice.len() <= text.len())

@@ -334,7 +334,7 @@ impl<'a> Parser<'a> {
         let sign = self.sign(word, allowed)?;
         let value = self.value(word, field.quantity().example())?;
 
-        // Looked up only if the text is not a number.
+        // The name is looked up only if the text is not a number.
         let user = || self.names.user(&value.text).map(u64::from);
         let number = match field.quantity().parse(&value.text) {
             Ok(number) => number,
