@@ -28,6 +28,7 @@ impl TcpCounts {
     pub fn read() -> Option<TcpCounts> {
         let mut buffer = [0; FILE_BYTES_MAX];
         let v4 = read_file("/proc/thread-self/net/sockstat", &mut buffer)?;
+        // `inuse` is by family, `tw` is of both.
         let (mut in_use, time_wait) = (value(v4, "TCP:", "inuse")?, value(v4, "TCP:", "tw")?);
 
         // Without IPv6 there is no such file, and no such socket.
@@ -55,7 +56,7 @@ fn read_file<'b>(path: &str, buffer: &'b mut [u8; FILE_BYTES_MAX]) -> Option<&'b
     }
 }
 
-/// The number behind a name in the line that begins so.
+/// The number after `name` in the line that begins with `line`.
 fn value(text: &str, line: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|text| text.strip_prefix(line))?;
     let mut words = line.split_ascii_whitespace();
