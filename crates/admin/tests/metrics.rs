@@ -147,18 +147,18 @@ fn every_reason_is_shown_at_every_hop_where_it_can_occur() {
             let reason = reason.label();
             let series = match hop {
                 HopKind::Socket => format!(
-                    "weir_relay_socket_dropped_datagrams_total{{listener=\"syslog\",reason=\"{reason}\"}} 1\n"
+                    "weir_relay_socket_dropped_datagrams_total{{origin=\"syslog\",reason=\"{reason}\"}} 1\n"
                 ),
                 HopKind::Receive => format!(
-                    "weir_relay_dropped_datagrams_total{{listener=\"syslog\",reason=\"{reason}\"}} 1\n"
+                    "weir_relay_dropped_datagrams_total{{origin=\"syslog\",reason=\"{reason}\"}} 1\n"
                 ),
                 HopKind::Target => format!(
-                    "weir_relay_target_dropped_datagrams_total{{listener=\"syslog\",target=\"old\",reason=\"{reason}\"}} 1\n"
+                    "weir_relay_target_dropped_datagrams_total{{origin=\"syslog\",target=\"old\",reason=\"{reason}\"}} 1\n"
                 ),
                 HopKind::Egress => format!(
-                    "weir_relay_target_returned_datagrams_total{{listener=\"syslog\",target=\"old\",reason=\"{reason}\"}} 1\n"
+                    "weir_relay_target_returned_datagrams_total{{origin=\"syslog\",target=\"old\",reason=\"{reason}\"}} 1\n"
                 ),
-                HopKind::Receiver => "weir_relay_target_receiver_dropped_datagrams_total{listener=\"syslog\",target=\"old\"} 1\n"
+                HopKind::Receiver => "weir_relay_target_receiver_dropped_datagrams_total{origin=\"syslog\",target=\"old\"} 1\n"
                     .to_owned(),
                 HopKind::Poll => {
                     format!("weir_sockets_dropped_records_total{{reason=\"{reason}\"}} 1\n")
@@ -179,14 +179,14 @@ fn every_reason_is_shown_at_every_hop_where_it_can_occur() {
 #[test]
 fn values() {
     let text = prometheus();
-    let target = "listener=\"syslog\",target=\"old\"";
+    let target = "origin=\"syslog\",target=\"old\"";
     for line in [
-        "weir_relay_socket_dropped_datagrams_total{listener=\"syslog\",reason=\"socket_buffer\"} 1"
+        "weir_relay_socket_dropped_datagrams_total{origin=\"syslog\",reason=\"socket_buffer\"} 1"
             .to_owned(),
-        "weir_relay_receive_buffer_bytes{listener=\"syslog\"} 425984".to_owned(),
-        "weir_relay_received_bytes_total{listener=\"syslog\"} 200000".to_owned(),
-        "weir_relay_accepted_datagrams_total{listener=\"syslog\"} 997".to_owned(),
-        "weir_relay_receive_errors_total{listener=\"syslog\"} 2".to_owned(),
+        "weir_relay_receive_buffer_bytes{origin=\"syslog\"} 425984".to_owned(),
+        "weir_relay_received_bytes_total{origin=\"syslog\"} 200000".to_owned(),
+        "weir_relay_accepted_datagrams_total{origin=\"syslog\"} 997".to_owned(),
+        "weir_relay_receive_errors_total{origin=\"syslog\"} 2".to_owned(),
         format!("weir_relay_target_offered_datagrams_total{{{target}}} 1000"),
         format!("weir_relay_target_sent_datagrams_total{{{target}}} 985"),
         format!("weir_relay_target_queue_oldest_age_seconds{{{target}}} 1.5"),
@@ -260,11 +260,11 @@ fn an_idle_target_has_every_reason_at_0_and_the_number_of_series_does_not_grow()
 fn a_hostile_name_cannot_add_a_line() {
     let mut hops = idle_hops();
     for hop in &mut hops {
-        hop.listener = "a\"} 1\nb\\".to_owned();
+        hop.origin = "a\"} 1\nb\\".to_owned();
     }
     let text = render(&Arc::new(state(hops, "127.0.0.1")), "");
     assert!(
-        text.contains(r#"weir_relay_received_datagrams_total{listener="a\"} 1\nb\\"} 0"#),
+        text.contains(r#"weir_relay_received_datagrams_total{origin="a\"} 1\nb\\"} 0"#),
         "{text}"
     );
     assert!(!text.lines().any(|line| line.starts_with('b')));

@@ -93,8 +93,8 @@ pub struct Delay {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HopSnapshot {
     pub hop: HopKind,
-    /// Name of the listener, or `sockets` for the socket collector.
-    pub listener: String,
+    /// Where what is counted here began: the name of a listener, or `sockets` for the socket collector.
+    pub origin: String,
     /// Name of the target or sink, for the hops that belong to one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub target: Option<String>,
@@ -182,14 +182,14 @@ impl HopBuilder {
     /// Starts with the first look at what came in, taken before any counter of what left.
     pub fn new(
         hop: HopKind,
-        listener: &str,
+        origin: &str,
         target: Option<&str>,
         received_before: Amount,
     ) -> HopBuilder {
         HopBuilder {
             snapshot: HopSnapshot {
                 hop,
-                listener: listener.to_owned(),
+                origin: origin.to_owned(),
                 target: target.map(str::to_owned),
                 received: Amount::default(),
                 delivered: Amount::default(),

@@ -65,7 +65,7 @@ impl Ledger {
             match state.closed.get_mut(&key) {
                 Some(earlier) => earlier.absorb(&hop),
                 None => {
-                    (_, hop.listener, hop.target) = key.clone();
+                    (_, hop.origin, hop.target) = key.clone();
                     state.closed.insert(key, hop);
                 }
             }
@@ -116,12 +116,12 @@ impl Ledger {
 }
 
 fn key_of(hop: &HopSnapshot) -> HopKey {
-    (hop.hop, hop.listener.clone(), hop.target.clone())
+    (hop.hop, hop.origin.clone(), hop.target.clone())
 }
 
-/// By listener; in it, its own hops first, then target by target.
+/// By origin; in it, its own hops first, then target by target.
 fn order_of(hop: &HopSnapshot) -> (&str, Option<&str>, HopKind) {
-    (&hop.listener, hop.target.as_deref(), hop.hop)
+    (&hop.origin, hop.target.as_deref(), hop.hop)
 }
 
 impl Snapshot {

@@ -67,11 +67,11 @@ impl Snapshot {
         losses
     }
 
-    /// One hop by kind, listener and target.
-    pub fn hop(&self, kind: HopKind, listener: &str, target: Option<&str>) -> Option<&HopSnapshot> {
-        self.hops.iter().find(|hop| {
-            hop.hop == kind && hop.listener == listener && hop.target.as_deref() == target
-        })
+    /// One hop by kind, origin and target.
+    pub fn hop(&self, kind: HopKind, origin: &str, target: Option<&str>) -> Option<&HopSnapshot> {
+        self.hops
+            .iter()
+            .find(|hop| hop.hop == kind && hop.origin == origin && hop.target.as_deref() == target)
     }
 }
 

@@ -98,7 +98,7 @@ impl<'a> Figures<'a> {
         }
         for hop in &self.snapshot.hops {
             if let (Some(target), Some(up)) = (&hop.target, hop.gauges.get("up")) {
-                let component = format!("target/{}/{target}", hop.listener);
+                let component = format!("target/{}/{target}", hop.origin);
                 let is_well = *up != 0 && !loses(&component);
                 add(component, by_phase(if is_well { "ok" } else { "degraded" }));
             }
@@ -124,7 +124,7 @@ impl<'a> Figures<'a> {
 pub(crate) fn add_ledger<'a>(samples: &mut Samples<'a>, snapshot: &'a Snapshot) {
     samples.whole(Id::LedgerViolations, NONE, snapshot.violations);
     for hop in &snapshot.hops {
-        let labels = [hop.hop.label(), &hop.listener, hop.target.as_deref().unwrap_or_default()];
+        let labels = [hop.hop.label(), &hop.origin, hop.target.as_deref().unwrap_or_default()];
         // In flight stops at 0; what is missing below that is in `unaccounted`.
         let residual = hop.in_flight.count as f64 + hop.unaccounted.min(0) as f64;
         samples.number(Id::LedgerResidual, labels, residual);
@@ -145,9 +145,9 @@ pub(crate) fn add_ledger<'a>(samples: &mut Samples<'a>, snapshot: &'a Snapshot) 
 }
 
 fn add_socket<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
-    let labels = [hop.listener.as_str()];
+    let labels = [hop.origin.as_str()];
     for (reason, count) in drops(hop) {
-        samples.whole(Id::SocketDropped, [&hop.listener, reason.label()], count);
+        samples.whole(Id::SocketDropped, [&hop.origin, reason.label()], count);
     }
     for (gauge, id) in [
         ("receive_buffer_bytes", Id::ReceiveBuffer),
@@ -160,12 +160,12 @@ fn add_socket<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
 }
 
 fn add_receive<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
-    let labels = [hop.listener.as_str()];
+    let labels = [hop.origin.as_str()];
     samples.whole(Id::Received, labels, hop.received.count);
     samples.whole(Id::ReceivedBytes, labels, hop.received.bytes);
     samples.whole(Id::Accepted, labels, hop.delivered.count);
     for (reason, count) in drops(hop) {
-        samples.whole(Id::Dropped, [&hop.listener, reason.label()], count);
+        samples.whole(Id::Dropped, [&hop.origin, reason.label()], count);
     }
     samples.whole(Id::ReceiveBatches, labels, event(hop, "batches"));
     samples.whole(Id::EmptyDatagrams, labels, event(hop, "empty_datagrams"));
@@ -173,13 +173,13 @@ fn add_receive<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
 }
 
 fn add_target<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
-    let [listener, target] = pair(hop);
-    let labels = [listener, target];
+    let [origin, target] = pair(hop);
+    let labels = [origin, target];
     samples.whole(Id::TargetOffered, labels, hop.received.count);
     samples.whole(Id::TargetSent, labels, hop.delivered.count);
     samples.whole(Id::TargetSentBytes, labels, hop.delivered.bytes);
     for (reason, count) in drops(hop) {
-        samples.whole(Id::TargetDropped, [listener, target, reason.label()], count);
+        samples.whole(Id::TargetDropped, [origin, target, reason.label()], count);
     }
     samples.whole(Id::TargetSendCalls, labels, event(hop, "send_calls"));
     samples.whole(Id::TargetRetries, labels, event(hop, "retries"));
@@ -187,11 +187,11 @@ fn add_target<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
     samples.whole(Id::TargetFilesSetAside, labels, event(hop, "files_set_aside"));
     for errno in SEND_ERRORS {
         let count = event(hop, &format!("send_errors_{errno}"));
-        samples.whole(Id::TargetSendErrors, [listener, target, errno], count);
+        samples.whole(Id::TargetSendErrors, [origin, target, errno], count);
     }
     for (errno, count) in events_below(hop, "send_errors_") {
         if errno != UNRESOLVED && !SEND_ERRORS.contains(&errno) {
-            samples.whole(Id::TargetSendErrors, [listener, target, errno], count);
+            samples.whole(Id::TargetSendErrors, [origin, target, errno], count);
         }
     }
     samples.whole(Id::TargetQueue, labels, hop.in_flight.count);
@@ -220,17 +220,13 @@ pub(super) fn histogram(delay: &Delay) -> Value {
 }
 
 fn add_egress<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
-    let [listener, target] = pair(hop);
+    let [origin, target] = pair(hop);
     for (reason, count) in drops(hop) {
-        samples.whole(Id::TargetReturned, [listener, target, reason.label()], count);
+        samples.whole(Id::TargetReturned, [origin, target, reason.label()], count);
     }
     for (code, count) in events_below(hop, "icmp_") {
         let code = code.replace('_', "/");
-        samples.whole(
-            Id::TargetIcmpErrors,
-            [Cow::from(listener), target.into(), code.into()],
-            count,
-        );
+        samples.whole(Id::TargetIcmpErrors, [Cow::from(origin), target.into(), code.into()], count);
     }
 }
 
@@ -290,7 +286,7 @@ fn add_process(samples: &mut Samples<'_>, process: &Process) {
 }
 
 pub(super) fn pair(hop: &HopSnapshot) -> [&str; 2] {
-    [&hop.listener, hop.target.as_deref().unwrap_or_default()]
+    [&hop.origin, hop.target.as_deref().unwrap_or_default()]
 }
 
 /// Every reason that can occur at this hop, with 0 where it has not, and any other that has.

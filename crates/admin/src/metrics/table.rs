@@ -68,70 +68,70 @@ families! {
         "When the configuration in force was applied, in seconds since 1970.";
     ComponentState Gauge "weir_component_state" ["component", "state"]
         "1 for the state that the component is in and 0 for the others: starting, ok, degraded (down, or it loses what no setting asks for), failed, stopping.";
-    HeartbeatAge Gauge "weir_listener_heartbeat_age_seconds" ["listener"]
+    HeartbeatAge Gauge "weir_listener_heartbeat_age_seconds" ["origin"]
         "Time since the listener's data loops last moved.";
 
-    LedgerResidual Gauge "weir_ledger_residual" ["hop", "listener", "target"]
+    LedgerResidual Gauge "weir_ledger_residual" ["hop", "origin", "target"]
         "Received less delivered less dropped: what is inside the hop. 0 at rest; negative or above the hop's capacity is a bug of Weir.";
     LedgerViolations Counter "weir_ledger_violations_total" []
         "Moments at which the ledger did not balance at some hop. Anything but 0 is a bug of Weir.";
 
-    SocketDropped Counter "weir_relay_socket_dropped_datagrams_total" ["listener", "reason"]
+    SocketDropped Counter "weir_relay_socket_dropped_datagrams_total" ["origin", "reason"]
         "Datagrams that the kernel dropped at the listener's socket before they could be read (SO_MEMINFO).";
-    ReceiveBuffer Gauge "weir_relay_receive_buffer_bytes" ["listener"]
+    ReceiveBuffer Gauge "weir_relay_receive_buffer_bytes" ["origin"]
         "Receive buffer of the listener's socket as the kernel granted it.";
-    ReceiveBufferUsed Gauge "weir_relay_receive_buffer_used_bytes" ["listener"]
+    ReceiveBufferUsed Gauge "weir_relay_receive_buffer_used_bytes" ["origin"]
         "How much of the receive buffer waits to be read, as the kernel charges it.";
-    Received Counter "weir_relay_received_datagrams_total" ["listener"]
+    Received Counter "weir_relay_received_datagrams_total" ["origin"]
         "Datagrams read from the listener's socket.";
-    ReceivedBytes Counter "weir_relay_received_bytes_total" ["listener"]
+    ReceivedBytes Counter "weir_relay_received_bytes_total" ["origin"]
         "Payload bytes read from the listener's socket.";
-    Accepted Counter "weir_relay_accepted_datagrams_total" ["listener"]
+    Accepted Counter "weir_relay_accepted_datagrams_total" ["origin"]
         "Datagrams that were offered to the listener's targets.";
-    Dropped Counter "weir_relay_dropped_datagrams_total" ["listener", "reason"]
+    Dropped Counter "weir_relay_dropped_datagrams_total" ["origin", "reason"]
         "Datagrams that were read and not offered to any target.";
-    ReceiveBatches Counter "weir_relay_receive_batches_total" ["listener"]
+    ReceiveBatches Counter "weir_relay_receive_batches_total" ["origin"]
         "Calls that read datagrams; datagrams per batch is the quotient.";
-    EmptyDatagrams Counter "weir_relay_empty_datagrams_total" ["listener"]
+    EmptyDatagrams Counter "weir_relay_empty_datagrams_total" ["origin"]
         "Datagrams without payload. They are forwarded like others.";
-    ReceiveErrors Counter "weir_relay_receive_errors_total" ["listener"]
+    ReceiveErrors Counter "weir_relay_receive_errors_total" ["origin"]
         "Calls that failed to read. No datagram is lost by one.";
 
-    TargetUp Gauge "weir_relay_target_up" ["listener", "target"]
+    TargetUp Gauge "weir_relay_target_up" ["origin", "target"]
         "1 while the target takes datagrams. 0 for five seconds after it refused any, while its next hop does not answer, while every call fails, and while it has had something for a second and let nothing go.";
-    TargetOffered Counter "weir_relay_target_offered_datagrams_total" ["listener", "target"]
+    TargetOffered Counter "weir_relay_target_offered_datagrams_total" ["origin", "target"]
         "Datagrams accepted since the target joined.";
-    TargetSent Counter "weir_relay_target_sent_datagrams_total" ["listener", "target"]
+    TargetSent Counter "weir_relay_target_sent_datagrams_total" ["origin", "target"]
         "Datagrams that were handed to the kernel for the target. What came back as undeliverable is counted as returned.";
-    TargetSentBytes Counter "weir_relay_target_sent_bytes_total" ["listener", "target"]
+    TargetSentBytes Counter "weir_relay_target_sent_bytes_total" ["origin", "target"]
         "Payload bytes that were handed to the kernel for the target.";
-    TargetDropped Counter "weir_relay_target_dropped_datagrams_total" ["listener", "target", "reason"]
+    TargetDropped Counter "weir_relay_target_dropped_datagrams_total" ["origin", "target", "reason"]
         "Datagrams that were offered to the target and not handed to the kernel.";
-    TargetReturned Counter "weir_relay_target_returned_datagrams_total" ["listener", "target", "reason"]
+    TargetReturned Counter "weir_relay_target_returned_datagrams_total" ["origin", "target", "reason"]
         "Datagrams that were handed to the kernel and reported as undeliverable. A lower bound: networks are silent about most losses.";
-    TargetReceiverDropped Counter "weir_relay_target_receiver_dropped_datagrams_total" ["listener", "target"]
+    TargetReceiverDropped Counter "weir_relay_target_receiver_dropped_datagrams_total" ["origin", "target"]
         "Datagrams that the kernel dropped at the socket of a receiver on this host (sock_diag), whoever sent them. Absent where no such socket was seen.";
-    TargetSendCalls Counter "weir_relay_target_send_calls_total" ["listener", "target"]
+    TargetSendCalls Counter "weir_relay_target_send_calls_total" ["origin", "target"]
         "Calls that sent; datagrams per call is the quotient.";
-    TargetSendErrors Counter "weir_relay_target_send_errors_total" ["listener", "target", "errno"]
+    TargetSendErrors Counter "weir_relay_target_send_errors_total" ["origin", "target", "errno"]
         "Attempts to send that failed, by the error's name or other. A retry may have succeeded: losses are counted as dropped.";
-    TargetRetries Counter "weir_relay_target_retries_total" ["listener", "target"]
+    TargetRetries Counter "weir_relay_target_retries_total" ["origin", "target"]
         "Attempts to send a datagram again.";
-    TargetTailsMended Counter "weir_relay_target_file_tails_mended_total" ["listener", "target"]
+    TargetTailsMended Counter "weir_relay_target_file_tails_mended_total" ["origin", "target"]
         "Files found to end in a part of a record, which was cut off, or in a line without a line feed, which got one.";
-    TargetFilesSetAside Counter "weir_relay_target_files_set_aside_total" ["listener", "target"]
+    TargetFilesSetAside Counter "weir_relay_target_files_set_aside_total" ["origin", "target"]
         "Files that could not be continued: they got another name, and a new one was begun.";
-    TargetIcmpErrors Counter "weir_relay_target_icmp_errors_total" ["listener", "target", "code"]
+    TargetIcmpErrors Counter "weir_relay_target_icmp_errors_total" ["origin", "target", "code"]
         "ICMP errors that came back, by type/code: 3/x is IPv4, 1/x is IPv6. Advisory.";
-    TargetGso Gauge "weir_relay_target_gso" ["listener", "target"]
+    TargetGso Gauge "weir_relay_target_gso" ["origin", "target"]
         "1 while runs of equal length leave as one message (UDP_SEGMENT).";
-    TargetQueue Gauge "weir_relay_target_queue_datagrams" ["listener", "target"]
+    TargetQueue Gauge "weir_relay_target_queue_datagrams" ["origin", "target"]
         "Datagrams that wait for the target.";
-    TargetQueueCapacity Gauge "weir_relay_target_queue_capacity_datagrams" ["listener", "target"]
+    TargetQueueCapacity Gauge "weir_relay_target_queue_capacity_datagrams" ["origin", "target"]
         "Most datagrams that can wait for the target.";
-    TargetOldestAge Gauge "weir_relay_target_queue_oldest_age_seconds" ["listener", "target"]
+    TargetOldestAge Gauge "weir_relay_target_queue_oldest_age_seconds" ["origin", "target"]
         "Age of the oldest datagram that waits for the target.";
-    TargetDelay Histogram "weir_relay_target_delay_seconds" ["listener", "target"]
+    TargetDelay Histogram "weir_relay_target_delay_seconds" ["origin", "target"]
         "Time from receiving a datagram to sending it.";
 
     Polls Counter "weir_sockets_polls_total" []

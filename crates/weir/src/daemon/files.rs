@@ -18,7 +18,7 @@ impl Files {
             let count = |name| hop.events.get(name).copied().unwrap_or_default();
             let now = [count("file_tails_mended"), count("files_set_aside")];
             let name = hop.target.clone().unwrap_or_default();
-            let key = (hop.listener.clone(), name.clone());
+            let key = (hop.origin.clone(), name.clone());
             // A target that was taken out and put in again counts from 0.
             let before = self.seen.insert(key, now).unwrap_or_default();
             if now[0] > before[0] {

@@ -93,7 +93,7 @@ impl Troubles {
         for hop in &snapshot.hops {
             if let Some(place) = Place::of(hop.hop) {
                 let target = hop.target.clone().unwrap_or_default();
-                by_place.entry((place, hop.listener.clone(), target)).or_default().push(hop);
+                by_place.entry((place, hop.origin.clone(), target)).or_default().push(hop);
             }
         }
         // What a reload took away is in nobody's way any more.
@@ -228,9 +228,9 @@ fn over(
 fn name(place: Place, hop: &HopSnapshot) -> String {
     let target = hop.target.as_deref().unwrap_or_default();
     match place {
-        Place::Listener => format!("listener {}", hop.listener),
-        Place::Target => format!("target {target} of listener {}", hop.listener),
-        Place::Close => hop.listener.clone(),
+        Place::Listener => format!("listener {}", hop.origin),
+        Place::Target => format!("target {target} of listener {}", hop.origin),
+        Place::Close => hop.origin.clone(),
         Place::Sink => format!("sink {target}"),
     }
 }
