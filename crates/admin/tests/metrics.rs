@@ -4,7 +4,7 @@
 
 mod support;
 
-use admin::metrics::{FAMILIES, Family, Kind, reasons_at};
+use admin::metrics::{FAMILIES, Family, Kind};
 use admin::{AdminState, router};
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
@@ -142,8 +142,8 @@ fn every_reason_is_shown_at_every_hop_where_it_can_occur() {
     let text = prometheus();
     let mut missing: BTreeSet<Reason> = Reason::ALL.iter().copied().collect();
     for hop in HopKind::ALL {
-        for reason in reasons_at(hop) {
-            missing.remove(reason);
+        for reason in Reason::at(hop) {
+            missing.remove(&reason);
             let reason = reason.label();
             let series = match hop {
                 HopKind::Socket => format!(
@@ -248,7 +248,7 @@ fn what_loses_datagrams_is_degraded_and_nothing_else() {
 #[test]
 fn an_idle_target_has_every_reason_at_0_and_the_number_of_series_does_not_grow() {
     let idle = render(&Arc::new(state(idle_hops(), "127.0.0.1")), "");
-    for reason in reasons_at(HopKind::Target) {
+    for reason in Reason::at(HopKind::Target) {
         let series = format!("target=\"old\",reason=\"{}\"}} 0\n", reason.label());
         assert!(idle.contains(&series), "{series}");
     }
@@ -324,8 +324,7 @@ fn documented() -> String {
         "\n## Reasons\n\n| `reason` | Where | Lost because | What helps |\n|---|---|---|---|\n"
     ));
     for reason in Reason::ALL {
-        let hops = HopKind::ALL.iter().filter(|hop| reasons_at(**hop).contains(reason));
-        let hops: Vec<_> = hops.map(|hop| hop.label()).collect();
+        let hops: Vec<_> = reason.places().iter().map(|hop| hop.label()).collect();
         let (label, cause, advice) = (reason.label(), reason.cause(), reason.advice());
         put(format_args!("| `{label}` | {} | {cause} | {advice} |\n", hops.join(", ")));
     }

@@ -1,5 +1,5 @@
 use super::samples::NONE;
-use super::{FamilyId as Id, Samples, Value, reasons_at, sockets};
+use super::{FamilyId as Id, Samples, Value, sockets};
 use crate::health::{View, unix_seconds};
 use crate::host::{Host, Interface, UdpErrors};
 use crate::process::Process;
@@ -291,11 +291,9 @@ pub(super) fn pair(hop: &HopSnapshot) -> [&str; 2] {
 
 /// Every reason that can occur at this hop, with 0 where it has not, and any other that has.
 pub(super) fn drops(hop: &HopSnapshot) -> impl Iterator<Item = (Reason, u64)> {
-    let expected = reasons_at(hop.hop);
-    let others =
-        hop.dropped.iter().map(|drop| drop.reason).filter(|reason| !expected.contains(reason));
-    let reasons = expected.iter().copied().chain(others);
-    reasons.map(|reason| (reason, hop.dropped_for(reason).count))
+    let others = hop.dropped.iter().map(|drop| drop.reason);
+    let others = others.filter(|reason| !reason.places().contains(&hop.hop));
+    Reason::at(hop.hop).chain(others).map(|reason| (reason, hop.dropped_for(reason).count))
 }
 
 pub(super) fn event(hop: &HopSnapshot, name: &str) -> u64 {

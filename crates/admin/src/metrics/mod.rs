@@ -13,7 +13,7 @@ mod text;
 use collect::Figures;
 pub(crate) use collect::add_ledger;
 pub(crate) use samples::{Sample, Samples, Value};
-pub use table::{FAMILIES, Family, FamilyId, Kind, reasons_at};
+pub use table::{FAMILIES, Family, FamilyId, Kind};
 
 use crate::AdminState;
 

@@ -1,5 +1,3 @@
-use ledger::{HopKind, Reason};
-
 /// What a family's series are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -246,65 +244,6 @@ families! {
         "When the process started, in seconds since 1970.";
 }
 
-/// The reasons for which a hop of this kind can drop. Their series exist from the start, at 0.
-pub const fn reasons_at(hop: HopKind) -> &'static [Reason] {
-    match hop {
-        HopKind::Socket => &[Reason::SocketBuffer, Reason::Shutdown],
-        HopKind::Receive => &[Reason::Truncated, Reason::SourceDenied, Reason::RingGuard],
-        HopKind::Target => &[
-            Reason::Filtered,
-            Reason::Sampled,
-            Reason::RateLimited,
-            Reason::QueueFull,
-            Reason::TooBig,
-            Reason::Refused,
-            Reason::HostUnreachable,
-            Reason::NetworkUnreachable,
-            Reason::EgressQueueFull,
-            Reason::Firewall,
-            Reason::SendError,
-            Reason::WriteError,
-            Reason::TargetUnresolved,
-            Reason::Shutdown,
-            Reason::TargetRemoved,
-        ],
-        HopKind::Egress => {
-            &[Reason::TooBig, Reason::Refused, Reason::HostUnreachable, Reason::NetworkUnreachable]
-        }
-        HopKind::Receiver => &[Reason::ReceiverBuffer],
-        HopKind::Poll => &[
-            Reason::Malformed,
-            Reason::Duplicate,
-            Reason::Filtered,
-            Reason::Sampled,
-            Reason::Unchanged,
-        ],
-        HopKind::Close => &[
-            Reason::EventBuffer,
-            Reason::Malformed,
-            Reason::Duplicate,
-            Reason::Filtered,
-            Reason::Undecided,
-            Reason::NeverConnected,
-            Reason::Elsewhere,
-            Reason::Sampled,
-        ],
-        HopKind::Sink => &[
-            Reason::QueueFull,
-            Reason::TooBig,
-            Reason::Refused,
-            Reason::HostUnreachable,
-            Reason::NetworkUnreachable,
-            Reason::EgressQueueFull,
-            Reason::Firewall,
-            Reason::SendError,
-            Reason::WriteError,
-            Reason::TargetUnresolved,
-            Reason::Shutdown,
-        ],
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -322,14 +261,6 @@ mod tests {
             assert!(!family.help.contains(['\\', '"', '\n']), "{name}");
             assert!(family.help.ends_with('.'), "{name}");
             assert!(!family.labels.contains(&"source"), "{name}");
-        }
-    }
-
-    #[test]
-    fn every_reason_can_occur_somewhere() {
-        let kinds = HopKind::ALL;
-        for reason in Reason::ALL {
-            assert!(kinds.iter().any(|kind| reasons_at(*kind).contains(reason)), "{reason:?}");
         }
     }
 }

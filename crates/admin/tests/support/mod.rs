@@ -6,7 +6,6 @@
     reason = "each test binary compiles this file and uses a part of it"
 )]
 
-use admin::metrics::reasons_at;
 use admin::{AdminState, Health, Phase};
 use ledger::{
     Amount, Counters, DelayHistogram, HopBuilder, HopKind, HopSnapshot, Ledger, Meter, Reason,
@@ -31,14 +30,16 @@ pub fn amount(count: u64) -> Amount {
 }
 
 /// A hop that received 1,000 and dropped one datagram for each of these reasons.
-fn hop(kind: HopKind, target: Option<&str>, reasons: &[Reason]) -> HopBuilder {
+fn hop(kind: HopKind, target: Option<&str>, reasons: impl Iterator<Item = Reason>) -> HopBuilder {
     let counters = Counters::default();
-    for &reason in reasons {
+    let mut dropped = 0;
+    for reason in reasons {
         counters.drop(reason, amount(1));
+        dropped += 1;
     }
     HopBuilder::new(kind, source(kind), target, amount(1_000))
         .left(&counters)
-        .delivered(amount(1_000 - reasons.len() as u64))
+        .delivered(amount(1_000 - dropped))
 }
 
 fn source(kind: HopKind) -> &'static str {
@@ -57,7 +58,7 @@ pub fn busy_hops() -> Vec<HopSnapshot> {
     let delay = DelayHistogram::default();
     delay.add(40, 900);
     delay.add(10_000_000, 85);
-    let of = |kind, target| hop(kind, target, reasons_at(kind));
+    let of = |kind, target| hop(kind, target, Reason::at(kind));
     vec![
         of(HopKind::Socket, None)
             .gauge("receive_buffer_bytes", 425_984)
