@@ -268,7 +268,7 @@ fn pack(lines: Vec<Line>) -> Vec<Packet> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ledger::{Amount, HopBuilder, HopKind, Reason};
+    use ledger::{Amount, Gauge, HopBuilder, HopKind, Reason};
 
     fn amount(count: u64) -> Amount {
         Amount { count, bytes: count * 10 }
@@ -276,7 +276,7 @@ mod tests {
 
     fn snapshot(listener: &str, sent: u64, dropped: u64) -> Snapshot {
         let hop = HopBuilder::new(HopKind::Target, listener, Some("old"), amount(0))
-            .gauge("up", 1)
+            .gauge(Gauge::Up, 1)
             .delivered(amount(sent))
             .dropped(Reason::QueueFull, amount(dropped))
             .finish(amount(sent + dropped));

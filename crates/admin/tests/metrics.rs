@@ -8,7 +8,7 @@ use admin::metrics::{FAMILIES, Family, Kind};
 use admin::{AdminState, router};
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
-use ledger::{HopKind, Reason};
+use ledger::{Event, Gauge, HopKind, Reason};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -192,9 +192,9 @@ fn values() {
         format!("weir_relay_target_queue_oldest_age_seconds{{{target}}} 1.5"),
         format!("weir_relay_target_send_errors_total{{{target},errno=\"ENOBUFS\"}} 4"),
         format!("weir_relay_target_send_errors_total{{{target},errno=\"EPERM\"}} 0"),
-        format!("weir_relay_target_send_errors_total{{{target},errno=\"EFAULT\"}} 1"),
+        format!("weir_relay_target_send_errors_total{{{target},errno=\"other\"}} 1"),
         format!("weir_relay_target_icmp_errors_total{{{target},code=\"3/3\"}} 5"),
-        format!("weir_relay_target_icmp_errors_total{{{target},code=\"11/0\"}} 6"),
+        format!("weir_relay_target_icmp_errors_total{{{target},code=\"other\"}} 6"),
         format!("weir_relay_target_delay_seconds_bucket{{{target},le=\"5e-05\"}} 900"),
         format!("weir_relay_target_delay_seconds_bucket{{{target},le=\"5\"}} 900"),
         format!("weir_relay_target_delay_seconds_bucket{{{target},le=\"+Inf\"}} 985"),
@@ -225,7 +225,7 @@ fn values() {
 fn what_loses_datagrams_is_degraded_and_nothing_else() {
     let mut hops = idle_hops();
     for hop in hops.iter_mut().filter(|hop| hop.hop == HopKind::Target) {
-        hop.gauges.insert("up".to_owned(), 1);
+        hop.gauges.insert(Gauge::Up, 1);
     }
     let state = state(hops, "127.0.0.1");
     let component = |name: &str, word: &str| {
@@ -319,6 +319,15 @@ fn documented() -> String {
         let labels: Vec<_> = labels.iter().map(|label| format!("`{label}`")).collect();
         let (kind, labels) = (kind.label(), labels.join(", "));
         put(format_args!("| `{name}` | {kind} | {labels} | {help} |\n"));
+    }
+    put(format_args!(
+        "\n## What hops count and measure outside the law\n\nIn `GET /ledger` and `weir ledger --json`, as `events` and `gauges` of a hop; \
+         events that never happened are absent. `*` is a label.\n\n| Name | Unit | Meaning |\n|---|---|---|\n"
+    ));
+    let events = Event::ROWS.iter().map(|row| (row.row_name(), row.unit(), row.meaning()));
+    let gauges = Gauge::ROWS.iter().map(|row| (row.row_name(), row.unit(), row.meaning()));
+    for (name, unit, meaning) in events.chain(gauges) {
+        put(format_args!("| `{name}` | {} | {meaning} |\n", unit.label()));
     }
     put(format_args!(
         "\n## Reasons\n\n| `reason` | Where | Lost because | What helps |\n|---|---|---|---|\n"

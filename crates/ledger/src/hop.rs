@@ -1,4 +1,4 @@
-use crate::{Amount, Counters, DelayHistogram, Reason};
+use crate::{Amount, Counters, DelayHistogram, Event, Gauge, Reason};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -117,10 +117,10 @@ pub struct HopSnapshot {
     pub unaccounted: i64,
     /// Counts outside the law: attempts, retries, errors.
     #[serde(with = "crate::decimal::map", skip_serializing_if = "BTreeMap::is_empty", default)]
-    pub events: BTreeMap<String, u64>,
+    pub events: BTreeMap<Event, u64>,
     /// Values that go up and down: buffer sizes, ages, states.
     #[serde(with = "crate::decimal::map", skip_serializing_if = "BTreeMap::is_empty", default)]
-    pub gauges: BTreeMap<String, u64>,
+    pub gauges: BTreeMap<Gauge, u64>,
     /// Time from receive to send.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub delay: Option<Delay>,
@@ -135,6 +135,16 @@ impl HopSnapshot {
     /// Drops for one reason.
     pub fn dropped_for(&self, reason: Reason) -> Amount {
         self.dropped.iter().filter(|drop| drop.reason == reason).map(|drop| drop.amount).sum()
+    }
+
+    /// How often something happened outside the law; 0 if it never did.
+    pub fn event(&self, event: Event) -> u64 {
+        self.events.get(&event).copied().unwrap_or_default()
+    }
+
+    /// The value of a gauge; `None` where the hop does not have it.
+    pub fn gauge(&self, gauge: Gauge) -> Option<u64> {
+        self.gauges.get(&gauge).copied()
     }
 
     /// Adds the counts of another life of the same hop. Gauges stay.
@@ -156,8 +166,8 @@ impl HopSnapshot {
                 None => self.dropped.push(*drop),
             }
         }
-        for (name, count) in &earlier.events {
-            *self.events.entry(name.clone()).or_default() += count;
+        for (event, count) in &earlier.events {
+            *self.events.entry(*event).or_default() += count;
         }
         match (&mut self.delay, &earlier.delay) {
             (Some(own), Some(old)) => {
@@ -257,16 +267,16 @@ impl HopBuilder {
     }
 
     /// Adds a count outside the law, unless it is zero.
-    pub fn event(mut self, name: &str, count: u64) -> HopBuilder {
+    pub fn event(mut self, event: Event, count: u64) -> HopBuilder {
         if count > 0 {
-            self.snapshot.events.insert(name.to_owned(), count);
+            self.snapshot.events.insert(event, count);
         }
         self
     }
 
     /// Adds a gauge.
-    pub fn gauge(mut self, name: &str, value: u64) -> HopBuilder {
-        self.snapshot.gauges.insert(name.to_owned(), value);
+    pub fn gauge(mut self, gauge: Gauge, value: u64) -> HopBuilder {
+        self.snapshot.gauges.insert(gauge, value);
         self
     }
 

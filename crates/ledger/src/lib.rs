@@ -12,6 +12,7 @@
 
 mod counters;
 mod decimal;
+mod figures;
 mod hop;
 mod reason;
 mod registry;
@@ -19,6 +20,9 @@ mod snapshot;
 mod waterfall;
 
 pub use counters::{Amount, Counters, DelayHistogram, EventCounter, Tally};
+pub use figures::{
+    ConnectionEnd, Event, Gauge, IcmpError, NamespaceError, PollPhase, SendError, TcpState, Unit,
+};
 pub use hop::{Accounting, Delay, Dropped, HopBuilder, HopKind, HopSnapshot};
 pub use reason::Reason;
 pub use registry::{Ledger, Meter};

@@ -1,4 +1,4 @@
-use ledger::{EventCounter, HopBuilder};
+use ledger::{Event, EventCounter, Gauge, HopBuilder};
 use sys::Errno;
 
 /// What a sink's thread and destination count outside the law.
@@ -30,16 +30,17 @@ impl Events {
 
     pub(crate) fn add_to(&self, hop: HopBuilder) -> HopBuilder {
         let mut hop = hop
-            .event("errors", self.errors.load())
-            .event("retries", self.retries.load())
-            .event("rotations", self.rotations.load())
-            .event("reopens", self.reopens.load())
-            .event("returned_datagrams", self.returned_datagrams.load());
-        for (name, gauge) in
-            [("last_errno", &self.last_errno), ("datagram_limit_bytes", &self.datagram_limit_bytes)]
-        {
-            if gauge.load() > 0 {
-                hop = hop.gauge(name, gauge.load());
+            .event(Event::Errors, self.errors.load())
+            .event(Event::Retries, self.retries.load())
+            .event(Event::Rotations, self.rotations.load())
+            .event(Event::Reopens, self.reopens.load())
+            .event(Event::ReturnedDatagrams, self.returned_datagrams.load());
+        for (gauge, value) in [
+            (Gauge::LastErrno, &self.last_errno),
+            (Gauge::DatagramLimitBytes, &self.datagram_limit_bytes),
+        ] {
+            if value.load() > 0 {
+                hop = hop.gauge(gauge, value.load());
             }
         }
         hop

@@ -6,7 +6,8 @@
 use crate::Payload;
 use crate::events::Events;
 use ledger::{
-    Amount, Counters, EventCounter, HopBuilder, HopKind, HopSnapshot, Meter, Reason, Tally,
+    Amount, Counters, Event, EventCounter, Gauge, HopBuilder, HopKind, HopSnapshot, Meter, Reason,
+    Tally,
 };
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -339,11 +340,11 @@ impl Meter for Queue {
             .left(&self.counters)
             // No record is shorter than a byte; the bytes are what is limited.
             .capacity(self.limits.bytes as u64)
-            .event("payloads", self.payloads.load())
-            .gauge("queue_bytes", state.bytes as u64)
-            .gauge("queue_limit_bytes", self.limits.bytes as u64)
-            .gauge("queue_payloads", state.payloads.len() as u64)
-            .gauge("up", u64::from(is_up));
+            .event(Event::Payloads, self.payloads.load())
+            .gauge(Gauge::QueueBytes, state.bytes as u64)
+            .gauge(Gauge::QueueLimitBytes, self.limits.bytes as u64)
+            .gauge(Gauge::QueuePayloads, state.payloads.len() as u64)
+            .gauge(Gauge::Up, u64::from(is_up));
         drop(state);
         hops.push(self.events.add_to(hop).finish(offered));
     }

@@ -1,10 +1,11 @@
 use super::samples::NONE;
-use super::{FamilyId as Id, Samples, Value, sockets};
+use super::table::Figure;
+use super::{FAMILIES, FamilyId as Id, Samples, Value, sockets};
 use crate::health::{View, unix_seconds};
 use crate::host::{Host, Interface, UdpErrors};
 use crate::process::Process;
 use crate::{Build, HttpCounts, Phase, statsd};
-use ledger::{Delay, HopKind, HopSnapshot, Reason, Snapshot};
+use ledger::{Delay, Event, Gauge, HopKind, HopSnapshot, Reason, SendError, Snapshot, Unit};
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
@@ -19,24 +20,6 @@ pub(crate) struct Figures<'a> {
     pub(crate) statsd: &'a statsd::Counts,
 }
 
-/// Errors of send calls whose series exist from the start: those that the relay counts by name, and the rest.
-const SEND_ERRORS: [&str; 13] = [
-    "EACCES",
-    "ECONNREFUSED",
-    "EHOSTUNREACH",
-    "EINVAL",
-    "EIO",
-    "EMSGSIZE",
-    "ENETDOWN",
-    "ENETUNREACH",
-    "ENOBUFS",
-    "ENOENT",
-    "ENOSPC",
-    "EPERM",
-    "other",
-];
-/// Not an error of a call: without an address none is made. The drops are `target_unresolved`.
-const UNRESOLVED: &str = "unresolved";
 const STATES: [&str; 5] = ["starting", "ok", "degraded", "failed", "stopping"];
 
 impl<'a> Figures<'a> {
@@ -97,9 +80,9 @@ impl<'a> Figures<'a> {
             add(component, if stalled { "failed" } else { otherwise });
         }
         for hop in &self.snapshot.hops {
-            if let (Some(target), Some(up)) = (&hop.target, hop.gauges.get("up")) {
+            if let (Some(target), Some(up)) = (&hop.target, hop.gauge(Gauge::Up)) {
                 let component = format!("target/{}/{target}", hop.origin);
-                let is_well = *up != 0 && !loses(&component);
+                let is_well = up != 0 && !loses(&component);
                 add(component, by_phase(if is_well { "ok" } else { "degraded" }));
             }
         }
@@ -123,20 +106,24 @@ impl<'a> Figures<'a> {
 /// The relay's own figures: what is pushed as StatsD too.
 pub(crate) fn add_ledger<'a>(samples: &mut Samples<'a>, snapshot: &'a Snapshot) {
     samples.whole(Id::LedgerViolations, NONE, snapshot.violations);
+
     for hop in &snapshot.hops {
-        let labels = [hop.hop.label(), &hop.origin, hop.target.as_deref().unwrap_or_default()];
+        let [origin, target] = pair(hop);
         // In flight stops at 0; what is missing below that is in `unaccounted`.
         let residual = hop.in_flight.count as f64 + hop.unaccounted.min(0) as f64;
-        samples.number(Id::LedgerResidual, labels, residual);
+        samples.number(Id::LedgerResidual, [hop.hop.label(), origin, target], residual);
+
+        add_figures(samples, hop);
         match hop.hop {
-            HopKind::Socket => add_socket(samples, hop),
+            HopKind::Socket => {
+                for (reason, count) in drops(hop) {
+                    samples.whole(Id::SocketDropped, [origin, reason.label()], count);
+                }
+            }
             HopKind::Receive => add_receive(samples, hop),
             HopKind::Target => add_target(samples, hop),
             HopKind::Egress => add_egress(samples, hop),
-            HopKind::Receiver => {
-                let dropped = event(hop, "socket_drops");
-                samples.whole(Id::TargetReceiverDropped, pair(hop), dropped);
-            }
+            HopKind::Receiver => {}
             HopKind::Poll => sockets::add_poll(samples, hop),
             HopKind::Close => sockets::add_close(samples, hop),
             HopKind::Sink => sockets::add_sink(samples, hop),
@@ -144,18 +131,31 @@ pub(crate) fn add_ledger<'a>(samples: &mut Samples<'a>, snapshot: &'a Snapshot) 
     }
 }
 
-fn add_socket<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
-    let labels = [hop.origin.as_str()];
-    for (reason, count) in drops(hop) {
-        samples.whole(Id::SocketDropped, [&hop.origin, reason.label()], count);
-    }
-    for (gauge, id) in [
-        ("receive_buffer_bytes", Id::ReceiveBuffer),
-        ("receive_queue_bytes", Id::ReceiveBufferUsed),
-    ] {
-        if let Some(&value) = hop.gauges.get(gauge) {
-            samples.whole(id, labels, value);
+/// The families that show one figure of this hop each. An event that never happened is 0; a gauge that is not there is absent.
+fn add_figures<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
+    let labels = pair(hop);
+    for family in FAMILIES {
+        let Some((_, figure)) = family.figure.filter(|(kind, _)| *kind == hop.hop) else {
+            continue;
+        };
+
+        let (value, unit) = match figure {
+            Figure::Event(event) => (Some(hop.event(event)), event.unit()),
+            Figure::Gauge(gauge) => (hop.gauge(gauge), gauge.unit()),
+        };
+        if let Some(value) = value {
+            let labels = &labels[..family.labels.len()];
+            samples.add(family.id, labels.iter().copied(), in_base_unit(value, unit));
         }
+    }
+}
+
+/// Metrics are in seconds, whatever the ledger counts in.
+pub(super) fn in_base_unit(value: u64, unit: Unit) -> Value {
+    match unit {
+        Unit::Milliseconds => Value::Number(value as f64 / 1e3),
+        Unit::Microseconds => Value::Number(value as f64 / 1e6),
+        Unit::Count | Unit::Bytes | Unit::Flag | Unit::Code => Value::Whole(value),
     }
 }
 
@@ -167,9 +167,6 @@ fn add_receive<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
     for (reason, count) in drops(hop) {
         samples.whole(Id::Dropped, [&hop.origin, reason.label()], count);
     }
-    samples.whole(Id::ReceiveBatches, labels, event(hop, "batches"));
-    samples.whole(Id::EmptyDatagrams, labels, event(hop, "empty_datagrams"));
-    samples.whole(Id::ReceiveErrors, labels, event(hop, "receive_errors"));
 }
 
 fn add_target<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
@@ -181,30 +178,16 @@ fn add_target<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
     for (reason, count) in drops(hop) {
         samples.whole(Id::TargetDropped, [origin, target, reason.label()], count);
     }
-    samples.whole(Id::TargetSendCalls, labels, event(hop, "send_calls"));
-    samples.whole(Id::TargetRetries, labels, event(hop, "retries"));
-    samples.whole(Id::TargetTailsMended, labels, event(hop, "file_tails_mended"));
-    samples.whole(Id::TargetFilesSetAside, labels, event(hop, "files_set_aside"));
-    for errno in SEND_ERRORS {
-        let count = event(hop, &format!("send_errors_{errno}"));
-        samples.whole(Id::TargetSendErrors, [origin, target, errno], count);
+
+    // The drops of a target without an address are `target_unresolved`: no call failed.
+    for error in SendError::ALL.iter().filter(|error| **error != SendError::Unresolved) {
+        let count = hop.event(Event::SendErrors(*error));
+        samples.whole(Id::TargetSendErrors, [origin, target, error.label()], count);
     }
-    for (errno, count) in events_below(hop, "send_errors_") {
-        if errno != UNRESOLVED && !SEND_ERRORS.contains(&errno) {
-            samples.whole(Id::TargetSendErrors, [origin, target, errno], count);
-        }
-    }
+
     samples.whole(Id::TargetQueue, labels, hop.in_flight.count);
     if let Some(capacity) = hop.capacity {
         samples.whole(Id::TargetQueueCapacity, labels, capacity);
-    }
-    for (gauge, id) in [("up", Id::TargetUp), ("gso", Id::TargetGso)] {
-        if let Some(&value) = hop.gauges.get(gauge) {
-            samples.whole(id, labels, value);
-        }
-    }
-    if let Some(&age_ms) = hop.gauges.get("oldest_age_ms") {
-        samples.number(Id::TargetOldestAge, labels, age_ms as f64 / 1e3);
     }
     if let Some(delay) = &hop.delay {
         samples.add(Id::TargetDelay, labels, histogram(delay));
@@ -224,9 +207,13 @@ fn add_egress<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
     for (reason, count) in drops(hop) {
         samples.whole(Id::TargetReturned, [origin, target, reason.label()], count);
     }
-    for (code, count) in events_below(hop, "icmp_") {
-        let code = code.replace('_', "/");
-        samples.whole(Id::TargetIcmpErrors, [Cow::from(origin), target.into(), code.into()], count);
+
+    // A series for each type and code that has come back, and no others: most never do.
+    for (&event, &count) in &hop.events {
+        if let Event::IcmpErrors(error) = event {
+            let code = Cow::from(error.label().replace('_', "/"));
+            samples.whole(Id::TargetIcmpErrors, [origin.into(), target.into(), code], count);
+        }
     }
 }
 
@@ -294,17 +281,4 @@ pub(super) fn drops(hop: &HopSnapshot) -> impl Iterator<Item = (Reason, u64)> {
     let others = hop.dropped.iter().map(|drop| drop.reason);
     let others = others.filter(|reason| !reason.places().contains(&hop.hop));
     Reason::at(hop.hop).chain(others).map(|reason| (reason, hop.dropped_for(reason).count))
-}
-
-pub(super) fn event(hop: &HopSnapshot, name: &str) -> u64 {
-    hop.events.get(name).copied().unwrap_or(0)
-}
-
-/// Events whose name starts so, by the rest of their name.
-pub(super) fn events_below<'a>(
-    hop: &'a HopSnapshot,
-    prefix: &'static str,
-) -> impl Iterator<Item = (&'a str, u64)> {
-    let rest = move |(name, count): (&'a String, &u64)| Some((name.strip_prefix(prefix)?, *count));
-    hop.events.iter().filter_map(rest)
 }

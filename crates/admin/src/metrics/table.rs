@@ -1,3 +1,7 @@
+use ledger::{
+    ConnectionEnd, Event, Gauge, HopKind, IcmpError, NamespaceError, PollPhase, SendError,
+};
+
 /// What a family's series are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -30,10 +34,40 @@ pub struct Family {
     pub labels: &'static [&'static str],
     /// One line. No backslash, quote or line feed, which the formats would have to escape.
     pub help: &'static str,
+    /// Where the value is taken from, for a family of one figure of the ledger.
+    pub(crate) figure: Option<(HopKind, Figure)>,
 }
 
+/// What a family's only value at a hop is taken from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Figure {
+    Event(Event),
+    Gauge(Gauge),
+}
+
+macro_rules! help {
+    ($help:expr) => {
+        $help
+    };
+    (= $table:ident $figure:ident) => {
+        $table::$figure.meaning()
+    };
+}
+
+macro_rules! figure {
+    () => {
+        None
+    };
+    ($place:ident $table:ident $figure:ident) => {
+        Some((HopKind::$place, Figure::$table($table::$figure)))
+    };
+}
+
+/// Rows are `Id Kind "name" ["label", …] "help";`, or `= Hop Event::Name;` in place of the help where the family shows one figure of
+/// the ledger: then that figure's meaning is the help, and its value is taken from every such hop.
 macro_rules! families {
-    ($($id:ident $kind:ident $name:literal [$($label:literal),*] $help:literal;)+) => {
+    ($($id:ident $kind:ident $name:literal [$($label:literal),*]
+        $(= $place:ident $table:ident::$figure:ident)? $($help:expr)?;)+) => {
         /// A row of [`FAMILIES`]: `FAMILIES[id as usize]`.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum FamilyId { $($id,)+ }
@@ -44,7 +78,8 @@ macro_rules! families {
             name: $name,
             kind: Kind::$kind,
             labels: &[$($label),*],
-            help: $help,
+            help: help!($(= $table $figure)? $($help)?),
+            figure: figure!($($place $table $figure)?),
         },)+];
     };
 }
@@ -77,9 +112,9 @@ families! {
     SocketDropped Counter "weir_relay_socket_dropped_datagrams_total" ["origin", "reason"]
         "Datagrams that the kernel dropped at the listener's socket before they could be read (SO_MEMINFO).";
     ReceiveBuffer Gauge "weir_relay_receive_buffer_bytes" ["origin"]
-        "Receive buffer of the listener's socket as the kernel granted it.";
+        = Socket Gauge::ReceiveBufferBytes;
     ReceiveBufferUsed Gauge "weir_relay_receive_buffer_used_bytes" ["origin"]
-        "How much of the receive buffer waits to be read, as the kernel charges it.";
+        = Socket Gauge::ReceiveQueueBytes;
     Received Counter "weir_relay_received_datagrams_total" ["origin"]
         "Datagrams read from the listener's socket.";
     ReceivedBytes Counter "weir_relay_received_bytes_total" ["origin"]
@@ -89,14 +124,14 @@ families! {
     Dropped Counter "weir_relay_dropped_datagrams_total" ["origin", "reason"]
         "Datagrams that were read and not offered to any target.";
     ReceiveBatches Counter "weir_relay_receive_batches_total" ["origin"]
-        "Calls that read datagrams; datagrams per batch is the quotient.";
+        = Receive Event::Batches;
     EmptyDatagrams Counter "weir_relay_empty_datagrams_total" ["origin"]
-        "Datagrams without payload. They are forwarded like others.";
+        = Receive Event::EmptyDatagrams;
     ReceiveErrors Counter "weir_relay_receive_errors_total" ["origin"]
-        "Calls that failed to read. No datagram is lost by one.";
+        = Receive Event::ReceiveErrors;
 
     TargetUp Gauge "weir_relay_target_up" ["origin", "target"]
-        "1 while the target takes datagrams. 0 for five seconds after it refused any, while its next hop does not answer, while every call fails, and while it has had something for a second and let nothing go.";
+        = Target Gauge::Up;
     TargetOffered Counter "weir_relay_target_offered_datagrams_total" ["origin", "target"]
         "Datagrams accepted since the target joined.";
     TargetSent Counter "weir_relay_target_sent_datagrams_total" ["origin", "target"]
@@ -108,38 +143,38 @@ families! {
     TargetReturned Counter "weir_relay_target_returned_datagrams_total" ["origin", "target", "reason"]
         "Datagrams that were handed to the kernel and reported as undeliverable. A lower bound: networks are silent about most losses.";
     TargetReceiverDropped Counter "weir_relay_target_receiver_dropped_datagrams_total" ["origin", "target"]
-        "Datagrams that the kernel dropped at the socket of a receiver on this host (sock_diag), whoever sent them. Absent where no such socket was seen.";
+        = Receiver Event::SocketDrops;
     TargetSendCalls Counter "weir_relay_target_send_calls_total" ["origin", "target"]
-        "Calls that sent; datagrams per call is the quotient.";
+        = Target Event::SendCalls;
     TargetSendErrors Counter "weir_relay_target_send_errors_total" ["origin", "target", "errno"]
-        "Attempts to send that failed, by the error's name or other. A retry may have succeeded: losses are counted as dropped.";
+        Event::SendErrors(SendError::Other).meaning();
     TargetRetries Counter "weir_relay_target_retries_total" ["origin", "target"]
-        "Attempts to send a datagram again.";
+        = Target Event::Retries;
     TargetTailsMended Counter "weir_relay_target_file_tails_mended_total" ["origin", "target"]
-        "Files found to end in a part of a record, which was cut off, or in a line without a line feed, which got one.";
+        = Target Event::FileTailsMended;
     TargetFilesSetAside Counter "weir_relay_target_files_set_aside_total" ["origin", "target"]
-        "Files that could not be continued: they got another name, and a new one was begun.";
+        = Target Event::FilesSetAside;
     TargetIcmpErrors Counter "weir_relay_target_icmp_errors_total" ["origin", "target", "code"]
-        "ICMP errors that came back, by type/code: 3/x is IPv4, 1/x is IPv6. Advisory.";
+        Event::IcmpErrors(IcmpError::Other).meaning();
     TargetGso Gauge "weir_relay_target_gso" ["origin", "target"]
-        "1 while runs of equal length leave as one message (UDP_SEGMENT).";
+        = Target Gauge::Gso;
     TargetQueue Gauge "weir_relay_target_queue_datagrams" ["origin", "target"]
         "Datagrams that wait for the target.";
     TargetQueueCapacity Gauge "weir_relay_target_queue_capacity_datagrams" ["origin", "target"]
         "Most datagrams that can wait for the target.";
     TargetOldestAge Gauge "weir_relay_target_queue_oldest_age_seconds" ["origin", "target"]
-        "Age of the oldest datagram that waits for the target.";
+        = Target Gauge::OldestAgeMs;
     TargetDelay Histogram "weir_relay_target_delay_seconds" ["origin", "target"]
         "Time from receiving a datagram to sending it.";
 
     Polls Counter "weir_sockets_polls_total" []
-        "Polls that were finished: one visit of every network namespace each.";
+        = Poll Event::Polls;
     PollOverruns Counter "weir_sockets_poll_overruns_total" []
-        "Polls that took longer than the interval, so that the next one began late.";
+        = Poll Event::Overruns;
     PollDuration Histogram "weir_sockets_poll_duration_seconds" []
         "Time that a poll took, from the search for namespaces to the last record.";
     PollPhase Counter "weir_sockets_phase_seconds_total" ["phase"]
-        "Time spent in polls: discover (finding namespaces), open (entering them), walk (waiting for the kernel), records (decoding and encoding).";
+        Event::Spent(PollPhase::Walk).meaning();
     PollVisited Counter "weir_sockets_visited_total" []
         "Sockets that the kernel listed. Equals records plus dropped records, by reason.";
     PollRecords Counter "weir_sockets_records_total" []
@@ -149,25 +184,25 @@ families! {
     SocketsOpen Gauge "weir_sockets_open" ["state", "family"]
         "Sockets at the last poll, of those that the filter lets through.";
     SocketsNamespaces Gauge "weir_sockets_namespaces" []
-        "Network namespaces that the last poll found.";
+        = Poll Gauge::Namespaces;
     SocketsNamespacesNew Counter "weir_sockets_new_namespaces_total" []
-        "Network namespaces that were found for the first time, by polls and between them.";
+        = Poll Event::NamespacesNew;
     SocketsNamespacesLeftOut Gauge "weir_sockets_left_out_namespaces" []
-        "Network namespaces that the last poll found and that are not collected, because there are more than namespaces_max.";
+        = Poll Gauge::NamespacesLeftOut;
     SocketsNamespaceErrors Counter "weir_sockets_namespace_errors_total" ["cause"]
-        "Namespaces that could not be visited, or not be heard (no_id), by cause. The others were.";
+        Event::NamespaceErrors(NamespaceError::Gone).meaning();
     SocketsQuiet Counter "weir_sockets_quiet_namespaces_total" []
-        "Visits of namespaces that were read without a walk, because TCP had done nothing there since the last.";
+        = Poll Event::QuietNamespaces;
     SocketsInterrupted Counter "weir_sockets_dump_interrupted_total" []
-        "Walks of which the kernel said that its table changed meanwhile (NLM_F_DUMP_INTR).";
+        = Poll Event::Interrupted;
     SocketsUnknownAttributes Counter "weir_sockets_unknown_attributes_total" []
-        "Attributes of the kernel that this version does not know. They are kept raw.";
+        = Poll Event::UnknownAttributes;
     SocketsTable Gauge "weir_sockets_table_entries" []
-        "Sockets that the table of known sockets holds.";
+        = Poll Gauge::TableEntries;
     SocketsTableCapacity Gauge "weir_sockets_table_capacity" []
-        "Most sockets that the table of known sockets holds.";
+        = Poll Gauge::TableCapacity;
     SocketsTableEvicted Counter "weir_sockets_table_evicted_total" []
-        "Sockets that the full table forgot. Their closing records have nothing of earlier polls.";
+        = Poll Event::Evicted;
     Closes Counter "weir_sockets_closes_total" []
         "Close events of the kernel, lost ones included.";
     CloseRecords Counter "weir_sockets_close_records_total" []
@@ -175,11 +210,11 @@ families! {
     CloseDropped Counter "weir_sockets_dropped_close_records_total" ["reason"]
         "Close events of which no closing record was made; event_buffer is what the kernel had no room for, exactly.";
     CloseEnds Counter "weir_sockets_closed_total" ["how"]
-        "Connections by the way they ended: our_close, peer_close, our_reset, peer_reset, refused, timed_out, unknown.";
+        Event::Ended(ConnectionEnd::Unknown).meaning();
     ClosesUnobserved Counter "weir_sockets_unobserved_closes_total" []
-        "Sockets that were gone at a poll and of which no close event came.";
+        = Close Event::Unobserved;
     ClosesUnheard Counter "weir_sockets_unheard_closes_total" []
-        "Connections that closed in new network namespaces before these could be heard, by the namespaces' own counters.";
+        = Close Event::Unheard;
 
     SinkOffered Counter "weir_sink_offered_records_total" ["origin", "sink"]
         "Records that were made for the sink.";
@@ -192,11 +227,11 @@ families! {
     SinkQueue Gauge "weir_sink_queue_records" ["origin", "sink"]
         "Records that wait for the sink.";
     SinkQueueBytes Gauge "weir_sink_queue_bytes" ["origin", "sink"]
-        "Bytes that wait for the sink.";
+        = Sink Gauge::QueueBytes;
     SinkUp Gauge "weir_sink_up" ["origin", "sink"]
-        "1 while the sink's destination takes records, 0 after it failed.";
+        = Sink Gauge::Up;
     SinkErrors Counter "weir_sink_errors_total" ["origin", "sink"]
-        "Attempts to deliver that failed. A retry may have succeeded: losses are counted as dropped.";
+        = Sink Event::Errors;
 
     HostUdpReceiveErrors Counter "weir_host_udp_receive_errors_total" ["family"]
         "All sockets of the network namespace: datagrams that arrived and were not delivered (InErrors). Contains the receiving causes below.";

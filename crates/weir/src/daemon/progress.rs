@@ -2,7 +2,7 @@
 
 use super::log;
 use crate::load::{ProgressMode, rewrites_lines};
-use ledger::{HopKind, Snapshot};
+use ledger::{Event, HopKind, Snapshot};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -139,7 +139,7 @@ impl Rates {
             rate(sent, self.sent)
         );
         if let Some(polled) = snapshot.hops.iter().find(|hop| hop.hop == HopKind::Poll) {
-            let polls = polled.events.get("polls").copied().unwrap_or_default();
+            let polls = polled.event(Event::Polls);
             put(
                 &mut line,
                 format_args!(", {} sockets listed in {polls} polls", polled.received.count),

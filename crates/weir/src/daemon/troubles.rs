@@ -1,6 +1,6 @@
 //! What goes wrong on the way, in the log: once when it begins, and once when it is over. The ledger counts it.
 
-use ledger::{HopKind, HopSnapshot, Reason, Snapshot};
+use ledger::{Event, Gauge, HopKind, HopSnapshot, Reason, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::{Duration, Instant};
@@ -152,10 +152,10 @@ impl State {
 
     /// Whether there are more errors than at the last look, and the number of the last one if it is known.
     fn new_error(&mut self, hops: &[&HopSnapshot]) -> Option<Option<u64>> {
-        let errors = hops.iter().filter_map(|hop| hop.events.get("errors")).sum();
+        let errors = hops.iter().map(|hop| hop.event(Event::Errors)).sum();
         let has_error = errors > self.errors;
         self.errors = errors;
-        let errno = || hops.iter().find_map(|hop| hop.gauges.get("last_errno").copied());
+        let errno = || hops.iter().find_map(|hop| hop.gauge(Gauge::LastErrno));
         has_error.then(errno)
     }
 
@@ -244,9 +244,9 @@ mod tests {
     fn sink(errors: u64, dropped: &[(Reason, u64)]) -> Snapshot {
         let amount = |count| Amount { count, bytes: 0 };
         let total = amount(dropped.iter().map(|(_, count)| count).sum());
-        let hop =
-            HopBuilder::new(HopKind::Sink, "sockets", Some("s"), total).event("errors", errors);
-        let hop = if errors > 0 { hop.gauge("last_errno", 28) } else { hop };
+        let hop = HopBuilder::new(HopKind::Sink, "sockets", Some("s"), total)
+            .event(Event::Errors, errors);
+        let hop = if errors > 0 { hop.gauge(Gauge::LastErrno, 28) } else { hop };
         let hop =
             dropped.iter().fold(hop, |hop, (reason, count)| hop.dropped(*reason, amount(*count)));
         Snapshot { hops: vec![hop.finish(total)], ..Snapshot::default() }
