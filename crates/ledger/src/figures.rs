@@ -199,9 +199,9 @@ figures! {
         Rotations = "rotations", Count,
             "Times that a sink's file was put aside and a next one begun.";
         Reopens = "reopens", Count,
-            "Times that a sink's file was opened again because its path led elsewhere: somebody had moved or removed it.";
+            "Times that a sink's file was opened again because its path led elsewhere: it had been moved or removed.";
         ReturnedDatagrams = "returned_datagrams", Count,
-            "Datagrams that the network gave back after they were counted as delivered: at least so many were lost there.";
+            "Datagrams that the network gave back after they were counted as delivered: the network lost at least these.";
     } each {
         SendErrors(SendError) = "send_errors_" "", Count,
             "Attempts to send that failed, by the error's name or other. A retry may have succeeded: losses are counted as dropped.";

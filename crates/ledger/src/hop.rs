@@ -61,7 +61,7 @@ pub enum Accounting {
     /// Every datagram is where it says.
     #[default]
     Exact,
-    /// At least so many were dropped: the network reports some of its losses and is silent about others.
+    /// At least these were dropped: the network reports some of its losses and is silent about others.
     AtLeast,
     /// So many were dropped at a socket that others may send to as well: whose they were is not known.
     AllSenders,
@@ -153,22 +153,27 @@ impl HopSnapshot {
             (Some(own), Some(other)) => Some(own + other),
             (own, other) => own.or(other),
         };
+
         if earlier.accounting != Accounting::Exact {
             self.accounting = earlier.accounting;
         }
+
         self.received += earlier.received;
         self.delivered += earlier.delivered;
         self.in_flight += earlier.in_flight;
         self.unaccounted += earlier.unaccounted;
+
         for drop in &earlier.dropped {
             match self.dropped.iter_mut().find(|own| own.reason == drop.reason) {
                 Some(own) => own.amount += drop.amount,
                 None => self.dropped.push(*drop),
             }
         }
+
         for (event, count) in &earlier.events {
             *self.events.entry(*event).or_default() += count;
         }
+
         match (&mut self.delay, &earlier.delay) {
             (Some(own), Some(old)) => {
                 own.sum_us += old.sum_us;
@@ -180,8 +185,8 @@ impl HopSnapshot {
     }
 }
 
-/// Builds a [`HopSnapshot`] from counters that are read in the right order: what came in (a first look), what left, what
-/// came in (again).
+/// Builds a [`HopSnapshot`] from counters that are read in the right order: what was received (a first look), what left,
+/// what was received (again).
 pub struct HopBuilder {
     snapshot: HopSnapshot,
     received_before: Amount,
@@ -189,7 +194,7 @@ pub struct HopBuilder {
 }
 
 impl HopBuilder {
-    /// Starts with the first look at what came in, taken before any counter of what left.
+    /// Starts with the first look at what was received, taken before any counter of what left.
     pub fn new(
         hop: HopKind,
         origin: &str,
@@ -217,8 +222,8 @@ impl HopBuilder {
         }
     }
 
-    /// Says by how much the counters and an independent number of the hop, such as a cursor, differed when whoever owns
-    /// them last compared the two.
+    /// Says by how much the counters and an independent number of the hop, such as a cursor, differed when their
+    /// owner last compared the two.
     pub fn mismatch(mut self, count: i64) -> HopBuilder {
         self.mismatch = count;
         self
@@ -288,20 +293,23 @@ impl HopBuilder {
         self
     }
 
-    /// Ends with the second look at what came in, taken after every counter of what left, and holds the law against it.
+    /// Ends with the second look at what was received, taken after every counter of what left, and holds the law against it.
     pub fn finish(self, received_after: Amount) -> HopSnapshot {
         let mut snapshot = self.snapshot;
         let left = snapshot.delivered + snapshot.dropped_total();
         snapshot.received = received_after;
         snapshot.in_flight = received_after.saturating_sub(left);
+
         let mut missing = left.count.saturating_sub(received_after.count) as i64;
         if missing == 0 && left.bytes > received_after.bytes {
             // The law holds in bytes too. How many datagrams are meant by too many bytes cannot be said.
             missing = 1;
         }
+
         // What was inside at the moment of the reading is at least the first look less what had left by then.
         let inside = self.received_before.count.saturating_sub(left.count);
         let excess = inside.saturating_sub(snapshot.capacity.unwrap_or(0)) as i64;
+
         snapshot.unaccounted = match (missing, excess) {
             (0, 0) => self.mismatch,
             (0, excess) => excess,

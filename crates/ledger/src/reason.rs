@@ -108,7 +108,7 @@ reasons! {
         "intended: name the namespace in namespaces of [sockets], if it should be collected";
     /// Counted by the sampler; exact.
     Sampled = "sampled", intended at [Target, Poll, Close],
-        "only one in so many is taken: sample of a target, sample of [sockets]",
+        "only one of every N is taken: sample = N of a target, or of [sockets]",
         "intended: change sample for more";
     /// Nothing about the socket had changed since its last record but the time; exact.
     Unchanged = "unchanged", intended at [Poll],
@@ -119,7 +119,7 @@ reasons! {
         "the target's rate_limit was reached",
         "intended: raise rate_limit of the target for more";
     /// Counted by the receiving thread when it takes the oldest datagrams from a target that is too far behind, and by a
-    /// sink that gives up its oldest payloads; exact.
+    /// sink that drops its oldest payloads; exact.
     QueueFull = "queue_full", lost at [Target, Sink],
         "the target or sink was slower than the stream for longer than its queue lasts, and lost the oldest",
         "raise ring_size of the listener, queue_size of the sink, or make it faster";
@@ -132,7 +132,7 @@ reasons! {
     Refused = "refused", lost at [Target, Egress, Sink],
         "nobody listens at the target",
         "start the receiver, or correct the target's address";
-    /// `EHOSTUNREACH`: the neighbour did not answer. Counts everything handed over since the device was last idle.
+    /// `EHOSTUNREACH`: the neighbor did not answer. Counts everything handed over since the device was last idle.
     HostUnreachable = "host_unreachable", lost at [Target, Egress, Sink],
         "the next hop towards the target does not answer",
         "check the target's address and the network: `ip neigh`";
@@ -155,16 +155,16 @@ reasons! {
         "allow the target in the OUTPUT rules of this host";
     /// Any other error of a send call; exact.
     SendError = "send_error", lost at [Target, Sink],
-        "the send call failed; the errors are counted by number beside this",
+        "the send call failed; the errors are counted by their names as well",
         "look at the target's send errors in the ledger";
     /// A write to a file target failed; exact.
     WriteError = "write_error", lost at [Target, Sink],
         "the target's file could not be written",
-        "free disk space or mend the permissions of the target's folder";
+        "free disk space or fix the permissions of the target's folder";
     /// The target's name has no address and had none before; exact.
     TargetUnresolved = "target_unresolved", lost at [Target, Sink],
         "the target's name does not resolve, or its socket could not be opened",
-        "correct the name, or mend the resolver: `getent hosts NAME`";
+        "correct the name, or fix the resolver: `getent hosts NAME`";
     /// Left in the ring, or in a sink's queue, when the drain's grace period ended; exact.
     Shutdown = "shutdown", lost at [Socket, Target, Sink],
         "the daemon stopped before the target or sink had taken it",

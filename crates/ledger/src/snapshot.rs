@@ -55,6 +55,7 @@ impl Snapshot {
                 })
             })
             .collect();
+
         losses.sort_by_key(|loss| std::cmp::Reverse(loss.amount.count));
         losses
     }

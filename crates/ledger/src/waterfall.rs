@@ -10,6 +10,7 @@ pub fn waterfall(snapshot: &Snapshot) -> String {
     if snapshot.hops.is_empty() {
         text.push_str("nothing is counted yet: no listener is open\n");
     }
+
     text.push('\n');
     match snapshot.unintended_losses().first() {
         None if snapshot.losses().is_empty() => text.push_str("nothing lost\n"),
@@ -35,6 +36,7 @@ pub fn waterfall(snapshot: &Snapshot) -> String {
             );
         }
     }
+
     let in_flight: u64 = snapshot.hops.iter().map(|hop| hop.in_flight.count).sum();
     let broken: i64 = snapshot.hops.iter().map(|hop| hop.unaccounted.abs()).sum();
     put(
@@ -74,6 +76,7 @@ fn write_hop(text: &mut String, hop: &HopSnapshot) {
         HopKind::Close => ("  ", "closed".to_owned()),
         HopKind::Sink => ("    ", format!("-> {}", hop.target.as_deref().unwrap_or("?"))),
     };
+
     let mut label = format!("{indent}{name}");
     if label.chars().count() > NAME_COLUMNS {
         put(text, format_args!("{label}\n"));
@@ -88,6 +91,7 @@ fn write_hop(text: &mut String, hop: &HopSnapshot) {
             bytes(hop.delivered),
         ),
     );
+
     for drop in &hop.dropped {
         let bound = match hop.accounting {
             Accounting::Exact => "",
@@ -104,6 +108,7 @@ fn write_hop(text: &mut String, hop: &HopSnapshot) {
             ),
         );
     }
+
     if !hop.in_flight.is_zero() {
         put(text, format_args!("{indent}  inside {:>13}\n", grouped(hop.in_flight.count)));
     }

@@ -12,9 +12,9 @@ pub(crate) struct Events {
     pub(crate) retries: EventCounter,
     /// Times that a file was put aside and a next one begun.
     pub(crate) rotations: EventCounter,
-    /// Times that a file was opened because its path led elsewhere: somebody had moved or removed it.
+    /// Times that a file was opened because its path led elsewhere: it had been moved or removed.
     pub(crate) reopens: EventCounter,
-    /// Datagrams that the network gave back after they were counted as delivered: at least so many were lost there.
+    /// Datagrams that the network gave back after they were counted as delivered: the network lost at least these.
     pub(crate) returned_datagrams: EventCounter,
     /// 1 while the network gives back what it is sent.
     pub(crate) gives_back: EventCounter,
@@ -35,6 +35,7 @@ impl Events {
             .event(Event::Rotations, self.rotations.load())
             .event(Event::Reopens, self.reopens.load())
             .event(Event::ReturnedDatagrams, self.returned_datagrams.load());
+
         for (gauge, value) in [
             (Gauge::LastErrno, &self.last_errno),
             (Gauge::DatagramLimitBytes, &self.datagram_limit_bytes),

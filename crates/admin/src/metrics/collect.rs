@@ -39,16 +39,19 @@ impl<'a> Figures<'a> {
         let Build { version, commit, target } = self.build;
         samples.whole(Id::BuildInfo, [version, commit, target], 1);
         samples.number(Id::StartTime, NONE, unix_seconds(self.health.started_at));
+
         let config = &self.health.config;
         if let Some(applied_at) = config.applied_at {
             let generation = config.generation.to_string();
             samples.whole(Id::ConfigInfo, [Cow::from(&config.hash), generation.into()], 1);
             samples.number(Id::ConfigLastReloadTimestamp, NONE, unix_seconds(applied_at));
         }
+
         samples.whole(Id::ConfigReloads, NONE, config.reloads);
         samples.whole(Id::ConfigReloadFailures, NONE, config.reload_failures);
         let successful = u64::from(!config.last_reload_failed);
         samples.whole(Id::ConfigLastReloadSuccessful, NONE, successful);
+
         for (listener, age) in &self.health.beats {
             samples.number(Id::HeartbeatAge, [listener], age.as_secs_f64());
         }
@@ -60,6 +63,7 @@ impl<'a> Figures<'a> {
             Phase::Ready => otherwise,
             Phase::Draining => "stopping",
         };
+
         let loses = |component: &str| self.health.losing.contains(component);
         let mut add = |component: String, state: &str| {
             for known in STATES {
@@ -67,18 +71,21 @@ impl<'a> Figures<'a> {
                 samples.whole(Id::ComponentState, labels, u64::from(known == state));
             }
         };
+
         let daemon = match self.health.stalled().next() {
             Some(_) => "failed",
             None if !self.snapshot.is_balanced() => "degraded",
             None => by_phase("ok"),
         };
         add("daemon".to_owned(), daemon);
+
         for (listener, age) in &self.health.beats {
             let stalled = *age > self.health.heartbeat_limit;
             let component = format!("listener/{listener}");
             let otherwise = by_phase(if loses(&component) { "degraded" } else { "ok" });
             add(component, if stalled { "failed" } else { otherwise });
         }
+
         for hop in &self.snapshot.hops {
             if let (Some(target), Some(up)) = (&hop.target, hop.gauge(Gauge::Up)) {
                 let component = format!("target/{}/{target}", hop.origin);
@@ -93,10 +100,12 @@ impl<'a> Figures<'a> {
         samples.whole(Id::StatsdPushes, NONE, pushes);
         let failures = self.statsd.failures.load(Ordering::Relaxed);
         samples.whole(Id::StatsdPushFailures, NONE, failures);
+
         for (handler, requests, failures) in self.http.handlers() {
             samples.whole(Id::HttpRequests, [handler], requests);
             samples.whole(Id::HttpRequestFailures, [handler], failures);
         }
+
         for (cause, count) in [("crowded", &self.http.crowded), ("timeout", &self.http.timeouts)] {
             samples.whole(Id::HttpConnectionsDropped, [cause], count.load(Ordering::Relaxed));
         }
@@ -229,10 +238,12 @@ fn add_host<'a>(samples: &mut Samples<'a>, host: &'a Host) {
             }
         }
     }
+
     if let Some(softnet) = &host.softnet {
         samples.whole(Id::HostSoftnetDropped, NONE, softnet.dropped);
         samples.whole(Id::HostSoftnetSqueezed, NONE, softnet.squeezed);
     }
+
     let Some(interfaces) = &host.interfaces else { return };
     for Interface { device, rx_dropped, rx_missed_errors, rx_errors, tx_dropped } in
         &interfaces.listed
@@ -248,6 +259,7 @@ fn add_host<'a>(samples: &mut Samples<'a>, host: &'a Host) {
             }
         }
     }
+
     samples.whole(Id::HostInterfacesOmitted, NONE, interfaces.omitted);
 }
 
@@ -259,6 +271,7 @@ fn add_process(samples: &mut Samples<'_>, process: &Process) {
             samples.number(id, NONE, value);
         }
     }
+
     for (id, value) in [
         (Id::ProcessResident, process.resident_bytes),
         (Id::ProcessVirtual, process.virtual_bytes),

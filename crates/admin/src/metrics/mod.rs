@@ -65,6 +65,7 @@ pub fn render(state: &AdminState, exposition: Exposition) -> String {
     let host = state.host.read();
     let process = state.host.read_process();
     let health = state.health.view();
+
     let figures = Figures {
         snapshot: &snapshot,
         host: &host,
@@ -74,6 +75,7 @@ pub fn render(state: &AdminState, exposition: Exposition) -> String {
         http: &state.http,
         statsd: &state.statsd,
     };
+
     text::write(&figures.samples(), exposition)
 }
 

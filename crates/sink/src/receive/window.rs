@@ -1,6 +1,6 @@
 //! Which of the latest sequence numbers have been seen.
 
-/// Sequence numbers that are remembered: a datagram that comes later than so many others is not told from a duplicate.
+/// Sequence numbers that are remembered: one that this many others have overtaken cannot be told from a duplicate.
 pub(super) const WINDOW: u64 = 16_384;
 
 const WORD_BITS: u64 = 64;
