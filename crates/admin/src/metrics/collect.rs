@@ -1,6 +1,6 @@
 use super::samples::NONE;
 use super::table::Figure;
-use super::{FAMILIES, FamilyId as Id, Samples, Value, sockets};
+use super::{FAMILIES, Family, FamilyId as Id, Samples, Value, sockets};
 use crate::health::{View, unix_seconds};
 use crate::host::{Host, Interface, UdpErrors};
 use crate::process::Process;
@@ -124,38 +124,47 @@ pub(crate) fn add_ledger<'a>(samples: &mut Samples<'a>, snapshot: &'a Snapshot) 
 
         add_figures(samples, hop);
         match hop.hop {
-            HopKind::Socket => {
-                for (reason, count) in drops(hop) {
-                    samples.whole(Id::SocketDropped, [origin, reason.label()], count);
-                }
-            }
-            HopKind::Receive => add_receive(samples, hop),
-            HopKind::Target => add_target(samples, hop),
-            HopKind::Egress => add_egress(samples, hop),
-            HopKind::Receiver => {}
+            HopKind::Target => add_send_errors(samples, hop),
+            HopKind::Egress => add_icmp_errors(samples, hop),
             HopKind::Poll => sockets::add_poll(samples, hop),
-            HopKind::Close => sockets::add_close(samples, hop),
-            HopKind::Sink => sockets::add_sink(samples, hop),
+            HopKind::Close => sockets::add_ends(samples, hop),
+            HopKind::Socket | HopKind::Receive | HopKind::Receiver | HopKind::Sink => {}
         }
     }
 }
 
-/// The families that show one figure of this hop each. An event that never happened is 0; a gauge that is not there is absent.
+/// The families that show one figure of this hop each. An event that never happened is 0; what the hop does not have is absent.
 fn add_figures<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
-    let labels = pair(hop);
-    for family in FAMILIES {
-        let Some((_, figure)) = family.figure.filter(|(kind, _)| *kind == hop.hop) else {
-            continue;
-        };
-
-        let (value, unit) = match figure {
-            Figure::Event(event) => (Some(hop.event(event)), event.unit()),
-            Figure::Gauge(gauge) => (hop.gauge(gauge), gauge.unit()),
+    let shown = FAMILIES.iter().filter_map(|family| Some((family, family.figure?)));
+    for (family, (_, figure)) in shown.filter(|(_, (kind, _))| *kind == hop.hop) {
+        let value = match figure {
+            Figure::Received => Some(Value::Whole(hop.received.count)),
+            Figure::ReceivedBytes => Some(Value::Whole(hop.received.bytes)),
+            Figure::Delivered => Some(Value::Whole(hop.delivered.count)),
+            Figure::DeliveredBytes => Some(Value::Whole(hop.delivered.bytes)),
+            Figure::InFlight => Some(Value::Whole(hop.in_flight.count)),
+            Figure::Capacity => hop.capacity.map(Value::Whole),
+            Figure::Delay => hop.delay.as_ref().map(histogram),
+            Figure::Event(event) => Some(in_base_unit(hop.event(event), event.unit())),
+            Figure::Gauge(gauge) => hop.gauge(gauge).map(|value| in_base_unit(value, gauge.unit())),
+            Figure::Dropped => {
+                add_drops(samples, family, hop);
+                None
+            }
         };
         if let Some(value) = value {
-            let labels = &labels[..family.labels.len()];
-            samples.add(family.id, labels.iter().copied(), in_base_unit(value, unit));
+            samples.add(family.id, pair(hop).into_iter().take(family.labels.len()), value);
         }
+    }
+}
+
+/// Every reason that can occur at this hop, with 0 where it has not, and any other that has.
+fn add_drops<'a>(samples: &mut Samples<'a>, family: &Family, hop: &'a HopSnapshot) {
+    let others = hop.dropped.iter().map(|drop| drop.reason);
+    let others = others.filter(|reason| !reason.places().contains(&hop.hop));
+    for reason in Reason::at(hop.hop).chain(others) {
+        let place = pair(hop).into_iter().take(family.labels.len() - 1);
+        samples.whole(family.id, place.chain([reason.label()]), hop.dropped_for(reason).count);
     }
 }
 
@@ -168,42 +177,7 @@ pub(super) fn in_base_unit(value: u64, unit: Unit) -> Value {
     }
 }
 
-fn add_receive<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
-    let labels = [hop.origin.as_str()];
-    samples.whole(Id::Received, labels, hop.received.count);
-    samples.whole(Id::ReceivedBytes, labels, hop.received.bytes);
-    samples.whole(Id::Accepted, labels, hop.delivered.count);
-    for (reason, count) in drops(hop) {
-        samples.whole(Id::Dropped, [&hop.origin, reason.label()], count);
-    }
-}
-
-fn add_target<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
-    let [origin, target] = pair(hop);
-    let labels = [origin, target];
-    samples.whole(Id::TargetOffered, labels, hop.received.count);
-    samples.whole(Id::TargetSent, labels, hop.delivered.count);
-    samples.whole(Id::TargetSentBytes, labels, hop.delivered.bytes);
-    for (reason, count) in drops(hop) {
-        samples.whole(Id::TargetDropped, [origin, target, reason.label()], count);
-    }
-
-    // The drops of a target without an address are `target_unresolved`: no call failed.
-    for error in SendError::ALL.iter().filter(|error| **error != SendError::Unresolved) {
-        let count = hop.event(Event::SendErrors(*error));
-        samples.whole(Id::TargetSendErrors, [origin, target, error.label()], count);
-    }
-
-    samples.whole(Id::TargetQueue, labels, hop.in_flight.count);
-    if let Some(capacity) = hop.capacity {
-        samples.whole(Id::TargetQueueCapacity, labels, capacity);
-    }
-    if let Some(delay) = &hop.delay {
-        samples.add(Id::TargetDelay, labels, histogram(delay));
-    }
-}
-
-pub(super) fn histogram(delay: &Delay) -> Value {
+fn histogram(delay: &Delay) -> Value {
     Value::Histogram {
         bounds: delay.bounds_us.iter().map(|&bound_us| bound_us as f64 / 1e6).collect(),
         counts: delay.counts.clone(),
@@ -211,12 +185,17 @@ pub(super) fn histogram(delay: &Delay) -> Value {
     }
 }
 
-fn add_egress<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
+fn add_send_errors<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
     let [origin, target] = pair(hop);
-    for (reason, count) in drops(hop) {
-        samples.whole(Id::TargetReturned, [origin, target, reason.label()], count);
+    // The drops of a target without an address are `target_unresolved`: no call failed.
+    for error in SendError::ALL.iter().filter(|error| **error != SendError::Unresolved) {
+        let count = hop.event(Event::SendErrors(*error));
+        samples.whole(Id::TargetSendErrors, [origin, target, error.label()], count);
     }
+}
 
+fn add_icmp_errors<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
+    let [origin, target] = pair(hop);
     // A series for each type and code that has come back, and no others: most never do.
     for (&event, &count) in &hop.events {
         if let Event::IcmpErrors(error) = event {
@@ -285,13 +264,7 @@ fn add_process(samples: &mut Samples<'_>, process: &Process) {
     }
 }
 
-pub(super) fn pair(hop: &HopSnapshot) -> [&str; 2] {
+/// The values of the labels `origin` and `target`, or `sink`.
+fn pair(hop: &HopSnapshot) -> [&str; 2] {
     [&hop.origin, hop.target.as_deref().unwrap_or_default()]
-}
-
-/// Every reason that can occur at this hop, with 0 where it has not, and any other that has.
-pub(super) fn drops(hop: &HopSnapshot) -> impl Iterator<Item = (Reason, u64)> {
-    let others = hop.dropped.iter().map(|drop| drop.reason);
-    let others = others.filter(|reason| !reason.places().contains(&hop.hop));
-    Reason::at(hop.hop).chain(others).map(|reason| (reason, hop.dropped_for(reason).count))
 }

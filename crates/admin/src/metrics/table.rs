@@ -34,22 +34,31 @@ pub struct Family {
     pub labels: &'static [&'static str],
     /// One line. No backslash, quote or line feed, which the formats would have to escape.
     pub help: &'static str,
-    /// Where the value is taken from, for a family of one figure of the ledger.
+    /// What it shows of which hops, for a family of one figure of the ledger.
     pub(crate) figure: Option<(HopKind, Figure)>,
 }
 
-/// What a family's only value at a hop is taken from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What of a hop a family shows.
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Figure {
+    Received,
+    ReceivedBytes,
+    Delivered,
+    DeliveredBytes,
+    /// By reason, which is the family's last label.
+    Dropped,
+    InFlight,
+    Capacity,
+    Delay,
     Event(Event),
     Gauge(Gauge),
 }
 
 macro_rules! help {
-    ($help:expr) => {
+    ([$help:expr] $($figure:ident)*) => {
         $help
     };
-    (= $table:ident $figure:ident) => {
+    ([] $table:ident $figure:ident) => {
         $table::$figure.meaning()
     };
 }
@@ -58,16 +67,19 @@ macro_rules! figure {
     () => {
         None
     };
+    ($place:ident $figure:ident) => {
+        Some((HopKind::$place, Figure::$figure))
+    };
     ($place:ident $table:ident $figure:ident) => {
         Some((HopKind::$place, Figure::$table($table::$figure)))
     };
 }
 
-/// Rows are `Id Kind "name" ["label", …] "help";`, or `= Hop Event::Name;` in place of the help where the family shows one figure of
-/// the ledger: then that figure's meaning is the help, and its value is taken from every such hop.
+/// Rows are `Id Kind "name" ["label", …] "help";`. What a family shows of each hop of one kind stands behind its name:
+/// `= Hop Figure`, or `= Hop Event::Name`, whose help is the event's meaning.
 macro_rules! families {
-    ($($id:ident $kind:ident $name:literal [$($label:literal),*]
-        $(= $place:ident $table:ident::$figure:ident)? $($help:expr)?;)+) => {
+    ($($id:ident $kind:ident $name:literal $(= $place:ident $figure:ident $(::$key:ident)?)?
+        [$($label:literal),*] $($help:expr)?;)+) => {
         /// A row of [`FAMILIES`]: `FAMILIES[id as usize]`.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum FamilyId { $($id,)+ }
@@ -78,8 +90,8 @@ macro_rules! families {
             name: $name,
             kind: Kind::$kind,
             labels: &[$($label),*],
-            help: help!($(= $table $figure)? $($help)?),
-            figure: figure!($($place $table $figure)?),
+            help: help!([$($help)?] $($figure $($key)?)?),
+            figure: figure!($($place $figure $($key)?)?),
         },)+];
     };
 }
@@ -109,129 +121,100 @@ families! {
     LedgerViolations Counter "weir_ledger_violations_total" []
         "Moments at which the ledger did not balance at some hop. Anything but 0 is a bug of Weir.";
 
-    SocketDropped Counter "weir_relay_socket_dropped_datagrams_total" ["origin", "reason"]
+    SocketDropped Counter "weir_relay_socket_dropped_datagrams_total" = Socket Dropped ["origin", "reason"]
         "Datagrams that the kernel dropped at the listener's socket before they could be read (SO_MEMINFO).";
-    ReceiveBuffer Gauge "weir_relay_receive_buffer_bytes" ["origin"]
-        = Socket Gauge::ReceiveBufferBytes;
-    ReceiveBufferUsed Gauge "weir_relay_receive_buffer_used_bytes" ["origin"]
-        = Socket Gauge::ReceiveQueueBytes;
-    Received Counter "weir_relay_received_datagrams_total" ["origin"]
+    ReceiveBuffer Gauge "weir_relay_receive_buffer_bytes" = Socket Gauge::ReceiveBufferBytes ["origin"];
+    ReceiveBufferUsed Gauge "weir_relay_receive_buffer_used_bytes" = Socket Gauge::ReceiveQueueBytes ["origin"];
+    Received Counter "weir_relay_received_datagrams_total" = Receive Received ["origin"]
         "Datagrams read from the listener's socket.";
-    ReceivedBytes Counter "weir_relay_received_bytes_total" ["origin"]
+    ReceivedBytes Counter "weir_relay_received_bytes_total" = Receive ReceivedBytes ["origin"]
         "Payload bytes read from the listener's socket.";
-    Accepted Counter "weir_relay_accepted_datagrams_total" ["origin"]
+    Accepted Counter "weir_relay_accepted_datagrams_total" = Receive Delivered ["origin"]
         "Datagrams that were offered to the listener's targets.";
-    Dropped Counter "weir_relay_dropped_datagrams_total" ["origin", "reason"]
+    Dropped Counter "weir_relay_dropped_datagrams_total" = Receive Dropped ["origin", "reason"]
         "Datagrams that were read and not offered to any target.";
-    ReceiveBatches Counter "weir_relay_receive_batches_total" ["origin"]
-        = Receive Event::Batches;
-    EmptyDatagrams Counter "weir_relay_empty_datagrams_total" ["origin"]
-        = Receive Event::EmptyDatagrams;
-    ReceiveErrors Counter "weir_relay_receive_errors_total" ["origin"]
-        = Receive Event::ReceiveErrors;
+    ReceiveBatches Counter "weir_relay_receive_batches_total" = Receive Event::Batches ["origin"];
+    EmptyDatagrams Counter "weir_relay_empty_datagrams_total" = Receive Event::EmptyDatagrams ["origin"];
+    ReceiveErrors Counter "weir_relay_receive_errors_total" = Receive Event::ReceiveErrors ["origin"];
 
-    TargetUp Gauge "weir_relay_target_up" ["origin", "target"]
-        = Target Gauge::Up;
-    TargetOffered Counter "weir_relay_target_offered_datagrams_total" ["origin", "target"]
+    TargetUp Gauge "weir_relay_target_up" = Target Gauge::Up ["origin", "target"];
+    TargetOffered Counter "weir_relay_target_offered_datagrams_total" = Target Received ["origin", "target"]
         "Datagrams accepted since the target joined.";
-    TargetSent Counter "weir_relay_target_sent_datagrams_total" ["origin", "target"]
+    TargetSent Counter "weir_relay_target_sent_datagrams_total" = Target Delivered ["origin", "target"]
         "Datagrams that were handed to the kernel for the target. What came back as undeliverable is counted as returned.";
-    TargetSentBytes Counter "weir_relay_target_sent_bytes_total" ["origin", "target"]
+    TargetSentBytes Counter "weir_relay_target_sent_bytes_total" = Target DeliveredBytes ["origin", "target"]
         "Payload bytes that were handed to the kernel for the target.";
-    TargetDropped Counter "weir_relay_target_dropped_datagrams_total" ["origin", "target", "reason"]
+    TargetDropped Counter "weir_relay_target_dropped_datagrams_total" = Target Dropped ["origin", "target", "reason"]
         "Datagrams that were offered to the target and not handed to the kernel.";
-    TargetReturned Counter "weir_relay_target_returned_datagrams_total" ["origin", "target", "reason"]
+    TargetReturned Counter "weir_relay_target_returned_datagrams_total" = Egress Dropped ["origin", "target", "reason"]
         "Datagrams that were handed to the kernel and reported as undeliverable. A lower bound: networks are silent about most losses.";
-    TargetReceiverDropped Counter "weir_relay_target_receiver_dropped_datagrams_total" ["origin", "target"]
-        = Receiver Event::SocketDrops;
-    TargetSendCalls Counter "weir_relay_target_send_calls_total" ["origin", "target"]
-        = Target Event::SendCalls;
+    TargetReceiverDropped Counter "weir_relay_target_receiver_dropped_datagrams_total" = Receiver Event::SocketDrops ["origin", "target"];
+    TargetSendCalls Counter "weir_relay_target_send_calls_total" = Target Event::SendCalls ["origin", "target"];
     TargetSendErrors Counter "weir_relay_target_send_errors_total" ["origin", "target", "errno"]
         Event::SendErrors(SendError::Other).meaning();
-    TargetRetries Counter "weir_relay_target_retries_total" ["origin", "target"]
-        = Target Event::Retries;
-    TargetTailsMended Counter "weir_relay_target_file_tails_mended_total" ["origin", "target"]
-        = Target Event::FileTailsMended;
-    TargetFilesSetAside Counter "weir_relay_target_files_set_aside_total" ["origin", "target"]
-        = Target Event::FilesSetAside;
+    TargetRetries Counter "weir_relay_target_retries_total" = Target Event::Retries ["origin", "target"];
+    TargetTailsMended Counter "weir_relay_target_file_tails_mended_total" = Target Event::FileTailsMended ["origin", "target"];
+    TargetFilesSetAside Counter "weir_relay_target_files_set_aside_total" = Target Event::FilesSetAside ["origin", "target"];
     TargetIcmpErrors Counter "weir_relay_target_icmp_errors_total" ["origin", "target", "code"]
         Event::IcmpErrors(IcmpError::Other).meaning();
-    TargetGso Gauge "weir_relay_target_gso" ["origin", "target"]
-        = Target Gauge::Gso;
-    TargetQueue Gauge "weir_relay_target_queue_datagrams" ["origin", "target"]
+    TargetGso Gauge "weir_relay_target_gso" = Target Gauge::Gso ["origin", "target"];
+    TargetQueue Gauge "weir_relay_target_queue_datagrams" = Target InFlight ["origin", "target"]
         "Datagrams that wait for the target.";
-    TargetQueueCapacity Gauge "weir_relay_target_queue_capacity_datagrams" ["origin", "target"]
+    TargetQueueCapacity Gauge "weir_relay_target_queue_capacity_datagrams" = Target Capacity ["origin", "target"]
         "Most datagrams that can wait for the target.";
-    TargetOldestAge Gauge "weir_relay_target_queue_oldest_age_seconds" ["origin", "target"]
-        = Target Gauge::OldestAgeMs;
-    TargetDelay Histogram "weir_relay_target_delay_seconds" ["origin", "target"]
+    TargetOldestAge Gauge "weir_relay_target_queue_oldest_age_seconds" = Target Gauge::OldestAgeMs ["origin", "target"];
+    TargetDelay Histogram "weir_relay_target_delay_seconds" = Target Delay ["origin", "target"]
         "Time from receiving a datagram to sending it.";
 
-    Polls Counter "weir_sockets_polls_total" []
-        = Poll Event::Polls;
-    PollOverruns Counter "weir_sockets_poll_overruns_total" []
-        = Poll Event::Overruns;
-    PollDuration Histogram "weir_sockets_poll_duration_seconds" []
+    Polls Counter "weir_sockets_polls_total" = Poll Event::Polls [];
+    PollOverruns Counter "weir_sockets_poll_overruns_total" = Poll Event::Overruns [];
+    PollDuration Histogram "weir_sockets_poll_duration_seconds" = Poll Delay []
         "Time that a poll took, from the search for namespaces to the last record.";
     PollPhase Counter "weir_sockets_phase_seconds_total" ["phase"]
         Event::Spent(PollPhase::Walk).meaning();
-    PollVisited Counter "weir_sockets_visited_total" []
+    PollVisited Counter "weir_sockets_visited_total" = Poll Received []
         "Sockets that the kernel listed. Equals records plus dropped records, by reason.";
-    PollRecords Counter "weir_sockets_records_total" []
+    PollRecords Counter "weir_sockets_records_total" = Poll Delivered []
         "Records made of polled sockets.";
-    PollDropped Counter "weir_sockets_dropped_records_total" ["reason"]
+    PollDropped Counter "weir_sockets_dropped_records_total" = Poll Dropped ["reason"]
         "Sockets that were listed and of which no record was made: mostly intended, as unchanged is.";
     SocketsOpen Gauge "weir_sockets_open" ["state", "family"]
         "Sockets at the last poll, of those that the filter lets through.";
-    SocketsNamespaces Gauge "weir_sockets_namespaces" []
-        = Poll Gauge::Namespaces;
-    SocketsNamespacesNew Counter "weir_sockets_new_namespaces_total" []
-        = Poll Event::NamespacesNew;
-    SocketsNamespacesLeftOut Gauge "weir_sockets_left_out_namespaces" []
-        = Poll Gauge::NamespacesLeftOut;
+    SocketsNamespaces Gauge "weir_sockets_namespaces" = Poll Gauge::Namespaces [];
+    SocketsNamespacesNew Counter "weir_sockets_new_namespaces_total" = Poll Event::NamespacesNew [];
+    SocketsNamespacesLeftOut Gauge "weir_sockets_left_out_namespaces" = Poll Gauge::NamespacesLeftOut [];
     SocketsNamespaceErrors Counter "weir_sockets_namespace_errors_total" ["cause"]
         Event::NamespaceErrors(NamespaceError::Gone).meaning();
-    SocketsQuiet Counter "weir_sockets_quiet_namespaces_total" []
-        = Poll Event::QuietNamespaces;
-    SocketsInterrupted Counter "weir_sockets_dump_interrupted_total" []
-        = Poll Event::Interrupted;
-    SocketsUnknownAttributes Counter "weir_sockets_unknown_attributes_total" []
-        = Poll Event::UnknownAttributes;
-    SocketsTable Gauge "weir_sockets_table_entries" []
-        = Poll Gauge::TableEntries;
-    SocketsTableCapacity Gauge "weir_sockets_table_capacity" []
-        = Poll Gauge::TableCapacity;
-    SocketsTableEvicted Counter "weir_sockets_table_evicted_total" []
-        = Poll Event::Evicted;
-    Closes Counter "weir_sockets_closes_total" []
+    SocketsQuiet Counter "weir_sockets_quiet_namespaces_total" = Poll Event::QuietNamespaces [];
+    SocketsInterrupted Counter "weir_sockets_dump_interrupted_total" = Poll Event::Interrupted [];
+    SocketsUnknownAttributes Counter "weir_sockets_unknown_attributes_total" = Poll Event::UnknownAttributes [];
+    SocketsTable Gauge "weir_sockets_table_entries" = Poll Gauge::TableEntries [];
+    SocketsTableCapacity Gauge "weir_sockets_table_capacity" = Poll Gauge::TableCapacity [];
+    SocketsTableEvicted Counter "weir_sockets_table_evicted_total" = Poll Event::Evicted [];
+    Closes Counter "weir_sockets_closes_total" = Close Received []
         "Close events of the kernel, lost ones included.";
-    CloseRecords Counter "weir_sockets_close_records_total" []
+    CloseRecords Counter "weir_sockets_close_records_total" = Close Delivered []
         "Closing records made of close events.";
-    CloseDropped Counter "weir_sockets_dropped_close_records_total" ["reason"]
+    CloseDropped Counter "weir_sockets_dropped_close_records_total" = Close Dropped ["reason"]
         "Close events of which no closing record was made; event_buffer is what the kernel had no room for, exactly.";
     CloseEnds Counter "weir_sockets_closed_total" ["how"]
         Event::Ended(ConnectionEnd::Unknown).meaning();
-    ClosesUnobserved Counter "weir_sockets_unobserved_closes_total" []
-        = Close Event::Unobserved;
-    ClosesUnheard Counter "weir_sockets_unheard_closes_total" []
-        = Close Event::Unheard;
+    ClosesUnobserved Counter "weir_sockets_unobserved_closes_total" = Close Event::Unobserved [];
+    ClosesUnheard Counter "weir_sockets_unheard_closes_total" = Close Event::Unheard [];
 
-    SinkOffered Counter "weir_sink_offered_records_total" ["origin", "sink"]
+    SinkOffered Counter "weir_sink_offered_records_total" = Sink Received ["origin", "sink"]
         "Records that were made for the sink.";
-    SinkDelivered Counter "weir_sink_delivered_records_total" ["origin", "sink"]
+    SinkDelivered Counter "weir_sink_delivered_records_total" = Sink Delivered ["origin", "sink"]
         "Records that the sink's destination took.";
-    SinkDeliveredBytes Counter "weir_sink_delivered_bytes_total" ["origin", "sink"]
+    SinkDeliveredBytes Counter "weir_sink_delivered_bytes_total" = Sink DeliveredBytes ["origin", "sink"]
         "Bytes of those records as encoded.";
-    SinkDropped Counter "weir_sink_dropped_records_total" ["origin", "sink", "reason"]
+    SinkDropped Counter "weir_sink_dropped_records_total" = Sink Dropped ["origin", "sink", "reason"]
         "Records that were made for the sink and that its destination did not get.";
-    SinkQueue Gauge "weir_sink_queue_records" ["origin", "sink"]
+    SinkQueue Gauge "weir_sink_queue_records" = Sink InFlight ["origin", "sink"]
         "Records that wait for the sink.";
-    SinkQueueBytes Gauge "weir_sink_queue_bytes" ["origin", "sink"]
-        = Sink Gauge::QueueBytes;
-    SinkUp Gauge "weir_sink_up" ["origin", "sink"]
-        = Sink Gauge::Up;
-    SinkErrors Counter "weir_sink_errors_total" ["origin", "sink"]
-        = Sink Event::Errors;
+    SinkQueueBytes Gauge "weir_sink_queue_bytes" = Sink Gauge::QueueBytes ["origin", "sink"];
+    SinkUp Gauge "weir_sink_up" = Sink Gauge::Up ["origin", "sink"];
+    SinkErrors Counter "weir_sink_errors_total" = Sink Event::Errors ["origin", "sink"];
 
     HostUdpReceiveErrors Counter "weir_host_udp_receive_errors_total" ["family"]
         "All sockets of the network namespace: datagrams that arrived and were not delivered (InErrors). Contains the receiving causes below.";
