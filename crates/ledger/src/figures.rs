@@ -107,7 +107,6 @@ macro_rules! figures {
                     $($table::$row(_) => concat!($before, "*", $after),)+
                 }
             }
-
         }
 
         impl Named for $table {

@@ -152,6 +152,7 @@ fn add_figures<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
                 None
             }
         };
+
         if let Some(value) = value {
             samples.add(family.id, pair(hop).into_iter().take(family.labels.len()), value);
         }

@@ -41,6 +41,7 @@ impl Window {
                 if self.set(sequence) { Seen::Duplicate } else { Seen::Reordered }
             }
             highest => {
+                // The bits of the numbers that were passed over are those of numbers a window earlier.
                 let skipped = highest.map_or(WINDOW, |highest| sequence - highest);
                 if skipped >= WINDOW {
                     self.words.fill(0);
@@ -50,6 +51,7 @@ impl Window {
                     }
                     self.clear(sequence);
                 }
+
                 self.highest = Some(sequence);
                 self.set(sequence);
                 Seen::Next
