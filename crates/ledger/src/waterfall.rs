@@ -2,7 +2,7 @@ use crate::{Accounting, HopKind, HopSnapshot, Reason, Snapshot};
 use std::fmt::Write;
 use text::{grouped, size};
 
-/// The snapshot as text: in to out for each listener and target, then the largest loss in words.
+/// The snapshot as text: in to out for each origin and target, then the largest loss in words.
 pub fn waterfall(snapshot: &Snapshot) -> String {
     let mut text = String::new();
     for hop in &snapshot.hops {
@@ -11,14 +11,15 @@ pub fn waterfall(snapshot: &Snapshot) -> String {
     if snapshot.hops.is_empty() {
         text.push_str("nothing is counted yet: no listener is open\n");
     }
+
     text.push('\n');
     match snapshot.unintended_losses().first() {
         None if snapshot.losses().is_empty() => text.push_str("nothing lost\n"),
         None => text.push_str("nothing lost but what the settings ask for\n"),
         Some(loss) => {
             let place = match &loss.hop.target {
-                Some(target) => format!("{} -> {target}", loss.hop.listener),
-                None => loss.hop.listener.clone(),
+                Some(target) => format!("{} -> {target}", loss.hop.origin),
+                None => loss.hop.origin.clone(),
             };
             let (cause, advice) = match (loss.hop.hop, loss.reason) {
                 (HopKind::Socket, Reason::Shutdown) => REFUSED_AT_STOP,
@@ -36,6 +37,7 @@ pub fn waterfall(snapshot: &Snapshot) -> String {
             );
         }
     }
+
     let in_flight: u64 = snapshot.hops.iter().map(|hop| hop.in_flight.count).sum();
     let broken: i64 = snapshot.hops.iter().map(|hop| hop.unaccounted.abs()).sum();
     put(
@@ -61,7 +63,7 @@ const NAME_COLUMNS: usize = 34;
 fn write_hop(text: &mut String, hop: &HopSnapshot) {
     let (indent, name) = match hop.hop {
         HopKind::Socket => {
-            put(text, format_args!("{}\n", hop.listener));
+            put(text, format_args!("{}\n", hop.origin));
             ("  ", "kernel socket".to_owned())
         }
         HopKind::Receive => ("  ", "receive".to_owned()),
@@ -69,12 +71,13 @@ fn write_hop(text: &mut String, hop: &HopSnapshot) {
         HopKind::Egress => ("       ", "handed over".to_owned()),
         HopKind::Receiver => ("       ", "receiver's socket".to_owned()),
         HopKind::Poll => {
-            put(text, format_args!("{}\n", hop.listener));
+            put(text, format_args!("{}\n", hop.origin));
             ("  ", "polled".to_owned())
         }
         HopKind::Close => ("  ", "closed".to_owned()),
         HopKind::Sink => ("    ", format!("-> {}", hop.target.as_deref().unwrap_or("?"))),
     };
+
     let mut label = format!("{indent}{name}");
     if label.chars().count() > NAME_COLUMNS {
         put(text, format_args!("{label}\n"));
@@ -89,6 +92,7 @@ fn write_hop(text: &mut String, hop: &HopSnapshot) {
             size(hop.delivered.bytes),
         ),
     );
+
     for drop in &hop.dropped {
         let bound = match hop.accounting {
             Accounting::Exact => "",
@@ -105,6 +109,7 @@ fn write_hop(text: &mut String, hop: &HopSnapshot) {
             ),
         );
     }
+
     if !hop.in_flight.is_zero() {
         put(text, format_args!("{indent}  inside {:>13}\n", grouped(hop.in_flight.count)));
     }

@@ -172,16 +172,16 @@ fn rates(before: &Snapshot, now: &Snapshot) -> String {
     let mut text =
         format!("\n{:<34}    {:>15}      {:>15}       {:>12}\n", "per second", "in", "out", "lost");
     for hop in &now.hops {
-        let earlier = before.hop(hop.hop, &hop.listener, hop.target.as_deref());
+        let earlier = before.hop(hop.hop, &hop.origin, hop.target.as_deref());
         let per_second = |count: &dyn Fn(&HopSnapshot) -> u64| {
             let gained = count(hop).saturating_sub(earlier.map_or(0, count));
             grouped((gained as f64 / elapsed_s).round() as u64)
         };
         let name = match (&hop.target, hop.hop) {
-            (None, kind) => format!("{} {}", hop.listener, kind.label()),
-            (Some(target), HopKind::Egress) => format!("{} -> {target}, network", hop.listener),
-            (Some(target), HopKind::Receiver) => format!("{} -> {target}, receiver", hop.listener),
-            (Some(target), _) => format!("{} -> {target}", hop.listener),
+            (None, kind) => format!("{} {}", hop.origin, kind.label()),
+            (Some(target), HopKind::Egress) => format!("{} -> {target}, network", hop.origin),
+            (Some(target), HopKind::Receiver) => format!("{} -> {target}, receiver", hop.origin),
+            (Some(target), _) => format!("{} -> {target}", hop.origin),
         };
         let name = match name.chars().count() {
             0..=34 => name,

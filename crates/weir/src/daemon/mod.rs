@@ -310,7 +310,7 @@ impl Daemon {
             let hops = snapshot.hops.iter().filter(|hop| hop.unaccounted != 0);
             let place = hops.map(|hop| {
                 let target = hop.target.as_deref().unwrap_or("-");
-                format!("{} of {} {target} by {}", hop.hop.label(), hop.listener, hop.unaccounted)
+                format!("{} of {} {target} by {}", hop.hop.label(), hop.origin, hop.unaccounted)
             });
             tracing::error!(
                 "the ledger does not balance ({count} times since the last such line): {}. This is a defect of Weir",

@@ -170,7 +170,7 @@ fn left<'a>(before: &Snapshot, after: &'a Snapshot) -> Vec<Left<'a>> {
         _ => hop.dropped_for(Reason::Shutdown),
     };
     let rest = |hop: &'a HopSnapshot| {
-        let earlier = before.hop(hop.hop, &hop.listener, hop.target.as_deref());
+        let earlier = before.hop(hop.hop, &hop.origin, hop.target.as_deref());
         let earlier = earlier.map(dropped).unwrap_or_default();
         let amount = dropped(hop).saturating_sub(earlier);
         (!amount.is_zero()).then_some(Left { hop, amount })
@@ -179,20 +179,20 @@ fn left<'a>(before: &Snapshot, after: &'a Snapshot) -> Vec<Left<'a>> {
 }
 
 fn describe(left: &Left<'_>) -> String {
-    let (Amount { count, bytes }, listener) = (left.amount, &left.hop.listener);
+    let (Amount { count, bytes }, origin) = (left.amount, &left.hop.origin);
     if !left.was_received() {
         return format!(
-            "refused: {count} datagrams that arrived at {listener} after the stop began\n"
+            "refused: {count} datagrams that arrived at {origin} after the stop began\n"
         );
     }
     let target = left.hop.target.as_deref().unwrap_or("nobody");
     if left.hop.hop == HopKind::Sink {
         return format!(
-            "left behind: {count} records ({bytes} bytes) of {listener} that sink {target} had not delivered\n"
+            "left behind: {count} records ({bytes} bytes) of {origin} that sink {target} had not delivered\n"
         );
     }
     format!(
-        "left behind: {count} datagrams ({bytes} bytes) of {listener} that {target} had not taken\n"
+        "left behind: {count} datagrams ({bytes} bytes) of {origin} that {target} had not taken\n"
     )
 }
 
