@@ -1,7 +1,7 @@
 //! `weir ledger`: what came in, what left, what was lost, where and why.
 
 use crate::exit::{self, Failure, Reader};
-use crate::load::rewrites_lines;
+use crate::progress::rewrites_lines;
 use ::ledger::{HopKind, HopSnapshot, Snapshot, waterfall};
 use std::fmt::Write as _;
 use std::io::{self, Write as _};

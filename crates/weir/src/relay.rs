@@ -2,7 +2,7 @@
 
 use crate::daemon::{self, Setup, Source};
 use crate::exit::Failure;
-use crate::load::ProgressMode;
+use crate::progress::ProgressMode;
 use crate::run::Common;
 use std::process::ExitCode;
 use weir::config::{AdminListen, Config, list};

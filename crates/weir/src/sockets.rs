@@ -19,7 +19,6 @@ mod write;
 pub(crate) use args::Args;
 
 use crate::exit::{self, Failure};
-use crate::load::stop_flag;
 use ::sockets::filter::{Filter, Needs};
 use assemble::Assembler;
 use live::Live;
@@ -31,6 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use sys::process::{CAP_NET_ADMIN, effective_capabilities};
+use sys::signal::stop_flag;
 use write::CaptureFile;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {

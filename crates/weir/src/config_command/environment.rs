@@ -127,7 +127,7 @@ fn collector(config: &SocketsConfig, findings: &mut Vec<Finding>) {
 }
 
 fn resolved(what: &str, addr: &HostPort, severity: Severity) -> Result<Vec<SocketAddr>, Finding> {
-    let wrong = |error: String| {
+    let wrong = |error: io::Error| {
         finding(
             severity,
             what,
@@ -139,11 +139,7 @@ fn resolved(what: &str, addr: &HostPort, severity: Severity) -> Result<Vec<Socke
             ),
         )
     };
-    match resolve(addr) {
-        Ok(found) if found.is_empty() => Err(wrong("no address".to_owned())),
-        Ok(found) => Ok(found),
-        Err(error) => Err(wrong(error.to_string())),
-    }
+    resolve(addr).map_err(wrong)
 }
 
 /// Whether this host has the address: a socket on any free port of it tells, and disturbs nobody.

@@ -2,7 +2,7 @@
 
 use super::open::{SocketFile, make_folder};
 use crate::allowed::users;
-use crate::exit::Failure;
+use crate::refused::{Wanted, refused};
 use admin::{AdminState, Health, Page, statsd};
 use ledger::Ledger;
 use sockets::helper::Allowed;
@@ -158,52 +158,20 @@ impl Bound {
     }
 }
 
+fn cannot_listen(path: &Path, error: &io::Error) -> anyhow::Error {
+    let what = format_args!("cannot serve HTTP at {} (admin.socket)", path.display());
+    refused(what, Wanted::Unix(path), error)
+}
+
 fn bind(addr: SocketAddr) -> anyhow::Result<TcpListener> {
     let bound = TcpListener::bind(addr).and_then(|listener| {
         listener.set_nonblocking(true)?;
         Ok(listener)
     });
-    bound.map_err(|error| cannot_bind(addr, &error))
-}
-
-fn cannot_bind(addr: SocketAddr, error: &io::Error) -> anyhow::Error {
-    let (failure, why) = match error.kind() {
-        io::ErrorKind::AddrInUse => (
-            Failure::Unavailable,
-            format!(
-                "another program holds the port. Find it with: ss -tlpn 'sport = :{}', or give another address \
-                 (or off) as admin.listen",
-                addr.port()
-            ),
-        ),
-        io::ErrorKind::PermissionDenied => {
-            (Failure::Permission, "choose a port from 1024 on as admin.listen".to_owned())
-        }
-        _ => (Failure::Unavailable, "choose another address as admin.listen".to_owned()),
-    };
-    failure.error(format!("cannot serve HTTP on {addr}: {error}: {why}"))
-}
-
-fn cannot_listen(path: &Path, error: &io::Error) -> anyhow::Error {
-    let shown = path.display();
-    let folder = path.parent().unwrap_or(Path::new(".")).display();
-    let (failure, why) = match error.kind() {
-        io::ErrorKind::AddrInUse => (
-            Failure::Unavailable,
-            format!(
-                "another program listens there, or the file is no socket. Find it with: ss -xlp src {shown}"
-            ),
-        ),
-        io::ErrorKind::NotFound => {
-            (Failure::Unavailable, format!("its folder is missing. Fix: mkdir -p {folder}"))
-        }
-        io::ErrorKind::PermissionDenied => (
-            Failure::Permission,
-            format!("this user may not write to {folder}; choose another path as admin.socket"),
-        ),
-        _ => (Failure::Unavailable, "choose another path as admin.socket".to_owned()),
-    };
-    failure.error(format!("cannot serve HTTP at {shown}: {error}: {why}"))
+    bound.map_err(|error| {
+        let what = format_args!("cannot serve HTTP on {addr} (admin.listen)");
+        refused(what, Wanted::Tcp(addr), &error)
+    })
 }
 
 impl Http {

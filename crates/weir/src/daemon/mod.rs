@@ -25,7 +25,7 @@ mod ways;
 pub(crate) use progress::say;
 pub(crate) use stop::{LastLedger, LedgerForm, OnLoss};
 
-use crate::load::ProgressMode;
+use crate::progress::ProgressMode;
 use admin::{Health, Phase, statsd};
 use collector::{Asked, Collecting, Ending, Prepared};
 use drops::Drops;

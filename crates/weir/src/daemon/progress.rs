@@ -1,7 +1,7 @@
 //! Something true on the screen: a line for each target, and the rates for the service manager.
 
 use super::log;
-use crate::load::{ProgressMode, rewrites_lines};
+use crate::progress::{ProgressMode, rewrites_lines};
 use ledger::{HopKind, Snapshot};
 use std::collections::HashMap;
 use std::fmt::Write as _;

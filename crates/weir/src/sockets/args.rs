@@ -265,7 +265,7 @@ impl Args {
         match self.color {
             Color::Always => true,
             Color::Never => false,
-            Color::Auto => crate::load::rewrites_lines(&io::stdout()) && !is_set("NO_COLOR"),
+            Color::Auto => crate::progress::rewrites_lines(&io::stdout()) && !is_set("NO_COLOR"),
         }
     }
 }

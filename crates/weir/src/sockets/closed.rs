@@ -3,7 +3,6 @@
 use super::args::{Args, tell};
 use super::out::Out;
 use super::stream::Stream;
-use crate::load::stop_flag;
 use ::ledger::{HopKind, Meter, Reason};
 use ::sockets::attribution::{Host, HostOptions};
 use ::sockets::filter::Filter;
@@ -15,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
+use sys::signal::stop_flag;
 use text::plural;
 use wire::inet_diag::States;
 

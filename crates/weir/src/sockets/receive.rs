@@ -3,13 +3,14 @@
 use super::args::{Args, tell};
 use super::out::Out;
 use super::stream::Stream;
+use crate::addresses;
 use crate::exit::Failure;
-use crate::load::{self, stop_flag};
 use lab::Address;
 use sink::receive::{Received, Receiver, ReceiverCounts, ReceiverOptions, StreamReport};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use sys::signal::stop_flag;
 use sys::socket::{LocalAddress, local_address};
 use text::{escaped, plural};
 use weir::config::ListenAddress;
@@ -20,7 +21,7 @@ pub(super) fn run(args: &Args, listen: &ListenAddress) -> anyhow::Result<ExitCod
             "a filter is for sockets of this host or of a file: records that are received are all shown",
         ));
     }
-    let Address::Udp(listen) = load::listener(listen)? else {
+    let Address::Udp(listen) = addresses::listener(listen)? else {
         return Err(Failure::Usage.error("records come by UDP: write HOST:PORT"));
     };
     let stop = stop_flag()?;

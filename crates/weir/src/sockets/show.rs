@@ -37,7 +37,7 @@ impl Printer {
         let mut out = Out::to_stdout();
         let form = match args.show()? {
             Show::Table { columns, sort, direction } => {
-                let redraws = crate::load::rewrites_lines(&std::io::stdout());
+                let redraws = crate::progress::rewrites_lines(&std::io::stdout());
                 let screen = match (args.watch, redraws) {
                     (None, _) => Screen::Once,
                     (Some(_), false) => Screen::Below,
