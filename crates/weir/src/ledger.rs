@@ -96,7 +96,7 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 fn fetch_with_body(url: &str) -> anyhow::Result<(String, Snapshot)> {
     let url = ledger_url(url)?;
     let agent: ureq::Agent = ureq::Agent::config_builder()
-        // The daemon is on this host or a neighbour: a proxy from the environment is for something else.
+        // The daemon is on this host or a neighbor: a proxy from the environment is for something else.
         .proxy(None)
         .max_redirects(0)
         .http_status_as_error(false)

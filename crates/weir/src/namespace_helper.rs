@@ -93,9 +93,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// One end of a pipe that a signal makes readable.
 fn stop_signals() -> io::Result<UnixStream> {
-    let (stop, signalled) = UnixStream::pair()?;
+    let (stop, signaled) = UnixStream::pair()?;
     for signal in [SIGTERM, SIGINT] {
-        signal_hook::low_level::pipe::register(signal, signalled.try_clone()?)?;
+        signal_hook::low_level::pipe::register(signal, signaled.try_clone()?)?;
     }
     Ok(stop)
 }

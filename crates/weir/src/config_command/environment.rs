@@ -33,11 +33,11 @@ pub(super) fn examine(host: &Host, config: &Config) -> Vec<Finding> {
 }
 
 fn finding(severity: Severity, what: &str, value: String, why: &str, mend: String) -> Finding {
-    Finding { severity, what: what.to_owned(), value, why: why.to_owned(), mend: Some(mend) }
+    Finding { severity, what: what.to_owned(), value, why: why.to_owned(), fix: Some(mend) }
 }
 
 fn fine(what: &str, value: String) -> Finding {
-    Finding { severity: Severity::Ok, what: what.to_owned(), value, why: String::new(), mend: None }
+    Finding { severity: Severity::Ok, what: what.to_owned(), value, why: String::new(), fix: None }
 }
 
 fn admin(config: &AdminConfig, findings: &mut Vec<Finding>) {

@@ -42,22 +42,22 @@ fn receive_buffers(host: &Host, config: Option<&Config>, findings: &mut Vec<Find
     let Some(config) = config else {
         let asked = default_receive_buffer_bytes();
         let program = host.program().display();
-        let mend = format!("{}   or: sudo setcap cap_net_admin=+ep {program}", raise(asked));
-        findings.push(receive_buffer(host, "receive buffer", asked, rmem_max, mend));
+        let fix = format!("{}   or: sudo setcap cap_net_admin=+ep {program}", raise(asked));
+        findings.push(receive_buffer(host, "receive buffer", asked, rmem_max, fix));
         return;
     };
     let udp = config.listeners.iter().filter(|one| matches!(one.listen, ListenAddress::Udp(_)));
     let asked = |listener: &ListenerConfig| listener.receive_buffer_bytes as u64;
     // One command that is enough for all of them.
     let largest = udp.clone().map(asked).max().unwrap_or(0);
-    let mend = format!("{}   or: {}", raise(largest), setcap(host, config));
+    let fix = format!("{}   or: {}", raise(largest), setcap(host, config));
     for listener in udp {
         let what = format!("receive buffer of {}", listener.name);
-        findings.push(receive_buffer(host, &what, asked(listener), rmem_max, mend.clone()));
+        findings.push(receive_buffer(host, &what, asked(listener), rmem_max, fix.clone()));
     }
 }
 
-fn receive_buffer(host: &Host, what: &str, asked: u64, rmem_max: u64, mend: String) -> Finding {
+fn receive_buffer(host: &Host, what: &str, asked: u64, rmem_max: u64, fix: String) -> Finding {
     // SO_RCVBUF is clamped to rmem_max and then doubled (net/core/sock.c, sock_setsockopt).
     let granted = asked.min(rmem_max.saturating_mul(2));
     if granted == asked {
@@ -72,7 +72,7 @@ fn receive_buffer(host: &Host, what: &str, asked: u64, rmem_max: u64, mend: Stri
         .because(format!(
             "net.core.rmem_max is {rmem_max} and CAP_NET_ADMIN is missing; what a burst brings beyond the buffer is lost"
         ))
-        .mended_by(mend)
+        .fixed_by(fix)
 }
 
 /// All UDP sockets of the host share `udp_mem`.
@@ -94,7 +94,7 @@ fn memory_of_all(host: &Host, config: Option<&Config>) -> Option<Finding> {
     Some(
         Finding::new(Severity::Warning, what, value)
             .because("beyond net.ipv4.udp_mem the kernel drops datagrams although a socket's own buffer has room")
-            .mended_by(format!("sudo sysctl -w net.ipv4.udp_mem=\"{} {pressure} {max}\"", pressure / 2)),
+            .fixed_by(format!("sudo sysctl -w net.ipv4.udp_mem=\"{} {pressure} {max}\"", pressure / 2)),
     )
 }
 
@@ -119,7 +119,7 @@ fn send_buffers(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
                 .because(format!(
                     "net.core.wmem_max is {wmem_max}; the target waits in the ring sooner, and loses nothing until that is full"
                 ))
-                .mended_by(format!("sudo sysctl -w net.core.wmem_max={}", asked.div_ceil(2)))
+                .fixed_by(format!("sudo sysctl -w net.core.wmem_max={}", asked.div_ceil(2)))
         });
     }
 }
@@ -141,7 +141,7 @@ fn unix_queues(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
             } else {
                 Finding::new(Severity::Warning, what, &*value)
                     .because("beyond that a sender waits, and one that does not wait (StatsD clients) loses its datagram")
-                    .mended_by(&*command)
+                    .fixed_by(&*command)
             });
         }
         for target in &listener.targets {
@@ -155,7 +155,7 @@ fn unix_queues(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
                         &*value,
                     )
                     .because("a full queue makes this target wait, and it falls behind in the ring")
-                    .mended_by(&*command),
+                    .fixed_by(&*command),
                 );
             }
         }
@@ -172,9 +172,9 @@ fn backlog(host: &Host) -> Option<Finding> {
     let why = "packets dropped there are in no socket's count; above some 100 thousand datagrams a second, raise it";
     let command = format!("sudo sysctl -w net.core.netdev_max_backlog={}", (len * 4).max(USUAL));
     Some(if len < USUAL {
-        Finding::new(Severity::Warning, what, value).because(why).mended_by(command)
+        Finding::new(Severity::Warning, what, value).because(why).fixed_by(command)
     } else if drops > 0 {
-        Finding::new(Severity::Advice, what, value).because(why).mended_by(command)
+        Finding::new(Severity::Advice, what, value).because(why).fixed_by(command)
     } else {
         Finding::new(Severity::Ok, what, value)
     })
@@ -191,6 +191,6 @@ fn lost_in_buffers(host: &Host) -> Option<Finding> {
     Some(
         Finding::new(Severity::Advice, what, value)
             .because("some socket's buffer was full; the number behind d in the skmem part of its line tells which")
-            .mended_by("ss -uamnp"),
+            .fixed_by("ss -uamnp"),
     )
 }

@@ -47,6 +47,6 @@ fn shared_table(host: &Host, findings: &mut Vec<Finding>) {
                  namespace: up to {poll_ms:.0} ms; with tables of their own {own_ms:.1} ms. This holds for namespaces that are \
                  made from then on"
             ))
-            .mended_by(format!("sudo sysctl -w {name}={OWN_ENTRIES}"))
+            .fixed_by(format!("sudo sysctl -w {name}={OWN_ENTRIES}"))
     });
 }

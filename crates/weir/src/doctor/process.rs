@@ -44,7 +44,7 @@ fn ports(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
                     "ports below {start} (net.ipv4.ip_unprivileged_port_start) are refused without it; a service \
                      manager may also hand the socket over (deploy/systemd/weir.socket)"
                 ))
-                .mended_by(setcap(host, config))
+                .fixed_by(setcap(host, config))
         };
         findings.push(finding);
     }
@@ -83,7 +83,7 @@ fn open_files(host: &Host, config: &Config) -> Finding {
         .because(
             "targets without a descriptor cannot be opened, and everything for them is dropped",
         )
-        .mended_by(format!("ulimit -n {needed}   (systemd: LimitNOFILE={needed})")),
+        .fixed_by(format!("ulimit -n {needed}   (systemd: LimitNOFILE={needed})")),
         Some(limit) => Finding::new(
             Severity::Ok,
             "open files",

@@ -54,7 +54,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let report = Report::new(&experiment, Bootstrap::default());
     let ink = if rewrites_lines(&io::stdout()) && std::env::var_os("NO_COLOR").is_none() {
-        Ink::Colour
+        Ink::Color
     } else {
         Ink::Plain
     };

@@ -69,7 +69,7 @@ pub(crate) struct Args {
     /// Sort the table by a column or field; `,desc` turns the order around
     #[arg(long, value_name = "COLUMN[,desc]")]
     pub(super) sort: Option<String>,
-    /// Colours in the table
+    /// Colors in the table
     #[arg(long, value_name = "WHEN", default_value = "auto", value_enum)]
     pub(super) color: Color,
     /// Say which part of the filter the kernel applies and which part Weir, and end
@@ -102,7 +102,7 @@ pub(super) enum Format {
     Records(Encoding),
 }
 
-/// Whether colours are used.
+/// Whether colors are used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(super) enum Color {
     /// On a terminal, unless NO_COLOR is set or TERM is dumb
