@@ -483,8 +483,9 @@ fn run_id() -> String {
 
 /// A short text that differs between configurations.
 fn fingerprint(config: &Config) -> String {
-    #[expect(deprecated, reason = "the one hasher of the standard library whose keys are fixed")]
-    let mut hasher = std::hash::SipHasher::new();
-    hasher.write(config.to_toml(None).as_bytes());
-    format!("{:016x}", hasher.finish())
+    // FNV-1a with 64 bits: the hashers of the standard library have no fixed keys.
+    let hash = config.to_toml(None).bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
 }

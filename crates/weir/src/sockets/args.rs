@@ -274,14 +274,12 @@ impl Args {
 fn columns_of_terminal() -> Option<usize> {
     let named =
         env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).filter(|&width| width > 0);
-    let of_terminal =
-        || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| width.0.into());
-    named.or_else(of_terminal)
+    named.or_else(|| sys::terminal::size(&io::stdout()).map(|(columns, _)| columns))
 }
 
 /// Rows that fit on the terminal.
 pub(super) fn rows_of_terminal() -> Option<usize> {
-    terminal_size::terminal_size_of(io::stdout()).map(|(_, height)| height.0.into())
+    sys::terminal::size(&io::stdout()).map(|(_, rows)| rows)
 }
 
 /// Says something beside the data.
