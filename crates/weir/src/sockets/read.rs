@@ -82,7 +82,7 @@ impl Capture {
                         time_unix_ns: captured.time_unix_ns,
                         now: Instant::now(),
                     };
-                    assembler.socket(&known(socket, kind), captured.message.raw, &place, take);
+                    assembler.socket(&socket, captured.message.raw, &place, take);
                 }
                 Ok((Some(_), _)) => assembler.counts.filtered += 1,
                 Err(error) => report.broken(&error),
@@ -108,15 +108,6 @@ fn socket_in<'a>(
         }
     };
     decode(captured.message.body).map(|socket| Some((kind, socket)))
-}
-
-/// What is known of a socket: of one that was aborted, which has no peer any more, no counters, since the kernel has cleared
-/// nearly all of them and does not say which.
-fn known(mut socket: SocketMessage<'_>, kind: RecordKind) -> SocketMessage<'_> {
-    if kind == RecordKind::CLOSE && socket.id.dst.port() == 0 {
-        (socket.tcp_info, socket.tcp_info_tail) = (None, &[]);
-    }
-    socket
 }
 
 /// Why a file is no capture: nothing in it can be decoded, and something should. An empty capture is one.
