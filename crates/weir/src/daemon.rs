@@ -160,29 +160,36 @@ impl Daemon {
         forward_signals(sender.clone())?;
         let names = Names::new(sender);
         names.watch(&watched_names(&config))?;
+
+        // Before a socket is open, which would take datagrams that nothing reads.
         memory::refuse_rings_that_do_not_fit(&config, |_| true, memory::Limits::at_start())?;
         let (mut inherited, drops) = Inherited::take()?;
         let sockets = open_listeners(&config.listeners, &mut inherited, &names)?;
         let bound = Bound::open(&config.admin)?;
+
         // The sockets are open and hold what arrives: now there is time for names.
         names.wait_for_answers(Instant::now() + NAMES_WAIT);
         let prepared = config.sockets.as_ref();
         let prepared =
             prepared.map(|sockets| collector::prepare(sockets, &names, last_ledger)).transpose()?;
+
         let listen_addrs: Vec<_> = sockets.iter().filter_map(OpenSocket::address).collect();
         let ways = Ways::start();
         let run_id = run_id();
         let ledger = Arc::new(Ledger::new(run_id.clone()));
+
         let mut running = Vec::new();
         let targets = open_targets(&config.listeners, &names, &ways, &listen_addrs)?;
         for ((listener, socket), targets) in config.listeners.iter().zip(sockets).zip(targets) {
             running.push(Running::start(listener.clone(), socket, targets, &drops, &ledger)?);
         }
+
         let admin_addr = bound.tcp.as_ref().and_then(|listener| listener.local_addr().ok());
         say(&banner::banner(&run_id, &running, config.sockets.as_ref(), admin_addr));
         for (name, to) in banner::absent_unix_targets(&running) {
             tracing::warn!("target {name}: nobody listens at {to} yet; it is tried again");
         }
+
         let now = Instant::now();
         let mut daemon = Daemon {
             config,
@@ -215,12 +222,14 @@ impl Daemon {
             troubles: Troubles::default(),
             files: Files::default(),
         };
+
         daemon.start_prepared()?;
         daemon.health.config_applied(&fingerprint(&daemon.config));
         daemon.health.set_phase(Phase::Ready);
         daemon.observe(now);
         daemon.start_http(bound)?;
         daemon.hold_drops();
+        // Last: what is started after this daemon may send to it at once.
         daemon.service.ready();
         Ok(daemon)
     }
@@ -262,12 +271,14 @@ impl Daemon {
             // The names hold a sender for as long as the daemon lives.
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
         }
+
         let now = Instant::now();
         self.observe(now);
         if now >= self.reopen_due {
             self.reopen_due = now + REOPEN_INTERVAL;
             self.follow_names(now);
         }
+
         self.finish_retired();
         self.follow_collector(now);
         true
@@ -281,16 +292,19 @@ impl Daemon {
         self.files.look(&snapshot).iter().for_each(|line| tracing::warn!("{line}"));
         self.drops.note(self.running.iter().map(|one| &one.listener));
         self.health.set_losing(self.troubles.losing());
+
         let listeners = self.running.iter().map(|one| &one.listener);
         let listeners = listeners.map(|listener| (listener.name(), listener.heartbeat()));
         let collector = self.collecting.iter().map(|one| (COLLECTOR_NAME, one.heartbeat()));
         let beats = || listeners.clone().chain(collector.clone());
+
         for (name, beat) in beats() {
             self.health.heartbeat(name, beat);
         }
         if self.health.phase() == Phase::Ready {
             self.service.feed_watchdog(now, beats());
         }
+
         let rates = &mut self.rates;
         self.service.status(now, || rates.line(now, &snapshot));
         self.progress.show(now, &snapshot);
@@ -427,6 +441,7 @@ impl Targets {
 /// Every name in a configuration, with the shortest interval that anybody wants for it.
 fn watched_names(config: &Config) -> BTreeMap<String, Duration> {
     let mut names: BTreeMap<String, Duration> = BTreeMap::new();
+
     let targets = config.listeners.iter().flat_map(|listener| &listener.targets);
     for target in targets {
         if let TargetAddress::Udp(host_port) = &target.to
@@ -436,6 +451,7 @@ fn watched_names(config: &Config) -> BTreeMap<String, Duration> {
             *interval = target.resolve_interval.min(*interval);
         }
     }
+
     for listener in &config.listeners {
         if let ListenAddress::Udp(host_port) = &listener.listen
             && let Host::Name(name) = &host_port.host
@@ -443,6 +459,7 @@ fn watched_names(config: &Config) -> BTreeMap<String, Duration> {
             names.entry(name.clone()).or_insert(Duration::from_secs(3_600));
         }
     }
+
     let receivers = config.sockets.iter().flat_map(collector::receivers);
     for receiver in receivers {
         if let Host::Name(name) = &receiver.host {
@@ -450,6 +467,7 @@ fn watched_names(config: &Config) -> BTreeMap<String, Duration> {
             *interval = collector::RESOLVE_INTERVAL.min(*interval);
         }
     }
+
     names
 }
 

@@ -131,13 +131,16 @@ pub(crate) fn text(findings: &[Finding]) -> String {
             Severity::Advice => "advice",
             Severity::Ok => "ok",
         };
+
         let mut line = |text: std::fmt::Arguments<'_>| {
             writeln!(out, "{text}").expect("writing to a string does not fail");
         };
+
         line(format_args!("{severity:<8} {}: {}", finding.what, finding.value));
         if finding.severity == Severity::Ok {
             continue;
         }
+
         line(format_args!("         {}", finding.why));
         if let Some(command) = &finding.fix {
             line(format_args!("         Fix: {command}"));

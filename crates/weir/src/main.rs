@@ -49,6 +49,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return exit::usage(&error),
     };
+
     let result = match &cli.command {
         Command::Run(args) => run::run(args),
         Command::Relay(args) => relay::run(args),

@@ -60,6 +60,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn with_options(address: &str, args: &Args) -> String {
     let (_, own) = weir::config::split_options(address);
     let mut text = address.to_owned();
+
     for (key, value) in [
         ("receive_buffer", &args.receive_buffer),
         ("ring_size", &args.ring_size),

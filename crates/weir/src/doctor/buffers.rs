@@ -38,7 +38,9 @@ fn receive_buffers(host: &Host, config: Option<&Config>, findings: &mut Vec<Find
         );
         return;
     };
+
     let raise = |asked: u64| format!("sudo sysctl -w net.core.rmem_max={}", asked.div_ceil(2));
+
     let Some(config) = config else {
         let asked = default_receive_buffer_bytes();
         let program = host.program().display();
@@ -46,11 +48,13 @@ fn receive_buffers(host: &Host, config: Option<&Config>, findings: &mut Vec<Find
         findings.push(receive_buffer(host, "receive buffer", asked, rmem_max, fix));
         return;
     };
+
     let udp = config.listeners.iter().filter(|one| matches!(one.listen, ListenAddress::Udp(_)));
     let asked = |listener: &ListenerConfig| listener.receive_buffer_bytes as u64;
     // One command that is enough for all of them.
     let largest = udp.clone().map(asked).max().unwrap_or(0);
     let fix = format!("{}   or: {}", raise(largest), setcap(host, config));
+
     for listener in udp {
         let what = format!("receive buffer of {}", listener.name);
         findings.push(receive_buffer(host, &what, asked(listener), rmem_max, fix.clone()));
@@ -81,15 +85,18 @@ fn memory_of_all(host: &Host, config: Option<&Config>) -> Option<Finding> {
     let text = host.sysctl_text("net.ipv4.udp_mem")?;
     let pages: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let limit = pages.get(2)?.saturating_mul(PAGE_BYTES);
+
     let needed = match config {
         Some(config) => config.budget().kernel_bytes(),
         None => default_receive_buffer_bytes(),
     };
+
     let what = "memory of all UDP sockets";
     let value = format!("{} for the host, the relay may need {}", size(limit), size(needed));
     if needed <= limit {
         return Some(Finding::new(Severity::Ok, what, value));
     }
+
     let (pressure, max) = (needed.div_ceil(PAGE_BYTES), needed.div_ceil(PAGE_BYTES) * 2);
     Some(
         Finding::new(Severity::Warning, what, value)
@@ -133,6 +140,7 @@ fn unix_queues(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
     let command = format!(
         "sudo sysctl -w net.unix.max_dgram_qlen={UNIX_QUEUE_WANTED}   (then restart the receiving program)"
     );
+
     for listener in &config.listeners {
         if let ListenAddress::Unix(_) = listener.listen {
             let what = format!("queue of {}", listener.name);
@@ -144,6 +152,7 @@ fn unix_queues(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
                     .fixed_by(&*command)
             });
         }
+
         for target in &listener.targets {
             if let TargetAddress::Unix(_) = target.to
                 && len < UNIX_QUEUE_WANTED

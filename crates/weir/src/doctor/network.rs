@@ -16,6 +16,7 @@ fn conntrack(host: &Host, config: Option<&Config>, findings: &mut Vec<Finding>) 
         findings.push(Finding::new(Severity::Ok, "connection tracking", "not loaded"));
         return;
     };
+
     let used = host.sysctl("net.netfilter.nf_conntrack_count").unwrap_or(0);
     let value = format!("{used} of {max} entries in use");
     findings.push(if used * 10 >= max * 8 {
@@ -25,6 +26,7 @@ fn conntrack(host: &Host, config: Option<&Config>, findings: &mut Vec<Finding>) 
     } else {
         Finding::new(Severity::Ok, "connection tracking", value)
     });
+
     for (target, addr) in config.into_iter().flat_map(udp_targets) {
         let Some(port) = target.send.source_port else { continue };
         let value = format!("fixed source_port {port} while connection tracking is loaded");
@@ -94,13 +96,16 @@ fn reverse_paths(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
         if !ip.is_multicast() {
             continue;
         }
+
         let listener = config.listeners.iter().find(|listener| listener.name == name);
         let interface = listener.and_then(|listener| listener.multicast_interface.as_deref());
         let interface = interface.filter(|name| name.parse::<std::net::IpAddr>().is_err());
+
         // The larger of the two holds (Documentation/networking/ip-sysctl.rst, rp_filter).
         let part = interface.unwrap_or("default").replace('.', "/");
         let own = format!("net.ipv4.conf.{part}.rp_filter");
         let mode = all.max(host.sysctl(&own).unwrap_or(0));
+
         let what = format!("reverse path filter for {name}");
         findings.push(if mode == 1 {
             let which = if all == 1 { "net.ipv4.conf.all.rp_filter" } else { own.as_str() };

@@ -35,6 +35,7 @@ fn ports(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
     let sending = udp_targets(config).filter_map(|(target, _)| {
         Some((format!("source_port of target {}", target.name), target.send.source_port?))
     });
+
     for (what, port) in listening.chain(sending).filter(|(_, port)| is_privileged(*port)) {
         let finding = if host.has_capability(CAP_NET_BIND_SERVICE) {
             Finding::new(Severity::Ok, what, format!("port {port}, CAP_NET_BIND_SERVICE is there"))
@@ -74,6 +75,7 @@ fn open_files(host: &Host, config: &Config) -> Finding {
     // A target has two while its address changes.
     let targets: usize = config.listeners.iter().map(|listener| listener.targets.len()).sum();
     let needed = OTHER_DESCRIPTORS + 4 * config.listeners.len() as u64 + 2 * targets as u64;
+
     match host.open_files_limit() {
         Some(limit) if limit < needed => Finding::new(
             Severity::Warning,

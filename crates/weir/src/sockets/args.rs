@@ -196,11 +196,13 @@ impl Args {
                         "--sort is for tables: records come in the kernel's order, without being kept",
                     ));
                 }
+
                 if !encoding.is_text() && io::stdout().is_terminal() {
                     return Err(Failure::Usage.error(format!(
                         "{encoding} is not text, and this is a terminal: send it to a file or a program, or choose prototext or jsonl"
                     )));
                 }
+
                 let fields = self.columns.as_deref().map(shown::fields).transpose()?;
                 Ok(Show::Records(match fields {
                     Some(fields) => Encoder::in_order(encoding, &fields),
@@ -217,6 +219,7 @@ impl Args {
                 self.usual_columns().into_iter().map(shown::column).collect::<Result<_, _>>()?
             }
         };
+
         let (sort, direction) = match self.sort.as_deref() {
             None if self.watch.is_some() && !self.listening => ("out", Direction::Descending),
             None => ("local", Direction::Ascending),
@@ -229,6 +232,7 @@ impl Args {
                 }
             },
         };
+
         Ok(Show::Table { columns, sort: shown::column(sort)?, direction })
     }
 
@@ -240,6 +244,7 @@ impl Args {
             Args { watch: Some(_), .. } => columns::WATCHED,
             _ => columns::CONNECTIONS,
         };
+
         let mut names = Vec::new();
         if self.scope() != Scope::Own {
             names.push("namespace");

@@ -84,19 +84,23 @@ impl<'p> Live<'p> {
     pub(super) fn poll(&mut self, take: &mut dyn Take) -> anyhow::Result<()> {
         self.assembler.begin_poll();
         self.unseen = Unseen::default();
+
         let mut found = std::mem::take(&mut self.found);
         let scan = self.access.discover(&self.scope, &mut found);
         let scan = scan.map_err(|error| {
             anyhow::Error::new(error).context("cannot look for network namespaces in /proc")
         })?;
+
         // A namespace with a name has a file, by which it is found. Only a search for all of them depends on processes.
         if self.scope == Scope::All && scan.unreadable_processes > 0 {
             let processes = scan.unreadable_processes.into();
             self.unseen.hidden = Some(hidden_namespaces(&*self.access, processes));
         }
+
         for (at, found) in found.iter().enumerate() {
             self.visit(at, found, take)?;
         }
+
         self.unseen.absent =
             absent(&self.scope, &found).into_iter().map(no_such_namespace).collect();
         self.found = found;
@@ -112,11 +116,14 @@ impl<'p> Live<'p> {
                 return Ok(());
             }
         };
+
+        // For each namespace anew: the names of interfaces are those of one.
         let compiled = compile(self.filter, self.states, is_own);
         if compiled.states.is_empty() {
             self.unseen.visited += 1;
             return Ok(());
         }
+
         let ask = Ask {
             states: compiled.states,
             extensions: Extensions::ALL,
@@ -130,6 +137,7 @@ impl<'p> Live<'p> {
             time_unix_ns: Some(realtime_ns()),
             now: Instant::now(),
         };
+
         let mut visit = Visit { assembler: &mut self.assembler, place, take };
         match self.walker.walk(&socket, &ask, &mut visit) {
             Ok(_) => self.unseen.visited += 1,

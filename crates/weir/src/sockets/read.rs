@@ -32,11 +32,14 @@ impl Capture {
         let bytes = content(path).map_err(|error| {
             Failure::InputMissing.error(format!("cannot read {shown}: {error}"))
         })?;
+
         let is_none = |error: String| {
             Failure::InputMissing.error(format!("{shown} is no capture of sockets: {error}"))
         };
+
         let reader = capture::read(&bytes).map_err(|error| is_none(error.to_string()))?;
         let form = reader.form();
+
         match first_error_of_nothing(reader) {
             None => Ok(Capture { bytes }),
             Some(error @ DecodeError::WrongLinkType(_)) => Err(is_none(error.to_string())),
@@ -60,13 +63,16 @@ impl Capture {
         let mut reader = capture::read(&self.bytes)?;
         let mut replies = reader.replies();
         let mut report = Report::default();
+
         assembler.begin_poll();
         let states = filter.states().unwrap_or(args.states());
         let mut closed = HashSet::new();
+
         for captured in &mut reader {
             let socket = captured.and_then(|captured| {
                 Ok((socket_in(&captured, &mut replies, &mut report)?, captured))
             });
+
             match socket {
                 Ok((None, _)) => {}
                 // An event is captured once for each program that listens for it.
@@ -88,6 +94,7 @@ impl Capture {
                 Err(error) => report.broken(&error),
             }
         }
+
         report.end(&reader, &replies);
         Ok(report)
     }

@@ -68,10 +68,12 @@ impl Printer {
                 if *screen == Screen::Below {
                     self.out.push(format!("{} UTC\n", time_of_day(realtime_ns())).as_bytes());
                 }
+
                 let dropped = table.render(look, usize::MAX, &mut self.out);
                 if *screen == Screen::Below {
                     self.out.push(b"\n");
                 }
+
                 table.clear();
                 self.out.flush();
                 tell(format_args!("{}{}", summary(counts), left_out(&dropped)));

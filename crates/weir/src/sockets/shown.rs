@@ -171,9 +171,11 @@ pub(super) fn help() -> String {
     let mut line = |name: &str, meaning: &str| {
         writeln!(text, "  {name:<32} {meaning}").expect("writing to a string cannot fail");
     };
+
     for column in columns::COLUMNS {
         line(column.name, column.meaning);
     }
+
     text.push_str("\nFields of records, which the table takes as columns too:\n");
     for group in SocketRecord::GROUPS {
         write!(text, "\n {}: {}\n\n", group.name, group.meaning)
@@ -183,6 +185,7 @@ pub(super) fn help() -> String {
                 .expect("writing to a string cannot fail");
         }
     }
+
     text
 }
 
