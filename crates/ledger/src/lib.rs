@@ -1,8 +1,8 @@
-//! The ledger: what came in, what left, what was lost, where and why.
+//! The ledger: what was received, what left, what was lost, where and why.
 //!
 //! At every hop `received = delivered + dropped(reason) + in flight` holds at every instant. "In flight" is never counted:
 //! it is what received leaves when everything that left is taken away. A reader loads the counters of what left *before*
-//! the counter of what came in, so that the difference is never negative; and it looks at what came in once more before
+//! the counter of what was received, so that the difference is never negative; and it looks at what was received once more before
 //! that, so that the difference can be held against the hop's capacity. Each counter has one writer, never goes back,
 //! and is never reset while the process lives.
 //!

@@ -33,7 +33,7 @@ macro_rules! reasons {
 }
 
 impl Reason {
-    /// Whether a setting asks for it, so that it is no loss.
+    /// Whether a setting asks for it, so that it is not a loss.
     pub fn is_intended(self) -> bool {
         matches!(
             self,
@@ -110,7 +110,7 @@ reasons! {
         "the target's rate_limit was reached",
         "intended: raise rate_limit of the target for more";
     /// Counted by the receiving thread when it takes the oldest datagrams from a target that is too far behind, and by a
-    /// sink that gives up its oldest payloads; exact.
+    /// sink that drops its oldest payloads; exact.
     QueueFull = "queue_full",
         "the target or sink was slower than the stream for longer than its queue lasts, and lost the oldest",
         "raise ring_size of the listener, queue_size of the sink, or make it faster";

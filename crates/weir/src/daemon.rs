@@ -126,7 +126,7 @@ pub(crate) struct Daemon {
     inherited: Inherited,
     drops: Drops,
     http: Option<Http>,
-    /// The admin server's sockets, for a server that a reload starts anew.
+    /// The admin server's sockets, for a server that a reload restarts.
     admin_bound: Bound,
     statsd: Arc<statsd::Counts>,
     service: Service,
@@ -145,7 +145,7 @@ pub(crate) struct Daemon {
 /// Runs a daemon until a signal ends it.
 ///
 /// # Errors
-/// It cannot start as it is told; the message says what to do.
+/// It cannot start with this configuration; the message says what to do.
 pub(crate) fn run(setup: Setup) -> anyhow::Result<ExitCode> {
     let mut daemon = Daemon::start(setup)?;
     while daemon.turn() {}
@@ -284,7 +284,7 @@ impl Daemon {
         true
     }
 
-    /// Checks the law, and tells everybody who wants to know that all is well.
+    /// Checks the law, and reports that all is well to the health page, the service manager and the screen.
     fn observe(&mut self, now: Instant) {
         let snapshot = self.ledger.check();
         self.note_violations(now, &snapshot);
@@ -310,7 +310,7 @@ impl Daemon {
         self.progress.show(now, &snapshot);
     }
 
-    /// The ledger as it stands, for whoever asked by a signal.
+    /// The ledger as it stands, when a signal asks for it.
     fn say_ledger(&self) {
         say(&format!("\n{}", ledger::waterfall(&self.ledger.check())));
     }

@@ -1,4 +1,4 @@
-//! `weir ledger`: what came in, what left, what was lost, where and why.
+//! `weir ledger`: what was received, what left, what was lost, where and why.
 
 use crate::exit::{self, Failure, Reader};
 use crate::progress::rewrites_lines;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use text::grouped;
 use text::units::parse_duration;
 
-/// Show what came in, what left, what was lost, where and why
+/// Show what was received, what left, what was lost, where and why
 ///
 /// Asks a running daemon for one snapshot of every hop. Exit code 0: every datagram is accounted for; 1: with
 /// --fail-on-loss, datagrams were lost that nobody asked to drop; 2: the ledger does not balance, which is a bug of
@@ -70,7 +70,7 @@ fn watch(args: &Args, interval: Duration) -> anyhow::Result<ExitCode> {
         thread::sleep(interval);
         match fetch_with_body(&args.url) {
             Ok(answer) => latest = Some(answer),
-            // Told beside the figures, which stay as they are until the daemon is back.
+            // Said next to the figures, which stay as they are until the daemon is back.
             Err(error) => drop(writeln!(io::stderr(), "weir: {error}; trying again")),
         }
     }

@@ -1,4 +1,4 @@
-//! `weir relay`: the daemon, told by flags.
+//! `weir relay`: the daemon, configured by flags.
 
 use crate::daemon::{self, Setup, Source};
 use crate::exit::Failure;

@@ -16,7 +16,7 @@ const SAME_REQUEST: Duration = Duration::from_nanos(sys::signal::SAME_REQUEST_NS
 /// Time between two looks at the drain.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How the last ledger is told.
+/// How the last ledger is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LastLedger {
     pub(crate) form: LedgerForm,
@@ -174,7 +174,7 @@ fn report(snapshot: &Snapshot, left: &[Left<'_>]) -> String {
 
 /// What each hop has dropped because of the stop, between two snapshots.
 fn left<'a>(before: &Snapshot, after: &'a Snapshot) -> Vec<Left<'a>> {
-    // A sink whose destination fails counts what it gives up under the cause, a full disk for example.
+    // A sink whose destination fails counts what it drops under the cause, a full disk for example.
     let dropped = |hop: &HopSnapshot| match hop.hop {
         HopKind::Sink => [Reason::Shutdown, Reason::WriteError, Reason::SendError]
             .map(|reason| hop.dropped_for(reason))

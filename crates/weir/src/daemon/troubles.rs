@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How long nothing must fail before it counts as over: a network tells of its losses now and then only.
+/// How long nothing must fail before it counts as over: a network reports its losses only now and then.
 const QUIET: Duration = Duration::from_secs(10);
 /// The same at most, for something that fails again and again: each time that it does within a minute doubles it.
 const QUIET_MAX: Duration = Duration::from_secs(300);
-/// When a trouble that begins anew is the former one again.
+/// Within this time a trouble that begins again is the former one.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// Follows listeners, targets and sinks, and what comes to the collector from the kernel.
@@ -96,7 +96,7 @@ impl Troubles {
                 by_place.entry((place, hop.listener.clone(), target)).or_default().push(hop);
             }
         }
-        // What a reload took away is in nobody's way any more.
+        // What a reload took away can fail no more.
         self.states.retain(|key, _| by_place.contains_key(key));
         let mut lines = Vec::new();
         for (key, hops) in by_place {

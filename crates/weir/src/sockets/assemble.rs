@@ -40,7 +40,7 @@ pub(super) struct Counts {
     pub(super) shown: u64,
     /// Did not pass what is left of the filter.
     pub(super) filtered: u64,
-    /// Listed a second time: a dump is no snapshot.
+    /// Listed a second time: a dump is not a snapshot.
     pub(super) doubled: u64,
     pub(super) malformed: u64,
 }
@@ -63,7 +63,7 @@ pub(super) struct Assembler {
     pub(super) counts: Counts,
 }
 
-/// Whether sockets are seen more than once, so that rates can be told.
+/// Whether sockets are seen more than once, so that there are rates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Polls {
     One,

@@ -18,7 +18,7 @@ use sys::signal::stop_flag;
 use text::plural;
 use wire::inet_diag::States;
 
-/// Time between two looks at what is open: it tells since when a connection has been there, and whose it was.
+/// Time between two looks at what is open: it shows since when a connection has been there, and whose it was.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Pieces of output that wait for a slow reader.
 const QUEUE_PIECES: usize = 256;

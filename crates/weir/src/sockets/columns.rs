@@ -12,7 +12,7 @@ use record::SocketRecord;
 use std::time::Duration;
 use text::{escaped, short_time, time_of_day};
 
-/// One socket, and what is known of it beside its record.
+/// One socket, and what is known of it next to its record.
 #[derive(Clone, Copy)]
 pub(super) struct View<'a> {
     pub(super) record: &'a SocketRecord<'a>,
