@@ -61,7 +61,7 @@ pub enum Accounting {
     /// Every datagram is where it says.
     #[default]
     Exact,
-    /// At least this many were dropped: the network reports some of its losses and is silent about others.
+    /// At least so many were dropped: the network reports some of its losses and is silent about others.
     AtLeast,
     /// So many were dropped at a socket that others may send to as well: whose they were is not known.
     AllSenders,
@@ -170,8 +170,8 @@ impl HopSnapshot {
     }
 }
 
-/// Builds a [`HopSnapshot`] from counters that are read in the right order: what was received (a first look), what left, what
-/// was received (again).
+/// Builds a [`HopSnapshot`] from counters that are read in the right order: what came in (a first look), what left, what
+/// came in (again).
 pub struct HopBuilder {
     snapshot: HopSnapshot,
     received_before: Amount,
@@ -179,7 +179,7 @@ pub struct HopBuilder {
 }
 
 impl HopBuilder {
-    /// Starts with the first look at what was received, taken before any counter of what left.
+    /// Starts with the first look at what came in, taken before any counter of what left.
     pub fn new(
         hop: HopKind,
         listener: &str,
@@ -207,7 +207,7 @@ impl HopBuilder {
         }
     }
 
-    /// Says by how much the counters and an independent number of the hop, such as a cursor, differed when the thread that owns
+    /// Says by how much the counters and an independent number of the hop, such as a cursor, differed when whoever owns
     /// them last compared the two.
     pub fn mismatch(mut self, count: i64) -> HopBuilder {
         self.mismatch = count;
@@ -278,7 +278,7 @@ impl HopBuilder {
         self
     }
 
-    /// Ends with the second look at what was received, taken after every counter of what left, and holds the law against it.
+    /// Ends with the second look at what came in, taken after every counter of what left, and holds the law against it.
     pub fn finish(self, received_after: Amount) -> HopSnapshot {
         let mut snapshot = self.snapshot;
         let left = snapshot.delivered + snapshot.dropped_total();

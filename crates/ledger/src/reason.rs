@@ -33,7 +33,7 @@ macro_rules! reasons {
 }
 
 impl Reason {
-    /// Whether a setting asks for it, so that it is not a loss.
+    /// Whether a setting asks for it, so that it is no loss.
     pub fn is_intended(self) -> bool {
         matches!(
             self,
@@ -110,7 +110,7 @@ reasons! {
         "the target's rate_limit was reached",
         "intended: raise rate_limit of the target for more";
     /// Counted by the receiving thread when it takes the oldest datagrams from a target that is too far behind, and by a
-    /// sink that drops its oldest payloads; exact.
+    /// sink that gives up its oldest payloads; exact.
     QueueFull = "queue_full",
         "the target or sink was slower than the stream for longer than its queue lasts, and lost the oldest",
         "raise ring_size of the listener, queue_size of the sink, or make it faster";
@@ -151,11 +151,11 @@ reasons! {
     /// A write to a file target failed; exact.
     WriteError = "write_error",
         "the target's file could not be written",
-        "free disk space or fix the permissions of the target's folder";
+        "free disk space or mend the permissions of the target's folder";
     /// The target's name has no address and had none before; exact.
     TargetUnresolved = "target_unresolved",
         "the target's name does not resolve, or its socket could not be opened",
-        "correct the name, or fix the resolver: `getent hosts NAME`";
+        "correct the name, or mend the resolver: `getent hosts NAME`";
     /// Left in the ring, or in a sink's queue, when the drain's grace period ended; exact.
     Shutdown = "shutdown",
         "the daemon stopped before the target or sink had taken it",
