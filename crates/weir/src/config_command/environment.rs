@@ -1,7 +1,7 @@
 //! Whether a right file would work on this host: names, addresses, paths, interfaces, and what `weir doctor` looks at.
 
 use crate::allowed::users;
-use crate::doctor::{self, Finding, Host, Severity};
+use crate::command::doctor::{self, Finding, Host, Severity};
 use sockets::filter::Filter;
 use std::fs::{self, OpenOptions};
 use std::io;

@@ -2,9 +2,9 @@
 
 mod environment;
 
-use crate::doctor::{self, Host};
+use crate::command::doctor::{self, Host};
+use crate::command::run::unreadable;
 use crate::exit::{self, Failure};
-use crate::run::unreadable;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io;

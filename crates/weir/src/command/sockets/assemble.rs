@@ -2,12 +2,10 @@
 
 use super::columns::View;
 use super::rates::History;
-use ::sockets::attribution::{
-    Cgroup, Cgroups, Host, HostOptions, ProcessOptions, Processes, Users,
-};
-use ::sockets::filter::{Expr, Facts, Filter, Needs, Origin, Process};
-use ::sockets::{Found, Identity, Whose, describe};
 use record::{RecordKind, SCHEMA_VERSION, SocketRecord};
+use sockets::attribution::{Cgroup, Cgroups, Host, HostOptions, ProcessOptions, Processes, Users};
+use sockets::filter::{Expr, Facts, Filter, Needs, Origin, Process};
+use sockets::{Found, Identity, Whose, describe};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::sync::Arc;
@@ -84,7 +82,7 @@ impl Assembler {
             seen: HashSet::new(),
             interfaces: interface_names(),
             unknown: Vec::new(),
-            run_id: ::sockets::run_id(),
+            run_id: sockets::run_id(),
             poll: 0,
             sequence: 0,
             counts: Counts::default(),

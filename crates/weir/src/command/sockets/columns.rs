@@ -7,8 +7,8 @@ use super::cells::{
     put_retrans_rate, put_send_queue, put_state, put_user, put_waiting, rate_key, short, text_key,
 };
 use super::rates::Rates;
-use ::sockets::attribution::Users;
 use record::SocketRecord;
+use sockets::attribution::Users;
 use std::time::Duration;
 use text::{escaped, short_time, time_of_day};
 

@@ -2,7 +2,7 @@
 
 use crate::exit::{self, Failure, Reader};
 use crate::progress::rewrites_lines;
-use ::ledger::{HopKind, HopSnapshot, Snapshot, waterfall};
+use ledger::{HopKind, HopSnapshot, Snapshot, waterfall};
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -214,7 +214,7 @@ fn rates(before: &Snapshot, now: &Snapshot) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ::ledger::{Amount, HopBuilder, Reason};
+    use ledger::{Amount, HopBuilder, Reason};
 
     fn snapshot(run_id: &str, uptime_ms: u64, received: u64, dropped: u64) -> Snapshot {
         let amount = |count| Amount { count, bytes: count * 10 };

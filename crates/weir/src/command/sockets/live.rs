@@ -3,10 +3,10 @@
 use super::args::{Args, tell};
 use super::assemble::{Assembler, Place, Polls, Take};
 use crate::exit::Failure;
-use ::sockets::filter::{Compiled, Explanation, Filter, Names, NoNames, SystemNames, Target};
-use ::sockets::unseen::{absent, hidden_namespaces, no_such_namespace, without_ptrace};
-use ::sockets::{Access, Ask, Found, Scope, Visitor, Walker};
 use record::RecordKind;
+use sockets::filter::{Compiled, Explanation, Filter, Names, NoNames, SystemNames, Target};
+use sockets::unseen::{absent, hidden_namespaces, no_such_namespace, without_ptrace};
+use sockets::{Access, Ask, Found, Scope, Visitor, Walker};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Instant;

@@ -1,9 +1,9 @@
 //! `weir relay`: the daemon, configured by flags.
 
+use crate::command::run::Common;
 use crate::daemon::{self, Setup, Source};
 use crate::exit::Failure;
 use crate::progress::ProgressMode;
-use crate::run::Common;
 use std::process::ExitCode;
 use weir::config::{AdminListen, Config, list};
 
