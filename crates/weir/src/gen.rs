@@ -3,6 +3,7 @@
 use crate::exit::{self, Failure};
 use crate::load::{self, ProgressMode};
 use clap::ValueEnum;
+use config::TargetAddress;
 use lab::Payload;
 use lab::generate::{self, Limit, Options, Pacing, Progress, Rate, Report, Segmentation, Sizes};
 use std::fmt::Write as _;
@@ -11,7 +12,6 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use text::units::{UnitError, parse_bit_rate, parse_count, parse_duration, parse_size};
 use text::{bit_rate, grouped};
-use weir::config::TargetAddress;
 
 /// Send datagrams that `weir verify` can account for, at a fixed rate
 ///

@@ -2,6 +2,7 @@
 
 use crate::exit::Failure;
 use clap::ValueEnum;
+use config::{Host, HostPort, ListenAddress, TargetAddress};
 use lab::Address;
 use std::io::{self, IsTerminal, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -9,7 +10,6 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
-use weir::config::{Host, HostPort, ListenAddress, TargetAddress};
 
 /// Whether and how progress is shown on standard error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -9,6 +9,7 @@ use crate::load::{self, ProgressMode};
 use ::ledger::Snapshot;
 use ::text::grouped;
 use ::text::units::{parse_count, parse_duration, parse_size};
+use config::ListenAddress;
 use join::{Join, Observed};
 use lab::verify::{Done, Options, Progress, Report, Until, Verifier};
 use serde::Serialize;
@@ -16,7 +17,6 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
-use weir::config::ListenAddress;
 
 /// Receive datagrams of `weir gen` and account for every one
 ///

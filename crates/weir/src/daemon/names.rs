@@ -5,6 +5,7 @@
 
 use super::Event;
 use super::log::Repeated;
+use config::{Host, HostPort};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -12,7 +13,6 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use weir::config::{Host, HostPort};
 
 /// Names that are looked up at the same time: one that hangs must not hold up the others.
 const WORKERS_MAX: usize = 4;

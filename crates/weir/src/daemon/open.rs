@@ -4,6 +4,9 @@ use super::inherited::Inherited;
 use super::names::Names;
 use super::ways::Ways;
 use crate::exit::Failure;
+use config::{
+    HostPort, Listen, ListenerConfig, SinkConfig, Target, TargetConfig, UdpTarget, would_loop,
+};
 use relay::{Destination, Gso, Path as Way, SocketOwner, UnixPeer};
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -14,9 +17,6 @@ use std::path::{Path, PathBuf};
 use sys::process::{CAP_NET_ADMIN, effective_capabilities};
 use sys::route::{Egress, Ends};
 use sys::socket::{self, ListenOptions, LocalAddress};
-use weir::config::{
-    HostPort, ListenAddress, ListenerConfig, SinkConfig, TargetAddress, TargetConfig, would_loop,
-};
 
 /// A listener's socket, bound.
 pub(crate) struct OpenSocket {
@@ -80,27 +80,28 @@ pub(crate) fn listener(
     names: &Names,
 ) -> anyhow::Result<OpenSocket> {
     let at = match &config.listen {
-        ListenAddress::Unix(path) => LocalAddress::Unix(path.clone()),
-        ListenAddress::Udp(host_port) => LocalAddress::Inet(own_address(host_port, names)?),
+        Listen::Unix(path) => LocalAddress::Unix(path.clone()),
+        Listen::Udp(udp) => LocalAddress::Inet(own_address(&udp.addr, names)?),
     };
     if let Some(socket) = inherited.find(&at) {
-        enlarge_receive_buffer(socket.as_fd(), config.receive_buffer_bytes);
+        if let Some(udp) = config.udp() {
+            enlarge_receive_buffer(socket.as_fd(), udp.receive_buffer_bytes);
+        }
         return Ok(OpenSocket { socket, owner: SocketOwner::ServiceManager, file: None });
     }
-    let socket = match &at {
-        LocalAddress::Inet(addr) => {
+
+    let wrong = |error| cannot_listen(config, &at, &error);
+    let (socket, file) = match (&config.listen, &at) {
+        (Listen::Udp(udp), LocalAddress::Inet(addr)) => {
             let shares_address = place == Place::LeftByFormer;
-            socket::listen_udp(*addr, &ListenOptions { shares_address, ..config.listen_options() })
+            let options = ListenOptions { shares_address, ..udp.listen_options() };
+            let socket = socket::listen_udp(*addr, &options).map_err(wrong)?;
+            set_receive_buffer(socket.as_fd(), udp.receive_buffer_bytes);
+            (socket, None)
         }
-        LocalAddress::Unix(path) => socket::listen_unix(path),
-    }
-    .map_err(|error| cannot_listen(config, &at, &error))?;
-    let file = match &at {
-        LocalAddress::Inet(_) => {
-            set_receive_buffer(socket.as_fd(), config.receive_buffer_bytes);
-            None
+        (Listen::Unix(path), _) | (_, LocalAddress::Unix(path)) => {
+            (socket::listen_unix(path).map_err(wrong)?, SocketFile::of(path))
         }
-        LocalAddress::Unix(path) => SocketFile::of(path),
     };
     Ok(OpenSocket { socket, owner: SocketOwner::Relay, file })
 }
@@ -232,47 +233,49 @@ pub(crate) fn target(
     listen_addrs: &[SocketAddr],
 ) -> anyhow::Result<OpenTarget> {
     let destination = match &config.to {
-        TargetAddress::Udp(host_port) => {
-            let known = names.addresses(host_port);
-            return match choose(&known, config) {
-                Some(addr) => udp_or_nowhere(config, addr, ways, listen_addrs),
+        Target::Udp(udp) => {
+            let known = names.addresses(&udp.addr);
+            return match choose(&known, udp) {
+                Some(addr) => udp_or_nowhere(config, udp, addr, ways, listen_addrs),
                 None => {
                     // A failure was written already, by the one who looked it up.
-                    if !names.has_answer(host_port) {
+                    if !names.has_answer(&udp.addr) {
                         tracing::warn!(
-                            "target {}: the resolver does not answer about {host_port}; what the target gets is dropped as \
+                            "target {}: the resolver does not answer about {}; what the target gets is dropped as \
                              target_unresolved until it does",
-                            config.name
+                            config.name,
+                            udp.addr
                         );
                     }
                     Ok(OpenTarget::unresolved())
                 }
             };
         }
-        TargetAddress::Unix(path) => Destination::Unix { peer: UnixPeer::follow(path.clone())? },
-        TargetAddress::File(path) => {
-            prepare_file(config, path)?;
-            Destination::File(config.file_options().expect("a file target has file options"))
+        Target::Unix(path) => Destination::Unix { peer: UnixPeer::follow(path.clone())? },
+        Target::File(file) => {
+            prepare_file(config, &file.path)?;
+            Destination::File(file.file_options())
         }
-        TargetAddress::Null => Destination::Null,
+        Target::Null => Destination::Null,
     };
     Ok(OpenTarget { destination, address: None })
 }
 
 /// The first address of the family that a fixed source address demands.
-pub(crate) fn choose(addresses: &[SocketAddr], config: &TargetConfig) -> Option<SocketAddr> {
-    let source = config.send.source_address;
+pub(crate) fn choose(addresses: &[SocketAddr], target: &UdpTarget) -> Option<SocketAddr> {
+    let source = target.source_address;
     let fits = |addr: &&SocketAddr| source.is_none_or(|ip| ip.is_ipv4() == addr.is_ipv4());
     addresses.iter().find(fits).copied()
 }
 
 fn udp_or_nowhere(
     config: &TargetConfig,
+    target: &UdpTarget,
     addr: SocketAddr,
     ways: &Ways,
     listen_addrs: &[SocketAddr],
 ) -> anyhow::Result<OpenTarget> {
-    match udp(config, addr, ways, listen_addrs) {
+    match udp(config, target, addr, ways, listen_addrs) {
         Ok(open) => Ok(open),
         Err(CannotSend::NoRoute(error)) => {
             tracing::warn!(
@@ -298,22 +301,23 @@ pub(crate) enum CannotSend {
 /// Opens a UDP target at this address.
 pub(crate) fn udp(
     config: &TargetConfig,
+    target: &UdpTarget,
     addr: SocketAddr,
     ways: &Ways,
     listen_addrs: &[SocketAddr],
 ) -> Result<OpenTarget, CannotSend> {
-    let socket = socket::connect_udp(addr, &config.send)
-        .map_err(|error| cannot_send(config, addr, error))?;
+    let socket = socket::connect_udp(addr, &target.send_options())
+        .map_err(|error| cannot_send(config, target, addr, error))?;
     let src = match socket::local_address(socket.as_fd()) {
         Some(LocalAddress::Inet(own)) => Some(own),
         _ => None,
     };
     let (path, egress) = ways.follow(Ends { dst: addr, src });
     check_loop(config, addr, &path, listen_addrs).map_err(CannotSend::Never)?;
-    if config.gso == Gso::Auto {
+    if target.gso == Gso::Auto {
         say_why_no_runs(config, &egress);
     }
-    let destination = Destination::Udp { socket, gso: config.gso, path };
+    let destination = Destination::Udp { socket, gso: target.gso, path };
     Ok(OpenTarget { destination, address: Some(addr) })
 }
 
@@ -370,7 +374,12 @@ fn check_loop(
     }
 }
 
-fn cannot_send(config: &TargetConfig, addr: SocketAddr, error: io::Error) -> CannotSend {
+fn cannot_send(
+    config: &TargetConfig,
+    target: &UdpTarget,
+    addr: SocketAddr,
+    error: io::Error,
+) -> CannotSend {
     let kind = error.kind();
     if matches!(
         kind,
@@ -380,14 +389,14 @@ fn cannot_send(config: &TargetConfig, addr: SocketAddr, error: io::Error) -> Can
     ) {
         return CannotSend::NoRoute(error);
     }
-    let source = config.send.source_address.map_or("any address".to_owned(), |ip| ip.to_string());
+    let source = target.source_address.map_or("any address".to_owned(), |ip| ip.to_string());
     let (failure, why) = match kind {
         io::ErrorKind::AddrNotAvailable => (
             Failure::Unavailable,
             format!("{source} is no address of this host that leads there. See: ip address"),
         ),
         io::ErrorKind::AddrInUse => {
-            let port = config.send.source_port.unwrap_or(0);
+            let port = target.source_port.unwrap_or(0);
             let why = format!(
                 "another program holds the source port. Find it with: ss -uapn 'sport = :{port}'"
             );

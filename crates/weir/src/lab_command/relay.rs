@@ -6,6 +6,7 @@ use super::report_folder::{Folder, command_line, report_error};
 use super::{machine, privilege};
 use crate::exit::{self, Failure};
 use crate::load::{self, ProgressMode};
+use config::{ListenAddress, TargetAddress};
 use lab::experiment::model::Machine;
 use lab::network::Properties;
 use lab::relay_sweep::{
@@ -24,7 +25,6 @@ use std::time::{Duration, Instant};
 use sys::clock::realtime_ns;
 use text::grouped;
 use text::units::{parse_count, parse_duration, parse_size};
-use weir::config::{ListenAddress, TargetAddress};
 
 /// Send marked datagrams through a relay at growing rates, and draw where it begins to lose, and how late it delivers
 ///

@@ -7,6 +7,7 @@ use crate::exit::Failure;
 use ::sockets::filter::Filter;
 use ::sockets::helper::Remote;
 use ::sockets::{Direct, MakeAccess, Scope};
+use config::ListenAddress;
 use record::{Encoder, Encoding, FieldSet};
 use std::env;
 use std::io::{self, IsTerminal, Write as _};
@@ -14,7 +15,6 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 use text::units::parse_duration;
-use weir::config::ListenAddress;
 use wire::capture;
 use wire::inet_diag::States;
 

@@ -5,6 +5,7 @@ use super::out::Out;
 use super::stream::Stream;
 use crate::exit::Failure;
 use crate::load::{self, stop_flag};
+use config::ListenAddress;
 use lab::Address;
 use sink::receive::{Received, Receiver, ReceiverCounts, ReceiverOptions, StreamReport};
 use std::process::ExitCode;
@@ -12,7 +13,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use sys::socket::{LocalAddress, local_address};
 use text::{escaped, plural};
-use weir::config::ListenAddress;
 
 pub(super) fn run(args: &Args, listen: &ListenAddress) -> anyhow::Result<ExitCode> {
     if !args.filter.is_empty() {
