@@ -223,14 +223,22 @@ pub fn read_file(path: &Path) -> Result<String, LoadError> {
         .map_err(|source| LoadError::Read { path: path.to_owned(), source })
 }
 
-/// The addresses that host names and ports stand for, as the system resolves them.
+/// The addresses that a host's name and port stand for, as the system resolves them; at least one.
 ///
 /// # Errors
 /// The name is not known, or the resolver does not answer.
 pub fn resolve(addr: &HostPort) -> std::io::Result<Vec<SocketAddr>> {
+    use std::io::{Error, ErrorKind};
     use std::net::ToSocketAddrs;
-    match &addr.host {
-        Host::Ip(ip) => Ok(vec![SocketAddr::new(*ip, addr.port)]),
-        Host::Name(name) => Ok((name.as_str(), addr.port).to_socket_addrs()?.collect()),
+    let name = match &addr.host {
+        Host::Ip(ip) => return Ok(vec![SocketAddr::new(*ip, addr.port)]),
+        Host::Name(name) => name,
+    };
+
+    let mut found: Vec<_> = (name.as_str(), addr.port).to_socket_addrs()?.collect();
+    found.dedup();
+    match found.is_empty() {
+        false => Ok(found),
+        true => Err(Error::new(ErrorKind::NotFound, "the name has no address")),
     }
 }

@@ -151,11 +151,11 @@ reasons! {
     /// A write to a file target failed; exact.
     WriteError = "write_error",
         "the target's file could not be written",
-        "free disk space or mend the permissions of the target's folder";
+        "free disk space or fix the permissions of the target's folder";
     /// The target's name has no address and had none before; exact.
     TargetUnresolved = "target_unresolved",
         "the target's name does not resolve, or its socket could not be opened",
-        "correct the name, or mend the resolver: `getent hosts NAME`";
+        "correct the name, or fix the resolver: `getent hosts NAME`";
     /// Left in the ring, or in a sink's queue, when the drain's grace period ended; exact.
     Shutdown = "shutdown",
         "the daemon stopped before the target or sink had taken it",

@@ -11,6 +11,7 @@ pub fn waterfall(snapshot: &Snapshot) -> String {
     if snapshot.hops.is_empty() {
         text.push_str("nothing is counted yet: no listener is open\n");
     }
+
     text.push('\n');
     match snapshot.unintended_losses().first() {
         None if snapshot.losses().is_empty() => text.push_str("nothing lost\n"),
@@ -36,6 +37,7 @@ pub fn waterfall(snapshot: &Snapshot) -> String {
             );
         }
     }
+
     let in_flight: u64 = snapshot.hops.iter().map(|hop| hop.in_flight.count).sum();
     let broken: i64 = snapshot.hops.iter().map(|hop| hop.unaccounted.abs()).sum();
     put(
@@ -75,11 +77,13 @@ fn write_hop(text: &mut String, hop: &HopSnapshot) {
         HopKind::Close => ("  ", "closed".to_owned()),
         HopKind::Sink => ("    ", format!("-> {}", hop.target.as_deref().unwrap_or("?"))),
     };
+
     let mut label = format!("{indent}{name}");
     if label.chars().count() > NAME_COLUMNS {
         put(text, format_args!("{label}\n"));
         label.clear();
     }
+
     put(
         text,
         format_args!(
@@ -89,6 +93,7 @@ fn write_hop(text: &mut String, hop: &HopSnapshot) {
             size(hop.delivered.bytes),
         ),
     );
+
     for drop in &hop.dropped {
         let bound = match hop.accounting {
             Accounting::Exact => "",
@@ -105,6 +110,7 @@ fn write_hop(text: &mut String, hop: &HopSnapshot) {
             ),
         );
     }
+
     if !hop.in_flight.is_zero() {
         put(text, format_args!("{indent}  inside {:>13}\n", grouped(hop.in_flight.count)));
     }

@@ -1,7 +1,7 @@
 //! `weir ledger`: what came in, what left, what was lost, where and why.
 
 use crate::exit::{self, Failure, Reader};
-use crate::load::rewrites_lines;
+use crate::progress::rewrites_lines;
 use ::ledger::{HopKind, HopSnapshot, Snapshot, waterfall};
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -48,6 +48,7 @@ fn watch(args: &Args, interval: Duration) -> anyhow::Result<ExitCode> {
     // The first answer decides whether there is a daemon at all; after it, a daemon that restarts is waited for.
     let mut latest = Some(fetch_with_body(&args.url)?);
     let mut before: Option<Snapshot> = None;
+
     loop {
         if let Some((body, snapshot)) = latest.take() {
             let text = match (args.json, redraws) {
@@ -55,6 +56,7 @@ fn watch(args: &Args, interval: Duration) -> anyhow::Result<ExitCode> {
                 (false, true) => format!("\x1b[H\x1b[J{}", page(before.as_ref(), &snapshot)),
                 (false, false) => page(before.as_ref(), &snapshot) + "\n",
             };
+
             let code = verdict(args, &snapshot);
             if args.fail_on_loss && code != ExitCode::SUCCESS {
                 return exit::print_and_end(&text, code);
@@ -64,6 +66,7 @@ fn watch(args: &Args, interval: Duration) -> anyhow::Result<ExitCode> {
             }
             before = Some(snapshot);
         }
+
         thread::sleep(interval);
         match fetch_with_body(&args.url) {
             Ok(answer) => latest = Some(answer),
@@ -95,27 +98,32 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 fn fetch_with_body(url: &str) -> anyhow::Result<(String, Snapshot)> {
     let url = ledger_url(url)?;
+
     let agent: ureq::Agent = ureq::Agent::config_builder()
-        // The daemon is on this host or a neighbour: a proxy from the environment is for something else.
+        // The daemon is on this host or a neighbor: a proxy from the environment is for something else.
         .proxy(None)
         .max_redirects(0)
         .http_status_as_error(false)
         .timeout_global(Some(ANSWER_TIMEOUT))
         .build()
         .into();
+
     let mut response = agent.get(&url).call().map_err(|error| no_answer(&url, &error))?;
     let status = response.status();
     let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
     let body = body.map_err(|error| no_answer(&url, &error))?.trim_end().to_owned();
+
     if !status.is_success() {
         let why = body.lines().next().unwrap_or_default();
         return Err(Failure::Unavailable.error(format!("{url} answered {status}: {why}")));
     }
+
     let snapshot = serde_json::from_str(&body).map_err(|error| {
         Failure::Unavailable.error(format!(
             "{url} is not a ledger ({error}); is it the admin address of a daemon of this version?"
         ))
     })?;
+
     Ok((body, snapshot))
 }
 
@@ -169,6 +177,7 @@ fn rates(before: &Snapshot, now: &Snapshot) -> String {
     if elapsed_s <= 0.0 {
         return String::new();
     }
+
     let mut text =
         format!("\n{:<34}    {:>15}      {:>15}       {:>12}\n", "per second", "in", "out", "lost");
     for hop in &now.hops {
@@ -177,6 +186,7 @@ fn rates(before: &Snapshot, now: &Snapshot) -> String {
             let gained = count(hop).saturating_sub(earlier.map_or(0, count));
             grouped((gained as f64 / elapsed_s).round() as u64)
         };
+
         let name = match (&hop.target, hop.hop) {
             (None, kind) => format!("{} {}", hop.listener, kind.label()),
             (Some(target), HopKind::Egress) => format!("{} -> {target}, network", hop.listener),
@@ -187,6 +197,7 @@ fn rates(before: &Snapshot, now: &Snapshot) -> String {
             0..=34 => name,
             _ => format!("{name}\n{:<34}", ""),
         };
+
         writeln!(
             text,
             "{name:<34}    {:>15}      {:>15}       {:>12}",
@@ -196,6 +207,7 @@ fn rates(before: &Snapshot, now: &Snapshot) -> String {
         )
         .expect("writing to a string cannot fail");
     }
+
     text
 }
 

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod allowed;
 mod config_command;
 mod daemon;
@@ -10,8 +11,9 @@ mod exit;
 mod r#gen;
 mod lab_command;
 mod ledger;
-mod load;
 mod namespace_helper;
+mod progress;
+mod refused;
 mod relay;
 mod run;
 mod sockets;
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return exit::usage(&error),
     };
+
     let result = match &cli.command {
         Command::Run(args) => run::run(args),
         Command::Relay(args) => relay::run(args),

@@ -65,25 +65,31 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         place::remove_at_end(path)?;
         return Ok(ExitCode::SUCCESS);
     }
+
     let allowed = users(&args.allow_users)?;
     let user = args.user.as_ref().map(|user| users(std::slice::from_ref(user))).transpose()?;
     let place = Place::open(args)?;
     let remover = place.own_file().map(Remover::start);
     let stop = stop_signals().context("cannot prepare for signals")?;
+
     if let Some([user]) = user.as_deref() {
         become_user(user)?;
     }
     let kept = give_up_capabilities()?;
+
     let banner = banner(&place, &allowed, kept);
     let uids = allowed.iter().map(|user| user.uid).chain([sys::process::effective_uid()]);
     let allowed = Allowed { uids: uids.collect() };
+
     // The service manager is told by a socket of its own, which a confined process may not open. Nothing is served before.
     ready();
     confine()?;
     say(&banner);
+
     let mut refusals = Refusals::default();
     let result = serve(&place.listener, &allowed, stop.as_fd(), |uid| refusals.tell(uid));
     drop(place);
+
     if let Some(remover) = remover {
         remover.finish();
     }
@@ -93,9 +99,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// One end of a pipe that a signal makes readable.
 fn stop_signals() -> io::Result<UnixStream> {
-    let (stop, signalled) = UnixStream::pair()?;
+    let (stop, signaled) = UnixStream::pair()?;
     for signal in [SIGTERM, SIGINT] {
-        signal_hook::low_level::pipe::register(signal, signalled.try_clone()?)?;
+        signal_hook::low_level::pipe::register(signal, signaled.try_clone()?)?;
     }
     Ok(stop)
 }

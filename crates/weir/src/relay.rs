@@ -2,7 +2,7 @@
 
 use crate::daemon::{self, Setup, Source};
 use crate::exit::Failure;
-use crate::load::ProgressMode;
+use crate::progress::ProgressMode;
 use crate::run::Common;
 use config::{AdminListen, Config, list};
 use std::process::ExitCode;
@@ -60,6 +60,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn with_options(address: &str, args: &Args) -> String {
     let (_, own) = config::split_options(address);
     let mut text = address.to_owned();
+
     for (key, value) in [
         ("receive_buffer", &args.receive_buffer),
         ("ring_size", &args.ring_size),

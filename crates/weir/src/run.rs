@@ -2,7 +2,7 @@
 
 use crate::daemon::{self, LastLedger, LedgerForm, OnLoss, Setup, Source};
 use crate::exit::Failure;
-use crate::load::ProgressMode;
+use crate::progress::ProgressMode;
 use config::{AdminListen, Config, ConfigError, LoadError, LogLevel, Overrides, drain_grace, list};
 use std::path::PathBuf;
 use std::process::ExitCode;

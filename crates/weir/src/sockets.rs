@@ -19,7 +19,6 @@ mod write;
 pub(crate) use args::Args;
 
 use crate::exit::{self, Failure};
-use crate::load::stop_flag;
 use ::sockets::filter::{Filter, Needs};
 use assemble::Assembler;
 use live::Live;
@@ -31,6 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use sys::process::{CAP_NET_ADMIN, effective_capabilities};
+use sys::signal::stop_flag;
 use write::CaptureFile;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -40,22 +40,28 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.count.is_some() && args.watch.is_none() && !args.closed && args.receive.is_none() {
         return Err(Failure::Usage.error("--count says when --watch, --closed or --receive ends"));
     }
+
     if let Some(listen) = &args.receive {
         return receive::run(args, listen);
     }
+
     let filter = args.filter()?;
     if args.explain {
         return explain(args, &filter);
     }
+    // A word that cannot be known here is an error, before anything is read.
     filter.check_known(known(args)).map_err(|error| Failure::Usage.error(error))?;
+
     if args.closed {
         return closed::run(args, &filter);
     }
     if let Some(path) = &args.read {
         return from_file(args, &filter, path);
     }
+
     let mut live = Live::new(args, &filter)?;
     live.check()?;
+
     match args.watch {
         Some(interval) => watch(args, &mut live, interval),
         None => list(args, &mut live),
@@ -111,7 +117,9 @@ fn list(args: &Args, live: &mut Live<'_>) -> anyhow::Result<ExitCode> {
 fn from_file(args: &Args, filter: &Filter, path: &Path) -> anyhow::Result<ExitCode> {
     // Before anything is created: it may be written where it was read from.
     let capture = Capture::open(path)?;
+
     let mut assembler = Assembler::of_file(filter);
+
     let report = if let Some(to) = &args.write {
         let mut file = CaptureFile::create(args, to)?;
         let report = capture.read(args, filter, &mut assembler, &mut file)?;
@@ -127,9 +135,11 @@ fn from_file(args: &Args, filter: &Filter, path: &Path) -> anyhow::Result<ExitCo
         printer.finish()?;
         report
     };
+
     for line in report.lines() {
         args::tell(format_args!("{}: {line}", path.display()));
     }
+
     Ok(if report.is_whole() { ExitCode::SUCCESS } else { Failure::BadData.code() })
 }
 
@@ -138,21 +148,25 @@ fn watch(args: &Args, live: &mut Live<'_>, interval: Duration) -> anyhow::Result
     let stop = stop_flag()?;
     let mut printer = Printer::new(args)?;
     let mut due = Instant::now();
+
     loop {
         live.poll(&mut printer)?;
         printer.end_of_poll(&live.assembler.counts);
         printer.flush();
         live.tell_unseen();
+
         let is_last = args.count.is_some_and(|count| live.assembler.poll() >= count.get());
         if is_last || printer.is_over() {
             break;
         }
+
         // A poll that takes longer than the interval is followed by the next one at once, not by several.
         due = (due + interval).max(Instant::now());
         if wait(stop, due) == Next::Stop {
             break;
         }
     }
+
     printer.finish()?;
     Ok(verdict(live))
 }

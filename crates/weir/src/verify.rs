@@ -4,8 +4,10 @@ mod chart;
 mod join;
 mod text;
 
+use crate::addresses;
 use crate::exit::{self, Failure};
-use crate::load::{self, ProgressMode};
+use crate::progress::{ProgressMode, with_progress};
+use crate::refused::by_receiver;
 use ::ledger::Snapshot;
 use ::text::grouped;
 use ::text::units::{parse_count, parse_duration, parse_size};
@@ -17,6 +19,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
+use sys::signal::stop_flag;
 
 /// Receive datagrams of `weir gen` and account for every one
 ///
@@ -82,8 +85,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let verifier = Verifier::bind(options(args)?).map_err(|error| load::address_error(&error))?;
-    let stop = load::stop_flag()?;
+    let verifier = Verifier::bind(options(args)?).map_err(|error| by_receiver(&error))?;
+    let stop = stop_flag()?;
     // The generator may start as soon as we say that we listen, so the relay is asked before.
     let before = args.ledger.as_deref().map(first_ledger).transpose()?;
     if !args.quiet {
@@ -92,11 +95,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let progress = verifier.progress();
     let start = Instant::now();
     let mode = if args.quiet { ProgressMode::Off } else { args.progress };
-    let report = load::with_progress(
-        mode,
-        || progress_line(&progress, start.elapsed()),
-        || verifier.run(stop),
-    );
+    let report =
+        with_progress(mode, || progress_line(&progress, start.elapsed()), || verifier.run(stop));
     let joined = match &args.ledger {
         Some(url) => join_all(args, url, before.as_ref(), &report),
         None => Ok(Vec::new()),
@@ -136,7 +136,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
     let done =
         args.until_done.then_some(Done { runs: args.runs, idle: args.idle, silence: args.silence });
     Ok(Options {
-        listeners: args.listen.iter().map(load::listener).collect::<Result<_, _>>()?,
+        listeners: args.listen.iter().map(addresses::listener).collect::<Result<_, _>>()?,
         multicast_interface: args.multicast_interface.clone(),
         receive_buffer_bytes: args.receive_buffer,
         until: Until { duration: args.duration, count: args.count, done },

@@ -36,11 +36,11 @@ pub(super) fn examine(host: &Host, config: &Config) -> Vec<Finding> {
 }
 
 fn finding(severity: Severity, what: &str, value: String, why: &str, mend: String) -> Finding {
-    Finding { severity, what: what.to_owned(), value, why: why.to_owned(), mend: Some(mend) }
+    Finding { severity, what: what.to_owned(), value, why: why.to_owned(), fix: Some(mend) }
 }
 
 fn fine(what: &str, value: String) -> Finding {
-    Finding { severity: Severity::Ok, what: what.to_owned(), value, why: String::new(), mend: None }
+    Finding { severity: Severity::Ok, what: what.to_owned(), value, why: String::new(), fix: None }
 }
 
 fn admin(config: &AdminConfig, findings: &mut Vec<Finding>) {
@@ -133,7 +133,7 @@ fn collector(config: &SocketsConfig, findings: &mut Vec<Finding>) {
 }
 
 fn resolved(what: &str, addr: &HostPort, severity: Severity) -> Result<Vec<SocketAddr>, Finding> {
-    let wrong = |error: String| {
+    let wrong = |error: io::Error| {
         finding(
             severity,
             what,
@@ -145,11 +145,7 @@ fn resolved(what: &str, addr: &HostPort, severity: Severity) -> Result<Vec<Socke
             ),
         )
     };
-    match resolve(addr) {
-        Ok(found) if found.is_empty() => Err(wrong("no address".to_owned())),
-        Ok(found) => Ok(found),
-        Err(error) => Err(wrong(error.to_string())),
-    }
+    resolve(addr).map_err(wrong)
 }
 
 /// Whether this host has the address: a socket on any free port of it tells, and disturbs nobody.

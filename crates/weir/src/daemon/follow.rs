@@ -30,6 +30,7 @@ impl Daemon {
             let (changes, moves): (Vec<_>, Vec<_>) = moves.into_iter().map(redirect).unzip();
             under_way.push((one.listener.begin_changes(changes, Duration::ZERO), moves));
         }
+
         let keep_alive = &mut || self.service.feed_watchdog_while_busy(Instant::now());
         for (one, (changes, moves)) in self.running.iter_mut().zip(under_way) {
             let results = one.listener.finish_changes(changes, keep_alive);
@@ -38,6 +39,7 @@ impl Daemon {
                     tracing::error!("target {target}: {error}");
                     continue;
                 }
+
                 let before = one.addresses.insert(target.clone(), Some(addr)).flatten();
                 let before = before.map_or("nowhere".to_owned(), |addr| addr.to_string());
                 tracing::info!("target {target}: sending to {addr}, before {before}");
@@ -57,12 +59,14 @@ fn moves(
     let mut moves = Vec::new();
     for target in &one.config.targets {
         let Some(udp) = target.udp() else { continue };
+
         let known = names.addresses(&udp.addr);
         let current = one.addresses.get(&target.name).copied().flatten();
         if current.is_some_and(|current| known.is_empty() || known.contains(&current)) {
             continue;
         }
         let Some(addr) = open::choose(&known, udp) else { continue };
+
         match open::udp(target, udp, addr, ways, listen_addrs) {
             Ok(opened) => moves.push(Move {
                 target: target.name.clone(),

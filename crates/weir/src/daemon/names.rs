@@ -5,10 +5,10 @@
 
 use super::Event;
 use super::log::Repeated;
-use config::{Host, HostPort};
+use config::{Host, HostPort, resolve};
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -196,7 +196,7 @@ impl Entry {
 fn look_up_forever(shared: &Shared, events: &Sender<Event>) {
     loop {
         let name = next_due(shared);
-        let answer = look_up(&name);
+        let answer = resolve(&HostPort { host: Host::Name(name.clone()), port: 0 });
         let mut state = shared.lock();
         // A reload may have dropped the name meanwhile.
         let is_news =
@@ -225,15 +225,6 @@ fn next_due(shared: &Shared) -> String {
             None => Duration::from_secs(3_600),
         };
         state = shared.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
-    }
-}
-
-fn look_up(name: &str) -> io::Result<Vec<SocketAddr>> {
-    let mut addresses: Vec<_> = (name, 0).to_socket_addrs()?.collect();
-    addresses.dedup();
-    match addresses.is_empty() {
-        false => Ok(addresses),
-        true => Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address")),
     }
 }
 

@@ -4,6 +4,7 @@ use super::inherited::Inherited;
 use super::names::Names;
 use super::ways::Ways;
 use crate::exit::Failure;
+use crate::refused::{Wanted, mkdir, own_folder, refused};
 use config::{
     HostPort, Listen, ListenerConfig, SinkConfig, Target, TargetConfig, UdpTarget, would_loop,
 };
@@ -90,7 +91,14 @@ pub(crate) fn listener(
         return Ok(OpenSocket { socket, owner: SocketOwner::ServiceManager, file: None });
     }
 
-    let wrong = |error| cannot_listen(config, &at, &error);
+    let wrong = |error| {
+        let wanted = match &at {
+            LocalAddress::Inet(addr) => Wanted::Udp(*addr),
+            LocalAddress::Unix(path) => Wanted::Unix(path),
+        };
+        let listener = named(&config.listen, "listener", &config.name);
+        refused(format_args!("cannot listen on {listener}"), wanted, &error)
+    };
     let (socket, file) = match (&config.listen, &at) {
         (Listen::Udp(udp), LocalAddress::Inet(addr)) => {
             let shares_address = place == Place::LeftByFormer;
@@ -135,65 +143,6 @@ pub(crate) fn enlarge_receive_buffer(socket: BorrowedFd<'_>, bytes: usize) {
 pub(crate) fn rmem_max() -> usize {
     let text = fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap_or_default();
     text.trim().parse().unwrap_or(0)
-}
-
-fn cannot_listen(config: &ListenerConfig, at: &LocalAddress, error: &io::Error) -> anyhow::Error {
-    let (failure, why) = match (error.kind(), at) {
-        (io::ErrorKind::AddrInUse, LocalAddress::Inet(addr)) => (
-            Failure::Unavailable,
-            format!(
-                "another program holds the port. Find it with: ss -ulpn 'sport = :{}'",
-                addr.port()
-            ),
-        ),
-        (io::ErrorKind::AddrInUse, LocalAddress::Unix(path)) => (
-            Failure::Unavailable,
-            format!(
-                "another program listens there, or the file is no socket. Find it with: ss -xlp src {}",
-                path.display()
-            ),
-        ),
-        (io::ErrorKind::PermissionDenied, LocalAddress::Inet(addr)) => {
-            let program = std::env::current_exe().unwrap_or_else(|_| "weir".into());
-            let why = format!(
-                "a port under 1024 needs a privilege. Fix: setcap cap_net_bind_service=+ep {}, or \
-                 sysctl -w net.ipv4.ip_unprivileged_port_start={}",
-                program.display(),
-                addr.port()
-            );
-            (Failure::Permission, why)
-        }
-        (io::ErrorKind::PermissionDenied, LocalAddress::Unix(_)) => (
-            Failure::Permission,
-            format!("this user may not write to its folder. Fix: {}", own_folder()),
-        ),
-        (io::ErrorKind::AddrNotAvailable, _) => (
-            Failure::Unavailable,
-            "no interface of this host has the address. See: ip address".to_owned(),
-        ),
-        (io::ErrorKind::NotFound, LocalAddress::Unix(path)) => {
-            (Failure::Unavailable, format!("its folder is missing. Fix: {}", mkdir(path)))
-        }
-        _ if error.raw_os_error() == Some(sys::Errno::NODEV.0) => (
-            Failure::Unavailable,
-            "there is no such interface to join the group with. See: ip link".to_owned(),
-        ),
-        _ => (Failure::Io, "see the error".to_owned()),
-    };
-    let listener = named(&config.listen, "listener", &config.name);
-    failure.error(format!("cannot listen on {listener}: {error}: {why}"))
-}
-
-fn mkdir(path: &Path) -> String {
-    format!("mkdir -p {}", path.parent().unwrap_or(Path::new(".")).display())
-}
-
-/// A folder of its own is the cure that opens nothing else.
-fn own_folder() -> String {
-    format!(
-        "choose a path in a folder of this user's, made for instance with: install -d -o {} /var/lib/weir",
-        sys::process::effective_uid()
-    )
 }
 
 /// An address with the name in brackets, if it has one beside the address.
@@ -380,39 +329,18 @@ fn cannot_send(
     addr: SocketAddr,
     error: io::Error,
 ) -> CannotSend {
-    let kind = error.kind();
     if matches!(
-        kind,
+        error.kind(),
         io::ErrorKind::NetworkUnreachable
             | io::ErrorKind::HostUnreachable
             | io::ErrorKind::NetworkDown
     ) {
         return CannotSend::NoRoute(error);
     }
-    let source = target.source_address.map_or("any address".to_owned(), |ip| ip.to_string());
-    let (failure, why) = match kind {
-        io::ErrorKind::AddrNotAvailable => (
-            Failure::Unavailable,
-            format!("{source} is no address of this host that leads there. See: ip address"),
-        ),
-        io::ErrorKind::AddrInUse => {
-            let port = target.source_port.unwrap_or(0);
-            let why = format!(
-                "another program holds the source port. Find it with: ss -uapn 'sport = :{port}'"
-            );
-            (Failure::Unavailable, why)
-        }
-        io::ErrorKind::PermissionDenied => (
-            Failure::Permission,
-            "this user may not send like that (a source port under 1024, or a firewall)".to_owned(),
-        ),
-        _ if error.raw_os_error() == Some(sys::Errno::NODEV.0) => {
-            (Failure::Unavailable, "there is no such interface. See: ip link".to_owned())
-        }
-        _ => (Failure::Io, "see the error".to_owned()),
-    };
+    let wanted = Wanted::SendUdp(target.source_address, target.source_port);
     let target = named(&config.to, "target", &config.name);
-    CannotSend::Never(failure.error(format!("cannot send to {target} at {addr}: {error}: {why}")))
+    let what = format_args!("cannot send to {target} at {addr}");
+    CannotSend::Never(refused(what, wanted, &error))
 }
 
 /// The owner writes, the group reads.

@@ -205,7 +205,7 @@ impl Daemon {
                 let name = draining.next().map_or("", |one| one.listener.name());
                 Err(Failure::Unavailable.error(format!(
                     "{count} listeners that former reloads replaced still drain (the first is {name}), each with a ring of \
-                     its own: a target of theirs takes nothing, or hangs in its disk. Fix: mend that target \
+                     its own: a target of theirs takes nothing, or hangs in its disk. Fix: repair that target \
                      (`weir ledger` names it), change targets only, or restart"
                 )))
             }

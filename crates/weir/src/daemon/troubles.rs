@@ -124,6 +124,7 @@ impl State {
         let errno = self.new_error(hops);
         let reason = self.new_loss(hops);
         let is_failing = errno.is_some() || reason.is_some();
+
         match &mut self.trouble {
             None if is_failing => {
                 let quiet = match self.last {
@@ -208,14 +209,17 @@ fn over(
         let more = count.saturating_sub(before);
         (more > 0).then_some((key.1, more))
     };
+
     let lost: Vec<_> = lost.iter().filter_map(more).collect();
     let total: u64 = lost.iter().map(|(_, count)| count).sum();
     let by_reason: Vec<_> =
         lost.iter().map(|(reason, count)| format!("{} {count}", reason.label())).collect();
+
     let by_reason = match &by_reason[..] {
         [] => String::new(),
         parts => format!(" ({})", parts.join(", ")),
     };
+
     format!(
         "{}: nothing has failed for {} s; {total} {} were lost in {} s{by_reason}",
         name(place, hop),

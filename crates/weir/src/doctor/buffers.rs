@@ -36,26 +36,28 @@ fn receive_buffers(host: &Host, config: Option<&Config>, findings: &mut Vec<Find
         );
         return;
     };
+
     let raise = |asked: u64| format!("sudo sysctl -w net.core.rmem_max={}", asked.div_ceil(2));
+
     let Some(config) = config else {
         let asked = RECEIVE_BUFFER_BYTES as u64;
         let program = host.program().display();
-        let mend = format!("{}   or: sudo setcap cap_net_admin=+ep {program}", raise(asked));
-        findings.push(receive_buffer(host, "receive buffer", asked, rmem_max, mend));
+        let fix = format!("{}   or: sudo setcap cap_net_admin=+ep {program}", raise(asked));
+        findings.push(receive_buffer(host, "receive buffer", asked, rmem_max, fix));
         return;
     };
     // One command that is enough for all of them.
     let largest = udp_listeners(config).map(|(_, udp)| udp.receive_buffer_bytes).max();
     let largest = largest.unwrap_or(0) as u64;
-    let mend = format!("{}   or: {}", raise(largest), setcap(host, config));
+    let fix = format!("{}   or: {}", raise(largest), setcap(host, config));
     for (listener, udp) in udp_listeners(config) {
         let what = format!("receive buffer of {}", listener.name);
         let asked = udp.receive_buffer_bytes as u64;
-        findings.push(receive_buffer(host, &what, asked, rmem_max, mend.clone()));
+        findings.push(receive_buffer(host, &what, asked, rmem_max, fix.clone()));
     }
 }
 
-fn receive_buffer(host: &Host, what: &str, asked: u64, rmem_max: u64, mend: String) -> Finding {
+fn receive_buffer(host: &Host, what: &str, asked: u64, rmem_max: u64, fix: String) -> Finding {
     // SO_RCVBUF is clamped to rmem_max and then doubled (net/core/sock.c, sock_setsockopt).
     let granted = asked.min(rmem_max.saturating_mul(2));
     if granted == asked {
@@ -70,7 +72,7 @@ fn receive_buffer(host: &Host, what: &str, asked: u64, rmem_max: u64, mend: Stri
         .because(format!(
             "net.core.rmem_max is {rmem_max} and CAP_NET_ADMIN is missing; what a burst brings beyond the buffer is lost"
         ))
-        .mended_by(mend)
+        .fixed_by(fix)
 }
 
 /// All UDP sockets of the host share `udp_mem`.
@@ -79,20 +81,23 @@ fn memory_of_all(host: &Host, config: Option<&Config>) -> Option<Finding> {
     let text = host.sysctl_text("net.ipv4.udp_mem")?;
     let pages: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let limit = pages.get(2)?.saturating_mul(PAGE_BYTES);
+
     let needed = match config {
         Some(config) => config.budget().kernel_bytes(),
         None => RECEIVE_BUFFER_BYTES as u64,
     };
+
     let what = "memory of all UDP sockets";
     let value = format!("{} for the host, the relay may need {}", size(limit), size(needed));
     if needed <= limit {
         return Some(Finding::new(Severity::Ok, what, value));
     }
+
     let (pressure, max) = (needed.div_ceil(PAGE_BYTES), needed.div_ceil(PAGE_BYTES) * 2);
     Some(
         Finding::new(Severity::Warning, what, value)
             .because("beyond net.ipv4.udp_mem the kernel drops datagrams although a socket's own buffer has room")
-            .mended_by(format!("sudo sysctl -w net.ipv4.udp_mem=\"{} {pressure} {max}\"", pressure / 2)),
+            .fixed_by(format!("sudo sysctl -w net.ipv4.udp_mem=\"{} {pressure} {max}\"", pressure / 2)),
     )
 }
 
@@ -117,7 +122,7 @@ fn send_buffers(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
                 .because(format!(
                     "net.core.wmem_max is {wmem_max}; the target waits in the ring sooner, and loses nothing until that is full"
                 ))
-                .mended_by(format!("sudo sysctl -w net.core.wmem_max={}", asked.div_ceil(2)))
+                .fixed_by(format!("sudo sysctl -w net.core.wmem_max={}", asked.div_ceil(2)))
         });
     }
 }
@@ -131,6 +136,7 @@ fn unix_queues(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
     let command = format!(
         "sudo sysctl -w net.unix.max_dgram_qlen={UNIX_QUEUE_WANTED}   (then restart the receiving program)"
     );
+
     for listener in &config.listeners {
         if let Listen::Unix(_) = listener.listen {
             let what = format!("queue of {}", listener.name);
@@ -139,9 +145,10 @@ fn unix_queues(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
             } else {
                 Finding::new(Severity::Warning, what, &*value)
                     .because("beyond that a sender waits, and one that does not wait (StatsD clients) loses its datagram")
-                    .mended_by(&*command)
+                    .fixed_by(&*command)
             });
         }
+
         for target in &listener.targets {
             if let Target::Unix(_) = target.to
                 && len < UNIX_QUEUE_WANTED
@@ -153,7 +160,7 @@ fn unix_queues(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
                         &*value,
                     )
                     .because("a full queue makes this target wait, and it falls behind in the ring")
-                    .mended_by(&*command),
+                    .fixed_by(&*command),
                 );
             }
         }
@@ -170,9 +177,9 @@ fn backlog(host: &Host) -> Option<Finding> {
     let why = "packets dropped there are in no socket's count; above some 100 thousand datagrams a second, raise it";
     let command = format!("sudo sysctl -w net.core.netdev_max_backlog={}", (len * 4).max(USUAL));
     Some(if len < USUAL {
-        Finding::new(Severity::Warning, what, value).because(why).mended_by(command)
+        Finding::new(Severity::Warning, what, value).because(why).fixed_by(command)
     } else if drops > 0 {
-        Finding::new(Severity::Advice, what, value).because(why).mended_by(command)
+        Finding::new(Severity::Advice, what, value).because(why).fixed_by(command)
     } else {
         Finding::new(Severity::Ok, what, value)
     })
@@ -189,6 +196,6 @@ fn lost_in_buffers(host: &Host) -> Option<Finding> {
     Some(
         Finding::new(Severity::Advice, what, value)
             .because("some socket's buffer was full; the number behind d in the skmem part of its line tells which")
-            .mended_by("ss -uamnp"),
+            .fixed_by("ss -uamnp"),
     )
 }

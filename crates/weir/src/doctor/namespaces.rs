@@ -30,14 +30,17 @@ fn shared_table(host: &Host, findings: &mut Vec<Finding>) {
     };
     // Negative in a namespace that shares the table itself.
     let Some(entries) = entries.trim_start_matches('-').parse::<u64>().ok() else { return };
+
     let namespaces = host.network_namespaces();
     if namespaces < MANY {
         return;
     }
+
     let what = "tables of connections";
     let value = format!("{namespaces} network namespaces, {name} = {own}");
     let poll_ms = namespaces as f64 * entries as f64 * BUCKET_NS / 1e6;
     let own_ms = namespaces as f64 * OWN_ENTRIES as f64 * BUCKET_NS / 1e6;
+
     findings.push(if own > 0 || entries <= OWN_ENTRIES * 4 {
         Finding::new(Severity::Ok, what, value)
     } else {
@@ -47,6 +50,6 @@ fn shared_table(host: &Host, findings: &mut Vec<Finding>) {
                  namespace: up to {poll_ms:.0} ms; with tables of their own {own_ms:.1} ms. This holds for namespaces that are \
                  made from then on"
             ))
-            .mended_by(format!("sudo sysctl -w {name}={OWN_ENTRIES}"))
+            .fixed_by(format!("sudo sysctl -w {name}={OWN_ENTRIES}"))
     });
 }

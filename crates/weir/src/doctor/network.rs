@@ -1,4 +1,4 @@
-//! What the network stack does to datagrams on their way: connection tracking, neighbours, ICMP, reverse paths.
+//! What the network stack does to datagrams on their way: connection tracking, neighbors, ICMP, reverse paths.
 
 use super::{Finding, Host, Severity, udp_listeners, udp_targets};
 use config::{Config, Host as HostName, HostPort};
@@ -6,7 +6,7 @@ use config::{Config, Host as HostName, HostPort};
 pub(super) fn examine(host: &Host, config: Option<&Config>, findings: &mut Vec<Finding>) {
     conntrack(host, config, findings);
     let Some(config) = config else { return };
-    neighbours(host, config, findings);
+    neighbors(host, config, findings);
     icmp(host, config, findings);
     reverse_paths(host, config, findings);
 }
@@ -16,15 +16,17 @@ fn conntrack(host: &Host, config: Option<&Config>, findings: &mut Vec<Finding>) 
         findings.push(Finding::new(Severity::Ok, "connection tracking", "not loaded"));
         return;
     };
+
     let used = host.sysctl("net.netfilter.nf_conntrack_count").unwrap_or(0);
     let value = format!("{used} of {max} entries in use");
     findings.push(if used * 10 >= max * 8 {
         Finding::new(Severity::Warning, "connection tracking", value)
             .because("datagrams of a flow that finds no free entry are dropped")
-            .mended_by(format!("sudo sysctl -w net.netfilter.nf_conntrack_max={}", max * 2))
+            .fixed_by(format!("sudo sysctl -w net.netfilter.nf_conntrack_max={}", max * 2))
     } else {
         Finding::new(Severity::Ok, "connection tracking", value)
     });
+
     for (target, udp) in config.into_iter().flat_map(udp_targets) {
         let Some(port) = udp.source_port else { continue };
         let value = format!("fixed source_port {port} while connection tracking is loaded");
@@ -35,7 +37,7 @@ fn conntrack(host: &Host, config: Option<&Config>, findings: &mut Vec<Finding>) 
                     "its entry never expires while datagrams flow, so that they keep going to where a translated address \
                      (a Kubernetes service, a moved receiver) was; let the port change, or do not track it",
                 )
-                .mended_by(format!("sudo {tables} -t raw -A OUTPUT -p udp --sport {port} -j CT --notrack")),
+                .fixed_by(format!("sudo {tables} -t raw -A OUTPUT -p udp --sport {port} -j CT --notrack")),
         );
     }
 }
@@ -49,7 +51,7 @@ fn is_loopback(addr: &HostPort) -> bool {
 }
 
 /// A next hop whose hardware address is asked for holds datagrams for about three seconds.
-fn neighbours(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
+fn neighbors(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
     const USUAL_BYTES: u64 = 212_992;
     let name = "net.ipv4.neigh.default.unres_qlen_bytes";
     let Some(bytes) = host.sysctl(name) else { return };
@@ -61,7 +63,7 @@ fn neighbours(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
     findings.push(if bytes < USUAL_BYTES {
         Finding::new(Severity::Warning, name, value)
             .because("more are dropped while a next hop is being found, after each time it was forgotten")
-            .mended_by(format!("sudo sysctl -w {name}={USUAL_BYTES}"))
+            .fixed_by(format!("sudo sysctl -w {name}={USUAL_BYTES}"))
     } else {
         Finding::new(Severity::Ok, name, value)
     });
@@ -98,6 +100,7 @@ fn reverse_paths(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
             .multicast_interface
             .as_deref()
             .filter(|name| name.parse::<std::net::IpAddr>().is_err());
+
         // The larger of the two holds (Documentation/networking/ip-sysctl.rst, rp_filter).
         let part = interface.unwrap_or("default").replace('.', "/");
         let own = format!("net.ipv4.conf.{part}.rp_filter");
@@ -109,7 +112,7 @@ fn reverse_paths(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
                 .because(format!(
                     "datagrams to {ip} from a source that is not reached by the interface they came in on are dropped uncounted"
                 ))
-                .mended_by(format!("sudo sysctl -w {own}=2"))
+                .fixed_by(format!("sudo sysctl -w {own}=2"))
         } else {
             Finding::new(Severity::Ok, what, if mode == 0 { "off" } else { "loose" })
         });

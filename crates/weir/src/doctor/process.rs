@@ -35,6 +35,7 @@ fn ports(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
     let sending = udp_targets(config).filter_map(|(target, udp)| {
         Some((format!("source_port of target {}", target.name), udp.source_port?))
     });
+
     for (what, port) in listening.chain(sending).filter(|(_, port)| is_privileged(*port)) {
         let finding = if host.has_capability(CAP_NET_BIND_SERVICE) {
             Finding::new(Severity::Ok, what, format!("port {port}, CAP_NET_BIND_SERVICE is there"))
@@ -44,7 +45,7 @@ fn ports(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
                     "ports below {start} (net.ipv4.ip_unprivileged_port_start) are refused without it; a service \
                      manager may also hand the socket over (deploy/systemd/weir.socket)"
                 ))
-                .mended_by(setcap(host, config))
+                .fixed_by(setcap(host, config))
         };
         findings.push(finding);
     }
@@ -72,6 +73,7 @@ fn open_files(host: &Host, config: &Config) -> Finding {
     // A target has two while its address changes.
     let targets: usize = config.listeners.iter().map(|listener| listener.targets.len()).sum();
     let needed = OTHER_DESCRIPTORS + 4 * config.listeners.len() as u64 + 2 * targets as u64;
+
     match host.open_files_limit() {
         Some(limit) if limit < needed => Finding::new(
             Severity::Warning,
@@ -81,7 +83,7 @@ fn open_files(host: &Host, config: &Config) -> Finding {
         .because(
             "targets without a descriptor cannot be opened, and everything for them is dropped",
         )
-        .mended_by(format!("ulimit -n {needed}   (systemd: LimitNOFILE={needed})")),
+        .fixed_by(format!("ulimit -n {needed}   (systemd: LimitNOFILE={needed})")),
         Some(limit) => Finding::new(
             Severity::Ok,
             "open files",

@@ -72,7 +72,7 @@ fn receive_buffer_beyond_the_limit() {
         found("rmem", &[], Some(&SMALL.replace("208KiB", "16MiB"))),
         "WARNING  receive buffer of l: asks for 16 MiB (about 13107 datagrams of 200 bytes), would get 416 KiB (about \
          332 datagrams of 200 bytes)\n         net.core.rmem_max is 212992 and CAP_NET_ADMIN is missing; what a burst \
-         brings beyond the buffer is lost\n         mend: sudo sysctl -w net.core.rmem_max=8388608   or: sudo setcap \
+         brings beyond the buffer is lost\n         Fix: sudo sysctl -w net.core.rmem_max=8388608   or: sudo setcap \
          cap_net_admin=+ep /usr/bin/weir\n"
     );
     let admin = ("proc/self/status", "CapEff:\t0000000000001000\n");
@@ -96,7 +96,7 @@ fn a_low_port_needs_a_capability() {
         text,
         "ERROR    listener l: port 514 needs CAP_NET_BIND_SERVICE\n         ports below 1024 \
          (net.ipv4.ip_unprivileged_port_start) are refused without it; a service manager may also hand the socket over \
-         (deploy/systemd/weir.socket)\n         mend: sudo setcap cap_net_bind_service=+ep /usr/bin/weir\n"
+         (deploy/systemd/weir.socket)\n         Fix: sudo setcap cap_net_bind_service=+ep /usr/bin/weir\n"
     );
     let both = found("both", &[], Some(&config));
     assert!(
@@ -127,7 +127,7 @@ fn a_fixed_source_port_under_connection_tracking() {
     );
     assert!(
         text.ends_with(
-            "mend: sudo iptables -t raw -A OUTPUT -p udp --sport 56565 -j CT --notrack\n"
+            "Fix: sudo iptables -t raw -A OUTPUT -p udp --sport 56565 -j CT --notrack\n"
         )
     );
     assert_eq!(found("tracked-free", &tracked, Some(SMALL)), "");
@@ -137,7 +137,7 @@ fn a_fixed_source_port_under_connection_tracking() {
         text.starts_with("WARNING  connection tracking: 900 of 1000 entries in use\n"),
         "{text}"
     );
-    assert!(text.ends_with("mend: sudo sysctl -w net.netfilter.nf_conntrack_max=2000\n"), "{text}");
+    assert!(text.ends_with("Fix: sudo sysctl -w net.netfilter.nf_conntrack_max=2000\n"), "{text}");
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn what_was_lost_so_far_is_advice() {
     let text = found("lost", &lost, Some(SMALL));
     assert!(text.contains("advice   datagrams lost at UDP sockets: 10 since"), "{text}");
     assert!(text.contains("1000 packets a processor, 11 dropped since"), "{text}");
-    assert!(text.contains("mend: sudo sysctl -w net.core.netdev_max_backlog=4000\n"), "{text}");
+    assert!(text.contains("Fix: sudo sysctl -w net.core.netdev_max_backlog=4000\n"), "{text}");
     assert!(!text.contains("WARNING"), "{text}");
 }
 
@@ -179,7 +179,7 @@ fn limits_of_the_way_out() {
         text.contains("advice   send buffer of t: asks for 4 MiB, would get 416 KiB\n"),
         "{text}"
     );
-    assert!(text.contains("mend: sudo sysctl -w net.core.wmem_max=2097152\n"), "{text}");
+    assert!(text.contains("Fix: sudo sysctl -w net.core.wmem_max=2097152\n"), "{text}");
     assert!(text.contains("advice   ICMP errors: at most one error each 1000 ms"), "{text}");
 }
 
@@ -192,7 +192,7 @@ fn a_strict_reverse_path_filter_hides_groups() {
     );
     let text = found("strict", &[("proc/sys/net/ipv4/conf/eth0.7/rp_filter", "1")], Some(&config));
     assert!(text.starts_with("WARNING  reverse path filter for l: strict"), "{text}");
-    assert!(text.ends_with("mend: sudo sysctl -w net.ipv4.conf.eth0/7.rp_filter=2\n"), "{text}");
+    assert!(text.ends_with("Fix: sudo sysctl -w net.ipv4.conf.eth0/7.rp_filter=2\n"), "{text}");
 }
 
 #[test]
@@ -247,13 +247,13 @@ fn many_namespaces_that_share_the_table_of_connections() {
         found("shared", 100, SHARED, collector),
         "advice   tables of connections: 100 network namespaces, net.ipv4.tcp_child_ehash_entries = 0\n         all share \
          one table of 262144 entries, and each poll of the socket collector walks it once for each namespace: up to 19 ms; \
-         with tables of their own 0.3 ms. This holds for namespaces that are made from then on\n         mend: sudo sysctl \
+         with tables of their own 0.3 ms. This holds for namespaces that are made from then on\n         Fix: sudo sysctl \
          -w net.ipv4.tcp_child_ehash_entries=4096\n"
     );
     let inside = [("proc/sys/net/ipv4/tcp_ehash_entries", "-262144\n"), SHARED[1]];
     assert!(found("inside", 100, &inside, collector).contains("262144 entries"));
-    let mended = [SHARED[0], ("proc/sys/net/ipv4/tcp_child_ehash_entries", "4096\n")];
-    assert!(found("mended", 100, &mended, collector).starts_with("ok "));
+    let raised = [SHARED[0], ("proc/sys/net/ipv4/tcp_child_ehash_entries", "4096\n")];
+    assert!(found("raised", 100, &raised, collector).starts_with("ok "));
     assert_eq!(found("few", 15, SHARED, collector), "");
     assert_eq!(found("own", 100, SHARED, &own), "");
     assert_eq!(found("no-collector", 100, SHARED, SMALL), "");

@@ -3,6 +3,7 @@
 use super::Args;
 use crate::allowed::number_of;
 use crate::exit::Failure;
+use crate::refused::{Wanted, refused};
 use anyhow::Context;
 use std::fmt;
 use std::fs;
@@ -90,7 +91,9 @@ fn listen(path: &Path) -> anyhow::Result<Listener> {
         })?;
         result = Listener::bind(path);
     }
-    result.map_err(|error| cannot_listen(path, &error))
+    result.map_err(|error| {
+        refused(format_args!("cannot listen at {}", path.display()), Wanted::Unix(path), &error)
+    })
 }
 
 /// Whether it is the file of a socket that nobody listens at any more.
@@ -98,27 +101,6 @@ fn is_abandoned(path: &Path) -> bool {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket());
     let connected = Channel::connect_within(path, ALIVE_TIMEOUT);
     is_socket && connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-}
-
-fn cannot_listen(path: &Path, error: &io::Error) -> anyhow::Error {
-    let shown = path.display();
-    let folder = path.parent().unwrap_or(Path::new(".")).display();
-    let (failure, fix) = match error.kind() {
-        io::ErrorKind::AddrInUse => (
-            Failure::Unavailable,
-            format!(
-                "another program listens there, or the file is no socket. Find it with: ss -xlp src {shown}"
-            ),
-        ),
-        io::ErrorKind::NotFound => {
-            (Failure::Unavailable, format!("its folder is missing. Fix: mkdir -p {folder}"))
-        }
-        io::ErrorKind::PermissionDenied => {
-            (Failure::Permission, format!("this user may not write to {folder}"))
-        }
-        _ => (Failure::Io, "see the error".to_owned()),
-    };
-    failure.error(format!("cannot listen at {shown}: {error}: {fix}"))
 }
 
 /// Gives the file to the group and opens it to those who may connect. Until then nobody else can: connecting takes the right

@@ -69,7 +69,7 @@ pub(crate) struct Args {
     /// Sort the table by a column or field; `,desc` turns the order around
     #[arg(long, value_name = "COLUMN[,desc]")]
     pub(super) sort: Option<String>,
-    /// Colours in the table
+    /// Colors in the table
     #[arg(long, value_name = "WHEN", default_value = "auto", value_enum)]
     pub(super) color: Color,
     /// Say which part of the filter the kernel applies and which part Weir, and end
@@ -102,7 +102,7 @@ pub(super) enum Format {
     Records(Encoding),
 }
 
-/// Whether colours are used.
+/// Whether colors are used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(super) enum Color {
     /// On a terminal, unless NO_COLOR is set or TERM is dumb
@@ -196,11 +196,13 @@ impl Args {
                         "--sort is for tables: records come in the kernel's order, without being kept",
                     ));
                 }
+
                 if !encoding.is_text() && io::stdout().is_terminal() {
                     return Err(Failure::Usage.error(format!(
                         "{encoding} is not text, and this is a terminal: send it to a file or a program, or choose prototext or jsonl"
                     )));
                 }
+
                 let fields = self.columns.as_deref().map(shown::fields).transpose()?;
                 Ok(Show::Records(match fields {
                     Some(fields) => Encoder::in_order(encoding, &fields),
@@ -217,6 +219,7 @@ impl Args {
                 self.usual_columns().into_iter().map(shown::column).collect::<Result<_, _>>()?
             }
         };
+
         let (sort, direction) = match self.sort.as_deref() {
             None if self.watch.is_some() && !self.listening => ("out", Direction::Descending),
             None => ("local", Direction::Ascending),
@@ -229,6 +232,7 @@ impl Args {
                 }
             },
         };
+
         Ok(Show::Table { columns, sort: shown::column(sort)?, direction })
     }
 
@@ -240,6 +244,7 @@ impl Args {
             Args { watch: Some(_), .. } => columns::WATCHED,
             _ => columns::CONNECTIONS,
         };
+
         let mut names = Vec::new();
         if self.scope() != Scope::Own {
             names.push("namespace");
@@ -265,7 +270,7 @@ impl Args {
         match self.color {
             Color::Always => true,
             Color::Never => false,
-            Color::Auto => crate::load::rewrites_lines(&io::stdout()) && !is_set("NO_COLOR"),
+            Color::Auto => crate::progress::rewrites_lines(&io::stdout()) && !is_set("NO_COLOR"),
         }
     }
 }
@@ -274,14 +279,12 @@ impl Args {
 fn columns_of_terminal() -> Option<usize> {
     let named =
         env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).filter(|&width| width > 0);
-    let of_terminal =
-        || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| width.0.into());
-    named.or_else(of_terminal)
+    named.or_else(|| sys::terminal::size(&io::stdout()).map(|(columns, _)| columns))
 }
 
 /// Rows that fit on the terminal.
 pub(super) fn rows_of_terminal() -> Option<usize> {
-    terminal_size::terminal_size_of(io::stdout()).map(|(_, height)| height.0.into())
+    sys::terminal::size(&io::stdout()).map(|(_, rows)| rows)
 }
 
 /// Says something beside the data.

@@ -133,16 +133,19 @@ impl Assembler {
     ) {
         let cookie = message.id.cookie;
         let is_live = place.found.is_some();
+
         // A file may hold many polls.
         if is_live && !self.seen.insert(cookie) {
             self.counts.doubled += 1;
             return;
         }
+
         // A file may be from another host, where an id is another cgroup.
         let id = message.cgroup_id.filter(|_| is_live);
         let cgroup = id.and_then(|id| self.cgroup_of(id, place.now));
         let interface = self.interface(message.id.interface_index, place);
         let age = self.history.as_ref().and_then(|history| history.age(cookie, place.now));
+
         let facts = Facts {
             netns: place.found.and_then(|found| found.name.as_deref()),
             is_netns_known: is_live,
@@ -156,11 +159,13 @@ impl Assembler {
             origin: if place.kind == RecordKind::CLOSE { Origin::Close } else { Origin::Row },
             ..Facts::default()
         };
+
         let passes = self.passes(message, place, &facts);
         self.counts.filtered += u64::from(!passes);
         if !passes && self.history.is_none() {
             return;
         }
+
         let mut unknown = std::mem::take(&mut self.unknown);
         let whose = Whose {
             is_of_this_host: is_live,
@@ -172,6 +177,8 @@ impl Assembler {
         let mut record = identify(&self.host, self.run_id, place);
         record.poll = is_live.then_some(self.poll);
         describe(&mut record, message, &whose, &mut unknown);
+
+        // Noted whether it passes or not: the next poll may show it, and needs the difference.
         let history = self.history.as_mut();
         let rates = history.and_then(|history| history.note(cookie, &record, place.now));
         if passes {
@@ -183,6 +190,7 @@ impl Assembler {
             let view = View { record: &record, rates, age, owners, interface, users: &self.users };
             take.take(&view, raw);
         }
+
         self.unknown = unknown;
     }
 

@@ -112,21 +112,26 @@ fn put_address(
     out: &mut String,
 ) -> Tint {
     let Some(address) = address else { return put_dash(out) };
+
     let is_v6 = view.record.family == Some(AddressFamily::INET6);
     let takes_both = is_v6 && address.is_unspecified() && view.record.v6_only != Some(true);
     let begin = out.len();
+
     match address {
         _ if takes_both => out.push('*'),
         IpAddr::V4(address) => write!(out, "{address}").expect("writing to a string cannot fail"),
         IpAddr::V6(address) => write!(out, "[{address}").expect("writing to a string cannot fail"),
     }
+
     if let Some(interface) = interface {
         out.push('%');
         out.push_str(&escaped(interface));
     }
+
     if out.get(begin..).is_some_and(|text| text.starts_with('[')) {
         out.push(']');
     }
+
     out.push(':');
     match port {
         Some(port) => write!(out, "{port}").expect("writing to a string cannot fail"),

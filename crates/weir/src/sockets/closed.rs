@@ -3,7 +3,6 @@
 use super::args::{Args, tell};
 use super::out::Out;
 use super::stream::Stream;
-use crate::load::stop_flag;
 use ::ledger::{HopKind, Meter, Reason};
 use ::sockets::attribution::{Host, HostOptions};
 use ::sockets::filter::Filter;
@@ -15,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
+use sys::signal::stop_flag;
 use text::plural;
 use wire::inet_diag::States;
 
@@ -33,6 +33,7 @@ pub(super) fn run(args: &Args, filter: &Filter) -> anyhow::Result<ExitCode> {
     let mut out = Out::to_stdout();
     out.with(|buffer| stream.begin(buffer));
     out.flush();
+
     let (sender, pieces) = sync_channel(QUEUE_PIECES);
     let counts = Arc::new(Counts::default());
     let outlet = Outlet {
@@ -43,10 +44,12 @@ pub(super) fn run(args: &Args, filter: &Filter) -> anyhow::Result<ExitCode> {
         sequence: 0,
         counts: Arc::clone(&counts),
     };
+
     let host = Host::read(HostOptions::default());
     let access = args.make_access()?;
     let collector = Collector::start_with(options(args, filter), host, Box::new(outlet), access)?;
     let meter = collector.meter();
+
     while !stop.load(Ordering::Relaxed) && !out.is_over() {
         match pieces.recv_timeout(Duration::from_millis(100)) {
             Ok(piece) => {
@@ -61,11 +64,13 @@ pub(super) fn run(args: &Args, filter: &Filter) -> anyhow::Result<ExitCode> {
             break;
         }
     }
+
     let outlet = collector.stop();
     drain(&pieces, &mut out);
     // It hands over what had no room before.
     drop(outlet);
     drain(&pieces, &mut out);
+
     out.finish()?;
     tell(format_args!("{}", summary(&counts, meter.as_ref())));
     Ok(ExitCode::SUCCESS)
@@ -77,6 +82,7 @@ fn drain(pieces: &Receiver<Vec<u8>>, out: &mut Out) {
 
 fn options(args: &Args, filter: &Filter) -> Options {
     let is_all = filter.states().is_none() && filter.expression().is_none();
+
     Options {
         name: "sockets".to_owned(),
         interval: POLL_INTERVAL,
@@ -134,15 +140,18 @@ impl Output for Outlet {
         if record.record_kind != Some(RecordKind::CLOSE) || self.left == Some(0) {
             return;
         }
+
         if self.pending.len() >= PENDING_BYTES_MAX {
             self.sequence += 1;
             self.counts.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
+
         // Those of the looks are not shown, and a gap would stand for a record that is lost.
         let record = SocketRecord { sequence: Some(self.sequence), ..*record };
         // So would a difference, to one that is not shown.
         let record = &::sockets::without_delta(&record);
+
         self.stream.record(record, &mut self.pending);
         self.sequence += 1;
         self.left = self.left.map(|left| left - 1);
@@ -173,10 +182,12 @@ impl Drop for Outlet {
 fn summary(counts: &Counts, meter: &dyn Meter) -> String {
     let shown = counts.shown.load(Ordering::Relaxed);
     let mut text = format!("{} ended", plural(shown, "connection", "connections"));
+
     let dropped = counts.dropped.load(Ordering::Relaxed);
     if dropped > 0 {
         text += &format!("; {dropped} more are missing: the output was too slow");
     }
+
     let mut hops = Vec::new();
     meter.read(&mut hops);
     let undecided = hops.iter().filter(|hop| hop.hop == HopKind::Close);
@@ -187,6 +198,7 @@ fn summary(counts: &Counts, meter: &dyn Meter) -> String {
             plural(undecided, "more was", "more were")
         );
     }
+
     let lost = hops.iter().filter(|hop| hop.hop == HopKind::Close);
     let lost: u64 = lost.map(|hop| hop.dropped_for(Reason::EventBuffer).count).sum();
     if lost > 0 {
@@ -195,5 +207,6 @@ fn summary(counts: &Counts, meter: &dyn Meter) -> String {
             plural(lost, "close was", "closes were")
         );
     }
+
     text
 }

@@ -4,6 +4,7 @@ use super::args::{Args, tell};
 use super::assemble::{Assembler, Place, Polls, Take};
 use crate::exit::Failure;
 use ::sockets::filter::{Compiled, Explanation, Filter, Names, NoNames, SystemNames, Target};
+use ::sockets::unseen::{absent, hidden_namespaces, no_such_namespace, without_ptrace};
 use ::sockets::{Access, Ask, Found, Scope, Visitor, Walker};
 use record::RecordKind;
 use std::collections::BTreeSet;
@@ -11,7 +12,7 @@ use std::net::IpAddr;
 use std::time::Instant;
 use sys::clock::realtime_ns;
 use sys::namespace::{Error, Identity};
-use sys::process::{CAP_NET_ADMIN, CAP_SYS_PTRACE, capability_name, effective_capabilities};
+use sys::process::{CAP_NET_ADMIN, capability_name, effective_capabilities};
 use text::plural;
 use wire::DecodeError;
 use wire::inet_diag::bytecode::Operations;
@@ -41,11 +42,9 @@ pub(super) struct Unseen {
     capability: u32,
     /// Namespaces that failed otherwise.
     pub(super) failed: u64,
-    /// Processes whose namespace cannot be seen.
-    pub(super) hidden_processes: u64,
-    /// What would show them.
-    hidden_lacking: &'static str,
-    /// Namespaces that were named and are not there.
+    /// What to say of processes whose namespace cannot be seen.
+    pub(super) hidden: Option<String>,
+    /// What to say of namespaces that were named and are not there.
     pub(super) absent: Vec<String>,
 }
 
@@ -85,26 +84,25 @@ impl<'p> Live<'p> {
     pub(super) fn poll(&mut self, take: &mut dyn Take) -> anyhow::Result<()> {
         self.assembler.begin_poll();
         self.unseen = Unseen::default();
+
         let mut found = std::mem::take(&mut self.found);
         let scan = self.access.discover(&self.scope, &mut found);
         let scan = scan.map_err(|error| {
             anyhow::Error::new(error).context("cannot look for network namespaces in /proc")
         })?;
-        // A name is a file's: whoever asks for one misses nothing that only processes lead to.
-        if self.scope == Scope::All {
-            self.unseen.hidden_processes = scan.unreadable_processes.into();
-            // A helper that lacks something says so itself.
-            self.unseen.hidden_lacking =
-                if self.access.is_direct() { without_ptrace() } else { "" };
+
+        // A namespace with a name has a file, by which it is found. Only a search for all of them depends on processes.
+        if self.scope == Scope::All && scan.unreadable_processes > 0 {
+            let processes = scan.unreadable_processes.into();
+            self.unseen.hidden = Some(hidden_namespaces(&*self.access, processes));
         }
+
         for (at, found) in found.iter().enumerate() {
             self.visit(at, found, take)?;
         }
-        if let Scope::Named(names) = &self.scope {
-            let is_absent =
-                |name: &&String| !found.iter().any(|found| found.name.as_ref() == Some(name));
-            self.unseen.absent = names.iter().filter(is_absent).cloned().collect();
-        }
+
+        self.unseen.absent =
+            absent(&self.scope, &found).into_iter().map(no_such_namespace).collect();
         self.found = found;
         Ok(())
     }
@@ -118,11 +116,14 @@ impl<'p> Live<'p> {
                 return Ok(());
             }
         };
+
+        // For each namespace anew: the names of interfaces are those of one.
         let compiled = compile(self.filter, self.states, is_own);
         if compiled.states.is_empty() {
             self.unseen.visited += 1;
             return Ok(());
         }
+
         let ask = Ask {
             states: compiled.states,
             extensions: Extensions::ALL,
@@ -136,6 +137,7 @@ impl<'p> Live<'p> {
             time_unix_ns: Some(realtime_ns()),
             now: Instant::now(),
         };
+
         let mut visit = Visit { assembler: &mut self.assembler, place, take };
         match self.walker.walk(&socket, &ask, &mut visit) {
             Ok(_) => self.unseen.visited += 1,
@@ -204,18 +206,8 @@ impl Unseen {
                 plural(self.closed, "network namespace", "network namespaces")
             )));
         }
-        if self.hidden_processes > 0 {
-            let processes = plural(self.hidden_processes, "process", "processes");
-            lines.push(("hidden".to_owned(), format!(
-                "the network namespaces of {processes} cannot be seen{}; sockets in namespaces of theirs alone are missing",
-                self.hidden_lacking
-            )));
-        }
-        for name in &self.absent {
-            let text =
-                format!("there is no network namespace {name}; `ip netns` lists those with names");
-            lines.push((text.clone(), text));
-        }
+        lines.extend(self.hidden.iter().map(|text| ("hidden".to_owned(), text.clone())));
+        lines.extend(self.absent.iter().map(|text| (text.clone(), text.clone())));
         lines
     }
 }
@@ -262,12 +254,6 @@ pub(super) fn explain(filter: &Filter, states: States) -> Vec<Explanation> {
 fn operations() -> Operations {
     let is_admin = effective_capabilities().is_some_and(|set| set & 1 << CAP_NET_ADMIN != 0);
     Operations { mark: is_admin, ..Operations::ALL }
-}
-
-/// What would show other users' processes, unless this process has it already.
-fn without_ptrace() -> &'static str {
-    let has_it = effective_capabilities().is_some_and(|set| set & 1 << CAP_SYS_PTRACE != 0);
-    if has_it { "" } else { " without CAP_SYS_PTRACE" }
 }
 
 fn name_of(found: &Found) -> String {

@@ -32,11 +32,14 @@ impl Capture {
         let bytes = content(path).map_err(|error| {
             Failure::InputMissing.error(format!("cannot read {shown}: {error}"))
         })?;
+
         let is_none = |error: String| {
             Failure::InputMissing.error(format!("{shown} is no capture of sockets: {error}"))
         };
+
         let reader = capture::read(&bytes).map_err(|error| is_none(error.to_string()))?;
         let form = reader.form();
+
         match first_error_of_nothing(reader) {
             None => Ok(Capture { bytes }),
             Some(error @ DecodeError::WrongLinkType(_)) => Err(is_none(error.to_string())),
@@ -60,13 +63,16 @@ impl Capture {
         let mut reader = capture::read(&self.bytes)?;
         let mut replies = reader.replies();
         let mut report = Report::default();
+
         assembler.begin_poll();
         let states = filter.states().unwrap_or(args.states());
         let mut closed = HashSet::new();
+
         for captured in &mut reader {
             let socket = captured.and_then(|captured| {
                 Ok((socket_in(&captured, &mut replies, &mut report)?, captured))
             });
+
             match socket {
                 Ok((None, _)) => {}
                 // An event is captured once for each program that listens for it.
@@ -82,12 +88,13 @@ impl Capture {
                         time_unix_ns: captured.time_unix_ns,
                         now: Instant::now(),
                     };
-                    assembler.socket(&known(socket, kind), captured.message.raw, &place, take);
+                    assembler.socket(&socket, captured.message.raw, &place, take);
                 }
                 Ok((Some(_), _)) => assembler.counts.filtered += 1,
                 Err(error) => report.broken(&error),
             }
         }
+
         report.end(&reader, &replies);
         Ok(report)
     }
@@ -108,15 +115,6 @@ fn socket_in<'a>(
         }
     };
     decode(captured.message.body).map(|socket| Some((kind, socket)))
-}
-
-/// What is known of a socket: of one that was aborted, which has no peer any more, no counters, since the kernel has cleared
-/// nearly all of them and does not say which.
-fn known(mut socket: SocketMessage<'_>, kind: RecordKind) -> SocketMessage<'_> {
-    if kind == RecordKind::CLOSE && socket.id.dst.port() == 0 {
-        (socket.tcp_info, socket.tcp_info_tail) = (None, &[]);
-    }
-    socket
 }
 
 /// Why a file is no capture: nothing in it can be decoded, and something should. An empty capture is one.

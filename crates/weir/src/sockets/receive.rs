@@ -3,14 +3,15 @@
 use super::args::{Args, tell};
 use super::out::Out;
 use super::stream::Stream;
+use crate::addresses;
 use crate::exit::Failure;
-use crate::load::{self, stop_flag};
 use config::ListenAddress;
 use lab::Address;
 use sink::receive::{Received, Receiver, ReceiverCounts, ReceiverOptions, StreamReport};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use sys::signal::stop_flag;
 use sys::socket::{LocalAddress, local_address};
 use text::{escaped, plural};
 
@@ -20,23 +21,28 @@ pub(super) fn run(args: &Args, listen: &ListenAddress) -> anyhow::Result<ExitCod
             "a filter is for sockets of this host or of a file: records that are received are all shown",
         ));
     }
-    let Address::Udp(listen) = load::listener(listen)? else {
+
+    let Address::Udp(listen) = addresses::listener(listen)? else {
         return Err(Failure::Usage.error("records come by UDP: write HOST:PORT"));
     };
+
     let stop = stop_flag()?;
     let mut stream = Stream::new(args)?;
     let mut receiver = Receiver::open(&ReceiverOptions::new(listen)).map_err(|error| {
         anyhow::Error::new(error).context(format!("cannot listen on udp://{listen}"))
     })?;
+
     // The port that was asked for may be 0: any.
     let bound = match local_address(receiver.socket()) {
         Some(LocalAddress::Inet(bound)) => bound,
         _ => listen,
     };
     tell(format_args!("listening on udp://{bound}"));
+
     let mut out = Out::to_stdout();
     out.with(|buffer| stream.begin(buffer));
     out.flush();
+
     let mut polls = 0;
     while !stop.load(Ordering::Relaxed)
         && !out.is_over()
@@ -50,12 +56,14 @@ pub(super) fn run(args: &Args, listen: &ListenAddress) -> anyhow::Result<ExitCod
                 tell(format_args!("{}", poll_text(report, totals.poll, totals.host)));
             }
         });
+
         match received {
             Ok(0) => {}
             Ok(_) => out.flush(),
             Err(error) => return Err(anyhow::Error::new(error).context("cannot receive")),
         }
     }
+
     out.with(|buffer| stream.end(buffer));
     out.finish()?;
     Ok(verdict(args, &mut receiver))
@@ -79,6 +87,7 @@ fn verdict(args: &Args, receiver: &mut Receiver) -> ExitCode {
     let mut missing = counts.evicted_records_missing;
     let mut streams: Vec<StreamReport> = receiver.streams().collect();
     streams.sort_by_key(|report| (report.source, report.stream_id));
+
     for report in &streams {
         missing += report.records_missing();
         tell(format_args!("{}", stream_text(report)));
@@ -86,8 +95,10 @@ fn verdict(args: &Args, receiver: &mut Receiver) -> ExitCode {
     for line in counts_text(&counts) {
         tell(format_args!("{line}"));
     }
+
     let streams = plural(streams.len() as u64, "stream", "streams");
     tell(format_args!("{streams}, {} missing", plural(missing, "record", "records")));
+
     if args.fail_on_loss && missing + counts.malformed_records + counts.malformed_datagrams > 0 {
         return Failure::CheckFailed.code();
     }
@@ -104,11 +115,13 @@ fn stream_text(report: &StreamReport) -> String {
         report.records_missing(),
         report.datagrams_missing(),
     );
+
     let mut add = |count: u64, what: &str| {
         if count > 0 {
             text += &format!("; {count} {what}");
         }
     };
+
     add(
         report.records_before_first,
         "of them from before the first datagram that arrived: lost, or sent before this receiver listened",
@@ -117,6 +130,7 @@ fn stream_text(report: &StreamReport) -> String {
     add(report.duplicate_datagrams, "datagrams came twice");
     add(report.reordered_datagrams, "datagrams were overtaken");
     add(report.late_datagrams, "datagrams came too late to be told from copies");
+
     text
 }
 

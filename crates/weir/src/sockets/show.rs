@@ -37,7 +37,7 @@ impl Printer {
         let mut out = Out::to_stdout();
         let form = match args.show()? {
             Show::Table { columns, sort, direction } => {
-                let redraws = crate::load::rewrites_lines(&std::io::stdout());
+                let redraws = crate::progress::rewrites_lines(&std::io::stdout());
                 let screen = match (args.watch, redraws) {
                     (None, _) => Screen::Once,
                     (Some(_), false) => Screen::Below,
@@ -68,10 +68,12 @@ impl Printer {
                 if *screen == Screen::Below {
                     self.out.push(format!("{} UTC\n", time_of_day(realtime_ns())).as_bytes());
                 }
+
                 let dropped = table.render(look, usize::MAX, &mut self.out);
                 if *screen == Screen::Below {
                     self.out.push(b"\n");
                 }
+
                 table.clear();
                 self.out.flush();
                 tell(format_args!("{}{}", summary(counts), left_out(&dropped)));

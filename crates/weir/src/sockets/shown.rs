@@ -158,27 +158,11 @@ fn unknown(name: &str) -> anyhow::Error {
     let known = columns::COLUMNS.iter().map(|column| column.name);
     let groups = SocketRecord::GROUPS.iter().map(|group| group.name);
     let known = known.chain(SocketRecord::FIELDS.iter().map(|field| field.name)).chain(groups);
-    let nearest = known.min_by_key(|known| distance(name, known)).unwrap_or_default();
+    let likeness = |known: &&str| strsim::jaro_winkler(name, known);
+    let nearest = known.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).unwrap_or_default();
     Failure::Usage.error(format!(
         "no column or field is named `{name}`; the nearest is `{nearest}`, and `--columns help` lists all"
     ))
-}
-
-/// How unlike two words are: an inserted letter is 1, a deleted or replaced one 2, so that `retr` is near `retrans`.
-fn distance(from: &str, to: &str) -> usize {
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for a in from.bytes() {
-        let mut left = row.first().copied().unwrap_or_default() + 2;
-        let mut next = vec![left];
-        for (at, b) in to.bytes().enumerate() {
-            let (diagonal, above) = (row.get(at).copied(), row.get(at + 1).copied());
-            let replaced = diagonal.unwrap_or_default() + if a == b { 0 } else { 2 };
-            left = replaced.min(left + 1).min(above.unwrap_or_default() + 2);
-            next.push(left);
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 /// The text of `--columns help`.
@@ -187,9 +171,11 @@ pub(super) fn help() -> String {
     let mut line = |name: &str, meaning: &str| {
         writeln!(text, "  {name:<32} {meaning}").expect("writing to a string cannot fail");
     };
+
     for column in columns::COLUMNS {
         line(column.name, column.meaning);
     }
+
     text.push_str("\nFields of records, which the table takes as columns too:\n");
     for group in SocketRecord::GROUPS {
         write!(text, "\n {}: {}\n\n", group.name, group.meaning)
@@ -199,6 +185,7 @@ pub(super) fn help() -> String {
                 .expect("writing to a string cannot fail");
         }
     }
+
     text
 }
 

@@ -84,13 +84,16 @@ impl Table {
     ) -> Vec<&'static str> {
         let direction = self.direction;
         self.rows.sort_by(|a, b| order(&a.key, &b.key, direction).then(a.cookie.cmp(&b.cookie)));
+
         let layout = Layout::new(&self.columns, &self.widths, look);
         layout.title(&self.columns, &mut self.line);
         out.push(self.line.as_bytes());
+
         for row in self.rows.iter().take(rows_max) {
             layout.row(&row.cells, &mut self.line);
             out.push(self.line.as_bytes());
         }
+
         let left_out = self.columns.iter().zip(&layout.places).filter(|(_, place)| place.is_none());
         left_out.map(|(column, _)| column.name()).collect()
     }
@@ -219,12 +222,14 @@ impl Layout {
             else {
                 continue;
             };
+
             let color = if self.has_color { color(mark) } else { "" };
             line.push_str(color);
             match text.chars().count() > place.width {
                 true if place.is_address => pad(&shorten(text, place.width), place, line),
                 _ => pad(text, place, line),
             }
+
             if !color.is_empty() {
                 line.push_str("\x1b[0m");
             }

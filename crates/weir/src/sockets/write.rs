@@ -40,6 +40,7 @@ impl CaptureFile {
                 anyhow::Error::new(error).context(format!("cannot create {}", path.display()))
             })?)
         };
+
         let mut scratch = Vec::new();
         let writer = Writer::begin(args.write_format, &mut scratch);
         let file: Box<dyn Write> = Box::new(BufWriter::with_capacity(256 * 1024, file));
@@ -64,6 +65,7 @@ impl CaptureFile {
         if self.failure.is_none() {
             self.failure = self.file.flush().err();
         }
+
         let shown = self.path.display();
         match self.failure {
             Some(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -266,7 +266,7 @@ fn on_terminal(args: &str, variables: &[(&str, &str)]) -> Option<(i32, String)> 
 }
 
 #[test]
-fn a_terminal_gets_colours_and_no_binary() {
+fn a_terminal_gets_colors_and_no_binary() {
     let Some((code, text)) = on_terminal("-l", &[]) else { return };
     assert!(code == 0 && text.contains("\x1b[1mLOCAL"), "{text}");
     for (args, variables) in

@@ -78,6 +78,7 @@ impl Report {
         let mut lines = Vec::new();
         self.put_left_out(&mut lines);
         self.put_answers(&mut lines);
+
         if !self.broken.is_empty() {
             let total: u64 = self.broken.values().sum();
             lines.push(format!(
@@ -86,11 +87,13 @@ impl Report {
                 joined(&self.broken)
             ));
         }
+
         if self.is_cut {
             lines.push(
                 "it ends inside a packet or message: it is cut, or still being written".to_owned(),
             );
         }
+
         lines
     }
 
@@ -103,12 +106,14 @@ impl Report {
                 joined(&self.other)
             ));
         }
+
         if self.untold > 0 {
             lines.push(format!(
                 "{} left out that may be of TCP or not: the file does not have the request",
                 plural(self.untold, "socket", "sockets")
             ));
         }
+
         if self.skipped_packets > 0 {
             let packets = plural(self.skipped_packets, "packet", "packets");
             lines.push(format!("{packets} of other protocols than the socket diagnosis left out"));
@@ -125,10 +130,12 @@ impl Report {
             let (requests, sockets) = (plural(*count, one, many), sockets_of(*protocol));
             lines.push(format!("{requests} of {sockets} failed: {}", reason(*asked, *errno)));
         }
+
         if self.not_found > 0 {
             let look_ups = plural(self.not_found, "look-up", "look-ups");
             lines.push(format!("{look_ups} of a socket that the kernel did not have"));
         }
+
         for (protocol, count) in &self.unanswered {
             lines.push(format!(
                 "{} for {} without an end in the file: sockets are missing",
@@ -136,20 +143,24 @@ impl Report {
                 sockets_of(*protocol)
             ));
         }
+
         if self.headless > 0 {
             let dumps = plural(self.headless, "dump", "dumps");
             lines.push(format!("{dumps} began before the file does: sockets may be missing"));
         }
+
         if self.interrupted > 0 {
             let dumps = plural(self.interrupted, "dump", "dumps");
             lines.push(format!(
                 "{dumps} disturbed by a change (NLM_F_DUMP_INTR): sockets may be missing or twice"
             ));
         }
+
         if self.lost > 0 {
             let times = plural(self.lost, "time", "times");
             lines.push(format!("the kernel says {times} that messages were lost (NLMSG_OVERRUN)"));
         }
+
         if self.dropped_packets > 0 {
             let packets = plural(self.dropped_packets, "packet was", "packets were");
             lines.push(format!("{packets} lost by the capture, as it says itself"));

@@ -25,7 +25,7 @@ mod ways;
 pub(crate) use progress::say;
 pub(crate) use stop::{LastLedger, LedgerForm, OnLoss};
 
-use crate::load::ProgressMode;
+use crate::progress::ProgressMode;
 use admin::{Health, Phase, statsd};
 use collector::{Asked, Collecting, Ending, Prepared};
 use config::{
@@ -161,27 +161,34 @@ impl Daemon {
         forward_signals(sender.clone())?;
         let names = Names::new(sender);
         names.watch(&watched_names(&config))?;
+
+        // Before a socket is open, which would take datagrams that nothing reads.
         memory::refuse_rings_that_do_not_fit(&config, |_| true, memory::Limits::at_start())?;
         let (mut inherited, drops) = Inherited::take()?;
         let sockets = open_listeners(&config.listeners, &mut inherited, &names)?;
         let bound = Bound::open(&config.admin)?;
+
         // The sockets are open and hold what arrives: now there is time for names.
         names.wait_for_answers(Instant::now() + NAMES_WAIT);
         let prepared = collector::prepare(&config, &names, last_ledger)?;
+
         let listen_addrs: Vec<_> = sockets.iter().filter_map(OpenSocket::address).collect();
         let ways = Ways::start();
         let run_id = run_id();
         let ledger = Arc::new(Ledger::new(run_id.clone()));
+
         let mut running = Vec::new();
         let targets = open_targets(&config.listeners, &names, &ways, &listen_addrs)?;
         for ((listener, socket), targets) in config.listeners.iter().zip(sockets).zip(targets) {
             running.push(Running::start(listener.clone(), socket, targets, &drops, &ledger)?);
         }
+
         let admin_addr = bound.tcp.as_ref().and_then(|listener| listener.local_addr().ok());
         say(&banner::banner(&run_id, &running, &config, admin_addr));
         for (name, to) in banner::absent_unix_targets(&running) {
             tracing::warn!("target {name}: nobody listens at {to} yet; it is tried again");
         }
+
         let now = Instant::now();
         let mut daemon = Daemon {
             config,
@@ -214,12 +221,14 @@ impl Daemon {
             troubles: Troubles::default(),
             files: Files::default(),
         };
+
         daemon.start_prepared()?;
         daemon.health.config_applied(&fingerprint(&daemon.config));
         daemon.health.set_phase(Phase::Ready);
         daemon.observe(now);
         daemon.start_http(bound)?;
         daemon.hold_drops();
+        // Last: what is started after this daemon may send to it at once.
         daemon.service.ready();
         Ok(daemon)
     }
@@ -261,12 +270,14 @@ impl Daemon {
             // The names hold a sender for as long as the daemon lives.
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
         }
+
         let now = Instant::now();
         self.observe(now);
         if now >= self.reopen_due {
             self.reopen_due = now + REOPEN_INTERVAL;
             self.follow_names(now);
         }
+
         self.finish_retired();
         self.follow_collector(now);
         true
@@ -280,16 +291,19 @@ impl Daemon {
         self.files.look(&snapshot).iter().for_each(|line| tracing::warn!("{line}"));
         self.drops.note(self.running.iter().map(|one| &one.listener));
         self.health.set_losing(self.troubles.losing());
+
         let listeners = self.running.iter().map(|one| &one.listener);
         let listeners = listeners.map(|listener| (listener.name(), listener.heartbeat()));
         let collector = self.collecting.iter().map(|one| (COLLECTOR_NAME, one.heartbeat()));
         let beats = || listeners.clone().chain(collector.clone());
+
         for (name, beat) in beats() {
             self.health.heartbeat(name, beat);
         }
         if self.health.phase() == Phase::Ready {
             self.service.feed_watchdog(now, beats());
         }
+
         let rates = &mut self.rates;
         self.service.status(now, || rates.line(now, &snapshot));
         self.progress.show(now, &snapshot);
@@ -440,6 +454,7 @@ fn watched_names(config: &Config) -> BTreeMap<String, Duration> {
             *interval = wanted.min(*interval);
         }
     }
+
     names
 }
 
@@ -473,8 +488,9 @@ fn run_id() -> String {
 
 /// A short text that differs between configurations.
 fn fingerprint(config: &Config) -> String {
-    #[expect(deprecated, reason = "the one hasher of the standard library whose keys are fixed")]
-    let mut hasher = std::hash::SipHasher::new();
-    hasher.write(config.to_toml(None).as_bytes());
-    format!("{:016x}", hasher.finish())
+    // FNV-1a with 64 bits: the hashers of the standard library have no fixed keys.
+    let hash = config.to_toml(None).bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
 }

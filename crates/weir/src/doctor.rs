@@ -1,4 +1,4 @@
-//! `weir doctor`: the limits of this host that will lose data, each with the command that mends it.
+//! `weir doctor`: the limits of this host that will lose data, each with the command that fixes it.
 
 mod buffers;
 mod host;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use text::plural;
 
-/// Say which limits of this host will lose data, and what mends each
+/// Say which limits of this host will lose data, and what fixes each
 ///
 /// Reads a few files of /proc and changes nothing; needs no privilege. Run it as the user that runs the relay: what that
 /// user may do is a part of the answer. Exits with 1 if there is a warning.
@@ -54,14 +54,14 @@ pub(crate) struct Finding {
     pub(crate) value: String,
     /// What follows from it.
     pub(crate) why: String,
-    /// The command that mends it.
+    /// The command that fixes it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) mend: Option<String>,
+    pub(crate) fix: Option<String>,
 }
 
 impl Finding {
     fn new(severity: Severity, what: impl Into<String>, value: impl Into<String>) -> Finding {
-        Finding { severity, what: what.into(), value: value.into(), why: String::new(), mend: None }
+        Finding { severity, what: what.into(), value: value.into(), why: String::new(), fix: None }
     }
 
     fn because(mut self, why: impl Into<String>) -> Finding {
@@ -69,8 +69,8 @@ impl Finding {
         self
     }
 
-    fn mended_by(mut self, command: impl Into<String>) -> Finding {
-        self.mend = Some(command.into());
+    fn fixed_by(mut self, command: impl Into<String>) -> Finding {
+        self.fix = Some(command.into());
         self
     }
 }
@@ -115,7 +115,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     exit::print_and_end(&result, verdict)
 }
 
-/// The findings for people: a line for what is, and below it why it matters and what mends it.
+/// The findings for people: a line for what is, and below it why it matters and what fixes it.
 pub(crate) fn text(findings: &[Finding]) -> String {
     let mut out = String::new();
     for finding in findings {
@@ -125,16 +125,19 @@ pub(crate) fn text(findings: &[Finding]) -> String {
             Severity::Advice => "advice",
             Severity::Ok => "ok",
         };
+
         let mut line = |text: std::fmt::Arguments<'_>| {
             writeln!(out, "{text}").expect("writing to a string does not fail");
         };
+
         line(format_args!("{severity:<8} {}: {}", finding.what, finding.value));
         if finding.severity == Severity::Ok {
             continue;
         }
+
         line(format_args!("         {}", finding.why));
-        if let Some(command) = &finding.mend {
-            line(format_args!("         mend: {command}"));
+        if let Some(command) = &finding.fix {
+            line(format_args!("         Fix: {command}"));
         }
     }
     out
