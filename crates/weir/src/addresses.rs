@@ -1,9 +1,9 @@
 //! Addresses on the command line, with their names resolved once.
 
 use crate::exit::Failure;
+use config::{HostPort, ListenAddress, TargetAddress, resolve};
 use lab::Address;
 use std::net::SocketAddr;
-use weir::config::{HostPort, ListenAddress, TargetAddress, resolve};
 
 /// Where to send.
 ///

@@ -28,6 +28,9 @@ pub(crate) use stop::{LastLedger, LedgerForm, OnLoss};
 use crate::progress::ProgressMode;
 use admin::{Health, Phase, statsd};
 use collector::{Asked, Collecting, Ending, Prepared};
+use config::{
+    COLLECTOR_NAME, Config, Host, ListenAddress, ListenerConfig, Overrides, TargetConfig,
+};
 use drops::Drops;
 use files::Files;
 use http::{Bound, Http, Shown};
@@ -54,15 +57,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 use troubles::Troubles;
 use ways::Ways;
-use weir::config::{
-    COLLECTOR_NAME, Config, Host, ListenAddress, ListenerConfig, Overrides, TargetAddress,
-    TargetConfig,
-};
 
 /// Time between two checks of the ledger, and of everything else that changes without an event.
 const TICK: Duration = Duration::from_millis(100);
 /// How long a start or a reload waits for names: a target whose name takes longer starts without an address.
 const NAMES_WAIT: Duration = Duration::from_secs(1);
+/// How often the name of a listener's address is resolved again.
+const LISTENER_RESOLVE_INTERVAL: Duration = Duration::from_secs(3_600);
 /// Time between two attempts to open targets that have an address and could not be opened.
 const REOPEN_INTERVAL: Duration = Duration::from_secs(1);
 /// A data loop that has not turned for so long is stuck.
@@ -169,9 +170,7 @@ impl Daemon {
 
         // The sockets are open and hold what arrives: now there is time for names.
         names.wait_for_answers(Instant::now() + NAMES_WAIT);
-        let prepared = config.sockets.as_ref();
-        let prepared =
-            prepared.map(|sockets| collector::prepare(sockets, &names, last_ledger)).transpose()?;
+        let prepared = collector::prepare(&config, &names, last_ledger)?;
 
         let listen_addrs: Vec<_> = sockets.iter().filter_map(OpenSocket::address).collect();
         let ways = Ways::start();
@@ -185,7 +184,7 @@ impl Daemon {
         }
 
         let admin_addr = bound.tcp.as_ref().and_then(|listener| listener.local_addr().ok());
-        say(&banner::banner(&run_id, &running, config.sockets.as_ref(), admin_addr));
+        say(&banner::banner(&run_id, &running, &config, admin_addr));
         for (name, to) in banner::absent_unix_targets(&running) {
             tracing::warn!("target {name}: nobody listens at {to} yet; it is tried again");
         }
@@ -440,31 +439,19 @@ impl Targets {
 
 /// Every name in a configuration, with the shortest interval that anybody wants for it.
 fn watched_names(config: &Config) -> BTreeMap<String, Duration> {
-    let mut names: BTreeMap<String, Duration> = BTreeMap::new();
-
+    let listeners = config.listeners.iter().filter_map(ListenerConfig::udp);
+    let listeners = listeners.map(|udp| (&udp.addr, LISTENER_RESOLVE_INTERVAL));
     let targets = config.listeners.iter().flat_map(|listener| &listener.targets);
-    for target in targets {
-        if let TargetAddress::Udp(host_port) = &target.to
-            && let Host::Name(name) = &host_port.host
-        {
-            let interval = names.entry(name.clone()).or_insert(target.resolve_interval);
-            *interval = target.resolve_interval.min(*interval);
-        }
-    }
+    let targets = targets.filter_map(TargetConfig::udp);
+    let targets = targets.map(|udp| (&udp.addr, udp.resolve_interval));
+    let sinks = config.sinks.iter().filter_map(|sink| sink.to.receiver());
+    let sinks = sinks.map(|addr| (addr, collector::RESOLVE_INTERVAL));
 
-    for listener in &config.listeners {
-        if let ListenAddress::Udp(host_port) = &listener.listen
-            && let Host::Name(name) = &host_port.host
-        {
-            names.entry(name.clone()).or_insert(Duration::from_secs(3_600));
-        }
-    }
-
-    let receivers = config.sockets.iter().flat_map(collector::receivers);
-    for receiver in receivers {
-        if let Host::Name(name) = &receiver.host {
-            let interval = names.entry(name.clone()).or_insert(collector::RESOLVE_INTERVAL);
-            *interval = collector::RESOLVE_INTERVAL.min(*interval);
+    let mut names: BTreeMap<String, Duration> = BTreeMap::new();
+    for (addr, wanted) in listeners.chain(targets).chain(sinks) {
+        if let Host::Name(name) = &addr.host {
+            let interval = names.entry(name.clone()).or_insert(wanted);
+            *interval = wanted.min(*interval);
         }
     }
 
@@ -472,7 +459,7 @@ fn watched_names(config: &Config) -> BTreeMap<String, Duration> {
 }
 
 fn has_name(listener: &ListenerConfig) -> bool {
-    matches!(&listener.listen, ListenAddress::Udp(on) if matches!(on.host, Host::Name(_)))
+    listener.udp().is_some_and(|udp| matches!(udp.addr.host, Host::Name(_)))
 }
 
 fn forward_signals(events: Sender<Event>) -> std::io::Result<()> {

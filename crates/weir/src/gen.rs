@@ -5,6 +5,7 @@ use crate::exit::{self, Failure};
 use crate::progress::{ProgressMode, with_progress};
 use crate::refused::by_sender;
 use clap::ValueEnum;
+use config::TargetAddress;
 use lab::Payload;
 use lab::generate::{self, Limit, Options, Pacing, Progress, Rate, Report, Segmentation, Sizes};
 use std::fmt::Write as _;
@@ -14,7 +15,6 @@ use std::time::{Duration, Instant};
 use sys::signal::stop_flag;
 use text::units::{UnitError, parse_bit_rate, parse_count, parse_duration, parse_size};
 use text::{bit_rate, grouped};
-use weir::config::TargetAddress;
 
 /// Send datagrams that `weir verify` can account for, at a fixed rate
 ///

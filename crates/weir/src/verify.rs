@@ -11,6 +11,7 @@ use crate::refused::by_receiver;
 use ::ledger::Snapshot;
 use ::text::grouped;
 use ::text::units::{parse_count, parse_duration, parse_size};
+use config::ListenAddress;
 use join::{Join, Observed};
 use lab::verify::{Done, Options, Progress, Report, Until, Verifier};
 use serde::Serialize;
@@ -19,7 +20,6 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 use sys::signal::stop_flag;
-use weir::config::ListenAddress;
 
 /// Receive datagrams of `weir gen` and account for every one
 ///

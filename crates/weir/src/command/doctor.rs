@@ -10,12 +10,12 @@ pub(crate) use host::Host;
 
 use crate::command::run::unreadable;
 use crate::exit::{self, Failure};
+use config::{Config, ListenerConfig, TargetConfig, UdpListener, UdpTarget};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use text::plural;
-use weir::config::{Config, HostPort, ListenAddress, TargetAddress, TargetConfig};
 
 /// Say which limits of this host will lose data, and what fixes each
 ///
@@ -86,21 +86,15 @@ pub(crate) fn examine(host: &Host, config: Option<&Config>) -> Vec<Finding> {
     findings
 }
 
-/// All UDP targets with their address.
-fn udp_targets(config: &Config) -> impl Iterator<Item = (&TargetConfig, &HostPort)> {
+/// All UDP targets.
+fn udp_targets(config: &Config) -> impl Iterator<Item = (&TargetConfig, &UdpTarget)> {
     let targets = config.listeners.iter().flat_map(|listener| &listener.targets);
-    targets.filter_map(|target| match &target.to {
-        TargetAddress::Udp(addr) => Some((target, addr)),
-        _ => None,
-    })
+    targets.filter_map(|target| Some((target, target.udp()?)))
 }
 
-/// All UDP listeners by name, with their address.
-fn udp_listeners(config: &Config) -> impl Iterator<Item = (&str, &HostPort)> {
-    config.listeners.iter().filter_map(|listener| match &listener.listen {
-        ListenAddress::Udp(addr) => Some((listener.name.as_str(), addr)),
-        ListenAddress::Unix(_) => None,
-    })
+/// All UDP listeners.
+fn udp_listeners(config: &Config) -> impl Iterator<Item = (&ListenerConfig, &UdpListener)> {
+    config.listeners.iter().filter_map(|listener| Some((listener, listener.udp()?)))
 }
 
 /// Reads a file for a command that only works with a right one.

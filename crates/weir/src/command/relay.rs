@@ -4,8 +4,8 @@ use crate::command::run::Common;
 use crate::daemon::{self, Setup, Source};
 use crate::exit::Failure;
 use crate::progress::ProgressMode;
+use config::{AdminListen, Config, list};
 use std::process::ExitCode;
-use weir::config::{AdminListen, Config, list};
 
 /// Tee datagrams from any number of addresses to any number of targets; no file needed.
 ///
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// The address with the flags as its options; options that it has already go first.
 fn with_options(address: &str, args: &Args) -> String {
-    let (_, own) = weir::config::split_options(address);
+    let (_, own) = config::split_options(address);
     let mut text = address.to_owned();
 
     for (key, value) in [

@@ -3,12 +3,10 @@
 use crate::daemon::{self, LastLedger, LedgerForm, OnLoss, Setup, Source};
 use crate::exit::Failure;
 use crate::progress::ProgressMode;
+use config::{AdminListen, Config, ConfigError, LoadError, LogLevel, Overrides, drain_grace, list};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use weir::config::{
-    AdminListen, Config, ConfigError, LoadError, LogLevel, Overrides, drain_grace, list,
-};
 
 /// Run the daemon: every listener and target that the file names.
 ///

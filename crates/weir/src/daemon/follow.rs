@@ -8,7 +8,6 @@ use crate::daemon::ways::Ways;
 use relay::{Destination, TargetChange};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-use weir::config::TargetAddress;
 
 /// A target's new way out.
 struct Move {
@@ -59,16 +58,16 @@ fn moves(
 ) -> Vec<Move> {
     let mut moves = Vec::new();
     for target in &one.config.targets {
-        let TargetAddress::Udp(host_port) = &target.to else { continue };
+        let Some(udp) = target.udp() else { continue };
 
-        let known = names.addresses(host_port);
+        let known = names.addresses(&udp.addr);
         let current = one.addresses.get(&target.name).copied().flatten();
         if current.is_some_and(|current| known.is_empty() || known.contains(&current)) {
             continue;
         }
-        let Some(addr) = open::choose(&known, target) else { continue };
+        let Some(addr) = open::choose(&known, udp) else { continue };
 
-        match open::udp(target, addr, ways, listen_addrs) {
+        match open::udp(target, udp, addr, ways, listen_addrs) {
             Ok(opened) => moves.push(Move {
                 target: target.name.clone(),
                 addr,

@@ -4,6 +4,7 @@ use super::open::{SocketFile, make_folder};
 use crate::allowed::users;
 use crate::refused::{Wanted, refused};
 use admin::{AdminState, Health, Page, statsd};
+use config::{AdminConfig, AdminListen, Config, Namespaces, StatsdConfig};
 use ledger::Ledger;
 use sockets::helper::Allowed;
 use std::io;
@@ -15,7 +16,6 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use sys::socket::{listen_unix_stream, share_socket_file};
 use tokio::sync::watch;
-use weir::config::{AdminConfig, AdminListen, Config, Namespaces, StatsdConfig};
 
 /// Longest wait for the end of the thread: answers under way and the last push have a second each, side by side.
 const STOP_LIMIT: Duration = Duration::from_secs(2);

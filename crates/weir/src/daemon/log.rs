@@ -1,12 +1,12 @@
 //! Log lines on standard error, and errors that repeat.
 
+use config::LogLevel;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt, reload};
-use weir::config::LogLevel;
 
 /// Lines written so far.
 static WRITTEN: AtomicU64 = AtomicU64::new(0);

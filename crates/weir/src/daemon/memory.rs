@@ -2,10 +2,10 @@
 //! when it is used.
 
 use crate::exit::Failure;
+use config::{Config, ListenerBudget};
 use std::fs;
 use std::path::{Path, PathBuf};
 use text::size;
-use weir::config::{Config, ListenerBudget};
 
 /// What limits the memory of this process; `None` where it cannot be read or there is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,6 +6,7 @@
 
 use super::Event;
 use super::log::Repeated;
+use config::{Host, HostPort, resolve};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +14,6 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use weir::config::{Host, HostPort, resolve};
 
 /// Names that are looked up at the same time: one that hangs must not hold up the others.
 const WORKERS_MAX: usize = 4;

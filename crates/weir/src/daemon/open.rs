@@ -5,6 +5,9 @@ use super::names::Names;
 use super::ways::Ways;
 use crate::exit::Failure;
 use crate::refused::{Wanted, mkdir, own_folder, refused};
+use config::{
+    HostPort, Listen, ListenerConfig, SinkConfig, Target, TargetConfig, UdpTarget, would_loop,
+};
 use relay::{Destination, Gso, Path as Way, SocketOwner, UnixPeer};
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -15,9 +18,6 @@ use std::path::{Path, PathBuf};
 use sys::process::{CAP_NET_ADMIN, effective_capabilities};
 use sys::route::{Egress, Ends};
 use sys::socket::{self, ListenOptions, LocalAddress};
-use weir::config::{
-    HostPort, ListenAddress, ListenerConfig, SinkConfig, TargetAddress, TargetConfig, would_loop,
-};
 
 /// A listener's socket, bound.
 pub(crate) struct OpenSocket {
@@ -81,34 +81,35 @@ pub(crate) fn listener(
     names: &Names,
 ) -> anyhow::Result<OpenSocket> {
     let at = match &config.listen {
-        ListenAddress::Unix(path) => LocalAddress::Unix(path.clone()),
-        ListenAddress::Udp(host_port) => LocalAddress::Inet(own_address(host_port, names)?),
+        Listen::Unix(path) => LocalAddress::Unix(path.clone()),
+        Listen::Udp(udp) => LocalAddress::Inet(own_address(&udp.addr, names)?),
     };
     if let Some(socket) = inherited.find(&at) {
-        enlarge_receive_buffer(socket.as_fd(), config.receive_buffer_bytes);
+        if let Some(udp) = config.udp() {
+            enlarge_receive_buffer(socket.as_fd(), udp.receive_buffer_bytes);
+        }
         return Ok(OpenSocket { socket, owner: SocketOwner::ServiceManager, file: None });
     }
-    let socket = match &at {
-        LocalAddress::Inet(addr) => {
-            let shares_address = place == Place::LeftByFormer;
-            socket::listen_udp(*addr, &ListenOptions { shares_address, ..config.listen_options() })
-        }
-        LocalAddress::Unix(path) => socket::listen_unix(path),
-    }
-    .map_err(|error| {
+
+    let wrong = |error| {
         let wanted = match &at {
             LocalAddress::Inet(addr) => Wanted::Udp(*addr),
             LocalAddress::Unix(path) => Wanted::Unix(path),
         };
         let listener = named(&config.listen, "listener", &config.name);
         refused(format_args!("cannot listen on {listener}"), wanted, &error)
-    })?;
-    let file = match &at {
-        LocalAddress::Inet(_) => {
-            set_receive_buffer(socket.as_fd(), config.receive_buffer_bytes);
-            None
+    };
+    let (socket, file) = match (&config.listen, &at) {
+        (Listen::Udp(udp), LocalAddress::Inet(addr)) => {
+            let shares_address = place == Place::LeftByFormer;
+            let options = ListenOptions { shares_address, ..udp.listen_options() };
+            let socket = socket::listen_udp(*addr, &options).map_err(wrong)?;
+            set_receive_buffer(socket.as_fd(), udp.receive_buffer_bytes);
+            (socket, None)
         }
-        LocalAddress::Unix(path) => SocketFile::of(path),
+        (Listen::Unix(path), _) | (_, LocalAddress::Unix(path)) => {
+            (socket::listen_unix(path).map_err(wrong)?, SocketFile::of(path))
+        }
     };
     Ok(OpenSocket { socket, owner: SocketOwner::Relay, file })
 }
@@ -181,47 +182,49 @@ pub(crate) fn target(
     listen_addrs: &[SocketAddr],
 ) -> anyhow::Result<OpenTarget> {
     let destination = match &config.to {
-        TargetAddress::Udp(host_port) => {
-            let known = names.addresses(host_port);
-            return match choose(&known, config) {
-                Some(addr) => udp_or_nowhere(config, addr, ways, listen_addrs),
+        Target::Udp(udp) => {
+            let known = names.addresses(&udp.addr);
+            return match choose(&known, udp) {
+                Some(addr) => udp_or_nowhere(config, udp, addr, ways, listen_addrs),
                 None => {
                     // A failure was written already, by the one who looked it up.
-                    if !names.has_answer(host_port) {
+                    if !names.has_answer(&udp.addr) {
                         tracing::warn!(
-                            "target {}: the resolver does not answer about {host_port}; what the target gets is dropped as \
+                            "target {}: the resolver does not answer about {}; what the target gets is dropped as \
                              target_unresolved until it does",
-                            config.name
+                            config.name,
+                            udp.addr
                         );
                     }
                     Ok(OpenTarget::unresolved())
                 }
             };
         }
-        TargetAddress::Unix(path) => Destination::Unix { peer: UnixPeer::follow(path.clone())? },
-        TargetAddress::File(path) => {
-            prepare_file(config, path)?;
-            Destination::File(config.file_options().expect("a file target has file options"))
+        Target::Unix(path) => Destination::Unix { peer: UnixPeer::follow(path.clone())? },
+        Target::File(file) => {
+            prepare_file(config, &file.path)?;
+            Destination::File(file.file_options())
         }
-        TargetAddress::Null => Destination::Null,
+        Target::Null => Destination::Null,
     };
     Ok(OpenTarget { destination, address: None })
 }
 
 /// The first address of the family that a fixed source address demands.
-pub(crate) fn choose(addresses: &[SocketAddr], config: &TargetConfig) -> Option<SocketAddr> {
-    let source = config.send.source_address;
+pub(crate) fn choose(addresses: &[SocketAddr], target: &UdpTarget) -> Option<SocketAddr> {
+    let source = target.source_address;
     let fits = |addr: &&SocketAddr| source.is_none_or(|ip| ip.is_ipv4() == addr.is_ipv4());
     addresses.iter().find(fits).copied()
 }
 
 fn udp_or_nowhere(
     config: &TargetConfig,
+    target: &UdpTarget,
     addr: SocketAddr,
     ways: &Ways,
     listen_addrs: &[SocketAddr],
 ) -> anyhow::Result<OpenTarget> {
-    match udp(config, addr, ways, listen_addrs) {
+    match udp(config, target, addr, ways, listen_addrs) {
         Ok(open) => Ok(open),
         Err(CannotSend::NoRoute(error)) => {
             tracing::warn!(
@@ -247,22 +250,23 @@ pub(crate) enum CannotSend {
 /// Opens a UDP target at this address.
 pub(crate) fn udp(
     config: &TargetConfig,
+    target: &UdpTarget,
     addr: SocketAddr,
     ways: &Ways,
     listen_addrs: &[SocketAddr],
 ) -> Result<OpenTarget, CannotSend> {
-    let socket = socket::connect_udp(addr, &config.send)
-        .map_err(|error| cannot_send(config, addr, error))?;
+    let socket = socket::connect_udp(addr, &target.send_options())
+        .map_err(|error| cannot_send(config, target, addr, error))?;
     let src = match socket::local_address(socket.as_fd()) {
         Some(LocalAddress::Inet(own)) => Some(own),
         _ => None,
     };
     let (path, egress) = ways.follow(Ends { dst: addr, src });
     check_loop(config, addr, &path, listen_addrs).map_err(CannotSend::Never)?;
-    if config.gso == Gso::Auto {
+    if target.gso == Gso::Auto {
         say_why_no_runs(config, &egress);
     }
-    let destination = Destination::Udp { socket, gso: config.gso, path };
+    let destination = Destination::Udp { socket, gso: target.gso, path };
     Ok(OpenTarget { destination, address: Some(addr) })
 }
 
@@ -319,7 +323,12 @@ fn check_loop(
     }
 }
 
-fn cannot_send(config: &TargetConfig, addr: SocketAddr, error: io::Error) -> CannotSend {
+fn cannot_send(
+    config: &TargetConfig,
+    target: &UdpTarget,
+    addr: SocketAddr,
+    error: io::Error,
+) -> CannotSend {
     if matches!(
         error.kind(),
         io::ErrorKind::NetworkUnreachable
@@ -328,8 +337,8 @@ fn cannot_send(config: &TargetConfig, addr: SocketAddr, error: io::Error) -> Can
     ) {
         return CannotSend::NoRoute(error);
     }
+    let wanted = Wanted::SendUdp(target.source_address, target.source_port);
     let target = named(&config.to, "target", &config.name);
-    let wanted = Wanted::SendUdp(config.send.source_address, config.send.source_port);
     let what = format_args!("cannot send to {target} at {addr}");
     CannotSend::Never(refused(what, wanted, &error))
 }

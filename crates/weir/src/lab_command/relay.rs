@@ -8,6 +8,7 @@ use crate::addresses;
 use crate::exit::{self, Failure};
 use crate::progress::{ProgressMode, with_progress};
 use crate::refused::{by_receiver, by_sender};
+use config::{ListenAddress, TargetAddress};
 use lab::experiment::model::Machine;
 use lab::network::Properties;
 use lab::relay_sweep::{
@@ -27,7 +28,6 @@ use sys::clock::realtime_ns;
 use sys::signal::stop_flag;
 use text::grouped;
 use text::units::{parse_count, parse_duration, parse_size};
-use weir::config::{ListenAddress, TargetAddress};
 
 /// Send marked datagrams through a relay at growing rates, and draw where it begins to lose, and how late it delivers
 ///

@@ -1,13 +1,11 @@
 //! Buffers that the kernel grants, and what was lost in them so far.
 
 use super::process::setcap;
-use super::{Finding, Host, Severity, udp_targets};
+use super::{Finding, Host, Severity, udp_listeners, udp_targets};
+use config::{Config, Listen, RECEIVE_BUFFER_BYTES, Target};
 use sys::process::CAP_NET_ADMIN;
 use sys::socket::charged_bytes;
 use text::size;
-use weir::config::{
-    Config, ListenAddress, ListenerConfig, TargetAddress, default_receive_buffer_bytes,
-};
 
 /// The datagram in which capacities are given.
 const TYPICAL_BYTES: usize = 200;
@@ -42,22 +40,20 @@ fn receive_buffers(host: &Host, config: Option<&Config>, findings: &mut Vec<Find
     let raise = |asked: u64| format!("sudo sysctl -w net.core.rmem_max={}", asked.div_ceil(2));
 
     let Some(config) = config else {
-        let asked = default_receive_buffer_bytes();
+        let asked = RECEIVE_BUFFER_BYTES as u64;
         let program = host.program().display();
         let fix = format!("{}   or: sudo setcap cap_net_admin=+ep {program}", raise(asked));
         findings.push(receive_buffer(host, "receive buffer", asked, rmem_max, fix));
         return;
     };
-
-    let udp = config.listeners.iter().filter(|one| matches!(one.listen, ListenAddress::Udp(_)));
-    let asked = |listener: &ListenerConfig| listener.receive_buffer_bytes as u64;
     // One command that is enough for all of them.
-    let largest = udp.clone().map(asked).max().unwrap_or(0);
+    let largest = udp_listeners(config).map(|(_, udp)| udp.receive_buffer_bytes).max();
+    let largest = largest.unwrap_or(0) as u64;
     let fix = format!("{}   or: {}", raise(largest), setcap(host, config));
-
-    for listener in udp {
+    for (listener, udp) in udp_listeners(config) {
         let what = format!("receive buffer of {}", listener.name);
-        findings.push(receive_buffer(host, &what, asked(listener), rmem_max, fix.clone()));
+        let asked = udp.receive_buffer_bytes as u64;
+        findings.push(receive_buffer(host, &what, asked, rmem_max, fix.clone()));
     }
 }
 
@@ -88,7 +84,7 @@ fn memory_of_all(host: &Host, config: Option<&Config>) -> Option<Finding> {
 
     let needed = match config {
         Some(config) => config.budget().kernel_bytes(),
-        None => default_receive_buffer_bytes(),
+        None => RECEIVE_BUFFER_BYTES as u64,
     };
 
     let what = "memory of all UDP sockets";
@@ -114,8 +110,8 @@ fn others_buffers(host: &Host) -> Option<Finding> {
 
 fn send_buffers(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
     let Some(wmem_max) = host.sysctl("net.core.wmem_max") else { return };
-    for (target, _) in udp_targets(config) {
-        let Some(asked) = target.send.send_buffer_bytes else { continue };
+    for (target, udp) in udp_targets(config) {
+        let Some(asked) = udp.send_buffer_bytes else { continue };
         let (asked, granted) = (asked as u64, wmem_max.saturating_mul(2));
         let what = format!("send buffer of {}", target.name);
         findings.push(if asked <= granted {
@@ -142,7 +138,7 @@ fn unix_queues(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
     );
 
     for listener in &config.listeners {
-        if let ListenAddress::Unix(_) = listener.listen {
+        if let Listen::Unix(_) = listener.listen {
             let what = format!("queue of {}", listener.name);
             findings.push(if len >= UNIX_QUEUE_WANTED {
                 Finding::new(Severity::Ok, what, &*value)
@@ -154,7 +150,7 @@ fn unix_queues(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
         }
 
         for target in &listener.targets {
-            if let TargetAddress::Unix(_) = target.to
+            if let Target::Unix(_) = target.to
                 && len < UNIX_QUEUE_WANTED
             {
                 findings.push(

@@ -1,7 +1,7 @@
 //! What network namespaces cost the socket collector.
 
 use super::{Finding, Host, Severity};
-use weir::config::{Config, Namespaces};
+use config::{Config, Namespaces};
 
 /// The number of namespaces from which on it is worth a word.
 const MANY: usize = 16;

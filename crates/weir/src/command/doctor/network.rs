@@ -1,7 +1,7 @@
 //! What the network stack does to datagrams on their way: connection tracking, neighbors, ICMP, reverse paths.
 
 use super::{Finding, Host, Severity, udp_listeners, udp_targets};
-use weir::config::{Config, Host as HostName, HostPort};
+use config::{Config, Host as HostName, HostPort};
 
 pub(super) fn examine(host: &Host, config: Option<&Config>, findings: &mut Vec<Finding>) {
     conntrack(host, config, findings);
@@ -27,10 +27,10 @@ fn conntrack(host: &Host, config: Option<&Config>, findings: &mut Vec<Finding>) 
         Finding::new(Severity::Ok, "connection tracking", value)
     });
 
-    for (target, addr) in config.into_iter().flat_map(udp_targets) {
-        let Some(port) = target.send.source_port else { continue };
+    for (target, udp) in config.into_iter().flat_map(udp_targets) {
+        let Some(port) = udp.source_port else { continue };
         let value = format!("fixed source_port {port} while connection tracking is loaded");
-        let tables = if is_v6(addr) { "ip6tables" } else { "iptables" };
+        let tables = if is_v6(&udp.addr) { "ip6tables" } else { "iptables" };
         findings.push(
             Finding::new(Severity::Warning, format!("target {}", target.name), value)
                 .because(
@@ -55,7 +55,7 @@ fn neighbors(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
     const USUAL_BYTES: u64 = 212_992;
     let name = "net.ipv4.neigh.default.unres_qlen_bytes";
     let Some(bytes) = host.sysctl(name) else { return };
-    if !udp_targets(config).any(|(_, addr)| !is_loopback(addr)) {
+    if !udp_targets(config).any(|(_, udp)| !is_loopback(&udp.addr)) {
         return;
     }
     let value =
@@ -74,7 +74,7 @@ fn icmp(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
     let Some(interval_ms) = host.sysctl("net.ipv4.icmp_ratelimit").filter(|ms| *ms > 0) else {
         return;
     };
-    if !udp_targets(config).any(|(_, addr)| !is_loopback(addr)) {
+    if !udp_targets(config).any(|(_, udp)| !is_loopback(&udp.addr)) {
         return;
     }
     let value = format!(
@@ -91,22 +91,21 @@ fn icmp(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
 /// Strict reverse path filtering drops a group's datagrams whose source is reached by another interface.
 fn reverse_paths(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
     let all = host.sysctl("net.ipv4.conf.all.rp_filter").unwrap_or(0);
-    for (name, addr) in udp_listeners(config) {
-        let HostName::Ip(std::net::IpAddr::V4(ip)) = &addr.host else { continue };
+    for (listener, udp) in udp_listeners(config) {
+        let HostName::Ip(std::net::IpAddr::V4(ip)) = &udp.addr.host else { continue };
         if !ip.is_multicast() {
             continue;
         }
-
-        let listener = config.listeners.iter().find(|listener| listener.name == name);
-        let interface = listener.and_then(|listener| listener.multicast_interface.as_deref());
-        let interface = interface.filter(|name| name.parse::<std::net::IpAddr>().is_err());
+        let interface = udp
+            .multicast_interface
+            .as_deref()
+            .filter(|name| name.parse::<std::net::IpAddr>().is_err());
 
         // The larger of the two holds (Documentation/networking/ip-sysctl.rst, rp_filter).
         let part = interface.unwrap_or("default").replace('.', "/");
         let own = format!("net.ipv4.conf.{part}.rp_filter");
         let mode = all.max(host.sysctl(&own).unwrap_or(0));
-
-        let what = format!("reverse path filter for {name}");
+        let what = format!("reverse path filter for {}", listener.name);
         findings.push(if mode == 1 {
             let which = if all == 1 { "net.ipv4.conf.all.rp_filter" } else { own.as_str() };
             Finding::new(Severity::Warning, what, format!("strict ({which} = 1)"))

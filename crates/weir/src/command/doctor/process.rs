@@ -1,8 +1,8 @@
 //! What this process may do: capabilities, ports, open files.
 
 use super::{Finding, Host, Severity, udp_listeners, udp_targets};
+use config::Config;
 use sys::process::{CAP_NET_ADMIN, CAP_NET_BIND_SERVICE};
-use weir::config::Config;
 
 pub(super) fn examine(host: &Host, config: Option<&Config>, findings: &mut Vec<Finding>) {
     let Some(config) = config else {
@@ -31,9 +31,9 @@ fn ports(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
     let start = host.sysctl("net.ipv4.ip_unprivileged_port_start").unwrap_or(1_024);
     let is_privileged = |port: u16| port != 0 && u64::from(port) < start;
     let listening =
-        udp_listeners(config).map(|(name, addr)| (format!("listener {name}"), addr.port));
-    let sending = udp_targets(config).filter_map(|(target, _)| {
-        Some((format!("source_port of target {}", target.name), target.send.source_port?))
+        udp_listeners(config).map(|(one, udp)| (format!("listener {}", one.name), udp.addr.port));
+    let sending = udp_targets(config).filter_map(|(target, udp)| {
+        Some((format!("source_port of target {}", target.name), udp.source_port?))
     });
 
     for (what, port) in listening.chain(sending).filter(|(_, port)| is_privileged(*port)) {
@@ -54,14 +54,12 @@ fn ports(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
 /// The command that gives this program what it lacks. `setcap` replaces what a file had, so it names all.
 pub(super) fn setcap(host: &Host, config: &Config) -> String {
     let start = host.sysctl("net.ipv4.ip_unprivileged_port_start").unwrap_or(1_024);
-    let ports = udp_listeners(config).map(|(_, addr)| addr.port);
-    let ports = ports.chain(udp_targets(config).filter_map(|(target, _)| target.send.source_port));
+    let ports = udp_listeners(config).map(|(_, udp)| udp.addr.port);
+    let ports = ports.chain(udp_targets(config).filter_map(|(_, udp)| udp.source_port));
     let needs_bind = ports.into_iter().any(|port| port != 0 && u64::from(port) < start);
     let rmem_max = host.sysctl("net.core.rmem_max").unwrap_or(u64::MAX / 2);
-    let needs_admin = config.listeners.iter().any(|listener| {
-        listener.unix_path().is_none()
-            && listener.receive_buffer_bytes as u64 > rmem_max.saturating_mul(2)
-    });
+    let needs_admin = udp_listeners(config)
+        .any(|(_, udp)| udp.receive_buffer_bytes as u64 > rmem_max.saturating_mul(2));
     let names = [(needs_bind, "cap_net_bind_service"), (needs_admin, "cap_net_admin")];
     let names: Vec<_> =
         names.into_iter().filter(|(needed, _)| *needed).map(|(_, name)| name).collect();

@@ -235,7 +235,7 @@ fn many_namespaces_that_share_the_table_of_connections() {
         ("proc/sys/net/ipv4/tcp_ehash_entries", "262144\n"),
         ("proc/sys/net/ipv4/tcp_child_ehash_entries", "0\n"),
     ];
-    let collector = "[sockets]\n[[sockets.sink]]\nto='null:'\n";
+    let collector = "[sockets]\n[[sink]]\nfrom=['sockets']\nto='null:'\n";
     let own = collector.replace("]\n[[", "]\nnamespaces='own'\n[[");
     let found = |name: &str, count, changes: &[_], config: &str| {
         let (_tree, host) = with_namespaces(name, count, changes);

@@ -4,6 +4,7 @@ use super::columns;
 use super::shown::{self, Shown};
 use super::table::{Direction, Look};
 use crate::exit::Failure;
+use config::ListenAddress;
 use record::{Encoder, Encoding, FieldSet};
 use sockets::filter::Filter;
 use sockets::helper::Remote;
@@ -14,7 +15,6 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 use text::units::parse_duration;
-use weir::config::ListenAddress;
 use wire::capture;
 use wire::inet_diag::States;
 

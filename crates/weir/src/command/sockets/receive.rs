@@ -5,6 +5,7 @@ use super::out::Out;
 use super::stream::Stream;
 use crate::addresses;
 use crate::exit::Failure;
+use config::ListenAddress;
 use lab::Address;
 use sink::receive::{Received, Receiver, ReceiverCounts, ReceiverOptions, StreamReport};
 use std::process::ExitCode;
@@ -13,7 +14,6 @@ use std::time::Duration;
 use sys::signal::stop_flag;
 use sys::socket::{LocalAddress, local_address};
 use text::{escaped, plural};
-use weir::config::ListenAddress;
 
 pub(super) fn run(args: &Args, listen: &ListenAddress) -> anyhow::Result<ExitCode> {
     if !args.filter.is_empty() {
