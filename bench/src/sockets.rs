@@ -167,7 +167,7 @@ impl Daemon {
         let fields = fields.line();
         let config = format!(
             "[admin]\nlisten = \"127.0.0.1:{port}\"\n\n[sockets]\ninterval = \"500ms\"\njitter = \"0s\"\nnamespaces = \"{scope}\"\n\
-             states = [\"connected\", \"listening\"]\nlisten_every = 1\nskip_unchanged = {skips}\nkeyframe_every = 100000\n{fields}\n[[sockets.sink]]\nname = \"nowhere\"\nto = \"null:\"\nformat = \"protobuf\"\n"
+             states = [\"connected\", \"listening\"]\nlisten_every = 1\nskip_unchanged = {skips}\nkeyframe_every = 100000\n{fields}\n[[sink]]\nfrom = [\"sockets\"]\nname = \"nowhere\"\nto = \"null:\"\nformat = \"protobuf\"\n"
         );
         std::fs::write(&file, config)?;
         let mut command = within(namespace, weir);

@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weir::config::Config;
+use config::Config;
 
 fuzz_target!(|text: &str| {
     match Config::parse_with_origins(text, "fuzz") {
@@ -27,11 +27,11 @@ fuzz_target!(|text: &str| {
 fn shown_again(config: &Config, shown: &str) {
     match Config::parse(shown, "shown") {
         Ok(again) => assert_eq!(again, *config, "{shown}"),
-        Err(errors) => panic!("{}\n{shown}", weir::config::list(&errors)),
+        Err(errors) => panic!("{}\n{shown}", config::list(&errors)),
     }
 }
 
-fn told(errors: &[weir::config::ConfigError]) {
+fn told(errors: &[config::ConfigError]) {
     assert!(!errors.is_empty());
     assert!(errors.iter().all(|error| !error.message.is_empty() && error.line != Some(0)));
 }

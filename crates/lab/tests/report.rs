@@ -75,7 +75,7 @@ fn every_file_is_written_and_the_page_parses() {
         page.matches("<svg").count(),
         names.iter().filter(|name| name.ends_with(".svg")).count()
     );
-    // The page recolours the charts by these attributes.
+    // The page recolors the charts by these attributes.
     for attribute in [
         "rect x=\"0\" y=\"0\" width=\"7200\" height=\"4320\" opacity=\"1\" fill=\"#FFFFFF\"",
         "fill=\"#222222\"",
@@ -125,8 +125,8 @@ fn the_table_fits_a_terminal() {
     for word in ["tcp-cubic, closed loop", "3 runs × 20 s", "≥", "C10", "M7", "100 resamples"] {
         assert!(table.contains(word), "{word} is missing");
     }
-    let colours = Report::new(&experiment, QUICK).terminal(Ink::Colour);
-    assert_eq!(strip(&colours), table, "colour changes nothing else");
+    let colors = Report::new(&experiment, QUICK).terminal(Ink::Color);
+    assert_eq!(strip(&colors), table, "color changes nothing else");
 }
 
 #[test]
@@ -225,8 +225,8 @@ for path in sys.argv[1:]:
     open(path.replace(".svg", ".png"), "wb").write(png)
     image = Image.open(io.BytesIO(png)).convert("RGB")
     assert image.size == (1800, 1080), (path, image.size)
-    colours = image.getcolors(maxcolors=1 << 24)
-    assert len(colours) > 50 and max(colours)[0] < 0.98 * 1800 * 1080, path
+    colors = image.getcolors(maxcolors=1 << 24)
+    assert len(colors) > 50 and max(colors)[0] < 0.98 * 1800 * 1080, path
 "#;
 
 fn folder(name: &str) -> PathBuf {

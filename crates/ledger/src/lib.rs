@@ -1,4 +1,4 @@
-//! The ledger: what came in, what left, what was lost, where and why.
+//! The ledger: what was received, what left, what was lost, where and why.
 //!
 //! At every hop `received = delivered + dropped(reason) + in flight` holds at every instant. "In flight" is never counted:
 //! it is what received leaves when everything that left is taken away. A reader loads the counters of what left *before*

@@ -83,6 +83,7 @@ fn write_hop(text: &mut String, hop: &HopSnapshot) {
         put(text, format_args!("{label}\n"));
         label.clear();
     }
+
     put(
         text,
         format_args!(

@@ -12,6 +12,7 @@
 pub mod attribution;
 pub mod filter;
 pub mod helper;
+pub mod unseen;
 
 mod access;
 mod assemble;

@@ -13,6 +13,7 @@ use crate::query::{Answers, Question, Turn};
 use crate::quiet::{Quiet, Visit};
 use crate::scout::Scout;
 use crate::split::Split;
+use crate::unseen::{absent, hidden_namespaces, no_such_namespace};
 use crate::walk::{Ask, Visitor as _, Walker};
 use ledger::NamespaceError;
 use std::collections::HashMap;
@@ -22,7 +23,7 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 use sys::clock::{boottime_ns, monotonic_ns, realtime_ns, thread_cpu_ns};
 use sys::poll::{Interest, PollSet};
-use sys::process::{CAP_NET_ADMIN, CAP_SYS_PTRACE, effective_capabilities};
+use sys::process::{CAP_NET_ADMIN, effective_capabilities};
 use sys::socket::namespace_cookie;
 use wire::inet_diag::{Extensions, States};
 
@@ -324,25 +325,13 @@ impl<'h> Runner<'h> {
     }
 
     fn discover(&mut self) {
-        let is_direct = self.access.is_direct();
         let engine = &mut self.engine;
         match self.access.discover(&self.options.scope, &mut self.found) {
             Ok(scan) => {
                 if scan.unreadable_processes > 0 {
+                    let processes = scan.unreadable_processes.into();
                     engine.problem("unreadable_processes", || {
-                        // A process that may do more than we cannot be looked into by CAP_SYS_PTRACE alone
-                        // (kernel/ptrace.c, __ptrace_may_access).
-                        let held = effective_capabilities().unwrap_or_default();
-                        let is_lacking = is_direct && held & 1 << CAP_SYS_PTRACE == 0;
-                        let lacking = if is_lacking { " without CAP_SYS_PTRACE" } else { "" };
-                        let (count, noun) = match scan.unreadable_processes {
-                            1 => (1, "process"),
-                            count => (count, "processes"),
-                        };
-                        format!(
-                            "the network namespaces of {count} {noun} cannot be seen{lacking}; sockets in namespaces of theirs \
-                             alone are missing"
-                        )
+                        hidden_namespaces(&*self.access, processes)
                     });
                 }
                 engine.closes_retry(&mut *self.access);
@@ -357,14 +346,8 @@ impl<'h> Runner<'h> {
             }
         }
 
-        if let Scope::Named(names) = &self.options.scope {
-            for name in names {
-                if !self.found.iter().any(|found| found.name.as_ref() == Some(name)) {
-                    engine.problem("no_such_namespace", || {
-                        format!("there is no network namespace {} at the moment; `ip netns` lists those with names", name.escape_debug())
-                    });
-                }
-            }
+        for name in absent(&self.options.scope, &self.found) {
+            engine.problem("no_such_namespace", || no_such_namespace(name));
         }
 
         engine.take_up(&self.found, &mut self.visits);

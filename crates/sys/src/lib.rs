@@ -28,6 +28,7 @@
 //!
 //! - [`process`], [`clock`]: who this process is, what it may do, what it has used; time.
 //! - [`signal`]: the request to stop.
+//! - [`terminal`]: how large it is.
 //! - [`pass`]: descriptors from one process to another.
 //! - [`seccomp`]: giving up system calls.
 
@@ -51,6 +52,7 @@ pub mod send;
 pub mod signal;
 pub mod socket;
 pub mod tcp;
+pub mod terminal;
 pub mod traffic;
 
 mod errno;

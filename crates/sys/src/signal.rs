@@ -1,10 +1,9 @@
 //! The signal that asks a program to stop.
 
-use crate::Errno;
 use crate::clock::monotonic_ns;
 use crate::errno::check;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::{mem, ptr};
+use std::{io, mem, ptr};
 
 /// How long after the first signal further ones mean the same as the first. A terminal's Ctrl-C, timeout(1) and supervisors
 /// signal a process and its group, which are two signals within microseconds.
@@ -19,7 +18,7 @@ static FIRST_NS: AtomicU64 = AtomicU64::new(0);
 ///
 /// # Errors
 /// None for these signals.
-pub fn stop_flag() -> Result<&'static AtomicBool, Errno> {
+pub fn stop_flag() -> io::Result<&'static AtomicBool> {
     for signal in [libc::SIGINT, libc::SIGTERM] {
         // SAFETY: all bytes zero is a valid sigaction: no flags, an empty mask.
         let mut action: libc::sigaction = unsafe { mem::zeroed() };

@@ -146,17 +146,15 @@ fn civil(days: u64) -> (u64, u64, u64) {
 
 /// A time's digits and unit. Minutes only begin at ten, so that seconds can be compared.
 fn in_unit(ns: f64, digits: i32) -> (String, &'static str) {
-    let units = [(1e3, "ns"), (1e6, "µs"), (1e9, "ms"), (600e9, "s")];
-    let scale = |unit: &str| match unit {
-        "ns" => 1.0,
-        "µs" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        _ => 60e9,
+    let (scale, unit) = match significant(ns, digits) {
+        ..1e3 => (1.0, "ns"),
+        ..1e6 => (1e3, "µs"),
+        ..1e9 => (1e6, "ms"),
+        ..600e9 => (1e9, "s"),
+        _ => (60e9, "min"),
     };
-    let rounded = significant(ns, digits);
-    let unit = units.iter().find(|(end, _)| rounded < *end).map_or("min", |(_, unit)| unit);
-    let value = significant(ns / scale(unit), digits);
+    let value = significant(ns / scale, digits);
+
     // Nothing here is measured more finely than in nanoseconds.
     let decimals = match unit {
         "ns" => 0,

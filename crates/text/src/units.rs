@@ -134,13 +134,16 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
         let (number, tail) = split_number(rest).ok_or(UnitError::NoNumber("10s"))?;
         let end = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
         let (unit, next) = tail.split_at(end);
+
         if unit.is_empty() {
             return Err(UnitError::NoUnit(format!("{number}s for seconds, or {number}ms")));
         }
+
         let scale = find(DURATION_UNITS, unit).ok_or_else(|| unknown(unit, DURATION_UNIT_NAMES))?;
         total_ns = total_ns
             .checked_add(scaled(number, scale, "nanoseconds")?)
             .ok_or(UnitError::TooLarge)?;
+
         rest = next;
         if rest.is_empty() {
             break;
@@ -205,9 +208,11 @@ fn split_number(text: &str) -> Option<(&str, &str)> {
 fn scaled(number: &str, scale: u64, unit: &'static str) -> Result<u128, UnitError> {
     let scale = u128::from(scale);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+
     let fraction = fraction.trim_end_matches('0');
     let whole: u128 = whole.parse().map_err(|_| UnitError::TooLarge)?;
     let mut total = whole.checked_mul(scale).ok_or(UnitError::TooLarge)?;
+
     if !fraction.is_empty() {
         // More digits than the largest scale has cannot come out whole.
         let digits = u32::try_from(fraction.len()).ok().filter(|digits| *digits <= 18);

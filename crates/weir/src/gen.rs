@@ -1,17 +1,20 @@
 //! `weir gen`: numbered, stamped and checksummed datagrams at a fixed rate.
 
+use crate::addresses;
 use crate::exit::{self, Failure};
-use crate::load::{self, ProgressMode};
+use crate::progress::{ProgressMode, with_progress};
+use crate::refused::by_sender;
 use clap::ValueEnum;
+use config::TargetAddress;
 use lab::Payload;
 use lab::generate::{self, Limit, Options, Pacing, Progress, Rate, Report, Segmentation, Sizes};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use sys::signal::stop_flag;
 use text::units::{UnitError, parse_bit_rate, parse_count, parse_duration, parse_size};
 use text::{bit_rate, grouped};
-use weir::config::TargetAddress;
 
 /// Send datagrams that `weir verify` can account for, at a fixed rate
 ///
@@ -109,16 +112,16 @@ impl From<PayloadKind> for Payload {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let options = options(args)?;
-    let stop = load::stop_flag()?;
+    let stop = stop_flag()?;
     let progress = Progress::default();
     let start = Instant::now();
     let mode = if args.quiet { ProgressMode::Off } else { args.progress };
-    let report = load::with_progress(
+    let report = with_progress(
         mode,
         || progress_line(&progress, start.elapsed()),
         || generate::run(&options, stop, &progress),
     )
-    .map_err(|error| load::address_error(&error))?;
+    .map_err(|error| by_sender(&error, args.source_address, args.source_port))?;
     let text = match (args.json, args.quiet) {
         (true, _) => serde_json::to_string_pretty(&report)? + "\n",
         (false, true) => String::new(),
@@ -136,7 +139,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
         given => given,
     };
     Ok(Options {
-        targets: args.to.iter().map(load::target).collect::<Result<_, _>>()?,
+        targets: args.to.iter().map(addresses::target).collect::<Result<_, _>>()?,
         rate: args.rate,
         limit: Limit { count: args.count, duration },
         sizes: args.size.clone(),

@@ -2,22 +2,20 @@
 
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod allowed;
+mod command;
 mod config_command;
 mod daemon;
-mod doctor;
 mod exit;
 mod r#gen;
 mod lab_command;
-mod ledger;
-mod load;
-mod namespace_helper;
-mod relay;
-mod run;
-mod sockets;
+mod progress;
+mod refused;
 mod verify;
 
 use clap::{Parser, Subcommand};
+use command::{doctor, ledger, namespace_helper, relay, run, sockets};
 use std::process::ExitCode;
 
 /// Telemetry that must survive congestion: a datagram tee that accounts for every datagram.
@@ -47,6 +45,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return exit::usage(&error),
     };
+
     let result = match &cli.command {
         Command::Run(args) => run::run(args),
         Command::Relay(args) => relay::run(args),

@@ -4,11 +4,14 @@ mod chart;
 mod join;
 mod text;
 
+use crate::addresses;
 use crate::exit::{self, Failure};
-use crate::load::{self, ProgressMode};
+use crate::progress::{ProgressMode, with_progress};
+use crate::refused::by_receiver;
 use ::ledger::Snapshot;
 use ::text::grouped;
 use ::text::units::{parse_count, parse_duration, parse_size};
+use config::ListenAddress;
 use join::{Join, Observed};
 use lab::verify::{Done, Options, Progress, Report, Until, Verifier};
 use serde::Serialize;
@@ -16,7 +19,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
-use weir::config::ListenAddress;
+use sys::signal::stop_flag;
 
 /// Receive datagrams of `weir gen` and account for every one
 ///
@@ -82,8 +85,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let verifier = Verifier::bind(options(args)?).map_err(|error| load::address_error(&error))?;
-    let stop = load::stop_flag()?;
+    let verifier = Verifier::bind(options(args)?).map_err(|error| by_receiver(&error))?;
+    let stop = stop_flag()?;
     // The generator may start as soon as we say that we listen, so the relay is asked before.
     let before = args.ledger.as_deref().map(first_ledger).transpose()?;
     if !args.quiet {
@@ -92,11 +95,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let progress = verifier.progress();
     let start = Instant::now();
     let mode = if args.quiet { ProgressMode::Off } else { args.progress };
-    let report = load::with_progress(
-        mode,
-        || progress_line(&progress, start.elapsed()),
-        || verifier.run(stop),
-    );
+    let report =
+        with_progress(mode, || progress_line(&progress, start.elapsed()), || verifier.run(stop));
     let joined = match &args.ledger {
         Some(url) => join_all(args, url, before.as_ref(), &report),
         None => Ok(Vec::new()),
@@ -116,7 +116,7 @@ const RELAY_ASK_INTERVAL: Duration = Duration::from_millis(100);
 fn first_ledger(url: &str) -> anyhow::Result<Snapshot> {
     let start = Instant::now();
     loop {
-        match crate::ledger::fetch(url) {
+        match crate::command::ledger::fetch(url) {
             Err(_) if start.elapsed() < RELAY_WAIT => thread::sleep(RELAY_ASK_INTERVAL),
             answer => return answer,
         }
@@ -136,7 +136,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
     let done =
         args.until_done.then_some(Done { runs: args.runs, idle: args.idle, silence: args.silence });
     Ok(Options {
-        listeners: args.listen.iter().map(load::listener).collect::<Result<_, _>>()?,
+        listeners: args.listen.iter().map(addresses::listener).collect::<Result<_, _>>()?,
         multicast_interface: args.multicast_interface.clone(),
         receive_buffer_bytes: args.receive_buffer,
         until: Until { duration: args.duration, count: args.count, done },
@@ -201,7 +201,7 @@ fn join_all(
     before: Option<&Snapshot>,
     report: &Report,
 ) -> anyhow::Result<Vec<Join>> {
-    let after = crate::ledger::fetch(url)?;
+    let after = crate::command::ledger::fetch(url)?;
     let listeners = report.listeners.iter().enumerate();
     listeners
         .map(|(idx, listener)| {

@@ -184,7 +184,7 @@ fn configuration(spaces: &Spaces, dir: &TempDir, filter: &str, kept: &str) -> st
     let filter = if filter.is_empty() { String::new() } else { format!("filter = \"{filter}\"\n") };
     let text = format!(
         "[sockets]\ninterval = \"1h\"\nnamespaces = [\"{}\", \"{}\"]\nstates = [\"all\"]\n{filter}\
-         closes_undecided = \"{kept}\"\n[[sockets.sink]]\nname = \"disk\"\nto = \"file:{}\"\n",
+         closes_undecided = \"{kept}\"\n[[sink]]\nfrom = [\"sockets\"]\nname = \"disk\"\nto = \"file:{}\"\n",
         home.name,
         other.name,
         dir.text("out.jsonl")

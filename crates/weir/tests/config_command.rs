@@ -126,7 +126,7 @@ fn the_environment_is_looked_at_when_asked() {
         out.contains("ERROR    target file:no/where/x.log: cannot write no/where/x.log"),
         "{out}"
     );
-    assert!(out.contains("mend: mkdir -p no/where\n"), "{out}");
+    assert!(out.contains("Fix: mkdir -p no/where\n"), "{out}");
     assert_eq!(run(&folder, &["config", "check", "-"], &missing).0, 0, "not unless asked");
     let (code, out, _) = check(&RIGHT.replace("127.0.0.1:5514", "192.0.2.1:5514"));
     assert_eq!(code, 1);

@@ -45,7 +45,7 @@ impl<'a> Bench<'a> {
         Generator::start(self.place, self.relay.listen(), &[load, &["--duration", "0s"]].concat())
     }
 
-    /// Waits until the kernel has given up on a target's neighbour so many times.
+    /// Waits until the kernel has given up on a target's neighbor so many times.
     fn wait_for_failures(&self, target: &str, count: u32) {
         let mut returned = 0;
         for _ in 0..count {
@@ -326,7 +326,7 @@ fn the_next_hop_resolves_after_a_while() {
         let receiver = Verifier::start(far.place(), &["0.0.0.0:5140"], &[]);
         bench.wait_for_failures("dead", 1);
         far.ip("address add 10.99.0.77/24 dev far");
-        wait_for("the neighbour to answer", || {
+        wait_for("the neighbor to answer", || {
             let line = near.ip("neigh show 10.99.0.77");
             line.contains("REACHABLE").then_some(())
         });

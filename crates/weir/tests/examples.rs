@@ -1,9 +1,9 @@
 //! Every example in the repository is a configuration that Weir accepts: the files, the blocks in the documents, and
 //! the one inside the Kubernetes manifest.
 
+use config::Config;
 use std::fs;
 use std::path::{Path, PathBuf};
-use weir::config::Config;
 
 #[test]
 fn example_files_are_accepted() {
@@ -48,7 +48,7 @@ fn the_config_maps_are_accepted() {
 
 fn check(text: &str, origin: &str) {
     if let Err(errors) = Config::parse(text, origin) {
-        panic!("{origin} is not accepted:\n{}\n{text}", weir::config::list(&errors));
+        panic!("{origin} is not accepted:\n{}\n{text}", config::list(&errors));
     }
 }
 

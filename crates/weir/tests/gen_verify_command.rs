@@ -229,7 +229,7 @@ fn mistakes_are_named() {
     );
     let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    refused(&["verify", "--listen", &address], 69, "another program holds it");
+    refused(&["verify", "--listen", &address], 69, "another program holds the port");
     // Before anything is waited for: without --duration it would go on for ever.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let ledger = ["verify", "--listen", "127.0.0.1:0", "--ledger", &format!("http://{free}")];

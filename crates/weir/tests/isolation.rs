@@ -262,7 +262,7 @@ fn an_address_that_moves_is_followed() {
     trio.finish(&sent);
 }
 
-/// Has the kernel hold its lock over devices, routes and neighbours for long, again and again: it takes many devices away at
+/// Has the kernel hold its lock over devices, routes and neighbors for long, again and again: it takes many devices away at
 /// once. Returns the longest time that a question waited for it.
 fn storm(until: Instant) -> Duration {
     const PAIRS: u32 = 5_000;

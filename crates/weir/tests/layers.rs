@@ -18,9 +18,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // The judge shares no code with what it judges, but for how numbers are printed.
     ("lab", &["sys", "text", "wire"]),
     ("admin", &["ledger"]),
+    ("config", &["sys", "text", "wire", "record", "relay", "sockets", "sink"]),
     (
         "weir",
-        &["sys", "text", "wire", "ledger", "record", "relay", "sockets", "sink", "lab", "admin"],
+        &[
+            "sys", "text", "wire", "ledger", "record", "relay", "sockets", "sink", "lab", "admin",
+            "config",
+        ],
     ),
 ];
 

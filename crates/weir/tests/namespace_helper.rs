@@ -452,7 +452,7 @@ fn a_file_left_behind_is_replaced_and_a_live_helper_is_not() {
     helper.stop();
     fs::write(&path, "not a socket").unwrap();
     let (code, said) = again(&path);
-    assert!(code == Some(69) && said.contains("the file is no socket"), "{said}");
+    assert!(code == Some(69) && said.contains("the file is not a socket"), "{said}");
     assert_eq!(fs::read(&path).unwrap(), b"not a socket");
     let (code, said) = again(&dir.file("missing/helper.sock"));
     assert!(code == Some(69) && said.contains("mkdir -p"), "{said}");

@@ -166,7 +166,7 @@ fn an_address_of_another_host_cannot_be_listened_on() {
     check_failure(
         &["relay", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:9?source_address=192.0.2.1"],
         69,
-        &["192.0.2.1 is no address of this host"],
+        &["192.0.2.1 is not an address of this host"],
     );
 }
 

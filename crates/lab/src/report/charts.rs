@@ -175,7 +175,7 @@ fn distribution(
         let marks = missing_after(point);
         if !marks.is_empty() {
             let style = style_of(report, &transport);
-            // Marks tell curves apart without colour; on a curve of hundreds of points a few are enough.
+            // Marks tell curves apart without color; on a curve of hundreds of points a few are enough.
             let marks_every = (marks.len() / 5).max(1);
             curves.push(Curve { label: transport.to_string(), style, marks, marks_every });
             summaries.push(summary);

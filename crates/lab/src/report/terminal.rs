@@ -6,19 +6,19 @@ use crate::statistics::{Estimate, Interval, Summary};
 use std::fmt::Write;
 use text::{date, percent, time};
 
-/// Whether the terminal shows colours.
+/// Whether the terminal shows colors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ink {
     Plain,
-    /// ANSI colours: intervals dimmed, verdicts coloured.
-    Colour,
+    /// ANSI colors: intervals dimmed, verdicts colored.
+    Color,
 }
 
 impl Ink {
     fn paint(self, code: &str, text: &str) -> String {
         match self {
             Ink::Plain => text.to_owned(),
-            Ink::Colour => format!("\x1b[{code}m{text}\x1b[0m"),
+            Ink::Color => format!("\x1b[{code}m{text}\x1b[0m"),
         }
     }
 }
@@ -165,7 +165,7 @@ fn verdicts(
     line(out, &format!("\n{}", ink.paint(BOLD, title)));
     for verdict in verdicts {
         let outcome = format!("{:<13}", label(verdict.outcome));
-        let outcome = ink.paint(colour(verdict.outcome), &outcome);
+        let outcome = ink.paint(color(verdict.outcome), &outcome);
         line(out, &format!("{:<4} {outcome} {}", verdict.id, verdict.claim));
         let details = [("here: ", &verdict.here), ("", &verdict.difference), ("", &verdict.caveat)];
         let details: Vec<String> = details
@@ -179,7 +179,7 @@ fn verdicts(
     }
 }
 
-fn colour(outcome: Outcome) -> &'static str {
+fn color(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Reproduced => "32",
         Outcome::DirectionOnly | Outcome::Unclear => "33",

@@ -1,17 +1,17 @@
 //! Whether a right file would work on this host: names, addresses, paths, interfaces, and what `weir doctor` looks at.
 
 use crate::allowed::users;
-use crate::doctor::{self, Finding, Host, Severity};
+use crate::command::doctor::{self, Finding, Host, Severity};
+use config::{
+    AdminConfig, Config, HostPort, Listen, ListenerConfig, Sink, SinkConfig, SocketsConfig, Target,
+    TargetConfig, resolve, would_loop,
+};
 use sockets::filter::Filter;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
-use weir::config::{
-    AdminConfig, Config, HostPort, ListenAddress, ListenerConfig, SinkAddress, SocketsConfig,
-    TargetAddress, TargetConfig, resolve, would_loop,
-};
 
 /// Everything that is found, the worst first. No port of the configuration is bound, and nothing is sent.
 pub(super) fn examine(host: &Host, config: &Config) -> Vec<Finding> {
@@ -24,6 +24,9 @@ pub(super) fn examine(host: &Host, config: &Config) -> Vec<Finding> {
     for target in config.listeners.iter().flat_map(|listener| &listener.targets) {
         self::target(target, &listen_addrs, &mut findings);
     }
+    for sink in &config.sinks {
+        self::sink(sink, &mut findings);
+    }
     if let Some(sockets) = &config.sockets {
         collector(sockets, &mut findings);
     }
@@ -33,11 +36,11 @@ pub(super) fn examine(host: &Host, config: &Config) -> Vec<Finding> {
 }
 
 fn finding(severity: Severity, what: &str, value: String, why: &str, mend: String) -> Finding {
-    Finding { severity, what: what.to_owned(), value, why: why.to_owned(), mend: Some(mend) }
+    Finding { severity, what: what.to_owned(), value, why: why.to_owned(), fix: Some(mend) }
 }
 
 fn fine(what: &str, value: String) -> Finding {
-    Finding { severity: Severity::Ok, what: what.to_owned(), value, why: String::new(), mend: None }
+    Finding { severity: Severity::Ok, what: what.to_owned(), value, why: String::new(), fix: None }
 }
 
 fn admin(config: &AdminConfig, findings: &mut Vec<Finding>) {
@@ -58,7 +61,7 @@ fn admin(config: &AdminConfig, findings: &mut Vec<Finding>) {
 fn listener(listener: &ListenerConfig, addrs: &mut Vec<SocketAddr>, findings: &mut Vec<Finding>) {
     let what = format!("listener {}", listener.name);
     match &listener.listen {
-        ListenAddress::Udp(addr) => match resolved(&what, addr, Severity::Error) {
+        Listen::Udp(udp) => match resolved(&what, &udp.addr, Severity::Error) {
             Ok(found) => {
                 addrs.extend(&found);
                 for addr in found.iter().filter(|addr| !is_ours(addr.ip())) {
@@ -73,23 +76,25 @@ fn listener(listener: &ListenerConfig, addrs: &mut Vec<SocketAddr>, findings: &m
             }
             Err(error) => findings.push(error),
         },
-        ListenAddress::Unix(path) => findings.push(unix_listener(&what, path)),
+        Listen::Unix(path) => findings.push(unix_listener(&what, path)),
     }
-    findings.extend(interface(&what, listener.multicast_interface.as_deref()));
+    let interface = listener.udp().and_then(|udp| udp.multicast_interface.as_deref());
+    findings.extend(self::interface(&what, interface));
 }
 
 fn target(target: &TargetConfig, listen_addrs: &[SocketAddr], findings: &mut Vec<Finding>) {
     let what = format!("target {}", target.name);
     match &target.to {
-        TargetAddress::Udp(addr) => match resolved(&what, addr, Severity::Warning) {
-            Ok(found) => findings.push(udp_target(&what, addr, &found, listen_addrs)),
+        Target::Udp(udp) => match resolved(&what, &udp.addr, Severity::Warning) {
+            Ok(found) => findings.push(udp_target(&what, &udp.addr, &found, listen_addrs)),
             Err(error) => findings.push(error),
         },
-        TargetAddress::Unix(path) => findings.push(unix_target(&what, path)),
-        TargetAddress::File(path) => findings.push(file_target(&what, path)),
-        TargetAddress::Null => (),
+        Target::Unix(path) => findings.push(unix_target(&what, path)),
+        Target::File(file) => findings.push(file_target(&what, &file.path)),
+        Target::Null => (),
     }
-    if let Some(ip) = target.send.source_address.filter(|ip| !is_ours(*ip)) {
+    let Some(udp) = target.udp() else { return };
+    if let Some(ip) = udp.source_address.filter(|ip| !is_ours(*ip)) {
         findings.push(finding(
             Severity::Error,
             &what,
@@ -98,21 +103,22 @@ fn target(target: &TargetConfig, listen_addrs: &[SocketAddr], findings: &mut Vec
             "ip -brief address".to_owned(),
         ));
     }
-    findings.extend(interface(&what, target.send.multicast_interface.as_deref()));
+    findings.extend(interface(&what, udp.multicast_interface.as_deref()));
+}
+
+fn sink(sink: &SinkConfig, findings: &mut Vec<Finding>) {
+    let what = format!("sink {}", sink.name);
+    match &sink.to {
+        Sink::Udp(udp) => match resolved(&what, &udp.addr, Severity::Warning) {
+            Ok(found) => findings.push(udp_target(&what, &udp.addr, &found, &[])),
+            Err(error) => findings.push(error),
+        },
+        Sink::File(file) => findings.push(file_target(&what, &file.path)),
+        Sink::Stdout(_) | Sink::Null(_) => (),
+    }
 }
 
 fn collector(config: &SocketsConfig, findings: &mut Vec<Finding>) {
-    for sink in &config.sinks {
-        let what = format!("sink {}", sink.name);
-        match &sink.to {
-            SinkAddress::Udp(addr) => match resolved(&what, addr, Severity::Warning) {
-                Ok(found) => findings.push(udp_target(&what, addr, &found, &[])),
-                Err(error) => findings.push(error),
-            },
-            SinkAddress::File(path) => findings.push(file_target(&what, path)),
-            SinkAddress::Stdout | SinkAddress::Null => (),
-        }
-    }
     if let Some(text) = &config.filter
         && let Err(error) = Filter::parse(text)
     {
@@ -127,7 +133,7 @@ fn collector(config: &SocketsConfig, findings: &mut Vec<Finding>) {
 }
 
 fn resolved(what: &str, addr: &HostPort, severity: Severity) -> Result<Vec<SocketAddr>, Finding> {
-    let wrong = |error: String| {
+    let wrong = |error: io::Error| {
         finding(
             severity,
             what,
@@ -139,11 +145,7 @@ fn resolved(what: &str, addr: &HostPort, severity: Severity) -> Result<Vec<Socke
             ),
         )
     };
-    match resolve(addr) {
-        Ok(found) if found.is_empty() => Err(wrong("no address".to_owned())),
-        Ok(found) => Ok(found),
-        Err(error) => Err(wrong(error.to_string())),
-    }
+    resolve(addr).map_err(wrong)
 }
 
 /// Whether this host has the address: a socket on any free port of it tells, and disturbs nobody.

@@ -2,16 +2,16 @@
 
 mod environment;
 
-use crate::doctor::{self, Host};
+use crate::command::doctor::{self, Host};
+use crate::command::run::unreadable;
 use crate::exit::{self, Failure};
-use crate::run::unreadable;
+use config::{self, Budget, Config, ConfigError, LoadError, Origins, Overrides, Source};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use text::size as approximate_size;
-use weir::config::{self, Budget, Config, ConfigError, LoadError, Origins, Overrides};
 
 /// Check, show or write a configuration file
 #[derive(clap::Args)]
@@ -73,7 +73,7 @@ fn read(file: &Path, failure: Failure) -> anyhow::Result<(String, String)> {
         let text = io::read_to_string(io::stdin().lock());
         (name.to_owned(), text.map_err(|source| LoadError::Read { path: name.into(), source }))
     } else {
-        (file.display().to_string(), config::read(file))
+        (file.display().to_string(), config::read_file(file))
     };
     Ok((name, text.map_err(|error| unreadable(error, failure))?))
 }
@@ -151,8 +151,8 @@ fn verdict(name: &str, config: &Config, rmem_max: Option<u64>) -> String {
         parts.push(plural(config.listeners.len(), "listener"));
         parts.push(plural(targets, "target"));
     }
-    if let Some(sockets) = &config.sockets {
-        let sinks = plural(sockets.sinks.len(), "sink");
+    if config.sockets.is_some() {
+        let sinks = plural(config.sinks_from(Source::Sockets).count(), "sink");
         parts.push(format!("the socket collector with {sinks}"));
     }
     let last = parts.pop().unwrap_or_default();
@@ -248,7 +248,7 @@ fn budget_as_json(budget: &Budget) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir::config::keys::SECTIONS;
+    use config::keys::SECTIONS;
 
     #[test]
     fn the_example_passes() {
@@ -266,7 +266,7 @@ mod tests {
         let config = config.map_err(|errors| config::list(&errors)).unwrap();
         assert_eq!(config.listeners[0].targets.len(), 4);
         assert!(config.statsd.is_some());
-        assert_eq!(config.sockets.unwrap().sinks.len(), 2);
+        assert_eq!(config.sinks.len(), 2);
     }
 
     #[test]
@@ -281,7 +281,7 @@ mod tests {
             }
         }
         for section in SECTIONS {
-            for key in section.keys {
+            for key in section.keys() {
                 assert!(
                     found.contains(&(section.header, key.name)),
                     "{} {}",

@@ -2,6 +2,7 @@
 
 use super::Running;
 use super::open::rmem_max;
+use config::{Config, Namespaces, Source, Target};
 use relay::Schedule;
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -9,7 +10,6 @@ use std::os::fd::AsFd;
 use sys::socket::{self, LocalAddress};
 use text::size;
 use text::units::display_duration;
-use weir::config::{ListenAddress, Namespaces, SocketsConfig, TargetAddress};
 
 /// Listeners that have a line of their own.
 const LISTENERS_MAX: usize = 2;
@@ -22,7 +22,7 @@ const EXAMPLE_BYTES: usize = 200;
 pub(crate) fn banner(
     run_id: &str,
     running: &[Running],
-    sockets: Option<&SocketsConfig>,
+    config: &Config,
     admin: Option<SocketAddr>,
 ) -> String {
     let mut text = format!("weir {} (run {run_id})\n", env!("CARGO_PKG_VERSION"));
@@ -38,14 +38,14 @@ pub(crate) fn banner(
     if !running.is_empty() {
         line(&mut text, &format!("sending to {}", targets(running)));
     }
-    if let Some(sockets) = sockets {
-        line(&mut text, &collector(sockets));
+    if let Some(collector) = collector(config) {
+        line(&mut text, &collector);
     }
     let admin = admin
         .map_or("admin off (for `weir ledger`: --admin 127.0.0.1:9464)".to_owned(), |addr| {
             format!("ledger and metrics on http://{addr}")
         });
-    line(&mut text, &format!("schedule {}; {admin}", schedule(running, sockets)));
+    line(&mut text, &format!("schedule {}; {admin}", schedule(running, config)));
     text
 }
 
@@ -73,18 +73,20 @@ fn listed<'a>(all: impl ExactSizeIterator<Item = (&'a str, String)>) -> String {
     named.join(", ")
 }
 
-fn collector(config: &SocketsConfig) -> String {
-    let of = match &config.namespaces {
+fn collector(config: &Config) -> Option<String> {
+    let sockets = config.sockets.as_ref()?;
+    let of = match &sockets.namespaces {
         Namespaces::Own => "this network namespace".to_owned(),
         Namespaces::All => "all network namespaces".to_owned(),
         Namespaces::Named(names) => format!("network namespaces {}", names.join(", ")),
     };
-    let closes = if config.closes { " and their closes" } else { "" };
-    let sinks = config.sinks.iter().map(|sink| (sink.name.as_str(), sink.to.to_string()));
-    format!("collecting TCP sockets of {of}{closes} for {}", listed(sinks))
+    let closes = if sockets.closes { " and their closes" } else { "" };
+    let sinks: Vec<_> = config.sinks_from(Source::Sockets).collect();
+    let sinks = sinks.iter().map(|sink| (sink.name.as_str(), sink.to.to_string()));
+    Some(format!("collecting TCP sockets of {of}{closes} for {}", listed(sinks)))
 }
 
-fn schedule(running: &[Running], sockets: Option<&SocketsConfig>) -> String {
+fn schedule(running: &[Running], config: &Config) -> String {
     let mut parts = Vec::new();
     if !running.is_empty() {
         let is_inline = |one: &Running| one.listener.schedule() == Schedule::Inline;
@@ -96,7 +98,7 @@ fn schedule(running: &[Running], sockets: Option<&SocketsConfig>) -> String {
         let ring: usize = running.iter().map(|one| one.config.ring_bytes).sum();
         parts.push(format!("{schedule}; rings of {}", size(ring as u64)));
     }
-    if let Some(sockets) = sockets {
+    if let Some(sockets) = &config.sockets {
         parts.push(format!("a poll every {}", display_duration(sockets.interval)));
     }
     parts.join("; ")
@@ -115,8 +117,8 @@ fn listener(one: &Running) -> String {
         true => String::new(),
         false => format!(" ({})", one.config.name),
     };
-    let buffer = match (&one.config.listen, socket::receive_buffer(one.listener.socket())) {
-        (ListenAddress::Udp(_), Ok(bytes)) => format!(
+    let buffer = match (one.config.udp(), socket::receive_buffer(one.listener.socket())) {
+        (Some(_), Ok(bytes)) => format!(
             ": receive buffer {}, room for {} datagrams of {EXAMPLE_BYTES} bytes",
             size(bytes as u64),
             bytes / socket::charged_bytes(EXAMPLE_BYTES)
@@ -128,12 +130,12 @@ fn listener(one: &Running) -> String {
 
 /// What to do when the kernel granted less than was asked for.
 fn buffer_warning(running: &[Running]) -> Option<String> {
-    let clamped = |one: &&Running| {
-        matches!(one.config.listen, ListenAddress::Udp(_))
-            && socket::receive_buffer(one.listener.socket().as_fd())
-                .is_ok_and(|granted| granted < one.config.receive_buffer_bytes)
+    let clamped = |one: &Running| {
+        let granted = socket::receive_buffer(one.listener.socket().as_fd()).ok()?;
+        let asked = one.config.udp()?.receive_buffer_bytes;
+        (granted < asked).then_some(asked)
     };
-    let asked = running.iter().filter(clamped).map(|one| one.config.receive_buffer_bytes).max()?;
+    let asked = running.iter().filter_map(clamped).max()?;
     Some(format!(
         "warning: asked for a receive buffer of {}, the kernel grants twice net.core.rmem_max ({}). \
          Fix: sysctl -w net.core.rmem_max={} (or grant CAP_NET_ADMIN)",
@@ -144,11 +146,9 @@ fn buffer_warning(running: &[Running]) -> Option<String> {
 }
 
 /// Unix targets that nobody listens at yet, to be told once.
-pub(crate) fn absent_unix_targets(
-    running: &[Running],
-) -> impl Iterator<Item = (&str, &TargetAddress)> {
+pub(crate) fn absent_unix_targets(running: &[Running]) -> impl Iterator<Item = (&str, &Target)> {
     running.iter().flat_map(|one| &one.config.targets).filter_map(|target| match &target.to {
-        TargetAddress::Unix(path) if !path.exists() => Some((target.name.as_str(), &target.to)),
+        Target::Unix(path) if !path.exists() => Some((target.name.as_str(), &target.to)),
         _ => None,
     })
 }

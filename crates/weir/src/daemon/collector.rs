@@ -11,6 +11,7 @@ use super::names::Names;
 use super::open;
 use super::stop::{LastLedger, LedgerForm};
 use crate::exit::Failure;
+use config::{COLLECTOR_NAME, Config, Namespaces, Sink, SinkConfig, SocketsConfig, Source};
 use ledger::{Ledger, Meter};
 use outlet::{Outlet, Slot, Unresolved};
 use record::FieldSet;
@@ -24,7 +25,6 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use sys::socket::SendOptions;
-use weir::config::{COLLECTOR_NAME, HostPort, Namespaces, SinkAddress, SinkConfig, SocketsConfig};
 
 /// How often the name of a UDP sink is resolved again.
 pub(crate) const RESOLVE_INTERVAL: Duration = Duration::from_secs(30);
@@ -36,6 +36,7 @@ const PAYLOAD_BYTES_MIN: usize = 512;
 /// A collector that nothing keeps from starting any more.
 pub(crate) struct Prepared {
     config: SocketsConfig,
+    sinks: Vec<SinkConfig>,
     filter: Option<Filter>,
     /// Opens what this process may not; `None`: this process opens everything itself.
     helper: Option<Remote>,
@@ -48,47 +49,34 @@ pub(crate) struct Prepared {
 /// # Errors
 /// It can never work as it is configured on this host; the message says what to do.
 pub(crate) fn prepare(
-    config: &SocketsConfig,
+    config: &Config,
     names: &Names,
     last: LastLedger,
-) -> anyhow::Result<Prepared> {
-    let filter = config.filter.as_deref().map(Filter::parse).transpose();
+) -> anyhow::Result<Option<Prepared>> {
+    let Some(sockets) = config.sockets.clone() else { return Ok(None) };
+    let sinks: Vec<_> = config.sinks_from(Source::Sockets).cloned().collect();
+    let filter = sockets.filter.as_deref().map(Filter::parse).transpose();
     let filter = filter.map_err(|error| {
         Failure::Config.error(format!("the filter of [sockets] cannot be used: {error}"))
     })?;
     // One that is not there costs other namespaces only, and may come later.
-    let helper = config.helper.as_deref().map(Remote::new);
-    for sink in &config.sinks {
+    let helper = sockets.helper.as_deref().map(Remote::new);
+    for sink in &sinks {
         match &sink.to {
-            SinkAddress::Stdout if last.form == LedgerForm::Json => {
+            Sink::Stdout(_) if last.form == LedgerForm::Json => {
                 return Err(Failure::Config.error(format!(
                     "sink {} writes records to standard output, where --json writes the last ledger: one would spoil the \
                      other. Fix: leave --json out, or send the records to a file",
                     sink.name
                 )));
             }
-            SinkAddress::File(path) => open::sink_file(sink, path)?,
+            Sink::File(file) => open::sink_file(sink, &file.path)?,
             _ => {}
         }
     }
-    Ok(Prepared { config: config.clone(), filter, helper, remotes: remotes(config, names) })
-}
-
-/// Where the UDP sinks send to, as far as it is known.
-fn remotes(config: &SocketsConfig, names: &Names) -> Vec<Option<SocketAddr>> {
-    let remote = |sink: &SinkConfig| match &sink.to {
-        SinkAddress::Udp(to) => names.addresses(to).first().copied(),
-        _ => None,
-    };
-    config.sinks.iter().map(remote).collect()
-}
-
-/// Every UDP sink's host and port.
-pub(crate) fn receivers(config: &SocketsConfig) -> impl Iterator<Item = &HostPort> {
-    config.sinks.iter().filter_map(|sink| match &sink.to {
-        SinkAddress::Udp(to) => Some(to),
-        _ => None,
-    })
+    let remote = |sink: &SinkConfig| names.addresses(sink.to.receiver()?).first().copied();
+    let remotes = sinks.iter().map(remote).collect();
+    Ok(Some(Prepared { config: sockets, sinks, filter, helper, remotes }))
 }
 
 impl Daemon {
@@ -130,14 +118,13 @@ impl Daemon {
 
     /// Starts the collector anew when the name of one of its sinks stands for another address.
     pub(super) fn follow_sinks(&mut self) {
-        let Some(collecting) = self.collecting.as_ref().filter(|one| one.has_moved(&self.names))
-        else {
+        if !self.collecting.as_ref().is_some_and(|one| one.has_moved(&self.names)) {
             return;
-        };
-        match prepare(&collecting.config, &self.names, self.last_ledger) {
+        }
+        match prepare(&self.config, &self.names, self.last_ledger) {
             Ok(prepared) => {
                 tracing::info!("{COLLECTOR_NAME}: the address of a sink has changed");
-                self.prepared = Some(prepared);
+                self.prepared = prepared;
                 self.end_collector();
             }
             Err(error) => {
@@ -151,7 +138,7 @@ impl Daemon {
 
 /// A collector that runs, and its sinks.
 pub(crate) struct Collecting {
-    pub(crate) config: SocketsConfig,
+    sinks: Vec<SinkConfig>,
     remotes: Vec<Option<SocketAddr>>,
     collector: Collector,
     meters: Vec<Arc<dyn Meter>>,
@@ -164,24 +151,21 @@ impl Collecting {
     /// # Errors
     /// A thread cannot be started, or there is no standard output.
     pub(crate) fn start(prepared: Prepared, ledger: &Ledger) -> anyhow::Result<Collecting> {
-        let Prepared { config, filter, helper, remotes } = prepared;
-        let options = options(&config, filter);
+        let Prepared { config, sinks, filter, helper, remotes } = prepared;
+        let options = options(&config, &sinks, filter);
         let absent = options.absent_fields();
-        let mut sinks = Vec::new();
+        let mut open = Vec::new();
         let mut unresolved = Vec::new();
-        for (sink, remote) in config.sinks.iter().zip(&remotes) {
+        for (sink, remote) in sinks.iter().zip(&remotes) {
             match destination(sink, *remote) {
-                Some(destination) => sinks.push(SinkOptions {
+                Some(destination) => open.push(SinkOptions {
                     name: sink.name.clone(),
                     queue: QueueLimits {
                         bytes: sink.queue_bytes,
                         payloads: sink.queue_bytes / PAYLOAD_BYTES_MIN,
                     },
                     destination,
-                    encoding: match sink.to {
-                        SinkAddress::Udp(_) => record::Encoding::Protobuf,
-                        _ => sink.format,
-                    },
+                    encoding: sink.to.encoding(),
                     fields: written_fields(&config, sink, &absent),
                 }),
                 None => {
@@ -194,7 +178,7 @@ impl Collecting {
                 }
             }
         }
-        let fanout = Fanout::open(COLLECTOR_NAME, sinks)?;
+        let fanout = Fanout::open(COLLECTOR_NAME, open)?;
         let mut meters = fanout.meters();
         meters.extend(unresolved.iter().map(|one| Arc::clone(one) as Arc<dyn Meter>));
         let slot = Slot::default();
@@ -214,7 +198,7 @@ impl Collecting {
         for meter in &meters {
             ledger.register(Arc::clone(meter));
         }
-        Ok(Collecting { config, remotes, collector, meters, slot })
+        Ok(Collecting { sinks, remotes, collector, meters, slot })
     }
 
     pub(crate) fn heartbeat(&self) -> u64 {
@@ -227,9 +211,8 @@ impl Collecting {
 
     /// Whether a UDP sink's name stands for another address than the one in use.
     pub(crate) fn has_moved(&self, names: &Names) -> bool {
-        let receivers = self.config.sinks.iter().zip(&self.remotes);
-        receivers.into_iter().any(|(sink, remote)| {
-            let SinkAddress::Udp(to) = &sink.to else { return false };
+        self.sinks.iter().zip(&self.remotes).any(|(sink, remote)| {
+            let Some(to) = sink.to.receiver() else { return false };
             let known = names.addresses(to);
             !known.is_empty() && remote.is_none_or(|remote| !known.contains(&remote))
         })
@@ -251,7 +234,7 @@ impl Collecting {
     }
 }
 
-fn options(config: &SocketsConfig, filter: Option<Filter>) -> Options {
+fn options(config: &SocketsConfig, sinks: &[SinkConfig], filter: Option<Filter>) -> Options {
     Options {
         name: COLLECTOR_NAME.to_owned(),
         interval: config.interval,
@@ -272,32 +255,29 @@ fn options(config: &SocketsConfig, filter: Option<Filter>) -> Options {
         namespaces_max: config.namespaces_max,
         table_entries_max: config.table_entries_max,
         processes: config.processes,
-        fields: config
-            .sinks
-            .iter()
-            .fold(FieldSet::NONE, |all, sink| all.with(&config.fields_of(sink))),
+        fields: sinks.iter().fold(FieldSet::NONE, |all, sink| all.with(&config.fields_of(sink))),
     }
 }
 
 /// The fields that a sink writes. Protobuf has no trace of those that are absent, and is written fastest whole.
 fn written_fields(config: &SocketsConfig, sink: &SinkConfig, absent: &FieldSet) -> FieldSet {
     let fields = config.fields_of(sink);
-    let is_protobuf = sink.format == record::Encoding::Protobuf;
-    if is_protobuf || matches!(sink.to, SinkAddress::Udp(_)) { fields.with(absent) } else { fields }
+    let is_protobuf = sink.to.encoding() == record::Encoding::Protobuf;
+    if is_protobuf { fields.with(absent) } else { fields }
 }
 
 /// Where a sink's records go; `None` if no address of it is known.
 fn destination(sink: &SinkConfig, remote: Option<SocketAddr>) -> Option<Destination> {
     Some(match &sink.to {
-        SinkAddress::Stdout => Destination::Stdout,
-        SinkAddress::Null => Destination::Null,
-        SinkAddress::File(path) => Destination::File(FileOptions {
-            path: path.clone(),
-            rotate_bytes: sink.rotate_bytes,
-            rotate_interval: sink.rotate_interval,
-            rotate_keep: sink.rotate_keep,
+        Sink::Stdout(_) => Destination::Stdout,
+        Sink::Null(_) => Destination::Null,
+        Sink::File(file) => Destination::File(FileOptions {
+            path: file.path.clone(),
+            rotate_bytes: file.rotate_bytes,
+            rotate_interval: file.rotate_interval,
+            rotate_keep: file.rotate_keep,
         }),
-        SinkAddress::Udp(_) => {
+        Sink::Udp(_) => {
             Destination::Udp(UdpOptions { remote: remote?, send: SendOptions::default() })
         }
     })

@@ -8,7 +8,6 @@ use crate::daemon::ways::Ways;
 use relay::{Destination, TargetChange};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-use weir::config::TargetAddress;
 
 /// A target's new way out.
 struct Move {
@@ -31,6 +30,7 @@ impl Daemon {
             let (changes, moves): (Vec<_>, Vec<_>) = moves.into_iter().map(redirect).unzip();
             under_way.push((one.listener.begin_changes(changes, Duration::ZERO), moves));
         }
+
         let keep_alive = &mut || self.service.feed_watchdog_while_busy(Instant::now());
         for (one, (changes, moves)) in self.running.iter_mut().zip(under_way) {
             let results = one.listener.finish_changes(changes, keep_alive);
@@ -39,6 +39,7 @@ impl Daemon {
                     tracing::error!("target {target}: {error}");
                     continue;
                 }
+
                 let before = one.addresses.insert(target.clone(), Some(addr)).flatten();
                 let before = before.map_or("nowhere".to_owned(), |addr| addr.to_string());
                 tracing::info!("target {target}: sending to {addr}, before {before}");
@@ -57,14 +58,16 @@ fn moves(
 ) -> Vec<Move> {
     let mut moves = Vec::new();
     for target in &one.config.targets {
-        let TargetAddress::Udp(host_port) = &target.to else { continue };
-        let known = names.addresses(host_port);
+        let Some(udp) = target.udp() else { continue };
+
+        let known = names.addresses(&udp.addr);
         let current = one.addresses.get(&target.name).copied().flatten();
         if current.is_some_and(|current| known.is_empty() || known.contains(&current)) {
             continue;
         }
-        let Some(addr) = open::choose(&known, target) else { continue };
-        match open::udp(target, addr, ways, listen_addrs) {
+        let Some(addr) = open::choose(&known, udp) else { continue };
+
+        match open::udp(target, udp, addr, ways, listen_addrs) {
             Ok(opened) => moves.push(Move {
                 target: target.name.clone(),
                 addr,

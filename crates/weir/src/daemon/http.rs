@@ -2,8 +2,9 @@
 
 use super::open::{SocketFile, make_folder};
 use crate::allowed::users;
-use crate::exit::Failure;
+use crate::refused::{Wanted, refused};
 use admin::{AdminState, Health, Page, statsd};
+use config::{AdminConfig, AdminListen, Config, Namespaces, StatsdConfig};
 use ledger::Ledger;
 use sockets::helper::Allowed;
 use std::io;
@@ -15,7 +16,6 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use sys::socket::{listen_unix_stream, share_socket_file};
 use tokio::sync::watch;
-use weir::config::{AdminConfig, AdminListen, Config, Namespaces, StatsdConfig};
 
 /// Longest wait for the end of the thread: answers under way and the last push have a second each, side by side.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
@@ -47,12 +47,12 @@ pub(crate) struct Shown {
     pub(crate) statsd: Arc<statsd::Counts>,
     /// `None` without a socket collector.
     pub(crate) sockets: Option<Page>,
-    /// What others than known users are told who ask about sockets; `None` if they are answered.
+    /// The refusal to users that are not known, when they ask about sockets; `None` if they are answered.
     pub(crate) sockets_elsewhere: Option<String>,
 }
 
-/// What somebody is told who asks at an address about sockets of other namespaces than the daemon's own. `None` where the
-/// daemon collects from its own alone, whose sockets every process in it can list.
+/// The refusal to a request that comes to an address and asks about sockets of other namespaces than the daemon's own.
+/// `None` where the daemon collects from its own alone, whose sockets every process in it can list.
 pub(crate) fn sockets_elsewhere(config: &Config) -> Option<String> {
     let sockets = config.sockets.as_ref()?;
     if sockets.namespaces == Namespaces::Own {
@@ -111,11 +111,13 @@ impl Bound {
             }
             AdminListen::On(addr) => Some(bind(addr)?),
         };
+
         let Some(path) = &wanted.socket else { return Ok(Bound { tcp, local: None }) };
         let uids = users(&wanted.socket_users)?.into_iter().map(|user| user.uid);
         let allowed = Allowed { uids: uids.chain([sys::process::effective_uid()]).collect() };
+
         let local = match &self.local {
-            // Somebody may have removed the file: then it is bound anew.
+            // The file may have been removed: then it is bound again.
             Some(local)
                 if now.socket.as_ref() == Some(path) && SocketFile::of(path) == local.file =>
             {
@@ -127,13 +129,14 @@ impl Bound {
                 Local { listener, file: SocketFile::of(path), allowed }
             }
         };
+
         // Who may ask is decided by who connects; the mode only keeps out of the queue whom nobody named.
         let mode = if wanted.socket_users.is_empty() { 0o600 } else { 0o666 };
         share_socket_file(path, mode, None).map_err(|error| cannot_listen(path, &error))?;
         Ok(Bound { tcp, local: Some(local) })
     }
 
-    /// The same sockets once more, for a server that a reload starts anew.
+    /// The same sockets once more, for a server that a reload restarts.
     pub(crate) fn try_clone(&self) -> io::Result<Bound> {
         let local = |local: &Local| {
             let Local { listener, file, allowed } = local;
@@ -158,52 +161,20 @@ impl Bound {
     }
 }
 
+fn cannot_listen(path: &Path, error: &io::Error) -> anyhow::Error {
+    let what = format_args!("cannot serve HTTP at {} (admin.socket)", path.display());
+    refused(what, Wanted::Unix(path), error)
+}
+
 fn bind(addr: SocketAddr) -> anyhow::Result<TcpListener> {
     let bound = TcpListener::bind(addr).and_then(|listener| {
         listener.set_nonblocking(true)?;
         Ok(listener)
     });
-    bound.map_err(|error| cannot_bind(addr, &error))
-}
-
-fn cannot_bind(addr: SocketAddr, error: &io::Error) -> anyhow::Error {
-    let (failure, why) = match error.kind() {
-        io::ErrorKind::AddrInUse => (
-            Failure::Unavailable,
-            format!(
-                "another program holds the port. Find it with: ss -tlpn 'sport = :{}', or give another address \
-                 (or off) as admin.listen",
-                addr.port()
-            ),
-        ),
-        io::ErrorKind::PermissionDenied => {
-            (Failure::Permission, "choose a port from 1024 on as admin.listen".to_owned())
-        }
-        _ => (Failure::Unavailable, "choose another address as admin.listen".to_owned()),
-    };
-    failure.error(format!("cannot serve HTTP on {addr}: {error}: {why}"))
-}
-
-fn cannot_listen(path: &Path, error: &io::Error) -> anyhow::Error {
-    let shown = path.display();
-    let folder = path.parent().unwrap_or(Path::new(".")).display();
-    let (failure, why) = match error.kind() {
-        io::ErrorKind::AddrInUse => (
-            Failure::Unavailable,
-            format!(
-                "another program listens there, or the file is no socket. Find it with: ss -xlp src {shown}"
-            ),
-        ),
-        io::ErrorKind::NotFound => {
-            (Failure::Unavailable, format!("its folder is missing. Fix: mkdir -p {folder}"))
-        }
-        io::ErrorKind::PermissionDenied => (
-            Failure::Permission,
-            format!("this user may not write to {folder}; choose another path as admin.socket"),
-        ),
-        _ => (Failure::Unavailable, "choose another path as admin.socket".to_owned()),
-    };
-    failure.error(format!("cannot serve HTTP at {shown}: {error}: {why}"))
+    bound.map_err(|error| {
+        let what = format_args!("cannot serve HTTP on {addr} (admin.listen)");
+        refused(what, Wanted::Tcp(addr), &error)
+    })
 }
 
 impl Http {
@@ -219,21 +190,25 @@ impl Http {
         if bound.tcp.is_none() && bound.local.is_none() && push.is_none() {
             return Ok(None);
         }
+
         let addr = bound.tcp.as_ref().and_then(|listener| listener.local_addr().ok());
         let bind = addr.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |addr| addr.ip());
         let mut state = AdminState::new(Arc::clone(&shown.ledger), Arc::clone(&shown.health), bind);
         state.statsd = Arc::clone(&shown.statsd);
         state.sockets.clone_from(&shown.sockets);
         state.sockets_elsewhere.clone_from(&shown.sockets_elsewhere);
+
         let push = push.map(|config| statsd::Options {
             to: config.to.to_string(),
             prefix: config.prefix.clone(),
             interval: config.interval,
         });
+
         let runtime = tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(BLOCKING_THREADS_MAX)
             .enable_all()
             .build()?;
+
         let (stop, stopped) = watch::channel(());
         let thread = thread::Builder::new().name("admin".to_owned()).spawn(move || {
             // Where it is forbidden, requests compete with the data loops.
@@ -273,10 +248,12 @@ async fn work(
         // Nothing is ever sent: the wait ends when the sender is dropped.
         while stopped.changed().await.is_ok() {}
     };
+
     let pushing = push.map(|options| {
         let pushing = statsd::push(options, Arc::clone(&state), until_stop(stopped.clone()));
         tokio::spawn(pushing)
     });
+
     let (tcp_state, tcp_stop) = (Arc::clone(&state), until_stop(stopped.clone()));
     let tcp = async {
         let Some(listener) = bound.tcp else { return Ok(()) };
@@ -289,10 +266,12 @@ async fn work(
         let is_known = move |uid| allowed.contains(uid);
         admin::serve_users(listener, is_known, state, until_stop(stopped)).await
     };
+
     let (tcp, local) = tokio::join!(tcp, local);
     for error in [tcp, local].into_iter().filter_map(Result::err) {
         tracing::error!("the admin server does not serve: {error}");
     }
+
     if let Some(pushing) = pushing {
         // It limits itself. One that panicked has said so on standard error.
         let _ = pushing.await;

@@ -2,9 +2,9 @@
 
 use super::drops::{self, Drops};
 use crate::exit::Failure;
+use config::ListenerConfig;
 use std::os::fd::{AsFd, OwnedFd};
 use sys::socket::{self, LocalAddress};
-use weir::config::ListenerConfig;
 
 /// Sockets that a service manager handed over and no listener uses (yet).
 #[derive(Default)]

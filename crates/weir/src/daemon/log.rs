@@ -1,17 +1,17 @@
 //! Log lines on standard error, and errors that repeat.
 
+use config::LogLevel;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt, reload};
-use weir::config::LogLevel;
 
 /// Lines written so far.
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
-/// Lines written so far, so that whoever rewrites the screen knows that something stands below.
+/// Lines written so far, so that code which rewrites the screen knows that something stands below.
 pub(crate) fn lines_written() -> u64 {
     WRITTEN.load(Ordering::Relaxed)
 }

@@ -2,10 +2,10 @@
 //! when it is used.
 
 use crate::exit::Failure;
+use config::{Config, ListenerBudget};
 use std::fs;
 use std::path::{Path, PathBuf};
 use text::size;
-use weir::config::{Config, ListenerBudget};
 
 /// What limits the memory of this process; `None` where it cannot be read or there is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// The limits for memory that is to be taken now, beside what is in use.
+    /// The limits for memory that is to be taken now, on top of what is in use.
     pub(crate) fn now() -> Limits {
         Limits { available_bytes: meminfo("MemAvailable:"), cgroup_bytes: cgroup_limit() }
     }
@@ -44,7 +44,9 @@ pub(crate) fn refuse_rings_that_do_not_fit(
         let all = budget.listeners.iter().enumerate().filter(|(at, _)| is_in(*at));
         all.fold(0_u64, |sum, (_, one)| sum.saturating_add(bytes(one)))
     };
+
     let (needed, total) = (sum(&fresh), sum(&|_| true));
+
     let why = match limits {
         Limits { available_bytes: Some(limit), .. } if needed > limit => {
             format!("this host has {} of memory for them", size(limit))
@@ -55,6 +57,7 @@ pub(crate) fn refuse_rings_that_do_not_fit(
         _ if !can_be_reserved(needed) => "the kernel refuses to reserve it".to_owned(),
         _ => return Ok(()),
     };
+
     let largest = budget.listeners.iter().max_by_key(|one| bytes(one));
     let (name, ring) = largest.map_or(("", 0), |one| (one.name.as_str(), one.ring_bytes));
     Err(Failure::Config.error(format!(
@@ -92,11 +95,13 @@ fn limit_of(line: &str, mounted: &Path) -> Option<u64> {
         "memory" => (mounted.join("memory"), "memory.limit_in_bytes"),
         _ => return None,
     };
+
     let mut folder: PathBuf = root.join(path.trim_start_matches('/'));
     let mut least = None;
+
     // In a container the path may be that outside: then only the root is there, and it is the container's own group.
     while folder.starts_with(&root) {
-        // `max` is no number, and no limit.
+        // `max` is not a number, and means no limit.
         let limit = fs::read_to_string(folder.join(file)).ok();
         let limit = limit.and_then(|text| text.trim().parse::<u64>().ok());
         least = match (least, limit) {
@@ -107,6 +112,7 @@ fn limit_of(line: &str, mounted: &Path) -> Option<u64> {
             break;
         }
     }
+
     least
 }
 

@@ -1,18 +1,19 @@
-//! Host names: looked up by threads of their own, again and again, because the standard resolver tells no lifetime.
+//! Host names: looked up by threads of their own, again and again, because the standard resolver does not say how long an
+//! answer is valid.
 //!
 //! `getaddrinfo` may hang for as long as the resolver's configuration says. Nothing but these threads waits for it
 //! without a limit.
 
 use super::Event;
 use super::log::Repeated;
+use config::{Host, HostPort, resolve};
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use weir::config::{Host, HostPort};
 
 /// Names that are looked up at the same time: one that hangs must not hold up the others.
 const WORKERS_MAX: usize = 4;
@@ -62,7 +63,7 @@ impl Names {
         self.watch_too(names)
     }
 
-    /// Watches these names beside those that are watched already.
+    /// Watches these names as well as those that are watched already.
     pub(crate) fn watch_too(&self, names: &BTreeMap<String, Duration>) -> io::Result<()> {
         let mut state = self.shared.lock();
         for (name, &interval) in names {
@@ -196,7 +197,7 @@ impl Entry {
 fn look_up_forever(shared: &Shared, events: &Sender<Event>) {
     loop {
         let name = next_due(shared);
-        let answer = look_up(&name);
+        let answer = resolve(&HostPort { host: Host::Name(name.clone()), port: 0 });
         let mut state = shared.lock();
         // A reload may have dropped the name meanwhile.
         let is_news =
@@ -225,15 +226,6 @@ fn next_due(shared: &Shared) -> String {
             None => Duration::from_secs(3_600),
         };
         state = shared.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
-    }
-}
-
-fn look_up(name: &str) -> io::Result<Vec<SocketAddr>> {
-    let mut addresses: Vec<_> = (name, 0).to_socket_addrs()?.collect();
-    addresses.dedup();
-    match addresses.is_empty() {
-        false => Ok(addresses),
-        true => Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address")),
     }
 }
 

@@ -4,6 +4,10 @@ use super::inherited::Inherited;
 use super::names::Names;
 use super::ways::Ways;
 use crate::exit::Failure;
+use crate::refused::{Wanted, mkdir, own_folder, refused};
+use config::{
+    HostPort, Listen, ListenerConfig, SinkConfig, Target, TargetConfig, UdpTarget, would_loop,
+};
 use relay::{Destination, Gso, Path as Way, SocketOwner, UnixPeer};
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -14,9 +18,6 @@ use std::path::{Path, PathBuf};
 use sys::process::{CAP_NET_ADMIN, effective_capabilities};
 use sys::route::{Egress, Ends};
 use sys::socket::{self, ListenOptions, LocalAddress};
-use weir::config::{
-    HostPort, ListenAddress, ListenerConfig, SinkConfig, TargetAddress, TargetConfig, would_loop,
-};
 
 /// A listener's socket, bound.
 pub(crate) struct OpenSocket {
@@ -80,27 +81,35 @@ pub(crate) fn listener(
     names: &Names,
 ) -> anyhow::Result<OpenSocket> {
     let at = match &config.listen {
-        ListenAddress::Unix(path) => LocalAddress::Unix(path.clone()),
-        ListenAddress::Udp(host_port) => LocalAddress::Inet(own_address(host_port, names)?),
+        Listen::Unix(path) => LocalAddress::Unix(path.clone()),
+        Listen::Udp(udp) => LocalAddress::Inet(own_address(&udp.addr, names)?),
     };
     if let Some(socket) = inherited.find(&at) {
-        enlarge_receive_buffer(socket.as_fd(), config.receive_buffer_bytes);
+        if let Some(udp) = config.udp() {
+            enlarge_receive_buffer(socket.as_fd(), udp.receive_buffer_bytes);
+        }
         return Ok(OpenSocket { socket, owner: SocketOwner::ServiceManager, file: None });
     }
-    let socket = match &at {
-        LocalAddress::Inet(addr) => {
+
+    let wrong = |error| {
+        let wanted = match &at {
+            LocalAddress::Inet(addr) => Wanted::Udp(*addr),
+            LocalAddress::Unix(path) => Wanted::Unix(path),
+        };
+        let listener = named(&config.listen, "listener", &config.name);
+        refused(format_args!("cannot listen on {listener}"), wanted, &error)
+    };
+    let (socket, file) = match (&config.listen, &at) {
+        (Listen::Udp(udp), LocalAddress::Inet(addr)) => {
             let shares_address = place == Place::LeftByFormer;
-            socket::listen_udp(*addr, &ListenOptions { shares_address, ..config.listen_options() })
+            let options = ListenOptions { shares_address, ..udp.listen_options() };
+            let socket = socket::listen_udp(*addr, &options).map_err(wrong)?;
+            set_receive_buffer(socket.as_fd(), udp.receive_buffer_bytes);
+            (socket, None)
         }
-        LocalAddress::Unix(path) => socket::listen_unix(path),
-    }
-    .map_err(|error| cannot_listen(config, &at, &error))?;
-    let file = match &at {
-        LocalAddress::Inet(_) => {
-            set_receive_buffer(socket.as_fd(), config.receive_buffer_bytes);
-            None
+        (Listen::Unix(path), _) | (_, LocalAddress::Unix(path)) => {
+            (socket::listen_unix(path).map_err(wrong)?, SocketFile::of(path))
         }
-        LocalAddress::Unix(path) => SocketFile::of(path),
     };
     Ok(OpenSocket { socket, owner: SocketOwner::Relay, file })
 }
@@ -136,66 +145,7 @@ pub(crate) fn rmem_max() -> usize {
     text.trim().parse().unwrap_or(0)
 }
 
-fn cannot_listen(config: &ListenerConfig, at: &LocalAddress, error: &io::Error) -> anyhow::Error {
-    let (failure, why) = match (error.kind(), at) {
-        (io::ErrorKind::AddrInUse, LocalAddress::Inet(addr)) => (
-            Failure::Unavailable,
-            format!(
-                "another program holds the port. Find it with: ss -ulpn 'sport = :{}'",
-                addr.port()
-            ),
-        ),
-        (io::ErrorKind::AddrInUse, LocalAddress::Unix(path)) => (
-            Failure::Unavailable,
-            format!(
-                "another program listens there, or the file is no socket. Find it with: ss -xlp src {}",
-                path.display()
-            ),
-        ),
-        (io::ErrorKind::PermissionDenied, LocalAddress::Inet(addr)) => {
-            let program = std::env::current_exe().unwrap_or_else(|_| "weir".into());
-            let why = format!(
-                "a port under 1024 needs a privilege. Fix: setcap cap_net_bind_service=+ep {}, or \
-                 sysctl -w net.ipv4.ip_unprivileged_port_start={}",
-                program.display(),
-                addr.port()
-            );
-            (Failure::Permission, why)
-        }
-        (io::ErrorKind::PermissionDenied, LocalAddress::Unix(_)) => (
-            Failure::Permission,
-            format!("this user may not write to its folder. Fix: {}", own_folder()),
-        ),
-        (io::ErrorKind::AddrNotAvailable, _) => (
-            Failure::Unavailable,
-            "no interface of this host has the address. See: ip address".to_owned(),
-        ),
-        (io::ErrorKind::NotFound, LocalAddress::Unix(path)) => {
-            (Failure::Unavailable, format!("its folder is missing. Fix: {}", mkdir(path)))
-        }
-        _ if error.raw_os_error() == Some(sys::Errno::NODEV.0) => (
-            Failure::Unavailable,
-            "there is no such interface to join the group with. See: ip link".to_owned(),
-        ),
-        _ => (Failure::Io, "see the error".to_owned()),
-    };
-    let listener = named(&config.listen, "listener", &config.name);
-    failure.error(format!("cannot listen on {listener}: {error}: {why}"))
-}
-
-fn mkdir(path: &Path) -> String {
-    format!("mkdir -p {}", path.parent().unwrap_or(Path::new(".")).display())
-}
-
-/// A folder of its own is the cure that opens nothing else.
-fn own_folder() -> String {
-    format!(
-        "choose a path in a folder of this user's, made for instance with: install -d -o {} /var/lib/weir",
-        sys::process::effective_uid()
-    )
-}
-
-/// An address with the name in brackets, if it has one beside the address.
+/// An address with the name in brackets, if that is not the address itself.
 fn named(address: &impl ToString, kind: &str, name: &str) -> String {
     let address = address.to_string();
     if address == name { address } else { format!("{address} ({kind} {name})") }
@@ -232,47 +182,49 @@ pub(crate) fn target(
     listen_addrs: &[SocketAddr],
 ) -> anyhow::Result<OpenTarget> {
     let destination = match &config.to {
-        TargetAddress::Udp(host_port) => {
-            let known = names.addresses(host_port);
-            return match choose(&known, config) {
-                Some(addr) => udp_or_nowhere(config, addr, ways, listen_addrs),
+        Target::Udp(udp) => {
+            let known = names.addresses(&udp.addr);
+            return match choose(&known, udp) {
+                Some(addr) => udp_or_nowhere(config, udp, addr, ways, listen_addrs),
                 None => {
                     // A failure was written already, by the one who looked it up.
-                    if !names.has_answer(host_port) {
+                    if !names.has_answer(&udp.addr) {
                         tracing::warn!(
-                            "target {}: the resolver does not answer about {host_port}; what the target gets is dropped as \
+                            "target {}: the resolver does not answer about {}; what the target gets is dropped as \
                              target_unresolved until it does",
-                            config.name
+                            config.name,
+                            udp.addr
                         );
                     }
                     Ok(OpenTarget::unresolved())
                 }
             };
         }
-        TargetAddress::Unix(path) => Destination::Unix { peer: UnixPeer::follow(path.clone())? },
-        TargetAddress::File(path) => {
-            prepare_file(config, path)?;
-            Destination::File(config.file_options().expect("a file target has file options"))
+        Target::Unix(path) => Destination::Unix { peer: UnixPeer::follow(path.clone())? },
+        Target::File(file) => {
+            prepare_file(config, &file.path)?;
+            Destination::File(file.file_options())
         }
-        TargetAddress::Null => Destination::Null,
+        Target::Null => Destination::Null,
     };
     Ok(OpenTarget { destination, address: None })
 }
 
 /// The first address of the family that a fixed source address demands.
-pub(crate) fn choose(addresses: &[SocketAddr], config: &TargetConfig) -> Option<SocketAddr> {
-    let source = config.send.source_address;
+pub(crate) fn choose(addresses: &[SocketAddr], target: &UdpTarget) -> Option<SocketAddr> {
+    let source = target.source_address;
     let fits = |addr: &&SocketAddr| source.is_none_or(|ip| ip.is_ipv4() == addr.is_ipv4());
     addresses.iter().find(fits).copied()
 }
 
 fn udp_or_nowhere(
     config: &TargetConfig,
+    target: &UdpTarget,
     addr: SocketAddr,
     ways: &Ways,
     listen_addrs: &[SocketAddr],
 ) -> anyhow::Result<OpenTarget> {
-    match udp(config, addr, ways, listen_addrs) {
+    match udp(config, target, addr, ways, listen_addrs) {
         Ok(open) => Ok(open),
         Err(CannotSend::NoRoute(error)) => {
             tracing::warn!(
@@ -298,22 +250,23 @@ pub(crate) enum CannotSend {
 /// Opens a UDP target at this address.
 pub(crate) fn udp(
     config: &TargetConfig,
+    target: &UdpTarget,
     addr: SocketAddr,
     ways: &Ways,
     listen_addrs: &[SocketAddr],
 ) -> Result<OpenTarget, CannotSend> {
-    let socket = socket::connect_udp(addr, &config.send)
-        .map_err(|error| cannot_send(config, addr, error))?;
+    let socket = socket::connect_udp(addr, &target.send_options())
+        .map_err(|error| cannot_send(config, target, addr, error))?;
     let src = match socket::local_address(socket.as_fd()) {
         Some(LocalAddress::Inet(own)) => Some(own),
         _ => None,
     };
     let (path, egress) = ways.follow(Ends { dst: addr, src });
     check_loop(config, addr, &path, listen_addrs).map_err(CannotSend::Never)?;
-    if config.gso == Gso::Auto {
+    if target.gso == Gso::Auto {
         say_why_no_runs(config, &egress);
     }
-    let destination = Destination::Udp { socket, gso: config.gso, path };
+    let destination = Destination::Udp { socket, gso: target.gso, path };
     Ok(OpenTarget { destination, address: Some(addr) })
 }
 
@@ -331,7 +284,7 @@ fn say_why_no_runs(config: &TargetConfig, egress: &io::Result<Egress>) {
              its tables are locked by others"
         ),
         Err(error) => tracing::info!(
-            "target {name}: every datagram leaves as a message of its own, because the kernel does not tell about the route \
+            "target {name}: every datagram leaves as a message of its own, because the kernel does not say which route it takes \
              ({error})"
         ),
     }
@@ -370,40 +323,24 @@ fn check_loop(
     }
 }
 
-fn cannot_send(config: &TargetConfig, addr: SocketAddr, error: io::Error) -> CannotSend {
-    let kind = error.kind();
+fn cannot_send(
+    config: &TargetConfig,
+    target: &UdpTarget,
+    addr: SocketAddr,
+    error: io::Error,
+) -> CannotSend {
     if matches!(
-        kind,
+        error.kind(),
         io::ErrorKind::NetworkUnreachable
             | io::ErrorKind::HostUnreachable
             | io::ErrorKind::NetworkDown
     ) {
         return CannotSend::NoRoute(error);
     }
-    let source = config.send.source_address.map_or("any address".to_owned(), |ip| ip.to_string());
-    let (failure, why) = match kind {
-        io::ErrorKind::AddrNotAvailable => (
-            Failure::Unavailable,
-            format!("{source} is no address of this host that leads there. See: ip address"),
-        ),
-        io::ErrorKind::AddrInUse => {
-            let port = config.send.source_port.unwrap_or(0);
-            let why = format!(
-                "another program holds the source port. Find it with: ss -uapn 'sport = :{port}'"
-            );
-            (Failure::Unavailable, why)
-        }
-        io::ErrorKind::PermissionDenied => (
-            Failure::Permission,
-            "this user may not send like that (a source port under 1024, or a firewall)".to_owned(),
-        ),
-        _ if error.raw_os_error() == Some(sys::Errno::NODEV.0) => {
-            (Failure::Unavailable, "there is no such interface. See: ip link".to_owned())
-        }
-        _ => (Failure::Io, "see the error".to_owned()),
-    };
+    let wanted = Wanted::SendUdp(target.source_address, target.source_port);
     let target = named(&config.to, "target", &config.name);
-    CannotSend::Never(failure.error(format!("cannot send to {target} at {addr}: {error}: {why}")))
+    let what = format_args!("cannot send to {target} at {addr}");
+    CannotSend::Never(refused(what, wanted, &error))
 }
 
 /// The owner writes, the group reads.
@@ -416,7 +353,7 @@ fn prepare_file(config: &TargetConfig, path: &Path) -> anyhow::Result<()> {
 }
 
 /// Makes sure that a sink's file can be written. Records name processes and peers: others may not read them, and a link
-/// that somebody left at the path is not followed.
+/// left at the path by another user is not followed.
 pub(crate) fn sink_file(config: &SinkConfig, path: &Path) -> anyhow::Result<()> {
     let sink = named(&config.to, "sink", &config.name);
     let found = fs::symlink_metadata(path);
@@ -446,8 +383,9 @@ fn writable(what: &str, path: &Path, found: &io::Result<fs::Metadata>) -> anyhow
     make_folder(path).map_err(|error| cannot_write(what, path, &error))?;
     let kind = found.as_ref().map(fs::Metadata::file_type);
     if kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket() || kind.is_block_device()) {
-        return Err(Failure::Config
-            .error(format!("cannot write {what}: it is no plain file. Fix: choose another path")));
+        return Err(Failure::Config.error(format!(
+            "cannot write {what}: it is not a plain file. Fix: choose another path"
+        )));
     }
     OpenOptions::new()
         .append(true)

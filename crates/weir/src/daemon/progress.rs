@@ -1,7 +1,7 @@
 //! Something true on the screen: a line for each target, and the rates for the service manager.
 
 use super::log;
-use crate::load::{ProgressMode, rewrites_lines};
+use crate::progress::{ProgressMode, rewrites_lines};
 use ledger::{Event, HopKind, Snapshot};
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -69,18 +69,23 @@ impl Progress {
             return;
         }
         self.due = now + self.interval();
+
         let lines = self.earlier.lines(now, snapshot);
         let mut text = String::new();
+
         let logged = log::lines_written();
         let is_undisturbed = logged == self.logged;
         self.logged = logged;
+
         if self.style == Style::Block && self.lines > 0 && is_undisturbed {
             // Up to the first line of the last block, and clear from there.
             put(&mut text, format_args!("\x1b[{}A\x1b[J", self.lines));
         }
+
         for line in &lines {
             put(&mut text, format_args!("{line}\n"));
         }
+
         self.lines = lines.len();
         say(&text);
     }
@@ -90,12 +95,14 @@ impl Earlier {
     fn lines(&mut self, now: Instant, snapshot: &Snapshot) -> Vec<String> {
         let seconds = now.saturating_duration_since(self.at).as_secs_f64().max(0.001);
         self.at = now;
+
         let mut lines = Vec::new();
         for hop in snapshot.hops.iter().filter(|hop| hop.hop == HopKind::Target) {
             let Some(egress) = snapshot.hop(HopKind::Egress, &hop.origin, hop.target.as_deref())
             else {
                 continue;
             };
+
             let key = (hop.origin.clone(), hop.target.clone().unwrap_or_default());
             let delivered = egress.delivered.count;
             let before = self.delivered.insert(key.clone(), delivered).unwrap_or(0);
@@ -106,11 +113,13 @@ impl Earlier {
                 key.0, key.1, hop.in_flight.count
             ));
         }
+
         if lines.len() > LINES_MAX {
             let more = lines.len() - LINES_MAX;
             lines.truncate(LINES_MAX);
             lines.push(format!("… and {more} more targets: weir ledger shows all"));
         }
+
         lines
     }
 }
@@ -128,6 +137,7 @@ impl Rates {
         let received = snapshot.received_at(HopKind::Receive).count;
         let sent = snapshot.received_at(HopKind::Egress).count;
         let lost: u64 = snapshot.unintended_losses().iter().map(|loss| loss.amount.count).sum();
+
         let seconds = self.at.map_or(0.0, |at| now.saturating_duration_since(at).as_secs_f64());
         let rate = |total: u64, before: u64| match seconds > 0.0 {
             true => total.saturating_sub(before) as f64 / seconds,
@@ -138,6 +148,7 @@ impl Rates {
             rate(received, self.received),
             rate(sent, self.sent)
         );
+
         if let Some(polled) = snapshot.hops.iter().find(|hop| hop.hop == HopKind::Poll) {
             let polls = polled.event(Event::Polls);
             put(
@@ -145,6 +156,7 @@ impl Rates {
                 format_args!(", {} sockets listed in {polls} polls", polled.received.count),
             );
         }
+
         (self.at, self.received, self.sent) = (Some(now), received, sent);
         line
     }

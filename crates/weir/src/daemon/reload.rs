@@ -12,11 +12,11 @@ use super::{
     Daemon, NAMES_WAIT, Prepared, Running, Source, Targets, collector, memory, watched_names,
 };
 use crate::exit::Failure;
+use config::{Config, Host, Listen, ListenerConfig, LoadError, TargetConfig};
 use relay::SocketOwner;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Instant;
 use sys::socket::share_address;
-use weir::config::{Config, Host, ListenAddress, ListenerConfig, LoadError, TargetConfig};
 
 /// Most listeners that a reload took out of service and that still drain. Each keeps its ring and its threads, and one whose
 /// file target hangs in a disk keeps them for as long as the disk likes.
@@ -177,7 +177,7 @@ impl Daemon {
     /// Opens the socket of a listener that is new. Where a listener that drains is bound already, the new one is bound beside
     /// it: the old one has left the port, or takes nothing more.
     fn open_listener(&mut self, wanted: &ListenerConfig) -> anyhow::Result<OpenSocket> {
-        let was_there = |one: &&super::Retiring| one.listen == wanted.listen;
+        let was_there = |one: &&super::Retiring| one.listen == wanted.listen.address();
         let former: Vec<_> = self.retiring.iter().filter(was_there).collect();
         for one in &former {
             share_address(one.listener.socket())?;
@@ -205,7 +205,7 @@ impl Daemon {
                 let name = draining.next().map_or("", |one| one.listener.name());
                 Err(Failure::Unavailable.error(format!(
                     "{count} listeners that former reloads replaced still drain (the first is {name}), each with a ring of \
-                     its own: a target of theirs takes nothing, or hangs in its disk. Fix: mend that target \
+                     its own: a target of theirs takes nothing, or hangs in its disk. Fix: repair that target \
                      (`weir ledger` names it), change targets only, or restart"
                 )))
             }
@@ -216,12 +216,12 @@ impl Daemon {
     fn next_collector(&self, config: &Config) -> anyhow::Result<NextCollector> {
         let is_there =
             self.collecting.is_some() || self.ending.is_some() || self.prepared.is_some();
-        if config.sockets == self.config.sockets && config.sockets.is_some() == is_there {
+        let is_same = config.sockets == self.config.sockets && config.sinks == self.config.sinks;
+        if is_same && config.sockets.is_some() == is_there {
             return Ok(NextCollector::Same);
         }
-        let sockets = config.sockets.as_ref();
-        let prepared = sockets.map(|one| collector::prepare(one, &self.names, self.last_ledger));
-        Ok(NextCollector::Replace(prepared.transpose()?.map(Box::new)))
+        let prepared = collector::prepare(config, &self.names, self.last_ledger)?;
+        Ok(NextCollector::Replace(prepared.map(Box::new)))
     }
 
     /// What differs between the targets of a listener that goes on.
@@ -281,17 +281,20 @@ fn match_listeners(running: &[Running], wanted: &[ListenerConfig]) -> Vec<Option
 
 /// Whether a running listener's socket is the one that is wanted. Another interface for a group needs another socket.
 fn has_its_socket(one: &Running, wanted: &ListenerConfig) -> bool {
-    let group = |ip: &IpAddr| ip.is_multicast();
-    let is_group = matches!(
-        &wanted.listen,
-        ListenAddress::Udp(on) if matches!(&on.host, Host::Ip(ip) if group(ip))
-    );
-    one.config.listen == wanted.listen
-        && (!is_group || one.config.multicast_interface == wanted.multicast_interface)
+    let interface = |config: &ListenerConfig| {
+        let udp =
+            config.udp().filter(|udp| matches!(&udp.addr.host, Host::Ip(ip) if ip.is_multicast()));
+        udp.and_then(|udp| udp.multicast_interface.clone())
+    };
+    one.config.listen.address() == wanted.listen.address()
+        && interface(&one.config) == interface(wanted)
 }
 
 /// Whether a listener goes on as it is: its targets, and its receive buffer, can be changed as it runs.
 fn is_same(running: &ListenerConfig, wanted: &ListenerConfig) -> bool {
-    let receive_buffer_bytes = running.receive_buffer_bytes;
-    running.is_same_listener(&ListenerConfig { receive_buffer_bytes, ..wanted.clone() })
+    let mut wanted = wanted.clone();
+    if let (Listen::Udp(running), Listen::Udp(wanted)) = (&running.listen, &mut wanted.listen) {
+        wanted.receive_buffer_bytes = running.receive_buffer_bytes;
+    }
+    running.is_same_listener(&wanted)
 }

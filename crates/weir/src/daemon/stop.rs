@@ -16,7 +16,7 @@ const SAME_REQUEST: Duration = Duration::from_nanos(sys::signal::SAME_REQUEST_NS
 /// Time between two looks at the drain.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How the last ledger is told.
+/// How the last ledger is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LastLedger {
     pub(crate) form: LedgerForm,
@@ -62,14 +62,17 @@ impl Daemon {
             "stopping: sending what was received, for at most {}",
             display_duration(self.config.daemon.drain_grace)
         );
+
         // Listeners that a reload closed have refused datagrams too: that was not this stop.
         let before = self.ledger.snapshot();
         self.drain();
         self.ways.refresh();
         let snapshot = self.ledger.check();
         let left = left(&before, &snapshot);
+
         self.admin_bound.remove_file(&Bound::default());
         self.admin_bound = Bound::default();
+
         // Before everything that waits for others: a supervisor that loses its patience must not cost the last ledger.
         say(&report(&snapshot, &left));
         let json = match last.form {
@@ -77,20 +80,24 @@ impl Daemon {
             LedgerForm::Json => serde_json::to_string(&snapshot)? + "\n",
         };
         let ended = exit::print_and_end(&json, exit_code(&snapshot, &left, last.on_loss));
+
         if let Some(http) = self.http.take() {
             // What the last push and answers under way still need is theirs to lose.
             let _ = http.stop(|| self.service.feed_watchdog_while_busy(Instant::now()));
         }
+
         ended
     }
 
     fn drain(&mut self) {
         let begun = Instant::now();
         let mut deadline = begun + self.config.daemon.drain_grace;
+
         // One that was to follow another never began.
         self.prepared = None;
         self.end_collector();
         self.begin_stop(deadline);
+
         loop {
             let has_ended = |listener: &relay::Listener| listener.has_ended();
             let now = Instant::now();
@@ -100,9 +107,11 @@ impl Daemon {
             if is_done || now >= deadline {
                 break;
             }
+
             self.service.extend_timeout(now);
             self.service.feed_watchdog_while_busy(now);
             self.observe(now);
+
             match self.events.recv_timeout(LOOK_INTERVAL) {
                 Ok(Event::Signal(SIGUSR1)) => self.say_ledger(),
                 // Within half a second it is the same request: timeout(1) signals a process and then its group.
@@ -114,13 +123,16 @@ impl Daemon {
                 _ => {}
             }
         }
+
         let running = self.running.drain(..).map(|one| (one.listener, one.file));
         let retiring = self.retiring.drain(..).map(|one| (one.listener, None));
+
         // In this order: what a running listener has counted at a socket that it was handed is newer.
         for (listener, file) in retiring.chain(running) {
             if let Some(file) = file {
                 file.remove();
             }
+
             self.service.extend_timeout(Instant::now());
             // Waits a moment beyond the deadline, and no longer for a thread that hangs in a disk.
             let cookie = sys::socket::cookie(listener.socket());
@@ -130,6 +142,7 @@ impl Daemon {
                 self.drops.note_last(cookie, counted);
             }
         }
+
         if let Some(mut ending) = self.ending.take() {
             ending.hurry(deadline);
             ending.finish();
@@ -161,7 +174,7 @@ fn report(snapshot: &Snapshot, left: &[Left<'_>]) -> String {
 
 /// What each hop has dropped because of the stop, between two snapshots.
 fn left<'a>(before: &Snapshot, after: &'a Snapshot) -> Vec<Left<'a>> {
-    // A sink whose destination fails counts what it gives up under the cause, a full disk for example.
+    // A sink whose destination fails counts what it drops under the cause, a full disk for example.
     let dropped = |hop: &HopSnapshot| match hop.hop {
         HopKind::Sink => [Reason::Shutdown, Reason::WriteError, Reason::SendError]
             .map(|reason| hop.dropped_for(reason))

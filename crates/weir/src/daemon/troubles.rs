@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How long nothing must fail before it counts as over: a network tells of its losses now and then only.
+/// How long nothing must fail before it counts as over: a network reports its losses only now and then.
 const QUIET: Duration = Duration::from_secs(10);
 /// The same at most, for something that fails again and again: each time that it does within a minute doubles it.
 const QUIET_MAX: Duration = Duration::from_secs(300);
-/// When a trouble that begins anew is the former one again.
+/// Within this time a trouble that begins again is the former one.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// Follows listeners, targets and sinks, and what comes to the collector from the kernel.
@@ -96,7 +96,7 @@ impl Troubles {
                 by_place.entry((place, hop.origin.clone(), target)).or_default().push(hop);
             }
         }
-        // What a reload took away is in nobody's way any more.
+        // What a reload took away can fail no more.
         self.states.retain(|key, _| by_place.contains_key(key));
         let mut lines = Vec::new();
         for (key, hops) in by_place {
@@ -124,6 +124,7 @@ impl State {
         let errno = self.new_error(hops);
         let reason = self.new_loss(hops);
         let is_failing = errno.is_some() || reason.is_some();
+
         match &mut self.trouble {
             None if is_failing => {
                 let quiet = match self.last {
@@ -208,14 +209,17 @@ fn over(
         let more = count.saturating_sub(before);
         (more > 0).then_some((key.1, more))
     };
+
     let lost: Vec<_> = lost.iter().filter_map(more).collect();
     let total: u64 = lost.iter().map(|(_, count)| count).sum();
     let by_reason: Vec<_> =
         lost.iter().map(|(reason, count)| format!("{} {count}", reason.label())).collect();
+
     let by_reason = match &by_reason[..] {
         [] => String::new(),
         parts => format!(" ({})", parts.join(", ")),
     };
+
     format!(
         "{}: nothing has failed for {} s; {total} {} were lost in {} s{by_reason}",
         name(place, hop),

@@ -4,8 +4,11 @@ mod measured;
 
 use super::report_folder::{Folder, command_line, report_error};
 use super::{machine, privilege};
+use crate::addresses;
 use crate::exit::{self, Failure};
-use crate::load::{self, ProgressMode};
+use crate::progress::{ProgressMode, with_progress};
+use crate::refused::{by_receiver, by_sender};
+use config::{ListenAddress, TargetAddress};
 use lab::experiment::model::Machine;
 use lab::network::Properties;
 use lab::relay_sweep::{
@@ -22,9 +25,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use sys::clock::realtime_ns;
+use sys::signal::stop_flag;
 use text::grouped;
 use text::units::{parse_count, parse_duration, parse_size};
-use weir::config::{ListenAddress, TargetAddress};
 
 /// Send marked datagrams through a relay at growing rates, and draw where it begins to lose, and how late it delivers
 ///
@@ -109,11 +112,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let place = Place::of(args)?;
     let began_unix_ns = realtime_ns();
     let mut folder = Folder::make(args.out.as_deref(), "weir-lab-relay", began_unix_ns)?;
-    let stop = load::stop_flag()?;
+    let stop = stop_flag()?;
     let (began, load_before) = (Instant::now(), machine::load());
     let state: Mutex<Option<Progress>> = Mutex::default();
     let line = || progress_line(*state.lock().unwrap_or_else(|e| e.into_inner()));
-    let measured = load::with_progress(args.progress, line, || place.measure(&plan, stop, &state))?;
+    let measured = with_progress(args.progress, line, || place.measure(&plan, stop, &state))?;
     let interrupted = stop.load(Ordering::Relaxed);
     if measured.is_empty() {
         return Err(Failure::Unavailable.error("ended before anything was measured"));
@@ -173,8 +176,11 @@ impl Place {
     /// To be called before the first thread is started.
     fn of(args: &Args) -> anyhow::Result<Place> {
         if let Some(to) = &args.to {
-            let receive: Result<_, _> = args.receive.iter().map(load::listener).collect();
-            return Ok(Place::Elsewhere(Elsewhere { to: load::target(to)?, receive: receive? }));
+            let receive: Result<_, _> = args.receive.iter().map(addresses::listener).collect();
+            return Ok(Place::Elsewhere(Elsewhere {
+                to: addresses::target(to)?,
+                receive: receive?,
+            }));
         }
         privilege::acquire()?;
         Ok(Place::Ours(Loopback::create().map_err(|error| privilege::network_error(&error))?))
@@ -207,8 +213,8 @@ impl Place {
         };
         measured.map_err(|error| match &error {
             Error::Relay(source) => Failure::Unavailable.error(format!("{error}: {source}")),
-            Error::Receiver(error) => load::address_error(error),
-            Error::Sender(error) => load::address_error(error),
+            Error::Receiver(error) => by_receiver(error),
+            Error::Sender(error) => by_sender(error, None, None),
             Error::Thread(source) => Failure::Unavailable.error(format!("{error}: {source}")),
         })
     }

@@ -3,7 +3,7 @@
 use super::report_folder::{Folder, command_line, report_error};
 use super::{machine, privilege};
 use crate::exit::{self, Failure};
-use crate::load::{self, ProgressMode};
+use crate::progress::{ProgressMode, with_progress};
 use lab::About;
 use lab::experiment::model::Machine;
 use lab::network::LossAt;
@@ -16,6 +16,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use sys::clock::realtime_ns;
+use sys::signal::stop_flag;
 use text::units::{parse_count, parse_duration, parse_size};
 
 /// Export a counter and events through a network that loses packets, and draw what is on screen within a second
@@ -129,7 +130,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     privilege::acquire()?;
     let began_unix_ns = realtime_ns();
     let mut folder = Folder::make(args.out.as_deref(), "weir-lab-telemetry", began_unix_ns)?;
-    let stop = load::stop_flag()?;
+    let stop = stop_flag()?;
     let (began, load_before) = (Instant::now(), machine::load());
     let state: Mutex<Option<Progress>> = Mutex::default();
     let tell = |progress| *state.lock().unwrap_or_else(|e| e.into_inner()) = Some(progress);
@@ -139,7 +140,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let left = expected(&plan, rounds).saturating_sub(began.elapsed()).as_secs();
         format!("round {} of {rounds}, about {left} s left", rounds_done + 1)
     };
-    let results = load::with_progress(args.progress, line, || telemetry::run(&plan, stop, &tell));
+    let results = with_progress(args.progress, line, || telemetry::run(&plan, stop, &tell));
     let Results { points, notes, loss_at, properties, interrupted } =
         results.map_err(|error| match &error {
             Error::Network(error) => privilege::network_error(error),

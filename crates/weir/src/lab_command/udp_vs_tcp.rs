@@ -5,7 +5,7 @@ mod args;
 use super::report_folder::{Folder, command_line, report_error};
 use super::{machine, privilege};
 use crate::exit::{self, Failure};
-use crate::load;
+use crate::progress::{rewrites_lines, with_progress};
 pub(super) use args::Args;
 use lab::experiment::AGE_INTERVAL;
 use lab::experiment::model::{Experiment, LossIs, Machine, Settings, TransportName};
@@ -18,6 +18,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use sys::clock::realtime_ns;
+use sys::signal::stop_flag;
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let plan = args.plan()?;
@@ -25,10 +26,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let privilege = privilege::acquire()?;
     let began_unix_ns = realtime_ns();
     let mut folder = Folder::make(args.out.as_deref(), "weir-lab-udp-vs-tcp", began_unix_ns)?;
-    let stop = load::stop_flag()?;
+    let stop = stop_flag()?;
     let (began, load_before) = (Instant::now(), machine::load());
     let progress = Progress::default();
-    let results = load::with_progress(
+    let results = with_progress(
         args.progress,
         || progress_line(&progress),
         || runner::run(&plan, stop, &progress),
@@ -52,8 +53,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Err(Failure::Unavailable.error(format!("no run was finished: {why}")));
     }
     let report = Report::new(&experiment, Bootstrap::default());
-    let ink = if load::rewrites_lines(&io::stdout()) && std::env::var_os("NO_COLOR").is_none() {
-        Ink::Colour
+    let ink = if rewrites_lines(&io::stdout()) && std::env::var_os("NO_COLOR").is_none() {
+        Ink::Color
     } else {
         Ink::Plain
     };

@@ -45,7 +45,7 @@ fn write(dir: &TempDir, keys: &str, sinks: &[&str]) -> std::path::PathBuf {
     let mut text =
         format!("[daemon]\ndrain_grace = \"5s\"\n[sockets]\ninterval = \"100ms\"\n{keys}\n");
     for sink in sinks {
-        text.push_str(&format!("[[sockets.sink]]\n{sink}\n"));
+        text.push_str(&format!("[[sink]]\nfrom = [\"sockets\"]\n{sink}\n"));
     }
     let path = dir.file("weir.toml");
     fs::write(&path, text).unwrap();

@@ -15,8 +15,9 @@ use std::process::{Command, Stdio};
 
 /// A configuration with these keys under `[admin]` and `[sockets]`.
 fn write(dir: &TempDir, admin: &str, sockets: &str) -> PathBuf {
-    let text =
-        format!("[admin]\n{admin}\n[sockets]\n{sockets}\n[[sockets.sink]]\nto = \"null:\"\n");
+    let text = format!(
+        "[admin]\n{admin}\n[sockets]\n{sockets}\n[[sink]]\nfrom = [\"sockets\"]\nto = \"null:\"\n"
+    );
     let path = dir.file("weir.toml");
     fs::write(&path, text).unwrap();
     path

@@ -1,5 +1,5 @@
-//! One chart: title, axes, curves with intervals, legend. Colours are those of Okabe and Ito (2008), which people with any
-//! colour vision tell apart; their yellow, too pale for a line on white, gives way to a grey, and three of Tol's follow.
+//! One chart: title, axes, curves with intervals, legend. Colors are those of Okabe and Ito (2008), which people with any
+//! color vision tell apart; their yellow, too pale for a line on white, gives way to a gray, and three of Tol's follow.
 //! Marks differ too.
 
 use super::ChartError;
@@ -21,7 +21,7 @@ pub(in crate::report) struct Plot {
 
 pub(in crate::report) struct Curve {
     pub(in crate::report) label: String,
-    /// Which colour and mark.
+    /// Which color and mark.
     pub(in crate::report) style: usize,
     /// By x ascending.
     pub(in crate::report) marks: Vec<Mark>,

@@ -1,11 +1,11 @@
 //! Between the collector and its sinks.
 
+use config::COLLECTOR_NAME;
 use ledger::{Amount, Counters, HopBuilder, HopKind, HopSnapshot, Meter, Reason, Tally};
 use record::{PollTotals, SocketRecord};
 use sink::Fanout;
 use sockets::{Output, Problem};
 use std::sync::{Arc, Mutex, PoisonError};
-use weir::config::COLLECTOR_NAME;
 
 /// Where the sinks come back to when the collector's thread has ended.
 #[derive(Clone, Default)]

@@ -2,9 +2,9 @@
 
 use super::super::{Daemon, Retiring, Running, Targets, fingerprint, open, watched_names};
 use super::{Admin, Fate, NextCollector, Plan, Step};
+use config::{ListenerConfig, changes};
 use relay::{ChangesUnderWay, Listener, SocketOwner, TargetChange};
 use std::time::{Duration, Instant};
-use weir::config::{ListenerConfig, changes};
 
 /// Changes that the log names; the rest are counted.
 const CHANGES_MAX: usize = 12;
@@ -123,7 +123,8 @@ impl Daemon {
                 if one.config.name != wanted.name {
                     self.health.forget(&one.config.name);
                 }
-                self.retiring.push(Retiring { listener: one.listener, listen: one.config.listen });
+                self.retiring
+                    .push(Retiring { listener: one.listener, listen: one.config.listen.address() });
                 let config = wanted.clone();
                 Running { config, listener, file: one.file, addresses: targets.addresses }
             }
@@ -149,7 +150,8 @@ impl Daemon {
         if self.running.iter().all(|other| other.config.name != one.config.name) {
             self.health.forget(&one.config.name);
         }
-        self.retiring.push(Retiring { listener: one.listener, listen: one.config.listen });
+        self.retiring
+            .push(Retiring { listener: one.listener, listen: one.config.listen.address() });
     }
 }
 
@@ -163,15 +165,14 @@ impl Entering {
 }
 
 fn adjust_receive_buffer(one: &Running, wanted: &ListenerConfig) {
-    if one.config.receive_buffer_bytes == wanted.receive_buffer_bytes {
+    let bytes = |config: &ListenerConfig| config.udp().map(|udp| udp.receive_buffer_bytes);
+    let Some(wanted) = bytes(wanted).filter(|_| bytes(&one.config) != bytes(wanted)) else {
         return;
-    }
+    };
     match one.owner() {
-        SocketOwner::Relay => {
-            open::set_receive_buffer(one.listener.socket(), wanted.receive_buffer_bytes);
-        }
+        SocketOwner::Relay => open::set_receive_buffer(one.listener.socket(), wanted),
         SocketOwner::ServiceManager => {
-            open::enlarge_receive_buffer(one.listener.socket(), wanted.receive_buffer_bytes);
+            open::enlarge_receive_buffer(one.listener.socket(), wanted);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The command line, and the plan that it asks for.
 
 use crate::exit::Failure;
-use crate::load::ProgressMode;
+use crate::progress::ProgressMode;
 use clap::ValueEnum;
 use lab::experiment::model::Schedule;
 use lab::experiment::preset::Plan;

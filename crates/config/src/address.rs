@@ -1,0 +1,446 @@
+//! Addresses as people write them: `udp://10.0.0.1:514`, `:514`, `unix:/run/log.sock`, `file:/var/log/x`, `null:`.
+
+use crate::form::{Text, text};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Longest path of a unix socket in bytes (unix(7): `sun_path` with its end).
+const UNIX_PATH_BYTES_MAX: usize = 107;
+
+/// A host: a literal address, or a name that is resolved when it is needed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Host {
+    Ip(IpAddr),
+    /// A name, or an IPv6 address with an interface (`fe80::1%eth0`): both are the resolver's to read.
+    Name(String),
+}
+
+/// A host and a UDP port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HostPort {
+    pub host: Host,
+    pub port: u16,
+}
+
+impl HostPort {
+    /// The address, if it is literal.
+    pub fn literal(&self) -> Option<SocketAddr> {
+        match self.host {
+            Host::Ip(ip) => Some(SocketAddr::new(ip, self.port)),
+            Host::Name(_) => None,
+        }
+    }
+
+    /// The address, as far as it is known before names are resolved.
+    pub(crate) fn known(&self) -> Option<SocketAddr> {
+        match &self.host {
+            Host::Name(name) if name == "localhost" => {
+                Some(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), self.port))
+            }
+            _ => self.literal(),
+        }
+    }
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            Host::Ip(ip) => SocketAddr::new(*ip, self.port).fmt(f),
+            Host::Name(name) if name.contains(':') => write!(f, "[{name}]:{}", self.port),
+            Host::Name(name) => write!(f, "{name}:{}", self.port),
+        }
+    }
+}
+
+/// Where a listener receives.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ListenAddress {
+    /// A UDP port; a multicast address is a group to join. Port 0 lets the kernel choose one.
+    Udp(HostPort),
+    /// A unix datagram socket at this path.
+    Unix(PathBuf),
+}
+
+/// Where a target's datagrams go.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum TargetAddress {
+    /// A UDP address: unicast, multicast or broadcast.
+    Udp(HostPort),
+    /// The unix datagram socket at this path.
+    Unix(PathBuf),
+    /// A file at this path.
+    File(PathBuf),
+    /// Nowhere.
+    Null,
+}
+
+/// Why a text is not an address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    #[error("it has no port; write for example {0}:514")]
+    NoPort(String),
+    #[error("\"{0}\" is not a port from 0 to 65535")]
+    Port(String),
+    #[error("port 0 is no place to send to; write for example {0}:514")]
+    PortZero(String),
+    #[error("it has no host; write for example {0}")]
+    NoHost(String),
+    #[error("\"{0}\" is not a host name or an IP address")]
+    Host(String),
+    #[error("an IPv6 address with a port is written in brackets: [{0}]:514")]
+    Brackets(String),
+    #[error(
+        "\"{0}\" is not a kind of address that can be listened on; write udp://HOST:PORT or unix:/path"
+    )]
+    ListenKind(String),
+    #[error(
+        "\"{0}\" is not a kind of target; write udp://HOST:PORT, unix:/path, file:/path or null:"
+    )]
+    TargetKind(String),
+    #[error("\"{0}\" is not a kind of sink; write file:/path, udp://HOST:PORT, stdout: or null:")]
+    SinkKind(String),
+    #[error("two slashes begin a host and a path has none; write one slash (/{0}) or none ({0})")]
+    HostInPath(String),
+    #[error("a path has no control characters here")]
+    ControlInPath,
+    #[error("it has no path; write for example {0}")]
+    NoPath(&'static str),
+    #[error(
+        "the path of a unix socket has at most {UNIX_PATH_BYTES_MAX} bytes and this one has {0}"
+    )]
+    LongPath(usize),
+    #[error(
+        "options such as \"{0}\" are keys of their own in a file; behind a ? they stand on the command line only"
+    )]
+    Options(String),
+}
+
+impl FromStr for ListenAddress {
+    type Err = AddressError;
+
+    /// Plain `HOST:PORT` and `:PORT` are UDP; `:PORT` is every IPv4 address.
+    fn from_str(text: &str) -> Result<ListenAddress, AddressError> {
+        match split_scheme(text) {
+            Some(("udp", rest)) => listen_udp(rest.strip_prefix("//").unwrap_or(rest)),
+            Some(("unix", rest)) => unix_path(rest).map(ListenAddress::Unix),
+            Some((kind, _)) => Err(AddressError::ListenKind(kind.to_owned())),
+            None => listen_udp(text),
+        }
+    }
+}
+
+impl FromStr for TargetAddress {
+    type Err = AddressError;
+
+    /// Plain `HOST:PORT` is UDP.
+    fn from_str(text: &str) -> Result<TargetAddress, AddressError> {
+        match split_scheme(text) {
+            Some(("udp", rest)) => receiver(rest).map(TargetAddress::Udp),
+            Some(("unix", rest)) => unix_path(rest).map(TargetAddress::Unix),
+            Some(("file", rest)) => path(rest, "file:/var/log/weir.log").map(TargetAddress::File),
+            Some(("null", "" | "//")) => Ok(TargetAddress::Null),
+            Some((kind, _)) => Err(AddressError::TargetKind(kind.to_owned())),
+            None => receiver(text).map(TargetAddress::Udp),
+        }
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ListenAddress::Udp(addr) => write!(f, "udp://{addr}"),
+            ListenAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl fmt::Display for TargetAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TargetAddress::Udp(addr) => write!(f, "udp://{addr}"),
+            TargetAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+            TargetAddress::File(path) => write!(f, "file:{}", path.display()),
+            TargetAddress::Null => f.write_str("null:"),
+        }
+    }
+}
+
+impl FromStr for HostPort {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<HostPort, AddressError> {
+        host_port(text, None)
+    }
+}
+
+/// `udp:rest`: the part before the first colon, if what follows is not a port.
+pub(crate) fn split_scheme(text: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = text.split_once(':')?;
+    let is_word = !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphabetic());
+    let known = matches!(scheme, "udp" | "unix" | "file" | "null" | "stdout");
+    let other = rest.starts_with('/');
+    (is_word && (known && !is_port(rest) || other)).then_some((scheme, rest))
+}
+
+fn is_port(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn listen_udp(text: &str) -> Result<ListenAddress, AddressError> {
+    host_port(text, Some(Host::Ip(Ipv4Addr::UNSPECIFIED.into()))).map(ListenAddress::Udp)
+}
+
+/// A host and port to send to.
+pub(crate) fn receiver(text: &str) -> Result<HostPort, AddressError> {
+    let text = text.strip_prefix("//").unwrap_or(text);
+    let addr = host_port(text, None)?;
+    match addr.port {
+        0 => {
+            Err(AddressError::PortZero(text.rsplit_once(':').map_or(text, |(host, _)| host).into()))
+        }
+        _ => Ok(addr),
+    }
+}
+
+fn host_port(text: &str, without_host: Option<Host>) -> Result<HostPort, AddressError> {
+    if let Some((_, options)) = text.split_once('?') {
+        return Err(AddressError::Options(options.to_owned()));
+    }
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) =
+                rest.split_once(']').ok_or_else(|| AddressError::Host(text.to_owned()))?;
+            let port =
+                port.strip_prefix(':').ok_or_else(|| AddressError::NoPort(format!("[{host}]")))?;
+            (bracketed(host)?, port)
+        }
+        None if text.parse::<Ipv6Addr>().is_ok() => {
+            return Err(AddressError::Brackets(text.to_owned()));
+        }
+        None => match text.rsplit_once(':') {
+            None if text.is_empty() => {
+                return Err(AddressError::NoHost("127.0.0.1:514".to_owned()));
+            }
+            None => return Err(AddressError::NoPort(text.to_owned())),
+            Some(("", port)) => {
+                let host = without_host
+                    .ok_or_else(|| AddressError::NoHost(format!("127.0.0.1:{port}")))?;
+                (host, port)
+            }
+            Some((host, port)) => (plain(host)?, port),
+        },
+    };
+    // `parse` alone would take "+514".
+    let number = if is_port(port) { port.parse().ok() } else { None };
+    let port = number.ok_or_else(|| AddressError::Port(port.to_owned()))?;
+    Ok(HostPort { host, port })
+}
+
+fn bracketed(text: &str) -> Result<Host, AddressError> {
+    let wrong = || AddressError::Host(text.to_owned());
+    if let Ok(ip) = text.parse::<Ipv6Addr>() {
+        return Ok(Host::Ip(ip.into()));
+    }
+    let (addr, interface) = text.split_once('%').ok_or_else(wrong)?;
+    let is_interface = !interface.is_empty()
+        && interface.bytes().all(|byte| byte.is_ascii_graphic() && !b"[]%?/:".contains(&byte));
+    match addr.parse::<Ipv6Addr>() {
+        Ok(_) if is_interface => Ok(Host::Name(text.to_owned())),
+        _ => Err(wrong()),
+    }
+}
+
+fn plain(text: &str) -> Result<Host, AddressError> {
+    if let Ok(ip) = text.parse::<Ipv4Addr>() {
+        return Ok(Host::Ip(ip.into()));
+    }
+    let is_name = text.len() <= 253
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        && !text.starts_with(['-', '.'])
+        // A name whose last part is a number is a mistyped address (RFC 1123 section 2.1).
+        && !text.trim_end_matches('.').rsplit('.').next().is_none_or(is_port);
+    if is_name { Ok(Host::Name(text.to_owned())) } else { Err(AddressError::Host(text.to_owned())) }
+}
+
+fn unix_path(text: &str) -> Result<PathBuf, AddressError> {
+    let path = path(text, "unix:/run/weir.sock")?;
+    match path.as_os_str().len() {
+        0..=UNIX_PATH_BYTES_MAX => Ok(path),
+        len => Err(AddressError::LongPath(len)),
+    }
+}
+
+/// `unix:/path`, `unix:path` and `unix:///path` are paths.
+pub(crate) fn path(text: &str, example: &'static str) -> Result<PathBuf, AddressError> {
+    let mut plain = text.to_owned();
+    if let Some(rest) = text.strip_prefix("//") {
+        if !rest.starts_with('/') {
+            return Err(AddressError::HostInPath(rest.to_owned()));
+        }
+        plain = format!("/{}", rest.trim_start_matches('/'));
+    }
+    if plain.chars().any(char::is_control) {
+        return Err(AddressError::ControlInPath);
+    }
+    let has_file_name = Path::new(&plain).file_name().is_some() && !plain.ends_with('/');
+    if has_file_name { Ok(PathBuf::from(plain)) } else { Err(AddressError::NoPath(example)) }
+}
+
+/// Splits `udp://10.0.0.1:514?rate_limit=1000&sample=10` into the address and its options, as they stand.
+pub fn split_options(text: &str) -> (&str, Vec<(&str, &str)>) {
+    let Some((addr, query)) = text.split_once('?') else { return (text, Vec::new()) };
+    let options = query
+        .split('&')
+        .filter(|option| !option.is_empty())
+        .map(|option| option.split_once('=').unwrap_or((option, "")))
+        .collect();
+    (addr, options)
+}
+
+/// The path of a unix socket that a key of its own names.
+pub(crate) fn socket_path(text: &str) -> Result<PathBuf, String> {
+    match text.len() {
+        0 => Err("it has no path; write for example /run/weir/helper.sock".to_owned()),
+        _ if text.chars().any(char::is_control) => Err(AddressError::ControlInPath.to_string()),
+        1..=UNIX_PATH_BYTES_MAX => Ok(PathBuf::from(text)),
+        len => Err(AddressError::LongPath(len).to_string()),
+    }
+}
+
+/// Longest name of a listener, target or sink, in characters.
+const NAME_CHARS_MAX: usize = 128;
+
+/// What the name of a listener, target or sink looks like.
+pub(crate) const NAME: Text<String> =
+    text("1 to 128 characters without space, quote or backslash", name);
+
+fn name(text: &str) -> Result<String, String> {
+    let wrong = match text.chars().count() {
+        0 => "a name has at least one character",
+        1..=NAME_CHARS_MAX if text.chars().all(is_name_char) => return Ok(text.to_owned()),
+        1..=NAME_CHARS_MAX => "a name has no spaces, quotes, backslashes or control characters",
+        _ => "a name has at most 128 characters",
+    };
+    Err(wrong.to_owned())
+}
+
+fn is_name_char(c: char) -> bool {
+    !c.is_whitespace() && !c.is_control() && !matches!(c, '"' | '\'' | '`' | '\\')
+}
+
+/// The name of what has none: its address, with `_` for what a name cannot have, and cut where a name must end.
+pub(crate) fn name_of(addr: &impl ToString) -> String {
+    let plain = |c| if is_name_char(c) { c } else { '_' };
+    addr.to_string().chars().take(NAME_CHARS_MAX).map(plain).collect()
+}
+
+/// Interface names have at most 15 bytes (linux/if.h, IFNAMSIZ); a listener may name an address instead.
+pub(crate) fn interface(text: &str) -> Result<String, String> {
+    let is_name = (1..=15).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"/:".contains(&byte));
+    if is_name {
+        Ok(text.to_owned())
+    } else {
+        Err("it is not the name of an interface, such as eth0".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listen(text: &str, shown: &str) {
+        let addr: ListenAddress = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(addr.to_string(), shown);
+        assert_eq!(shown.parse(), Ok(addr), "{shown}");
+    }
+
+    #[test]
+    fn listeners() {
+        listen("udp://127.0.0.1:5514", "udp://127.0.0.1:5514");
+        listen("127.0.0.1:5514", "udp://127.0.0.1:5514");
+        listen("udp:127.0.0.1:5514", "udp://127.0.0.1:5514");
+        listen(":514", "udp://0.0.0.0:514");
+        listen("udp://:514", "udp://0.0.0.0:514");
+        listen("[::]:514", "udp://[::]:514");
+        listen("[fe80::1%eth0]:514", "udp://[fe80::1%eth0]:514");
+        listen("localhost:0", "udp://localhost:0");
+        listen("unix:/run/weir.sock", "unix:/run/weir.sock");
+        listen("unix:///run/weir.sock", "unix:/run/weir.sock");
+        listen("unix:weir.sock", "unix:weir.sock");
+        listen("239.1.2.3:514", "udp://239.1.2.3:514");
+        // A host may be called like a scheme.
+        listen("unix:514", "udp://unix:514");
+    }
+
+    fn target(text: &str, shown: &str) {
+        let addr: TargetAddress = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(addr.to_string(), shown);
+        assert_eq!(shown.parse(), Ok(addr), "{shown}");
+    }
+
+    #[test]
+    fn targets() {
+        target("udp://10.0.0.1:514", "udp://10.0.0.1:514");
+        target("collector.example.com:514", "udp://collector.example.com:514");
+        target("a_b-c:1", "udp://a_b-c:1");
+        target("[2001:db8::1]:514", "udp://[2001:db8::1]:514");
+        target("unix:/dev/log", "unix:/dev/log");
+        target("file:/var/log/x?y", "file:/var/log/x?y");
+        target("file:weir-data/x.log", "file:weir-data/x.log");
+        target("file://///x", "file:/x");
+        target("null:", "null:");
+    }
+
+    fn no_target(text: &str, message: &str) {
+        assert_eq!(text.parse::<TargetAddress>().unwrap_err().to_string(), message, "{text}");
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        no_target("10.0.0.1", "it has no port; write for example 10.0.0.1:514");
+        no_target("udp://host", "it has no port; write for example host:514");
+        no_target("[::1]", "it has no port; write for example [::1]:514");
+        no_target("host:http", "\"http\" is not a port from 0 to 65535");
+        no_target("host:65536", "\"65536\" is not a port from 0 to 65535");
+        no_target("host:+5", "\"+5\" is not a port from 0 to 65535");
+        no_target("10.0.0.1:0", "port 0 is no place to send to; write for example 10.0.0.1:514");
+        no_target(":514", "it has no host; write for example 127.0.0.1:514");
+        no_target("", "it has no host; write for example 127.0.0.1:514");
+        no_target("::1", "an IPv6 address with a port is written in brackets: [::1]:514");
+        no_target("10.0.0.256:514", "\"10.0.0.256\" is not a host name or an IP address");
+        no_target("a b:514", "\"a b\" is not a host name or an IP address");
+        no_target(
+            "tcp://10.0.0.1:514",
+            "\"tcp\" is not a kind of target; write udp://HOST:PORT, unix:/path, file:/path or null:",
+        );
+        no_target(
+            "file://x.log",
+            "two slashes begin a host and a path has none; write one slash (/x.log) or none (x.log)",
+        );
+        no_target("file:", "it has no path; write for example file:/var/log/weir.log");
+        no_target("file:/var/log/", "it has no path; write for example file:/var/log/weir.log");
+        no_target(
+            "10.0.0.1:514?sample=10",
+            "options such as \"sample=10\" are keys of their own in a file; behind a ? they stand on the command line only",
+        );
+        let long = format!("unix:/{}", "x".repeat(107));
+        no_target(&long, "the path of a unix socket has at most 107 bytes and this one has 108");
+        assert_eq!(
+            "file:/x".parse::<ListenAddress>().unwrap_err().to_string(),
+            "\"file\" is not a kind of address that can be listened on; write udp://HOST:PORT or unix:/path"
+        );
+    }
+
+    #[test]
+    fn options_are_split_off() {
+        assert_eq!(
+            split_options("udp://h:1?rate_limit=5&sample=10&"),
+            ("udp://h:1", vec![("rate_limit", "5"), ("sample", "10")])
+        );
+        assert_eq!(split_options("h:1"), ("h:1", vec![]));
+        assert_eq!(split_options("h:1?gso"), ("h:1", vec![("gso", "")]));
+    }
+}

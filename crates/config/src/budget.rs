@@ -1,0 +1,152 @@
+//! The most memory that a configuration takes for datagrams.
+
+use crate::{Config, SocketsConfig, Source, Target};
+use sys::socket::SEND_BUFFER_BYTES;
+
+/// Buffers that one receive call fills.
+const RECEIVE_BATCH_BYTES: u64 = (sys::recv::BATCH * sys::recv::BUFFER_BYTES) as u64;
+/// Addresses, control messages and headers of that call.
+const RECEIVE_HEADERS_BYTES: u64 = (sys::recv::BATCH * 1_024) as u64;
+/// The send buffer of a unix socket (net.core.wmem_default of an unchanged kernel).
+const UNIX_SEND_BUFFER_BYTES: u64 = 212_992;
+
+/// The most memory that a running daemon takes for datagrams, in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Budget {
+    pub listeners: Vec<ListenerBudget>,
+    /// The share of the socket collector, if there is one.
+    pub sockets: Option<SocketsBudget>,
+}
+
+/// The share of one listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerBudget {
+    pub name: String,
+    /// The ring's payload memory.
+    pub ring_bytes: u64,
+    /// The ring's descriptors.
+    pub descriptor_bytes: u64,
+    /// The buffers that one receive call fills.
+    pub batch_bytes: u64,
+    /// What file targets are about to write.
+    pub file_bytes: u64,
+    /// The kernel's receive buffer, if it grants what is asked.
+    pub kernel_receive_bytes: u64,
+    /// The kernel's send buffers of all targets together.
+    pub kernel_send_bytes: u64,
+}
+
+impl ListenerBudget {
+    /// Memory of the process.
+    pub fn process_bytes(&self) -> u64 {
+        self.ring_bytes + self.descriptor_bytes + self.batch_bytes + self.file_bytes
+    }
+
+    /// Memory that the kernel keeps for the process's sockets.
+    pub fn kernel_bytes(&self) -> u64 {
+        self.kernel_receive_bytes + self.kernel_send_bytes
+    }
+}
+
+/// The share of the socket collector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketsBudget {
+    /// What is remembered of connections between polls.
+    pub table_bytes: u64,
+    /// Records that wait for all sinks together.
+    pub queue_bytes: u64,
+    /// Records on their way into the queues, one buffer for each way of writing them.
+    pub encode_bytes: u64,
+    /// Close events that wait for a look into their namespace.
+    pub held_bytes: u64,
+    /// Cgroups that are known.
+    pub cgroup_bytes: u64,
+    /// The answer to one question, `GET /sockets`.
+    pub answer_bytes: u64,
+    /// The kernel's buffer for close events, if it grants what is asked.
+    pub kernel_receive_bytes: u64,
+}
+
+impl SocketsBudget {
+    /// Memory of the process.
+    pub fn process_bytes(&self) -> u64 {
+        self.table_bytes
+            + self.queue_bytes
+            + self.encode_bytes
+            + self.held_bytes
+            + self.cgroup_bytes
+            + self.answer_bytes
+    }
+
+    /// Memory that the kernel keeps for the process's sockets.
+    pub fn kernel_bytes(&self) -> u64 {
+        self.kernel_receive_bytes
+    }
+}
+
+impl Budget {
+    /// Memory of the process, the listeners and the collector together.
+    pub fn process_bytes(&self) -> u64 {
+        let listeners: u64 = self.listeners.iter().map(ListenerBudget::process_bytes).sum();
+        listeners + self.sockets.as_ref().map_or(0, SocketsBudget::process_bytes)
+    }
+
+    /// Memory that the kernel keeps for all sockets.
+    pub fn kernel_bytes(&self) -> u64 {
+        let listeners: u64 = self.listeners.iter().map(ListenerBudget::kernel_bytes).sum();
+        listeners + self.sockets.as_ref().map_or(0, SocketsBudget::kernel_bytes)
+    }
+}
+
+pub(crate) fn of(config: &Config) -> Budget {
+    let listeners = config.listeners.iter().map(|listener| {
+        let ring_bytes = listener.ring_bytes as u64;
+        let targets = listener.targets.iter().map(|target| &target.to);
+        let sends = targets.clone().map(|target| match target {
+            Target::Udp(udp) => udp.send_buffer_bytes.unwrap_or(SEND_BUFFER_BYTES) as u64,
+            Target::Unix(_) => UNIX_SEND_BUFFER_BYTES,
+            Target::File(_) | Target::Null => 0,
+        });
+        let files = targets.filter(|target| matches!(target, Target::File(_)));
+        ListenerBudget {
+            name: listener.name.clone(),
+            ring_bytes,
+            descriptor_bytes: relay::descriptor_bytes(listener.ring_bytes) as u64,
+            file_bytes: (files.count() * relay::FILE_BUFFER_BYTES_MAX) as u64,
+            batch_bytes: RECEIVE_BATCH_BYTES + RECEIVE_HEADERS_BYTES,
+            // What waits in a unix datagram socket is charged to the senders (unix(7)).
+            kernel_receive_bytes: listener.udp().map_or(0, |udp| udp.receive_buffer_bytes as u64),
+            kernel_send_bytes: sends.sum(),
+        }
+    });
+    Budget {
+        listeners: listeners.collect(),
+        sockets: config.sockets.as_ref().map(|one| sockets(config, one)),
+    }
+}
+
+/// What one remembered connection takes at most: the entry, four places of the index, and one among the free ones.
+const TABLE_ENTRY_BYTES: u64 = 208 + 4 * 4 + 4;
+
+/// What the mark of one rejected connection takes at most: 17 bytes in a map that is between a half and a quarter full, and the
+/// map that it has grown out of meanwhile.
+const REJECTED_ENTRY_BYTES: u64 = 17 * 3;
+
+/// What is gathered for a sink before its queue has it, and the copy of it that the queue takes (`sink`, fanout.rs).
+const ENCODE_BYTES: u64 = 2 * (64 + 4) * 1_024;
+
+fn sockets(whole: &Config, config: &SocketsConfig) -> SocketsBudget {
+    let sinks = || whole.sinks_from(Source::Sockets);
+    let is_heard = u64::from(config.closes);
+    let rejects = u64::from(config.filter.is_some()) * is_heard;
+    let entry_bytes = TABLE_ENTRY_BYTES + REJECTED_ENTRY_BYTES * rejects;
+    SocketsBudget {
+        table_bytes: config.table_entries_max as u64 * entry_bytes,
+        queue_bytes: sinks().map(|sink| sink.queue_bytes as u64).sum(),
+        encode_bytes: sinks().count() as u64 * ENCODE_BYTES,
+        held_bytes: ::sockets::HELD_BYTES_MAX as u64 * is_heard,
+        cgroup_bytes: ::sockets::cgroup_bytes_max() as u64,
+        answer_bytes: ::sockets::ANSWERS_BYTES_MAX as u64,
+        kernel_receive_bytes: config.event_buffer_bytes as u64 * is_heard,
+    }
+}

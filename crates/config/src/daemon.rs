@@ -1,0 +1,75 @@
+//! `[daemon]`: the daemon's life.
+
+use crate::document::Table;
+use crate::form::{Choice, Span};
+use crate::keys::{Section, keys};
+use crate::reader::{Reader, Report, single};
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+pub(crate) const SECTION: Section = Section {
+    path: "daemon",
+    header: "[daemon]",
+    tables: &[DaemonConfig::TABLE],
+    subsections: &[],
+};
+
+const DRAIN_GRACE: Span = Span(Duration::ZERO, Duration::from_secs(3_600));
+
+keys! {
+    /// The daemon's life.
+    pub struct DaemonConfig in "daemon" {
+        /// How long targets may go on sending what was already received when the daemon stops. What is
+        /// left then is counted as `shutdown` and printed.
+        drain_grace => drain_grace: Duration = DRAIN_GRACE, default(Duration::from_secs(10));
+        /// The least important messages that are written to standard error.
+        log_level => log_level: LogLevel = LOG_LEVELS, default(LogLevel::Info);
+    }
+}
+
+/// Reads the section; what it says of nothing if it is not there.
+pub(crate) fn read(report: &Report, document: &Table) -> Option<DaemonConfig> {
+    let nothing = Table::default();
+    let table = single(report, document, SECTION.path, (SECTION.path, SECTION.header));
+    DaemonConfig::read(&Reader::open(report, table.unwrap_or(&nothing), &SECTION, SECTION.path))
+}
+
+/// Reads a `--drain-grace`: a duration within the range of the key `daemon.drain_grace`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn drain_grace(text: &str) -> Result<Duration, String> {
+    DRAIN_GRACE.parse(text)
+}
+
+/// The least important messages that are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum LogLevel {
+    Error,
+    Warn,
+    #[default]
+    Info,
+    Debug,
+}
+
+const LOG_LEVELS: Choice<LogLevel> = Choice(&[
+    ("error", LogLevel::Error),
+    ("warn", LogLevel::Warn),
+    ("info", LogLevel::Info),
+    ("debug", LogLevel::Debug),
+]);
+
+impl FromStr for LogLevel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<LogLevel, String> {
+        LOG_LEVELS.parse(text)
+    }
+}
+
+impl fmt::Display for LogLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(LOG_LEVELS.word(*self))
+    }
+}

@@ -1,0 +1,159 @@
+//! What somebody typed: a TOML document, or options on the command line, as one plain tree with line numbers.
+
+use crate::errors::ConfigError;
+use crate::reader::Report;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A value and the line it stands on.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    pub(crate) line: Option<usize>,
+    pub(crate) value: Value,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Text(String),
+    /// A value of the command line, where nothing says whether it is a number or text.
+    Bare(String),
+    Integer(i128),
+    /// Anything else that is one value; the words say what it is.
+    Other {
+        what: &'static str,
+        text: String,
+    },
+    List(Vec<Item>),
+    Table(Table),
+}
+
+/// What a [`Value::Other`] is that is `true` or `false`.
+pub(crate) const TRUTH_VALUE: &str = "the truth value";
+
+impl Value {
+    /// What it is and how it looks, for messages: `text "x"`.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Value::Text(text) => format!("the text \"{}\"", text.escape_debug()),
+            Value::Bare(text) => format!("\"{}\"", text.escape_debug()),
+            Value::Integer(number) => format!("the number {number}"),
+            Value::Other { what, text } => format!("{what} {text}"),
+            Value::List(_) => "a list".to_owned(),
+            Value::Table(_) => "a section".to_owned(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    pub(crate) line: Option<usize>,
+    /// Each with the line of its key.
+    pub(crate) entries: Vec<Entry>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) line: Option<usize>,
+    pub(crate) key: String,
+    pub(crate) item: Item,
+}
+
+impl Table {
+    pub(crate) fn get(&self, key: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.key == key)
+    }
+
+    /// Reports an option given twice: a file cannot have that, a command line can.
+    pub(crate) fn report_duplicates(&self, report: &Report, section: &str) {
+        for (at, entry) in self.entries.iter().enumerate() {
+            if self.entries[..at].iter().any(|earlier| earlier.key == entry.key) {
+                let key = format!("{section}.{}", entry.key);
+                report.error(None, &key, "it is given twice; keep one");
+            }
+        }
+    }
+}
+
+/// Reads a TOML document. Mistakes in its form go to `errors`; what could be read around them is returned.
+pub(crate) fn parse(text: &str, origin: &str, errors: &mut Vec<ConfigError>) -> Table {
+    let lines = Lines::of(text);
+    let (document, mistakes) = DeTable::parse_recoverable(text);
+    for mistake in mistakes {
+        let line = mistake.span().map(|span| lines.number(span.start));
+        let message = mistake.message().trim().replace('\n', ", ");
+        errors.push(ConfigError {
+            origin: origin.to_owned(),
+            line,
+            key: String::new(),
+            message: format!("this is not TOML: {message}"),
+        });
+    }
+    table(document.get_ref(), Some(1), &lines)
+}
+
+/// The options of one address on the command line.
+pub(crate) fn from_options(address_key: &str, address: &str, options: &[(&str, &str)]) -> Table {
+    let pairs = [(address_key, address)].into_iter().chain(options.iter().copied());
+    let entry = |(key, text): (&str, &str)| Entry {
+        line: None,
+        key: key.to_owned(),
+        item: Item { line: None, value: Value::Bare(text.to_owned()) },
+    };
+    Table { line: None, entries: pairs.map(entry).collect() }
+}
+
+fn table(source: &DeTable<'_>, line: Option<usize>, lines: &Lines) -> Table {
+    let mut entries: Vec<(usize, Entry)> = source
+        .iter()
+        .map(|(key, value)| {
+            let at = key.span().start;
+            let entry = Entry {
+                line: Some(lines.number(at)),
+                key: key.get_ref().clone().into_owned(),
+                item: item(value, lines),
+            };
+            (at, entry)
+        })
+        .collect();
+    entries.sort_by_key(|(at, _)| *at);
+    Table { line, entries: entries.into_iter().map(|(_, entry)| entry).collect() }
+}
+
+fn item(source: &Spanned<DeValue<'_>>, lines: &Lines) -> Item {
+    let line = Some(lines.number(source.span().start));
+    let value = match source.get_ref() {
+        DeValue::String(text) => Value::Text(text.clone().into_owned()),
+        DeValue::Integer(number) => {
+            match i128::from_str_radix(&number.as_str().replace('_', ""), number.radix()) {
+                Ok(number) => Value::Integer(number),
+                Err(_) => Value::Other { what: "the number", text: number.to_string() },
+            }
+        }
+        DeValue::Float(number) => {
+            Value::Other { what: "the number", text: number.as_str().to_owned() }
+        }
+        DeValue::Boolean(value) => Value::Other { what: TRUTH_VALUE, text: value.to_string() },
+        DeValue::Datetime(value) => Value::Other { what: "the date", text: value.to_string() },
+        DeValue::Array(items) => {
+            Value::List(items.iter().map(|value| item(value, lines)).collect())
+        }
+        DeValue::Table(entries) => Value::Table(table(entries, line, lines)),
+    };
+    Item { line, value }
+}
+
+/// Where the lines of a text begin.
+struct Lines(Vec<usize>);
+
+impl Lines {
+    fn of(text: &str) -> Lines {
+        let after_feeds =
+            text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
+        Lines(std::iter::once(0).chain(after_feeds).collect())
+    }
+
+    /// The number of the line that has the byte at this offset, from 1.
+    fn number(&self, offset: usize) -> usize {
+        self.0.partition_point(|start| *start <= offset)
+    }
+}

@@ -1,0 +1,152 @@
+//! What is wrong with a configuration, where, and what mends it.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// One mistake in a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The file's name, or where else the configuration came from.
+    pub origin: String,
+    /// Line in the file, from 1.
+    pub line: Option<usize>,
+    /// The key with its section: `listener.target.rate_limit`. Empty for the file as a whole.
+    pub key: String,
+    /// What is wrong, with the value, and what mends it.
+    pub message: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.origin)?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        if !self.key.is_empty() {
+            write!(f, ": {}", self.key)?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// Why a file gives no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error("cannot read {}{}", path.display(), mend(path, source))]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{}", list(.0))]
+    Invalid(Vec<ConfigError>),
+}
+
+impl LoadError {
+    /// Whether what is there can be no configuration, as opposed to one that cannot be read now.
+    pub fn is_no_configuration(&self) -> bool {
+        use io::ErrorKind::{InvalidData, IsADirectory};
+        match self {
+            LoadError::Read { source, .. } => matches!(source.kind(), IsADirectory | InvalidData),
+            LoadError::Invalid(_) => true,
+        }
+    }
+}
+
+/// What to do about a file that cannot be read.
+fn mend(path: &Path, source: &io::Error) -> String {
+    let path = path.display();
+    match source.kind() {
+        io::ErrorKind::NotFound => {
+            format!(" (weir config example > {path} writes one to start from)")
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!(
+                " (sudo chmod a+r {path} makes it readable; so must its folder be: namei -l {path})"
+            )
+        }
+        io::ErrorKind::IsADirectory => {
+            format!(" (it is a folder; name a file in it, such as {path}/weir.toml)")
+        }
+        io::ErrorKind::InvalidData => {
+            format!(
+                " (it is no text in UTF-8; file {path} says what it is, and iconv converts text)"
+            )
+        }
+        _ => String::new(),
+    }
+}
+
+/// All mistakes, one a line.
+pub fn list(errors: &[ConfigError]) -> String {
+    errors.iter().map(ConfigError::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// The candidate that `typed` was most likely meant to be, if one is near enough.
+pub(crate) fn nearest<'a>(
+    typed: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    // A mistyped key may be long; a document is not made to spend a second on one.
+    let typed: Vec<char> = typed.to_lowercase().replace('-', "_").chars().take(64).collect();
+    let text: String = typed.iter().collect();
+    // `rate` for `rate_limit`, `rings` for `ring_size`.
+    let part_distance = |part: &str| match () {
+        () if part.len() < 3 || text.len() < 3 => usize::MAX,
+        () if part == text => 1,
+        () if part.starts_with(&text) || text.starts_with(part) => 2,
+        () => usize::MAX,
+    };
+    let near = |candidate: &str| {
+        let whole = edit_distance(&typed, &candidate.chars().collect::<Vec<_>>());
+        candidate.split('_').map(part_distance).fold(whole, usize::min)
+    };
+    let best = candidates.into_iter().map(|name| (near(name), name)).min_by_key(|(d, _)| *d)?;
+    (best.0 <= best.1.len().max(typed.len()).div_ceil(3)).then_some(best.1)
+}
+
+/// Insertions, deletions, replacements and swaps of neighbours that make one text of the other.
+fn edit_distance(a: &[char], b: &[char]) -> usize {
+    let mut two_above: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, to) in b.iter().enumerate() {
+            let replaced = above[j] + usize::from(from != to);
+            let mut best = replaced.min(above[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && *from == b[j - 1] && a[i - 1] == *to {
+                best = best.min(two_above[j - 1] + 1);
+            }
+            row.push(best);
+        }
+        two_above = std::mem::replace(&mut above, row);
+    }
+    above[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(typed: &str, expected: Option<&str>) {
+        let keys = ["name", "listen", "receive_buffer", "ring_size", "rate_limit", "to", "ttl"];
+        assert_eq!(nearest(typed, keys), expected, "{typed}");
+    }
+
+    #[test]
+    fn the_nearest_key() {
+        check("nmae", Some("name"));
+        check("listne", Some("listen"));
+        check("ringsize", Some("ring_size"));
+        check("ring-size", Some("ring_size"));
+        check("Ring_Size", Some("ring_size"));
+        check("rate", Some("rate_limit"));
+        check("buffer", Some("receive_buffer"));
+        check("tll", Some("ttl"));
+        check("completely_different", None);
+        check("", None);
+    }
+}

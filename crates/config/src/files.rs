@@ -1,0 +1,67 @@
+//! Files that two targets or sinks would write.
+
+use crate::listener::ReadListener;
+use crate::paths::{is_same_file, real_path};
+use crate::reader::{Placed, Report};
+use crate::sink::{Sink, SinkConfig};
+use crate::target::{Target, TargetConfig};
+use std::path::{Path, PathBuf};
+
+/// A file with the names that it is set aside under.
+struct Written {
+    path: PathBuf,
+    keeps: u32,
+    owner: String,
+}
+
+impl Written {
+    fn clashes(&self, other: &Written) -> bool {
+        is_same_file(&self.path, &other.path)
+            || is_rotated(&self.path, self.keeps, &other.path)
+            || is_rotated(&other.path, other.keeps, &self.path)
+    }
+}
+
+/// Reports every file that is written already, or set aside under that name.
+pub(crate) fn check(report: &Report, listeners: &[ReadListener], sinks: &[Placed<SinkConfig>]) {
+    let mut seen: Vec<Written> = Vec::new();
+    let mut clash = |this: Written| {
+        let owner = seen.iter().find(|other| other.clashes(&this)).map(|other| other.owner.clone());
+        seen.push(this);
+        owner
+    };
+    let message = |to: &str, owner: &str| {
+        format!(
+            "{to} is written by {owner} already, or set aside under that name; choose another path"
+        )
+    };
+
+    for ReadListener { listener, targets } in listeners {
+        for target in targets {
+            let Target::File(file) = &target.thing.to else { continue };
+            let owner = format!("target {} of listener {}", target.thing.name, listener.thing.name);
+            let this = Written { path: real_path(&file.path), keeps: file.kept_files(), owner };
+            if let Some(owner) = clash(this) {
+                let message = message(&target.thing.to.to_string(), &owner);
+                target.error(report, &TargetConfig::to, message);
+            }
+        }
+    }
+    for sink in sinks {
+        let Sink::File(file) = &sink.thing.to else { continue };
+        let owner = format!("sink {}", sink.thing.name);
+        let this = Written { path: real_path(&file.path), keeps: file.kept_files(), owner };
+        if let Some(owner) = clash(this) {
+            let message = message(&sink.thing.to.to_string(), &owner);
+            sink.error(report, &SinkConfig::to, message);
+        }
+    }
+}
+
+/// Whether `path` is one of the names under which `keeps` rotated files of `base` are kept.
+fn is_rotated(base: &Path, keeps: u32, path: &Path) -> bool {
+    let (Some(base), Some(path)) = (base.to_str(), path.to_str()) else { return false };
+    let number = path.strip_prefix(base).and_then(|tail| tail.strip_prefix('.'));
+    let number = number.and_then(|number| number.parse::<u32>().ok());
+    number.is_some_and(|number| (1..=keeps).contains(&number))
+}

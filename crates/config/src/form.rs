@@ -1,0 +1,485 @@
+//! The forms that values have: how each is described, read and shown.
+
+use crate::document::{Entry, Item, TRUTH_VALUE, Value};
+use crate::errors::nearest;
+use crate::keys::Key;
+use crate::reader::Reader;
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::marker::PhantomData;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+use text::units;
+
+/// What a key's value looks like.
+pub(crate) trait Form {
+    type Value;
+
+    /// What the documentation says about it.
+    fn describe(&self) -> String;
+
+    /// Reads it. `None`: it is wrong, which is reported.
+    fn read(&self, slot: &Slot<'_>) -> Option<Self::Value>;
+
+    /// The same as TOML and JSON have it; null if it is not set.
+    fn show(&self, value: &Self::Value) -> Json;
+
+    /// How a value is written, for who left it out.
+    fn example(&self) -> &'static str {
+        "\"…\""
+    }
+}
+
+/// The form of a field of type `T`: the compiler holds one against the other.
+pub(crate) fn of<T, F: Form<Value = T>>(form: F) -> F {
+    form
+}
+
+/// The form of a field that may have no value.
+pub(crate) fn optional<T: IntoIterator, F: Form<Value = T::Item>>(form: F) -> F {
+    form
+}
+
+/// A value where somebody wrote it.
+pub(crate) struct Slot<'a> {
+    pub(crate) reader: &'a Reader<'a>,
+    pub(crate) key: &'a Key,
+    pub(crate) line: Option<usize>,
+    pub(crate) value: &'a Value,
+}
+
+impl Slot<'_> {
+    pub(crate) fn error(&self, message: impl Into<String>) {
+        self.reader.error_at(self.line, self.key, message);
+    }
+
+    /// The text, if it is one.
+    fn text(&self) -> Option<&str> {
+        if let Value::Text(text) | Value::Bare(text) = self.value {
+            return Some(text);
+        }
+        let (what, form) = (self.value.describe(), (self.key.form)());
+        self.error(format!("{what} is not text; write {form}, in quotes"));
+        None
+    }
+
+    /// A text that `parse` turns into a value; what it says about a wrong one becomes the message.
+    pub(crate) fn parse<T, E: ToString>(&self, parse: impl Fn(&str) -> Result<T, E>) -> Option<T> {
+        let text = self.text()?;
+        let wrong = |error: E| {
+            self.error(format!("\"{}\": {}", text.escape_debug(), error.to_string()));
+        };
+        parse(text).map_err(wrong).ok()
+    }
+
+    /// A list of texts, each turned into a value; on the command line separated by commas. What is wrong is left out.
+    pub(crate) fn list<T>(&self, parse: impl Fn(&str) -> Result<T, String>) -> Option<Vec<T>> {
+        let items = match self.value {
+            Value::List(items) => items.clone(),
+            Value::Bare(text) => text
+                .split(',')
+                .filter(|part| !part.is_empty())
+                .map(|part| Item { line: self.line, value: Value::Bare(part.to_owned()) })
+                .collect(),
+            other => {
+                let (what, name) = (other.describe(), self.key.name);
+                self.error(format!("{what} is not a list; write {name} = [\"…\"]"));
+                return None;
+            }
+        };
+
+        let mut values = Vec::with_capacity(items.len());
+        for Item { line, value } in &items {
+            let value = match value {
+                Value::Text(text) | Value::Bare(text) => parse(text),
+                other => Err(format!("{} is not text; write it in quotes", other.describe())),
+            };
+            match value {
+                Ok(value) => values.push(value),
+                Err(message) => self.reader.error_at(*line, self.key, message),
+            }
+        }
+        Some(values)
+    }
+
+    /// Whether a quantity has its unit. `hint` says what else could be written.
+    fn has_unit(&self, unit: &str, hint: &str) -> bool {
+        let number = match self.value {
+            Value::Integer(number) => number.to_string(),
+            Value::Other { what: "the number", text } => text.clone(),
+            _ => return true,
+        };
+        self.error(format!("the number {number} has no unit; write \"{number}{unit}\" {hint}"));
+        false
+    }
+}
+
+/// A list as it is shown; nothing if it is empty.
+pub(crate) fn show_list<T: ToString>(values: &[T]) -> Json {
+    if values.is_empty() {
+        return Json::Null;
+    }
+    values.iter().map(ToString::to_string).collect()
+}
+
+/// The types that numbers of the file become.
+pub(crate) trait Number: Copy {
+    /// `None` if it does not fit.
+    fn of(number: u64) -> Option<Self>;
+    fn number(self) -> u64;
+}
+
+macro_rules! number {
+    ($($Type:ty),+) => {$(
+        impl Number for $Type {
+            fn of(number: u64) -> Option<$Type> {
+                <$Type>::try_from(number).ok()
+            }
+
+            fn number(self) -> u64 {
+                self as u64
+            }
+        }
+    )+};
+}
+
+number!(u8, u16, u32, u64, usize);
+
+impl Number for NonZeroU32 {
+    fn of(number: u64) -> Option<NonZeroU32> {
+        u32::try_from(number).ok().and_then(NonZeroU32::new)
+    }
+
+    fn number(self) -> u64 {
+        self.get().into()
+    }
+}
+
+/// A size with its unit, in bytes from and to.
+pub(crate) struct Size<T>(u64, u64, PhantomData<T>);
+
+/// A size from `min` to `max` bytes.
+pub(crate) const fn size<T>(min: u64, max: u64) -> Size<T> {
+    Size(min, max, PhantomData)
+}
+
+impl<T: Number> Form for Size<T> {
+    type Value = T;
+
+    fn describe(&self) -> String {
+        format!("size, {} to {}", units::display_size(self.0), units::display_size(self.1))
+    }
+
+    fn read(&self, slot: &Slot<'_>) -> Option<T> {
+        if !slot.has_unit("B", "for bytes, or a size such as \"8MiB\"") {
+            return None;
+        }
+        let bytes = slot.parse(|text| {
+            let bytes = units::parse_size(text).map_err(|error| error.to_string())?;
+            in_range(bytes, self.0, self.1, units::display_size)
+        })?;
+        T::of(bytes)
+    }
+
+    fn show(&self, value: &T) -> Json {
+        units::display_size(value.number()).into()
+    }
+}
+
+/// A duration with its unit, from and to.
+pub(crate) struct Span(pub(crate) Duration, pub(crate) Duration);
+
+impl Span {
+    /// Reads one that is in the range.
+    pub(crate) fn parse(&self, text: &str) -> Result<Duration, String> {
+        let duration = units::parse_duration(text).map_err(|error| error.to_string())?;
+        in_range(duration, self.0, self.1, units::display_duration)
+    }
+}
+
+impl Form for Span {
+    type Value = Duration;
+
+    fn describe(&self) -> String {
+        let shown = units::display_duration;
+        format!("duration, {} to {}", shown(self.0), shown(self.1))
+    }
+
+    fn read(&self, slot: &Slot<'_>) -> Option<Duration> {
+        let has_unit = slot.has_unit("s", "for seconds, or a duration such as \"250ms\"");
+        if has_unit { slot.parse(|text| self.parse(text)) } else { None }
+    }
+
+    fn show(&self, value: &Duration) -> Json {
+        units::display_duration(*value).into()
+    }
+}
+
+/// A value of another form, or the word `off`, which is none.
+pub(crate) struct OrOff<F>(pub(crate) F);
+
+impl<F: Form> Form for OrOff<F> {
+    type Value = Option<F::Value>;
+
+    fn describe(&self) -> String {
+        format!("{}, or `off`", self.0.describe())
+    }
+
+    fn read(&self, slot: &Slot<'_>) -> Option<Option<F::Value>> {
+        match slot.value {
+            Value::Text(text) | Value::Bare(text) if text == "off" => Some(None),
+            _ => self.0.read(slot).map(Some),
+        }
+    }
+
+    fn show(&self, value: &Option<F::Value>) -> Json {
+        value.as_ref().map_or_else(|| "off".into(), |value| self.0.show(value))
+    }
+}
+
+/// A whole number, from and to.
+pub(crate) struct Whole<T>(u64, u64, PhantomData<T>);
+
+/// A whole number from `min` to `max`.
+pub(crate) const fn whole<T>(min: u64, max: u64) -> Whole<T> {
+    Whole(min, max, PhantomData)
+}
+
+impl<T: Number> Form for Whole<T> {
+    type Value = T;
+
+    fn describe(&self) -> String {
+        format!("whole number, {} to {}", self.0, self.1)
+    }
+
+    fn read(&self, slot: &Slot<'_>) -> Option<T> {
+        let (min, max) = (self.0, self.1);
+        let number = match slot.value {
+            Value::Integer(number) => Some(*number),
+            Value::Bare(text) => text.parse().ok(),
+            _ => None,
+        };
+        if let Some(number) = number {
+            let in_range = u64::try_from(number).ok().filter(|number| (min..=max).contains(number));
+            if in_range.is_none() {
+                slot.error(format!("{number} is out of range; it is {min} to {max}"));
+            }
+            return in_range.and_then(T::of);
+        }
+
+        let hint = match slot.value {
+            Value::Text(text) if text.parse::<u64>().is_ok() => {
+                "write it without quotes".to_owned()
+            }
+            _ => format!("write {} = N, {min} to {max}", slot.key.name),
+        };
+        slot.error(format!("{} is not a whole number; {hint}", slot.value.describe()));
+        None
+    }
+
+    fn show(&self, value: &T) -> Json {
+        value.number().into()
+    }
+}
+
+/// One of these words, each with what it stands for.
+pub(crate) struct Choice<T: 'static>(pub(crate) &'static [(&'static str, T)]);
+
+impl<T: Copy + PartialEq> Choice<T> {
+    /// What a word stands for, or a message that names the nearest.
+    pub(crate) fn parse(&self, text: &str) -> Result<T, String> {
+        let words = || self.0.iter().map(|(word, _)| *word);
+        let found = self.0.iter().find(|(word, _)| *word == text);
+        found.map(|(_, value)| *value).ok_or_else(|| {
+            let all = words().collect::<Vec<_>>().join(", ");
+            match nearest(text, words()) {
+                Some(word) => format!("it is one of {all}; did you mean {word}?"),
+                None => format!("it is one of {all}"),
+            }
+        })
+    }
+
+    /// The word for a value.
+    pub(crate) fn word(&self, value: T) -> &'static str {
+        self.0.iter().find(|(_, of)| *of == value).map_or("", |(word, _)| word)
+    }
+}
+
+impl<T: Copy + PartialEq> Form for Choice<T> {
+    type Value = T;
+
+    fn describe(&self) -> String {
+        self.0.iter().map(|(word, _)| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+    }
+
+    fn read(&self, slot: &Slot<'_>) -> Option<T> {
+        slot.parse(|text| self.parse(text))
+    }
+
+    fn show(&self, value: &T) -> Json {
+        self.word(*value).into()
+    }
+}
+
+/// `true` or `false`.
+pub(crate) struct Bool;
+
+impl Form for Bool {
+    type Value = bool;
+
+    fn describe(&self) -> String {
+        "`true` or `false`".to_owned()
+    }
+
+    fn read(&self, slot: &Slot<'_>) -> Option<bool> {
+        let value = match slot.value {
+            Value::Bare(text) | Value::Other { what: TRUTH_VALUE, text } => text.parse().ok(),
+            _ => None,
+        };
+        if value.is_none() {
+            let hint = match slot.value {
+                Value::Text(text) if text.parse::<bool>().is_ok() => "write it without quotes",
+                _ => "write true or false",
+            };
+            let what = slot.value.describe();
+            slot.error(format!("{what} is neither true nor false; {hint}"));
+        }
+        value
+    }
+
+    fn show(&self, value: &bool) -> Json {
+        (*value).into()
+    }
+}
+
+/// Text of a form that the words describe, and what reads and shows it.
+pub(crate) struct Text<T> {
+    form: &'static str,
+    parse: fn(&str) -> Result<T, String>,
+    show: fn(&T) -> String,
+}
+
+/// Text that `parse` turns into a value.
+pub(crate) const fn text<T: Display>(
+    form: &'static str,
+    parse: fn(&str) -> Result<T, String>,
+) -> Text<T> {
+    Text { form, parse, show: T::to_string }
+}
+
+/// A path that `parse` checks.
+pub(crate) const fn path(
+    form: &'static str,
+    parse: fn(&str) -> Result<PathBuf, String>,
+) -> Text<PathBuf> {
+    Text { form, parse, show: |path| path.display().to_string() }
+}
+
+impl<T> Form for Text<T> {
+    type Value = T;
+
+    fn describe(&self) -> String {
+        self.form.to_owned()
+    }
+
+    fn read(&self, slot: &Slot<'_>) -> Option<T> {
+        slot.parse(self.parse)
+    }
+
+    fn show(&self, value: &T) -> Json {
+        (self.show)(value).into()
+    }
+}
+
+/// What reads a type from text.
+pub(crate) fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: T::Err| error.to_string())
+}
+
+/// A list of what the words describe.
+pub(crate) struct List<T> {
+    pub(crate) of: &'static str,
+    pub(crate) parse: fn(&str) -> Result<T, String>,
+}
+
+impl<T: Display> Form for List<T> {
+    type Value = Vec<T>;
+
+    fn describe(&self) -> String {
+        format!("list of {}", self.of)
+    }
+
+    fn read(&self, slot: &Slot<'_>) -> Option<Vec<T>> {
+        slot.list(self.parse)
+    }
+
+    fn show(&self, value: &Vec<T>) -> Json {
+        show_list(value)
+    }
+
+    fn example(&self) -> &'static str {
+        "[\"…\"]"
+    }
+}
+
+/// A list of addresses and prefixes.
+pub(crate) const PREFIXES: List<relay::Prefix> =
+    List { of: "addresses and prefixes", parse: parsed };
+
+/// Names with values, both text, which the function checks.
+pub(crate) struct Pairs(pub(crate) fn(&str, &str) -> Result<(), String>);
+
+impl Form for Pairs {
+    type Value = BTreeMap<String, String>;
+
+    fn describe(&self) -> String {
+        "names with values in braces".to_owned()
+    }
+
+    fn read(&self, slot: &Slot<'_>) -> Option<BTreeMap<String, String>> {
+        let Value::Table(table) = slot.value else {
+            let (what, name) = (slot.value.describe(), slot.key.name);
+            slot.error(format!(
+                "{what} is no table of names and values; write {name} = {{ site = \"fra1\" }}"
+            ));
+            return None;
+        };
+
+        let mut pairs = BTreeMap::new();
+        for Entry { line, key, item } in &table.entries {
+            let checked = match &item.value {
+                Value::Text(text) => (self.0)(key, text).map(|()| text.clone()),
+                other => {
+                    Err(format!("{key}: {} is not text; write it in quotes", other.describe()))
+                }
+            };
+            match checked {
+                Ok(text) => drop(pairs.insert(key.clone(), text)),
+                Err(message) => slot.reader.error_at(*line, slot.key, message),
+            }
+        }
+        Some(pairs)
+    }
+
+    fn show(&self, value: &BTreeMap<String, String>) -> Json {
+        if value.is_empty() { Json::Null } else { serde_json::json!(value) }
+    }
+}
+
+fn in_range<T: PartialOrd + Copy>(
+    value: T,
+    min: T,
+    max: T,
+    shown: impl Fn(T) -> String,
+) -> Result<T, String> {
+    if value < min {
+        return Err(format!("it is below the minimum of {}", shown(min)));
+    }
+    if value > max {
+        return Err(format!("it is above the maximum of {}", shown(max)));
+    }
+    Ok(value)
+}

@@ -1,0 +1,253 @@
+//! One table for every key: its name, its field and type, its form and range, its default, and what it does.
+//!
+//! [`keys!`] makes of a table the struct, what reads it, what shows it, and the documentation. So a key is written once.
+
+use crate::reader::Reader;
+use serde_json::Value as Json;
+
+/// One key.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// The section's name with dots: `listener.target`.
+    pub section: &'static str,
+    pub name: &'static str,
+    /// What the value looks like, for the documentation and for messages.
+    pub form: fn() -> String,
+    pub fallback: Fallback,
+    /// What it does, for the documentation. Markdown.
+    pub meaning: &'static str,
+}
+
+impl Key {
+    /// The key with its section: `listener.target.rate_limit`.
+    pub fn path(&self) -> String {
+        format!("{}.{}", self.section, self.name)
+    }
+}
+
+/// What holds when a key is not there.
+#[derive(Clone, Copy, Debug)]
+pub enum Fallback {
+    /// The key must be there.
+    Required,
+    /// This value, as it is shown.
+    Value(fn() -> Json),
+    /// No value, or one that follows from others; the words say what happens then.
+    Absent(&'static str),
+}
+
+/// Keys that stand in a section together.
+#[derive(Clone, Copy, Debug)]
+pub struct Table {
+    /// What has these keys: `UDP targets`. Empty: everything of that section.
+    pub of: &'static str,
+    pub keys: &'static [Key],
+    /// Reads all of them for their mistakes alone.
+    pub(crate) check: fn(&Reader<'_>),
+}
+
+/// A section of the file.
+#[derive(Clone, Copy, Debug)]
+pub struct Section {
+    /// Its name with dots: `listener.target`.
+    pub path: &'static str,
+    /// How it is opened in a file: `[[listener.target]]`.
+    pub header: &'static str,
+    /// The keys that all have, then those of each kind.
+    pub tables: &'static [Table],
+    /// The last parts of the names of sections within.
+    pub subsections: &'static [&'static str],
+}
+
+impl Section {
+    /// All keys. One that several kinds have is there for each of them.
+    pub fn keys(&self) -> impl Iterator<Item = &'static Key> {
+        self.tables.iter().flat_map(|table| table.keys)
+    }
+
+    /// Whether something in this section has a key of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.keys().any(|key| key.name == name)
+    }
+}
+
+/// Keys with the values that they have somewhere; null: not set.
+pub(crate) type Values = Vec<(&'static Key, Json)>;
+
+/// All sections, in the order of the documentation and of `weir config show`.
+pub const SECTIONS: &[Section] = &[
+    crate::admin::SECTION,
+    crate::daemon::SECTION,
+    crate::statsd::SECTION,
+    crate::listener::SECTION,
+    crate::target::SECTION,
+    crate::sockets::SECTION,
+    crate::sink::SECTION,
+];
+
+/// Makes a struct of a table of keys, and everything that has to know them.
+///
+/// A row is `/// meaning`, then `key => field: Type = form, fallback;`. The fallback is one of
+/// - `required()`, or `required("what to write")`;
+/// - `chosen()`: required, and the value, one of several kinds, has keys of its own (`values`);
+/// - `default(value)`;
+/// - `unset("words")`: the field is an `Option`, and the words say what happens without it;
+/// - `empty("words")`: the same for a list;
+/// - `derived("words", value)`: the value follows from those that must be there.
+///
+/// `where CONDITION, "message"` behind it: the key has no effect unless the condition holds, and is a mistake then.
+/// `given { … }` are fields that no key says, `with (…)` what only derived values need; both are arguments of `read`.
+macro_rules! keys {
+    (
+        $(#[$about:meta])*
+        pub struct $Name:ident in $section:literal $(of $of:literal)?
+        $(given { $($(#[$given_about:meta])* $given:ident: $Given:ty),+ })?
+        $(with ($($with:ident: $With:ty),+))?
+        {
+            $(
+                $(#[doc = $meaning:literal])+
+                $key:ident => $field:ident: $Type:ty = $form:expr, $mode:ident($($fallback:tt)*)
+                $(where $needs:expr, $useless:literal)?;
+            )+
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct $Name {
+            $($($(#[$given_about])* pub $given: $Given,)+)?
+            $($(#[doc = $meaning])+ pub $field: $Type,)+
+        }
+
+        #[expect(non_upper_case_globals, reason = "keys have the names that they have in the file")]
+        impl $Name {
+            $(
+                #[doc = concat!("The key `", stringify!($key), "`.")]
+                pub const $key: $crate::keys::Key = $crate::keys::Key {
+                    section: $section,
+                    name: stringify!($key),
+                    form: || $crate::form::Form::describe(&$crate::keys::row!(@form $mode $Type, $form)),
+                    fallback: $crate::keys::row!(@fallback $mode($($fallback)*) $crate::keys::row!(@form $mode $Type, $form)),
+                    meaning: concat!($($meaning),+).trim_ascii(),
+                };
+            )+
+
+            pub(crate) const TABLE: $crate::keys::Table = $crate::keys::Table {
+                of: concat!($($of)?),
+                keys: &[$(Self::$key),+],
+                check: Self::check_values,
+            };
+
+            /// Reads every key; `None` if one that must be there has no value, which is reported.
+            pub(crate) fn read(
+                reader: &$crate::reader::Reader<'_>
+                $($(, $given: $Given)+)?
+                $($(, $with: $With)+)?
+            ) -> Option<$Name> {
+                // All keys are read before anything ends it: every mistake is reported at once.
+                $(let $field = $crate::keys::row!(@read $mode($($fallback)*) reader, &Self::$key, &$crate::keys::row!(@form $mode $Type, $form));)+
+                $(let $field = $crate::keys::row!(@need $mode $field);)+
+                $(let $field = $crate::keys::row!(@derive $mode($($fallback)*) $field);)+
+                let this = $Name { $($($given,)+)? $($field),+ };
+                $($(
+                    let is_useful: fn(&$Name) -> bool = $needs;
+                    reader.needs(&Self::$key, is_useful(&this), $useless);
+                )?)+
+                Some(this)
+            }
+
+            fn check_values(reader: &$crate::reader::Reader<'_>) {
+                $(let _ = reader.value(&Self::$key, &$crate::keys::row!(@form $mode $Type, $form));)+
+            }
+
+            /// Every key with its value.
+            pub(crate) fn values(&self) -> $crate::keys::Values {
+                let mut values = Vec::new();
+                $(
+                    let value = $crate::keys::row!(@show $mode &$crate::keys::row!(@form $mode $Type, $form), &self.$field);
+                    $(
+                        let is_useful: fn(&$Name) -> bool = $needs;
+                        let value = if is_useful(self) { value } else { serde_json::Value::Null };
+                    )?
+                    values.push((&Self::$key, value));
+                )+
+                $($crate::keys::row!(@more $mode values, self.$field);)+
+                values
+            }
+        }
+    };
+}
+
+/// What differs between the fallbacks of a row.
+macro_rules! row {
+    (@form unset $Type:ty, $form:expr) => {
+        $crate::form::optional::<$Type, _>($form)
+    };
+    (@form $mode:ident $Type:ty, $form:expr) => {
+        $crate::form::of::<$Type, _>($form)
+    };
+
+    (@fallback required($($missing:literal)?) $form:expr) => {
+        $crate::keys::Fallback::Required
+    };
+    (@fallback chosen() $form:expr) => {
+        $crate::keys::Fallback::Required
+    };
+    (@fallback default($value:expr) $form:expr) => {
+        $crate::keys::Fallback::Value(|| $crate::form::Form::show(&$form, &$value))
+    };
+    (@fallback $mode:ident($words:literal $(, $value:expr)?) $form:expr) => {
+        $crate::keys::Fallback::Absent($words)
+    };
+
+    (@read required($missing:literal) $reader:expr, $key:expr, $form:expr) => {
+        $reader.required($key, $form, Some($missing))
+    };
+    (@read required() $reader:expr, $key:expr, $form:expr) => {
+        $reader.required($key, $form, None)
+    };
+    (@read chosen() $reader:expr, $key:expr, $form:expr) => {
+        $reader.required($key, $form, None)
+    };
+    (@read default($value:expr) $reader:expr, $key:expr, $form:expr) => {
+        $reader.value($key, $form).unwrap_or_else(|| $value)
+    };
+    (@read empty($words:literal) $reader:expr, $key:expr, $form:expr) => {
+        $reader.value($key, $form).unwrap_or_default()
+    };
+    (@read $mode:ident($($rest:tt)*) $reader:expr, $key:expr, $form:expr) => {
+        $reader.value($key, $form)
+    };
+
+    (@need required $field:ident) => {
+        $field?
+    };
+    (@need chosen $field:ident) => {
+        $field?
+    };
+    (@need $mode:ident $field:ident) => {
+        $field
+    };
+
+    (@derive derived($words:literal, $value:expr) $field:ident) => {
+        $field.unwrap_or_else(|| $value)
+    };
+    (@derive $mode:ident($($rest:tt)*) $field:ident) => {
+        $field
+    };
+
+    (@show unset $form:expr, $value:expr) => {
+        $value
+            .as_ref()
+            .map_or(serde_json::Value::Null, |value| $crate::form::Form::show($form, value))
+    };
+    (@show $mode:ident $form:expr, $value:expr) => {
+        $crate::form::Form::show($form, $value)
+    };
+
+    (@more chosen $values:ident, $value:expr) => {
+        $values.extend($value.values())
+    };
+    (@more $mode:ident $values:ident, $value:expr) => {};
+}
+
+pub(crate) use {keys, row};

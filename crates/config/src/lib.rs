@@ -1,0 +1,244 @@
+//! The configuration: a TOML file, or addresses with options on the command line.
+//!
+//! One module for each thing that can be configured (`listener`, `target` with its kinds, `sink` with its kinds, `sockets`,
+//! `admin`, `daemon`, `statsd`): its keys, its struct, its rules. [`keys`] makes everything else of a table of keys.
+//!
+//! What somebody typed is read into a plain tree with line numbers (`document`). Each thing reads its sections of it
+//! (`reader`), with every mistake collected on the way.
+//!
+//! A value comes from a flag, else from the environment, else from the file, else it is the default.
+
+#![forbid(unsafe_code)]
+
+pub mod keys;
+
+mod address;
+mod admin;
+mod budget;
+mod daemon;
+mod document;
+mod errors;
+mod files;
+mod form;
+mod listener;
+mod loops;
+mod overrides;
+mod paths;
+mod reader;
+mod show;
+mod sink;
+mod sockets;
+mod statsd;
+mod target;
+
+pub use self::sink::{FileSink, Sink, SinkConfig, Source, UdpSink, Written};
+pub use self::sockets::{COLLECTOR_NAME, Namespaces, SocketsConfig};
+pub use address::{AddressError, Host, HostPort, ListenAddress, TargetAddress, split_options};
+pub use admin::{AdminConfig, AdminListen};
+pub use budget::{Budget, ListenerBudget, SocketsBudget};
+pub use daemon::{DaemonConfig, LogLevel, drain_grace};
+pub use errors::{ConfigError, LoadError, list};
+pub use keys::Key;
+pub use listener::{Listen, ListenerConfig, RECEIVE_BUFFER_BYTES, UdpListener};
+pub use loops::would_loop;
+pub use overrides::{ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_LEVEL, Overrides};
+pub use show::Origins;
+pub use statsd::StatsdConfig;
+pub use target::{FileTarget, Target, TargetConfig, UdpTarget};
+
+use document::Table;
+use listener::ReadListener;
+use reader::{Report, unknown_sections};
+use std::net::SocketAddr;
+use std::path::Path;
+
+/// Everything that the daemon is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    pub admin: AdminConfig,
+    pub daemon: DaemonConfig,
+    /// `None`: the daemon's own figures are not pushed.
+    pub statsd: Option<StatsdConfig>,
+    /// Names and addresses differ; at least one if `sockets` is `None`.
+    pub listeners: Vec<ListenerConfig>,
+    /// `None`: no sockets are collected.
+    pub sockets: Option<SocketsConfig>,
+    /// Names differ; at least one if there is `sockets`.
+    pub sinks: Vec<SinkConfig>,
+}
+
+impl Config {
+    /// Reads a configuration file's text. `origin` is its name, for messages.
+    ///
+    /// # Errors
+    /// Every mistake in it, in the order of the file.
+    pub fn parse(text: &str, origin: &str) -> Result<Config, Vec<ConfigError>> {
+        Config::parse_with_origins(text, origin).map(|(config, _)| config)
+    }
+
+    /// Like [`Config::parse`], and tells which line each value came from.
+    ///
+    /// # Errors
+    /// Every mistake in it, in the order of the file.
+    pub fn parse_with_origins(
+        text: &str,
+        origin: &str,
+    ) -> Result<(Config, Origins), Vec<ConfigError>> {
+        let mut mistakes = Vec::new();
+        let document = document::parse(text, origin, &mut mistakes);
+        if !mistakes.is_empty() {
+            // What could be read around the mistakes is not what was meant; more messages would mislead.
+            return Err(mistakes);
+        }
+
+        let report = Report::new(origin);
+        let known = ["admin", "daemon", "metrics", "listener", "sockets", "sink"];
+        unknown_sections(&report, &document, &known, "");
+        if document.get("listener").is_none() && document.get("sockets").is_none() {
+            report.error(None, "listener", NO_LISTENER);
+        }
+        let listeners = listener::read_all(&report, &document);
+        let config = read(&report, &document, listeners);
+
+        let (errors, lines) = report.into_parts();
+        match config {
+            Some(config) if errors.is_empty() => Ok((config, Origins::new(origin, lines))),
+            _ => Err(errors),
+        }
+    }
+
+    /// Reads a configuration file.
+    ///
+    /// # Errors
+    /// It cannot be read, or every mistake in it.
+    pub fn load(path: &Path) -> Result<Config, LoadError> {
+        let text = read_file(path)?;
+        Config::parse(&text, &path.display().to_string()).map_err(LoadError::Invalid)
+    }
+
+    /// A configuration of addresses with options, as `weir relay` has them: every listener gets every target.
+    /// Options have the names of the file's keys: `udp://10.0.0.1:514?rate_limit=1000&sample=10`.
+    ///
+    /// # Errors
+    /// Every mistake in them.
+    pub fn from_addresses(listen: &[String], to: &[String]) -> Result<Config, Vec<ConfigError>> {
+        let all = Report::new("command line");
+        if listen.is_empty() {
+            all.error(None, "", "there is nothing to listen on; add --listen 127.0.0.1:5514");
+        }
+        if to.is_empty() {
+            all.error(None, "", "there is no target; add --to 10.0.0.1:514");
+        }
+        // Each address is an origin of its own: the mistakes of one are those of one line.
+        let address = |flag: &str, key: &Key, text: &str| {
+            let (address, options) = split_options(text);
+            let report = Report::new(&format!("{flag} {text}"));
+            let table = document::from_options(key.name, address, &options);
+            table.report_duplicates(&report, key.section);
+            (report, table)
+        };
+
+        let mut targets = Vec::new();
+        for text in to {
+            let (report, table) = address("--to", &TargetConfig::to, text);
+            targets.extend(target::read(&report, &table, "target"));
+            all.add(report.into_parts().0);
+        }
+        let mut listeners = Vec::new();
+        for text in listen {
+            let (report, table) = address("--listen", &ListenerConfig::listen, text);
+            let listener = listener::read(&report, &table, "listener");
+            let targets = targets.clone();
+            listeners.extend(listener.map(|listener| ReadListener { listener, targets }));
+            all.add(report.into_parts().0);
+        }
+
+        let config = read(&all, &Table::default(), listeners);
+        let (errors, _) = all.into_parts();
+        config.filter(|_| errors.is_empty()).ok_or(errors)
+    }
+
+    /// The sinks that take records of this source.
+    pub fn sinks_from(&self, source: Source) -> impl Iterator<Item = &SinkConfig> {
+        self.sinks.iter().filter(move |sink| sink.from.contains(&source))
+    }
+
+    /// The most memory that a running daemon with this configuration takes for datagrams.
+    pub fn budget(&self) -> Budget {
+        budget::of(self)
+    }
+
+    /// The configuration as TOML that reads as the same configuration. With `origins`, each line says where its value
+    /// came from.
+    pub fn to_toml(&self, origins: Option<&Origins>) -> String {
+        show::to_toml(self, origins)
+    }
+
+    /// The configuration as JSON: each key with its value and where that came from.
+    pub fn to_json(&self, origins: &Origins) -> serde_json::Value {
+        show::to_json(self, origins)
+    }
+}
+
+const NO_LISTENER: &str = "there is no listener and no [sockets]; add [[listener]] with listen = \"127.0.0.1:5514\" and a \
+                           [[listener.target]] with to = \"…\" (weir config example shows a whole file)";
+
+/// Reads everything but the listeners, and holds all of it against each other.
+fn read(report: &Report, document: &Table, listeners: Vec<ReadListener>) -> Option<Config> {
+    let admin = admin::read(report, document);
+    let daemon = daemon::read(report, document);
+    let statsd = statsd::read(report, document);
+    let sockets = self::sockets::read(report, document);
+    let sinks = self::sink::read_all(report, document);
+
+    listener::check(report, &listeners);
+    target::check(report, &listeners);
+    if let Some(statsd) = &statsd {
+        statsd::check(report, statsd, &listeners);
+    }
+    self::sink::check(report, &sinks, document.get("sockets"));
+    files::check(report, &listeners, &sinks);
+
+    Some(Config {
+        admin: admin?,
+        daemon: daemon?,
+        statsd: statsd.map(|statsd| statsd.thing),
+        listeners: listeners.into_iter().map(ReadListener::whole).collect(),
+        sockets,
+        sinks: sinks.into_iter().map(|sink| sink.thing).collect(),
+    })
+}
+
+/// What differs between two configurations, in words: one entry for each section of the file that changed, with its keys.
+pub fn changes(old: &Config, new: &Config) -> Vec<String> {
+    show::differences(old, new)
+}
+
+/// Reads a configuration file's text.
+///
+/// # Errors
+/// It cannot be read.
+pub fn read_file(path: &Path) -> Result<String, LoadError> {
+    std::fs::read_to_string(path)
+        .map_err(|source| LoadError::Read { path: path.to_owned(), source })
+}
+
+/// The addresses that a host's name and port stand for, as the system resolves them; at least one.
+///
+/// # Errors
+/// The name is not known, or the resolver does not answer.
+pub fn resolve(addr: &HostPort) -> std::io::Result<Vec<SocketAddr>> {
+    use std::io::{Error, ErrorKind};
+    use std::net::ToSocketAddrs;
+    let name = match &addr.host {
+        Host::Ip(ip) => return Ok(vec![SocketAddr::new(*ip, addr.port)]),
+        Host::Name(name) => name,
+    };
+
+    let mut found: Vec<_> = (name.as_str(), addr.port).to_socket_addrs()?.collect();
+    found.dedup();
+    match found.is_empty() {
+        false => Ok(found),
+        true => Err(Error::new(ErrorKind::NotFound, "the name has no address")),
+    }
+}

@@ -1,0 +1,320 @@
+//! `[[listener]]`: where datagrams are received.
+
+use crate::address::{Host, HostPort, ListenAddress, NAME, interface, name_of};
+use crate::document::Table;
+use crate::form::{Choice, Form, OrOff, PREFIXES, Slot, Span, size, text};
+use crate::keys::{Section, Values, keys};
+use crate::loops::would_loop;
+use crate::paths::is_same_file;
+use crate::reader::{Placed, Reader, Report, repeated};
+use crate::sockets::COLLECTOR_NAME;
+use crate::target::{self, TargetConfig};
+use relay::{ListenerOptions, Prefix, Schedule, SocketOwner};
+use serde_json::Value as Json;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use sys::socket::ListenOptions;
+
+pub(crate) const SECTION: Section = Section {
+    path: "listener",
+    header: "[[listener]]",
+    tables: &[ListenerConfig::TABLE, UdpListener::TABLE],
+    subsections: &["target"],
+};
+
+/// The receive buffer that a listener asks for when its section does not say, in bytes of the kernel's accounting.
+pub const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
+
+keys! {
+    /// A listener and its targets.
+    pub struct ListenerConfig in "listener" given {
+        /// At least one, names differ.
+        targets: Vec<TargetConfig>
+    } {
+        /// Name in the ledger and in metrics. No two listeners share one.
+        name => name: String = NAME, derived("the text of `listen`", name_of(&listen));
+        /// Where datagrams are received. `:PORT` is every IPv4 address of this host, `[::]:PORT` every IPv6
+        /// address; a multicast address is a group to join; port 0 lets the kernel choose one.
+        listen => listen: Listen = ListenForm, chosen();
+        /// Memory that holds the datagrams which targets have still to send, whatever the number of
+        /// targets. Rounded up to a power of two.
+        ring_size => ring_bytes: usize = size(relay::RING_BYTES_MIN as u64, 64 << 30), default(8 << 20);
+        /// Who sends: the receiving thread itself (`inline`) or threads of their own (`threaded`). `auto` is
+        /// inline on at most two processors or with one target.
+        schedule => schedule: Schedule = Choice(&[
+            ("auto", Schedule::Auto),
+            ("inline", Schedule::Inline),
+            ("threaded", Schedule::Threaded),
+        ]), default(Schedule::Auto);
+        /// How long a datagram may be kept waiting for others, so that they share a wake-up and its calls. Only where
+        /// at least one more is likely to come in that time, from 12500 a second on with `80us`. `off`: never.
+        gather => gather: Option<Duration> =
+            OrOff(Span(Duration::from_micros(10), Duration::from_millis(1))), default(None);
+    }
+}
+
+keys! {
+    /// What a listener on a UDP port has.
+    pub struct UdpListener in "listener" of "UDP listeners" given {
+        /// A multicast address is a group to join. Port 0 lets the kernel choose one.
+        addr: HostPort
+    } {
+        /// Receive buffer to ask the kernel for, in bytes of its own accounting (a datagram of 200 bytes is
+        /// charged 1280). Without `CAP_NET_ADMIN` it grants at most twice `net.core.rmem_max`; what it
+        /// granted is printed at the start.
+        receive_buffer => receive_buffer_bytes: usize = size(4 << 10, 1 << 30),
+            default(RECEIVE_BUFFER_BYTES);
+        /// Source addresses that may pass, such as `10.0.0.0/8` or `2001:db8::1`; the others are counted as denied.
+        allow_sources => allow_sources: Vec<Prefix> = PREFIXES, empty("all sources");
+        /// Source addresses that may not pass, even if `allow_sources` has them.
+        deny_sources => deny_sources: Vec<Prefix> = PREFIXES, empty("none");
+        /// Interface by which a multicast group is joined.
+        multicast_interface => multicast_interface: Option<String> =
+            text("interface name, or its IPv4 address", interface),
+            unset("the kernel chooses by its routes");
+    }
+}
+
+/// Where a listener receives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    Udp(UdpListener),
+    /// A unix datagram socket at this path.
+    Unix(PathBuf),
+}
+
+struct ListenForm;
+
+impl Form for ListenForm {
+    type Value = Listen;
+
+    fn describe(&self) -> String {
+        "`udp://HOST:PORT`, `HOST:PORT`, `:PORT` or `unix:/path`".to_owned()
+    }
+
+    fn read(&self, slot: &Slot<'_>) -> Option<Listen> {
+        match slot.parse(str::parse)? {
+            ListenAddress::Udp(addr) => UdpListener::read(slot.reader, addr).map(Listen::Udp),
+            ListenAddress::Unix(path) => Some(Listen::Unix(path)),
+        }
+    }
+
+    fn show(&self, value: &Listen) -> Json {
+        value.to_string().into()
+    }
+}
+
+impl Listen {
+    /// The address alone.
+    pub fn address(&self) -> ListenAddress {
+        match self {
+            Listen::Udp(udp) => ListenAddress::Udp(udp.addr.clone()),
+            Listen::Unix(path) => ListenAddress::Unix(path.clone()),
+        }
+    }
+
+    fn values(&self) -> Values {
+        match self {
+            Listen::Udp(udp) => udp.values(),
+            Listen::Unix(_) => Vec::new(),
+        }
+    }
+
+    /// Whether no two sockets can have both.
+    fn is_same_socket(&self, other: &Listen) -> bool {
+        match (self, other) {
+            (Listen::Udp(this), Listen::Udp(other)) => {
+                let (this, other) = (&this.addr, &other.addr);
+                this.port == other.port
+                    && this.port != 0
+                    && match (&this.host, &other.host) {
+                        // A port of the wildcard address leaves none of it for another address (udp(7)); groups share ports.
+                        (Host::Ip(this), Host::Ip(other)) => {
+                            this == other || overlap(*this, *other)
+                        }
+                        (this, other) => this == other,
+                    }
+            }
+            (Listen::Unix(this), Listen::Unix(other)) => is_same_file(this, other),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address().fmt(f)
+    }
+}
+
+impl ListenerConfig {
+    /// What only a listener on a UDP port has.
+    pub fn udp(&self) -> Option<&UdpListener> {
+        match &self.listen {
+            Listen::Udp(udp) => Some(udp),
+            Listen::Unix(_) => None,
+        }
+    }
+
+    /// The unix socket that it listens on.
+    pub fn unix_path(&self) -> Option<&Path> {
+        match &self.listen {
+            Listen::Unix(path) => Some(path),
+            Listen::Udp(_) => None,
+        }
+    }
+
+    /// What the relay is told about this listener.
+    pub fn listener_options(&self, socket_owner: SocketOwner) -> ListenerOptions {
+        let sources =
+            |of: fn(&UdpListener) -> &Vec<Prefix>| self.udp().map(of).cloned().unwrap_or_default();
+        ListenerOptions {
+            name: self.name.clone(),
+            ring_bytes: self.ring_bytes,
+            schedule: self.schedule,
+            allow_sources: sources(|udp| &udp.allow_sources),
+            deny_sources: sources(|udp| &udp.deny_sources),
+            socket_owner,
+            gather: self.gather,
+        }
+    }
+
+    /// Whether it is the same but for its targets: on reload its socket and ring stay as they are.
+    pub fn is_same_listener(&self, other: &ListenerConfig) -> bool {
+        let without_targets =
+            |config: &ListenerConfig| ListenerConfig { targets: Vec::new(), ..config.clone() };
+        without_targets(self) == without_targets(other)
+    }
+}
+
+impl UdpListener {
+    /// How its socket is opened.
+    pub fn listen_options(&self) -> ListenOptions {
+        ListenOptions {
+            multicast_interface: self.multicast_interface.clone(),
+            ..ListenOptions::default()
+        }
+    }
+
+    /// An interface joins a group: there must be one, and by address only for IPv4.
+    fn check(&self, reader: &Reader<'_>) {
+        let Some(interface) = &self.multicast_interface else { return };
+        let message = match &self.addr.host {
+            Host::Ip(IpAddr::V6(ip)) if ip.is_multicast() => match interface.parse::<Ipv4Addr>() {
+                Ok(_) => format!(
+                    "\"{interface}\": an IPv6 group is joined by interface name; write for example eth0"
+                ),
+                Err(_) => return,
+            },
+            Host::Ip(ip) if ip.is_multicast() => return,
+            _ => format!(
+                "udp://{} is no multicast group, so there is nothing to join; remove the key",
+                self.addr
+            ),
+        };
+        reader.error(&UdpListener::multicast_interface, message);
+    }
+}
+
+/// A listener as it was read, its targets apart.
+pub(crate) struct ReadListener {
+    pub(crate) listener: Placed<ListenerConfig>,
+    pub(crate) targets: Vec<Placed<TargetConfig>>,
+}
+
+impl ReadListener {
+    /// The listener with its targets.
+    pub(crate) fn whole(self) -> ListenerConfig {
+        let targets = self.targets.into_iter().map(|target| target.thing).collect();
+        ListenerConfig { targets, ..self.listener.thing }
+    }
+}
+
+/// Reads all listeners with their targets. One without an address is a mistake, and left out.
+pub(crate) fn read_all(report: &Report, document: &Table) -> Vec<ReadListener> {
+    let tables = repeated(report, document, "listener", &SECTION);
+    let read = |(at, table)| {
+        let place = format!("listener[{at}]");
+        let listener = read(report, table, &place);
+        let targets = target::read_all(report, table, &place);
+        if targets.is_empty() && table.get("target").is_none() {
+            let name = listener.as_ref().map_or("this listener", |one| &one.thing.name);
+            let message = format!("{name} has no target; add [[listener.target]] with to = \"…\"");
+            report.error(table.line, target::SECTION.path, message);
+        }
+        Some(ReadListener { listener: listener?, targets })
+    };
+    tables.into_iter().enumerate().filter_map(read).collect()
+}
+
+/// Reads a listener without its targets.
+pub(crate) fn read(report: &Report, table: &Table, place: &str) -> Option<Placed<ListenerConfig>> {
+    let reader = Reader::open(report, table, &SECTION, place);
+    let mut listener = ListenerConfig::read(&reader, Vec::new())?;
+    listener.ring_bytes = listener.ring_bytes.next_power_of_two();
+    match &listener.listen {
+        Listen::Udp(udp) => udp.check(&reader),
+        Listen::Unix(_) => reader.refuse_others(&listener.listen, |key| match key {
+            "receive_buffer" => {
+                Some("the queue of a unix socket is bounded by net.unix.max_dgram_qlen instead")
+            }
+            "allow_sources" | "deny_sources" => {
+                Some("datagrams of a unix socket have no source address")
+            }
+            _ => None,
+        }),
+    }
+    Some(Placed { place: place.to_owned(), thing: listener })
+}
+
+/// Rules between listeners.
+pub(crate) fn check(report: &Report, all: &[ReadListener]) {
+    const NAMES: (&crate::Key, &crate::Key) = (&ListenerConfig::name, &ListenerConfig::listen);
+
+    for (at, ReadListener { listener, .. }) in all.iter().enumerate() {
+        let (name, listen) = (&listener.thing.name, &listener.thing.listen);
+        for earlier in all[..at].iter().map(|earlier| &earlier.listener.thing) {
+            if earlier.listen.is_same_socket(listen) {
+                let message = format!(
+                    "{listen} is listened on by listener {} already; merge the two, or choose another port",
+                    earlier.name
+                );
+                listener.error(report, &ListenerConfig::listen, message);
+            } else if earlier.name == *name {
+                let message =
+                    format!("\"{name}\" is the name of another listener too; give each its own");
+                listener.name_error(report, NAMES, &message);
+            }
+        }
+
+        // Kept for the collector even where it does not run, so that the ledger's rows mean the same everywhere.
+        if name == COLLECTOR_NAME {
+            let message = format!(
+                "\"{COLLECTOR_NAME}\" is the name of the socket collector in the ledger; choose another"
+            );
+            listener.name_error(report, NAMES, &message);
+        }
+    }
+}
+
+/// Whether a port of one address leaves none for the other.
+pub(crate) fn overlap(a: IpAddr, b: IpAddr) -> bool {
+    let wildcard = a.is_unspecified() || b.is_unspecified();
+    a.is_ipv4() == b.is_ipv4() && wildcard && !a.is_multicast() && !b.is_multicast()
+}
+
+/// The listener, if any, that would receive what is sent to a UDP address, as far as names are known.
+pub(crate) fn who_hears<'a>(
+    listeners: impl Iterator<Item = &'a ListenerConfig> + Clone,
+    to: &HostPort,
+) -> Option<&'a ListenerConfig> {
+    let known = |listener: &ListenerConfig| listener.udp().and_then(|udp| udp.addr.known());
+    let addrs: Vec<SocketAddr> = listeners.clone().filter_map(known).collect();
+    let back = to.known().and_then(|to| would_loop(&addrs, to, &[]));
+    listeners.clone().find(|listener| {
+        listener.udp().is_some_and(|udp| udp.addr == *to)
+            || back.is_some() && known(listener) == back
+    })
+}

@@ -1,0 +1,88 @@
+//! What flags and the environment say; they come before the file.
+
+use crate::Config;
+use crate::admin::{AdminConfig, AdminListen};
+use crate::daemon::{DaemonConfig, LogLevel, drain_grace};
+use crate::errors::ConfigError;
+use crate::keys::Key;
+use std::time::Duration;
+
+/// Environment variable of `admin.listen`.
+pub const ENV_ADMIN_LISTEN: &str = "WEIR_ADMIN_LISTEN";
+/// Environment variable of `daemon.log_level`.
+pub const ENV_LOG_LEVEL: &str = "WEIR_LOG_LEVEL";
+/// Environment variable of `daemon.drain_grace`.
+pub const ENV_DRAIN_GRACE: &str = "WEIR_DRAIN_GRACE";
+
+/// What flags and the environment say; they come before the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// `--admin-listen`, `WEIR_ADMIN_LISTEN`.
+    pub admin_listen: Option<AdminListen>,
+    /// `--log-level`, `WEIR_LOG_LEVEL`.
+    pub log_level: Option<LogLevel>,
+    /// `--drain-grace`, `WEIR_DRAIN_GRACE`.
+    pub drain_grace: Option<Duration>,
+}
+
+impl Overrides {
+    /// What the environment says.
+    ///
+    /// # Errors
+    /// Every value that is wrong.
+    pub fn from_environment(
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Overrides, Vec<ConfigError>> {
+        fn one<T>(
+            name: &str,
+            text: Option<String>,
+            parse: impl Fn(&str) -> Result<T, String>,
+            errors: &mut Vec<ConfigError>,
+        ) -> Option<T> {
+            let text = text.filter(|text| !text.is_empty())?;
+            let wrong = |message| ConfigError {
+                origin: "environment".to_owned(),
+                line: None,
+                key: name.to_owned(),
+                message: format!("\"{}\": {message}", text.escape_debug()),
+            };
+            parse(&text).map_err(|message| errors.push(wrong(message))).ok()
+        }
+
+        let mut errors = Vec::new();
+        let value = |name: &str| variable(name);
+        let overrides = Overrides {
+            admin_listen: one(ENV_ADMIN_LISTEN, value(ENV_ADMIN_LISTEN), str::parse, &mut errors),
+            log_level: one(ENV_LOG_LEVEL, value(ENV_LOG_LEVEL), str::parse, &mut errors),
+            drain_grace: one(ENV_DRAIN_GRACE, value(ENV_DRAIN_GRACE), drain_grace, &mut errors),
+        };
+        if errors.is_empty() { Ok(overrides) } else { Err(errors) }
+    }
+
+    /// The keys that have another value, each with its variable.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = (Key, &'static str)> {
+        let all = [
+            (AdminConfig::listen, ENV_ADMIN_LISTEN, self.admin_listen.is_some()),
+            (DaemonConfig::log_level, ENV_LOG_LEVEL, self.log_level.is_some()),
+            (DaemonConfig::drain_grace, ENV_DRAIN_GRACE, self.drain_grace.is_some()),
+        ];
+        all.into_iter().filter(|(_, _, is_set)| *is_set).map(|(key, variable, _)| (key, variable))
+    }
+}
+
+impl Config {
+    /// The configuration with what flags and the environment say in place of what the file says.
+    #[must_use]
+    pub fn overridden_by(mut self, overrides: &Overrides) -> Config {
+        if let Some(listen) = overrides.admin_listen {
+            self.admin.listen = listen;
+        }
+        if let Some(level) = overrides.log_level {
+            self.daemon.log_level = level;
+        }
+        if let Some(grace) = overrides.drain_grace {
+            self.daemon.drain_grace = grace;
+        }
+        self
+    }
+}

@@ -1,0 +1,258 @@
+//! Reading one section key by key: every mistake is collected, and the next key is read.
+
+use crate::document::{Entry, Table, Value};
+use crate::errors::{ConfigError, nearest};
+use crate::form::{Form, Slot};
+use crate::keys::{Key, SECTIONS, Section};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+
+/// What is found while a configuration is read.
+pub(crate) struct Report {
+    origin: String,
+    errors: RefCell<Vec<ConfigError>>,
+    lines: RefCell<BTreeMap<String, Option<usize>>>,
+}
+
+impl Report {
+    pub(crate) fn new(origin: &str) -> Report {
+        Report { origin: origin.to_owned(), errors: RefCell::default(), lines: RefCell::default() }
+    }
+
+    pub(crate) fn error(&self, line: Option<usize>, key: &str, message: impl Into<String>) {
+        self.errors.borrow_mut().push(ConfigError {
+            origin: self.origin.clone(),
+            line,
+            key: key.to_owned(),
+            message: message.into(),
+        });
+    }
+
+    pub(crate) fn add(&self, errors: Vec<ConfigError>) {
+        self.errors.borrow_mut().extend(errors);
+    }
+
+    /// The line that a key of a section stands on; `place` is the section's, such as `listener[0].target[1]`.
+    fn line_of(&self, place: &str, key: &Key) -> Option<usize> {
+        self.lines.borrow().get(&format!("{place}.{}", key.name)).copied().flatten()
+    }
+
+    /// All mistakes in the order of the file, and the lines of all keys that were there.
+    pub(crate) fn into_parts(self) -> (Vec<ConfigError>, BTreeMap<String, Option<usize>>) {
+        let mut errors = self.errors.into_inner();
+        errors.sort_by_key(|error| error.line.unwrap_or(usize::MAX));
+        // The targets of `weir relay` belong to every listener: a mistake in one is said once.
+        let mut seen = BTreeSet::new();
+        errors.retain(|error| seen.insert((error.line, error.to_string())));
+        (errors, self.lines.into_inner())
+    }
+}
+
+/// A thing that was read, and the place of its section, such as `listener[0].target[1]`.
+#[derive(Clone, Debug)]
+pub(crate) struct Placed<T> {
+    pub(crate) place: String,
+    pub(crate) thing: T,
+}
+
+impl<T> Placed<T> {
+    /// Reports a mistake that shows beside other sections only.
+    pub(crate) fn error(&self, report: &Report, key: &Key, message: impl Into<String>) {
+        report.error(report.line_of(&self.place, key), &key.path(), message);
+    }
+
+    /// Reports a mistake of a name; `address` is the key that is the name when none is given.
+    pub(crate) fn name_error(&self, report: &Report, (name, address): (&Key, &Key), message: &str) {
+        let line = report.line_of(&self.place, name);
+        let line = line.or_else(|| report.line_of(&self.place, address));
+        report.error(line, &name.path(), message);
+    }
+}
+
+/// One section of the document.
+pub(crate) struct Reader<'a> {
+    report: &'a Report,
+    table: &'a Table,
+    section: &'static Section,
+    /// Keys that were asked for.
+    asked: RefCell<BTreeSet<&'static str>>,
+    has_failed: Cell<bool>,
+}
+
+impl<'a> Reader<'a> {
+    /// Opens a section. Keys that it does not know are mistakes.
+    pub(crate) fn open(
+        report: &'a Report,
+        table: &'a Table,
+        section: &'static Section,
+        place: &str,
+    ) -> Reader<'a> {
+        let reader = Reader {
+            report,
+            table,
+            section,
+            asked: RefCell::default(),
+            has_failed: Cell::default(),
+        };
+        for entry in &table.entries {
+            if section.has(&entry.key) {
+                let name = format!("{place}.{}", entry.key);
+                report.lines.borrow_mut().insert(name, entry.line);
+            } else if !section.subsections.contains(&entry.key.as_str()) {
+                reader.unknown(entry);
+            }
+        }
+        reader
+    }
+
+    fn unknown(&self, entry: &Entry) {
+        let mut names: Vec<_> = self.section.keys().map(|key| key.name).collect();
+        names.extend(self.section.subsections);
+        let elsewhere = SECTIONS.iter().find(|section| section.has(&entry.key));
+        let hint = match (nearest(&entry.key, names.iter().copied()), elsewhere) {
+            (_, Some(section)) => format!("it belongs in {}", section.header),
+            (Some(name), None) => format!("did you mean {name}?"),
+            (None, None) => format!("the keys are {}", names.join(", ")),
+        };
+        let (path, header) = (self.section.path, self.section.header);
+        let message = format!("unknown key in {header}; {hint}");
+        self.report.error(entry.line, &format!("{path}.{}", entry.key), message);
+    }
+
+    pub(crate) fn has(&self, key: &Key) -> bool {
+        self.table.get(key.name).is_some()
+    }
+
+    /// Whether the value is a list of nothing.
+    pub(crate) fn is_empty_list(&self, key: &Key) -> bool {
+        matches!(self.table.get(key.name).map(|entry| &entry.item.value),
+            Some(Value::List(items)) if items.is_empty())
+    }
+
+    /// Reports a mistake at the line of the key, or of the section if the key is not there.
+    pub(crate) fn error(&self, key: &Key, message: impl Into<String>) {
+        let line = self.table.get(key.name).map_or(self.table.line, |entry| entry.line);
+        self.error_at(line, key, message);
+    }
+
+    pub(crate) fn error_at(&self, line: Option<usize>, key: &Key, message: impl Into<String>) {
+        self.report.error(line, &key.path(), message);
+    }
+
+    /// The value of a key; `None` if it is not there, or wrong, which is reported.
+    pub(crate) fn value<F: Form>(&self, key: &Key, form: &F) -> Option<F::Value> {
+        self.asked.borrow_mut().insert(key.name);
+        let entry = self.table.get(key.name)?;
+        let slot = Slot { reader: self, key, line: entry.line, value: &entry.item.value };
+        let value = form.read(&slot);
+        self.has_failed.set(self.has_failed.get() || value.is_none());
+        value
+    }
+
+    /// The value of a key that must be there. `cure`: what to write otherwise.
+    pub(crate) fn required<F: Form>(
+        &self,
+        key: &Key,
+        form: &F,
+        cure: Option<&str>,
+    ) -> Option<F::Value> {
+        if !self.has(key) {
+            let usual = || format!("write {} = {} ({})", key.name, form.example(), form.describe());
+            let cure = cure.map_or_else(usual, str::to_owned);
+            self.error(key, format!("it is missing; {cure}"));
+        }
+        let value = self.value(key, form);
+        if value.is_none() {
+            // Nobody knows which kind it is: what is there is read for its mistakes alone.
+            self.section.tables.iter().skip(1).for_each(|table| (table.check)(self));
+        }
+        value
+    }
+
+    /// Refuses a key that has no effect. Where a value could not be read, nobody knows whether it would have one.
+    pub(crate) fn needs(&self, key: &Key, is_useful: bool, message: &str) {
+        if self.has(key) && !is_useful && !self.has_failed.get() {
+            self.error(key, message);
+        }
+    }
+
+    /// Refuses keys that other kinds have, `this` being of a kind that was read. `reason` knows why some of them make no sense.
+    pub(crate) fn refuse_others(
+        &self,
+        this: &impl Display,
+        reason: impl Fn(&str) -> Option<&'static str>,
+    ) {
+        let asked = self.asked.borrow();
+        let is_other =
+            |entry: &&Entry| self.section.has(&entry.key) && !asked.contains(entry.key.as_str());
+        for entry in self.table.entries.iter().filter(is_other) {
+            let kinds = self.section.tables.iter();
+            let kinds = kinds.filter(|table| table.keys.iter().any(|key| key.name == entry.key));
+            let kinds: Vec<_> = kinds.map(|table| table.of).collect();
+            let why = reason(&entry.key).map_or_else(
+                || format!("it is for {} only and this one is {this}", kinds.join(" and ")),
+                str::to_owned,
+            );
+            let path = format!("{}.{}", self.section.path, entry.key);
+            self.report.error(entry.line, &path, format!("{why}; remove the key"));
+        }
+    }
+}
+
+/// The sections `name` of a table, which stand any number of times.
+pub(crate) fn repeated<'a>(
+    report: &Report,
+    parent: &'a Table,
+    name: &str,
+    section: &Section,
+) -> Vec<&'a Table> {
+    let Some(entry) = parent.get(name) else { return Vec::new() };
+    let wrong = |line, value: &Value| {
+        let (what, header) = (value.describe(), section.header);
+        let message = format!("{what} where sections are expected; write {header}");
+        report.error(line, section.path, message);
+    };
+    let Value::List(items) = &entry.item.value else {
+        wrong(entry.line, &entry.item.value);
+        return Vec::new();
+    };
+    let mut tables = Vec::with_capacity(items.len());
+    for item in items {
+        match &item.value {
+            Value::Table(table) => tables.push(table),
+            other => wrong(item.line, other),
+        }
+    }
+    tables
+}
+
+/// The section `name` of a table, which stands at most once.
+pub(crate) fn single<'a>(
+    report: &Report,
+    parent: &'a Table,
+    name: &str,
+    (path, header): (&str, &str),
+) -> Option<&'a Table> {
+    let entry = parent.get(name)?;
+    if let Value::Table(table) = &entry.item.value {
+        return Some(table);
+    }
+    let what = entry.item.value.describe();
+    report.error(entry.line, path, format!("{what} where a section is expected; write {header}"));
+    None
+}
+
+/// Reports what a table has beside the sections `known`, whose names begin with `within`.
+pub(crate) fn unknown_sections(report: &Report, table: &Table, known: &[&str], within: &str) {
+    for entry in table.entries.iter().filter(|entry| !known.contains(&entry.key.as_str())) {
+        let name = format!("{within}{}", entry.key);
+        let owner = SECTIONS.iter().find(|section| section.has(&entry.key));
+        let hint = match (nearest(&entry.key, known.iter().copied()), owner) {
+            (Some(near), _) => format!("did you mean {within}{near}?"),
+            (None, Some(section)) => format!("{} belongs in {}", entry.key, section.header),
+            (None, None) => format!("the sections are {}", known.join(", ")),
+        };
+        report.error(entry.line, &name, format!("unknown section or key; {hint}"));
+    }
+}

@@ -1,0 +1,184 @@
+//! The configuration as TOML and as JSON, each value with where it came from, and what differs between two.
+
+mod differences;
+
+pub(crate) use differences::differences;
+
+use crate::keys::{Fallback, Key, Section, Values};
+use crate::{Config, Overrides, admin, daemon, listener, sink, sockets, statsd, target};
+use serde_json::{Map, Value as Json, json};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Where the values of a configuration came from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origins {
+    file: String,
+    /// Line by place and key, such as `listener[0].name`.
+    lines: BTreeMap<String, Option<usize>>,
+    overridden: BTreeMap<String, &'static str>,
+}
+
+impl Origins {
+    pub(crate) fn new(file: &str, lines: BTreeMap<String, Option<usize>>) -> Origins {
+        Origins { file: file.to_owned(), lines, overridden: BTreeMap::new() }
+    }
+
+    /// The origins after [`Config::overridden_by`] with what the environment says.
+    #[must_use]
+    pub fn overridden_by(mut self, overrides: &Overrides) -> Origins {
+        self.overridden.extend(overrides.keys().map(|(key, variable)| (key.path(), variable)));
+        self
+    }
+
+    fn of(&self, place: &str, key: &Key) -> String {
+        let name = format!("{place}.{}", key.name);
+        if let Some(variable) = self.overridden.get(&name) {
+            return format!("environment {variable}");
+        }
+        match self.lines.get(&name) {
+            Some(Some(line)) => format!("{}:{line}", self.file),
+            Some(None) => self.file.clone(),
+            None => "default".to_owned(),
+        }
+    }
+}
+
+/// A section of the file with its values.
+struct Shown<'a> {
+    section: &'static Section,
+    /// Such as `listener[0].target[1]`.
+    place: String,
+    /// Names of the listener that it belongs to and of itself, where it has them.
+    names: Vec<&'a str>,
+    values: Values,
+}
+
+/// All sections, in the order of the file.
+fn sections(config: &Config) -> Vec<Shown<'_>> {
+    let one = |section: &'static Section, values| {
+        let place = section.path.to_owned();
+        Shown { section, place, names: Vec::new(), values }
+    };
+    let mut all = vec![
+        one(&admin::SECTION, config.admin.values()),
+        one(&daemon::SECTION, config.daemon.values()),
+    ];
+    all.extend(config.statsd.iter().map(|statsd| one(&statsd::SECTION, statsd.values())));
+    for (at, listener) in config.listeners.iter().enumerate() {
+        let place = format!("listener[{at}]");
+        let names = vec![listener.name.as_str()];
+        let targets = listener.targets.iter().enumerate().map(|(at, target)| Shown {
+            section: &target::SECTION,
+            place: format!("{place}.target[{at}]"),
+            names: vec![&listener.name, &target.name],
+            values: target.values(),
+        });
+        let targets: Vec<_> = targets.collect();
+        all.push(Shown { section: &listener::SECTION, place, names, values: listener.values() });
+        all.extend(targets);
+    }
+    all.extend(config.sockets.iter().map(|sockets| one(&sockets::SECTION, sockets.values())));
+    all.extend(config.sinks.iter().enumerate().map(|(at, sink)| Shown {
+        section: &sink::SECTION,
+        place: format!("sink[{at}]"),
+        names: vec![&sink.name],
+        values: sink.values(),
+    }));
+    all
+}
+
+pub(crate) fn to_toml(config: &Config, origins: Option<&Origins>) -> String {
+    let mut out = String::new();
+    let mut line = |text: &str, comment: Option<&str>| {
+        match comment {
+            Some(comment) => writeln!(out, "{text:<40} # {comment}"),
+            None => writeln!(out, "{text}"),
+        }
+        .expect("writing to a string does not fail");
+    };
+    for (at, Shown { section, place, values, .. }) in sections(config).iter().enumerate() {
+        if at > 0 {
+            line("", None);
+        }
+        line(section.header, None);
+        for (key, value) in values {
+            let origin = origins.map(|origins| origins.of(place, key));
+            match (value, key.fallback) {
+                // What has no value is listed too, so that the output has everything that can be set.
+                (Json::Null, Fallback::Absent(what)) if origins.is_some() => {
+                    line(&format!("# {} is not set", key.name), Some(what));
+                }
+                (Json::Null, _) => {}
+                _ => line(&format!("{} = {}", key.name, toml(value)), origin.as_deref()),
+            }
+        }
+    }
+    out
+}
+
+/// Every key with `value` (`null` if it is not set) and `origin`, by section.
+pub(crate) fn to_json(config: &Config, origins: &Origins) -> Json {
+    let empty =
+        json!({ "metrics": { "statsd": null }, "listener": [], "sockets": null, "sink": [] });
+    let mut all = empty;
+    for Shown { place, values, .. } in sections(config) {
+        let value = |(key, value): (&Key, Json)| {
+            let origin = origins.of(&place, key);
+            (key.name.to_owned(), json!({ "value": value, "origin": origin }))
+        };
+        let values: Map<String, Json> = values.into_iter().map(value).collect();
+        // `listener[0].target[1]` is the end of a list that may not be there yet.
+        let mut into = &mut all;
+        for part in place.split('.') {
+            let (name, index) = match part.trim_end_matches(']').split_once('[') {
+                Some((name, index)) => (name, index.parse::<usize>().ok()),
+                None => (part, None),
+            };
+            into = &mut into[name];
+            if let Some(index) = index {
+                if into.is_null() {
+                    *into = json!([]);
+                }
+                let list = into.as_array_mut().expect("what has an index is a list");
+                list.resize(list.len().max(index + 1), Json::Null);
+                into = &mut list[index];
+            }
+        }
+        *into = Json::Object(values);
+    }
+    all
+}
+
+/// A value as TOML.
+pub(crate) fn toml(value: &Json) -> String {
+    match value {
+        Json::String(text) => quoted(text),
+        Json::Array(items) => {
+            format!("[{}]", items.iter().map(toml).collect::<Vec<_>>().join(", "))
+        }
+        Json::Object(pairs) => {
+            let pair =
+                |(name, value): (&String, &Json)| format!("{} = {}", quoted(name), toml(value));
+            format!("{{ {} }}", pairs.iter().map(pair).collect::<Vec<_>>().join(", "))
+        }
+        // Numbers and truth values are written alike.
+        other => other.to_string(),
+    }
+}
+
+/// A TOML basic string.
+fn quoted(text: &str) -> String {
+    let mut out = String::from('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => {
+                write!(out, "\\u{:04X}", u32::from(c)).expect("writing to a string does not fail");
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}

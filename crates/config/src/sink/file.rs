@@ -1,0 +1,55 @@
+//! A sink that is a file.
+
+use super::{FORMATS, Written};
+use crate::form::{OrOff, Span, size, whole};
+use crate::keys::keys;
+use crate::reader::Reader;
+use record::Encoding;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+keys! {
+    /// What a sink that is a file has.
+    pub struct FileSink in "sink" of "files" given {
+        path: PathBuf,
+        written: Written
+    } {
+        /// The file is set aside as `.1` before it would grow beyond this. Records come in pieces of up
+        /// to 64 KiB and a little, and a piece that is larger than this has a file of its own.
+        rotate_size => rotate_bytes: Option<u64> = OrOff(size(64 << 10, 1 << 44)), default(None);
+        /// The file is set aside as `.1` at each multiple of this time since 1970 (UTC): `1h` is at the full
+        /// hour.
+        rotate_interval => rotate_interval: Option<Duration> =
+            OrOff(Span(Duration::from_secs(1), Duration::from_secs(366 * 86_400))), default(None);
+        /// How many files that were set aside are kept; older ones are deleted. Needs
+        /// `rotate_size` or `rotate_interval`.
+        rotate_keep => rotate_keep: u32 = whole(1, 9_999), default(4)
+            where FileSink::rotates, "nothing is rotated; add rotate_size = \"64MiB\"";
+    }
+}
+
+impl FileSink {
+    /// Reads the keys of a file at this path.
+    pub(super) fn at(path: PathBuf, reader: &Reader<'_>) -> Option<FileSink> {
+        let written = Written::read(reader, format_of(&path))?;
+        FileSink::read(reader, path, written)
+    }
+
+    /// Whether it sets files aside.
+    pub fn rotates(&self) -> bool {
+        self.rotate_bytes.is_some() || self.rotate_interval.is_some()
+    }
+
+    /// How many files it sets aside.
+    pub(crate) fn kept_files(&self) -> u32 {
+        if self.rotates() { self.rotate_keep } else { 0 }
+    }
+}
+
+/// What a file's extension says; JSON lines where it says nothing.
+fn format_of(path: &Path) -> Encoding {
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    let formats = FORMATS.0.iter().map(|(_, format)| *format);
+    let is_it = |format: &Encoding| format.extension() == extension || format.name() == extension;
+    formats.into_iter().find(is_it).unwrap_or(Encoding::Jsonl)
+}

@@ -1,0 +1,229 @@
+//! `[[listener.target]]`: where a listener's datagrams go.
+
+mod file;
+mod udp;
+
+pub use file::FileTarget;
+pub use udp::UdpTarget;
+
+use crate::address::{NAME, TargetAddress, name_of};
+use crate::document::Table;
+use crate::form::{Choice, Form, PREFIXES, Slot, whole};
+use crate::keys::{Key, Section, Values, keys};
+use crate::listener::{Listen, ListenerConfig, ReadListener, who_hears};
+use crate::paths::is_same_file;
+use crate::reader::{Placed, Reader, Report, repeated};
+use relay::{Prefix, Sample, SampleBy, TargetOptions};
+use serde_json::Value as Json;
+use std::fmt;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+pub(crate) const SECTION: Section = Section {
+    path: "listener.target",
+    header: "[[listener.target]]",
+    tables: &[TargetConfig::TABLE, UdpTarget::TABLE, FileTarget::TABLE],
+    subsections: &[],
+};
+
+keys! {
+    /// A target.
+    pub struct TargetConfig in "listener.target" {
+        /// Name in the ledger and in metrics. No two targets of a listener share one.
+        name => name: String = NAME, derived("the text of `to`", name_of(&to));
+        /// Where the datagrams go. A UDP address may be a broadcast address or a multicast group. A file
+        /// belongs to one target alone; when another program moves or removes it, a new one is begun. `null:`
+        /// counts and forgets.
+        to => to: Target = TargetForm, chosen();
+        /// The target takes datagrams of these sources only; the others are counted as filtered.
+        only_sources => only_sources: Vec<Prefix> = PREFIXES, empty("all sources");
+        /// The target takes one datagram in N of what `only_sources` lets through.
+        sample => sample_one_in: Option<NonZeroU32> = whole(1, u32::MAX as u64), unset("every datagram");
+        /// What chooses them: chance, or a hash of the source address, so that one source in N passes
+        /// with all its datagrams. Needs `sample`.
+        sample_by => sample_by: SampleBy =
+            Choice(&[("random", SampleBy::Random), ("source", SampleBy::Source)]),
+            default(SampleBy::Random)
+            where |target| target.sample_one_in.is_some(),
+            "there is nothing to sample; add sample = 10 for one in ten";
+        /// The most datagrams a second that the target takes, after the filter and the sample. Bursts of a
+        /// tenth of a second's worth pass.
+        rate_limit => rate_limit_per_sec: Option<NonZeroU32> = whole(1, u32::MAX as u64), unset("no limit");
+    }
+}
+
+/// Where a target's datagrams go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A UDP address: unicast, multicast or broadcast.
+    Udp(UdpTarget),
+    /// The unix datagram socket at this path.
+    Unix(PathBuf),
+    File(FileTarget),
+    /// Nowhere.
+    Null,
+}
+
+struct TargetForm;
+
+impl Form for TargetForm {
+    type Value = Target;
+
+    fn describe(&self) -> String {
+        "`udp://HOST:PORT`, `HOST:PORT`, `unix:/path`, `file:/path` or `null:`".to_owned()
+    }
+
+    fn read(&self, slot: &Slot<'_>) -> Option<Target> {
+        match slot.parse(str::parse)? {
+            TargetAddress::Udp(addr) => UdpTarget::read(slot.reader, addr).map(Target::Udp),
+            TargetAddress::Unix(path) => Some(Target::Unix(path)),
+            TargetAddress::File(path) => FileTarget::read(slot.reader, path).map(Target::File),
+            TargetAddress::Null => Some(Target::Null),
+        }
+    }
+
+    fn show(&self, value: &Target) -> Json {
+        value.to_string().into()
+    }
+}
+
+impl Target {
+    fn values(&self) -> Values {
+        match self {
+            Target::Udp(udp) => udp.values(),
+            Target::File(file) => file.values(),
+            Target::Unix(_) | Target::Null => Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Udp(udp) => write!(f, "udp://{}", udp.addr),
+            Target::Unix(path) => write!(f, "unix:{}", path.display()),
+            Target::File(file) => write!(f, "file:{}", file.path.display()),
+            Target::Null => f.write_str("null:"),
+        }
+    }
+}
+
+impl TargetConfig {
+    /// What only a UDP target has.
+    pub fn udp(&self) -> Option<&UdpTarget> {
+        match &self.to {
+            Target::Udp(udp) => Some(udp),
+            _ => None,
+        }
+    }
+
+    /// What the relay is told about this target.
+    pub fn target_options(&self) -> TargetOptions {
+        TargetOptions {
+            name: self.name.clone(),
+            only_sources: self.only_sources.clone(),
+            sample: self.sample_one_in.map(|one_in| Sample { one_in, by: self.sample_by }),
+            rate_limit_per_sec: self.rate_limit_per_sec,
+        }
+    }
+}
+
+/// Reads the targets of the listener at this place.
+pub(crate) fn read_all(
+    report: &Report,
+    listener: &Table,
+    place: &str,
+) -> Vec<Placed<TargetConfig>> {
+    let tables = repeated(report, listener, "target", &SECTION).into_iter().enumerate();
+    tables.filter_map(|(at, table)| read(report, table, &format!("{place}.target[{at}]"))).collect()
+}
+
+/// Reads a target.
+pub(crate) fn read(report: &Report, table: &Table, place: &str) -> Option<Placed<TargetConfig>> {
+    let reader = Reader::open(report, table, &SECTION, place);
+    let target = TargetConfig::read(&reader)?;
+    reader.refuse_others(&target.to, |_| None);
+    if let Target::Udp(udp) = &target.to {
+        udp.check(&reader);
+    }
+    Some(Placed { place: place.to_owned(), thing: target })
+}
+
+/// Rules between targets and listeners.
+pub(crate) fn check(report: &Report, all: &[ReadListener]) {
+    let listeners = all.iter().map(|one| &one.listener.thing);
+    for ReadListener { listener, targets } in all {
+        for (at, target) in targets.iter().enumerate() {
+            name_is_taken(report, &listener.thing.name, &targets[..at], target);
+            comes_back(report, listeners.clone(), &listener.thing, target);
+            udp::port_is_taken(report, listeners.clone(), target);
+            has_no_sources(report, &listener.thing, target);
+        }
+    }
+}
+
+fn name_is_taken(
+    report: &Report,
+    listener: &str,
+    earlier: &[Placed<TargetConfig>],
+    target: &Placed<TargetConfig>,
+) {
+    const NAMES: (&Key, &Key) = (&TargetConfig::name, &TargetConfig::to);
+
+    let name = &target.thing.name;
+    if earlier.iter().any(|earlier| earlier.thing.name == *name) {
+        let message = format!(
+            "\"{name}\" is the name of another target of listener {listener} too; give each its own"
+        );
+        target.name_error(report, NAMES, &message);
+    }
+}
+
+/// `from` is the listener whose target it is.
+fn comes_back<'a>(
+    report: &Report,
+    mut listeners: impl Iterator<Item = &'a ListenerConfig> + Clone,
+    from: &ListenerConfig,
+    target: &Placed<TargetConfig>,
+) {
+    let owner = match &target.thing.to {
+        Target::Udp(udp) => who_hears(listeners, &udp.addr),
+        Target::Unix(path) => {
+            listeners.find(|one| one.unix_path().is_some_and(|on| is_same_file(on, path)))
+        }
+        Target::File(_) | Target::Null => None,
+    };
+    let Some(owner) = owner else { return };
+
+    let (to, listen) = (target.thing.to.to_string(), owner.listen.to_string());
+    let receiver = match (owner.name == listen, to == listen) {
+        (true, true) => "the relay itself".to_owned(),
+        (true, false) => format!("listener {listen}"),
+        (false, true) => format!("listener {}", owner.name),
+        (false, false) => format!("listener {} ({listen})", owner.name),
+    };
+    let follows = if owner.listen == from.listen {
+        "its datagrams would come back for ever; send them elsewhere"
+    } else {
+        "its datagrams would come back to this relay; send them where they are to go in the end"
+    };
+    let message = format!("{to} is where {receiver} receives: {follows}");
+    target.error(report, &TargetConfig::to, message);
+}
+
+/// A target's choice by source needs sources.
+fn has_no_sources(report: &Report, listener: &ListenerConfig, placed: &Placed<TargetConfig>) {
+    let Listen::Unix(_) = listener.listen else { return };
+    let target = &placed.thing;
+    let by_source = target.sample_one_in.is_some() && target.sample_by == SampleBy::Source;
+    let used = [
+        (&TargetConfig::only_sources, !target.only_sources.is_empty()),
+        (&TargetConfig::sample_by, by_source),
+    ];
+    for (key, _) in used.into_iter().filter(|(_, is_used)| *is_used) {
+        let listen = &listener.listen;
+        let message =
+            format!("datagrams of {listen} have no source address to choose by; remove the key");
+        placed.error(report, key, message);
+    }
+}

@@ -1,0 +1,105 @@
+//! A target at a UDP address.
+
+use super::{Target, TargetConfig};
+use crate::address::{Host, HostPort, interface};
+use crate::form::{Choice, Span, size, text, whole};
+use crate::keys::keys;
+use crate::listener::{ListenerConfig, overlap};
+use crate::reader::{Placed, Reader, Report};
+use relay::Gso;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+use sys::socket::SendOptions;
+
+keys! {
+    /// What a target at a UDP address has.
+    pub struct UdpTarget in "listener.target" of "UDP targets" given {
+        /// Unicast, multicast or broadcast.
+        addr: HostPort
+    } {
+        /// Send buffer to ask the kernel for, in bytes of its own accounting. It grants at most
+        /// twice `net.core.wmem_max`. From 208KiB on, the kernel loses datagrams in silence while it looks
+        /// for the next hop's link address.
+        send_buffer => send_buffer_bytes: Option<usize> = size(4 << 10, 1 << 30), unset("128KiB");
+        /// Address that the datagrams leave from.
+        source_address => source_address: Option<IpAddr> =
+            text("IP address of this host", source_address), unset("chosen by route");
+        /// Port that the datagrams leave from, for receivers that know their clients by address and port.
+        source_port => source_port: Option<u16> = whole(1, 65_535), unset("chosen by the kernel");
+        /// Time to live, or hop limit.
+        ttl => ttl: Option<u8> = whole(1, 255),
+            unset("the kernel's: 64 for one receiver, 1 for a multicast group");
+        /// Differentiated services code point (RFC 2474).
+        dscp => dscp: Option<u8> = whole(0, 63), unset("0");
+        /// Whether runs of datagrams of equal length leave in one system call message. `auto` does
+        /// so where the way out takes it and cannot lose a part of it unseen.
+        gso => gso: Gso = Choice(&[("auto", Gso::Auto), ("off", Gso::Off)]), default(Gso::Auto);
+        /// Interface by which datagrams to a multicast group leave.
+        multicast_interface => multicast_interface: Option<String> = text("interface name", interface),
+            unset("the kernel chooses by its routes");
+        /// How often a host name is resolved again. A changed address opens the next socket before
+        /// the old one is closed.
+        resolve_interval => resolve_interval: Duration =
+            Span(Duration::from_secs(1), Duration::from_secs(86_400)), default(Duration::from_secs(30));
+    }
+}
+
+fn source_address(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| "it is not an IP address".to_owned())
+}
+
+impl UdpTarget {
+    /// How its socket is opened.
+    pub fn send_options(&self) -> SendOptions {
+        SendOptions {
+            source_address: self.source_address,
+            source_port: self.source_port,
+            ttl: self.ttl,
+            dscp: self.dscp,
+            send_buffer_bytes: self.send_buffer_bytes,
+            multicast_interface: self.multicast_interface.clone(),
+        }
+    }
+
+    pub(super) fn check(&self, reader: &Reader<'_>) {
+        let Host::Ip(ip) = self.addr.host else { return };
+        let family = |ip: IpAddr| if ip.is_ipv4() { "IPv4" } else { "IPv6" };
+        if let Some(source) = self.source_address.filter(|own| own.is_ipv4() != ip.is_ipv4()) {
+            let (from, to) = (family(source), family(ip));
+            let message =
+                format!("{source} is {from} and the target {ip} is {to}; write an {to} address");
+            reader.error(&UdpTarget::source_address, message);
+        }
+        if self.multicast_interface.is_some() && !ip.is_multicast() {
+            let message = format!("{ip} is no multicast group; remove the key");
+            reader.error(&UdpTarget::multicast_interface, message);
+        }
+    }
+}
+
+/// A fixed source port that a listener of ours holds cannot be bound.
+pub(super) fn port_is_taken<'a>(
+    report: &Report,
+    mut listeners: impl Iterator<Item = &'a ListenerConfig>,
+    placed: &Placed<TargetConfig>,
+) {
+    let Target::Udp(target) = &placed.thing.to else { return };
+    let source = target.source_address.or_else(|| match target.addr.host {
+        Host::Ip(IpAddr::V4(_)) => Some(Ipv4Addr::UNSPECIFIED.into()),
+        Host::Ip(IpAddr::V6(_)) => Some(Ipv6Addr::UNSPECIFIED.into()),
+        Host::Name(_) => None,
+    });
+    let (Some(port), Some(source)) = (target.source_port, source) else { return };
+
+    let holds = |listener: &&ListenerConfig| {
+        let on = listener.udp().and_then(|udp| udp.addr.known());
+        on.is_some_and(|on| on.port() == port && (on.ip() == source || overlap(on.ip(), source)))
+    };
+    if let Some(owner) = listeners.find(holds) {
+        let message = format!(
+            "port {port} is held by listener {} ({}), so nothing can be sent from it; choose another",
+            owner.name, owner.listen
+        );
+        placed.error(report, &UdpTarget::source_port, message);
+    }
+}

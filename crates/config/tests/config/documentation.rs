@@ -1,0 +1,72 @@
+//! docs/configuration.md and the files of the repository are held equal to the code.
+
+use config::keys::{Fallback, SECTIONS, Section};
+use config::{Config, list};
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+/// The part of the documentation that the tables of a section say.
+fn documented(section: &Section) -> String {
+    let mut out = format!("### `{}`\n\n", section.header);
+    for table in section.tables {
+        if !table.of.is_empty() {
+            writeln!(out, "\nOnly {} have:\n", table.of)
+                .expect("writing to a string does not fail");
+        }
+        out.push_str("| key | value | default | what it does |\n|---|---|---|---|\n");
+        for key in table.keys {
+            let default = match key.fallback {
+                Fallback::Required => "must be there".to_owned(),
+                Fallback::Value(value) => {
+                    let value = value();
+                    format!("`{}`", value.as_str().map_or(value.to_string(), str::to_owned))
+                }
+                Fallback::Absent(what) => format!("not set: {what}"),
+            };
+            let form = (key.form)();
+            writeln!(out, "| `{}` | {form} | {default} | {} |", key.name, key.meaning)
+                .expect("writing to a string does not fail");
+        }
+    }
+    out
+}
+
+/// To write the documentation anew: `UPDATE_GENERATED=1 cargo test -p config documentation`.
+#[test]
+fn the_documentation_has_every_key_as_it_is_in_code() {
+    const START: &str = "<!-- keys: made of the tables in crates/config by a test -->\n";
+    const END: &str = "<!-- end of keys -->\n";
+    let path = repository("docs/configuration.md");
+    let text = fs::read_to_string(&path).unwrap();
+    let sections: Vec<String> = SECTIONS.iter().map(documented).collect();
+    let expected = format!("\n{}\n", sections.join("\n"));
+    let (before, rest) = text.split_once(START).unwrap();
+    let (documented, after) = rest.split_once(END).unwrap();
+    if std::env::var_os("UPDATE_GENERATED").is_some() {
+        fs::write(&path, format!("{before}{START}{expected}{END}{after}")).unwrap();
+    } else {
+        assert_eq!(documented, expected);
+    }
+}
+
+#[test]
+fn files_of_the_repository_are_right() {
+    let mut checked = 0;
+    for folder in ["examples", "deploy/systemd"] {
+        for entry in fs::read_dir(repository(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "toml") {
+                let text = fs::read_to_string(&path).unwrap();
+                let result = Config::parse(&text, &path.display().to_string());
+                result.unwrap_or_else(|errors| panic!("{}", list(&errors)));
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 0);
+}

@@ -1,0 +1,56 @@
+//! Addresses on the command line, with their names resolved once.
+
+use crate::exit::Failure;
+use config::{HostPort, ListenAddress, TargetAddress, resolve};
+use lab::Address;
+use std::net::SocketAddr;
+
+/// Where to send.
+///
+/// # Errors
+/// The name does not resolve, or the target is not one that datagrams are sent to.
+pub(crate) fn target(address: &TargetAddress) -> anyhow::Result<Address> {
+    match address {
+        TargetAddress::Udp(host_port) => first(host_port).map(Address::Udp),
+        TargetAddress::Unix(path) => Ok(Address::Unix(path.clone())),
+        TargetAddress::File(_) | TargetAddress::Null => Err(Failure::Usage
+            .error(format!("cannot send to {address}: write udp://HOST:PORT or unix:/path"))),
+    }
+}
+
+/// Where to listen.
+///
+/// # Errors
+/// The name does not resolve.
+pub(crate) fn listener(address: &ListenAddress) -> anyhow::Result<Address> {
+    match address {
+        ListenAddress::Udp(host_port) => first(host_port).map(Address::Udp),
+        ListenAddress::Unix(path) => Ok(Address::Unix(path.clone())),
+    }
+}
+
+fn first(host_port: &HostPort) -> anyhow::Result<SocketAddr> {
+    let found = resolve(host_port).map_err(|error| {
+        Failure::Unavailable
+            .error(format!("cannot resolve {host_port}: {error}; see `getent ahosts` for the name"))
+    })?;
+    Ok(found[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_target(text: &str, expected: &str) {
+        assert_eq!(target(&text.parse().unwrap()).unwrap().to_string(), expected, "{text}");
+    }
+
+    #[test]
+    fn addresses() {
+        check_target("127.0.0.1:514", "udp://127.0.0.1:514");
+        check_target("udp://[::1]:514", "udp://[::1]:514");
+        check_target("unix:/run/x.sock", "unix:/run/x.sock");
+        assert_eq!(listener(&":0".parse().unwrap()).unwrap().to_string(), "udp://0.0.0.0:0");
+        assert!(target(&"null:".parse().unwrap()).is_err());
+    }
+}

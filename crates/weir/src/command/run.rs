@@ -1,0 +1,93 @@
+//! `weir run`: the daemon, configured by a file.
+
+use crate::daemon::{self, LastLedger, LedgerForm, OnLoss, Setup, Source};
+use crate::exit::Failure;
+use crate::progress::ProgressMode;
+use config::{AdminListen, Config, ConfigError, LoadError, LogLevel, Overrides, drain_grace, list};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Run the daemon: every listener and target that the file names.
+///
+/// SIGHUP reads the file again: what did not change is not touched, and a file with a mistake changes nothing.
+/// SIGTERM and Ctrl-C send what was received, for at most drain_grace, and print the last ledger.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The configuration, as TOML (`weir config example` prints one).
+    #[arg(short, long, value_name = "FILE", env = "WEIR_CONFIG")]
+    config: PathBuf,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What both ways to run a daemon share.
+#[derive(clap::Args)]
+pub(crate) struct Common {
+    /// Least important messages that are written: error, warn, info or debug.
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<LogLevel>,
+    /// How long to go on sending what was received when stopped, such as 10s.
+    #[arg(long, value_name = "DURATION", value_parser = drain_grace)]
+    drain_grace: Option<Duration>,
+    /// Address of the admin server (/ledger, /metrics, /healthz, /readyz), or off.
+    #[arg(long = "admin", alias = "admin-listen", value_name = "ADDRESS|off")]
+    admin_listen: Option<AdminListen>,
+    /// Print the last ledger as JSON on standard output too.
+    #[arg(long)]
+    json: bool,
+    /// Exit with 1 if anything was lost that no setting asked for.
+    #[arg(long)]
+    fail_on_loss: bool,
+}
+
+impl Common {
+    /// What flags say, else the environment.
+    ///
+    /// # Errors
+    /// Wrong values in the environment.
+    pub(crate) fn overrides(&self) -> anyhow::Result<Overrides> {
+        let environment = Overrides::from_environment(|name| std::env::var(name).ok())
+            .map_err(|errors| invalid(&errors))?;
+        Ok(Overrides {
+            admin_listen: self.admin_listen.or(environment.admin_listen),
+            log_level: self.log_level.or(environment.log_level),
+            drain_grace: self.drain_grace.or(environment.drain_grace),
+        })
+    }
+
+    pub(crate) fn last_ledger(&self) -> LastLedger {
+        LastLedger {
+            form: if self.json { LedgerForm::Json } else { LedgerForm::Text },
+            on_loss: if self.fail_on_loss { OnLoss::Fail } else { OnLoss::Ignore },
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let overrides = args.common.overrides()?;
+    let config = match Config::load(&args.config) {
+        Ok(config) => config.overridden_by(&overrides),
+        Err(LoadError::Invalid(errors)) => return Err(invalid(&errors)),
+        Err(error) => return Err(unreadable(error, Failure::Config).context("cannot start")),
+    };
+    daemon::run(Setup {
+        config,
+        source: Source::File { path: args.config.clone(), overrides },
+        progress: ProgressMode::Off,
+        last_ledger: args.common.last_ledger(),
+    })
+}
+
+/// A file that gives no configuration; `failure` is for one that cannot be one.
+pub(crate) fn unreadable(error: LoadError, failure: Failure) -> anyhow::Error {
+    let is_no_configuration = error.is_no_configuration();
+    let error = anyhow::Error::new(error);
+    if is_no_configuration { failure.error(format!("{error:#}")) } else { error }
+}
+
+fn invalid(errors: &[ConfigError]) -> anyhow::Error {
+    let count = errors.len();
+    let mistakes = if count == 1 { "mistake" } else { "mistakes" };
+    Failure::Config.error(format!("the configuration has {count} {mistakes}\n{}", list(errors)))
+}

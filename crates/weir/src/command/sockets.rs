@@ -1,0 +1,197 @@
+//! `weir sockets`: the kernel's TCP sockets, for people and for programs.
+
+mod args;
+mod assemble;
+mod cells;
+mod closed;
+mod columns;
+mod live;
+mod out;
+mod rates;
+mod read;
+mod receive;
+mod show;
+mod shown;
+mod stream;
+mod table;
+mod write;
+
+pub(crate) use args::Args;
+
+use crate::exit::{self, Failure};
+use assemble::Assembler;
+use live::Live;
+use read::Capture;
+use show::Printer;
+use sockets::filter::{Filter, Needs};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use sys::process::{CAP_NET_ADMIN, effective_capabilities};
+use sys::signal::stop_flag;
+use write::CaptureFile;
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.columns.as_deref() == Some("help") {
+        return exit::print_and_end(&shown::help(), ExitCode::SUCCESS);
+    }
+    if args.count.is_some() && args.watch.is_none() && !args.closed && args.receive.is_none() {
+        return Err(Failure::Usage.error("--count says when --watch, --closed or --receive ends"));
+    }
+
+    if let Some(listen) = &args.receive {
+        return receive::run(args, listen);
+    }
+
+    let filter = args.filter()?;
+    if args.explain {
+        return explain(args, &filter);
+    }
+    // A word that cannot be known here is an error, before anything is read.
+    filter.check_known(known(args)).map_err(|error| Failure::Usage.error(error))?;
+
+    if args.closed {
+        return closed::run(args, &filter);
+    }
+    if let Some(path) = &args.read {
+        return from_file(args, &filter, path);
+    }
+
+    let mut live = Live::new(args, &filter)?;
+    live.check()?;
+
+    match args.watch {
+        Some(interval) => watch(args, &mut live, interval),
+        None => list(args, &mut live),
+    }
+}
+
+/// What a filter may ask for here.
+fn known(args: &Args) -> Needs {
+    if args.read.is_some() {
+        // Names and ids are those of the host that the capture was made on, and nothing else is in it.
+        let of_messages = Needs::TCP_INFO.with(Needs::CONGESTION).with(Needs::MEMORY);
+        return of_messages.with(Needs::MARK);
+    }
+    let is_admin = effective_capabilities().is_some_and(|set| set & 1 << CAP_NET_ADMIN != 0);
+    let all = if is_admin { Needs::ALL } else { Needs::ALL.without(Needs::MARK) };
+    match (args.closed, args.watch) {
+        (true, _) => all.without(Needs::PROCESSES),
+        (false, Some(_)) => all,
+        (false, None) => all.without(Needs::AGE),
+    }
+}
+
+/// Says which part of the filter runs where.
+fn explain(args: &Args, filter: &Filter) -> anyhow::Result<ExitCode> {
+    let lines = match &args.read {
+        None => live::explain(filter, args.states()),
+        Some(_) => vec![read::explain(filter)],
+    };
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    exit::print_and_end(&text, ExitCode::SUCCESS)
+}
+
+/// One poll.
+fn list(args: &Args, live: &mut Live<'_>) -> anyhow::Result<ExitCode> {
+    if let Some(path) = &args.write {
+        let mut file = CaptureFile::create(args, path)?;
+        live.poll(&mut file)?;
+        file.finish()?;
+    } else {
+        let mut printer = Printer::new(args)?;
+        live.poll(&mut printer)?;
+        // A title without rows would look like an answer.
+        if live.failure().is_none() || live.assembler.counts.shown > 0 {
+            printer.end_of_poll(&live.assembler.counts);
+        }
+        printer.finish()?;
+    }
+    live.tell_unseen();
+    Ok(verdict(live))
+}
+
+/// What a capture holds.
+fn from_file(args: &Args, filter: &Filter, path: &Path) -> anyhow::Result<ExitCode> {
+    // Before anything is created: it may be written where it was read from.
+    let capture = Capture::open(path)?;
+
+    let mut assembler = Assembler::of_file(filter);
+
+    let report = if let Some(to) = &args.write {
+        let mut file = CaptureFile::create(args, to)?;
+        let report = capture.read(args, filter, &mut assembler, &mut file)?;
+        match report.is_whole() {
+            true => file.finish()?,
+            false => file.finish_without_end()?,
+        }
+        report
+    } else {
+        let mut printer = Printer::new(args)?;
+        let report = capture.read(args, filter, &mut assembler, &mut printer)?;
+        printer.end_of_poll(&assembler.counts);
+        printer.finish()?;
+        report
+    };
+
+    for line in report.lines() {
+        args::tell(format_args!("{}: {line}", path.display()));
+    }
+
+    Ok(if report.is_whole() { ExitCode::SUCCESS } else { Failure::BadData.code() })
+}
+
+/// Polls until interrupted.
+fn watch(args: &Args, live: &mut Live<'_>, interval: Duration) -> anyhow::Result<ExitCode> {
+    let stop = stop_flag()?;
+    let mut printer = Printer::new(args)?;
+    let mut due = Instant::now();
+
+    loop {
+        live.poll(&mut printer)?;
+        printer.end_of_poll(&live.assembler.counts);
+        printer.flush();
+        live.tell_unseen();
+
+        let is_last = args.count.is_some_and(|count| live.assembler.poll() >= count.get());
+        if is_last || printer.is_over() {
+            break;
+        }
+
+        // A poll that takes longer than the interval is followed by the next one at once, not by several.
+        due = (due + interval).max(Instant::now());
+        if wait(stop, due) == Next::Stop {
+            break;
+        }
+    }
+
+    printer.finish()?;
+    Ok(verdict(live))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Next {
+    GoOn,
+    Stop,
+}
+
+/// Waits for the time, or for a signal.
+fn wait(stop: &AtomicBool, until: Instant) -> Next {
+    const LOOK: Duration = Duration::from_millis(50);
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            return Next::Stop;
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Next::GoOn;
+        }
+        thread::sleep(left.min(LOOK));
+    }
+}
+
+fn verdict(live: &Live<'_>) -> ExitCode {
+    live.failure().map_or(ExitCode::SUCCESS, Failure::code)
+}

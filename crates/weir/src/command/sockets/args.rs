@@ -1,0 +1,294 @@
+//! The command line of `weir sockets`, and what follows from it.
+
+use super::columns;
+use super::shown::{self, Shown};
+use super::table::{Direction, Look};
+use crate::exit::Failure;
+use config::ListenAddress;
+use record::{Encoder, Encoding, FieldSet};
+use sockets::filter::Filter;
+use sockets::helper::Remote;
+use sockets::{Direct, MakeAccess, Scope};
+use std::env;
+use std::io::{self, IsTerminal, Write as _};
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::time::Duration;
+use text::units::parse_duration;
+use wire::capture;
+use wire::inet_diag::States;
+
+/// Show the kernel's TCP sockets: like ss, as a table that can be read or records that can be parsed
+///
+/// Without options: the connections of this network namespace, for which no privilege is needed. FILTER is the language
+/// of ss and more: `state established '( dport = :443 or src 10.0.0.0/8 )' and rtt > 100ms`; the kernel applies what it
+/// can of it, and --explain says what. Exit code 64: the filter or another argument is wrong; 65: a file that was read is
+/// damaged or not whole; 66: a file cannot be read, or is not a capture; 69: there is no such namespace; 77: a namespace that
+/// was named may not be entered.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Which sockets, in the language of ss: states and an expression
+    #[arg(value_name = "FILTER")]
+    pub(super) filter: Vec<String>,
+    /// Every network namespace that this process can enter
+    #[arg(long, short = 'A', conflicts_with = "namespace")]
+    pub(super) all_namespaces: bool,
+    /// Only the network namespace of this name, as `ip netns` lists it; may be repeated
+    #[arg(long, short = 'N', value_name = "NAME")]
+    pub(super) namespace: Vec<String>,
+    /// Listening sockets, with how many connections wait to be accepted
+    #[arg(long, short, conflicts_with = "all")]
+    pub(super) listening: bool,
+    /// Sockets in every state
+    #[arg(long, short)]
+    pub(super) all: bool,
+    /// Which processes hold each socket
+    #[arg(long, short)]
+    pub(super) processes: bool,
+    /// Connections as they end, until interrupted
+    #[arg(long, conflicts_with_all = ["listening", "all", "watch", "read", "write", "receive", "processes", "sort"])]
+    pub(super) closed: bool,
+    /// With --closed: connections too of which the filter cannot decide, because no look had seen them
+    #[arg(long, requires = "closed")]
+    pub(super) undecided: bool,
+    /// Look again and again, and show rates
+    #[arg(long, short, value_name = "INTERVAL", value_parser = parse_interval, conflicts_with_all = ["read", "receive"])]
+    pub(super) watch: Option<Duration>,
+    /// End after this number of polls of --watch, connections of --closed, or polls whose end --receive has seen
+    #[arg(long, value_name = "N")]
+    pub(super) count: Option<NonZeroU64>,
+    /// table, json, jsonl, csv, tsv, protobuf, prototext, protojson or msgpack
+    #[arg(long, short, default_value = "table", value_parser = parse_format, hide_default_value = true)]
+    pub(super) format: Format,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub(super) json: bool,
+    /// What to show, with commas between: columns, fields and groups of fields; `help` lists them
+    #[arg(long, short, value_name = "NAMES")]
+    pub(super) columns: Option<String>,
+    /// Sort the table by a column or field; `,desc` turns the order around
+    #[arg(long, value_name = "COLUMN[,desc]")]
+    pub(super) sort: Option<String>,
+    /// Colors in the table
+    #[arg(long, value_name = "WHEN", default_value = "auto", value_enum)]
+    pub(super) color: Color,
+    /// Say which part of the filter the kernel applies and which part Weir, and end
+    #[arg(long)]
+    pub(super) explain: bool,
+    /// Show what a file holds, not this host: of `ss -D`, or a pcap or pcapng of netlink; `-` is standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["all_namespaces", "namespace", "processes", "receive"])]
+    pub(super) read: Option<PathBuf>,
+    /// Write the kernel's messages to a file instead of showing them; `-` is standard output
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["receive", "watch", "format", "json", "columns", "sort"])]
+    pub(super) write: Option<PathBuf>,
+    /// ss (for --read, and for ss by its variable TCPDIAG_FILE) or pcap (for tcpdump and Wireshark)
+    #[arg(long, value_name = "FORMAT", default_value = "ss", value_parser = super::write::parse_format, requires = "write")]
+    pub(super) write_format: capture::Format,
+    /// Receive the records of UDP sinks here, and say how many are missing
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["all_namespaces", "namespace", "listening", "all", "processes", "sort"])]
+    pub(super) receive: Option<ListenAddress>,
+    /// Reach namespaces through the helper that listens at this path, so that this process needs no capability
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["read", "receive"])]
+    pub(super) helper: Option<PathBuf>,
+    /// With --receive: exit with 1 if any record was missing
+    #[arg(long, requires = "receive")]
+    pub(super) fail_on_loss: bool,
+}
+
+/// How it is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Format {
+    Table,
+    Records(Encoding),
+}
+
+/// Whether colors are used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(super) enum Color {
+    /// On a terminal, unless NO_COLOR is set or TERM is dumb
+    Auto,
+    Always,
+    Never,
+}
+
+fn parse_format(text: &str) -> Result<Format, String> {
+    match text {
+        "table" => Ok(Format::Table),
+        _ => text.parse().map(Format::Records).map_err(|_| {
+            "it is none of table, json, jsonl, csv, tsv, protobuf, prototext, protojson and msgpack"
+                .to_owned()
+        }),
+    }
+}
+
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    match parse_duration(text) {
+        Ok(Duration::ZERO) => Err("it must be longer than nothing".to_owned()),
+        Ok(interval) => Ok(interval),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// What is printed, checked.
+pub(super) enum Show {
+    Table { columns: Vec<Shown>, sort: Shown, direction: Direction },
+    Records(Encoder),
+}
+
+impl Args {
+    pub(super) fn format(&self) -> Format {
+        if self.json { Format::Records(Encoding::Json) } else { self.format }
+    }
+
+    pub(super) fn scope(&self) -> Scope {
+        match (self.all_namespaces, self.namespace.as_slice()) {
+            (true, _) => Scope::All,
+            (false, []) => Scope::Own,
+            (false, names) => Scope::Named(names.to_vec()),
+        }
+    }
+
+    /// How namespaces are reached: by the rights of this process, or through the helper.
+    ///
+    /// # Errors
+    /// The helper does not answer.
+    pub(super) fn make_access(&self) -> anyhow::Result<MakeAccess> {
+        let Some(path) = &self.helper else { return Ok(Box::new(|| Box::new(Direct::new()))) };
+        let shown = path.display();
+        let helper = Remote::connect(path).map_err(|error| {
+            let (failure, fix) = match error.kind() {
+                io::ErrorKind::PermissionDenied => {
+                    (Failure::Permission, format!("`ls -l {shown}` says who may"))
+                }
+                _ => (Failure::Unavailable, "start it first".to_owned()),
+            };
+            failure.error(format!("cannot reach the helper at {shown}: {error}; {fix}"))
+        })?;
+        Ok(Box::new(|| Box::new(helper)))
+    }
+
+    /// The states that are asked for where the filter names none.
+    pub(super) fn states(&self) -> States {
+        match (self.listening, self.all || self.read.is_some()) {
+            (true, _) => States::LISTENING,
+            (false, true) => States::ALL,
+            (false, false) => States::DEFAULT,
+        }
+    }
+
+    /// Reads the filter; what is wrong with it is pointed at.
+    pub(super) fn filter(&self) -> anyhow::Result<Filter> {
+        let filter = Filter::parse(&self.filter.join(" "));
+        let filter = filter.map_err(|error| Failure::Usage.error(error))?;
+        for note in filter.notes() {
+            tell(format_args!("note: {}", note.message));
+        }
+        Ok(filter)
+    }
+
+    /// Checks what is to be shown.
+    pub(super) fn show(&self) -> anyhow::Result<Show> {
+        match self.format() {
+            Format::Table => self.show_table(),
+            Format::Records(encoding) => {
+                if self.sort.is_some() {
+                    return Err(Failure::Usage.error(
+                        "--sort is for tables: records come in the kernel's order, without being kept",
+                    ));
+                }
+
+                if !encoding.is_text() && io::stdout().is_terminal() {
+                    return Err(Failure::Usage.error(format!(
+                        "{encoding} is not text, and this is a terminal: send it to a file or a program, or choose prototext or jsonl"
+                    )));
+                }
+
+                let fields = self.columns.as_deref().map(shown::fields).transpose()?;
+                Ok(Show::Records(match fields {
+                    Some(fields) => Encoder::in_order(encoding, &fields),
+                    None => Encoder::new(encoding, &FieldSet::ALL),
+                }))
+            }
+        }
+    }
+
+    fn show_table(&self) -> anyhow::Result<Show> {
+        let columns = match &self.columns {
+            Some(names) => shown::columns(names)?,
+            None => {
+                self.usual_columns().into_iter().map(shown::column).collect::<Result<_, _>>()?
+            }
+        };
+
+        let (sort, direction) = match self.sort.as_deref() {
+            None if self.watch.is_some() && !self.listening => ("out", Direction::Descending),
+            None => ("local", Direction::Ascending),
+            Some(text) => match text.split_once(',') {
+                None | Some((_, "asc")) => (text.trim_end_matches(",asc"), Direction::Ascending),
+                Some((name, "desc")) => (name, Direction::Descending),
+                Some((_, word)) => {
+                    return Err(Failure::Usage
+                        .error(format!("--sort {text}: `{word}` is neither `asc` nor `desc`")));
+                }
+            },
+        };
+
+        Ok(Show::Table { columns, sort: shown::column(sort)?, direction })
+    }
+
+    fn usual_columns(&self) -> Vec<&'static str> {
+        let usual = match self {
+            Args { closed: true, .. } => columns::CLOSED,
+            Args { receive: Some(_), .. } => columns::RECEIVED,
+            Args { listening: true, .. } => columns::LISTENERS,
+            Args { watch: Some(_), .. } => columns::WATCHED,
+            _ => columns::CONNECTIONS,
+        };
+
+        let mut names = Vec::new();
+        if self.scope() != Scope::Own {
+            names.push("namespace");
+        }
+        names.extend_from_slice(usual);
+        if self.processes {
+            names.push("process");
+        }
+        names
+    }
+
+    /// How a table looks here.
+    pub(super) fn look(&self) -> Look {
+        Look {
+            has_color: self.has_color(),
+            width: columns_of_terminal(),
+            may_drop_columns: self.columns.is_none(),
+        }
+    }
+
+    fn has_color(&self) -> bool {
+        let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
+        match self.color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => crate::progress::rewrites_lines(&io::stdout()) && !is_set("NO_COLOR"),
+        }
+    }
+}
+
+/// Width to fit lines into: what `COLUMNS` says, or else the terminal.
+fn columns_of_terminal() -> Option<usize> {
+    let named =
+        env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).filter(|&width| width > 0);
+    named.or_else(|| sys::terminal::size(&io::stdout()).map(|(columns, _)| columns))
+}
+
+/// Rows that fit on the terminal.
+pub(super) fn rows_of_terminal() -> Option<usize> {
+    sys::terminal::size(&io::stdout()).map(|(_, rows)| rows)
+}
+
+/// Says something that is not data.
+pub(super) fn tell(text: std::fmt::Arguments<'_>) {
+    // There is nowhere left to say it when standard error is closed.
+    let _ = writeln!(io::stderr(), "weir: {text}");
+}

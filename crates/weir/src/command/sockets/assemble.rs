@@ -1,0 +1,249 @@
+//! From the kernel's message to what is shown: the filter's rest, attribution, and rates.
+
+use super::columns::View;
+use super::rates::History;
+use record::{RecordKind, SCHEMA_VERSION, SocketRecord};
+use sockets::attribution::{Cgroup, Cgroups, Host, HostOptions, ProcessOptions, Processes, Users};
+use sockets::filter::{Expr, Facts, Filter, Needs, Origin, Process};
+use sockets::{Found, Identity, Whose, describe};
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::sync::Arc;
+use std::time::Instant;
+use wire::inet_diag::SocketMessage;
+
+/// Takes the sockets that are to be shown.
+pub(super) trait Take {
+    fn take(&mut self, view: &View<'_>, raw: &[u8]);
+}
+
+/// Where a message comes from.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    /// The namespace; `None` for what was read from a file.
+    pub(super) found: Option<&'a Found>,
+    /// Whether it is the namespace of this process, whose interfaces are known by name.
+    pub(super) is_own: bool,
+    /// What the message says of the socket: how it is, or that it ended.
+    pub(super) kind: RecordKind,
+    /// What of the filter is left to evaluate.
+    pub(super) rest: Option<&'a Expr>,
+    pub(super) time_unix_ns: Option<u64>,
+    pub(super) now: Instant,
+}
+
+/// What became of the messages of a poll.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) struct Counts {
+    pub(super) shown: u64,
+    /// Did not pass what is left of the filter.
+    pub(super) filtered: u64,
+    /// Listed a second time: a dump is not a snapshot.
+    pub(super) doubled: u64,
+    pub(super) malformed: u64,
+}
+
+/// Makes records of messages.
+pub(super) struct Assembler {
+    needs: Needs,
+    wants_processes: bool,
+    host: Host,
+    users: Users,
+    cgroups: Option<Cgroups>,
+    processes: Processes,
+    history: Option<History>,
+    seen: HashSet<u64>,
+    interfaces: HashMap<u32, String>,
+    unknown: Vec<u8>,
+    run_id: u64,
+    poll: u64,
+    sequence: u64,
+    pub(super) counts: Counts,
+}
+
+/// Whether sockets are seen more than once, so that there are rates.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Polls {
+    One,
+    Many,
+}
+
+impl Assembler {
+    pub(super) fn new(filter: &Filter, wants_processes: bool, polls: Polls) -> Assembler {
+        let needs = filter.needs();
+        Assembler {
+            needs,
+            wants_processes: wants_processes || needs.contains(Needs::PROCESSES),
+            host: Host::read(HostOptions::default()),
+            users: Users::read().unwrap_or_default(),
+            cgroups: Cgroups::open(Default::default()).ok(),
+            processes: Processes::default(),
+            history: (polls == Polls::Many).then(History::default),
+            seen: HashSet::new(),
+            interfaces: interface_names(),
+            unknown: Vec::new(),
+            run_id: sockets::run_id(),
+            poll: 0,
+            sequence: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// One for a file, which does not say of which host it is: numbers in it have no names here.
+    pub(super) fn of_file(filter: &Filter) -> Assembler {
+        Assembler {
+            users: Users::default(),
+            interfaces: HashMap::new(),
+            cgroups: None,
+            ..Assembler::new(filter, false, Polls::One)
+        }
+    }
+
+    /// Begins a poll: what was seen is forgotten, processes are looked up again.
+    pub(super) fn begin_poll(&mut self) {
+        self.poll += 1;
+        self.seen.clear();
+        self.counts = Counts::default();
+        if let Some(history) = &mut self.history {
+            history.begin_poll();
+        }
+        if self.wants_processes {
+            self.processes = Processes::scan(&ProcessOptions::default());
+        }
+    }
+
+    pub(super) fn poll(&self) -> u64 {
+        self.poll
+    }
+
+    /// What the look at processes saw, if there was one.
+    pub(super) fn processes(&self) -> Option<&Processes> {
+        self.wants_processes.then_some(&self.processes)
+    }
+
+    /// Hands a socket on if it passes and has not been seen in this poll.
+    pub(super) fn socket(
+        &mut self,
+        message: &SocketMessage<'_>,
+        raw: &[u8],
+        place: &Place<'_>,
+        take: &mut dyn Take,
+    ) {
+        let cookie = message.id.cookie;
+        let is_live = place.found.is_some();
+
+        // A file may hold many polls.
+        if is_live && !self.seen.insert(cookie) {
+            self.counts.doubled += 1;
+            return;
+        }
+
+        // A file may be from another host, where an id is another cgroup.
+        let id = message.cgroup_id.filter(|_| is_live);
+        let cgroup = id.and_then(|id| self.cgroup_of(id, place.now));
+        let interface = self.interface(message.id.interface_index, place);
+        let age = self.history.as_ref().and_then(|history| history.age(cookie, place.now));
+
+        let facts = Facts {
+            netns: place.found.and_then(|found| found.name.as_deref()),
+            is_netns_known: is_live,
+            interface: interface.as_deref(),
+            cgroup_path: cgroup.as_deref().map(Cgroup::path),
+            pod: cgroup.as_deref().and_then(Cgroup::pod_uid),
+            container: cgroup.as_deref().and_then(Cgroup::container_id),
+            unit: cgroup.as_deref().and_then(Cgroup::systemd_unit),
+            // One that was not there before has been seen for no time.
+            age: self.history.is_some().then(|| age.unwrap_or_default()),
+            origin: if place.kind == RecordKind::CLOSE { Origin::Close } else { Origin::Row },
+            ..Facts::default()
+        };
+
+        let passes = self.passes(message, place, &facts);
+        self.counts.filtered += u64::from(!passes);
+        if !passes && self.history.is_none() {
+            return;
+        }
+
+        let mut unknown = std::mem::take(&mut self.unknown);
+        let whose = Whose {
+            is_of_this_host: is_live,
+            netns_inode: place.found.map(|found| found.id.inode),
+            netns_name: facts.netns,
+            cgroup: cgroup.as_deref(),
+            ..Whose::default()
+        };
+        let mut record = identify(&self.host, self.run_id, place);
+        record.poll = is_live.then_some(self.poll);
+        describe(&mut record, message, &whose, &mut unknown);
+
+        // Noted whether it passes or not: the next poll may show it, and needs the difference.
+        let history = self.history.as_mut();
+        let rates = history.and_then(|history| history.note(cookie, &record, place.now));
+        if passes {
+            self.counts.shown += 1;
+            record.sequence = is_live.then_some(self.sequence);
+            self.sequence += 1;
+            let owners = self.fill_process(&mut record);
+            let interface = interface.as_deref();
+            let view = View { record: &record, rates, age, owners, interface, users: &self.users };
+            take.take(&view, raw);
+        }
+
+        self.unknown = unknown;
+    }
+
+    /// Says which process holds the socket, and how many do.
+    fn fill_process<'a>(&'a self, record: &mut SocketRecord<'a>) -> u32 {
+        let inode = record.inode.filter(|&inode| self.wants_processes && inode != 0);
+        let Some(inode) = inode.map(u64::from) else { return 0 };
+        if let Some(owner) = self.processes.owner(inode) {
+            (record.process_id, record.process_name) = (Some(owner.pid), Some(owner.name));
+        }
+        self.processes.owner_count(inode)
+    }
+
+    fn cgroup_of(&mut self, id: u64, now: Instant) -> Option<Arc<Cgroup>> {
+        self.cgroups.as_mut()?.lookup(id, now).cloned()
+    }
+
+    fn interface(&self, index: u32, place: &Place<'_>) -> Option<String> {
+        let name = self.interfaces.get(&index).filter(|_| place.is_own);
+        (index != 0).then(|| name.map_or_else(|| index.to_string(), String::clone))
+    }
+
+    fn passes(&self, message: &SocketMessage<'_>, place: &Place<'_>, facts: &Facts<'_>) -> bool {
+        let Some(rest) = place.rest else { return true };
+        if !self.needs.contains(Needs::PROCESSES) {
+            return rest.matches(message, facts);
+        }
+        let owners = self.processes.owners(message.inode.into());
+        let owners: Vec<_> =
+            owners.map(|owner| Process { pid: owner.pid, name: owner.name }).collect();
+        rest.matches(message, &Facts { processes: &owners, ..*facts })
+    }
+}
+
+/// A record that says of which host and run it is, and when; a file says when at most.
+fn identify<'a>(host: &'a Host, run_id: u64, place: &Place<'_>) -> SocketRecord<'a> {
+    let mut record = match place.found {
+        Some(_) => Identity { host, tags: &[], run_id }.record(place.kind, 0),
+        None => SocketRecord {
+            record_kind: Some(place.kind),
+            schema_version: Some(SCHEMA_VERSION),
+            ..SocketRecord::default()
+        },
+    };
+    record.time_unix_ns = place.time_unix_ns;
+    record
+}
+
+/// Names of this namespace's interfaces by index; `/sys` shows those of the namespace it was mounted in.
+fn interface_names() -> HashMap<u32, String> {
+    let entries = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| {
+            let index = fs::read_to_string(entry.path().join("ifindex")).ok()?;
+            Some((index.trim().parse().ok()?, entry.file_name().into_string().ok()?))
+        })
+        .collect()
+}

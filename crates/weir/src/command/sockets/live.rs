@@ -1,0 +1,280 @@
+//! Polls of the running kernel: every namespace that is wanted, one after the other.
+
+use super::args::{Args, tell};
+use super::assemble::{Assembler, Place, Polls, Take};
+use crate::exit::Failure;
+use record::RecordKind;
+use sockets::filter::{Compiled, Explanation, Filter, Names, NoNames, SystemNames, Target};
+use sockets::unseen::{absent, hidden_namespaces, no_such_namespace, without_ptrace};
+use sockets::{Access, Ask, Found, Scope, Visitor, Walker};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Instant;
+use sys::clock::realtime_ns;
+use sys::namespace::{Error, Identity};
+use sys::process::{CAP_NET_ADMIN, capability_name, effective_capabilities};
+use text::plural;
+use wire::DecodeError;
+use wire::inet_diag::bytecode::Operations;
+use wire::inet_diag::{Extensions, SocketMessage, States};
+
+/// Reads the kernel's sockets.
+pub(super) struct Live<'p> {
+    filter: &'p Filter,
+    scope: Scope,
+    states: States,
+    access: Box<dyn Access>,
+    walker: Walker,
+    found: Vec<Found>,
+    own: Option<Identity>,
+    pub(super) assembler: Assembler,
+    pub(super) unseen: Unseen,
+    told: BTreeSet<String>,
+}
+
+/// What a poll could not see.
+#[derive(Default, PartialEq, Eq, Debug)]
+pub(super) struct Unseen {
+    /// Namespaces that were walked.
+    pub(super) visited: u64,
+    /// Namespaces that may not be entered, and the bit of the capability that is missing.
+    pub(super) closed: u64,
+    capability: u32,
+    /// Namespaces that failed otherwise.
+    pub(super) failed: u64,
+    /// What to say of processes whose namespace cannot be seen.
+    pub(super) hidden: Option<String>,
+    /// What to say of namespaces that were named and are not there.
+    pub(super) absent: Vec<String>,
+}
+
+impl<'p> Live<'p> {
+    pub(super) fn new(args: &Args, filter: &'p Filter) -> anyhow::Result<Live<'p>> {
+        let polls = if args.watch.is_some() { Polls::Many } else { Polls::One };
+        let wants_processes = args.processes
+            || args.columns.as_deref().is_some_and(|names| names.contains("process"));
+        Ok(Live {
+            filter,
+            scope: args.scope(),
+            states: args.states(),
+            access: (args.make_access()?)(),
+            walker: Walker::default(),
+            found: Vec::new(),
+            own: sys::namespace::own().ok(),
+            assembler: Assembler::new(filter, wants_processes, polls),
+            unseen: Unseen::default(),
+            told: BTreeSet::new(),
+        })
+    }
+
+    /// Checks what the filter says of this namespace.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        match self.scope {
+            Scope::Own => {
+                self.filter.check_devices(&SystemNames).map_err(|error| Failure::Usage.error(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Visits every namespace once.
+    ///
+    /// # Errors
+    /// Nothing could be read at all. What could not be read of many is in [`Live::unseen`], and said once.
+    pub(super) fn poll(&mut self, take: &mut dyn Take) -> anyhow::Result<()> {
+        self.assembler.begin_poll();
+        self.unseen = Unseen::default();
+
+        let mut found = std::mem::take(&mut self.found);
+        let scan = self.access.discover(&self.scope, &mut found);
+        let scan = scan.map_err(|error| {
+            anyhow::Error::new(error).context("cannot look for network namespaces in /proc")
+        })?;
+
+        // A namespace with a name has a file, by which it is found. Only a search for all of them depends on processes.
+        if self.scope == Scope::All && scan.unreadable_processes > 0 {
+            let processes = scan.unreadable_processes.into();
+            self.unseen.hidden = Some(hidden_namespaces(&*self.access, processes));
+        }
+
+        for (at, found) in found.iter().enumerate() {
+            self.visit(at, found, take)?;
+        }
+
+        self.unseen.absent =
+            absent(&self.scope, &found).into_iter().map(no_such_namespace).collect();
+        self.found = found;
+        Ok(())
+    }
+
+    fn visit(&mut self, at: usize, found: &Found, take: &mut dyn Take) -> anyhow::Result<()> {
+        let is_own = self.own == Some(found.id);
+        let socket = match self.access.open(at) {
+            Ok(socket) => socket,
+            Err(error) => {
+                self.cannot_open(found, &error);
+                return Ok(());
+            }
+        };
+
+        // Compiled for each namespace: the names of interfaces are those of one.
+        let compiled = compile(self.filter, self.states, is_own);
+        if compiled.states.is_empty() {
+            self.unseen.visited += 1;
+            return Ok(());
+        }
+
+        let ask = Ask {
+            states: compiled.states,
+            extensions: Extensions::ALL,
+            bytecode: &compiled.bytecode,
+        };
+        let place = Place {
+            found: Some(found),
+            is_own,
+            kind: RecordKind::POLL,
+            rest: compiled.rest.as_ref(),
+            time_unix_ns: Some(realtime_ns()),
+            now: Instant::now(),
+        };
+
+        let mut visit = Visit { assembler: &mut self.assembler, place, take };
+        match self.walker.walk(&socket, &ask, &mut visit) {
+            Ok(_) => self.unseen.visited += 1,
+            Err(error) if self.scope == Scope::Own => return Err(Failure::Unavailable.error(error)),
+            Err(error) => {
+                self.unseen.failed += 1;
+                self.tell_once(name_of(found), &format!("{}: {error}", name_of(found)));
+            }
+        }
+        Ok(())
+    }
+
+    fn cannot_open(&mut self, found: &Found, error: &Error) {
+        match error {
+            // It ended between two system calls.
+            Error::Gone => {}
+            Error::NotPermitted { capability, .. } => {
+                self.unseen.closed += 1;
+                self.unseen.capability = *capability;
+            }
+            Error::Syscall { .. } => {
+                self.unseen.failed += 1;
+                self.tell_once(name_of(found), &format!("{}: {error}", name_of(found)));
+            }
+        }
+    }
+
+    fn tell_once(&mut self, cause: String, text: &str) {
+        if self.told.insert(cause) {
+            tell(format_args!("{text}"));
+        }
+    }
+
+    /// Says once what could not be seen, and what would help.
+    pub(super) fn tell_unseen(&mut self) {
+        for (cause, line) in self.unseen.lines() {
+            self.tell_once(cause, &line);
+        }
+        let denied = self.assembler.processes().map_or(0, |processes| processes.summary().denied);
+        if denied > 0 {
+            let processes = plural(denied, "process", "processes");
+            let text = format!("which sockets {processes} hold cannot be seen{}", without_ptrace());
+            self.tell_once("processes".to_owned(), &text);
+        }
+    }
+
+    /// Whether a namespace that was named could not be shown.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        match &self.scope {
+            Scope::Named(_) if !self.unseen.absent.is_empty() => Some(Failure::Unavailable),
+            Scope::Named(_) if self.unseen.closed > 0 => Some(Failure::Permission),
+            Scope::Named(_) if self.unseen.failed > 0 => Some(Failure::Io),
+            _ => None,
+        }
+    }
+}
+
+impl Unseen {
+    /// What to say, each with a word by which it is said only once.
+    fn lines(&self) -> Vec<(String, String)> {
+        let mut lines = Vec::new();
+        if self.closed > 0 {
+            let capability = capability_name(self.capability).unwrap_or("a capability");
+            lines.push(("closed".to_owned(), format!(
+                "{} cannot be entered: this takes {capability}; run it as root, or see docs/sockets.md",
+                plural(self.closed, "network namespace", "network namespaces")
+            )));
+        }
+        lines.extend(self.hidden.iter().map(|text| ("hidden".to_owned(), text.clone())));
+        lines.extend(self.absent.iter().map(|text| (text.clone(), text.clone())));
+        lines
+    }
+}
+
+/// Splits the filter between the kernel and us, for one namespace.
+pub(super) fn compile(filter: &Filter, states: States, is_own: bool) -> Compiled {
+    let names: &dyn Names = if is_own { &SystemNames } else { &Elsewhere };
+    let target = Target { operations: operations(), default_states: states, ..Target::new(names) };
+    filter.compile(&target)
+}
+
+/// Names in another namespace: its interfaces are unknown here, and cgroups are the host's.
+struct Elsewhere;
+
+impl Names for Elsewhere {
+    fn service(&self, name: &str) -> Option<u16> {
+        NoNames.service(name)
+    }
+
+    fn host(&self, name: &str) -> Vec<IpAddr> {
+        NoNames.host(name)
+    }
+
+    fn user(&self, name: &str) -> Option<u32> {
+        NoNames.user(name)
+    }
+
+    fn device(&self, name: &str) -> Option<u32> {
+        NoNames.device(name)
+    }
+
+    fn cgroup(&self, path: &str) -> Option<u64> {
+        SystemNames.cgroup(path)
+    }
+}
+
+/// Says which part of the filter runs where, in this namespace.
+pub(super) fn explain(filter: &Filter, states: States) -> Vec<Explanation> {
+    let target =
+        Target { default_states: states, operations: operations(), ..Target::new(&SystemNames) };
+    filter.explain(&target)
+}
+
+fn operations() -> Operations {
+    let is_admin = effective_capabilities().is_some_and(|set| set & 1 << CAP_NET_ADMIN != 0);
+    Operations { mark: is_admin, ..Operations::ALL }
+}
+
+fn name_of(found: &Found) -> String {
+    match &found.name {
+        Some(name) => format!("network namespace {name}"),
+        None => format!("network namespace net:[{}]", found.id.inode),
+    }
+}
+
+struct Visit<'a> {
+    assembler: &'a mut Assembler,
+    place: Place<'a>,
+    take: &'a mut dyn Take,
+}
+
+impl Visitor for Visit<'_> {
+    fn socket(&mut self, message: &SocketMessage<'_>, raw: &[u8]) {
+        self.assembler.socket(message, raw, &self.place, self.take);
+    }
+
+    fn malformed(&mut self, _: DecodeError) {
+        self.assembler.counts.malformed += 1;
+    }
+}

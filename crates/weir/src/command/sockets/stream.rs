@@ -1,0 +1,64 @@
+//! Records that are printed one by one, as they come.
+
+use super::args::{Args, Show};
+use super::columns::View;
+use super::table::Lines;
+use record::{Encoder, PollTotals, SocketRecord};
+use sockets::attribution::Users;
+
+/// Turns records into lines of a table, or into any encoding.
+pub(super) struct Stream {
+    form: Form,
+    users: Users,
+    line: String,
+}
+
+enum Form {
+    Lines(Lines),
+    Records(Encoder),
+}
+
+impl Stream {
+    /// As the command line says; what is to be sorted is refused.
+    ///
+    /// # Errors
+    /// The command line is wrong.
+    pub(super) fn new(args: &Args) -> anyhow::Result<Stream> {
+        let form = match args.show()? {
+            Show::Table { columns, .. } => Form::Lines(Lines::new(columns, &args.look())),
+            Show::Records(encoder) => Form::Records(encoder),
+        };
+        Ok(Stream { form, users: Users::read().unwrap_or_default(), line: String::new() })
+    }
+
+    /// Appends what comes before the first record.
+    pub(super) fn begin(&mut self, out: &mut Vec<u8>) {
+        match &mut self.form {
+            Form::Lines(lines) => out.extend_from_slice(lines.title().as_bytes()),
+            Form::Records(encoder) => encoder.begin(out),
+        }
+    }
+
+    pub(super) fn record(&mut self, record: &SocketRecord<'_>, out: &mut Vec<u8>) {
+        match &mut self.form {
+            Form::Lines(lines) => {
+                lines.row(&View::of(record, &self.users), &mut self.line);
+                out.extend_from_slice(self.line.as_bytes());
+            }
+            Form::Records(encoder) => encoder.encode(record, out),
+        }
+    }
+
+    /// Appends the totals of a poll, where there is a place for them.
+    pub(super) fn totals(&mut self, totals: &PollTotals<'_>, out: &mut Vec<u8>) {
+        if let Form::Records(encoder) = &mut self.form {
+            encoder.totals(totals, out);
+        }
+    }
+
+    pub(super) fn end(&mut self, out: &mut Vec<u8>) {
+        if let Form::Records(encoder) = &mut self.form {
+            encoder.end(out);
+        }
+    }
+}

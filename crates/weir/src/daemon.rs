@@ -1,0 +1,496 @@
+//! The daemon's life: open what the configuration names, run, reload, stop.
+//!
+//! The main thread is the control loop. It waits for signals, resolved names and the next tick, and never for the data:
+//! the data loops are the relay's own threads. The order of a start is the order of what matters: sockets, then data
+//! loops, then everything that shows them.
+
+mod banner;
+mod collector;
+mod drops;
+mod files;
+mod follow;
+mod http;
+mod inherited;
+mod log;
+mod memory;
+mod names;
+mod open;
+mod progress;
+mod reload;
+mod service;
+mod stop;
+mod troubles;
+mod ways;
+
+pub(crate) use progress::say;
+pub(crate) use stop::{LastLedger, LedgerForm, OnLoss};
+
+use crate::progress::ProgressMode;
+use admin::{Health, Phase, statsd};
+use collector::{Asked, Collecting, Ending, Prepared};
+use config::{
+    COLLECTOR_NAME, Config, Host, ListenAddress, ListenerConfig, Overrides, TargetConfig,
+};
+use drops::Drops;
+use files::Files;
+use http::{Bound, Http, Shown};
+use inherited::Inherited;
+use ledger::{Ledger, Snapshot};
+use log::{Level, Repeated};
+use names::Names;
+use open::{OpenSocket, SocketFile};
+use progress::{Progress, Rates};
+use relay::{Destination, Listener, SocketOwner, TargetOptions};
+use service::Service;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::hash::{BuildHasher, Hasher};
+use std::io::Read;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+use troubles::Troubles;
+use ways::Ways;
+
+/// Time between two checks of the ledger, and of everything else that changes without an event.
+const TICK: Duration = Duration::from_millis(100);
+/// How long a start or a reload waits for names: a target whose name takes longer starts without an address.
+const NAMES_WAIT: Duration = Duration::from_secs(1);
+/// How often the name of a listener's address is resolved again.
+const LISTENER_RESOLVE_INTERVAL: Duration = Duration::from_secs(3_600);
+/// Time between two attempts to open targets that have an address and could not be opened.
+const REOPEN_INTERVAL: Duration = Duration::from_secs(1);
+/// A data loop that has not turned for so long is stuck.
+const HEARTBEAT_LIMIT: Duration = Duration::from_secs(5);
+
+/// What a daemon is started with.
+pub(crate) struct Setup {
+    pub(crate) config: Config,
+    pub(crate) source: Source,
+    pub(crate) progress: ProgressMode,
+    pub(crate) last_ledger: LastLedger,
+}
+
+/// Where the configuration came from, and so whether it can be read again.
+pub(crate) enum Source {
+    CommandLine,
+    File { path: PathBuf, overrides: Overrides },
+}
+
+/// What the control loop waits for.
+pub(crate) enum Event {
+    Signal(i32),
+    /// A name has another answer, or its first.
+    Name,
+}
+
+/// A listener and what it was made of.
+pub(crate) struct Running {
+    config: ListenerConfig,
+    listener: Listener,
+    file: Option<SocketFile>,
+    /// Where each UDP target's socket is connected to; `None` while none is open.
+    addresses: BTreeMap<String, Option<SocketAddr>>,
+}
+
+/// A listener that a reload took out of service and that still drains.
+struct Retiring {
+    listener: Listener,
+    /// Where it listened.
+    listen: ListenAddress,
+}
+
+/// The running daemon.
+pub(crate) struct Daemon {
+    config: Config,
+    source: Source,
+    ledger: Arc<Ledger>,
+    health: Arc<Health>,
+    names: Names,
+    ways: Ways,
+    events: Receiver<Event>,
+    running: Vec<Running>,
+    retiring: Vec<Retiring>,
+    collecting: Option<Collecting>,
+    /// The collector that a reload took out of service, while its sinks still deliver.
+    ending: Option<Ending>,
+    /// The collector that starts when that has ended.
+    prepared: Option<Prepared>,
+    asked: Asked,
+    last_ledger: LastLedger,
+    inherited: Inherited,
+    drops: Drops,
+    http: Option<Http>,
+    /// The admin server's sockets, for a server that a reload restarts.
+    admin_bound: Bound,
+    statsd: Arc<statsd::Counts>,
+    service: Service,
+    level: Level,
+    progress: Progress,
+    rates: Rates,
+    reopen_due: Instant,
+    broken: Repeated,
+    refused: Repeated,
+    /// Moments at which the law did not hold, as last logged.
+    violations: u64,
+    troubles: Troubles,
+    files: Files,
+}
+
+/// Runs a daemon until a signal ends it.
+///
+/// # Errors
+/// It cannot start with this configuration; the message says what to do.
+pub(crate) fn run(setup: Setup) -> anyhow::Result<ExitCode> {
+    let mut daemon = Daemon::start(setup)?;
+    while daemon.turn() {}
+    daemon.stop()
+}
+
+impl Daemon {
+    fn start(setup: Setup) -> anyhow::Result<Daemon> {
+        let Setup { config, source, progress, last_ledger } = setup;
+        let level = log::start(config.daemon.log_level);
+        let (sender, events) = mpsc::channel();
+        forward_signals(sender.clone())?;
+        let names = Names::new(sender);
+        names.watch(&watched_names(&config))?;
+
+        // Before a socket is open, which would take datagrams that nothing reads.
+        memory::refuse_rings_that_do_not_fit(&config, |_| true, memory::Limits::at_start())?;
+        let (mut inherited, drops) = Inherited::take()?;
+        let sockets = open_listeners(&config.listeners, &mut inherited, &names)?;
+        let bound = Bound::open(&config.admin)?;
+
+        // The sockets are open and hold what arrives: now there is time for names.
+        names.wait_for_answers(Instant::now() + NAMES_WAIT);
+        let prepared = collector::prepare(&config, &names, last_ledger)?;
+
+        let listen_addrs: Vec<_> = sockets.iter().filter_map(OpenSocket::address).collect();
+        let ways = Ways::start();
+        let run_id = run_id();
+        let ledger = Arc::new(Ledger::new(run_id.clone()));
+
+        let mut running = Vec::new();
+        let targets = open_targets(&config.listeners, &names, &ways, &listen_addrs)?;
+        for ((listener, socket), targets) in config.listeners.iter().zip(sockets).zip(targets) {
+            running.push(Running::start(listener.clone(), socket, targets, &drops, &ledger)?);
+        }
+
+        let admin_addr = bound.tcp.as_ref().and_then(|listener| listener.local_addr().ok());
+        say(&banner::banner(&run_id, &running, &config, admin_addr));
+        for (name, to) in banner::absent_unix_targets(&running) {
+            tracing::warn!("target {name}: nobody listens at {to} yet; it is tried again");
+        }
+
+        let now = Instant::now();
+        let mut daemon = Daemon {
+            config,
+            source,
+            ledger,
+            health: Arc::new(Health::new(HEARTBEAT_LIMIT)),
+            names,
+            ways,
+            events,
+            running,
+            retiring: Vec::new(),
+            collecting: None,
+            ending: None,
+            prepared,
+            asked: Asked::default(),
+            last_ledger,
+            inherited,
+            drops,
+            http: None,
+            admin_bound: Bound::default(),
+            statsd: Arc::default(),
+            service: Service::new(),
+            level,
+            progress: Progress::new(progress),
+            rates: Rates::default(),
+            reopen_due: now + REOPEN_INTERVAL,
+            broken: Repeated::default(),
+            refused: Repeated::default(),
+            violations: 0,
+            troubles: Troubles::default(),
+            files: Files::default(),
+        };
+
+        daemon.start_prepared()?;
+        daemon.health.config_applied(&fingerprint(&daemon.config));
+        daemon.health.set_phase(Phase::Ready);
+        daemon.observe(now);
+        daemon.start_http(bound)?;
+        daemon.hold_drops();
+        // Last: what is started after this daemon may send to it at once.
+        daemon.service.ready();
+        Ok(daemon)
+    }
+
+    /// Has the service manager hold what is counted at its sockets, if there are any.
+    fn hold_drops(&self) {
+        let is_theirs = |one: &Running| one.owner() == SocketOwner::ServiceManager;
+        if let Some(file) = self.drops.file().filter(|_| self.running.iter().any(is_theirs)) {
+            self.service.hold(drops::NAME, file);
+        }
+    }
+
+    fn start_http(&mut self, bound: Bound) -> anyhow::Result<()> {
+        let shown = Shown {
+            ledger: Arc::clone(&self.ledger),
+            health: Arc::clone(&self.health),
+            statsd: Arc::clone(&self.statsd),
+            sockets: self.config.sockets.is_some().then(|| collector::page(&self.asked)),
+            sockets_elsewhere: http::sockets_elsewhere(&self.config),
+        };
+        self.admin_bound.remove_file(&bound);
+        self.admin_bound = bound.try_clone()?;
+        self.http = Http::start(bound, self.config.statsd.as_ref(), &shown)?;
+        Ok(())
+    }
+
+    /// Waits for one event or tick and handles it. Returns whether to go on.
+    fn turn(&mut self) -> bool {
+        match self.events.recv_timeout(TICK) {
+            Ok(Event::Signal(SIGHUP)) if matches!(self.source, Source::File { .. }) => {
+                self.reload();
+            }
+            Ok(Event::Signal(SIGUSR1)) => self.say_ledger(),
+            Ok(Event::Signal(_)) => return false,
+            Ok(Event::Name) => {
+                self.follow_names(Instant::now());
+                self.follow_sinks();
+            }
+            // The names hold a sender for as long as the daemon lives.
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+        }
+
+        let now = Instant::now();
+        self.observe(now);
+        if now >= self.reopen_due {
+            self.reopen_due = now + REOPEN_INTERVAL;
+            self.follow_names(now);
+        }
+
+        self.finish_retired();
+        self.follow_collector(now);
+        true
+    }
+
+    /// Checks the law, and reports that all is well to the health page, the service manager and the screen.
+    fn observe(&mut self, now: Instant) {
+        let snapshot = self.ledger.check();
+        self.note_violations(now, &snapshot);
+        self.troubles.look(now, &snapshot).iter().for_each(troubles::Line::log);
+        self.files.look(&snapshot).iter().for_each(|line| tracing::warn!("{line}"));
+        self.drops.note(self.running.iter().map(|one| &one.listener));
+        self.health.set_losing(self.troubles.losing());
+
+        let listeners = self.running.iter().map(|one| &one.listener);
+        let listeners = listeners.map(|listener| (listener.name(), listener.heartbeat()));
+        let collector = self.collecting.iter().map(|one| (COLLECTOR_NAME, one.heartbeat()));
+        let beats = || listeners.clone().chain(collector.clone());
+
+        for (name, beat) in beats() {
+            self.health.heartbeat(name, beat);
+        }
+        if self.health.phase() == Phase::Ready {
+            self.service.feed_watchdog(now, beats());
+        }
+
+        let rates = &mut self.rates;
+        self.service.status(now, || rates.line(now, &snapshot));
+        self.progress.show(now, &snapshot);
+    }
+
+    /// The ledger as it stands, when a signal asks for it.
+    fn say_ledger(&self) {
+        say(&format!("\n{}", ledger::waterfall(&self.ledger.check())));
+    }
+
+    fn note_violations(&mut self, now: Instant, snapshot: &Snapshot) {
+        if snapshot.violations <= self.violations {
+            return;
+        }
+        self.violations = snapshot.violations;
+        if let Some(count) = self.broken.count(now) {
+            let hops = snapshot.hops.iter().filter(|hop| hop.unaccounted != 0);
+            let place = hops.map(|hop| {
+                let target = hop.target.as_deref().unwrap_or("-");
+                format!("{} of {} {target} by {}", hop.hop.label(), hop.origin, hop.unaccounted)
+            });
+            tracing::error!(
+                "the ledger does not balance ({count} times since the last such line): {}. This is a defect of Weir",
+                place.collect::<Vec<_>>().join(", ")
+            );
+        }
+    }
+
+    /// Tells the supervisors that the daemon lives while a step of a reload takes long. `entering` are listeners that are not
+    /// among the running ones at this moment.
+    fn keep_alive(&self, entering: &[&Listener]) {
+        let running = self.running.iter().map(|one| &one.listener);
+        for listener in running.chain(entering.iter().copied()) {
+            self.health.heartbeat(listener.name(), listener.heartbeat());
+        }
+        self.service.feed_watchdog_while_busy(Instant::now());
+    }
+
+    fn listen_addrs(&self) -> Vec<SocketAddr> {
+        self.running.iter().filter_map(Running::address).collect()
+    }
+
+    /// Closes the account of listeners that have drained after a reload.
+    fn finish_retired(&mut self) {
+        for at in (0..self.retiring.len()).rev() {
+            if self.retiring[at].listener.has_ended() {
+                self.retiring.swap_remove(at).listener.finish_removal();
+            }
+        }
+    }
+}
+
+/// Opens the sockets of all listeners, or takes over those that a service manager handed over.
+fn open_listeners(
+    listeners: &[ListenerConfig],
+    inherited: &mut Inherited,
+    names: &Names,
+) -> anyhow::Result<Vec<OpenSocket>> {
+    if listeners.iter().any(has_name) {
+        names.wait_for_answers(Instant::now() + NAMES_WAIT);
+    }
+    let sockets = listeners
+        .iter()
+        .map(|listener| open::listener(listener, open::Place::Free, inherited, names));
+    let sockets = sockets.collect::<anyhow::Result<Vec<_>>>()?;
+    inherited.expect_none(listeners)?;
+    Ok(sockets)
+}
+
+/// Opens the targets of all listeners.
+fn open_targets(
+    listeners: &[ListenerConfig],
+    names: &Names,
+    ways: &Ways,
+    listen_addrs: &[SocketAddr],
+) -> anyhow::Result<Vec<Targets>> {
+    let open =
+        |listener: &ListenerConfig| Targets::open(&listener.targets, names, ways, listen_addrs);
+    listeners.iter().map(open).collect()
+}
+
+impl Running {
+    fn start(
+        config: ListenerConfig,
+        socket: OpenSocket,
+        targets: Targets,
+        drops: &Drops,
+        ledger: &Arc<Ledger>,
+    ) -> anyhow::Result<Running> {
+        let OpenSocket { socket, owner, file } = socket;
+        let options = config.listener_options(owner);
+        let before = drops.counted(socket.as_fd(), owner);
+        let to = targets.destinations;
+        let listener = Listener::start_counting_from(options, socket, before, to, ledger)?;
+        Ok(Running { config, listener, file, addresses: targets.addresses })
+    }
+
+    /// The UDP address that it listens on.
+    fn address(&self) -> Option<SocketAddr> {
+        match sys::socket::local_address(self.listener.socket()) {
+            Some(sys::socket::LocalAddress::Inet(addr)) => Some(addr),
+            _ => None,
+        }
+    }
+
+    fn owner(&self) -> SocketOwner {
+        self.listener.options().socket_owner
+    }
+}
+
+/// The targets of a listener, opened.
+struct Targets {
+    destinations: Vec<(TargetOptions, Destination)>,
+    addresses: BTreeMap<String, Option<SocketAddr>>,
+}
+
+impl Targets {
+    fn open(
+        configs: &[TargetConfig],
+        names: &Names,
+        ways: &Ways,
+        listen_addrs: &[SocketAddr],
+    ) -> anyhow::Result<Targets> {
+        let mut targets = Targets { destinations: Vec::new(), addresses: BTreeMap::new() };
+        for config in configs {
+            let opened = open::target(config, names, ways, listen_addrs)?;
+            targets.addresses.insert(config.name.clone(), opened.address);
+            targets.destinations.push((config.target_options(), opened.destination));
+        }
+        Ok(targets)
+    }
+}
+
+/// Every name in a configuration, with the shortest interval that anybody wants for it.
+fn watched_names(config: &Config) -> BTreeMap<String, Duration> {
+    let listeners = config.listeners.iter().filter_map(ListenerConfig::udp);
+    let listeners = listeners.map(|udp| (&udp.addr, LISTENER_RESOLVE_INTERVAL));
+    let targets = config.listeners.iter().flat_map(|listener| &listener.targets);
+    let targets = targets.filter_map(TargetConfig::udp);
+    let targets = targets.map(|udp| (&udp.addr, udp.resolve_interval));
+    let sinks = config.sinks.iter().filter_map(|sink| sink.to.receiver());
+    let sinks = sinks.map(|addr| (addr, collector::RESOLVE_INTERVAL));
+
+    let mut names: BTreeMap<String, Duration> = BTreeMap::new();
+    for (addr, wanted) in listeners.chain(targets).chain(sinks) {
+        if let Host::Name(name) = &addr.host {
+            let interval = names.entry(name.clone()).or_insert(wanted);
+            *interval = wanted.min(*interval);
+        }
+    }
+
+    names
+}
+
+fn has_name(listener: &ListenerConfig) -> bool {
+    listener.udp().is_some_and(|udp| matches!(udp.addr.host, Host::Name(_)))
+}
+
+fn forward_signals(events: Sender<Event>) -> std::io::Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1])?;
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        for signal in signals.forever() {
+            if events.send(Event::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// A random number for this life of the process, in hexadecimal.
+fn run_id() -> String {
+    let mut bytes = [0; 8];
+    let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    let number = match read {
+        Ok(()) => u64::from_ne_bytes(bytes),
+        // The standard library seeds its hashers from the kernel's random numbers.
+        Err(_) => std::hash::RandomState::new().build_hasher().finish(),
+    };
+    format!("{number:016x}")
+}
+
+/// A short text that differs between configurations.
+fn fingerprint(config: &Config) -> String {
+    // FNV-1a with 64 bits: the hashers of the standard library have no fixed keys.
+    let hash = config.to_toml(None).bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}

@@ -1,0 +1,145 @@
+//! An address that the system refuses: which, why, and what helps.
+
+use crate::exit::Failure;
+use lab::{Address, generate, verify};
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+/// What the system was asked for.
+#[derive(Clone, Copy)]
+pub(crate) enum Wanted<'a> {
+    /// To receive datagrams at a UDP address.
+    Udp(SocketAddr),
+    /// To serve at a TCP address.
+    Tcp(SocketAddr),
+    /// To listen at the path of a unix socket.
+    Unix(&'a Path),
+    /// To send by UDP, from this address and port where they are given.
+    SendUdp(Option<IpAddr>, Option<u16>),
+    /// To send to a unix socket.
+    SendUnix,
+}
+
+/// The error that ends the program: `what` could not be done, the system's reason, and what helps.
+pub(crate) fn refused(
+    what: impl fmt::Display,
+    wanted: Wanted<'_>,
+    error: &io::Error,
+) -> anyhow::Error {
+    match reason(wanted, error) {
+        Some((failure, why)) => failure.error(format!("{what}: {error}: {why}")),
+        None => Failure::Io.error(format!("{what}: {error}")),
+    }
+}
+
+/// As [`refused`], of a generator that could not start.
+pub(crate) fn by_sender(
+    error: &generate::Error,
+    source: Option<IpAddr>,
+    source_port: Option<u16>,
+) -> anyhow::Error {
+    match error {
+        generate::Error::Open { address: Address::Udp(_), source: why } => {
+            refused(error, Wanted::SendUdp(source, source_port), why)
+        }
+        generate::Error::Open { address: Address::Unix(_), source: why } => {
+            refused(error, Wanted::SendUnix, why)
+        }
+        wrong_options => Failure::Usage.error(wrong_options),
+    }
+}
+
+/// As [`refused`], of a verifying receiver that could not start.
+pub(crate) fn by_receiver(error: &verify::Error) -> anyhow::Error {
+    match error {
+        verify::Error::Listen { address: Address::Udp(addr), source } => {
+            refused(error, Wanted::Udp(*addr), source)
+        }
+        verify::Error::Listen { address: Address::Unix(path), source } => {
+            refused(error, Wanted::Unix(path), source)
+        }
+        wrong_options => Failure::Usage.error(wrong_options),
+    }
+}
+
+/// Why, in words, with what helps; `None` where the system's own words are all there is.
+fn reason(wanted: Wanted<'_>, error: &io::Error) -> Option<(Failure, String)> {
+    Some(match (error.kind(), wanted) {
+        (io::ErrorKind::AddrInUse, _) => (Failure::Unavailable, holder(wanted)),
+        (io::ErrorKind::PermissionDenied, _) => (Failure::Permission, privilege(wanted)),
+        (io::ErrorKind::AddrNotAvailable, _) => (Failure::Unavailable, not_of_this_host(wanted)),
+        (io::ErrorKind::NotFound, Wanted::Unix(path)) => {
+            (Failure::Unavailable, format!("its folder is missing. Fix: {}", mkdir(path)))
+        }
+        (io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused, Wanted::SendUnix) => {
+            (Failure::Unavailable, "nobody listens there: start the receiver first".to_owned())
+        }
+        _ if error.raw_os_error() == Some(sys::Errno::NODEV.0) => {
+            (Failure::Unavailable, "there is no such interface. See: ip link".to_owned())
+        }
+        _ => return None,
+    })
+}
+
+fn holder(wanted: Wanted<'_>) -> String {
+    let (what, options, filter) = match wanted {
+        Wanted::Udp(addr) => ("holds the port", "-ulpn", format!("'sport = :{}'", addr.port())),
+        Wanted::Tcp(addr) => ("holds the port", "-tlpn", format!("'sport = :{}'", addr.port())),
+        Wanted::SendUdp(_, port) => {
+            ("holds the source port", "-uapn", format!("'sport = :{}'", port.unwrap_or(0)))
+        }
+        Wanted::Unix(path) => (
+            "listens there, or the file is not a socket",
+            "-xlp",
+            format!("src {}", path.display()),
+        ),
+        Wanted::SendUnix => ("listens there", "-xlp", String::new()),
+    };
+    format!("another program {what}. Find it with: ss {options} {filter}")
+}
+
+fn privilege(wanted: Wanted<'_>) -> String {
+    match wanted {
+        Wanted::Udp(addr) | Wanted::Tcp(addr) => {
+            let program = std::env::current_exe().unwrap_or_else(|_| "weir".into());
+            format!(
+                "a port under 1024 needs a privilege. Fix: setcap cap_net_bind_service=+ep {}, or \
+                 sysctl -w net.ipv4.ip_unprivileged_port_start={}",
+                program.display(),
+                addr.port()
+            )
+        }
+        Wanted::Unix(_) => {
+            format!("this user may not write to its folder. Fix: {}", own_folder())
+        }
+        Wanted::SendUdp(..) => {
+            "this user may not send like that (a source port under 1024, or a firewall)".to_owned()
+        }
+        Wanted::SendUnix => "this user may not write to that socket".to_owned(),
+    }
+}
+
+fn not_of_this_host(wanted: Wanted<'_>) -> String {
+    match wanted {
+        Wanted::SendUdp(source, _) => {
+            let source = source.map_or("any address".to_owned(), |ip| ip.to_string());
+            format!("{source} is not an address of this host that leads there. See: ip address")
+        }
+        _ => "no interface of this host has the address. See: ip address".to_owned(),
+    }
+}
+
+/// The command that makes the folder of a file.
+pub(crate) fn mkdir(path: &Path) -> String {
+    format!("mkdir -p {}", path.parent().unwrap_or(Path::new(".")).display())
+}
+
+/// The fix for a folder that this user may not write to: a folder of its own opens nothing else.
+pub(crate) fn own_folder() -> String {
+    format!(
+        "choose a path in a folder of this user's, made for instance with: install -d -o {} /var/lib/weir",
+        sys::process::effective_uid()
+    )
+}
