@@ -3,6 +3,7 @@
 use crate::address::socket_path;
 use crate::document::Table;
 use crate::form::{List, parsed, path, text};
+use crate::host::{Finding, unix_listener};
 use crate::keys::{Section, keys};
 use crate::reader::{Reader, Report, single};
 use std::fmt;
@@ -31,6 +32,12 @@ keys! {
             List { of: "users, by name (of `/etc/passwd`) or number", parse: user }, empty("none")
             where |admin| admin.socket.is_some(),
             "there is no socket; add socket = \"/run/weir/admin.sock\"";
+    }
+}
+
+impl AdminConfig {
+    pub(crate) fn examine(&self, findings: &mut Vec<Finding>) {
+        findings.extend(self.socket.as_deref().map(|path| unix_listener("admin socket", path)));
     }
 }
 

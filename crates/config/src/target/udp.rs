@@ -3,11 +3,12 @@
 use super::{Target, TargetConfig};
 use crate::address::{Host, HostPort, interface};
 use crate::form::{Choice, Span, size, text, whole};
+use crate::host::{Finding, interface as interface_there, not_ours, udp_receiver};
 use crate::keys::keys;
 use crate::listener::{ListenerConfig, overlap};
 use crate::reader::{Placed, Reader, Report};
 use relay::Gso;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use sys::socket::SendOptions;
 
@@ -59,6 +60,19 @@ impl UdpTarget {
             send_buffer_bytes: self.send_buffer_bytes,
             multicast_interface: self.multicast_interface.clone(),
         }
+    }
+
+    pub(super) fn examine(
+        &self,
+        what: &str,
+        listen_addrs: &[SocketAddr],
+        findings: &mut Vec<Finding>,
+    ) {
+        findings.push(udp_receiver(what, &self.addr, listen_addrs));
+        let why = "datagrams can leave from an address of this host only";
+        let source = self.source_address;
+        findings.extend(source.and_then(|ip| not_ours(what, "source_address ", ip, why)));
+        findings.extend(interface_there(what, self.multicast_interface.as_deref()));
     }
 
     pub(super) fn check(&self, reader: &Reader<'_>) {
