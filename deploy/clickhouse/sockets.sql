@@ -20,7 +20,7 @@
 CREATE TABLE IF NOT EXISTS sockets
 (
     -- Which record this is, of which connection, from where.
-    `record_kind` UInt8 COMMENT 'What the record tells: `poll` is a socket as a poll found it, `close` a connection that ended; a `totals` record has only `totals`.' CODEC(ZSTD(1)),
+    `record_kind` UInt8 COMMENT 'What the record is about: `poll` is a socket as a poll found it, `close` a connection that ended; a `totals` record has only `totals`.' CODEC(ZSTD(1)),
     `record_kind_word` String ALIAS transform(record_kind, [0, 1, 2, 3], ['unspecified', 'poll', 'close', 'totals'], toString(record_kind)),
     `time_unix_ns` UInt64 COMMENT 'When the kernel was asked for the datagram that lists the socket, or when the close event was read; since 1970, UTC. [ns]' CODEC(DoubleDelta, ZSTD(1)),
     `time` DateTime64(9, 'UTC') MATERIALIZED fromUnixTimestamp64Nano(toInt64(time_unix_ns)) CODEC(DoubleDelta, ZSTD(1)),
@@ -42,7 +42,7 @@ CREATE TABLE IF NOT EXISTS sockets
     `dst_address` Nullable(IPv6) COMMENT 'The peer\'s address; all zero for a listener.' CODEC(ZSTD(1)),
     `dst_port` Nullable(UInt16) COMMENT 'The peer\'s port; 0 for a listener.' CODEC(ZSTD(1)),
     `interface_index` Nullable(UInt32) COMMENT 'The interface the socket is bound to (`SO_BINDTODEVICE`); 0 for none.' CODEC(Delta(4), ZSTD(1)),
-    `role` Nullable(UInt8) COMMENT 'Which end opened the connection, as far as the sequence numbers tell; absent for a listener. [Linux 4.19]' CODEC(ZSTD(1)),
+    `role` Nullable(UInt8) COMMENT 'Which end opened the connection, as far as the sequence numbers say; absent for a listener. [Linux 4.19]' CODEC(ZSTD(1)),
     `role_word` Nullable(String) ALIAS transform(role, [0, 1, 2], ['unspecified', 'opener', 'acceptor'], toString(role)),
     -- State, queues, timer and options of the socket.
     `state` Nullable(UInt8) COMMENT 'The state of the connection. A `close` record has `close` here; see `last_state`.' CODEC(ZSTD(1)),
@@ -86,7 +86,7 @@ CREATE TABLE IF NOT EXISTS sockets
     `options` Nullable(UInt8) COMMENT 'What was agreed: 1 timestamps, 2 SACK, 4 window scaling, 8 ECN, 16 ECN seen, 32 data in the SYN was acknowledged, 64 microsecond timestamps (6.7), 128 accepted through Fast Open (6.16). [flags, Linux 2.4]' CODEC(ZSTD(1)),
     `snd_wscale` Nullable(UInt8) COMMENT 'Window scale that the peer asked for: shift of the windows it announces. [bits, Linux 2.6]' CODEC(ZSTD(1)),
     `rcv_wscale` Nullable(UInt8) COMMENT 'Our window scale: shift of the windows we announce. [bits, Linux 2.6]' CODEC(ZSTD(1)),
-    `delivery_rate_app_limited` Nullable(Bool) COMMENT 'Whether the application sent too little for `delivery_rate_bytes_per_sec` to tell the path\'s speed. [Linux 4.9]' CODEC(ZSTD(1)),
+    `delivery_rate_app_limited` Nullable(Bool) COMMENT 'Whether the application sent too little for `delivery_rate_bytes_per_sec` to show the path\'s speed. [Linux 4.9]' CODEC(ZSTD(1)),
     `fastopen_client_fail` Nullable(UInt8) COMMENT 'Why Fast Open did not work, on the side that connects. [Linux 5.5]' CODEC(ZSTD(1)),
     `fastopen_client_fail_word` Nullable(String) ALIAS transform(fastopen_client_fail, [0, 1, 2, 3], ['unspecified', 'cookie_unavailable', 'data_not_acked', 'syn_retransmitted'], toString(fastopen_client_fail)),
     `rto_us` Nullable(UInt32) COMMENT 'Retransmission timeout now. [µs, Linux 2.4]' CODEC(Delta(4), ZSTD(1)),
@@ -196,7 +196,7 @@ CREATE TABLE IF NOT EXISTS sockets
     `process_name` LowCardinality(Nullable(String)) COMMENT 'That process\'s name, up to 15 bytes; chosen by the process, so do not trust it.' CODEC(ZSTD(1)),
     `netns_cookie` Nullable(UInt64) COMMENT 'The kernel\'s number of the network namespace, which no other has until the next boot. An inode is given again soon after its namespace has gone. [Linux 5.14]' CODEC(Delta(8), ZSTD(1)),
     -- How a connection ended. Records of kind `close` only, but for `first_seen_unix_ns`.
-    `close_reason` Nullable(UInt8) COMMENT 'How it ended, as far as the last poll and the close event tell.' CODEC(ZSTD(1)),
+    `close_reason` Nullable(UInt8) COMMENT 'How it ended, as far as the last poll and the close event say.' CODEC(ZSTD(1)),
     `close_reason_word` Nullable(String) ALIAS transform(close_reason, [0, 1, 2, 3, 4, 5, 6], ['unknown', 'our_close', 'peer_close', 'our_reset', 'peer_reset', 'refused', 'timed_out'], toString(close_reason)),
     `last_state` Nullable(UInt8) COMMENT 'The state in which the last poll saw it; absent if no poll did.' CODEC(ZSTD(1)),
     `last_state_word` Nullable(String) ALIAS transform(last_state, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13], ['unspecified', 'established', 'syn_sent', 'syn_recv', 'fin_wait_1', 'fin_wait_2', 'time_wait', 'close', 'close_wait', 'last_ack', 'listen', 'closing', 'new_syn_recv', 'bound_inactive'], toString(last_state)),
@@ -205,8 +205,8 @@ CREATE TABLE IF NOT EXISTS sockets
     `last_seen_unix_ns` Nullable(UInt64) COMMENT 'When a poll last saw it. [ns]' CODEC(DoubleDelta, ZSTD(1)),
     `last_seen` Nullable(DateTime64(9, 'UTC')) MATERIALIZED fromUnixTimestamp64Nano(toInt64(last_seen_unix_ns)) CODEC(DoubleDelta, ZSTD(1)),
     `seen_ns` Nullable(UInt64) COMMENT 'From the first poll that saw it to its end: at least this long it lived. [ns]' CODEC(Delta(8), ZSTD(1)),
-    `polls_seen` Nullable(UInt32) COMMENT 'Polls that saw it; 0 is a connection that only its close event tells of. [polls]' CODEC(Delta(4), ZSTD(1)),
-    `counters_from` Nullable(UInt8) COMMENT 'Whose the counters are: final ones, of the close `event`; those of the `last_poll`, because the kernel cleared its own before it told of the close (an abort does); or `unknown`, because no poll had seen them: then they are absent.' CODEC(ZSTD(1)),
+    `polls_seen` Nullable(UInt32) COMMENT 'Polls that saw it; 0 is a connection that only its close event shows. [polls]' CODEC(Delta(4), ZSTD(1)),
+    `counters_from` Nullable(UInt8) COMMENT 'Whose the counters are: final ones, of the close `event`; those of the `last_poll`, because the kernel cleared its own before it reported the close (an abort does); or `unknown`, because no poll had seen them: then they are absent.' CODEC(ZSTD(1)),
     `counters_from_word` Nullable(String) ALIAS transform(counters_from, [0, 1, 2], ['unknown', 'event', 'last_poll'], toString(counters_from)),
     -- What was added since the last record of the same connection that has counters. Absent on the first, whose counters are what came before; so the first record's counter and all differences since add up to the last record's counter. Absent too where counters are not known: on records without `tcp_info`, and of an abort, which clears them.
     `since_ns` Nullable(UInt64) COMMENT 'Time since that record, by a clock that is never set. [ns]' CODEC(Delta(8), ZSTD(1)),
@@ -276,16 +276,16 @@ CREATE TABLE IF NOT EXISTS polls
     `sockets_dropped_decode_failed` Nullable(UInt64) COMMENT 'Lost: the kernel\'s message could not be decoded. [sockets]' CODEC(Delta(8), ZSTD(1)),
     `sockets_dropped_duplicate` Nullable(UInt64) COMMENT 'Listed a second time in the same walk, and left out. [sockets]' CODEC(Delta(8), ZSTD(1)),
     `sockets_dropped_other` Nullable(UInt64) COMMENT 'Lost for any other reason; the ledger says which. [sockets]' CODEC(Delta(8), ZSTD(1)),
-    -- What became of every close that the kernel told of, since the last totals.
-    `closes_observed` Nullable(UInt64) COMMENT 'Closes that the kernel told of, those that its buffer had no room for included. [closes]' CODEC(Delta(8), ZSTD(1)),
+    -- What became of every close that the kernel reported, since the last totals.
+    `closes_observed` Nullable(UInt64) COMMENT 'Closes that the kernel reported, those that its buffer had no room for included. [closes]' CODEC(Delta(8), ZSTD(1)),
     `closes_emitted` Nullable(UInt64) COMMENT 'Closing records made. [closes]' CODEC(Delta(8), ZSTD(1)),
     `closes_filtered` Nullable(UInt64) COMMENT 'Left out by the filter. [closes]' CODEC(Delta(8), ZSTD(1)),
     `closes_sampled` Nullable(UInt64) COMMENT 'Left out by sampling. [closes]' CODEC(Delta(8), ZSTD(1)),
     `closes_dropped_event_buffer` Nullable(UInt64) COMMENT 'Lost: the netlink socket\'s buffer was full. Exact. [closes]' CODEC(Delta(8), ZSTD(1)),
     `closes_dropped_decode_failed` Nullable(UInt64) COMMENT 'Lost: the kernel\'s message could not be decoded. [closes]' CODEC(Delta(8), ZSTD(1)),
-    `closes_dropped_duplicate` Nullable(UInt64) COMMENT 'Told of a second time, and left out. [closes]' CODEC(Delta(8), ZSTD(1)),
+    `closes_dropped_duplicate` Nullable(UInt64) COMMENT 'Reported a second time, and left out. [closes]' CODEC(Delta(8), ZSTD(1)),
     `closes_dropped_other` Nullable(UInt64) COMMENT 'Lost for any other reason; the ledger says which. [closes]' CODEC(Delta(8), ZSTD(1)),
-    `closes_unobserved` Nullable(UInt64) COMMENT 'Connections that vanished from the polls without a close event. Beside the sum above. [closes]' CODEC(Delta(8), ZSTD(1)),
+    `closes_unobserved` Nullable(UInt64) COMMENT 'Connections that vanished from the polls without a close event. Not part of the sum above. [closes]' CODEC(Delta(8), ZSTD(1)),
     `closes_undecided` Nullable(UInt64) COMMENT 'Left out because no poll had seen the connection, and its close event does not say what the filter asks for. [closes]' CODEC(Delta(8), ZSTD(1)),
     `closes_never_connected` Nullable(UInt64) COMMENT 'Left out because the socket was no connection: a listener, or one that was never connected. [closes]' CODEC(Delta(8), ZSTD(1)),
     `closes_elsewhere` Nullable(UInt64) COMMENT 'Left out because the network namespace is not collected, or no poll had found it yet. [closes]' CODEC(Delta(8), ZSTD(1)),

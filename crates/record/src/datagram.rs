@@ -70,8 +70,9 @@ impl DatagramPacker {
     /// [`DATAGRAM_MIN_BYTES`] counts as that.
     pub fn new(stream_id: u64, max_bytes: usize, fields: &FieldSet) -> DatagramPacker {
         let max_bytes = max_bytes.max(DATAGRAM_MIN_BYTES);
-        // A record is written behind the others before it is known whether it has room.
+        // Twice the limit: a record is written after the others before it is known whether it fits.
         let buffer = || Vec::with_capacity(2 * max_bytes);
+
         DatagramPacker {
             stream_id,
             max_bytes,
@@ -92,20 +93,24 @@ impl DatagramPacker {
         self.max_bytes = max_bytes.max(DATAGRAM_MIN_BYTES);
     }
 
-    /// Adds a record. If it has no room beside those before it, their datagram is finished and returned.
+    /// Adds a record. If it does not fit after those before it, their datagram is finished and returned.
     pub fn push(&mut self, record: &SocketRecord<'_>) -> Result<Option<Datagram<'_>>, TooBig> {
         let poll = record.poll.unwrap_or(0);
         self.begin(poll);
+
+        // Written before it is known whether it fits: only the encoder knows how long a record is.
         let start = self.filling.bytes.len();
         let head = |len: usize, out: &mut Vec<u8>| put_key(RECORD, len, out);
         match &self.fields {
             None => self.writer.write_record(record, &mut self.filling.bytes, head),
             Some(fields) => self.writer.write_fields(record, fields, &mut self.filling.bytes, head),
         }
+
         if self.filling.bytes.len() <= self.max_bytes {
             self.added();
             return Ok(None);
         }
+
         let record_bytes = self.filling.bytes.len() - start;
         let alone = self.head_len(poll) + record_bytes;
         if alone > self.max_bytes {
@@ -113,16 +118,19 @@ impl DatagramPacker {
             self.too_big += 1;
             return Err(TooBig { bytes: alone });
         }
+
         // The record moves to the next datagram.
         self.finished.clear();
         std::mem::swap(&mut self.finished, &mut self.filling.bytes);
         let finished_records = std::mem::take(&mut self.filling.records);
         self.datagrams += 1;
+        // After `datagrams` is counted and before `records` is: the head says how many of both come before this datagram.
         self.begin(poll);
         let (finished, moved) = self.finished.split_at(start);
         self.filling.bytes.extend_from_slice(moved);
         self.filling.records = 1;
         self.records += 1;
+
         Ok(Some(Datagram { bytes: finished, records: finished_records }))
     }
 
@@ -136,17 +144,22 @@ impl DatagramPacker {
         let poll = totals.poll.unwrap_or(0);
         self.begin(poll);
         self.encode_totals(totals, self.datagrams);
+
         if self.filling.bytes.len() + self.totals.len() <= self.max_bytes {
             self.filling.bytes.extend_from_slice(&self.totals);
             return LastDatagrams { before: None, last: self.finish() };
         }
+
+        // No room: what is being filled goes out first, and the totals count it.
         let records = self.filling.records;
         self.finish();
         self.encode_totals(totals, self.datagrams);
+
         // Left where the next datagram is filled: `begin` starts that one anew.
         self.begin(poll);
         self.filling.bytes.extend_from_slice(&self.totals);
         self.datagrams += 1;
+
         LastDatagrams {
             before: Some(Datagram { bytes: &self.finished, records }),
             last: Datagram { bytes: &self.filling.bytes, records: 0 },
@@ -171,10 +184,12 @@ impl DatagramPacker {
     /// Starts a datagram, unless one with records in it is being filled.
     fn begin(&mut self, poll: u64) {
         if self.filling.records == 0 {
-            let mut bytes = std::mem::take(&mut self.filling.bytes);
-            bytes.clear();
-            self.head(poll, &mut bytes);
-            self.filling.bytes = bytes;
+            let out = &mut self.filling.bytes;
+            out.clear();
+            put_stream_id(self.stream_id, out);
+            put_number(SEQUENCE, self.datagrams, out);
+            put_number(FIRST_RECORD, self.records, out);
+            put_number(POLL, poll, out);
         }
     }
 
@@ -185,16 +200,10 @@ impl DatagramPacker {
         Datagram { bytes: &self.finished, records: std::mem::take(&mut self.filling.records) }
     }
 
-    fn head(&self, poll: u64, out: &mut Vec<u8>) {
-        put_stream_id(self.stream_id, out);
-        put_number(SEQUENCE, self.datagrams, out);
-        put_number(FIRST_RECORD, self.records, out);
-        put_number(POLL, poll, out);
-    }
-
     /// The length of the head of a datagram after the one that is being filled.
     fn head_len(&self, poll: u64) -> usize {
         use crate::protobuf::varint_len;
+        // The stream's id takes 9 bytes with its key, and the other three keys one each.
         9 + 3 + varint_len(self.datagrams + 1) + varint_len(self.records) + varint_len(poll)
     }
 
@@ -207,6 +216,7 @@ impl DatagramPacker {
             records_too_big: Some(self.too_big),
             ..*totals
         };
+
         loop {
             self.totals.clear();
             self.writer
@@ -229,6 +239,7 @@ fn leave_out_texts(totals: &mut PollTotals<'_>) -> bool {
     texts.into_iter().filter_map(Option::take).count() > 0
 }
 
+// The stream's id with its key, and three varints of at most 10 bytes with theirs.
 const HEAD_MAX_BYTES: usize = 9 + 3 * 11;
 const _: () = assert!(
     HEAD_MAX_BYTES + 4 + crate::protobuf::largest(PollTotals::FIELDS) <= DATAGRAM_MIN_BYTES,
@@ -274,6 +285,7 @@ pub fn decode_datagram(bytes: &[u8]) -> Result<DatagramView<'_>, DecodeError> {
         totals: None,
         bytes,
     };
+
     let mut has_stream_id = false;
     for field in Fields::new(bytes) {
         let field = field?;
@@ -286,13 +298,16 @@ pub fn decode_datagram(bytes: &[u8]) -> Result<DatagramView<'_>, DecodeError> {
             FIRST_RECORD => view.first_record = field.number_up_to(u64::MAX)?,
             POLL => view.poll = field.number_up_to(u64::MAX)?,
             RECORD => {
+                // Checked for its type alone; `records` decodes it.
                 field.bytes()?;
                 view.record_count += 1;
             }
             TOTALS => view.totals = Some(decode_totals(field.bytes()?)?),
+            // A field that a later version added.
             _ => {}
         }
     }
+
     if has_stream_id { Ok(view) } else { Err(DecodeError::NoStream) }
 }
 

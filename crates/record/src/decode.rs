@@ -68,6 +68,7 @@ pub enum Record<'a> {
 
 /// Reads one message of a stream of records, which is a socket's or carries totals.
 pub fn decode_record(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
+    // The totals may stand anywhere, so every field is looked at before the message is decoded as a socket.
     let mut totals = None;
     for field in Fields::new(bytes) {
         let field = field?;
@@ -75,6 +76,7 @@ pub fn decode_record(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
             totals = Some(decode_totals(field.bytes()?)?);
         }
     }
+
     Ok(match totals {
         Some(totals) => Record::Totals(totals),
         None => Record::Socket(decode(bytes)?),
@@ -132,17 +134,21 @@ impl<'a> Fields<'a> {
     fn read(&mut self) -> Result<WireField<'a>, DecodeError> {
         let start = self.message.len() - self.rest.len();
         let key = take_varint(&mut self.rest)?;
+        // Three bits of wire type below a field number of 29 bits.
         let number = u32::try_from(key >> 3)
             .ok()
             .filter(|number| (1..1 << 29).contains(number))
             .ok_or(DecodeError::Key)?;
+
         let payload = match key & 7 {
             0 => Payload::Varint(take_varint(&mut self.rest)?),
             1 => Payload::Fixed64(u64::from_le_bytes(*take_array(&mut self.rest)?)),
             2 => Payload::Bytes(take_delimited(&mut self.rest)?),
             5 => take_array::<4>(&mut self.rest).map(|_| Payload::Fixed32)?,
+            // 3 and 4 are groups, which proto3 does not have.
             _ => return Err(DecodeError::Key),
         };
+
         let end = self.message.len() - self.rest.len();
         Ok(WireField { number, payload, message: self.message, start, end })
     }
@@ -179,6 +185,7 @@ fn take_array<'a, const N: usize>(rest: &mut &'a [u8]) -> Result<&'a [u8; N], De
 
 #[inline(always)]
 fn take_varint(rest: &mut &[u8]) -> Result<u64, DecodeError> {
+    // Nearly all keys, lengths and small numbers take one or two bytes: no loop for them.
     match *rest {
         [byte, tail @ ..] if *byte < 0x80 => {
             *rest = tail;
@@ -200,11 +207,13 @@ fn take_long_varint(rest: &mut &[u8]) -> Result<u64, DecodeError> {
         if at == 9 && bits > 1 {
             return Err(DecodeError::Varint);
         }
+
         value |= bits << (7 * at);
         if byte & 0x80 == 0 {
             *rest = rest.get(at + 1..).unwrap_or_default();
             return Ok(value);
         }
     }
+
     Err(if rest.len() < 10 { DecodeError::Truncated } else { DecodeError::Varint })
 }

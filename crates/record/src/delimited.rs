@@ -1,9 +1,8 @@
 //! Tables as text: a line with the names, then one line a record, with a place for every chosen field. An absent field is an
 //! empty place.
 //!
-//! CSV quotes as RFC 4180 says; an empty text is `""`. TSV escapes tab, line feed, carriage return and backslash with a
-//! backslash; an empty text looks like an absent field there. Texts are written as they are, also those that a spreadsheet would take for a formula (`=…`): whoever
-//! opens the file in one should import such columns as text.
+//! backslash; an empty text looks like an absent field there. Texts are written as they are, also those that a spreadsheet
+//! would take for a formula (`=…`): import such columns as text.
 
 use crate::schema::Message;
 use crate::text::{put_address, put_base64, put_decimal};
@@ -27,6 +26,7 @@ impl Order {
         let by_table: Vec<u32> = FieldSet::of(fields).fields().map(|field| field.number).collect();
         let place = |field: &&Field| by_table.iter().position(|number| *number == field.number);
         let places: Vec<usize> = fields.iter().filter_map(place).collect();
+
         (!places.is_sorted()).then(|| Order {
             fields: fields.to_vec(),
             places,
@@ -51,10 +51,12 @@ pub(crate) fn put_header(set: &FieldSet, order: Option<&Order>, separator: u8, o
         out.extend_from_slice(field.name.as_bytes());
         out.push(separator);
     };
+
     match order {
         Some(order) => order.fields.iter().for_each(|field| put(field)),
         None => set.fields().for_each(put),
     }
+
     end_line(start, out);
 }
 
@@ -93,11 +95,13 @@ fn put_line<'a, M: Message<'a>, const SEPARATOR: u8>(
         Some(order) => {
             order.line.clear();
             order.ends.clear();
+            // `visit` knows the table's order alone; the cells are put into the chosen one afterwards.
             let (line, ends) = (&mut order.line, Some(&mut order.ends));
             message.visit(set, &mut Cells::<SEPARATOR> { out: line, ends });
             order.put(out);
         }
     }
+
     end_line(start, out);
 }
 
@@ -115,6 +119,8 @@ fn double(byte: u8, start: usize, out: &mut Vec<u8>) {
     let more = out.iter().skip(start).filter(|&&other| other == byte).count();
     let mut to = from + more;
     out.resize(to, 0);
+
+    // In place from the end backwards, so that each byte is read before its place is written.
     while from < to {
         from -= 1;
         to -= 1;
@@ -146,6 +152,7 @@ impl<const SEPARATOR: u8> Cells<'_, SEPARATOR> {
         if !text.is_empty() && !text.bytes().any(special) {
             return self.out.extend_from_slice(text.as_bytes());
         }
+
         self.out.push(b'"');
         for byte in text.bytes() {
             self.out.push(byte);
@@ -222,16 +229,20 @@ impl<const SEPARATOR: u8> Sink for Cells<'_, SEPARATOR> {
         if value.is_empty() {
             return self.absent(field);
         }
+
+        // JSON has no raw tab or line feed inside, so one byte is left to escape: CSV's quote, TSV's backslash.
         let quote = if SEPARATOR == b',' { b'"' } else { b'\\' };
         if SEPARATOR == b',' {
             self.out.push(quote);
         }
+
         let start = self.out.len();
         json::put_tags(value, self.out);
         double(quote, start, self.out);
         if SEPARATOR == b',' {
             self.out.push(quote);
         }
+
         self.end();
     }
 }

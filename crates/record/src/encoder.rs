@@ -83,7 +83,7 @@ impl fmt::Display for Encoding {
     }
 }
 
-/// A name that is no encoding's.
+/// A name that is not an encoding's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no encoding is named `{0}`; there are protobuf, prototext, protojson, jsonl, json, msgpack, csv and tsv"
@@ -105,7 +105,7 @@ impl FromStr for Encoding {
 pub struct Encoder {
     encoding: Encoding,
     chosen: FieldSet,
-    /// The choice, unless it is everything: that path has no look at it.
+    /// The choice; `None` if it is everything, so that the usual path need not look at it.
     fields: Option<FieldSet>,
     /// The order of columns, unless it is the table's.
     order: Option<Box<delimited::Order>>,
@@ -167,6 +167,7 @@ impl Encoder {
     fn encode_other(&mut self, record: &SocketRecord<'_>, out: &mut Vec<u8>) {
         let fields = self.fields.as_ref();
         match self.encoding {
+            // `encode` writes it.
             Encoding::Protobuf => {}
             Encoding::Prototext => {
                 out.extend_from_slice(b"record {");
@@ -195,6 +196,7 @@ impl Encoder {
     pub fn totals(&mut self, totals: &PollTotals<'_>, out: &mut Vec<u8>) {
         match self.encoding {
             Encoding::Protobuf => self.protobuf.write_totals(totals, out, |len, out| {
+                // Kind and number of `record_kind` take a byte each.
                 put_length(2 + field_len(TOTALS_NUMBER, len), out);
                 put_number(1, RecordKind::TOTALS.0.into(), out);
                 put_key(TOTALS_NUMBER, len, out);
@@ -218,6 +220,7 @@ impl Encoder {
                 put_json_totals(totals, out);
             }
             Encoding::MessagePack => {
+                // A map of two entries.
                 out.push(0x82);
                 for text in ["record_kind", "totals", "totals"] {
                     messagepack::put_text(text, out);

@@ -45,9 +45,12 @@ impl FieldSet {
                 Some(name) => (name, true),
                 None => (name, false),
             };
+
             let named = FieldSet::named(name)?;
+            // The first name says what the list begins with: all fields, if it takes some away.
             let before = if taken_away { FieldSet::ALL } else { FieldSet::NONE };
             let order = order.get_or_insert_with(|| before.fields().collect());
+
             if taken_away {
                 order.retain(|field| !named.has(field.name));
             } else {
@@ -55,6 +58,7 @@ impl FieldSet {
                 order.extend(named.without(&before).fields());
             }
         }
+
         Ok(order.unwrap_or_else(|| FieldSet::ALL.fields().collect()))
     }
 
@@ -74,12 +78,14 @@ impl FieldSet {
         if name == "all" {
             return Ok(FieldSet::ALL);
         }
+
         let mut set = FieldSet::NONE;
         for (index, field) in SocketRecord::FIELDS.iter().enumerate() {
             if field.name == name || field.group == name {
                 set.bits[index / 64] |= 1 << (index % 64);
             }
         }
+
         if set == FieldSet::NONE { Err(unknown(name)) } else { Ok(set) }
     }
 
@@ -134,6 +140,7 @@ fn unknown(name: &str) -> UnknownField {
 
 /// How unlike two words are: an inserted letter is 1, a deleted or replaced one 2, so that `rtt` is near `rtt_us`.
 fn distance(from: &str, to: &str) -> usize {
+    // One row of Levenshtein's table at a time; `diagonal` is the cell above and to the left.
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for a in from.bytes() {
         let mut diagonal = row[0];
@@ -144,6 +151,7 @@ fn distance(from: &str, to: &str) -> usize {
             row[at + 1] = replaced.min(row[at] + 1).min(diagonal + 2);
         }
     }
+
     row[to.len()]
 }
 

@@ -11,9 +11,11 @@ use std::net::IpAddr;
 #[inline(never)]
 pub(crate) fn put_map<'a, M: Message<'a>>(message: &M, set: Option<&FieldSet>, out: &mut Vec<u8>) {
     let start = out.len();
+    // A map with a count of 16 bits, which is filled in when it is known.
     out.extend_from_slice(&[0xde, 0, 0]);
     let mut entries = Entries { out, count: 0 };
     message.visit(set, &mut entries);
+
     let count = entries.count.to_be_bytes();
     if let Some(place) = out.get_mut(start + 1..start + 3) {
         place.copy_from_slice(&count);
@@ -129,6 +131,7 @@ impl Sink for Entries<'_> {
         if count == 0 {
             return;
         }
+
         self.key(field);
         self.out.push(0xdf);
         self.out.extend_from_slice(&(count as u32).to_be_bytes());

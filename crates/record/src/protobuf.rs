@@ -1,8 +1,8 @@
 //! Writing protobuf: <https://protobuf.dev/programming-guides/encoding/>.
 //!
 //! Numbers go through a buffer of fixed size with one 8-byte store each: key and varint are put together in a register.
-//! Texts and bytes follow behind them, straight into the output; their length is added up first, so that the length
-//! before the message needs no second thought.
+//! Texts and bytes follow after them, straight into the output; their length is added up first, because the length of
+//! the message stands before it.
 
 use crate::schema::Message;
 use crate::value::Sink;
@@ -63,11 +63,14 @@ impl ProtobufWriter {
     ) {
         // Not the whole buffer: a length of all of it would be masked to 0.
         const { assert!(largest(M::FIELDS) < NUMBERS_MAX_BYTES) };
+
         let mut numbers = Numbers { buffer: &mut self.numbers, at: 0 };
         message.visit(set, &mut numbers);
+        // Below the buffer's length, as asserted; the mask says so to the compiler, which then leaves out its check.
         let numbers_len = numbers.at & (NUMBERS_MAX_BYTES - 1);
         let mut len = Length(numbers_len);
         message.visit(set, &mut len);
+
         head(len.0, out);
         out.extend_from_slice(&self.numbers[..numbers_len]);
         message.visit(set, &mut Texts(out));
@@ -77,6 +80,8 @@ impl ProtobufWriter {
 /// The most bytes that numbers and addresses of these fields take.
 pub(crate) const fn largest(fields: &[Field]) -> usize {
     let (mut sum, mut at) = (0, 0);
+
+    // A const function has no `for`.
     while at < fields.len() {
         sum += key_len(fields[at].number)
             + match fields[at].kind {
@@ -91,6 +96,7 @@ pub(crate) const fn largest(fields: &[Field]) -> usize {
             };
         at += 1;
     }
+
     sum
 }
 
@@ -119,7 +125,7 @@ impl Numbers<'_> {
     /// Stores 8 bytes, of which the first `len` count.
     #[inline(always)]
     fn put(&mut self, word: u64, len: usize) {
-        // `largest` shows that `at` stays below; the mask tells the compiler, which then needs no check.
+        // `largest` shows that `at` stays below; the mask says so to the compiler, which then leaves out its check.
         let at = self.at & (NUMBERS_MAX_BYTES - 1);
         self.buffer[at..at + 8].copy_from_slice(&word.to_le_bytes());
         self.at = at + len;
@@ -147,6 +153,7 @@ fn varint56(value: u64) -> (u64, usize) {
     let spread = value + (value & 0x00ff_ffff_f000_0000) * 15;
     let spread = spread + (spread & 0x0fff_c000_0fff_c000) * 3;
     let spread = spread + (spread & 0x3f80_3f80_3f80_3f80);
+
     let (more, len) = SHAPES[(value | 1).ilog2() as usize & 63];
     (spread | more, len)
 }
@@ -190,9 +197,12 @@ impl Sink for Numbers<'_> {
             self.put(value, 8);
             return;
         }
+
+        // Key and varint take 7 bytes at most, and so one store.
         if value < 1 << 35 {
             return self.put_short::<NUMBER>(value);
         }
+
         self.put(const { key(NUMBER, VARINT) }, key_len);
         if value < 1 << 56 {
             let (varint, len) = varint56(value);
@@ -227,13 +237,16 @@ impl Sink for Numbers<'_> {
     fn address<const NUMBER: u32>(&mut self, _: &'static Field, value: IpAddr) {
         let (key, key_len) = const { (key(NUMBER, BYTES), key_len(NUMBER)) };
         self.put(key | 16 << (8 * key_len), key_len + 1);
+
         let [low, high] = match value {
+            // `::ffff:a.b.c.d`, both halves in little-endian order.
             IpAddr::V4(v4) => [0, 0xffff_0000 | u64::from(u32::from_le_bytes(v4.octets())) << 32],
             IpAddr::V6(v6) => {
                 let address = u128::from_le_bytes(v6.octets());
                 [address as u64, (address >> 64) as u64]
             }
         };
+
         self.put(low, 8);
         self.put(high, 8);
     }

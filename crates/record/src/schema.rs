@@ -62,7 +62,7 @@ pub struct Field {
 pub struct Group {
     /// The name to select it with.
     pub name: &'static str,
-    /// What its fields tell.
+    /// What its fields say.
     pub meaning: &'static str,
 }
 
@@ -153,7 +153,7 @@ macro_rules! known {
     };
 }
 
-/// A name in lowerCamelCase, as the protobuf compiler makes it: no underscores, and the letter behind one is a capital.
+/// A name in lowerCamelCase, as the protobuf compiler makes it: no underscores, and the letter after one is a capital.
 macro_rules! camel_case {
     ($name:expr) => {
         const {
@@ -168,7 +168,9 @@ macro_rules! camel_case {
 
 pub(crate) const fn camel_case_of(name: &str) -> ([u8; 64], usize) {
     let name = name.as_bytes();
+    // A const function cannot allocate: room for the longest name, and how much of it counts.
     let (mut camel, mut len, mut at) = ([0; 64], 0, 0);
+
     while at < name.len() {
         let is_first_of_word = name[at] == b'_';
         if is_first_of_word {
@@ -178,11 +180,12 @@ pub(crate) const fn camel_case_of(name: &str) -> ([u8; 64], usize) {
         len += 1;
         at += 1;
     }
+
     (camel, len)
 }
 
 /// Rows are `name: type = number, unit, first kernel, meaning;` inside groups `name "meaning" { … }`. Where the kernel has a
-/// number that stands for no value, the row has it behind the field's: `number none 4294967295`.
+/// number that stands for no value, the row has it after the field's: `number none 4294967295`.
 macro_rules! schema {
     (
         $(#[$doc:meta])*
@@ -235,6 +238,7 @@ macro_rules! schema {
             fn visit<S: $crate::value::Sink>(&self, set: Option<&$crate::FieldSet>, sink: &mut S) {
                 use $crate::value::Value;
                 $($(
+                    // Number and field are constants in each of these branches, so that an encoder looks nothing up.
                     if set.is_none_or(|set| set.has_index($index::$name as usize)) {
                         const FIELD: &$crate::Field = &$record::FIELDS[$index::$name as usize];
                         match $crate::schema::known!(self.$name $(, $none)?) {

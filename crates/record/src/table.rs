@@ -21,7 +21,7 @@ schema! {
 
     identity "Which record this is, of which connection, from where." {
         record_kind: RecordKind = 1, "", "",
-            "What the record tells: `poll` is a socket as a poll found it, `close` a connection that ended; a \
+            "What the record is about: `poll` is a socket as a poll found it, `close` a connection that ended; a \
              `totals` record has only `totals`.";
         time_unix_ns: fixed64 = 2, "ns", "",
             "When the kernel was asked for the datagram that lists the socket, or when the close event was read; since \
@@ -59,7 +59,7 @@ schema! {
         dst_port: u16 = 8, "", "", "The peer's port; 0 for a listener.";
         interface_index: u32 = 30, "", "", "The interface the socket is bound to (`SO_BINDTODEVICE`); 0 for none.";
         role: ConnectionRole = 31, "", "4.19",
-            "Which end opened the connection, as far as the sequence numbers tell; absent for a listener.";
+            "Which end opened the connection, as far as the sequence numbers say; absent for a listener.";
     }
 
     socket "State, queues, timer and options of the socket." {
@@ -117,7 +117,7 @@ schema! {
         snd_wscale: u8 = 106, "bits", "2.6", "Window scale that the peer asked for: shift of the windows it announces.";
         rcv_wscale: u8 = 107, "bits", "2.6", "Our window scale: shift of the windows we announce.";
         delivery_rate_app_limited: bool = 108, "", "4.9",
-            "Whether the application sent too little for `delivery_rate_bytes_per_sec` to tell the path's speed.";
+            "Whether the application sent too little for `delivery_rate_bytes_per_sec` to show the path's speed.";
         fastopen_client_fail: FastOpenFailure = 109, "", "5.5",
             "Why Fast Open did not work, on the side that connects.";
         rto_us: u32 = 110, "µs", "2.4", "Retransmission timeout now.";
@@ -274,17 +274,17 @@ schema! {
     }
 
     close "How a connection ended. Records of kind `close` only, but for `first_seen_unix_ns`." {
-        close_reason: CloseReason = 300, "", "", "How it ended, as far as the last poll and the close event tell.";
+        close_reason: CloseReason = 300, "", "", "How it ended, as far as the last poll and the close event say.";
         last_state: SocketState = 301, "", "", "The state in which the last poll saw it; absent if no poll did.";
         first_seen_unix_ns: fixed64 = 302, "ns", "",
             "When a poll first saw it, also on records of kind `poll`. Absent if none did: it was shorter than the time \
              between two polls.";
         last_seen_unix_ns: fixed64 = 303, "ns", "", "When a poll last saw it.";
         seen_ns: u64 = 304, "ns", "", "From the first poll that saw it to its end: at least this long it lived.";
-        polls_seen: u32 = 305, "polls", "", "Polls that saw it; 0 is a connection that only its close event tells of.";
+        polls_seen: u32 = 305, "polls", "", "Polls that saw it; 0 is a connection that only its close event shows.";
         counters_from: CountersFrom = 307, "", "",
             "Whose the counters are: final ones, of the close `event`; those of the `last_poll`, because the kernel cleared \
-             its own before it told of the close (an abort does); or `unknown`, because no poll had seen them: then they \
+             its own before it reported the close (an abort does); or `unknown`, because no poll had seen them: then they \
              are absent.";
     }
 
@@ -318,7 +318,7 @@ schema! {
     }
 }
 
-/// On the wire all addresses have 16 bytes, and the family tells which were IPv4.
+/// On the wire all addresses have 16 bytes, and the family says which were IPv4.
 fn restore_ipv4(record: &mut SocketRecord<'_>) {
     if record.family == Some(AddressFamily::INET) {
         for address in [&mut record.src_address, &mut record.dst_address] {

@@ -35,12 +35,15 @@ impl<'a> Tags<'a> {
                 (&[], Some((number, message.get(start..end).unwrap_or_default())))
             }
         };
+
         let read = encoded.into_iter().flat_map(|(number, bytes)| {
+            // What is not a valid entry was refused when it was taken.
             Fields::new(bytes).filter_map(Result::ok).filter_map(move |field| match field.payload {
                 Payload::Bytes(entry) if field.number == number => entry_of(number, entry).ok(),
                 _ => None,
             })
         });
+
         pairs.iter().copied().chain(read)
     }
 
@@ -58,6 +61,8 @@ impl<'a> Tags<'a> {
             Some(Tags(Form::Encoded { start, .. })) => *start,
             _ => field.start,
         };
+
+        // All entries of one message lie between the start of the first and the end of the last.
         let WireField { number, message, end, .. } = *field;
         *slot = Some(Tags(Form::Encoded { number, message, start, end }));
         Ok(())

@@ -14,19 +14,24 @@ pub(crate) fn put_decimal(mut value: u64, out: &mut Vec<u8>) {
     if value < 10 {
         return out.push(b'0' + value as u8);
     }
+
     // 20 digits at most, filled from the end.
     let mut digits = [0; 20];
     let mut at = digits.len();
+
+    // Two digits for each division.
     while value >= 10 {
         let pair = 2 * (value % 100) as usize;
         value /= 100;
         at -= 2;
         digits[at..at + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
     }
+
     if value > 0 {
         at -= 1;
         digits[at] = b'0' + value as u8;
     }
+
     out.extend_from_slice(&digits[at..]);
 }
 
@@ -50,6 +55,7 @@ pub(crate) fn put_address(address: IpAddr, out: &mut Vec<u8>) {
 pub(crate) fn put_base64(bytes: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for chunk in bytes.chunks(3) {
+        // Three bytes are four digits of 6 bits each; `=` stands in for those that a short group lacks.
         let mut group = [0; 4];
         group[1..=chunk.len()].copy_from_slice(chunk);
         let group = u32::from_be_bytes(group);
@@ -65,10 +71,13 @@ pub(crate) fn put_json_text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let bytes = text.as_bytes();
     let mut start = 0;
+
+    // What needs no escape is copied in runs.
     for (at, &byte) in bytes.iter().enumerate() {
         if byte >= 0x20 && byte != b'"' && byte != b'\\' {
             continue;
         }
+
         out.extend_from_slice(&bytes[start..at]);
         start = at + 1;
         match byte {
@@ -82,6 +91,7 @@ pub(crate) fn put_json_text(text: &str, out: &mut Vec<u8>) {
             }
         }
     }
+
     out.extend_from_slice(&bytes[start..]);
     out.push(b'"');
 }

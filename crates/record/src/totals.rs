@@ -65,18 +65,18 @@ schema! {
         sockets_dropped_other: u64 = 37, "sockets", "", "Lost for any other reason; the ledger says which.";
     }
 
-    closes "What became of every close that the kernel told of, since the last totals." {
+    closes "What became of every close that the kernel reported, since the last totals." {
         closes_observed: u64 = 50, "closes", "",
-            "Closes that the kernel told of, those that its buffer had no room for included.";
+            "Closes that the kernel reported, those that its buffer had no room for included.";
         closes_emitted: u64 = 51, "closes", "", "Closing records made.";
         closes_filtered: u64 = 52, "closes", "", "Left out by the filter.";
         closes_sampled: u64 = 53, "closes", "", "Left out by sampling.";
         closes_dropped_event_buffer: u64 = 54, "closes", "", "Lost: the netlink socket's buffer was full. Exact.";
         closes_dropped_decode_failed: u64 = 55, "closes", "", "Lost: the kernel's message could not be decoded.";
-        closes_dropped_duplicate: u64 = 56, "closes", "", "Told of a second time, and left out.";
+        closes_dropped_duplicate: u64 = 56, "closes", "", "Reported a second time, and left out.";
         closes_dropped_other: u64 = 57, "closes", "", "Lost for any other reason; the ledger says which.";
         closes_unobserved: u64 = 58, "closes", "",
-            "Connections that vanished from the polls without a close event. Beside the sum above.";
+            "Connections that vanished from the polls without a close event. Not part of the sum above.";
         closes_undecided: u64 = 59, "closes", "",
             "Left out because no poll had seen the connection, and its close event does not say what the filter asks for.";
         closes_never_connected: u64 = 60, "closes", "",

@@ -97,6 +97,7 @@ macro_rules! unsigned_values {
 
             fn take(slot: &mut Option<Self>, kind: Kind, field: &WireField<'_>) -> Result<(), DecodeError> {
                 *slot = Some(match (kind, field.payload) {
+                    // Fields of this kind are `u64`, so that nothing is cut off.
                     (Kind::Fixed64, Payload::Fixed64(value)) => value as $type,
                     (Kind::Fixed64, _) => return Err(field.wrong_type()),
                     _ => field.number_up_to($type::MAX as u64)? as $type,
@@ -156,6 +157,7 @@ impl Value<'_> for IpAddr {
             .bytes()?
             .try_into()
             .map_err(|_| DecodeError::AddressLength { number: field.number })?;
+        // Those of an IPv4 socket become IPv4 once its family is known (`restore_ipv4`).
         *slot = Some(IpAddr::V6(Ipv6Addr::from(bytes)));
         Ok(())
     }

@@ -71,7 +71,7 @@ macro_rules! words {
 }
 
 words! {
-    /// What a record tells.
+    /// What a record is about.
     RecordKind {
         UNSPECIFIED = 0, "unspecified";
         POLL = 1, "poll";
@@ -153,7 +153,7 @@ words! {
         HARDWARE = 3, "hardware";
         HARDWARE_RECORD = 4, "hardware_record";
     }
-    /// How a connection ended, as far as the last poll and the kernel's close event tell.
+    /// How a connection ended, as far as the last poll and the kernel's close event say.
     CloseReason {
         UNKNOWN = 0, "unknown";
         OUR_CLOSE = 1, "our_close";

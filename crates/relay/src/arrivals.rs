@@ -17,13 +17,13 @@ const IN_PLACE_BYTES_MIN: usize = 128;
 /// Time over which the rate is measured.
 const RATE_WINDOW_NS: u64 = 5_000_000;
 
-/// How often what a pause gathers makes a burst of a batch.
+/// A batch is a burst if it has more than this many times what a pause gathers.
 const BURST: u64 = 4;
 
 /// Shortest pause that is asked for.
 const PAUSE_MIN: Duration = Duration::from_micros(1);
 
-/// Most that a pause is taken to be late, however late it was.
+/// Longest lateness that is believed of a pause, however late it was.
 const LATENESS_MAX: Duration = Duration::from_millis(1);
 
 /// How the next batch is to be received.
@@ -76,7 +76,9 @@ impl Arrivals {
             total += len;
             longest = longest.max(len);
         }
+
         self.longest_bytes = [longest, self.longest_bytes[0]];
+        // The mean is at least three quarters of the longest.
         self.is_even = total * 4 >= longest * count * 3;
         self.window_count += count as u64;
         self.last_count = count as u64;
@@ -86,11 +88,13 @@ impl Arrivals {
         let longest = self.longest_bytes[0].max(self.longest_bytes[1]);
         let mut count = (BATCH_BYTES_MAX / longest.max(1)).clamp(BATCH_MIN, BATCH);
         let in_place = self.is_even && (IN_PLACE_BYTES_MIN..=BUFFER_BYTES).contains(&longest);
+
         if in_place {
             // Whole runs: a message for the one that is left over costs as much as one for seven.
             let run = (RUN_BYTES_MAX / longest).clamp(1, count);
             count -= count % run;
         }
+
         Plan { count, stride_bytes: in_place.then_some(longest), bytes: count * longest }
     }
 
@@ -98,19 +102,21 @@ impl Arrivals {
     /// more is likely to arrive meanwhile, and shares a wake-up and its calls.
     pub(crate) fn pause(&mut self, now_ns: u64) -> Option<Duration> {
         let gather = self.gather?;
+
         let elapsed_ns = now_ns.saturating_sub(self.window_began_ns);
         if elapsed_ns >= RATE_WINDOW_NS {
             let gather_ns = u64::try_from(gather.as_nanos()).unwrap_or(u64::MAX);
             self.per_pause = self.window_count.saturating_mul(gather_ns) / elapsed_ns;
             (self.window_began_ns, self.window_count) = (now_ns, 0);
         }
-        // Many at once have come in a burst, which gathered itself: the next one is not near.
+
+        // Many at once arrived as a burst, which needs no pause to gather: the next one is not near.
         let is_burst = self.last_count > BURST * self.per_pause;
         let is_worth_it = self.per_pause > 0 && !is_burst;
         is_worth_it.then(|| gather.saturating_sub(self.lateness).max(PAUSE_MIN))
     }
 
-    /// Notes how long a pause was that should have been that long: the next one is asked for so much shorter.
+    /// Notes how long a pause of `wanted` was: the next one is asked for shorter, by the mean lateness of pauses.
     pub(crate) fn paused(&mut self, wanted: Duration, was: Duration) {
         // One that was much too long says that others had the processor, not how late a wake-up is.
         let late = was.saturating_sub(wanted).min(LATENESS_MAX);

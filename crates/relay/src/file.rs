@@ -9,9 +9,8 @@ mod tail;
 
 use crate::gate::Gate;
 use crate::meter::TargetMeter;
-use crate::pump::{Pump, Replaced};
+use crate::pump::{Pump, Pumped, Replaced};
 use crate::ring::Reader;
-use crate::target::Pumped;
 use crate::{Destination, FileOptions};
 use disk::{Begun, OpenFile};
 use ledger::{Amount, Reason};
@@ -21,7 +20,7 @@ use std::sync::Arc;
 use sys::Errno;
 use sys::socket::LocalAddress;
 
-/// The buffer is written when it holds so much, or when the ring is empty.
+/// The buffer is written when it holds this much, or when the ring is empty.
 const BUFFER_BYTES: usize = 256 * 1024;
 
 /// Most memory of the buffer: the last datagram may go beyond the mark, with what its format puts around it.
@@ -84,11 +83,13 @@ impl FileTarget {
     fn fill(&mut self, now_ns: u64) -> bool {
         // What comes while this goes on is for the next call: a command may come first.
         let end = self.reader.head();
+
         while !is_full(&self.buffer, &self.records) {
             if self.reader.cursor() >= end {
                 return self.reader.is_empty();
             }
             let Some(mut claim) = self.reader.claim(&self.meter.sender) else { return true };
+
             let mut taken = 0;
             while taken < claim.len() && !is_full(&self.buffer, &self.records) {
                 let (descriptor, bytes) = claim.get(taken);
@@ -97,6 +98,7 @@ impl FileTarget {
                     self.meter.sender.drop(reason, Amount::one(bytes.len()));
                     continue;
                 }
+
                 format::append(
                     &mut self.buffer,
                     self.options.format,
@@ -113,14 +115,17 @@ impl FileTarget {
                     received_ns: descriptor.received_ns,
                 });
             }
+
             claim.advance(taken);
         }
+
         false
     }
 
     /// Writes the buffer, as much at a time as the file has room for, and counts each part as delivered or as lost, whole.
     fn write_out(&mut self, now_ns: u64) {
         let mut first = 0;
+
         while first < self.records.len() {
             let next = if self.file.is_none() && now_ns < self.retry_at_ns {
                 // The last attempt failed a moment ago: no call is spent on another.
@@ -138,6 +143,7 @@ impl FileTarget {
             };
             first = next;
         }
+
         self.buffer.clear();
         self.records.clear();
     }
@@ -152,15 +158,20 @@ impl FileTarget {
         let begin = first.checked_sub(1).map_or(0, |before| self.records[before].end);
         let first_bytes = (self.records[first].end - begin) as u64;
         let header_bytes = disk::header(self.options.format).len() as u64;
+
+        // Taken out until the write has succeeded: after an error the file is opened and looked at again.
         let still_there = self.file.take().and_then(|open| open.still_at(&self.options.path));
         let mut open = match still_there {
             Some(open) => open,
             None => self.open_file()?,
         };
+
+        // A file with nothing but its header takes any datagram, however long.
         if open.len_bytes > header_bytes && open.len_bytes + first_bytes > limit_bytes {
             disk::rotate(&self.options)?;
             open = self.open_file()?;
         }
+
         let rest = &self.records[first..];
         let room_bytes = limit_bytes.saturating_sub(open.len_bytes);
         let fits = |record: &Record| (record.end - begin) as u64 <= room_bytes;
@@ -168,12 +179,15 @@ impl FileTarget {
         let count = rest.partition_point(fits).max(1);
         let bytes = &self.buffer[begin..rest[count - 1].end];
         open.append(bytes, &mut self.whole)?;
+
         self.file = Some(open);
         self.meter.sender.delivered.add(amount_of(&rest[..count]));
+
         let realtime_ns = sys::clock::realtime_ns();
         for record in &rest[..count] {
             self.meter.delay.add(realtime_ns.saturating_sub(record.received_ns) / 1_000, 1);
         }
+
         Ok(first + count)
     }
 
@@ -181,7 +195,7 @@ impl FileTarget {
         let (open, begun) = disk::open(&self.options, self.whole)?;
         match begun {
             Begun::AsItWas => {}
-            Begun::Mended => self.meter.tails_mended.add(1),
+            Begun::Repaired => self.meter.tails_mended.add(1),
             Begun::Anew => self.meter.files_set_aside.add(1),
         }
         self.whole = None;

@@ -37,8 +37,8 @@ impl Gate {
         self.only_sources.is_empty() && self.sample.is_none() && self.bucket.is_none()
     }
 
-    /// Decides about one datagram, once: a second question about the same one would count twice. One whose source is not
-    /// known was received before anybody asked for sources, and passes where it counts.
+    /// Decides about one datagram, once: a second question about the same one would count twice. A datagram whose
+    /// source is not known was received before any target asked for sources; it passes where the source decides.
     ///
     /// # Errors
     /// The reason why it does not pass.
@@ -47,6 +47,7 @@ impl Gate {
         if !self.only_sources.is_empty() && !is_listed(&self.only_sources) {
             return Err(Reason::Filtered);
         }
+
         if let Some(sample) = self.sample {
             let ticket = match sample.by {
                 SampleBy::Random => self.next_random(),
@@ -56,6 +57,8 @@ impl Gate {
                 return Err(Reason::Sampled);
             }
         }
+
+        // Asked last: what is filtered or sampled out uses up no credit.
         let has_credit = self.bucket.as_mut().is_none_or(|bucket| bucket.take(now_ns));
         if has_credit { Ok(()) } else { Err(Reason::RateLimited) }
     }

@@ -49,8 +49,10 @@ impl Intake {
         received_ns: u64,
         targets: &mut Targets,
     ) {
+        // Counted before anything is dropped or taken in: what is in flight is the difference, and never negative.
         let read = datagrams().map(|datagram| Amount::one(datagram.payload.len())).sum();
         self.meter.read.add(read);
+
         let is_open = self.admission.is_open();
         let mut accepted = Amount::default();
         for datagram in datagrams() {
@@ -63,9 +65,11 @@ impl Intake {
                 self.meter.receive.drop(Reason::SourceDenied, amount);
                 continue;
             }
+
             if datagram.payload.is_empty() {
                 self.meter.empty_datagrams.add(1);
             }
+
             let bytes = match datagram.payload {
                 Payload::InRoom { offset, len } => {
                     self.writer.append_in_place(datagram.source, received_ns, offset, len);
@@ -74,21 +78,25 @@ impl Intake {
                 }
                 Payload::Bytes(bytes) => bytes,
             };
+
             if !self.writer.has_room_without_loss(bytes.len()) {
-                // A reader may lose only what it could see, and what is counted as come in. And the targets of this
+                // A reader may lose only what it could see and what is counted as received. And the targets of this
                 // thread get their turn first.
                 self.show(&mut accepted);
                 targets.pump(monotonic_ns(), received_ns, CLAIMS_MAX_UNDER_LOAD);
             }
+
             match self.writer.append(datagram.source, received_ns, bytes) {
                 Ok(()) => accepted += amount,
                 Err(_) => self.meter.receive.drop(Reason::RingGuard, amount),
             }
         }
+
         self.show(&mut accepted);
     }
 
-    /// Counts what was appended, and only then lets readers see it: nothing can leave before it is counted as come in.
+    /// Counts what was appended, and only then shows it to readers: nothing can leave before it is counted as
+    /// received.
     fn show(&mut self, accepted: &mut Amount) {
         self.meter.receive.delivered.add(*accepted);
         *accepted = Amount::default();

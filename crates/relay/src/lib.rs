@@ -45,7 +45,8 @@ pub use prefix::{Prefix, PrefixError};
 /// Smallest ring, in bytes: the largest datagram fits several times.
 pub const RING_BYTES_MIN: usize = 256 * 1024;
 
-/// Memory that a ring takes beside its payload memory of so many bytes: one descriptor a datagram.
+/// Memory in bytes that a ring with `ring_bytes` of payload memory takes in addition: one descriptor for each
+/// datagram.
 pub fn descriptor_bytes(ring_bytes: usize) -> usize {
     ring::descriptor_bytes(ring_bytes)
 }

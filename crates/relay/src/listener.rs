@@ -1,34 +1,27 @@
 //! The handle of a running listener.
 
 mod change;
+mod place;
+mod start;
 mod stop;
 
 pub use change::{ChangesUnderWay, TargetChange};
 
-use crate::arrivals::Arrivals;
-use crate::file::{BUFFERED_DATAGRAMS_MAX, FileTarget};
-use crate::gate::Gate;
-use crate::intake::{Admission, Intake};
 use crate::meter::{ListenerMeter, TargetMeter};
-use crate::outlet::SocketOutlet;
-use crate::pump::{Command, HOUSEKEEPING_INTERVAL, Pump, Targets};
-use crate::receiver::{Receiver, Request};
-use crate::ring::{Reader, ring};
-use crate::target::Target;
+use crate::pump::Command;
+use crate::receiver::Request;
 use crate::waker::Waker;
-use crate::worker::{Lifetime, StopState, Worker};
-use crate::{
-    Destination, Error, FileFormat, ListenerOptions, RING_BYTES_MIN, Schedule, SocketOwner,
-    TargetOptions,
-};
-use ledger::{Amount, Ledger, Meter, Tally};
+use crate::worker::StopState;
+use crate::{Error, ListenerOptions, Schedule};
+use ledger::{Ledger, Meter};
+use place::thread_name;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use sys::clock::{Clock, monotonic_ns};
+use sys::clock::monotonic_ns;
 
 /// A running listener: one receiving thread, its ring, its targets.
 ///
@@ -79,99 +72,6 @@ struct Pulse {
 }
 
 impl Listener {
-    /// Starts the threads. The meters of the listener and its targets are registered with the ledger.
-    ///
-    /// # Errors
-    /// When a thread or an eventfd cannot be made, the socket's mode cannot be changed, or two targets share a name.
-    pub fn start(
-        options: ListenerOptions,
-        socket: OwnedFd,
-        targets: Vec<(TargetOptions, Destination)>,
-        ledger: &Arc<Ledger>,
-    ) -> Result<Listener, Error> {
-        Listener::start_counting_from(options, socket, None, targets, ledger)
-    }
-
-    /// As [`start`](Self::start); the kernel's drops at the socket count from `dropped_before` on: what an earlier listener on
-    /// it, perhaps of another process, had counted ([`finish_stop`](Self::finish_stop)). `None`: from now.
-    ///
-    /// # Errors
-    /// As [`start`](Self::start).
-    pub fn start_counting_from(
-        options: ListenerOptions,
-        socket: OwnedFd,
-        dropped_before: Option<u32>,
-        targets: Vec<(TargetOptions, Destination)>,
-        ledger: &Arc<Ledger>,
-    ) -> Result<Listener, Error> {
-        let failed = |call| {
-            let name = options.name.clone();
-            move |source| Error::Syscall { call, name, source }
-        };
-        sys::socket::set_receive_timeout(socket.as_fd(), HOUSEKEEPING_INTERVAL)
-            .map_err(failed("setting the receive timeout"))?;
-        let socket = Arc::new(socket);
-        let dropped_before = dropped_before.unwrap_or_else(|| dropped_so_far(&options, &socket));
-        let meter =
-            ListenerMeter::new(options.name.clone(), Some(Arc::clone(&socket)), dropped_before);
-        let meter = Arc::new(meter);
-        let bytes = options.ring_bytes.max(RING_BYTES_MIN);
-        let writer =
-            ring(bytes).map_err(|_| Error::NoMemory { name: options.name.clone(), bytes })?;
-        let (requests, inbox) = mpsc::channel();
-        let mut listener = Listener {
-            ring_capacity: writer.capacity(),
-            worker_count_max: worker_count_max(options.schedule, &targets),
-            options,
-            socket: Arc::clone(&socket),
-            ledger: Arc::clone(ledger),
-            meter: Arc::clone(&meter),
-            targets: Vec::new(),
-            leaving: Vec::new(),
-            requests,
-            has_requests: Arc::default(),
-            asks_for_sources: Arc::default(),
-            stop: Arc::default(),
-            threads: Vec::new(),
-            is_receiving: false,
-            workers: Vec::new(),
-            pulse: Mutex::default(),
-            pulses: vec![Arc::default()],
-        };
-        let mut receiver = Receiver {
-            socket,
-            socket_owner: listener.options.socket_owner,
-            intake: Intake {
-                writer,
-                admission: Admission::new(&listener.options),
-                meter: Arc::clone(&meter),
-            },
-            arrivals: Arrivals::new(listener.options.gather),
-            asks_for_sources: Arc::clone(&listener.asks_for_sources),
-            targets: Targets::default(),
-            wakers: Vec::new(),
-            requests: inbox,
-            has_requests: Arc::clone(&listener.has_requests),
-            stop: Arc::clone(&listener.stop),
-            ticks: Arc::clone(&listener.pulses[0]),
-            clock: Clock::default(),
-        };
-        listener.place_first(targets, &mut receiver.intake)?;
-        receiver.serve_requests();
-        let name = thread_name("rx", &listener.options.name);
-        let thread = thread::Builder::new()
-            .name(name)
-            .spawn(move || receiver.run())
-            .map_err(listener.failed("starting the receiving thread"))?;
-        listener.threads.push(thread);
-        listener.is_receiving = true;
-        ledger.register(meter);
-        for target in &listener.targets {
-            ledger.register(Arc::clone(&target.meter) as Arc<dyn Meter>);
-        }
-        Ok(listener)
-    }
-
     fn failed(&self, call: &'static str) -> impl FnOnce(io::Error) -> Error {
         let name = self.options.name.clone();
         move |source| Error::Syscall { call, name, source }
@@ -205,109 +105,6 @@ impl Listener {
     /// The schedule that was chosen: inline or threaded.
     pub fn schedule(&self) -> Schedule {
         if self.worker_count_max == 0 { Schedule::Inline } else { Schedule::Threaded }
-    }
-
-    /// Gives the targets that a listener starts with to their threads.
-    fn place_first(
-        &mut self,
-        targets: Vec<(TargetOptions, Destination)>,
-        intake: &mut Intake,
-    ) -> Result<(), Error> {
-        let ListenerOptions { allow_sources, deny_sources, .. } = &self.options;
-        if !allow_sources.is_empty() || !deny_sources.is_empty() {
-            self.asks_for_sources.store(true, Ordering::Release);
-        }
-        for (options, destination) in targets {
-            self.note_what_it_asks(&options, &destination);
-            let lost = Arc::<Tally>::default();
-            let joined = intake.writer.appended();
-            let reader = intake.writer.reader(Arc::clone(&lost));
-            self.place(options, destination, Joined { reader, amount: joined, lost })?;
-        }
-        Ok(())
-    }
-
-    /// Has sources recorded from the next receive call on, if this target looks at them. To be called before the target
-    /// joins or changes. Returns whether nobody looked at them before.
-    fn note_what_it_asks(&self, options: &TargetOptions, destination: &Destination) -> bool {
-        let is_capture =
-            matches!(destination, Destination::File(file) if file.format == FileFormat::Pcap);
-        let asks = is_capture || Gate::asks_for_sources(options);
-        asks && !self.asks_for_sources.swap(true, Ordering::AcqRel)
-    }
-
-    /// Gives a target to the thread that will own it.
-    fn place(
-        &mut self,
-        options: TargetOptions,
-        destination: Destination,
-        joined: Joined,
-    ) -> Result<(), Error> {
-        if self.targets.iter().any(|target| target.name == options.name) {
-            return Err(self.duplicate(options.name));
-        }
-        let is_file = matches!(destination, Destination::File(_));
-        let buffered_max = if is_file { BUFFERED_DATAGRAMS_MAX } else { 0 };
-        let meter = Arc::new(TargetMeter::new(
-            options.name.clone(),
-            Arc::clone(&self.meter),
-            joined.amount,
-            self.ring_capacity + buffered_max,
-            joined.lost,
-        ));
-        meter.follow(&destination);
-        let gate = Gate::new(&options, monotonic_ns());
-        let pump = make_pump(destination, self.socket.as_fd(), joined.reader, gate, &meter);
-        let worker = if is_file {
-            let handle = self.start_worker(&options.name, Lifetime::Targets, pump)?;
-            Some(handle)
-        } else if self.worker_count_max == 0 {
-            self.request(Request::Targets(Command::Add(pump)))?;
-            None
-        } else if self.workers.len() < self.worker_count_max {
-            let name = self.workers.len().to_string();
-            let handle = self.start_worker(&name, Lifetime::Listener, pump)?;
-            self.workers.push(handle.clone());
-            Some(handle)
-        } else {
-            let handle = self.workers[self.targets.len() % self.workers.len()].clone();
-            handle.commands.send(Command::Add(pump)).map_err(|_| self.stopped())?;
-            handle.waker.wake();
-            Some(handle)
-        };
-        self.targets.push(TargetHandle { name: options.name, meter, is_file, worker });
-        Ok(())
-    }
-
-    fn start_worker(
-        &mut self,
-        name: &str,
-        lifetime: Lifetime,
-        first: Box<dyn Pump>,
-    ) -> Result<WorkerHandle, Error> {
-        let waker = Arc::new(Waker::new().map_err(self.failed("opening an eventfd"))?);
-        let (commands, inbox) = mpsc::channel();
-        let ticks = Arc::<AtomicU64>::default();
-        let mut worker = Worker {
-            targets: Targets::default(),
-            commands: inbox,
-            waker: Arc::clone(&waker),
-            stop: Arc::clone(&self.stop),
-            ticks: Arc::clone(&ticks),
-            lifetime,
-        };
-        worker.targets.add(first);
-        let thread = thread::Builder::new()
-            .name(thread_name("tx", name))
-            .spawn(move || worker.run())
-            .map_err(self.failed("starting a sending thread"))?;
-        self.threads.push(thread);
-        if lifetime == Lifetime::Listener {
-            // A file's thread may wait for its disk for as long as the disk likes: that is no stuck loop.
-            self.pulses.push(ticks);
-        }
-        self.request(Request::Wake(Arc::clone(&waker)))?;
-        Ok(WorkerHandle { commands, waker })
     }
 
     fn request(&self, request: Request) -> Result<(), Error> {
@@ -380,7 +177,9 @@ impl Listener {
         let deadline_ns = monotonic_ns() + grace.as_nanos() as u64;
         let name = target.name.clone();
         self.command(target, Command::Remove { target: name, end, deadline_ns, done })?;
+
         let meter: Arc<dyn Meter> = Arc::clone(&target.meter) as _;
+
         let ledger = Arc::clone(&self.ledger);
         let thread = thread::Builder::new()
             .name(thread_name("rm", &target.name))
@@ -390,7 +189,9 @@ impl Listener {
                 ledger.retire(&meter);
             })
             .map_err(self.failed("starting a thread"))?;
+
         self.threads.push(thread);
+        // What is left from earlier removals: threads that have ended, and meters that nobody else holds.
         self.threads.retain(|thread| !thread.is_finished());
         self.leaving.retain(|meter| Arc::strong_count(meter) > 1);
         self.leaving.push(Arc::clone(&target.meter));
@@ -404,6 +205,7 @@ impl Listener {
         let now: Vec<_> = self.pulses.iter().map(|ticks| ticks.load(Ordering::Relaxed)).collect();
         let is_beating = now.len() != pulse.seen.len()
             || now.iter().zip(&pulse.seen).all(|(now, seen)| now != seen);
+
         if is_beating {
             pulse.beats += 1;
             pulse.seen = now;
@@ -416,68 +218,6 @@ impl Drop for Listener {
     fn drop(&mut self) {
         self.join();
     }
-}
-
-/// Where the count of the kernel's drops begins: at the opening of a socket of our own, and now for one that others had
-/// before.
-fn dropped_so_far(options: &ListenerOptions, socket: &OwnedFd) -> u32 {
-    match options.socket_owner {
-        SocketOwner::Relay => 0,
-        SocketOwner::ServiceManager => {
-            sys::socket::mem_info(socket.as_fd()).map_or(0, |info| info.dropped_datagrams)
-        }
-    }
-}
-
-struct Joined {
-    reader: Reader,
-    amount: Amount,
-    lost: Arc<Tally>,
-}
-
-fn make_pump(
-    destination: Destination,
-    listener: BorrowedFd<'_>,
-    reader: Reader,
-    gate: Gate,
-    meter: &Arc<TargetMeter>,
-) -> Box<dyn Pump> {
-    let meter = Arc::clone(meter);
-    match destination {
-        Destination::File(options) => {
-            let local = sys::socket::local_address(listener);
-            Box::new(FileTarget::new(options, local, reader, gate, meter))
-        }
-        destination => {
-            let outlet = SocketOutlet::new(destination).unwrap_or(SocketOutlet::Unresolved);
-            let mut target = Target::new(outlet, reader, gate, meter);
-            target.keep_house(monotonic_ns(), sys::clock::realtime_ns());
-            Box::new(target)
-        }
-    }
-}
-
-/// Threads for the targets that do not block; 0: the receiving thread serves them.
-fn worker_count_max(schedule: Schedule, targets: &[(TargetOptions, Destination)]) -> usize {
-    let cpus = sys::process::cpu_count();
-    let sockets = targets
-        .iter()
-        .filter(|(_, destination)| !matches!(destination, Destination::File(_)))
-        .count();
-    match schedule {
-        Schedule::Inline => 0,
-        Schedule::Auto if cpus <= 2 || sockets <= 1 => 0,
-        Schedule::Auto | Schedule::Threaded => (cpus - 1).max(1),
-    }
-}
-
-/// The kernel keeps 15 bytes of a thread's name.
-fn thread_name(role: &str, name: &str) -> String {
-    let mut name = format!("{role}-{}", name.replace('\0', ""));
-    while name.len() > 15 {
-        name.pop();
-    }
-    name
 }
 
 #[cfg(all(test, not(loom)))]

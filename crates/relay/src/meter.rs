@@ -74,6 +74,7 @@ impl ListenerMeter {
         let last = MemInfo { dropped_datagrams: dropped_before, ..MemInfo::default() };
         let socket =
             SocketCount { socket, last, dropped_before, dropped: 0, dropped_before_stop: None };
+
         ListenerMeter {
             name,
             read: Tally::default(),
@@ -86,7 +87,7 @@ impl ListenerMeter {
         }
     }
 
-    /// Holds what was counted against what the ring took. To be called by the receiving thread between two batches.
+    /// Compares what was counted with what the ring took. To be called by the receiving thread between two batches.
     pub(crate) fn check_law(&self, appended: Amount) {
         let dropped: Amount = self.receive.drops().map(|(_, amount)| amount).sum();
         let taken_in = self.receive.delivered.load();
@@ -137,6 +138,7 @@ impl ListenerMeter {
         let (dropped, mem, before) = (socket.dropped, socket.last, socket.dropped_before);
         let before_stop = socket.dropped_before_stop.unwrap_or(dropped);
         drop(socket);
+
         let read = self.read.load();
         let lost = |count| Amount { count, bytes: 0 };
         HopBuilder::new(HopKind::Socket, &self.name, None, Amount::default())
@@ -163,6 +165,7 @@ impl ListenerMeter {
 
 impl Meter for ListenerMeter {
     fn read(&self, hops: &mut Vec<HopSnapshot>) {
+        // Read first, though listed second: it is downstream of the socket.
         let receive = self.receive_hop();
         hops.push(self.socket_hop());
         hops.push(receive);
@@ -210,7 +213,7 @@ pub(crate) struct TargetMeter {
     /// What had entered the ring when the target left.
     left: OnceLock<Amount>,
     capacity: u64,
-    /// Its thread is stuck in a system call and was given up.
+    /// Its thread is stuck in a system call and was abandoned.
     is_abandoned: AtomicBool,
     /// Written by the thread that owns the target: sent, and dropped by the target.
     pub(crate) sender: Counters,
@@ -252,7 +255,7 @@ impl TargetMeter {
             listener,
             joined,
             left: OnceLock::new(),
-            // The writer may use what a reader gave up, at most a quarter, before it has counted that it took it.
+            // The writer may use what a reader dropped, at most a quarter, before it has counted that it took it.
             capacity: capacity + capacity / 4 + 2 * IN_HAND_MAX,
             is_abandoned: AtomicBool::new(false),
             sender: Counters::default(),
@@ -284,13 +287,13 @@ impl TargetMeter {
         self.icmp[index.unwrap_or(NAMED_ICMP.len())].add(1);
     }
 
-    /// Notes how long the oldest datagram has waited that was received then.
+    /// Notes how long the oldest datagram has waited, which was received at `received_ns`.
     pub(crate) fn note_age(&self, received_ns: Option<u64>, realtime_ns: u64) {
         let age_ns = received_ns.map_or(0, |received_ns| realtime_ns.saturating_sub(received_ns));
         self.oldest_age_ms.set(age_ns / 1_000_000);
     }
 
-    /// Holds what was counted against the ring's own number: everything below the cursor was offered to the target, and has
+    /// Compares what was counted with the ring's own number: everything below the cursor was offered to the target, and has
     /// left. To be called by the thread that owns the target, when it has nothing in its hands.
     pub(crate) fn check_law(&self, reader: &Reader) {
         let Some((cursor, lost)) = reader.account(|| self.lost.load()) else { return };
@@ -309,6 +312,7 @@ impl TargetMeter {
             Reason::WriteError,
             Reason::Refused,
         ];
+
         let fate = Fate {
             sent: self.sender.delivered.load().count,
             returned: self.egress.drops().map(|(_, amount)| amount.count).sum(),
@@ -316,6 +320,7 @@ impl TargetMeter {
                 + reasons.map(dropped).iter().sum::<u64>(),
             refused: dropped(Reason::Refused) + self.egress.dropped(Reason::Refused).count,
         };
+
         self.standing.note(fate, now_ns);
     }
 
@@ -366,6 +371,7 @@ impl TargetMeter {
 
     fn target_hop(&self, offered_before: Amount) -> HopSnapshot {
         let let_go = self.let_go();
+
         let mut hop =
             HopBuilder::new(HopKind::Target, &self.listener.name, Some(&self.name), offered_before)
                 .left(&self.sender)
@@ -389,6 +395,7 @@ impl TargetMeter {
             let left = hop.left_so_far();
             hop = hop.dropped(Reason::Shutdown, self.offered().saturating_sub(left));
         }
+
         hop.finish(self.offered())
     }
 
@@ -397,10 +404,12 @@ impl TargetMeter {
         let returned: Vec<_> = self.egress.drops().collect();
         let total: Amount = returned.iter().map(|(_, amount)| *amount).sum();
         let handed = self.sender.delivered.load();
+
         let accounting = match self.reports_all.load() {
             0 => Accounting::AtLeast,
             _ => Accounting::Exact,
         };
+
         let mut hop = HopBuilder::new(
             HopKind::Egress,
             &self.listener.name,
@@ -421,6 +430,8 @@ impl TargetMeter {
 
 impl Meter for TargetMeter {
     fn read(&self, hops: &mut Vec<HopSnapshot>) {
+        // What entered is read before and after what left, and the egress before the target: a number from downstream is
+        // never ahead of one from upstream.
         let offered_before = self.offered();
         let egress = self.egress_hop();
         hops.push(self.target_hop(offered_before));

@@ -1,4 +1,4 @@
-//! What a listener and its targets are told. Plain values: files, flags and names are resolved by the caller.
+//! The options of a listener and its targets. Plain values: files, flags and names are resolved by the caller.
 
 use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
@@ -73,9 +73,9 @@ pub struct TargetOptions {
     pub name: String,
     /// Only datagrams of these sources; empty: all.
     pub only_sources: Vec<Prefix>,
-    /// Take one in so many.
+    /// Take a part of them.
     pub sample: Option<Sample>,
-    /// Take at most so many datagrams a second; bursts of up to a tenth of a second's worth pass.
+    /// Most datagrams a second that it takes; bursts of up to a tenth of a second's worth pass.
     pub rate_limit_per_sec: Option<NonZeroU32>,
 }
 

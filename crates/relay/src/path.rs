@@ -21,14 +21,14 @@ pub struct Paths(Arc<Handle>);
 
 struct Handle {
     inbox: Arc<Inbox>,
-    /// Questions that were given up and are not answered yet: while there are any, no other is waited for.
+    /// 1 while the answer to a question is overdue: then no other is waited for.
     unanswered: AtomicU32,
 }
 
-/// How the thread is told of something.
+/// What the thread is asked, and what wakes it.
 struct Inbox {
     new: Mutex<Vec<New>>,
-    /// Those who wait for what is known to be new.
+    /// Callers that wait until what is known is up to date.
     waiting: Mutex<Vec<mpsc::Sender<()>>>,
     event: EventFd,
     is_closed: AtomicBool,
@@ -117,13 +117,14 @@ impl Paths {
         let new = New { state: Arc::downgrade(&state), ends, answer: sender };
         lock(&self.0.inbox.new).push(new);
         self.0.inbox.event.wake();
+        // Of use at once: until the answer arrives it is a way about which nothing is known.
         let path = Path { state, keeper: Keeping::Thread(Arc::clone(&self.0.inbox)) };
         (path, self.0.wait(&answer, patience))
     }
 }
 
 impl Paths {
-    /// Has the receivers on this host asked for their drops, and waits for that, for so long at most.
+    /// Has the receivers on this host asked for their drops, and waits for that, for `patience` at most.
     pub fn refresh(&self, patience: Duration) {
         let (sender, done) = mpsc::channel();
         lock(&self.0.inbox.waiting).push(sender);
@@ -141,6 +142,7 @@ impl Handle {
     ) -> io::Result<Egress> {
         let is_stuck = self.unanswered.load(Ordering::Relaxed) > 0;
         let patience = if is_stuck { IMPATIENCE } else { patience };
+
         match answer.recv_timeout(patience) {
             Ok(answer) => {
                 self.unanswered.store(0, Ordering::Relaxed);
@@ -169,12 +171,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Path {
-    /// A way of which nothing is known and nothing will be: not local, no runs, a neighbour that is never heard of.
+    /// A way about which nothing is known, and never will be: not local, no runs, an unknown neighbour.
     pub fn unknown() -> Path {
         Path { state: Arc::default(), keeper: Keeping::Nobody }
     }
 
-    /// A way of which this is known, once and for all.
+    /// A way about which this is known, and does not change.
     pub fn fixed(egress: &Egress) -> Path {
         let path = Path::unknown();
         path.state.note_egress(egress);
@@ -196,8 +198,8 @@ impl Path {
         self.state.keeps_messages.load(Ordering::Relaxed)
     }
 
-    /// Datagrams that the kernel dropped at the socket of the receiver on this host, and at its successors, whoever sent them,
-    /// since the path is followed. `None`: no such socket was seen.
+    /// Datagrams that the kernel dropped at the socket of the receiver on this host, and at its successors, from
+    /// any sender, since the path was first followed. `None`: no such socket was seen.
     pub(crate) fn receiver_dropped(&self) -> Option<u64> {
         let has_receiver = self.state.has_receiver.load(Ordering::Acquire);
         has_receiver.then(|| self.state.receiver_dropped.load(Ordering::Relaxed))
@@ -270,6 +272,7 @@ impl State {
     /// The look of this number has been taken.
     fn answer(&self, number: u64) {
         let neighbour = self.neighbour.load(Ordering::Relaxed);
+        // One word: a reader never sees the failures of one look with the neighbour of another.
         let seen = self.failures.load(Ordering::Relaxed) << 2 | u64::from(neighbour);
         self.seen.store(seen, Ordering::Release);
         self.answered.store(number, Ordering::Release);
@@ -294,7 +297,7 @@ impl State {
         self.is_local.load(Ordering::Relaxed)
     }
 
-    /// So many more were dropped at the receiver's socket.
+    /// `dropped` more datagrams were dropped at the receiver's socket.
     fn note_receiver(&self, dropped: u32) {
         self.receiver_dropped.fetch_add(u64::from(dropped), Ordering::Relaxed);
         self.has_receiver.store(true, Ordering::Release);

@@ -78,11 +78,13 @@ impl FromStr for Prefix {
             Some((addr, bits)) => (addr, Some(bits)),
             None => (text, None),
         };
+
         let ip: IpAddr = addr.parse().map_err(|_| PrefixError::Address(text.to_owned()))?;
         let (mapped, bits_max) = match ip {
             IpAddr::V4(v4) => (v4.to_ipv6_mapped(), 32),
             IpAddr::V6(v6) => (v6, 128),
         };
+
         let bits = match bits {
             None => bits_max,
             Some(bits) => match bits.parse::<u8>() {
@@ -90,11 +92,14 @@ impl FromStr for Prefix {
                 _ => return Err(PrefixError::Length(text.to_owned(), bits_max)),
             },
         };
+
+        // A shift by all 128 bits (`::/0`) has no result: the mask is empty then.
         let mask = u128::MAX.checked_shl(u32::from(bits_max - bits)).unwrap_or(0);
         let prefix = Prefix { network: u128::from(mapped) & mask, mask };
         if u128::from(mapped) != prefix.network {
             return Err(PrefixError::HostBits(text.to_owned(), prefix));
         }
+
         Ok(prefix)
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::Destination;
 use crate::gate::Gate;
-use crate::target::{Outlet, Pumped, Target};
 use ledger::Reason;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +13,7 @@ use sys::poll::{Interest, PollSet};
 /// Time between two looks at what changes without datagrams: error queues, ages, deadlines.
 pub(crate) const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Time between two tries of a target that waits for what no descriptor says: an answer of another thread.
+/// Time between two tries of a target that waits for something that no descriptor reports: an answer of another thread.
 const UNWATCHED_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Claims that a target may work through before others get their turn.
@@ -26,20 +25,25 @@ pub(crate) const CLAIMS_MAX_UNDER_LOAD: usize = 2;
 /// A target as its thread sees it.
 pub(crate) trait Pump: Send {
     fn name(&self) -> &str;
-    /// Sends of at most so many claims.
+    /// Sends what is in the ring, of `claims_max` claims at most.
     fn pump(&mut self, now_ns: u64, realtime_ns: u64, claims_max: usize) -> Pumped;
     /// What to wait for after [`Pumped::Blocked`].
     fn blocked_on(&self) -> Option<BorrowedFd<'_>>;
     /// Counts what came back, and sets the gauges.
     fn keep_house(&mut self, now_ns: u64, realtime_ns: u64);
+    /// Whether everything that was published has been dealt with.
     fn is_idle(&self) -> bool;
+    /// Number of the next datagram that will enter the ring.
     fn head(&self) -> u64;
+    /// Whether everything below `end` has been dealt with.
     fn has_reached(&self, end: u64) -> bool;
+    /// Whether datagrams that were handed over may still come back.
     fn has_outstanding(&mut self) -> bool;
     /// Nothing enters the ring any more.
     fn begin_drain(&mut self, _now_ns: u64) {}
     /// Nothing is waited for any more: counts what was handed over and cannot get through.
     fn give_up_outstanding(&mut self) {}
+    /// Counts everything up to `end` that is left in the ring as dropped for this reason.
     fn discard_until(&mut self, end: u64, reason: Reason);
     /// Sends to another destination from the next datagram on, and takes other datagrams if there is another gate.
     fn replace(&mut self, destination: Destination, gate: Option<Gate>) -> Replaced;
@@ -49,82 +53,23 @@ pub(crate) trait Pump: Send {
     fn leave(&mut self);
 }
 
+/// What a call of [`Pump::pump`] ended with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pumped {
+    /// Nothing is left in the ring for this target.
+    Idle,
+    /// There is more to send; others may go first.
+    More,
+    /// The way out takes nothing now: wait until it is writable.
+    Blocked,
+}
+
 /// Whether a target could take its new destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Replaced {
     Yes,
     /// A file target stays a file, and a socket target a socket.
     No,
-}
-
-impl<O: Outlet + Send> Pump for Target<O> {
-    fn name(&self) -> &str {
-        &self.meter().name
-    }
-
-    fn pump(&mut self, now_ns: u64, realtime_ns: u64, claims_max: usize) -> Pumped {
-        Target::pump(self, now_ns, realtime_ns, claims_max)
-    }
-
-    fn blocked_on(&self) -> Option<BorrowedFd<'_>> {
-        self.outlet.socket()
-    }
-
-    fn keep_house(&mut self, now_ns: u64, realtime_ns: u64) {
-        self.settle(now_ns);
-        self.look_at_ring(realtime_ns);
-        let can_run = self.outlet.run_datagram_bytes_max(now_ns) > 0;
-        self.meter().gso.set(u64::from(can_run));
-        self.meter().reports_all.set(u64::from(self.outlet.reports_all()));
-    }
-
-    fn is_idle(&self) -> bool {
-        Target::is_idle(self)
-    }
-
-    fn head(&self) -> u64 {
-        Target::head(self)
-    }
-
-    fn has_reached(&self, end: u64) -> bool {
-        Target::has_reached(self, end)
-    }
-
-    fn has_outstanding(&mut self) -> bool {
-        self.outlet.has_outstanding()
-    }
-
-    fn begin_drain(&mut self, now_ns: u64) {
-        self.outlet.begin_drain(now_ns);
-    }
-
-    fn give_up_outstanding(&mut self) {
-        self.outlet.give_up_outstanding();
-    }
-
-    fn discard_until(&mut self, end: u64, reason: Reason) {
-        Target::discard_until(self, end, reason);
-    }
-
-    fn replace(&mut self, destination: Destination, gate: Option<Gate>) -> Replaced {
-        // What the old socket has been told so far belongs to the account; the socket goes with its outlet.
-        self.outlet.give_up_outstanding();
-        self.settle(monotonic_ns());
-        let replaced = self.outlet.replace(destination);
-        if let (Replaced::Yes, Some(gate)) = (replaced, gate) {
-            self.set_gate(gate);
-        }
-        self.keep_house(monotonic_ns(), realtime_ns());
-        replaced
-    }
-
-    fn stop_at(&mut self, end: u64) {
-        Target::stop_at(self, end);
-    }
-
-    fn leave(&mut self) {
-        Target::leave(self);
-    }
 }
 
 /// What another thread asks of the thread that owns targets.
@@ -213,10 +158,12 @@ impl Targets {
                 }));
             }
             Command::Remove { target, end, deadline_ns, done } => {
+                // Without such a target `done` is dropped here, which ends the caller's wait.
                 if let Some(entry) = self.entry(&target) {
                     let end = end.unwrap_or_else(|| entry.target.head());
                     entry.target.stop_at(end);
                     entry.leaving = Some(Leaving { end, deadline_ns, done });
+                    // A target that has nothing left goes with the next pump.
                     self.housekeeping_due_ns = 0;
                 }
             }
@@ -229,7 +176,7 @@ impl Targets {
         named.find(|entry| entry.leaving.is_none())
     }
 
-    /// Sends what can be sent now, of at most so many claims a target. Returns whether there is more that is not blocked.
+    /// Sends what can be sent now, of `claims_max` claims a target at most. Returns whether there is more that is not blocked.
     pub(crate) fn pump(&mut self, now_ns: u64, realtime_ns: u64, claims_max: usize) -> bool {
         let mut has_more = false;
         for entry in self.entries.iter_mut().filter(|entry| !entry.is_blocked) {
@@ -238,6 +185,7 @@ impl Targets {
                 Pumped::More => has_more = true,
                 Pumped::Blocked => entry.is_blocked = true,
             }
+
             if let Some(leaving) = &entry.leaving
                 && entry.target.has_reached(leaving.end)
             {
@@ -245,12 +193,14 @@ impl Targets {
                 entry.target.leave();
             }
         }
+
         if now_ns >= self.housekeeping_due_ns {
             self.housekeeping_due_ns = now_ns + HOUSEKEEPING_INTERVAL.as_nanos() as u64;
-            // Those are tried again, and that before the thread waits: nothing would wake it for them.
+            // Blocked targets are tried again after this, and before the thread waits: nothing would wake it for them.
             has_more |= self.has_blocked();
             self.keep_house(now_ns, realtime_ns);
         }
+
         has_more
     }
 
@@ -260,6 +210,7 @@ impl Targets {
             entry.is_blocked = false;
             entry.target.keep_house(now_ns, realtime_ns);
         }
+
         let mut index = 0;
         while index < self.entries.len() {
             match self.entries[index].may_go(now_ns) {
@@ -278,7 +229,7 @@ impl Targets {
         }
     }
 
-    /// How long to wait for descriptors at most: what no descriptor says is looked at again soon.
+    /// Longest time to wait for descriptors: short while a target waits for something that no descriptor reports.
     pub(crate) fn patience(&self) -> Duration {
         let is_unwatched = |entry: &Entry| entry.is_blocked && entry.target.blocked_on().is_none();
         match self.entries.iter().any(is_unwatched) {
@@ -287,8 +238,9 @@ impl Targets {
         }
     }
 
-    /// Lets those go on whose descriptor is ready, the first of them being the `first`th of the set, and those that have none
-    /// to wait for: trying costs them an atomic load.
+    /// Unblocks the targets whose descriptor is ready, and those that have none: a try costs those an atomic load.
+    /// The targets' descriptors begin at `first` in the set, in the order in which [`watch`](Self::watch) added
+    /// them.
     pub(crate) fn unblock_ready(&mut self, set: &PollSet, first: usize) {
         let mut index = first;
         for entry in self.entries.iter_mut().filter(|entry| entry.is_blocked) {
@@ -298,7 +250,8 @@ impl Targets {
         }
     }
 
-    /// Looks which blocked targets can go on, without waiting: others may have work for as long as they like.
+    /// Unblocks the targets that can go on, without waiting: for a loop that never sleeps, because another target
+    /// always has work.
     pub(crate) fn revive(&mut self, set: &mut PollSet) {
         set.clear();
         self.watch(set);
@@ -323,6 +276,7 @@ impl Targets {
     pub(crate) fn drain(&mut self, deadline_ns: &AtomicU64, mut tick: impl FnMut()) {
         let mut set = PollSet::default();
         self.entries.iter_mut().for_each(|entry| entry.target.begin_drain(monotonic_ns()));
+
         loop {
             tick();
             let now_ns = monotonic_ns();
@@ -330,17 +284,21 @@ impl Targets {
             if now_ns >= deadline_ns {
                 break;
             }
+
             if self.pump(now_ns, realtime_ns(), CLAIMS_MAX) {
                 if self.has_blocked() {
                     self.revive(&mut set);
                 }
                 continue;
             }
+
+            // Idle is not enough: what was handed over may still come back, and is to be counted.
             let is_done =
                 |entry: &mut Entry| entry.target.is_idle() && !entry.target.has_outstanding();
             if self.entries.iter_mut().all(is_done) {
                 break;
             }
+
             let rest = Duration::from_nanos(deadline_ns - now_ns);
             set.clear();
             self.watch(&mut set);
@@ -348,6 +306,7 @@ impl Targets {
             let _ = set.wait(rest.min(HOUSEKEEPING_INTERVAL / 10));
             self.unblock_ready(&set, 0);
         }
+
         self.discard_rest(monotonic_ns(), realtime_ns());
     }
 

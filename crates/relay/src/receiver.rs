@@ -56,13 +56,15 @@ impl Receiver {
         let mut set = PollSet::default();
         let mut has_more = false;
         let mut law_check_due_ns = 0;
-        // A pause of 80 µs that the kernel may make 50 µs longer is another one.
+        // The kernel may wake a thread 50 µs late by default (timer slack): a pause of 80 µs would last 130.
         sys::poll::set_timer_slack(Duration::ZERO);
+
         while self.stop.deadline_ns.load(Ordering::Acquire) == 0 {
             self.ticks.fetch_add(1, Ordering::Relaxed);
             if self.has_requests.swap(false, Ordering::Acquire) {
                 self.serve_requests();
             }
+
             let wait = self.wait_for_work(&mut set, has_more);
             // A full batch says that more waits in the socket, which has less room than the ring: then it goes first.
             let (read, now) = self.receive(&mut batch, wait);
@@ -70,14 +72,17 @@ impl Receiver {
                 Read::Full => CLAIMS_MAX_UNDER_LOAD,
                 Read::Some | Read::Nothing | Read::Failed => CLAIMS_MAX,
             };
+
             // What was received has been waiting for as long as it took to get here.
             let now = if matches!(read, Read::Full | Read::Some) { self.clock.now() } else { now };
             let now_ns = now.monotonic_ns;
             has_more = self.targets.pump(now_ns, now.realtime_ns, claims_max);
+
             if now_ns >= law_check_due_ns {
                 law_check_due_ns = now_ns + HOUSEKEEPING_INTERVAL.as_nanos() as u64;
                 self.meter().check_law(self.intake.writer.appended());
             }
+
             if read == Read::Some
                 && !has_more
                 && let Some(pause) = self.arrivals.pause(now_ns)
@@ -88,6 +93,7 @@ impl Receiver {
                 self.arrivals.paused(pause, was);
             }
         }
+
         self.finish(&mut batch);
     }
 
@@ -120,6 +126,7 @@ impl Receiver {
                 }
             }
         }
+
         // A worker that has ended has dropped its half.
         self.wakers.retain(|waker| Arc::strong_count(waker) > 1);
     }
@@ -141,18 +148,24 @@ impl Receiver {
     fn receive(&mut self, batch: &mut ReceiveBatch, wait: Wait) -> (Read, Now) {
         let plan = self.arrivals.plan();
         let writer = &mut self.intake.writer;
+        // Before room is asked for: an empty ring begins again at its first bytes, which are still in the
+        // processor's cache.
         writer.rewind_if_empty(plan.bytes);
+
         let room = plan.stride_bytes.and_then(|stride_bytes| {
             let bytes = writer.room(plan.count, plan.count * stride_bytes)?;
             Some(Room { bytes, stride_bytes })
         });
+
         let sources = match self.asks_for_sources.load(Ordering::Acquire) {
             true => Sources::Wanted,
             false => Sources::Unwanted,
         };
         let ask = Ask { count_max: plan.count, sources, room };
         let received = batch.receive_into(self.socket.as_fd(), wait, ask);
+        // One time for the whole batch: a clock call for each datagram would cost more than it says.
         let now = self.clock.now();
+
         let read = match received {
             Ok(count) => {
                 self.meter().batches.add(1);
@@ -175,12 +188,14 @@ impl Receiver {
                 Read::Failed
             }
         };
+
         (read, now)
     }
 
     /// Reads what is left, tells the workers, and drains this thread's own targets.
     fn finish(&mut self, batch: &mut ReceiveBatch) {
         self.serve_requests();
+
         let keeps_socket = self.stop.keeps_socket.load(Ordering::Acquire);
         if self.socket_owner == SocketOwner::Relay && !keeps_socket {
             self.meter().begin_stop();
@@ -191,10 +206,13 @@ impl Receiver {
             // The socket is empty. What arrives from here on is nobody's, as after the close.
             leave_port(self.socket.as_fd());
         }
+
+        // Stored before the wake-ups: a worker that wakes must see that nothing more comes.
         self.stop.is_input_closed.store(true, Ordering::Release);
         for waker in &self.wakers {
             waker.wake();
         }
+
         let ticks = Arc::clone(&self.ticks);
         self.targets.drain(&self.stop.deadline_ns, || {
             ticks.fetch_add(1, Ordering::Relaxed);
@@ -205,11 +223,14 @@ impl Receiver {
     fn empty_socket(&mut self, batch: &mut ReceiveBatch, is_refusing: bool) {
         let stop = Arc::clone(&self.stop);
         let mut looks = 0;
+
         loop {
             self.ticks.fetch_add(1, Ordering::Relaxed);
             let is_late = monotonic_ns() >= stop.deadline_ns.load(Ordering::Acquire);
             let (read, _) = self.receive(batch, Wait::No);
+
             match read {
+                // While the filter does not refuse, a fast sender could keep this going beyond the deadline.
                 Read::Full | Read::Some if is_late && !is_refusing => return,
                 Read::Full | Read::Some => {
                     let now = self.clock.now();
@@ -232,7 +253,7 @@ impl Receiver {
     }
 }
 
-/// How often a socket that gives nothing is asked whether it is empty, when it says that something is charged to it.
+/// How often a socket that gives no datagram is read again while the kernel still charges something to it.
 const EMPTY_LOOKS_MAX: u32 = 1_000;
 
 /// What a receive call brought.

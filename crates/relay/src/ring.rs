@@ -1,9 +1,9 @@
 //! The broadcast ring: one writer, any number of readers, each datagram stored once.
 //!
-//! Payloads lie densely in a ring of bytes, so that a run of datagrams is one slice. Beside it lies a ring of
-//! descriptors, one a datagram, numbered from 0 without gaps for the life of the ring. A reader is a cursor: the number
-//! of the next datagram that it has not dealt with. The writer never waits: when it needs the room of a datagram that a
-//! reader has not dealt with, it moves that reader's cursor on and counts what the reader lost.
+//! Payloads lie densely in a ring of bytes, so that a run of datagrams is one slice. Next to it lies a ring of
+//! descriptors, one for each datagram, numbered from 0 without gaps for the life of the ring. A reader is a cursor:
+//! the number of the next datagram that it has not dealt with. The writer never waits: when it needs the room of a
+//! datagram that a reader has not dealt with, it moves that reader's cursor on and counts what the reader lost.
 //!
 //! # The protocol
 //! Everything that a reader and the writer must agree on is one word per reader: the cursor and a bit that says that
@@ -17,20 +17,21 @@
 //! - `head` is stored (release) after the descriptors and payloads below it are written, and loaded (acquire) by the
 //!   reader before it looks at them.
 //!
-//! So a payload is never written while a claim covers it, and each datagram is either claimed by the reader or counted
-//! by the writer, never both. A claim covers a sixteenth of the ring at most and shrinks as its datagrams leave
-//! ([`Claim::advance`]), and a reader that is slow but alive gives up its own oldest datagrams in time
-//! ([`Reader::claim`]): only a reader that is stopped in the middle of a claim for as long as the ring lasts makes the
-//! writer drop.
+//! So a payload is never written while a claim covers it, and each datagram is either claimed by the reader or
+//! counted by the writer, never both. A claim covers a sixteenth of the ring at most and shrinks as its datagrams
+//! leave ([`Claim::advance`]), and a reader that is slow but alive drops its own oldest datagrams in time
+//! ([`Reader::claim`]): only a reader that is stopped in the middle of a claim for as long as the ring lasts makes
+//! the writer drop.
 //!
-//! Beside the word stands a number that is odd while the writer takes datagrams from the reader and has not counted them
-//! yet. Whoever holds the reader's account against its cursor looks at it before and after ([`Reader::account`]).
+//! Next to the word stands a number that is odd while the writer takes datagrams from the reader and has not
+//! counted them yet. Code that compares the reader's account with its cursor looks at the number before and after
+//! ([`Reader::account`]).
 //!
 //! # Rewinding
-//! While every reader keeps up, the ring is empty at the end of each batch. Then the writer begins anew at the first byte
-//! and the first slot, so that the same few hundred KiB are used again and stay in the processor's cache. Numbers go on;
-//! `base` is the number of the datagram in the first slot. Nobody reads a descriptor without something to claim, and as
-//! long as there is something the writer does not rewind.
+//! While every reader keeps up, the ring is empty at the end of each batch. Then the writer begins again at the
+//! first byte and the first slot, so that the same few hundred KiB are used again and stay in the processor's
+//! cache. Numbers go on; `base` is the number of the datagram in the first slot. A descriptor is read only if there
+//! is something to claim, and while there is, the writer does not rewind.
 
 #![expect(unsafe_code, reason = "the ring shares memory between one writer and its readers")]
 
@@ -45,14 +46,14 @@ use std::alloc::Layout;
 use std::mem::MaybeUninit;
 use sys::Source;
 
-/// A ring holds at most one datagram for so many bytes of payload memory: smaller ones are limited by descriptors.
+/// Bytes of payload memory for each descriptor. Of shorter datagrams the ring holds as many as it has descriptors.
 const BYTES_PER_SLOT: usize = 128;
 
 /// Most datagrams in one claim.
 pub(crate) const CLAIM_MAX: usize = 64;
 
-/// A claim covers at most one part in so many of the ring's bytes, and one datagram at least: a reader that is far behind
-/// has an eighth of the ring between its claim and the writer.
+/// A claim covers at most this part of the ring's bytes, a sixteenth, and one datagram at least: a reader that is
+/// far behind has an eighth of the ring between its claim and the writer.
 const CLAIM_PARTS: usize = 16;
 
 /// What a claim may cover in any ring, in bytes.
@@ -84,7 +85,7 @@ struct Shared {
     published: Padded<Published>,
 }
 
-/// What the writer tells all readers.
+/// What the writer shows all readers.
 struct Published {
     /// Number of the next datagram to be written; everything below is readable.
     head: AtomicU64,
@@ -124,7 +125,7 @@ impl Shared {
 
 /// The descriptors, under the number of the one in the first slot.
 ///
-/// Who reads looks at it once for each claim: as long as there is something to claim, the writer does not rewind.
+/// A reader takes it once for each claim: as long as there is something to claim, the writer does not rewind.
 #[derive(Clone, Copy)]
 struct View<'a> {
     shared: &'a Shared,
@@ -156,12 +157,16 @@ impl<'a> View<'a> {
         let newest = position(head - 1);
         let capacity = self.shared.turn_bytes as u64;
         let slots = self.shared.slots.len() as u64;
+
         let is_behind = |number, bytes_max, slots_max| {
             newest.wrapping_sub(position(number)) > bytes_max || head - number > slots_max
         };
+
         if !is_behind(oldest, capacity - capacity / 8, slots - slots / 8) {
             return oldest;
         }
+
+        // Positions grow with the numbers, so that halving finds it.
         let (mut low, mut high) = (oldest, head - 1);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -171,6 +176,7 @@ impl<'a> View<'a> {
                 high = middle;
             }
         }
+
         low
     }
 
@@ -181,21 +187,25 @@ impl<'a> View<'a> {
     unsafe fn claim_len(self, first: u64, head: u64) -> usize {
         // SAFETY: the caller's promise covers every number that is asked for here.
         let descriptor = |number| unsafe { self.descriptor(number) };
+
         let begin = descriptor(first).position;
         let bytes_max = (self.shared.turn_bytes / CLAIM_PARTS).max(CLAIM_BYTES) as u64;
         let fits = |len: u64| {
             let last = descriptor(first + len - 1);
             last.position.wrapping_add(u64::from(last.len)).wrapping_sub(begin) <= bytes_max
         };
+
         let len_max = (head - first).min(CLAIM_MAX as u64);
         if fits(len_max) {
             return len_max as usize;
         }
+
         let (mut low, mut high) = (1, len_max);
         while high - low > 1 {
             let middle = low + (high - low) / 2;
             if fits(middle) { low = middle } else { high = middle }
         }
+
         low as usize
     }
 }
@@ -212,7 +222,7 @@ pub(crate) fn ring(bytes: usize) -> Result<Writer, NoMemory> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NoMemory;
 
-/// Memory of the descriptors of a ring with so many bytes of payload.
+/// Memory of the descriptors of a ring with `bytes` of payload.
 pub(crate) fn descriptor_bytes(bytes: usize) -> usize {
     slots_of(bytes).next_power_of_two() * std::mem::size_of::<Descriptor>()
 }
@@ -224,15 +234,18 @@ fn slots_of(bytes: usize) -> usize {
 pub(crate) fn ring_with_slots(bytes: usize, slots: usize) -> Result<Writer, NoMemory> {
     let bytes = bytes.checked_next_power_of_two().ok_or(NoMemory)?;
     let slot_count = slots.checked_next_power_of_two().ok_or(NoMemory)?;
+
     let mut slots = Vec::new();
     slots.try_reserve_exact(slot_count).map_err(|_| NoMemory)?;
     slots.extend((0..slot_count).map(|_| UnsafeCell::new(MaybeUninit::uninit())));
+
     let shared = Shared {
         turn_bytes: bytes,
         payloads: zeroed_bytes(bytes)?,
         slots: slots.into_boxed_slice(),
         published: Padded(Published { head: AtomicU64::new(0), base: AtomicU64::new(0) }),
     };
+
     Ok(Writer::new(Arc::new(shared)))
 }
 
@@ -241,11 +254,13 @@ pub(crate) fn ring_with_slots(bytes: usize, slots: usize) -> Result<Writer, NoMe
 fn zeroed_bytes(len: usize) -> Result<Box<[std::cell::UnsafeCell<u8>]>, NoMemory> {
     let layout = Layout::array::<std::cell::UnsafeCell<u8>>(len).map_err(|_| NoMemory)?;
     assert!(len > 0, "a ring without room");
+
     // SAFETY: the layout has a size of at least one byte.
     let begin = unsafe { std::alloc::alloc_zeroed(layout) };
     if begin.is_null() {
         return Err(NoMemory);
     }
+
     let cells = std::ptr::slice_from_raw_parts_mut(begin.cast::<std::cell::UnsafeCell<u8>>(), len);
     // SAFETY: `cells` is `len` zeroed bytes from the global allocator with the layout of that slice, and all-zero bytes are
     // valid `UnsafeCell<u8>`s (`repr(transparent)`).

@@ -1,21 +1,24 @@
-//! One target: takes datagrams from the ring, decides, forms messages, sends, retries, counts.
+//! One target: takes datagrams from the ring, decides about them, and has them sent.
 //!
 //! Nothing here touches a socket or a clock: the way out is an [`Outlet`], and the time is handed in. So the same code
 //! runs against the kernel and in the simulation.
 
+mod sending;
+
+pub(crate) use sending::reason_of;
+
 use crate::Destination;
 use crate::gate::Gate;
 use crate::meter::TargetMeter;
-use crate::pump::Replaced;
+use crate::pump::{Pump, Pumped, Replaced};
 use crate::ring::{CLAIM_MAX, Claim, Reader};
-use ledger::{Amount, Reason};
+use ledger::Reason;
+use sending::{Ended, Work};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use sys::Errno;
-use sys::send::{Message, SEGMENTS_MAX};
-
-/// How often one message is sent again after an error that was about an earlier one.
-const RETRIES_MAX: u32 = 2;
+use sys::clock::{monotonic_ns, realtime_ns};
+use sys::send::Message;
 
 /// Longest run that leaves as one message, in bytes: below the largest payload of IPv4 (65,507) and IPv6.
 pub(crate) const RUN_BYTES_MAX: usize = 65_000;
@@ -65,17 +68,6 @@ pub(crate) trait Outlet {
     fn replace(&mut self, destination: Destination) -> Replaced;
 }
 
-/// What a call of [`Target::pump`] ended with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Pumped {
-    /// Nothing is left in the ring for this target.
-    Idle,
-    /// There is more to send; others may go first.
-    More,
-    /// The way out takes nothing now: wait until it is writable.
-    Blocked,
-}
-
 /// A target of one listener.
 pub(crate) struct Target<O> {
     pub(crate) outlet: O,
@@ -101,31 +93,35 @@ impl<O: Outlet> Target<O> {
         }
     }
 
-    pub(crate) fn meter(&self) -> &TargetMeter {
-        &self.meter
+    /// Loses a datagram without a word, as a defect would. Returns whether there was one.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn leak_one(&mut self) -> bool {
+        let nobodys = ledger::Counters::default();
+        let claim = self.reader.claim(&nobodys);
+        claim.map(|mut claim| claim.advance(1)).is_some()
     }
 
-    /// Takes other datagrams from here on; what was decided already stays decided.
-    pub(crate) fn set_gate(&mut self, gate: Gate) {
-        self.gate = gate;
+    /// Counts what came back from the network, and says whether more arrives than comes back.
+    fn settle(&mut self, now_ns: u64) {
+        self.outlet.take_returned(&self.meter, now_ns);
+        match self.outlet.is_unanswered() {
+            true => self.meter.note_unanswered(),
+            false => self.meter.note_state(now_ns),
+        }
+    }
+}
+
+impl<O: Outlet + Send> Pump for Target<O> {
+    fn name(&self) -> &str {
+        &self.meter.name
     }
 
-    /// Whether everything that was published has been dealt with.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.reader.is_empty()
-    }
-
-    /// Number of the next datagram that will enter the ring.
-    pub(crate) fn head(&self) -> u64 {
-        self.reader.head()
-    }
-
-    /// Sends what is in the ring, of at most so many claims.
-    pub(crate) fn pump(&mut self, now_ns: u64, realtime_ns: u64, claims_max: usize) -> Pumped {
+    fn pump(&mut self, now_ns: u64, realtime_ns: u64, claims_max: usize) -> Pumped {
         for _ in 0..claims_max {
             let Some(mut claim) = self.reader.claim(&self.meter.sender) else {
                 return Pumped::Idle;
             };
+
             let decided = if self.gate.is_open() {
                 None
             } else {
@@ -137,6 +133,7 @@ impl<O: Outlet> Target<O> {
                 decide_all(&mut self.gate, &claim, now_ns, &mut decided);
                 Some(&self.decided[..])
             };
+
             let mut work = Work {
                 outlet: &mut self.outlet,
                 meter: &self.meter,
@@ -150,51 +147,74 @@ impl<O: Outlet> Target<O> {
                 return Pumped::Blocked;
             }
         }
+
         if self.reader.is_empty() { Pumped::Idle } else { Pumped::More }
     }
 
-    /// Counts everything up to `end` that is left in the ring as dropped for this reason.
-    pub(crate) fn discard_until(&mut self, end: u64, reason: Reason) {
-        self.reader.discard_until(end, reason, &self.meter.sender);
+    fn blocked_on(&self) -> Option<BorrowedFd<'_>> {
+        self.outlet.socket()
     }
 
-    /// Takes nothing from this number on.
-    pub(crate) fn stop_at(&mut self, end: u64) {
-        self.reader.stop_at(end);
+    fn keep_house(&mut self, now_ns: u64, realtime_ns: u64) {
+        self.settle(now_ns);
+        self.meter.note_age(self.reader.oldest_received_ns(), realtime_ns);
+        self.meter.check_law(&self.reader);
+
+        let can_run = self.outlet.run_datagram_bytes_max(now_ns) > 0;
+        self.meter.gso.set(u64::from(can_run));
+        self.meter.reports_all.set(u64::from(self.outlet.reports_all()));
     }
 
-    /// Whether everything below `end` has been dealt with.
-    pub(crate) fn has_reached(&self, end: u64) -> bool {
+    fn is_idle(&self) -> bool {
+        self.reader.is_empty()
+    }
+
+    fn head(&self) -> u64 {
+        self.reader.head()
+    }
+
+    fn has_reached(&self, end: u64) -> bool {
         self.reader.cursor() >= end
     }
 
-    /// Ends the target's part in the ring.
-    pub(crate) fn leave(&mut self) {
+    fn has_outstanding(&mut self) -> bool {
+        self.outlet.has_outstanding()
+    }
+
+    fn begin_drain(&mut self, now_ns: u64) {
+        self.outlet.begin_drain(now_ns);
+    }
+
+    fn give_up_outstanding(&mut self) {
+        self.outlet.give_up_outstanding();
+    }
+
+    fn discard_until(&mut self, end: u64, reason: Reason) {
+        self.reader.discard_until(end, reason, &self.meter.sender);
+    }
+
+    fn replace(&mut self, destination: Destination, gate: Option<Gate>) -> Replaced {
+        // What the old socket has reported so far belongs to this account; the socket closes with its outlet.
+        self.outlet.give_up_outstanding();
+        self.settle(monotonic_ns());
+
+        let replaced = self.outlet.replace(destination);
+        if let (Replaced::Yes, Some(gate)) = (replaced, gate) {
+            // Datagrams that the old gate has decided about stay decided: none is asked about twice.
+            self.gate = gate;
+        }
+        self.keep_house(monotonic_ns(), realtime_ns());
+
+        replaced
+    }
+
+    fn stop_at(&mut self, end: u64) {
+        self.reader.stop_at(end);
+    }
+
+    fn leave(&mut self) {
         let seen = self.reader.leave(&self.meter.sender);
         self.meter.leave(seen);
-    }
-
-    /// Holds the target's account against its cursor, and notes how long its oldest datagram has waited.
-    pub(crate) fn look_at_ring(&mut self, realtime_ns: u64) {
-        self.meter.note_age(self.reader.oldest_received_ns(), realtime_ns);
-        self.meter.check_law(&self.reader);
-    }
-
-    /// Loses a datagram without a word, as a defect would. Returns whether there was one.
-    #[cfg(all(test, not(loom)))]
-    pub(crate) fn leak_one(&mut self) -> bool {
-        let nobodys = ledger::Counters::default();
-        let claim = self.reader.claim(&nobodys);
-        claim.map(|mut claim| claim.advance(1)).is_some()
-    }
-
-    /// Counts what came back from the network, and says whether more arrives than comes back.
-    pub(crate) fn settle(&mut self, now_ns: u64) {
-        self.outlet.take_returned(&self.meter, now_ns);
-        match self.outlet.is_unanswered() {
-            true => self.meter.note_unanswered(),
-            false => self.meter.note_state(now_ns),
-        }
     }
 }
 
@@ -207,293 +227,21 @@ struct Decided<'a> {
 
 /// Decides about those datagrams of a claim that were not decided about before.
 fn decide_all(gate: &mut Gate, claim: &Claim<'_>, now_ns: u64, decided: &mut Decided<'_>) {
+    // A claim that ended early, because the way out was blocked, is followed by one that begins in the middle of
+    // it. What both cover was decided and counted against sample and rate then.
     let known_end = *decided.from + *decided.len as u64;
     let known = known_end.saturating_sub(claim.first()).min(claim.len() as u64) as usize;
+
     if known > 0 {
         let skip = (claim.first() - *decided.from) as usize;
         decided.reasons.copy_within(skip..skip + known, 0);
     }
+
     for index in known..claim.len() {
         let (descriptor, _) = claim.get(index);
         decided.reasons[index] = gate.decide(&descriptor.source, now_ns).err();
     }
+
     *decided.from = claim.first();
     *decided.len = claim.len();
-}
-
-/// The sending of one claim.
-struct Work<'a, O> {
-    outlet: &'a mut O,
-    meter: &'a TargetMeter,
-    /// What the gate decided about the datagrams of the claim; `None`: all pass.
-    decided: Option<&'a [Option<Reason>]>,
-    now_ns: u64,
-    realtime_ns: u64,
-    /// Datagrams of the claim that are dealt with, from its beginning.
-    done: usize,
-    /// How often the message at hand was tried again.
-    retries: u32,
-}
-
-/// Up to `N` messages of a claim and, for each, where in the claim it begins.
-struct Batch<'a, const N: usize> {
-    messages: [Message<'a>; N],
-    begins: [usize; N],
-    len: usize,
-    /// Where in the claim the last message ends, with what the gate held back behind it.
-    end: usize,
-}
-
-impl<const N: usize> Batch<'_, N> {
-    /// Up to where in the claim everything is dealt with when so many messages are.
-    fn end_of(&self, messages: usize) -> usize {
-        if messages < self.len { self.begins[messages] } else { self.end }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Ended {
-    Done,
-    Blocked,
-}
-
-impl<O: Outlet> Work<'_, O> {
-    /// Sends the datagrams of the claim that pass and counts those that do not, until all are dealt with or the way out
-    /// is blocked. After each call what was dealt with is given back to the ring's writer.
-    fn send_all(&mut self, claim: &mut Claim<'_>) -> Ended {
-        while self.done < claim.len() {
-            let (end, ended) = match self.outlet.refusing(self.now_ns) {
-                Some(reason) => (self.refuse_rest(claim, reason), Ended::Done),
-                None => self.send_some(claim),
-            };
-            self.count_held(claim, end);
-            claim.advance(end);
-            self.done = end;
-            if ended == Ended::Blocked {
-                return Ended::Blocked;
-            }
-        }
-        Ended::Done
-    }
-
-    /// Makes one call, and returns up to where in the claim everything is dealt with then.
-    fn send_some(&mut self, claim: &Claim<'_>) -> (usize, Ended) {
-        let run_max = self.outlet.run_datagram_bytes_max(self.now_ns);
-        // Most claims are one datagram or one run: room for more would cost as much as all else here.
-        let one = form_messages::<1>(claim, self.done, self.decided, run_max);
-        if one.end == claim.len() {
-            return self.send_batch(&one, claim);
-        }
-        let many = form_messages::<CLAIM_MAX>(claim, self.done, self.decided, run_max);
-        self.send_batch(&many, claim)
-    }
-
-    fn send_batch<const N: usize>(
-        &mut self,
-        batch: &Batch<'_, N>,
-        claim: &Claim<'_>,
-    ) -> (usize, Ended) {
-        let messages = &batch.messages[..batch.len];
-        let Some(first) = messages.first() else { return (batch.end, Ended::Done) };
-
-        self.meter.send_calls.add(1);
-        let sent = match self.outlet.send(messages) {
-            Ok(taken) => {
-                self.retries = 0;
-                self.count_delivered(claim, batch, taken);
-                taken
-            }
-            Err(Errno::AGAIN) => return (batch.end_of(0), Ended::Blocked),
-            Err(Errno::INTR) => 0,
-            Err(errno) => match self.fate_of(first, errno) {
-                Fate::Again => 0,
-                Fate::Dropped => 1,
-            },
-        };
-        (batch.end_of(sent), Ended::Done)
-    }
-
-    /// Decides about the message that a call could not send.
-    fn fate_of(&mut self, message: &Message<'_>, errno: Errno) -> Fate {
-        self.meter.count_error(errno);
-        if may_be_about_an_earlier_message(errno) {
-            self.outlet.take_returned(self.meter, self.now_ns);
-            if self.retries < RETRIES_MAX {
-                self.retries += 1;
-                self.meter.retries.add(1);
-                return Fate::Again;
-            }
-        }
-        if message.datagrams > 1 && is_about_the_run(errno) {
-            self.outlet.limit_runs(message.datagram_bytes.into());
-            self.retries = 0;
-            return Fate::Again;
-        }
-        self.retries = 0;
-        self.meter.sender.drop(reason_of(errno), amount_of(message));
-        Fate::Dropped
-    }
-
-    /// Counts everything that is left of the claim as dropped, but for what the gate holds back.
-    fn refuse_rest(&mut self, claim: &Claim<'_>, reason: Reason) -> usize {
-        let passes = |index: &usize| self.decided.is_none_or(|decided| decided[*index].is_none());
-        let lens = (self.done..claim.len()).filter(passes).map(|index| claim.get(index).1.len());
-        self.meter.sender.drop(reason, lens.map(Amount::one).sum());
-        claim.len()
-    }
-
-    fn count_delivered<const N: usize>(
-        &self,
-        claim: &Claim<'_>,
-        batch: &Batch<'_, N>,
-        taken: usize,
-    ) {
-        let mut total = Amount::default();
-        let mut group = (0, 0);
-        for (message, &begin) in batch.messages[..taken].iter().zip(&batch.begins) {
-            total += amount_of(message);
-            // Datagrams of one receive batch share their time; a run is taken at its first one's.
-            let received_ns = claim.get(begin).0.received_ns;
-            if received_ns == group.0 {
-                group.1 += u64::from(message.datagrams);
-            } else {
-                self.count_delay(group);
-                group = (received_ns, u64::from(message.datagrams));
-            }
-        }
-        self.count_delay(group);
-        self.meter.sender.delivered.add(total);
-    }
-
-    fn count_delay(&self, (received_ns, count): (u64, u64)) {
-        if count > 0 {
-            self.meter.delay.add(self.realtime_ns.saturating_sub(received_ns) / 1_000, count);
-        }
-    }
-
-    /// Counts what the gate held back of the datagrams up to `end`.
-    fn count_held(&self, claim: &Claim<'_>, end: usize) {
-        let Some(decided) = self.decided else { return };
-        for (index, reason) in decided.iter().enumerate().take(end).skip(self.done) {
-            if let Some(reason) = reason {
-                self.meter.sender.drop(*reason, Amount::one(claim.get(index).1.len()));
-            }
-        }
-    }
-}
-
-/// What becomes of a message that could not be sent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fate {
-    /// It is tried again, perhaps in another form.
-    Again,
-    /// It is counted.
-    Dropped,
-}
-
-/// Puts the datagrams from `from` on into up to `N` messages. Datagrams that lie one behind the other become one message
-/// where the kernel can take it apart again: all of one length, but for a last one that may be shorter.
-fn form_messages<'a, const N: usize>(
-    claim: &'a Claim<'_>,
-    from: usize,
-    decided: Option<&[Option<Reason>]>,
-    run_datagram_bytes_max: usize,
-) -> Batch<'a, N> {
-    let is_held = |index: usize| decided.is_some_and(|decided| decided[index].is_some());
-    let mut batch =
-        Batch { messages: [Message::single(&[]); N], begins: [0; N], len: 0, end: from };
-    while batch.end < claim.len() {
-        let index = batch.end;
-        if is_held(index) {
-            batch.end += 1;
-            continue;
-        }
-        if batch.len == N {
-            break;
-        }
-        let (count, bytes) = run_length(claim, index, is_held, run_datagram_bytes_max);
-        let (_, first) = claim.get(index);
-        batch.messages[batch.len] = match count {
-            1 => Message::single(first),
-            _ => Message::run(claim.run(index, count, bytes), first.len() as u16),
-        };
-        batch.begins[batch.len] = index;
-        batch.len += 1;
-        batch.end += count;
-    }
-    batch
-}
-
-/// How many datagrams from `index` on may leave as one message, at least 1, and how many bytes they have.
-fn run_length(
-    claim: &Claim<'_>,
-    index: usize,
-    is_held: impl Fn(usize) -> bool,
-    datagram_bytes_max: usize,
-) -> (usize, usize) {
-    let (_, first) = claim.get(index);
-    let (mut count, mut bytes) = (1, first.len());
-    if first.is_empty() || first.len() > datagram_bytes_max {
-        return (count, bytes);
-    }
-    let count_max = SEGMENTS_MAX.min(claim.len() - index);
-    while count < count_max && !is_held(index + count) {
-        let (_, next) = claim.get(index + count);
-        let is_dense = std::ptr::eq(next.as_ptr(), first.as_ptr().wrapping_add(bytes));
-        if !is_dense
-            || next.is_empty()
-            || next.len() > first.len()
-            || bytes + next.len() > RUN_BYTES_MAX
-        {
-            break;
-        }
-        count += 1;
-        bytes += next.len();
-        if next.len() < first.len() {
-            break;
-        }
-    }
-    (count, bytes)
-}
-
-fn amount_of(message: &Message<'_>) -> Amount {
-    Amount { count: u64::from(message.datagrams), bytes: message.bytes.len() as u64 }
-}
-
-/// Errors that may be the kernel's memory of an ICMP message about an earlier datagram, in which case the message at hand
-/// was not looked at (udp(7), IP_RECVERR): what `icmp_err_convert` (net/ipv4/icmp.c) and `icmpv6_err_convert`
-/// (net/ipv6/icmp.c) make of them. Those that `send` has reasons of its own for come again when it is tried again.
-fn may_be_about_an_earlier_message(errno: Errno) -> bool {
-    matches!(
-        errno,
-        Errno::CONNREFUSED
-            | Errno::HOSTUNREACH
-            | Errno::NETUNREACH
-            | Errno::MSGSIZE
-            | Errno::ACCES
-            | Errno::PROTO
-            | Errno::NOPROTOOPT
-            | Errno::OPNOTSUPP
-            | Errno::HOSTDOWN
-            | Errno::NONET
-    )
-}
-
-/// Errors that a run gets where its datagrams alone may pass: segment larger than the path takes, device cannot
-/// checksum, or more than the kernel allows (net/ipv4/udp.c, udp_send_skb).
-fn is_about_the_run(errno: Errno) -> bool {
-    matches!(errno, Errno::MSGSIZE | Errno::INVAL | Errno::IO)
-}
-
-pub(crate) fn reason_of(errno: Errno) -> Reason {
-    match errno {
-        Errno::CONNREFUSED => Reason::Refused,
-        Errno::HOSTUNREACH => Reason::HostUnreachable,
-        Errno::NETUNREACH | Errno::NETDOWN => Reason::NetworkUnreachable,
-        Errno::NOBUFS => Reason::EgressQueueFull,
-        Errno::PERM | Errno::ACCES => Reason::Firewall,
-        Errno::MSGSIZE => Reason::TooBig,
-        Errno::DESTADDRREQ => Reason::TargetUnresolved,
-        _ => Reason::SendError,
-    }
 }

@@ -49,8 +49,8 @@ impl<B: Bell> Waker<B> {
         }
     }
 
-    /// Whether it slept, of which only one waker is told. A compare-exchange: where it is awake by now, nothing is stored
-    /// that could be taken for a newer word than the sleeper's next.
+    /// Whether it slept; only one waker gets `true`. A compare-exchange: where the sleeper is awake by now, nothing
+    /// is stored that could be taken for a newer value than the sleeper's next.
     fn take_sleep(&self) -> bool {
         self.is_sleeping.compare_exchange(true, false, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
@@ -118,7 +118,7 @@ mod model {
             self.waker.wake();
         }
 
-        /// What `Worker::sleep` does, until so much is published.
+        /// What `Worker::sleep` does, until `wanted` is published.
         fn wait_for(&self, wanted: u64) {
             let has_come = || self.published.load(Ordering::Acquire) >= wanted;
             while !has_come() {

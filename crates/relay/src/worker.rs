@@ -14,7 +14,7 @@ use sys::poll::{Interest, PollSet};
 pub(crate) struct StopState {
     /// The receiving thread has read its last datagram.
     pub(crate) is_input_closed: AtomicBool,
-    /// When to give up on what is left, by the monotonic clock; 0 until a stop was asked for.
+    /// When to drop what is left, by the monotonic clock; 0 until a stop was asked for.
     pub(crate) deadline_ns: AtomicU64,
     /// The socket goes on to another listener: it is left as it is.
     pub(crate) keeps_socket: AtomicBool,
@@ -51,6 +51,7 @@ impl Worker {
             while let Ok(command) = self.commands.try_recv() {
                 self.targets.apply(command);
             }
+
             if is_closed {
                 let ticks = Arc::clone(&self.ticks);
                 self.targets.drain(&self.stop.deadline_ns, || {
@@ -58,11 +59,13 @@ impl Worker {
                 });
                 return;
             }
+
             let now = clock.now();
             let has_more = self.targets.pump(now.monotonic_ns, now.realtime_ns, CLAIMS_MAX);
             if self.lifetime == Lifetime::Targets && self.targets.is_empty() {
                 return;
             }
+
             if !has_more {
                 self.sleep(&mut set);
             } else if self.targets.has_blocked() {
@@ -73,6 +76,7 @@ impl Worker {
 
     fn sleep(&mut self, set: &mut PollSet) {
         self.waker.fall_asleep();
+        // Looked at after saying so: what is published or sent from here on rings the bell.
         if self.targets.has_work() || self.stop.is_input_closed.load(Ordering::Acquire) {
             self.waker.be_awake();
             return;
@@ -82,11 +86,13 @@ impl Worker {
             self.targets.apply(command);
             return;
         }
+
         set.clear();
         set.add(self.waker.bell().as_fd(), Interest::Readable);
         self.targets.watch(set);
         // An interrupted wait is a short one.
         let _ = set.wait(self.targets.patience());
+
         self.waker.be_awake();
         if set.is_ready(0) {
             self.waker.bell().clear();

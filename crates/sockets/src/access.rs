@@ -4,7 +4,7 @@ use crate::quiet::TcpCounts;
 use std::io;
 use std::os::fd::AsFd;
 use sys::Errno;
-use sys::namespace::{Discovery, Error, Home, Identity, Nsids, Scan, Target, connections_opened};
+use sys::namespace::{Discovery, Error, Home, Identity, Nsids, Scan, Target};
 use sys::netlink::{Protocol, Socket};
 use sys::socket::set_receive_buffer;
 
@@ -69,21 +69,14 @@ pub trait Access: Send {
     /// Any of netlink; `EPERM` without `CAP_NET_ADMIN`, `EACCES` when the namespace may not be opened, `ENOENT` when it is gone.
     fn nsid(&mut self, at: usize) -> Result<i32, Errno>;
 
-    /// What the kernel counts of TCP in the namespace at this place of the last discovery. `None` where that cannot be read: then
-    /// every poll walks the namespace.
-    fn tcp_counts(&mut self, at: usize) -> Option<TcpCounts> {
-        let _ = at;
-        None
-    }
-
-    /// How many connections were opened in the namespace at this place of the last discovery since it was made, each end of one
-    /// within it counted.
+    /// What the kernel counts of TCP in the namespace at this place of the last discovery. Where it cannot be read, every poll
+    /// walks the namespace.
     ///
     /// # Errors
     /// As [`Self::open`]; with `ENOSYS` where the access does not know how to ask.
-    fn opened(&mut self, at: usize) -> Result<u64, Error> {
+    fn tcp_counts(&mut self, at: usize) -> Result<TcpCounts, Error> {
         let _ = at;
-        Err(Error::Syscall { call: "counting connections", errno: Errno::NOSYS })
+        Err(Error::Syscall { call: "reading the counts of TCP", errno: Errno::NOSYS })
     }
 
     /// A second access by the same rights, whose discoveries leave the places of this one alone. `None`: new namespaces are found
@@ -132,6 +125,18 @@ impl Direct {
         }
         self.home.as_ref().ok_or(Error::Gone)
     }
+
+    /// Runs `f` in the namespace at this place of the last discovery.
+    fn inside<R: Send>(&mut self, at: usize, f: impl FnOnce() -> R + Send) -> Result<R, Error> {
+        let place = *self.places.get(at).ok_or(Error::Gone)?;
+        let other = self.discovery.namespace(place).filter(|one| Some(one.id) != self.own);
+        // The own one is not entered: that would need a capability.
+        let Some(namespace) = other else { return Ok(f()) };
+
+        // Closed on return: a descriptor that is kept would keep the namespace alive after its last process.
+        let namespace = namespace.open()?;
+        self.home()?.enter(&namespace, f)
+    }
 }
 
 impl Direct {
@@ -175,29 +180,13 @@ impl Access for Direct {
     }
 
     fn open(&mut self, at: usize) -> Result<Socket, Error> {
-        let place = *self.places.get(at).ok_or(Error::Gone)?;
-        let Some(namespace) =
-            self.discovery.namespace(place).filter(|one| Some(one.id) != self.own)
-        else {
-            // The own one is not entered: that would need a capability.
-            return Socket::open(Protocol::SockDiag)
-                .map_err(|errno| Error::Syscall { call: "socket", errno });
-        };
-        let namespace = namespace.open()?;
-        self.home()?
-            .enter(&namespace, || Socket::open(Protocol::SockDiag))?
+        self.inside(at, || Socket::open(Protocol::SockDiag))?
             .map_err(|errno| Error::Syscall { call: "socket", errno })
     }
 
-    fn tcp_counts(&mut self, at: usize) -> Option<TcpCounts> {
-        let place = *self.places.get(at)?;
-        match self.discovery.namespace(place).filter(|one| Some(one.id) != self.own) {
-            None => TcpCounts::read(),
-            Some(namespace) => {
-                let namespace = namespace.open().ok()?;
-                self.home().ok()?.enter(&namespace, TcpCounts::read).ok()?
-            }
-        }
+    fn tcp_counts(&mut self, at: usize) -> Result<TcpCounts, Error> {
+        let missing = Error::Syscall { call: "reading the counts of TCP", errno: Errno::NOENT };
+        self.inside(at, TcpCounts::read)?.ok_or(missing)
     }
 
     fn nsid(&mut self, at: usize) -> Result<i32, Errno> {
@@ -212,21 +201,6 @@ impl Access for Direct {
             Error::Syscall { errno, .. } => errno,
         })?;
         self.nsids.as_mut().ok_or(Errno::NOENT)?.assign(Target::Open(open.as_fd()))
-    }
-
-    fn opened(&mut self, at: usize) -> Result<u64, Error> {
-        let failed = |error: io::Error| Error::Syscall {
-            call: "reading /proc/thread-self/net/snmp",
-            errno: Errno::from(&error),
-        };
-        let place = *self.places.get(at).ok_or(Error::Gone)?;
-        let Some(namespace) =
-            self.discovery.namespace(place).filter(|one| Some(one.id) != self.own)
-        else {
-            return connections_opened().map_err(failed);
-        };
-        let namespace = namespace.open()?;
-        self.home()?.enter(&namespace, connections_opened)?.map_err(failed)
     }
 
     fn second(&self) -> Option<Box<dyn Access>> {

@@ -9,7 +9,7 @@ use record::{
 use std::sync::OnceLock;
 use wire::inet_diag::{AccEcnLayout, SocketMessage, TcpInfo, Ulp};
 
-/// How this machine's kernel lays out its state of accurate ECN; `None` if its release does not tell.
+/// How this machine's kernel lays out its state of accurate ECN; `None` if its release does not say.
 pub(crate) fn own_accecn_layout() -> Option<AccEcnLayout> {
     // The release does not change while the machine runs.
     static LAYOUT: OnceLock<Option<AccEcnLayout>> = OnceLock::new();
@@ -34,6 +34,7 @@ pub(crate) fn fill<'a>(
     record.dst_port = Some(message.id.dst.port());
     record.interface_index = Some(message.id.interface_index);
     record.role = role_of_listed(message).map(Role::word);
+
     record.state = Some(SocketState(message.state.number()));
     record.timer = Some(SocketTimer(message.timer.number()));
     record.timer_retransmits = Some(message.retransmits);
@@ -44,16 +45,19 @@ pub(crate) fn fill<'a>(
     record.inode = says::inode(message);
     record.type_of_service = message.type_of_service;
     record.traffic_class = message.traffic_class;
+
     record.shutdown = message.shutdown;
     record.protocol = message.protocol;
     record.v6_only = message.v6_only;
     record.mark = message.mark;
     record.class_id = message.class_id;
     record.socket_options = message.socket_options.map(|options| options.bits());
-    // Only to a reader who would be told the contrary their absence says something.
+
+    // The kernel shows these two to readers with CAP_NET_ADMIN alone; to others their absence says nothing.
     let no = says::is_for_admin(message).then_some(false);
     record.has_md5 = if message.has_md5 { Some(true) } else { no };
     record.is_mptcp = no;
+
     record.congestion_algorithm = message.congestion;
     record.cgroup_id = message.cgroup_id;
     if let Some(info) = &message.tcp_info {
@@ -64,6 +68,7 @@ pub(crate) fn fill<'a>(
     if let Some(ulp) = &message.ulp {
         fill_ulp(record, ulp);
     }
+
     fill_congestion(record, message);
     fill_memory(record, message);
 }
@@ -76,6 +81,7 @@ pub(crate) fn fill_close<'a>(
 ) {
     let is_aborted = says::is_aborted(event);
     if is_aborted {
+        // The kernel cleared the counters before it sent the event (`tcp_disconnect`), so zeros here are not values.
         let mut left = *event;
         (left.tcp_info, left.tcp_info_tail) = (None, &[]);
         fill(record, &left, accecn);
@@ -85,6 +91,8 @@ pub(crate) fn fill_close<'a>(
         // See `says::CLEARED_BEFORE_CLOSE`.
         (record.unacked_segments, record.backoff) = (None, None);
     }
+
+    // A socket that is being destroyed has lost its owner, its inode and its timers.
     (record.uid, record.inode) = (None, None);
     (record.timer, record.timer_retransmits, record.timer_expires_ms) = (None, None, None);
     record.src_address = record.src_address.and_then(says::closed_address);
@@ -143,6 +151,7 @@ fn fill_ulp<'a>(record: &mut SocketRecord<'a>, ulp: &Ulp<'a>) {
         record.tls_receive = tls.rx_conf.map(|mode| TlsMode(mode as u8));
         record.tls_send = tls.tx_conf.map(|mode| TlsMode(mode as u8));
     }
+
     if let Some(mptcp) = &ulp.mptcp {
         record.is_mptcp = Some(true);
         record.mptcp_token_local = mptcp.token_local;
@@ -158,6 +167,7 @@ fn fill_congestion<'a>(record: &mut SocketRecord<'a>, message: &SocketMessage<'a
         record.vegas_rtt_us = Some(vegas.rtt_us);
         record.vegas_min_rtt_us = Some(vegas.min_rtt_us);
     }
+
     if let Some(dctcp) = &message.dctcp {
         record.dctcp_enabled = Some(dctcp.enabled);
         record.dctcp_ce_state = Some(dctcp.ce_state);
@@ -165,6 +175,7 @@ fn fill_congestion<'a>(record: &mut SocketRecord<'a>, message: &SocketMessage<'a
         record.dctcp_ab_ecn_bytes = Some(dctcp.ab_ecn_bytes);
         record.dctcp_ab_tot_bytes = Some(dctcp.ab_tot_bytes);
     }
+
     if let Some(bbr) = &message.bbr {
         record.bbr_bw_bytes_per_sec = Some(bbr.bandwidth_bytes_per_sec);
         record.bbr_min_rtt_us = Some(bbr.min_rtt_us);
@@ -186,6 +197,7 @@ fn fill_memory(record: &mut SocketRecord<'_>, message: &SocketMessage<'_>) {
         record.backlog_bytes = Some(memory.backlog_bytes);
         record.drops = memory.drops;
     }
+
     if let Some(meminfo) = &message.meminfo {
         record.meminfo_rmem_bytes = Some(meminfo.rmem_bytes);
         record.meminfo_wmem_bytes = Some(meminfo.wmem_bytes);

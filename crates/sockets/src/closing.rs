@@ -15,19 +15,18 @@
 //! unobserved may yet have an event, if its program looks at it only then; it is judged as one of which nothing is known.
 //! `closing/model.rs` tries every legal order.
 
+mod final_record;
+
 use crate::access::{Access, Hears, Scope};
-use crate::delta::{Delta, Recorded};
-use crate::describe::{Whose, describe};
-use crate::ends::{self, Before, End, Final, Look, Role};
+use crate::delta::Recorded;
+use crate::ends::{self, Before, End, Final, Look};
 use crate::engine::Engine;
 use crate::held::Held;
 use crate::look::Looker;
 use crate::options::Closes;
-use crate::says::is_aborted;
 use crate::table::{Entry, Life};
 use crate::turns::Turns;
 use ledger::{Amount, Reason};
-use record::{CloseReason, CountersFrom, RecordKind, SocketRecord, SocketState};
 use std::os::fd::{AsFd, BorrowedFd};
 use sys::Errno;
 use sys::clock::{boottime_ns, realtime_ns};
@@ -60,7 +59,7 @@ impl Events {
     }
 }
 
-/// Close events: where they come from, which of them wait, and which may come twice.
+/// Close events: where they come from, which of them wait, and which may be heard twice.
 #[derive(Default)]
 pub(crate) struct Hearing {
     pub(crate) events: Option<Events>,
@@ -106,7 +105,7 @@ pub(crate) enum Drained {
 /// What becomes of a close event.
 enum Fate {
     /// A record.
-    Told,
+    Recorded,
     /// Nothing, for a reason.
     LeftOut(Reason),
     /// It waits for a look into its namespace.
@@ -126,10 +125,11 @@ const EVENT_BYTES: usize = 1_024;
 const BATCHES_MAX: usize = 256;
 
 impl Engine<'_> {
-    /// Begins to hear close events, those of other namespaces too if that is wanted and allowed.
+    /// Starts to hear close events, those of other namespaces too if that is wanted and allowed.
     pub(crate) fn closes_start(&mut self, access: &mut dyn Access) {
         let wants_all = self.options.scope != Scope::Own;
         let buffer_bytes = self.options.event_buffer_bytes;
+
         let opened = if wants_all {
             match access.events(Hears::All, buffer_bytes) {
                 Ok(socket) => Ok((socket, Hears::All)),
@@ -150,6 +150,7 @@ impl Engine<'_> {
         } else {
             access.events(Hears::Own, buffer_bytes).map(|socket| (socket, Hears::Own))
         };
+
         match opened {
             Ok((socket, hears)) => self.hearing.events = Some(self.events_from(socket, hears)),
             Err(errno) => self.problem("events", || {
@@ -166,6 +167,7 @@ impl Engine<'_> {
         if hears_all || !is_wanted {
             return;
         }
+
         if let Ok(socket) = access.events(Hears::All, self.options.event_buffer_bytes) {
             // What the old socket has heard is older than what this one will; but what came since it was opened, both have.
             let mut drained = Drained::Partly;
@@ -173,6 +175,7 @@ impl Engine<'_> {
                 drained = self.take_closes();
                 self.hearing.heard_before.extend_from_slice(&self.hearing.just_closed);
             }
+
             self.hearing.heard_before.sort_unstable();
             self.hearing.events = Some(self.events_from(socket, Hears::All));
         }
@@ -180,15 +183,19 @@ impl Engine<'_> {
 
     fn events_from(&mut self, socket: Socket, hears: Hears) -> Events {
         let granted = receive_buffer(socket.as_fd()).unwrap_or_default();
+        // Without CAP_NET_ADMIN the kernel grants no more than `net.core.rmem_max`.
         self.counts.event_buffer_bytes.set(granted as u64);
+
         // What does not fit is counted; without this, what does fit after it would be lost as well.
         if let Err(errno) = socket.lose_only_what_does_not_fit() {
             self.problem("events_overrun", || {
                 format!("the kernel will lose more close events than need be once its buffer is full: {errno}")
             });
         }
+
         let own = Socket::open(Protocol::SockDiag).ok();
         let batch = EventBatch::new(BATCH_EVENTS, EVENT_BYTES);
+
         // The kernel counts from 0 with each socket: what it has lost since this one was opened is ours to count.
         Events { socket, batch, hears, lost_seen: 0, own }
     }
@@ -201,9 +208,12 @@ impl Engine<'_> {
         if !hears_all || known.is_none_or(|known| known.nsid.is_some() || known.is_own) {
             return;
         }
+
+        // The scout gives the id, and counts what had closed in the namespace before.
         if let Some(scout) = &mut self.scout {
             return scout.call();
         }
+
         match access.nsid(at) {
             Ok(nsid) => _ = self.namespaces.set_nsid(place, nsid),
             Err(Errno::NOENT) => {}
@@ -214,7 +224,9 @@ impl Engine<'_> {
     /// Makes records of the close events that have come, and counts those that were lost.
     pub(crate) fn take_closes(&mut self) -> Drained {
         self.hearing.just_closed.clear();
+        // Taken out while its datagrams are read: each of them may change anything else of the engine.
         let Some(mut events) = self.hearing.events.take() else { return Drained::Wholly };
+
         let mut drained = Drained::Partly;
         for _ in 0..BATCHES_MAX {
             match events.batch.receive(&events.socket) {
@@ -223,11 +235,13 @@ impl Engine<'_> {
                     for received in events.batch.datagrams() {
                         self.take_datagram(&received, events.own.as_ref(), now);
                     }
+                    // Fewer than there was room for: none is left.
                     if count < BATCH_EVENTS {
                         drained = Drained::Wholly;
                         break;
                     }
                 }
+                // ENOBUFS says once that some were lost; how many is counted below, and the rest can be read.
                 Err(Errno::INTR | Errno::NOBUFS) => {}
                 Err(Errno::AGAIN) => {
                     drained = Drained::Wholly;
@@ -240,6 +254,8 @@ impl Engine<'_> {
                 }
             }
         }
+
+        // Rows are looked up in it while the poll goes on.
         self.hearing.just_closed.sort_unstable();
         self.count_lost(&mut events);
         self.hearing.events = Some(events);
@@ -248,6 +264,7 @@ impl Engine<'_> {
 
     fn count_lost(&mut self, events: &mut Events) {
         let Ok(info) = mem_info(events.as_fd()) else { return };
+        // The kernel's counter has 32 bits, and wraps.
         let lost = info.dropped_datagrams.wrapping_sub(events.lost_seen);
         events.lost_seen = info.dropped_datagrams;
         self.counts.events_lost.add(lost.into());
@@ -264,9 +281,11 @@ impl Engine<'_> {
             // Another process may send to our port; the kernel's port is 0.
             return;
         }
+
         for message in Messages::new(received.bytes) {
             let amount = Amount::one(message.map_or(0, |message| message.raw.len()));
             self.counts.events.add(amount);
+
             let fate =
                 match message.map(|message| (message.kind, message.body, decode(message.body))) {
                     Ok((SOCK_DIAG_BY_FAMILY, body, Ok(event))) => {
@@ -275,8 +294,9 @@ impl Engine<'_> {
                     }
                     _ => Fate::LeftOut(Reason::Malformed),
                 };
+
             match fate {
-                Fate::Told => self.count_close(Ok(()), amount),
+                Fate::Recorded => self.count_close(Ok(()), amount),
                 Fate::LeftOut(reason) => self.count_close(Err(reason), amount),
                 Fate::Held => {}
             }
@@ -307,15 +327,20 @@ impl Engine<'_> {
             entry.recorded = Recorded::default();
             before
         });
+
         if entry.is_none() {
+            // Its row may still come, if the kernel had filled the datagram before.
             self.hearing.just_closed.push(event.id.cookie);
         }
+
         let place = match nsid {
             Some(nsid) => self.namespaces.by_nsid(nsid).or_else(|| self.place_of_stranger(nsid)),
             None => self.namespaces.own(),
         };
+
         // A cookie belongs to one socket for as long as the host runs; an id may be given to another namespace.
         let place = entry.map(|entry| entry.namespace).or(place);
+
         Closed { entry, place, nsid, unix_ns: now.unix_ns, boot_ns: now.boot_ns }
     }
 
@@ -331,21 +356,28 @@ impl Engine<'_> {
         if is_known_closed || self.hearing.heard_before.binary_search(&event.id.cookie).is_ok() {
             return Fate::LeftOut(Reason::Duplicate);
         }
+
         if self.is_elsewhere(&closed) {
             return Fate::LeftOut(Reason::Elsewhere);
         }
+
         let end = Final::of(event);
         let before = closed.entry.as_ref().map(Before::of);
         if ends::end_of(&end, before.as_ref(), None) == End::NoConnection {
             self.counts.never_connected.add(1);
             return Fate::LeftOut(Reason::NeverConnected);
         }
+
+        // Counted before the filter decides: it is compared with the kernel's count of all connections of the namespace.
         if let Some(place) = closed.place {
             self.namespaces.heard(place);
         }
         if let Err(reason) = self.choose_close(event, &closed) {
             return Fate::LeftOut(reason);
         }
+
+        // Where event and polls leave the end open, the kernel may still have something at these addresses. In the own namespace
+        // it is asked at once; to ask in another one takes a visit, so the event waits for others of that namespace.
         let mut look = None;
         if ends::needs_look(&end, before.as_ref()) {
             match closed.place {
@@ -356,11 +388,13 @@ impl Engine<'_> {
                     self.hearing.held.push(closed, place, body, amount);
                     return Fate::Held;
                 }
+                // Nobody knows the namespace, or too many wait already: decided without a look.
                 _ => {}
             }
         }
+
         self.close_with(event, &closed, look);
-        Fate::Told
+        Fate::Recorded
     }
 
     /// Whether it closed in a namespace that is not collected: another than those with the chosen names, or one too many. The
@@ -384,92 +418,16 @@ impl Engine<'_> {
             return;
         };
         let role = ends::role_of(&end, before.as_ref(), look);
+
         if closed.entry.is_none() {
             self.counts.unpolled.add(1);
         }
         if let Some(count) = self.counts.ended.get(usize::from(reason.0)) {
             count.add(1);
         }
+
         self.emit_close(event, closed, reason, role);
     }
-
-    fn emit_close(
-        &mut self,
-        event: &SocketMessage<'_>,
-        closed: &Closed,
-        reason: CloseReason,
-        role: Option<Role>,
-    ) {
-        let Closed { ref entry, place, nsid, unix_ns, boot_ns } = *closed;
-        let entry = entry.as_ref();
-        let namespace = place.and_then(|place| self.namespaces.get(place)).cloned();
-        let cgroup = entry.and_then(|entry| self.cgroup_of(entry.cgroup_id));
-        let congestion = entry.and_then(|entry| self.congestions.name(entry.congestion));
-        let congestion = congestion.map(str::to_owned);
-        let mut scratch = std::mem::take(&mut self.emission.scratch);
-        let mut record = self.emission.identity.record(RecordKind::CLOSE, unix_ns);
-        let mut whose = Whose::of(namespace.as_ref(), cgroup.as_deref());
-        whose.netns_id = whose.netns_id.or_else(|| u32::try_from(nsid?).ok());
-        describe(&mut record, event, &whose, &mut scratch);
-        record.close_reason = Some(reason);
-        record.role = role.map(Role::word);
-        record.polls_seen = Some(0);
-        record.counters_from = Some(match event.tcp_info {
-            Some(_) if !is_aborted(event) => CountersFrom::EVENT,
-            _ => CountersFrom::UNKNOWN,
-        });
-        if let Some(entry) = entry {
-            record.uid = entry.uid;
-            record.cgroup_id = Some(entry.cgroup_id).filter(|&id| id != 0);
-            record.congestion_algorithm = congestion.as_deref();
-            record.last_state = Some(SocketState(entry.state));
-            record.first_seen_unix_ns = Some(entry.first_seen_unix_ns);
-            record.last_seen_unix_ns = Some(entry.last_seen_unix_ns);
-            record.seen_ns = Some(boot_ns.saturating_sub(entry.first_seen_boot_ns));
-            record.polls_seen = Some(entry.polls_seen);
-            if is_aborted(event) {
-                restore(&mut record, event, entry);
-            }
-            delta_of(event, entry, boot_ns).fill(&mut record);
-        }
-        self.emit(&mut record);
-        self.emission.scratch = scratch;
-    }
-}
-
-/// What was added since the last record. What an abort has cleared is no counter that anything could be added to.
-fn delta_of(event: &SocketMessage<'_>, entry: &Entry, boot_ns: u64) -> Delta {
-    match &event.tcp_info {
-        Some(info) if !is_aborted(event) => Delta::of(entry, info, boot_ns),
-        _ => Delta::default(),
-    }
-}
-
-/// Makes up for what an abort cleared before the kernel told of the close, by what the last poll saw.
-fn restore(record: &mut SocketRecord<'_>, event: &SocketMessage<'_>, entry: &Entry) {
-    if entry.dport == 0 {
-        return;
-    }
-    record.src_address = Some(entry.src);
-    record.src_port = Some(entry.sport);
-    record.dst_address = Some(entry.dst);
-    record.dst_port = Some(entry.dport);
-    // What this kernel's `tcp_info` ends before is not in the event either.
-    let Some(info) = event.tcp_info.filter(|_| entry.has_counters) else { return };
-    let last = &entry.last;
-    record.counters_from = Some(CountersFrom::LAST_POLL);
-    record.bytes_sent = info.bytes_sent().and(Some(last.bytes_sent));
-    record.bytes_acked = info.bytes_acked().and(Some(last.bytes_acked));
-    record.bytes_received = info.bytes_received().and(Some(last.bytes_received));
-    record.bytes_retrans = info.bytes_retrans().and(Some(last.bytes_retrans));
-    record.segs_out = info.segs_out().and(Some(last.segs_out));
-    record.segs_in = info.segs_in().and(Some(last.segs_in));
-    record.data_segs_out = info.data_segs_out().and(Some(last.data_segs_out));
-    record.data_segs_in = info.data_segs_in().and(Some(last.data_segs_in));
-    record.total_retrans_segments = info.total_retrans_segments().and(Some(last.total_retrans));
-    record.rtt_us = info.rtt_us().and(Some(last.rtt_us));
-    record.min_rtt_us = info.min_rtt_us().and(Some(last.min_rtt_us));
-    record.unacked_segments = info.unacked_segments().and(Some(last.unacked_segments));
 }
 
 #[cfg(test)]

@@ -24,11 +24,11 @@ pub struct Collector {
     questions: Questions,
     counts: Arc<Counts>,
     thread: JoinHandle<Box<dyn Output>>,
-    /// Behind the thread's handle: whoever drops all of it leaves the thread, told to end.
+    /// Dropped last: a collector that is not stopped detaches its thread, and then signals it to end.
     ends: Ends,
 }
 
-/// What others tell the thread.
+/// What other threads say to this one.
 pub(crate) struct Signal {
     pub(crate) wake: EventFd,
     is_stopping: AtomicBool,
@@ -44,13 +44,13 @@ impl Signal {
         self.is_stopping.load(Ordering::Relaxed)
     }
 
-    /// Has the thread look at everything.
+    /// Makes the thread look at everything.
     pub(crate) fn wake(&self) {
         self.wake.wake();
     }
 }
 
-/// Has the thread end when it is dropped.
+/// Ends the thread when it is dropped.
 struct Ends(Arc<Signal>);
 
 impl Drop for Ends {
@@ -84,16 +84,20 @@ impl Collector {
     ) -> io::Result<Collector> {
         let counts = Arc::new(Counts::new(&options.name));
         let signal = Arc::new(Signal::new()?);
+        // Bounded: a question that finds no room is refused as busy.
         let (asked, receiver) = mpsc::sync_channel(WAITING_MAX);
         let (thread_counts, thread_signal) = (Arc::clone(&counts), Arc::clone(&signal));
+
         let thread = thread::Builder::new().name(options.name.clone()).spawn(move || {
             let tags: Vec<_> = host.tags().collect();
             let identity = Identity { host: &host, tags: &tags, run_id: run_id() };
             let engine = Engine::new(&options, identity, thread_counts, output);
+            // The access is made on this thread, with which it enters namespaces.
             let mut runner = Runner::new(engine, access(), &options, thread_signal);
             runner.run(&receiver);
             runner.engine.emission.output
         })?;
+
         let ends = Ends(Arc::clone(&signal));
         Ok(Collector { questions: Questions { asked, signal }, counts, thread, ends })
     }
@@ -127,11 +131,12 @@ impl Collector {
     }
 
     /// Ends the thread after the namespace that it is reading, and returns its output. Close events that have arrived
-    /// until then become records, and a last totals record tells of what happened since the one before.
+    /// until then become records, and a last totals record covers what happened since the one before.
     ///
     /// # Errors
     /// The thread panicked, which it has said on standard error; its output is lost.
     pub fn stop(self) -> Result<Box<dyn Output>, Panicked> {
+        // Signals the thread to end; only then can it be waited for.
         drop(self.ends);
         self.thread.join().map_err(|_| Panicked)
     }
@@ -160,8 +165,8 @@ impl Questions {
     /// Walks the namespaces now, and returns the sockets that pass as JSON, `limit` of them at most; for people and scripts, not
     /// for records. What is found does not count as a poll.
     ///
-    /// One question is answered at a time, and one a second at most; this one waits `timeout` for its turn. The answer comes
-    /// while it is made, within some ten seconds, in memory that is bounded whatever its size ([`crate::ANSWERS_BYTES_MAX`]).
+    /// One question is answered at a time, and one a second at most; this one waits `timeout` for its turn. The answer can be
+    /// read while it is made, within some ten seconds, in memory that is bounded whatever its size ([`crate::ANSWERS_BYTES_MAX`]).
     ///
     /// # Errors
     /// Too many wait already; the turn did not come in time; the collector has stopped.
@@ -178,6 +183,8 @@ impl Questions {
             TrySendError::Full(_) => QueryError::Busy,
             TrySendError::Disconnected(_) => QueryError::Stopped,
         })?;
+
+        // The thread sleeps until its next poll otherwise.
         self.signal.wake();
         match receiver.recv_timeout(timeout) {
             Ok(answer) => Ok(answer),

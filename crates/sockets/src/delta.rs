@@ -9,7 +9,7 @@ use crate::table::Entry;
 use record::SocketRecord;
 use wire::inet_diag::TcpInfo;
 
-/// What the last record of a connection had, beside the counters that the table keeps anyway.
+/// What the last record of a connection had, in addition to the counters that the table keeps anyway.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Recorded {
     /// When that was, since the host started, in nanoseconds; 0: no record has had counters.
@@ -55,6 +55,7 @@ impl Delta {
         if then.boot_ns == 0 {
             return Delta::default();
         }
+
         let grown = |now: Option<u64>, then: u64| now.map(|now| now.checked_sub(then));
         let bytes = [
             grown(info.bytes_sent(), last.bytes_sent),
@@ -65,7 +66,9 @@ impl Delta {
         if bytes.contains(&Some(None)) {
             return Delta::default();
         }
+
         let [bytes_sent, bytes_acked, bytes_received, bytes_retrans] = bytes.map(Option::flatten);
+        // The kernel's counters of segments are `u32` and wrap; those of bytes are not.
         let wrapped = |now: Option<u32>, then: u32| now.map(|now| now.wrapping_sub(then));
         Delta {
             since_ns: Some(boot_ns.saturating_sub(then.boot_ns)),
@@ -227,7 +230,7 @@ mod tests {
     fn what_this_kernel_does_not_count_has_no_difference() {
         let mut entry = entry(1, 1);
         note(&mut entry, &Counters::default(), 1);
-        // Linux 4.1 ends behind bytes_received.
+        // Linux 4.1 ends after bytes_received.
         let delta = Delta::of(&entry, &read(&[0; 136]), 9);
         assert_eq!((delta.bytes_acked, delta.bytes_sent, delta.segs_in), (Some(0), None, None));
         assert_eq!((delta.busy_time_us, delta.bytes_retrans), (None, None));

@@ -6,10 +6,10 @@ use crate::namespaces::Known;
 use record::{RecordKind, SocketRecord};
 use wire::inet_diag::SocketMessage;
 
-/// What is known of a socket beside the kernel's message about it. What is not is `None`.
+/// What is known of a socket besides the kernel's message about it. What is not known is `None`.
 #[derive(Clone, Copy, Default)]
 pub struct Whose<'a> {
-    /// The message is from this machine's kernel, not out of a file: what only its release tells is read.
+    /// The message is from this machine's kernel, not out of a file: fields that only its release can explain are read.
     pub is_of_this_host: bool,
     /// Inode of its network namespace.
     pub netns_inode: Option<u64>,

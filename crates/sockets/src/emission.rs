@@ -11,14 +11,12 @@ pub(crate) struct Emission<'h> {
     pub(crate) output: Box<dyn Output>,
     /// Number of the next record.
     pub(crate) sequence: u64,
-    /// What it was when totals were told last.
+    /// What it was when the last totals were made.
     pub(crate) told_sequence: u64,
     /// Since when records wait for the output's next flush.
     pub(crate) unflushed_since: Option<Instant>,
-    /// Attributes of the record at hand that have no name here.
-    pub(crate) scratch: Vec<u8>,
-    /// Causes of problems that were told.
-    told: Vec<&'static str>,
+    /// Causes of problems that were reported.
+    reported: Vec<&'static str>,
 }
 
 impl<'h> Emission<'h> {
@@ -29,8 +27,7 @@ impl<'h> Emission<'h> {
             sequence: 0,
             told_sequence: 0,
             unflushed_since: None,
-            scratch: Vec::new(),
-            told: Vec::new(),
+            reported: Vec::new(),
         }
     }
 
@@ -43,10 +40,10 @@ impl<'h> Emission<'h> {
         self.output.record(record);
     }
 
-    /// Tells of something that does not work, the first time.
+    /// Reports something that does not work, once for each cause.
     pub(crate) fn problem(&mut self, cause: &'static str, text: impl FnOnce() -> String) {
-        if !self.told.contains(&cause) {
-            self.told.push(cause);
+        if !self.reported.contains(&cause) {
+            self.reported.push(cause);
             self.output.problem(&Problem { cause, text: text() });
         }
     }

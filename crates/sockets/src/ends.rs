@@ -1,13 +1,16 @@
-//! How a connection ended, as far as its close event, the last poll, and what the kernel still has of it tell.
+//! How a connection ended, as far as its close event, the last poll, and what the kernel still has of it say.
 //!
 //! The event comes when the socket is freed (`__sk_free` in net/core/sock.c, `sock_diag_broadcast_destroy`), when its state is
 //! CLOSE already and nothing says why. But the queues and the counters of `tcp_info` keep traces: of a FIN that was sent, of
 //! one that came, of an abort that cleared them. Every rule here was found on events of connections whose end was known;
 //! some hundred of those are in `testdata/ends.tsv`, and the tests hold the rules to them.
 
-use crate::table::{Entry, LastCounters};
+mod evidence;
+
+pub(crate) use evidence::{Before, Counters, Final};
+
 use record::CloseReason;
-use wire::inet_diag::{SocketMessage, State, States, TcpInfo};
+use wire::inet_diag::{SocketMessage, State, States};
 
 /// What a close event is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,115 +43,7 @@ pub(crate) enum Look {
     Other,
 }
 
-/// What a close event says of the end.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(crate) struct Final {
-    /// The peer's port. An abort clears it (`tcp_disconnect` in net/ipv4/tcp.c).
-    pub(crate) peer_port: u16,
-    /// Bytes that nobody has read, and one if the peer's FIN came and nobody has read that.
-    pub(crate) receive_queue: u32,
-    /// Bytes that were not acknowledged, our SYN and FIN included; or what an abort leaves there.
-    pub(crate) send_queue: u32,
-    pub(crate) retransmits: u8,
-    pub(crate) probes: u8,
-    pub(crate) lost: u32,
-    pub(crate) total_retrans: u32,
-    pub(crate) delivered: u32,
-    pub(crate) notsent_bytes: u32,
-    pub(crate) min_rtt_us: Option<u32>,
-    pub(crate) snd_wnd_bytes: u32,
-    pub(crate) counters: Counters,
-}
-
-/// Counters of `tcp_info`. Those of segments wrap.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(crate) struct Counters {
-    /// `None` before Linux 4.19.
-    pub(crate) bytes_sent: Option<u64>,
-    pub(crate) bytes_retrans: u64,
-    pub(crate) bytes_acked: u64,
-    pub(crate) bytes_received: u64,
-    pub(crate) segs_in: u32,
-    pub(crate) segs_out: u32,
-    pub(crate) data_segs_in: u32,
-    pub(crate) data_segs_out: u32,
-}
-
-/// What the last poll saw of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Before {
-    pub(crate) state: State,
-    pub(crate) role: Option<Role>,
-    pub(crate) was_remnant: bool,
-    pub(crate) is_all_acked: bool,
-    /// `None` if no poll saw any.
-    pub(crate) counters: Option<Counters>,
-}
-
-impl Final {
-    pub(crate) fn of(event: &SocketMessage<'_>) -> Final {
-        let mut end = Final {
-            peer_port: event.id.dst.port(),
-            receive_queue: event.receive_queue,
-            send_queue: event.send_queue,
-            ..Final::default()
-        };
-        if let Some(info) = &event.tcp_info {
-            end.retransmits = info.retransmits().unwrap_or_default();
-            end.probes = info.probes().unwrap_or_default();
-            end.lost = info.lost_segments().unwrap_or_default();
-            end.total_retrans = info.total_retrans_segments().unwrap_or_default();
-            end.delivered = info.delivered_segments().unwrap_or_default();
-            end.notsent_bytes = info.notsent_bytes().unwrap_or_default();
-            end.min_rtt_us = info.min_rtt_us();
-            end.snd_wnd_bytes = info.snd_wnd_bytes().unwrap_or_default();
-            end.counters = Counters::in_info(info);
-        }
-        end
-    }
-}
-
-impl Counters {
-    fn in_info(info: &TcpInfo) -> Counters {
-        Counters {
-            bytes_sent: info.bytes_sent(),
-            bytes_retrans: info.bytes_retrans().unwrap_or_default(),
-            bytes_acked: info.bytes_acked().unwrap_or_default(),
-            bytes_received: info.bytes_received().unwrap_or_default(),
-            segs_in: info.segs_in().unwrap_or_default(),
-            segs_out: info.segs_out().unwrap_or_default(),
-            data_segs_in: info.data_segs_in().unwrap_or_default(),
-            data_segs_out: info.data_segs_out().unwrap_or_default(),
-        }
-    }
-
-    pub(crate) fn of(last: &LastCounters) -> Counters {
-        Counters {
-            bytes_sent: Some(last.bytes_sent),
-            bytes_retrans: last.bytes_retrans,
-            bytes_acked: last.bytes_acked,
-            bytes_received: last.bytes_received,
-            segs_in: last.segs_in,
-            segs_out: last.segs_out,
-            data_segs_in: last.data_segs_in,
-            data_segs_out: last.data_segs_out,
-        }
-    }
-}
-
-impl Before {
-    pub(crate) fn of(entry: &Entry) -> Before {
-        Before {
-            state: State::from_number(entry.state),
-            role: entry.role,
-            was_remnant: entry.was_remnant,
-            is_all_acked: entry.is_all_acked,
-            counters: entry.has_counters.then(|| Counters::of(&entry.last)),
-        }
-    }
-}
-
-/// Tells how it ended. `look` is `None` if nobody has looked.
+/// How it ended. `look` is `None` if nobody has looked.
 pub(crate) fn end_of(end: &Final, before: Option<&Before>, look: Option<Look>) -> End {
     // An abort leaves at least 2 in the send queue: what was not acknowledged, the largest window, and 2
     // (tcp_disconnect, tcp_write_queue_purge). A socket that was never connected has 0 there.
@@ -158,7 +53,7 @@ pub(crate) fn end_of(end: &Final, before: Option<&Before>, look: Option<Look>) -
     End::Connection(reason(end, before, look))
 }
 
-/// The states that a connection was in, as far as its close event tells: those of the handshake, and if it was established all
+/// The states that a connection was in, as far as its close event says: those of the handshake, and if it was established all
 /// that follow.
 pub(crate) fn states_of(event: &SocketMessage<'_>) -> States {
     let opening = States::of(State::SynSent) | States::of(State::SynReceived);
@@ -169,10 +64,10 @@ pub(crate) fn states_of(event: &SocketMessage<'_>) -> States {
     never.into_iter().fold(States::ALL, |states, state| states - States::of(state))
 }
 
-/// Who opened the connection, as far as its close event and what is known besides tell.
+/// Who opened the connection, as far as its close event and what is known besides say.
 pub(crate) fn role_of(end: &Final, before: Option<&Before>, look: Option<Look>) -> Option<Role> {
     let polled = before.and_then(|before| before.role);
-    // An abort has cleared what the event would tell it by.
+    // An abort has cleared the fields that would show it.
     let is_told = end.peer_port != 0 && was_established(end, before);
     polled.or_else(|| if is_told { handshake(end, before, look).role } else { None })
 }
@@ -182,19 +77,23 @@ pub(crate) fn needs_look(end: &Final, before: Option<&Before>) -> bool {
     if end.peer_port == 0 || !was_established(end, before) {
         return false;
     }
+
     match handshake(end, before, None) {
+        // A poll saw that the peer closed first.
         Handshake { fin_sent: Some(true), .. }
             if end.send_queue == 0 && has_closed_second(before) =>
         {
             false
         }
         Handshake { fin_sent: Some(true), role } if end.send_queue == 0 => {
+            // With both FINs, the end that closed first has the minisock; without the peer's, no minisock means a reset.
             if peer_fin_may_have_come(end, before) {
                 !has_closed_first(before)
             } else {
                 has_more_than_our_fins_ack(end, before, role)
             }
         }
+        // What is found there says whether the one number was a SYN or a FIN.
         Handshake { fin_sent, .. } => fin_sent.is_none(),
     }
 }
@@ -202,6 +101,7 @@ pub(crate) fn needs_look(end: &Final, before: Option<&Before>) -> bool {
 fn reason(end: &Final, before: Option<&Before>, look: Option<Look>) -> CloseReason {
     let was_established = was_established(end, before);
     let retried = end.retransmits > 0;
+
     if end.peer_port == 0 {
         // Only an abort clears the peer: SO_LINGER of 0, connect to AF_UNSPEC, a listener that closes before it accepted
         // (inet_csk_listen_stop); or a blocking connect that failed (__inet_stream_connect in net/ipv4/af_inet.c).
@@ -211,15 +111,17 @@ fn reason(end: &Final, before: Option<&Before>, look: Option<Look>) -> CloseReas
             (false, false) => CloseReason::REFUSED,
         };
     }
+
     if !was_established {
         // A connect that did not wait. Something came, and it was no SYN-ACK; or nothing did.
         return match (end.counters.segs_in > 0, retried) {
             (true, _) => CloseReason::REFUSED,
             (false, true) => CloseReason::TIMED_OUT,
-            // Given up before the first retry, or refused by ICMP.
+            // Abandoned before the first retry, or refused by ICMP.
             (false, false) => CloseReason::UNKNOWN,
         };
     }
+
     let Handshake { fin_sent, role } = handshake(end, before, look);
     match fin_sent {
         Some(true) if end.send_queue == 0 => orderly(end, before, look, role),
@@ -245,12 +147,12 @@ fn was_established(end: &Final, before: Option<&Before>) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Handshake {
     role: Option<Role>,
-    /// Our FIN has left. `None`: cannot be told.
+    /// Our FIN has left. `None`: it is not known.
     fin_sent: Option<bool>,
 }
 
-/// The sequence numbers that are no data: one for our SYN, which counts with the opener alone (an acceptor's `snd_una` starts
-/// behind it, tcp_create_openreq_child), and one for our FIN if it was sent.
+/// The sequence numbers that are not data: one for our SYN, which counts with the opener alone (an acceptor's `snd_una` starts
+/// after it, tcp_create_openreq_child), and one for our FIN if it was sent.
 pub(crate) fn control_bytes(counters: &Counters, send_queue: u32, notsent: u32) -> Option<i64> {
     let sent = counters.bytes_sent?;
     let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
@@ -279,7 +181,7 @@ fn role_of_row(state: State, counters: &Counters, send_queue: u32, notsent: u32)
     let has_fin =
         matches!(state, State::FinWait1 | State::FinWait2 | State::LastAck | State::Closing);
     if has_fin && notsent > 0 {
-        // The FIN waits behind the data, and does not count yet.
+        // The FIN waits until the data is sent, and does not count yet.
         return None;
     }
     match control_bytes(counters, send_queue, notsent)?.saturating_sub(has_fin.into()) {
@@ -294,26 +196,30 @@ fn handshake(end: &Final, before: Option<&Before>, look: Option<Look>) -> Handsh
     match control_bytes(&end.counters, end.send_queue, end.notsent_bytes) {
         Some(0) => Handshake { role: Some(Role::Acceptor), fin_sent: Some(false) },
         Some(2) => Handshake { role: Some(Role::Opener), fin_sent: Some(true) },
+        // Our SYN, or our FIN.
         Some(1) => {
             let role = before.and_then(|before| before.role).or_else(|| role(end, look));
             Handshake { role, fin_sent: role.map(|role| role == Role::Acceptor) }
         }
+        // A kernel before 4.19, or segments that this host failed to send, see `has_waited_in_vain`.
         _ => Handshake { role: before.and_then(|before| before.role), fin_sent: None },
     }
 }
 
 /// Who opened a connection of which one number was a SYN or a FIN, and no poll saw which.
 fn role(end: &Final, look: Option<Look>) -> Option<Role> {
-    // A FIN that travelled by itself is a delivered segment without data (tcp_clean_rtx_queue); the SYN is the 1.
+    // A FIN that traveled by itself is a delivered segment without data (tcp_clean_rtx_queue); the SYN is the 1.
     let alone = end.delivered.wrapping_sub(1).wrapping_sub(end.counters.data_segs_out);
     let has_fin_alone = match end.send_queue {
         0 => alone == 1,
         1 => alone == 0,
         _ => false,
     };
+
     if end.total_retrans == 0 && has_fin_alone {
         return Some(Role::Acceptor);
     }
+
     match look {
         Some(Look::Listener) => Some(Role::Acceptor),
         Some(Look::Nothing) => Some(Role::Opener),
@@ -356,6 +262,7 @@ impl Since {
             Role::Opener => (1, 2),
             Role::Acceptor => (2, 0),
         };
+
         let now = &end.counters;
         Some(Since {
             segs_in: i64::from(now.segs_in) - segs_in,
@@ -383,6 +290,7 @@ fn orderly(
     if has_closed_second(before) {
         return CloseReason::PEER_CLOSE;
     }
+
     let has_no_minisock = matches!(look, Some(Look::Nothing | Look::Listener));
     if !peer_fin_may_have_come(end, before) {
         // FIN-WAIT-2 has a minisock only when the descriptor was closed. Without one, and with a segment more than the
@@ -393,13 +301,16 @@ fn orderly(
             CloseReason::OUR_CLOSE
         };
     }
+
     if has_closed_first(before) || look == Some(Look::Minisock) {
         // Who closes first keeps the minisock, before the event is made (tcp_time_wait in net/ipv4/tcp_minisocks.c).
         return CloseReason::OUR_CLOSE;
     }
+
     if has_no_minisock {
         return CloseReason::PEER_CLOSE;
     }
+
     // Their FIN, our FIN with the acknowledgement, their acknowledgement; or ours, theirs with the acknowledgement, our
     // acknowledgement. Told apart only if nothing else has happened.
     let since = Since::poll(end, before).or_else(|| Since::handshake(end, role));
@@ -434,7 +345,7 @@ fn peer_fin_may_have_come(end: &Final, before: Option<&Before>) -> bool {
     }
 }
 
-/// With nothing under way, a segment came beside the acknowledgement of our FIN.
+/// With nothing under way, a segment came that is not the acknowledgement of our FIN.
 fn has_more_than_our_fins_ack(end: &Final, before: Option<&Before>, role: Option<Role>) -> bool {
     // In FIN-WAIT-2 the acknowledgement has come before.
     let is_acked = before.is_some_and(|before| before.state == State::FinWait2);
@@ -447,7 +358,7 @@ fn has_more_than_our_fins_ack(end: &Final, before: Option<&Before>, role: Option
 /// Nothing came since the poll while something of ours was under way again and again: data or a FIN, whichever.
 ///
 /// What the host itself failed to send counts as retransmitted and not as sent (tcp_retransmit_skb, __tcp_transmit_skb in
-/// net/ipv4/tcp_output.c), so that nothing can be told of the FIN then.
+/// net/ipv4/tcp_output.c), so that nothing is known of the FIN then.
 fn has_waited_in_vain(end: &Final, before: Option<&Before>) -> bool {
     end.send_queue > 0
         && is_stuck(end)
@@ -458,7 +369,7 @@ fn is_stuck(end: &Final) -> bool {
     end.retransmits > 0 || end.probes > 0 || end.lost > 0
 }
 
-/// Our FIN was not sent, or not acknowledged: reset or given up.
+/// Our FIN was not sent, or not acknowledged: reset or timed out.
 fn abrupt(end: &Final, before: Option<&Before>, role: Option<Role>, fin_sent: bool) -> CloseReason {
     let is_stuck = is_stuck(end);
     let since = Since::poll(end, before);
@@ -477,17 +388,21 @@ fn abrupt(end: &Final, before: Option<&Before>, role: Option<Role>, fin_sent: bo
         None if is_stuck => return CloseReason::UNKNOWN,
         _ => {}
     }
+
     if fin_sent {
         return CloseReason::PEER_RESET;
     }
+
     let bare = since.or_else(|| Since::handshake(end, role)).map(|since| since.bare_segs_in());
     if bare.is_some_and(|bare| bare <= 0) {
-        // Nothing but data came, so no reset: we closed with data unread (__tcp_close), or were told to (tcp_abort).
+        // Nothing but data came, so no reset: we closed with data unread (__tcp_close), or somebody had it aborted (tcp_abort).
         return CloseReason::OUR_RESET;
     }
+
     if end.receive_queue == 0 {
         return CloseReason::PEER_RESET;
     }
+
     match (before, since) {
         (Some(before), Some(since)) if since.is_quiet => {
             // With nothing of ours to acknowledge, a bare segment is their FIN or a reset.

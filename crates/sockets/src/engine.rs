@@ -21,7 +21,7 @@ use crate::scout::Scout;
 use crate::table::{Entry, LastCounters, Life, Place, Table, mix};
 use crate::totals::Sums;
 use ledger::{Amount, Reason};
-use record::{RecordKind, SocketRecord};
+use record::RecordKind;
 use std::sync::Arc;
 use std::time::Instant;
 use sys::clock::{boottime_ns, realtime_ns};
@@ -59,6 +59,8 @@ pub(crate) struct Engine<'h> {
     /// Whether this poll makes records of unchanged sockets too.
     pub(crate) is_keyframe: bool,
     pub(crate) open: [[u64; STATES]; 2],
+    /// Attributes of the record at hand that have no name here.
+    pub(crate) scratch: Vec<u8>,
     /// Looks for namespaces between polls. `None` where only the own one is collected, or closes are not.
     pub(crate) scout: Option<Scout>,
 }
@@ -72,9 +74,12 @@ impl<'h> Engine<'h> {
     ) -> Engine<'h> {
         let table = Table::new(options.table_entries_max);
         counts.table_capacity.set(table.capacity() as u64);
+
+        // Entries of the table refer to a namespace for as long as they are kept after it is gone.
         let mut namespaces =
             Namespaces::new(missing_kept_polls(options.interval), options.namespaces_max);
         namespaces.set_own(sys::namespace::own().ok());
+
         Engine {
             options,
             counts,
@@ -89,11 +94,12 @@ impl<'h> Engine<'h> {
             sums: Sums::default(),
             is_keyframe: true,
             open: [[0; STATES]; 2],
+            scratch: Vec::new(),
             scout: None,
         }
     }
 
-    /// Tells of something that does not work, the first time.
+    /// Reports something that does not work, once for each cause.
     pub(crate) fn problem(&mut self, cause: &'static str, text: impl FnOnce() -> String) {
         self.emission.problem(cause, text);
     }
@@ -128,42 +134,47 @@ impl<'h> Engine<'h> {
         self.table.get_mut(cookie).map(|entry| boot_ns.saturating_sub(entry.first_seen_boot_ns))
     }
 
-    /// Gives the output a record: what every record has is added.
-    pub(crate) fn emit(&mut self, record: &mut SocketRecord<'_>) {
-        self.emission.emit(record, self.moment.poll, self.moment.at);
-    }
-
     /// Decides what becomes of a socket that the kernel listed.
     fn consider(&mut self, message: &SocketMessage<'_>, raw: &[u8]) -> Result<(), Reason> {
         let cookie = message.id.cookie;
         let known = self.table.find(cookie).map(|at| InTable::of(at, self.table.at_mut(at)));
+        // A dump is not a snapshot: a socket that moves in the kernel's table meanwhile is listed twice.
         if known.is_some_and(|known| known.seen_poll == self.moment.poll) {
             return Err(Reason::Duplicate);
         }
+
         let verdict = self.judge(message, known);
         if !verdict.passes() {
             self.leave_out(message, known, verdict);
             return Err(Reason::Filtered);
         }
+
+        // Before sampling: these counts say how many sockets there are, not how many records.
         let row = &mut self.open[family_row(message.family)];
         if let Some(count) = row.get_mut(usize::from(message.state.number())) {
             *count += 1;
         }
+
         if !self.is_sampled(cookie) {
             return Err(Reason::Sampled);
         }
+
+        // Without keyframes every poll records every socket, and nothing is compared.
         let fingerprint = match self.options.keyframe_every {
             Some(_) => fingerprint(raw.get(HEADER_BYTES..).unwrap_or_default()),
             None => 0,
         };
+
         // One that did not pass before has no record yet.
         let before = known.filter(|known| known.verdict.passes());
         let is_changed = before.is_none_or(|before| before.fingerprint != fingerprint);
         let fate = if is_changed || self.is_keyframe { Fate::Recorded } else { Fate::LeftOut };
         let noted = self.note(message, known, (fingerprint, Verdict::True), fate);
+
         if fate == Fate::LeftOut {
             return Err(Reason::Unchanged);
         }
+
         self.emit_polled(message, &noted);
         Ok(())
     }
@@ -178,19 +189,10 @@ impl<'h> Engine<'h> {
     ) -> Noted {
         let Moment { poll, unix_ns, boot_ns, place, .. } = self.moment;
         let congestion = self.congestions.number(message.congestion);
-        let cookie = message.id.cookie;
+
         let entry = match known {
             Some(known) => self.table.at_mut(known.at),
-            None => {
-                if !self.filter.rejected.is_empty() {
-                    self.filter.rejected.take(cookie);
-                }
-                let entry = self.table.insert(new_entry(message, unix_ns, boot_ns));
-                if self.hearing.just_closed.binary_search(&cookie).is_ok() {
-                    entry.life = Life::Closed;
-                }
-                entry
-            }
+            None => self.insert(message),
         };
         entry.fingerprint = fingerprint;
         entry.verdict = verdict;
@@ -199,9 +201,11 @@ impl<'h> Engine<'h> {
         entry.polls_seen += 1;
         entry.namespace = place;
         entry.state = message.state.number();
+
         if entry.life == Life::Missing {
             entry.life = Life::Open;
         }
+
         if is_remnant(message) {
             // What is left of a connection for the kernel to answer late segments.
             if entry.life != Life::Closed {
@@ -210,16 +214,20 @@ impl<'h> Engine<'h> {
             }
             return Noted::of(entry, Delta::default());
         }
+
         entry.was_socket = true;
-        // Its program has closed it: the owner is who it was.
+        // The kernel names no owner once the program has closed the socket: the last known one is kept.
         entry.uid = says::uid(message).or(entry.uid);
         entry.cgroup_id = message.cgroup_id.unwrap_or(entry.cgroup_id);
         entry.congestion = congestion;
+
         // An accepted or connecting socket learns its addresses after the kernel listed it first.
         (entry.src, entry.sport) = (message.id.src.ip(), message.id.src.port());
         (entry.dst, entry.dport) = (message.id.dst.ip(), message.id.dst.port());
+
         let mut delta = Delta::default();
         if let Some(info) = &message.tcp_info {
+            // Before `note_counters` overwrites what is compared here. A listener's fields mean other things.
             if message.state != State::Listen {
                 delta = Delta::of(entry, info, boot_ns);
             }
@@ -228,28 +236,45 @@ impl<'h> Engine<'h> {
                 entry.recorded = Recorded::now(info, boot_ns);
             }
         }
+
         Noted::of(entry, delta)
+    }
+
+    /// Puts a socket into the table that is not there yet.
+    fn insert(&mut self, message: &SocketMessage<'_>) -> &mut Entry {
+        let cookie = message.id.cookie;
+        // It may have been rejected until now: what passes is in the table alone.
+        if !self.filter.rejected.is_empty() {
+            self.filter.rejected.take(cookie);
+        }
+
+        let Moment { unix_ns, boot_ns, .. } = self.moment;
+        let entry = self.table.insert(new_entry(message, unix_ns, boot_ns));
+        // The kernel had filled this datagram before the socket closed.
+        if self.hearing.just_closed.binary_search(&cookie).is_ok() {
+            entry.life = Life::Closed;
+        }
+        entry
     }
 
     fn emit_polled(&mut self, message: &SocketMessage<'_>, noted: &Noted) {
         let cgroup = message.cgroup_id.and_then(|id| self.cgroup_of(id));
-        let namespace = self.namespaces.get(self.moment.place).cloned();
-        let mut scratch = std::mem::take(&mut self.emission.scratch);
-        let processes = self.attribution.processes.take();
-        let mut record = self.emission.identity.record(RecordKind::POLL, self.moment.unix_ns);
+        let Moment { poll, unix_ns, at, place, .. } = self.moment;
         let inode = Some(message.inode).filter(|&inode| inode != 0).map(u64::from);
-        let process = inode.and_then(|inode| processes.as_ref()?.owner(inode));
-        let whose = Whose { process, ..Whose::of(namespace.as_ref(), cgroup.as_deref()) };
-        describe(&mut record, message, &whose, &mut scratch);
+        let process = inode.and_then(|inode| self.attribution.processes.as_ref()?.owner(inode));
+        let whose = Whose { process, ..Whose::of(self.namespaces.get(place), cgroup.as_deref()) };
+
+        let mut record = self.emission.identity.record(RecordKind::POLL, unix_ns);
+        describe(&mut record, message, &whose, &mut self.scratch);
         if record.unknown_attributes.is_some() {
             self.counts.unknown_attributes.add(message.unknown_attributes().count() as u64);
         }
+
+        // A role that an earlier poll found is kept, even when the counters no longer show it.
         record.role = noted.role.map(Role::word).or(record.role);
         record.first_seen_unix_ns = Some(noted.first_seen_unix_ns);
         noted.delta.fill(&mut record);
-        self.emit(&mut record);
-        self.attribution.processes = processes;
-        self.emission.scratch = scratch;
+        self.emission.emit(&mut record, poll, at);
     }
 }
 
@@ -295,6 +320,7 @@ impl crate::walk::Visitor for Engine<'_> {
         let amount = Amount::one(raw.len());
         self.counts.visited.add(amount);
         self.sums.visited += 1;
+
         match self.consider(message, raw) {
             Ok(()) => {
                 self.counts.polled.delivered.add(amount);
@@ -329,7 +355,7 @@ impl crate::walk::Visitor for Engine<'_> {
     }
 }
 
-/// Keeps what a closing record falls back to, and what the end is told from.
+/// Keeps what a closing record falls back to, and what the end is judged by.
 fn note_counters(entry: &mut Entry, message: &SocketMessage<'_>, info: &TcpInfo) {
     let last = LastCounters {
         bytes_sent: info.bytes_sent().unwrap_or_default(),
@@ -345,6 +371,7 @@ fn note_counters(entry: &mut Entry, message: &SocketMessage<'_>, info: &TcpInfo)
         data_segs_in: info.data_segs_in().unwrap_or_default(),
         data_segs_out: info.data_segs_out().unwrap_or_default(),
     };
+
     entry.last = last;
     entry.has_counters = true;
     entry.is_all_acked = message.send_queue == 0;

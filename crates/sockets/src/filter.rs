@@ -64,8 +64,8 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Parses with this host's services, users, addresses and cgroups. A host that is no address is looked up, which may take
-    /// as long as the resolver does.
+    /// Parses with this host's services, users, addresses and cgroups. A host that is not an address is looked up, which may
+    /// take as long as the resolver does.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ impl Filter {
         self.states
     }
 
-    /// The expression behind the states.
+    /// The expression after the states.
     #[must_use]
     pub fn expression(&self) -> Option<&Expr> {
         self.expression.as_ref()
@@ -156,7 +156,7 @@ impl Filter {
 
     /// What the filter says of a socket, all evaluated here. A socket's state counts only if the filter names states.
     ///
-    /// `autobound` is answered from the local port alone: a reply does not tell who chose it.
+    /// `autobound` is answered from the local port alone: a reply does not say who chose it.
     #[must_use]
     pub fn evaluate(&self, message: &SocketMessage<'_>, facts: &Facts<'_>) -> Verdict {
         let is_in =

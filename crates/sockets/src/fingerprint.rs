@@ -15,9 +15,11 @@ pub(crate) fn fingerprint(body: &[u8]) -> u64 {
     let head = body.get(..SOCKET_HEADER_BYTES).unwrap_or(body);
     hash.write(head.get(..EXPIRES.0).unwrap_or_default());
     hash.write(head.get(EXPIRES.1..).unwrap_or_default());
+
     for (kind, payload) in
         Attributes::new(body.get(SOCKET_HEADER_BYTES..).unwrap_or_default()).flatten()
     {
+        // With the length, so that no byte can move to the next attribute unseen.
         hash.mix(u64::from(kind) << 32 | payload.len() as u64);
         if kind == INFO {
             hash.write(payload.get(..LAST.0).unwrap_or(payload));
@@ -26,10 +28,11 @@ pub(crate) fn fingerprint(body: &[u8]) -> u64 {
             hash.write(payload);
         }
     }
+
     hash.0
 }
 
-/// Multiply and fold, eight bytes a step. Not for secrets: sockets of strangers at worst look unchanged for a keyframe.
+/// Multiply and fold, eight bytes a step. A stranger who finds a collision hides a change until the next keyframe, no more.
 struct Hash(u64);
 
 impl Hash {

@@ -38,7 +38,7 @@ pub(crate) struct Held {
 
 struct HeldEvent {
     closed: Closed,
-    /// Place of its namespace, into which somebody has to look.
+    /// Place of its namespace, which is to be looked into.
     place: u32,
     start: usize,
     len: usize,
@@ -98,16 +98,20 @@ impl Engine<'_> {
         if !is_due {
             return;
         }
+
         // The scout knows namespaces that no poll has found yet.
         let mut scout = self.scout.take();
         let (access, found): (&mut dyn Access, _) = match &mut scout {
             Some(scout) => (&mut *scout.access, &*scout.found),
             None => (access, found),
         };
+
         let since = self.hearing.held.since;
         let (mut events, bytes) = self.hearing.held.take();
         let first_place = std::mem::take(&mut self.hearing.held.first_place);
+        // Grouped by namespace, starting with the one where the last turn had to stop.
         events.sort_by_key(|event| event.place.wrapping_sub(first_place));
+
         for (visits, events) in events.chunk_by(|a, b| a.place == b.place).enumerate() {
             let place = events.first().map_or(0, |event| event.place);
             if visits >= VISITS_MAX && settle == Settle::Due {
@@ -122,10 +126,12 @@ impl Engine<'_> {
                 self.hearing.held.since = since;
                 continue;
             }
+
             let known = self.namespaces.get(place);
             let at = known.and_then(|known| found.iter().position(|found| found.id == known.id));
             // Closed before the next namespace is entered, so that it keeps none alive.
             let socket = at.and_then(|at| access.open(at).ok());
+
             for event in events {
                 // It was decoded before it was held.
                 let Ok(message) = decode(body(&bytes, event)) else { continue };
@@ -136,12 +142,13 @@ impl Engine<'_> {
                 self.count_close(Ok(()), event.amount);
             }
         }
+
         self.hearing.held.give_back((events, bytes));
         self.scout = scout;
     }
 }
 
-/// How long so many events wait.
+/// How long events wait when there are this many.
 fn wait(events: usize) -> Duration {
     if events < HELD_DUE { WAIT } else { Duration::ZERO }
 }

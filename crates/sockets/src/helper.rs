@@ -4,8 +4,8 @@
 //! keeps nothing open, and knows seven requests. [`serve`] is its side, [`Remote`] the collector's.
 //!
 //! Messages are of one `SOCK_SEQPACKET` each, all numbers in host byte order: request and answer are between two processes
-//! of one host and one version. What a client gets hold of can do no more than read: the kernel asks for the capabilities of
-//! who sends a netlink request too, not only of who opened the socket (net/netlink/af_netlink.c, netlink_ns_capable).
+//! of one host and one version. What a client is given can do no more than read: the kernel checks the capabilities of who
+//! sends a netlink request as well as those of who opened the socket (net/netlink/af_netlink.c, netlink_ns_capable).
 
 mod client;
 mod events;

@@ -1,8 +1,9 @@
 //! What the collector's filter says of sockets and of connections that have ended.
 //!
-//! A connection that a poll has let through is told at its end, whatever has become of it; one that polls have only rejected is
-//! not, whatever its close event says. One that no poll has met is judged by its close event, which leaves much open: it says
-//! nothing of owner, cgroup, mark and congestion control, and that of an abort nothing of the peer and the counters.
+//! The end of a connection that a poll has let through is a record, whatever has become of the connection; that of one that
+//! polls have only rejected is none, whatever its close event says. A connection that no poll has met is judged by its close
+//! event, which leaves much open: it says nothing of owner, cgroup, mark and congestion control, and after an abort nothing of
+//! the peer and the counters either.
 
 use crate::attribution::Cgroup;
 use crate::closing::Closed;
@@ -19,11 +20,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::inet_diag::{SocketMessage, States};
 
-/// The collector's filter, as it is divided now, and whom polls have rejected by it.
+/// The collector's filter, as it is divided now, and the connections that polls have rejected by it.
 pub(crate) struct Judge {
     /// What the kernel leaves of the filter for us.
     pub(crate) rest: Option<Expr>,
-    /// All of it, and the states that are asked for: what the closes of connections that no poll has seen are held against.
+    /// All of it, and the states that are asked for: by these the closes of connections that no poll has seen are judged.
     pub(crate) whole: Option<Expr>,
     pub(crate) asked: States,
     pub(crate) needs: Needs,
@@ -50,7 +51,7 @@ impl Judge {
 }
 
 impl Engine<'_> {
-    /// Whether a socket passes an expression of a filter with these needs, given what is known of it beside the kernel's
+    /// Whether a socket passes an expression of a filter with these needs, given what is known of it besides the kernel's
     /// message.
     pub(crate) fn passes_any(
         &mut self,
@@ -87,15 +88,14 @@ impl Engine<'_> {
 
     /// What the collector's own filter says of a socket that the kernel listed.
     pub(crate) fn judge(&mut self, message: &SocketMessage<'_>, known: Option<InTable>) -> Verdict {
-        let Some(rest) = self.filter.rest.take() else { return Verdict::True };
+        let cgroup = self.cgroup_for(self.filter.needs, message);
+        let Some(rest) = &self.filter.rest else { return Verdict::True };
+
         let Moment { boot_ns, place, .. } = self.moment;
         // One that was not there before has been seen for no time.
         let since = known.map_or(boot_ns, |known| known.first_seen_boot_ns);
-        let cgroup = self.cgroup_for(self.filter.needs, message);
         let facts = self.facts(cgroup.as_deref(), Some(place), Some(boot_ns.saturating_sub(since)));
-        let verdict = rest.evaluate(message, &facts);
-        self.filter.rest = Some(rest);
-        verdict
+        rest.evaluate(message, &facts)
     }
 
     /// What the collector's own filter says of a connection that no poll let through, by its close event.
@@ -119,18 +119,19 @@ impl Engine<'_> {
     ) {
         let (poll, cookie) = (self.moment.poll, message.id.cookie);
         match known {
-            // It is there all the same: its absence from the records is no absence.
+            // It has passed before and still exists: that this poll makes no record of it does not mean that it is gone.
             Some(InTable { at, verdict: Verdict::True, .. }) => {
                 self.table.at_mut(at).seen_poll = poll;
             }
-            // Its age grows until it passes, and so it is remembered before.
+            // It may pass when it is older, and its age counts from now.
             _ if self.filter.needs.contains(Needs::AGE) && self.is_sampled(cookie) => {
                 let rejected_before = known.is_some_and(|known| known.verdict == Verdict::False);
                 let verdict = if rejected_before { Verdict::False } else { verdict };
                 self.note(message, known, (0, verdict), Fate::LeftOut);
             }
+            // Rejections are remembered only to judge closes.
             _ if self.options.closes == Closes::Off => {}
-            // What is left of a connection is no part of it that a filter could judge.
+            // What is left of a connection says too little to be judged.
             _ if is_remnant(message) => self.filter.rejected.see(cookie, poll),
             _ if verdict == Verdict::False && is_connection(message.state) => {
                 self.filter.rejected.note(cookie, poll);
@@ -139,7 +140,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Decides whether the end of a connection is told.
+    /// Decides whether the end of a connection becomes a record.
     pub(crate) fn choose_close(
         &mut self,
         event: &SocketMessage<'_>,
@@ -147,6 +148,7 @@ impl Engine<'_> {
     ) -> Result<(), Reason> {
         let cookie = event.id.cookie;
         let polled = closed.entry.as_ref();
+
         match polled.map(|entry| entry.verdict) {
             Some(Verdict::True) => return Ok(()),
             Some(Verdict::False) => return Err(Reason::Filtered),
@@ -155,6 +157,7 @@ impl Engine<'_> {
             None if !self.is_sampled(cookie) => return Err(Reason::Sampled),
             None => {}
         }
+
         let age_ns = polled.map(|entry| closed.boot_ns.saturating_sub(entry.first_seen_boot_ns));
         match self.judge_close(event, closed.place, age_ns) {
             Verdict::True => Ok(()),

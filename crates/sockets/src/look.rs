@@ -33,25 +33,30 @@ impl Looker {
     pub(crate) fn look(&mut self, socket: &Socket, id: &SocketId) -> Option<Look> {
         self.sequence = self.sequence.wrapping_add(1);
         self.request.clear();
+
         // Without the cookie: a socket that was in no dump has none before its event is made, so that its minisock has
         // another (inet_twsk_alloc copies what is there).
         Request::exact(id.without_cookie(), Extensions::NONE, self.sequence)
             .encode(&mut self.request);
         socket.send(&self.request).ok()?;
+
         // The kernel has answered before `send` returns; what else is queued is an answer to an earlier question.
         loop {
             let received = match socket.receive(&mut self.buffer) {
                 Err(Errno::INTR) => continue,
                 received => received.ok()?,
             };
+
             if !received.is_whole_and_from_the_kernel() {
                 continue;
             }
+
             for message in Messages::new(received.bytes) {
                 let message = message.ok()?;
                 if message.sequence != self.sequence {
                     continue;
                 }
+
                 return match message.kind {
                     SOCK_DIAG_BY_FAMILY => Some(meaning(&decode(message.body).ok()?, id)),
                     NLMSG_ERROR if error_of(message.body) == Ok(-Errno::NOENT.0) => {
@@ -71,6 +76,7 @@ fn meaning(found: &SocketMessage<'_>, id: &SocketId) -> Look {
             found.port() == id.port() && found.ip().to_canonical() == id.ip().to_canonical()
         },
     );
+
     match found.state {
         State::Listen => Look::Listener,
         State::TimeWait | State::FinWait2 if is_between_the_same => Look::Minisock,

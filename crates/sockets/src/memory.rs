@@ -1,11 +1,11 @@
-//! The most memory that the collector takes beside its table and the kernel's buffers, for those who plan it.
+//! The most memory that the collector takes in addition to its table and the kernel's buffers, for those who plan it.
 
 use crate::attribution::CgroupOptions;
 use crate::held::HELD_MAX;
 
 /// Bytes of a close event that is held: its message of some 500 bytes, and what is known of it.
 const HELD_EVENT_BYTES: usize = 640;
-/// Bytes of a cgroup that is kept, beside its path and names: its place in the cache, and the parts' own headers.
+/// Bytes of a cgroup that is kept, besides its path and names: its place in the cache, and the parts' own headers.
 const CGROUP_BYTES: usize = 160;
 
 /// Close events that wait for a look into their namespace, in bytes.

@@ -4,7 +4,7 @@ use crate::access::{Found, Scope};
 use std::collections::HashMap;
 use sys::namespace::{FileChange, FileChanges};
 
-/// Names that are remembered, beside those that the last look found.
+/// Names that are remembered, in addition to those that the last look found.
 const NAMES_MAX: usize = 65_536;
 
 /// Counts the mounted namespaces that no look has found, by the files that they were mounted over.
@@ -16,7 +16,7 @@ pub(crate) struct Missed {
 }
 
 impl Missed {
-    /// Begins to watch. Where that is not possible nothing is counted.
+    /// Starts to watch. Where that is not possible nothing is counted.
     pub(crate) fn new() -> Missed {
         Missed { files: FileChanges::open().ok(), seen: HashMap::new() }
     }
@@ -40,6 +40,8 @@ impl Missed {
                 None => {}
             }
         }
+
+        // All names are forgotten at once; namespaces that end before the next look are then not counted.
         if self.seen.len() > NAMES_MAX + found.len() {
             self.seen.clear();
         }
@@ -55,11 +57,13 @@ fn follow(seen: &mut HashMap<String, bool>, scope: &Scope, change: FileChange<'_
             return false;
         }
     };
+
     if let Scope::Named(names) = scope
         && !names.iter().any(|wanted| *wanted == name)
     {
         return false;
     }
+
     match change {
         // A look may have found it before its file's creation was read.
         FileChange::Created(_) => {

@@ -10,7 +10,7 @@ use sys::namespace::Identity;
 pub(crate) struct Known {
     pub(crate) id: Identity,
     pub(crate) name: Option<Arc<str>>,
-    /// It is the collector's own: close events name it by no id.
+    /// It is the collector's own: its close events carry no id.
     pub(crate) is_own: bool,
     /// The id by which close events name it.
     pub(crate) nsid: Option<i32>,
@@ -20,7 +20,7 @@ pub(crate) struct Known {
     found_poll: u32,
     /// The last poll that walked it to the end.
     pub(crate) walked_poll: u32,
-    /// The kernel has told of its end. What was heard of it before may still be read.
+    /// The kernel has reported its end. What was heard of it before may still be read.
     is_ended: bool,
     /// It came after the first look, so that connections in it may have closed before anybody could hear them.
     is_newcomer: bool,
@@ -55,7 +55,7 @@ pub(crate) struct Namespaces {
 }
 
 impl Namespaces {
-    /// None yet, and at most `max`. What refers to a namespace does so for at most so many polls after it is gone.
+    /// None yet, and at most `max`. What refers to a namespace does so for at most `referred_polls` polls after it is gone.
     pub(crate) fn new(referred_polls: u32, max: usize) -> Namespaces {
         Namespaces { place_kept_polls: referred_polls + 2, max, ..Namespaces::default() }
     }
@@ -132,8 +132,8 @@ impl Namespaces {
         place as u32
     }
 
-    /// The place of the namespace that ended first, when those that have ended take more room than is good: some live for less
-    /// than a second, and a poll may take an hour to come. All events of that one have been read long since.
+    /// The place of the namespace that ended first, when those that have ended take too much room: some live for less than a
+    /// second, and the next poll may be an hour away. All events of the first one were read long ago.
     fn oldest_ended(&self) -> Option<usize> {
         if self.places.len() < self.max.saturating_mul(2) {
             return None;
@@ -148,6 +148,7 @@ impl Namespaces {
 
     fn vacate(&mut self, place: usize) {
         let Some(known) = self.places.get_mut(place).and_then(Option::take) else { return };
+        // The inode, and the id, may have been given to another namespace since.
         if self.by_id.get(&known.id) == Some(&(place as u32)) {
             self.by_id.remove(&known.id);
         }
@@ -160,17 +161,21 @@ impl Namespaces {
 
     /// The place of the namespace of a socket that was opened in the one at this place. It is another when that has gone and
     /// the kernel has given its inode to a new one, as it does soon.
-    pub(crate) fn recognise(&mut self, place: u32, cookie: Option<u64>) -> u32 {
+    pub(crate) fn recognize(&mut self, place: u32, cookie: Option<u64>) -> u32 {
         let Some(Some(known)) = self.places.get_mut(place as usize) else { return place };
+
         if known.is_ended
             && let Some(&other) = self.by_id.get(&known.id)
         {
-            return self.recognise(other, cookie);
+            return self.recognize(other, cookie);
         }
+
         if known.cookie.is_none() || cookie.is_none() || known.cookie == cookie {
             known.cookie = known.cookie.or(cookie);
             return place;
         }
+
+        // The inode is another namespace's now: what was learned of the one before does not hold for it.
         let successor = Known {
             nsid: None,
             cookie,
@@ -180,6 +185,7 @@ impl Namespaces {
             heard: 0,
             ..known.clone()
         };
+        // Marks the old one as not found by this poll, so that its place is used again after a while.
         known.found_poll = known.found_poll.wrapping_sub(1);
         self.put(successor)
     }
@@ -214,6 +220,7 @@ impl Namespaces {
     /// another namespace may have its inode from now on.
     pub(crate) fn end(&mut self, nsid: i32) {
         let Some(&place) = self.by_nsid.get(&nsid) else { return };
+        // This process keeps its own namespace alive: only the id is gone.
         if self.get(place).is_some_and(|known| known.is_own) {
             self.by_nsid.remove(&nsid);
         } else {
@@ -231,7 +238,7 @@ impl Namespaces {
         }
     }
 
-    /// Whether the kernel has told of the end of the namespace at this place.
+    /// Whether the kernel has reported the end of the namespace at this place.
     #[cfg(test)]
     pub(crate) fn is_ended(&self, place: u32) -> bool {
         self.get(place).is_none_or(|known| known.is_ended)
@@ -262,7 +269,7 @@ impl Namespaces {
         self.own.and_then(|own| self.by_id.get(&own)).copied()
     }
 
-    /// The place of the namespace that close events name so.
+    /// The place of the namespace that close events name by this id.
     pub(crate) fn by_nsid(&self, nsid: i32) -> Option<u32> {
         self.by_nsid.get(&nsid).copied()
     }
@@ -272,7 +279,7 @@ impl Namespaces {
         self.get(place).is_none_or(|known| known.walked_poll == poll || known.found_poll != poll)
     }
 
-    /// Notes that nobody could look for namespaces in this poll: those that it does not find are not gone for that.
+    /// Notes that nobody could look for namespaces in this poll: that it does not find one does not mean that it is gone.
     pub(crate) fn keep_all(&mut self, poll: u32) {
         for known in self.places.iter_mut().flatten().filter(|known| !known.is_ended) {
             known.found_poll = poll;
@@ -288,6 +295,8 @@ impl Namespaces {
                 self.vacate(place);
             }
         }
+
+        // Free places between others stay, because entries of the table refer to places by number.
         while self.places.last().is_some_and(Option::is_none) {
             self.places.pop();
         }
@@ -336,11 +345,11 @@ mod tests {
     fn a_namespace_that_took_an_inode_over_has_a_place_of_its_own() {
         let mut namespaces = Namespaces::new(2, 100);
         let old = namespaces.note(&found(1), 1);
-        assert_eq!(namespaces.recognise(old, Some(70)), old);
+        assert_eq!(namespaces.recognize(old, Some(70)), old);
         namespaces.set_nsid(old, 7);
         namespaces.walked(old, 1);
         assert_eq!(namespaces.note(&found(1), 2), old);
-        let new = namespaces.recognise(old, Some(71));
+        let new = namespaces.recognize(old, Some(71));
         assert_ne!(new, old);
         assert!(namespaces.shows_absence(old, 2) && !namespaces.shows_absence(new, 2));
         assert_eq!(namespaces.get(new).map(|known| known.nsid), Some(None));
@@ -358,13 +367,13 @@ mod tests {
         let mut namespaces = Namespaces::new(2, 100);
         let old = namespaces.note(&found(1), 1);
         namespaces.set_nsid(old, 7);
-        namespaces.recognise(old, Some(70));
+        namespaces.recognize(old, Some(70));
         namespaces.end(7);
         assert!(namespaces.is_ended(old));
         assert_eq!(namespaces.by_nsid(7), Some(old), "its last events may still be read");
         let new = namespaces.note(&found(1), 1);
         assert_ne!(new, old);
-        assert_eq!(namespaces.recognise(old, Some(71)), new, "a poll that found it before its end");
+        assert_eq!(namespaces.recognize(old, Some(71)), new, "a poll that found it before its end");
         namespaces.given(7);
         assert_eq!(namespaces.by_nsid(7), None, "the kernel gave its id to another");
         namespaces.set_nsid(new, 7);

@@ -1,4 +1,4 @@
-//! What the collector is told.
+//! How the collector is set up.
 
 use crate::access::Scope;
 use crate::filter::{Filter, Needs};
@@ -34,19 +34,19 @@ pub struct Options {
     pub states: States,
     /// Which of those sockets; `None` for all.
     pub filter: Option<Filter>,
-    /// Listening sockets are asked for in one of so many polls, and in keyframes: they change rarely.
+    /// Listening sockets are asked for in every `listen_every`th poll, and in keyframes: they change rarely.
     pub listen_every: NonZeroU32,
-    /// Sockets without change are left out of all polls but one in so many, a keyframe. `None`: of none.
+    /// Sockets without change are left out of all polls but every `keyframe_every`th, a keyframe. `None`: of none.
     pub keyframe_every: Option<NonZeroU32>,
-    /// One in so many sockets, by the hash of the cookie: a connection is in all polls or in none.
+    /// One in `sample` sockets, by the hash of the cookie: a connection is in all polls or in none.
     pub sample: NonZeroU32,
     /// Whether closing records are made.
     pub closes: Closes,
-    /// What becomes of a close of which the filter cannot tell whether it passes.
+    /// What becomes of a close that the filter cannot decide.
     pub closes_undecided: Undecided,
     /// Receive buffer for close events, in bytes of the kernel's accounting.
     pub event_buffer_bytes: usize,
-    /// Most namespaces that are collected at a time, the own one included. Those that come later than so many are left out.
+    /// Most namespaces that are collected at a time, the own one included. Those that are found after that many are left out.
     pub namespaces_max: usize,
     /// Most sockets that are remembered between polls.
     pub table_entries_max: usize,
@@ -66,15 +66,18 @@ impl Options {
                 wanted = wanted.with(extension);
             }
         };
+
         // The last poll's counters stand in for those that an abort clears.
         want(self.closes == Closes::On || needs.contains(Needs::TCP_INFO), Extensions::INFO);
         want(needs.contains(Needs::CONGESTION), Extensions::CONGESTION);
         want(needs.contains(Needs::MEMORY), Extensions::MEMORY);
+
         for field in self.fields.fields() {
             if let Some(extension) = extension_of(field) {
                 want(true, extension);
             }
         }
+
         wanted
     }
 
@@ -114,14 +117,14 @@ fn extension_of(field: &Field) -> Option<Extensions> {
 /// Whether closing records are made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Closes {
-    /// Of every connection whose close the kernel tells of.
+    /// Of every connection whose close the kernel reports.
     On,
     /// No.
     Off,
 }
 
-/// What becomes of a close of which the filter cannot tell whether it passes: no poll has seen the connection, and the event does
-/// not say what the filter asks for.
+/// What becomes of a close that the filter cannot decide: no poll has seen the connection, and the event does not say what the
+/// filter asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Undecided {
     /// No record, and counted: nothing leaks that the filter was to leave out.

@@ -3,7 +3,7 @@
 use record::{PollTotals, SocketRecord};
 use std::fmt;
 
-/// Takes what the collector makes, on the collector's thread: whoever implements it must not wait.
+/// Takes what the collector makes, on the collector's thread: implementations must not wait.
 pub trait Output: Send {
     /// One record of a socket, or of a connection that closed.
     fn record(&mut self, record: &SocketRecord<'_>);
@@ -14,7 +14,7 @@ pub trait Output: Send {
     /// Between two polls, a moment after the last record: what is gathered should be on its way.
     fn flush(&mut self) {}
 
-    /// Something that does not work, told once; how often it happened since is counted in the ledger.
+    /// Something that does not work, reported once; how often it happened since is counted in the ledger.
     fn problem(&mut self, problem: &Problem);
 }
 

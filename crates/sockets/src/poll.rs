@@ -13,7 +13,7 @@ use wire::inet_diag::{State, States};
 
 /// Polls for which a connection that is in none of them is remembered where its close event is heard, since that may still
 /// come: the peer has reset it, say, and the program has not looked at its descriptor since, or its last segment waits for a
-/// neighbour's address. Most do within seconds; a program that never looks would keep the entry for as long as it runs. After
+/// neighbor's address. Most do within seconds; a program that never looks would keep the entry for as long as it runs. After
 /// that it counts as unobserved, and a later event makes a record like that of a connection that no poll has seen.
 pub(crate) fn missing_kept_polls(interval: Duration) -> u32 {
     const POLLS_MIN: u32 = 30;
@@ -22,10 +22,10 @@ pub(crate) fn missing_kept_polls(interval: Duration) -> u32 {
     u32::try_from(polls).unwrap_or(POLLS_MIN).max(POLLS_MIN)
 }
 
-/// A poll ends when it has taken so many intervals: namespaces that anybody may make are to delay the others by no more.
+/// A poll ends when it has taken this many intervals: namespaces that anybody may make are to delay the others by no more.
 pub(crate) const POLL_INTERVALS_MAX: u32 = 10;
 
-/// What the last poll did not come to.
+/// What the last poll did not get to.
 #[derive(Default)]
 pub(crate) struct PutOff {
     /// Places of the namespaces, in order.
@@ -57,10 +57,12 @@ impl Engine<'_> {
                 });
             }
         }
+
         self.counts.interrupted.add(u64::from(walked.interrupted));
         let records_ns = spent_ns.saturating_sub(walked.kernel_ns);
         self.counts.walk_us.add(walked.kernel_ns / 1_000);
         self.counts.records_us.add(records_ns / 1_000);
+
         self.sums.walks += walked.dumps;
         self.sums.walk_ns += walked.kernel_ns;
         self.sums.records_ns += records_ns;
@@ -72,12 +74,14 @@ impl Engine<'_> {
         if *error == namespace::Error::Gone {
             return self.vanished();
         }
+
         self.sums.namespaces_failed += 1;
         let cause = match error {
             namespace::Error::NotPermitted { .. } => "permission",
             _ => "open",
         };
         self.counts.namespace_error(cause);
+
         let name = self.place_name(self.moment.place);
         self.problem(cause, || {
             format!(
@@ -86,7 +90,7 @@ impl Engine<'_> {
         });
     }
 
-    /// Notes how many namespaces the poll did not come to.
+    /// Notes how many namespaces the poll did not get to.
     pub(crate) fn put_off(&mut self, namespaces: usize) {
         self.sums.namespaces_put_off = namespaces as u64;
         if namespaces > 0 {
@@ -109,27 +113,33 @@ impl Engine<'_> {
         }
     }
 
-    /// Takes sockets out of the table that are gone, and counts those whose end nobody told of.
+    /// Takes sockets out of the table that are gone, and counts those whose end was not reported.
     pub(crate) fn sweep(&mut self, asked: States) {
         let poll = self.moment.poll;
         let (namespaces, events) = (&self.namespaces, self.hearing.events.as_ref());
+
         // A socket that moved to a state that is not asked for is absent as well.
         let shows_all = (States::CONNECTED - asked).is_empty();
         let missing_kept_polls = missing_kept_polls(self.options.interval);
+
         let mut unobserved = 0;
         self.table.retain(|entry| {
             let state = State::from_number(entry.state);
             if entry.seen_poll == poll || !namespaces.shows_absence(entry.namespace, poll) {
                 return true;
             }
+
             if state == State::Listen && !asked.contains(State::Listen) {
                 return true;
             }
+
             if entry.life == Life::Closed || !entry.was_socket {
-                // Its close is told; or nobody saw more of it than a minisock, whose connection has another cookie where
-                // no poll saw it, and whose own end has no event.
+                // Its close is known already; or no poll saw more of it than a minisock, whose connection has another cookie
+                // where no poll saw it, and whose own end has no event.
                 return false;
             }
+
+            // Only a close event that will be heard is worth waiting for. A handshake on the server's side has none.
             let is_patient = state != State::SynReceived
                 && namespaces.get(entry.namespace).is_some_and(|known| {
                     events.is_some_and(|events| events.hears(known.is_own, known.nsid))
@@ -139,12 +149,16 @@ impl Engine<'_> {
                 entry.life = Life::Missing;
                 return true;
             }
+
             // One that never passed the filter is not missed.
             unobserved += u64::from(is_connection(state) && entry.verdict.passes());
             false
         });
+
         self.namespaces.forget_gone(poll);
         self.filter.rejected.sweep(poll, missing_kept_polls);
+
+        // A connection in a state that was not asked for is absent without having closed.
         if shows_all && self.options.closes == Closes::On {
             self.counts.unobserved.add(unobserved);
             self.sums.closes_unobserved += unobserved;
@@ -163,13 +177,14 @@ impl Engine<'_> {
         self.tell_totals(began_unix_ns);
     }
 
-    /// Tells of the closes since the last totals, before the thread ends, as of a poll that visits nothing: those who add up
-    /// totals have all, and no record follows the last.
+    /// Makes totals of the closes since the last ones, before the thread ends, as of a poll that visits nothing: so all totals
+    /// together cover everything, and no record follows the last.
     pub(crate) fn finish(&mut self) {
         self.settle_newcomers();
         let sums = &self.sums;
         let closes = sums.closes_observed + sums.closes_lost + sums.connections_unheard;
         let namespaces = sums.namespaces_new + sums.namespaces_vanished;
+
         if closes + namespaces > 0 || self.emission.sequence != self.emission.told_sequence {
             self.moment.poll += 1;
             self.is_keyframe = false;
@@ -179,14 +194,17 @@ impl Engine<'_> {
 
     pub(crate) fn tell_totals(&mut self, began_unix_ns: u64) {
         let evicted = self.table.evicted();
+        // The table counts since the start, and the counter has what was published so far.
         self.sums.evicted = evicted - self.counts.evicted.load();
         self.counts.evicted.add(self.sums.evicted);
         if self.sums.evicted > 0 {
             self.table_is_full();
         }
+
         self.counts.table_entries.set(self.table.len() as u64);
         self.counts.rejected.set(self.filter.rejected.len() as u64);
         self.counts.rejected_overflow.add(self.filter.rejected.take_overflowed());
+
         let poll = self.moment.poll;
         let identity = self.emission.identity;
         let mut totals = PollTotals {
@@ -206,8 +224,10 @@ impl Engine<'_> {
             table_entries: Some(self.table.len() as u64),
             ..PollTotals::default()
         };
+
         self.sums.fill(&mut totals);
         self.emission.output.end_of_poll(&totals);
+
         self.emission.told_sequence = self.emission.sequence;
         self.emission.unflushed_since = None;
         self.sums = Sums::default();
@@ -217,7 +237,9 @@ impl Engine<'_> {
         let (capacity, missing) = (self.table.capacity(), self.sums.evicted);
         // A quarter more, for what comes and goes.
         let needed = ((capacity as u64 + missing).saturating_mul(5) / 4).next_power_of_two();
+        // The configuration takes no more.
         let needed = needed.min(4 << 20);
+
         self.problem("table_full", || {
             format!(
                 "the table of known sockets is full with {capacity}, and {missing} more are not remembered: each of their \

@@ -1,7 +1,7 @@
 //! Questions to a running collector: the sockets of this moment, as JSON.
 //!
 //! One question is answered at a time, datagram by datagram of the kernel's dump, between everything else that the
-//! collector's thread does: a poll that is due comes first, and close events are read as ever. A reader that takes nothing holds up
+//! collector's thread does: a poll that is due comes first, and close events are read as always. A reader that takes nothing holds up
 //! the next answer for two seconds; then its own is ended, and set aside until it is taken.
 
 mod pipe;
@@ -42,9 +42,9 @@ const WALK_MAX: Duration = Duration::from_secs(5);
 const READER_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Longest time until the reader has all of it.
 const TAKEN_MAX: Duration = Duration::from_secs(9);
-/// Answers that are made and wait for their readers, beside the one under way; one more takes the oldest back.
+/// Answers that are made and wait for their readers, besides the one under way; one more takes the oldest back.
 const UNTAKEN_MAX: usize = 2;
-/// After a search for namespaces that failed, answers do without one for so long: a helper that hangs holds up the thread
+/// After a search for namespaces that failed, answers do without one for this long: a helper that hangs holds up the thread
 /// for each poll already.
 const SEARCH_PAUSE: Duration = Duration::from_secs(10);
 /// Bytes of a piece of an answer, but for the end of its last socket.
@@ -86,7 +86,7 @@ impl std::error::Error for QueryError {}
 pub(crate) struct Question {
     pub(crate) filter: Option<Filter>,
     pub(crate) limit: usize,
-    /// Whoever asked has gone after this.
+    /// Nobody waits for the answer after this.
     pub(crate) deadline: Instant,
     pub(crate) answer: Sender<Answer>,
 }
@@ -132,15 +132,20 @@ impl Answers {
             if !left.is_zero() {
                 return Turn::Wait(left);
             }
+
             let now = Instant::now();
             // Nobody waits any more for one whose time is over.
             let Some(question) = asked.try_iter().find(|question| question.deadline > now) else {
                 return IDLE;
             };
+
             runner.answers.under_way = Answering::begin(runner, question);
         }
+
+        // Taken out while it works: it needs the whole runner.
         let Some(mut answering) = runner.answers.under_way.take() else { return Turn::More };
         let turn = answering.turn(runner);
+
         let answers = &mut runner.answers;
         match turn {
             Some(_) => answers.under_way = Some(answering),
@@ -158,7 +163,7 @@ impl Answers {
         self.untaken.push_back((answering.text.pen, answering.began));
     }
 
-    /// Lets go of what is taken, and takes back what has waited too long. Returns how long what is left may still wait.
+    /// Forgets answers that were taken, and takes back those that have waited too long. Returns how long what is left may still wait.
     fn take_back(&mut self) -> Duration {
         self.untaken.retain(|(pen, began)| {
             let is_late = began.elapsed() >= TAKEN_MAX;
@@ -171,7 +176,7 @@ impl Answers {
         self.untaken.iter().map(left).min().unwrap_or(Duration::MAX)
     }
 
-    /// Ends the answer that is under way as it is: its reader gets what there is, and is told that it is cut.
+    /// Ends the answer that is under way as it is: its reader gets what there is, which says that it is cut.
     pub(crate) fn stop(&mut self) {
         if let Some(mut answering) = self.under_way.take() {
             answering.end(Some(Cut::Stop));
@@ -229,14 +234,18 @@ impl Answering {
     fn begin(runner: &mut Runner<'_>, question: Question) -> Option<Answering> {
         let Runner { engine, access, found, options, signal, answers, .. } = runner;
         let (pen, answer) = pipe(signal);
+        // The asker has its end from now on, and reads the answer while it is made.
         question.answer.send(answer).ok()?;
         answers.began = Some(Instant::now());
         engine.counts.queries.add(1);
+
         if answers.search_failed.is_none_or(|at| at.elapsed() >= SEARCH_PAUSE) {
+            // Anew, so that namespaces that were made since the last poll are in the answer.
             let result = access.discover(&options.scope, found);
             answers.search_failed = result.is_err().then(Instant::now);
         }
         let failed = u64::from(answers.search_failed.is_some());
+
         let filter = question.filter.as_ref();
         let mut text = Text::new(pen, question.limit);
         text.json.extend_from_slice(
@@ -248,6 +257,7 @@ impl Answering {
             )
             .as_bytes(),
         );
+
         Some(Answering {
             text,
             split: Split::new(filter, options.states),
@@ -262,7 +272,7 @@ impl Answering {
         })
     }
 
-    /// Works at it for a moment. `None`: it is made, or its reader is gone.
+    /// Works on it for a moment. `None`: it is finished, or its reader has gone.
     fn turn(&mut self, runner: &mut Runner<'_>) -> Option<Turn> {
         let turn_began = Instant::now();
         while turn_began.elapsed() < TURN {
@@ -272,6 +282,7 @@ impl Answering {
                 _ if self.is_ended => return None,
                 _ if age >= WALK_MAX => self.end(Some(Cut::Time)),
                 Waiting::Full => {
+                    // The reader wakes the thread when it takes something; until then there is nothing to do.
                     let since = self.full_since.get_or_insert_with(Instant::now);
                     let left = READER_WAIT_MAX.saturating_sub(since.elapsed());
                     if !left.is_zero() {
@@ -285,6 +296,7 @@ impl Answering {
                 }
             }
         }
+
         Some(Turn::More)
     }
 
@@ -298,6 +310,7 @@ impl Answering {
             }
             return;
         };
+
         let mut visit = Visit {
             engine,
             text: &mut self.text,
@@ -306,12 +319,14 @@ impl Answering {
             place: walk.place,
             known: walk.known.as_ref(),
         };
+
         let ask = ask(&self.split);
         match self.walker.step(&mut walk.steps, &walk.socket, &ask, &mut visit) {
             Ok(Progress::GoesOn) => {}
+            // Its socket is closed with it, and no longer keeps the namespace alive.
             Ok(Progress::Done) => self.walk = None,
             Err(_) => {
-                // What went wrong is told by the polls, which meet the same namespaces.
+                // The polls meet the same namespace, and report what went wrong.
                 self.failed += 1;
                 self.walk = None;
             }
@@ -333,12 +348,15 @@ impl Answering {
             else {
                 return None;
             };
+
+            // The inode may be another namespace's since it was found: the cookie shows it.
             let cookie = namespace_cookie(socket.as_fd()).ok();
-            let place = engine.namespaces.recognise(place, cookie);
+            let place = engine.namespaces.recognize(place, cookie);
             let known = engine.namespaces.get(place).cloned();
             let steps = self.walker.begin(&socket, &ask(&self.split)).ok()?;
             Some(Walk { socket, steps, place, known })
         };
+
         let walk = walk();
         self.failed += u64::from(walk.is_none());
         walk
@@ -349,6 +367,7 @@ impl Answering {
         if self.is_ended {
             return;
         }
+
         self.is_ended = true;
         self.walk = None;
         let Text { matched, shown, json, .. } = &mut self.text;
@@ -358,10 +377,12 @@ impl Answering {
             cut.is_some()
         );
         json.extend_from_slice(tail.as_bytes());
+
         if let Some(cut) = cut {
             let why = format!(",\"truncated_by\":\"{}\"", cut.word());
             json.extend_from_slice(why.as_bytes());
         }
+
         json.extend_from_slice(b"}\n");
         self.text.send();
         self.text.pen.finish();
@@ -404,6 +425,7 @@ impl Text {
 
     /// Gives the reader what there is.
     fn send(&mut self) {
+        // A short piece is the last one: nothing follows that would need room.
         let next = Vec::with_capacity(if self.json.len() < CHUNK_BYTES {
             0
         } else {
@@ -433,19 +455,24 @@ impl Visitor for Visit<'_, '_> {
                 return;
             }
         }
+
+        // Counted beyond the limit too: the answer says how many there are.
         text.matched += 1;
         if text.shown >= text.limit {
             return;
         }
+
         if text.shown > 0 {
             text.json.push(b',');
         }
         text.shown += 1;
+
         let cgroup = message.cgroup_id.and_then(|id| self.engine.cgroup_of(id));
         let identity = self.engine.emission.identity;
         let mut record = identity.record(RecordKind::POLL, text.time_unix_ns);
         let whose = Whose::of(self.known, cgroup.as_deref());
         describe(&mut record, message, &whose, &mut text.scratch);
+
         text.encoder.encode(&record, &mut text.json);
         // The end of the line.
         text.json.pop();

@@ -69,7 +69,7 @@ pub(crate) struct Visit<'a> {
 }
 
 impl Quiet {
-    /// Has the engine visit every socket of a namespace.
+    /// Makes the engine visit every socket of a namespace.
     ///
     /// # Errors
     /// As [`Walker::walk`].
@@ -82,19 +82,23 @@ impl Quiet {
     ) -> Result<Walked, WalkError> {
         let poll = engine.moment.poll;
         let others = States::CONNECTED | States::LISTENING;
+
         // Sockets without a connection are in a table that nobody counts.
         let Some(cookie) = visit.cookie.filter(|_| (visit.ask.states - others).is_empty()) else {
             return walker.walk(visit.socket, &visit.ask, engine);
         };
+
         let memory = self.known.entry(cookie).or_default();
         let (mut counts, mut took_ns) = (None, 0);
         if memory.is_candidate(self.counts_ns) {
             let began_ns = monotonic_ns();
-            counts = access.tcp_counts(visit.at);
+            counts = access.tcp_counts(visit.at).ok();
             took_ns = monotonic_ns().saturating_sub(began_ns);
+
             // The thread may have had to wait for a processor meanwhile.
             self.counts_ns = took_ns.min(self.counts_ns.saturating_mul(2).max(FIRST_COUNTS_NS));
         }
+
         memory.poll = poll;
         let mut ask = visit.ask;
         if let Some(counts) = counts.as_ref().filter(|counts| memory.is_same(counts, &ask)) {
@@ -110,6 +114,7 @@ impl Quiet {
                 ask.states = ask.states - States::LISTENING;
             }
         }
+
         let mut found = Finds { engine, connections: Vec::new(), is_too_much: false };
         let mut walked = walker.walk(visit.socket, &ask, &mut found)?;
         let Finds { connections, is_too_much, .. } = found;
@@ -120,7 +125,7 @@ impl Quiet {
 
     /// Forgets namespaces that this poll has not read.
     pub(crate) fn forget_gone(&mut self, poll: u32) {
-        // What was too slow is tried again some time.
+        // What was too slow is tried again after a while.
         self.counts_ns -= self.counts_ns / 16;
         self.known.retain(|_, memory| memory.poll == poll);
     }
@@ -135,7 +140,7 @@ impl Memory {
         self.rest == 0 && self.walk_ns > counts_ns
     }
 
-    /// Whether nothing has happened since before the last walk, as far as counts tell.
+    /// Whether nothing has happened since before the last walk, as far as counts say.
     fn is_same(&self, counts: &TcpCounts, ask: &Ask<'_>) -> bool {
         // What the kernel's filter left out of the last walk may not be what it would leave out now.
         let is_complete = ask.bytecode.is_empty() || counts.in_use == 0;
@@ -154,12 +159,14 @@ impl Memory {
         let mut walked = Walked::default();
         let mut listeners = 0;
         if counts.in_use > self.connections.len() as u64 {
+            // What is in use besides the connections can only be listeners, and those are cheap to list.
             let is_wanted = visit.ask.states.contains(State::Listen);
             let ask = Ask { states: States::LISTENING, ..visit.ask };
             let mut visitor = Listeners { engine, is_wanted, count: 0 };
             walked = walker.walk(visit.socket, &ask, &mut visitor)?;
             listeners = visitor.count;
         }
+
         let began_ns = monotonic_ns();
         let mut answers = Vec::new();
         let mut found = 0;
@@ -167,9 +174,12 @@ impl Memory {
             found += u64::from(walker.look_up(visit.socket, id, &visit.ask, &mut answers));
         }
         walked.kernel_ns += monotonic_ns().saturating_sub(began_ns);
+
         if found != self.connections.len() as u64 || found + listeners != counts.in_use {
             return Ok(None);
         }
+
+        // Visited only now: if a walk were needed after all, it would visit them again.
         walked.bytes += answers.len() as u64;
         for message in Messages::new(&answers).flatten() {
             match decode(message.body) {
@@ -191,6 +201,7 @@ impl Memory {
         let had_counts = self.before.is_some();
         self.before = counts;
         self.connections = connections;
+
         if is_too_much || (had_counts && self.before.is_some()) {
             // It was not quiet between two polls, and may not be so between the next two.
             self.before = None;

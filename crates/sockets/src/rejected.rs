@@ -1,4 +1,4 @@
-//! Connections that a poll's filter has rejected, so that their ends are not told either.
+//! Connections that a poll's filter has rejected, so that their ends are left out as well.
 
 use crate::table::mix;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ pub(crate) struct Rejected {
 const SWEEP_POLLS: u32 = 8;
 
 impl Rejected {
-    /// Room for so many.
+    /// Room for `capacity` connections.
     pub(crate) fn new(capacity: usize) -> Rejected {
         Rejected { polls: HashMap::default(), capacity, overflowed: 0 }
     }
@@ -43,7 +43,7 @@ impl Rejected {
         self.polls.remove(&cookie).is_some()
     }
 
-    /// Forgets, every few polls, those that so many polls have not met.
+    /// Forgets, every few polls, those that `kept_polls` polls have not met.
     pub(crate) fn sweep(&mut self, poll: u32, kept_polls: u32) {
         if poll.is_multiple_of(SWEEP_POLLS) {
             self.polls.retain(|_, seen| poll.wrapping_sub(*seen) <= kept_polls);

@@ -70,6 +70,7 @@ impl<'h> Runner<'h> {
         if options.closes == Closes::On {
             engine.closes_start(&mut *access);
         }
+
         engine.scout = Scout::start(&*access, options);
         let names_devices = options.filter.as_ref().is_some_and(Filter::depends_on_namespace);
         if names_devices && options.scope != Scope::Own {
@@ -79,16 +80,19 @@ impl<'h> Runner<'h> {
                     .to_owned()
             });
         }
+
         let needs = options.filter.as_ref().map_or(Needs::NONE, Filter::needs);
         let held = effective_capabilities().unwrap_or_default();
         if needs.contains(Needs::MARK) && held & 1 << CAP_NET_ADMIN == 0 {
             engine.problem("filter_mark", || {
-                "the filter asks for a mark, which the kernel tells to CAP_NET_ADMIN only: no socket passes what depends on it"
+                "the filter asks for a mark, which the kernel shows to CAP_NET_ADMIN only: no socket passes what depends on it"
                     .to_owned()
             });
         }
+
         let split = Split::new(options.filter.as_ref(), options.states);
         engine.filter.adopt(&split);
+
         Runner {
             split,
             extensions: options.extensions(),
@@ -108,11 +112,13 @@ impl<'h> Runner<'h> {
     }
 
     pub(crate) fn run(&mut self, asked: &Receiver<Question>) {
-        // The first poll is at once: whoever starts the daemon wants to see something.
+        // The first poll is at once: people who start the daemon want to see something.
         let mut due = Instant::now();
         let mut slot = due;
+
         while self.wait(asked, due) == Next::GoOn {
             self.poll();
+            // The schedule itself has no jitter, so that polls do not drift.
             slot += self.options.interval;
             if slot <= Instant::now() {
                 self.engine.counts.overruns.add(1);
@@ -120,6 +126,7 @@ impl<'h> Runner<'h> {
             }
             due = slot + self.next_jitter();
         }
+
         self.answers.stop();
         // What had come before the stop; more may come for as long as connections close.
         for _ in 0..DRAINS_AT_STOP_MAX {
@@ -127,6 +134,7 @@ impl<'h> Runner<'h> {
                 break;
             }
         }
+
         self.engine.settle(&mut *self.access, &self.found, Settle::All);
         self.engine.finish();
     }
@@ -138,6 +146,7 @@ impl<'h> Runner<'h> {
             if self.signal.is_stopping() {
                 return Next::Stop;
             }
+
             // A poll is late by one turn of this at most.
             let turn = Answers::turn(self, asked);
             self.engine.look_out_and_count();
@@ -145,28 +154,35 @@ impl<'h> Runner<'h> {
             if left.is_zero() {
                 return Next::GoOn;
             }
+
             self.poll_set.clear();
             self.poll_set.add(self.signal.wake.as_fd(), Interest::Readable);
             if let Some(events) = &self.engine.hearing.events {
                 self.poll_set.add(events.as_fd(), Interest::Readable);
             }
+
             let scouts_at = 1 + usize::from(self.engine.hearing.events.is_some());
             let mut idle = self.engine.hearing.held.due_in().map_or(IDLE, |due| due.min(IDLE));
             if let Some(scout) = &self.engine.scout {
                 scout.wait_in(&mut self.poll_set);
                 idle = idle.min(scout.due_in());
             }
+
             let idle = match turn {
                 Turn::More => Duration::ZERO,
                 Turn::Wait(wait) => wait.min(idle).min(left),
             };
+
             // An error here is a signal: the loop looks at everything again.
             let _ = self.poll_set.wait(idle);
             self.signal.wake.clear();
+            // The time by which cgroups are looked up and waiting records are sent.
             self.engine.moment.at = Instant::now();
             if let Some(scout) = &mut self.engine.scout {
                 scout.note_wait(&self.poll_set, scouts_at);
             }
+
+            // Namespaces first: events name them by the ids that are learned here.
             self.engine.look_out();
             self.engine.take_closes();
             self.engine.settle(&mut *self.access, &self.found, Settle::Due);
@@ -174,7 +190,7 @@ impl<'h> Runner<'h> {
         }
     }
 
-    /// Has the output send closing records on their way that have waited long enough for others to join them.
+    /// Makes the output send the closing records that have waited long enough for others to join them.
     fn flush(&mut self) {
         let engine = &mut self.engine;
         if engine.emission.unflushed_since.is_some_and(|since| since.elapsed() >= FLUSH_AFTER) {
@@ -190,6 +206,7 @@ impl<'h> Runner<'h> {
         x ^= x >> 7;
         x ^= x << 17;
         self.jitter = x;
+        // The upper 53 bits, which a double holds exactly, as a number from 0 to below 1.
         self.options.jitter.mul_f64((x >> 11) as f64 / (1_u64 << 53) as f64)
     }
 
@@ -200,26 +217,30 @@ impl<'h> Runner<'h> {
         let unix_ns = realtime_ns();
         let boot_ns = boottime_ns();
         self.engine.moment = Moment { poll, unix_ns, boot_ns, at: Instant::now(), place: 0 };
+
         self.look_names_up();
         self.engine.is_keyframe = self.is_keyframe(poll);
         let states = self.states(poll);
+        // Of states that this poll does not ask for, the last count stands.
         self.engine.forget_open(states);
         self.discover();
         self.look_for_processes();
+
         self.engine.sums.discovery_ns = monotonic_ns().saturating_sub(began_ns);
         if self.visit_all(states) == Next::GoOn {
-            // Before what is absent is judged.
+            // Before absence is judged: what closed during the poll is not missing.
             self.engine.take_closes();
             self.engine.sweep(states);
             self.quiet.forget_gone(poll);
         }
+
         self.engine.sums.poll_ns = monotonic_ns().saturating_sub(began_ns);
         self.engine.sums.cpu_ns = thread_cpu_ns().saturating_sub(cpu_ns);
         self.engine.finish_poll(unix_ns);
     }
 
-    /// Has the filter's paths and interfaces stand for what they are now: a service that begins again has another cgroup, an
-    /// interface that is made anew another index.
+    /// Looks up again what the filter's paths and interfaces stand for: a service that was restarted has another cgroup, an
+    /// interface that was made again another index.
     fn look_names_up(&mut self) {
         if self.options.filter.as_ref().is_some_and(Filter::names_may_change) {
             self.split = Split::new(self.options.filter.as_ref(), self.options.states);
@@ -232,6 +253,7 @@ impl<'h> Runner<'h> {
         if !self.options.processes {
             return;
         }
+
         let processes = Processes::scan(&ProcessOptions::default());
         let denied = processes.summary().denied;
         if denied > 0 {
@@ -242,6 +264,7 @@ impl<'h> Runner<'h> {
                 )
             });
         }
+
         self.engine.attribution.processes = Some(processes);
     }
 
@@ -252,15 +275,19 @@ impl<'h> Runner<'h> {
         let is_keyframe = self.engine.is_keyframe;
         let put_off = std::mem::take(&mut self.put_off);
         let owed: HashMap<u32, usize> = put_off.places.iter().copied().zip(0..).collect();
+        // A stable sort: first those that are owed, as they were put off, then the others, as they were found.
         self.visits.sort_by_key(|(_, place)| owed.get(place).copied().unwrap_or(usize::MAX));
+
         for visit in 0..self.visits.len() {
             if self.signal.is_stopping() {
                 self.engine.is_keyframe = is_keyframe;
                 self.engine.sums.namespaces_put_off = (self.visits.len() - visit) as u64;
                 return Next::Stop;
             }
+
             let (at, place) = self.visits[visit];
             let is_owed = owed.contains_key(&place);
+            // At least one is visited, so that even where every poll is late all have their turn.
             if visit > 0 && Instant::now() >= ends_at {
                 self.put_off = PutOff {
                     places: self.visits[visit..].iter().map(|(_, place)| *place).collect(),
@@ -269,11 +296,14 @@ impl<'h> Runner<'h> {
                 };
                 break;
             }
+
+            // A visit that was put off gets what it would have asked for then: listeners, unchanged sockets.
             self.engine.is_keyframe = is_keyframe || is_owed && put_off.is_keyframe;
             self.visit((at, place), if is_owed { states | put_off.states } else { states });
             // A namespace of few sockets has no pause of its own.
             self.engine.pause();
         }
+
         self.engine.is_keyframe = is_keyframe;
         self.engine.put_off(self.put_off.places.len());
         Next::GoOn
@@ -314,40 +344,51 @@ impl<'h> Runner<'h> {
                 });
             }
         }
+
         for name in absent(&self.options.scope, &self.found) {
             engine.problem("no_such_namespace", || no_such_namespace(name));
         }
+
         engine.take_up(&self.found, &mut self.visits);
         engine.counts.namespaces.set(self.found.len() as u64);
         engine.counts.discover_us.add(engine.since_us());
     }
 
-    /// Walks one namespace. What goes wrong with it is counted, told once, and of no consequence for the others.
+    /// Walks one namespace. What goes wrong with it is counted, reported once, and of no consequence for the others.
     fn visit(&mut self, (at, place): (usize, u32), states: States) {
         let engine = &mut self.engine;
         engine.moment.place = place;
         let began_ns = monotonic_ns();
+
         let opened = self.access.open(at);
         let opened_ns = monotonic_ns();
         engine.counts.open_us.add(opened_ns.saturating_sub(began_ns) / 1_000);
+
         let socket = match opened {
             Ok(socket) => socket,
             Err(error) => return engine.cannot_open(&error),
         };
+
+        // The inode may be another namespace's since it was found: the cookie shows it.
         let cookie = namespace_cookie(socket.as_fd()).ok();
-        let place = engine.namespaces.recognise(place, cookie);
+        let place = engine.namespaces.recognize(place, cookie);
         engine.moment.place = place;
+        // Before the walk, so that what closes after it was listed is heard.
         engine.learn_nsid(&mut *self.access, at, place);
         engine.stamp();
+
         let ask = Ask { states, extensions: self.extensions, bytecode: &self.split.bytecode };
         let visit = Visit { at, cookie, socket: &socket, ask };
         let result = self.quiet.read(&visit, &mut *self.access, &mut self.walker, engine);
+
         // Closed at once: a netlink socket keeps its namespace alive.
         drop(socket);
+
         let spent_ns = monotonic_ns().saturating_sub(opened_ns);
         // An error leaves what the walk took until then.
         let walked = *result.as_ref().unwrap_or(&self.walker.last());
         engine.walked(place, (spent_ns, walked), result.map(drop));
+
         engine.settle(&mut *self.access, &self.found, Settle::Due);
     }
 }

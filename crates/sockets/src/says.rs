@@ -33,7 +33,7 @@ pub(crate) fn inode(message: &SocketMessage<'_>) -> Option<u32> {
     (!is_minisock(message)).then_some(message.inode)
 }
 
-/// Whether the reader was told what only `CAP_NET_ADMIN` is told of a socket with `tcp_info`, keys and ULP included: the mark is
+/// Whether the reader was given what only `CAP_NET_ADMIN` gets of a socket with `tcp_info`, keys and ULP included: the mark is
 /// in every message to such a reader (net/ipv4/inet_diag.c, inet_diag_msg_attrs_fill; tcp_diag.c, tcp_diag_get_aux).
 pub(crate) fn is_for_admin(message: &SocketMessage<'_>) -> bool {
     message.mark.is_some() && message.tcp_info.is_some()

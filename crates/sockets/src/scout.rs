@@ -1,6 +1,6 @@
 //! Looking for namespaces between polls, so that connections in new ones are heard from the beginning.
 //!
-//! The kernel delivers close events of a namespace only once it has an id here, and a poll may be far off. What tells of a new
+//! The kernel delivers close events of a namespace only once it has an id here, and a poll may be far off. What points to a new
 //! namespace: a change of mounts (`ip netns`, container engines), and an id that somebody else gave it, as the kernel does for
 //! a container behind a veth pair. A namespace that only processes are in is found by a look each second.
 
@@ -22,11 +22,11 @@ use sys::poll::{Interest, PollSet};
 
 /// Longest time between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Time until the next look after one that failed, or so many times what it took: a helper that hangs takes seconds.
+/// Time until the next look after one that failed, or [`RETRY_FACTOR`] times what it took: a helper that hangs takes seconds.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 const RETRY_FACTOR: u32 = 20;
-/// A look is followed by a rest of so many times what it took, however often the mounts change, but of no more than [`REST`] or
-/// what it took, whichever is longer.
+/// A look is followed by a rest of this many times what it took, however often the mounts change, but of no more than [`REST`]
+/// or what it took, whichever is longer.
 const REST_FACTOR: u32 = 4;
 const REST: Duration = Duration::from_millis(20);
 /// Time between two questions whether anything changed, while a walk goes on: one takes a microsecond.
@@ -42,7 +42,6 @@ pub(crate) struct Scout {
     mounts: Option<MountChanges>,
     ids: Option<IdChanges>,
     missed: Missed,
-    poll_set: PollSet,
     /// When to look if nothing calls.
     due: Instant,
     /// When to look if something does.
@@ -74,11 +73,12 @@ enum Call {
 }
 
 impl Scout {
-    /// Begins to watch, if there is anything to watch for.
+    /// Starts to watch, if there is anything to watch for.
     pub(crate) fn start(access: &dyn Access, options: &Options) -> Option<Scout> {
         if options.scope == Scope::Own || options.closes == Closes::Off {
             return None;
         }
+
         let now = Instant::now();
         Some(Scout {
             access: access.second()?,
@@ -87,7 +87,6 @@ impl Scout {
             mounts: MountChanges::open().ok(),
             ids: IdChanges::open().ok(),
             missed: Missed::new(),
-            poll_set: PollSet::default(),
             due: now,
             rested: now,
             listened: now,
@@ -112,7 +111,7 @@ impl Scout {
         }
     }
 
-    /// Takes over what a wait said of what [`Self::wait_in`] added from this index on. That mounts have changed is said once.
+    /// Takes over what a wait found of what [`Self::wait_in`] added from this index on. That mounts have changed is said once.
     pub(crate) fn note_wait(&mut self, set: &PollSet, first: usize) {
         let ids_at = first + usize::from(self.mounts.is_some());
         if self.mounts.is_some() && set.is_ready(first) {
@@ -133,14 +132,13 @@ impl Scout {
         let now = Instant::now();
         if now.duration_since(self.listened) >= LISTEN_INTERVAL {
             self.listened = now;
-            let mut set = std::mem::take(&mut self.poll_set);
-            set.clear();
+            let mut set = PollSet::default();
             self.wait_in(&mut set);
             // An error here is a signal: the next turn asks again.
             let _ = set.wait(Duration::ZERO);
             self.note_wait(&set, 0);
-            self.poll_set = set;
         }
+
         if self.has_ids {
             self.read_ids(engine);
         }
@@ -149,9 +147,11 @@ impl Scout {
     fn read_ids(&mut self, engine: &mut Engine<'_>) {
         self.has_ids = false;
         let Some(ids) = &mut self.ids else { return };
+
         ids.drain(|change| match change {
             IdChange::Given(id) => {
                 engine.namespaces.given(id);
+                // The id is another namespace's now, which is worth a look.
                 self.strangers.remove(&id);
                 // Those that we gave are known.
                 let is_new = engine.namespaces.by_nsid(id).is_none();
@@ -164,50 +164,58 @@ impl Scout {
                 engine.namespaces.end(id);
                 self.strangers.remove(&id);
             }
-            // The next poll recognises an inode that is another's now.
+            // The next poll recognizes an inode that is another's now.
             IdChange::Lost => self.called = Some(Call::Anything),
         });
     }
 
-    /// Looks, and has new namespaces heard.
+    /// Looks, and makes sure that new namespaces are heard.
     fn look(&mut self, engine: &mut Engine<'_>, call: Call) {
         let began = Instant::now();
         self.called = None;
         if call == Call::Anything {
             self.due = began + LOOK_INTERVAL;
         }
+
+        // Namespaces get ids so that their events are heard; where those of others cannot be heard, there is nothing to do.
         if !self.hears_all {
             return;
         }
+
         // Before the look: an inode that is found after the end of its namespace is a new one's.
         self.read_ids(engine);
         for _ in 0..self.missed.count(&engine.options.scope) {
             engine.vanished();
         }
+
         let (scope, found) = (&engine.options.scope, &mut self.found);
         let looked = match call {
             Call::Mounts => self.access.discover_mounted(scope, found),
             Call::Anything => self.access.discover(scope, found),
         };
+
         if looked.is_err() {
             // The next poll says why.
             self.due = Instant::now() + RETRY_INTERVAL.max(began.elapsed() * RETRY_FACTOR);
             self.rested = self.due;
             return;
         }
+
         for at in 0..self.found.len() {
             self.welcome(engine, at, call);
         }
         self.missed.note(&self.found);
         engine.namespaces.end_first_look();
+
         if std::mem::take(&mut self.may_be_own) {
             learn_own(engine);
         }
+
         let took = began.elapsed();
         self.rested = began + took + (took * REST_FACTOR).min(took.max(REST));
     }
 
-    /// Has the closes of a namespace heard from now on, if they are not yet.
+    /// Makes sure that the closes of a namespace are heard from now on.
     fn welcome(&mut self, engine: &mut Engine<'_>, at: usize, call: Call) {
         let Some(found) = self.found.get(at) else { return };
         let poll = engine.moment.poll;
@@ -216,18 +224,23 @@ impl Scout {
             // Only a process led there, and may be gone with its namespace since the look that asked it.
             return;
         }
+
         let place = match known.map_or_else(|| engine.admit(found), Admission::Known) {
             Admission::Known(place) | Admission::New(place) => place,
             Admission::LeftOut => return,
         };
+
         let is_heard = |known: &Known| known.is_own || known.nsid.is_some();
         if engine.namespaces.get(place).is_none_or(is_heard) || Instant::now() < self.gives_from {
             return;
         }
+
         match self.access.nsid(at) {
             Ok(nsid) => {
                 // Without a connection so far none was missed, and that is soon said.
-                if engine.namespaces.set_nsid(place, nsid) && self.access.opened(at) != Ok(0) {
+                if engine.namespaces.set_nsid(place, nsid)
+                    && self.access.tcp_counts(at).map(|counts| counts.opened) != Ok(0)
+                {
                     self.newcomers.push(Newcomer::new(place, found.id));
                 }
             }
@@ -244,7 +257,7 @@ impl Scout {
         }
     }
 
-    /// Has it look at the next turn: a poll has found a namespace that it does not know.
+    /// Makes it look at the next turn: a poll has found a namespace that it does not know.
     pub(crate) fn call(&mut self) {
         self.called = Some(Call::Anything);
     }
@@ -260,7 +273,8 @@ fn learn_own(engine: &mut Engine<'_>) {
 }
 
 impl Engine<'_> {
-    /// Has new namespaces heard, if something says that there may be one or a second is over. Between two datagrams of a walk.
+    /// Looks for new namespaces, and has their closes heard, if something says that there may be one or a second has passed. Called
+    /// between two datagrams of a walk too.
     pub(crate) fn look_out(&mut self) {
         let Some(mut scout) = self.scout.take() else { return };
         scout.hears_all = self.hearing.events.as_ref().is_some_and(Events::hears_all);
@@ -268,6 +282,7 @@ impl Engine<'_> {
         let now = Instant::now();
         let due = Some(Call::Anything).filter(|_| now >= scout.due);
         let called = scout.called.filter(|_| now >= scout.rested);
+        // `Anything` is the greater one, and looks at the mounts as well.
         if let Some(call) = due.max(called) {
             scout.look(self, call);
         }
@@ -279,6 +294,7 @@ impl Engine<'_> {
         self.look_out();
         let now = Instant::now();
         let mut place = 0;
+
         while let Some(scout) = &mut self.scout
             && let Some(newcomer) = scout.newcomers.get(place)
         {
@@ -286,6 +302,7 @@ impl Engine<'_> {
                 place += 1;
                 continue;
             }
+
             let newcomer = scout.newcomers.swap_remove(place);
             self.count_unheard(newcomer);
             // A count takes a walk, and others may have come meanwhile.
@@ -319,6 +336,7 @@ impl Engine<'_> {
     pub(crate) fn take_up(&mut self, found: &[Found], visits: &mut Vec<(usize, u32)>) {
         let poll = self.moment.poll;
         visits.clear();
+
         for one in found {
             self.namespaces.note_known(one, poll);
         }
@@ -327,10 +345,12 @@ impl Engine<'_> {
                 visits.push((at, place));
             }
         }
+
         self.namespaces.end_first_look();
         let left_out = found.len() - visits.len();
         self.sums.namespaces_left_out = left_out as u64;
         self.counts.namespaces_left_out.set(left_out as u64);
+
         if left_out > 0 {
             let (found, max) = (found.len(), self.options.namespaces_max);
             self.problem("namespaces_max", || {

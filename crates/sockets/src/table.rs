@@ -1,4 +1,4 @@
-//! The table of known sockets: what the last poll saw of each, by cookie. Bounded; what it forgets for want of room is counted.
+//! The table of known sockets: what the last poll saw of each, by cookie. Bounded; what it forgets for lack of room is counted.
 
 mod block;
 
@@ -34,7 +34,7 @@ pub(crate) struct Entry {
     pub(crate) dport: u16,
     pub(crate) state: u8,
     pub(crate) life: Life,
-    /// Who opened the connection, as far as the polls tell.
+    /// Who opened the connection, as far as the polls say.
     pub(crate) role: Option<Role>,
     /// A poll saw it with counters, and `last` holds them.
     pub(crate) has_counters: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Entry {
     pub(crate) congestion: u8,
     /// Counters as the last poll saw them: an aborted socket's event has only zeros.
     pub(crate) last: LastCounters,
-    /// What differences are taken from, beside `last`.
+    /// What differences are taken from, in addition to `last`.
     pub(crate) recorded: Recorded,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Entry {
 pub(crate) enum Life {
     /// It was in the last poll, or is new.
     Open,
-    /// It is absent from polls. A dump is no snapshot: one absence proves nothing. And a connection that the peer has reset is in
+    /// It is absent from polls. A dump is not a snapshot: one absence proves nothing. And a connection that the peer has reset is in
     /// no dump while its descriptor stays open, and its close event is still to come.
     Missing,
     /// Only a minisock is left of it in dumps. Its close event comes once its descriptor is closed, if it is not on its way.
@@ -68,7 +68,7 @@ pub(crate) enum Life {
     Closed,
 }
 
-/// Counters of `tcp_info` that a closing record falls back to, and that the end is told from.
+/// Counters of `tcp_info` that a closing record falls back to, and that the end is judged by.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct LastCounters {
     pub(crate) bytes_sent: u64,
@@ -110,7 +110,7 @@ pub(crate) struct Table {
     rest: usize,
     /// What was to be put in last and found no room.
     spare: Option<Entry>,
-    /// Behind the entry that was found last.
+    /// After the entry that was found last.
     next: u32,
     evicted: u64,
 }
@@ -140,16 +140,16 @@ impl Table {
         self.capacity
     }
 
-    /// Entries forgotten, or not put in, for want of room since the start.
+    /// Entries forgotten, or not put in, for lack of room since the start.
     pub(crate) fn evicted(&self) -> u64 {
         self.evicted
     }
 
     /// Where the entry with this cookie is.
     ///
-    /// The kernel lists the same sockets in the same order in each poll, and they were put in in that order. So the place behind the
-    /// last one is tried first: it is in the processor's cache, where an index slot in the order of a hash and the entry that it leads
-    /// to are not.
+    /// The kernel lists the same sockets in the same order in each poll, and they were inserted in that order. So the place after
+    /// the last one is tried first: it is in the processor's cache, where an index slot in the order of a hash and the entry that
+    /// it leads to are not.
     pub(crate) fn find(&mut self, cookie: u64) -> Option<Place> {
         let place = match self.cookie_if_used(self.next) {
             Some(next) if next == cookie => self.next,
@@ -178,9 +178,12 @@ impl Table {
                 return self.spare.insert(entry);
             }
         }
+
+        // At most half full, so that a search ends after a few slots.
         if (self.len + 1) * 2 > self.index.len() {
             self.grow_index();
         }
+
         let place = match self.free.pop() {
             Some(place) => {
                 *self.entry_mut(place) = entry;
@@ -188,6 +191,7 @@ impl Table {
             }
             None => self.push(entry),
         };
+
         let (block, at) = split(place);
         self.blocks[block].set_used(at);
         let slot = match self.slot_of(entry.cookie) {
@@ -195,6 +199,7 @@ impl Table {
         };
         self.index[slot] = place;
         self.len += 1;
+
         self.entry_mut(place)
     }
 
@@ -222,10 +227,12 @@ impl Table {
                     if !keep(entry) {
                         gone.push(entry.cookie);
                     }
+                    // Clears the lowest bit.
                     left &= left - 1;
                 }
             }
         }
+
         // The last first, so that what comes next fills the free places in their order.
         for cookie in gone.into_iter().rev() {
             self.remove(cookie);
@@ -236,6 +243,7 @@ impl Table {
         if self.blocks.last().is_none_or(|block| block.entries.len() == BLOCK_ENTRIES) {
             self.blocks.push(Block::new());
         }
+        // All blocks but the last are full, so that a place is a plain number.
         let before = (self.blocks.len() - 1) * BLOCK_ENTRIES;
         let entries = &mut self.blocks[before / BLOCK_ENTRIES].entries;
         entries.push(entry);
@@ -272,16 +280,19 @@ impl Table {
         }
     }
 
-    /// Empties a slot and moves those behind it that would not be found any more.
+    /// Empties a slot and moves those after it that would no longer be found (Knuth, The Art of Computer Programming, volume 3,
+    /// section 6.4, algorithm R).
     fn vacate(&mut self, mut hole: usize) {
         let mask = self.index.len() - 1;
         let mut slot = hole;
+
         loop {
             slot = (slot + 1) & mask;
             let place = self.index[slot];
             if place == EMPTY {
                 break;
             }
+
             let home = mix(self.cookie_at(place)) as usize & mask;
             // It may move if its home is not between the hole (exclusive) and where it is (inclusive).
             if slot.wrapping_sub(home) & mask >= slot.wrapping_sub(hole) & mask {
@@ -289,6 +300,7 @@ impl Table {
                 hole = slot;
             }
         }
+
         self.index[hole] = EMPTY;
     }
 
@@ -313,6 +325,7 @@ impl Table {
             self.rest -= 1;
             return false;
         }
+
         let mask = self.index.len() - 1;
         for _ in 0..TURN_SLOTS_MAX {
             self.hand = (self.hand + 1) & mask;
@@ -323,6 +336,7 @@ impl Table {
                 return true;
             }
         }
+
         self.rest = REST_INSERTIONS;
         false
     }
@@ -338,7 +352,7 @@ const TURN_SLOTS_MAX: usize = 32;
 /// Insertions without a search after one that found nothing: a slot for two insertions, then.
 const REST_INSERTIONS: usize = 64;
 
-/// Spreads cookies, which are consecutive numbers, over the index and over samples (the finaliser of splitmix64).
+/// Spreads cookies, which are consecutive numbers, over the index and over samples (the finalizer of splitmix64).
 pub(crate) fn mix(cookie: u64) -> u64 {
     let mut z = cookie.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,7 +1,7 @@
 //! Connections of a new namespace that closed before anybody could hear them.
 //!
-//! They are known in number alone: the namespace itself counts the connections that were opened in it. Those that are neither
-//! there nor heard are *unheard*. That is too high by what the kernel has still to tell of, so it is counted again.
+//! Only their number is known: the namespace itself counts the connections that were opened in it. Those that are neither
+//! there nor heard are *unheard*. That is too high by what the kernel has still to report, so it is counted again.
 
 use crate::closing::Drained;
 use crate::engine::Engine;
@@ -14,7 +14,7 @@ use wire::DecodeError;
 use wire::inet_diag::{Extensions, SocketMessage, States};
 
 /// Time from the first count of a newcomer's connections to the second; from there to the third it is four times that. Closes that
-/// the kernel was about to tell of at one are heard by the next (net/core/sock_diag.c, sock_diag_broadcast_destroy: a work queue).
+/// the kernel was about to report at one are heard by the next (net/core/sock_diag.c, sock_diag_broadcast_destroy: a work queue).
 const RECOUNT_AFTER: Duration = Duration::from_millis(10);
 /// Tries to count while connections open and close.
 const COUNT_TRIES: usize = 3;
@@ -31,14 +31,14 @@ pub(crate) struct Newcomer {
     pub(crate) due: Instant,
     counts: u32,
     /// The lowest of the counts in which nothing changed meanwhile, else of the others. Each is too high by what the kernel had
-    /// still to tell of.
+    /// still to report.
     unheard: Option<Count>,
 }
 
 /// Unheard connections of a namespace. In the order of preference.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Count {
-    /// As many, or fewer by what the kernel has still to tell of.
+    /// As many, or fewer by what the kernel has still to report.
     Steady(u64),
     /// About as many: connections were opened and closed meanwhile.
     Guess(u64),
@@ -64,16 +64,18 @@ impl Engine<'_> {
             // This access cannot count.
             Err(_) => return,
         };
+
         if is_last {
             return self.tell_unheard(&newcomer);
         }
+
         if let Some(scout) = &mut self.scout {
             newcomer.due = Instant::now() + RECOUNT_AFTER * newcomer.counts.pow(2);
             scout.newcomers.push(newcomer);
         }
     }
 
-    /// Tells what the counts so far say, before the end.
+    /// Publishes what the counts so far say, before the end.
     pub(crate) fn settle_newcomers(&mut self) {
         let newcomers = self.scout.as_mut().map(|scout| std::mem::take(&mut scout.newcomers));
         for newcomer in newcomers.unwrap_or_default() {
@@ -96,15 +98,19 @@ impl Engine<'_> {
         for _ in 0..COUNT_TRIES {
             let opened = self.opened(newcomer.id)?;
             let heard = self.heard(newcomer.place);
+            // Each connection that was opened has been heard closing, so none is left to count.
             if opened <= heard {
                 return Ok(Count::Steady(0));
             }
+
             let alive = self.alive(newcomer.id)?;
             guess = opened.saturating_sub(heard + alive);
+            // Nothing was opened or heard between the readings, so that they belong together.
             if self.opened(newcomer.id)? == opened && self.heard(newcomer.place) == heard {
                 return Ok(Count::Steady(guess));
             }
         }
+
         Ok(Count::Guess(guess))
     }
 
@@ -121,7 +127,7 @@ impl Engine<'_> {
     fn opened(&mut self, id: Identity) -> Result<u64, Error> {
         let scout = self.scout.as_mut().ok_or(Error::Gone)?;
         let at = scout.found.iter().position(|found| found.id == id).ok_or(Error::Gone)?;
-        scout.access.opened(at)
+        scout.access.tcp_counts(at).map(|counts| counts.opened)
     }
 
     /// Connections that have a socket in a namespace: each has its close event before it.
@@ -129,6 +135,7 @@ impl Engine<'_> {
         let scout = self.scout.as_mut().ok_or(Error::Gone)?;
         let at = scout.found.iter().position(|found| found.id == id).ok_or(Error::Gone)?;
         let socket = scout.access.open(at)?;
+        // Without listeners, handshakes and TIME-WAIT: these have no close event of a connection to come.
         let ask = Ask { states: States::DEFAULT, extensions: Extensions::NONE, bytecode: &[] };
         let mut alive = Alive(0);
         let failed = |_| Error::Syscall { call: "walk", errno: Errno::IO };

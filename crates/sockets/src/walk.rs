@@ -180,6 +180,7 @@ impl Walker {
         } else {
             self.each(socket, ask, visitor, walked)?;
         }
+
         Ok(())
     }
 
@@ -231,8 +232,10 @@ impl Walker {
             bytecode,
             sequence: self.sequence,
         };
+
         self.request.clear();
         request.encode(&mut self.request);
+
         let asked_ns = monotonic_ns();
         walked.dumps += 1;
         socket.send(&self.request).map_err(|errno| WalkError::Syscall { call: "sendto", errno })?;
@@ -255,6 +258,7 @@ impl Walker {
         if socket.send(&self.request).is_err() {
             return false;
         }
+
         // The kernel has answered before `send` returns; what else is queued is an answer to an earlier request.
         loop {
             let received = match socket.receive(&mut self.buffer) {
@@ -262,19 +266,24 @@ impl Walker {
                 Err(_) => return false,
                 Ok(received) => received,
             };
+
             if !received.is_whole_and_from_the_kernel() {
                 continue;
             }
+
             let first = Messages::new(received.bytes).next();
             let Some(Ok(message)) = first.filter(
                 |message| matches!(message, Ok(message) if message.sequence == self.sequence),
             ) else {
                 continue;
             };
+            // An error: the kernel no longer has the socket.
             if message.kind != SOCK_DIAG_BY_FAMILY {
                 return false;
             }
+
             out.extend_from_slice(message.raw);
+            // As in a datagram, where the next message begins at a multiple of 4 (NLMSG_ALIGN).
             out.resize(out.len().next_multiple_of(4), 0);
             return true;
         }
@@ -291,6 +300,8 @@ impl Walker {
         let received = loop {
             match socket.receive(&mut self.buffer) {
                 Err(Errno::INTR) => {}
+                // Each receive makes the next part (netlink_recvmsg in net/netlink/af_netlink.c), so that until its end a dump
+                // always has something to read.
                 Err(Errno::AGAIN) => return Err(WalkError::Incomplete),
                 Err(errno) => return Err(WalkError::Syscall { call: "recvmsg", errno }),
                 // The borrow checker cannot follow a borrow out of the loop: the length is enough.
@@ -299,22 +310,27 @@ impl Walker {
                 }
             }
         };
+
         let (len, truncated, sender) = received;
         walked.kernel_ns += monotonic_ns().saturating_sub(asked_ns);
+        // Any process may send to our port; the kernel's own port is 0.
         if sender != 0 {
             return Ok(Progress::GoesOn);
         }
+
         walked.datagrams += 1;
         walked.bytes += len as u64;
         if truncated {
             return Err(WalkError::Truncated);
         }
+
         for message in Messages::new(self.buffer.get(..len).unwrap_or_default()) {
             let message = message.map_err(WalkError::Malformed)?;
             if message.sequence != self.sequence {
                 // The rest of an answer to an earlier request.
                 continue;
             }
+
             walked.interrupted |= message.flags & NLM_F_DUMP_INTR != 0;
             match message.kind {
                 SOCK_DIAG_BY_FAMILY | TCPDIAG_GETSOCK => match decode(message.body) {
@@ -325,11 +341,13 @@ impl Walker {
                     return status(done_status(message.body)).map(|()| Progress::Done);
                 }
                 NLMSG_ERROR => {
+                    // 0 is an acknowledgement.
                     status(error_of(message.body))?;
                 }
                 _ => {}
             }
         }
+
         Ok(Progress::GoesOn)
     }
 }

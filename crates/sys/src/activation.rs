@@ -1,5 +1,4 @@
 //! Sockets handed over by a service manager (sd_listen_fds(3)).
-
 //!
 //! And the other way: what the service manager is to hold for the next process (`FDSTORE=1`).
 
@@ -31,9 +30,11 @@ pub fn take() -> Vec<Handed> {
     if !is_ours || TAKEN.swap(true, Ordering::SeqCst) {
         return Vec::new();
     }
+
     let count: i32 = env::var("LISTEN_FDS").ok().and_then(|n| n.parse().ok()).unwrap_or(0);
     let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
     let names = names.split(':').map(str::to_owned).chain(std::iter::repeat(String::new()));
+
     let fds = FIRST_FD..FIRST_FD.saturating_add(count.clamp(0, 1_024));
     fds.zip(names).filter_map(|(fd, name)| Some(Handed { fd: take_one(fd)?, name })).collect()
 }

@@ -43,10 +43,12 @@ impl Mount {
     /// `ENOENT`, `EACCES`; `EINVAL` when something else is mounted there.
     pub fn open(path: &Path) -> io::Result<Mount> {
         let folder = OwnedFd::from(File::open(path)?);
+
         // SAFETY: all-zero bytes are a valid `statfs`: it holds integers only.
         let mut found: libc::statfs = unsafe { mem::zeroed() };
         // SAFETY: the kernel writes one `statfs` to the address given.
         check(unsafe { libc::fstatfs(folder.as_raw_fd(), &raw mut found) })?;
+
         // The type is a long with glibc and an unsigned long with musl.
         if found.f_type as i64 == CGROUP2_SUPER_MAGIC {
             Ok(Mount { folder, path: path.to_owned() })
@@ -81,6 +83,7 @@ impl Mount {
     /// number (fs/kernfs/mount.c, `__kernfs_fh_to_dentry`; Linux 5.5).
     fn open_by_id(&self, id: u64) -> Result<OwnedFd, Errno> {
         let mut handle = KernfsHandle { bytes: 8, kind: FILEID_KERNFS, id };
+
         // SAFETY: `handle` is laid out as `struct file_handle` with eight bytes, which is what its first field says.
         let fd = unsafe {
             libc::syscall(
@@ -90,6 +93,7 @@ impl Mount {
                 libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC,
             )
         };
+
         let fd = check(fd as libc::c_int)?;
         // SAFETY: the kernel has just given us this descriptor and nobody else knows it.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })

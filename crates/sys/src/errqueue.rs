@@ -33,12 +33,14 @@ pub fn take(socket: BorrowedFd<'_>) -> Option<Returned> {
     let mut header: libc::msghdr = unsafe { mem::zeroed() };
     header.msg_control = ptr::from_mut(&mut control).cast();
     header.msg_controllen = mem::size_of::<Control>() as _;
+
     // SAFETY: the header points at `control` and says its length; no payload buffer is offered, which truncates the
     // quoted payload and nothing else.
     let rc = unsafe {
         libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT)
     };
     check(rc as libc::c_int).ok()?;
+
     // SAFETY: the header was filled by the kernel a moment ago and `control` is alive.
     let mut entry = unsafe { libc::CMSG_FIRSTHDR(&raw const header) };
     while !entry.is_null() {
@@ -48,11 +50,13 @@ pub fn take(socket: BorrowedFd<'_>) -> Option<Returned> {
             (cmsg.cmsg_level, cmsg.cmsg_type),
             (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR)
         );
+
         if is_error {
             // SAFETY: an entry of this type carries a `sock_extended_err` (linux/errqueue.h), within `control`.
             let error = unsafe {
                 libc::CMSG_DATA(entry).cast::<libc::sock_extended_err>().read_unaligned()
             };
+
             // SAFETY: all-zero bytes are a valid `sockaddr_storage`: it holds integers and padding only.
             let mut offender: libc::sockaddr_storage = unsafe { mem::zeroed() };
             // SAFETY: the offender's address lies behind the error, inside `control`, which has 256 bytes: at least 200
@@ -62,6 +66,7 @@ pub fn take(socket: BorrowedFd<'_>) -> Option<Returned> {
                 let to = ptr::from_mut(&mut offender).cast();
                 ptr::copy_nonoverlapping(from, to, mem::size_of::<libc::sockaddr_in6>());
             }
+
             let is_local = error.ee_origin == libc::SO_EE_ORIGIN_LOCAL;
             return Some(Returned {
                 errno: Errno(error.ee_errno as i32),

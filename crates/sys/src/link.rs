@@ -24,7 +24,7 @@ pub struct Links {
 }
 
 impl Links {
-    /// Opens a socket in a namespace. Changing devices asks for `CAP_NET_ADMIN` over it, which whoever created it has.
+    /// Opens a socket in a namespace. Changing devices asks for `CAP_NET_ADMIN` over it, which its creator has.
     ///
     /// # Errors
     /// When the namespace cannot be entered, or has no room for a socket.
@@ -57,6 +57,7 @@ impl Links {
                 });
             });
         });
+
         self.create("RTM_NEWLINK (veth)", RTM_NEWLINK, device)
     }
 
@@ -76,6 +77,7 @@ impl Links {
                 append_attribute(body, IFLA_BR_MCAST_SNOOPING, &[0]);
             });
         });
+
         self.create("RTM_NEWLINK (bridge)", RTM_NEWLINK, device)
     }
 
@@ -130,12 +132,14 @@ impl Links {
             IpAddr::V4(v4) => (libc::AF_INET, v4.octets().to_vec()),
             IpAddr::V6(v6) => (libc::AF_INET6, v6.octets().to_vec()),
         };
+
         // struct ifaddrmsg (linux/if_addr.h): family, prefix length, flags, scope (global), index.
         self.body.clear();
         self.body.extend_from_slice(&[family as u8, prefix_bits, IFA_F_NODAD, 0]);
         self.body.extend_from_slice(&index.to_ne_bytes());
         append_attribute(&mut self.body, IFA_LOCAL, &octets);
         append_attribute(&mut self.body, IFA_ADDRESS, &octets);
+
         self.create("RTM_NEWADDR", RTM_NEWADDR, device)
     }
 
@@ -164,12 +168,14 @@ impl Links {
     pub fn device(&mut self, device: &str) -> Result<Device, Error> {
         self.begin_link(0, 0);
         append_name(&mut self.body, device);
+
         let mut found = None;
         let asked = self.asker.ask((RTM_GETLINK, 0), &self.body, |kind, body| {
             if kind == RTM_NEWLINK {
                 found = Device::parse(body);
             }
         });
+
         self.explain("RTM_GETLINK", device, asked)?;
         found.ok_or_else(|| Error::new("RTM_GETLINK", device, Errno::PROTO))
     }

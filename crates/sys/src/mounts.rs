@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// What a line says, as far as anybody here asks.
+/// What a line says, as far as it is needed here.
 pub(crate) struct Mount<'a> {
     /// `MAJOR:MINOR`.
     pub(crate) device: &'a [u8],

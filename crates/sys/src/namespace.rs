@@ -11,7 +11,6 @@ mod error;
 mod files;
 mod isolate;
 mod nsid;
-mod opened;
 
 pub use changes::{IdChange, IdChanges, MountChanges};
 pub use discovery::{Discovery, Scan};
@@ -20,7 +19,6 @@ pub use error::Error;
 pub use files::{FileChange, FileChanges};
 pub use isolate::{IsolateError, Obstacle, isolate, isolate_child};
 pub use nsid::{Nsids, Target};
-pub use opened::connections_opened;
 
 use crate::Errno;
 use crate::errno::check;

@@ -1,6 +1,6 @@
 //! Netlink sockets: the one way to ask the kernel questions and to hear its events.
 //!
-//! What comes in is checked here for everything that a byte slice does not show: whether the kernel cut it, who sent it,
+//! What arrives is checked here for everything that a byte slice does not show: whether the kernel cut it, who sent it,
 //! to which group, and from which namespace. What the bytes say is the caller's to decode.
 
 pub(crate) mod ask;
@@ -89,7 +89,7 @@ impl Socket {
     /// Takes a socket that somebody else opened, after asking the kernel whether it is what it should be.
     ///
     /// # Errors
-    /// `EPROTO` when it is not a netlink socket of this protocol; `ENOTSOCK` when it is no socket.
+    /// `EPROTO` when it is not a netlink socket of this protocol; `ENOTSOCK` when it is not a socket.
     pub fn from_fd(fd: OwnedFd, protocol: Protocol) -> Result<Socket, Errno> {
         let domain: libc::c_int = option(fd.as_fd(), libc::SO_DOMAIN)?;
         let number: libc::c_int = option(fd.as_fd(), libc::SO_PROTOCOL)?;
@@ -125,7 +125,7 @@ impl Socket {
     /// stay silent, see [`crate::namespace::Nsids`].
     ///
     /// Whether an event of another namespace is delivered depends on `CAP_NET_BROADCAST`, over that namespace's user
-    /// namespace, of whoever opened the socket (net/netlink/af_netlink.c, do_one_broadcast, file_ns_capable): a helper may
+    /// namespace, of the process that opened the socket (net/netlink/af_netlink.c, do_one_broadcast, file_ns_capable): a helper may
     /// open it, and the process that reads needs nothing.
     ///
     /// # Errors
@@ -134,7 +134,7 @@ impl Socket {
         self.set(NETLINK_LISTEN_ALL_NSID, 1)
     }
 
-    /// Loses only the events that find the receive buffer full, and says nothing of it (`NETLINK_NO_ENOBUFS`):
+    /// Loses only the events that find the receive buffer full, and does not report it (`NETLINK_NO_ENOBUFS`):
     /// [`crate::socket::mem_info`] has their exact number.
     ///
     /// Without it, one loss makes the kernel drop everything until the reader has emptied the queue, and the next call returns
@@ -174,6 +174,7 @@ impl Socket {
     /// Any of `sendto(2)`: `EAGAIN`, `ENOBUFS`, `EPERM`. What the kernel thinks of the request comes as a message.
     pub fn send(&self, bytes: &[u8]) -> Result<(), Errno> {
         let addr = kernel_address();
+
         // SAFETY: both pointers and lengths describe memory that outlives the call, which only reads it.
         let rc = unsafe {
             libc::sendto(
@@ -185,6 +186,7 @@ impl Socket {
                 ADDRESS_BYTES,
             )
         };
+
         if rc == -1 { Err(Errno::last()) } else { Ok(()) }
     }
 
@@ -265,5 +267,6 @@ fn option(fd: BorrowedFd<'_>, name: libc::c_int) -> Result<libc::c_int, Errno> {
             &raw mut len,
         )
     })?;
+
     Ok(value)
 }

@@ -73,8 +73,8 @@ impl Channel {
         Ok(Channel(socket.into()))
     }
 
-    /// As [`Self::connect`], with a limit on every wait from the first on: a listener that does not accept lets others wait for
-    /// ever once its queue is full.
+    /// As [`Self::connect`], with a limit on every wait from the first on: a listener that does not accept makes
+    /// others wait forever once its queue is full.
     ///
     /// # Errors
     /// As [`Self::connect`]; `EAGAIN` when the time is over.
@@ -88,12 +88,12 @@ impl Channel {
     /// Takes one end that this process inherited.
     ///
     /// # Errors
-    /// `EPROTO` when it is not a unix socket of type `SOCK_SEQPACKET`; `ENOTSOCK` when it is no socket.
+    /// `EPROTO` when it is not a unix socket of type `SOCK_SEQPACKET`; `ENOTSOCK` when it is not a socket.
     pub fn from_fd(fd: OwnedFd) -> Result<Channel, Errno> {
         checked(fd).map(Channel)
     }
 
-    /// Limits how long [`Self::receive`] and [`Self::send`] wait; `None` is for ever.
+    /// Limits how long [`Self::receive`] and [`Self::send`] wait; `None` waits forever.
     ///
     /// # Errors
     /// Any of `setsockopt(2)`.
@@ -120,6 +120,7 @@ impl Channel {
                 &raw mut len,
             )
         })?;
+
         Ok(Peer { process: found.pid.unsigned_abs(), uid: found.uid, gid: found.gid })
     }
 
@@ -147,17 +148,21 @@ impl Channel {
         let mut header = header(&mut part);
         header.msg_control = control.as_mut_ptr().cast();
         header.msg_controllen = mem::size_of_val(&control) as _;
+
         // SAFETY: the header points at `part`, which describes `buffer`, and at `control`; all of them outlive the call.
         let rc =
             unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut header, libc::MSG_CMSG_CLOEXEC) };
         let len = usize::try_from(rc).map_err(|_| Errno::last())?;
+
         let before = descriptors.len();
         // SAFETY: the kernel has just filled `control` through `header`.
         unsafe { take_descriptors(&header, descriptors) };
+
         if header.msg_flags & libc::MSG_CTRUNC != 0 {
             descriptors.truncate(before);
             return Err(Errno::PROTO);
         }
+
         let is_truncated = header.msg_flags & libc::MSG_TRUNC != 0;
         Ok(Message { len, is_truncated, descriptors: descriptors.len() - before })
     }
@@ -240,6 +245,7 @@ fn write_descriptors(control: &mut [u64; CONTROL_WORDS], descriptors: &[Borrowed
     assert!(descriptors.len() <= DESCRIPTORS_MAX, "the caller has checked");
     let message = control.as_mut_ptr().cast::<libc::cmsghdr>();
     let value_bytes = mem::size_of_val(descriptors) as u32;
+
     // SAFETY: `control` is aligned for a `cmsghdr` and holds it and DESCRIPTORS_MAX descriptors (both asserted above), so that
     // every write is inside; a `BorrowedFd` is a `RawFd` in memory (repr(transparent)), and the two areas do not overlap.
     unsafe {
@@ -258,6 +264,7 @@ fn write_descriptors(control: &mut [u64; CONTROL_WORDS], descriptors: &[Borrowed
 unsafe fn take_descriptors(header: &libc::msghdr, descriptors: &mut Vec<OwnedFd>) {
     // SAFETY: the kernel has written whole control messages to `msg_control`, `msg_controllen` bytes of them.
     let mut message = unsafe { libc::CMSG_FIRSTHDR(header) };
+
     // SAFETY: either null, or a control message inside the buffer.
     while let Some(found) = unsafe { message.as_ref() } {
         if found.cmsg_level == libc::SOL_SOCKET && found.cmsg_type == libc::SCM_RIGHTS {
@@ -273,6 +280,7 @@ unsafe fn take_descriptors(header: &libc::msghdr, descriptors: &mut Vec<OwnedFd>
                 descriptors.push(fd);
             }
         }
+
         // SAFETY: `found` is a control message of this header.
         message = unsafe { libc::CMSG_NXTHDR(header, found) };
     }
@@ -290,10 +298,12 @@ pub fn send_to_peer(
     if descriptors.len() > DESCRIPTORS_MAX {
         return Err(Errno::INVAL);
     }
+
     let mut control = [0_u64; CONTROL_WORDS];
     // The kernel reads the bytes only, so that the shared reference may be cast to a mutable pointer.
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let mut header = header(&mut part);
+
     if !descriptors.is_empty() {
         let value_bytes = mem::size_of_val(descriptors) as u32;
         header.msg_control = control.as_mut_ptr().cast();
@@ -301,6 +311,7 @@ pub fn send_to_peer(
         header.msg_controllen = unsafe { libc::CMSG_SPACE(value_bytes) } as _;
         write_descriptors(&mut control, descriptors);
     }
+
     // SAFETY: the header points at `part` and `control`; they and the bytes outlive the call, which only reads them.
     let rc = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL) };
     if rc == -1 { Err(Errno::last()) } else { Ok(()) }

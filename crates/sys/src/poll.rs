@@ -57,7 +57,7 @@ impl PollSet {
     }
 }
 
-/// Waits for so long, or until a signal comes. How much longer it takes depends on [`set_timer_slack`] and on the scheduler.
+/// Waits for `duration`, or until a signal arrives. How much longer it takes depends on [`set_timer_slack`] and on the scheduler.
 pub fn pause(duration: Duration) {
     let time = libc::timespec {
         tv_sec: duration.as_secs() as libc::time_t,
@@ -67,7 +67,7 @@ pub fn pause(duration: Duration) {
     unsafe { libc::ppoll(ptr::null_mut(), 0, &raw const time, ptr::null()) };
 }
 
-/// Lets the kernel put off the calling thread's timers by so much at most, to wake it together with others
+/// Lets the kernel put off the calling thread's timers by `slack` at most, to wake it together with others
 /// (`PR_SET_TIMERSLACK`); 50 µs unless set, and one nanosecond at least.
 pub fn set_timer_slack(slack: Duration) {
     let slack_ns = libc::c_ulong::try_from(slack.as_nanos()).unwrap_or(libc::c_ulong::MAX).max(1);
@@ -97,7 +97,8 @@ impl EventFd {
         unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
     }
 
-    /// Makes the descriptor unwritable until the next [`clear`](Self::clear): with these two it tells that it is free.
+    /// Makes the descriptor unwritable until the next [`clear`](Self::clear): a thread that waits to write waits
+    /// for that.
     pub fn fill(&self) {
         self.clear();
         // The largest value that the counter takes (eventfd(2)).

@@ -32,7 +32,7 @@ pub fn overflow_uid() -> Option<u32> {
     uid.and_then(|uid| uid.trim().parse().ok()).or(Some(65_534))
 }
 
-/// Whether a user namespace's map leaves nobody out: one range from 0 that has all ids but the last, which is none.
+/// Whether a user namespace's map leaves nobody out: one range from 0 with all ids but the last, which is not an id.
 fn is_whole_uid_map(map: &str) -> bool {
     let mut lines = map.lines().map(|line| line.split_ascii_whitespace());
     let first: Option<Vec<&str>> = lines.next().map(Iterator::collect);
@@ -90,7 +90,7 @@ fn status_kib(name: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
-/// The name of this host (`gethostname(2)`), which is the container's in a container. Bytes that are no UTF-8 are replaced.
+/// The name of this host (`gethostname(2)`), which is the container's in a container. Bytes that are not UTF-8 are replaced.
 ///
 /// # Errors
 /// None in practice: names have at most 64 bytes (`HOST_NAME_MAX`).

@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 pub struct ReceivingSocket {
     /// A number that no other socket of the namespace has while the host runs.
     pub cookie: u64,
-    /// Datagrams dropped at it since it was opened, whoever sent them. Wraps at 2^32.
+    /// Datagrams dropped at it since it was opened, from any sender. Wraps at 2^32.
     pub dropped_datagrams: u32,
 }
 
@@ -27,7 +27,7 @@ impl Receivers {
         Ok(Receivers(Asker::open_on(Protocol::SockDiag)?))
     }
 
-    /// The socket that gets what `from` sends to `to`; `None` when there is none, or the kernel cannot tell (no `udp_diag`).
+    /// The socket that gets what `from` sends to `to`; `None` when there is none, or the kernel cannot say (no `udp_diag`).
     /// Of several on one port it is the one that the kernel chooses for these ends.
     ///
     /// # Errors
@@ -43,6 +43,7 @@ impl Receivers {
                 found = socket_of(body);
             }
         });
+
         match answer {
             Ok(()) | Err(Errno::NOENT) => Ok(found),
             Err(errno) => Err(errno.into()),
@@ -56,11 +57,12 @@ const INET_DIAG_SKMEMINFO: u16 = 7;
 const DROPS: usize = 8;
 const INET_DIAG_MSG_BYTES: usize = 72;
 
-/// `struct inet_diag_req_v2` (linux/inet_diag.h). The lookup is made as for a datagram that comes in, so that the "source" is
+/// `struct inet_diag_req_v2` (linux/inet_diag.h). The lookup is made as for a datagram that arrives, so that the "source" is
 /// our end (net/ipv4/udp_diag.c, udp_dump_one).
 fn question(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
     let family = if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let mut body = vec![family as u8, libc::IPPROTO_UDP as u8];
+    // The wanted attributes as bits, and padding; then the states, all of them.
     body.extend_from_slice(&[1 << (INET_DIAG_SKMEMINFO - 1), 0]);
     body.extend_from_slice(&u32::MAX.to_ne_bytes());
     body.extend_from_slice(&from.port().to_be_bytes());

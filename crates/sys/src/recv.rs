@@ -57,7 +57,7 @@ pub struct Ask<'a> {
 pub enum Payload<'a> {
     /// In the batch's own buffers.
     Bytes(&'a [u8]),
-    /// In the [`Room`] that the caller gave, so many bytes from its beginning.
+    /// In the [`Room`] that the caller gave, `offset` bytes from its beginning.
     InRoom { offset: usize, len: usize },
 }
 
@@ -93,7 +93,7 @@ pub struct ReceiveBatch {
     lens: [(u32, libc::socklen_t, bool); BATCH],
     len: usize,
     sources: Sources,
-    /// The first so many datagrams lie in the caller's room, the others in `buffers`.
+    /// The first datagrams, this many, lie in the caller's room, the others in `buffers`.
     in_room: usize,
     room_stride_bytes: usize,
 }
@@ -154,15 +154,19 @@ impl ReceiveBatch {
         (self.len, self.in_room) = (0, 0);
         let Ask { count_max, sources, mut room } = ask;
         let count_max = count_max.clamp(1, BATCH);
+
         let mut parts = [const { MaybeUninit::<[libc::iovec; 2]>::uninit() }; BATCH];
         let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
+
         let buffers = self.buffers.chunks_exact_mut(self.stride_bytes);
         let mut slots = room.as_mut().map(|room| {
             assert!((1..=self.buffer_bytes).contains(&room.stride_bytes), "stride of the room");
             assert!(room.bytes.len() >= count_max * room.stride_bytes, "too little room");
             room.bytes.chunks_exact_mut(room.stride_bytes)
         });
+        // Without a room, `None` for each datagram.
         let slots = std::iter::from_fn(|| Some(slots.as_mut().and_then(Iterator::next)));
+
         for (((part, header), (buffer, slot)), name) in parts
             .iter_mut()
             .zip(&mut headers)
@@ -181,11 +185,13 @@ impl ReceiveBatch {
                     mem::size_of::<libc::sockaddr_storage>() as libc::socklen_t;
             }
         }
+
         let flags = match wait {
             Wait::ForOne => libc::MSG_WAITFORONE,
             Wait::No => libc::MSG_DONTWAIT,
         };
-        // SAFETY: the first `count_max` headers are initialised; each points at one or two initialised elements of `parts`
+
+        // SAFETY: the first `count_max` headers are initialized; each points at one or two initialized elements of `parts`
         // and at one of `names`, and every part at writable bytes of a buffer or of the room; all of them outlive the call.
         let rc = unsafe {
             libc::recvmmsg(
@@ -197,13 +203,16 @@ impl ReceiveBatch {
                 ptr::null_mut(),
             )
         };
+
         let received = check(rc)? as usize;
+
         for (len, header) in self.lens.iter_mut().zip(&headers[..received]) {
-            // SAFETY: fewer were received than headers were initialised.
+            // SAFETY: fewer were received than headers were initialized.
             let header = unsafe { header.assume_init_ref() };
             let truncated = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
             *len = (header.msg_len, header.msg_hdr.msg_namelen, truncated);
         }
+
         self.len = received;
         self.sources = sources;
         if let Some(room) = room {
@@ -219,8 +228,11 @@ impl ReceiveBatch {
         let is_longer = |(len, ..): &(u32, libc::socklen_t, bool)| *len as usize > stride_bytes;
         self.in_room = lens.iter().position(is_longer).unwrap_or(self.len);
         self.room_stride_bytes = stride_bytes;
+
         let slots = room.bytes.chunks_exact(stride_bytes);
         let buffers = self.buffers.chunks_exact_mut(self.stride_bytes);
+        // The kernel has put what did not fit the slot at its place in the buffer; what comes before it is still in
+        // the slot.
         for ((slot, buffer), (len, ..)) in slots.zip(buffers).zip(lens).skip(self.in_room) {
             let head = stride_bytes.min(*len as usize);
             buffer[..head].copy_from_slice(&slot[..head]);
@@ -258,8 +270,8 @@ impl<'a> Received<'a> {
     }
 }
 
-/// Where one datagram goes: into `slot` and, what does not fit there, into `buffer` as far from its beginning as it is from the
-/// datagram's; or all of it into `buffer`.
+/// Where one datagram goes: all of it into `buffer`, or its beginning into `slot` and the rest into `buffer`, as
+/// far from the buffer's beginning as it is from the datagram's.
 fn parts(
     buffer: &mut [u8],
     slot: Option<&mut [u8]>,
@@ -269,6 +281,7 @@ fn parts(
         iov_base: bytes.as_mut_ptr().cast(),
         iov_len: bytes.len(),
     };
+
     let (first, second, count) = match slot {
         Some(slot) => {
             let rest = slot.len();
@@ -276,6 +289,7 @@ fn parts(
         }
         None => (part(buffer), part(&mut []), 1),
     };
+
     (parts.write([first, second]).as_mut_ptr(), count)
 }
 

@@ -95,7 +95,8 @@ impl Routes {
     /// `ENETUNREACH` when there is no route; any error of the netlink socket.
     pub fn egress(&mut self, ends: &Ends) -> io::Result<Egress> {
         let mut egress = self.route(ends)?;
-        // The device of a local destination is loopback, whatever stands there is passed before the call returns.
+
+        // A local destination leaves by loopback, and whatever stands there is passed before the call returns.
         let wanted = egress.interface_index;
         self.0.ask((RTM_GETQDISC, NLM_F_DUMP), &[0; TCMSG_BYTES], |kind, body| {
             // struct tcmsg: family and padding (4 bytes), then tcm_ifindex.
@@ -108,6 +109,7 @@ impl Routes {
                 egress.queue_kinds.push(String::from_utf8_lossy(name).into_owned());
             }
         })?;
+
         Ok(egress)
     }
 
@@ -118,6 +120,7 @@ impl Routes {
     pub fn route(&mut self, ends: &Ends) -> io::Result<Egress> {
         let mut egress = Egress::default();
         let dst = ends.dst.ip();
+
         self.0.ask((RTM_GETROUTE, 0), &route_question(ends), |kind, body| {
             if kind == RTM_NEWROUTE && body.len() >= RTMSG_BYTES {
                 // struct rtmsg (linux/rtnetlink.h): rtm_type is its eighth byte.
@@ -127,6 +130,7 @@ impl Routes {
                 egress.interface_index = egress.next_hop.map_or(0, |hop| hop.interface_index);
             }
         })?;
+
         Ok(egress)
     }
 
@@ -140,12 +144,14 @@ impl Routes {
         body[0] = family(hop.address);
         body[4..8].copy_from_slice(&hop.interface_index.to_ne_bytes());
         append_attribute(&mut body, NDA_DST, &octets(hop.address));
+
         let mut found = Neighbour::Unknown;
         let answer = self.0.ask((RTM_GETNEIGH, 0), &body, |kind, body| {
             if let (RTM_NEWNEIGH, Some((_, state))) = (kind, neighbour_of(body)) {
                 found = state;
             }
         });
+
         match answer {
             Ok(()) | Err(crate::Errno::NOENT) => Ok(found),
             Err(errno) => Err(errno.into()),
@@ -223,15 +229,18 @@ fn route_question(ends: &Ends) -> Vec<u8> {
     body[0] = family(ends.dst.ip());
     body[1] = dst.len() as u8 * 8;
     append_attribute(&mut body, RTA_DST, &dst);
+
     if let Some(src) = ends.src.map(|src| src.ip()).filter(|src| !src.is_unspecified()) {
         body[2] = dst.len() as u8 * 8;
         append_attribute(&mut body, RTA_SRC, &octets(src));
     }
+
     if let SocketAddr::V6(v6) = ends.dst
         && v6.scope_id() != 0
     {
         append_attribute(&mut body, RTA_OIF, &v6.scope_id().to_ne_bytes());
     }
+
     body
 }
 

@@ -232,7 +232,7 @@ impl Calls {
         plain(&[libc::SYS_capget, libc::SYS_capset, libc::SYS_prctl, libc::SYS_seccomp]);
 }
 
-/// Flags of `open(2)` that write, make or empty a file. `O_TMPFILE` holds `O_DIRECTORY`, which is no harm by itself.
+/// Flags of `open(2)` that write, make or empty a file. `O_TMPFILE` holds `O_DIRECTORY`, which is harmless by itself.
 const WRITING_FLAGS: u32 = (libc::O_WRONLY
     | libc::O_RDWR
     | libc::O_CREAT
@@ -250,7 +250,7 @@ const RENAMEAT: c_long = libc::SYS_renameat;
 #[cfg(target_arch = "aarch64")]
 const RENAMEAT: c_long = 38;
 
-/// Allows every thread of this process these calls and no others, for good, and forbids new privileges.
+/// Allows every thread of this process these calls and no others, permanently, and forbids new privileges.
 ///
 /// Calls of another architecture (32-bit programs) kill the process.
 ///
@@ -259,11 +259,15 @@ const RENAMEAT: c_long = 38;
 /// has a filter of its own; `E2BIG` above 2,000 calls.
 pub fn allow_only(groups: &[Calls], otherwise: Otherwise) -> Result<(), Errno> {
     let mut program = program(groups, otherwise).ok_or(Errno(libc::ENOSYS))?;
+
     let len = u16::try_from(program.len())
         .ok()
         .filter(|len| *len <= BPF_MAXINSNS)
         .ok_or(Errno(libc::E2BIG))?;
+
+    // Without it the kernel takes a filter only from processes with CAP_SYS_ADMIN (seccomp(2)).
     crate::process::forbid_new_privileges()?;
+
     let filter = libc::sock_fprog { len, filter: program.as_mut_ptr() };
     // SAFETY: the kernel reads `filter` and the program that it points at, which outlive the call.
     let rc = unsafe {
@@ -274,6 +278,7 @@ pub fn allow_only(groups: &[Calls], otherwise: Otherwise) -> Result<(), Errno> {
             ptr::from_ref(&filter),
         )
     };
+
     match rc {
         0 => Ok(()),
         -1 => Err(Errno::last()),
@@ -306,29 +311,34 @@ fn program(groups: &[Calls], otherwise: Otherwise) -> Option<Vec<libc::sock_filt
         Otherwise::Refuse => libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs(),
         Otherwise::Kill => libc::SECCOMP_RET_KILL_PROCESS,
     };
+
     let mut program = vec![
         load(OFFSET_ARCHITECTURE),
         skip_if(ARCHITECTURE?, 1),
         give(libc::SECCOMP_RET_KILL_PROCESS),
         load(OFFSET_NUMBER),
     ];
+
     for &number in groups.iter().flat_map(|group| group.plain) {
         program.push(skip_one_unless(u32::try_from(number).ok()?));
         program.push(give(libc::SECCOMP_RET_ALLOW));
     }
+
     // Last, so that a call that another group allows without a look at its arguments has been allowed.
     for checked in groups.iter().flat_map(|group| group.checked) {
         let checks = checks(checked.arguments, otherwise);
         program.push(unless(u32::try_from(checked.number).ok()?, u8::try_from(checks.len()).ok()?));
         program.extend(checks);
     }
+
     program.push(give(otherwise));
     Some(program)
 }
 
-/// Allows the call if every argument is right. Neither way goes on behind it.
+/// Allows the call if every argument is right. Either way the program ends there.
 fn checks(arguments: &[(u32, Allowed)], otherwise: u32) -> Vec<libc::sock_filter> {
     let mut checks = Vec::new();
+
     for (argument, allowed) in arguments {
         checks.push(load(OFFSET_ARGUMENTS + argument * ARGUMENT_BYTES));
         match allowed {
@@ -344,6 +354,7 @@ fn checks(arguments: &[(u32, Allowed)], otherwise: u32) -> Vec<libc::sock_filter
         }
         checks.push(give(otherwise));
     }
+
     checks.push(give(libc::SECCOMP_RET_ALLOW));
     checks
 }

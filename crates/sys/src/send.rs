@@ -77,6 +77,7 @@ pub fn send_messages(socket: BorrowedFd<'_>, messages: &[Message<'_>]) -> Result
     let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
     let mut controls = [const { MaybeUninit::<SegmentControl>::uninit() }; BATCH];
     let count = messages.len().min(BATCH);
+
     for (((message, header), part), control) in
         messages.iter().zip(&mut headers).zip(&mut parts).zip(&mut controls)
     {
@@ -95,7 +96,8 @@ pub fn send_messages(socket: BorrowedFd<'_>, messages: &[Message<'_>]) -> Result
             header.msg_hdr.msg_controllen = mem::size_of::<SegmentControl>() as _;
         }
     }
-    // SAFETY: the first `count` headers are initialised and point at initialised parts and controls; all of them and
+
+    // SAFETY: the first `count` headers are initialized and point at initialized parts and controls; all of them and
     // the payloads outlive the call, which writes nothing but `msg_len` of each header.
     let rc = unsafe {
         libc::sendmmsg(
@@ -105,6 +107,7 @@ pub fn send_messages(socket: BorrowedFd<'_>, messages: &[Message<'_>]) -> Result
             (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as _,
         )
     };
+
     Ok(check(rc)? as usize)
 }
 

@@ -251,7 +251,7 @@ pub fn attach_filter(socket: BorrowedFd<'_>, program: &[FilterInstruction]) -> i
     set(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)
 }
 
-/// Takes a socket out of the way of everybody's datagrams: from here on they find no socket and are the host's `NoPorts`,
+/// Takes a socket off its port: from here on datagrams to it find no socket and are the host's `NoPorts`,
 /// as after a close. Its counters can then be read for the last time with nothing arriving in between.
 ///
 /// It does so by connecting the socket to a peer that sends nothing: the discard port of this host. Where that cannot be
@@ -295,6 +295,7 @@ fn get<T: Copy>(
     // an integer or an array of integers.
     let rc =
         unsafe { libc::getsockopt(fd, level, name, ptr::from_mut(value).cast(), &raw mut len) };
+
     check(rc).map(drop)
 }
 

@@ -1,4 +1,4 @@
-//! Options of TCP sockets that the standard library has not, and what TCP tells of itself.
+//! Options of TCP sockets that the standard library lacks, and what TCP says about itself.
 
 use crate::Errno;
 use crate::errno::check;
@@ -48,7 +48,7 @@ pub fn set_rto_max(socket: BorrowedFd<'_>, limit: Duration) -> Result<(), Errno>
     .map(drop)
 }
 
-/// Asks for a send buffer of so many bytes of the kernel's accounting, which stores the double of what it is given.
+/// Asks for a send buffer of `bytes` of the kernel's accounting, which stores the double of what it is given.
 ///
 /// # Errors
 /// Any of `setsockopt(2)`.
@@ -73,6 +73,7 @@ pub fn info<'b>(socket: BorrowedFd<'_>, buffer: &'b mut [u8]) -> Result<&'b [u8]
             &raw mut len,
         )
     })?;
+
     Ok(buffer.get(..len as usize).unwrap_or_default())
 }
 

@@ -1,4 +1,4 @@
-//! Packets dropped at random, where they come in, as a wire would: the side that sent them is told nothing.
+//! Packets dropped at random, where they arrive, as on a wire: the side that sent them does not learn of it.
 //!
 //! [`IngressLoss`] drops at a device, before anything else on that side sees the packet: a `clsact` queue with a `cls_bpf`
 //! filter of classic BPF, whose random load is the kernel's own generator. Dropping where packets leave would be simpler and
@@ -35,10 +35,10 @@ pub struct IngressLoss {
     index: u32,
 }
 
-/// What came in at a device with loss.
+/// What has arrived at a device with loss.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Counts {
-    /// Packets that came to the filter, ARP too, and dropped ones. Of a packet that holds several segments each counts.
+    /// Packets that reached the filter, ARP too, and dropped ones. Of a packet that holds several segments each counts.
     pub packets: u64,
     /// Bytes of those, without the link header.
     pub bytes: u64,
@@ -72,9 +72,11 @@ impl IngressLoss {
         let mut links = Links::open(namespace)?;
         let index = links.index(device)?;
         let mut ingress = IngressLoss { links, device: device.to_owned(), index };
+
         ingress.begin(CLSACT_HANDLE, CLSACT_PARENT, 0);
         append_attribute(&mut ingress.links.body, TCA_KIND, b"clsact\0");
         ingress.send("RTM_NEWQDISC (clsact)", (RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL))?;
+
         ingress.filter(loss, NLM_F_CREATE | NLM_F_EXCL)?;
         Ok(ingress)
     }
@@ -87,20 +89,22 @@ impl IngressLoss {
         self.filter(loss, NLM_F_CREATE | NLM_F_REPLACE)
     }
 
-    /// What has come in since [`Self::attach`].
+    /// What has arrived since [`Self::attach`].
     ///
     /// # Errors
     /// `ENODEV` when the device is gone.
     pub fn counts(&mut self) -> Result<Counts, Error> {
         self.begin(0, CLSACT_PARENT, 0);
         let mut counts = None;
-        // Without an echo, the answer goes only to those who listen to every change (net/sched/sch_api.c, qdisc_get_notify).
+
+        // Without an echo, the answer goes only to sockets that hear every change (net/sched/sch_api.c, qdisc_get_notify).
         let request = (RTM_GETQDISC, NLM_F_ECHO | NLM_F_ACK);
         let asked = self.links.asker.ask(request, &self.links.body, |kind, body| {
             if kind == RTM_NEWQDISC {
                 counts = body.get(TCMSG_BYTES..).and_then(Counts::parse);
             }
         });
+
         self.links.explain("RTM_GETQDISC (clsact)", &self.device, asked)?;
         counts.ok_or_else(|| Error::new("RTM_GETQDISC (clsact)", &self.device, Errno::PROTO))
     }
@@ -113,6 +117,7 @@ impl IngressLoss {
     fn filter(&mut self, loss: Loss, flags: u16) -> Result<(), Error> {
         let every_protocol = u32::from((libc::ETH_P_ALL as u16).to_be());
         self.begin(FILTER_HANDLE, INGRESS_PARENT, FILTER_PRIORITY << 16 | every_protocol);
+
         let program = loss.ingress_program();
         append_attribute(&mut self.links.body, TCA_KIND, b"bpf\0");
         append_nested(&mut self.links.body, TCA_OPTIONS, |body| {
@@ -120,6 +125,7 @@ impl IngressLoss {
             append_attribute(body, TCA_BPF_OPS, &bytes_of(&program));
             append_attribute(body, TCA_BPF_FLAGS, &TCA_BPF_FLAG_ACT_DIRECT.to_ne_bytes());
         });
+
         self.send("RTM_NEWTFILTER (cls_bpf)", (RTM_NEWTFILTER, flags))
     }
 
@@ -145,10 +151,12 @@ impl Counts {
         // struct gnet_stats_basic (linux/gen_stats.h): bytes u64, packets u32.
         let basic = attribute(statistics, TCA_STATS_BASIC)?;
         let packets = basic.get(8..)?.first_chunk().copied().map(u32::from_ne_bytes)?;
+
         // Since Linux 5.5 there is the number that does not wrap, once it is larger.
         let packets = attribute(statistics, TCA_STATS_PKT64)
             .and_then(|value| value.first_chunk().copied())
             .map_or(u64::from(packets), u64::from_ne_bytes);
+
         // struct gnet_stats_queue: queue length, backlog, drops, requeues, overlimits.
         let queue = attribute(statistics, TCA_STATS_QUEUE)?;
         Some(Counts {
@@ -162,10 +170,10 @@ impl Counts {
 /// Drops what reaches one socket, for kernels without [`IngressLoss`]. It needs no privilege.
 ///
 /// Works for UDP and for TCP, where acknowledgements have to be dropped at the sender's socket in the same way. An accepted
-/// socket has the filter of its listener. The sender is told nothing here either. It differs from a wire in this: it acts once a
+/// socket has the filter of its listener. The sender does not learn of it here either. It differs from a wire in this: it acts once a
 /// direction whatever the number of links between, only on sockets that were prepared, and not where the kernel answers without a
 /// socket, as in TIME-WAIT; and a UDP socket counts what was dropped as its own drops
-/// ([`crate::socket::mem_info`]), so that they are not told from a full buffer.
+/// ([`crate::socket::mem_info`]), so that they cannot be told apart from those of a full buffer.
 ///
 /// # Errors
 /// Any of `setsockopt(2)`.

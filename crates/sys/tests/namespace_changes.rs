@@ -5,15 +5,10 @@
 mod support;
 
 use std::collections::HashMap;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::time::Duration;
 use support::{Netns, need_root_netns, within};
-use sys::namespace::{
-    Discovery, Home, IdChange, IdChanges, MountChanges, Nsids, OpenNamespace, Target,
-    connections_opened,
-};
+use sys::namespace::{Discovery, IdChange, IdChanges, MountChanges, Nsids, OpenNamespace, Target};
 use sys::poll::{Interest, PollSet};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -109,24 +104,4 @@ fn an_inode_is_given_anew_only_after_the_end_was_told() {
         reused
     });
     assert!(reused.unwrap() >= 200);
-}
-
-#[test]
-fn connections_of_a_namespace_are_counted_by_both_their_ends() {
-    if !need_root_netns() {
-        return;
-    }
-    let netns = Netns::new();
-    let connect = || {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (mut server, _) = listener.accept().unwrap();
-        client.write_all(b"x").unwrap();
-        server.read_exact(&mut [0]).unwrap();
-    };
-    let home = Home::remember().unwrap();
-    let opened = || home.enter(&netns.open(), || connections_opened().unwrap()).unwrap();
-    assert_eq!(opened(), 0);
-    home.enter(&netns.open(), || (0..7).for_each(|_| connect())).unwrap();
-    assert_eq!(opened(), 14);
 }

@@ -238,7 +238,7 @@ fn nothing_keeps_a_namespace_that_was_deleted() {
         drop(remote.open(at).unwrap());
         remote.discover_mounted(&Scope::All, &mut found).unwrap();
         let at = place(&found, &deleted);
-        assert_eq!(remote.opened(at), Ok(0));
+        assert_eq!(remote.tcp_counts(at).unwrap().opened, 0);
     }
     let _events = remote.events(Hears::All, 1 << 20).unwrap();
     let descriptors = helper.descriptors();

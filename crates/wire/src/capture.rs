@@ -34,7 +34,7 @@ const NETLINK_SOCK_DIAG: u16 = 4;
 /// `MAX_LINKS`: netlink protocols have numbers below this.
 const NETLINK_PROTOCOLS: u16 = 32;
 
-/// Formats that begin with these bytes and are not read, so that what is said of them helps.
+/// Formats that begin with these bytes and are not read, so that the error says what to do.
 const OTHER_FORMATS: &[(&[u8], &str)] = &[
     (&[0x34, 0xcd, 0xb2, 0xa1], MODIFIED_PCAP),
     (&[0xa1, 0xb2, 0xcd, 0x34], MODIFIED_PCAP),
@@ -63,10 +63,10 @@ struct Packet<'a> {
     missing: Option<Missing>,
 }
 
-/// Why a packet has not all its bytes.
+/// Why some bytes of a packet are missing.
 #[derive(Clone, Copy)]
 enum Missing {
-    /// Its capture was told to keep only the first ones.
+    /// The capturing program was asked to keep only the first ones.
     Snapped(DecodeError),
     /// The file ends in it.
     Cut(DecodeError),
@@ -81,6 +81,7 @@ pub fn read(file: &[u8]) -> Result<Reader<'_>, DecodeError> {
     if let Some((_, which)) = OTHER_FORMATS.iter().find(|(magic, _)| file.starts_with(magic)) {
         return Err(DecodeError::OtherFormat(which));
     }
+
     let magic: &[u8; 4] = file.first_chunk().ok_or(DecodeError::UnknownFormat)?;
     let (packets, messages) = if let Some(kind) = pcap::kind(*magic) {
         (Packets::Pcap(pcap::Packets::new(file, kind)?), Messages::new(&[]))
@@ -95,6 +96,7 @@ pub fn read(file: &[u8]) -> Result<Reader<'_>, DecodeError> {
     } else {
         return Err(DecodeError::UnknownFormat);
     };
+
     Ok(Reader {
         packets,
         messages,
@@ -119,6 +121,7 @@ fn starts_like_a_dump(file: &[u8]) -> bool {
 /// The first header as a host of the other byte order reads it.
 fn swapped(file: &[u8]) -> Vec<u8> {
     let mut head = file.get(..HEADER_BYTES).unwrap_or_default().to_vec();
+    // Length and type, which are all that `starts_like_a_dump` reads.
     for field in [0..4, 4..6] {
         if let Some(bytes) = head.get_mut(field) {
             bytes.reverse();
@@ -133,7 +136,7 @@ fn swapped(file: &[u8]) -> Vec<u8> {
 pub struct Reader<'a> {
     packets: Packets<'a>,
     messages: Messages<'a>,
-    /// What is to be said behind the messages of this packet.
+    /// The error that follows the messages of this packet.
     missing: Option<DecodeError>,
     time_unix_ns: Option<u64>,
     skipped_packets: u64,
@@ -157,7 +160,7 @@ impl<'a> Reader<'a> {
         self.skipped_packets
     }
 
-    /// Packets so far that were lost before they came into the file, which a pcapng may say of itself and no other form does.
+    /// Packets so far that were lost before they reached the file. Only a pcapng can say so; 0 for the other forms.
     #[must_use]
     pub fn dropped_packets(&self) -> u64 {
         match &self.packets {
@@ -200,6 +203,7 @@ impl<'a> Reader<'a> {
     fn open(&mut self, packet: &Packet<'a>) -> Result<(), DecodeError> {
         self.is_cut |= matches!(packet.missing, Some(Missing::Cut(_)));
         let content = content(packet)?;
+
         match content {
             // Of any other link type the container has said so.
             Content::Foreign if may_be_netlink(packet.link_type) => {
@@ -208,23 +212,27 @@ impl<'a> Reader<'a> {
             Content::Foreign => {}
             Content::OtherNetlink | Content::Messages(_) => self.seen_netlink = true,
         }
+
         let payload = match content {
             Content::Messages(payload) => Some(payload),
             Content::OtherNetlink | Content::Foreign => None,
         };
+
         self.time_unix_ns = packet.time_unix_ns;
         self.messages = Messages::new(payload.unwrap_or_default());
         self.skipped_packets += u64::from(payload.is_none());
+
         self.missing = match packet.missing {
             // What is not looked at may be short.
             Some(Missing::Snapped(_)) if payload.is_none() => None,
             Some(Missing::Snapped(error) | Missing::Cut(error)) => Some(error),
             None => None,
         };
+
         Ok(())
     }
 
-    /// A capture of any interface in which no packet is of netlink is told once, at its end.
+    /// The error of a capture of any interface in which no packet is of netlink: reported once, at its end.
     fn end(&mut self) -> Option<DecodeError> {
         let link_type = self.foreign.take().filter(|_| !self.seen_netlink)?;
         Some(DecodeError::WrongLinkType(link_type.into()))
@@ -253,6 +261,7 @@ impl<'a> Iterator for Reader<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let time_unix_ns = self.time_unix_ns;
+            // First what is left of the packet at hand, then its error, then the next packet.
             if let Some(message) = self.messages.next() {
                 if let Err(error) = &message {
                     self.note_end(error);
@@ -261,15 +270,18 @@ impl<'a> Iterator for Reader<'a> {
                 }
                 return Some(message.map(|message| Captured { message, time_unix_ns }));
             }
+
             if let Some(error) = self.missing.take() {
                 return Some(Err(error));
             }
+
             let packet = match &mut self.packets {
                 Packets::None => None,
                 Packets::Pcap(packets) => packets.next(),
                 Packets::PcapNg(packets) => packets.next(),
             };
             let Some(packet) = packet else { return self.end().map(Err) };
+
             let opened = match packet {
                 Ok(packet) => self.open(&packet),
                 Err(error) => {
@@ -277,6 +289,7 @@ impl<'a> Iterator for Reader<'a> {
                     Err(error)
                 }
             };
+
             if let Err(error) = opened {
                 return Some(Err(error));
             }
@@ -299,6 +312,7 @@ const fn may_be_netlink(link_type: u16) -> bool {
 }
 
 fn content<'a>(packet: &Packet<'a>) -> Result<Content<'a>, DecodeError> {
+    // Both numbers are in network byte order whatever the container's order.
     let (device, protocol, len) = match packet.link_type {
         LINKTYPE_NETLINK => {
             let head: &[u8; COOKED_BYTES] = header(packet.bytes)?;
@@ -316,6 +330,7 @@ fn content<'a>(packet: &Packet<'a>) -> Result<Content<'a>, DecodeError> {
         }
         _ => return Ok(Content::Foreign),
     };
+
     match u16::from_be_bytes(protocol) {
         _ if device != ARPHRD_NETLINK => Ok(Content::Foreign),
         NETLINK_SOCK_DIAG => Ok(Content::Messages(packet.bytes.get(len..).unwrap_or_default())),

@@ -34,7 +34,7 @@ pub enum DecodeError {
     },
     /// An address family that is neither `AF_INET` nor `AF_INET6`.
     UnknownFamily(u8),
-    /// A file that is none of the known capture formats.
+    /// A file in none of the known capture formats.
     UnknownFormat,
     /// A file of a format that is known and not read here; the value says which, and what makes a capture of it.
     OtherFormat(&'static str),
@@ -42,7 +42,7 @@ pub enum DecodeError {
     BadBlock(u32),
     /// A capture of another link type than `LINKTYPE_NETLINK` (253); the value is the file's.
     WrongLinkType(u32),
-    /// A packet that says a number of a netlink protocol which is none: 32 or more (`MAX_LINKS`).
+    /// A packet with a number that is not a netlink protocol's: 32 or more (`MAX_LINKS`).
     BadPacket(u16),
     /// A netlink message of a type that the socket diagnosis does not have; the value is the type.
     UnknownKind(u16),
@@ -114,7 +114,10 @@ impl fmt::Display for DecodeError {
                 write!(f, "bad packet: it says netlink protocol {protocol}, and there are 32")
             }
             Self::UnknownKind(kind) => {
-                write!(f, "unknown kind of message: type {kind} is none of the socket diagnosis")
+                write!(
+                    f,
+                    "unknown kind of message: type {kind} does not belong to the socket diagnosis"
+                )
             }
         }
     }

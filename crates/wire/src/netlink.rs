@@ -85,6 +85,7 @@ impl<'a> Iterator for Messages<'a> {
         let message = Message::first(self.rest);
         self.rest = match &message {
             Ok(message) => behind(self.rest, message.raw.len()),
+            // Where the next one begins is not known.
             Err(_) => &[],
         };
         Some(message)
@@ -102,11 +103,13 @@ impl<'a> Message<'a> {
         let length = u32_at::<0, HEADER_BYTES>(head);
         let bad = DecodeError::BadLength { length, have: count(bytes.len()) };
         let raw = usize::try_from(length).ok().and_then(|len| bytes.get(..len)).ok_or(bad)?;
+
         Ok(Self {
             kind: u16_at::<4, HEADER_BYTES>(head),
             flags: u16_at::<6, HEADER_BYTES>(head),
             sequence: u32_at::<8, HEADER_BYTES>(head),
             port_id: u32_at::<12, HEADER_BYTES>(head),
+            // `nlmsg_len` counts the header too: one that says less is bad.
             body: raw.get(HEADER_BYTES..).ok_or(bad)?,
             raw,
         })
@@ -192,6 +195,7 @@ impl<'v> MessageWriter<'v> {
         out.extend_from_slice(&kind.to_ne_bytes());
         out.extend_from_slice(&flags.to_ne_bytes());
         out.extend_from_slice(&sequence.to_ne_bytes());
+        // The port id, which the kernel knows without it.
         out.extend_from_slice(&[0; 4]);
         Self { out, start }
     }
@@ -229,6 +233,7 @@ impl<'v> MessageWriter<'v> {
         let start = self.out.len();
         self.attribute(kind, &[]);
         inner(self);
+        // Known only now: `attribute` has written the length of an empty one.
         let length = u16::try_from(self.out.len() - start).unwrap_or(u16::MAX);
         if let Some(place) = self.out.get_mut(start..start + 2) {
             place.copy_from_slice(&length.to_ne_bytes());

@@ -20,7 +20,7 @@ pub(super) struct OpenFile {
     pub(super) len_bytes: u64,
     device: u64,
     inode: u64,
-    /// No other process, and no older listener that still drains, writes it too: what looks torn is no write on its way.
+    /// No other process, and no older listener that still drains, writes it too: what looks torn is not a write in progress.
     is_ours_alone: bool,
 }
 
@@ -38,7 +38,7 @@ pub(super) enum Begun {
     /// What was there, or nothing.
     AsItWas,
     /// What was there, less a part of a record at its end, or with a line feed more.
-    Mended,
+    Repaired,
     /// Nothing: what was there has another name.
     Anew,
 }
@@ -80,6 +80,7 @@ impl OpenFile {
             *whole = is_undone.then_some(Whole { device, inode, len_bytes });
             return Err(error);
         }
+
         self.len_bytes += bytes.len() as u64;
         Ok(())
     }
@@ -91,8 +92,9 @@ impl OpenFile {
 pub(super) fn open(options: &FileOptions, whole: Option<Whole>) -> io::Result<(OpenFile, Begun)> {
     let mut open = open_any(options)?;
     let mut begun = Begun::AsItWas;
+
     if open.is_ours_alone && open.len_bytes > 0 && !whole.is_some_and(|whole| open.is(whole)) {
-        begun = mend(&mut open, options)?;
+        begun = repair(&mut open, options)?;
         if begun == Begun::Anew {
             match (set_aside(options), options.format) {
                 (Ok(()), _) => open = open_any(options)?,
@@ -102,6 +104,7 @@ pub(super) fn open(options: &FileOptions, whole: Option<Whole>) -> io::Result<(O
             }
         }
     }
+
     if open.len_bytes == 0 {
         open.append(header(options.format), &mut None)?;
     }
@@ -112,7 +115,7 @@ fn open_any(options: &FileOptions) -> io::Result<OpenFile> {
     let mut how = OpenOptions::new();
     how.append(true).create(true).mode(MODE);
     match how.clone().read(true).open(&options.path) {
-        // One that may only be written is looked at in vain, and set aside.
+        // A file that may be written but not read cannot be looked at, and is set aside.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => how.open(&options.path),
         opened => opened,
     }
@@ -120,27 +123,29 @@ fn open_any(options: &FileOptions) -> io::Result<OpenFile> {
 }
 
 /// Makes a file end with a whole record. [`Begun::Anew`]: it cannot be continued.
-fn mend(open: &mut OpenFile, options: &FileOptions) -> io::Result<Begun> {
+fn repair(open: &mut OpenFile, options: &FileOptions) -> io::Result<Begun> {
     let header = header(options.format);
     if !begins_with(&open.file, header) {
         return Ok(Begun::Anew);
     }
+
     match tail::look(&open.file, options.format, header.len() as u64, open.len_bytes) {
         Ok(Tail::Whole) => Ok(Begun::AsItWas),
-        // It has grown since: somebody writes it who takes no lock.
+        // It has grown since: another program writes it, without a lock.
         Ok(Tail::TornAt(_)) if open.file.metadata()?.len() != open.len_bytes => Ok(Begun::AsItWas),
         Ok(Tail::TornAt(whole_bytes)) => {
             open.file.set_len(whole_bytes)?;
             open.len_bytes = whole_bytes;
-            Ok(Begun::Mended)
+            Ok(Begun::Repaired)
         }
-        Ok(Tail::OpenLine) => open.append(b"\n", &mut None).map(|()| Begun::Mended),
+        Ok(Tail::OpenLine) => open.append(b"\n", &mut None).map(|()| Begun::Repaired),
         Ok(Tail::Unknown) | Err(_) => Ok(Begun::Anew),
     }
 }
 
 fn begins_with(file: &File, header: &[u8]) -> bool {
     let mut begin = vec![0; header.len()];
+    // Lines and length-prefixed records have no header, and any file begins with that.
     header.is_empty() || file.read_exact_at(&mut begin, 0).is_ok_and(|()| begin == header)
 }
 
@@ -156,6 +161,7 @@ fn set_aside(options: &FileOptions) -> io::Result<()> {
     if options.rotate_bytes.is_some() && options.rotate_keep > 0 {
         return rotate(options);
     }
+
     for n in 1..=ASIDE_NAMES_MAX {
         // A link fails where the name is taken; a rename would replace what has it.
         let aside = with_suffix(&options.path, &format!(".aside-{n}"));
@@ -169,6 +175,7 @@ fn set_aside(options: &FileOptions) -> io::Result<()> {
             Ok(()) => return fs::remove_file(&options.path),
         }
     }
+
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
@@ -178,12 +185,15 @@ pub(super) fn rotate(options: &FileOptions) -> io::Result<()> {
     if options.rotate_keep == 0 {
         return fs::remove_file(&options.path);
     }
+
+    // The oldest first: each takes the name that the one before it has left.
     for n in (1..options.rotate_keep).rev() {
         match fs::rename(numbered(n), numbered(n + 1)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
     }
+
     fs::rename(&options.path, numbered(1))
 }
 

@@ -49,7 +49,9 @@ fn append_pcap(buffer: &mut Vec<u8>, datagram: &Datagram<'_>) {
     let record_at = buffer.len();
     buffer.extend_from_slice(&((time_ns / 1_000_000_000) as u32).to_le_bytes());
     buffer.extend_from_slice(&((time_ns % 1_000_000_000) as u32).to_le_bytes());
+    // The two lengths, filled in at the end.
     buffer.extend_from_slice(&[0; 8]);
+
     let packet_at = buffer.len();
     let unspecified = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
     let src = datagram.source.address().unwrap_or(unspecified);
@@ -57,14 +59,19 @@ fn append_pcap(buffer: &mut Vec<u8>, datagram: &Datagram<'_>) {
         Some(LocalAddress::Inet(addr)) => *addr,
         _ => unspecified,
     };
+
     // A datagram of a unix socket may be longer than UDP allows: then its end is cut off, and the record says so.
     let bytes = &datagram.bytes[..datagram.bytes.len().min(0xffff - UDP_HEADER_BYTES)];
     let udp_len = UDP_HEADER_BYTES + bytes.len();
+
+    // The total length of an IPv4 packet has 16 bits. IPv6 counts its payload alone, so the longest datagrams stand
+    // as IPv6.
     let addresses = match (src, dst) {
         (SocketAddr::V4(src), SocketAddr::V4(dst)) if udp_len + 20 <= 0xffff => {
             let begin = buffer.len();
             buffer.extend_from_slice(&[0x45, 0]);
             buffer.extend_from_slice(&((20 + udp_len) as u16).to_be_bytes());
+            // No identification, don't fragment, a TTL of 64; the checksum is filled in below.
             buffer.extend_from_slice(&[0, 0, 0x40, 0, 64, PROTOCOL_UDP, 0, 0]);
             buffer.extend_from_slice(&src.ip().octets());
             buffer.extend_from_slice(&dst.ip().octets());
@@ -85,12 +92,14 @@ fn append_pcap(buffer: &mut Vec<u8>, datagram: &Datagram<'_>) {
             sum(&octets(src)) + sum(&octets(dst))
         }
     };
+
     let udp_at = buffer.len();
     buffer.extend_from_slice(&src.port().to_be_bytes());
     buffer.extend_from_slice(&dst.port().to_be_bytes());
     buffer.extend_from_slice(&(udp_len as u16).to_be_bytes());
     buffer.extend_from_slice(&[0, 0]);
     buffer.extend_from_slice(bytes);
+
     // RFC 768 and RFC 8200 section 8.1: over addresses, protocol, length and the datagram; 0 is sent as all ones.
     let total = addresses + u32::from(PROTOCOL_UDP) + udp_len as u32 + sum(&buffer[udp_at..]);
     let checksum = match !fold(total) {
@@ -98,6 +107,7 @@ fn append_pcap(buffer: &mut Vec<u8>, datagram: &Datagram<'_>) {
         checksum => checksum,
     };
     buffer[udp_at + 6..udp_at + 8].copy_from_slice(&checksum.to_be_bytes());
+
     let captured_len = (buffer.len() - packet_at) as u32;
     let packet_len = captured_len + (datagram.bytes.len() - bytes.len()) as u32;
     buffer[record_at + 8..record_at + 12].copy_from_slice(&captured_len.to_le_bytes());

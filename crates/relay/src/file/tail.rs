@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Largest file whose records are counted through at opening: some 0.2 s from the page cache. Only the last byte of a
+/// Largest file whose records are counted through at opening: about 0.2 s from the page cache. Only the last byte of a
 /// file of lines is read, whatever its size.
 pub(super) const SCAN_BYTES_MAX: u64 = 256 << 20;
 
@@ -88,6 +88,7 @@ impl Scan<'_> {
         body_bytes: impl Fn(&[u8; HEAD]) -> Option<u32>,
     ) -> io::Result<Tail> {
         let mut at = begin;
+
         while at < self.len_bytes {
             let Some(head) = self.head(at)? else { return Ok(Tail::TornAt(at)) };
             let Some(body) = body_bytes(&head) else { return Ok(Tail::Unknown) };
@@ -97,6 +98,7 @@ impl Scan<'_> {
             }
             at = end;
         }
+
         Ok(Tail::Whole)
     }
 
@@ -105,6 +107,7 @@ impl Scan<'_> {
         if self.len_bytes - at < HEAD as u64 {
             return Ok(None);
         }
+
         let window_end = self.window_at + self.window.len() as u64;
         if at + HEAD as u64 > window_end {
             let left_bytes = usize::try_from(self.len_bytes - at).unwrap_or(usize::MAX);
@@ -112,6 +115,7 @@ impl Scan<'_> {
             self.file.read_exact_at(&mut self.window, at)?;
             self.window_at = at;
         }
+
         let offset = (at - self.window_at) as usize;
         Ok(self.window[offset..].first_chunk().copied())
     }

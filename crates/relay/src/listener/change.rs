@@ -1,10 +1,11 @@
 //! Changes to the targets of a running listener.
 //!
-//! A data thread hears of a change when it looks up from its work, which an idle one does every tenth of a second only. So
-//! all changes are asked for first, of several listeners if need be, and their answers are waited for afterwards: a hundred
-//! changes take as long as one.
+//! A data thread notices a change between two batches; an idle one looks every tenth of a second only. So all
+//! changes are asked for first, of several listeners if need be, and their answers are waited for afterwards: a
+//! hundred changes take as long as one.
 
-use super::{Joined, Listener, TargetHandle};
+use super::place::Joined;
+use super::{Listener, TargetHandle};
 use crate::gate::Gate;
 use crate::pump::{Change, Command, Replaced};
 use crate::receiver::Request;
@@ -103,6 +104,7 @@ impl Listener {
             }
             TargetChange::Redirect(..) | TargetChange::Remove(_) => false,
         };
+
         match change {
             TargetChange::Add(options, _) if self.position(&options.name).is_ok() => {
                 Err(self.duplicate(options.name))
@@ -114,6 +116,8 @@ impl Listener {
                     return self.begin_join(options, destination);
                 }
                 let gate = Some(Gate::new(&options, monotonic_ns()));
+                // No datagram without a source may pass the new gate: where none was asked for before, the receive
+                // call that the thread is in brings the last of them.
                 let by_way =
                     if is_first_to_ask { Self::command_after_receive } else { Self::command };
                 self.begin_replace(target, Change { destination, gate }, by_way)
@@ -209,9 +213,12 @@ impl Listener {
     ) -> Result<(), Error> {
         let end = joined.amount.count;
         let is_file = matches!(destination, Destination::File(_));
+
         let older = self.position(&options.name).ok();
         let older = older.filter(|at| self.targets[*at].is_file != is_file);
         let older = older.map(|at| (at, self.targets.remove(at)));
+
+        // The older one has left the list, or it would count as a second target of this name.
         let placed = self.place(options, destination, joined);
         if let Err(error) = placed {
             if let Some((at, older)) = older {
@@ -219,6 +226,7 @@ impl Listener {
             }
             return Err(error);
         }
+
         if let Some(target) = self.targets.last() {
             self.ledger.register(Arc::clone(&target.meter) as Arc<dyn Meter>);
         }

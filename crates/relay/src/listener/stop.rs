@@ -46,12 +46,17 @@ impl Listener {
             &self.ledger,
         )
         .inspect_err(|_| self.meter.take_back(Arc::clone(&self.socket)))?;
+
+        // Both read for this moment: the socket is never without a reader.
         let give_up = Instant::now() + SUCCESSION_LIMIT;
         while !next.has_begun() && Instant::now() < give_up {
             thread::park_timeout(Duration::from_micros(100));
         }
+
+        // Left as it is, because it belongs to the next listener: no filter, and nothing more is read from it.
         self.stop.keeps_socket.store(true, Ordering::Release);
         self.begin_stop(deadline);
+
         Ok(next)
     }
 
@@ -75,6 +80,7 @@ impl Listener {
     pub fn finish_removal(mut self) {
         self.join();
         for target in &self.targets {
+            // The count of what was offered ends here: a retired hop does not change any more.
             target.meter.leave(self.meter.receive.delivered.load());
             self.ledger.retire(&(Arc::clone(&target.meter) as Arc<dyn Meter>));
         }
@@ -90,12 +96,14 @@ impl Listener {
         let give_up_ns = deadline_ns.saturating_add(LAST_MOMENT.as_nanos() as u64);
         let give_up_at =
             Instant::now() + Duration::from_nanos(give_up_ns.saturating_sub(monotonic_ns()));
+
         if !self.is_receiving {
             // A start that failed half-way: there is no receiving thread to tell the others.
             self.stop.is_input_closed.store(true, Ordering::Release);
             let workers = self.targets.iter().filter_map(|target| target.worker.as_ref());
             workers.for_each(|worker| worker.waker.wake());
         }
+
         let mut has_stuck = false;
         for thread in self.threads.drain(..) {
             while !thread.is_finished() && Instant::now() < give_up_at {
@@ -108,11 +116,13 @@ impl Listener {
                 has_stuck = true;
             }
         }
+
         if has_stuck {
             // Only the thread of a file waits in a system call; the others have counted everything.
             let meters = self.targets.iter().map(|target| &target.meter).chain(&self.leaving);
             meters.for_each(|meter| meter.abandon());
         }
+
         self.meter.finish_stop();
     }
 }

@@ -2,9 +2,12 @@
 
 use super::*;
 use crate::gate::Gate;
-use crate::pump::Replaced;
-use crate::target::Pumped;
-use ledger::Reason;
+use crate::outlet::SocketOutlet;
+use crate::pump::{Pump, Pumped, Replaced, Targets};
+use crate::target::Target;
+use crate::worker::{Lifetime, Worker};
+use crate::{Destination, RING_BYTES_MIN, SocketOwner, TargetOptions};
+use ledger::{Amount, Reason, Tally};
 use std::net::UdpSocket;
 use std::sync::atomic::AtomicU32;
 use std::time::Instant;

@@ -37,7 +37,7 @@ impl ReceiverCount {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The hop, of which so much was handed over and did not come back; `None` where no receiver was ever seen.
+    /// The hop; `handed` was handed over and did not come back. `None` where no receiver was ever seen.
     pub(super) fn hop(&self, listener: &str, target: &str, handed: Amount) -> Option<HopSnapshot> {
         let dropped = self.lock().dropped()?;
         // Of a socket that others send to as well, more may be dropped than was ours.

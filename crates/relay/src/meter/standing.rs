@@ -3,10 +3,11 @@
 use ledger::EventCounter;
 use std::sync::{Mutex, PoisonError};
 
-/// A target is down for so long after it last refused, in nanoseconds: hosts limit how many refusals they tell of.
+/// How long a target counts as down after it last refused, in nanoseconds: hosts limit how many refusals they
+/// report.
 const REFUSED_NS: u64 = 5_000_000_000;
 
-/// A target that has something and lets nothing go for so long is stuck, in nanoseconds.
+/// How long a target may have something and let nothing go before it counts as stuck, in nanoseconds.
 const STUCK_NS: u64 = 1_000_000_000;
 
 /// What had become of a target's datagrams at some moment.
@@ -22,7 +23,7 @@ pub(super) struct Fate {
     pub(super) refused: u64,
 }
 
-/// Written by the thread that owns the target; `last` by those who read the ledger.
+/// Written by the thread that owns the target; `last` by readers of the ledger.
 #[derive(Default)]
 pub(super) struct Standing {
     is_down: EventCounter,
@@ -44,16 +45,20 @@ impl Standing {
         let now = [now.sent, now.returned, now.failed, now.refused];
         let [sent, returned, failed, refused] =
             [0, 1, 2, 3].map(|index: usize| now[index].saturating_sub(self.noted[index].load()));
+
         if refused > 0 {
             self.down_until_ns.set(now_ns + REFUSED_NS);
         }
+
         if sent + returned + failed > 0 {
             let is_up = sent > returned && now_ns >= self.down_until_ns.load();
             self.is_down.set(u64::from(!is_up));
         }
+
         if self.is_unanswered.load() > 0 {
             self.is_unanswered.set(0);
         }
+
         for (noted, now) in self.noted.iter().zip(now) {
             noted.set(now);
         }
@@ -64,8 +69,8 @@ impl Standing {
         self.is_unanswered.set(1);
     }
 
-    /// The gauge, for a target of which so much has left and so much is inside. By those who read: the target's own thread
-    /// may be what is stuck.
+    /// The gauge, from how much has `left` the target and how much is `inside`. Called by readers of the ledger:
+    /// the target's own thread may be what is stuck.
     pub(super) fn up(&self, left: u64, inside: u64, now_ns: u64) -> u64 {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let since_ns = match &*last {

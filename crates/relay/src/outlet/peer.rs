@@ -39,7 +39,7 @@ impl UnixPeer {
     /// Begins to connect.
     ///
     /// # Errors
-    /// When an eventfd or the thread cannot be made. Whether anybody listens is none.
+    /// When an eventfd or the thread cannot be made. That nobody listens is not an error.
     pub fn follow(path: PathBuf) -> io::Result<UnixPeer> {
         let shared = Arc::new(Shared {
             path,
@@ -51,9 +51,13 @@ impl UnixPeer {
             wake: EventFd::new()?,
             connected: EventFd::new()?,
         });
+
+        // A full eventfd is not writable: the data thread waits for it as for a socket.
         shared.connected.fill();
+
         let for_thread = Arc::clone(&shared);
         thread::Builder::new().name("unix-peer".to_owned()).spawn(move || for_thread.run())?;
+
         Ok(UnixPeer(shared))
     }
 
@@ -62,6 +66,7 @@ impl UnixPeer {
         if !self.0.is_connected.load(Ordering::Acquire) {
             return None;
         }
+        // A data thread waits for no lock: the other side holds it while it puts a new socket there.
         let socket = self.0.socket.try_lock().ok()?.take()?;
         self.0.is_connected.store(false, Ordering::Relaxed);
         Some(socket)
@@ -104,6 +109,7 @@ impl Shared {
         while !self.is_closed.load(Ordering::Acquire) {
             let is_connected = self.is_wanted.load(Ordering::Acquire) && self.connect();
             let is_waiting = self.is_wanted.load(Ordering::Acquire) && !is_connected;
+
             set.clear();
             set.add(self.wake.as_fd(), Interest::Readable);
             // An interrupted wait is a short one.

@@ -35,7 +35,7 @@ impl Refusal {
         self.reason.is_some()
     }
 
-    /// So many messages were taken, of which only the last may come back still. Returns how many came back in a row
+    /// `messages` were taken, of which only the last may still come back. Returns how many came back in a row
     /// before it.
     pub(super) fn note_taken(&mut self, messages: usize) -> u32 {
         if messages > 1 || self.refused == 0 {
@@ -45,7 +45,7 @@ impl Refusal {
         self.refused
     }
 
-    /// What came back of the last message was looked for, after so many in a row that did.
+    /// The error queue was read after the last message, before which `refused_before` in a row had come back.
     pub(super) fn note_collected(&mut self, refused_before: u32) {
         if self.refused == refused_before {
             *self = Refusal::default();
@@ -90,7 +90,7 @@ fn speaks_for_the_next_message(errno: Errno) -> bool {
 mod tests {
     use super::*;
 
-    /// Sends so many messages of which each comes back.
+    /// Sends messages of which each comes back.
     fn refused(refusal: &mut Refusal, messages: u32, now_ns: u64) {
         for _ in 0..messages {
             let before = refusal.note_taken(1);

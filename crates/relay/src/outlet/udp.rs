@@ -11,10 +11,10 @@ use sys::route::Neighbour;
 use sys::send::Message;
 use sys::{Errno, Source};
 
-/// A path or device that refused runs is tried again after so long: paths recover.
+/// Time after which a path or device that refused runs is tried again: paths recover.
 const UNLIMIT_INTERVAL_NS: u64 = 60_000_000_000;
 
-/// Time between two looks at what the socket has outstanding: small beside all that is decided by them.
+/// Time between two looks at what the socket has outstanding: short compared with all that is decided by them.
 const IDLE_INTERVAL_NS: u64 = 200_000;
 
 /// Time between two questions about the neighbour for which something has been waiting for long.
@@ -106,7 +106,7 @@ impl<K: UdpKernel> UdpOutlet<K> {
         }
     }
 
-    /// What says that more can be sent; `None` while that says nothing.
+    /// The socket to wait for until more can be sent; `None` while its being writable says nothing about that.
     pub(crate) fn writable_socket(&self) -> Option<BorrowedFd<'_>> {
         if self.wait.is_held || self.wait.look.is_some() { None } else { self.kernel.socket() }
     }
@@ -129,15 +129,17 @@ impl<K: UdpKernel> UdpOutlet<K> {
         if let Some((look, asked_ns)) = self.wait.look {
             let seen = match self.path.has_looked(look) {
                 true => self.path.seen(),
-                // Whoever looks is kept by the kernel's tables: by what it heard so far.
+                // The thread that looks is held up by the kernel's tables: what it has heard so far decides.
                 false if now_ns >= asked_ns + LOOK_PATIENCE_NS => {
                     (self.path.failures(), self.path.neighbour())
                 }
                 false => return false,
             };
+
             self.conclude(now_ns, seen);
             return true;
         }
+
         self.wait.check_due_ns = now_ns + IDLE_INTERVAL_NS;
         if self.kernel.has_nothing_outstanding() {
             self.note_idle(now_ns)
@@ -150,17 +152,21 @@ impl<K: UdpKernel> UdpOutlet<K> {
     /// Nothing is outstanding: it has left, or is gone if it waited for the neighbour.
     fn note_idle(&mut self, now_ns: u64) -> bool {
         let is_long = self.wait.is_held || self.unsettled.is_long_busy(now_ns);
+
         if !is_long && !self.wait.is_reported {
             self.wait.failures_before = self.path.failures();
             self.wait.is_long = false;
             self.unsettled.note_idle(now_ns);
             return true;
         }
+
         if self.path.neighbour() == Neighbour::Known && !self.path.is_asked() {
-            // What waits for a neighbour began to after it had failed, which was told long ago: the last look heard of it.
+            // What was waiting began to wait after the neighbour had failed. That was reported long ago, so the
+            // last look knows of it.
             self.conclude(now_ns, (self.path.failures(), Neighbour::Known));
             return true;
         }
+
         let look = self.path.look();
         self.wait.look = Some((look, now_ns));
         if self.path.has_looked(look) {
@@ -174,19 +180,21 @@ impl<K: UdpKernel> UdpOutlet<K> {
         if self.unsettled.is_long_busy(now_ns) {
             if !self.wait.is_long {
                 self.wait.is_long = true;
-                // What failed before is not what this waits for: a failure is told within this time.
+                // What failed before is not what this waits for: a failure is reported within this time.
                 self.wait.failures_before = self.path.failures();
             }
             self.look_now_and_then(now_ns);
         }
+
         if self.path.neighbour() == Neighbour::Known {
             // It failed and is back, and this is still here: it waits for the device.
             self.wait.failures_before = self.path.failures();
         }
+
         self.wait.is_held = self.path.is_unanswered();
     }
 
-    /// Has it looked at what is not told: that the neighbour is being asked for.
+    /// Asks for a look at what the kernel does not report by itself: that the neighbour is being asked for.
     fn look_now_and_then(&mut self, now_ns: u64) {
         if now_ns >= self.wait.look_due_ns {
             self.wait.look_due_ns = now_ns + LOOK_INTERVAL_NS;
@@ -197,16 +205,19 @@ impl<K: UdpKernel> UdpOutlet<K> {
     /// Decides about what was outstanding and is not any more, by what the path said when it was looked at.
     fn conclude(&mut self, now_ns: u64, (failures, neighbour): (u64, Neighbour)) {
         let wait = std::mem::take(&mut self.wait);
+
         let has_failed = failures != wait.failures_before
             || neighbour == Neighbour::Failed
             || (wait.is_reported && !self.path.is_followed());
         if has_failed {
             if !wait.is_reported {
-                // It has waited since nothing was outstanding for the last time. A report may be late, and about before that.
+                // Without a report, what is lost was handed over since nothing was last outstanding. A report may
+                // come late, and be about what was before that.
                 self.unsettled.settle_idle();
             }
             self.give_back_unsettled(now_ns);
         }
+
         self.wait.failures_before = failures;
         self.wait.look_due_ns = wait.look_due_ns;
         self.unsettled.note_idle(now_ns);
@@ -221,18 +232,20 @@ impl<K: UdpKernel> UdpOutlet<K> {
     /// host answers datagrams that it did not let out.
     fn give_back(&mut self, reason: Reason, amount: Amount, icmp: Option<(u8, u8)>) {
         let rest = self.handed.saturating_sub(self.given_back);
+        // Count and bytes apart: of a datagram that an ICMP message is about the length is not known.
         let amount =
             Amount { count: amount.count.min(rest.count), bytes: amount.bytes.min(rest.bytes) };
         self.given_back += amount;
         self.returned.push(Lost { reason, amount, icmp });
     }
 
-    /// What still waits for a neighbour that has not answered so far is counted as lost; what waits for a slow device is
-    /// not. By what is known: nobody is asked, and nothing waited for.
+    /// What still waits for a neighbour that has not answered so far is counted as lost; what waits for a slow
+    /// device is not. Decided by what is known already: nothing is asked, and nothing waited for.
     pub(crate) fn give_up_outstanding(&mut self) {
         if self.path.is_local() {
             return;
         }
+
         let now_ns = self.kernel.now_ns();
         if self.wait.look.is_some() {
             self.conclude(now_ns, (self.path.failures(), self.path.neighbour()));
@@ -288,6 +301,7 @@ const ONE: Amount = Amount { count: 1, bytes: 0 };
 impl<K: UdpKernel> UdpOutlet<K> {
     pub(crate) fn send(&mut self, messages: &[Message<'_>]) -> Result<usize, Errno> {
         let is_local = self.path.is_local();
+        // A clock call that a target on this host does not need.
         let now_ns = if is_local { 0 } else { self.kernel.now_ns() };
         if !is_local
             && (self.is_waiting() || now_ns >= self.wait.check_due_ns)
@@ -295,6 +309,7 @@ impl<K: UdpKernel> UdpOutlet<K> {
         {
             return Err(Errno::AGAIN);
         }
+
         let few = if self.refusal.is_probing() { &messages[..1] } else { messages };
         match self.kernel.send(few) {
             Ok(taken) => {
@@ -311,7 +326,8 @@ impl<K: UdpKernel> UdpOutlet<K> {
             Err(errno) => {
                 self.refusal.note_failed(errno, self.kernel.now_ns());
                 if errno == Errno::AGAIN {
-                    // Whoever waits for room is woken by what came back too, for as long as it is there.
+                    // The error queue makes a socket ready to poll: a wait for room would end at once for as long
+                    // as it is not empty.
                     self.collect_returned();
                 }
                 Err(errno)
@@ -326,6 +342,7 @@ impl<K: UdpKernel> UdpOutlet<K> {
                 Amount { count: u64::from(message.datagrams), bytes: message.bytes.len() as u64 };
             total += self.last_message;
         }
+
         self.handed += total;
         if !is_local && !taken.is_empty() {
             self.unsettled.hand_over(total, now_ns);
@@ -346,13 +363,16 @@ impl<K: UdpKernel> UdpOutlet<K> {
 
     pub(crate) fn take_returned(&mut self, meter: &TargetMeter, now_ns: u64) {
         self.collect_returned();
+
         if self.unlimit_runs_ns.is_some_and(|due_ns| due_ns <= now_ns) {
             self.unlimit_runs_ns = None;
             self.run_datagram_bytes_max = self.kernel.datagram_bytes_max();
         }
+
         if !self.path.is_local() {
             self.follow_wait(self.kernel.now_ns());
         }
+
         for returned in self.returned.drain(..) {
             if let Some((icmp_type, icmp_code)) = returned.icmp {
                 meter.count_icmp(icmp_type, icmp_code);
@@ -365,11 +385,13 @@ impl<K: UdpKernel> UdpOutlet<K> {
         if self.path.is_local() {
             return false;
         }
+
         let now_ns = self.kernel.now_ns();
         self.follow_wait(now_ns);
         if self.wait.look.is_some() {
             return true;
         }
+
         let has_outstanding = !self.kernel.has_nothing_outstanding();
         if has_outstanding {
             self.look_now_and_then(now_ns);

@@ -32,6 +32,7 @@ impl UnixOutlet {
             self.socket = self.peer.take();
         }
         let Some(socket) = &self.socket else { return Err(Errno::AGAIN) };
+
         let result = send_messages(socket.as_fd(), messages);
         if let Err(Errno::CONNREFUSED | Errno::NOTCONN | Errno::CONNRESET | Errno::PIPE) = result {
             // The peer has closed its socket; nothing sent over this one can arrive any more.
@@ -39,6 +40,7 @@ impl UnixOutlet {
             self.peer.renew();
             return Err(Errno::AGAIN);
         }
+
         result
     }
 
@@ -46,7 +48,7 @@ impl UnixOutlet {
         self.drains_since_ns = Some(now_ns);
     }
 
-    /// Why nothing is worth a call now: the relay stops, and nobody has come.
+    /// Why nothing is worth a call now: the relay stops, and no receiver is there.
     pub(crate) fn refusing(&self, now_ns: u64) -> Option<Reason> {
         let since_ns = self.drains_since_ns?;
         let is_late = now_ns.saturating_sub(since_ns) >= ABSENCE_MAX_NS;

@@ -7,7 +7,7 @@ use ledger::Amount;
 /// takes microseconds where the processor has nothing else to do. A neighbour takes three seconds to fail again.
 const REPORT_DELAY_MAX_NS: u64 = 200_000_000;
 
-/// The kernel keeps a datagram for a neighbour while it asks for it: three times a second apart as it comes
+/// The kernel keeps a datagram for a neighbour while it asks for it: three times, by default a second apart
 /// (`mcast_solicit`, `retrans_time_ms`, net/ipv4/arp.c). What was handed over longer ago than this has left.
 const KEPT_MAX_NS: u64 = 5_000_000_000;
 
@@ -54,14 +54,17 @@ impl Unsettled {
     /// Nothing is outstanding now. To be called often enough that silence is not taken for a wait.
     pub(super) fn note_idle(&mut self, now_ns: u64) -> Before {
         let before = if self.is_long_busy(now_ns) { Before::LongBusy } else { Before::Other };
+
         self.idle_last_ns = now_ns;
         self.settle(now_ns);
+
         let idle = Some(Idle { handed: self.handed, at_ns: now_ns });
         if self.idle.is_none() {
             self.idle = idle;
         } else {
             self.idle_again = idle;
         }
+
         before
     }
 
@@ -89,6 +92,7 @@ impl Unsettled {
         {
             self.settled = old.handed;
         }
+
         while let Some(idle) = self.idle
             && idle.at_ns + REPORT_DELAY_MAX_NS <= now_ns
         {
@@ -99,7 +103,7 @@ impl Unsettled {
         }
     }
 
-    /// A report has come: settles everything, and returns what was not settled before.
+    /// A report has arrived: settles everything, and returns what was not settled before.
     pub(super) fn take(&mut self, now_ns: u64) -> Amount {
         if now_ns < self.taken_until_ns {
             return Amount::default();
@@ -111,7 +115,7 @@ impl Unsettled {
         rest
     }
 
-    /// What was handed over before nothing was outstanding for the last time has left: settles it, however short ago.
+    /// What was handed over before nothing was outstanding for the last time has left: settles it, however recently.
     pub(super) fn settle_idle(&mut self) {
         if let Some(idle) = self.idle_again.take().or(self.idle.take())
             && idle.handed.count > self.settled.count

@@ -14,8 +14,8 @@ use sys::route::{Change, Egress, Ends, Neighbour, NextHop, Routes, Watch};
 /// Time between a change of routes, addresses, devices or queues and the questions that it raises: changes come in dozens.
 const ASK_DELAY: Duration = Duration::from_millis(100);
 
-/// The kernel drops what waited for a neighbour just before it tells of the failure, so that who sees the former first
-/// must give the latter a moment.
+/// The kernel drops what waited for a neighbour just before it reports the failure: code that has seen the drop gives the
+/// report this long to arrive.
 const TELL_DELAY: Duration = Duration::from_millis(2);
 
 /// Time between two questions for the drops of receivers on this host.
@@ -36,7 +36,7 @@ pub(super) struct Keeper {
     ask_at: Option<Instant>,
 }
 
-/// A path, and what it was told last.
+/// A path, and what it was last found to be.
 struct Known {
     state: Weak<State>,
     ends: Ends,
@@ -101,21 +101,24 @@ impl Keeper {
         if waiting.is_empty() && Instant::now() < self.receivers_due {
             return;
         }
+
         self.receivers_due = Instant::now() + RECEIVERS_INTERVAL;
         if let Some(receivers) = &mut self.receivers {
             self.known.iter_mut().for_each(|known| known.ask_receiver(receivers));
         }
+
         // One that has gone does not want to know.
         for done in waiting {
             let _ = done.send(());
         }
     }
 
-    /// Takes in what the kernel has told.
+    /// Takes in what the kernel has reported.
     fn hear(&mut self) {
         let mut is_lost = false;
         let mut are_routes_changed = false;
         let known = &self.known;
+
         self.watch.drain(|change| match change {
             Change::Neighbour(hop, neighbour) => {
                 for state in states_of(known, hop) {
@@ -137,9 +140,12 @@ impl Keeper {
             Change::Routes => are_routes_changed = true,
             Change::Lost => is_lost = true,
         });
+
         if are_routes_changed || is_lost {
             self.ask_at.get_or_insert_with(|| Instant::now() + ASK_DELAY);
         }
+
+        // The neighbours' changes may be what was lost, so each one is asked for.
         if is_lost {
             for known in &self.known {
                 ask_neighbour(&mut self.routes, known);
@@ -154,15 +160,19 @@ impl Keeper {
             let number = state.asked.load(Ordering::Acquire);
             (state.answered.load(Ordering::Relaxed) < number).then_some(number)
         };
+
         let numbers: Vec<_> = self.known.iter().map(asked).collect();
         if numbers.iter().all(Option::is_none) {
             return;
         }
+
+        // A look is asked for because something is gone; the report why may still be on its way.
         thread::sleep(TELL_DELAY);
         self.hear();
+
         for (known, number) in self.known.iter().zip(numbers) {
             let (Some(number), Some(state)) = (number, known.state.upgrade()) else { continue };
-            // Events say so of the two other states. That a neighbour is asked for is not told.
+            // Events report the other two states. That a neighbour is being asked for is not reported.
             if matches!(state.neighbour(), Neighbour::Unknown | Neighbour::Awaited) {
                 ask_neighbour(&mut self.routes, known);
             }
@@ -172,22 +182,26 @@ impl Keeper {
 
     fn take_new(&mut self) {
         let new = std::mem::take(&mut *lock(&self.inbox.new));
+
         for New { state, ends, .. } in &new {
             // The question about queues waits for a lock. This one does not, and whether a target is on this host matters.
             if let (Ok(route), Some(state)) = (self.routes.route(ends), state.upgrade()) {
                 state.note_route(&route);
             }
         }
+
         for New { state, ends, answer } in new {
             let mut known = Known { state, ends, next_hop: None, receiver: None };
             let egress = self.routes.egress(&ends);
             known.note(egress.as_ref().ok());
             ask_neighbour(&mut self.routes, &known);
+
             if let Some(receivers) = &mut self.receivers {
                 // What it dropped before was not ours.
                 known.receiver = known.find_receiver(receivers);
                 known.ask_receiver(receivers);
             }
+
             self.known.push(known);
             // Nobody waits for an answer that is late.
             let _ = answer.send(egress);
@@ -202,6 +216,7 @@ impl Keeper {
                 // A route that is gone for a moment changes nothing: the send calls say so.
                 Err(_) => continue,
             }
+
             if known.next_hop != before {
                 ask_neighbour(&mut self.routes, known);
             }

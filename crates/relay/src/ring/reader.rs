@@ -59,12 +59,14 @@ impl Reader {
     /// on was never offered to it.
     pub(crate) fn leave(&mut self, counters: &Counters) -> Amount {
         self.until = u64::MAX;
+
         loop {
             let seen = self.seen;
             let word = &self.cursor.word.0;
             if self.is_gone {
                 return seen;
             }
+
             let swapped =
                 word.compare_exchange(seen.count << 1, GONE, Ordering::AcqRel, Ordering::Acquire);
             if swapped.is_ok() {
@@ -72,6 +74,7 @@ impl Reader {
                 self.wait_for_the_last_count();
                 return seen;
             }
+
             // The writer has moved the cursor on since this reader last looked; a claim finds out to where.
             drop(self.claim(counters));
         }
@@ -91,7 +94,7 @@ impl Reader {
     }
 
     /// When the oldest datagram that this reader has not dealt with was received, in nanoseconds since 1970; `None` if there
-    /// is none. Nothing is given up for it.
+    /// is none. No datagram is dropped for it.
     pub(crate) fn oldest_received_ns(&mut self) -> Option<u64> {
         let (oldest, _) = self.set_claim()?;
         // SAFETY: the claim covers it.
@@ -103,12 +106,13 @@ impl Reader {
     /// Claims up to [`CLAIM_MAX`](super::CLAIM_MAX) of the oldest datagrams that this reader has not dealt with; `None` if
     /// there are none.
     ///
-    /// A reader that has fallen behind by more than seven eighths of the ring gives up its oldest datagrams down to
+    /// A reader that has fallen behind by more than seven eighths of the ring drops its oldest datagrams down to
     /// three quarters, so that the writer does not run into its claim. They are counted as `queue_full`.
     pub(crate) fn claim(&mut self, counters: &Counters) -> Option<Claim<'_>> {
         let (oldest, published) = self.set_claim()?;
         let head = published.min(self.until);
         let view = self.view();
+
         // SAFETY: the claim covers everything from `oldest` to `published`, and there is something. How far it is to the
         // writer is what counts, whatever of it is for this reader.
         let first = unsafe { view.first_within_reach(oldest, published) }.min(head);
@@ -117,22 +121,25 @@ impl Reader {
         let (begin, bytes) = (bytes_before(first), bytes_before(first) - bytes_before(oldest));
         // SAFETY: as above; asked only where `first` is below `head`.
         let len = if first < head { unsafe { view.claim_len(first, head) } } else { 0 };
+
         let base = view.base;
         if first > oldest {
             // Counted first: what the writer puts there must not make more seem to be inside than fits.
             counters.drop(Reason::QueueFull, Amount { count: first - oldest, bytes });
-            // What was given up is the writer's again: it must not run into this claim because of it.
+            // What was dropped is the writer's again: it must not run into this claim because of it.
             let claimed = if len > 0 { CLAIMED } else { 0 };
             self.cursor.word.0.store(first << 1 | claimed, Ordering::Release);
         }
+
         self.seen = Amount { count: first, bytes: begin };
         if len == 0 {
             return None;
         }
+
         Some(Claim { reader: self, base, first, dealt: 0, len, head })
     }
 
-    /// The descriptors, for who has set the claim.
+    /// The descriptors, for a caller that has set the claim.
     fn view(&self) -> View<'_> {
         // Relaxed: `set_claim` has seen a `head` that was stored after this.
         self.shared.view(self.shared.published.0.base.load(Ordering::Relaxed))
@@ -143,8 +150,10 @@ impl Reader {
         if self.is_gone {
             return None;
         }
+
         let word = &self.cursor.word.0;
         let mut state = word.load(Ordering::Acquire);
+
         loop {
             let published = self.shared.head();
             if state >> 1 >= published.min(self.until) {
@@ -241,6 +250,7 @@ impl Claim<'_> {
                 .0
                 .store(self.reader.seen.count << 1 | CLAIMED, Ordering::Release);
         }
+
         assert_eq!(index, self.dealt, "datagrams that were dealt with");
     }
 

@@ -5,8 +5,8 @@ use crate::sync::{Arc, AtomicU64, Ordering};
 use ledger::Amount;
 use sys::Source;
 
-/// As long as readers keep up, the writer begins anew after so many bytes, which a processor's first-level cache holds, and
-/// before a batch that would go beyond them.
+/// While readers keep up, the writer begins again at the ring's first byte after this many bytes, or before a batch
+/// that would go beyond them: a processor's first-level cache holds them.
 const HOT_BYTES: usize = 32 * 1024;
 
 /// The same in descriptors.
@@ -64,10 +64,12 @@ impl Writer {
     /// A new reader, which begins with the next datagram. What the writer takes from it is added to `lost`.
     pub(crate) fn reader(&mut self, lost: std::sync::Arc<ledger::Tally>) -> Reader {
         self.forget_gone_readers();
+
         let word = Padded(AtomicU64::new(self.head << 1));
         let cursor = Arc::new(Cursor { word, moves: AtomicU64::new(0) });
         self.readers.push(ReaderEntry { cursor: Arc::clone(&cursor), lost });
         self.cursor_min = self.cursor_min.min(self.head);
+
         Reader {
             shared: Arc::clone(&self.shared),
             cursor,
@@ -111,21 +113,27 @@ impl Writer {
         self.cursor_min = cursors.min().unwrap_or(u64::MAX);
     }
 
-    /// Begins anew at the ring's first byte and slot if the next datagrams, of about so many bytes together, would leave the
-    /// part that is in use and no reader has anything left. Everything appended must have been published.
+    /// Begins again at the ring's first byte and slot if the next datagrams, of about `bytes` together, would leave
+    /// the part that is in use, and no reader has anything left. Everything appended must have been published.
     pub(crate) fn rewind_if_empty(&mut self, bytes: usize) {
         let turn_bytes = self.shared.turn_bytes;
         let offset = self.position as usize & (turn_bytes - 1);
+
         let hot_slots = HOT_SLOTS.min(self.shared.slots.len() / 4) as u64;
         let is_hot =
             offset + bytes <= HOT_BYTES.min(turn_bytes / 4) && self.head - self.base <= hot_slots;
+
         if is_hot || (offset == 0 && self.head == self.base) {
             return;
         }
+
+        // Asked only where it matters: each cursor lies in a cache line that another processor writes.
         self.look_at_cursors();
         if self.cursor_min < self.head {
             return;
         }
+
+        // Nobody has anything left, so that all of the ring is free.
         self.tail = self.head;
         self.position =
             self.position.wrapping_add(((turn_bytes - offset) & (turn_bytes - 1)) as u64);
@@ -140,11 +148,14 @@ impl Writer {
         if bytes > self.shared.turn_bytes || !self.has_room_for(count, bytes) {
             return None;
         }
+
         // No reader has anything below this left.
         self.tail = self.cursor_min.clamp(self.tail, self.head);
         self.room = Room { position: self.place(bytes), bytes };
+
         // What is skipped before the room is skipped now: the first datagrams of it may not be taken in.
         self.position = self.room.position;
+
         let cells = self.cells(self.room.position, bytes);
         // SAFETY: `place` keeps the room within one turn, and `fits` made sure that no datagram at or above `tail` lies in it,
         // so that no claim covers it and nobody else looks there. The borrow of the writer keeps it from writing.
@@ -167,6 +178,7 @@ impl Writer {
         let position = self.room.position.wrapping_add(offset as u64);
         let skipped = position.wrapping_sub(self.position);
         assert!(skipped <= self.shared.turn_bytes as u64, "before what is there");
+
         self.push(source, received_ns, position, len);
     }
 
@@ -186,16 +198,20 @@ impl Writer {
         bytes: &[u8],
     ) -> Result<(), Guarded> {
         let position = self.place(bytes.len());
+
         if !self.fits(position, 1, bytes.len(), self.tail) {
+            // The oldest datagrams go, one by one, until there is room.
             let mut tail = self.tail;
             while !self.fits(position, 1, bytes.len(), tail) {
                 if tail == self.head {
+                    // Not even an empty ring has room for it.
                     return Err(Guarded);
                 }
                 tail += 1;
             }
             self.reuse_up_to(tail)?;
         }
+
         let cells = self.cells(position, bytes.len());
         // SAFETY: `cells` is as long as `bytes`, `place` keeps a payload within one turn, and `fits` and `reuse_up_to`
         // made sure that no datagram at or above `tail`, so none that a reader may claim, lies there.
@@ -206,6 +222,7 @@ impl Writer {
                 bytes.len(),
             );
         }
+
         self.push(source, received_ns, position, bytes.len());
         Ok(())
     }
@@ -219,8 +236,10 @@ impl Writer {
             source,
             len: len as u32,
         };
+
         // SAFETY: the slot's former datagram is below `tail`, so that no claim covers it.
         self.view().slot(self.head).with_mut(|slot| unsafe { (*slot).write(descriptor) });
+
         self.head += 1;
         self.position = position.wrapping_add(len as u64);
         self.appended += Amount::one(len);
@@ -240,12 +259,14 @@ impl Writer {
         let turn_bytes = self.shared.turn_bytes as u64;
         let left_in_turn = turn_bytes - (self.position & (turn_bytes - 1));
         let skipped = if len as u64 <= left_in_turn { 0 } else { left_in_turn };
+        // Positions run on over what is skipped, so that it counts as used until the datagrams before it are gone.
         self.position.wrapping_add(skipped)
     }
 
     /// Whether `count` datagrams of `len` bytes together fit there while everything from `tail` on stays.
     fn fits(&self, position: u64, count: usize, len: usize, tail: u64) -> bool {
         let begin = if tail == self.head {
+            // Nothing is kept: the payload has the whole ring.
             position
         } else {
             // SAFETY: this is the writer, and `tail` is below `self.head`, whose slots it has written.
@@ -280,8 +301,8 @@ impl Writer {
 
     /// Makes sure that one reader's cursor is at `new_tail` or beyond, and returns the cursor.
     ///
-    /// A reader that has to be moved is moved on to three quarters of the ring, not by single datagrams: so the next
-    /// quarter of a ring comes in as if nobody were in the way.
+    /// A reader that has to be moved is moved on to three quarters of the ring, not by single datagrams: the next
+    /// quarter of a ring then enters without moving it again.
     fn move_on(&self, index: usize, new_tail: u64) -> Result<u64, Guarded> {
         let reader = &self.readers[index];
         let Cursor { word, moves } = &*reader.cursor;
@@ -289,7 +310,9 @@ impl Writer {
         if cursor >= new_tail {
             return Ok(cursor);
         }
+
         let moves_before = moves.load(Ordering::Relaxed);
+        // Odd until the loss is counted. The compare-and-swap of the cursor releases it.
         moves.store(moves_before + 1, Ordering::Relaxed);
         let moved = self.move_word(&word.0, &reader.lost, new_tail);
         moves.store(moves_before + 2, Ordering::Release);
@@ -303,6 +326,7 @@ impl Writer {
         new_tail: u64,
     ) -> Result<u64, Guarded> {
         let mut state = word.load(Ordering::Acquire);
+
         loop {
             let cursor = state >> 1;
             if cursor >= new_tail {
@@ -311,6 +335,7 @@ impl Writer {
             if state & CLAIMED != 0 {
                 return Err(Guarded);
             }
+
             let published = self.shared.published.0.head.load(Ordering::Relaxed);
             debug_assert!(new_tail <= published, "lost unseen");
             let goal = match new_tail < published {
@@ -318,6 +343,7 @@ impl Writer {
                 true => unsafe { self.view().first_within_reach(new_tail, published) },
                 false => new_tail,
             };
+
             match word.compare_exchange(state, goal << 1, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
                     let bytes = self.bytes_before(goal) - self.bytes_before(cursor);

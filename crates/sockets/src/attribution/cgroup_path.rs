@@ -30,7 +30,7 @@ pub struct CgroupPath<'a> {
     pub pod_uid: Option<Name<'a>>,
     /// Id (mostly 64 hexadecimal digits) or name (LXC, nspawn) of the innermost container.
     pub container_id: Option<Name<'a>>,
-    /// Who runs the container, where the path tells: the kubelet's own form does not.
+    /// Who runs the container, where the path says so: the kubelet's own form does not.
     pub container_runtime: Option<Runtime>,
     /// Unit of the innermost systemd system manager, escaped as `systemctl` shows it. A slice alone is not a unit.
     pub systemd_unit: Option<&'a str>,
@@ -46,22 +46,26 @@ pub struct CgroupPath<'a> {
 
 /// Reads a path relative to the root of the cgroup hierarchy, as `/proc/PID/cgroup` shows it.
 ///
-/// Never fails: components that are no known form are passed over. Costs one pass and no allocation.
+/// Never fails: components of an unknown form are passed over. Costs one pass and no allocation.
 pub fn parse(path: &str) -> CgroupPath<'_> {
     let mut found = CgroupPath::default();
     if path.len() > MAX_PATH_BYTES {
         return found;
     }
+
     // The kernel marks a removed directory so (fs/d_path.c, kernel/cgroup/cgroup.c proc_cgroup_show).
     let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+
     let mut units = Units::default();
     let mut above = Ancestors::default();
+
     for component in path.split('/').filter(|component| !matches!(*component, "" | "." | "..")) {
         if component.len() <= MAX_COMPONENT_BYTES {
             step(component, &above, &mut units, &mut found);
         }
         above.enter(component);
     }
+
     found
 }
 
@@ -72,10 +76,13 @@ fn step<'a>(
     found: &mut CgroupPath<'a>,
 ) {
     if let Some(uid) = pod::uid(component, above.kubepods) {
+        // A container further up the path is around the pod, not in it.
         found.pod_uid = Some(uid);
         found.container_id = None;
         found.container_runtime = None;
     }
+
+    // A container's own directory is still a unit of the manager outside, so `units` sees it before it enters.
     let container = container::of(component, above);
     units.step(component, found);
     if let Some((id, runtime)) = container {

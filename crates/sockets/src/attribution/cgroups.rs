@@ -58,7 +58,8 @@ pub enum Lookup {
 /// What the cache did since it was made. Every count only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CgroupCounts {
-    /// Lookups that the cache could not answer. Those of an id that is asked for again while it is taken to have no directory are not among them.
+    /// Lookups that the cache could not answer. An id that is asked for again while it is taken to have no directory is not
+    /// counted again.
     pub misses: u64,
     /// Misses that found no directory: the cgroup is removed, lies outside what is mounted, or waits for the next walk.
     pub unknown: u64,
@@ -146,9 +147,11 @@ impl Cgroups {
 
     fn miss(&mut self, id: u64, now: Instant) -> Option<Slot> {
         self.counts.misses += 1;
+        // The table has 0 where the kernel named no cgroup.
         if self.mount.is_none() || id == 0 {
             return None;
         }
+
         let (slot, retry_at) = self.by_handle(id, now).unwrap_or_else(|| self.walk_for(id, now));
         if slot.is_none() {
             self.counts.unknown += 1;
@@ -157,7 +160,7 @@ impl Cgroups {
         slot
     }
 
-    /// `None` when handles may not be used: then never again.
+    /// `None` where handles may not be used; they are not tried again.
     fn by_handle(&mut self, id: u64, now: Instant) -> Option<(Option<Slot>, Instant)> {
         let (mount, handles) = (self.mount.as_ref()?, self.handles.as_ref()?);
         match handles.path_of(id) {
@@ -181,6 +184,7 @@ impl Cgroups {
             let wait = if asked_at < last { unknown_for } else { walk_interval };
             return (None, last + wait.max(walk_interval));
         }
+
         self.last_walk = Some(now);
         self.walk(id);
         let found = self.cache.find(id).filter(|slot| self.cache.cgroup(*slot).is_some());
@@ -195,17 +199,20 @@ impl Cgroups {
             directories: self.options.max_walk_directories,
             time: self.options.max_walk_time,
         };
+
         let cache = &mut self.cache;
         let walk = Walk::new(&mount.point, limits).run(|id, below: &str| {
+            // The others may be asked for next, but none that is kept is evicted for them.
             if id == asked || (cache.has_room() && !cache.knows(id)) {
                 cache.put(Cgroup::new(id, &mount.path_in_hierarchy(below)));
             }
         });
+
         self.counts.walks_cut += u64::from(walk.is_cut());
     }
 }
 
-/// Whether this way is closed: a capability or the kernel lacks, or a filter on system calls stands before it.
+/// Whether handles cannot be used at all: a capability is missing, the kernel is too old, or a system call filter refuses.
 fn is_refused(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported)
 }

@@ -20,7 +20,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Asks the kernel. What it does not tell stays absent.
+    /// Asks the kernel. What it does not say stays absent.
     pub fn read(options: HostOptions) -> Host {
         Host {
             name: options.name.or_else(|| sys::process::host_name().ok()),

@@ -7,8 +7,8 @@ const PURPOSE: [u8; 16] = [
     0xd0, 0x2f, 0x7c, 0x6e, 0x84, 0xa1, 0x4b, 0x6b, 0xb1, 0xa5, 0xd1, 0xc6, 0xa4, 0xa7, 0xe9, 0xf3,
 ];
 
-/// The id of this host: a hash of `/etc/machine-id`, which itself should not leave the host (machine-id(5)). `None` where that file is not,
-/// or not filled in, as in most containers.
+/// The id of this host: a hash of `/etc/machine-id`, which itself should not leave the host (machine-id(5)). `None` where that
+/// file is missing or not filled in, as in most containers.
 pub(super) fn host_id() -> Option<String> {
     of_machine_id(&std::fs::read_to_string("/etc/machine-id").ok()?)
 }
@@ -20,11 +20,15 @@ fn of_machine_id(text: &str) -> Option<String> {
     if text.trim_ascii().len() != 32 {
         return None;
     }
+
     let hash = hmac_sha256(&id.to_be_bytes(), &PURPOSE);
     let mut uuid = [0; 16];
     uuid.copy_from_slice(hash.get(..16)?);
+
+    // Version 4 and RFC 9562's variant, as systemd sets them.
     uuid[6] = uuid[6] & 0x0f | 0x40;
     uuid[8] = uuid[8] & 0x3f | 0x80;
+
     let mut out = String::new();
     for (at, byte) in uuid.iter().enumerate() {
         let dash = if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" };
@@ -55,13 +59,17 @@ fn sha256(message: &[u8]) -> [u8; 32] {
         0x1f83_d9ab,
         0x5be0_cd19,
     ];
+
+    // A bit that is 1, zeros, and the length in bits at the end of a block.
     let mut padded = message.to_vec();
     padded.push(0x80);
     padded.resize((padded.len() + 8).next_multiple_of(64) - 8, 0);
     padded.extend_from_slice(&(message.len() as u64 * 8).to_be_bytes());
+
     for block in padded.as_chunks::<64>().0 {
         compress(&mut state, block);
     }
+
     let mut out = [0; 32];
     for (place, word) in out.as_chunks_mut::<4>().0.iter_mut().zip(state) {
         *place = word.to_be_bytes();
@@ -74,12 +82,14 @@ fn compress(state: &mut [u32; 8], block: &[u8; 64]) {
     for (word, bytes) in words.iter_mut().zip(block.as_chunks::<4>().0) {
         *word = u32::from_be_bytes(*bytes);
     }
+
     for at in 16..64 {
         let (a, b): (u32, u32) = (words[at - 15], words[at - 2]);
         let low = a.rotate_right(7) ^ a.rotate_right(18) ^ a >> 3;
         let high = b.rotate_right(17) ^ b.rotate_right(19) ^ b >> 10;
         words[at] = high.wrapping_add(words[at - 7]).wrapping_add(low).wrapping_add(words[at - 16]);
     }
+
     let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = *state;
     for (word, constant) in words.iter().zip(ROUND_CONSTANTS) {
         let high = e.rotate_right(6) ^ e.rotate_right(11) ^ e.rotate_right(25);
@@ -90,6 +100,7 @@ fn compress(state: &mut [u32; 8], block: &[u8; 64]) {
         let two = low.wrapping_add(a & b ^ a & c ^ b & c);
         (h, g, f, e, d, c, b, a) = (g, f, e, d.wrapping_add(one), c, b, a, one.wrapping_add(two));
     }
+
     for (sum, word) in state.iter_mut().zip([a, b, c, d, e, f, g, h]) {
         *sum = sum.wrapping_add(word);
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Where the cgroup v2 hierarchy can be read, and which part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CgroupMount {
-    /// The directory: `/sys/fs/cgroup`, or `/sys/fs/cgroup/unified` where version 1 is used beside it.
+    /// The directory: `/sys/fs/cgroup`, or `/sys/fs/cgroup/unified` where version 1 is in use as well.
     pub point: PathBuf,
     /// Path of the mounted directory in the hierarchy, `""` for its root. Put before every path that is found below `point`.
     ///
@@ -18,7 +18,7 @@ pub struct CgroupMount {
 }
 
 impl CgroupMount {
-    /// The mount that shows most, as `/proc/self/mountinfo` tells; `None` when no cgroup v2 hierarchy is mounted.
+    /// The mount that shows most, as `/proc/self/mountinfo` says; `None` when no cgroup v2 hierarchy is mounted.
     ///
     /// # Errors
     /// Any error of reading that file.
@@ -65,16 +65,20 @@ fn rank(root: &str) -> (usize, usize) {
 
 fn mount_of_line(line: &[u8]) -> Option<((usize, usize), CgroupMount)> {
     let mut fields = line.split(|byte| *byte == b' ');
+    // Id, parent and device come before root and mount point.
     let root = fields.nth(3)?;
     let point = fields.next()?;
+    // A hyphen ends the optional fields; the type of the file system follows it.
     let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
     if kind != b"cgroup2" {
         return None;
     }
+
     let root = String::from_utf8_lossy(&unescape(root)).into_owned();
     let rank = rank(&root);
     let components = root.split('/').filter(|component| !matches!(*component, "" | ".."));
     let root = components.flat_map(|component| ["/", component]).collect();
+
     Some((rank, CgroupMount { point: PathBuf::from(OsString::from_vec(unescape(point))), root }))
 }
 
@@ -89,10 +93,12 @@ fn unescape(field: &[u8]) -> Vec<u8> {
             }
             _ => None,
         };
+
         let (byte, after) = octal.unwrap_or((*first, tail));
         out.push(byte);
         rest = after;
     }
+
     out
 }
 
@@ -116,7 +122,7 @@ mod tests {
             "35 24 0:30 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate",
             Some(("/sys/fs/cgroup", "")),
         );
-        // Version 1 beside it.
+        // Version 1 next to it.
         check(
             "40 31 0:37 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd\n\
              41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",

@@ -35,6 +35,7 @@ impl Users {
     pub fn read_from(path: &Path) -> io::Result<Users> {
         let mut users = Users::default();
         let file = File::open(path)?.take(Users::MAX_FILE_BYTES);
+
         for line in BufReader::new(file).split(b'\n') {
             if users.names.len() == Users::MAX_USERS {
                 break;
@@ -43,6 +44,7 @@ impl Users {
                 users.names.entry(uid).or_insert(name);
             }
         }
+
         Ok(users)
     }
 
@@ -55,6 +57,7 @@ impl Users {
 fn user_of_line(line: &[u8]) -> Option<(u32, Box<str>)> {
     let mut fields = std::str::from_utf8(line).ok()?.split(':');
     let name = fields.next()?;
+    // The password's field is between them.
     let uid = fields.nth(1)?.parse().ok()?;
     let usable =
         !name.is_empty() && name.len() <= Users::MAX_NAME_BYTES && !name.contains(char::is_control);

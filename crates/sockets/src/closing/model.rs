@@ -9,7 +9,7 @@ use crate::identity::Identity;
 use crate::options::{Options, Undecided};
 use crate::output::{Output, Problem};
 use crate::walk::{Visitor as _, Walked};
-use record::PollTotals;
+use record::{PollTotals, RecordKind, SocketRecord};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};

@@ -77,7 +77,7 @@ pub enum Compare {
 }
 
 impl Compare {
-    /// Whether `value` stands so to `wanted`.
+    /// Whether the comparison of `value` with `wanted` holds.
     #[must_use]
     pub fn holds(self, value: u64, wanted: u64) -> bool {
         match self {

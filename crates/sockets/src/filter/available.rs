@@ -1,4 +1,4 @@
-//! Words that ask for what nobody finds out where a filter is used.
+//! Words that ask for what is not known where a filter is used.
 
 use super::error::FilterError;
 use super::{Filter, Needs};
@@ -37,7 +37,7 @@ const QUESTIONS: &[(Needs, &str, &str)] = &[
     ),
     (
         Needs::MARK,
-        "marks are told to CAP_NET_ADMIN only",
+        "marks are shown to CAP_NET_ADMIN only",
         "run it as root, or grant the capability",
     ),
 ];

@@ -40,12 +40,14 @@ fn write_states(states: States, f: &mut Formatter<'_>) -> fmt::Result {
     if let Some(word) = states_word(states) {
         return write!(f, "state {word}");
     }
+
     // Sets that came from `all` hold what no word names.
     let (keyword, listed) = if states.contains(State::NewSynReceived) {
         ("exclude", !states)
     } else {
         ("state", states)
     };
+
     for (index, state) in listed.iter().enumerate() {
         let space = if index > 0 { " " } else { "" };
         write!(f, "{space}{keyword} {}", state.word())?;
@@ -104,6 +106,7 @@ fn has_opposite(test: &Test) -> bool {
 fn write_test(test: &Test, sense: Sense, f: &mut Formatter<'_>) -> fmt::Result {
     let equal = if sense == Sense::Plain { "=" } else { "!=" };
     let opposite = if sense == Sense::Plain { "" } else { "!= " };
+
     match test {
         Test::Host(end, prefix, port) => {
             write!(f, "{} {opposite}", host_word(*end))?;
@@ -117,6 +120,7 @@ fn write_test(test: &Test, sense: Sense, f: &mut Formatter<'_>) -> fmt::Result {
             write!(f, "{word} {} :{port}", port_sign(*test, sense))
         }
         Test::Autobound => f.write_str("autobound"),
+        // A name that begins with a digit would be read as an index.
         Test::Device(Device::Name(name)) if name.starts_with(|c: char| c.is_ascii_digit()) => {
             write!(f, "dev {equal} \"{}\"", escaped(name))
         }

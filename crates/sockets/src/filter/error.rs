@@ -43,18 +43,23 @@ impl FilterError {
         let before = self.text.get(..self.span.start).unwrap_or_default();
         let wrong = self.text.get(self.span.clone()).unwrap_or_default();
         let after = self.text.get(self.span.end..).unwrap_or_default();
+
         let cut_left = before.chars().count().saturating_sub(CONTEXT_CHARS);
         let lead: String = if cut_left > 0 { "…" } else { "" }
             .chars()
             .chain(before.chars().skip(cut_left))
             .collect();
+
         let shown_wrong: String = wrong.chars().take(2 * CONTEXT_CHARS).collect();
         let tail: String = after.chars().take(CONTEXT_CHARS).collect();
         let more = if after.chars().count() > CONTEXT_CHARS { "…" } else { "" };
+
+        // Control characters would move the cursor, and the carets with it.
         let line: String = format!("{lead}{shown_wrong}{tail}{more}")
             .chars()
             .map(|c| if c.is_control() || c == '\t' { ' ' } else { c })
             .collect();
+
         let carets = "^".repeat(shown_wrong.chars().count().max(1));
         format!("  {line}\n  {}{carets}", " ".repeat(lead.chars().count()))
     }
@@ -84,15 +89,17 @@ pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
         .map(|(_, candidate)| candidate)
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours that make one word of the other.
+/// Insertions, deletions, replacements and swaps of neighbors that make one word of the other.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
+
     for i in 1..=a.len() {
         let mut row = vec![i];
         for j in 1..=b.len() {
             let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
             let mut best = replaced.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            // Two neighbors are swapped.
             if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
                 best = best.min(rows[i - 2][j - 2] + 1);
             }
@@ -100,5 +107,6 @@ fn distance(a: &str, b: &str) -> usize {
         }
         rows.push(row);
     }
+
     rows[a.len()][b.len()]
 }

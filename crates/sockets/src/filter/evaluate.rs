@@ -10,7 +10,7 @@ use wire::inet_diag::bytecode::{End, PortTest, Prefix};
 use wire::inet_diag::tcp_info::Unit;
 use wire::inet_diag::{SocketMessage, State, States};
 
-/// Local ports that the kernel chooses from unless told otherwise (`net.ipv4.ip_local_port_range`).
+/// Local ports that the kernel chooses from unless configured otherwise (`net.ipv4.ip_local_port_range`).
 pub(super) const DEFAULT_LOCAL_PORTS: (u16, u16) = (32_768, 60_999);
 
 impl Expr {
@@ -55,10 +55,12 @@ pub(crate) fn of_close(
 ) -> Verdict {
     let facts = Facts { origin: Origin::Close, ..*facts };
     let possible = asked & had;
+
     match expression {
         _ if possible.is_empty() => Verdict::False,
         None => Verdict::True,
         Some(expression) if expression.names_states() => {
+            // The event does not say which state it was in, so each possible one is tried.
             let mut message = *event;
             Verdict::any(possible.iter().map(|state| {
                 message.state = state;
@@ -89,8 +91,10 @@ fn answer(test: &Test, message: &SocketMessage<'_>, facts: &Facts<'_>) -> Verdic
         }
         Test::Autobound => autobound(message, facts),
         Test::Device(Device::Index(index)) => (message.id.interface_index == *index).into(),
+        // The socket is bound to no interface, whatever the name stands for.
         Test::Device(Device::Name(_)) if message.id.interface_index == 0 => Verdict::False,
         Test::Device(Device::Name(name)) => Verdict::known(facts.interface.map(|it| it == name)),
+        // Without CAP_NET_ADMIN the kernel sends no mark: it is not known, rather than 0.
         Test::Mark { value, mask } => {
             Verdict::known(message.mark.map(|mark| mark & mask == *value))
         }
@@ -165,6 +169,7 @@ fn inside(address: IpAddr, prefix: Prefix) -> bool {
 }
 
 fn same(a: u128, b: u128, width: u32, bits: u8) -> bool {
+    // A prefix of 0 bits shifts everything out, and holds every address.
     (a ^ b).checked_shr(width.saturating_sub(bits.into())).unwrap_or(0) == 0
 }
 
@@ -176,6 +181,7 @@ fn number(
 ) -> Verdict {
     let is_row = facts.origin == Origin::Row;
     let has_counters = is_row || !says::is_aborted(message);
+
     let value = match field.source() {
         Source::Pid => return held(message, facts, &|process| test(process.pid.into())),
         Source::TcpInfo(info) if has_counters => {
@@ -193,6 +199,7 @@ fn number(
         Source::Drops => message.memory.and_then(|memory| memory.drops).map(u64::from),
         Source::Age => facts.age.map(|age| u64::try_from(age.as_micros()).unwrap_or(u64::MAX)),
     };
+
     Verdict::known(value.map(test))
 }
 
@@ -215,10 +222,12 @@ fn tcp_info(
     values: &wire::inet_diag::TcpInfo,
 ) -> Option<u64> {
     let value = field.read(values)?;
+
     // All ones: no round trip was measured yet (`minmax_reset` in net/ipv4/tcp.c).
     if field.name == "min_rtt_us" && value == u32::MAX.into() {
         return None;
     }
+
     Some(match field.unit {
         Unit::Milliseconds => value.saturating_mul(1_000),
         Unit::BytesPerSecond => value.saturating_mul(8),
@@ -237,6 +246,7 @@ fn text(
         Some(part) => Verdict::from(fits(pattern, part)),
         None => Verdict::known(facts.cgroup_path.map(|_| false)),
     };
+
     match field {
         TextField::Process => held(message, facts, &|process| fits(pattern, process.name)),
         TextField::Netns => match facts.netns {
@@ -260,11 +270,14 @@ pub(super) fn fits(pattern: &str, text: &str) -> bool {
     let Some(mut text) = text.strip_prefix(first) else { return false };
     let (middle, last) =
         rest.rsplit_once('*').map_or((None, rest), |(middle, last)| (Some(middle), last));
+
+    // Each part where it is found first, which leaves the most text for those after it.
     for part in middle.into_iter().flat_map(|middle| middle.split('*')) {
         match text.find(part).and_then(|at| text.get(at + part.len()..)) {
             Some(rest) => text = rest,
             None => return false,
         }
     }
+
     text.ends_with(last)
 }

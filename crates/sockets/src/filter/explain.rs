@@ -41,8 +41,10 @@ impl fmt::Display for Explanation {
 
 pub(super) fn explain(filter: &Filter, target: &Target<'_>) -> Vec<Explanation> {
     let compiled = compile(filter, target);
+    // A state inside the kernel: replies call it SYN-RECV.
     let asked = compiled.states.iter().filter(|state| *state != State::NewSynReceived);
     let asked: Vec<&str> = asked.map(State::word).collect();
+
     let states = match compiled.states {
         States::ALL => "every state".to_owned(),
         _ if asked.is_empty() => "no state".to_owned(),
@@ -53,6 +55,7 @@ pub(super) fn explain(filter: &Filter, target: &Target<'_>) -> Vec<Explanation> 
     } else {
         "the states asked for"
     };
+
     let first = Explanation { place: Place::Kernel, part: states, reason: source.to_owned() };
     let parts = compiled.parts.iter().filter(|part| part.by != By::States).map(|part| {
         let (place, reason) = match part.by {
@@ -68,6 +71,7 @@ pub(super) fn explain(filter: &Filter, target: &Target<'_>) -> Vec<Explanation> 
         };
         Explanation { place, part: part.expression.to_string(), reason }
     });
+
     std::iter::once(first).chain(parts).collect()
 }
 
@@ -83,7 +87,7 @@ fn hindrance(expression: &Expr, target: &Target<'_>) -> String {
                 Some(format!("the kernel's programs do not know `{}`", field.word()))
             }
             Test::Mark { .. } if !target.operations.mark => {
-                Some("a mark is told to CAP_NET_ADMIN only: without it none matches".to_owned())
+                Some("a mark is shown to CAP_NET_ADMIN only: without it none matches".to_owned())
             }
             Test::Cgroup { .. } if !target.operations.cgroup => {
                 Some("this kernel's programs do not know cgroups (Linux 5.8 does)".to_owned())
@@ -91,9 +95,11 @@ fn hindrance(expression: &Expr, target: &Target<'_>) -> String {
             Test::State(_) => Some("a state next to other tests".to_owned()),
             _ => None,
         };
+
         if reason.is_none() {
             reason = found;
         }
     });
+
     reason.unwrap_or_else(|| "the kernel's programs do not know it".to_owned())
 }

@@ -1,4 +1,4 @@
-//! What is known of a socket beside the kernel's reply.
+//! What is known of a socket besides the kernel's reply.
 
 use super::ast::{Expr, Test, TextField};
 use super::fields::{Field, Source};
@@ -12,13 +12,13 @@ pub struct Facts<'a> {
     pub origin: Origin,
     /// Name of the network namespace.
     pub netns: Option<&'a str>,
-    /// Which namespace it is is known: one without a name has none then.
+    /// Whether it is known which namespace it is. If so, `netns` is `None` for one without a name.
     pub is_netns_known: bool,
     /// Name of the interface that the socket is bound to, for filters that were not compiled for a namespace.
     pub interface: Option<&'a str>,
     /// Path of the cgroup, from the root of the hierarchy.
     pub cgroup_path: Option<&'a str>,
-    /// Uid of the Kubernetes pod. `None` beside a path: the cgroup is in no pod. So for the container and the unit.
+    /// Uid of the Kubernetes pod. `None` with a path: the cgroup is in no pod. The same holds for the container and the unit.
     pub pod: Option<&'a str>,
     /// Id of the container.
     pub container: Option<&'a str>,
@@ -38,8 +38,8 @@ pub enum Origin {
     /// A row of a dump, or the answer about one socket.
     #[default]
     Row,
-    /// A close event. It says nothing of owner, inode, cgroup, mark, congestion control and memory, and that of an abort of the
-    /// peer, the queues and the counters neither.
+    /// A close event. It says nothing of owner, inode, cgroup, mark, congestion control and memory, and after an abort nothing of
+    /// the peer, the queues and the counters either.
     Close,
 }
 

@@ -71,6 +71,7 @@ impl Field {
             let word = OWN.iter().find(|entry| entry.1 == source)?.0;
             return Some(Field { word, source, quantity });
         }
+
         let name = ALIASES.iter().find(|(alias, _)| *alias == word).map_or(word, |(_, name)| name);
         let fields = tcp_info::FIELDS;
         let found = fields.iter().find(|field| field.name == name);
@@ -81,6 +82,7 @@ impl Field {
 
     fn of_tcp_info(field: &'static tcp_info::Field) -> Field {
         let first = tcp_info::FIELDS.iter().find(|other| short(other.name) == short(field.name));
+        // Where fields differ in their unit alone, the first has the short word.
         let word = if first == Some(field) { short(field.name) } else { field.name };
         Field { word, source: Source::TcpInfo(field), quantity: quantity_of(field.unit) }
     }

@@ -62,10 +62,12 @@ pub(super) fn host(text: &str, names: &dyn Names) -> Result<Host, Problem> {
             rest.problem("an address or a port is missing", Some("`*` stands for any address"))
         );
     }
+
     let mut host = Host { family, ..Host::default() };
     let (address, port) = split(rest, &mut host)?;
     host.port = port_of(port, names)?;
     host.prefixes = prefixes(address, names, &mut host)?;
+
     Ok(host)
 }
 
@@ -85,6 +87,7 @@ fn family(part: Part<'_>) -> Result<(Option<Family>, Part<'_>), Problem> {
             return Ok((Some(family), part.after(prefix.len())));
         }
     }
+
     let other = ["unix:", "link:", "netlink:", "vsock:"]
         .iter()
         .find(|prefix| part.text.starts_with(**prefix));
@@ -102,14 +105,20 @@ fn split<'a>(part: Part<'a>, host: &mut Host) -> Result<(Part<'a>, Part<'a>), Pr
     if part.text.starts_with('[') {
         return bracketed(part);
     }
+
+    // With a prefix length the port's colon comes after it; those before the slash are the address's.
     let slash = part.text.find('/').unwrap_or(0);
     let colon = part.text.get(slash..).and_then(|text| text.rfind(':')).map(|at| at + slash);
     let Some(colon) = colon else { return Ok(part.split(part.text.len())) };
     let (address, port) = (part.split(colon).0, part.split(colon).1.after(1));
+
+    // `2001:db8::1:443` can be an address, or an address and a port. As with `ss` it is the second if a number follows an
+    // address; a note says so.
     let is_whole = part.text.parse::<Ipv6Addr>().is_ok();
     let is_number = port.text.bytes().all(|byte| byte.is_ascii_digit());
     let is_v6 = slash == 0 && address.text.contains(':');
     let is_split = !is_v6 || (address.text.parse::<Ipv6Addr>().is_ok() && (is_number || !is_whole));
+
     if is_whole && !is_split {
         return Ok(part.split(part.text.len()));
     }
@@ -130,17 +139,19 @@ fn bracketed(part: Part<'_>) -> Result<(Part<'_>, Part<'_>), Problem> {
             Some("an IPv6 address with a port is written `[2001:db8::1]:443`"),
         ));
     };
+
     let inside = part.split(close).0.after(1);
-    let behind = part.split(close + 1).1;
-    match behind.text.split_at_checked(1) {
-        None => Ok((inside, behind)),
-        Some((":", _)) => Ok((inside, behind.after(1))),
+    let rest = part.split(close + 1).1;
+
+    match rest.text.split_at_checked(1) {
+        None => Ok((inside, rest)),
+        Some((":", _)) => Ok((inside, rest.after(1))),
         Some(("/", _)) => {
-            let length = behind.text.find(':').unwrap_or(behind.text.len());
+            let length = rest.text.find(':').unwrap_or(rest.text.len());
             let outside = Part { text: part.split(close + 1 + length).0.text, start: part.start };
-            Ok((outside, behind.after(length + usize::from(length < behind.text.len()))))
+            Ok((outside, rest.after(length + usize::from(length < rest.text.len()))))
         }
-        Some(_) => Err(behind.problem("a colon and a port are expected behind the ]", None)),
+        Some(_) => Err(rest.problem("a colon and a port are expected after the ]", None)),
     }
 }
 
@@ -149,6 +160,7 @@ fn port_of(part: Part<'_>, names: &dyn Names) -> Result<Option<u16>, Problem> {
     if text.is_empty() || text == "*" {
         return Ok(None);
     }
+
     let number = match text.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16).ok(),
         None if text.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -156,10 +168,11 @@ fn port_of(part: Part<'_>, names: &dyn Names) -> Result<Option<u16>, Problem> {
         }
         None => None,
     };
+
     match (number, names.service(text)) {
         (Some(number), _) => u16::try_from(number)
             .map(Some)
-            .map_err(|_| part.problem(format!("{text} is no port"), Some("ports end at 65535"))),
+            .map_err(|_| part.problem(format!("{text} is not a port"), Some("ports end at 65535"))),
         (None, Some(port)) => Ok(Some(port)),
         (None, None) => Err(part.problem(
             format!("`{text}` is neither a port nor a service of /etc/services"),
@@ -172,21 +185,25 @@ fn prefixes(part: Part<'_>, names: &dyn Names, host: &mut Host) -> Result<Vec<Pr
     if matches!(part.text, "" | "*" | "any" | "all" | "default") {
         return Ok(Vec::new());
     }
+
     let slash = part.text.find('/');
     let (written, length) = part.split(slash.unwrap_or(part.text.len()));
     let text = written.text.trim_start_matches('[').trim_end_matches(']');
     let Some(address) = address(text, slash.is_none(), host) else {
         return lookup(written, slash, names, host.family);
     };
+
     let fits = match host.family {
         Some(Family::Inet) => address.is_ipv4(),
         Some(Family::Inet6) => address.is_ipv6(),
         None => true,
     };
+
     if !fits {
         let family = host.family.map_or("", Family::name);
-        return Err(written.problem(format!("`{text}` is no address of family {family}"), None));
+        return Err(written.problem(format!("`{text}` is not an address of family {family}"), None));
     }
+
     let bits =
         if slash.is_some() { prefix_length(length.after(1), address)? } else { width(address) };
     Ok(vec![Prefix { address, bits }])
@@ -201,16 +218,20 @@ fn address(text: &str, alone: bool, host: &mut Host) -> Option<IpAddr> {
     if text.contains(':') {
         return text.parse::<Ipv6Addr>().ok().map(IpAddr::V6);
     }
+
     let mut octets = [0; 4];
     let mut count = 0;
     for part in text.split('.') {
+        // A leading zero makes the part octal for some readers (inet_aton(3)), so it is refused.
         let canonical = part == "0" || !part.starts_with('0');
         if !canonical || !part.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }
+
         *octets.get_mut(count)? = part.parse().ok()?;
         count += 1;
     }
+
     let address = Ipv4Addr::from(octets);
     if alone && count < 4 {
         host.notes.push(format!(
@@ -225,16 +246,19 @@ fn address(text: &str, alone: bool, host: &mut Host) -> Option<IpAddr> {
 fn prefix_length(part: Part<'_>, address: IpAddr) -> Result<u8, Problem> {
     let width = width(address);
     let mask: Option<Ipv4Addr> = part.text.parse().ok().filter(|_| address.is_ipv4());
+
     let bits = match mask {
+        // A mask without holes has all its ones first.
         Some(mask) if mask.to_bits().leading_ones() == mask.to_bits().count_ones() => {
             u8::try_from(mask.to_bits().count_ones()).ok()
         }
         Some(_) => return Err(part.problem(format!("the mask {} has holes", part.text), None)),
         None => part.text.parse().ok(),
     };
+
     bits.filter(|bits| *bits <= width).ok_or_else(|| {
         part.problem(
-            format!("`{}` is no prefix length", part.text),
+            format!("`{}` is not a prefix length", part.text),
             Some(&format!("0 to {width} bits")),
         )
     })
@@ -252,16 +276,19 @@ fn lookup(
         let fits = |address: &IpAddr| {
             family.is_none_or(|family| address.is_ipv4() == (family == Family::Inet))
         };
+
         let found: Vec<Prefix> = names
             .host(text)
             .into_iter()
             .filter(fits)
             .map(|address| Prefix { address, bits: width(address) })
             .collect();
+
         if !found.is_empty() {
             return Ok(found);
         }
     }
+
     Err(part.problem(
         format!("`{text}` is neither an address nor a host that can be looked up"),
         text.contains(':').then_some("an IPv6 address with a port is written `[2001:db8::1]:443`"),

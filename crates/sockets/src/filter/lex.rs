@@ -85,14 +85,16 @@ pub(super) fn lex(text: &str) -> Result<Vec<Token<'_>>, FilterError> {
             at += c.len_utf8();
             continue;
         }
+
         let token = next(text, at)?;
         at = token.span.end;
         tokens.push(token);
     }
+
     Ok(tokens)
 }
 
-/// The token that begins at `at`, where a character is that is no white space.
+/// The token that begins at `at`, where there is a character that is not white space.
 fn next(text: &str, at: usize) -> Result<Token<'_>, FilterError> {
     let rest = text.get(at..).unwrap_or_default();
     if let Some((sign, kind)) = SIGNS.iter().find(|(sign, _)| rest.starts_with(sign)) {
@@ -101,6 +103,7 @@ fn next(text: &str, at: usize) -> Result<Token<'_>, FilterError> {
     if let Some(quote) = rest.chars().next().filter(|c| matches!(c, '"' | '\'')) {
         return quoted(text, at, quote);
     }
+
     let (word, len) = bare(rest);
     let span = at..at + len;
     let kind = match word {
@@ -110,6 +113,7 @@ fn next(text: &str, at: usize) -> Result<Token<'_>, FilterError> {
             reserved.map_or(Kind::Word(word), |(_, kind)| kind.clone())
         }
     };
+
     Ok(Token { kind, span })
 }
 
@@ -120,6 +124,7 @@ fn bare(rest: &str) -> (Cow<'_, str>, usize) {
     let mut escaped = false;
     let mut characters = rest.char_indices().peekable();
     let mut end = rest.len();
+
     while let Some((at, c)) = characters.next() {
         let following = characters.peek().map(|&(_, next)| next);
         match following.filter(|&next| c == '\\' && (is_special(next) || next == '\\')) {
@@ -135,6 +140,8 @@ fn bare(rest: &str) -> (Cow<'_, str>, usize) {
             None => unescaped.push(c),
         }
     }
+
+    // A word without escapes is borrowed, and may be one of the language's own.
     if escaped {
         (unescaped.into(), end)
     } else {
@@ -147,10 +154,12 @@ fn quoted(text: &str, start: usize, quote: char) -> Result<Token<'_>, FilterErro
     let rest = text.get(start + 1..).unwrap_or_default();
     let mut value = String::new();
     let mut characters = rest.char_indices().peekable();
+
     while let Some((at, c)) = characters.next() {
         if c == quote {
             return Ok(Token { kind: Kind::Quoted(value.into()), span: start..start + at + 2 });
         }
+
         let escaped =
             characters.peek().filter(|(_, next)| c == '\\' && (*next == quote || *next == '\\'));
         match escaped.copied() {
@@ -161,5 +170,6 @@ fn quoted(text: &str, start: usize, quote: char) -> Result<Token<'_>, FilterErro
             None => value.push(c),
         }
     }
+
     Err(FilterError::new(text, start..text.len(), format!("the {quote} is never closed"), None))
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Looks up the numbers behind names.
+/// Looks up the numbers that names stand for.
 pub trait Names {
     /// Port of a TCP service.
     fn service(&self, name: &str) -> Option<u16>;
@@ -79,6 +79,7 @@ impl Names for SystemNames {
         let id = |path: &Path| {
             fs::metadata(path).ok().filter(fs::Metadata::is_dir).map(|found| found.ino())
         };
+
         let path = Path::new(path);
         if path.starts_with(mount) {
             return id(path);
@@ -87,7 +88,7 @@ impl Names for SystemNames {
     }
 }
 
-/// `name port/protocol alias…`, comments behind `#`.
+/// `name port/protocol alias…`, comments after `#`.
 pub(super) fn service_in(services: &str, name: &str) -> Option<u16> {
     services.lines().find_map(|line| {
         let mut words = line.split('#').next().unwrap_or_default().split_whitespace();

@@ -25,23 +25,26 @@ pub(super) fn parse(text: &str, names: &dyn Names) -> Result<Filter, FilterError
         let message = format!("the filter is longer than {MAX_TEXT_BYTES} bytes");
         return Err(FilterError::new(text, MAX_TEXT_BYTES..MAX_TEXT_BYTES, message, None));
     }
+
     let mut parser = Parser::new(text, lex(text)?, names);
     let (states, expression) = parser.filter()?;
     if let Some(token) = parser.next() {
         return Err(parser.error(token.span, "this ) was never opened", None));
     }
+
     let Parser { notes, devices, asks, families, .. } = parser;
     let expression = with_family(expression, &families);
     Ok(Filter { text: text.to_owned(), states, expression, notes, devices, asks })
 }
 
-/// `inet:` and `inet6:` hold for the whole filter, as in `ss`; both together are no limit.
+/// `inet:` and `inet6:` hold for the whole filter, as in `ss`; both together limit nothing.
 fn with_family(expression: Option<Expr>, families: &[Family]) -> Option<Expr> {
     let limit = match families {
         [] => return expression,
         [first, others @ ..] if others.iter().all(|family| family == first) => *first,
         _ => return expression,
     };
+
     let limit = Expr::Test(Test::Family(limit));
     Some(match expression {
         Some(expression) if !expression.conjuncts().contains(&limit) => limit.and(expression),
@@ -123,7 +126,9 @@ impl<'a> Parser<'a> {
             let empty = self.peek().is_none();
             return Ok((None, if empty { None } else { Some(self.list(None)?) }));
         };
+
         match self.peek_kind() {
+            // The states are one side of an `or`, and so not those of the whole filter.
             Some(Kind::Or) => {
                 let all = self.list(Some(header.expression))?;
                 Ok((None, Some(all)))
@@ -149,9 +154,11 @@ impl<'a> Parser<'a> {
         while let Some(Kind::Word(word @ ("state" | "exclude" | "excl"))) = self.peek_kind() {
             let includes = *word == "state";
             let keyword = self.next().map(|token| token.span).unwrap_or_default();
+            // `state != x` takes away, and `exclude != x` adds.
             let adds = includes == (self.sign("state", ONLY_EQUAL)? == Sign::Equal);
             let (states, span) = self.state_word(&keyword)?;
             let named = Expr::Test(Test::State(states));
+
             let known = header.take();
             let start = known.as_ref().map_or(keyword.start, |known| known.span.start);
             let (states, expression) = match (known, adds) {
@@ -162,30 +169,34 @@ impl<'a> Parser<'a> {
                     (known.states - states, known.expression.and(named.negate()))
                 }
             };
+
             self.limit_depth(&expression, &span)?;
             header = Some(Header { states, expression, span: start..span.end });
         }
         Ok(header)
     }
 
-    /// Units joined by `and`, `or` or nothing. `first` is a unit that was read before, with an operator behind it.
+    /// Units joined by `and`, `or` or nothing. `first` is a unit that was read before and is followed by an operator.
     fn list(&mut self, first: Option<Expr>) -> Result<Expr, FilterError> {
         let mut joins: Vec<(Join, Range<usize>)> = Vec::new();
         let mut list = match first {
             Some(first) => first,
             None => self.unit()?,
         };
+
         loop {
             let join = match self.peek() {
                 None | Some(Token { kind: Kind::Close, .. }) => break,
                 Some(Token { kind: Kind::And, span }) => (Join::And, span.clone()),
                 Some(Token { kind: Kind::Or, span }) => (Join::Or, span.clone()),
+                // Nothing between two units means `and`.
                 Some(Token { span, .. }) => (Join::And, span.start..span.start),
             };
             if !join.1.is_empty() {
                 self.next();
             }
             let unit = self.unit()?;
+
             // One more test of the same list makes it no deeper, and measuring a long list each time would be quadratic.
             let may_deepen =
                 !matches!(unit, Expr::Test(_)) || joins.last().is_none_or(|last| last.0 != join.0);
@@ -193,8 +204,10 @@ impl<'a> Parser<'a> {
             if may_deepen {
                 self.limit_depth(&list, &join.1)?;
             }
+
             joins.push(join);
         }
+
         self.note_order(&joins);
         Ok(list)
     }
@@ -218,9 +231,11 @@ impl<'a> Parser<'a> {
         let Some(token) = self.next() else {
             return Err(self.error(self.end(), "something to test is missing here", None));
         };
+        // The parser calls itself for each level, and the text may be a stranger's (`GET /sockets?filter=…`).
         if self.open >= MAX_NESTING {
             return Err(self.error(token.span, format!("nested deeper than {MAX_NESTING}"), None));
         }
+
         match token.kind {
             Kind::Not => {
                 self.open += 1;
@@ -230,7 +245,7 @@ impl<'a> Parser<'a> {
                 self.limit_depth(&expression, &token.span)?;
                 Ok(expression)
             }
-            Kind::Open => self.parenthesised(&token.span),
+            Kind::Open => self.parenthesized(&token.span),
             Kind::Word(word) => self.predicate(word, token.span),
             Kind::Close | Kind::And | Kind::Or => {
                 let found = self.text.get(token.span.clone()).unwrap_or_default();
@@ -251,7 +266,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn parenthesised(&mut self, open: &Range<usize>) -> Result<Expr, FilterError> {
+    fn parenthesized(&mut self, open: &Range<usize>) -> Result<Expr, FilterError> {
         if self.peek_kind() == Some(&Kind::Close) {
             let end = self.peek().map_or(open.end, |token| token.span.end);
             return Err(self.error(
@@ -260,6 +275,7 @@ impl<'a> Parser<'a> {
                 None,
             ));
         }
+
         self.open += 1;
         let inner = self.list(None)?;
         self.open -= 1;

@@ -53,7 +53,7 @@ pub struct Compiled {
     pub(super) parts: Vec<Part>,
 }
 
-/// One of the conditions that must all hold, and who sees to it.
+/// One of the conditions that must all hold, and who decides it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Part {
     pub(super) expression: Expr,
@@ -84,25 +84,31 @@ impl Compiled {
 
 pub(super) fn compile(filter: &Filter, target: &Target<'_>) -> Compiled {
     let expression = filter.expression().map(|expression| resolved(expression, target.names));
+    // A filter that names a state anywhere decides itself which it wants.
     let named = filter.states().unwrap_or_else(|| match &expression {
         Some(expression) if names_states(expression) => States::ALL,
         _ => target.default_states,
     });
+
     let whole = expression.clone();
     let conjuncts = expression.map_or(Vec::new(), Expr::into_conjuncts);
+    // Conditions on states go into the request's mask of states, which costs nothing.
     let states = conjuncts.iter().fold(named, |states, part| states & possible_states(part));
+
     let mut program = Program { parts: Vec::new(), bytes: 0 };
     let parts: Vec<Part> = conjuncts
         .into_iter()
         .map(|expression| Part { by: place(&expression, &mut program, target), expression })
         .collect();
+
     let left = parts.iter().filter(|part| !matches!(part.by, By::States | By::Kernel));
     let rest = Expr::from_conjuncts(left.map(|part| part.expression.clone()).collect());
     let needs = rest.as_ref().map_or(Needs::NONE, Needs::of);
+
     Compiled { states, whole, bytecode: program.compile(target.operations), rest, needs, parts }
 }
 
-/// What the kernel shall see to, while it is being collected.
+/// What the kernel is to decide, while it is being collected.
 struct Program {
     parts: Vec<Expression>,
     /// Length of the parts in bytes. The program of a conjunction is as long as those of its parts together.
@@ -126,16 +132,19 @@ impl Program {
     }
 }
 
-/// Decides who sees to one of the conditions that must all hold, and adds to the program what it can.
+/// Says who decides one of the conditions that must all hold, and adds to the program what the kernel can.
 fn place(part: &Expr, program: &mut Program, target: &Target<'_>) -> By {
     if only_states(part) {
         return By::States;
     }
+
     let bound = bound(part, Bound::AtLeast, target);
     let exact = all_kernel(part, target);
+    // A program that is always true would leave out nothing.
     if bound == Expression::Constant(true) {
         return if exact { By::Kernel } else { By::Us };
     }
+
     match program.add(bound, target.operations) {
         Ok(()) if exact => By::Kernel,
         Ok(()) => By::Both,
@@ -144,7 +153,7 @@ fn place(part: &Expr, program: &mut Program, target: &Target<'_>) -> By {
 }
 
 /// The expression with every interface that exists here by its index, and every cgroup by the id that its path has now. An
-/// interface that does not exist is no socket's; a cgroup that does not exist keeps its last id.
+/// interface that does not exist matches no socket; a cgroup that does not exist keeps its last id.
 fn resolved(expression: &Expr, names: &dyn Names) -> Expr {
     let each = |parts: &[Expr]| parts.iter().map(|part| resolved(part, names)).collect();
     match expression {
@@ -179,6 +188,7 @@ fn bound(expression: &Expr, side: Bound, target: &Target<'_>) -> Expression {
         Expr::All(parts) => all(parts.iter().map(each)),
         Expr::Any(parts) => any(parts.iter().map(each)),
         Expr::Not(inner) => {
+            // Under `not` the approximation has to err on the other side.
             let other = if side == Bound::AtLeast { Bound::AtMost } else { Bound::AtLeast };
             not(bound(inner, other, target))
         }
@@ -234,6 +244,7 @@ fn kernel(test: &Test, target: &Target<'_>) -> Option<Expression> {
         Test::Cgroup { id, .. } => allowed(Condition::Cgroup(*id)),
         Test::Family(family) => Some(family_condition(*family)),
         Test::Autobound => Some(autobound(target.local_ports)),
+        // The kernel's programs have no operation for these.
         Test::State(_) | Test::Number(..) | Test::Text(..) => None,
     }
 }

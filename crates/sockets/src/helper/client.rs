@@ -2,6 +2,7 @@
 
 use super::protocol::{Answer, MESSAGE_BYTES_MAX, Request};
 use crate::access::{Access, Direct, Found, Hears, Scope};
+use crate::quiet::TcpCounts;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -54,7 +55,7 @@ impl Remote {
         }
     }
 
-    /// As [`Self::new`], for whoever wants to know at once whether the helper is there.
+    /// As [`Self::new`], for callers that want to know at once whether the helper is there.
     ///
     /// # Errors
     /// Nobody listens there, or it may not be connected to.
@@ -80,12 +81,13 @@ impl Remote {
                 result => break result?,
             }
         };
+
         let bytes = self.buffer.get(..message.len).filter(|bytes| !bytes.is_empty());
         let answer = Answer::decode(bytes.ok_or(Errno::PIPE)?).ok_or(Errno::PROTO)?;
         Ok((answer, descriptors.pop()))
     }
 
-    /// Asks and takes the answer. After any failure the connection is given up: a late answer must not be taken for the next
+    /// Asks and takes the answer. After any failure the connection is closed: a late answer must not be taken for the next
     /// one. What the helper knows belongs to the connection, so that only a discovery makes a new one.
     fn exchange(&mut self, request: Request) -> Result<(Answer, Option<OwnedFd>), Errno> {
         let channel = self.channel.as_ref().ok_or(Errno::NOTCONN)?;
@@ -94,26 +96,29 @@ impl Remote {
             Err(errno) if !is_hangup(errno) => Err(errno),
             _ => self.receive(),
         };
+
         if result.as_ref().is_err_and(|errno| is_hangup(*errno)) {
-            // The kernel tells of the end first. Before it a helper says why.
+            // What the helper sent before it closed can still be read, and says why.
             result = self.receive().or(result);
         }
+
         if result.is_err() {
             self.channel = None;
         }
         result
     }
 
-    /// Has the helper look, and brings [`Self::listed`] up to date.
+    /// Asks the helper to look, and brings [`Self::listed`] up to date.
     fn look(&mut self, request: Request) -> io::Result<Scan> {
         self.listed.clear();
         let is_new = self.channel.is_none();
         let mut result = self.look_once(request);
         if !is_new && result.as_ref().is_err_and(|error| is_hangup(Errno::from(error))) {
-            // It was restarted since.
+            // The helper was restarted since.
             self.channel = None;
             result = self.look_once(request);
         }
+
         result.map_err(|error| {
             self.channel = None;
             self.listed.clear();
@@ -133,6 +138,8 @@ impl Remote {
             Answer::Scanned(scan, count) => (scan, count as usize),
             answer => return Err(error_of(&answer).into()),
         };
+
+        // In pages: one message does not hold them all.
         while self.listed.len() < count {
             let from = u32::try_from(self.listed.len()).map_err(|_| Errno::PROTO)?;
             match self.exchange(Request::List(from))?.0 {
@@ -140,6 +147,7 @@ impl Remote {
                 answer => return Err(error_of(&answer).into()),
             }
         }
+
         Ok(scan)
     }
 
@@ -151,8 +159,11 @@ impl Remote {
     ) -> io::Result<Scan> {
         found.clear();
         self.places.clear();
+
+        // The own namespace is found without the helper, so that it is there even if the helper fails.
         let own_scan = self.direct.discover(&Scope::Own, found)?;
         let own = found.pop().ok_or(io::ErrorKind::NotFound)?;
+
         let result = if *scope == Scope::Own { Ok(own_scan) } else { self.look(request) };
         self.choose(&own, scope, found);
         result
@@ -165,15 +176,19 @@ impl Remote {
             Scope::All => true,
             Scope::Named(names) => name.is_some_and(|name| names.contains(name)),
         };
+
         let listed_own = self.listed.iter().find(|one| one.id == own.id);
+        // The name stays while the helper cannot be asked.
         if !self.listed.is_empty() {
             self.own_name = listed_own.and_then(|own| own.name.clone());
         }
+
         if *scope == Scope::Own || is_wanted(self.own_name.as_ref()) {
             let process = listed_own.and_then(|own| own.process);
             found.push(Found { id: own.id, name: self.own_name.clone(), process });
             self.places.push(Place::Own);
         }
+
         for (place, one) in (0..).zip(&self.listed) {
             if one.id != own.id && is_wanted(one.name.as_ref()) {
                 found.push(one.clone());
@@ -256,13 +271,13 @@ impl Access for Remote {
         }
     }
 
-    fn opened(&mut self, at: usize) -> Result<u64, Error> {
+    fn tcp_counts(&mut self, at: usize) -> Result<TcpCounts, Error> {
         match *self.places.get(at).ok_or(Error::Gone)? {
-            Place::Own => self.direct.opened(0),
+            Place::Own => self.direct.tcp_counts(0),
             Place::Listed(place) => {
                 let asking = |errno| Error::Syscall { call: "the helper's counting", errno };
-                match self.exchange(Request::Opened(place)).map_err(asking)?.0 {
-                    Answer::Opened(count) => Ok(count),
+                match self.exchange(Request::TcpCounts(place)).map_err(asking)?.0 {
+                    Answer::TcpCounts(counts) => Ok(counts),
                     Answer::Gone => Err(Error::Gone),
                     answer => Err(asking(error_of(&answer))),
                 }
@@ -278,9 +293,11 @@ impl Access for Remote {
         if hears == Hears::Own {
             return self.direct.events(hears, buffer_bytes);
         }
+
         let own = sys::namespace::own().map_err(|error| Errno::from(&error))?;
         self.check_is_in(own)?;
         let buffer_bytes = u32::try_from(buffer_bytes).unwrap_or(u32::MAX);
+
         let (answer, descriptor) = self.exchange(Request::Events(buffer_bytes))?;
         Remote::socket(&answer, descriptor).map_err(|error| match error {
             Error::Syscall { errno, .. } => errno,

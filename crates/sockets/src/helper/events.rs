@@ -35,6 +35,7 @@ impl Passed {
     pub(super) fn check(&mut self, uid: u32) -> Result<(), Errno> {
         let of_user = |passed: &Passed| passed.0.iter().filter(|event| event.uid == uid).count();
         if of_user(self) >= PER_USER || self.0.len() >= MAX {
+            // Read only when needed: the list has every netlink socket of the namespace.
             let list = fs::read("/proc/thread-self/net/netlink");
             self.forget_closed(&list.map_err(|error| Errno::from(&error))?);
         }
@@ -65,6 +66,7 @@ impl Passed {
                 (port_id, columns.next_back().and_then(|column| column.parse().ok()))
             })
             .collect();
+
         self.0.retain(|event| live.contains(&(Some(event.port_id), Some(event.inode))));
     }
 }

@@ -1,6 +1,7 @@
 //! Requests and answers as bytes. Each request has one answer.
 
 use crate::access::Found;
+use crate::quiet::TcpCounts;
 use sys::namespace::{Identity, Scan};
 
 /// Largest message in either direction.
@@ -25,8 +26,8 @@ pub(super) enum Request {
     Events(u32),
     /// Looks for namespaces that are mounted. Answered by [`Answer::Scanned`].
     DiscoverMounted,
-    /// How many connections were opened in the namespace at this place.
-    Opened(u32),
+    /// What the kernel counts of TCP in the namespace at this place.
+    TcpCounts(u32),
 }
 
 /// What the helper answers.
@@ -44,8 +45,8 @@ pub(super) enum Answer {
     Gone,
     /// The call failed, for want of this capability if it is not 0.
     Failed { errno: i32, capability: u32 },
-    /// So many connections.
-    Opened(u64),
+    /// The counts.
+    TcpCounts(TcpCounts),
 }
 
 impl Request {
@@ -57,7 +58,7 @@ impl Request {
             Request::Nsid(place) => (4, place),
             Request::Events(buffer_bytes) => (5, buffer_bytes),
             Request::DiscoverMounted => return vec![6],
-            Request::Opened(place) => (7, place),
+            Request::TcpCounts(place) => (7, place),
         };
         let mut bytes = vec![kind];
         bytes.extend_from_slice(&number.to_ne_bytes());
@@ -75,7 +76,7 @@ impl Request {
             4 => number().map(Request::Nsid),
             5 => number().map(Request::Events),
             6 => rest.is_empty().then_some(Request::DiscoverMounted),
-            7 => number().map(Request::Opened),
+            7 => number().map(Request::TcpCounts),
             _ => None,
         }
     }
@@ -114,9 +115,13 @@ impl Answer {
             Answer::Failed { errno, capability } => {
                 numbers(6, &[errno.cast_unsigned(), *capability])
             }
-            Answer::Opened(count) => {
+            Answer::TcpCounts(counts) => {
                 let mut bytes = vec![7];
-                bytes.extend_from_slice(&count.to_ne_bytes());
+                let TcpCounts { in_use, time_wait, opened, activity } = counts;
+                for number in [in_use, time_wait, opened, &(activity.len() as u64)] {
+                    bytes.extend_from_slice(&number.to_ne_bytes());
+                }
+                bytes.extend_from_slice(activity.as_bytes());
                 bytes
             }
         }
@@ -149,7 +154,13 @@ impl Answer {
                 let errno = take_u32(rest)?.cast_signed();
                 Answer::Failed { errno, capability: take_u32(rest)? }
             }
-            7 => Answer::Opened(u64::from_ne_bytes(take(rest)?)),
+            7 => {
+                let [in_use, time_wait, opened] =
+                    [take_u64(rest)?, take_u64(rest)?, take_u64(rest)?];
+                let len = usize::try_from(take_u64(rest)?).ok()?;
+                let activity = take_text(rest, len)?.into();
+                Answer::TcpCounts(TcpCounts { in_use, time_wait, opened, activity })
+            }
             _ => return None,
         };
         rest.is_empty().then_some(answer)
@@ -173,18 +184,21 @@ fn take_u32(rest: &mut &[u8]) -> Option<u32> {
     take(rest).map(u32::from_ne_bytes)
 }
 
-fn take_name(rest: &mut &[u8]) -> Option<String> {
-    let [len] = take(rest)?;
-    let (name, tail) = rest.split_at_checked(len.into())?;
+fn take_u64(rest: &mut &[u8]) -> Option<u64> {
+    take(rest).map(u64::from_ne_bytes)
+}
+
+fn take_text(rest: &mut &[u8], len: usize) -> Option<String> {
+    let (text, tail) = rest.split_at_checked(len)?;
     *rest = tail;
-    String::from_utf8(name.to_vec()).ok()
+    String::from_utf8(text.to_vec()).ok()
 }
 
 fn take_found(rest: &mut &[u8]) -> Option<Found> {
-    let device = u64::from_ne_bytes(take(rest)?);
-    let inode = u64::from_ne_bytes(take(rest)?);
+    let [device, inode] = [take_u64(rest)?, take_u64(rest)?];
     let process = take_u32(rest)?;
-    let name = take_name(rest)?;
+    let [len] = take(rest)?;
+    let name = take_text(rest, len.into())?;
     Some(Found {
         id: Identity { device, inode },
         name: (!name.is_empty()).then_some(name),
@@ -203,7 +217,7 @@ mod tests {
         Request::Nsid(u32::MAX),
         Request::Events(8 << 20),
         Request::DiscoverMounted,
-        Request::Opened(3),
+        Request::TcpCounts(3),
     ];
 
     fn found(inode: u64, name: &str) -> Found {
@@ -219,7 +233,12 @@ mod tests {
             Answer::Nsid(-1),
             Answer::Gone,
             Answer::Failed { errno: 1, capability: 21 },
-            Answer::Opened(u64::MAX),
+            Answer::TcpCounts(TcpCounts {
+                in_use: 3,
+                time_wait: 0,
+                opened: u64::MAX,
+                activity: "Tcp: 1 200 120000 -1 17 4".into(),
+            }),
         ]
     }
 

@@ -12,8 +12,7 @@ use sys::netlink::Socket;
 use sys::pass::{Channel, Listener};
 use sys::poll::{Interest, PollSet};
 
-/// Connections of one user. One more closes that which has asked for nothing for longest: a user can keep others out no more
-/// than itself. The collector has one, each `weir sockets --helper` another.
+/// Connections of one user. One more closes the one that has been idle for longest, so that a user can keep out only itself. The collector has one, each `weir sockets --helper` another.
 const CONNECTIONS_PER_USER: usize = 8;
 /// Connections of all users together.
 const CONNECTIONS_MAX: usize = 64;
@@ -37,7 +36,7 @@ impl Allowed {
     }
 }
 
-/// Serves whoever connects and is allowed to, until `stop` is readable. `refused` is told of each user id that was turned away.
+/// Serves clients that are allowed to ask, until `stop` is readable. `refused` is called with each user id that was turned away.
 ///
 /// All of it happens on the calling thread, request by request in turn, so that the process needs no right to start another.
 ///
@@ -63,14 +62,18 @@ pub fn serve(
         for session in &server.sessions {
             poll_set.add(session.channel.as_fd(), Interest::Readable);
         }
+
         match poll_set.wait(LOOK_INTERVAL) {
             Ok(_) => {}
             Err(Errno::INTR) => continue,
             Err(errno) => return Err(errno.into()),
         }
+
         if poll_set.is_ready(0) {
             return Ok(());
         }
+
+        // Before a new one is admitted, which may end an older one and so move the places of the others.
         server.answer(|place| poll_set.is_ready(2 + place));
         if poll_set.is_ready(1) {
             match listener.accept() {
@@ -90,7 +93,7 @@ fn is_about_the_client(error: &io::Error) -> bool {
 
 struct Server {
     sessions: Vec<Session>,
-    /// Requests so far, which is the clock by which sessions are old.
+    /// Requests so far: the clock by which sessions age.
     requests: u64,
     /// Sockets for close events that clients hold.
     passed: Passed,
@@ -102,11 +105,13 @@ impl Server {
     fn answer(&mut self, is_ready: impl Fn(usize) -> bool) {
         let Server { sessions, requests, passed, buffer } = self;
         let mut place = 0;
+
         sessions.retain_mut(|session| {
             place += 1;
             if !is_ready(place - 1) {
                 return true;
             }
+
             *requests += 1;
             session.last_request = *requests;
             session.turn(buffer, passed).is_ok()
@@ -114,25 +119,31 @@ impl Server {
     }
 
     fn admit(&mut self, channel: Channel, allowed: &Allowed, refused: &mut impl FnMut(u32)) {
+        // There is one thread: a client that does not read must not hold up the others.
         if channel.set_timeout(Some(CLIENT_TIMEOUT)).is_err() {
             return;
         }
+
+        // Unknown is nobody: -1 (`u32::MAX`) is never a user's id.
         let uid = channel.peer().map_or(u32::MAX, |peer| peer.uid);
         if !allowed.contains(uid) {
-            // Whoever does not listen to the reason gets none.
+            // A client that does not read the reason goes without.
             let _ = channel.send(&failed(Errno::ACCES).encode(), &[]);
             return refused(uid);
         }
+
         let of_user = self.sessions.iter().filter(|session| session.uid == uid);
         if of_user.clone().count() >= CONNECTIONS_PER_USER {
             let oldest = of_user.map(|session| session.last_request).min();
             self.sessions
                 .retain(|session| session.uid != uid || Some(session.last_request) != oldest);
         }
+
         if self.sessions.len() >= CONNECTIONS_MAX {
             let _ = channel.send(&failed(Errno::AGAIN).encode(), &[]);
             return;
         }
+
         self.requests += 1;
         self.sessions.push(Session {
             access: Direct::new(),
@@ -158,17 +169,19 @@ impl Session {
     /// Takes one request and answers it.
     ///
     /// # Errors
-    /// The client has gone, sent what is no request, or does not take its answers.
+    /// The client has gone, sent something that is not a request, or does not take its answers.
     fn turn(&mut self, buffer: &mut [u8], passed: &mut Passed) -> Result<(), Errno> {
         let mut descriptors = Vec::new();
         let message = match self.channel.receive(buffer, &mut descriptors) {
             Err(Errno::INTR | Errno::AGAIN) => return Ok(()),
             message => message?,
         };
+
         // The end is an empty message; nobody is to leave descriptors here.
         if message.len == 0 || message.is_truncated || message.descriptors > 0 {
             return Err(Errno::PROTO);
         }
+
         let request = buffer.get(..message.len).and_then(Request::decode).ok_or(Errno::PROTO)?;
         self.answer(request, passed)
     }
@@ -190,8 +203,8 @@ impl Session {
                 Ok(socket) => self.pass(&socket),
                 Err(error) => self.send(&refusal(&error)),
             },
-            Request::Opened(place) => match self.access.opened(place as usize) {
-                Ok(count) => self.send(&Answer::Opened(count)),
+            Request::TcpCounts(place) => match self.access.tcp_counts(place as usize) {
+                Ok(counts) => self.send(&Answer::TcpCounts(counts)),
                 Err(error) => self.send(&refusal(&error)),
             },
             Request::Nsid(place) => match self.access.nsid(place as usize) {

@@ -1,4 +1,4 @@
-//! From the collector's thread to whoever asked: pieces of an answer, in bounded memory, and without a wait of the collector.
+//! From the collector's thread to the asker: pieces of an answer, in bounded memory, and without a wait of the collector.
 
 use super::QueryError;
 use crate::collector::Signal;
@@ -37,7 +37,7 @@ struct State {
 /// What follows what waits.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum End {
-    /// More, some time.
+    /// More, later.
     #[default]
     Open,
     /// Nothing: the answer is whole.
@@ -73,13 +73,14 @@ impl Pen {
         }
     }
 
-    /// Gives the reader one piece more, whatever waits: who writes looks at [`waiting`](Self::waiting) before.
+    /// Gives the reader one piece more, whatever waits: the writer looks at [`waiting`](Self::waiting) first.
     pub(super) fn write(&self, chunk: Vec<u8>) {
         let mut state = self.0.lock();
         if !chunk.is_empty() && !state.is_reader_gone {
             state.bytes += chunk.len();
             state.chunks.push_back(chunk);
         }
+        // Unlocked first, because the reader that is woken takes the lock.
         drop(state);
         self.0.changed.notify_one();
     }
@@ -111,7 +112,7 @@ impl Drop for Pen {
     }
 }
 
-/// An answer as it comes, in pieces of some 64 KiB; all of them together are one JSON object. The collector reads no further than
+/// An answer as it is made, in pieces of some 64 KiB; all of them together are one JSON object. The collector reads no further than
 /// about 1 MiB ahead. It ends an answer that is not taken for two seconds (`truncated` in the object's end says so), and
 /// takes one back that is not taken at all: then the last item is an error.
 pub struct Answer {
@@ -146,12 +147,14 @@ impl Iterator for Answer {
                 self.signal.wake();
                 return Some(Ok(chunk));
             }
+
             match state.end {
                 End::Open => {
                     state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 }
                 End::Whole => return None,
                 End::Broken => {
+                    // The error is returned once; after it the answer is over.
                     state.end = End::Whole;
                     return Some(Err(QueryError::Broken));
                 }

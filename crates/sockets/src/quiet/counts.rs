@@ -10,6 +10,9 @@ pub struct TcpCounts {
     pub in_use: u64,
     /// Minisocks in TIME-WAIT and, with the same timer, FIN-WAIT-2, of both families.
     pub time_wait: u64,
+    /// Connections that were opened since the namespace was made, by either side: one for each socket that sent a SYN and one for
+    /// each that was accepted (`ActiveOpens` and `PassiveOpens` of RFC 4022). A socket that connects twice counts twice.
+    pub opened: u64,
     /// Segments in and out, connections opened and accepted, and so on: the line as it stands, since only its change matters.
     pub activity: Box<str>,
 }
@@ -25,15 +28,18 @@ impl TcpCounts {
     pub fn read() -> Option<TcpCounts> {
         let mut buffer = [0; FILE_BYTES_MAX];
         let v4 = read_file("/proc/thread-self/net/sockstat", &mut buffer)?;
+        // `inuse` is by family, `tw` is of both.
         let (mut in_use, time_wait) = (value(v4, "TCP:", "inuse")?, value(v4, "TCP:", "tw")?);
+
         // Without IPv6 there is no such file, and no such socket.
         if let Some(v6) = read_file("/proc/thread-self/net/sockstat6", &mut buffer) {
             in_use += value(v6, "TCP6:", "inuse")?;
         }
+
         let snmp = read_file("/proc/thread-self/net/snmp", &mut buffer)?;
-        // The names, and then the values.
-        let activity = snmp.lines().filter(|line| line.starts_with("Tcp:")).nth(1)?;
-        Some(TcpCounts { in_use, time_wait, activity: activity.into() })
+        let (names, activity) = tcp_lines(snmp)?;
+        let opened = opened(names, activity)?;
+        Some(TcpCounts { in_use, time_wait, opened, activity: activity.into() })
     }
 }
 
@@ -50,12 +56,26 @@ fn read_file<'b>(path: &str, buffer: &'b mut [u8; FILE_BYTES_MAX]) -> Option<&'b
     }
 }
 
-/// The number behind a name in the line that begins so.
+/// The number after `name` in the line that begins with `line`.
 fn value(text: &str, line: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|text| text.strip_prefix(line))?;
     let mut words = line.split_ascii_whitespace();
     words.find(|word| *word == name)?;
     words.next()?.parse().ok()
+}
+
+/// The names, and then the values.
+fn tcp_lines(snmp: &str) -> Option<(&str, &str)> {
+    let mut lines = snmp.lines().filter(|line| line.starts_with("Tcp:"));
+    Some((lines.next()?, lines.next()?))
+}
+
+fn opened(names: &str, values: &str) -> Option<u64> {
+    let value = |wanted| {
+        let mut both = names.split(' ').zip(values.split(' '));
+        both.find(|(name, _)| *name == wanted)?.1.parse::<u64>().ok()
+    };
+    value("ActiveOpens")?.checked_add(value("PassiveOpens")?)
 }
 
 #[cfg(test)]
@@ -71,6 +91,24 @@ mod tests {
         assert_eq!(value(text, "TCP6:", "inuse"), None);
         assert_eq!(value("TCP: inuse -3\n", "TCP:", "inuse"), None);
         assert_eq!(value("TCP: inuse\n", "TCP:", "inuse"), None);
+    }
+
+    #[test]
+    fn both_ways_to_open_are_added() {
+        let opened = |text| tcp_lines(text).and_then(|(names, values)| opened(names, values));
+        let text = "Ip: Forwarding DefaultTTL\nIp: 1 64\n\
+                    Tcp: RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens PassiveOpens AttemptFails\n\
+                    Tcp: 1 200 120000 -1 17 4 3\nUdp: InDatagrams\nUdp: 5\n";
+        assert_eq!(opened(text), Some(21));
+        for (text, what) in [
+            ("", "nothing"),
+            ("Tcp: ActiveOpens PassiveOpens\n", "no values"),
+            ("Tcp: ActiveOpens PassiveOpens\nTcp: 1\n", "too few values"),
+            ("Tcp: ActiveOpens PassiveOpens\nTcp: 1 -1\n", "a value below 0"),
+            ("Tcp: ActiveOpens\nTcp: 1\n", "a name that is missing"),
+        ] {
+            assert_eq!(opened(text), None, "{what}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::Entry;
 
-/// Entries come in blocks of so many, so that growing copies none and frees nothing.
+/// Entries come in blocks of this many, so that growing copies none and frees nothing.
 pub(super) const BLOCK_ENTRIES: usize = 1_024;
 
 /// Consecutive places.

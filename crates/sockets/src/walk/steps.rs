@@ -43,6 +43,7 @@ impl Walker {
             (Ok(Progress::Done), Kind::Family(Family::Inet)) => Family::Inet6,
             (result, _) => return result,
         };
+
         steps.kind = Kind::Family(next);
         self.request(socket, steps.kind, ask, &mut steps.walked)?;
         Ok(Progress::GoesOn)

@@ -5,19 +5,23 @@ use crate::support::{Netns, need_root_netns, options, within};
 use crate::watch::{Cookies, Seen, Watch};
 use serde_json::Value;
 use socket2::{Domain, SockRef, Socket, Type};
+use sockets::helper::{Allowed, Remote, serve};
 use sockets::{Access, Direct, Found, Hears, Options, Scope, TcpCounts};
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
 use std::time::Duration;
 use sys::Errno;
 use sys::namespace::{Error, Scan};
 use wire::inet_diag::States;
 
-/// Direct access whose polls begin when the test says so.
+/// An access whose polls begin when the test says so.
 struct Steps {
-    direct: Direct,
+    access: Box<dyn Access>,
     go: Receiver<()>,
 }
 
@@ -25,23 +29,23 @@ impl Access for Steps {
     fn discover(&mut self, scope: &Scope, found: &mut Vec<Found>) -> io::Result<Scan> {
         // An error: the test is over, and polls go on by themselves until the collector is stopped.
         let _ = self.go.recv_timeout(Duration::from_secs(60));
-        self.direct.discover(scope, found)
+        self.access.discover(scope, found)
     }
 
     fn open(&mut self, at: usize) -> Result<sys::netlink::Socket, Error> {
-        self.direct.open(at)
+        self.access.open(at)
     }
 
-    fn tcp_counts(&mut self, at: usize) -> Option<TcpCounts> {
-        self.direct.tcp_counts(at)
+    fn tcp_counts(&mut self, at: usize) -> Result<TcpCounts, Error> {
+        self.access.tcp_counts(at)
     }
 
     fn nsid(&mut self, at: usize) -> Result<i32, Errno> {
-        self.direct.nsid(at)
+        self.access.nsid(at)
     }
 
     fn events(&mut self, hears: Hears, buffer_bytes: usize) -> Result<sys::netlink::Socket, Errno> {
-        self.direct.events(hears, buffer_bytes)
+        self.access.events(hears, buffer_bytes)
     }
 }
 
@@ -53,6 +57,15 @@ struct Stepped {
 
 impl Stepped {
     fn start(home: &Netns, spaces: &[Netns], listen_every: u32) -> Stepped {
+        Stepped::start_through(home, spaces, listen_every, || Box::new(Direct::new()))
+    }
+
+    fn start_through(
+        home: &Netns,
+        spaces: &[Netns],
+        listen_every: u32,
+        access: impl FnOnce() -> Box<dyn Access> + Send + 'static,
+    ) -> Stepped {
         let (go, receiver) = mpsc::channel();
         let names = spaces.iter().map(|space| space.name.clone()).collect();
         let options = Options {
@@ -61,8 +74,8 @@ impl Stepped {
             // A poll of ten times as long puts off what is left.
             ..options(Duration::from_millis(100), Scope::Named(names))
         };
-        let steps = |direct| Steps { direct, go: receiver };
-        Stepped { watch: Watch::start_through(home, options, steps), go }
+        let steps = || Box::new(Steps { access: access(), go: receiver }) as Box<dyn Access>;
+        Stepped { watch: Watch::start_with(home, options, Box::new(steps)), go }
     }
 
     /// Has it poll once. Returns how many namespaces it found quiet.
@@ -181,6 +194,40 @@ fn records_of_a_quiet_namespace_are_those_of_a_walk() {
         (Some(0), Some(140_000))
     );
     stepped.stop();
+}
+
+#[test]
+fn through_the_helper_a_namespace_is_quiet_too() {
+    if !need_root_netns() {
+        return;
+    }
+    let (home, spaces) = (Netns::new(), [Netns::new()]);
+    let _crowd = Crowd::new(&spaces[0], Ends::V4, 1);
+    let path = std::env::temp_dir().join(format!("weir-quiet-{}.sock", std::process::id()));
+    let listener = sys::pass::Listener::bind(&path).unwrap();
+    let stop = Arc::new(sys::poll::EventFd::new().unwrap());
+    let stops = Arc::clone(&stop);
+    let serving = move || serve(&listener, &Allowed::default(), stops.as_fd(), |_| {}).unwrap();
+    let helper = home.inside(|| thread::spawn(serving));
+    let remote = Remote::new(&path);
+    let stepped = Stepped::start_through(&home, &spaces, 1, move || Box::new(remote));
+    stepped.steps_until_quiet(1);
+    stepped.stop();
+    stop.wake();
+    helper.join().unwrap();
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn connections_of_a_namespace_are_counted_by_both_their_ends() {
+    if !need_root_netns() {
+        return;
+    }
+    let space = Netns::new();
+    let opened = || space.inside(|| TcpCounts::read().unwrap().opened);
+    assert_eq!(opened(), 0);
+    let _crowd = Crowd::new(&space, Ends::V4, 7);
+    assert_eq!(opened(), 14);
 }
 
 #[test]

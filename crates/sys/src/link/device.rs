@@ -32,7 +32,7 @@ pub struct Statistics {
     pub received_bytes: u64,
     /// Bytes sent, with the link header.
     pub sent_bytes: u64,
-    /// Packets that came in and were dropped by the device itself.
+    /// Packets that arrived and were dropped by the device itself.
     pub received_dropped: u64,
     /// Packets that were to leave and were dropped by the device itself, for instance as the other end is off.
     pub sent_dropped: u64,
@@ -53,9 +53,11 @@ impl Device {
             body.get(at..)?.first_chunk().map(|bytes: &[u8; 4]| u32::from_ne_bytes(*bytes))
         };
         let (index, flags) = (number(4)?, number(8)?);
+
         let attributes = body.get(IFINFOMSG_BYTES..)?;
         let word =
             |kind| attribute(attributes, kind)?.first_chunk().copied().map(u32::from_ne_bytes);
+
         Some(Device {
             index,
             is_up: flags & libc::IFF_UP as u32 != 0,
@@ -77,6 +79,7 @@ impl Statistics {
         let (received_packets, sent_packets) = (next(), next());
         let (received_bytes, sent_bytes) = (next(), next());
         let (_received_errors, _sent_errors) = (next(), next());
+
         Statistics {
             received_packets,
             sent_packets,

@@ -1,4 +1,4 @@
-//! What the kernel tells of namespaces that come and go: changes of mounts, and ids that are given and taken back.
+//! What the kernel reports about namespaces that come and go: changes of mounts, and ids that are given and taken back.
 
 use super::nsid::{NETNSA_NSID, RTGENMSG_BYTES, RTM_DELNSID, RTM_NEWNSID};
 use crate::Errno;
@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 pub struct MountChanges(File);
 
 impl MountChanges {
-    /// Begins to watch: what changes from here on is told. Needs no capability.
+    /// Begins to watch: what changes from here on is reported. Needs no capability.
     ///
     /// # Errors
     /// `/proc` is not mounted.
@@ -37,9 +37,9 @@ impl AsFd for MountChanges {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IdChange {
     /// A namespace has this id now. The kernel gives one by itself to the namespace at the other end of a veth pair, for
-    /// instance, and tells of it before it delivers an event from there.
+    /// instance, and reports it before it delivers an event from there.
     Given(i32),
-    /// The namespace with this id has ended. The kernel tells of it before the inode can be another's (net/core/net_namespace.c,
+    /// The namespace with this id has ended. The kernel reports it before the inode can be another's (net/core/net_namespace.c,
     /// `cleanup_net`: `unhash_nsid` comes before the exit of the subsystems, which frees the number).
     Ended(i32),
     /// Some changes were lost, because they came faster than they were read.
@@ -68,7 +68,7 @@ impl IdChanges {
         Ok(IdChanges { socket, buffer: vec![0; BUFFER_BYTES].into_boxed_slice() })
     }
 
-    /// Hands everything that has been told so far to `each`.
+    /// Hands everything that has been reported so far to `each`.
     pub fn drain(&mut self, mut each: impl FnMut(IdChange)) {
         loop {
             let received = match self.socket.receive(&mut self.buffer) {
@@ -81,12 +81,15 @@ impl IdChanges {
                 // Empty. Other errors do not happen to a socket that is only read.
                 Err(_) => return,
             };
+
+            // Another process may send to this port id.
             if received.sender_port_id != 0 {
                 continue;
             }
             if received.truncated {
                 each(IdChange::Lost);
             }
+
             messages(received.bytes)
                 .filter_map(|(kind, body)| change(kind, body))
                 .for_each(&mut each);

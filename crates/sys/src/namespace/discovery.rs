@@ -132,8 +132,10 @@ impl Discovery {
     /// Reads `/proc/self/mountinfo` (proc_pid_mountinfo(5)) line by line.
     fn scan_mounts(&mut self, scan: &mut Scan) -> io::Result<()> {
         let mut file = File::open("/proc/self/mountinfo")?;
+        // Taken out for the loop: `add_mount` borrows the rest.
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut filled = 0;
+
         loop {
             let read = match file.read(buffer.get_mut(filled..).unwrap_or_default()) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -147,12 +149,14 @@ impl Discovery {
                     return Err(error);
                 }
             };
+
             let lines = buffer.get(..filled).unwrap_or_default();
             let complete = lines.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
             for line in lines[..complete].split(|&byte| byte == b'\n') {
                 self.add_mount(line, scan);
             }
-            // A line that fills the whole buffer is no namespace's.
+
+            // A line that fills the whole buffer is not a namespace's.
             let keep = if complete == 0 && filled == buffer.len() {
                 filled..filled
             } else {
@@ -161,6 +165,7 @@ impl Discovery {
             filled = keep.len();
             buffer.copy_within(keep, 0);
         }
+
         self.buffer = buffer;
         Ok(())
     }
@@ -168,9 +173,11 @@ impl Discovery {
     fn add_mount(&mut self, line: &[u8], scan: &mut Scan) {
         let Some((id, mount_point)) = parse_mount(line) else { return };
         scan.mounts += 1;
+
         let start = self.paths.len();
         unescape(mount_point, &mut self.paths);
         let new = start..self.paths.len();
+
         let has_path = !self.slot(id).path.is_empty();
         if has_path && !is_named_by_ip(self.paths.get(new.clone()).unwrap_or_default()) {
             self.paths.truncate(start);

@@ -47,12 +47,12 @@ impl Home {
     /// What `f` opens belongs to the other namespace and keeps it alive.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] naming `CAP_SYS_ADMIN`; [`Error::Gone`] when the descriptor is no network namespace. `f` did not
+    /// [`Error::NotPermitted`] naming `CAP_SYS_ADMIN`; [`Error::Gone`] when the descriptor is not a network namespace. `f` did not
     /// run then.
     ///
     /// # Aborts
     /// When the kernel refuses the way back, which it has granted before: `f` gave up `CAP_SYS_ADMIN`. A thread that stays
-    /// behind would answer for the wrong namespace from there on, and nothing can mend it.
+    /// behind would answer for the wrong namespace from there on, and nothing can fix that.
     pub fn enter<R: Send>(
         &self,
         namespace: &OpenNamespace,
@@ -61,9 +61,11 @@ impl Home {
         if namespace.id() == self.namespace.id() {
             return Ok(f());
         }
+
         match self.way {
             Way::Return => {
                 set(namespace.as_fd()).map_err(Error::from_setns)?;
+                // Returns when it is dropped, also when `f` panics.
                 let _return = Return(self.namespace.as_fd());
                 Ok(f())
             }
@@ -106,7 +108,7 @@ impl OpenNamespace {
         })
     }
 
-    /// Moves the calling thread into the namespace for good. For a thread that was started for that; a visit is
+    /// Moves the calling thread into the namespace permanently. For a thread that was started for that; a visit is
     /// [`Home::enter`].
     ///
     /// # Errors

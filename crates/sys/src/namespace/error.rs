@@ -30,7 +30,7 @@ impl Error {
     pub(super) fn from_open(errno: Errno) -> Error {
         match errno.0 {
             // A process that is ending has no namespace (ENOENT); one that has ended, no folder (ESRCH, ENOENT). A FIFO or a
-            // device in its place is no namespace either.
+            // device in its place is not a namespace either.
             libc::ENOENT | libc::ESRCH | libc::ENOTDIR | libc::ELOOP | libc::ENXIO => Error::Gone,
             // fs/proc/namespaces.c, proc_ns_get_link: ptrace_may_access.
             libc::EACCES | libc::EPERM => {

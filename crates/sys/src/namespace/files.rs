@@ -20,7 +20,7 @@ pub enum FileChange<'a> {
     Lost,
 }
 
-/// Remembers which files came and went in the folders of namespaces, for whoever looks later (inotify(7)): a namespace that was
+/// Remembers which files came and went in the folders of namespaces, for callers that look later (inotify(7)): a namespace that was
 /// there between two looks is known to have been. Needs no capability.
 #[derive(Debug)]
 pub struct FileChanges {
@@ -68,6 +68,7 @@ impl FileChanges {
                     self.buffer.len(),
                 )
             };
+
             match usize::try_from(rc) {
                 Ok(0) => return,
                 Ok(len) => changes(self.buffer.get(..len).unwrap_or_default(), &mut each),
@@ -83,10 +84,12 @@ fn changes(mut bytes: &[u8], each: &mut impl FnMut(FileChange<'_>)) {
     let word = |bytes: &[u8], at: usize| {
         bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).map(u32::from_ne_bytes)
     };
+
     while let (Some(mask), Some(len)) = (word(bytes, 4), word(bytes, 12)) {
         let end = HEAD_BYTES + len as usize;
         let Some(padded) = bytes.get(HEAD_BYTES..end) else { return };
         let name = padded.split(|&byte| byte == 0).next().unwrap_or_default();
+
         if mask & libc::IN_Q_OVERFLOW != 0 {
             each(FileChange::Lost);
         } else if mask & libc::IN_CREATE != 0 {
@@ -94,6 +97,7 @@ fn changes(mut bytes: &[u8], each: &mut impl FnMut(FileChange<'_>)) {
         } else if mask & libc::IN_DELETE != 0 {
             each(FileChange::Deleted(name));
         }
+
         bytes = bytes.get(end..).unwrap_or_default();
     }
 }

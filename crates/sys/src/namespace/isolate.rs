@@ -13,7 +13,7 @@ use std::process::Command;
 /// Moves this process into a new user namespace, in which it is root, and a new network namespace that belongs to it.
 ///
 /// From there on the process has every capability over what it makes, and none over what was there before: the host's own
-/// network can be neither seen nor changed. Files still belong to whom they belonged. There is no way back.
+/// network can be neither seen nor changed. Files keep their owners. There is no way back.
 ///
 /// Call it before the first thread is started; for a process that has threads there is [`isolate_child`].
 ///
@@ -72,12 +72,12 @@ impl IsolateError {
         IsolateError::find("unshare of a user namespace", Errno::from(error))
     }
 
-    /// Whether privilege or a setting would mend it; otherwise the kernel cannot do it.
+    /// Whether privilege or a setting would fix it; otherwise the kernel cannot do it.
     pub fn is_permission(&self) -> bool {
         self.obstacle != Obstacle::NotBuilt
     }
 
-    /// A command that mends it, to be run as root.
+    /// A command that fixes it, to be run as root.
     pub fn remedy(&self) -> Option<String> {
         match &self.obstacle {
             Obstacle::Setting { name, needed, .. } => Some(format!("sysctl -w {name}={needed}")),
@@ -170,22 +170,26 @@ fn is_missing(path: &str) -> bool {
 
 /// Only system calls and no allocation: it runs between fork and exec too.
 fn become_root_of_new_namespaces() -> Result<(), (&'static str, Errno)> {
-    // Whom root inside stands for. Asked afterwards, the kernel would answer "nobody".
+    // The user that root inside stands for. Asked afterwards, the kernel would answer "nobody".
     // SAFETY: neither call takes an argument, and neither fails.
     let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+
     // SAFETY: unshare takes no pointers.
     check(unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET) })
         .map_err(|errno| ("unshare of a user namespace", errno))?;
+
     // The files below are the process's own only while it may be dumped (fs/proc/base.c, task_dump_owner), which it may not
     // when its program file has capabilities or when it has just given up root. Those are gone now.
     // SAFETY: with these arguments prctl takes no pointers.
     check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1_u64, 0_u64, 0_u64, 0_u64) })
         .map_err(|errno| ("prctl(PR_SET_DUMPABLE)", errno))?;
+
     // Without it nobody but root may map groups (user_namespaces(7)). Kernels before 3.19 have no such file.
     match write_file(c"/proc/self/setgroups", b"deny") {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(errno) => return Err(("writing /proc/self/setgroups", errno)),
     }
+
     write_map(c"/proc/self/uid_map", uid).map_err(|errno| ("writing /proc/self/uid_map", errno))?;
     write_map(c"/proc/self/gid_map", gid).map_err(|errno| ("writing /proc/self/gid_map", errno))
 }

@@ -48,6 +48,7 @@ impl Nsids {
     /// `EINVAL` or `ESRCH` when there is no such namespace.
     pub fn lookup(&mut self, target: Target<'_>) -> Result<Option<i32>, Errno> {
         self.question(target);
+
         let mut id = None;
         self.asker.ask((RTM_GETNSID, 0), &self.body, |kind, body| {
             if kind == RTM_NEWNSID {
@@ -58,6 +59,7 @@ impl Nsids {
                     .map(i32::from_ne_bytes);
             }
         })?;
+
         Ok(id.filter(|&id| id != NOT_ASSIGNED))
     }
 
@@ -69,6 +71,7 @@ impl Nsids {
         if let Some(id) = self.lookup(target)? {
             return Ok(id);
         }
+
         for _ in 0..TRIES_MAX {
             let wanted = self.next;
             self.next = if wanted == i32::MAX { FIRST } else { wanted + 1 };
@@ -78,10 +81,12 @@ impl Nsids {
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno),
             }
+
             if let Some(id) = self.lookup(target)? {
                 return Ok(id);
             }
         }
+
         // The lowest free one, as it was used before or not.
         match self.assign_number(target, NOT_ASSIGNED) {
             Err(Errno::EXIST) | Ok(()) => {}
@@ -110,7 +115,7 @@ impl Nsids {
 
 /// The lowest number that is asked for: others have the small ones, which the kernel chooses by itself.
 const FIRST: i32 = 1 << 20;
-/// From there on a start is chosen among so many, 12 days of milliseconds, which leaves as many above it.
+/// The first number is one of this many from there on: 12 days of milliseconds, which leaves as many above it.
 const NUMBERS: u64 = 1 << 30;
 /// Numbers that are tried before the kernel may choose.
 const TRIES_MAX: usize = 16;

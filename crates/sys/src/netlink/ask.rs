@@ -71,23 +71,28 @@ impl Asker {
     ) -> Result<(), Errno> {
         self.explanation = None;
         self.send((kind, flags), body)?;
+
         let has_end = flags & (NLM_F_DUMP | NLM_F_ACK) != 0;
+
         loop {
             let received = match self.socket.receive(&mut self.buffer) {
                 Err(Errno::INTR) => continue,
                 received => received?,
             };
+
+            // Another process may send to this port id.
             if received.sender_port_id != 0 {
                 continue;
             }
             if received.truncated {
                 return Err(Errno::MSGSIZE);
             }
+
             let mut rest = received.bytes;
             let mut is_ours = false;
             while let Some((message, next)) = split_message(rest) {
                 rest = next;
-                // What a question that was given up left behind has another number.
+                // Answers to a question that was abandoned have another number.
                 if message.sequence != self.sequence {
                     continue;
                 }
@@ -101,6 +106,7 @@ impl Asker {
                     kind => each(kind, message.body),
                 }
             }
+
             if is_ours && !has_end {
                 return Ok(());
             }

@@ -47,6 +47,7 @@ impl EventBatch {
     /// As [`Socket::receive`]; `EAGAIN` when nothing is there.
     pub fn receive(&mut self, socket: &Socket) -> Result<usize, Errno> {
         self.len = 0;
+
         let buffers = self.buffers.chunks_exact_mut(self.buffer_bytes);
         for (((part, header), slot), buffer) in
             self.parts.iter_mut().zip(&mut self.headers).zip(&mut self.slots).zip(buffers)
@@ -55,6 +56,7 @@ impl EventBatch {
             header.msg_hdr = slot.header(part);
             header.msg_len = 0;
         }
+
         // SAFETY: every header points at its part and its slot, and every part at a buffer of its own; all of them live
         // in boxes of this value, which nobody moves or frees during the call.
         let rc = unsafe {
@@ -67,6 +69,7 @@ impl EventBatch {
                 ptr::null_mut(),
             )
         };
+
         self.len = check(rc)? as usize;
         Ok(self.len)
     }

@@ -1,4 +1,4 @@
-//! What `recvmsg` writes beside the bytes: sender, group and namespace.
+//! What `recvmsg` writes in addition to the bytes: sender, group and namespace.
 
 use super::{NETLINK_LISTEN_ALL_NSID, Received, SOL_NETLINK, kernel_address};
 use std::mem;
@@ -59,12 +59,15 @@ impl Slot {
         if control_bytes < wanted_bytes {
             return None;
         }
+
         let first = self.control.as_ptr().cast::<libc::cmsghdr>();
         // SAFETY: `control` is larger than and aligned for a `cmsghdr`, every bit pattern of which is valid.
         let header = unsafe { &*first };
+
         let is_nsid = header.cmsg_level == SOL_NETLINK
             && header.cmsg_type == NETLINK_LISTEN_ALL_NSID
             && header.cmsg_len as u64 >= wanted_bytes;
+
         // SAFETY: CMSG_DATA is within `control`, which holds CMSG_LEN(4) bytes and more (asserted above).
         is_nsid.then(|| unsafe { ptr::read_unaligned(libc::CMSG_DATA(first).cast::<i32>()) })
     }

@@ -107,32 +107,39 @@ pub fn keep_capabilities(keep: u64) -> Result<u64, Errno> {
             }
         }
     }
+
     clear_ambient_set()?;
+
     let mut header = Header { version: VERSION_3, process: 0 };
     let mut sets = [Sets::default(); 2];
     // SAFETY: capget fills the two sets that version 3 has, and writes nothing but them and the header.
     let rc =
         unsafe { libc::syscall(libc::SYS_capget, ptr::from_mut(&mut header), sets.as_mut_ptr()) };
     check(rc as libc::c_int)?;
+
     for (set, keep) in sets.iter_mut().zip([keep as u32, (keep >> 32) as u32]) {
         set.permitted &= keep;
         set.effective = set.permitted;
         set.inheritable = 0;
     }
+
     // SAFETY: capset reads the two sets that version 3 has, and the header.
     let rc = unsafe { libc::syscall(libc::SYS_capset, ptr::from_mut(&mut header), sets.as_ptr()) };
     check(rc as libc::c_int)?;
+
     Ok(u64::from(sets[1].effective) << 32 | u64::from(sets[0].effective))
 }
 
-/// Becomes this user and group for good, without any other group, and keeps the permitted capabilities for
+/// Becomes this user and group permanently, without any other group, and keeps the permitted capabilities for
 /// [`keep_capabilities`] to choose from: none is effective in between. Called before the first thread.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SETUID` and `CAP_SETGID`; any of `prctl(2)`, `setgroups(2)`, `setresgid(2)`, `setresuid(2)`.
 pub fn become_user(uid: u32, gid: u32) -> Result<(), Errno> {
+    // First: the change of user would clear the permitted set otherwise (capabilities(7)).
     // SAFETY: PR_SET_KEEPCAPS takes an integer.
     check(unsafe { libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0) })?;
+    // Groups before the user, who has no capability to change them any more.
     // SAFETY: of no group the kernel reads nothing.
     check(unsafe { libc::setgroups(0, ptr::null()) })?;
     // SAFETY: setresgid takes integers.

@@ -14,10 +14,10 @@ const GROUPS: [u32; 7] = [1, 3, 4, 5, 7, 9, 11];
 /// What has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A neighbour has another state. `NUD_INCOMPLETE` is not told (net/core/neighbour.c, `__neigh_event_send`).
+    /// A neighbour has another state. `NUD_INCOMPLETE` is not reported (net/core/neighbour.c, `__neigh_event_send`).
     ///
-    /// The kernel tells of a failure just after it has dropped what waited for the neighbour (`neigh_timer_handler`), and of
-    /// an answer just after it has sent that (`__neigh_update`).
+    /// The kernel reports a failure just after it has dropped what waited for the neighbour
+    /// (`neigh_timer_handler`), and an answer just after it has sent that (`__neigh_update`).
     Neighbour(NextHop, Neighbour),
     /// A neighbour's entry is gone, and what waited for it too.
     Forgotten(NextHop),
@@ -46,7 +46,7 @@ impl Watch {
         Ok(Watch { socket, buffer: vec![0; DUMP_BUFFER_BYTES] })
     }
 
-    /// Hands everything that has been told so far to `each`.
+    /// Hands everything that has been reported so far to `each`.
     pub fn drain(&mut self, mut each: impl FnMut(Change)) {
         loop {
             let received = match self.socket.receive(&mut self.buffer) {
@@ -59,12 +59,15 @@ impl Watch {
                 // Empty. Other errors do not happen to a socket that is only read.
                 Err(_) => return,
             };
+
+            // Another process may send to this port id.
             if received.sender_port_id != 0 {
                 continue;
             }
             if received.truncated {
                 each(Change::Lost);
             }
+
             messages(received.bytes)
                 .filter_map(|(kind, body)| change(kind, body))
                 .for_each(&mut each);

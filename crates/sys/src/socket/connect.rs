@@ -7,10 +7,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
-/// The send buffer of a UDP socket for which no other is asked, in bytes of the kernel's accounting.
+/// The send buffer of a UDP socket unless another is asked for, in bytes of the kernel's accounting.
 ///
 /// While a neighbour's link address is not known, datagrams wait in a queue of `net.ipv4.neigh.*.unres_qlen_bytes`
-/// (212,992), which drops its oldest ones without telling anybody. The kernel's own default for send buffers is as large,
+/// (212,992), which drops its oldest ones without reporting it. The kernel's own default for send buffers is as large,
 /// and one message more fits beyond it. With less, the socket is full before the queue is, and says so: measured, of 26,474
 /// datagrams to a neighbour that answered after a second 480 were lost in silence with 208 KiB, and none with this.
 pub const SEND_BUFFER_BYTES: usize = 128 << 10;
@@ -47,16 +47,19 @@ pub fn connect_udp(remote: SocketAddr, options: &SendOptions) -> io::Result<Owne
         }
         other => other,
     };
+
     let socket =
         Socket::new(Domain::for_address(remote), Type::DGRAM.cloexec(), Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
     socket.set_broadcast(true)?;
+
     let fd = socket.as_raw_fd();
     if remote.is_ipv4() {
         set_int(fd, libc::IPPROTO_IP, libc::IP_RECVERR, 1)?;
     } else {
         set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
     }
+
     if options.source_address.is_some() || options.source_port.is_some() {
         // The socket of a replaced target, or of another listener's, may still hold the same fixed port.
         socket.set_reuse_address(options.source_port.is_some())?;
@@ -67,6 +70,7 @@ pub fn connect_udp(remote: SocketAddr, options: &SendOptions) -> io::Result<Owne
         };
         socket.bind(&SocketAddr::new(ip, options.source_port.unwrap_or(0)).into())?;
     }
+
     apply_send_options(&socket, remote, options)?;
     socket.connect(&remote.into())?;
     let socket = OwnedFd::from(socket);
@@ -83,7 +87,9 @@ fn apply_send_options(
     let send_buffer_bytes = options.send_buffer_bytes.unwrap_or(SEND_BUFFER_BYTES);
     // The kernel doubles what is asked for, to cover its own bookkeeping (socket(7), SO_SNDBUF).
     socket.set_send_buffer_size(send_buffer_bytes.div_ceil(2))?;
+
     let interface = options.multicast_interface.as_deref();
+
     if remote.is_ipv4() {
         if let Some(ttl) = options.ttl {
             socket.set_ttl_v4(u32::from(ttl))?;
@@ -102,6 +108,7 @@ fn apply_send_options(
         }
         return Ok(());
     }
+
     if let Some(ttl) = options.ttl {
         socket.set_unicast_hops_v6(u32::from(ttl))?;
         socket.set_multicast_hops_v6(u32::from(ttl))?;
@@ -112,6 +119,7 @@ fn apply_send_options(
     if let Some(name) = interface {
         socket.set_multicast_if_v6(interface_index(name)?)?;
     }
+
     Ok(())
 }
 

@@ -42,14 +42,17 @@ pub fn listen_udp(addr: SocketAddr, options: &ListenOptions) -> io::Result<Owned
         // One address, one family: `[::]` must not take the port of `0.0.0.0` too, or the two cannot both be named.
         socket.set_only_v6(true)?;
     }
+
     // Several programs on a host may listen to one group (ip(7), SO_REUSEADDR); a unicast port is never shared with one.
     socket.set_reuse_address(addr.ip().is_multicast() || options.shares_address)?;
     socket.bind(&with_scope(addr, options.multicast_interface.as_deref())?.into())?;
     // The kernel asks both sockets when the second is bound (net/ipv4/udp.c, udp_lib_lport_inuse): nobody joins later.
     socket.set_reuse_address(addr.ip().is_multicast())?;
+
     if addr.ip().is_multicast() {
         join_group(&socket, addr.ip(), options.multicast_interface.as_deref())?;
     }
+
     Ok(socket.into())
 }
 
@@ -133,9 +136,11 @@ pub fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
 /// As [`listen_unix`].
 pub fn listen_unix_stream(path: &Path) -> io::Result<UnixListener> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM.cloexec().nonblocking(), None)?;
+
     // The file's mode is that of the socket less the umask (net/unix/af_unix.c, unix_bind_bsd).
     // SAFETY: fchmod takes integers.
     check(unsafe { libc::fchmod(socket.as_raw_fd(), 0o600) })?;
+
     let addr = SockAddr::unix(path)?;
     match socket.bind(&addr) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale_stream(path) => {
@@ -144,13 +149,14 @@ pub fn listen_unix_stream(path: &Path) -> io::Result<UnixListener> {
         }
         result => result?,
     }
+
     socket.listen(128)?;
     Ok(OwnedFd::from(socket).into())
 }
 
 fn is_stale_stream(path: &Path) -> bool {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
-    // Non-blocking: a listener that does not accept would hold this up for ever once its queue is full.
+    // Non-blocking: a listener that does not accept would hold this up forever once its queue is full.
     let connect = || {
         let socket = Socket::new(Domain::UNIX, Type::STREAM.cloexec().nonblocking(), None)?;
         socket.connect(&SockAddr::unix(path)?)
@@ -158,8 +164,9 @@ fn is_stale_stream(path: &Path) -> bool {
     is_socket && connect().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-/// Gives the file of a unix socket that this process has just bound to a group, if one is named, and sets its mode: who may
-/// connect. Whatever somebody who may write to the folder has put in its place meanwhile is not touched.
+/// Gives the file of a unix socket that this process has just bound to a group, if one is named, and sets its mode:
+/// who may connect. If another user who may write to the folder has replaced the file meanwhile, the replacement is
+/// not touched.
 ///
 /// # Errors
 /// `EPERM` when the path is no longer a socket of this user with one name; any of `open(2)`, `fchownat(2)`, `chmod(2)`.
@@ -167,6 +174,7 @@ pub fn share_socket_file(path: &Path, mode: u32, gid: Option<u32>) -> io::Result
     // Neither follows a link nor opens what is there: it only says which file is meant from here on.
     let file =
         OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(path)?;
+
     let meta = file.metadata()?;
     let is_ours = meta.file_type().is_socket()
         && meta.uid() == crate::process::effective_uid()
@@ -174,12 +182,14 @@ pub fn share_socket_file(path: &Path, mode: u32, gid: Option<u32>) -> io::Result
     if !is_ours {
         return Err(io::Error::from_raw_os_error(libc::EPERM));
     }
+
     if let Some(gid) = gid {
-        // SAFETY: the path is an empty C string that lives for ever; the rest are integers.
+        // SAFETY: the path is an empty C string that is static; the rest are integers.
         check(unsafe {
             libc::fchownat(file.as_raw_fd(), c"".as_ptr(), u32::MAX, gid, libc::AT_EMPTY_PATH)
         })?;
     }
+
     // fchmod(2) refuses such a descriptor; its name in /proc leads to the same file and to no other (open(2), O_PATH).
     let name = format!("/proc/self/fd/{}", file.as_raw_fd());
     std::fs::set_permissions(name, Permissions::from_mode(mode))

@@ -37,7 +37,7 @@ pub(super) struct Packets<'a> {
 impl<'a> Packets<'a> {
     pub(super) fn new(file: &'a [u8], kind: Kind) -> Result<Self, DecodeError> {
         let head: &[u8; FILE_HEADER_BYTES] = header(file)?;
-        // The upper bits tell of a frame check sequence.
+        // The upper bits describe a frame check sequence.
         let link_type = kind.order.u32(at::<20, 4, FILE_HEADER_BYTES>(head)) & 0xffff;
         let link_type = u16::try_from(link_type)
             .ok()
@@ -54,15 +54,18 @@ impl<'a> Packets<'a> {
     fn first(&self) -> Result<(Packet<'a>, &'a [u8]), DecodeError> {
         let order = self.kind.order;
         let head: &[u8; PACKET_HEADER_BYTES] = header(self.rest)?;
+
         let seconds = order.u32(at::<0, 4, PACKET_HEADER_BYTES>(head));
         let fraction = order.u32(at::<4, 4, PACKET_HEADER_BYTES>(head));
         let captured = order.u32(at::<8, 4, PACKET_HEADER_BYTES>(head));
         let behind = self.rest.get(PACKET_HEADER_BYTES..).unwrap_or_default();
         let original = order.u32(at::<12, 4, PACKET_HEADER_BYTES>(head));
+
         let (bytes, missing) = match take(behind, captured) {
             Ok(bytes) => (bytes, snapped(bytes, original)),
             Err(error) => (behind, Some(Missing::Cut(error))),
         };
+
         // At most 2^32 times 10^9, and 2^32 times 1000: no overflow.
         let time = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.kind.unit_ns;
         let packet = Packet { link_type: self.link_type, time_unix_ns: Some(time), bytes, missing };

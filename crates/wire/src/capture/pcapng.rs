@@ -87,8 +87,10 @@ impl<'a> Packets<'a> {
     fn step(&mut self) -> Result<Option<Packet<'a>>, DecodeError> {
         let block = self.block()?;
         self.rest = block.rest;
+
         match block.kind {
             SECTION => {
+                // Interfaces belong to their section; what was lost at them stays counted.
                 self.dropped = self.dropped_packets();
                 self.interfaces.clear();
                 Ok(None)
@@ -115,7 +117,7 @@ impl<'a> Packets<'a> {
 
     fn block(&mut self) -> Result<Block<'a>, DecodeError> {
         let head: &[u8; 12] = header(self.rest)?;
-        // The type of a section reads the same in both orders; its body starts with the magic that tells the order.
+        // The type of a section reads the same in both orders; its body starts with the magic that says the order.
         if u32::from_be_bytes(at::<0, 4, 12>(head)) == SECTION {
             self.order = match at::<8, 4, 12>(head) {
                 [0x1a, 0x2b, 0x3c, 0x4d] => Order::Big,
@@ -123,25 +125,32 @@ impl<'a> Packets<'a> {
                 _ => return Err(DecodeError::BadBlock(SECTION)),
             };
         }
+
         let kind = self.order.u32(at::<0, 4, 12>(head));
         let length = self.order.u32(at::<4, 4, 12>(head));
+
         let is_packet = matches!(kind, ENHANCED_PACKET | OLD_PACKET | SIMPLE_PACKET);
         let bytes = match take(self.rest, length) {
             Ok(bytes) => bytes,
+            // A packet in which the file ends still gives the messages that are whole.
             Err(error) if is_packet && length.is_multiple_of(4) => {
                 let body = self.rest.get(8..).unwrap_or_default();
                 return Ok(Block { kind, body, rest: &[], cut: Some(error) });
             }
             Err(error) => return Err(error),
         };
+
         if length < FRAME_BYTES || !length.is_multiple_of(4) {
             return Err(DecodeError::BadLength { length, have: count(self.rest.len()) });
         }
+
         let body = bytes.get(8..bytes.len() - 4).unwrap_or_default();
+        // The length stands at both ends, so that a file can be read backwards too.
         let again = bytes.last_chunk().map(|bytes| self.order.u32(*bytes));
         if again != Some(length) {
             return Err(DecodeError::BadBlock(kind));
         }
+
         let rest = self.rest.get(bytes.len()..).unwrap_or_default();
         Ok(Block { kind, body, rest, cut: None })
     }
@@ -153,11 +162,13 @@ impl<'a> Packets<'a> {
         let Some(id) = body.first_chunk().map(|id| order.u32(*id)) else { return };
         let interface = usize::try_from(id).ok().and_then(|id| self.interfaces.get_mut(id));
         let Some(interface) = interface else { return };
+
         let options = Options::new(body.get(12..).unwrap_or_default(), order).flatten();
         let lost = options.filter_map(|(code, value)| match code {
             OPTION_DROPPED_BY_INTERFACE | OPTION_DROPPED_BY_SYSTEM => order.u64(value),
             _ => None,
         });
+
         interface.dropped = lost.fold(0, u64::saturating_add);
     }
 
@@ -166,6 +177,7 @@ impl<'a> Packets<'a> {
     fn enhanced(&mut self, block: &Block<'a>) -> Result<Packet<'a>, DecodeError> {
         /// What the old form says where it does not know.
         const UNKNOWN: u16 = 0xffff;
+
         let order = self.order;
         let head: &[u8; 20] = header(block.body)?;
         let [high, low, captured, original] = [
@@ -175,6 +187,7 @@ impl<'a> Packets<'a> {
             at::<16, 4, 20>(head),
         ]
         .map(|bytes| order.u32(bytes));
+
         let (id, lost_before) = match block.kind {
             OLD_PACKET => {
                 let lost = order.u16(at::<2, 2, 20>(head));
@@ -182,18 +195,22 @@ impl<'a> Packets<'a> {
             }
             _ => (order.u32(at::<0, 4, 20>(head)), 0),
         };
+
         let interface = usize::try_from(id).ok().and_then(|id| self.interfaces.get_mut(id));
         let interface = interface.ok_or(DecodeError::BadBlock(block.kind))?;
         let rest = block.body.get(20..).unwrap_or_default();
+
         let bytes = match (take(rest, captured), block.cut) {
             (Ok(bytes), _) => bytes,
             (Err(_), Some(_)) => rest,
             (Err(error), None) => return Err(error),
         };
+
         let options = Options::new(behind(rest, bytes.len()), order);
         let lost = options.flatten().find(|(code, _)| *code == OPTION_DROPPED_BEFORE);
         let lost = lost.and_then(|(_, value)| order.u64(value)).unwrap_or(lost_before.into());
         interface.dropped_between = interface.dropped_between.saturating_add(lost);
+
         Ok(Packet {
             link_type: interface.link_type,
             time_unix_ns: interface.time_unix_ns(u64::from(high) << 32 | u64::from(low)),
@@ -223,11 +240,13 @@ impl Interface {
         let head: &[u8; 8] = header(body)?;
         let mut interface = Self {
             link_type: order.u16(at::<0, 2, 8>(head)),
+            // Microseconds, unless `if_tsresol` says otherwise.
             units_per_second: 1_000_000,
             offset_seconds: 0,
             dropped: 0,
             dropped_between: 0,
         };
+
         for option in Options::new(body.get(8..).unwrap_or_default(), order) {
             match option? {
                 (OPTION_RESOLUTION, [resolution]) => {
@@ -241,6 +260,7 @@ impl Interface {
                 _ => {}
             }
         }
+
         Ok(interface)
     }
 
@@ -279,6 +299,7 @@ impl<'a> Iterator for Options<'a> {
         }
         let first = self.first();
         self.rest = match &first {
+            // Code 0 ends the options (`opt_endofopt`).
             Ok((0, _)) | Err(_) => &[],
             Ok((_, value)) => behind(self.rest, 4 + value.len()),
         };
@@ -299,6 +320,7 @@ impl<'a> Iterator for Packets<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         while !self.rest.is_empty() {
             let step = self.step();
+            // A broken block ends the file: where the next one begins is not known.
             let is_cut = |packet: &Packet<'_>| matches!(packet.missing, Some(Missing::Cut(_)));
             if step.as_ref().map_or(true, |packet| packet.as_ref().is_some_and(is_cut)) {
                 self.rest = &[];
@@ -307,11 +329,13 @@ impl<'a> Iterator for Packets<'a> {
                     break;
                 }
             }
+
             if let Some(packet) = step.transpose() {
                 return Some(packet);
             }
         }
-        // A file without any netlink is told once, at its end.
+
+        // A file without any netlink is reported once, at its end.
         let foreign = self.foreign.take().filter(|_| !self.seen_netlink)?;
         Some(Err(DecodeError::WrongLinkType(foreign.into())))
     }

@@ -98,18 +98,22 @@ impl Protocol {
             DCCPDIAG_GETSOCK => return Some(Self::DCCP),
             _ => {}
         }
+
         let [family, state]: [u8; 2] = *message.body.first_chunk()?;
+
         if Family::from_number(family).is_err() {
             return FAMILIES
                 .iter()
                 .any(|(known, _)| *known == family)
                 .then_some(Self::Family(family));
         }
+
         let is_remnant = matches!(
             State::from_number(state),
             State::SynReceived | State::TimeWait | State::NewSynReceived
         );
         let mut said = is_remnant.then_some(Self::Tcp);
+
         let attributes = message.body.get(SOCKET_HEADER_BYTES..).unwrap_or_default();
         for (kind, payload) in Attributes::new(attributes).flatten() {
             match kind {
@@ -132,6 +136,7 @@ impl Protocol {
                 _ => {}
             }
         }
+
         said
     }
 }

@@ -23,7 +23,7 @@ pub enum Meaning {
     Close,
     /// A socket of another protocol.
     Other(Protocol),
-    /// A socket of a protocol that neither the message nor a request in the capture tells.
+    /// A socket of a protocol that neither the message nor a request in the capture says.
     Untold,
     /// A request.
     Request,
@@ -40,7 +40,7 @@ pub enum Meaning {
 /// What failed, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Whose sockets were asked for; `None` where the capture does not tell.
+    /// Whose sockets were asked for; `None` where the capture does not show it.
     pub protocol: Option<Protocol>,
     /// What was asked.
     pub asked: Asked,
@@ -57,7 +57,7 @@ pub enum Asked {
     LookUp,
     /// The end of a socket (`SOCK_DESTROY`).
     Destroy,
-    /// The capture does not tell.
+    /// The capture does not show it.
     Unknown,
 }
 
@@ -83,13 +83,13 @@ impl Asked {
 /// Reads the messages of a capture in their order, and keeps what is open between them: each request until the kernel has
 /// answered it, by the port of the socket that asked and the sequence number.
 ///
-/// Where two requests of one sequence number are open at once, and the capture does not tell which of them a reply answers,
+/// Where two requests of one sequence number are open at once, and the capture does not show which of them a reply answers,
 /// the reply is judged by itself, as one without a request is.
 #[derive(Clone, Debug)]
 pub struct Replies {
     /// Oldest first.
     open: Vec<Open>,
-    /// What a reply is of which nothing tells the protocol.
+    /// What a reply counts as when nothing says its protocol.
     otherwise: Option<Protocol>,
     unanswered: Vec<Option<Protocol>>,
     requests: u64,
@@ -103,7 +103,7 @@ struct Open {
     port: Port,
     sequence: u32,
     protocol: Option<Protocol>,
-    /// The request says the protocol; otherwise it is what the first socket that tells it says.
+    /// The request says the protocol; otherwise it is that of the first socket that says its own.
     is_told: bool,
     asked: Asked,
     is_interrupted: bool,
@@ -126,8 +126,8 @@ struct Found {
 }
 
 impl Replies {
-    /// Begins a capture. `otherwise` is what a socket is of which nothing tells the protocol: of a file of `ss -D`, which
-    /// writes nothing else, [`Protocol::Tcp`].
+    /// Begins a capture. `otherwise` is what a socket counts as when nothing says its protocol: in a file of
+    /// `ss -D`, which writes nothing else, [`Protocol::Tcp`].
     #[must_use]
     pub const fn new(otherwise: Option<Protocol>) -> Self {
         Self {
@@ -169,7 +169,7 @@ impl Replies {
         self.unanswered.iter().copied().chain(open)
     }
 
-    /// Dumps of TCP, or of a protocol that is not told, whose request, and perhaps first sockets, came before the capture began;
+    /// Dumps of TCP, or of a protocol that is not known, whose request, and perhaps first sockets, came before the capture began;
     /// 0 for a capture without any request, which holds answers only.
     #[must_use]
     pub const fn headless_dumps(&self) -> u64 {
@@ -196,6 +196,7 @@ impl Replies {
 
     /// Keeps a request or dump, and gives its place.
     fn begin(&mut self, open: Open) -> usize {
+        // Bounded, since a capture may hold requests whose answers it lacks.
         if self.open.len() == OPEN_MAX {
             self.unanswered.push(self.open.remove(0).protocol);
         }
@@ -209,31 +210,41 @@ impl Replies {
         {
             return if own == Protocol::Tcp { Meaning::Close } else { Meaning::Other(own) };
         }
+
         let before = self.find(message, kin_of_reply(message));
         let found = before.or_else(|| {
             let is_dump = message.flags & NLM_F_MULTI != 0;
             is_dump.then(|| Found { index: self.begin_headless(message), is_certain: true })
         });
+
         let by_itself = || Protocol::of_reply(message);
         let Some(Found { index, is_certain }) = found else {
             return self.meaning(by_itself(), message);
         };
+
         if !is_certain {
             self.forget_protocols(message);
         }
+
         let Some(open) = self.open.get_mut(index) else {
             return self.meaning(by_itself(), message);
         };
+
         self.interrupted_dumps += open.note_interruption(message);
+        // What the request claimed does not count any more: the kernel says the port.
         open.port = Port::Known(message.port_id);
         let protocol = if open.is_told { open.protocol } else { by_itself() };
         open.protocol = open.protocol.or(protocol);
+
         if before.is_none() && protocol.is_none_or(|protocol| protocol == Protocol::Tcp) {
             self.headless_dumps += 1;
         }
+
+        // A look-up has one answer; a dump stays open until its end.
         if open.asked == Asked::LookUp {
             self.open.remove(index);
         }
+
         self.meaning(protocol, message)
     }
 
@@ -260,6 +271,7 @@ impl Replies {
 
     fn done(&mut self, message: &Message<'_>) -> Result<Meaning, DecodeError> {
         let status = done_status(message.body)?;
+
         let mut protocol = None;
         if message.port_id == 0 && message.sequence == 0 {
             // No socket has port 0: this is the end of a file that `Writer` made, for all that is in it.
@@ -274,6 +286,7 @@ impl Replies {
         } else {
             self.interrupted_dumps += u64::from(message.flags & NLM_F_DUMP_INTR != 0);
         }
+
         Ok(match status {
             0.. => Meaning::End,
             errno => Meaning::Failed(Failure {
@@ -298,12 +311,14 @@ impl Replies {
         if code >= 0 {
             return Ok(Meaning::Nothing);
         }
+
         // The kernel repeats the request, or only its header where the socket asked for that (`NETLINK_CAP_ACK`).
         let echo = message.body.get(4..).unwrap_or_default();
         let asked = Asked::of_echo(echo);
         let of_request =
             self.refused(message, asked).and_then(|index| self.open.remove(index).protocol);
         let of_echo = || Message::first(echo).ok().and_then(|echo| Protocol::of_request(&echo));
+
         Ok(Meaning::Failed(Failure {
             protocol: of_request.or_else(of_echo).or(self.otherwise),
             asked,
@@ -318,6 +333,8 @@ impl Replies {
             let is_asked = asked == Asked::Unknown || asked == open.asked;
             is_asked && open.may_be_answered_by(message, None)
         };
+
+        // A dump under way has a known port; a request without an answer has none yet.
         let newest = self.open.iter().rposition(|open| is_it(open) && !open.port.is_known());
         newest.or_else(|| self.open.iter().position(is_it))
     }
@@ -329,6 +346,7 @@ impl Replies {
                 open.may_be_answered_by(message, kin)
                     && open.port.is_claimed_elsewhere(message.port_id) == is_claimed_elsewhere
             });
+            // Of several, one that has been answered before is likelier than one that waits, else the oldest.
             fits.fold(None, |found: Option<Found>, (index, open)| {
                 let Some(before) = found else { return Some(Found { index, is_certain: true }) };
                 let same = self.open.get(before.index).map(|open| open.protocol);
@@ -338,6 +356,7 @@ impl Replies {
                 })
             })
         };
+
         // Some programs claim the number of their process, which is another socket's port or nobody's.
         by_sequence(false).or_else(|| by_sequence(true))
     }
@@ -349,6 +368,7 @@ impl Open {
             (Some(wanted), Some(said)) => wanted == said,
             _ => true,
         };
+
         let is_port = match self.port {
             // No socket has port 0: the end of a dump that says it was written by a program, which left the port out.
             Port::Known(port) => {
@@ -356,6 +376,7 @@ impl Open {
             }
             Port::Unknown | Port::Claimed(_) => true,
         };
+
         // Only dumps have an end.
         let is_kind = message.kind != NLMSG_DONE || self.asked == Asked::Dump;
         self.sequence == message.sequence && is_port && is_kin && is_kind

@@ -30,6 +30,7 @@ impl Writer {
     pub fn begin(format: Format, out: &mut Vec<u8>) -> Self {
         if format == Format::Pcap {
             out.extend_from_slice(&PCAP_MAGIC.to_ne_bytes());
+            // Version 2.4, then two fields that are always 0.
             out.extend_from_slice(&2_u16.to_ne_bytes());
             out.extend_from_slice(&4_u16.to_ne_bytes());
             out.extend_from_slice(&[0; 8]);
@@ -42,8 +43,8 @@ impl Writer {
     /// Appends one whole netlink message, of TCP. MD5 keys in it are overwritten with zeros. The time counts from 1970; pcap
     /// ends in 2106 and says its last second of anything later, and the form of `ss` has no times.
     ///
-    /// The request is not written, and without it a reply of type 20 may be of any protocol. One that does not tell by itself
-    /// becomes one of type 18 in pcap, which is TCP's alone; the form of `ss` holds nothing else.
+    /// The request is not written, and without it a reply of type 20 may be of any protocol. A reply that does not
+    /// show it by itself becomes one of type 18 in pcap, which is TCP's alone; the form of `ss` holds nothing else.
     pub fn message(&self, time_unix_ns: u64, raw: &[u8], out: &mut Vec<u8>) {
         let padded = raw.len().next_multiple_of(4);
         if self.format == Format::Pcap {
@@ -51,39 +52,46 @@ impl Writer {
             let seconds = u32::try_from(time_unix_ns / 1_000_000_000).unwrap_or(u32::MAX);
             out.extend_from_slice(&seconds.to_ne_bytes());
             out.extend_from_slice(&((time_unix_ns % 1_000_000_000) as u32).to_ne_bytes());
+            // The captured and the original length: nothing is cut.
             out.extend_from_slice(&length.to_ne_bytes());
             out.extend_from_slice(&length.to_ne_bytes());
+            // The header of `LINKTYPE_NETLINK`: packet type, device type, unused, protocol.
             out.extend_from_slice(&[0; 2]);
             out.extend_from_slice(&ARPHRD_NETLINK.to_be_bytes());
             out.extend_from_slice(&[0; 10]);
             out.extend_from_slice(&NETLINK_SOCK_DIAG.to_be_bytes());
         }
+
         let start = out.len();
         out.extend_from_slice(raw);
+        // Changed in the copy: `raw` is the caller's.
         if let Some(message) = out.get_mut(start..) {
             if self.format == Format::Pcap {
-                tell_protocol(message);
+                mark_as_tcp(message);
             }
             redact(message);
         }
+
         out.resize(start + padded, 0);
     }
 
     /// Ends the file with the message that ends a dump, without which `ss` complains.
     pub fn end(self, time_unix_ns: u64, out: &mut Vec<u8>) {
+        // Of port 0 and sequence 0, as no dump of a socket is: readers know it for the end of the file.
         let mut done = Vec::with_capacity(20);
         MessageWriter::begin(&mut done, NLMSG_DONE, NLM_F_MULTI, 0).bytes(&[0; 4]).finish();
         self.message(time_unix_ns, &done, out);
     }
 }
 
-fn tell_protocol(raw: &mut [u8]) {
-    let is_untold = Message::first(raw).is_ok_and(|message| {
+fn mark_as_tcp(raw: &mut [u8]) {
+    let is_ambiguous = Message::first(raw).is_ok_and(|message| {
         is_socket(&message)
             && message.kind == SOCK_DIAG_BY_FAMILY
             && Protocol::of_reply(&message) != Some(Protocol::Tcp)
     });
-    if let Some(kind) = raw.get_mut(4..6).filter(|_| is_untold) {
+
+    if let Some(kind) = raw.get_mut(4..6).filter(|_| is_ambiguous) {
         kind.copy_from_slice(&TCPDIAG_GETSOCK.to_ne_bytes());
     }
 }

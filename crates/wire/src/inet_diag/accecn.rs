@@ -1,7 +1,8 @@
 use super::TcpInfo;
 
-/// How a kernel lays out the last four bytes of a 280-byte `tcp_info`, which hold the state of accurate ECN (RFC 9768). Nothing
-/// in the structure tells: both layouts end at the same byte. Only the kernel's release does.
+/// How a kernel lays out the last four bytes of a 280-byte `tcp_info`, which hold the state of accurate ECN (RFC
+/// 9768). Nothing in the structure says which layout it is: both end at the same byte. Only the kernel's release
+/// does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AccEcnLayout {
     /// Linux 6.18 and 6.19: two numbers of 16 bits, `tcpi_accecn_fail_mode` and `tcpi_accecn_opt_seen`.
@@ -12,8 +13,8 @@ pub enum AccEcnLayout {
 }
 
 impl AccEcnLayout {
-    /// The layout of a kernel by its release, as `uname -r` prints it: `6.18.44-amd64`. `None` for an older kernel, which does
-    /// not have the bytes, or has them from whoever built it; and for what is no release.
+    /// The layout of a kernel by its release, as `uname -r` prints it: `6.18.44-amd64`. `None` for an older kernel,
+    /// which does not have the bytes or has them by a patch, and for a text that is not a release.
     #[must_use]
     pub fn of_release(release: &str) -> Option<Self> {
         let mut numbers = release.splitn(3, |byte: char| !byte.is_ascii_digit());
@@ -31,7 +32,7 @@ impl AccEcnLayout {
 pub struct AccEcn {
     /// ECN in use: 0 none, 1 classic (RFC 3168), 2 accurate, 3 being negotiated. `None` in [`AccEcnLayout::Halves`].
     pub ecn_mode: Option<u8>,
-    /// Whether the peer's accurate ECN option came: 0 not, 1 empty, 2 with counters, 3 it failed.
+    /// Whether the peer's accurate ECN option arrived: 0 not, 1 empty, 2 with counters, 3 it failed.
     pub opt_seen: u8,
     /// What of accurate ECN failed, a set: 1 sending ACE, 2 receiving ACE, 4 sending the option, 8 receiving it.
     pub fail_mode: u8,

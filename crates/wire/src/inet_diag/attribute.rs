@@ -37,7 +37,7 @@ pub const MARK: u16 = 15;
 pub const BBRINFO: u16 = 16;
 /// `INET_DIAG_CLASS_ID`.
 pub const CLASS_ID: u16 = 17;
-/// `INET_DIAG_MD5SIG`: keys; only their presence is told.
+/// `INET_DIAG_MD5SIG`: keys; only their presence is reported.
 pub const MD5SIG: u16 = 18;
 /// `INET_DIAG_ULP_INFO`: [`Ulp`](super::Ulp).
 pub const ULP_INFO: u16 = 19;
@@ -140,10 +140,12 @@ impl Memory {
             self.backlog_bytes,
             self.drops.unwrap_or(0),
         ];
+
         let mut bytes = [0; 36];
         for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
             place.copy_from_slice(&word.to_ne_bytes());
         }
+
         (bytes, if self.drops.is_some() { 36 } else { Self::OLD_BYTES })
     }
 }
@@ -237,6 +239,7 @@ impl<'a> Bbr<'a> {
         let bytes = prefix::<BBR_BYTES>(BBRINFO, payload)?;
         let word = u32_at::<0, BBR_BYTES>;
         Ok(Self {
+            // Two words, the low one first (`bbr_bw_lo`, `bbr_bw_hi`).
             bandwidth_bytes_per_sec: u64::from(word(bytes))
                 | u64::from(u32_at::<4, BBR_BYTES>(bytes)) << 32,
             min_rtt_us: u32_at::<8, BBR_BYTES>(bytes),

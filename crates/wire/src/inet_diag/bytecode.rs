@@ -181,11 +181,14 @@ impl std::error::Error for CompileError {}
 pub fn compile(expression: &Expression, operations: Operations) -> Result<Vec<u8>, CompileError> {
     let mut program =
         Program { bytes: Vec::new(), jumps: Vec::new(), labels: Vec::new(), operations };
+    // Both are known only at the end: they lie behind the program.
     let accept = program.label();
     let reject = program.label();
     program.expression(expression, Ways { yes: accept, no: reject, next: accept }, 0)?;
+
     let len = program.bytes.len();
     program.place(accept);
+    // Four bytes beyond the end, where the kernel rejects.
     program.labels[reject.0] = Some(len + size_of::<u32>());
     program.link()
 }
@@ -238,6 +241,7 @@ impl Program {
         if self.bytes.len() > MAX_PROGRAM_BYTES {
             return Err(CompileError::TooLong);
         }
+
         match expression {
             Expression::Constant(true) => self.go(ways.yes, ways.next),
             Expression::Constant(false) => self.go(ways.no, ways.next),
@@ -257,7 +261,9 @@ impl Program {
             self.go(ways.yes, ways.next);
             return Ok(());
         };
+
         for part in earlier {
+            // Where this part holds, control goes on to the next, which is written right behind it.
             let following = self.label();
             self.expression(
                 part,
@@ -266,6 +272,7 @@ impl Program {
             )?;
             self.place(following);
         }
+
         self.expression(last, ways, depth + 1)
     }
 
@@ -274,7 +281,9 @@ impl Program {
             self.go(ways.no, ways.next);
             return Ok(());
         };
+
         for part in earlier {
+            // Where this part does not hold, control goes on to the next, which is written right behind it.
             let following = self.label();
             self.expression(
                 part,
@@ -283,6 +292,7 @@ impl Program {
             )?;
             self.place(following);
         }
+
         self.expression(last, ways, depth + 1)
     }
 
@@ -290,6 +300,7 @@ impl Program {
         if !self.operations.allow(condition) {
             return Err(CompileError::Unsupported(*condition));
         }
+
         match *condition {
             Condition::Port(end, PortTest::Equal, port) if !self.operations.port_equal => {
                 self.host(end, None, Some(port), ways.no)?;
@@ -307,6 +318,7 @@ impl Program {
             }
             Condition::Cgroup(id) => self.operation(code::CGROUP, &id.to_ne_bytes(), ways.no),
         }
+
         self.go(ways.yes, ways.next);
         Ok(())
     }
@@ -328,9 +340,12 @@ impl Program {
                 (ADDRESS_FAMILY_INET6, bits, v6.octets().to_vec())
             }
         };
+
+        // The kernel refuses such a program as a whole (`valid_hostcond`).
         if let Some(prefix) = prefix.filter(|_| usize::from(bits) > 8 * address.len()) {
             return Err(CompileError::BadPrefix(prefix));
         }
+
         let mut data = vec![family, bits, 0, 0];
         data.extend(port.map_or(-1, i32::from).to_ne_bytes());
         data.extend(address);
@@ -342,11 +357,13 @@ impl Program {
     fn operation(&mut self, code: u8, data: &[u8], no: Label) {
         let size = u8::try_from(4 + data.len()).expect("the longest operation has 28 bytes");
         self.jumps.push(Jump { from: self.bytes.len(), to: no });
+        // `yes` leads right behind the operation; `link` fills in `no`.
         self.bytes.extend([code, size, 0, 0]);
         self.bytes.extend(data);
     }
 
     fn go(&mut self, to: Label, next: Label) {
+        // What is written right behind is reached without a jump.
         if to != next {
             self.operation(code::JUMP, &[], to);
         }
@@ -356,6 +373,7 @@ impl Program {
         if self.bytes.len() > MAX_PROGRAM_BYTES {
             return Err(CompileError::TooLong);
         }
+
         for jump in &self.jumps {
             let target =
                 self.labels[jump.to.0].expect("every label is placed before the program is linked");
@@ -363,6 +381,7 @@ impl Program {
                 u16::try_from(target - jump.from).expect("MAX_PROGRAM_BYTES is below 65535");
             self.bytes[jump.from + 2..jump.from + 4].copy_from_slice(&distance.to_ne_bytes());
         }
+
         Ok(self.bytes)
     }
 }

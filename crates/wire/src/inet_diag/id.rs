@@ -110,6 +110,7 @@ impl SocketId {
         bytes[4..20].copy_from_slice(&words(self.src.ip()));
         bytes[20..36].copy_from_slice(&words(self.dst.ip()));
         bytes[36..40].copy_from_slice(&self.interface_index.to_ne_bytes());
+        // The low word first, as it is read.
         bytes[40..44].copy_from_slice(&(self.cookie as u32).to_ne_bytes());
         bytes[44..48].copy_from_slice(&((self.cookie >> 32) as u32).to_ne_bytes());
         bytes

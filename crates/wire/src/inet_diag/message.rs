@@ -11,8 +11,9 @@ use crate::netlink::{Attributes, Message, MessageWriter, NLM_F_REQUEST};
 /// Bytes of `struct inet_diag_msg`.
 pub const SOCKET_HEADER_BYTES: usize = 72;
 
-/// One socket, as the kernel answers a request or reports a close: `struct inet_diag_msg` and its attributes. Attributes that
-/// did not come are `None`; which come depends on the request, the state, the kernel and the reader's capabilities.
+/// One socket, as the kernel answers a request or reports a close: `struct inet_diag_msg` and its attributes.
+/// Attributes that the message does not have are `None`; which it has depends on the request, the state, the kernel
+/// and the reader's capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketMessage<'a> {
     /// Address family.
@@ -119,7 +120,7 @@ pub const fn is_socket(message: &Message<'_>) -> bool {
 /// A structure that is longer than known here is taken by its prefix; one that is shorter is an error, since no kernel sends
 /// it. Of an attribute that comes twice, the last counts.
 ///
-/// For TCP: of other protocols `INET_DIAG_INFO` is another structure, which no field of the message tells. MPTCP's (96 bytes in
+/// For TCP: of other protocols `INET_DIAG_INFO` is another structure, which no field of the message shows. MPTCP's (96 bytes in
 /// Linux 6.18) is refused as short.
 ///
 /// # Errors
@@ -128,11 +129,14 @@ pub fn decode(body: &[u8]) -> Result<SocketMessage<'_>, DecodeError> {
     let head: &[u8; SOCKET_HEADER_BYTES] = header(body)?;
     let mut message = decode_header(head)?;
     let mut attributes = Attributes::new(body.get(SOCKET_HEADER_BYTES..).unwrap_or_default());
+
     loop {
         let before = attributes.rest();
         let Some(attribute) = attributes.next() else { return Ok(message) };
         let (kind, payload) = attribute?;
+
         if is_unknown(kind) {
+            // Only where the run begins is kept: `unknown_attributes` walks it again.
             if message.unknown.0.is_empty() {
                 message.unknown.0 = before;
             }
@@ -248,11 +252,13 @@ pub fn encode_header(message: &SocketMessage<'_>) -> [u8; SOCKET_HEADER_BYTES] {
     bytes[2] = message.timer.number();
     bytes[3] = message.retransmits;
     bytes[4..52].copy_from_slice(&message.id.encode());
+
     let numbers =
         [message.expires_ms, message.receive_queue, message.send_queue, message.uid, message.inode];
     for (place, number) in bytes[52..].chunks_exact_mut(4).zip(numbers) {
         place.copy_from_slice(&number.to_ne_bytes());
     }
+
     bytes
 }
 
@@ -268,6 +274,7 @@ pub fn encode(
     let mut writer = MessageWriter::begin(out, kind, flags, sequence);
     writer.bytes(&encode_header(message));
     encode_small(message, &mut writer);
+
     if let Some(info) = &message.tcp_info {
         let mut payload = info.as_bytes().to_vec();
         payload.extend_from_slice(message.tcp_info_tail);
@@ -291,9 +298,11 @@ pub fn encode(
     if let Some(bbr) = message.bbr {
         writer.attribute(attribute::BBRINFO, &bbr.encode());
     }
+
     for (kind, payload) in message.unknown_attributes() {
         writer.attribute(kind, payload);
     }
+
     writer.finish();
 }
 
@@ -305,16 +314,19 @@ fn encode_small(message: &SocketMessage<'_>, writer: &mut MessageWriter<'_>) {
         (attribute::TCLASS, message.traffic_class),
         (attribute::SKV6ONLY, message.v6_only.map(u8::from)),
     ];
+
     for (kind, byte) in bytes {
         if let Some(byte) = byte {
             writer.attribute(kind, &[byte]);
         }
     }
+
     for (kind, word) in [(attribute::MARK, message.mark), (attribute::CLASS_ID, message.class_id)] {
         if let Some(word) = word {
             writer.attribute(kind, &word.to_ne_bytes());
         }
     }
+
     if let Some(id) = message.cgroup_id {
         writer.attribute(attribute::CGROUP_ID, &id.to_ne_bytes());
     }

@@ -4,17 +4,20 @@ use super::request::{SOCK_DIAG_BY_FAMILY, TCPDIAG_GETSOCK};
 use crate::netlink::{ATTRIBUTE_HEADER_BYTES, Attributes, HEADER_BYTES, Message};
 
 /// Overwrites MD5 keys in a whole netlink message with zeros, so that it can leave the process. Everything else, the lengths
-/// included, stays. What is no answer of the socket diagnosis is left alone.
+/// included, stays. A message that is not an answer of the socket diagnosis is left alone.
 pub fn redact(message: &mut [u8]) {
     let Ok(Message { kind: SOCK_DIAG_BY_FAMILY | TCPDIAG_GETSOCK, body, .. }) =
         Message::first(message)
     else {
         return;
     };
+
     let mut attributes = Attributes::new(body.get(SOCKET_HEADER_BYTES..).unwrap_or_default());
     let body_len = body.len();
     let mut keys = Vec::new();
+
     loop {
+        // Where the payload of the next attribute begins in the message.
         let start = HEADER_BYTES + body_len - attributes.rest().len() + ATTRIBUTE_HEADER_BYTES;
         match attributes.next() {
             Some(Ok((MD5SIG, payload))) => keys.push(start..start + payload.len()),
@@ -27,6 +30,8 @@ pub fn redact(message: &mut [u8]) {
             None => break,
         }
     }
+
+    // Overwritten only now: until here the attributes borrow the message.
     for key in keys {
         if let Some(bytes) = message.get_mut(key) {
             bytes.fill(0);

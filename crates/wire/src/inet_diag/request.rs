@@ -146,6 +146,7 @@ impl Request<'_> {
     fn encode_both(&self, out: &mut Vec<u8>) {
         let flags = NLM_F_REQUEST | NLM_F_DUMP;
         let mut writer = MessageWriter::begin(out, TCPDIAG_GETSOCK, flags, self.sequence);
+        // The kernel does not look at the family: to it this is a question about both (`inet_diag_dump_compat`).
         writer
             .bytes(&[Family::Inet.number(), 0, 0, self.extensions.bits()])
             .bytes(&self.dump_id())
@@ -164,14 +165,18 @@ impl Request<'_> {
         out: &mut Vec<u8>,
     ) {
         let mut writer = MessageWriter::begin(out, SOCK_DIAG_BY_FAMILY, flags, self.sequence);
+        // Of a number above 255 the attribute counts, and not this byte.
         let protocol = self.protocol.to_le_bytes()[0];
+
         writer
             .bytes(&[family.number(), protocol, self.extensions.bits(), 0])
             .bytes(&self.states.bits().to_ne_bytes())
             .bytes(id);
+
         if self.protocol > 0xff {
             writer.attribute(PROTOCOL, &u32::from(self.protocol).to_ne_bytes());
         }
+
         self.encode_bytecode(&mut writer);
         writer.finish();
     }

@@ -64,7 +64,7 @@ states! {
     SynReceived = 3, "SYN-RECV", "syn-recv";
     /// We closed, our FIN is not acknowledged.
     FinWait1 = 4, "FIN-WAIT-1", "fin-wait-1";
-    /// We closed, our FIN is acknowledged, the peer's has not come.
+    /// We closed, our FIN is acknowledged, the peer's has not arrived.
     FinWait2 = 5, "FIN-WAIT-2", "fin-wait-2";
     /// Both closed, late segments are waited for.
     TimeWait = 6, "TIME-WAIT", "time-wait";
@@ -197,6 +197,7 @@ impl States {
             "new-syn-recv" => None,
             _ => State::KNOWN.iter().copied().find(|state| state.word() == word),
         };
+
         let group = || Self::GROUPS.iter().find(|(name, _)| *name == word).map(|(_, group)| *group);
         state.map(Self::of).or_else(group)
     }

@@ -122,6 +122,7 @@ impl Field {
             [a, b, c, d] => u64::from(u32::from_ne_bytes([*a, *b, *c, *d])),
             _ => u64::from_ne_bytes(bytes.try_into().ok()?),
         };
+
         Some(match self.bits {
             Some((shift, bits)) => part(word, self.width, shift, bits),
             None => word,
@@ -132,14 +133,17 @@ impl Field {
     /// `payload` ends before the field's last byte.
     pub fn write(&self, payload: &mut [u8], value: u64) {
         let Some(place) = payload.get_mut(self.offset..self.offset + self.width) else { return };
+
         let mut word = [0; 8];
         // The number's bytes within a native word: the first ones on a little-endian host, the last ones on the other.
         let at = if cfg!(target_endian = "little") { 0 } else { 8 - self.width };
         word[at..at + self.width].copy_from_slice(place);
+
         let (shift, bits) = self.bits.unwrap_or((0, self.width as u32 * 8));
         let shift = low_bit(self.width, shift, bits);
         let mask = (u64::MAX >> (64 - bits)) << shift;
         let word = u64::from_ne_bytes(word) & !mask | (value << shift) & mask;
+
         place.copy_from_slice(&word.to_ne_bytes()[at..at + self.width]);
     }
 }
@@ -206,7 +210,7 @@ macro_rules! fields {
         },)*];
 
         impl TcpInfo<'_> {
-            /// Calls `visit` with each field that the kernel sent and its value, in the order of [`FIELDS`]. For those who
+            /// Calls `visit` with each field that the kernel sent and its value, in the order of [`FIELDS`]. For callers that
             /// treat all fields alike; faster than [`Field::read`] on each.
             #[inline]
             pub fn each(&self, mut visit: impl FnMut(&'static Field, u64)) {

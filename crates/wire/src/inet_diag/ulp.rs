@@ -14,7 +14,7 @@ const MPTCP: u16 = 3;
 pub struct Ulp<'a> {
     /// `tls`, `mptcp`, `espintcp`, `smc`, or another module's name.
     pub name: Option<&'a str>,
-    /// Kernel TLS; its fields only as far as the kernel tells.
+    /// Kernel TLS; its fields only as far as the kernel says them.
     pub tls: Option<Tls>,
     /// The socket is a subflow of an MPTCP connection.
     pub mptcp: Option<Mptcp>,
@@ -41,6 +41,7 @@ macro_rules! nested {
                     let (kind, payload) = attribute?;
                     match kind {
                         $($kind => decoded.$field = Some($type::from_ne_bytes(*prefix(ULP_INFO, payload)?)),)*
+                        // The kernel says a flag by an attribute without content (`nla_put_flag`).
                         $($flag_kind => decoded.$flag = true,)*
                         _ => {}
                     }
@@ -166,6 +167,7 @@ impl Mptcp {
 impl<'a> Ulp<'a> {
     pub(super) fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
         let mut ulp = Self::default();
+
         for attribute in Attributes::new(payload) {
             let (kind, payload) = attribute?;
             match kind {
@@ -175,6 +177,7 @@ impl<'a> Ulp<'a> {
                 _ => {}
             }
         }
+
         Ok(ulp)
     }
 

@@ -1,6 +1,6 @@
 use super::{Ancestors, Name};
 
-/// Who runs a container, as far as the path tells.
+/// Who runs a container, as far as the path says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runtime {
     Containerd,
@@ -77,13 +77,16 @@ fn prefixed(component: &str) -> Option<Found<'_>> {
 fn in_three_parts(component: &str) -> Option<Found<'_>> {
     let (slice_and_prefix, id) = component.rsplit_once(':')?;
     let (_, prefix) = slice_and_prefix.rsplit_once(':')?;
+
     let runtime = match prefix {
         "cri-containerd" | "nerdctl" => Some(Runtime::Containerd),
         "crio" => Some(Runtime::Crio),
         "docker" => Some(Runtime::Docker),
         "libpod" => Some(Runtime::Podman),
+        // The id is certain, who runs it is not.
         _ => None,
     };
+
     is_id(id).then(|| (Name::plain(id), runtime))
 }
 
@@ -93,11 +96,13 @@ fn machine(component: &str) -> Option<Found<'_>> {
         component.strip_prefix("systemd-nspawn@").and_then(|rest| rest.strip_suffix(".service"));
     let scope = component.strip_prefix("machine-").and_then(|rest| rest.strip_suffix(".scope"));
     let name = service.or(scope).filter(|name| is_systemd_name(name))?;
+
     let runtime = match name {
         _ if name.starts_with("qemu\\x2d") => Runtime::Qemu,
         _ if name.starts_with("lxc\\x2d") => Runtime::Lxc,
         _ => Runtime::Nspawn,
     };
+
     Some((Name::of_systemd(name), Some(runtime)))
 }
 
@@ -111,11 +116,12 @@ fn lxc<'a>(component: &'a str, above: &Ancestors<'_>) -> Option<Found<'a>> {
     Some((Name::plain(name), Some(Runtime::Lxc)))
 }
 
-/// An id with nothing around it: the directory above tells who made it.
+/// An id with nothing around it: the directory above says who made it.
 fn bare<'a>(component: &'a str, above: &Ancestors<'_>) -> Option<Found<'a>> {
     if !is_id(component) {
         return None;
     }
+
     let runtime = match above.parent {
         "docker" => Some(Runtime::Docker),
         "libpod_parent" => Some(Runtime::Podman),
@@ -127,6 +133,7 @@ fn bare<'a>(component: &'a str, above: &Ancestors<'_>) -> Option<Found<'a>> {
         _ if above.grandparent == "ecs" => Some(Runtime::Ecs),
         _ => None,
     };
+
     Some((Name::plain(component), runtime))
 }
 
@@ -134,6 +141,7 @@ fn bare<'a>(component: &'a str, above: &Ancestors<'_>) -> Option<Found<'a>> {
 fn named<'a>(component: &'a str, above: &Ancestors<'_>) -> Option<Found<'a>> {
     let garden = above.parent == "garden"
         || (above.grandparent == "garden" && matches!(above.parent, "good" | "bad"));
+
     let runtime = match above.parent {
         _ if above.ecs && is_fargate_id(component) => Runtime::Ecs,
         _ if garden && !matches!(component, "good" | "bad") => Runtime::Garden,
@@ -142,6 +150,7 @@ fn named<'a>(component: &'a str, above: &Ancestors<'_>) -> Option<Found<'a>> {
         parent if above.depth == 1 && is_containerd_namespace(parent) => Runtime::Containerd,
         _ => return None,
     };
+
     is_name(component).then(|| (Name::plain(component), Some(runtime)))
 }
 
@@ -168,7 +177,7 @@ fn is_lower_hex(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'a'..=b'f')
 }
 
-/// A name that people give to containers: no white space, no control characters, nothing that a shell or a path would take up.
+/// A name that people give to containers: no white space, no control characters, nothing that means anything to a shell or in a path.
 fn is_name(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with('.')

@@ -11,7 +11,7 @@ pub struct Name<'a> {
 enum Escape {
     /// Stands as it is.
     None,
-    /// The kubelet writes `_` for `-`, which parts the levels of a slice.
+    /// The kubelet writes `_` for `-`, which separates the levels of a slice.
     Underscores,
     /// systemd.unit(5): `-` for `/`, `\xHH` for a byte.
     Systemd,
@@ -77,6 +77,7 @@ fn unescape(f: &mut fmt::Formatter<'_>, raw: &str) -> fmt::Result {
     while let Some((before, after)) = rest.split_once("\\x") {
         f.write_str(before)?;
         let byte = after.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+
         match (byte, after.get(2..)) {
             (Some(byte), Some(tail)) if byte.is_ascii_graphic() && byte != b'/' => {
                 write!(f, "{}", char::from(byte))?;
@@ -88,5 +89,6 @@ fn unescape(f: &mut fmt::Formatter<'_>, raw: &str) -> fmt::Result {
             }
         }
     }
+
     f.write_str(rest)
 }

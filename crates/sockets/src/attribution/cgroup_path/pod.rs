@@ -16,7 +16,9 @@ pub(super) fn uid(component: &str, below_kubepods: bool) -> Option<Name<'_>> {
     if let Some(slice) = component.strip_suffix(".slice") {
         return uid_of_slice(slice);
     }
+
     let uid = component.strip_prefix("pod")?;
+    // Outside the kubelet's directories anybody may use such a name: only what looks like a uid is believed.
     let known = is_uuid(uid, b'-') || is_hash(uid) || (below_kubepods && is_chosen(uid));
     known.then(|| Name::plain(uid))
 }

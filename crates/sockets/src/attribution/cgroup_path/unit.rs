@@ -33,6 +33,7 @@ impl Units {
         {
             return;
         }
+
         // systemd prefixes names that would clash with the kernel's files (`cg_escape`).
         let name = component.strip_prefix('_').unwrap_or(component);
         if is_named(name, ".slice") {
@@ -40,12 +41,14 @@ impl Units {
         } else if SUFFIXES.iter().any(|suffix| is_named(name, suffix)) {
             self.unit(name, found);
         } else {
+            // Neither slice nor unit ends the search, as in `cg_path_get_unit`.
             self.looking_for = Looking::Nothing;
         }
     }
 
     fn slice<'a>(&self, name: &'a str, found: &mut CgroupPath<'a>) {
         found.systemd_slice = Some(name);
+        // A container names its slices as it likes: only those of the host identify a user.
         if !self.in_container && self.looking_for == Looking::Unit {
             let uid = between(name, "user-", ".slice").and_then(number);
             found.owner_uid = uid.or(found.owner_uid);
@@ -58,9 +61,11 @@ impl Units {
             self.looking_for = Looking::Nothing;
             return;
         }
+
         found.systemd_unit = Some(name);
         found.systemd_user_unit = None;
         found.session = between(name, "session-", ".scope");
+
         self.looking_for = match between(name, "user@", ".service").and_then(number) {
             Some(_) => Looking::UserUnit,
             None => Looking::Nothing,

@@ -59,10 +59,12 @@ impl Cache {
         {
             return Some(slot);
         }
+
         let slot = Slot(*self.index.get(&id)?);
         if let Some(entry) = self.entries.get_mut(slot.0 as usize) {
             entry.asked = true;
         }
+
         self.last = Some((id, slot));
         Some(slot)
     }
@@ -95,7 +97,7 @@ impl Cache {
         }
     }
 
-    /// Whether another cgroup can be kept without another's going.
+    /// Whether another cgroup can be kept without evicting one.
     pub(super) fn has_room(&self) -> bool {
         self.entries.len() < self.max_entries && self.bytes < self.max_bytes
     }
@@ -116,6 +118,7 @@ impl Cache {
         {
             self.evict();
         }
+
         let slot = u32::try_from(self.entries.len()).expect("max_entries is at most u32::MAX");
         self.bytes += bytes;
         self.entries.push(Entry { id, asked: true, state });
@@ -130,6 +133,7 @@ impl Cache {
     }
 
     fn evict(&mut self) {
+        // At most two rounds: the first clears every mark.
         loop {
             self.hand = if self.hand < self.entries.len() { self.hand } else { 0 };
             match self.entries.get_mut(self.hand) {
@@ -139,15 +143,19 @@ impl Cache {
             }
             self.hand += 1;
         }
+
         self.evicted += 1;
         self.take_out(self.hand);
     }
 
     fn take_out(&mut self, at: usize) {
+        // Entries change their places below.
         self.last = None;
         let entry = self.entries.swap_remove(at);
         self.bytes -= entry.state.bytes();
         self.index.remove(&entry.id);
+
+        // The last entry has moved to this place.
         if let (Some(moved), Ok(slot)) = (self.entries.get(at), u32::try_from(at)) {
             self.index.insert(moved.id, slot);
         }

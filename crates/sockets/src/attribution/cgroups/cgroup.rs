@@ -5,7 +5,7 @@ use std::fmt::Write;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cgroup {
     id: u64,
-    /// The path, and behind it the names that do not stand in it as they are.
+    /// The path, and after it the names that do not stand in it as they are.
     text: Box<str>,
     path: Span,
     pod_uid: Option<Span>,
@@ -30,6 +30,8 @@ impl Cgroup {
     pub fn new(id: u64, path: &str) -> Cgroup {
         let said = cgroup_path::parse(path);
         let path = path.get(..path.floor_char_boundary(MAX_PATH_BYTES)).unwrap_or(path);
+
+        // A name with escapes is appended without them; everything else is a part of the path.
         let mut text = path.to_owned();
         let mut append = |name: cgroup_path::Name<'_>| match name.as_plain() {
             Some(plain) => Span::within(path, plain),
@@ -40,9 +42,11 @@ impl Cgroup {
                 Span::between(start, text.len())
             }
         };
+
         let pod_uid = said.pod_uid.and_then(&mut append);
         let container_id = said.container_id.and_then(&mut append);
         let within = |slice: Option<&str>| slice.and_then(|slice| Span::within(path, slice));
+
         Cgroup {
             id,
             path: Span::between(0, path.len()).unwrap_or(Span { start: 0, len: 0 }),
@@ -130,6 +134,7 @@ impl Span {
 
     /// Where a slice of `text` lies in it.
     fn within(text: &str, slice: &str) -> Option<Span> {
+        // By address, without unsafe code; `None` for a text that is not a part of `text`.
         let start = slice.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
         Span::between(start, start.checked_add(slice.len())?)
             .filter(|_| start + slice.len() <= text.len())

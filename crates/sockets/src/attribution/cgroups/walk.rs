@@ -33,6 +33,7 @@ impl<'a> Walk<'a> {
             visit(id, "/");
             self.waiting.push(String::new());
         }
+
         while let Some(directory) = self.waiting.pop() {
             if self.left == 0 || Instant::now() >= self.deadline {
                 self.cut = true;
@@ -40,6 +41,7 @@ impl<'a> Walk<'a> {
             }
             self.read(&directory, &mut visit);
         }
+
         self
     }
 
@@ -51,12 +53,14 @@ impl<'a> Walk<'a> {
     fn read(&mut self, directory: &str, visit: &mut impl FnMut(u64, &str)) {
         let path = self.point.join(directory.trim_start_matches('/'));
         let Ok(entries) = fs::read_dir(path) else { return };
+
         for entry in entries.flatten().filter(is_directory) {
             if self.left == 0 {
                 self.cut = true;
                 return;
             }
             self.left -= 1;
+
             let below = format!("{directory}/{}", entry.file_name().to_string_lossy());
             visit(entry.ino(), &below);
             if !is_leaf(&entry) {

@@ -64,6 +64,7 @@ impl Owners {
     /// Ends the process begun last. It is forgotten when it holds nothing.
     pub(super) fn finish(&mut self, name: impl FnOnce() -> Box<str>) {
         let process = self.processes.len().saturating_sub(1);
+        // If it holds anything, the last link is its own.
         if self.links.last().is_some_and(|link| link.process as usize == process) {
             if let Some(named) = self.processes.last_mut() {
                 named.name = name();
@@ -78,6 +79,7 @@ impl Owners {
         let pid = self.processes.last().map_or(0, |named| named.pid);
         let link = index(self.links.len());
         let process = index(self.processes.len().saturating_sub(1));
+
         match self.sockets.entry(inode) {
             Entry::Vacant(_) if is_full || link == END => return Added::Cut,
             Entry::Vacant(place) => {
@@ -85,20 +87,24 @@ impl Owners {
             }
             Entry::Occupied(mut place) => {
                 let chain = place.get_mut();
+                // The descriptors of one process are added in a row, so the last pid says whether it is counted.
                 if chain.pid == pid {
                     return Added::Again;
                 }
+
                 chain.pid = pid;
                 chain.count = chain.count.saturating_add(1);
                 if chain.count > max_owners || link == END {
                     return Added::Counted;
                 }
+
                 if let Some(last) = self.links.get_mut(chain.last as usize) {
                     last.next = link;
                 }
                 chain.last = link;
             }
         }
+
         self.links.push(Link { process, next: END });
         Added::Kept
     }

@@ -32,6 +32,7 @@ pub(super) fn only(options: &ProcessOptions, pids: impl IntoIterator<Item = u32>
 fn process(pid: u32, path: &mut PathBuf, options: &ProcessOptions, found: &mut Processes) {
     found.summary.processes += 1;
     found.owners.begin(pid);
+
     path.push("fd");
     let outcome = fs::read_dir(&*path).and_then(|descriptors| {
         descriptors.flatten().try_for_each(|descriptor| {
@@ -42,7 +43,9 @@ fn process(pid: u32, path: &mut PathBuf, options: &ProcessOptions, found: &mut P
         })
     });
     path.pop();
+    // The name is read only of a process that holds a socket.
     found.owners.finish(|| name(path));
+
     match outcome.map_err(|error| error.kind()) {
         Ok(()) => {}
         Err(io::ErrorKind::PermissionDenied) => found.summary.denied += 1,
@@ -60,11 +63,13 @@ fn one_descriptor(path: &Path, options: &ProcessOptions, found: &mut Processes) 
         // Closed since it was listed.
         Err(_) => return Ok(()),
     };
+
     if let Some(inode) = socket_inode(target.as_os_str())
         && found.owners.add(inode, options.max_sockets, options.max_owners) == Added::Cut
     {
         found.summary.sockets_cut += 1;
     }
+
     Ok(())
 }
 

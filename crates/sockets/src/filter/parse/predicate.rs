@@ -90,6 +90,7 @@ impl<'a> Parser<'a> {
         let looks_like_host = word.parse::<IpAddr>().is_ok()
             || word.starts_with([':', '['])
             || (word.contains('/') && word.starts_with(|c: char| c.is_ascii_digit()));
+
         let help = if looks_like_host {
             Some(format!("write `src {word}` or `dst {word}`"))
         } else if word.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -100,10 +101,11 @@ impl<'a> Parser<'a> {
             nearest(word, WORDS.iter().copied().chain(words()))
                 .map(|word| format!("did you mean `{word}`?"))
         };
-        self.error(span, format!("`{word}` is no word of the filter language"), help)
+
+        self.error(span, format!("`{word}` is not a word of the filter language"), help)
     }
 
-    /// The sign behind a word, `=` if there is none. Only those in `allowed` make sense of it.
+    /// The sign after a word, `=` if there is none. Only those in `allowed` make sense of it.
     pub(super) fn sign(&mut self, word: &str, allowed: &[Sign]) -> Result<Sign, FilterError> {
         let Some(Kind::Compare(sign)) = self.peek_kind() else { return Ok(Sign::Equal) };
         let sign = *sign;
@@ -111,6 +113,7 @@ impl<'a> Parser<'a> {
         if allowed.contains(&sign) {
             return Ok(sign);
         }
+
         Err(self.error(
             span,
             format!("`{word}` has no order"),
@@ -127,9 +130,9 @@ impl<'a> Parser<'a> {
                 Ok(Value { text, span, quoted: true })
             }
             Some(token) => {
-                Err(self.error(token.span, format!("{what} is expected behind `{word}`"), None))
+                Err(self.error(token.span, format!("{what} is expected after `{word}`"), None))
             }
-            None => Err(self.error(self.end(), format!("{what} is missing behind `{word}`"), None)),
+            None => Err(self.error(self.end(), format!("{what} is missing after `{word}`"), None)),
         }
     }
 
@@ -139,11 +142,14 @@ impl<'a> Parser<'a> {
         let host =
             host::host(&value.text, self.names).map_err(|problem| self.locate(problem, &value))?;
         self.adopt(&host, &value);
+
         let of_prefix = |prefix: &Prefix| Expr::Test(Test::Host(end, Some(*prefix), host.port));
         let any = match host.port {
             Some(port) => Test::Port(end, PortTest::Equal, port),
             None => Test::Host(end, None, None),
         };
+
+        // A host's name may stand for several addresses, of which any will do.
         let hosts = host.prefixes.iter().map(of_prefix).reduce(Expr::or);
         Ok(signed(sign, hosts.unwrap_or(Expr::Test(any))))
     }
@@ -154,6 +160,7 @@ impl<'a> Parser<'a> {
         let host =
             host::port(&value.text, self.names).map_err(|problem| self.locate(problem, &value))?;
         self.adopt(&host, &value);
+
         let Some(port) = host.port else {
             return match sign {
                 Sign::Equal | Sign::NotEqual => {
@@ -162,6 +169,8 @@ impl<'a> Parser<'a> {
                 _ => Err(self.error(value.span, "any port has no order", None)),
             };
         };
+
+        // The kernel's programs compare ports by `=`, `>=` and `<=`; the other signs are the opposites of these.
         let test = |test| Expr::Test(Test::Port(end, test, port));
         Ok(match sign {
             Sign::Equal => test(PortTest::Equal),
@@ -196,6 +205,7 @@ impl<'a> Parser<'a> {
     fn device(&mut self, word: &str) -> Result<Expr, FilterError> {
         let sign = self.sign(word, ONLY_EQUAL)?;
         let value = self.value(word, "an interface")?;
+
         let device = match parse_u32(&value.text) {
             Some(index) if !value.quoted => Device::Index(index),
             // IFNAMSIZ is 16, the zero at the end included.
@@ -208,6 +218,7 @@ impl<'a> Parser<'a> {
                 Device::Name(name)
             }
         };
+
         Ok(signed(sign, Expr::Test(Test::Device(device))))
     }
 
@@ -217,24 +228,33 @@ impl<'a> Parser<'a> {
         let (mark, mask) = value.text.split_once('/').unwrap_or((&value.text, "0xffffffff"));
         let (Some(mark), Some(mask)) = (parse_u32(mark), parse_u32(mask)) else {
             let help = "it is a number, or a number and a mask: `0x10/0xff`".to_owned();
-            return Err(self.error(value.span, format!("`{}` is no mark", value.text), Some(help)));
+            return Err(self.error(
+                value.span,
+                format!("`{}` is not a mark", value.text),
+                Some(help),
+            ));
         };
+
         if mark & !mask != 0 {
             let message = "a mark with bits outside its mask matches no socket".to_owned();
             self.notes.push(Note { span: value.span, message });
         }
+
         Ok(signed(sign, Expr::Test(Test::Mark { value: mark, mask })))
     }
 
     fn cgroup(&mut self, word: &str) -> Result<Expr, FilterError> {
         let sign = self.sign(word, ONLY_EQUAL)?;
         let value = self.value(word, "a path")?;
+
+        // A pattern is compared with paths, which the kernel's programs do not know: they compare ids.
         if value.text.contains('*') {
             return Ok(signed(
                 sign,
                 Expr::Test(Test::Text(TextField::CgroupPath, value.text.into_owned())),
             ));
         }
+
         let Some(id) = self.names.cgroup(&value.text) else {
             let help = "a pattern such as `/system.slice/*` is compared with paths and needs no such cgroup".to_owned();
             return Err(self.error(
@@ -262,8 +282,10 @@ impl<'a> Parser<'a> {
         let printed =
             || State::KNOWN.iter().find(|state| state.printed().eq_ignore_ascii_case(&value.text));
         let states = States::from_word(&value.text).or_else(|| {
+            // What `ss` prints is taken too, such as ESTAB. Its UNDEF stands for two states, and so names none.
             printed().filter(|state| state.printed() != "UNDEF").map(|state| States::of(*state))
         });
+
         match states {
             Some(states) => Ok((states, value.span)),
             None => {
@@ -277,7 +299,7 @@ impl<'a> Parser<'a> {
                              and big"
                         .to_owned(),
                 };
-                Err(self.error(value.span, format!("`{}` is no state", value.text), Some(help)))
+                Err(self.error(value.span, format!("`{}` is not a state", value.text), Some(help)))
             }
         }
     }
@@ -292,11 +314,12 @@ impl<'a> Parser<'a> {
                 let help = "the families are `inet` and `inet6`".to_owned();
                 return Err(self.error(
                     value.span.clone(),
-                    format!("`{other}` is no family"),
+                    format!("`{other}` is not a family"),
                     Some(help),
                 ));
             }
         };
+
         Ok(signed(sign, Expr::Test(Test::Family(family))))
     }
 
@@ -310,6 +333,8 @@ impl<'a> Parser<'a> {
         let allowed = if field.quantity() == Quantity::User { ONLY_EQUAL } else { EVERY_SIGN };
         let sign = self.sign(word, allowed)?;
         let value = self.value(word, field.quantity().example())?;
+
+        // The name is looked up only if the text is not a number.
         let user = || self.names.user(&value.text).map(u64::from);
         let number = match field.quantity().parse(&value.text) {
             Ok(number) => number,
@@ -329,6 +354,7 @@ impl<'a> Parser<'a> {
                 }
             },
         };
+
         let test = |compare| Expr::Test(Test::Number(field, compare, number));
         Ok(match sign {
             Sign::Equal => test(Compare::Equal),
@@ -357,7 +383,7 @@ fn text_field(word: &str) -> Option<TextField> {
     })
 }
 
-/// Decimal, or hexadecimal behind `0x`.
+/// Decimal, or hexadecimal after `0x`.
 fn parse_u32(text: &str) -> Option<u32> {
     match text.strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16).ok(),

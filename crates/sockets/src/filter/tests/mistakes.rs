@@ -2,7 +2,7 @@ use super::{FixedNames, parse};
 use crate::filter::{Filter, MAX_NESTING, MAX_TEXT_BYTES, Needs, NoNames};
 
 fn word(word: &str) -> String {
-    format!("`{word}` is no word of the filter language")
+    format!("`{word}` is not a word of the filter language")
 }
 
 /// The first line of the error, the marked part and the help.
@@ -41,18 +41,18 @@ fn states_that_are_none() {
     fails(
         "state estalbished",
         "estalbished",
-        "`estalbished` is no state",
+        "`estalbished` is not a state",
         Some("did you mean `established`?"),
     );
-    fails("state", "", "a state is missing behind `state`", None);
+    fails("state", "", "a state is missing after `state`", None);
     fails("exclude all", "exclude all", "no state is left", None);
 }
 
 #[test]
 fn ports_that_are_none() {
-    fails("sport", "", "a port is missing behind `sport`", None);
-    fails("sport and dport = :1", "and", "a port is expected behind `sport`", None);
-    fails("sport = :70000", "70000", "70000 is no port", Some("ports end at 65535"));
+    fails("sport", "", "a port is missing after `sport`", None);
+    fails("sport and dport = :1", "and", "a port is expected after `sport`", None);
+    fails("sport = :70000", "70000", "70000 is not a port", Some("ports end at 65535"));
     fails("sport = :htp", "htp", "`htp` is neither a port nor a service of /etc/services", None);
     fails("sport = ntp", "ntp", "`ntp` is neither a port nor a service of /etc/services", None);
     fails(
@@ -67,7 +67,7 @@ fn ports_that_are_none() {
 #[test]
 fn hosts_that_are_none() {
     fails("src >= 10.0.0.1", ">=", "`src` has no order", Some("it takes `=` and `!=`"));
-    fails("src 10.0.0.1/33", "33", "`33` is no prefix length", Some("0 to 32 bits"));
+    fails("src 10.0.0.1/33", "33", "`33` is not a prefix length", Some("0 to 32 bits"));
     fails("src 10.0.0.0/255.0.255.0", "255.0.255.0", "the mask 255.0.255.0 has holes", None);
     fails(
         "src 10.0.0.256",
@@ -87,8 +87,8 @@ fn hosts_that_are_none() {
         "the [ is never closed",
         Some("an IPv6 address with a port is written `[2001:db8::1]:443`"),
     );
-    fails("src [::1]x", "x", "a colon and a port are expected behind the ]", None);
-    fails("src inet6:10.0.0.1", "10.0.0.1", "`10.0.0.1` is no address of family inet6", None);
+    fails("src [::1]x", "x", "a colon and a port are expected after the ]", None);
+    fails("src inet6:10.0.0.1", "10.0.0.1", "`10.0.0.1` is not an address of family inet6", None);
     fails(
         "src unix:/run/x",
         "unix:",
@@ -168,10 +168,15 @@ fn other_values_that_are_none() {
     fails(
         "fwmark = red",
         "red",
-        "`red` is no mark",
+        "`red` is not a mark",
         Some("it is a number, or a number and a mask: `0x10/0xff`"),
     );
-    fails("family ipx", "ipx", "`ipx` is no family", Some("the families are `inet` and `inet6`"));
+    fails(
+        "family ipx",
+        "ipx",
+        "`ipx` is not a family",
+        Some("the families are `inet` and `inet6`"),
+    );
     fails(
         "cgroup = /nothing",
         "/nothing",
@@ -191,7 +196,7 @@ fn the_error_is_printed_with_a_caret() {
     let error = Filter::parse_with("state established and dprt = :443", &FixedNames).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`dprt` is no word of the filter language\n  state established and dprt = :443\n                        ^^^^\nhelp: did you mean `dport`?"
+        "`dprt` is not a word of the filter language\n  state established and dprt = :443\n                        ^^^^\nhelp: did you mean `dport`?"
     );
     let long = format!("{}dprt = :443", "sport = :1 or ".repeat(40));
     let printed = Filter::parse_with(&long, &FixedNames).unwrap_err().to_string();

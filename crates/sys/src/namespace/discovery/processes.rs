@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const YOUNG_SCANS: u32 = 3;
 const YOUNG: Duration = Duration::from_secs(3);
 
-/// Every which scan an older process is asked again, each in its turn.
+/// An older process is asked again in one scan of this many, each in its turn.
 const REFRESH_SCANS: u32 = 8;
 
 /// What is known of the processes of the last scan.
@@ -39,7 +39,7 @@ struct Known {
 }
 
 impl Known {
-    fn tell(&self, scan: &mut Scan, each: &mut impl FnMut(u32, u64)) {
+    fn report(&self, scan: &mut Scan, each: &mut impl FnMut(u32, u64)) {
         match self.answer {
             Answer::Namespace(inode) => {
                 scan.processes += 1;
@@ -76,11 +76,14 @@ impl Processes {
         mut each: impl FnMut(u32, u64),
     ) -> io::Result<()> {
         let proc = File::open("/proc")?;
+
         mem::swap(&mut self.known, &mut self.previous);
         self.known.clear();
         self.scan = self.scan.wrapping_add(1);
+
         let now = Instant::now();
         let mut next_previous = 0;
+
         loop {
             let len = read_folder(proc.as_fd(), buffer)?;
             if len == 0 {
@@ -90,7 +93,7 @@ impl Processes {
                 let Some(process) = entry.process() else { continue };
                 let before = find(&self.previous, &mut next_previous, process);
                 let known = self.look((proc.as_fd(), now), &entry, process, before);
-                known.tell(scan, &mut each);
+                known.report(scan, &mut each);
                 self.known.push(known);
             }
         }
@@ -98,7 +101,7 @@ impl Processes {
 
     /// Hands over what the last scan has found.
     pub(super) fn recall(&self, scan: &mut Scan, mut each: impl FnMut(u32, u64)) {
-        self.known.iter().for_each(|known| known.tell(scan, &mut each));
+        self.known.iter().for_each(|known| known.report(scan, &mut each));
     }
 
     fn look(
@@ -112,8 +115,10 @@ impl Processes {
         let same = before.filter(|before| before.folder_inode == entry.inode && entry.inode > 1);
         let scans = same.map_or(0, |same| same.scans.saturating_add(1));
         let first_seen = same.map_or(now, |same| same.first_seen);
+
         let is_young = scans < YOUNG_SCANS || now.duration_since(first_seen) < YOUNG;
         let is_due = is_young || process.wrapping_add(self.scan).is_multiple_of(REFRESH_SCANS);
+
         let answer = match same {
             Some(same) if !is_due => same.answer,
             _ => ask(proc, entry.name),
@@ -146,6 +151,7 @@ fn read_namespace_link(proc: BorrowedFd<'_>, name: &[u8]) -> Result<u64, Errno> 
     if name.len() > 20 || rest.write_all(name).and_then(|()| rest.write_all(b"/ns/net")).is_err() {
         return Err(Errno::NOENT);
     }
+
     let mut link = [0_u8; 64];
     // SAFETY: `path` holds at least one zero byte; the kernel writes at most `link.len()` bytes to `link`.
     let rc = unsafe {
@@ -156,6 +162,7 @@ fn read_namespace_link(proc: BorrowedFd<'_>, name: &[u8]) -> Result<u64, Errno> 
             link.len(),
         )
     };
+
     let len = usize::try_from(rc).map_err(|_| Errno::last())?;
     link.get(..len).and_then(inode_of_link).ok_or(Errno::NOENT)
 }

@@ -167,7 +167,7 @@ mod tests {
             Err(PageError::BadQuery(text)) => text,
             _ => panic!("{filter} was taken"),
         };
-        assert!(said("filter=sprot").starts_with("filter: `sprot` is no word"));
+        assert!(said("filter=sprot").starts_with("filter: `sprot` is not a word"));
         assert!(said("filter=rtt>1ms+and+process=nginx").contains("\n              ^^^^^^^\n"));
     }
 }

@@ -95,23 +95,29 @@ pub fn audit(program: &[u8], privilege: Privilege) -> Result<(), AuditError> {
     if len < 4 {
         return Err(AuditError::Invalid(0));
     }
+
     while offset < len {
         let refused = AuditError::Invalid(offset);
         let operation = Operation::at(program, offset).ok_or(refused)?;
         if operation.code == code::MARK && privilege == Privilege::None {
             return Err(AuditError::Forbidden);
         }
+
         let size = operation.size().ok_or(refused)?;
         let left = len - offset;
         let fits = |distance: usize| {
             distance >= size && distance <= left + 4 && distance.is_multiple_of(4)
         };
+        // Beyond the program there is no operation to land on: a jump there accepts or rejects.
         let lands = operation.no >= left || begins_operation(program, offset + operation.no);
+        // The kernel does not look at the `no` of a NOP.
         if !fits(operation.yes) || (operation.code != code::NOP && !(fits(operation.no) && lands)) {
             return Err(refused);
         }
+
         offset += operation.yes;
     }
+
     if offset == len { Ok(()) } else { Err(AuditError::Invalid(len)) }
 }
 
@@ -170,6 +176,7 @@ fn host_holds(data: &[u8], address: IpAddr, port: u16) -> Option<bool> {
     if wanted_port != -1 && wanted_port != i32::from(port) {
         return Some(false);
     }
+
     let bits = usize::from(bits);
     Some(match (family, address) {
         (ADDRESS_FAMILY_UNSPECIFIED, _) => true,

@@ -1,0 +1,155 @@
+//! Which thread a target goes to, and the threads that send.
+
+use super::{Listener, TargetHandle, WorkerHandle};
+use crate::file::{BUFFERED_DATAGRAMS_MAX, FileTarget};
+use crate::gate::Gate;
+use crate::meter::TargetMeter;
+use crate::outlet::SocketOutlet;
+use crate::pump::{Command, Pump, Targets};
+use crate::receiver::Request;
+use crate::ring::Reader;
+use crate::target::Target;
+use crate::waker::Waker;
+use crate::worker::{Lifetime, Worker};
+use crate::{Destination, Error, FileFormat, TargetOptions};
+use ledger::{Amount, Tally};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use sys::clock::monotonic_ns;
+
+/// A target's place in the ring.
+pub(super) struct Joined {
+    pub(super) reader: Reader,
+    /// What had entered the ring when the reader joined.
+    pub(super) amount: Amount,
+    pub(super) lost: Arc<Tally>,
+}
+
+impl Listener {
+    /// Has sources recorded from the next receive call on, if this target looks at them. To be called before the target
+    /// joins or changes. Returns whether nobody looked at them before.
+    pub(super) fn note_what_it_asks(
+        &self,
+        options: &TargetOptions,
+        destination: &Destination,
+    ) -> bool {
+        let is_capture =
+            matches!(destination, Destination::File(file) if file.format == FileFormat::Pcap);
+        let asks = is_capture || Gate::asks_for_sources(options);
+        asks && !self.asks_for_sources.swap(true, Ordering::AcqRel)
+    }
+
+    /// Gives a target to the thread that will own it.
+    pub(super) fn place(
+        &mut self,
+        options: TargetOptions,
+        destination: Destination,
+        joined: Joined,
+    ) -> Result<(), Error> {
+        if self.targets.iter().any(|target| target.name == options.name) {
+            return Err(self.duplicate(options.name));
+        }
+
+        let is_file = matches!(destination, Destination::File(_));
+        let buffered_max = if is_file { BUFFERED_DATAGRAMS_MAX } else { 0 };
+        let meter = Arc::new(TargetMeter::new(
+            options.name.clone(),
+            Arc::clone(&self.meter),
+            joined.amount,
+            self.ring_capacity + buffered_max,
+            joined.lost,
+        ));
+        meter.follow(&destination);
+
+        let gate = Gate::new(&options, monotonic_ns());
+        let pump = make_pump(destination, self.socket.as_fd(), joined.reader, gate, &meter);
+
+        // A disk may hold its thread, so each file has one to itself. The others share the workers in turn.
+        let worker = if is_file {
+            let handle = self.start_worker(&options.name, Lifetime::Targets, pump)?;
+            Some(handle)
+        } else if self.worker_count_max == 0 {
+            self.request(Request::Targets(Command::Add(pump)))?;
+            None
+        } else if self.workers.len() < self.worker_count_max {
+            let name = self.workers.len().to_string();
+            let handle = self.start_worker(&name, Lifetime::Listener, pump)?;
+            self.workers.push(handle.clone());
+            Some(handle)
+        } else {
+            let handle = self.workers[self.targets.len() % self.workers.len()].clone();
+            handle.commands.send(Command::Add(pump)).map_err(|_| self.stopped())?;
+            handle.waker.wake();
+            Some(handle)
+        };
+
+        self.targets.push(TargetHandle { name: options.name, meter, is_file, worker });
+        Ok(())
+    }
+
+    fn start_worker(
+        &mut self,
+        name: &str,
+        lifetime: Lifetime,
+        first: Box<dyn Pump>,
+    ) -> Result<WorkerHandle, Error> {
+        let waker = Arc::new(Waker::new().map_err(self.failed("opening an eventfd"))?);
+        let (commands, inbox) = mpsc::channel();
+        let ticks = Arc::<AtomicU64>::default();
+        let mut worker = Worker {
+            targets: Targets::default(),
+            commands: inbox,
+            waker: Arc::clone(&waker),
+            stop: Arc::clone(&self.stop),
+            ticks: Arc::clone(&ticks),
+            lifetime,
+        };
+        worker.targets.add(first);
+
+        let thread = thread::Builder::new()
+            .name(thread_name("tx", name))
+            .spawn(move || worker.run())
+            .map_err(self.failed("starting a sending thread"))?;
+        self.threads.push(thread);
+        if lifetime == Lifetime::Listener {
+            // A file's thread may wait for its disk for as long as the disk likes: that is not a stuck loop.
+            self.pulses.push(ticks);
+        }
+
+        self.request(Request::Wake(Arc::clone(&waker)))?;
+        Ok(WorkerHandle { commands, waker })
+    }
+}
+
+fn make_pump(
+    destination: Destination,
+    listener: BorrowedFd<'_>,
+    reader: Reader,
+    gate: Gate,
+    meter: &Arc<TargetMeter>,
+) -> Box<dyn Pump> {
+    let meter = Arc::clone(meter);
+    match destination {
+        Destination::File(options) => {
+            let local = sys::socket::local_address(listener);
+            Box::new(FileTarget::new(options, local, reader, gate, meter))
+        }
+        destination => {
+            let outlet = SocketOutlet::new(destination).unwrap_or(SocketOutlet::Unresolved);
+            let mut target = Target::new(outlet, reader, gate, meter);
+            target.keep_house(monotonic_ns(), sys::clock::realtime_ns());
+            Box::new(target)
+        }
+    }
+}
+
+/// The kernel keeps 15 bytes of a thread's name.
+pub(super) fn thread_name(role: &str, name: &str) -> String {
+    let mut name = format!("{role}-{}", name.replace('\0', ""));
+    while name.len() > 15 {
+        name.pop();
+    }
+    name
+}

@@ -1,0 +1,180 @@
+//! The start of a listener: its ring, its meters, its first targets, its receiving thread.
+
+use super::Listener;
+use super::place::{Joined, thread_name};
+use crate::arrivals::Arrivals;
+use crate::intake::{Admission, Intake};
+use crate::meter::ListenerMeter;
+use crate::pump::{HOUSEKEEPING_INTERVAL, Targets};
+use crate::receiver::Receiver;
+use crate::ring::ring;
+use crate::{
+    Destination, Error, ListenerOptions, RING_BYTES_MIN, Schedule, SocketOwner, TargetOptions,
+};
+use ledger::{Ledger, Meter, Tally};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use sys::clock::Clock;
+
+impl Listener {
+    /// Starts the threads. The meters of the listener and its targets are registered with the ledger.
+    ///
+    /// # Errors
+    /// When a thread or an eventfd cannot be made, the socket's mode cannot be changed, or two targets share a name.
+    pub fn start(
+        options: ListenerOptions,
+        socket: OwnedFd,
+        targets: Vec<(TargetOptions, Destination)>,
+        ledger: &Arc<Ledger>,
+    ) -> Result<Listener, Error> {
+        Listener::start_counting_from(options, socket, None, targets, ledger)
+    }
+
+    /// As [`start`](Self::start); the kernel's drops at the socket count from `dropped_before` on: what an earlier listener on
+    /// it, perhaps of another process, had counted ([`finish_stop`](Self::finish_stop)). `None`: from now.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_counting_from(
+        options: ListenerOptions,
+        socket: OwnedFd,
+        dropped_before: Option<u32>,
+        targets: Vec<(TargetOptions, Destination)>,
+        ledger: &Arc<Ledger>,
+    ) -> Result<Listener, Error> {
+        let failed = |call| {
+            let name = options.name.clone();
+            move |source| Error::Syscall { call, name, source }
+        };
+        // A receive call that waits for one datagram returns at least this often, so that the thread sees requests and a stop.
+        sys::socket::set_receive_timeout(socket.as_fd(), HOUSEKEEPING_INTERVAL)
+            .map_err(failed("setting the receive timeout"))?;
+
+        let socket = Arc::new(socket);
+        let dropped_before = dropped_before.unwrap_or_else(|| dropped_so_far(&options, &socket));
+        let meter =
+            ListenerMeter::new(options.name.clone(), Some(Arc::clone(&socket)), dropped_before);
+        let meter = Arc::new(meter);
+
+        let bytes = options.ring_bytes.max(RING_BYTES_MIN);
+        let writer =
+            ring(bytes).map_err(|_| Error::NoMemory { name: options.name.clone(), bytes })?;
+
+        let (requests, inbox) = mpsc::channel();
+        let mut listener = Listener {
+            ring_capacity: writer.capacity(),
+            worker_count_max: worker_count_max(options.schedule, &targets),
+            options,
+            socket: Arc::clone(&socket),
+            ledger: Arc::clone(ledger),
+            meter: Arc::clone(&meter),
+            targets: Vec::new(),
+            leaving: Vec::new(),
+            requests,
+            has_requests: Arc::default(),
+            asks_for_sources: Arc::default(),
+            stop: Arc::default(),
+            threads: Vec::new(),
+            is_receiving: false,
+            workers: Vec::new(),
+            pulse: Mutex::default(),
+            pulses: vec![Arc::default()],
+        };
+        let receiver = Receiver {
+            socket,
+            socket_owner: listener.options.socket_owner,
+            intake: Intake {
+                writer,
+                admission: Admission::new(&listener.options),
+                meter: Arc::clone(&meter),
+            },
+            arrivals: Arrivals::new(listener.options.gather),
+            asks_for_sources: Arc::clone(&listener.asks_for_sources),
+            targets: Targets::default(),
+            wakers: Vec::new(),
+            requests: inbox,
+            has_requests: Arc::clone(&listener.has_requests),
+            stop: Arc::clone(&listener.stop),
+            ticks: Arc::clone(&listener.pulses[0]),
+            clock: Clock::default(),
+        };
+        listener.begin(receiver, targets)?;
+
+        Ok(listener)
+    }
+
+    /// Places the first targets and starts the receiving thread. Only then do the meters enter the ledger: a start that
+    /// fails leaves nothing there.
+    fn begin(
+        &mut self,
+        mut receiver: Receiver,
+        targets: Vec<(TargetOptions, Destination)>,
+    ) -> Result<(), Error> {
+        self.place_first(targets, &mut receiver.intake)?;
+        // What placing has asked of the receiving thread, before there is one: it begins with all its targets.
+        receiver.serve_requests();
+
+        let name = thread_name("rx", &self.options.name);
+        let thread = thread::Builder::new()
+            .name(name)
+            .spawn(move || receiver.run())
+            .map_err(self.failed("starting the receiving thread"))?;
+        self.threads.push(thread);
+        self.is_receiving = true;
+
+        self.ledger.register(Arc::clone(&self.meter) as Arc<dyn Meter>);
+        for target in &self.targets {
+            self.ledger.register(Arc::clone(&target.meter) as Arc<dyn Meter>);
+        }
+        Ok(())
+    }
+
+    /// Gives the targets that a listener starts with to their threads.
+    fn place_first(
+        &mut self,
+        targets: Vec<(TargetOptions, Destination)>,
+        intake: &mut Intake,
+    ) -> Result<(), Error> {
+        let ListenerOptions { allow_sources, deny_sources, .. } = &self.options;
+        if !allow_sources.is_empty() || !deny_sources.is_empty() {
+            self.asks_for_sources.store(true, Ordering::Release);
+        }
+
+        for (options, destination) in targets {
+            self.note_what_it_asks(&options, &destination);
+            let lost = Arc::<Tally>::default();
+            let joined = intake.writer.appended();
+            let reader = intake.writer.reader(Arc::clone(&lost));
+            self.place(options, destination, Joined { reader, amount: joined, lost })?;
+        }
+
+        Ok(())
+    }
+}
+
+/// Where the count of the kernel's drops begins: at the opening of a socket of our own, and now for one that others had
+/// before.
+fn dropped_so_far(options: &ListenerOptions, socket: &OwnedFd) -> u32 {
+    match options.socket_owner {
+        SocketOwner::Relay => 0,
+        SocketOwner::ServiceManager => {
+            sys::socket::mem_info(socket.as_fd()).map_or(0, |info| info.dropped_datagrams)
+        }
+    }
+}
+
+/// Threads for the targets that do not block; 0: the receiving thread serves them.
+fn worker_count_max(schedule: Schedule, targets: &[(TargetOptions, Destination)]) -> usize {
+    let cpus = sys::process::cpu_count();
+    let sockets = targets
+        .iter()
+        .filter(|(_, destination)| !matches!(destination, Destination::File(_)))
+        .count();
+    match schedule {
+        Schedule::Inline => 0,
+        Schedule::Auto if cpus <= 2 || sockets <= 1 => 0,
+        Schedule::Auto | Schedule::Threaded => (cpus - 1).max(1),
+    }
+}
