@@ -169,9 +169,13 @@ pub(crate) fn unix_listener(what: &str, path: &Path) -> Finding {
     let (folder, shown) = (folder_of(path), path.display());
     let is_other = fs::symlink_metadata(path).is_ok_and(|meta| !meta.file_type().is_socket());
     if is_other {
-        return Finding::new(Severity::Error, what, format!("{shown} is there and is no socket"))
-            .because("a socket cannot be bound over a file")
-            .fixed_by(format!("ls -l {shown}"));
+        return Finding::new(
+            Severity::Error,
+            what,
+            format!("{shown} is there and is not a socket"),
+        )
+        .because("a socket cannot be bound over a file")
+        .fixed_by(format!("ls -l {shown}"));
     }
     match folder_refuses(&folder) {
         None => Finding::new(Severity::Ok, what, format!("{shown} can be made")),

@@ -233,7 +233,7 @@ impl UdpListener {
             },
             Host::Ip(ip) if ip.is_multicast() => return,
             _ => format!(
-                "udp://{} is no multicast group, so there is nothing to join; remove the key",
+                "udp://{} is not a multicast group, so there is nothing to join; remove the key",
                 self.addr
             ),
         };

@@ -85,7 +85,7 @@ impl UdpTarget {
             reader.error(&UdpTarget::source_address, message);
         }
         if self.multicast_interface.is_some() && !ip.is_multicast() {
-            let message = format!("{ip} is no multicast group; remove the key");
+            let message = format!("{ip} is not a multicast group; remove the key");
             reader.error(&UdpTarget::multicast_interface, message);
         }
     }
