@@ -3,8 +3,8 @@
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use config::Config;
+use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
     match Config::parse_with_origins(text, "fuzz") {

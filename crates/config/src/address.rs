@@ -83,7 +83,7 @@ pub enum AddressError {
     NoPort(String),
     #[error("\"{0}\" is not a port from 0 to 65535")]
     Port(String),
-    #[error("port 0 is no place to send to; write for example {0}:514")]
+    #[error("port 0 is not a port to send to; write for example {0}:514")]
     PortZero(String),
     #[error("it has no host; write for example {0}")]
     NoHost(String),
@@ -406,7 +406,7 @@ mod tests {
         no_target("host:http", "\"http\" is not a port from 0 to 65535");
         no_target("host:65536", "\"65536\" is not a port from 0 to 65535");
         no_target("host:+5", "\"+5\" is not a port from 0 to 65535");
-        no_target("10.0.0.1:0", "port 0 is no place to send to; write for example 10.0.0.1:514");
+        no_target("10.0.0.1:0", "port 0 is not a port to send to; write for example 10.0.0.1:514");
         no_target(":514", "it has no host; write for example 127.0.0.1:514");
         no_target("", "it has no host; write for example 127.0.0.1:514");
         no_target("::1", "an IPv6 address with a port is written in brackets: [::1]:514");

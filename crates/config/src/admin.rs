@@ -1,10 +1,9 @@
 //! `[admin]`: the HTTP server for metrics, health and the ledger.
 
 use crate::address::socket_path;
-use crate::document::Table;
 use crate::form::{List, parsed, path, text};
+use crate::host::{Finding, unix_listener};
 use crate::keys::{Section, keys};
-use crate::reader::{Reader, Report, single};
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -16,7 +15,7 @@ pub(crate) const SECTION: Section =
 keys! {
     /// The HTTP server for metrics, health and the ledger.
     pub struct AdminConfig in "admin" {
-        /// Where `/metrics`, `/ledger`, `/healthz` and `/readyz` are served over HTTP. Whoever reaches it reads
+        /// Where `/metrics`, `/ledger`, `/healthz` and `/readyz` are served over HTTP. Anyone who reaches it reads
         /// every figure, so it stays on this host unless you say otherwise. `/sockets` too, while `[sockets]`
         /// collects from this process's own network namespace alone (`namespaces = "own"`).
         listen => listen: AdminListen = text("IP address and port, or `off`", parsed),
@@ -34,11 +33,10 @@ keys! {
     }
 }
 
-/// Reads the section; what it says of nothing if it is not there.
-pub(crate) fn read(report: &Report, document: &Table) -> Option<AdminConfig> {
-    let nothing = Table::default();
-    let table = single(report, document, SECTION.path, (SECTION.path, SECTION.header));
-    AdminConfig::read(&Reader::open(report, table.unwrap_or(&nothing), &SECTION, SECTION.path))
+impl AdminConfig {
+    pub(crate) fn examine(&self, findings: &mut Vec<Finding>) {
+        findings.extend(self.socket.as_deref().map(|path| unix_listener("admin socket", path)));
+    }
 }
 
 /// Whether there is such a user is the host's to say.

@@ -1,14 +1,11 @@
 //! The most memory that a configuration takes for datagrams.
 
 use crate::{Config, SocketsConfig, Source, Target};
-use sys::socket::SEND_BUFFER_BYTES;
 
 /// Buffers that one receive call fills.
 const RECEIVE_BATCH_BYTES: u64 = (sys::recv::BATCH * sys::recv::BUFFER_BYTES) as u64;
 /// Addresses, control messages and headers of that call.
 const RECEIVE_HEADERS_BYTES: u64 = (sys::recv::BATCH * 1_024) as u64;
-/// The send buffer of a unix socket (net.core.wmem_default of an unchanged kernel).
-const UNIX_SEND_BUFFER_BYTES: u64 = 212_992;
 
 /// The most memory that a running daemon takes for datagrams, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,12 +99,7 @@ pub(crate) fn of(config: &Config) -> Budget {
     let listeners = config.listeners.iter().map(|listener| {
         let ring_bytes = listener.ring_bytes as u64;
         let targets = listener.targets.iter().map(|target| &target.to);
-        let sends = targets.clone().map(|target| match target {
-            Target::Udp(udp) => udp.send_buffer_bytes.unwrap_or(SEND_BUFFER_BYTES) as u64,
-            Target::Unix(_) => UNIX_SEND_BUFFER_BYTES,
-            Target::File(_) | Target::Null => 0,
-        });
-        let files = targets.filter(|target| matches!(target, Target::File(_)));
+        let files = targets.clone().filter(|target| matches!(target, Target::File(_)));
         ListenerBudget {
             name: listener.name.clone(),
             ring_bytes,
@@ -116,7 +108,7 @@ pub(crate) fn of(config: &Config) -> Budget {
             batch_bytes: RECEIVE_BATCH_BYTES + RECEIVE_HEADERS_BYTES,
             // What waits in a unix datagram socket is charged to the senders (unix(7)).
             kernel_receive_bytes: listener.udp().map_or(0, |udp| udp.receive_buffer_bytes as u64),
-            kernel_send_bytes: sends.sum(),
+            kernel_send_bytes: targets.clone().map(Target::kernel_send_bytes).sum(),
         }
     });
     Budget {

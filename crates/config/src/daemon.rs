@@ -1,9 +1,7 @@
 //! `[daemon]`: the daemon's life.
 
-use crate::document::Table;
 use crate::form::{Choice, Span};
 use crate::keys::{Section, keys};
-use crate::reader::{Reader, Report, single};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -26,13 +24,6 @@ keys! {
         /// The least important messages that are written to standard error.
         log_level => log_level: LogLevel = LOG_LEVELS, default(LogLevel::Info);
     }
-}
-
-/// Reads the section; what it says of nothing if it is not there.
-pub(crate) fn read(report: &Report, document: &Table) -> Option<DaemonConfig> {
-    let nothing = Table::default();
-    let table = single(report, document, SECTION.path, (SECTION.path, SECTION.header));
-    DaemonConfig::read(&Reader::open(report, table.unwrap_or(&nothing), &SECTION, SECTION.path))
 }
 
 /// Reads a `--drain-grace`: a duration within the range of the key `daemon.drain_grace`.

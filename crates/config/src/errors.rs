@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, where, and what mends it.
+//! What is wrong with a configuration, where, and what fixes it.
 
 use std::fmt;
 use std::io;
@@ -13,7 +13,7 @@ pub struct ConfigError {
     pub line: Option<usize>,
     /// The key with its section: `listener.target.rate_limit`. Empty for the file as a whole.
     pub key: String,
-    /// What is wrong, with the value, and what mends it.
+    /// What is wrong, with the value, and what fixes it.
     pub message: String,
 }
 
@@ -35,7 +35,7 @@ impl std::error::Error for ConfigError {}
 /// Why a file gives no configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    #[error("cannot read {}{}", path.display(), mend(path, source))]
+    #[error("cannot read {}{}", path.display(), fix(path, source))]
     Read {
         path: PathBuf,
         #[source]
@@ -57,7 +57,7 @@ impl LoadError {
 }
 
 /// What to do about a file that cannot be read.
-fn mend(path: &Path, source: &io::Error) -> String {
+fn fix(path: &Path, source: &io::Error) -> String {
     let path = path.display();
     match source.kind() {
         io::ErrorKind::NotFound => {
@@ -73,7 +73,7 @@ fn mend(path: &Path, source: &io::Error) -> String {
         }
         io::ErrorKind::InvalidData => {
             format!(
-                " (it is no text in UTF-8; file {path} says what it is, and iconv converts text)"
+                " (it is not text in UTF-8; file {path} says what it is, and iconv converts text)"
             )
         }
         _ => String::new(),
@@ -91,8 +91,7 @@ pub(crate) fn nearest<'a>(
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
     // A mistyped key may be long; a document is not made to spend a second on one.
-    let typed: Vec<char> = typed.to_lowercase().replace('-', "_").chars().take(64).collect();
-    let text: String = typed.iter().collect();
+    let text: String = typed.to_lowercase().replace('-', "_").chars().take(64).collect();
     // `rate` for `rate_limit`, `rings` for `ring_size`.
     let part_distance = |part: &str| match () {
         () if part.len() < 3 || text.len() < 3 => usize::MAX,
@@ -101,30 +100,11 @@ pub(crate) fn nearest<'a>(
         () => usize::MAX,
     };
     let near = |candidate: &str| {
-        let whole = edit_distance(&typed, &candidate.chars().collect::<Vec<_>>());
+        let whole = strsim::osa_distance(&text, candidate);
         candidate.split('_').map(part_distance).fold(whole, usize::min)
     };
     let best = candidates.into_iter().map(|name| (near(name), name)).min_by_key(|(d, _)| *d)?;
-    (best.0 <= best.1.len().max(typed.len()).div_ceil(3)).then_some(best.1)
-}
-
-/// Insertions, deletions, replacements and swaps of neighbours that make one text of the other.
-fn edit_distance(a: &[char], b: &[char]) -> usize {
-    let mut two_above: Vec<usize> = Vec::new();
-    let mut above: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, to) in b.iter().enumerate() {
-            let replaced = above[j] + usize::from(from != to);
-            let mut best = replaced.min(above[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && *from == b[j - 1] && a[i - 1] == *to {
-                best = best.min(two_above[j - 1] + 1);
-            }
-            row.push(best);
-        }
-        two_above = std::mem::replace(&mut above, row);
-    }
-    above[b.len()]
+    (best.0 <= best.1.len().max(text.chars().count()).div_ceil(3)).then_some(best.1)
 }
 
 #[cfg(test)]

@@ -443,7 +443,7 @@ impl Form for Pairs {
         let Value::Table(table) = slot.value else {
             let (what, name) = (slot.value.describe(), slot.key.name);
             slot.error(format!(
-                "{what} is no table of names and values; write {name} = {{ site = \"fra1\" }}"
+                "{what} is not a table of names and values; write {name} = {{ site = \"fra1\" }}"
             ));
             return None;
         };

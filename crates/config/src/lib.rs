@@ -20,6 +20,7 @@ mod document;
 mod errors;
 mod files;
 mod form;
+mod host;
 mod listener;
 mod loops;
 mod overrides;
@@ -38,6 +39,7 @@ pub use admin::{AdminConfig, AdminListen};
 pub use budget::{Budget, ListenerBudget, SocketsBudget};
 pub use daemon::{DaemonConfig, LogLevel, drain_grace};
 pub use errors::{ConfigError, LoadError, list};
+pub use host::{Finding, Severity};
 pub use keys::Key;
 pub use listener::{Listen, ListenerConfig, RECEIVE_BUFFER_BYTES, UdpListener};
 pub use loops::would_loop;
@@ -48,7 +50,7 @@ pub use target::{FileTarget, Target, TargetConfig, UdpTarget};
 
 use document::Table;
 use listener::ReadListener;
-use reader::{Report, unknown_sections};
+use reader::{Reader, Report, unknown_sections};
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -76,7 +78,7 @@ impl Config {
         Config::parse_with_origins(text, origin).map(|(config, _)| config)
     }
 
-    /// Like [`Config::parse`], and tells which line each value came from.
+    /// Like [`Config::parse`], and says which line each value came from.
     ///
     /// # Errors
     /// Every mistake in it, in the order of the file.
@@ -185,8 +187,8 @@ const NO_LISTENER: &str = "there is no listener and no [sockets]; add [[listener
 
 /// Reads everything but the listeners, and holds all of it against each other.
 fn read(report: &Report, document: &Table, listeners: Vec<ReadListener>) -> Option<Config> {
-    let admin = admin::read(report, document);
-    let daemon = daemon::read(report, document);
+    let admin = AdminConfig::read(&Reader::of_document(report, document, &admin::SECTION));
+    let daemon = DaemonConfig::read(&Reader::of_document(report, document, &daemon::SECTION));
     let statsd = statsd::read(report, document);
     let sockets = self::sockets::read(report, document);
     let sinks = self::sink::read_all(report, document);

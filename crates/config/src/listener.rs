@@ -3,6 +3,9 @@
 use crate::address::{Host, HostPort, ListenAddress, NAME, interface, name_of};
 use crate::document::Table;
 use crate::form::{Choice, Form, OrOff, PREFIXES, Slot, Span, size, text};
+use crate::host::{
+    Finding, Severity, interface as interface_there, not_ours, resolved, unix_listener,
+};
 use crate::keys::{Section, Values, keys};
 use crate::loops::would_loop;
 use crate::paths::is_same_file;
@@ -189,6 +192,26 @@ impl ListenerConfig {
     }
 }
 
+impl ListenerConfig {
+    /// Looks at what it needs of this host, and adds the addresses where it would listen.
+    pub(crate) fn examine(&self, addrs: &mut Vec<SocketAddr>, findings: &mut Vec<Finding>) {
+        let what = format!("listener {}", self.name);
+        let udp = match &self.listen {
+            Listen::Udp(udp) => udp,
+            Listen::Unix(path) => return findings.push(unix_listener(&what, path)),
+        };
+        match resolved(&what, &udp.addr, Severity::Error) {
+            Ok(found) => {
+                let why = "only an address of this host, or a multicast group, can be listened on";
+                findings.extend(found.iter().filter_map(|at| not_ours(&what, "", at.ip(), why)));
+                addrs.extend(found);
+            }
+            Err(finding) => findings.push(finding),
+        }
+        findings.extend(interface_there(&what, udp.multicast_interface.as_deref()));
+    }
+}
+
 impl UdpListener {
     /// How its socket is opened.
     pub fn listen_options(&self) -> ListenOptions {
@@ -210,7 +233,7 @@ impl UdpListener {
             },
             Host::Ip(ip) if ip.is_multicast() => return,
             _ => format!(
-                "udp://{} is no multicast group, so there is nothing to join; remove the key",
+                "udp://{} is not a multicast group, so there is nothing to join; remove the key",
                 self.addr
             ),
         };

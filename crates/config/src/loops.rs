@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// The listening address, if any, at which datagrams sent to `target` would come back to us.
 ///
-/// `local_addrs` are addresses of this host (and broadcast addresses of its networks) beside loopback, as far as the
+/// `local_addrs` are addresses of this host (and broadcast addresses of its networks) other than loopback, as far as the
 /// caller knows them: they decide about listeners on a wildcard address.
 pub fn would_loop(
     listen_addrs: &[SocketAddr],

@@ -57,7 +57,7 @@ pub(crate) struct Placed<T> {
 }
 
 impl<T> Placed<T> {
-    /// Reports a mistake that shows beside other sections only.
+    /// Reports a mistake that only other sections show.
     pub(crate) fn error(&self, report: &Report, key: &Key, message: impl Into<String>) {
         report.error(report.line_of(&self.place, key), &key.path(), message);
     }
@@ -80,7 +80,20 @@ pub(crate) struct Reader<'a> {
     has_failed: Cell<bool>,
 }
 
+/// A section that is not there.
+static NOTHING: Table = Table { line: None, entries: Vec::new() };
+
 impl<'a> Reader<'a> {
+    /// Opens a section that stands at most once in the document. One that is not there has no keys.
+    pub(crate) fn of_document(
+        report: &'a Report,
+        document: &'a Table,
+        section: &'static Section,
+    ) -> Reader<'a> {
+        let table = single(report, document, section.path, (section.path, section.header));
+        Reader::open(report, table.unwrap_or(&NOTHING), section, section.path)
+    }
+
     /// Opens a section. Keys that it does not know are mistakes.
     pub(crate) fn open(
         report: &'a Report,
@@ -243,7 +256,7 @@ pub(crate) fn single<'a>(
     None
 }
 
-/// Reports what a table has beside the sections `known`, whose names begin with `within`.
+/// Reports what a table has other than the sections `known`, whose names begin with `within`.
 pub(crate) fn unknown_sections(report: &Report, table: &Table, known: &[&str], within: &str) {
     for entry in table.entries.iter().filter(|entry| !known.contains(&entry.key.as_str())) {
         let name = format!("{within}{}", entry.key);

@@ -9,12 +9,16 @@ pub use udp::UdpSink;
 use crate::address::{AddressError, HostPort, NAME, name_of, path, receiver, split_scheme};
 use crate::document::{Entry, Table};
 use crate::form::{Choice, Form, List, Slot, size};
+use crate::host::{self, Finding};
 use crate::keys::{Key, Section, Values, keys};
 use crate::reader::{Placed, Reader, Report, repeated};
 use crate::sockets::{COLLECTOR_NAME, FIELDS, names_no_field};
+use ::sink::Destination;
 use record::Encoding;
 use serde_json::Value as Json;
 use std::fmt;
+use std::io;
+use std::net::SocketAddr;
 
 pub(crate) const SECTION: Section = Section {
     path: "sink",
@@ -140,6 +144,19 @@ impl Sink {
         }
     }
 
+    /// Opens it. `remote` is the address of its [`receiver`](Self::receiver), if one is known; `None`: one is needed.
+    ///
+    /// # Errors
+    /// There is no standard output.
+    pub fn open(&self, remote: Option<SocketAddr>) -> io::Result<Option<Box<dyn Destination>>> {
+        Ok(match self {
+            Sink::File(file) => Some(file.open()),
+            Sink::Udp(_) => remote.map(UdpSink::open),
+            Sink::Stdout(_) => Some(::sink::stdout()?),
+            Sink::Null(_) => Some(::sink::null()),
+        })
+    }
+
     /// How its records are written.
     pub fn encoding(&self) -> Encoding {
         match self {
@@ -158,6 +175,18 @@ impl fmt::Display for Sink {
             Sink::Udp(udp) => write!(f, "udp://{}", udp.addr),
             Sink::Stdout(_) => f.write_str("stdout:"),
             Sink::Null(_) => f.write_str("null:"),
+        }
+    }
+}
+
+impl SinkConfig {
+    /// Looks at what it needs of this host.
+    pub(crate) fn examine(&self, findings: &mut Vec<Finding>) {
+        let what = format!("sink {}", self.name);
+        match &self.to {
+            Sink::Udp(udp) => findings.push(host::udp_receiver(&what, &udp.addr, &[])),
+            Sink::File(file) => findings.push(host::file(&what, &file.path)),
+            Sink::Stdout(_) | Sink::Null(_) => {}
         }
     }
 }

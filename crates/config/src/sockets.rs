@@ -8,10 +8,12 @@ use crate::errors::nearest;
 use crate::form::{
     Bool, Choice, Form, List, Pairs, Slot, Span, Text, path, show_list, size, text, whole,
 };
+use crate::host::{Finding, Severity};
 use crate::keys::{Key, Section, keys};
 use crate::reader::{Reader, Report, single};
 use crate::sink::SinkConfig;
 use ::sockets::Undecided;
+use ::sockets::filter::Filter;
 use ::sockets::helper::EVENT_BUFFER_BYTES_MAX;
 use record::FieldSet;
 use serde_json::Value as Json;
@@ -300,6 +302,15 @@ impl SocketsConfig {
         }
         let (all, own) = (self.field_set(), set_of(&sink.fields));
         all.without(&all.without(&own))
+    }
+
+    /// Looks whether the names of its filter are known on this host.
+    pub(crate) fn examine(&self) -> Option<Finding> {
+        let error = Filter::parse(self.filter.as_deref()?).err()?;
+        let finding =
+            Finding::new(Severity::Error, "sockets", format!("filter: {}", error.message));
+        let why = "the collector looks the names of its filter up when it starts";
+        Some(finding.because(why).fixed_by("correct filter in [sockets]"))
     }
 
     /// What no value shows alone.

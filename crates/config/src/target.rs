@@ -9,6 +9,7 @@ pub use udp::UdpTarget;
 use crate::address::{NAME, TargetAddress, name_of};
 use crate::document::Table;
 use crate::form::{Choice, Form, PREFIXES, Slot, whole};
+use crate::host::{self, Finding, Severity};
 use crate::keys::{Key, Section, Values, keys};
 use crate::listener::{Listen, ListenerConfig, ReadListener, who_hears};
 use crate::paths::is_same_file;
@@ -16,8 +17,10 @@ use crate::reader::{Placed, Reader, Report, repeated};
 use relay::{Prefix, Sample, SampleBy, TargetOptions};
 use serde_json::Value as Json;
 use std::fmt;
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use sys::socket::SEND_BUFFER_BYTES;
 
 pub(crate) const SECTION: Section = Section {
     path: "listener.target",
@@ -88,6 +91,16 @@ impl Form for TargetForm {
 }
 
 impl Target {
+    /// The send buffer that the kernel keeps for it at most, in bytes.
+    pub(crate) fn kernel_send_bytes(&self) -> u64 {
+        match self {
+            Target::Udp(udp) => udp.send_buffer_bytes.unwrap_or(SEND_BUFFER_BYTES) as u64,
+            // net.core.wmem_default of an unchanged kernel.
+            Target::Unix(_) => 212_992,
+            Target::File(_) | Target::Null => 0,
+        }
+    }
+
     fn values(&self) -> Values {
         match self {
             Target::Udp(udp) => udp.values(),
@@ -108,12 +121,36 @@ impl fmt::Display for Target {
     }
 }
 
+/// Whether somebody listens at a unix socket.
+fn unix_receiver(what: &str, path: &Path) -> Finding {
+    let shown = path.display();
+    match sys::socket::connect_unix(path) {
+        Ok(_) => Finding::new(Severity::Ok, what, format!("somebody listens at {shown}")),
+        Err(error) => {
+            Finding::new(Severity::Warning, what, format!("nobody listens at {shown}: {error}"))
+                .because("everything for it is dropped until its owner is there")
+                .fixed_by(format!("ss -xl src {shown}"))
+        }
+    }
+}
+
 impl TargetConfig {
     /// What only a UDP target has.
     pub fn udp(&self) -> Option<&UdpTarget> {
         match &self.to {
             Target::Udp(udp) => Some(udp),
             _ => None,
+        }
+    }
+
+    /// Looks at what it needs of this host. `listen_addrs` are the addresses where its datagrams must not go.
+    pub(crate) fn examine(&self, listen_addrs: &[SocketAddr], findings: &mut Vec<Finding>) {
+        let what = format!("target {}", self.name);
+        match &self.to {
+            Target::Udp(udp) => udp.examine(&what, listen_addrs, findings),
+            Target::Unix(path) => findings.push(unix_receiver(&what, path)),
+            Target::File(file) => findings.push(host::file(&what, &file.path)),
+            Target::Null => {}
         }
     }
 

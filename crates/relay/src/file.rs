@@ -11,7 +11,7 @@ use crate::gate::Gate;
 use crate::meter::TargetMeter;
 use crate::pump::{Pump, Pumped, Replaced};
 use crate::ring::Reader;
-use crate::{Destination, FileOptions};
+use crate::{FileOptions, TargetKind};
 use disk::{Begun, OpenFile};
 use ledger::{Amount, Reason};
 use std::io;
@@ -253,8 +253,8 @@ impl Pump for FileTarget {
         self.reader.discard_until(end, reason, &self.meter.sender);
     }
 
-    fn replace(&mut self, destination: Destination, gate: Option<Gate>) -> Replaced {
-        let Destination::File(options) = destination else { return Replaced::No };
+    fn replace(&mut self, destination: TargetKind, gate: Option<Gate>) -> Replaced {
+        let TargetKind::File(options) = destination else { return Replaced::No };
         // Between two pumps the buffer is empty, so that nothing of the old file's is left here.
         self.options = options;
         self.file = None;

@@ -35,8 +35,8 @@ mod worker;
 pub use error::Error;
 pub use listener::{ChangesUnderWay, Listener, TargetChange};
 pub use options::{
-    Destination, FileFormat, FileOptions, Gso, ListenerOptions, Sample, SampleBy, Schedule,
-    SocketOwner, TargetOptions,
+    FileFormat, FileOptions, Gso, ListenerOptions, Sample, SampleBy, Schedule, SocketOwner,
+    TargetKind, TargetOptions,
 };
 pub use outlet::UnixPeer;
 pub use path::{Path, Paths};

@@ -3,7 +3,7 @@
 mod receiver;
 mod standing;
 
-use crate::Destination;
+use crate::TargetKind;
 use crate::ring::Reader;
 use ledger::{
     Accounting, Amount, Counters, DelayHistogram, Event, EventCounter, Gauge, HopBuilder, HopKind,
@@ -343,9 +343,9 @@ impl TargetMeter {
     }
 
     /// From here on the target sends there: a receiver on this host has drops of its own.
-    pub(crate) fn follow(&self, destination: &Destination) {
+    pub(crate) fn follow(&self, destination: &TargetKind) {
         let path = match destination {
-            Destination::Udp { path, .. } => Some(path.clone()),
+            TargetKind::Udp { path, .. } => Some(path.clone()),
             _ => None,
         };
         self.receiver.follow(path);

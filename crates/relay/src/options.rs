@@ -113,9 +113,9 @@ pub struct FileOptions {
     pub rotate_keep: u32,
 }
 
-/// Where a target's datagrams go.
+/// What a target is: where its datagrams go.
 #[derive(Debug)]
-pub enum Destination {
+pub enum TargetKind {
     /// A connected, non-blocking UDP socket with `IP_RECVERR` (see [`sys::socket::connect_udp`]).
     Udp {
         socket: OwnedFd,

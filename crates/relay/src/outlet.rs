@@ -7,7 +7,7 @@ mod udp;
 mod unix;
 mod unsettled;
 
-use crate::Destination;
+use crate::TargetKind;
 use crate::meter::TargetMeter;
 use crate::pump::Replaced;
 use crate::target::Outlet;
@@ -36,16 +36,16 @@ pub(crate) enum SocketOutlet {
 
 impl SocketOutlet {
     /// The outlet for a destination; `None` for a file, which blocks.
-    pub(crate) fn new(destination: Destination) -> Option<SocketOutlet> {
+    pub(crate) fn new(destination: TargetKind) -> Option<SocketOutlet> {
         Some(match destination {
-            Destination::Udp { socket, gso, path } => {
+            TargetKind::Udp { socket, gso, path } => {
                 SocketOutlet::Udp(Box::new(UdpOutlet::new(socket, gso, path)))
             }
-            Destination::Unix { peer } => SocketOutlet::Unix(UnixOutlet::new(peer)),
-            Destination::Null => SocketOutlet::Null,
-            Destination::Unresolved => SocketOutlet::Unresolved,
-            Destination::NoRoute => SocketOutlet::NoRoute,
-            Destination::File(_) => return None,
+            TargetKind::Unix { peer } => SocketOutlet::Unix(UnixOutlet::new(peer)),
+            TargetKind::Null => SocketOutlet::Null,
+            TargetKind::Unresolved => SocketOutlet::Unresolved,
+            TargetKind::NoRoute => SocketOutlet::NoRoute,
+            TargetKind::File(_) => return None,
         })
     }
 }
@@ -132,7 +132,7 @@ impl Outlet for SocketOutlet {
         }
     }
 
-    fn replace(&mut self, destination: Destination) -> Replaced {
+    fn replace(&mut self, destination: TargetKind) -> Replaced {
         match SocketOutlet::new(destination) {
             Some(outlet) => {
                 *self = outlet;

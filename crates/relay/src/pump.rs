@@ -1,6 +1,6 @@
 //! What a thread does with its targets, whatever they are.
 
-use crate::Destination;
+use crate::TargetKind;
 use crate::gate::Gate;
 use ledger::Reason;
 use std::os::fd::BorrowedFd;
@@ -46,7 +46,7 @@ pub(crate) trait Pump: Send {
     /// Counts everything up to `end` that is left in the ring as dropped for this reason.
     fn discard_until(&mut self, end: u64, reason: Reason);
     /// Sends to another destination from the next datagram on, and takes other datagrams if there is another gate.
-    fn replace(&mut self, destination: Destination, gate: Option<Gate>) -> Replaced;
+    fn replace(&mut self, destination: TargetKind, gate: Option<Gate>) -> Replaced;
     /// Takes nothing from this number on.
     fn stop_at(&mut self, end: u64);
     /// Leaves the ring; may be called again. What was handed over may still come back.
@@ -91,7 +91,7 @@ pub(crate) enum Command {
 
 /// What a target becomes.
 pub(crate) struct Change {
-    pub(crate) destination: Destination,
+    pub(crate) destination: TargetKind,
     /// `None`: it takes the same datagrams as before.
     pub(crate) gate: Option<Gate>,
 }

@@ -22,7 +22,7 @@ use crate::pump::{Change, Command, Replaced, Targets};
 use crate::ring::{Claim, Reader, ring_with_slots};
 use crate::target::{Outlet, Target};
 use crate::{
-    Destination, Gso, ListenerOptions, Sample, SampleBy, Schedule, SocketOwner, TargetOptions,
+    Gso, ListenerOptions, Sample, SampleBy, Schedule, SocketOwner, TargetKind, TargetOptions,
 };
 use kernel::{FakeKernel, Place, Wire};
 use ledger::{Amount, Counters, Event, HopKind, HopSnapshot, Ledger, Meter, Reason};
@@ -141,7 +141,7 @@ impl Outlet for SimOutlet {
         self.udp.reports_all()
     }
 
-    fn replace(&mut self, _destination: Destination) -> Replaced {
+    fn replace(&mut self, _destination: TargetKind) -> Replaced {
         let wire = Arc::clone(&self.udp.kernel.wire);
         *self = SimOutlet::new(Random(self.random.next()), Arc::clone(&self.clock), wire);
         Replaced::Yes
@@ -353,7 +353,7 @@ impl History {
             2 if !self.joined.is_empty() => {
                 let target = format!("t{}", self.random.below(self.joined.len() as u64));
                 let (done, _) = mpsc::channel();
-                let change = Change { destination: Destination::Null, gate: None };
+                let change = Change { destination: TargetKind::Null, gate: None };
                 self.targets.apply(Command::Replace { target, change, done });
             }
             3..=10 => self.receive(),

@@ -7,7 +7,7 @@ mod sending;
 
 pub(crate) use sending::reason_of;
 
-use crate::Destination;
+use crate::TargetKind;
 use crate::gate::Gate;
 use crate::meter::TargetMeter;
 use crate::pump::{Pump, Pumped, Replaced};
@@ -65,7 +65,7 @@ pub(crate) trait Outlet {
     fn reports_all(&self) -> bool;
 
     /// Sends to another destination from the next message on.
-    fn replace(&mut self, destination: Destination) -> Replaced;
+    fn replace(&mut self, destination: TargetKind) -> Replaced;
 }
 
 /// A target of one listener.
@@ -193,7 +193,7 @@ impl<O: Outlet + Send> Pump for Target<O> {
         self.reader.discard_until(end, reason, &self.meter.sender);
     }
 
-    fn replace(&mut self, destination: Destination, gate: Option<Gate>) -> Replaced {
+    fn replace(&mut self, destination: TargetKind, gate: Option<Gate>) -> Replaced {
         // What the old socket has reported so far belongs to this account; the socket closes with its outlet.
         self.outlet.give_up_outstanding();
         self.settle(monotonic_ns());

@@ -6,7 +6,7 @@
 mod support;
 
 use ledger::{HopKind, Ledger, Snapshot};
-use relay::{Destination, FileFormat, FileOptions, Listener, Schedule};
+use relay::{FileFormat, FileOptions, Listener, Schedule, TargetKind};
 use std::net::UdpSocket;
 use std::num::NonZeroU32;
 use std::os::fd::AsFd;
@@ -17,9 +17,9 @@ use std::time::Instant;
 use support::{DEADLINE, named, options, sink, udp_to};
 use sys::socket::{LocalAddress, listen_udp, local_address};
 
-fn file(path: PathBuf) -> Destination {
+fn file(path: PathBuf) -> TargetKind {
     let format = FileFormat::LengthPrefixed;
-    Destination::File(FileOptions { path, format, rotate_bytes: None, rotate_keep: 0 })
+    TargetKind::File(FileOptions { path, format, rotate_bytes: None, rotate_keep: 0 })
 }
 
 /// A file's length-prefixed numbers.
@@ -43,7 +43,7 @@ impl Numbers {
     }
 }
 
-fn start(schedule: Schedule, target: Destination) -> (Arc<Ledger>, Listener, Numbers) {
+fn start(schedule: Schedule, target: TargetKind) -> (Arc<Ledger>, Listener, Numbers) {
     let socket = listen_udp("127.0.0.1:0".parse().unwrap(), &Default::default()).unwrap();
     sys::socket::set_receive_buffer(socket.as_fd(), 64 << 20).unwrap();
     let Some(LocalAddress::Inet(addr)) = local_address(socket.as_fd()) else { panic!() };
@@ -196,7 +196,7 @@ fn what_a_full_socket_drops_while_it_is_handed_over_is_counted_once() {
     sys::socket::set_receive_buffer(socket.as_fd(), 16 << 10).unwrap();
     let Some(LocalAddress::Inet(addr)) = local_address(socket.as_fd()) else { panic!() };
     let ledger = Arc::new(Ledger::new("test".into()));
-    let targets = || vec![(named("t"), Destination::Null)];
+    let targets = || vec![(named("t"), TargetKind::Null)];
     let mut listener =
         Listener::start(options(Schedule::Inline), socket, targets(), &ledger).unwrap();
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -230,7 +230,7 @@ fn what_a_full_socket_drops_while_it_is_handed_over_is_counted_once() {
 fn a_start_that_fails_leaves_neither_threads_nor_rows() {
     let ledger = Arc::new(Ledger::new("test".into()));
     let socket = listen_udp("127.0.0.1:0".parse().unwrap(), &Default::default()).unwrap();
-    let targets = vec![(named("twice"), Destination::Null), (named("twice"), Destination::Null)];
+    let targets = vec![(named("twice"), TargetKind::Null), (named("twice"), TargetKind::Null)];
     let begin = Instant::now();
     let started = Listener::start(options(Schedule::Threaded), socket, targets, &ledger);
     assert!(started.is_err());
@@ -242,13 +242,13 @@ fn a_start_that_fails_leaves_neither_threads_nor_rows() {
 #[test]
 fn a_source_filter_holds_from_the_moment_that_the_change_is_answered() {
     for schedule in [Schedule::Inline, Schedule::Threaded] {
-        let (ledger, mut listener, mut numbers) = start(schedule, Destination::Null);
+        let (ledger, mut listener, mut numbers) = start(schedule, TargetKind::Null);
         numbers.send(1);
         let target = |snapshot: &Snapshot| snapshot.hop(HopKind::Target, "in", Some("t")).cloned();
         wait_until(&ledger, "the first", |all| target(all).unwrap().delivered.count == 1);
         let mut options = named("t");
         options.only_sources = vec!["10.0.0.0/8".parse().unwrap()];
-        listener.change_target(options, Destination::Null, DEADLINE).unwrap();
+        listener.change_target(options, TargetKind::Null, DEADLINE).unwrap();
         numbers.send(100);
         let snapshot = stop(listener, &ledger);
         let hop = target(&snapshot).unwrap();

@@ -5,7 +5,7 @@
 mod support;
 
 use ledger::{Event, Gauge, HopKind, IcmpError, Ledger, Reason, Snapshot};
-use relay::{Destination, Listener, Schedule, TargetOptions, UnixPeer};
+use relay::{Listener, Schedule, TargetKind, TargetOptions, UnixPeer};
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
@@ -21,7 +21,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn start(schedule: Schedule, targets: Vec<(TargetOptions, Destination)>) -> Bench {
+    fn start(schedule: Schedule, targets: Vec<(TargetOptions, TargetKind)>) -> Bench {
         let socket = listen_udp("127.0.0.1:0".parse().unwrap(), &Default::default()).unwrap();
         sys::socket::set_receive_buffer(socket.as_fd(), 64 << 20).unwrap();
         let Some(LocalAddress::Inet(addr)) = local_address(socket.as_fd()) else { panic!() };
@@ -199,7 +199,7 @@ fn a_blocked_target_catches_up_while_nothing_arrives() {
             schedule,
             vec![(
                 named("unix"),
-                Destination::Unix { peer: UnixPeer::follow(path.clone()).unwrap() },
+                TargetKind::Unix { peer: UnixPeer::follow(path.clone()).unwrap() },
             )],
         );
         // The reader's queue holds some hundred at most (net.unix.max_dgram_qlen).
@@ -238,7 +238,7 @@ fn a_stuck_file_harms_no_other_and_its_rest_is_named() {
     };
     let (good, good_addr) = sink();
     let targets =
-        vec![(named("stuck"), Destination::File(file)), (named("good"), udp_to(good_addr))];
+        vec![(named("stuck"), TargetKind::File(file)), (named("good"), udp_to(good_addr))];
     let mut bench = Bench::start(Schedule::Inline, targets);
     let count = 150_000_u64;
     for n in 0..count {

@@ -1,10 +1,19 @@
-use crate::Payload;
 use crate::events::Events;
+use crate::udp::DatagramLimit;
+use crate::{Framing, Payload};
 use ledger::Reason;
 use std::time::Duration;
 
 /// Where a sink's payloads go. One file of this crate each; the sink's thread owns it and makes every call.
-pub(crate) trait Destination: Send {
+pub trait Destination: Send {
+    /// Says before the first payload what stands around the records.
+    fn begin(&mut self, _framing: Framing) {}
+
+    /// Most bytes that a payload may have to get through unharmed, if it goes in datagrams of protobuf.
+    fn datagram_limit(&self) -> Option<DatagramLimit> {
+        None
+    }
+
     /// Takes the oldest payloads that wait, at least one, and says what became of the first of them. The others, and
     /// all after [`Delivery::Retry`], come again with the next call, in the same order.
     ///
@@ -20,7 +29,7 @@ pub(crate) trait Destination: Send {
 
 /// What became of payloads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Delivery {
+pub enum Delivery {
     /// The destination has the first so many, at least one.
     Delivered(usize),
     /// The first so many, at least one, do not get through and are not tried again.

@@ -12,14 +12,6 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
-    /// A sink's destination could not be opened, and no later attempt would succeed.
-    #[error("the destination of sink {name}")]
-    Open {
-        /// The sink's name.
-        name: String,
-        /// What the system said.
-        source: io::Error,
-    },
     /// Two sinks would share a row of the ledger.
     #[error("two sinks are named {name}")]
     SameName {

@@ -3,7 +3,7 @@ use sys::Errno;
 
 /// What a sink's thread and destination count outside the law.
 #[derive(Debug, Default)]
-pub(crate) struct Events {
+pub struct Events {
     /// Attempts that failed: writes, sends, opens.
     errors: EventCounter,
     /// Number of the last error; 0: none.

@@ -19,14 +19,13 @@ const KEPT_PAYLOADS: usize = 8;
 const RECORD_BYTES: usize = 4 * 1024;
 
 /// A sink and what it takes.
-#[derive(Clone, Debug)]
 pub struct SinkOptions {
     /// The name in the ledger, of which there is one.
     pub name: String,
     /// How much waits for the destination at most.
     pub queue: QueueLimits,
     /// Where the records go.
-    pub destination: Destination,
+    pub destination: Box<dyn Destination>,
     /// How they are written. Datagrams are protobuf only.
     pub encoding: Encoding,
     /// Which fields of socket records are written. Totals are always whole.
@@ -70,9 +69,9 @@ impl Fanout {
         }
 
         for options in sinks {
-            match &options.destination {
-                Destination::Udp(_) => fanout.datagrams.push(Datagrams::open(origin, options)?),
-                _ => fanout.add(origin, options)?,
+            match options.destination.datagram_limit() {
+                Some(_) => fanout.datagrams.push(Datagrams::open(origin, options)?),
+                None => fanout.add(origin, options)?,
             }
         }
 

@@ -33,8 +33,13 @@ pub struct FileOptions {
     pub rotate_keep: u32,
 }
 
-/// A file.
-pub(crate) struct RotatedFile {
+/// A file that is rotated.
+pub fn file(options: FileOptions) -> Box<dyn Destination> {
+    let framing = Framing::default();
+    Box::new(RotatedFile { options, framing, open: None, is_torn: false })
+}
+
+struct RotatedFile {
     options: FileOptions,
     framing: Framing,
     open: Option<OpenFile>,
@@ -52,10 +57,6 @@ struct OpenFile {
 }
 
 impl RotatedFile {
-    pub(crate) fn new(options: FileOptions, framing: Framing) -> RotatedFile {
-        RotatedFile { options, framing, open: None, is_torn: false }
-    }
-
     /// Appends one payload, whole.
     fn append(&mut self, payload: &[u8], events: &Events) -> io::Result<()> {
         let limit_bytes = self.options.rotate_bytes.unwrap_or(u64::MAX);
@@ -215,6 +216,10 @@ impl OpenFile {
 }
 
 impl Destination for RotatedFile {
+    fn begin(&mut self, framing: Framing) {
+        self.framing = framing;
+    }
+
     fn deliver(&mut self, payloads: &[Payload], events: &Events) -> Delivery {
         self.look_at_path(events);
         for (at, payload) in payloads.iter().enumerate() {

@@ -6,14 +6,14 @@
 //!
 //! ```
 //! use record::{Encoding, FieldSet, PollTotals, SocketRecord};
-//! use sink::{Destination, Fanout, QueueLimits, SinkOptions};
+//! use sink::{Fanout, QueueLimits, SinkOptions};
 //! use std::time::{Duration, Instant};
 //!
 //! # fn main() -> Result<(), sink::Error> {
 //! let options = SinkOptions {
 //!     name: "nowhere".into(),
 //!     queue: QueueLimits::default(),
-//!     destination: Destination::Null,
+//!     destination: sink::null(),
 //!     encoding: Encoding::Jsonl,
 //!     fields: FieldSet::ALL,
 //! };
@@ -44,10 +44,13 @@ mod sink;
 mod stream;
 mod udp;
 
+pub use destination::Destination;
 pub use error::Error;
 pub use fanout::{Fanout, SinkOptions};
-pub use file::FileOptions;
+pub use file::{FileOptions, file};
+pub use null::null;
 pub use payload::Payload;
 pub use queue::QueueLimits;
-pub use sink::{Destination, Framing, Sink};
-pub use udp::UdpOptions;
+pub use sink::{Framing, Sink};
+pub use stream::stdout;
+pub use udp::{UdpOptions, udp};

@@ -4,7 +4,11 @@ use crate::Payload;
 use crate::destination::{Delivery, Destination};
 use crate::events::Events;
 
-/// Takes everything.
+/// Nowhere: everything is taken and nothing is kept.
+pub fn null() -> Box<dyn Destination> {
+    Box::new(Null)
+}
+
 pub(crate) struct Null;
 
 impl Destination for Null {

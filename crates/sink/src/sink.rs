@@ -1,10 +1,7 @@
-use crate::destination::{Delivery, Destination as Deliver};
-use crate::file::RotatedFile;
-use crate::null::Null;
+use crate::destination::{Delivery, Destination};
 use crate::queue::{Queue, QueueLimits, Work};
-use crate::stream::Stream;
-use crate::udp::{DatagramLimit, Udp};
-use crate::{Error, FileOptions, Payload, UdpOptions};
+use crate::udp::DatagramLimit;
+use crate::{Error, Payload};
 use ledger::{Amount, Meter, Reason};
 use std::sync::Arc;
 use std::thread;
@@ -15,19 +12,6 @@ const TICK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How much longer than its deadline a close waits for a thread to come back from what it does, before it gives it up.
 const RETURN_GRACE: Duration = Duration::from_millis(200);
-
-/// Where a sink's payloads go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Destination {
-    /// A file that is rotated.
-    File(FileOptions),
-    /// Standard output of this process.
-    Stdout,
-    /// Nowhere: everything is taken and nothing is kept.
-    Null,
-    /// Datagrams to an address, one for each payload.
-    Udp(UdpOptions),
-}
 
 /// What stands around the records of a stream or file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,28 +38,16 @@ impl Sink {
     /// tried again and again.
     ///
     /// # Errors
-    /// The thread could not be started, or there is no standard output.
+    /// The thread could not be started.
     pub fn open(
         origin: &str,
         name: &str,
         limits: QueueLimits,
-        destination: Destination,
+        mut destination: Box<dyn Destination>,
         framing: Framing,
     ) -> Result<Sink, Error> {
-        let mut datagram_limit = None;
-        let destination: Box<dyn Deliver> = match destination {
-            Destination::File(options) => Box::new(RotatedFile::new(options, framing)),
-            Destination::Null => Box::new(Null),
-            Destination::Udp(options) => {
-                let limit = DatagramLimit::new(options.remote);
-                datagram_limit = Some(limit.clone());
-                Box::new(Udp::open(options, limit))
-            }
-            Destination::Stdout => {
-                let stream = Stream::stdout(framing.header);
-                Box::new(stream.map_err(|source| Error::Open { name: name.to_owned(), source })?)
-            }
-        };
+        let datagram_limit = destination.datagram_limit();
+        destination.begin(framing);
         let queue = Arc::new(Queue::new(origin.to_owned(), name.to_owned(), limits));
         Ok(Sink { queue: start(queue, destination)?, datagram_limit })
     }
@@ -134,7 +106,7 @@ impl Sink {
 }
 
 /// Starts the thread that serves the queue.
-fn start(queue: Arc<Queue>, destination: Box<dyn Deliver>) -> Result<Arc<Queue>, Error> {
+fn start(queue: Arc<Queue>, destination: Box<dyn Destination>) -> Result<Arc<Queue>, Error> {
     let mut worker = Worker { queue: Arc::clone(&queue), destination };
     let spawned =
         thread::Builder::new().name(format!("sink {}", queue.name())).spawn(move || worker.run());
@@ -153,7 +125,7 @@ impl Drop for Sink {
 
 struct Worker {
     queue: Arc<Queue>,
-    destination: Box<dyn Deliver>,
+    destination: Box<dyn Destination>,
 }
 
 impl Worker {

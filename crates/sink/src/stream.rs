@@ -1,8 +1,8 @@
 //! A destination that is a stream: standard output, whatever it leads to.
 
-use crate::Payload;
 use crate::destination::{Delivery, Destination};
 use crate::events::Events;
+use crate::{Framing, Payload};
 use ledger::Reason;
 use std::fs::File;
 use std::io::{self, Write};
@@ -18,6 +18,14 @@ const PART_BYTES: usize = 4_096;
 /// How long one call waits for a slow reader.
 const WRITABLE_WAIT: Duration = Duration::from_millis(100);
 
+/// Standard output of this process.
+///
+/// # Errors
+/// `EBADF` when it is closed.
+pub fn stdout() -> io::Result<Box<dyn Destination>> {
+    Ok(Box::new(Stream::new(io::stdout().as_fd().try_clone_to_owned()?)))
+}
+
 /// A stream that takes payloads one behind the other.
 pub(crate) struct Stream {
     file: File,
@@ -30,17 +38,9 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    pub(crate) fn new(fd: OwnedFd, header: Vec<u8>) -> Stream {
-        let has_header = header.is_empty();
-        Stream { file: fd.into(), header, written: 0, has_header, set: PollSet::default() }
-    }
-
-    /// Standard output of this process.
-    ///
-    /// # Errors
-    /// `EBADF` when it is closed.
-    pub(crate) fn stdout(header: Vec<u8>) -> io::Result<Stream> {
-        Ok(Stream::new(io::stdout().as_fd().try_clone_to_owned()?, header))
+    pub(crate) fn new(fd: OwnedFd) -> Stream {
+        let set = PollSet::default();
+        Stream { file: fd.into(), header: Vec::new(), written: 0, has_header: true, set }
     }
 
     /// Waits for the stream to take more, for at most `wait`.
@@ -85,6 +85,11 @@ impl Stream {
 }
 
 impl Destination for Stream {
+    fn begin(&mut self, framing: Framing) {
+        self.has_header = framing.header.is_empty();
+        self.header = framing.header;
+    }
+
     fn deliver(&mut self, payloads: &[Payload], events: &Events) -> Delivery {
         let Some(first) = payloads.first() else { return Delivery::Delivered(0) };
         match self.write_next(first.bytes()) {
@@ -117,7 +122,8 @@ mod tests {
         let events = Events::default();
         let payloads = [Payload::new(b"1,2\n", 1)];
         // A descriptor that is open for reading refuses each write.
-        let mut stream = Stream::new(File::open(&path).unwrap().into(), b"a,b\n".to_vec());
+        let mut stream = Stream::new(File::open(&path).unwrap().into());
+        stream.begin(Framing { header: b"a,b\n".to_vec(), record_end: None });
         for _ in 0..2 {
             let failed = Delivery::Retry(RETRY_INTERVAL, Some(Reason::WriteError));
             assert_eq!(stream.deliver(&payloads, &events), failed);

@@ -51,12 +51,12 @@ pub struct UdpOptions {
 /// Most bytes of UDP payload that one datagram may have at present: the socket's thread learns it from the kernel, and
 /// those who pack records keep to it.
 #[derive(Clone, Debug)]
-pub(crate) struct DatagramLimit(Arc<AtomicUsize>);
+pub struct DatagramLimit(Arc<AtomicUsize>);
 
 impl DatagramLimit {
     /// What every path takes, until the socket says more: 1,280 bytes for IPv6 (RFC 8200 section 5), and for IPv4
     /// Ethernet's 1,500, below which the kernel cuts datagrams into fragments by itself.
-    pub(crate) fn new(remote: SocketAddr) -> DatagramLimit {
+    fn new(remote: SocketAddr) -> DatagramLimit {
         let safe = if remote.is_ipv6() { 1_232 } else { 1_472 };
         DatagramLimit(Arc::new(AtomicUsize::new(safe)))
     }
@@ -66,8 +66,15 @@ impl DatagramLimit {
     }
 }
 
+/// Datagrams to an address, one for each payload.
+///
+/// Opens the socket, so that the limit is known before anything is packed; if it cannot be, it is tried again.
+pub fn udp(options: UdpOptions) -> Box<dyn Destination> {
+    Box::new(Udp::open(options))
+}
+
 /// A connected socket, opened again when it fails.
-pub(crate) struct Udp {
+struct Udp {
     options: UdpOptions,
     limit: DatagramLimit,
     socket: Option<OwnedFd>,
@@ -85,8 +92,8 @@ pub(crate) struct Udp {
 }
 
 impl Udp {
-    /// Opens the socket, so that the limit is known before anything is packed; if it cannot be, it is tried again.
-    pub(crate) fn open(options: UdpOptions, limit: DatagramLimit) -> Udp {
+    fn open(options: UdpOptions) -> Udp {
+        let limit = DatagramLimit::new(options.remote);
         let mut udp = Udp {
             options,
             limit,
@@ -249,6 +256,10 @@ impl Udp {
 }
 
 impl Destination for Udp {
+    fn datagram_limit(&self) -> Option<DatagramLimit> {
+        Some(self.limit.clone())
+    }
+
     fn deliver(&mut self, payloads: &[Payload], events: &Events) -> Delivery {
         if self.is_refused {
             return self.refused();

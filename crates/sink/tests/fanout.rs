@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use support::{TempDir, Watch, check_law, hop, wait_for};
 use sys::socket::{LocalAddress, SendOptions, local_address};
 
-fn options(name: &str, destination: Destination, encoding: Encoding) -> SinkOptions {
+fn options(name: &str, destination: Box<dyn Destination>, encoding: Encoding) -> SinkOptions {
     SinkOptions {
         name: name.into(),
         queue: QueueLimits::default(),
@@ -50,14 +50,14 @@ fn every_sink_gets_everything_in_its_own_form_and_the_law_holds_meanwhile() {
     let file = |name: &str| {
         let mut options = support::file_options(&dir.path(name));
         options.rotate_bytes = Some(400_000);
-        Destination::File(options)
+        sink::file(options)
     };
     let mut receiver =
         Receiver::open(&ReceiverOptions::new("127.0.0.1:0".parse().unwrap())).unwrap();
     let Some(LocalAddress::Inet(remote)) = local_address(receiver.socket()) else { panic!() };
-    let udp = Destination::Udp(UdpOptions { remote, send: SendOptions::default() });
+    let udp = sink::udp(UdpOptions { remote, send: SendOptions::default() });
     let mut sinks = vec![
-        options("null", Destination::Null, Encoding::Protobuf),
+        options("null", sink::null(), Encoding::Protobuf),
         options("udp", udp, Encoding::Protobuf),
         options("twin", file("twin"), Encoding::Protobuf),
     ];
@@ -129,7 +129,7 @@ fn check_files(dir: &TempDir) {
 fn a_record_between_polls_leaves_with_a_flush() {
     let dir = TempDir::new();
     let path = dir.path("records");
-    let file = Destination::File(support::file_options(&path));
+    let file = sink::file(support::file_options(&path));
     let mut fanout = Fanout::open("test", vec![options("file", file, Encoding::Jsonl)]).unwrap();
     fanout.record(&SocketRecord { sequence: Some(7), ..SocketRecord::default() });
     assert_eq!(hops(&fanout)[0].received.count, 0);
@@ -144,8 +144,8 @@ fn a_record_between_polls_leaves_with_a_flush() {
 fn a_stop_sends_what_waits_and_says_what_did_not_leave() {
     let dir = TempDir::new();
     let path = dir.path("good");
-    let good = Destination::File(support::file_options(&path));
-    let bad = Destination::File(support::file_options(&dir.path("no/such/folder")));
+    let good = sink::file(support::file_options(&path));
+    let bad = sink::file(support::file_options(&dir.path("no/such/folder")));
     let sinks = vec![options("good", good, Encoding::Jsonl), options("bad", bad, Encoding::Jsonl)];
     let mut fanout = Fanout::open("test", sinks).unwrap();
     let meters = fanout.meters();
@@ -164,9 +164,9 @@ fn a_stop_sends_what_waits_and_says_what_did_not_leave() {
 #[test]
 fn what_cannot_work_is_an_error() {
     let remote: SocketAddr = "127.0.0.1:9".parse().unwrap();
-    let udp = Destination::Udp(UdpOptions { remote, send: SendOptions::default() });
+    let udp = sink::udp(UdpOptions { remote, send: SendOptions::default() });
     let error = Fanout::open("test", vec![options("u", udp, Encoding::Csv)]).err().unwrap();
     assert_eq!(error.to_string(), "sink u sends datagrams, which are protobuf and not csv");
-    let two = vec![options("n", Destination::Null, Encoding::Csv); 2];
+    let two = [(); 2].map(|()| options("n", sink::null(), Encoding::Csv)).into();
     assert!(matches!(Fanout::open("test", two), Err(Error::SameName { .. })));
 }

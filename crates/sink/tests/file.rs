@@ -5,7 +5,7 @@
 mod support;
 
 use ledger::{Event, Gauge, Reason};
-use sink::{Destination, FileOptions, Framing, Payload, QueueLimits, Sink};
+use sink::{FileOptions, Framing, Payload, QueueLimits, Sink};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -33,7 +33,7 @@ fn write_lines(sink: Sink, lines: std::ops::Range<u64>) {
 }
 
 fn to_file(options: FileOptions) -> Sink {
-    open("file", Destination::File(options), lines())
+    open("file", sink::file(options), lines())
 }
 
 fn all(path: &Path) -> Vec<u64> {
@@ -151,11 +151,10 @@ fn every_file_begins_with_the_header_and_another_header_begins_another_file() {
     let path = dir.path("records.csv");
     let csv = |header: &str| Framing { header: header.into(), record_end: Some(b'\n') };
     let options = FileOptions { rotate_bytes: Some(6_000), ..support::file_options(&path) };
-    let destination = Destination::File(options);
-    write_lines(open("csv", destination.clone(), csv("number,filling\n")), 0..500);
+    write_lines(open("csv", sink::file(options.clone()), csv("number,filling\n")), 0..500);
     let first = support::rotated(&path).len();
     assert!(first > 2);
-    write_lines(open("csv", destination, csv("number,text\n")), 500..1_000);
+    write_lines(open("csv", sink::file(options), csv("number,text\n")), 500..1_000);
     let files = support::rotated(&path);
     let mut numbers = Vec::new();
     for (at, file) in files.iter().enumerate() {
@@ -229,7 +228,7 @@ fn what_is_no_regular_file_is_not_written_and_what_waits_is_written_once_it_can_
 fn what_cannot_be_written_goes_by_the_reason_that_it_cannot() {
     let limits = QueueLimits { bytes: 10_000, payloads: 100 };
     let options = support::file_options(Path::new("/proc/weir-does-not-exist"));
-    let sink = Sink::open("test", "file", limits, Destination::File(options), lines()).unwrap();
+    let sink = Sink::open("test", "file", limits, sink::file(options), lines()).unwrap();
     let meter = sink.meter();
     wait_for("the first error", || {
         sink.offer(&Payload::new(&[b'x'; 1_000], 1));

@@ -16,8 +16,8 @@ use support::netns::Wire;
 use support::{Watch, check_law, dropped, hop, wait_for};
 use sys::socket::{LocalAddress, SendOptions, local_address, mem_info};
 
-fn udp(remote: SocketAddr) -> Destination {
-    Destination::Udp(UdpOptions { remote, send: SendOptions::default() })
+fn udp(remote: SocketAddr) -> Box<dyn Destination> {
+    sink::udp(UdpOptions { remote, send: SendOptions::default() })
 }
 
 fn fanout_to(remote: SocketAddr) -> Fanout {

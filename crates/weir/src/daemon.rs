@@ -40,7 +40,7 @@ use log::{Level, Repeated};
 use names::Names;
 use open::{OpenSocket, SocketFile};
 use progress::{Progress, Rates};
-use relay::{Destination, Listener, SocketOwner, TargetOptions};
+use relay::{Listener, SocketOwner, TargetKind, TargetOptions};
 use service::Service;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use std::collections::BTreeMap;
@@ -416,7 +416,7 @@ impl Running {
 
 /// The targets of a listener, opened.
 struct Targets {
-    destinations: Vec<(TargetOptions, Destination)>,
+    destinations: Vec<(TargetOptions, TargetKind)>,
     addresses: BTreeMap<String, Option<SocketAddr>>,
 }
 

@@ -4,6 +4,7 @@ use super::{FORMATS, Written};
 use crate::form::{OrOff, Span, size, whole};
 use crate::keys::keys;
 use crate::reader::Reader;
+use ::sink::{Destination, FileOptions};
 use record::Encoding;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -33,6 +34,15 @@ impl FileSink {
     pub(super) fn at(path: PathBuf, reader: &Reader<'_>) -> Option<FileSink> {
         let written = Written::read(reader, format_of(&path))?;
         FileSink::read(reader, path, written)
+    }
+
+    pub(super) fn open(&self) -> Box<dyn Destination> {
+        ::sink::file(FileOptions {
+            path: self.path.clone(),
+            rotate_bytes: self.rotate_bytes,
+            rotate_interval: self.rotate_interval,
+            rotate_keep: self.rotate_keep,
+        })
     }
 
     /// Whether it sets files aside.

@@ -4,12 +4,12 @@
 use ::sockets::filter::{Filter, FilterError, Names, Needs, SystemNames};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Says what is wrong with a filter, as far as its text alone tells.
+/// Says what is wrong with a filter, as far as its text alone shows.
 pub(super) fn check(text: &str) -> Result<(), FilterError> {
     Filter::parse_with(text, &TextOnly)?.check_known(Needs::ALL.without(Needs::PROCESSES))
 }
 
-/// Services and users stand in files of this host; for every other name there is a stand-in.
+/// Services and users stand in files of this host; every other name has a stand-in.
 struct TextOnly;
 
 impl Names for TextOnly {

@@ -3,11 +3,12 @@
 use super::{Target, TargetConfig};
 use crate::address::{Host, HostPort, interface};
 use crate::form::{Choice, Span, size, text, whole};
+use crate::host::{Finding, interface as interface_there, not_ours, udp_receiver};
 use crate::keys::keys;
 use crate::listener::{ListenerConfig, overlap};
 use crate::reader::{Placed, Reader, Report};
 use relay::Gso;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use sys::socket::SendOptions;
 
@@ -61,6 +62,19 @@ impl UdpTarget {
         }
     }
 
+    pub(super) fn examine(
+        &self,
+        what: &str,
+        listen_addrs: &[SocketAddr],
+        findings: &mut Vec<Finding>,
+    ) {
+        findings.push(udp_receiver(what, &self.addr, listen_addrs));
+        let why = "datagrams can leave from an address of this host only";
+        let source = self.source_address;
+        findings.extend(source.and_then(|ip| not_ours(what, "source_address ", ip, why)));
+        findings.extend(interface_there(what, self.multicast_interface.as_deref()));
+    }
+
     pub(super) fn check(&self, reader: &Reader<'_>) {
         let Host::Ip(ip) = self.addr.host else { return };
         let family = |ip: IpAddr| if ip.is_ipv4() { "IPv4" } else { "IPv6" };
@@ -71,7 +85,7 @@ impl UdpTarget {
             reader.error(&UdpTarget::source_address, message);
         }
         if self.multicast_interface.is_some() && !ip.is_multicast() {
-            let message = format!("{ip} is no multicast group; remove the key");
+            let message = format!("{ip} is not a multicast group; remove the key");
             reader.error(&UdpTarget::multicast_interface, message);
         }
     }

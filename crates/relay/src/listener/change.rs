@@ -10,7 +10,7 @@ use crate::gate::Gate;
 use crate::pump::{Change, Command, Replaced};
 use crate::receiver::Request;
 use crate::ring::Reader;
-use crate::{Destination, Error, TargetOptions};
+use crate::{Error, TargetKind, TargetOptions};
 use ledger::{Amount, Meter, Tally};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -28,16 +28,16 @@ const LIFE_INTERVAL: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub enum TargetChange {
     /// A target that begins with the next datagram.
-    Add(TargetOptions, Destination),
+    Add(TargetOptions, TargetKind),
     /// Other options and another destination for the target of that name. It goes on where it is: every datagram is dealt
     /// with once, by the old options or the new.
     ///
     /// Where a file takes a socket's place or a socket a file's, the old one has the grace period for what the ring held for
     /// it when the new one joined. What it had already taken of what came after goes to both.
-    Change(TargetOptions, Destination),
+    Change(TargetOptions, TargetKind),
     /// Another destination, from the next datagram on, under the same options. The new socket is open before the old one is
     /// closed. Neither may be a file.
-    Redirect(String, Destination),
+    Redirect(String, TargetKind),
     /// The target sends what the ring holds for it now, for the grace period, and counts the rest as `target_removed`.
     Remove(String),
 }
@@ -53,7 +53,7 @@ enum Step {
     Done(Result<(), Error>),
     Join {
         options: TargetOptions,
-        destination: Destination,
+        destination: TargetKind,
         lost: Arc<Tally>,
         answer: Receiver<(Reader, Amount)>,
     },
@@ -112,7 +112,7 @@ impl Listener {
             TargetChange::Add(options, destination) => self.begin_join(options, destination),
             TargetChange::Change(options, destination) => {
                 let target = self.target(&options.name)?;
-                if target.is_file != matches!(destination, Destination::File(_)) {
+                if target.is_file != matches!(destination, TargetKind::File(_)) {
                     return self.begin_join(options, destination);
                 }
                 let gate = Some(Gate::new(&options, monotonic_ns()));
@@ -124,7 +124,7 @@ impl Listener {
             }
             TargetChange::Redirect(name, destination) => {
                 let target = self.target(&name)?;
-                if target.is_file || matches!(destination, Destination::File(_)) {
+                if target.is_file || matches!(destination, TargetKind::File(_)) {
                     return Err(self.not_replaceable(&name));
                 }
                 self.begin_replace(target, Change { destination, gate: None }, Self::command)
@@ -133,7 +133,7 @@ impl Listener {
         }
     }
 
-    fn begin_join(&self, options: TargetOptions, destination: Destination) -> Result<Step, Error> {
+    fn begin_join(&self, options: TargetOptions, destination: TargetKind) -> Result<Step, Error> {
         let lost = Arc::<Tally>::default();
         let (reply, answer) = mpsc::channel();
         self.request(Request::Join { lost: Arc::clone(&lost), reply })?;
@@ -207,12 +207,12 @@ impl Listener {
     fn take_in(
         &mut self,
         options: TargetOptions,
-        destination: Destination,
+        destination: TargetKind,
         joined: Joined,
         grace: Duration,
     ) -> Result<(), Error> {
         let end = joined.amount.count;
-        let is_file = matches!(destination, Destination::File(_));
+        let is_file = matches!(destination, TargetKind::File(_));
 
         let older = self.position(&options.name).ok();
         let older = older.filter(|at| self.targets[*at].is_file != is_file);
@@ -256,7 +256,7 @@ impl Listener {
     pub fn add_target(
         &mut self,
         options: TargetOptions,
-        destination: Destination,
+        destination: TargetKind,
     ) -> Result<(), Error> {
         self.change_one(TargetChange::Add(options, destination), Duration::ZERO)
     }
@@ -268,7 +268,7 @@ impl Listener {
     pub fn change_target(
         &mut self,
         options: TargetOptions,
-        destination: Destination,
+        destination: TargetKind,
         grace: Duration,
     ) -> Result<(), Error> {
         self.change_one(TargetChange::Change(options, destination), grace)
@@ -281,7 +281,7 @@ impl Listener {
     pub fn replace_destination(
         &mut self,
         name: &str,
-        destination: Destination,
+        destination: TargetKind,
     ) -> Result<(), Error> {
         self.change_one(TargetChange::Redirect(name.to_owned(), destination), Duration::ZERO)
     }

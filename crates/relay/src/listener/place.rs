@@ -11,7 +11,7 @@ use crate::ring::Reader;
 use crate::target::Target;
 use crate::waker::Waker;
 use crate::worker::{Lifetime, Worker};
-use crate::{Destination, Error, FileFormat, TargetOptions};
+use crate::{Error, FileFormat, TargetKind, TargetOptions};
 use ledger::{Amount, Tally};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,10 +33,10 @@ impl Listener {
     pub(super) fn note_what_it_asks(
         &self,
         options: &TargetOptions,
-        destination: &Destination,
+        destination: &TargetKind,
     ) -> bool {
         let is_capture =
-            matches!(destination, Destination::File(file) if file.format == FileFormat::Pcap);
+            matches!(destination, TargetKind::File(file) if file.format == FileFormat::Pcap);
         let asks = is_capture || Gate::asks_for_sources(options);
         asks && !self.asks_for_sources.swap(true, Ordering::AcqRel)
     }
@@ -45,14 +45,14 @@ impl Listener {
     pub(super) fn place(
         &mut self,
         options: TargetOptions,
-        destination: Destination,
+        destination: TargetKind,
         joined: Joined,
     ) -> Result<(), Error> {
         if self.targets.iter().any(|target| target.name == options.name) {
             return Err(self.duplicate(options.name));
         }
 
-        let is_file = matches!(destination, Destination::File(_));
+        let is_file = matches!(destination, TargetKind::File(_));
         let buffered_max = if is_file { BUFFERED_DATAGRAMS_MAX } else { 0 };
         let meter = Arc::new(TargetMeter::new(
             options.name.clone(),
@@ -124,7 +124,7 @@ impl Listener {
 }
 
 fn make_pump(
-    destination: Destination,
+    destination: TargetKind,
     listener: BorrowedFd<'_>,
     reader: Reader,
     gate: Gate,
@@ -132,7 +132,7 @@ fn make_pump(
 ) -> Box<dyn Pump> {
     let meter = Arc::clone(meter);
     match destination {
-        Destination::File(options) => {
+        TargetKind::File(options) => {
             let local = sys::socket::local_address(listener);
             Box::new(FileTarget::new(options, local, reader, gate, meter))
         }

@@ -9,7 +9,7 @@ use crate::pump::{HOUSEKEEPING_INTERVAL, Targets};
 use crate::receiver::Receiver;
 use crate::ring::ring;
 use crate::{
-    Destination, Error, ListenerOptions, RING_BYTES_MIN, Schedule, SocketOwner, TargetOptions,
+    Error, ListenerOptions, RING_BYTES_MIN, Schedule, SocketOwner, TargetKind, TargetOptions,
 };
 use ledger::{Ledger, Meter, Tally};
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,7 +26,7 @@ impl Listener {
     pub fn start(
         options: ListenerOptions,
         socket: OwnedFd,
-        targets: Vec<(TargetOptions, Destination)>,
+        targets: Vec<(TargetOptions, TargetKind)>,
         ledger: &Arc<Ledger>,
     ) -> Result<Listener, Error> {
         Listener::start_counting_from(options, socket, None, targets, ledger)
@@ -41,7 +41,7 @@ impl Listener {
         options: ListenerOptions,
         socket: OwnedFd,
         dropped_before: Option<u32>,
-        targets: Vec<(TargetOptions, Destination)>,
+        targets: Vec<(TargetOptions, TargetKind)>,
         ledger: &Arc<Ledger>,
     ) -> Result<Listener, Error> {
         let failed = |call| {
@@ -110,7 +110,7 @@ impl Listener {
     fn begin(
         &mut self,
         mut receiver: Receiver,
-        targets: Vec<(TargetOptions, Destination)>,
+        targets: Vec<(TargetOptions, TargetKind)>,
     ) -> Result<(), Error> {
         self.place_first(targets, &mut receiver.intake)?;
         // What placing has asked of the receiving thread, before there is one: it begins with all its targets.
@@ -134,7 +134,7 @@ impl Listener {
     /// Gives the targets that a listener starts with to their threads.
     fn place_first(
         &mut self,
-        targets: Vec<(TargetOptions, Destination)>,
+        targets: Vec<(TargetOptions, TargetKind)>,
         intake: &mut Intake,
     ) -> Result<(), Error> {
         let ListenerOptions { allow_sources, deny_sources, .. } = &self.options;
@@ -166,11 +166,11 @@ fn dropped_so_far(options: &ListenerOptions, socket: &OwnedFd) -> u32 {
 }
 
 /// Threads for the targets that do not block; 0: the receiving thread serves them.
-fn worker_count_max(schedule: Schedule, targets: &[(TargetOptions, Destination)]) -> usize {
+fn worker_count_max(schedule: Schedule, targets: &[(TargetOptions, TargetKind)]) -> usize {
     let cpus = sys::process::cpu_count();
     let sockets = targets
         .iter()
-        .filter(|(_, destination)| !matches!(destination, Destination::File(_)))
+        .filter(|(_, destination)| !matches!(destination, TargetKind::File(_)))
         .count();
     match schedule {
         Schedule::Inline => 0,

@@ -1,7 +1,7 @@
 //! The end of a listener: drained, taken out of the ledger, or handed over to another.
 
 use super::Listener;
-use crate::{Destination, Error, ListenerOptions, TargetOptions};
+use crate::{Error, ListenerOptions, TargetKind, TargetOptions};
 use ledger::Meter;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,7 +33,7 @@ impl Listener {
     pub fn hand_over(
         &self,
         options: ListenerOptions,
-        targets: Vec<(TargetOptions, Destination)>,
+        targets: Vec<(TargetOptions, TargetKind)>,
         deadline: Instant,
     ) -> Result<Listener, Error> {
         let socket = self.socket.try_clone().map_err(self.failed("duplicating the socket"))?;

@@ -6,7 +6,7 @@ use crate::outlet::SocketOutlet;
 use crate::pump::{Pump, Pumped, Replaced, Targets};
 use crate::target::Target;
 use crate::worker::{Lifetime, Worker};
-use crate::{Destination, RING_BYTES_MIN, SocketOwner, TargetOptions};
+use crate::{RING_BYTES_MIN, SocketOwner, TargetKind, TargetOptions};
 use ledger::{Amount, Reason, Tally};
 use std::net::UdpSocket;
 use std::sync::atomic::AtomicU32;
@@ -90,7 +90,7 @@ impl Pump for Leaky {
         keep_house(&mut self, now_ns: u64, realtime_ns: u64);
         has_outstanding(&mut self) -> bool;
         discard_until(&mut self, end: u64, reason: Reason);
-        replace(&mut self, destination: Destination, gate: Option<Gate>) -> Replaced;
+        replace(&mut self, destination: TargetKind, gate: Option<Gate>) -> Replaced;
         stop_at(&mut self, end: u64);
         leave(&mut self);
     }
@@ -193,7 +193,7 @@ impl Pump for Always {
 
     fn discard_until(&mut self, _end: u64, _reason: Reason) {}
 
-    fn replace(&mut self, _destination: Destination, _gate: Option<Gate>) -> Replaced {
+    fn replace(&mut self, _destination: TargetKind, _gate: Option<Gate>) -> Replaced {
         Replaced::No
     }
 

@@ -1,6 +1,6 @@
 //! What the tests of real listeners share.
 
-use relay::{Destination, Gso, ListenerOptions, Path, Schedule, SocketOwner, TargetOptions};
+use relay::{Gso, ListenerOptions, Path, Schedule, SocketOwner, TargetKind, TargetOptions};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -25,10 +25,10 @@ pub(crate) fn named(name: &str) -> TargetOptions {
     TargetOptions { name: name.into(), ..TargetOptions::default() }
 }
 
-pub(crate) fn udp_to(addr: SocketAddr) -> Destination {
+pub(crate) fn udp_to(addr: SocketAddr) -> TargetKind {
     let socket = connect_udp(addr, &SendOptions::default()).unwrap();
     let path = Path::fixed(&sys::route::egress(addr.ip()).unwrap());
-    Destination::Udp { socket, gso: Gso::Auto, path }
+    TargetKind::Udp { socket, gso: Gso::Auto, path }
 }
 
 /// A bound receiver with room for everything that a test sends.

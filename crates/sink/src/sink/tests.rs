@@ -1,5 +1,7 @@
 use super::*;
 use crate::events::Events;
+use crate::null::Null;
+use crate::stream::Stream;
 use ledger::{Event, Gauge, HopSnapshot};
 use std::io::{PipeReader, Read};
 use std::sync::Mutex;
@@ -7,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-fn sink_to(destination: Box<dyn Deliver>, limits: QueueLimits) -> Sink {
+fn sink_to(destination: Box<dyn Destination>, limits: QueueLimits) -> Sink {
     let queue = Arc::new(Queue::new("test".into(), "sink".into(), limits));
     Sink { queue: start(queue, destination).unwrap(), datagram_limit: None }
 }
@@ -15,7 +17,9 @@ fn sink_to(destination: Box<dyn Deliver>, limits: QueueLimits) -> Sink {
 /// A sink into a pipe that holds 64 KiB.
 fn sink_to_pipe(header: &[u8], limits: QueueLimits) -> (Sink, PipeReader) {
     let (reader, writer) = std::io::pipe().unwrap();
-    (sink_to(Box::new(Stream::new(writer.into(), header.to_vec())), limits), reader)
+    let mut stream = Stream::new(writer.into());
+    stream.begin(Framing { header: header.to_vec(), record_end: None });
+    (sink_to(Box::new(stream), limits), reader)
 }
 
 fn hop(sink: &Sink) -> HopSnapshot {
@@ -133,7 +137,7 @@ struct Commanded {
     next: Receiver<Delivery>,
 }
 
-impl Deliver for Commanded {
+impl Destination for Commanded {
     fn deliver(&mut self, payloads: &[Payload], _events: &Events) -> Delivery {
         let number = |payload: &Payload| {
             let text = String::from_utf8_lossy(&payload.bytes()[..20]);
@@ -234,7 +238,7 @@ fn the_rest_of_a_batch_stays_in_hand() {
 #[test]
 fn the_law_holds_at_every_look_while_many_offer_and_some_is_lost() {
     struct Moody(u64);
-    impl Deliver for Moody {
+    impl Destination for Moody {
         fn deliver(&mut self, payloads: &[Payload], _events: &Events) -> Delivery {
             self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let count = 1 + (self.0 >> 33) as usize % payloads.len();

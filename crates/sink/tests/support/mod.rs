@@ -68,7 +68,7 @@ pub(crate) fn lines() -> Framing {
     Framing { header: Vec::new(), record_end: Some(b'\n') }
 }
 
-pub(crate) fn open(name: &str, destination: Destination, framing: Framing) -> Sink {
+pub(crate) fn open(name: &str, destination: Box<dyn Destination>, framing: Framing) -> Sink {
     Sink::open("test", name, QueueLimits::default(), destination, framing).unwrap()
 }
 

@@ -10,8 +10,7 @@ pub(crate) use host::Host;
 
 use crate::command::run::unreadable;
 use crate::exit::{self, Failure};
-use config::{Config, ListenerConfig, TargetConfig, UdpListener, UdpTarget};
-use serde::Serialize;
+use config::{Config, Finding, ListenerConfig, Severity, TargetConfig, UdpListener, UdpTarget};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -29,50 +28,6 @@ pub(crate) struct Args {
     /// Print the findings as JSON
     #[arg(long)]
     json: bool,
-}
-
-/// How much a finding matters.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Severity {
-    /// The relay will not start.
-    Error,
-    /// Data will be lost.
-    Warning,
-    /// Worth knowing; loses nothing by itself.
-    Advice,
-    Ok,
-}
-
-/// One thing that was looked at.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub(crate) struct Finding {
-    pub(crate) severity: Severity,
-    /// What was looked at.
-    pub(crate) what: String,
-    /// How it is.
-    pub(crate) value: String,
-    /// What follows from it.
-    pub(crate) why: String,
-    /// The command that fixes it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) fix: Option<String>,
-}
-
-impl Finding {
-    fn new(severity: Severity, what: impl Into<String>, value: impl Into<String>) -> Finding {
-        Finding { severity, what: what.into(), value: value.into(), why: String::new(), fix: None }
-    }
-
-    fn because(mut self, why: impl Into<String>) -> Finding {
-        self.why = why.into();
-        self
-    }
-
-    fn fixed_by(mut self, command: impl Into<String>) -> Finding {
-        self.fix = Some(command.into());
-        self
-    }
 }
 
 /// Everything that is found on a host, for a configuration; the worst first.

@@ -1,11 +1,12 @@
 //! `weir config`: is a file right, what does it mean, what could it say.
 
-mod environment;
-
+use crate::allowed::users;
 use crate::command::doctor::{self, Host};
 use crate::command::run::unreadable;
 use crate::exit::{self, Failure};
-use config::{self, Budget, Config, ConfigError, LoadError, Origins, Overrides, Source};
+use config::{
+    self, Budget, Config, ConfigError, Finding, LoadError, Origins, Overrides, Severity, Source,
+};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io;
@@ -125,8 +126,8 @@ fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         Err(errors) => return Err(wrong(&name, &errors, Failure::CheckFailed)),
     };
     let host = Host::this();
-    let findings = if args.environment { environment::examine(&host, &config) } else { Vec::new() };
-    let fails = findings.iter().any(|finding| finding.severity == doctor::Severity::Error);
+    let findings = if args.environment { examine(&host, &config) } else { Vec::new() };
+    let fails = findings.iter().any(|finding| finding.severity == Severity::Error);
     let result = if args.json {
         let budget = budget_as_json(&config.budget());
         let result = json!({ "file": name, "errors": [], "memory": budget, "findings": findings });
@@ -136,6 +137,19 @@ fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     };
     let code = if fails { Failure::CheckFailed.code() } else { ExitCode::SUCCESS };
     exit::print_and_end(&result, code)
+}
+
+/// Everything that is found on this host, the worst first.
+fn examine(host: &Host, config: &Config) -> Vec<Finding> {
+    let mut findings = config.examine_host();
+    if let Err(error) = users(&config.admin.socket_users) {
+        let finding = Finding::new(Severity::Error, "admin socket", error.to_string());
+        let why = "the daemon looks its users up when it starts";
+        findings.push(finding.because(why).fixed_by("getent passwd"));
+    }
+    findings.extend(doctor::examine(host, Some(config)));
+    findings.sort_by_key(|finding| finding.severity);
+    findings
 }
 
 /// What a right file means for the host.

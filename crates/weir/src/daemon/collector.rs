@@ -11,11 +11,12 @@ use super::names::Names;
 use super::open;
 use super::stop::{LastLedger, LedgerForm};
 use crate::exit::Failure;
+use anyhow::Context as _;
 use config::{COLLECTOR_NAME, Config, Namespaces, Sink, SinkConfig, SocketsConfig, Source};
 use ledger::{Ledger, Meter};
 use outlet::{Outlet, Slot, Unresolved};
 use record::FieldSet;
-use sink::{Destination, Fanout, FileOptions, QueueLimits, SinkOptions, UdpOptions};
+use sink::{Fanout, QueueLimits, SinkOptions};
 use sockets::attribution::{Host, HostOptions};
 use sockets::filter::Filter;
 use sockets::helper::Remote;
@@ -24,7 +25,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use sys::socket::SendOptions;
 
 /// How often the name of a UDP sink is resolved again.
 pub(crate) const RESOLVE_INTERVAL: Duration = Duration::from_secs(30);
@@ -157,7 +157,7 @@ impl Collecting {
         let mut open = Vec::new();
         let mut unresolved = Vec::new();
         for (sink, remote) in sinks.iter().zip(&remotes) {
-            match destination(sink, *remote) {
+            match sink.to.open(*remote).with_context(|| format!("sink {}", sink.name))? {
                 Some(destination) => open.push(SinkOptions {
                     name: sink.name.clone(),
                     queue: QueueLimits {
@@ -264,23 +264,6 @@ fn written_fields(config: &SocketsConfig, sink: &SinkConfig, absent: &FieldSet) 
     let fields = config.fields_of(sink);
     let is_protobuf = sink.to.encoding() == record::Encoding::Protobuf;
     if is_protobuf { fields.with(absent) } else { fields }
-}
-
-/// Where a sink's records go; `None` if no address of it is known.
-fn destination(sink: &SinkConfig, remote: Option<SocketAddr>) -> Option<Destination> {
-    Some(match &sink.to {
-        Sink::Stdout(_) => Destination::Stdout,
-        Sink::Null(_) => Destination::Null,
-        Sink::File(file) => Destination::File(FileOptions {
-            path: file.path.clone(),
-            rotate_bytes: file.rotate_bytes,
-            rotate_interval: file.rotate_interval,
-            rotate_keep: file.rotate_keep,
-        }),
-        Sink::Udp(_) => {
-            Destination::Udp(UdpOptions { remote: remote?, send: SendOptions::default() })
-        }
-    })
 }
 
 /// A collector that ends: first its thread, then its sinks.

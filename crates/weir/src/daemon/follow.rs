@@ -5,7 +5,7 @@ use super::{Daemon, Running};
 use crate::daemon::log::Repeated;
 use crate::daemon::names::Names;
 use crate::daemon::ways::Ways;
-use relay::{Destination, TargetChange};
+use relay::{TargetChange, TargetKind};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 struct Move {
     target: String,
     addr: SocketAddr,
-    destination: Destination,
+    destination: TargetKind,
 }
 
 impl Daemon {

@@ -8,7 +8,7 @@ use crate::refused::{Wanted, mkdir, own_folder, refused};
 use config::{
     HostPort, Listen, ListenerConfig, SinkConfig, Target, TargetConfig, UdpTarget, would_loop,
 };
-use relay::{Destination, Gso, Path as Way, SocketOwner, UnixPeer};
+use relay::{Gso, Path as Way, SocketOwner, TargetKind, UnixPeer};
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::net::SocketAddr;
@@ -153,18 +153,18 @@ fn named(address: &impl ToString, kind: &str, name: &str) -> String {
 
 /// A target's way out.
 pub(crate) struct OpenTarget {
-    pub(crate) destination: Destination,
+    pub(crate) destination: TargetKind,
     /// Where its socket is connected to; `None` for other kinds, and while no address is known.
     pub(crate) address: Option<SocketAddr>,
 }
 
 impl OpenTarget {
     fn unresolved() -> OpenTarget {
-        OpenTarget { destination: Destination::Unresolved, address: None }
+        OpenTarget { destination: TargetKind::Unresolved, address: None }
     }
 
     fn without_route() -> OpenTarget {
-        OpenTarget { destination: Destination::NoRoute, address: None }
+        OpenTarget { destination: TargetKind::NoRoute, address: None }
     }
 }
 
@@ -200,12 +200,12 @@ pub(crate) fn target(
                 }
             };
         }
-        Target::Unix(path) => Destination::Unix { peer: UnixPeer::follow(path.clone())? },
+        Target::Unix(path) => TargetKind::Unix { peer: UnixPeer::follow(path.clone())? },
         Target::File(file) => {
             prepare_file(config, &file.path)?;
-            Destination::File(file.file_options())
+            TargetKind::File(file.file_options())
         }
-        Target::Null => Destination::Null,
+        Target::Null => TargetKind::Null,
     };
     Ok(OpenTarget { destination, address: None })
 }
@@ -266,7 +266,7 @@ pub(crate) fn udp(
     if target.gso == Gso::Auto {
         say_why_no_runs(config, &egress);
     }
-    let destination = Destination::Udp { socket, gso: target.gso, path };
+    let destination = TargetKind::Udp { socket, gso: target.gso, path };
     Ok(OpenTarget { destination, address: Some(addr) })
 }
 

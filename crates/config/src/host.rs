@@ -1,0 +1,206 @@
+//! Whether a right file would work on this host: names, addresses, paths, interfaces.
+//!
+//! Each thing looks at what it needs; what several of them look at is here.
+
+use crate::{Config, HostPort, resolve, would_loop};
+use serde::Serialize;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
+
+/// How much a finding matters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The relay will not start.
+    Error,
+    /// Data will be lost.
+    Warning,
+    /// Worth knowing; loses nothing by itself.
+    Advice,
+    Ok,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Finding {
+    pub severity: Severity,
+    /// What was looked at.
+    pub what: String,
+    /// How it is.
+    pub value: String,
+    /// What follows from it.
+    pub why: String,
+    /// The command that fixes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
+}
+
+impl Finding {
+    /// A finding that says how something is.
+    pub fn new(severity: Severity, what: impl Into<String>, value: impl Into<String>) -> Finding {
+        Finding { severity, what: what.into(), value: value.into(), why: String::new(), fix: None }
+    }
+
+    /// What follows from it.
+    #[must_use]
+    pub fn because(mut self, why: impl Into<String>) -> Finding {
+        self.why = why.into();
+        self
+    }
+
+    /// The command that fixes it.
+    #[must_use]
+    pub fn fixed_by(mut self, command: impl Into<String>) -> Finding {
+        self.fix = Some(command.into());
+        self
+    }
+}
+
+impl Config {
+    /// What is found on this host. No port of the configuration is bound, and nothing is sent.
+    pub fn examine_host(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let mut listen_addrs = Vec::new();
+        self.admin.examine(&mut findings);
+        for listener in &self.listeners {
+            listener.examine(&mut listen_addrs, &mut findings);
+        }
+        for target in self.listeners.iter().flat_map(|listener| &listener.targets) {
+            target.examine(&listen_addrs, &mut findings);
+        }
+        for sink in &self.sinks {
+            sink.examine(&mut findings);
+        }
+        findings.extend(self.sockets.iter().filter_map(|sockets| sockets.examine()));
+        findings
+    }
+}
+
+pub(crate) fn resolved(
+    what: &str,
+    addr: &HostPort,
+    severity: Severity,
+) -> Result<Vec<SocketAddr>, Finding> {
+    resolve(addr).map_err(|error| {
+        let host = addr.to_string();
+        let host = host.rsplit_once(':').map_or("", |(host, _)| host);
+        Finding::new(severity, what, format!("{addr} does not resolve: {error}"))
+            .because("a listener needs its address at the start; a target drops everything until its name resolves")
+            .fixed_by(format!("getent hosts {host}"))
+    })
+}
+
+/// What is wrong with an address to receive at or send from, if this host does not have it. A socket on any free port of it
+/// shows that, and disturbs nobody.
+pub(crate) fn not_ours(what: &str, value: &str, ip: IpAddr, why: &str) -> Option<Finding> {
+    let is_ours = ip.is_multicast() || UdpSocket::bind(SocketAddr::new(ip, 0)).is_ok();
+    let value = format!("{value}{ip} is not an address of this host");
+    let finding = || Finding::new(Severity::Error, what, value);
+    (!is_ours).then(|| finding().because(why).fixed_by("ip -brief address"))
+}
+
+/// Whether what is sent to a UDP address leaves this host, and does not come back.
+pub(crate) fn udp_receiver(what: &str, addr: &HostPort, listen_addrs: &[SocketAddr]) -> Finding {
+    let found = match resolved(what, addr, Severity::Warning) {
+        Ok(found) => found,
+        Err(finding) => return finding,
+    };
+    for to in &found {
+        let route = sys::route::egress(to.ip());
+        let local: &[IpAddr] = match &route {
+            Ok(route) if route.is_local => &[to.ip()],
+            _ => &[],
+        };
+        if let Some(listen) = would_loop(listen_addrs, *to, local) {
+            let value = format!("{addr} is {to}, where this relay itself listens ({listen})");
+            return Finding::new(Severity::Error, what, value)
+                .because("its datagrams would come back for ever")
+                .fixed_by("name another address in `to`");
+        }
+        if let Err(error) = route {
+            return Finding::new(Severity::Warning, what, format!("no way to {to}: {error}"))
+                .because("what is sent there is dropped as unreachable")
+                .fixed_by(format!("ip route get {}", to.ip()));
+        }
+    }
+
+    let all: Vec<_> = found.iter().map(SocketAddr::to_string).collect();
+    let value = format!("{addr} can be reached by route ({})", all.join(", "));
+    Finding::new(Severity::Ok, what, value)
+}
+
+pub(crate) fn interface(what: &str, name: Option<&str>) -> Option<Finding> {
+    // A listener may name an interface by its address.
+    let name = name.filter(|name| name.parse::<IpAddr>().is_err())?;
+    let error = sys::socket::interface_index(name).err()?;
+    let value = format!("there is no interface {name}: {error}");
+    let finding = Finding::new(Severity::Error, what, value);
+    Some(finding.because("the group cannot be joined or sent to by it").fixed_by("ip -brief link"))
+}
+
+fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// Why nothing can be created in a folder, if so: a file of a name that nobody uses is made and removed at once.
+fn folder_refuses(folder: &Path) -> Option<io::Error> {
+    let path = folder.join(format!(".weir-check-{}", std::process::id()));
+    match OpenOptions::new().write(true).create_new(true).open(&path) {
+        Ok(_) => fs::remove_file(path).err(),
+        Err(error) => Some(error),
+    }
+}
+
+fn folder_fix(folder: &Path, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => format!("mkdir -p {}", folder.display()),
+        _ => format!("ls -ld {}", folder.display()),
+    }
+}
+
+/// Whether a unix socket can be bound at a path.
+pub(crate) fn unix_listener(what: &str, path: &Path) -> Finding {
+    let (folder, shown) = (folder_of(path), path.display());
+    let is_other = fs::symlink_metadata(path).is_ok_and(|meta| !meta.file_type().is_socket());
+    if is_other {
+        return Finding::new(
+            Severity::Error,
+            what,
+            format!("{shown} is there and is not a socket"),
+        )
+        .because("a socket cannot be bound over a file")
+        .fixed_by(format!("ls -l {shown}"));
+    }
+    match folder_refuses(&folder) {
+        None => Finding::new(Severity::Ok, what, format!("{shown} can be made")),
+        Some(error) => Finding::new(Severity::Error, what, format!("cannot make {shown}: {error}"))
+            .because("the socket is a file in that folder")
+            .fixed_by(folder_fix(&folder, &error)),
+    }
+}
+
+/// Whether a file can be written. Appending nothing to a file that is there changes nothing; a new one only needs its folder.
+pub(crate) fn file(what: &str, path: &Path) -> Finding {
+    let (folder, shown) = (folder_of(path), path.display());
+    let refused = match OpenOptions::new().append(true).open(path) {
+        Ok(_) => None,
+        // The daemon makes the folder if only its last part is missing.
+        Err(_) if !folder.exists() => folder_refuses(&folder_of(&folder)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => folder_refuses(&folder),
+        Err(error) => Some(error),
+    };
+    match refused {
+        None => Finding::new(Severity::Ok, what, format!("{shown} can be written")),
+        Some(error) => {
+            Finding::new(Severity::Error, what, format!("cannot write {shown}: {error}"))
+                .because("everything for this target would be dropped")
+                .fixed_by(folder_fix(&folder, &error))
+        }
+    }
+}
