@@ -11,9 +11,8 @@ mod search;
 
 pub use loopback::Loopback;
 
-use crate::generate;
-use crate::verify;
-use crate::{About, Address};
+use crate::About;
+use load::{Address, generate, verify};
 use search::{Search, Verdict};
 use serde::Serialize;
 use std::error::Error as StdError;

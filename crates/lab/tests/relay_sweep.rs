@@ -2,11 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers may panic as the test does")]
 
-use lab::Address;
 use lab::relay_sweep::{
     self, Combination, Curve, Knee, Lost, Plan, Quantiles, Rates, Relay, RelayLedger, Sample, Sweep,
 };
 use lab::report::RelayReport;
+use load::Address;
 use std::error::Error;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;

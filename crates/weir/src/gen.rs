@@ -2,9 +2,9 @@
 
 use crate::exit::{self, Failure};
 use crate::load::{self, ProgressMode};
+use ::load::Payload;
+use ::load::generate::{self, Limit, Options, Pacing, Progress, Rate, Report, Segmentation, Sizes};
 use clap::ValueEnum;
-use lab::Payload;
-use lab::generate::{self, Limit, Options, Pacing, Progress, Rate, Report, Segmentation, Sizes};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
 //! What `weir gen` and `weir verify` share: addresses and quantities on the command line, the stop signal, the progress line.
 
 use crate::exit::Failure;
+use ::load::Address;
 use clap::ValueEnum;
-use lab::Address;
 use std::io::{self, IsTerminal, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::AtomicBool;

@@ -1,14 +1,13 @@
 //! `weir verify`: receives what `weir gen` sent and accounts for every datagram.
 
 mod chart;
-mod join;
 mod text;
 
 use crate::exit::{self, Failure};
 use crate::load::{self, ProgressMode};
 use ::ledger::Snapshot;
-use join::{Join, Observed};
-use lab::verify::{Done, Options, Progress, Report, Until, Verifier};
+use ::load::join::{self, Join, Observed};
+use ::load::verify::{Done, Options, Progress, Report, Until, Verifier};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::process::ExitCode;

@@ -1,9 +1,9 @@
 //! One rate, measured.
 
 use super::{Combination, Error, Quantiles, Relay, Sample};
-use crate::generate::{self, Limit, Rate, Sizes};
-use crate::verify::{self, Done, Until, Verifier};
-use crate::{LatencyReport, Payload};
+use load::generate::{self, Limit, Rate, Sizes};
+use load::verify::{self, Done, Until, Verifier};
+use load::{LatencyReport, Payload};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;

@@ -1,5 +1,5 @@
 use super::pool::Figure;
-use crate::random::Random;
+use load::Random;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

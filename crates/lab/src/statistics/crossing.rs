@@ -1,6 +1,6 @@
 use super::bootstrap::{Bootstrap, Interval, draw, middle};
 use super::pool::Figure;
-use crate::random::Random;
+use load::Random;
 use serde::Serialize;
 
 /// A quotient of sums over runs: per run the numerator and the denominator, for example the delays' sum and their number.

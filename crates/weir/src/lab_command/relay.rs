@@ -6,13 +6,14 @@ use super::report_folder::{Folder, command_line, report_error};
 use super::{machine, privilege};
 use crate::exit::{self, Failure};
 use crate::load::{self, ProgressMode};
+use ::load::Payload;
+use lab::About;
 use lab::experiment::model::Machine;
 use lab::network::Properties;
 use lab::relay_sweep::{
     self, Combination, Curve, Error, Loopback, Plan, Progress, Rates, Relay, Sweep,
 };
 use lab::report::RelayReport;
-use lab::{About, Payload};
 use measured::{Elsewhere, Ours};
 use std::fs;
 use std::io::{self, Write};

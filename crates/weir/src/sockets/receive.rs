@@ -6,7 +6,7 @@ use super::out::Out;
 use super::stream::Stream;
 use crate::exit::Failure;
 use crate::load::{self, stop_flag};
-use lab::Address;
+use ::load::Address;
 use sink::receive::{Received, Receiver, ReceiverCounts, ReceiverOptions, StreamReport};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;

@@ -1,7 +1,7 @@
 //! Two small charts in Unicode blocks: datagrams over time, and how long they took.
 
 use crate::load::{grouped, time_text};
-use lab::{LatencyReport, Timeline};
+use ::load::{LatencyReport, Timeline};
 
 const WIDTH: usize = 64;
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -67,7 +67,7 @@ fn bar(value: u64, top: u64, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lab::Bucket;
+    use ::load::Bucket;
 
     #[test]
     fn bars_are_in_proportion() {

@@ -1,9 +1,9 @@
 //! The report of `weir verify` for people.
 
 use super::chart;
-use super::join::Join;
 use crate::load::{bits_text, grouped, time_text};
-use lab::verify::{Counts, ListenerReport, Report, RunReport};
+use ::load::join::Join;
+use ::load::verify::{Counts, ListenerReport, Report, RunReport};
 use std::fmt::Write;
 
 /// Gaps printed for each run; JSON has more.

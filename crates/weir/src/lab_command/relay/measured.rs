@@ -2,8 +2,8 @@
 
 use crate::ledger;
 use ::ledger::{HopKind, Snapshot};
-use lab::Address;
 use lab::relay_sweep::{Lost, Relay, RelayLedger};
+use load::Address;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::{self, Read};

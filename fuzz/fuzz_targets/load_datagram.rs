@@ -3,8 +3,8 @@
 
 #![no_main]
 
-use lab::Payload;
-use lab::check::{self, Datagram, HEADER_BYTES};
+use load::Payload;
+use load::check::{self, Datagram, HEADER_BYTES};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -2,9 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers may panic as the test does")]
 
-use lab::generate::{self, Limit, Rate, Segmentation, Sizes};
-use lab::verify::{self, Done, Verifier};
-use lab::{Address, Payload};
+use load::generate::{self, Limit, Rate, Segmentation, Sizes};
+use load::verify::{self, Done, Verifier};
+use load::{Address, Payload};
 use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::AtomicBool;
@@ -95,7 +95,7 @@ fn every_payload_over_both_families_with_many_flows_and_senders() {
 
 #[test]
 fn segments_are_the_same_datagrams() {
-    let path = std::env::temp_dir().join(format!("weir-lab-gso-{}.sock", std::process::id()));
+    let path = std::env::temp_dir().join(format!("weir-load-gso-{}.sock", std::process::id()));
     for sizes in [Sizes::Fixed(200), Sizes::Uniform(100, 300), Sizes::Fixed(30_000)] {
         let listeners = vec![udp(ANY_PORT), Address::Unix(path.clone())];
         let (sent, got) = exchange(listeners, |targets| generate::Options {
@@ -123,7 +123,7 @@ fn the_largest_datagrams_arrive() {
 
 #[test]
 fn unix_datagrams_arrive() {
-    let path = std::env::temp_dir().join(format!("weir-lab-{}.sock", std::process::id()));
+    let path = std::env::temp_dir().join(format!("weir-load-{}.sock", std::process::id()));
     let (sent, got) = exchange(vec![Address::Unix(path.clone())], |targets| paced(targets, 20_000));
     assert_clean(&sent, &got);
     assert!(!path.exists());
@@ -137,7 +137,7 @@ fn through_a_hop(
     hop: impl Fn(u64, &[u8]) -> Vec<Vec<u8>>,
 ) -> verify::Report {
     let path = |role| {
-        std::env::temp_dir().join(format!("weir-lab-{}-{name}-{role}.sock", std::process::id()))
+        std::env::temp_dir().join(format!("weir-load-{}-{name}-{role}.sock", std::process::id()))
     };
     let (before, behind) = (path("before"), path("behind"));
     let between = UnixDatagram::bind(&before).unwrap();
@@ -156,12 +156,12 @@ fn through_a_hop(
         while ends < 5 {
             let len = between.recv(&mut buffer).unwrap();
             let datagram = &buffer[..len];
-            let kind = lab::check::decode(datagram).unwrap().check.kind;
-            let out = if kind == lab::check::Kind::Data {
+            let kind = load::check::decode(datagram).unwrap().check.kind;
+            let out = if kind == load::check::Kind::Data {
                 data += 1;
                 hop(data - 1, datagram)
             } else {
-                ends += u32::from(kind == lab::check::Kind::End);
+                ends += u32::from(kind == load::check::Kind::End);
                 vec![datagram.to_vec()]
             };
             for datagram in out {

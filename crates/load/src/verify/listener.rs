@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn only_the_socket_file_that_it_made_is_removed() {
-        let path = std::env::temp_dir().join(format!("weir-lab-{}.sock", std::process::id()));
+        let path = std::env::temp_dir().join(format!("weir-load-{}.sock", std::process::id()));
         let open = || Bound::open(&Address::Unix(path.clone()), &Options::on(Vec::new())).unwrap();
         open().admit_nothing();
         assert!(!path.exists());

@@ -1,12 +1,13 @@
 /// SplitMix64 (Steele, Lea, Flood 2014): small, fast, and the same on every machine for one seed.
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) fn seeded(seed: u64) -> Random {
+    /// The sequence of this seed.
+    pub fn seeded(seed: u64) -> Random {
         Random(seed)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -15,7 +16,7 @@ impl Random {
     }
 
     /// A number below `bound`, which is not 0. The bias is below `bound / 2^64`.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 }

@@ -3,20 +3,24 @@
 //! Everything that was sent is in one place: `sent = arrived + our own socket's drops + the relay's drops by hop and
 //! reason + what the relay still holds + what no counter knows`. The last is lost between the hosts, and 0 on one host.
 
-use ::ledger::{HopKind, HopSnapshot, Reason, Snapshot};
-use lab::verify::ListenerReport;
+use crate::verify::ListenerReport;
+use ledger::{HopKind, HopSnapshot, Reason, Snapshot};
 use serde::Serialize;
 
 /// What one listener of ours knows by itself; heartbeats are datagrams here, as they are to the relay.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Observed {
-    pub(super) sent: u64,
-    pub(super) arrived: u64,
-    pub(super) kernel_dropped: u64,
+pub struct Observed {
+    /// What the generators say that they sent.
+    pub sent: u64,
+    /// All that was read from the socket.
+    pub arrived: u64,
+    /// What the kernel dropped at the socket.
+    pub kernel_dropped: u64,
 }
 
 impl Observed {
-    pub(super) fn of(report: &ListenerReport) -> Observed {
+    /// The datagrams of a listener's report.
+    pub fn of(report: &ListenerReport) -> Observed {
         Observed {
             sent: report.counts.expected.saturating_add(report.counts.heartbeats_expected),
             arrived: report.counts.all_datagrams(),
@@ -27,46 +31,42 @@ impl Observed {
 
 /// A target of the relay, by the names in its ledger.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub(super) struct Route {
-    pub(super) listener: String,
-    pub(super) target: String,
+pub struct Route {
+    pub listener: String,
+    pub target: String,
 }
 
 /// Where the datagrams of one listener of ours went.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub(super) struct Join {
+pub struct Join {
     #[serde(flatten)]
-    pub(super) route: Route,
-    pub(super) sent: u64,
-    pub(super) arrived: u64,
+    pub route: Route,
+    pub sent: u64,
+    pub arrived: u64,
     /// In the order of the path; places that lost nothing are absent.
-    pub(super) losses: Vec<Loss>,
+    pub losses: Vec<Loss>,
     /// What the relay held when it was asked.
-    pub(super) in_flight: u64,
+    pub in_flight: u64,
     /// Sent and not in any counter.
-    pub(super) unexplained: u64,
+    pub unexplained: u64,
     /// Arrived or counted and not sent by the runs as we know them: other senders, duplicates, a lost end of a run.
-    pub(super) surplus: u64,
+    pub surplus: u64,
 }
 
 /// Datagrams lost at one place for one reason.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub(super) struct Loss {
+pub struct Loss {
     /// `before the relay`, the name of one of its hops, `behind the relay`, or `own socket`.
-    pub(super) place: &'static str,
+    pub place: &'static str,
     /// The ledger's reason; absent where none is known.
-    pub(super) reason: Option<Reason>,
-    pub(super) datagrams: u64,
+    pub reason: Option<Reason>,
+    pub datagrams: u64,
 }
 
 /// The relay's target that sends to the listener at `address`: the one named so, or the only one there is.
 ///
 /// `wanted` is a target's name, or `listener/target`. The error is a sentence that names the targets there are.
-pub(super) fn route(
-    ledger: &Snapshot,
-    address: &str,
-    wanted: Option<&str>,
-) -> Result<Route, String> {
+pub fn route(ledger: &Snapshot, address: &str, wanted: Option<&str>) -> Result<Route, String> {
     let routes: Vec<Route> = ledger
         .hops
         .iter()
@@ -95,7 +95,7 @@ pub(super) fn route(
 
 /// Joins the counts that grew between two snapshots with what was observed. Without `before`, or when the relay was
 /// started anew since, all that `after` has counts.
-pub(super) fn join(
+pub fn join(
     before: Option<&Snapshot>,
     after: &Snapshot,
     route: &Route,
@@ -154,7 +154,7 @@ pub(super) fn join(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ::ledger::{Amount, HopBuilder};
+    use ledger::{Amount, HopBuilder};
 
     fn amount(count: u64) -> Amount {
         Amount { count, bytes: count * 200 }
