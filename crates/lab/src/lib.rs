@@ -19,5 +19,7 @@ pub mod telemetry;
 pub mod transport;
 
 mod about;
+mod machine;
 
-pub use about::About;
+pub use about::{About, Beginning};
+pub use machine::Machine;

@@ -58,6 +58,18 @@ pub enum LossAt {
     Sockets,
 }
 
+impl LossAt {
+    /// In words, for a report.
+    pub fn label(self) -> &'static str {
+        match self {
+            LossAt::Links => {
+                "clsact ingress, classic BPF, at the receiving end of each link, both ways"
+            }
+            LossAt::Sockets => "socket filter, classic BPF, at the receiving sockets, both ways",
+        }
+    }
+}
+
 /// One of the two hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {

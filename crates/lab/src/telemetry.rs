@@ -15,6 +15,7 @@ pub use runner::{Error, Progress, Results, run};
 
 use crate::About;
 use crate::experiment::model::{MeasuredLoss, TransportName};
+use crate::network::LossAt;
 use crate::statistics::{Bootstrap, Estimate, Figure, Pool};
 use serde::Serialize;
 use std::time::Duration;
@@ -91,7 +92,7 @@ pub struct Settings {
 
 impl Settings {
     /// What a plan says.
-    pub fn of(plan: &Plan, injector: String) -> Settings {
+    pub fn of(plan: &Plan, loss_at: Option<LossAt>) -> Settings {
         Settings {
             duration_s: plan.duration.as_secs_f64(),
             runs: plan.runs,
@@ -101,7 +102,7 @@ impl Settings {
             steps_per_sec: plan.steps_per_sec,
             window_ms: plan.window.as_secs_f64() * 1e3,
             transports: plan.transports.iter().map(|name| TransportName::new(name)).collect(),
-            injector,
+            injector: loss_at.unwrap_or(LossAt::Links).label().to_owned(),
         }
     }
 }

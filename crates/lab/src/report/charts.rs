@@ -280,7 +280,7 @@ fn subtitle(report: &Report<'_>, schedule: Schedule, summaries: &[&Summary]) -> 
 }
 
 fn footnote(report: &Report<'_>) -> String {
-    let kernel = &report.experiment.machine.kernel;
+    let kernel = &report.about.machine.kernel;
     let bars = format!(
         "Bars: 95 % bootstrap interval over runs ({} resamples), where longer than the mark.",
         report.bootstrap.resamples

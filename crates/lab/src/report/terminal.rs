@@ -1,23 +1,23 @@
-//! The table and the verdicts for a terminal of 100 to 120 columns.
+//! The table for a terminal of 100 to 120 columns.
 
 use super::text::{bound_sign, date, percent, short_times, time};
-use super::{Outcome, Report, Verdict, sample_size};
+use super::{Report, sample_size};
 use crate::statistics::{Estimate, Interval, Summary};
 use std::fmt::Write;
 
-/// Whether the terminal shows colours.
+/// Whether the terminal shows colors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ink {
     Plain,
-    /// ANSI colours: intervals dimmed, verdicts coloured.
-    Colour,
+    /// ANSI colors: headings bold, intervals dimmed.
+    Color,
 }
 
 impl Ink {
     fn paint(self, code: &str, text: &str) -> String {
         match self {
             Ink::Plain => text.to_owned(),
-            Ink::Colour => format!("\x1b[{code}m{text}\x1b[0m"),
+            Ink::Color => format!("\x1b[{code}m{text}\x1b[0m"),
         }
     }
 }
@@ -58,8 +58,6 @@ pub(super) fn render(report: &Report<'_>, ink: Ink) -> String {
         }
     }
     legend(&mut out, report, ink);
-    verdicts(&mut out, "The article's claims", &report.claims, Outcome::label, ink);
-    verdicts(&mut out, "Checks", &report.checks, Outcome::check_label, ink);
     out
 }
 
@@ -69,24 +67,23 @@ fn line(out: &mut String, text: &str) {
 }
 
 fn heading(out: &mut String, report: &Report<'_>, ink: Ink) {
-    let experiment = report.experiment;
-    let settings = &experiment.settings;
+    let (about, settings) = (&report.about, &report.experiment.settings);
     line(out, &ink.paint(BOLD, "UDP against TCP for telemetry under packet loss"));
     let what = format!(
         "{} bytes, {}/s; {}; {}",
         settings.message_bytes,
         settings.rate_per_sec,
-        experiment.machine.kernel,
-        date(experiment.began_unix_ns)
+        about.machine.kernel,
+        date(about.began_unix_ns)
     );
     line(out, &what);
-    if experiment.interrupted {
+    if about.interrupted {
         line(
             out,
             &ink.paint("33", "Ended before all runs were done: what follows is what was finished."),
         );
     }
-    for note in &experiment.notes {
+    for note in &about.notes {
         line(out, &format!("Note: {note}"));
     }
 }
@@ -152,69 +149,4 @@ fn legend(out: &mut String, report: &Report<'_>, ink: Ink) {
         report.bootstrap.resamples
     );
     text.lines().for_each(|text| line(out, &ink.paint(DIM, text)));
-}
-
-fn verdicts(
-    out: &mut String,
-    title: &str,
-    verdicts: &[Verdict],
-    label: fn(Outcome) -> &'static str,
-    ink: Ink,
-) {
-    line(out, &format!("\n{}", ink.paint(BOLD, title)));
-    for verdict in verdicts {
-        let outcome = format!("{:<13}", label(verdict.outcome));
-        let outcome = ink.paint(colour(verdict.outcome), &outcome);
-        line(out, &format!("{:<4} {outcome} {}", verdict.id, verdict.claim));
-        let details = [("here: ", &verdict.here), ("", &verdict.difference), ("", &verdict.caveat)];
-        let details: Vec<String> = details
-            .iter()
-            .filter(|(_, text)| !text.is_empty())
-            .map(|(name, text)| format!("{name}{text}"))
-            .collect();
-        for wrapped in wrap(&details.join(". ").replace("..", "."), 100) {
-            line(out, &format!("{:18} {wrapped}", ""));
-        }
-    }
-}
-
-fn colour(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Reproduced => "32",
-        Outcome::DirectionOnly | Outcome::Unclear => "33",
-        Outcome::Differs => "31",
-        Outcome::NotTested => DIM,
-    }
-}
-
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(last) if last.chars().count() + 1 + word.chars().count() <= width => {
-                last.push(' ');
-                last.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
-
-/// In one line: `7 of 10 claims reproduced, 2 in direction, 1 not tested`.
-pub(super) fn in_one_line(verdicts: &[Verdict]) -> String {
-    let of =
-        |outcome: Outcome| verdicts.iter().filter(|verdict| verdict.outcome == outcome).count();
-    let mut text = format!("{} of {} claims reproduced", of(Outcome::Reproduced), verdicts.len());
-    for (outcome, name) in [
-        (Outcome::DirectionOnly, "in direction only"),
-        (Outcome::Unclear, "unclear"),
-        (Outcome::Differs, "not reproduced"),
-        (Outcome::NotTested, "not tested"),
-    ] {
-        if of(outcome) > 0 {
-            let _ = write!(text, ", {} {name}", of(outcome));
-        }
-    }
-    text
 }

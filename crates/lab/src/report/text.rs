@@ -24,12 +24,6 @@ pub(super) fn time_estimate(estimate: &Estimate) -> String {
     format!("{}{}{}", bound_sign(estimate), time(estimate.value), interval.unwrap_or_default())
 }
 
-/// `84.0/s (76.1 to 91.3)`.
-pub(super) fn rate_estimate(estimate: &Estimate) -> String {
-    let interval = estimate.interval.map(|i| format!(" ({:.1} to {:.1})", i.low, i.high));
-    format!("{}{:.1}/s{}", bound_sign(estimate), estimate.value, interval.unwrap_or_default())
-}
-
 /// `≥` where the figure is a lower bound, else nothing.
 pub(super) fn bound_sign(estimate: &Estimate) -> &'static str {
     if estimate.at_least { "≥" } else { "" }

@@ -1,6 +1,5 @@
 use super::binomial::clopper_pearson;
 use super::bootstrap::{Bootstrap, Estimate, Interval};
-use super::crossing::Ratio;
 use super::pool::{Figure, Pool};
 use crate::experiment::model::{Point, Run, Schedule, TransportName};
 use serde::Serialize;
@@ -132,22 +131,26 @@ impl Summary {
 }
 
 /// Delivered messages per second, over the runs' whole length.
-pub(crate) fn rate(runs: &[Run]) -> Ratio {
+fn rate(runs: &[Run]) -> Ratio {
     Ratio(runs.iter().map(|run| (run.delivered as f64, run.duration_ns as f64 / 1e9)).collect())
-}
-
-/// The mean delay in seconds, messages under way at the end counted with their age.
-pub(crate) fn mean_delay_s(runs: &[Run]) -> Ratio {
-    let sum = |values: &[u64]| values.iter().map(|&v| v as f64 / 1e9).sum::<f64>();
-    let of = |run: &Run| {
-        let count = run.delays_ns.len() + run.censored_ns.len();
-        (sum(&run.delays_ns) + sum(&run.censored_ns), count as f64)
-    };
-    Ratio(runs.iter().map(of).collect())
 }
 
 fn share(runs: &[Run], part: fn(&Run) -> u64, whole: fn(&Run) -> u64) -> Ratio {
     Ratio(runs.iter().map(|run| (part(run) as f64, whole(run) as f64)).collect())
+}
+
+/// A quotient of sums over runs: per run the numerator and the denominator, for example messages and seconds.
+struct Ratio(Vec<(f64, f64)>);
+
+impl Ratio {
+    /// The quotient with each run counted as often as its weight says; `None` where it is not a number.
+    fn figure(&self, weights: &[u32]) -> Option<Figure> {
+        let sum = |of: fn(&(f64, f64)) -> f64| -> f64 {
+            self.0.iter().zip(weights).map(|(run, &weight)| of(run) * f64::from(weight)).sum()
+        };
+        let value = sum(|run| run.0) / sum(|run| run.1);
+        value.is_finite().then_some(Figure { value, at_least: false })
+    }
 }
 
 fn measured_loss(runs: &[Run]) -> Option<Loss> {

@@ -15,14 +15,6 @@ pub(super) fn acquire() -> anyhow::Result<Privilege> {
     Privilege::acquire().map_err(|error| network_error(&error))
 }
 
-/// In words, for a report.
-pub(super) fn label(privilege: Privilege) -> &'static str {
-    match privilege {
-        Privilege::Held => "root",
-        Privilege::UserNamespace => "user namespace",
-    }
-}
-
 /// An error of the lab's network with the exit code that fits: a privilege that is missing, or else something that this
 /// kernel has not, or does not do.
 pub(super) fn network_error(error: &Error) -> anyhow::Error {

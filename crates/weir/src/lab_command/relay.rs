@@ -2,27 +2,22 @@
 
 mod measured;
 
-use super::report_folder::{Folder, command_line, report_error};
-use super::{machine, privilege};
-use crate::exit::{self, Failure};
+use super::{Running, privilege};
+use crate::exit::Failure;
 use crate::load::{self, ProgressMode};
 use ::load::Payload;
 use lab::About;
-use lab::experiment::model::Machine;
 use lab::network::Properties;
 use lab::relay_sweep::{
     self, Combination, Curve, Error, Loopback, Plan, Progress, Rates, Relay, Sweep,
 };
 use lab::report::RelayReport;
 use measured::{Elsewhere, Ours};
-use std::fs;
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-use sys::clock::realtime_ns;
+use std::time::Duration;
 use weir::config::{ListenAddress, TargetAddress};
 
 /// Send marked datagrams through a relay at growing rates, and draw where it begins to lose, and how late it delivers
@@ -106,44 +101,27 @@ impl Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let plan = args.plan()?;
     let place = Place::of(args)?;
-    let began_unix_ns = realtime_ns();
-    let mut folder = Folder::make(args.out.as_deref(), "weir-lab-relay", began_unix_ns)?;
-    let stop = load::stop_flag()?;
-    let (began, load_before) = (Instant::now(), machine::load());
+    let running = Running::begin(args.out.as_deref(), "weir-lab-relay")?;
+
     let state: Mutex<Option<Progress>> = Mutex::default();
     let line = || progress_line(*state.lock().unwrap_or_else(|e| e.into_inner()));
-    let measured = load::with_progress(args.progress, line, || place.measure(&plan, stop, &state))?;
-    let interrupted = stop.load(Ordering::Relaxed);
-    if measured.is_empty() {
+    let measure = || place.measure(&plan, running.stop, &state);
+    let curves = load::with_progress(args.progress, line, measure)?;
+    let interrupted = running.stop.load(Ordering::Relaxed);
+    if curves.is_empty() {
         return Err(Failure::Unavailable.error("ended before anything was measured"));
     }
+
+    let notes = busy(running.beginning.load()).into_iter().collect();
     let sweep = Sweep {
-        about: About {
-            command: command_line(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: option_env!("WEIR_COMMIT").unwrap_or_default().to_owned(),
-            began_unix_ns,
-            took_ns: began.elapsed().as_nanos() as u64,
-            interrupted,
-            machine: Machine {
-                load_before,
-                load_after: machine::load(),
-                ..machine::describe(&kernel())
-            },
-            notes: busy(load_before).into_iter().collect(),
-        },
+        about: About { interrupted, ..running.beginning.end(&Properties::of_kernel(), notes) },
         relay: place.describe(),
         duration_s: plan.duration.as_secs_f64(),
         tolerance: plan.tolerance,
-        curves: measured,
+        curves,
     };
     let report = RelayReport::new(&sweep);
-    let folder = folder.keep();
-    report.write(folder).map_err(report_error)?;
-    let ended = exit::print_and_end(&report.terminal(), ExitCode::SUCCESS)?;
-    // Not on standard output, which is for the figures.
-    let _ = writeln!(io::stderr(), "the report: {}", folder.join("report.html").display());
-    Ok(ended)
+    running.end(|folder| report.write(folder), &report.terminal())
 }
 
 /// What other work does to a measurement that takes every processor.
@@ -153,13 +131,6 @@ fn busy(load_before: Option<f64>) -> Option<String> {
     Some(format!(
         "The load average was {load:.2} on {processors} processors before it began: without other work loss begins later."
     ))
-}
-
-/// No property of TCP's matters here.
-fn kernel() -> Properties {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok();
-    let kernel_release = release.map(|release| release.trim().to_owned());
-    Properties { kernel_release, ..Properties::default() }
 }
 
 /// Where the relay is.

@@ -1,21 +1,16 @@
 //! `weir lab telemetry`: what an observer still sees of a source while the network between them loses packets.
 
-use super::report_folder::{Folder, command_line, report_error};
-use super::{machine, privilege};
-use crate::exit::{self, Failure};
+use super::{Running, privilege};
+use crate::exit::Failure;
 use crate::load::{self, ProgressMode};
 use lab::About;
-use lab::experiment::model::Machine;
-use lab::network::LossAt;
 use lab::report::TelemetryReport;
 use lab::statistics::Bootstrap;
 use lab::telemetry::{self, Error, Plan, Progress, Results, Settings, Telemetry};
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use sys::clock::realtime_ns;
 
 /// Export a counter and events through a network that loses packets, and draw what is on screen within a second
 ///
@@ -124,12 +119,10 @@ fn each_once<T: PartialEq + Clone>(values: &[T]) -> Vec<T> {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let plan = args.plan()?;
-    // Before anything that starts a thread.
     privilege::acquire()?;
-    let began_unix_ns = realtime_ns();
-    let mut folder = Folder::make(args.out.as_deref(), "weir-lab-telemetry", began_unix_ns)?;
-    let stop = load::stop_flag()?;
-    let (began, load_before) = (Instant::now(), machine::load());
+    let running = Running::begin(args.out.as_deref(), "weir-lab-telemetry")?;
+
+    let began = Instant::now();
     let state: Mutex<Option<Progress>> = Mutex::default();
     let tell = |progress| *state.lock().unwrap_or_else(|e| e.into_inner()) = Some(progress);
     let line = || {
@@ -138,46 +131,30 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let left = expected(&plan, rounds).saturating_sub(began.elapsed()).as_secs();
         format!("round {} of {rounds}, about {left} s left", rounds_done + 1)
     };
-    let results = load::with_progress(args.progress, line, || telemetry::run(&plan, stop, &tell));
-    let Results { points, notes, loss_at, properties, interrupted } =
-        results.map_err(|error| match &error {
-            Error::Network(error) => privilege::network_error(error),
-            _ => Failure::Usage.error(error),
-        })?;
+    let measure = || telemetry::run(&plan, running.stop, &tell);
+    let results = load::with_progress(args.progress, line, measure).map_err(refused)?;
+
+    let Results { points, notes, loss_at, properties, interrupted } = results;
     if points.is_empty() {
         let why = if interrupted { "ended before a run was" } else { "no run could be made" };
         let notes: String = notes.iter().map(|note| format!("; {note}")).collect();
         return Err(Failure::Unavailable.error(format!("{why}{notes}")));
     }
-    let injector = match loss_at {
-        Some(LossAt::Sockets) => "socket filter, classic BPF, at the receiving sockets, both ways",
-        _ => "clsact ingress, classic BPF, at the receiving end of each link, both ways",
-    };
+
     let measured = Telemetry {
-        about: About {
-            command: command_line(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: option_env!("WEIR_COMMIT").unwrap_or_default().to_owned(),
-            began_unix_ns,
-            took_ns: began.elapsed().as_nanos() as u64,
-            interrupted,
-            machine: Machine {
-                load_before,
-                load_after: machine::load(),
-                ..machine::describe(&properties)
-            },
-            notes,
-        },
-        settings: Settings::of(&plan, injector.to_owned()),
+        about: About { interrupted, ..running.beginning.end(&properties, notes) },
+        settings: Settings::of(&plan, loss_at),
         points,
     };
     let report = TelemetryReport::new(&measured, Bootstrap::default());
-    let folder = folder.keep();
-    report.write(folder).map_err(report_error)?;
-    let ended = exit::print_and_end(&report.terminal(), ExitCode::SUCCESS)?;
-    // Not on standard output, which is for the figures.
-    let _ = writeln!(io::stderr(), "the report: {}", folder.join("report.html").display());
-    Ok(ended)
+    running.end(|folder| report.write(folder), &report.terminal())
+}
+
+fn refused(error: Error) -> anyhow::Error {
+    match &error {
+        Error::Network(error) => privilege::network_error(error),
+        _ => Failure::Usage.error(error),
+    }
 }
 
 fn expected(plan: &Plan, rounds: usize) -> Duration {

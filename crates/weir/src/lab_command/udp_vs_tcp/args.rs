@@ -13,8 +13,8 @@ use std::time::Duration;
 /// Send telemetry over UDP and over TCP through a network that loses packets, and draw what arrives, and how late
 ///
 /// Builds two hosts and a switch, drops packets at random on their links, and runs each transport at each loss several
-/// times. Prints a table with a verdict on each claim of "UDP vs TCP for telemetry" (blog.sflow.com, 2022-02-14), and
-/// writes a page, charts, CSV and JSON to a folder. Takes about 15 minutes; --quick 70 seconds, --article 40 minutes.
+/// times, as "UDP vs TCP for telemetry" (blog.sflow.com, 2022-02-14) did once. Prints a table, and writes a page, charts,
+/// CSV and JSON to a folder. Takes about 15 minutes; --quick 70 seconds, --article 40 minutes.
 /// Ctrl-C ends it with a report of what was measured by then.
 #[derive(clap::Args)]
 pub(in crate::lab_command) struct Args {
@@ -52,7 +52,7 @@ pub(in crate::lab_command) struct Args {
     /// Where the report goes [default: weir-lab-udp-vs-tcp-DATE-TIME]
     #[arg(long, value_name = "FOLDER")]
     pub(super) out: Option<PathBuf>,
-    /// Print figures and verdicts as JSON instead of the table
+    /// Print figures as JSON instead of the table
     #[arg(long)]
     pub(super) json: bool,
     /// Progress on standard error

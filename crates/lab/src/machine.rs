@@ -1,29 +1,53 @@
-//! What a report says of the machine.
-
-use lab::experiment::model::Machine;
-use lab::network::Properties;
+use crate::network::Properties;
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::thread;
 
-/// This machine, with those settings of the lab's network that decide how TCP fares.
-pub(super) fn describe(properties: &Properties) -> Machine {
-    let release = properties.kernel_release.clone().unwrap_or_default();
-    Machine {
-        kernel: format!("Linux {release}").trim_end().to_owned(),
-        architecture: std::env::consts::ARCH.to_owned(),
-        processor: processor(&read("/proc/cpuinfo")),
-        processors: thread::available_parallelism().map_or(0, |count| count.get() as u32),
-        memory_bytes: memory_bytes(&read("/proc/meminfo")),
-        congestion_control_default: properties.congestion_control.clone().unwrap_or_default(),
-        congestion_controls: properties.congestion_controls.clone(),
-        load_before: None,
-        load_after: None,
-        sysctls: sysctls(properties),
+/// The machine and those settings of its kernel that the results depend on. An empty string, 0 or `None` is unknown.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Machine {
+    /// `uname -sr`, for example `Linux 6.18.5`.
+    pub kernel: String,
+    /// `uname -m`.
+    pub architecture: String,
+    /// Model name of the processor.
+    pub processor: String,
+    /// Processors that the experiment may use.
+    pub processors: u32,
+    pub memory_bytes: u64,
+    /// `net.ipv4.tcp_congestion_control`: what a socket gets that names none.
+    pub congestion_control_default: String,
+    /// `net.ipv4.tcp_available_congestion_control`.
+    pub congestion_controls: Vec<String>,
+    /// Load average over one minute, before the first run and after the last.
+    pub load_before: Option<f64>,
+    pub load_after: Option<f64>,
+    /// Kernel settings by name, as read in the sender's namespace: `net.ipv4.tcp_rto_max_ms` = `120000`, and so on.
+    pub sysctls: Vec<(String, String)>,
+}
+
+impl Machine {
+    /// This machine, with those settings of the lab's network that decide how TCP fares.
+    pub(crate) fn of(properties: &Properties) -> Machine {
+        let release = properties.kernel_release.clone().unwrap_or_default();
+        Machine {
+            kernel: format!("Linux {release}").trim_end().to_owned(),
+            architecture: std::env::consts::ARCH.to_owned(),
+            processor: processor(&read("/proc/cpuinfo")),
+            processors: thread::available_parallelism().map_or(0, |count| count.get() as u32),
+            memory_bytes: memory_bytes(&read("/proc/meminfo")),
+            congestion_control_default: properties.congestion_control.clone().unwrap_or_default(),
+            congestion_controls: properties.congestion_controls.clone(),
+            load_before: None,
+            load_after: None,
+            sysctls: sysctls(properties),
+        }
     }
 }
 
 /// The load average over one minute.
-pub(super) fn load() -> Option<f64> {
+pub(crate) fn load() -> Option<f64> {
     read("/proc/loadavg").split_whitespace().next()?.parse().ok()
 }
 

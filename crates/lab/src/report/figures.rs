@@ -1,6 +1,6 @@
-use super::escape;
-use crate::report::text::{bound_sign, count, percent, short_times, time};
-use crate::report::{Report, sample_size};
+use super::page::escape;
+use super::text::{bound_sign, count, percent, short_times, time};
+use super::{Report, sample_size};
 use crate::statistics::{Estimate, Interval, Summary};
 
 /// Every point with its figures: one table per transport and schedule, folded but for the first two.
