@@ -8,16 +8,21 @@ mod daemon;
 mod doctor;
 mod exit;
 mod r#gen;
+#[cfg(feature = "lab")]
 mod lab_command;
 mod ledger;
 mod load;
 mod namespace_helper;
+#[cfg(not(feature = "lab"))]
+mod no_lab;
 mod relay;
 mod run;
 mod sockets;
 mod verify;
 
 use clap::{Parser, Subcommand};
+#[cfg(not(feature = "lab"))]
+use no_lab as lab_command;
 use std::process::ExitCode;
 
 /// Telemetry that must survive congestion: a datagram tee that accounts for every datagram.

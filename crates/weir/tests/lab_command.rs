@@ -1,5 +1,6 @@
 //! `weir lab udp-vs-tcp`: the whole command, with plans of a few seconds.
 
+#![cfg(feature = "lab")]
 #![expect(clippy::unwrap_used, reason = "a test's helpers may panic as the test does")]
 
 mod support;
