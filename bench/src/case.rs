@@ -1,8 +1,8 @@
 //! The cases: what is asked, with which datagrams, to how many targets, how thoroughly.
 
 use crate::contender::{Contender, Schedule};
-use crate::load::Sizes;
 use crate::site::Reach;
+use load::spin::Sizes;
 use serde::Serialize;
 use std::time::Duration;
 

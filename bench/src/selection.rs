@@ -2,9 +2,9 @@
 
 use crate::case::{Case, Pace, Plan, Question, REPETITIONS, VARYING};
 use crate::contender::{Contender, DeadEnd, Gathering, Programs, Schedule};
-use crate::load::{self, Sizes};
 use crate::site::{Reach, Site};
 use clap::ValueEnum;
+use load::spin::{HEADER_BYTES, Sizes};
 
 /// What to measure.
 #[derive(Clone, Debug, clap::Args)]
@@ -221,7 +221,7 @@ fn parse(text: &str) -> anyhow::Result<Sizes> {
         return Ok(VARYING);
     }
     let bytes = text.parse()?;
-    let is_valid = (load::HEADER_BYTES..=65_507).contains(&bytes);
+    let is_valid = (HEADER_BYTES..=65_507).contains(&bytes);
     anyhow::ensure!(is_valid, "a datagram of {text} bytes cannot be sent or marked");
     Ok(Sizes::Equal(bytes))
 }

@@ -2,21 +2,20 @@
 //!
 //! For each combination of size, number of targets and number of flows, [`run`] searches the *knee*: the highest rate at which
 //! the receivers miss no more than the tolerance. A rate that lost is measured once more, and counts as lossy if it lost both
-//! times. Every measurement is a [`Sample`], so that the search draws the curve. Sender, relay and receivers share the machine and its processors; the knee is that of all of them together,
-//! and what the lab's own receivers lost is named apart.
+//! times. Every measurement is a [`Sample`], so that the search draws the curve. Sender and receivers are one thread that takes
+//! a whole processor; the knee is that of relay and machine together, and what the lab's own receivers lost is named apart.
 
 mod loopback;
 mod measure;
-mod search;
 
 pub use loopback::Loopback;
 
 use crate::About;
-use load::{Address, generate, verify};
-use search::{Search, Verdict};
+use load::Address;
+use load::search::{Knee, Rates, Search, Verdict};
+use load::spin;
 use serde::Serialize;
 use std::error::Error as StdError;
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -29,16 +28,6 @@ pub struct Plan {
     pub duration: Duration,
     /// Share of datagrams that may be missing where nothing counts as lost, 0 to 1.
     pub tolerance: f64,
-}
-
-/// Which rates are offered, in datagrams per second.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Rates {
-    /// From `first`, doubling until something is lost, and then halving the interval in which loss begins until it is no
-    /// wider than an eighth of its lower end.
-    Search { first: u64, highest: u64 },
-    /// These, in this order. The knee is then the highest of them below the first that lost.
-    List(Vec<u64>),
 }
 
 /// One load, but for its rate.
@@ -112,7 +101,7 @@ pub trait Relay {
 /// What a relay says that it did.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RelayLedger {
-    /// Datagrams that came to its socket, heartbeats among them.
+    /// Datagrams that came to its socket.
     pub received: u64,
     /// Datagrams that it sent, over all targets.
     pub sent: u64,
@@ -149,7 +138,7 @@ pub struct Sample {
     pub missing: u64,
     /// `missing / expected`; 0 when nothing was sent.
     pub missing_share: f64,
-    /// Copies, heartbeats among them, that the kernel dropped at the lab's own receivers: not the relay's loss.
+    /// Copies that the kernel dropped at the lab's own receivers: not the relay's loss.
     pub dropped_at_receivers: u64,
     /// Copies that came again.
     pub duplicates: u64,
@@ -167,44 +156,6 @@ pub struct Quantiles {
     pub p99_ns: u64,
     pub p99_9_ns: u64,
     pub max_ns: u64,
-}
-
-/// Where loss begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case", tag = "is")]
-pub enum Knee {
-    /// At `lossless_per_sec` no more than the tolerance was missing, at `lossy_per_sec` more was.
-    Between { lossless_per_sec: u64, lossy_per_sec: u64 },
-    /// No rate that was tried lost more than the tolerance.
-    Above { lossless_per_sec: u64 },
-    /// The sender did not reach this rate; what it reached below it, got through.
-    SenderLimit { lossless_per_sec: u64 },
-    /// The lowest rate lost already.
-    Below { lossy_per_sec: u64 },
-    /// Nothing was measured.
-    Unknown,
-}
-
-impl Knee {
-    /// The lowest rate with loss.
-    pub fn lossy_per_sec(self) -> Option<u64> {
-        match self {
-            Knee::Between { lossy_per_sec, .. } | Knee::Below { lossy_per_sec } => {
-                Some(lossy_per_sec)
-            }
-            Knee::Above { .. } | Knee::SenderLimit { .. } | Knee::Unknown => None,
-        }
-    }
-
-    /// The highest rate without loss.
-    pub fn lossless_per_sec(self) -> Option<u64> {
-        match self {
-            Knee::Between { lossless_per_sec, .. }
-            | Knee::Above { lossless_per_sec }
-            | Knee::SenderLimit { lossless_per_sec } => Some(lossless_per_sec),
-            Knee::Below { .. } | Knee::Unknown => None,
-        }
-    }
 }
 
 /// One combination, measured.
@@ -242,12 +193,8 @@ pub struct Progress {
 pub enum Error {
     #[error("the relay")]
     Relay(#[source] Box<dyn StdError + Send + Sync>),
-    #[error("a receiver of the lab")]
-    Receiver(#[from] verify::Error),
-    #[error("the sender of the lab")]
-    Sender(#[from] generate::Error),
-    #[error("a thread of the lab")]
-    Thread(#[source] io::Error),
+    #[error("the lab's sender or receivers")]
+    Load(#[from] spin::Error),
 }
 
 /// Measures everything. `progress` is told before each measurement; setting `stop` ends it with what was finished.
@@ -263,9 +210,11 @@ pub fn run(
     let mut curves = Vec::new();
     let combinations = plan.combinations.len();
     for (number, &combination) in plan.combinations.iter().enumerate() {
-        let mut search = Search::new(&plan.rates);
+        let mut search = Search::new(plan.rates.clone());
         let mut samples: Vec<Sample> = Vec::new();
-        while let Some(offered_per_sec) = search.next().filter(|_| !stop.load(Ordering::Relaxed)) {
+        while let Some(offered_per_sec) =
+            search.next_rate().filter(|_| !stop.load(Ordering::Relaxed))
+        {
             progress(Progress { combination, number, combinations, offered_per_sec });
             let measure = || measure::one(combination, offered_per_sec, plan.duration, relay, stop);
             let measured = twice_if_lossy(measure, plan.tolerance, stop)?;

@@ -5,10 +5,16 @@ use serde::Serialize;
 const TIME_MAX_NS: u64 = 100_000_000_000;
 
 /// Times in nanoseconds, kept to three significant digits.
-pub(crate) struct Latencies(Histogram<u64>);
+#[derive(Clone, Debug)]
+pub struct Latencies(Histogram<u64>);
 
 impl Latencies {
-    pub(crate) fn new() -> Latencies {
+    /// None yet.
+    #[expect(
+        clippy::new_without_default,
+        reason = "it allocates half a megabyte, which one should see"
+    )]
+    pub fn new() -> Latencies {
         let histogram = Histogram::new_with_bounds(1, TIME_MAX_NS, 3);
         Latencies(histogram.expect("the bounds and the precision are constants in range"))
     }
@@ -17,11 +23,13 @@ impl Latencies {
         self.0.saturating_record(time_ns);
     }
 
-    pub(crate) fn add(&mut self, other: &Latencies) {
+    /// Takes those of another in.
+    pub fn add(&mut self, other: &Latencies) {
         self.0.add(&other.0).expect("all histograms here have the same bounds");
     }
 
-    pub(crate) fn report(&self) -> LatencyReport {
+    /// Their quantiles and how they are spread.
+    pub fn report(&self) -> LatencyReport {
         LatencyReport {
             samples: self.0.len(),
             min_ns: if self.0.is_empty() { 0 } else { self.0.min() },

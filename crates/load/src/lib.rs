@@ -6,6 +6,8 @@
 //! - [`check`]: the check data in every datagram, and the payloads that carry it.
 //! - [`generate`]: sends marked datagrams on an absolute schedule, with heartbeats that carry the running total.
 //! - [`verify`]: receives, and says what is missing, duplicate, reordered, corrupt, truncated or late.
+//! - [`spin`]: offers load and receives it on one thread, at the highest rates.
+//! - [`search`]: which rate to try next, in a search for the highest one.
 //! - [`join`]: what was received, held against a relay's ledger: where each datagram was lost.
 
 #![forbid(unsafe_code)]
@@ -13,6 +15,8 @@
 pub mod check;
 pub mod generate;
 pub mod join;
+pub mod search;
+pub mod spin;
 pub mod verify;
 
 mod address;
@@ -22,6 +26,6 @@ mod timeline;
 
 pub use address::Address;
 pub use check::Payload;
-pub use latency::{Bucket, LatencyReport};
+pub use latency::{Bucket, Latencies, LatencyReport};
 pub use random::Random;
 pub use timeline::Timeline;

@@ -14,7 +14,7 @@ pub use report::{
 };
 
 use crate::Address;
-use listener::Bound;
+pub(crate) use listener::Bound;
 use run::Finished;
 use std::io;
 use std::sync::Arc;

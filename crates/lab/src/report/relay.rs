@@ -7,7 +7,8 @@ use super::csv::Table;
 use super::page::{self, Page, table, text_table};
 use super::text::{count, percent, short_count, time};
 use super::{Chart, ReportError};
-use crate::relay_sweep::{Combination, Curve, Knee, Sample, Sweep};
+use crate::relay_sweep::{Combination, Curve, Sample, Sweep};
+use load::search::Knee;
 use std::path::{Path, PathBuf};
 
 /// A sweep, to be shown.
@@ -301,16 +302,16 @@ const KNEE_HEAD: [&str; 4] = ["bytes", "targets", "flows", "loss begins"];
 const COMBINATIONS: &str = "every combination of B bytes, t targets and f flows";
 
 const METHOD: &str = "<section>\n<h2>Method</h2>\n<ul>\n\
-    <li><b>Sent and received</b> are counted by marks in the datagrams, from outside the relay: each has a number, a time stamp and a \
-    checksum, and each receiver says which numbers it has. <b>Missing</b> is what was sent, times the targets, minus what came.</li>\n\
-    <li><b>The sender</b> keeps an absolute schedule and sends at once what is late. A rate that it did not reach to 95 % is the \
-    sender's limit, not the relay's.</li>\n\
+    <li><b>Sent and received</b> are counted by marks in the datagrams, from outside the relay: each has a number and a time stamp, and \
+    each receiver says which numbers it has. <b>Missing</b> is what was sent, times the targets, minus what came.</li>\n\
+    <li><b>The sender</b> keeps an absolute schedule, to 50 µs: what is due in that time leaves together, and at once what is late. A rate \
+    that it did not reach to 95 % is the sender's limit, not the relay's.</li>\n\
     <li><b>Latency</b> is from the sender's stamp to the receiver; at each quantile that of the slowest target.</li>\n\
-    <li><b>At receivers</b>: copies, heartbeats among them, that the kernel dropped at the lab's own receivers. Where this is \
+    <li><b>At receivers</b>: copies that the kernel dropped at the lab's own receivers. Where this is \
     most of what is missing, the lab was the limit.</li>\n\
     <li><b>Lost by the relay</b> is its own ledger: place, reason, and copies, so that a datagram lost before it was copied counts once \
-    for each target; heartbeats are among them.</li>\n\
-    <li><b>Everything shares the processors</b> of one machine: sender, relay and receivers. The knee is that of this machine with \
+    for each target.</li>\n\
+    <li><b>Everything shares the processors</b> of one machine: relay, sender and receivers, of which the last two are one thread that spins. The knee is that of this machine with \
     all of them on it. A rate that lost was measured once more, and counts as lossy if it lost both times, because other work \
     on the machine is not the relay; all measurements stand in the tables.</li>\n</ul>\n</section>\n";
 

@@ -15,10 +15,10 @@ use sys::socket::{self, ListenOptions, LocalAddress};
 const RECEIVE_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// A listener's socket.
-pub(super) struct Bound {
-    pub(super) socket: OwnedFd,
+pub(crate) struct Bound {
+    pub(crate) socket: OwnedFd,
     /// With the port that the kernel chose.
-    pub(super) address: Address,
+    pub(crate) address: Address,
     pub(super) receive_buffer_bytes: usize,
     /// The kernel's drop counter when the socket was new.
     pub(super) dropped_at_bind: u32,
@@ -39,7 +39,7 @@ impl SocketFile {
 }
 
 impl Bound {
-    pub(super) fn open(address: &Address, options: &Options) -> io::Result<Bound> {
+    pub(crate) fn open(address: &Address, options: &Options) -> io::Result<Bound> {
         let socket = match address {
             Address::Udp(addr) => {
                 let multicast_interface = options.multicast_interface.clone();
@@ -79,7 +79,7 @@ impl Bound {
     }
 
     /// Keeps new datagrams out, so that what is queued can be read to its end.
-    fn admit_nothing(&self) {
+    pub(crate) fn admit_nothing(&self) {
         // If it fails, the drain is bounded all the same.
         let _ = socket::refuse_new_datagrams(self.socket.as_fd());
         if let Address::Unix(path) = &self.address

@@ -6,11 +6,10 @@ use super::{Running, privilege};
 use crate::exit::Failure;
 use crate::load::{self, ProgressMode};
 use ::load::Payload;
+use ::load::search::Rates;
 use lab::About;
 use lab::network::Properties;
-use lab::relay_sweep::{
-    self, Combination, Curve, Error, Loopback, Plan, Progress, Rates, Relay, Sweep,
-};
+use lab::relay_sweep::{self, Combination, Curve, Error, Loopback, Plan, Progress, Relay, Sweep};
 use lab::report::RelayReport;
 use measured::{Elsewhere, Ours};
 use std::path::PathBuf;
@@ -177,9 +176,7 @@ impl Place {
         };
         measured.map_err(|error| match &error {
             Error::Relay(source) => Failure::Unavailable.error(format!("{error}: {source}")),
-            Error::Receiver(error) => load::address_error(error),
-            Error::Sender(error) => load::address_error(error),
-            Error::Thread(source) => Failure::Unavailable.error(format!("{error}: {source}")),
+            Error::Load(error) => load::address_error(error),
         })
     }
 }

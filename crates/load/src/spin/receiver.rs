@@ -1,0 +1,161 @@
+use super::{Error, HEADER_BYTES, Sizes, Times};
+use crate::verify::{Bound, Options};
+use crate::{Address, Latencies};
+use serde::Serialize;
+use std::os::fd::AsFd;
+use sys::clock::monotonic_ns;
+use sys::recv::{ReceiveBatch, Received, Wait};
+use sys::socket::mem_info;
+
+/// Room for about 200,000 datagrams of 200 bytes: half a second of anything that is offered here.
+const RECEIVE_BUFFER_BYTES: usize = 256 << 20;
+
+/// What one receiver got in one run.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Tally {
+    /// Different datagrams.
+    pub received: u64,
+    /// Datagrams that came once more.
+    pub duplicates: u64,
+    /// Sequence numbers that were jumped over; those that came later count as out of order as well.
+    pub missing: u64,
+    /// Datagrams with a number that was passed already: late or double.
+    pub out_of_order: u64,
+    pub wrong_length: u64,
+    /// Dropped by the kernel at the receiver's own socket: then the run says nothing about the relay.
+    pub own_drops: u32,
+    /// From sending to receiving, if that was asked for.
+    #[serde(skip)]
+    pub latencies: Option<Latencies>,
+}
+
+impl Tally {
+    /// Whether each of `sent` datagrams came once, in order, whole.
+    pub fn is_complete(&self, sent: u64) -> bool {
+        let wrong = self.duplicates + self.missing + self.out_of_order + self.wrong_length;
+        self.received == sent && wrong == 0
+    }
+}
+
+/// A bound receiver that counts and checks.
+pub struct Receiver {
+    bound: Bound,
+    batch: ReceiveBatch,
+    buffer_bytes: usize,
+    run: u32,
+    sizes: Sizes,
+    next: u64,
+    /// One bit for each datagram of the run: whether it has come.
+    seen: Vec<u64>,
+    drops_at_begin: u32,
+    tally: Tally,
+}
+
+impl Receiver {
+    /// Opens a receiver that reads at most `buffer_bytes` of each datagram. Of longer ones it checks the start and that
+    /// there is more: copying all of a 64,000-byte datagram would cost the load more than the relay.
+    ///
+    /// # Errors
+    /// The address cannot be listened on.
+    pub fn open(address: &Address, buffer_bytes: usize) -> Result<Receiver, Error> {
+        let options =
+            Options { receive_buffer_bytes: RECEIVE_BUFFER_BYTES, ..Options::on(Vec::new()) };
+        let bound = Bound::open(address, &options)
+            .map_err(|source| Error::Listen { address: address.clone(), source })?;
+        Ok(Receiver {
+            bound,
+            batch: ReceiveBatch::with_buffer_bytes(buffer_bytes),
+            buffer_bytes,
+            run: 0,
+            sizes: Sizes::Equal(HEADER_BYTES),
+            next: 0,
+            seen: Vec::new(),
+            drops_at_begin: 0,
+            tally: Tally::default(),
+        })
+    }
+
+    /// Where it is bound, with the port that the kernel chose for port 0.
+    pub fn address(&self) -> &Address {
+        &self.bound.address
+    }
+
+    pub(super) fn received(&self) -> u64 {
+        self.tally.received
+    }
+
+    /// Starts over for a run of at most `total` datagrams. What arrives of other runs is ignored.
+    pub(super) fn begin(&mut self, run: u32, sizes: Sizes, total: u64, times: Times) {
+        (self.run, self.sizes) = (run, sizes);
+        self.next = 0;
+        self.seen.clear();
+        self.seen.resize(total as usize / 64 + 1, 0);
+        let latencies = (times == Times::Note).then(Latencies::new);
+        self.tally = Tally { latencies, ..Tally::default() };
+        self.drops_at_begin = self.drops();
+    }
+
+    /// What this run's tally is.
+    pub(super) fn finish(&mut self) -> Tally {
+        self.tally.own_drops = self.drops().wrapping_sub(self.drops_at_begin);
+        std::mem::take(&mut self.tally)
+    }
+
+    fn drops(&self) -> u32 {
+        mem_info(self.bound.socket.as_fd()).map_or(0, |info| info.dropped_datagrams)
+    }
+
+    /// Takes one batch, if there is one, and returns its size.
+    pub fn receive(&mut self) -> usize {
+        let Ok(count) = self.batch.receive(self.bound.socket.as_fd(), Wait::No) else { return 0 };
+        let now_ns = monotonic_ns();
+        for datagram in self.batch.datagrams() {
+            let Some((run, sequence, sent_ns)) = header(datagram.bytes()) else { continue };
+            let Some(word) = self.seen.get_mut((sequence / 64) as usize) else { continue };
+            if run != self.run {
+                continue;
+            }
+
+            let tally = &mut self.tally;
+            let bit = 1 << (sequence % 64);
+            if *word & bit == 0 {
+                *word |= bit;
+                tally.received += 1;
+            } else {
+                tally.duplicates += 1;
+            }
+
+            if !has_length(&datagram, self.sizes.datagram_bytes(sequence), self.buffer_bytes) {
+                tally.wrong_length += 1;
+            }
+            if sequence < self.next {
+                tally.out_of_order += 1;
+            } else {
+                tally.missing += sequence - self.next;
+                self.next = sequence + 1;
+            }
+            if let Some(latencies) = &mut tally.latencies {
+                latencies.record(now_ns.saturating_sub(sent_ns));
+            }
+        }
+        count
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.bound.admit_nothing();
+    }
+}
+
+fn header(bytes: &[u8]) -> Option<(u32, u64, u64)> {
+    let (run, rest) = bytes.split_first_chunk()?;
+    let (sequence, rest) = rest.split_first_chunk()?;
+    let (sent_ns, _) = rest.split_first_chunk()?;
+    Some((u32::from_le_bytes(*run), u64::from_le_bytes(*sequence), u64::from_le_bytes(*sent_ns)))
+}
+
+fn has_length(datagram: &Received<'_>, expected: usize, buffer_bytes: usize) -> bool {
+    datagram.bytes().len() == expected.min(buffer_bytes)
+        && datagram.truncated == (expected > buffer_bytes)
+}
