@@ -103,6 +103,7 @@ impl Plan {
             cpu: ms(cpu),
             latency: ms(latency),
         };
+
         match (pace, case.question) {
             (Pace::Quick, Question::Steady) => plan(0, 0, 0, 0, 250),
             (Pace::Quick, _) => plan(200, 250, 3, 200, 200),

@@ -113,6 +113,7 @@ impl Contender {
                 if let Some(dead_end) = weir.beside {
                     label.push_str(&format!(" + {}", dead_end.label()));
                 }
+
                 label
             }
             Contender::LimitRelayRuns => "limitrelay -r".to_owned(),

@@ -83,8 +83,10 @@ impl StuckTerminal {
         let (fifo_path, link) = (folder.join("fifo"), folder.join("terminal"));
         let status = Command::new("mkfifo").arg(&fifo_path).status().context("running mkfifo")?;
         anyhow::ensure!(status.success(), "mkfifo {}: {status}", fifo_path.display());
+
         // With a reader that never reads, opening it for writing does not wait.
         let fifo = OpenOptions::new().read(true).write(true).open(&fifo_path).context("a FIFO")?;
+
         let child = Command::new(socat)
             .arg("-u")
             .arg(format!("PTY,link={},rawer", link.display()))
@@ -94,6 +96,7 @@ impl StuckTerminal {
             .spawn()
             .context("starting socat")?;
         let mut terminal = StuckTerminal { path: PathBuf::new(), socat: child, _fifo: fifo };
+
         let deadline = Instant::now() + Duration::from_secs(10);
         terminal.path = loop {
             match fs::canonicalize(&link) {

@@ -30,9 +30,11 @@ pub(crate) fn measure(
     let mut stage = Stage::set_up(case, contenders, programs, placement)?;
     let mut measured: Vec<_> =
         contenders.iter().map(|contender| Measured::nothing_yet(*contender)).collect();
+
     for relay in 0..contenders.len() {
         stage.offer(relay, Purpose::Warmup, 2_000.0, Duration::from_millis(100))?;
     }
+
     let mut earlier: Option<Vec<Found>> = None;
     for _ in 0..plan.repetitions {
         match case.question {
@@ -50,6 +52,7 @@ pub(crate) fn measure(
         }
         progress(&measured)?;
     }
+
     for (relay, one) in stage.relays.iter().zip(&mut measured) {
         let resident = relay.resident()?;
         (one.resident_kib, one.resident_peak_kib) = (resident.now_kib, resident.peak_kib);

@@ -57,6 +57,7 @@ impl Relay {
     ) -> anyhow::Result<Relay> {
         let addr = free_address()?;
         let mut relay = Relay { contender, addr, ports: vec![addr.port()], children: Vec::new() };
+
         match contender {
             Contender::Weir(form) => {
                 let mut command = weir(programs, addr, targets, form);
@@ -86,15 +87,18 @@ impl Relay {
         let shared = free_address()?.port();
         self.ports.push(shared);
         let own = self.addr.port();
+
         // SO_RCVBUFFORCE (33) has no name in socat's options; it needs a capability, the plain form does not.
         let may_force = sys::process::effective_capabilities()
             .is_some_and(|set| set >> sys::process::CAP_NET_ADMIN & 1 == 1);
         let buffer =
             if may_force { "setsockopt-listen=1:33:i67108864" } else { "so-rcvbuf=67108864" };
+
         // 65,536 bytes: the default of 8,192 truncates.
         let mut run = |from: String, to: String| {
             self.start(Command::new(socat).args(["-u", "-b", "65536", &from, &to]))
         };
+
         for target in targets {
             run(
                 format!("UDP4-RECV:{shared},bind=127.255.255.255,reuseaddr,{buffer}"),
@@ -134,6 +138,7 @@ impl Relay {
                 }
             }
         }
+
         let mut quiet_since = Instant::now();
         while quiet_since.elapsed() < Duration::from_millis(20) {
             if receivers.iter_mut().any(|receiver| receiver.receive() > 0) {
@@ -163,11 +168,13 @@ impl Relay {
         for child in &self.children {
             host::pin_process(child.id(), &placement.relay_cpus)?;
         }
+
         let is_threaded =
             matches!(self.contender, Contender::Weir(weir) if weir.schedule == Schedule::Threaded);
         if !is_threaded {
             return Ok(());
         }
+
         for child in &self.children {
             let receiving = process::threads_named(child.id(), RECEIVING_THREAD_PREFIX)?;
             anyhow::ensure!(!receiving.is_empty(), "weir has no thread that receives");

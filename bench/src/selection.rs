@@ -84,6 +84,7 @@ impl Selection {
         anyhow::ensure!(self.repetitions > 0, "no repetition, no measurement");
         let sizes =
             self.sizes.iter().map(|text| parse(text)).collect::<anyhow::Result<Vec<_>>>()?;
+
         let (mut cases, mut skipped) = (Vec::new(), Vec::new());
         for case in self.wanted(&sizes) {
             let contenders = self.contenders(case, programs);
@@ -94,6 +95,7 @@ impl Selection {
                 None => cases.push((case, plan, contenders)),
             }
         }
+
         if !programs.can_gather && cases.iter().any(|(case, ..)| case.question == Question::Steady)
         {
             skipped.push("gathering: this weir has no --gather".to_owned());
@@ -102,6 +104,7 @@ impl Selection {
             skipped
                 .push("socat, and a stuck file, which is made with it: not installed".to_owned());
         }
+
         let starts = if self.is_wanted(Part::Compare) {
             self.named_contenders(programs, |contender| {
                 !self.quick || contender == Contender::WEIR_INLINE
@@ -125,8 +128,10 @@ impl Selection {
         let or_sizes = |default: &[Sizes]| -> Vec<Sizes> {
             if sizes.is_empty() { default.to_vec() } else { sizes.to_vec() }
         };
+
         let both = [Sizes::Equal(200), VARYING];
         let mut cases = Vec::new();
+
         if self.is_wanted(Part::Compare) {
             let targets = match (self.targets.is_empty(), self.quick) {
                 (false, _) => self.targets.as_slice(),
@@ -138,13 +143,16 @@ impl Selection {
                 cases.extend(targets.iter().map(case));
             }
         }
+
         if self.is_wanted(Part::Veth) && !self.quick {
             let case = |sizes| Case::new(Question::Compare, sizes, 2).over_cable();
             cases.extend(or_sizes(&both).into_iter().map(case));
         }
+
         if self.is_wanted(Part::Isolation) {
             cases.extend(self.isolation(&or_sizes(if self.quick { &[VARYING] } else { &both })));
         }
+
         if self.is_wanted(Part::Steady) {
             let case = |sizes| Case::new(Question::Steady, sizes, 2);
             let default: &[Sizes] = if self.quick { &both[..1] } else { &both };
@@ -178,6 +186,7 @@ impl Selection {
                     }
                     Reach::Cable => &[DeadEnd::Refusing, DeadEnd::DeadNextHop],
                 };
+
                 // A file that is stuck is made with socat.
                 let can_open =
                     |end: &&DeadEnd| **end != DeadEnd::StuckFile || programs.socat.is_some();
@@ -191,6 +200,7 @@ impl Selection {
                 } else {
                     vec![Contender::WEIR_INLINE]
                 };
+
                 contenders.extend(crate::contender::C_LOOPS);
                 contenders
             }

@@ -83,10 +83,12 @@ impl Stage {
         for _ in 0..case.targets {
             receivers.push(site.receiver(READ_BYTES)?);
         }
+
         let dead_ends = match case.question {
             Question::Isolation(_) => Some(DeadEnds::open(&site, programs.socat.as_deref())?),
             Question::Compare | Question::Steady => None,
         };
+
         let targets: Vec<SocketAddr> = receivers.iter().map(udp).collect::<anyhow::Result<_>>()?;
         let mut relays = Vec::new();
         for contender in contenders {
@@ -98,6 +100,7 @@ impl Stage {
             relay.pin(placement)?;
             relays.push(relay);
         }
+
         Ok(Stage {
             case,
             relays,
@@ -148,12 +151,14 @@ impl Stage {
         let sizes = self.case.sizes;
         let offer =
             Offer { to, flows: 1, rate_per_sec, duration, sizes, burst, quiet: QUIET, times };
+
         self.runs += 1;
         let run = self.runs;
         let count = if relay.is_some() { self.receivers.len() } else { 1 };
         let receivers = &mut self.receivers[..count];
         let (site, load_cpus) = (&self.site, &self.load_cpus);
         let relay = relay.map(|relay| &self.relays[relay]);
+
         let usage = || -> anyhow::Result<(u64, u64)> {
             Ok((relay.map_or(Ok(0), Relay::cpu_ns)?, relay.map_or(0, Relay::drops)))
         };
@@ -169,11 +174,13 @@ impl Stage {
             });
             load.join().ok().context("the load's thread panicked")?
         })?;
+
         let after = (usage()?, own()?, process::ticks());
         let relay_cpu_ns = after.0.0 - before.0.0;
         let machine_ns = outcome.elapsed_ns as f64 * sys::process::cpu_count() as f64;
         let busy_ns = (after.2.busy - before.2.busy) * TICK_NS;
         let ours_ns = relay_cpu_ns + load_ns + after.1.saturating_sub(before.1);
+
         self.trials.push(Trial {
             contender: relay.map(|relay| relay.contender),
             purpose,

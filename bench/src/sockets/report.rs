@@ -45,6 +45,7 @@ impl Report {
              | peak RSS MiB |\n\
              |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n"
         );
+
         for case in &self.cases {
             let Case { label, sockets, namespaces, polls, cpu_ms, .. } = case;
             let Case { discover_ms, open_ms, walk_ms, records_ms, resident_kib, .. } = case;

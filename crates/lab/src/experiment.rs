@@ -27,6 +27,7 @@ impl Experiment {
     ) -> Experiment {
         let transports = results.transports.iter().map(|(name, _)| name.clone()).collect();
         let options = results.transports.into_iter().filter(|(_, options)| !options.is_empty());
+
         let settings = Settings {
             message_bytes: plan.message_bytes,
             rate_per_sec: plan.rate_per_sec,
@@ -43,6 +44,7 @@ impl Experiment {
             parallel_runs: (plan.flows_of_one_loss() * plan.parallel_losses()) as u32,
             transport_options: options.collect(),
         };
+
         let preset = plan.preset.to_owned();
         Experiment { about, preset, settings, points: results.points }
     }

@@ -75,6 +75,7 @@ fn sysctls(properties: &Properties) -> Vec<(String, String)> {
     let three = |values: Option<[u64; 3]>| {
         values.map(|values| values.map(|value| value.to_string()).join(" "))
     };
+
     let known = [
         ("congestion_control", properties.congestion_control.clone()),
         ("rto_min_us", number(properties.rto_min_us)),
@@ -83,6 +84,7 @@ fn sysctls(properties: &Properties) -> Vec<(String, String)> {
         ("wmem", three(properties.send_buffer_bytes)),
         ("rmem", three(properties.receive_buffer_bytes)),
     ];
+
     let named = known
         .into_iter()
         .filter_map(|(name, value)| Some((format!("net.ipv4.tcp_{name}"), value?)));

@@ -174,6 +174,7 @@ impl Network {
             namespace: Arc::new(namespace),
             has_ipv6: true,
         });
+
         let mut network = Network {
             hosts,
             switch,
@@ -181,12 +182,14 @@ impl Network {
             loss_at: LossAt::Links,
             loss: [PathLoss::NONE; 2],
         };
+
         network.connect(plan)?;
         network.attach(plan.loss_at)?;
         network.wait_until_ready()?;
         for link in &mut network.links {
             link.ready = link.ingress.counts()?;
         }
+
         network.set_loss(plan.loss)?;
         Ok(network)
     }
@@ -281,19 +284,23 @@ impl Network {
         let mut switch = Links::open(&self.switch)?;
         switch.add_bridge(BRIDGE)?;
         switch.set_up(BRIDGE)?;
+
         for host in &mut self.hosts {
             let (device, port) = (host.end.device(), host.end.port());
             let mut links = Links::open(&host.namespace)?;
             links.set_up("lo")?;
             links.add_veth(device, port, &self.switch)?;
+
             for (links, device) in [(&mut links, device), (&mut switch, port)] {
                 plan.mtu_bytes.map_or(Ok(()), |bytes| links.set_mtu(device, bytes))?;
                 plan.gso_max_segs
                     .map_or(Ok(()), |segments| links.set_gso_max_segs(device, segments))?;
             }
+
             links.add_address(device, IpAddr::V4(host.end.ipv4()), 24)?;
             host.has_ipv6 = has_ipv6(links.add_address(device, IpAddr::V6(host.end.ipv6()), 64))?;
             links.set_up(device)?;
+
             // A port that is down when it joins waits for the next look at its carrier.
             switch.set_up(port)?;
             switch.set_master(port, BRIDGE)?;

@@ -209,6 +209,7 @@ pub fn run(
 ) -> Result<Vec<Curve>, Error> {
     let mut curves = Vec::new();
     let combinations = plan.combinations.len();
+
     for (number, &combination) in plan.combinations.iter().enumerate() {
         let mut search = Search::new(plan.rates.clone());
         let mut samples: Vec<Sample> = Vec::new();
@@ -223,6 +224,7 @@ pub fn run(
             search.learn(offered_per_sec, result);
             samples.extend(measured);
         }
+
         samples.sort_by_key(|sample| sample.offered_per_sec);
         if !samples.is_empty() {
             curves.push(Curve { combination, knee: search.knee(), samples });

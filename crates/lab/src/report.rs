@@ -137,6 +137,7 @@ impl<'a> Report<'a> {
         rows.extend(method::settings_rows(settings));
         let options = settings.transport_options.iter();
         rows.extend(options.map(|(name, text)| (name.as_str(), text.clone())));
+
         Page {
             title: "UDP against TCP for telemetry under packet loss",
             lead: format!(
@@ -202,6 +203,7 @@ fn sample_size(series: &[&Summary]) -> String {
     let of = |summary: &Summary| text::runs_by_length(summary.runs, summary.longest_run_s);
     let mut by_loss: Vec<&&Summary> = series.iter().collect();
     by_loss.sort_by(|a, b| a.configured_loss.total_cmp(&b.configured_loss));
+
     let mut groups: Vec<(String, f64, f64)> = Vec::new();
     for summary in by_loss {
         let (size, loss) = (of(summary), summary.configured_loss);
@@ -210,6 +212,7 @@ fn sample_size(series: &[&Summary]) -> String {
             _ => groups.push((size, loss, loss)),
         }
     }
+
     match &groups[..] {
         [] => "no runs".to_owned(),
         [(size, ..)] => size.clone(),

@@ -176,8 +176,10 @@ impl Point {
                 (whole > 0).then_some(Figure { value, at_least: false })
             })
         };
+
         let ages = Pool::new(self.runs.iter().map(|run| (run.ages_ns.as_slice(), &[][..])));
         let age = |share: f64| over(&|weights| ages.quantile(weights, share));
+
         Figures {
             events_on_screen: share(|run| run.events_on_screen, |run| run.events),
             events_seen: share(|run| run.events_seen, |run| run.events),

@@ -109,6 +109,7 @@ pub fn encode(payload: Payload, check: &Check, datagram: &mut [u8]) {
             text.write_frame(check, datagram);
             let digits_at = text.digits_at();
             write_hex(&header, &mut datagram[digits_at..digits_at + 2 * HEADER_BYTES]);
+
             let crc_at = digits_at + 2 * CRC_AT;
             let crc = crc_without(datagram, crc_at, 2 * CRC_BYTES);
             write_hex(&crc.to_be_bytes(), &mut datagram[crc_at..crc_at + 2 * CRC_BYTES]);
@@ -160,23 +161,28 @@ fn checked(
     fn field<const N: usize>(header: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
         *header[at..].first_chunk().expect("the fields lie within the header")
     }
+
     if header[..4] != MAGIC || header[4] != VERSION {
         return Err(Reject::Corrupt);
     }
+
     let datagram_bytes = u32::from_be_bytes(field(header, 12)) as usize;
     if datagram_bytes > datagram.len() {
         return Err(Reject::Truncated);
     }
+
     let crc = u32::from_be_bytes(field(header, CRC_AT));
     if datagram_bytes < datagram.len() || crc != crc_without(datagram, crc_at, crc_bytes) {
         return Err(Reject::Corrupt);
     }
+
     let kind = match header[5] {
         0 => Kind::Data,
         1 => Kind::Heartbeat,
         2 => Kind::End,
         _ => return Err(Reject::Corrupt),
     };
+
     Ok(Check {
         run: u64::from_be_bytes(field(header, 20)),
         sender: u16::from_be_bytes(field(header, 6)),

@@ -75,10 +75,12 @@ pub fn route(ledger: &Snapshot, address: &str, wanted: Option<&str>) -> Result<R
             Some(Route { listener: hop.listener.clone(), target: hop.target.clone()? })
         })
         .collect();
+
     let name = wanted.unwrap_or(address);
     let mut named = routes.iter().filter(|route| {
         route.target == name || format!("{}/{}", route.listener, route.target) == name
     });
+
     match (named.next(), named.next(), routes.as_slice()) {
         (Some(route), None, _) => Ok(route.clone()),
         (None, _, [only]) if wanted.is_none() => Ok(only.clone()),

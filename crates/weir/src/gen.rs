@@ -117,11 +117,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         || generate::run(&options, stop, &progress),
     )
     .map_err(|error| load::address_error(&error))?;
+
     let text = match (args.json, args.quiet) {
         (true, _) => serde_json::to_string_pretty(&report)? + "\n",
         (false, true) => String::new(),
         (false, false) => report_text(&report),
     };
+
     let has_failed = report.failed_datagrams > 0;
     let verdict = if has_failed { Failure::CheckFailed.code() } else { ExitCode::SUCCESS };
     exit::print_and_end(&text, verdict)
@@ -133,6 +135,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
         None if args.count.is_none() => Some(Duration::from_secs(10)),
         given => given,
     };
+
     Ok(Options {
         targets: args.to.iter().map(load::target).collect::<Result<_, _>>()?,
         rate: args.rate,
@@ -177,9 +180,11 @@ fn parse_sizes(text: &str) -> Result<Sizes, String> {
             Err("the range is upside down".to_owned())
         };
     }
+
     if !text.contains(':') {
         return load::parse_bytes(text).map(Sizes::Fixed);
     }
+
     let mixed = text.split(',').map(|part| {
         let (size, weight) = part.split_once(':').unwrap_or((part, "1"));
         let weight = load::parse_number(weight)?;
@@ -187,6 +192,7 @@ fn parse_sizes(text: &str) -> Result<Sizes, String> {
         Ok::<_, String>((load::parse_bytes(size)?, weight))
     });
     let mixed = mixed.collect::<Result<Vec<_>, _>>()?;
+
     if mixed.iter().all(|(_, weight)| *weight == 0) {
         return Err("all weights are 0".to_owned());
     }

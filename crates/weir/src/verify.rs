@@ -81,11 +81,13 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let verifier = Verifier::bind(options(args)?).map_err(|error| load::address_error(&error))?;
     let stop = load::stop_flag()?;
+
     // The generator may start as soon as we say that we listen, so the relay is asked before.
     let before = args.ledger.as_deref().map(first_ledger).transpose()?;
     if !args.quiet {
         announce(args, &verifier);
     }
+
     let progress = verifier.progress();
     let start = Instant::now();
     let mode = if args.quiet { ProgressMode::Off } else { args.progress };
@@ -94,12 +96,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         || progress_line(&progress, start.elapsed()),
         || verifier.run(stop),
     );
+
     let joined = match &args.ledger {
         Some(url) => join_all(args, url, before.as_ref(), &report),
         None => Ok(Vec::new()),
     };
     let text = result(args, &report, joined.as_deref().unwrap_or_default())?;
     let verdict = if report.clean { ExitCode::SUCCESS } else { Failure::CheckFailed.code() };
+
     let ended = exit::print_and_end(&text, verdict);
     joined?;
     ended

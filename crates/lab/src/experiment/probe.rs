@@ -27,6 +27,7 @@ pub(super) fn run(network: &Network, plan: &Plan, begin: Instant, stop: &AtomicB
     let mut losses = vec![MeasuredLoss::default(); plan.runs as usize];
     let Ok((sender, receiver)) = probe_sockets(network) else { return Probed::default() };
     let mut arrived = vec![0_u64; losses.len()];
+
     let mut take = || {
         let mut number = [0; 8];
         while receiver.recv(&mut number).is_ok() {
@@ -36,6 +37,7 @@ pub(super) fn run(network: &Network, plan: &Plan, begin: Instant, stop: &AtomicB
             }
         }
     };
+
     let (mut due, mut lateness) = (begin, Vec::new());
     while due < begin + plan.duration && !stop.load(Ordering::Relaxed) {
         thread::sleep(due.saturating_duration_since(Instant::now()));
@@ -46,12 +48,14 @@ pub(super) fn run(network: &Network, plan: &Plan, begin: Instant, stop: &AtomicB
         take();
         due += EVERY;
     }
+
     // The last ones are delivered before the call that sent them returns; the bridge and its queues are in between.
     thread::sleep(Duration::from_millis(50));
     take();
     for (loss, arrived) in losses.iter_mut().zip(arrived) {
         loss.lost = loss.packets.saturating_sub(arrived);
     }
+
     lateness.sort_unstable();
     let late = lateness.get(lateness.len() * 99 / 100).copied().unwrap_or_default();
     Probed { losses, late }

@@ -110,12 +110,14 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &Progress) -> Result<Result
     for &loss in &plan.losses {
         PathLoss::per_path(loss).ok_or(Error::LossOutOfRange(loss))?;
     }
+
     let (transports, mut results) = survey(plan)?;
     for (round, losses) in plan.losses.chunks(plan.parallel_losses()).enumerate() {
         if stop.load(Ordering::Relaxed) {
             results.interrupted = true;
             break;
         }
+
         let flows = losses.len() * transports.len() * plan.schedules.len() * plan.runs as usize;
         *progress.lock() = Some(Now {
             losses: losses.to_vec(),
@@ -125,6 +127,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &Progress) -> Result<Result
             round_began: Instant::now(),
             round_takes: plan.expected_round(),
         });
+
         for outcome in run_losses(plan, &transports, losses, stop)? {
             match outcome {
                 Ok(one) => {
@@ -139,6 +142,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &Progress) -> Result<Result
             }
         }
     }
+
     tell_cut_runs(plan, &mut results);
     results.notes.dedup();
     Ok(results)
@@ -155,6 +159,7 @@ fn survey(plan: &Plan) -> Result<(Vec<Box<dyn Transport>>, Results), Error> {
         loss_at: network.loss_at(),
         interrupted: false,
     };
+
     let mut transports = Vec::new();
     for name in &plan.transports {
         let transport =
@@ -169,9 +174,11 @@ fn survey(plan: &Plan) -> Result<(Vec<Box<dyn Transport>>, Results), Error> {
             }
         }
     }
+
     if transports.is_empty() {
         return Err(Error::NoTransport(results.notes.join("; ")));
     }
+
     if plan.is_heavy() {
         results.notes.push(format!(
             "{} messages a second at a time may be more than this host carries at once: delays may be the host's.",
@@ -185,6 +192,7 @@ fn survey(plan: &Plan) -> Result<(Vec<Box<dyn Transport>>, Results), Error> {
                 .to_owned(),
         );
     }
+
     Ok((transports, results))
 }
 
@@ -235,6 +243,7 @@ fn run_loss(
     let mut network = Network::build(&network::Plan::default())?;
     let mut notes = Vec::new();
     let at = format!("at {} % loss", (loss * 1e4).round() / 1e2);
+
     let mut flows = Vec::new();
     for job in jobs(plan, transports) {
         match Flow::connect(job.transport, &network) {
@@ -244,13 +253,16 @@ fn run_loss(
             }
         }
     }
+
     network.set_loss(path_loss)?;
     for (_, flow) in &flows {
         flow.prepare(&network).map_err(network::Error::Probe)?;
     }
+
     let hosts = [End::H1, End::H2].map(|end| network.host(end));
     let before = hosts.map(|host| host.counters().unwrap_or_default());
     let (finished, probed) = run_flows(plan, flows, &network, loss.to_bits(), stop)?;
+
     if probed.late > LATE {
         notes.push(format!(
             "The host was busy {at}: one wake-up in a hundred came {} ms late or later, and so did messages, whatever \
@@ -258,8 +270,10 @@ fn run_loss(
             probed.late.as_millis()
         ));
     }
+
     let [h1, h2] = hosts.map(|host| host.counters().unwrap_or_default());
     let kernel = kernel_counters(&h1.since(&before[0]), &h2.since(&before[1]));
+
     let mut points: Vec<Point> = Vec::new();
     for (job, run) in finished {
         let name = job.transport.name();
@@ -270,6 +284,7 @@ fn run_loss(
                 continue;
             }
         };
+
         run.measured_loss = probed.losses.get(job.number).copied();
         run.kernel = kernel;
         let is_its = |point: &Point| point.transport == name && point.schedule == job.schedule;
@@ -283,6 +298,7 @@ fn run_loss(
             }),
         }
     }
+
     Ok(OneLoss { points, notes })
 }
 
@@ -312,11 +328,13 @@ fn run_flows<'t>(
     let interval = Duration::from_secs_f64(1.0 / plan.rate_per_sec);
     let places = shuffled(flows.len(), seed);
     let begin = Instant::now() + RUN_UP;
+
     thread::scope(|scope| {
         let probing = thread::Builder::new()
             .name("probe".to_owned())
             .spawn_scoped(scope, || probe::run(network, plan, begin, stop))
             .map_err(Error::Thread)?;
+
         let mut running = Vec::new();
         let places_count = flows.len().max(1) as f64;
         for (index, (job, flow)) in flows.into_iter().enumerate() {
@@ -334,6 +352,7 @@ fn run_flows<'t>(
             let run = move || flow.run(&index.to_string(), flow_plan, stop);
             running.push((job, thread.spawn_scoped(scope, run).map_err(Error::Thread)?));
         }
+
         let finished = running.into_iter().map(|(job, thread)| {
             let run =
                 thread.join().unwrap_or_else(|_| Err(io::Error::other("its thread panicked")));
@@ -360,12 +379,14 @@ fn tell_cut_runs(plan: &Plan, results: &mut Results) {
     if !results.interrupted && results.points.iter().all(|point| all_full(plan, point)) {
         return;
     }
+
     for point in &mut results.points {
         point
             .runs
             .retain(|run| run.duration_ns >= SHORTEST_RUN.min(plan.duration).as_nanos() as u64);
     }
     results.points.retain(|point| !point.runs.is_empty());
+
     for &loss in &plan.losses {
         let runs = results.points.iter().filter(|point| point.configured_loss == loss);
         let cut = runs.filter(|point| !all_full(plan, point)).flat_map(|point| &point.runs);

@@ -42,12 +42,14 @@ impl Properties {
             let value = fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{name}")).ok()?;
             Some(value.trim().to_owned())
         };
+
         let number = |name| tcp(name)?.parse().ok();
         let numbers = |name| {
             let value = tcp(name)?;
             let mut words = value.split_whitespace().map_while(|word| word.parse().ok());
             Some([words.next()?, words.next()?, words.next()?])
         };
+
         let available = tcp("available_congestion_control").unwrap_or_default();
         Properties {
             congestion_control: tcp("congestion_control"),

@@ -53,6 +53,7 @@ fn sample(offered_per_sec: u64, outcome: &Outcome) -> Sample {
     let tallies = &outcome.receivers;
     let expected = outcome.sent * tallies.len() as u64;
     let missing = outcome.lost();
+
     Sample {
         offered_per_sec,
         sent_per_sec: outcome.sent_per_sec,

@@ -112,6 +112,7 @@ fn against_loss(
             let interval = estimate.interval.map(|i| (i.low, i.high));
             Some(Mark { x: summary.configured_loss, y: estimate.value, interval })
         };
+
         let marks: Vec<Mark> = points.iter().filter_map(mark).collect();
         if !marks.is_empty() {
             curves.push(Curve {
@@ -122,9 +123,11 @@ fn against_loss(
             });
         }
     }
+
     if curves.is_empty() {
         return Ok(None);
     }
+
     let losses: Vec<f64> =
         curves.iter().flat_map(|curve| &curve.marks).map(|mark| mark.x).collect();
     let highest_loss = losses.iter().copied().fold(0.0, f64::max);
@@ -134,6 +137,7 @@ fn against_loss(
         .copied()
         .filter(|(loss, _)| schedule == Schedule::ClosedLoop && *loss <= highest_loss + 1e-6)
         .collect();
+
     let values = || {
         let curves = curves.iter().flat_map(|curve| &curve.marks);
         let ends = curves.flat_map(|mark| {
@@ -141,10 +145,12 @@ fn against_loss(
         });
         ends.chain(article.iter().map(|(_, value)| *value))
     };
+
     let y = match kind.scale {
         Scale::Time => Axis::times(kind.y_name, values()),
         Scale::Rate => Axis::from_zero(kind.y_name, values()),
     };
+
     let plot = Plot {
         title: kind.title.to_owned(),
         subtitle: subtitle(report, schedule, &all_summaries(&series)),
@@ -172,6 +178,7 @@ fn distribution(
         else {
             continue;
         };
+
         let marks = missing_after(point);
         if !marks.is_empty() {
             let style = style_of(report, &transport);
@@ -181,9 +188,11 @@ fn distribution(
             summaries.push(summary);
         }
     }
+
     if curves.is_empty() {
         return Ok(None);
     }
+
     let ends = |of: fn(&Mark) -> f64| {
         curves.iter().flat_map(|curve| &curve.marks).map(of).collect::<Vec<f64>>()
     };
@@ -200,6 +209,7 @@ fn distribution(
         curves,
         article: Vec::new(),
     };
+
     let caption = format!(
         "At {} loss: the share of messages that has not arrived after a time. Datagrams arrive at once or never; streams deliver all, some of it very late.",
         percent(loss)
@@ -217,9 +227,11 @@ fn distribution(
 fn missing_after(point: &Point) -> Vec<Mark> {
     let mut delays: Vec<u64> = point.runs.iter().flat_map(|run| &run.delays_ns).copied().collect();
     delays.sort_unstable();
+
     // On the open loop a blocked sender leaves messages unsent that were due, and are as late as others.
     let of_run = |run: &Run| run.sent.max((run.delays_ns.len() + run.censored_ns.len()) as u64);
     let messages = point.runs.iter().map(of_run).sum::<u64>() as f64;
+
     let mut marks: Vec<Mark> = Vec::new();
     for (arrived, &delay) in delays.iter().enumerate() {
         let (x, y) = (delay.max(1) as f64, (messages - arrived as f64 - 1.0) / messages);
@@ -229,6 +241,7 @@ fn missing_after(point: &Point) -> Vec<Mark> {
             marks.push(Mark { x, y, interval: None });
         }
     }
+
     // What a transport lost for good stays missing. Of what was under way when the run ended, nobody knows.
     let lost_for_good = point.runs.iter().all(|run| run.censored_ns.is_empty());
     let level = marks.last().map(|last| Mark { x: f64::INFINITY, y: last.y, interval: None });

@@ -30,6 +30,7 @@ fn outside_loss(summaries: &[Summary]) -> Option<String> {
             })
         })
         .collect();
+
     (!names.is_empty()).then(|| {
         format!(
             "Measured loss does not have the configured one in its 99.9 % interval: {}.",

@@ -9,6 +9,7 @@ pub(super) fn figures(report: &Report<'_>) -> String {
         "<section>\n<h2>Figures</h2>\n<p>Below each figure its 95 % interval over runs; ≥ marks a lower bound. Loss measured: \
          with its 99.9 % interval. Under way: at the end of its run.</p>\n",
     );
+
     for (index, (transport, schedule)) in report.series_names().into_iter().enumerate() {
         let series: Vec<&Summary> =
             report.series(&transport, schedule).into_iter().map(|(_, summary)| summary).collect();
@@ -20,10 +21,12 @@ pub(super) fn figures(report: &Report<'_>) -> String {
             schedule.label(),
             sample_size(&series)
         ));
+
         html.push_str(HEAD);
         series.iter().for_each(|summary| html.push_str(&row(summary)));
         html.push_str("</tbody>\n</table></div>\n</details>\n");
     }
+
     html.push_str("</section>\n");
     html
 }
@@ -50,6 +53,7 @@ fn row(summary: &Summary) -> String {
             |i| format!("{:.1}-{:.1}", i.low, i.high),
         ),
     ];
+
     for estimate in [
         &summary.mean_ns,
         &summary.p50_ns,
@@ -62,10 +66,12 @@ fn row(summary: &Summary) -> String {
     ] {
         cells.push(estimated(estimate, time, short_times));
     }
+
     cells.push(summary.retransmits.map_or("–".to_owned(), count));
     cells.push(summary.timeouts.map_or("–".to_owned(), count));
     cells.push(count(summary.censored));
     cells.push(format!("{} × {} s", summary.runs, summary.longest_run_s.round()));
+
     let cells: Vec<String> = cells.into_iter().map(|cell| format!("<td>{cell}</td>")).collect();
     format!("<tr>{}</tr>\n", cells.concat())
 }

@@ -10,6 +10,7 @@ pub(super) fn method(settings: &Settings, bootstrap: Bootstrap) -> String {
     } else {
         String::new()
     };
+
     format!(
         "<section>\n<h2>Method</h2>\n<ul>\n\
          <li><b>Loss</b> is one way, over the whole path, and the same in both directions, so a round trip fails more often: \
@@ -40,6 +41,7 @@ pub(super) fn settings_rows(settings: &Settings) -> Vec<(&'static str, String)> 
         LossIs::PerPath => "per path, one way",
         LossIs::PerLink => "per link end; a path crosses two",
     };
+
     vec![
         ("message", known(settings.message_bytes as u64, " bytes")),
         ("rate", format!("{}/s", settings.rate_per_sec)),

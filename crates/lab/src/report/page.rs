@@ -35,12 +35,14 @@ impl Page<'_> {
             time(about.took_ns as f64),
             escape(&about.command),
         );
+
         if about.interrupted {
             html.push_str("<p class=\"note\">Ended before everything was measured: this page shows what was finished.</p>\n");
         }
         for note in &about.notes {
             html.push_str(&format!("<p class=\"note\">{}</p>\n", escape(note)));
         }
+
         html.push_str("</header>\n");
         html.push_str(&charts_section(charts));
         html.push_str(&self.sections);
@@ -55,11 +57,13 @@ impl Page<'_> {
             "" => format!("weir {}", about.version),
             commit => format!("weir {}, commit {commit}", about.version),
         };
+
         let mut rows = vec![("program", program), ("command", about.command.clone())];
         rows.extend(self.settings.iter().cloned());
         let sysctls = about.machine.sysctls.iter();
         let sysctls: Vec<(&str, String)> =
             sysctls.map(|(name, value)| (name.as_str(), value.replace('\t', " "))).collect();
+
         format!(
             "<section>\n<h2>Conditions</h2>\n<div class=\"pair\">\n{}{}{}</div>\n</section>\n",
             definitions("Settings", &rows),
@@ -90,6 +94,7 @@ fn machine_rows(machine: &Machine) -> Vec<(&'static str, String)> {
         0 => String::new(),
         bytes => format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30)),
     };
+
     vec![
         ("kernel", format!("{} {}", machine.kernel, machine.architecture)),
         ("processor", machine.processor.clone()),
@@ -154,6 +159,7 @@ pub(super) fn text_table(head: &[&str], rows: &[Vec<String>]) -> String {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(String::as_str);
         cells.chain(head.get(column).copied()).map(|cell| cell.chars().count()).max().unwrap_or(0)
     };
+
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
     let line = |cells: &mut dyn Iterator<Item = &str>| {
         let padded: Vec<String> = cells
@@ -166,6 +172,7 @@ pub(super) fn text_table(head: &[&str], rows: &[Vec<String>]) -> String {
             .collect();
         format!("{}\n", padded.join("  ").trim_end())
     };
+
     let mut text = line(&mut head.iter().copied());
     text.extend(rows.iter().map(|row| line(&mut row.iter().map(String::as_str))));
     text

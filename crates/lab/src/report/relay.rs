@@ -107,11 +107,13 @@ impl<'a> RelayReport<'a> {
             ("p99.9", |latency| latency.p99_9_ns),
             ("max", |latency| latency.max_ns),
         ];
+
         let lines = quantiles.iter().enumerate().map(|(style, (label, of))| {
             let y = |sample: &Sample| sample.latency.as_ref().map(|latency| of(latency) as f64);
             line((*label).to_owned(), style, &base.samples, y)
         });
         let lines: Vec<Line> = lines.collect();
+
         let y = Axis::times("latency from sender to receiver", ends(&lines));
         let title = "Latency through the relay against rate";
         let plot = self.plot(title, &describe(base.combination), y, lines);
@@ -125,11 +127,13 @@ impl<'a> RelayReport<'a> {
         for lost in base.samples.iter().filter_map(|sample| sample.ledger.as_ref()) {
             places.extend(lost.lost.iter().map(|lost| lost.at.as_str()));
         }
+
         places.sort_unstable();
         places.dedup();
         let share = |sample: &Sample, copies: u64| copies as f64 / sample.expected.max(1) as f64;
         let mut lines =
             vec![line("missing".to_owned(), 0, &base.samples, |sample| Some(sample.missing_share))];
+
         for (style, place) in places.into_iter().enumerate() {
             let y = |sample: &Sample| {
                 let lost = &sample.ledger.as_ref()?.lost;
@@ -138,8 +142,10 @@ impl<'a> RelayReport<'a> {
             };
             lines.push(line(place.to_owned(), style + 2, &base.samples, y));
         }
+
         let at_receivers = |sample: &Sample| Some(share(sample, sample.dropped_at_receivers));
         lines.push(line("the lab's receivers".to_owned(), 1, &base.samples, at_receivers));
+
         let y = Axis::shares_from_zero("share of datagrams", ends(&lines));
         let plot = self.plot("Where datagrams were lost", &describe(base.combination), y, lines);
         let caption = "What is missing, and who says that it dropped it: the relay's ledger by place and reason, and the sockets of the lab's own receivers.";
@@ -156,6 +162,7 @@ impl<'a> RelayReport<'a> {
             };
             FACTORS.iter().all(same)
         });
+
         let marks = of_factor.filter_map(|curve| {
             let y = curve.knee.lossless_per_sec()? as f64;
             let interval = match curve.knee {
@@ -166,19 +173,23 @@ impl<'a> RelayReport<'a> {
             };
             Some(Mark { x: (factor.of)(curve.combination) as f64, y, interval })
         });
+
         let mut marks: Vec<Mark> = marks.collect();
         if marks.len() < 2 {
             return Ok(None);
         }
+
         marks.sort_by(|a, b| a.x.total_cmp(&b.x));
         let x = Axis::chosen(factor.axis, marks.iter().map(|mark| mark.x));
         let line = Line { label: "without loss".to_owned(), style: 0, marks, marks_every: 1 };
         let lines = vec![line];
+
         let y = Axis::counts("highest rate without loss, datagrams per second", ends(&lines));
         let title = format!("Where loss begins, against {}", factor.name);
         let others = format!("otherwise {}", describe(base.combination));
         let footnote = format!("The bar ends at the lowest rate that lost. {}", self.footnote());
         let plot = Plot { x, footnote, ..self.plot(&title, &others, y, lines) };
+
         let caption = format!(
             "The highest rate at which no more than {} was missing.",
             percent(self.sweep.tolerance)
@@ -225,6 +236,7 @@ impl<'a> RelayReport<'a> {
             "<section>\n<h2>Where loss begins</h2>\n{}</section>\n",
             table(&KNEE_HEAD, &self.knee_rows())
         );
+
         for curve in &sweep.curves {
             let rows: Vec<_> = curve.samples.iter().map(row).collect();
             sections.push_str(&format!(
@@ -233,6 +245,7 @@ impl<'a> RelayReport<'a> {
                 table(&HEAD, &rows)
             ));
         }
+
         sections.push_str(METHOD);
         Page {
             title: "A relay under growing load",
@@ -260,6 +273,7 @@ impl<'a> RelayReport<'a> {
             for sample in &curve.samples {
                 let mut row = csv.row();
                 combination_cells(&mut row, curve.combination);
+
                 row.cell("offered_per_sec", sample.offered_per_sec);
                 row.cell("sent_per_sec", sample.sent_per_sec);
                 row.cell("sent", sample.sent);
@@ -269,10 +283,12 @@ impl<'a> RelayReport<'a> {
                 row.cell("missing_share", sample.missing_share);
                 row.cell("dropped_at_receivers", sample.dropped_at_receivers);
                 row.cell("duplicates", sample.duplicates);
+
                 row.maybe("latency_p50_ns", sample.latency.map(|latency| latency.p50_ns));
                 row.maybe("latency_p99_ns", sample.latency.map(|latency| latency.p99_ns));
                 row.maybe("latency_p99_9_ns", sample.latency.map(|latency| latency.p99_9_ns));
                 row.maybe("latency_max_ns", sample.latency.map(|latency| latency.max_ns));
+
                 let ledger = sample.ledger.as_ref();
                 row.maybe("relay_received", ledger.map(|ledger| ledger.received));
                 row.maybe("relay_sent", ledger.map(|ledger| ledger.sent));
@@ -368,6 +384,7 @@ fn row(sample: &Sample) -> Vec<String> {
     let latency = |of: fn(&crate::relay_sweep::Quantiles) -> u64| {
         sample.latency.as_ref().map(|latency| time(of(latency) as f64)).unwrap_or_default()
     };
+
     vec![
         count(sample.offered_per_sec),
         count(sample.sent_per_sec.round() as u64),

@@ -82,10 +82,12 @@ impl<'a> TelemetryReport<'a> {
             let y_name = format!("known within {window}");
             self.chart(of, Axis::shares_from_zero(&y_name, [1.0].into_iter()), name, title, caption)
         };
+
         let ages = self.figures.iter().filter_map(|f| f.age_p99_ns).flat_map(|estimate| {
             let interval = estimate.interval.map_or([estimate.value; 2], |i| [i.low, i.high]);
             [estimate.value, interval[0], interval[1]]
         });
+
         Ok(vec![
             share(
                 |figures| figures.events_on_screen,
@@ -118,6 +120,7 @@ impl<'a> TelemetryReport<'a> {
         caption: &str,
     ) -> Result<Chart, ReportError> {
         let settings = &self.telemetry.settings;
+
         let mut curves: Vec<Curve> = Vec::new();
         for (style, transport) in settings.transports.iter().enumerate() {
             let points = self.points().filter(|(point, _)| point.transport == *transport);
@@ -128,10 +131,12 @@ impl<'a> TelemetryReport<'a> {
                     Some(Mark { x: point.configured_loss, y: estimate.value, interval })
                 })
                 .collect();
+
             if !marks.is_empty() {
                 curves.push(Curve { label: transport.to_string(), style, marks, marks_every: 1 });
             }
         }
+
         let losses = self.telemetry.points.iter().map(|point| point.configured_loss).collect();
         let plot = Plot {
             title,
@@ -151,6 +156,7 @@ impl<'a> TelemetryReport<'a> {
             curves,
             article: Vec::new(),
         };
+
         finish(plot, name.to_owned(), caption.to_owned())
     }
 
@@ -169,6 +175,7 @@ impl<'a> TelemetryReport<'a> {
     fn lead(&self) -> String {
         let highest = self.points().map(|(point, _)| point.configured_loss).fold(0.0, f64::max);
         let at_highest = self.points().filter(|(point, _)| point.configured_loss >= highest - 1e-9);
+
         let transports: Vec<String> = at_highest
             .filter_map(|(point, figures)| {
                 let (events, steps) = (figures.events_on_screen?, figures.steps_on_screen?);
@@ -180,6 +187,7 @@ impl<'a> TelemetryReport<'a> {
                 ))
             })
             .collect();
+
         format!(
             "On screen within {} at {} loss: {}.",
             self.window(),
@@ -191,6 +199,7 @@ impl<'a> TelemetryReport<'a> {
     fn rows(&self) -> Vec<Vec<String>> {
         let share = |estimate: &Option<Estimate>| estimate.as_ref().map(percent_estimate);
         let time = |estimate: &Option<Estimate>| estimate.as_ref().map(time_estimate);
+
         let row = |(point, figures): (&Point, &Figures)| {
             let measured = point.measured_loss.and_then(|loss| loss.share()).map(percent);
             let cells = [
@@ -205,6 +214,7 @@ impl<'a> TelemetryReport<'a> {
             ];
             cells.map(Option::unwrap_or_default).to_vec()
         };
+
         self.points().map(row).collect()
     }
 
@@ -218,6 +228,7 @@ impl<'a> TelemetryReport<'a> {
             let interval = interval.map(|i| format!(" {:.1}-{:.1}", i.low * 100.0, i.high * 100.0));
             format!("{}{}", value(estimate), interval.unwrap_or_default())
         };
+
         let row = |(point, figures): (&Point, &Figures)| {
             let p99 = figures.age_p99_ns.map(|estimate| {
                 let interval = estimate.interval.map(short_times).unwrap_or_default();
@@ -235,6 +246,7 @@ impl<'a> TelemetryReport<'a> {
                 p99.unwrap_or_default(),
             ]
         };
+
         self.points().map(row).collect()
     }
 
@@ -260,6 +272,7 @@ impl<'a> TelemetryReport<'a> {
             self.bootstrap.seed,
             window = self.window(),
         );
+
         Page {
             title: "What an observer still sees while the network loses packets",
             lead: self.lead(),
@@ -285,6 +298,7 @@ impl<'a> TelemetryReport<'a> {
             row.cell("configured_loss", point.configured_loss);
             row.maybe("measured_loss", point.measured_loss.and_then(|loss| loss.share()));
             row.cell("runs", point.runs.len());
+
             for (name, estimate) in [
                 ("events_on_screen", &figures.events_on_screen),
                 ("events_seen", &figures.events_seen),
@@ -297,6 +311,7 @@ impl<'a> TelemetryReport<'a> {
                 estimated(&mut row, name, estimate);
             }
         }
+
         csv.text
     }
 
@@ -308,10 +323,12 @@ impl<'a> TelemetryReport<'a> {
                 row.cell("transport", &point.transport);
                 row.cell("configured_loss", point.configured_loss);
                 row.cell("run", number + 1);
+
                 row.cell("events", run.events);
                 row.cell("events_on_screen", run.events_on_screen);
                 row.cell("events_seen", run.events_seen);
                 row.cell("steps", run.steps);
+
                 row.cell("steps_on_screen", run.steps_on_screen);
                 row.cell("messages_sent", run.sent);
                 row.cell("messages_refused", run.refused);

@@ -45,11 +45,13 @@ const COLUMNS: [(&str, usize); 13] = [
 pub(super) fn render(report: &Report<'_>, ink: Ink) -> String {
     let mut out = String::new();
     heading(&mut out, report, ink);
+
     for (transport, schedule) in report.series_names() {
         let series: Vec<&Summary> =
             report.series(&transport, schedule).into_iter().map(|(_, summary)| summary).collect();
         let title = format!("{transport}, {}", schedule.label());
         line(&mut out, &format!("\n{}  {}", ink.paint(BOLD, &title), sample_size(&series)));
+
         let heads: Vec<String> =
             COLUMNS.iter().map(|(name, width)| format!("{name:>width$}")).collect();
         line(&mut out, &ink.paint(DIM, &heads.join(" ")));
@@ -57,6 +59,7 @@ pub(super) fn render(report: &Report<'_>, ink: Ink) -> String {
             rows(&mut out, summary, ink);
         }
     }
+
     legend(&mut out, report, ink);
     out
 }
@@ -69,6 +72,7 @@ fn line(out: &mut String, text: &str) {
 fn heading(out: &mut String, report: &Report<'_>, ink: Ink) {
     let (about, settings) = (&report.about, &report.experiment.settings);
     line(out, &ink.paint(BOLD, "UDP against TCP for telemetry under packet loss"));
+
     let what = format!(
         "{} bytes, {}/s; {}; {}",
         settings.message_bytes,
@@ -77,12 +81,14 @@ fn heading(out: &mut String, report: &Report<'_>, ink: Ink) {
         date(about.began_unix_ns)
     );
     line(out, &what);
+
     if about.interrupted {
         line(
             out,
             &ink.paint("33", "Ended before all runs were done: what follows is what was finished."),
         );
     }
+
     for note in &about.notes {
         line(out, &format!("Note: {note}"));
     }
@@ -100,6 +106,7 @@ fn rows(out: &mut String, summary: &Summary, ink: Ink) {
         &summary.age_p50_ns,
         &summary.age_p99_ns,
     ];
+
     let share = |value: f64| format!("{:.1}%", value * 100.0);
     let figure = |estimate: &Option<Estimate>, text: &dyn Fn(f64) -> String| match estimate {
         Some(e) => format!("{}{}", bound_sign(e), text(e.value)),
@@ -108,6 +115,7 @@ fn rows(out: &mut String, summary: &Summary, ink: Ink) {
     let interval = |estimate: &Option<Estimate>, text: &dyn Fn(Interval) -> String| {
         estimate.and_then(|e| e.interval).map(text).unwrap_or_default()
     };
+
     let mut values = vec![
         percent(summary.configured_loss).replace(' ', ""),
         summary.measured_loss.map_or("-".to_owned(), |loss| share(loss.share)),
@@ -116,6 +124,7 @@ fn rows(out: &mut String, summary: &Summary, ink: Ink) {
     ];
     values.extend(times.iter().map(|e| figure(e, &|ns| time(ns).replace(' ', ""))));
     values.push(summary.retransmits.map_or("-".to_owned(), |n| n.to_string()));
+
     let mut ranges = vec![
         String::new(),
         String::new(),
@@ -125,6 +134,7 @@ fn rows(out: &mut String, summary: &Summary, ink: Ink) {
         interval(&summary.rate_per_sec, &|i| format!("{:.0}-{:.0}", i.low, i.high)),
     ];
     ranges.extend(times.iter().map(|e| interval(e, &short_times)));
+
     line(out, &cells(&values));
     if ranges.iter().any(|range| !range.is_empty()) {
         let text = cells(&ranges);

@@ -69,10 +69,12 @@ impl Summary {
             runs.iter().map(|run| (run.delays_ns.as_slice(), run.censored_ns.as_slice())),
         );
         let ages = Pool::new(runs.iter().map(|run| (run.age_ns.as_slice(), &[][..])));
+
         let over = |pool: &dyn Fn(&[u32]) -> Option<Figure>| bootstrap.estimate(runs.len(), pool);
         let delay = |share: f64| over(&|weights| delays.quantile(weights, share));
         let age = |share: f64| over(&|weights| ages.quantile(weights, share));
         let ratio = |ratio: Ratio| over(&|weights| ratio.figure(weights));
+
         let sum = |of: fn(&Run) -> u64| runs.iter().map(of).sum::<u64>();
         let seconds = runs.iter().map(|run| run.duration_ns as f64 / 1e9);
         let tcp = |of: fn(&crate::experiment::model::TcpSummary) -> u64| {
@@ -80,6 +82,7 @@ impl Summary {
                 runs.iter().filter_map(|run| run.tcp.as_ref()).map(of).collect();
             (!of_runs.is_empty()).then(|| of_runs.iter().sum())
         };
+
         Summary {
             transport: point.transport.clone(),
             schedule: point.schedule,

@@ -80,6 +80,7 @@ pub(super) fn export(
     let mut exported = Exported::default();
     let mut buffer = vec![0; plan.message_bytes.max(Plan::MESSAGE_BYTES_MIN)];
     let per_message = capacity(buffer.len()) as u64;
+
     let mut told = 0;
     let mut due = Instant::now();
     while Instant::now() < end && !stop.load(Ordering::Relaxed) {
@@ -90,6 +91,7 @@ pub(super) fn export(
             let late_ns = due.min(end).elapsed().as_nanos() as u64;
             exported.woken_late_ns = exported.woken_late_ns.max(late_ns);
         }
+
         loop {
             let at_ns = monotonic_ns();
             let events = source.events(at_ns);
@@ -97,6 +99,7 @@ pub(super) fn export(
             let message =
                 Message { at_ns, counter: source.counter(at_ns), events: (told..until).collect() };
             message.encode(&mut buffer);
+
             match send(sender, &buffer, end, stop) {
                 Ok(Sent::Taken) => exported.sent += 1,
                 Ok(Sent::Refused) => exported.refused += 1,
@@ -106,11 +109,13 @@ pub(super) fn export(
                     return exported;
                 }
             }
+
             told = until;
             if told == events {
                 break;
             }
         }
+
         // Held up for longer than an interval: what was due meanwhile is in the next message.
         due = due.max(Instant::now() - plan.interval);
     }

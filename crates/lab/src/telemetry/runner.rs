@@ -58,6 +58,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(Progress)) -> Resul
     validate(plan)?;
     let mut results = Results::default();
     let rounds = plan.losses.len().div_ceil(plan.parallel_losses.max(1));
+
     for (rounds_done, losses) in plan.losses.chunks(plan.parallel_losses.max(1)).enumerate() {
         progress(Progress { rounds_done, rounds });
         let outcomes: Vec<_> = thread::scope(|scope| {
@@ -67,22 +68,26 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(Progress)) -> Resul
                 .collect();
             networks.into_iter().map(thread::ScopedJoinHandle::join).collect()
         });
+
         for outcome in outcomes {
             let one = outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             results.points.extend(one.points);
             results.notes.extend(one.notes);
             (results.loss_at, results.properties) = (one.loss_at, one.properties);
         }
+
         if stop.load(Ordering::Relaxed) {
             results.interrupted = true;
             break;
         }
     }
+
     let place =
         |point: &Point| plan.transports.iter().position(|name| name == point.transport.as_str());
     results.points.sort_by(|a, b| {
         place(a).cmp(&place(b)).then(a.configured_loss.total_cmp(&b.configured_loss))
     });
+
     results.notes.extend(busy(&results.points));
     results.notes.sort();
     results.notes.dedup();
@@ -109,10 +114,12 @@ fn validate(plan: &Plan) -> Result<(), Error> {
     for &loss in &plan.losses {
         PathLoss::per_path(loss).ok_or(Error::LossOutOfRange(loss))?;
     }
+
     if plan.message_bytes < Plan::MESSAGE_BYTES_MIN {
         let (bytes, min) = (plan.message_bytes, Plan::MESSAGE_BYTES_MIN);
         return Err(Error::MessageTooSmall { bytes, min });
     }
+
     let is_positive = |value: f64| value.is_finite() && value > 0.0;
     for (name, value) in [
         ("the rate of events", plan.events_per_sec),
@@ -134,6 +141,7 @@ fn run_loss(plan: &Plan, loss: f64, stop: &AtomicBool) -> Result<Results, Error>
     let properties = network.properties()?;
     let mut results =
         Results { properties, loss_at: Some(network.loss_at()), ..Results::default() };
+
     let mut flows: Vec<(TransportName, Flow)> = Vec::new();
     for transport in plan.transports.iter().filter_map(|name| transport::named(name)) {
         for _ in 0..plan.runs {
@@ -147,10 +155,12 @@ fn run_loss(plan: &Plan, loss: f64, stop: &AtomicBool) -> Result<Results, Error>
             }
         }
     }
+
     network.set_loss(path_loss)?;
     for (_, flow) in &flows {
         flow.prepare(&network).map_err(network::Error::Probe)?;
     }
+
     let (outcomes, measured_loss) = run_flows(plan, flows, &network, stop);
     // A run that was cut short saw less than it would have.
     let whole = if stop.load(Ordering::Relaxed) { Vec::new() } else { outcomes };
@@ -159,6 +169,7 @@ fn run_loss(plan: &Plan, loss: f64, stop: &AtomicBool) -> Result<Results, Error>
             let why = &run.failure;
             results.notes.push(format!("{transport} broke at {} loss: {why}", Percent(loss)));
         }
+
         match results.points.iter_mut().find(|point| point.transport == transport) {
             Some(point) => point.runs.push(run),
             None => results.points.push(Point {
@@ -193,10 +204,12 @@ fn run_flows(
                 (name, scope.spawn(move || one(flow, plan, phase, stop)))
             })
             .collect();
+
         let join = |(name, flow): (_, thread::ScopedJoinHandle<'_, Run>)| {
             (name, flow.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         };
         let outcomes = running.into_iter().map(join).collect();
+
         over.store(true, Ordering::Relaxed);
         (outcomes, probing.join().unwrap_or_default())
     })
@@ -221,11 +234,13 @@ fn probe(network: &Network, stop: &AtomicBool, over: &AtomicBool) -> Option<Meas
     const EVERY: Duration = Duration::from_millis(5);
     let (sender, receiver) = probe_sockets(network).ok()?;
     let (mut packets, mut arrived) = (0_u64, 0_u64);
+
     let mut take = || {
         while receiver.recv(&mut [0; 8]).is_ok() {
             arrived += 1
         }
     };
+
     let mut due = Instant::now();
     while !stop.load(Ordering::Relaxed) && !over.load(Ordering::Relaxed) {
         packets += u64::from(sender.send(&packets.to_be_bytes()).is_ok());
@@ -233,6 +248,7 @@ fn probe(network: &Network, stop: &AtomicBool, over: &AtomicBool) -> Option<Meas
         due += EVERY;
         thread::sleep(due.saturating_duration_since(Instant::now()));
     }
+
     // The last ones are delivered before the call that sent them returns; the bridge and its queues are in between.
     thread::sleep(Duration::from_millis(50));
     take();

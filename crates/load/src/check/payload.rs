@@ -139,6 +139,7 @@ struct Civil {
 /// UTC date and time, by the days-to-civil algorithm of Howard Hinnant ("chrono-Compatible Low-Level Date Algorithms").
 fn civil(stamp_ns: u64) -> Civil {
     let seconds = stamp_ns / 1_000_000_000;
+
     // Days since 0000-03-01, so that the leap day is the last of its year.
     let days = seconds / 86_400 + 719_468;
     let era = days / 146_097;
@@ -146,8 +147,10 @@ fn civil(stamp_ns: u64) -> Civil {
     let year_of_era =
         (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+
     let shifted_month = (5 * day_of_year + 2) / 153;
     let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+
     Civil {
         year: era * 400 + year_of_era + u64::from(month <= 2),
         month,

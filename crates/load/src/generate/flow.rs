@@ -67,6 +67,7 @@ impl Flow {
         let address = options.targets[target_idx].clone();
         let socket = open_socket(&address, options)
             .map_err(|source| Error::Open { address: address.clone(), source })?;
+
         Ok(Flow {
             socket,
             address,
@@ -112,6 +113,7 @@ impl Flow {
             check::encode(self.payload, &check, &mut datagram[..*size]);
             check.sequence += 1;
         }
+
         let mut messages = [Message::single(b""); send::BATCH];
         let count = match self.segmentation {
             Segmentation::Gso if sizes.len() > 1 => {
@@ -125,10 +127,12 @@ impl Flow {
                 sizes.len().min(send::BATCH)
             }
         };
+
         let (taken, refused) = self.send_all(&messages[..count], halt);
         let sent: usize = messages[..taken].iter().map(|m| m.datagrams as usize).sum();
         self.sent_datagrams += sent as u64;
         self.sent_bytes += messages[..taken].iter().map(|m| m.bytes.len() as u64).sum::<u64>();
+
         let gave_up = match refused {
             None => 0,
             Some(_) if messages[taken].datagrams > 1 => {
@@ -159,10 +163,12 @@ impl Flow {
                 Err(Errno::INTR) => continue,
                 Err(errno) => errno,
             };
+
             self.errors.add(errno);
             if halt.is_now() {
                 break;
             }
+
             match errno {
                 Errno::AGAIN => self.wait_for_room(),
                 // A full queue of the device has no event to wait for.

@@ -69,6 +69,7 @@ impl Options {
         if self.targets.is_empty() {
             return Err(Error::NoTarget);
         }
+
         let (min, max) = (self.payload.size_min_bytes(), SIZE_MAX_BYTES);
         let (smallest, largest) = self.sizes.range();
         if smallest < min {
@@ -77,6 +78,7 @@ impl Options {
         if largest > max {
             return Err(Error::SizeTooLarge { size: largest, max });
         }
+
         if self.senders == 0 || self.flows < self.senders {
             return Err(Error::Flows { flows: self.flows, senders: self.senders });
         }
@@ -86,6 +88,7 @@ impl Options {
         if self.source_port.is_some() && self.flows > 1 {
             return Err(Error::SourcePort { flows: self.flows });
         }
+
         if matches!(self.rate, Rate::DatagramsPerSec(0) | Rate::BitsPerSec(0)) {
             return Err(Error::Rate);
         }

@@ -153,6 +153,7 @@ pub(super) fn collect(
 ) -> Report {
     let mut targets: Vec<TargetReport> = options.targets.iter().map(empty_target).collect();
     let mut lateness = Latencies::new();
+
     for sender in senders {
         lateness.add(&sender.lateness);
         for flow in &sender.flows {
@@ -165,10 +166,12 @@ pub(super) fn collect(
             target.errors.add_all(&flow.errors);
         }
     }
+
     let sent_datagrams = targets.iter().map(|t| t.sent_datagrams).sum();
     let sent_bytes = targets.iter().map(|t| t.sent_bytes).sum();
     let elapsed_seconds = elapsed.as_secs_f64();
     let per_sec = |n: u64| if elapsed_seconds > 0.0 { n as f64 / elapsed_seconds } else { 0.0 };
+
     Report {
         run: format!("{run:016x}"),
         elapsed_seconds,

@@ -46,9 +46,11 @@ impl Schedule {
             Rate::BitsPerSec(per_sec) => Pace::Bits { per_sec, senders },
             Rate::Max => Pace::Unpaced,
         };
+
         let share = |count: u64| count / senders + u64::from(idx < count % senders);
         let duration_ns = options.limit.duration.map(|d| d.as_nanos() as u64);
         let slots_all = options.limit.count.map_or(u64::MAX, share);
+
         Schedule {
             start_ns,
             pace,

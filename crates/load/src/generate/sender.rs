@@ -51,13 +51,16 @@ impl Sender {
                 flows.push(Flow::open(options, run, idx as u16, target_idx, flow_idx)?);
             }
         }
+
         let (_, size_max) = options.sizes.range();
         let contiguous = options.segmentation_possible() == Segmentation::Gso;
         let stride = if contiguous { size_max } else { size_max.next_multiple_of(64) + 64 };
         let batch_max = (BATCH_BYTES_MAX / stride).clamp(1, send::BATCH);
+
         // A run of segments may fill a message, and a batch has many messages.
         let batch_max =
             if contiguous { (BATCH_BYTES_MAX / stride).clamp(1, 512) } else { batch_max };
+
         let mut buffer = vec![0; batch_max * stride];
         buffer.chunks_exact_mut(stride).for_each(|slot| check::fill(options.payload, slot));
         Ok(Sender {
@@ -87,6 +90,7 @@ impl Sender {
         let mut next_heartbeat_ns = heartbeat_ns.map_or(u64::MAX, |every_ns| start_ns + every_ns);
         let round_max = (self.batch_max * self.flows.len()).min(ROUND_MAX.max(self.batch_max));
         let mut round: Vec<Slot> = Vec::with_capacity(round_max);
+
         self.start_ns = start_ns;
         self.end_ns = start_ns;
         let halt = &Halt { stop, at_ns: schedule.halt_ns(END_GRACE) };
@@ -96,11 +100,13 @@ impl Sender {
                 self.send_heartbeats(Kind::Heartbeat, 0, halt, progress);
                 next_heartbeat_ns = now_ns.saturating_add(heartbeat_ns.unwrap_or(u64::MAX));
             }
+
             let Some(first) = schedule.peek() else { break };
             if first.due_ns > now_ns {
                 self.wait_until(first.due_ns.min(next_heartbeat_ns), now_ns);
                 continue;
             }
+
             round.clear();
             while round.len() < round_max
                 && let Some(slot) = schedule.peek().filter(|slot| slot.due_ns <= now_ns)
@@ -111,9 +117,11 @@ impl Sender {
                 round.push(slot);
                 schedule.advance();
             }
+
             self.send_round(&round, halt, progress);
             self.end_ns = sys::clock::monotonic_ns();
         }
+
         let done = self.flows.iter().map(|f| f.sent_datagrams + f.failed.total()).sum();
         self.slots_behind = schedule.slots_behind(sys::clock::monotonic_ns(), done);
         if self.options.heartbeat.is_some() {
@@ -125,13 +133,16 @@ impl Sender {
     fn send_round(&mut self, round: &[Slot], halt: &Halt<'_>, progress: &Progress) {
         let flows = self.flows.len();
         let mut sizes = [0; 512];
+
         // The first burst may be the rest of one that the last round began.
         let begun = (self.turn % self.options.burst) as usize;
         let burst_of = |slot: usize| (slot + begun) / self.options.burst as usize;
         let bursts = burst_of(round.len() - 1) + 1;
         let first_flow = (self.turn / self.options.burst) as usize;
+
         for shift in 0..flows.min(bursts) {
             let flow = (first_flow + shift) % flows;
+
             let mut pending = 0;
             for burst in (shift..bursts).step_by(flows) {
                 let from = (burst * self.options.burst as usize).saturating_sub(begun);
@@ -145,6 +156,7 @@ impl Sender {
                     }
                 }
             }
+
             self.send_batch(flow, &sizes[..pending], halt, progress);
         }
         self.turn += round.len() as u64;

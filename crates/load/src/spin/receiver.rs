@@ -62,6 +62,7 @@ impl Receiver {
             Options { receive_buffer_bytes: RECEIVE_BUFFER_BYTES, ..Options::on(Vec::new()) };
         let bound = Bound::open(address, &options)
             .map_err(|source| Error::Listen { address: address.clone(), source })?;
+
         Ok(Receiver {
             bound,
             batch: ReceiveBatch::with_buffer_bytes(buffer_bytes),

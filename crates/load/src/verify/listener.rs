@@ -50,18 +50,22 @@ impl Bound {
             }
             Address::Unix(path) => socket::listen_unix(path)?,
         };
+
         socket::set_receive_timeout(socket.as_fd(), RECEIVE_TIMEOUT)?;
         let receive_buffer_bytes =
             socket::set_receive_buffer(socket.as_fd(), options.receive_buffer_bytes)?;
         let dropped_at_bind = socket::mem_info(socket.as_fd())?.dropped_datagrams;
+
         let address = match socket::local_address(socket.as_fd()) {
             Some(LocalAddress::Inet(addr)) => Address::Udp(addr),
             _ => address.clone(),
         };
+
         let file = match &address {
             Address::Udp(_) => None,
             Address::Unix(path) => SocketFile::at(path),
         };
+
         Ok(Bound { socket, address, receive_buffer_bytes, dropped_at_bind, file })
     }
 

@@ -78,15 +78,18 @@ impl<'a> Receiving<'a> {
             if stop.load(Ordering::Relaxed) {
                 return EndedBy::Stopped;
             }
+
             self.receive(Wait::ForOne);
             let now_ns = sys::clock::monotonic_ns();
             if now_ns >= self.mem_info_due_ns {
                 self.mem_info_due_ns = now_ns + MEM_INFO_EVERY.as_nanos() as u64;
                 self.read_kernel_drops();
             }
+
             if let Some(ended_by) = self.is_over(now_ns) {
                 return ended_by;
             }
+
             if !self.options.read_interval.is_zero() {
                 thread::sleep(self.options.read_interval);
             }
@@ -96,17 +99,20 @@ impl<'a> Receiving<'a> {
     fn is_over(&self, now_ns: u64) -> Option<EndedBy> {
         let until = &self.options.until;
         let since = |then_ns: u64| Duration::from_nanos(now_ns.saturating_sub(then_ns));
+
         if until.duration.is_some_and(|duration| since(self.start_ns) >= duration) {
             return Some(EndedBy::Duration);
         }
         if until.count.is_some_and(|count| self.tracker.counts.received >= count) {
             return Some(EndedBy::Count);
         }
+
         let done = until.done.as_ref()?;
         let quiet = since(self.last_ns);
         let counts = &self.tracker.counts;
         let is_complete = counts.missing() == 0 && counts.heartbeats >= counts.heartbeats_expected;
         let idle = if is_complete { done.idle.min(COMPLETE_IDLE) } else { done.idle };
+
         if quiet >= idle && self.tracker.has_ended(done.runs) {
             return Some(EndedBy::Done);
         }
@@ -132,9 +138,11 @@ impl<'a> Receiving<'a> {
                 return true;
             }
         }
+
         let realtime_ns = sys::clock::realtime_ns();
         let now_ns = sys::clock::monotonic_ns();
         let data_before = self.tracker.counts.received;
+
         for datagram in self.batch.datagrams() {
             if datagram.truncated {
                 self.tracker.observe_truncated(datagram.bytes());
@@ -142,6 +150,7 @@ impl<'a> Receiving<'a> {
                 self.tracker.observe(datagram.bytes(), realtime_ns);
             }
         }
+
         let first_ns = *self.first_ns.get_or_insert(now_ns);
         self.last_ns = now_ns;
         let data = self.tracker.counts.received - data_before;
@@ -149,6 +158,7 @@ impl<'a> Receiving<'a> {
             self.last_data_ns = now_ns;
             self.timeline.add(now_ns - first_ns, data);
         }
+
         self.progress.publish(&self.tracker.counts, self.kernel_dropped);
         true
     }
@@ -200,15 +210,18 @@ impl Finished {
     pub(super) fn report(self, options: &Options) -> ListenerReport {
         let counts = self.tracker.counts.clone();
         let runs = self.tracker.run_reports();
+
         let faults = counts.missing()
             + counts.duplicate
             + counts.corrupt
             + counts.truncated
             + counts.beyond_window;
+
         let waited_in_vain = match &options.until.done {
             Some(done) => !self.tracker.has_ended(done.runs),
             None => false,
         };
+
         let elapsed_seconds = self.elapsed.as_secs_f64();
         let per_sec = |n: u64| if elapsed_seconds > 0.0 { n as f64 / elapsed_seconds } else { 0.0 };
         ListenerReport {

@@ -75,6 +75,7 @@ impl Stream {
         let words = self.seen.len() as u64;
         let (word, bit) = (sequence / 64, 1 << (sequence % 64));
         let idx = (word % words) as usize;
+
         if sequence >= self.next {
             let first_new_word = self.next.div_ceil(64);
             if word >= first_new_word + words {
@@ -86,10 +87,12 @@ impl Stream {
             self.next = sequence + 1;
             return Arrival::InOrder;
         }
+
         let highest = self.next - 1;
         if word + words <= highest / 64 {
             return Arrival::BeyondWindow;
         }
+
         if self.seen[idx] & bit != 0 {
             return Arrival::Duplicate;
         }
@@ -102,6 +105,7 @@ impl Stream {
         let words = self.seen.len() as u64;
         let first_word = (self.next.div_ceil(64)).saturating_sub(words);
         let mut from = first_word * 64;
+
         let within = std::iter::from_fn(move || {
             let is_seen = |s: u64| self.seen[(s / 64 % words) as usize] & (1 << (s % 64)) != 0;
             while from < self.next && is_seen(from) {
@@ -113,6 +117,7 @@ impl Stream {
             }
             (first < from).then(|| (first, from - 1))
         });
+
         let tail = (self.announced > self.next).then(|| (self.next, self.announced - 1));
         within.chain(tail)
     }

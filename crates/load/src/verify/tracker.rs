@@ -67,6 +67,7 @@ impl Tracker {
     /// A whole datagram, read at `now_ns` of the real-time clock.
     pub(super) fn observe(&mut self, bytes: &[u8], now_ns: u64) {
         self.counts.all_bytes += bytes.len() as u64;
+
         let check = match check::decode(bytes) {
             // A stream of 2^63 datagrams takes longer than anybody waits: such a number is made up.
             Ok(datagram) if datagram.check.sequence <= i64::MAX as u64 => datagram.check,
@@ -83,18 +84,22 @@ impl Tracker {
                 return;
             }
         };
+
         if check.kind != Kind::Data {
             self.counts.heartbeats += 1;
             self.counts.heartbeat_bytes += bytes.len() as u64;
         }
+
         let Some(idx) = self.stream_of(&check) else {
             self.counts.untracked += u64::from(check.kind == Kind::Data);
             return;
         };
+
         let stream = &mut self.streams[idx].1;
         let further = u64::from(check.heartbeats).saturating_sub(stream.heartbeats_expected);
         stream.heartbeats_expected += further;
         self.counts.heartbeats_expected += further;
+
         if check.kind == Kind::Data {
             self.observe_data(idx, &check, bytes.len(), now_ns);
         } else {
@@ -108,6 +113,7 @@ impl Tracker {
         let arrival = stream.arrive(check.sequence);
         let counts = &mut self.counts;
         counts.expected = counts.expected.saturating_add(stream.expected() - expected_before);
+
         match arrival {
             Arrival::Duplicate => {
                 counts.duplicate += 1;
@@ -123,8 +129,10 @@ impl Tracker {
                 counts.reorder_extent_max = counts.reorder_extent_max.max(extent);
             }
         }
+
         counts.received += 1;
         counts.bytes += len as u64;
+
         match now_ns.checked_sub(check.stamp_ns) {
             Some(age_ns) => {
                 self.latencies.record(age_ns);
@@ -155,6 +163,7 @@ impl Tracker {
         {
             return Some(idx);
         }
+
         let idx = match self.idx_by_key.get(&key) {
             Some(idx) => *idx,
             None if self.streams.len() >= self.streams_max => return None,
@@ -166,6 +175,7 @@ impl Tracker {
                 idx
             }
         };
+
         self.last = Some((key, idx));
         Some(idx)
     }
@@ -205,8 +215,10 @@ impl Tracker {
     fn run_report(&self, id: u64, run: &Run) -> RunReport {
         let mut senders: BTreeMap<u16, SenderReport> = BTreeMap::new();
         let (mut gaps, mut gaps_omitted, mut streams_seen) = (Vec::new(), 0, 0);
+
         let mut own: Vec<_> = self.streams.iter().filter(|(key, _)| key.run == id).collect();
         own.sort_unstable_by_key(|(key, _)| (key.sender, key.flow));
+
         for (key, stream) in own {
             streams_seen += 1;
             let report = senders
@@ -219,6 +231,7 @@ impl Tracker {
             report.reordered += stream.reordered;
             report.beyond_window += stream.beyond_window;
             report.missing = report.expected - report.received;
+
             for (first, last) in stream.gaps() {
                 if gaps.len() < GAPS_MAX {
                     gaps.push(Gap { sender: key.sender, flow: key.flow, first, last });
@@ -227,6 +240,7 @@ impl Tracker {
                 }
             }
         }
+
         RunReport {
             run: format!("{id:016x}"),
             streams_announced: run.streams,

@@ -28,6 +28,7 @@ pub(super) fn network_error(error: &Error) -> anyhow::Error {
             Chain(error)
         ));
     }
+
     let what = if error.is_unsupported() {
         "this kernel cannot make the lab's network"
     } else {

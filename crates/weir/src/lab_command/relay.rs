@@ -77,10 +77,12 @@ impl Args {
         if !(0.0..100.0).contains(&self.tolerance) {
             return usage("--tolerance: it is a percentage below 100");
         }
+
         let least = Payload::Binary.size_min_bytes();
         if self.sizes.iter().any(|size| !(least..=65_507).contains(size)) {
             return usage(&format!("--sizes: a datagram has {least} to 65507 bytes"));
         }
+
         let wide = |list: &[u16]| list.iter().map(|&n| usize::from(n)).collect::<Vec<_>>();
         let targets = match self.to {
             Some(_) => vec![self.receive.len()],
@@ -88,6 +90,7 @@ impl Args {
         };
         let combine =
             if self.all_combinations { Combination::all } else { Combination::one_at_a_time };
+
         Ok(Plan {
             combinations: combine(&self.sizes, &targets, &wide(&self.flows)),
             rates: self.rates.clone(),

@@ -81,12 +81,14 @@ impl Args {
         if self.interval < Duration::from_millis(1) || self.interval > self.duration {
             return usage("--interval: it is 1ms at least, and at most the length of a run");
         }
+
         if self.message_size > MESSAGE_BYTES_MAX {
             return usage("--message-size: a message has at most 65507 bytes");
         }
         if [self.events, self.steps].iter().any(|rate| !(1..=RATE_MAX_PER_SEC).contains(rate)) {
             return usage("--events and --steps: 1 to 100000 a second");
         }
+
         let plan = Plan {
             losses: each_once(&self.loss),
             transports: each_once(&self.transports),
@@ -99,10 +101,12 @@ impl Args {
             window: self.window,
             ..Plan::default()
         };
+
         let at_once = plan.parallel_losses.min(plan.losses.len());
         if plan.transports.len() * plan.runs as usize * at_once > FLOWS_MAX {
             return usage("--runs, --transports, --loss: together at most 400 flows at a time");
         }
+
         Ok(plan)
     }
 }

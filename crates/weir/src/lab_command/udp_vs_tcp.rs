@@ -61,6 +61,7 @@ fn progress_line(progress: &Progress) -> String {
     let Some(now) = progress.now() else { return "building the network".to_owned() };
     let done = (now.share() * CELLS as f64) as usize;
     let bar = "#".repeat(done.min(CELLS)) + &"-".repeat(CELLS.saturating_sub(done));
+
     let percent = |loss: f64| ((loss * 1e4).round() / 1e2).to_string();
     let (least, most) = (
         now.losses.iter().copied().fold(1.0, f64::min),
@@ -71,6 +72,7 @@ fn progress_line(progress: &Progress) -> String {
     } else {
         percent(most)
     };
+
     format!(
         "[{bar}] {:2.0} %  round {} of {} ({} % loss, {} flows), {} left",
         now.share() * 100.0,

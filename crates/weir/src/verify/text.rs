@@ -56,6 +56,7 @@ fn listener_text(text: &mut String, listener: &ListenerReport) {
             ),
         );
     }
+
     for run in &listener.runs {
         run_text(text, run);
     }
@@ -74,6 +75,7 @@ fn listener_text(text: &mut String, listener: &ListenerReport) {
             ),
         );
     }
+
     text.push_str(&chart::rate_over_time(&listener.timeline));
     text.push_str(&chart::latency(latency));
 }
@@ -98,6 +100,7 @@ fn faults_text(missing: u64, counts: &Counts) -> String {
         grouped(counts.foreign),
         grouped(counts.heartbeats),
     );
+
     let rare = [
         ("beyond the window", counts.beyond_window),
         ("of untracked streams", counts.untracked),
@@ -123,7 +126,9 @@ fn run_text(text: &mut String, run: &RunReport) {
     if unended > 0 {
         let _ = write!(head, ", {unended} without an end: their last datagrams may be missing too");
     }
+
     line(text, &head);
+
     if run.senders.len() > 1 {
         for sender in &run.senders {
             line(
@@ -140,6 +145,7 @@ fn run_text(text: &mut String, run: &RunReport) {
             );
         }
     }
+
     for gap in run.gaps.iter().take(GAPS_SHOWN) {
         line(
             text,
@@ -152,6 +158,7 @@ fn run_text(text: &mut String, run: &RunReport) {
             ),
         );
     }
+
     let more = run.gaps_omitted + run.gaps.len().saturating_sub(GAPS_SHOWN) as u64;
     if more > 0 {
         line(text, &format!("    and {} more gaps", grouped(more)));
@@ -178,6 +185,7 @@ fn join_text(text: &mut String, join: &Join) {
         };
         line(text, &format!("    {:>12}  {}, {why}", grouped(loss.datagrams), loss.place));
     }
+
     for (label, count) in [
         ("still in the relay", join.in_flight),
         (
@@ -199,17 +207,20 @@ fn verdict(report: &Report) -> String {
     if let Some(silent) = report.listeners.iter().find(|l| l.counts.received == 0) {
         return format!("not clean: nothing arrived on {}", silent.listen);
     }
+
     let faults = [
         ("missing", report.missing),
         ("duplicate", counts.duplicate),
         ("corrupt", counts.corrupt),
         ("truncated", counts.truncated),
     ];
+
     let found: Vec<_> = faults
         .iter()
         .filter(|(_, count)| *count > 0)
         .map(|(label, count)| format!("{label} {}", grouped(*count)))
         .collect();
+
     match found.as_slice() {
         [] => "not clean: the senders' end was not seen".to_owned(),
         found => format!("not clean: {} of {}", found.join(", "), grouped(counts.expected)),

@@ -75,20 +75,24 @@ impl Plot {
         let root = SVGBackend::with_string(svg, (WIDTH * FINE as u32, HEIGHT * FINE as u32))
             .into_drawing_area();
         root.fill(&WHITE)?;
+
         write(&root, &self.title, (24, 18), font(21).style(FontStyle::Bold), INK, HPos::Left)?;
         write(&root, &self.subtitle, (24, 50), font(14), SOFT, HPos::Left)?;
         write(&root, &self.footnote, (24, HEIGHT as i32 - 22), font(12), SOFT, HPos::Left)?;
+
         let right = self.legend(&root)?;
         let mut chart = self.axes(&root, right)?;
         for (index, curve) in self.curves.iter().enumerate() {
             self.curve(&mut chart, curve, index)?;
         }
+
         for &(x, y) in &self.article {
             let at = (self.x.place(x), self.y.place(y));
             chart.draw_series([
                 EmptyElement::at(at) + PathElement::new(closed(diamond(7)), stroke(INK, 2))
             ])?;
         }
+
         root.present()
     }
 
@@ -105,6 +109,7 @@ impl Plot {
             .x_label_area_size(fine(48))
             .y_label_area_size(fine(78))
             .build_cartesian_2d(&self.x, &self.y)?;
+
         chart
             .configure_mesh()
             .bold_line_style(stroke(GRID, 1))
@@ -127,10 +132,12 @@ impl Plot {
         let curves = self.curves.len() as i32;
         let aside = (index as i32 * 2 - curves + 1) * FINE * 6 / curves.max(4);
         let place = |mark: &Mark| (self.x.place(mark.x), self.y.place(mark.y));
+
         chart.draw_series([PathElement::new(
             curve.marks.iter().map(place).collect::<Vec<_>>(),
             stroke(color, 2),
         )])?;
+
         for mark in &curve.marks {
             let Some((low, high)) = mark.interval else { continue };
             let plane = chart.as_coord_spec();
@@ -140,6 +147,7 @@ impl Plot {
             if (high - low).abs() <= fine(10) {
                 continue;
             }
+
             let cap = 3 * FINE;
             let line = |from: (i32, i32), to: (i32, i32)| {
                 PathElement::new(
@@ -147,12 +155,14 @@ impl Plot {
                     stroke(color, 1),
                 )
             };
+
             let bar = EmptyElement::at(place(mark))
                 + line((0, low), (0, high))
                 + line((-cap, low), (cap, low))
                 + line((-cap, high), (cap, high));
             chart.draw_series([bar])?;
         }
+
         let first = (index + 1) * curve.marks_every / (self.curves.len() + 1);
         for mark in curve.marks.iter().skip(first).step_by(curve.marks_every.max(1)) {
             chart
@@ -167,12 +177,14 @@ impl Plot {
         let mut curves: Vec<&Curve> = self.curves.iter().collect();
         let end = |curve: &Curve| curve.marks.last().map_or(0.0, |mark| mark.y);
         curves.sort_by(|a, b| end(b).total_cmp(&end(a)));
+
         let article = (!self.article.is_empty()).then_some("article (2022)");
         let longest =
             curves.iter().map(|c| c.label.as_str()).chain(article).map(|l| l.chars().count()).max();
         // A character of 13 px sans-serif is 7 px wide on average and 8 at most for such names.
         let room = 64 + 8 * longest.unwrap_or(0) as i32;
         let left = WIDTH as i32 - room + 12;
+
         for (row, curve) in curves.iter().enumerate() {
             let y = 100 + 24 * row as i32;
             let color = PALETTE[curve.style % PALETTE.len()];
@@ -186,12 +198,14 @@ impl Plot {
             )?;
             write(root, &curve.label, (left + 38, y - 6), font(13), INK, HPos::Left)?;
         }
+
         if let Some(label) = article {
             let y = 100 + 24 * curves.len() as i32 + 6;
             let at = EmptyElement::at((fine(left + 14), fine(y)));
             root.draw(&(at + PathElement::new(closed(diamond(7)), stroke(INK, 2))))?;
             write(root, label, (left + 38, y - 6), font(13), INK, HPos::Left)?;
         }
+
         Ok(room)
     }
 }
@@ -247,6 +261,7 @@ fn shape(style: usize) -> Vec<(i32, i32)> {
             (-2, -2),
         ],
     };
+
     shape.iter().map(|&(x, y)| (fine(x), fine(y))).collect()
 }
 

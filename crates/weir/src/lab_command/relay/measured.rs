@@ -79,6 +79,7 @@ impl Ours {
                 stderr.as_mut().map_or(Ok(0), |stderr| stderr.read_to_string(&mut words))?;
                 return Err(format!("weir relay ended, {status}: {}", words.trim()).into());
             }
+
             match ledger::fetch(ADMIN) {
                 Ok(snapshot) if is_wanted(&snapshot) => return Ok(snapshot),
                 // What it still has after all this time is in the ledger as such.
@@ -100,9 +101,11 @@ fn summary(snapshot: &Snapshot, targets: usize) -> Result<RelayLedger, serde_jso
         let at = format!("{}: {}", loss.hop.hop.label(), loss.reason.label());
         *lost.entry(at).or_default() += loss.amount.count * copies;
     }
+
     let mut lost: Vec<Lost> = lost.into_iter().map(|(at, copies)| Lost { at, copies }).collect();
     lost.retain(|lost| lost.copies > 0);
     lost.sort_by_key(|lost| std::cmp::Reverse(lost.copies));
+
     let of = |kind: HopKind| snapshot.hops.iter().filter(move |hop| hop.hop == kind);
     Ok(RelayLedger {
         received: of(HopKind::Socket).map(|hop| hop.received.count).sum(),

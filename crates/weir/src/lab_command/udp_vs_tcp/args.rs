@@ -94,6 +94,7 @@ impl Args {
             (_, true) => Plan::article(),
             _ => Plan::standard(),
         };
+
         let plan = Plan {
             losses: or(self.losses()?, preset.losses),
             transports: or(self.transports(), preset.transports),
@@ -104,6 +105,7 @@ impl Args {
             rate_per_sec: self.rate.map_or(preset.rate_per_sec, |rate| rate as f64),
             preset: preset.preset,
         };
+
         let usage = |text: &str| Err(Failure::Usage.error(text));
         if plan.duration < Duration::from_secs(1) || plan.duration > DURATION_MAX {
             return usage("--duration: a run takes 1s to 7d");
@@ -119,6 +121,7 @@ impl Args {
                 "--runs, --transports, --schedule: together at most 400 flows at one loss",
             );
         }
+
         Ok(plan)
     }
 
@@ -135,6 +138,7 @@ impl Args {
                 loss.filter(|loss| loss.path() < 1.0).map(PathLoss::path).ok_or_else(|| {
                     Failure::Usage.error(format!("--loss: {percent} is not a percentage below 100"))
                 })?;
+
             // What went through the square root and back is not what was typed.
             let loss = (loss * 1e9).round() / 1e9;
             if !losses.contains(&loss) {
