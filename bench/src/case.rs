@@ -12,7 +12,7 @@ pub(crate) const VARYING: Sizes = Sizes::Varying { min: 64, max: 336 };
 /// Datagrams a second of the steady case.
 pub(crate) const STEADY_RATE_PER_SEC: f64 = 20_000.0;
 
-/// Repetitions unless told otherwise: with fewer than six, the interval of a median cannot cover 95 %.
+/// Repetitions by default: with fewer than six, the interval of a median cannot cover 95 %.
 pub(crate) const REPETITIONS: usize = 7;
 
 /// What a case is about.

@@ -13,7 +13,7 @@ const WEIR: Contender = Contender::WEIR_INLINE;
 /// Of the better C loop of each repetition.
 const RATE_RATIO_MIN: f64 = 1.0;
 const CPU_RATIO_MAX: f64 = 1.0;
-/// More than the C loop beside it.
+/// More than the C loop next to it.
 const ADDED_P99_MORE_US_MAX: f64 = 0.0;
 /// Of the rate without the target that takes nothing.
 const ISOLATION_RATIO_MIN: f64 = 0.95;

@@ -16,7 +16,7 @@ pub(crate) struct Selection {
     #[arg(long, value_delimiter = ',')]
     only: Vec<Part>,
     /// Only these datagram lengths: any number of bytes, or varying. Isolation and the steady case are measured at 200 and
-    /// varying unless told otherwise.
+    /// varying by default.
     #[arg(long, value_delimiter = ',')]
     sizes: Vec<String>,
     /// Only these numbers of targets, where relays are compared on loopback.

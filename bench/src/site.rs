@@ -88,7 +88,7 @@ impl Site {
         }
     }
 
-    /// An address that the relays have a route to and at which there is nobody.
+    /// An address that the relays have a route to and without a host.
     pub(crate) fn dead_next_hop(&self) -> Option<SocketAddr> {
         match self {
             Site::Loopback => None,

@@ -55,7 +55,7 @@ impl Trial {
 /// A run has ended when nothing has arrived for this long after the last datagram was sent.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// Receivers of long datagrams look at so much of each.
+/// Receivers look at the first bytes of long datagrams only.
 const READ_BYTES: usize = 2_048;
 
 pub(crate) struct Stage {

@@ -70,7 +70,7 @@ impl Population {
         Ok(population)
     }
 
-    /// A listener and a connection to it in each of so many namespaces.
+    /// A listener and a connection to it in each of this many namespaces.
     pub(super) fn in_namespaces(count: usize) -> anyhow::Result<Population> {
         let home = Home::remember().context("the own namespace")?;
         let mut population = Population::default();

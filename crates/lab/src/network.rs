@@ -8,7 +8,7 @@
 //! Each of the three is a network namespace that is mounted nowhere: it lives as long as the [`Network`], its threads and
 //! sockets do, and the kernel removes it with them, however the process ends. The host's own network is never touched: devices
 //! are made in these namespaces from the start. Loss is where each link ends, in the direction of reception, so that no
-//! sender is told of it; a path crosses two links.
+//! sender is notified of it; a path crosses two links.
 
 mod counters;
 mod error;
@@ -333,7 +333,7 @@ impl Network {
         Ok(())
     }
 
-    /// Carrier and the ports of the bridge take their moment; neighbours are known from here on.
+    /// Carrier and the ports of the bridge take a moment; neighbors are known from here on.
     fn wait_until_ready(&self) -> Result<(), Error> {
         let bind = |host: &Host| -> Result<UdpSocket, Error> {
             let socket = host.run(|| UdpSocket::bind((host.ipv4(), 0)))?;
@@ -347,7 +347,7 @@ impl Network {
     }
 }
 
-/// Whether an address could be given; a kernel or a host without IPv6 is no error.
+/// Whether an address could be given; a kernel or a host without IPv6 is not an error.
 fn has_ipv6(added: Result<(), link::Error>) -> Result<bool, Error> {
     match added {
         Ok(()) => Ok(true),

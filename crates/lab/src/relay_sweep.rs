@@ -197,7 +197,7 @@ pub enum Error {
     Load(#[from] spin::Error),
 }
 
-/// Measures everything. `progress` is told before each measurement; setting `stop` ends it with what was finished.
+/// Measures everything. `progress` is called before each measurement; setting `stop` ends it with what was finished.
 ///
 /// # Errors
 /// See [`Error`].

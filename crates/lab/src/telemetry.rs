@@ -1,6 +1,6 @@
 //! What an observer still sees of a source while the network between them loses packets.
 //!
-//! The source has a counter that moves at a fixed rate, and events at another, each with its number. An exporter tells both in
+//! The source has a counter that moves at a fixed rate, and events at another, each with its number. An exporter reports both in
 //! messages like sFlow's: the counter's *value*, so that a message that is lost costs nothing once the next one comes, and
 //! the events since the message before, which come once. The same messages go over each transport. A true event is *on
 //! screen* when the observer knows it within the window: a step of the counter when a value at least as high has come, an
@@ -20,7 +20,7 @@ use crate::statistics::{Bootstrap, Estimate, Figure, Pool};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Everything that a measurement is told.
+/// What a measurement is to do.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// One-way losses of the whole path, the same in both directions, 0 to 1.
@@ -113,7 +113,7 @@ pub struct Point {
     pub transport: TransportName,
     /// One-way loss of the path, 0 to 1.
     pub configured_loss: f64,
-    /// Measured beside the runs with numbered datagrams.
+    /// Measured next to the runs with numbered datagrams.
     pub measured_loss: Option<MeasuredLoss>,
     pub runs: Vec<Run>,
 }

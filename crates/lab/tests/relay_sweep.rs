@@ -17,7 +17,7 @@ use std::time::Duration;
 
 type Failed = Box<dyn Error + Send + Sync>;
 
-/// Forwards every datagram to all targets, but for each so-many-th.
+/// Forwards every datagram to all targets, but for every `keeps_each`-th.
 struct Forwarder {
     keeps_each: u64,
     running: Option<(JoinHandle<()>, Arc<AtomicBool>, Arc<AtomicU64>)>,

@@ -75,7 +75,7 @@ fn every_file_is_written_and_the_page_parses() {
         page.matches("<svg").count(),
         names.iter().filter(|name| name.ends_with(".svg")).count()
     );
-    // The page recolours the charts by these attributes.
+    // The page recolors the charts by these attributes.
     for attribute in [
         "rect x=\"0\" y=\"0\" width=\"7200\" height=\"4320\" opacity=\"1\" fill=\"#FFFFFF\"",
         "fill=\"#222222\"",
@@ -125,8 +125,8 @@ fn the_table_fits_a_terminal() {
     for word in ["tcp-cubic, closed loop", "3 runs × 20 s", "≥", "100 resamples"] {
         assert!(table.contains(word), "{word} is missing");
     }
-    let colours = Report::new(&experiment, QUICK).terminal(Ink::Color);
-    assert_eq!(strip(&colours), table, "colour changes nothing else");
+    let colors = Report::new(&experiment, QUICK).terminal(Ink::Color);
+    assert_eq!(strip(&colors), table, "color changes nothing else");
 }
 
 #[test]
@@ -230,7 +230,7 @@ for path in sys.argv[1:]:
     assert all(text.get("font-family") == "sans-serif" for text in root.iter("{http://www.w3.org/2000/svg}text")), path
 "#;
 
-/// A PNG beside each chart; one that shows nothing but background fails.
+/// A PNG next to each chart; one that shows nothing but background fails.
 const RENDER: &str = r#"
 import sys, cairosvg, io
 from PIL import Image

@@ -2,7 +2,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Where datagrams go to or come in.
+/// Where datagrams go, or where they are received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Address {
     /// UDP over IPv4 or IPv6; a multicast group is joined when listening.

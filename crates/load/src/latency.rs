@@ -1,7 +1,7 @@
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Longest time that is told apart, in nanoseconds; longer ones are counted as this.
+/// Longest time recorded, in nanoseconds; longer ones are counted as this.
 const TIME_MAX_NS: u64 = 100_000_000_000;
 
 /// Times in nanoseconds, kept to three significant digits.

@@ -1,6 +1,6 @@
 use serde::Serialize;
 
-/// Most intervals kept; when they are full, neighbours are added up and the interval doubles.
+/// Most intervals kept; when they are full, adjacent ones are added up and the interval doubles.
 const INTERVALS_MAX: usize = 128;
 
 /// Datagrams over time, in at most 128 intervals of equal length, whatever the length of the run.

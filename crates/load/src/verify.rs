@@ -36,7 +36,7 @@ pub struct Options {
     /// Streams (run, sender, flow) followed on each listener; datagrams of further ones are only counted. Each costs
     /// an eighth of the window in bytes.
     pub streams_max: usize,
-    /// How far behind the highest sequence number duplicates and late arrivals are told apart, in datagrams.
+    /// How far behind the highest sequence number duplicates are distinguished from late arrivals, in datagrams.
     pub window: usize,
     /// Pause between two system calls. Longer: fewer wake-ups, so less CPU; the latencies then include it.
     pub read_interval: Duration,
@@ -58,7 +58,7 @@ impl Options {
     }
 }
 
-/// When a listener stops: as soon as one of these holds, or when told to.
+/// When a listener stops: as soon as one of these holds, or when its stop flag is set.
 #[derive(Clone, Debug, Default)]
 pub struct Until {
     /// This long after the start.

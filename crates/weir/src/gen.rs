@@ -23,7 +23,7 @@ pub(crate) struct Args {
     /// Datagrams per second (100k), payload bits per second (100Mbit), or max
     #[arg(long, default_value = "1k", value_parser = parse_rate)]
     rate: Rate,
-    /// Stop after so many datagrams
+    /// Stop after N datagrams
     #[arg(long, value_name = "N", value_parser = load::parse_number)]
     count: Option<u64>,
     /// Stop after this time; 10s if there is no --count either; 0s for never
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// Datagrams sent back to back, at the same average rate
     #[arg(long, value_name = "N", default_value = "1", value_parser = load::parse_number)]
     burst: u64,
-    /// How often each flow tells the number sent so far, or off
+    /// How often each flow reports the number sent so far, or off
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_heartbeat)]
     heartbeat: Heartbeat,
     /// Address to send from

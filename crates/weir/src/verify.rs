@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// Stop after this time
     #[arg(long, value_name = "TIME", visible_alias = "deadline", value_parser = load::parse_duration)]
     duration: Option<Duration>,
-    /// Stop when each listener has received so many different datagrams
+    /// Stop when each listener has received N different datagrams
     #[arg(long, value_name = "N", value_parser = load::parse_number)]
     count: Option<u64>,
     /// Stop when the senders have said that they are done
@@ -52,7 +52,7 @@ pub(crate) struct Args {
     /// Age from which a datagram counts as late
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = load::parse_duration)]
     late_after: Duration,
-    /// Sequence numbers of a stream within which duplicates are told from late datagrams; each costs a bit
+    /// Sequence numbers of a stream within which duplicates are distinguished from late datagrams; each costs a bit
     #[arg(long, value_name = "N", default_value = "1Mi", value_parser = parse_window)]
     window: usize,
     /// Streams (sender and flow of a run) to follow on each listener
@@ -147,7 +147,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
     })
 }
 
-/// Says on standard error that the sockets are bound: whoever waits for that line may start the generator.
+/// Says on standard error that the sockets are bound: a script that waits for that line may start the generator.
 fn announce(args: &Args, verifier: &Verifier) {
     let mut text = String::new();
     for (address, granted) in verifier.addresses().iter().zip(verifier.receive_buffers_bytes()) {

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use sys::clock::{monotonic_ns, realtime_ns};
 use wire::inet_diag::TcpInfo;
 
-/// What a run is told.
+/// What a run is to do.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowPlan {
     /// At least 16: number and time of the message stand at its beginning.
@@ -412,7 +412,7 @@ mod tests {
         };
         // The fourth was due at 130.
         assert_eq!(run(&sent), [70, 90]);
-        // One that was refused is gone for good.
+        // One that was refused is gone.
         sent.refused = 1;
         assert_eq!(run(&sent), [90]);
     }

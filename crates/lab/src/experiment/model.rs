@@ -146,7 +146,7 @@ pub struct Run {
     pub delivered: u64,
     /// Messages that arrived once more.
     pub duplicates: u64,
-    /// Packets lost one way, measured beside this run with datagrams over the same path. Runs of one number share it, whatever
+    /// Packets lost one way, measured next to this run with datagrams over the same path. Runs of one number share it, whatever
     /// their transport; the runs of a point do not, so that it can be added up over them.
     pub measured_loss: Option<MeasuredLoss>,
     /// Delay of each delivered message from its making (closed loop) or due time (open loop) to its arrival, ascending.

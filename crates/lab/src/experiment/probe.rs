@@ -1,4 +1,4 @@
-//! What the path really loses, and how late the host wakes its threads, measured beside the flows.
+//! What the path really loses, and how late the host wakes its threads, measured next to the flows.
 
 use super::model::MeasuredLoss;
 use super::preset::Plan;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What was measured beside the flows of one loss.
+/// What was measured next to the flows of one loss.
 #[derive(Debug, Default)]
 pub(super) struct Probed {
     /// By the number of the run, so that the runs of a point have counts of their own.

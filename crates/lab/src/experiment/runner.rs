@@ -51,7 +51,7 @@ pub struct Results {
     pub interrupted: bool,
 }
 
-/// How far an experiment is, for whoever watches it.
+/// How far an experiment is, for a caller that shows progress.
 #[derive(Debug, Default)]
 pub struct Progress(Mutex<Option<Now>>);
 
@@ -105,7 +105,7 @@ const RUN_UP: Duration = Duration::from_millis(200);
 /// Runs the experiment; setting `stop` ends it with what was measured by then.
 ///
 /// # Errors
-/// See [`Error`]. A flow that fails is no error: it is missing, and a note says so.
+/// See [`Error`]. A flow that fails is not an error: it is missing, and a note says so.
 pub fn run(plan: &Plan, stop: &AtomicBool, progress: &Progress) -> Result<Results, Error> {
     for &loss in &plan.losses {
         PathLoss::per_path(loss).ok_or(Error::LossOutOfRange(loss))?;
@@ -317,7 +317,7 @@ fn jobs<'t>(plan: &'t Plan, transports: &'t [Box<dyn Transport>]) -> impl Iterat
 
 type Finished<'t> = Vec<(Job<'t>, io::Result<Run>)>;
 
-/// Runs all flows together, and a measurement of the loss for each number of a run beside them.
+/// Runs all flows together, and next to them a measurement of the loss for each number of a run.
 fn run_flows<'t>(
     plan: &Plan,
     flows: Vec<(Job<'t>, Flow)>,

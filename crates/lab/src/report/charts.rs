@@ -182,7 +182,7 @@ fn distribution(
         let marks = missing_after(point);
         if !marks.is_empty() {
             let style = style_of(report, &transport);
-            // Marks tell curves apart without colour; on a curve of hundreds of points a few are enough.
+            // Marks distinguish curves without color; on a curve of hundreds of points a few are enough.
             let marks_every = (marks.len() / 5).max(1);
             curves.push(Curve { label: transport.to_string(), style, marks, marks_every });
             summaries.push(summary);
@@ -242,10 +242,10 @@ fn missing_after(point: &Point) -> Vec<Mark> {
         }
     }
 
-    // What a transport lost for good stays missing. Of what was under way when the run ended, nobody knows.
-    let lost_for_good = point.runs.iter().all(|run| run.censored_ns.is_empty());
+    // What a transport lost permanently stays missing. What became of what was under way when the run ended is unknown.
+    let lost_permanently = point.runs.iter().all(|run| run.censored_ns.is_empty());
     let level = marks.last().map(|last| Mark { x: f64::INFINITY, y: last.y, interval: None });
-    marks.extend(level.filter(|_| lost_for_good && messages > delays.len() as f64));
+    marks.extend(level.filter(|_| lost_permanently && messages > delays.len() as f64));
     marks
 }
 

@@ -14,7 +14,7 @@ pub(super) fn method(settings: &Settings, bootstrap: Bootstrap) -> String {
     format!(
         "<section>\n<h2>Method</h2>\n<ul>\n\
          <li><b>Loss</b> is one way, over the whole path, and the same in both directions, so a round trip fails more often: \
-         at 20 % one way, 36 %. It is measured beside the runs with numbered datagrams.</li>\n\
+         at 20 % one way, 36 %. It is measured next to the runs with numbered datagrams.</li>\n\
          <li><b>Closed loop</b> (the article's): send, pause, send. A blocked sender makes fewer messages, so its worst times \
          weigh little. <b>Open loop</b>: messages become due at fixed times and wait; delay counts from the due time.</li>\n\
          <li><b>Delay</b> is over all messages of all runs. Quantiles are measured values (the inverse of the empirical \

@@ -93,7 +93,7 @@ impl<'a> TelemetryReport<'a> {
                 |figures| figures.events_on_screen,
                 "events-on-screen",
                 format!("Events on screen within {window} against packet loss"),
-                "Each event is told once. A datagram takes its events with it when it is lost; a stream delivers all, but late.",
+                "Each event is reported once. A datagram takes its events with it when it is lost; a stream delivers all, but late.",
             )?,
             share(
                 |figures| figures.steps_on_screen,
@@ -256,14 +256,14 @@ impl<'a> TelemetryReport<'a> {
             "<section>\n<h2>Figures</h2>\n<p>In brackets: 95 % intervals over runs.</p>\n{}</section>\n\
              <section>\n<h2>Method</h2>\n<ul>\n\
              <li><b>The source</b> has a counter that moves at a fixed rate, and numbered events at another, whatever the network does. \
-             Its exporter tells the counter's value and the new events at a fixed interval, in messages of one length, the same over each \
+             Its exporter reports the counter's value and the new events at a fixed interval, in messages of one length, the same over each \
              transport. A transport that holds the exporter up is given what is true when it goes on.</li>\n\
              <li><b>On screen</b>: an event, when a message with it came within {window}; a step of the counter, when a value at least as \
              high had come within {window}. Every event and every step of the run counts, its last ones too: source, exporter and observer go \
              on for {window} after it.</li>\n\
              <li><b>Age</b>: now minus the time at which the newest value that has come was true, every 10 ms.</li>\n\
              <li><b>Loss</b> is one way, over the whole path, independent from packet to packet, and the same in both directions. It is \
-             measured beside the runs with numbered datagrams. Congestion on real networks comes in bursts, with delay; this is its \
+             measured next to the runs with numbered datagrams. Congestion on real networks comes in bursts, with delay; this is its \
              loss alone.</li>\n\
              <li><b>Intervals</b> are 95 % percentile bootstrap intervals over runs ({} resamples, seed {}). With few runs they are too \
              narrow.</li>\n</ul>\n</section>\n",

@@ -153,7 +153,7 @@ fn cells(values: &[String]) -> String {
 
 fn legend(out: &mut String, report: &Report<'_>, ink: Ink) {
     let text = format!(
-        "\nloss: configured, one way; seen: measured beside the runs; deliv.: delivered of what the schedule offered.\n\
+        "\nloss: configured, one way; seen: measured next to the runs; deliv.: delivered of what the schedule offered.\n\
          Below each figure its 95 % interval: bootstrap over runs, {} resamples; none with a single run.\n\
          ≥: a lower bound, for messages that were still under way at the end. age: of the newest message received.",
         report.bootstrap.resamples

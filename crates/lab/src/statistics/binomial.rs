@@ -17,7 +17,7 @@ pub fn clopper_pearson(hits: u64, trials: u64, confidence: f64) -> Interval {
 /// The value that a beta distribution does not exceed with probability `share`, by bisection.
 fn beta_quantile(share: f64, a: f64, b: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
-    // 2^-60 is below the distance of neighbouring numbers near any probability that matters here.
+    // 2^-60 is below the distance of neighboring numbers near any probability that matters here.
     for _ in 0..60 {
         let middle = (low + high) / 2.0;
         if beta_share(middle, a, b) < share { low = middle } else { high = middle }

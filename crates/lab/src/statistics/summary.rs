@@ -7,7 +7,7 @@ use serde::Serialize;
 /// What a point's runs say together. Delays and ages are in nanoseconds; a figure is `None` where nothing was measured.
 ///
 /// Delays are over all messages of all runs, with those under way at the end as lower bounds. Messages that a transport
-/// lost for good have no delay; [`Summary::delivered_share`] shows them.
+/// lost permanently have no delay; [`Summary::delivered_share`] shows them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     pub transport: TransportName,

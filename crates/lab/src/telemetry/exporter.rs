@@ -1,4 +1,4 @@
-//! The source and its exporter: what there is to know, and what is told of it.
+//! The source and its exporter: what there is to know, and what is reported of it.
 
 use super::Plan;
 use super::message::{Message, capacity};
@@ -68,7 +68,7 @@ pub(super) struct Exported {
 }
 
 /// Tells what is new every `interval`: at its own time, or, after a transport has held it up, at once with what is true then.
-/// What was refused is not told again. Goes on until `end`, which lies a window behind what is judged: its last moments too
+/// What was refused is not reported again. Goes on until `end`, which lies a window behind what is judged: its last moments too
 /// have a next message.
 pub(super) fn export(
     sender: &mut dyn Sending,
@@ -81,7 +81,7 @@ pub(super) fn export(
     let mut buffer = vec![0; plan.message_bytes.max(Plan::MESSAGE_BYTES_MIN)];
     let per_message = capacity(buffer.len()) as u64;
 
-    let mut told = 0;
+    let mut reported = 0;
     let mut due = Instant::now();
     while Instant::now() < end && !stop.load(Ordering::Relaxed) {
         due += plan.interval;
@@ -95,9 +95,12 @@ pub(super) fn export(
         loop {
             let at_ns = monotonic_ns();
             let events = source.events(at_ns);
-            let until = events.min(told + per_message);
-            let message =
-                Message { at_ns, counter: source.counter(at_ns), events: (told..until).collect() };
+            let until = events.min(reported + per_message);
+            let message = Message {
+                at_ns,
+                counter: source.counter(at_ns),
+                events: (reported..until).collect(),
+            };
             message.encode(&mut buffer);
 
             match send(sender, &buffer, end, stop) {
@@ -110,8 +113,8 @@ pub(super) fn export(
                 }
             }
 
-            told = until;
-            if told == events {
+            reported = until;
+            if reported == events {
                 break;
             }
         }

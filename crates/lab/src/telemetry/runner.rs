@@ -53,7 +53,7 @@ pub struct Results {
 /// Measures everything. Setting `stop` ends it with what was finished.
 ///
 /// # Errors
-/// See [`Error`]. A run that fails is no error: it is missing, and a note says so.
+/// See [`Error`]. A run that fails is not an error: it is missing, and a note says so.
 pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(Progress)) -> Result<Results, Error> {
     validate(plan)?;
     let mut results = Results::default();
@@ -103,7 +103,7 @@ fn busy(points: &[Point]) -> Option<String> {
     let latest = Duration::from_nanos(runs.map(|run| run.woken_late_ns).max()?);
     (latest > LATE).then(|| {
         let ms = latest.as_millis();
-        format!("The machine was busy: an exporter was woken {ms} ms too late, and so much of the ages is not the network's.")
+        format!("The machine was busy: an exporter was woken {ms} ms too late, and the ages include that much that is not the network's.")
     })
 }
 

@@ -15,7 +15,7 @@ const ATTEMPTS_MAX: u32 = 8;
 /// Longest wait for room before [`Halt`] is asked again.
 const ROOM_WAIT: Duration = Duration::from_millis(20);
 
-/// When to give up what is still to be sent.
+/// When to abandon what is still to be sent.
 pub(super) struct Halt<'a> {
     pub(super) stop: &'a AtomicBool,
     /// On the monotonic clock.
@@ -148,7 +148,7 @@ impl Flow {
         Outcome { sent, gave_up }
     }
 
-    /// Sends messages in order; stops at one that the kernel refuses for good, or when told to. Returns how many were
+    /// Sends messages in order; stops at one that the kernel refuses permanently, or when `halt` says so. Returns how many were
     /// sent and why the next one was refused.
     fn send_all(&mut self, messages: &[Message<'_>], halt: &Halt<'_>) -> (usize, Option<Errno>) {
         let mut sent = 0;

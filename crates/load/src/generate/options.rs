@@ -109,7 +109,7 @@ pub enum Rate {
     Max,
 }
 
-/// When to stop: at whichever comes first. Without either the run ends when it is told to.
+/// When to stop: at whichever comes first. Without either the run ends when its stop flag is set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Limit {
     /// Data datagrams of the whole run.

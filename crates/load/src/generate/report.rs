@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use sys::Errno;
 
-/// What a run has done so far, for whoever watches it.
+/// What a run has done so far, for a caller that shows progress.
 #[derive(Default, Debug)]
 pub struct Progress {
     sent_datagrams: AtomicU64,
@@ -118,7 +118,7 @@ pub struct Report {
     pub heartbeats: u64,
     /// Payload bytes of these.
     pub heartbeat_bytes: u64,
-    /// Slots given up because the kernel refused the datagram for good; not in `sent_datagrams`.
+    /// Slots abandoned because the kernel refused the datagram permanently; not in `sent_datagrams`.
     pub failed_datagrams: u64,
     /// Slots that were due before the end and were not reached, because the sender was too slow.
     pub slots_behind: u64,

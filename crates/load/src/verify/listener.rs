@@ -26,7 +26,7 @@ pub(crate) struct Bound {
     file: Option<SocketFile>,
 }
 
-/// The device and the inode of a socket's file: tells it from one that another program has put in its place. The bound
+/// The device and the inode of a socket's file: distinguishes it from one that another program has put in its place. The bound
 /// socket holds on to its inode, so that the number is not given to another file meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct SocketFile(u64, u64);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// `truncated`, `foreign`, `heartbeats`, `untracked`. (A heartbeat of an untracked stream counts as a heartbeat.)
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Data datagrams that were sent as far as sequence numbers and heartbeats tell.
+    /// Data datagrams that were sent as far as sequence numbers and heartbeats show.
     pub expected: u64,
     /// Different data datagrams that arrived intact.
     pub received: u64,
@@ -18,7 +18,7 @@ pub struct Counts {
     pub reordered: u64,
     /// Largest distance in sequence numbers between a reordered datagram and the highest one before it.
     pub reorder_extent_max: u64,
-    /// Data datagrams so far behind that the window does not tell whether they are duplicates. They stay in `missing`.
+    /// Data datagrams so far behind that the window cannot show whether they are duplicates. They stay in `missing`.
     pub beyond_window: u64,
     /// Changed on the way. The sequence number they had is missing.
     pub corrupt: u64,
@@ -32,7 +32,7 @@ pub struct Counts {
     pub from_future: u64,
     /// Heartbeats, not in any other count.
     pub heartbeats: u64,
-    /// Heartbeats that were sent as far as the datagrams of each stream tell.
+    /// Heartbeats that were sent as far as the datagrams of each stream show.
     pub heartbeats_expected: u64,
     /// Payload bytes of these.
     pub heartbeat_bytes: u64,
@@ -81,7 +81,7 @@ impl Counts {
     }
 }
 
-/// What all listeners have received so far, for whoever watches.
+/// What all listeners have received so far, for a caller that shows progress.
 #[derive(Debug)]
 pub struct Progress {
     pub listeners: Vec<ListenerProgress>,
@@ -209,7 +209,7 @@ pub struct RunReport {
     /// Streams to this target, as its heartbeats say; 0 when none arrived.
     pub streams_announced: u16,
     pub streams_seen: usize,
-    /// Streams that said that they are done. Of the others nobody knows whether their last datagrams are missing.
+    /// Streams that said that they are done. Whether the last datagrams of the others are missing is unknown.
     pub streams_ended: usize,
     pub senders: Vec<SenderReport>,
     /// Runs of missing sequence numbers, as far as the window reaches back; the first 32.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use sys::Errno;
 use sys::recv::{ReceiveBatch, Wait};
 
-/// How often the kernel's drop counter is read while datagrams come in, so that 2^32 drops cannot pass unseen.
+/// How often the kernel's drop counter is read while datagrams arrive, so that 2^32 drops cannot pass unseen.
 const MEM_INFO_EVERY: Duration = Duration::from_millis(100);
 
 /// Silence after the end when nothing is outstanding: only a duplicate may still come.

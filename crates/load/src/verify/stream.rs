@@ -24,7 +24,7 @@ pub(super) enum Arrival {
         extent: u64,
     },
     Duplicate,
-    /// So far behind that the window no longer tells whether it is new.
+    /// So far behind that the window no longer shows whether it is new.
     BeyondWindow,
 }
 

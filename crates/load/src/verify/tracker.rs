@@ -69,7 +69,7 @@ impl Tracker {
         self.counts.all_bytes += bytes.len() as u64;
 
         let check = match check::decode(bytes) {
-            // A stream of 2^63 datagrams takes longer than anybody waits: such a number is made up.
+            // A stream of 2^63 datagrams takes centuries: such a number is made up.
             Ok(datagram) if datagram.check.sequence <= i64::MAX as u64 => datagram.check,
             Ok(_) | Err(Reject::Corrupt) => {
                 self.counts.corrupt += 1;
@@ -202,7 +202,7 @@ impl Tracker {
         self.counts.expected = self.counts.expected.saturating_add(added);
     }
 
-    /// Whether at least so many runs were seen, and all streams of all of them have ended.
+    /// Whether at least `runs` runs were seen, and all streams of all of them have ended.
     pub(super) fn has_ended(&self, runs: usize) -> bool {
         self.runs.len() >= runs
             && self.runs.values().all(|run| run.ended > 0 && run.ended >= usize::from(run.streams))

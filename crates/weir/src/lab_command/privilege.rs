@@ -10,7 +10,7 @@ const STILL_WORKS: &str = "without it `weir gen` and `weir verify` measure a pat
 /// Makes sure that networks can be built. To be called before the first thread is started, signal handling included.
 ///
 /// # Errors
-/// With the setting that forbids it, and what mends it.
+/// With the setting that forbids it, and what fixes it.
 pub(super) fn acquire() -> anyhow::Result<Privilege> {
     Privilege::acquire().map_err(|error| network_error(&error))
 }

@@ -21,9 +21,9 @@ use weir::config::{ListenAddress, TargetAddress};
 
 /// Send marked datagrams through a relay at growing rates, and draw where it begins to lose, and how late it delivers
 ///
-/// Without --to it starts `weir relay` itself, on loopback in a network namespace of its own, and shows its ledger beside what the
+/// Without --to it starts `weir relay` itself, on loopback in a network namespace of its own, and shows its ledger next to what the
 /// receivers miss. With --to and --receive it measures any relay that runs already: --to is where that relay takes
-/// datagrams, --receive the addresses on this host to which it has been told to send them.
+/// datagrams, --receive the addresses on this host to which it has been configured to send them.
 ///
 /// Sizes, targets and flows are varied one at a time, from the first of each list. For each, the rate is doubled until
 /// something is missing, and the interval in which loss begins is then halved. Takes about five minutes. Writes a page,

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Export a counter and events through a network that loses packets, and draw what is on screen within a second
 ///
-/// The source's counter moves and its events happen on a fixed schedule. An exporter tells the counter's value and the new
+/// The source's counter moves and its events happen on a fixed schedule. An exporter reports the counter's value and the new
 /// events in one message after the other, over each transport at each loss several times. The observer is held against
 /// the truth: which share of the events, and of the counter's steps, it knew within --window, and how old what it knew was.
 ///

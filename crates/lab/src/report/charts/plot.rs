@@ -1,5 +1,5 @@
 //! One chart: title, axes, curves with intervals, legend. Colours are those of Okabe and Ito (2008), which people with any
-//! colour vision tell apart; their yellow, too pale for a line on white, gives way to a grey, and three of Tol's follow.
+//! color vision distinguish; their yellow, too pale for a line on white, gives way to a grey, and three of Tol's follow.
 //! Marks differ too.
 
 use super::ChartError;
@@ -21,11 +21,11 @@ pub(in crate::report) struct Plot {
 
 pub(in crate::report) struct Curve {
     pub(in crate::report) label: String,
-    /// Which colour and mark.
+    /// Which color and mark.
     pub(in crate::report) style: usize,
     /// By x ascending.
     pub(in crate::report) marks: Vec<Mark>,
-    /// A mark is drawn on each so-many-th point; not 0.
+    /// A mark is drawn on every `marks_every`-th point; not 0.
     pub(in crate::report) marks_every: usize,
 }
 
@@ -143,7 +143,7 @@ impl Plot {
             let plane = chart.as_coord_spec();
             let at = |y: f64| plane.translate(&(self.x.place(mark.x), self.y.place(y))).1;
             let (middle, low, high) = (at(mark.y), at(low), at(high));
-            // One that is not longer than the mark would stand beside it as a stray dash.
+            // One that is not longer than the mark would stand next to it as a stray dash.
             if (high - low).abs() <= fine(10) {
                 continue;
             }
@@ -222,7 +222,7 @@ fn write(
     root.draw(&Text::new(text, (fine(x), fine(y)), style))
 }
 
-/// Sans-serif of so many pixels. The SVG backend divides sizes by 1.24.
+/// Sans-serif of this many pixels. The SVG backend divides sizes by 1.24.
 fn font(pixels: i32) -> FontDesc<'static> {
     (FontFamily::SansSerif, f64::from(pixels * FINE) * 1.24).into_font()
 }

@@ -116,7 +116,7 @@ fn summary(snapshot: &Snapshot, targets: usize) -> Result<RelayLedger, serde_jso
     })
 }
 
-/// A relay that somebody else started and told where to send.
+/// A relay that runs already and knows where to send.
 #[derive(Clone)]
 pub(super) struct Elsewhere {
     pub(super) to: Address,
