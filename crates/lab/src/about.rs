@@ -28,9 +28,11 @@ pub struct About {
 #[derive(Debug)]
 pub struct Beginning {
     command: String,
-    unix_ns: u64,
+    /// When that was, in nanoseconds since 1970 (UTC).
+    pub unix_ns: u64,
     at: Instant,
-    load: Option<f64>,
+    /// Load average over one minute before anything was run; `None` where the system does not say.
+    pub load: Option<f64>,
 }
 
 impl Beginning {
@@ -42,16 +44,6 @@ impl Beginning {
             at: Instant::now(),
             load: machine::load(),
         }
-    }
-
-    /// When that was, in nanoseconds since 1970 (UTC).
-    pub fn unix_ns(&self) -> u64 {
-        self.unix_ns
-    }
-
-    /// Load average over one minute before anything was run; `None` where the system does not say.
-    pub fn load(&self) -> Option<f64> {
-        self.load
     }
 
     /// It is over. `properties` are those of the network in which it was made.

@@ -3,7 +3,7 @@
 pub mod flow;
 pub mod model;
 pub mod preset;
-mod probe;
+pub(crate) mod probe;
 pub mod runner;
 
 use crate::About;

@@ -49,12 +49,13 @@ impl Combination {
         else {
             return Vec::new();
         };
+
         let base = Combination { size_bytes, targets: target, flows: flow };
-        let mut all = vec![base];
-        all.extend(sizes.iter().map(|&size_bytes| Combination { size_bytes, ..base }));
-        all.extend(targets.iter().map(|&targets| Combination { targets, ..base }));
-        all.extend(flows.iter().map(|&flows| Combination { flows, ..base }));
-        unique(all)
+        let sizes = sizes.iter().map(|&size_bytes| Combination { size_bytes, ..base });
+        let targets = targets.iter().map(|&targets| Combination { targets, ..base });
+        let flows = flows.iter().map(|&flows| Combination { flows, ..base });
+        let others = sizes.chain(targets).chain(flows).filter(|one| *one != base);
+        std::iter::once(base).chain(others).collect()
     }
 
     /// Every size with every number of targets and of flows.
@@ -65,18 +66,8 @@ impl Combination {
             };
             targets.iter().flat_map(of)
         };
-        unique(sizes.iter().flat_map(of).collect())
+        sizes.iter().flat_map(of).collect()
     }
-}
-
-fn unique(all: Vec<Combination>) -> Vec<Combination> {
-    let mut kept: Vec<Combination> = Vec::with_capacity(all.len());
-    for one in all {
-        if !kept.contains(&one) {
-            kept.push(one);
-        }
-    }
-    kept
 }
 
 /// A relay that can be measured.

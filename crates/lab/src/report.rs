@@ -15,11 +15,10 @@ mod terminal;
 mod text;
 
 pub use charts::{Chart, ChartError};
-pub use folder::{Folder, FolderError};
+pub use folder::Folder;
 pub use relay::RelayReport;
 pub use telemetry::TelemetryReport;
 pub use terminal::Ink;
-pub use text::date;
 
 use crate::About;
 use crate::experiment::model::{Experiment, Point, Schedule, Settings, TransportName};

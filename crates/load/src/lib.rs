@@ -20,12 +20,14 @@ pub mod spin;
 pub mod verify;
 
 mod address;
+mod civil;
 mod latency;
 mod random;
 mod timeline;
 
 pub use address::Address;
 pub use check::Payload;
+pub use civil::Civil;
 pub use latency::{Bucket, Latencies, LatencyReport};
 pub use random::Random;
 pub use timeline::Timeline;

@@ -50,7 +50,7 @@ impl Running {
     /// Begins it. Starts a thread: privileges are acquired before.
     fn begin(out: Option<&Path>, name: &str) -> anyhow::Result<Running> {
         let beginning = Beginning::now(command_line());
-        let folder = Folder::make(out, name, beginning.unix_ns())?;
+        let folder = Folder::make(out, name, beginning.unix_ns)?;
         Ok(Running { beginning, folder, stop: load::stop_flag()? })
     }
 
@@ -68,6 +68,17 @@ impl Running {
         let _ = writeln!(io::stderr(), "the report: {}", folder.join("report.html").display());
         Ok(ended)
     }
+}
+
+/// Without what was named before.
+fn each_once<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut kept: Vec<T> = Vec::new();
+    for value in values {
+        if !kept.contains(&value) {
+            kept.push(value);
+        }
+    }
+    kept
 }
 
 fn report_error(error: ReportError) -> anyhow::Error {

@@ -10,7 +10,6 @@
 use super::flow::{Flow, FlowPlan};
 use super::model::{KernelCounters, Point, Run, Schedule, TransportName};
 use super::preset::Plan;
-pub(crate) use super::probe::probe_sockets;
 use super::probe::{self, Probed};
 use crate::network::{self, Counters, End, LossAt, Network, PathLoss, Properties};
 use crate::transport::{self, Transport};
@@ -332,7 +331,7 @@ fn run_flows<'t>(
     thread::scope(|scope| {
         let probing = thread::Builder::new()
             .name("probe".to_owned())
-            .spawn_scoped(scope, || probe::run(network, plan, begin, stop))
+            .spawn_scoped(scope, || probe::run(network, plan.runs, begin, plan.duration, stop))
             .map_err(Error::Thread)?;
 
         let mut running = Vec::new();

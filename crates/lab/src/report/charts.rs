@@ -48,8 +48,6 @@ struct AgainstLoss {
     y_name: &'static str,
     scale: Scale,
     of: fn(&Summary) -> Option<Estimate>,
-    /// What the article printed: loss and value in this chart's unit, with words.
-    article: &'static [(f64, f64)],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -68,7 +66,6 @@ const AGAINST_LOSS: [AgainstLoss; 4] = [
         y_name: "mean delay of a message",
         scale: Scale::Time,
         of: |summary| summary.mean_ns,
-        article: &[(0.0, 160e3), (0.20, 160e3), (0.14, 1e9), (0.20, 30e9)],
     },
     AgainstLoss {
         name: "max-delay",
@@ -77,7 +74,6 @@ const AGAINST_LOSS: [AgainstLoss; 4] = [
         y_name: "longest delay of a message",
         scale: Scale::Time,
         of: |summary| summary.max_ns,
-        article: &[(0.0, 8e6), (0.20, 8e6), (0.20, 840e9)],
     },
     AgainstLoss {
         name: "throughput",
@@ -86,7 +82,6 @@ const AGAINST_LOSS: [AgainstLoss; 4] = [
         y_name: "messages delivered per second",
         scale: Scale::Rate,
         of: |summary| summary.rate_per_sec,
-        article: &[(0.0, 96.0), (0.12, 85.0), (0.20, 77.0), (0.10, 90.0), (0.20, 10.0)],
     },
     AgainstLoss {
         name: "age-of-information",
@@ -95,7 +90,6 @@ const AGAINST_LOSS: [AgainstLoss; 4] = [
         y_name: "age of the newest message, 99th percentile",
         scale: Scale::Time,
         of: |summary| summary.age_p99_ns,
-        article: &[],
     },
 ];
 
@@ -130,20 +124,12 @@ fn against_loss(
 
     let losses: Vec<f64> =
         curves.iter().flat_map(|curve| &curve.marks).map(|mark| mark.x).collect();
-    let highest_loss = losses.iter().copied().fold(0.0, f64::max);
-    let article: Vec<(f64, f64)> = kind
-        .article
-        .iter()
-        .copied()
-        .filter(|(loss, _)| schedule == Schedule::ClosedLoop && *loss <= highest_loss + 1e-6)
-        .collect();
 
     let values = || {
         let curves = curves.iter().flat_map(|curve| &curve.marks);
-        let ends = curves.flat_map(|mark| {
+        curves.flat_map(|mark| {
             [mark.y, mark.interval.map_or(mark.y, |i| i.0), mark.interval.map_or(mark.y, |i| i.1)]
-        });
-        ends.chain(article.iter().map(|(_, value)| *value))
+        })
     };
 
     let y = match kind.scale {
@@ -158,7 +144,6 @@ fn against_loss(
         x: Axis::losses("packet loss on the path, one way", losses),
         y,
         curves,
-        article,
     };
     finish(plot, format!("{}-{}", kind.name, file_word(schedule)), kind.caption.to_owned())
         .map(Some)
@@ -207,7 +192,6 @@ fn distribution(
             ends(|mark| mark.y).into_iter(),
         ),
         curves,
-        article: Vec::new(),
     };
 
     let caption = format!(

@@ -36,25 +36,59 @@ const HEAD: &str = "<thead><tr><th>loss</th><th>measured</th><th>deliv. / offere
                     <th>sent again</th><th>timeouts</th><th>under way</th><th>runs</th></tr></thead>\n<tbody>\n";
 
 fn row(summary: &Summary) -> String {
-    let mut cells = vec![
-        percent(summary.configured_loss),
-        summary.measured_loss.map_or("–".to_owned(), |loss| {
-            let (low, high) = (loss.interval.low * 100.0, loss.interval.high * 100.0);
-            cell(&format!("{:.2} %", loss.share * 100.0), Some(format!("{low:.2}-{high:.2}")))
-        }),
-        estimated(
-            &summary.delivered_share,
-            |share| format!("{:.1} %", share * 100.0),
-            |i| format!("{:.1}-{:.1}", i.low * 100.0, i.high * 100.0),
-        ),
-        estimated(
-            &summary.rate_per_sec,
-            |rate| format!("{rate:.1}"),
-            |i| format!("{:.1}-{:.1}", i.low, i.high),
-        ),
-    ];
+    let cell = |Cell { value, interval }: Cell| match interval.as_str() {
+        "" => format!("<td>{value}</td>"),
+        interval => format!("<td>{value}<small>{interval}</small></td>"),
+    };
+    let cells: String = cells(summary, Room::Page).into_iter().map(cell).collect();
+    format!("<tr>{cells}</tr>\n")
+}
 
-    for estimate in [
+/// A figure of a point, and its interval over runs if it has one.
+pub(super) struct Cell {
+    pub(super) value: String,
+    pub(super) interval: String,
+}
+
+/// Where figures are shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Room {
+    Page,
+    /// With fewer digits, and without the last columns.
+    Terminal,
+}
+
+/// The figures of a point, in the order of the columns.
+pub(super) fn cells(summary: &Summary, room: Room) -> Vec<Cell> {
+    let alone = |value: String| Cell { value, interval: String::new() };
+    let or_unknown = |value: Option<u64>| alone(value.map_or("–".to_owned(), count));
+    let estimated = |estimate: &Option<Estimate>, text: &dyn Fn(f64) -> String, range: &Range| {
+        let Some(estimate) = estimate else { return alone("–".to_owned()) };
+        let value = format!("{}{}", bound_sign(estimate), text(estimate.value));
+        Cell { value, interval: estimate.interval.map(range).unwrap_or_default() }
+    };
+
+    let (loss_digits, digits) = if room == Room::Page { (2, 1) } else { (1, 0) };
+    let range = |scale: f64, digits: usize| {
+        move |i: Interval| format!("{:.digits$}-{:.digits$}", i.low * scale, i.high * scale)
+    };
+    let measured = summary.measured_loss.map_or(alone("–".to_owned()), |loss| Cell {
+        value: format!("{:.loss_digits$} %", loss.share * 100.0),
+        interval: match room {
+            Room::Page => range(100.0, 2)(loss.interval),
+            Room::Terminal => String::new(),
+        },
+    });
+
+    let share = |share: f64| format!("{:.1} %", share * 100.0);
+    let rate = |rate: f64| format!("{rate:.1}");
+    let mut cells = vec![
+        alone(percent(summary.configured_loss)),
+        measured,
+        estimated(&summary.delivered_share, &share, &range(100.0, digits)),
+        estimated(&summary.rate_per_sec, &rate, &range(1.0, digits)),
+    ];
+    let times = [
         &summary.mean_ns,
         &summary.p50_ns,
         &summary.p90_ns,
@@ -63,29 +97,16 @@ fn row(summary: &Summary) -> String {
         &summary.max_ns,
         &summary.age_p50_ns,
         &summary.age_p99_ns,
-    ] {
-        cells.push(estimated(estimate, time, short_times));
+    ];
+    cells.extend(times.map(|estimate| estimated(estimate, &time, &short_times)));
+
+    cells.push(or_unknown(summary.retransmits));
+    if room == Room::Page {
+        cells.push(or_unknown(summary.timeouts));
+        cells.push(alone(count(summary.censored)));
+        cells.push(alone(format!("{} × {} s", summary.runs, summary.longest_run_s.round())));
     }
-
-    cells.push(summary.retransmits.map_or("–".to_owned(), count));
-    cells.push(summary.timeouts.map_or("–".to_owned(), count));
-    cells.push(count(summary.censored));
-    cells.push(format!("{} × {} s", summary.runs, summary.longest_run_s.round()));
-
-    let cells: Vec<String> = cells.into_iter().map(|cell| format!("<td>{cell}</td>")).collect();
-    format!("<tr>{}</tr>\n", cells.concat())
+    cells
 }
 
-fn estimated(
-    estimate: &Option<Estimate>,
-    text: fn(f64) -> String,
-    range: fn(Interval) -> String,
-) -> String {
-    let Some(estimate) = estimate else { return "–".to_owned() };
-    cell(&format!("{}{}", bound_sign(estimate), text(estimate.value)), estimate.interval.map(range))
-}
-
-fn cell(value: &str, interval: Option<String>) -> String {
-    let interval = interval.map(|text| format!("<small>{text}</small>"));
-    format!("{value}{}", interval.unwrap_or_default())
-}
+type Range = dyn Fn(Interval) -> String;

@@ -2,16 +2,6 @@ use super::text::date;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// The folder cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {call} the folder {path}")]
-pub struct FolderError {
-    call: &'static str,
-    path: PathBuf,
-    #[source]
-    source: io::Error,
-}
-
 /// The folder of a report, made before the runs: minutes of measuring must not end at a folder that cannot be written. Removed
 /// again if it was made for nothing.
 pub struct Folder {
@@ -24,11 +14,7 @@ impl Folder {
     ///
     /// # Errors
     /// It cannot be made or written to.
-    pub fn make(
-        asked: Option<&Path>,
-        name: &str,
-        began_unix_ns: u64,
-    ) -> Result<Folder, FolderError> {
+    pub fn make(asked: Option<&Path>, name: &str, began_unix_ns: u64) -> io::Result<Folder> {
         let path = asked.map_or_else(
             || {
                 let date = date(began_unix_ns);
@@ -38,7 +24,10 @@ impl Folder {
             Path::to_owned,
         );
         let is_ours = !path.exists();
-        let failed = |call, source| FolderError { call, path: path.clone(), source };
+        let failed = |call: &str, source: io::Error| {
+            let text = format!("cannot {call} the folder {}: {source}", path.display());
+            io::Error::new(source.kind(), text)
+        };
         fs::create_dir_all(&path).map_err(|source| failed("make", source))?;
 
         let test = path.join(".weir-lab-writes-here");

@@ -211,7 +211,6 @@ impl<'a> RelayReport<'a> {
             x: Axis::counts("datagrams sent per second", rates.collect::<Vec<_>>().into_iter()),
             y,
             curves,
-            article: Vec::new(),
         }
     }
 

@@ -5,9 +5,7 @@ use super::charts::finish;
 use super::charts::plot::{Curve, Mark, Plot};
 use super::csv::{Table, estimated};
 use super::page::{self, Page, table, text_table};
-use super::text::{
-    count, percent, percent_estimate, runs_by_length, short_times, time, time_estimate,
-};
+use super::text::{count, percent, runs_by_length, short_times, time};
 use super::{Chart, ReportError};
 use crate::statistics::{Bootstrap, Estimate};
 use crate::telemetry::{Figures, Point, Telemetry};
@@ -43,7 +41,7 @@ impl<'a> TelemetryReport<'a> {
         let window = self.window();
         let (events, steps) = (format!("events ≤ {window}"), format!("counter ≤ {window}"));
         let head = ["transport", "loss", "seen", &events, "ever", &steps, "age p50", "age p99"];
-        let mut text = format!("{}\n\n{}", self.lead(), text_table(&head, &self.narrow_rows()));
+        let mut text = format!("{}\n\n{}", self.lead(), text_table(&head, &self.rows()));
         for note in &self.telemetry.about.notes {
             text.push_str(&format!("\n{note}"));
         }
@@ -154,7 +152,6 @@ impl<'a> TelemetryReport<'a> {
             x: Axis::losses("packet loss on the path, one way, in both directions", losses),
             y,
             curves,
-            article: Vec::new(),
         };
 
         finish(plot, name.to_owned(), caption.to_owned())
@@ -196,30 +193,8 @@ impl<'a> TelemetryReport<'a> {
         )
     }
 
+    /// With the intervals of what a reader compares first; points.csv has all.
     fn rows(&self) -> Vec<Vec<String>> {
-        let share = |estimate: &Option<Estimate>| estimate.as_ref().map(percent_estimate);
-        let time = |estimate: &Option<Estimate>| estimate.as_ref().map(time_estimate);
-
-        let row = |(point, figures): (&Point, &Figures)| {
-            let measured = point.measured_loss.and_then(|loss| loss.share()).map(percent);
-            let cells = [
-                Some(point.transport.to_string()),
-                Some(percent(point.configured_loss)),
-                measured,
-                share(&figures.events_on_screen),
-                share(&figures.events_seen),
-                share(&figures.steps_on_screen),
-                time(&figures.age_p50_ns),
-                time(&figures.age_p99_ns),
-            ];
-            cells.map(Option::unwrap_or_default).to_vec()
-        };
-
-        self.points().map(row).collect()
-    }
-
-    /// For a terminal: fewer digits and intervals.
-    fn narrow_rows(&self) -> Vec<Vec<String>> {
         let value = |estimate: Option<Estimate>| {
             estimate.map(|e| format!("{:.1} %", e.value * 100.0)).unwrap_or_default()
         };
@@ -253,7 +228,7 @@ impl<'a> TelemetryReport<'a> {
     fn page(&self) -> Page<'_> {
         let settings = &self.telemetry.settings;
         let sections = format!(
-            "<section>\n<h2>Figures</h2>\n<p>In brackets: 95 % intervals over runs.</p>\n{}</section>\n\
+            "<section>\n<h2>Figures</h2>\n<p>Next to a figure, its 95 % interval over runs; points.csv has all of them.</p>\n{}</section>\n\
              <section>\n<h2>Method</h2>\n<ul>\n\
              <li><b>The source</b> has a counter that moves at a fixed rate, and numbered events at another, whatever the network does. \
              Its exporter reports the counter's value and the new events at a fixed interval, in messages of one length, the same over each \

@@ -1,9 +1,9 @@
 //! The table for a terminal of 100 to 120 columns.
 
-use super::text::{bound_sign, date, percent, short_times, time};
+use super::figures::{Room, cells};
+use super::text::date;
 use super::{Report, sample_size};
-use crate::statistics::{Estimate, Interval, Summary};
-use std::fmt::Write;
+use crate::statistics::Summary;
 
 /// Whether the terminal shows colors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,59 +96,17 @@ fn heading(out: &mut String, report: &Report<'_>, ink: Ink) {
 
 /// The figures of a point, and below them their intervals.
 fn rows(out: &mut String, summary: &Summary, ink: Ink) {
-    let times = [
-        &summary.mean_ns,
-        &summary.p50_ns,
-        &summary.p90_ns,
-        &summary.p99_ns,
-        &summary.p99_9_ns,
-        &summary.max_ns,
-        &summary.age_p50_ns,
-        &summary.age_p99_ns,
-    ];
-
-    let share = |value: f64| format!("{:.1}%", value * 100.0);
-    let figure = |estimate: &Option<Estimate>, text: &dyn Fn(f64) -> String| match estimate {
-        Some(e) => format!("{}{}", bound_sign(e), text(e.value)),
-        None => "-".to_owned(),
-    };
-    let interval = |estimate: &Option<Estimate>, text: &dyn Fn(Interval) -> String| {
-        estimate.and_then(|e| e.interval).map(text).unwrap_or_default()
-    };
-
-    let mut values = vec![
-        percent(summary.configured_loss).replace(' ', ""),
-        summary.measured_loss.map_or("-".to_owned(), |loss| share(loss.share)),
-        figure(&summary.delivered_share, &share),
-        figure(&summary.rate_per_sec, &|v| format!("{v:.1}")),
-    ];
-    values.extend(times.iter().map(|e| figure(e, &|ns| time(ns).replace(' ', ""))));
-    values.push(summary.retransmits.map_or("-".to_owned(), |n| n.to_string()));
-
-    let mut ranges = vec![
-        String::new(),
-        String::new(),
-        interval(&summary.delivered_share, &|i| {
-            format!("{:.0}-{:.0}", i.low * 100.0, i.high * 100.0)
-        }),
-        interval(&summary.rate_per_sec, &|i| format!("{:.0}-{:.0}", i.low, i.high)),
-    ];
-    ranges.extend(times.iter().map(|e| interval(e, &short_times)));
-
-    line(out, &cells(&values));
-    if ranges.iter().any(|range| !range.is_empty()) {
-        let text = cells(&ranges);
+    let cells = cells(summary, Room::Terminal);
+    let narrow = |value: &str| value.replace(' ', "").replace('–', "-");
+    line(out, &row(cells.iter().map(|cell| narrow(&cell.value))));
+    if cells.iter().any(|cell| !cell.interval.is_empty()) {
+        let text = row(cells.iter().map(|cell| cell.interval.clone()));
         line(out, &ink.paint(DIM, text.trim_end()));
     }
 }
 
-fn cells(values: &[String]) -> String {
-    let mut row = String::new();
-    for ((_, width), value) in COLUMNS.iter().zip(values) {
-        // Writing to a string cannot fail.
-        let _ = write!(row, "{value:>width$} ");
-    }
-    row
+fn row(values: impl Iterator<Item = String>) -> String {
+    COLUMNS.iter().zip(values).map(|((_, width), value)| format!("{value:>width$} ")).collect()
 }
 
 fn legend(out: &mut String, report: &Report<'_>, ink: Ink) {

@@ -4,7 +4,7 @@ use super::exporter::{self, Source};
 use super::{Plan, Point, Run, observer};
 use crate::experiment::flow::Flow;
 use crate::experiment::model::{MeasuredLoss, TransportName};
-use crate::experiment::runner::probe_sockets;
+use crate::experiment::probe;
 use crate::network::{self, LossAt, Network, PathLoss, Properties};
 use crate::transport;
 use std::fmt;
@@ -183,6 +183,9 @@ fn run_loss(plan: &Plan, loss: f64, stop: &AtomicBool) -> Result<Results, Error>
     Ok(results)
 }
 
+/// Numbered datagrams that measure the loss, in hundreds a second.
+const PROBES: u32 = 2;
+
 type Outcomes = (Vec<(TransportName, Run)>, Option<MeasuredLoss>);
 
 fn run_flows(
@@ -191,10 +194,11 @@ fn run_flows(
     network: &Network,
     stop: &AtomicBool,
 ) -> Outcomes {
-    let over = AtomicBool::new(false);
     let count = flows.len().max(1) as u32;
     thread::scope(|scope| {
-        let probing = scope.spawn(|| probe(network, stop, &over));
+        let duration = plan.duration + plan.window;
+        let probing =
+            scope.spawn(move || probe::run(network, PROBES, Instant::now(), duration, stop));
         let running: Vec<_> = flows
             .into_iter()
             .enumerate()
@@ -210,8 +214,12 @@ fn run_flows(
         };
         let outcomes = running.into_iter().map(join).collect();
 
-        over.store(true, Ordering::Relaxed);
-        (outcomes, probing.join().unwrap_or_default())
+        let measured =
+            probing.join().unwrap_or_default().losses.into_iter().reduce(|a, b| MeasuredLoss {
+                packets: a.packets + b.packets,
+                lost: a.lost + b.lost,
+            });
+        (outcomes, measured)
     })
 }
 
@@ -227,32 +235,6 @@ fn one(mut flow: Flow, plan: &Plan, phase: Duration, stop: &AtomicBool) -> Run {
         (exporting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), arrivals)
     });
     observer::judge(source, plan.window, exported, &arrivals)
-}
-
-/// Numbered datagrams from the first host to the second until `over`: what the path really loses one way.
-fn probe(network: &Network, stop: &AtomicBool, over: &AtomicBool) -> Option<MeasuredLoss> {
-    const EVERY: Duration = Duration::from_millis(5);
-    let (sender, receiver) = probe_sockets(network).ok()?;
-    let (mut packets, mut arrived) = (0_u64, 0_u64);
-
-    let mut take = || {
-        while receiver.recv(&mut [0; 8]).is_ok() {
-            arrived += 1
-        }
-    };
-
-    let mut due = Instant::now();
-    while !stop.load(Ordering::Relaxed) && !over.load(Ordering::Relaxed) {
-        packets += u64::from(sender.send(&packets.to_be_bytes()).is_ok());
-        take();
-        due += EVERY;
-        thread::sleep(due.saturating_duration_since(Instant::now()));
-    }
-
-    // The last ones are delivered before the call that sent them returns; the bridge and its queues are in between.
-    thread::sleep(Duration::from_millis(50));
-    take();
-    Some(MeasuredLoss { packets, lost: packets.saturating_sub(arrived) })
 }
 
 struct Percent(f64);

@@ -1,4 +1,5 @@
 use super::{Check, HEADER_BYTES, Kind};
+use crate::Civil;
 
 /// How a datagram looks to those who do not check it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -126,42 +127,6 @@ impl Text {
     }
 }
 
-struct Civil {
-    year: u64,
-    month: u64,
-    day: u64,
-    hour: u64,
-    minute: u64,
-    second: u64,
-    micros: u64,
-}
-
-/// UTC date and time, by the days-to-civil algorithm of Howard Hinnant ("chrono-Compatible Low-Level Date Algorithms").
-fn civil(stamp_ns: u64) -> Civil {
-    let seconds = stamp_ns / 1_000_000_000;
-
-    // Days since 0000-03-01, so that the leap day is the last of its year.
-    let days = seconds / 86_400 + 719_468;
-    let era = days / 146_097;
-    let day_of_era = days % 146_097;
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-
-    Civil {
-        year: era * 400 + year_of_era + u64::from(month <= 2),
-        month,
-        day: day_of_year - (153 * shifted_month + 2) / 5 + 1,
-        hour: seconds / 3_600 % 24,
-        minute: seconds / 60 % 60,
-        second: seconds % 60,
-        micros: stamp_ns / 1_000 % 1_000_000,
-    }
-}
-
 fn write_decimal(mut value: u64, digits: &mut [u8]) {
     for digit in digits.iter_mut().rev() {
         *digit = b'0' + (value % 10) as u8;
@@ -171,7 +136,7 @@ fn write_decimal(mut value: u64, digits: &mut [u8]) {
 
 /// `2026-01-31T23:59:59.123456`, 26 bytes.
 fn write_rfc3339(stamp_ns: u64, out: &mut [u8]) {
-    let at = civil(stamp_ns);
+    let at = Civil::of(stamp_ns);
     write_decimal(at.year, &mut out[0..4]);
     write_decimal(at.month, &mut out[5..7]);
     write_decimal(at.day, &mut out[8..10]);
@@ -184,7 +149,7 @@ fn write_rfc3339(stamp_ns: u64, out: &mut [u8]) {
 /// `Jan  1 23:59:59`, 15 bytes.
 fn write_rfc3164(stamp_ns: u64, out: &mut [u8]) {
     const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
-    let at = civil(stamp_ns);
+    let at = Civil::of(stamp_ns);
     let month_at = (at.month as usize - 1) * 3;
     out[0..3].copy_from_slice(&MONTHS[month_at..month_at + 3]);
     write_decimal(at.day, &mut out[4..6]);

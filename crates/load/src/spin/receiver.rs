@@ -17,8 +17,6 @@ pub struct Tally {
     pub received: u64,
     /// Datagrams that came once more.
     pub duplicates: u64,
-    /// Sequence numbers that were jumped over; those that came later count as out of order as well.
-    pub missing: u64,
     /// Datagrams with a number that was passed already: late or double.
     pub out_of_order: u64,
     pub wrong_length: u64,
@@ -32,7 +30,7 @@ pub struct Tally {
 impl Tally {
     /// Whether each of `sent` datagrams came once, in order, whole.
     pub fn is_complete(&self, sent: u64) -> bool {
-        let wrong = self.duplicates + self.missing + self.out_of_order + self.wrong_length;
+        let wrong = self.duplicates + self.out_of_order + self.wrong_length;
         self.received == sent && wrong == 0
     }
 }
@@ -132,7 +130,6 @@ impl Receiver {
             if sequence < self.next {
                 tally.out_of_order += 1;
             } else {
-                tally.missing += sequence - self.next;
                 self.next = sequence + 1;
             }
             if let Some(latencies) = &mut tally.latencies {

@@ -2,7 +2,7 @@
 
 mod measured;
 
-use super::{Running, privilege};
+use super::{Running, each_once, privilege};
 use crate::exit::Failure;
 use crate::load::{self, ProgressMode};
 use ::load::Payload;
@@ -83,7 +83,7 @@ impl Args {
             return usage(&format!("--sizes: a datagram has {least} to 65507 bytes"));
         }
 
-        let wide = |list: &[u16]| list.iter().map(|&n| usize::from(n)).collect::<Vec<_>>();
+        let wide = |list: &[u16]| each_once(list.iter().map(|&n| usize::from(n)));
         let targets = match self.to {
             Some(_) => vec![self.receive.len()],
             None => wide(&self.targets),
@@ -92,7 +92,7 @@ impl Args {
             if self.all_combinations { Combination::all } else { Combination::one_at_a_time };
 
         Ok(Plan {
-            combinations: combine(&self.sizes, &targets, &wide(&self.flows)),
+            combinations: combine(&each_once(self.sizes.clone()), &targets, &wide(&self.flows)),
             rates: self.rates.clone(),
             duration: self.duration,
             tolerance: self.tolerance / 100.0,
@@ -114,7 +114,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Err(Failure::Unavailable.error("ended before anything was measured"));
     }
 
-    let notes = busy(running.beginning.load()).into_iter().collect();
+    let notes = busy(running.beginning.load).into_iter().collect();
     let sweep = Sweep {
         about: About { interrupted, ..running.beginning.end(&Properties::of_kernel(), notes) },
         relay: place.describe(),

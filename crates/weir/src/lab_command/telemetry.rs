@@ -1,6 +1,6 @@
 //! `weir lab telemetry`: what an observer still sees of a source while the network between them loses packets.
 
-use super::{Running, privilege};
+use super::{Running, each_once, privilege};
 use crate::exit::Failure;
 use crate::load::{self, ProgressMode};
 use lab::About;
@@ -90,8 +90,8 @@ impl Args {
         }
 
         let plan = Plan {
-            losses: each_once(&self.loss),
-            transports: each_once(&self.transports),
+            losses: each_once(self.loss.clone()),
+            transports: each_once(self.transports.clone()),
             runs: self.runs,
             duration: self.duration,
             interval: self.interval,
@@ -109,16 +109,6 @@ impl Args {
 
         Ok(plan)
     }
-}
-
-fn each_once<T: PartialEq + Clone>(values: &[T]) -> Vec<T> {
-    let mut kept: Vec<T> = Vec::new();
-    for value in values {
-        if !kept.contains(value) {
-            kept.push(value.clone());
-        }
-    }
-    kept
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {

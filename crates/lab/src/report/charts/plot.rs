@@ -15,8 +15,6 @@ pub(in crate::report) struct Plot {
     pub(in crate::report) x: Axis,
     pub(in crate::report) y: Axis,
     pub(in crate::report) curves: Vec<Curve>,
-    /// What the article printed, by x and y.
-    pub(in crate::report) article: Vec<(f64, f64)>,
 }
 
 pub(in crate::report) struct Curve {
@@ -84,13 +82,6 @@ impl Plot {
         let mut chart = self.axes(&root, right)?;
         for (index, curve) in self.curves.iter().enumerate() {
             self.curve(&mut chart, curve, index)?;
-        }
-
-        for &(x, y) in &self.article {
-            let at = (self.x.place(x), self.y.place(y));
-            chart.draw_series([
-                EmptyElement::at(at) + PathElement::new(closed(diamond(7)), stroke(INK, 2))
-            ])?;
         }
 
         root.present()
@@ -178,9 +169,7 @@ impl Plot {
         let end = |curve: &Curve| curve.marks.last().map_or(0.0, |mark| mark.y);
         curves.sort_by(|a, b| end(b).total_cmp(&end(a)));
 
-        let article = (!self.article.is_empty()).then_some("article (2022)");
-        let longest =
-            curves.iter().map(|c| c.label.as_str()).chain(article).map(|l| l.chars().count()).max();
+        let longest = curves.iter().map(|curve| curve.label.chars().count()).max();
         // A character of 13 px sans-serif is 7 px wide on average and 8 at most for such names.
         let room = 64 + 8 * longest.unwrap_or(0) as i32;
         let left = WIDTH as i32 - room + 12;
@@ -197,13 +186,6 @@ impl Plot {
                     + Polygon::new(shape(curve.style), color.filled())),
             )?;
             write(root, &curve.label, (left + 38, y - 6), font(13), INK, HPos::Left)?;
-        }
-
-        if let Some(label) = article {
-            let y = 100 + 24 * curves.len() as i32 + 6;
-            let at = EmptyElement::at((fine(left + 14), fine(y)));
-            root.draw(&(at + PathElement::new(closed(diamond(7)), stroke(INK, 2))))?;
-            write(root, label, (left + 38, y - 6), font(13), INK, HPos::Left)?;
         }
 
         Ok(room)
@@ -263,13 +245,4 @@ fn shape(style: usize) -> Vec<(i32, i32)> {
     };
 
     shape.iter().map(|&(x, y)| (fine(x), fine(y))).collect()
-}
-
-fn diamond(size: i32) -> Vec<(i32, i32)> {
-    [(0, -size), (size, 0), (0, size), (-size, 0)].map(|(x, y)| (fine(x), fine(y))).to_vec()
-}
-
-fn closed(mut path: Vec<(i32, i32)>) -> Vec<(i32, i32)> {
-    path.extend(path.first().copied());
-    path
 }

@@ -1,6 +1,7 @@
 //! The command line, and the plan that it asks for.
 
 use crate::exit::Failure;
+use crate::lab_command::each_once;
 use crate::load::{self, ProgressMode};
 use clap::ValueEnum;
 use lab::experiment::model::Schedule;
@@ -33,7 +34,7 @@ pub(in crate::lab_command) struct Args {
     /// Which transports: udp, tcp-cubic, tcp-cubic-nodelay, tcp-bbr, tcp-reno, tcp-cubic-rto1s, tcp-cubic-bounded,
     /// tcp-cubic-syslog, or all
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = parse_transport)]
-    transports: Vec<Transports>,
+    transports: Vec<String>,
     /// When messages are made: after a pause, or at fixed times whatever became of the ones before; or both
     #[arg(long, value_enum, value_name = "closed,open", value_delimiter = ',')]
     schedule: Vec<ScheduleName>,
@@ -67,12 +68,6 @@ enum ScheduleName {
     Closed,
     /// At fixed times
     Open,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Transports {
-    All,
-    One(String),
 }
 
 /// Longest that makes sense, so that times add up without overflow.
@@ -127,53 +122,33 @@ impl Args {
 
     /// Of the whole path, each once, 0 to 1.
     fn losses(&self) -> anyhow::Result<Vec<f64>> {
-        let mut losses: Vec<f64> = Vec::new();
-        for &percent in &self.loss {
-            let loss = if self.per_link {
-                PathLoss::per_link(percent / 100.0)
-            } else {
-                PathLoss::per_path(percent / 100.0)
+        let one = |&percent: &f64| {
+            let loss = match self.per_link {
+                true => PathLoss::per_link(percent / 100.0),
+                false => PathLoss::per_path(percent / 100.0),
             };
-            let loss =
-                loss.filter(|loss| loss.path() < 1.0).map(PathLoss::path).ok_or_else(|| {
-                    Failure::Usage.error(format!("--loss: {percent} is not a percentage below 100"))
-                })?;
-
+            let loss = loss.map(PathLoss::path).filter(|loss| *loss < 1.0).ok_or_else(|| {
+                Failure::Usage.error(format!("--loss: {percent} is not a percentage below 100"))
+            })?;
             // What went through the square root and back is not what was typed.
-            let loss = (loss * 1e9).round() / 1e9;
-            if !losses.contains(&loss) {
-                losses.push(loss);
-            }
-        }
-        Ok(losses)
+            Ok((loss * 1e9).round() / 1e9)
+        };
+        self.loss.iter().map(one).collect::<anyhow::Result<Vec<_>>>().map(each_once)
     }
 
     fn transports(&self) -> Vec<String> {
-        let all = || transport::all().iter().map(|one| one.name().0).collect::<Vec<_>>();
-        let mut names: Vec<String> = Vec::new();
-        for asked in &self.transports {
-            let asked = match asked {
-                Transports::All => all(),
-                Transports::One(name) => vec![name.clone()],
-            };
-            let new: Vec<String> = asked.into_iter().filter(|name| !names.contains(name)).collect();
-            names.extend(new);
-        }
-        names
+        let one_or_all = |asked: &String| match asked.as_str() {
+            ALL => transport_names(),
+            _ => vec![asked.clone()],
+        };
+        each_once(self.transports.iter().flat_map(one_or_all))
     }
 
     fn schedules(&self) -> Vec<Schedule> {
-        let mut schedules: Vec<Schedule> = Vec::new();
-        for name in &self.schedule {
-            let schedule = match name {
-                ScheduleName::Closed => Schedule::ClosedLoop,
-                ScheduleName::Open => Schedule::OpenLoop,
-            };
-            if !schedules.contains(&schedule) {
-                schedules.push(schedule);
-            }
-        }
-        schedules
+        each_once(self.schedule.iter().map(|name| match name {
+            ScheduleName::Closed => Schedule::ClosedLoop,
+            ScheduleName::Open => Schedule::OpenLoop,
+        }))
     }
 }
 
@@ -186,15 +161,18 @@ fn parse_percent(text: &str) -> Result<f64, String> {
     number.parse().map_err(|_| "write a percentage such as 5 or 0.5".to_owned())
 }
 
-fn parse_transport(text: &str) -> Result<Transports, String> {
-    if text == "all" {
-        return Ok(Transports::All);
+/// What stands for every transport.
+const ALL: &str = "all";
+
+fn transport_names() -> Vec<String> {
+    transport::all().iter().map(|one| one.name().0).collect()
+}
+
+fn parse_transport(text: &str) -> Result<String, String> {
+    if text == ALL || transport::named(text).is_some() {
+        return Ok(text.to_owned());
     }
-    if transport::named(text).is_some() {
-        return Ok(Transports::One(text.to_owned()));
-    }
-    let names: Vec<String> = transport::all().iter().map(|one| one.name().0).collect();
-    Err(format!("it is none of {} and all", names.join(", ")))
+    Err(format!("it is none of {} and all", transport_names().join(", ")))
 }
 
 #[cfg(test)]
