@@ -12,6 +12,7 @@ pub use loopback::Loopback;
 
 use crate::About;
 use load::Address;
+use load::join::RelayLedger;
 use load::search::{Knee, Rates, Search, Verdict};
 use load::spin;
 use serde::Serialize;
@@ -89,28 +90,27 @@ pub trait Relay {
     fn stop(&mut self) -> Result<Option<RelayLedger>, Box<dyn StdError + Send + Sync>>;
 }
 
-/// What a relay says that it did.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct RelayLedger {
-    /// Datagrams that came to its socket.
-    pub received: u64,
-    /// Datagrams that it sent, over all targets.
-    pub sent: u64,
-    /// What it lost, by place and reason, the largest first.
-    pub lost: Vec<Lost>,
-    /// Whether its counts add up at every place.
-    pub balanced: bool,
-    /// All it said, as it said it.
-    pub snapshot: serde_json::Value,
+/// A relay that runs already and knows where to send.
+#[derive(Clone)]
+pub struct Elsewhere {
+    /// Where it takes datagrams.
+    pub to: Address,
+    /// Where it sends them.
+    pub receive: Vec<Address>,
 }
 
-/// Datagrams that a relay lost at one place for one reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Lost {
-    /// Place and reason, for example `socket: socket_buffer`.
-    pub at: String,
-    /// Copies for targets: a datagram lost before the relay copied it counts once for each target.
-    pub copies: u64,
+impl Relay for Elsewhere {
+    fn receivers(&self, _targets: usize) -> Vec<Address> {
+        self.receive.clone()
+    }
+
+    fn start(&mut self, _targets: &[Address]) -> Result<Address, Box<dyn StdError + Send + Sync>> {
+        Ok(self.to.clone())
+    }
+
+    fn stop(&mut self) -> Result<Option<RelayLedger>, Box<dyn StdError + Send + Sync>> {
+        Ok(None)
+    }
 }
 
 /// One rate, measured.

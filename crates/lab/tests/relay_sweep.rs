@@ -2,11 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers may panic as the test does")]
 
-use lab::relay_sweep::{
-    self, Combination, Curve, Lost, Plan, Quantiles, Relay, RelayLedger, Sample, Sweep,
-};
+use lab::relay_sweep::{self, Combination, Curve, Plan, Quantiles, Relay, Sample, Sweep};
 use lab::report::RelayReport;
 use load::Address;
+use load::join::{Lost, RelayLedger};
 use load::search::{Knee, Rates};
 use std::error::Error;
 use std::net::{SocketAddr, UdpSocket};

@@ -3,6 +3,10 @@
 //! Everything that was sent is in one place: `sent = arrived + our own socket's drops + the relay's drops by hop and
 //! reason + what the relay still holds + what no counter knows`. The last is lost between the hosts, and 0 on one host.
 
+mod summary;
+
+pub use summary::{Lost, RelayLedger};
+
 use crate::verify::ListenerReport;
 use ledger::{HopKind, HopSnapshot, Reason, Snapshot};
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! `weir lab relay`: at which rate a relay begins to lose.
 
-mod measured;
+mod ours;
 
 use super::{Running, each_once, privilege};
 use crate::exit::Failure;
@@ -9,9 +9,11 @@ use ::load::Payload;
 use ::load::search::Rates;
 use lab::About;
 use lab::network::Properties;
-use lab::relay_sweep::{self, Combination, Curve, Error, Loopback, Plan, Progress, Relay, Sweep};
+use lab::relay_sweep::{
+    self, Combination, Curve, Elsewhere, Error, Loopback, Plan, Progress, Relay, Sweep,
+};
 use lab::report::RelayReport;
-use measured::{Elsewhere, Ours};
+use ours::Ours;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;

@@ -1,10 +1,10 @@
-//! The relays that can be measured: our own, as a child process, and one that runs already.
+//! Our own relay, as a child process.
 
 use crate::ledger;
-use ::ledger::{HopKind, Snapshot};
-use lab::relay_sweep::{Lost, Relay, RelayLedger};
-use load::Address;
-use std::collections::BTreeMap;
+use ::ledger::Snapshot;
+use ::load::Address;
+use ::load::join::RelayLedger;
+use lab::relay_sweep::Relay;
 use std::error::Error;
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -63,7 +63,7 @@ impl Relay for Ours {
         let targets = self.running.as_ref().map_or(0, |running| running.targets);
         let snapshot = self.wait_until(|snapshot| snapshot.unaccounted() == 0)?;
         self.running = None;
-        Ok(Some(summary(&snapshot, targets)?))
+        Ok(Some(RelayLedger::of(snapshot, targets)))
     }
 }
 
@@ -90,75 +90,5 @@ impl Ours {
                 _ => thread::sleep(LOOK_AGAIN),
             }
         }
-    }
-}
-
-/// What a ledger says, with losses before the copy for the targets counted once for each target.
-fn summary(snapshot: &Snapshot, targets: usize) -> Result<RelayLedger, serde_json::Error> {
-    let mut lost: BTreeMap<String, u64> = BTreeMap::new();
-    for loss in snapshot.unintended_losses() {
-        let copies = if loss.hop.target.is_some() { 1 } else { targets as u64 };
-        let at = format!("{}: {}", loss.hop.hop.label(), loss.reason.label());
-        *lost.entry(at).or_default() += loss.amount.count * copies;
-    }
-
-    let mut lost: Vec<Lost> = lost.into_iter().map(|(at, copies)| Lost { at, copies }).collect();
-    lost.retain(|lost| lost.copies > 0);
-    lost.sort_by_key(|lost| std::cmp::Reverse(lost.copies));
-
-    let of = |kind: HopKind| snapshot.hops.iter().filter(move |hop| hop.hop == kind);
-    Ok(RelayLedger {
-        received: of(HopKind::Socket).map(|hop| hop.received.count).sum(),
-        sent: of(HopKind::Target).map(|hop| hop.delivered.count).sum(),
-        lost,
-        balanced: snapshot.is_balanced(),
-        snapshot: serde_json::to_value(snapshot)?,
-    })
-}
-
-/// A relay that runs already and knows where to send.
-#[derive(Clone)]
-pub(super) struct Elsewhere {
-    pub(super) to: Address,
-    pub(super) receive: Vec<Address>,
-}
-
-impl Relay for Elsewhere {
-    fn receivers(&self, _targets: usize) -> Vec<Address> {
-        self.receive.clone()
-    }
-
-    fn start(&mut self, _targets: &[Address]) -> Result<Address, Failed> {
-        Ok(self.to.clone())
-    }
-
-    fn stop(&mut self) -> Result<Option<RelayLedger>, Failed> {
-        Ok(None)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use ::ledger::{Amount, HopBuilder, Reason};
-
-    #[test]
-    fn what_is_lost_before_the_copy_is_lost_for_every_target() {
-        let amount = |count| Amount { count, bytes: count * 10 };
-        let hop = |kind, target, reason, received, dropped| {
-            HopBuilder::new(kind, "a", target, amount(0))
-                .delivered(amount(received - dropped))
-                .dropped(reason, amount(dropped))
-                .finish(amount(received))
-        };
-        let hops = vec![
-            hop(HopKind::Socket, None, Reason::SocketBuffer, 100, 10),
-            hop(HopKind::Target, Some("x"), Reason::QueueFull, 90, 4),
-            hop(HopKind::Target, Some("y"), Reason::QueueFull, 90, 3),
-        ];
-        let ledger = summary(&Snapshot { hops, ..Snapshot::default() }, 2).unwrap();
-        assert_eq!((ledger.received, ledger.sent, ledger.balanced), (100, 173, true));
-        let lost = |at: &str, copies| Lost { at: at.to_owned(), copies };
-        assert_eq!(ledger.lost, [lost("socket: socket_buffer", 20), lost("target: queue_full", 7)]);
     }
 }
