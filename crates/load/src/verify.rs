@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
+pub(crate) use stream::Stream;
 
 /// What to listen on, how to judge, and when to stop.
 #[derive(Clone, Debug)]

@@ -1,5 +1,5 @@
 use super::{Error, HEADER_BYTES, Sizes, Times};
-use crate::verify::{Bound, Options};
+use crate::verify::{Bound, Options, Stream};
 use crate::{Address, Latencies};
 use serde::Serialize;
 use std::os::fd::AsFd;
@@ -9,6 +9,9 @@ use sys::socket::mem_info;
 
 /// Room for about 200,000 datagrams of 200 bytes: half a second of anything that is offered here.
 const RECEIVE_BUFFER_BYTES: usize = 256 << 20;
+
+/// Datagrams within which one that comes late is distinguished from one that comes twice: 128 KiB of memory.
+const WINDOW: usize = 1 << 20;
 
 /// What one receiver got in one run.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -42,9 +45,9 @@ pub struct Receiver {
     buffer_bytes: usize,
     run: u32,
     sizes: Sizes,
-    next: u64,
-    /// One bit for each datagram of the run: whether it has come.
-    seen: Vec<u64>,
+    /// Datagrams of the run, at most.
+    total: u64,
+    stream: Stream,
     drops_at_begin: u32,
     tally: Tally,
 }
@@ -67,8 +70,8 @@ impl Receiver {
             buffer_bytes,
             run: 0,
             sizes: Sizes::Equal(HEADER_BYTES),
-            next: 0,
-            seen: Vec::new(),
+            total: 0,
+            stream: Stream::new(0),
             drops_at_begin: 0,
             tally: Tally::default(),
         })
@@ -80,15 +83,13 @@ impl Receiver {
     }
 
     pub(super) fn received(&self) -> u64 {
-        self.tally.received
+        self.stream.received
     }
 
     /// Starts over for a run of at most `total` datagrams. What arrives of other runs is ignored.
     pub(super) fn begin(&mut self, run: u32, sizes: Sizes, total: u64, times: Times) {
         (self.run, self.sizes) = (run, sizes);
-        self.next = 0;
-        self.seen.clear();
-        self.seen.resize(total as usize / 64 + 1, 0);
+        (self.total, self.stream) = (total, Stream::new(WINDOW));
         let latencies = (times == Times::Note).then(Latencies::new);
         self.tally = Tally { latencies, ..Tally::default() };
         self.drops_at_begin = self.drops();
@@ -96,8 +97,14 @@ impl Receiver {
 
     /// What this run's tally is.
     pub(super) fn finish(&mut self) -> Tally {
-        self.tally.own_drops = self.drops().wrapping_sub(self.drops_at_begin);
-        std::mem::take(&mut self.tally)
+        let Stream { received, duplicate, reordered, beyond_window, .. } = self.stream;
+        Tally {
+            received,
+            duplicates: duplicate,
+            out_of_order: reordered + duplicate + beyond_window,
+            own_drops: self.drops().wrapping_sub(self.drops_at_begin),
+            ..std::mem::take(&mut self.tally)
+        }
     }
 
     fn drops(&self) -> u32 {
@@ -110,27 +117,14 @@ impl Receiver {
         let now_ns = monotonic_ns();
         for datagram in self.batch.datagrams() {
             let Some((run, sequence, sent_ns)) = header(datagram.bytes()) else { continue };
-            let Some(word) = self.seen.get_mut((sequence / 64) as usize) else { continue };
-            if run != self.run {
+            if run != self.run || sequence >= self.total {
                 continue;
             }
 
+            self.stream.arrive(sequence);
             let tally = &mut self.tally;
-            let bit = 1 << (sequence % 64);
-            if *word & bit == 0 {
-                *word |= bit;
-                tally.received += 1;
-            } else {
-                tally.duplicates += 1;
-            }
-
             if !has_length(&datagram, self.sizes.datagram_bytes(sequence), self.buffer_bytes) {
                 tally.wrong_length += 1;
-            }
-            if sequence < self.next {
-                tally.out_of_order += 1;
-            } else {
-                self.next = sequence + 1;
             }
             if let Some(latencies) = &mut tally.latencies {
                 latencies.record(now_ns.saturating_sub(sent_ns));

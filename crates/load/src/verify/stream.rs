@@ -1,5 +1,5 @@
 /// What was seen of one stream: a bitmap of the last sequence numbers, and counts that stay exact beyond it.
-pub(super) struct Stream {
+pub(crate) struct Stream {
     /// Bit `s % window` says that sequence number `s` arrived, for those in the window.
     seen: Box<[u64]>,
     /// Highest sequence number that arrived, plus one.
@@ -9,15 +9,15 @@ pub(super) struct Stream {
     /// Most heartbeats that anything in the stream said were sent.
     pub(super) heartbeats_expected: u64,
     pub(super) has_ended: bool,
-    pub(super) received: u64,
-    pub(super) duplicate: u64,
-    pub(super) reordered: u64,
-    pub(super) beyond_window: u64,
+    pub(crate) received: u64,
+    pub(crate) duplicate: u64,
+    pub(crate) reordered: u64,
+    pub(crate) beyond_window: u64,
 }
 
 /// What one data datagram is to its stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Arrival {
+pub(crate) enum Arrival {
     InOrder,
     /// New, and this far behind the highest sequence number.
     Reordered {
@@ -30,7 +30,7 @@ pub(super) enum Arrival {
 
 impl Stream {
     /// A stream whose window holds at least `window` sequence numbers.
-    pub(super) fn new(window: usize) -> Stream {
+    pub(crate) fn new(window: usize) -> Stream {
         // One word more than asked for: the word that the window enters is cleared as a whole.
         let words = (window.div_ceil(64) + 1).next_power_of_two();
         Stream {
@@ -57,7 +57,7 @@ impl Stream {
     }
 
     /// A data datagram. `sequence` is below `u64::MAX`.
-    pub(super) fn arrive(&mut self, sequence: u64) -> Arrival {
+    pub(crate) fn arrive(&mut self, sequence: u64) -> Arrival {
         let arrival = self.place(sequence);
         match arrival {
             Arrival::InOrder => self.received += 1,
