@@ -88,8 +88,8 @@ impl Search {
             Rates::List(ref rates) => rates.get(self.tried.len()).copied(),
             Rates::Search { first, highest } => self.doubled_or_halved(first.max(1), highest),
             Rates::Around { low, high, steps } if self.tried.len() < steps => {
-                let low = self.lossless().unwrap_or(low);
-                let high = self.failed().map_or(high, |(rate, _)| rate);
+                let low = self.passed().map_or(low, |(rate, _)| rate);
+                let high = self.lost().unwrap_or(high);
                 Some((low as f64 * high as f64).sqrt().round() as u64)
             }
             Rates::Around { low, high, .. } => self.beyond(low, high),
@@ -114,17 +114,33 @@ impl Search {
     /// The ends of the range first, and then out of it.
     fn beyond(&self, low: u64, high: u64) -> Option<u64> {
         let scaled = |rate: u64, factor: f64| (rate as f64 * factor) as u64;
-        match (self.lossless(), self.failed()) {
-            (None, Some((failed, _))) => {
-                let rate = if failed > low { low } else { scaled(failed, 0.85) };
+        match (self.passed(), self.lost()) {
+            (None, Some(lost)) => {
+                let rate = if lost > low { low } else { scaled(lost, 0.85) };
                 (rate > AROUND_MIN).then_some(rate)
             }
-            (Some(lossless), None) => {
-                let rate = if lossless < high { high } else { scaled(lossless, 1.12) };
+            (Some((passed, Verdict::Lossless)), None) => {
+                let rate = if passed < high { high } else { scaled(passed, 1.12) };
                 (rate < AROUND_MAX).then_some(rate)
             }
+            // Both are known, or the sender sends no faster.
             _ => None,
         }
+    }
+
+    /// The lowest rate that lost something.
+    fn lost(&self) -> Option<u64> {
+        let lost = self.tried.iter().filter(|(_, verdict)| *verdict == Verdict::Lossy);
+        lost.map(|(rate, _)| *rate).min()
+    }
+
+    /// The highest rate below that at which nothing was lost, however fast the sender was: around a known range, that it
+    /// was slow for once does not make the relay slower.
+    fn passed(&self) -> Option<(u64, Verdict)> {
+        let end = self.lost().unwrap_or(u64::MAX);
+        let passed =
+            self.tried.iter().filter(|(rate, verdict)| *verdict != Verdict::Lossy && *rate < end);
+        passed.copied().max_by_key(|(rate, _)| *rate)
     }
 
     /// What came out of a rate.
@@ -232,10 +248,13 @@ mod tests {
         let (knee, tried) = search(AROUND, 125_000, u64::MAX);
         assert_eq!(tried[3..], [120_000, 134_400]);
         assert_eq!(knee, Knee::Between { lossless_per_sec: 120_000, lossy_per_sec: 134_400 });
-        // A sender at its limit is not asked for more.
+        // A sender at its limit is not asked for more, but one that was slow for once is.
         let (knee, tried) = search(AROUND, u64::MAX, 121_000);
         assert_eq!(tried[3..], [120_000, 134_400]);
         assert_eq!(knee, Knee::SenderLimit { lossless_per_sec: 120_000 });
+        let mut slow_once = Search::new(AROUND);
+        slow_once.learn(97_980, Verdict::NotReached);
+        assert_eq!(slow_once.next_rate(), Some(108_432));
         assert!(matches!(search(AROUND, 0, u64::MAX).0, Knee::Below { .. }));
     }
 }
