@@ -3,9 +3,9 @@
 //! It sends what is due and then empties the receivers, in turn, without ever sleeping. So the load costs one processor
 //! whatever the rate is, no wake-up of a receiver is charged to the relay, and generator and receivers never wait for each
 //! other. Every datagram carries a sequence number and the time at which it was sent; every receiver checks number, order and
-//! length of all of them. [`crate::generate`] and [`crate::verify`] check every byte as well, and need more processors: with one for
-//! them and one for the C loop of `bench/`, 200 bytes to two receivers, they lost from 300,000 datagrams a second on, where this
-//! loses nothing.
+//! length of all of them. [`crate::generate`] and [`crate::verify`] check every byte as well. With one processor for the load and
+//! one for the C loop of `bench/`, 200 bytes to two receivers, both sustain about what that loop takes (300,000 datagrams a
+//! second and more); what this adds is that a run knows when its last datagram arrived, and so whether the relay kept up.
 
 mod receiver;
 mod sender;
