@@ -34,7 +34,7 @@ ENV WEIR_COMMIT=$WEIR_COMMIT
 # The machine's own architecture, linked statically.
 RUN target="$(uname -m)-unknown-linux-musl" && \
     rustup target add "$target" && \
-    cargo build --locked --release --package weir --target "$target" && \
+    cargo build --locked --release --package weir --no-default-features --target "$target" && \
     install -D "target/$target/release/weir" /out/weir
 
 FROM base AS compiled

@@ -32,6 +32,7 @@ lint: ## formatting, clippy, docs and shell scripts, warnings as errors
 	@scripts/install-tools.sh build
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --package weir --all-targets --no-default-features -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --no-deps --workspace
 	@scripts/test-scripts.sh
 

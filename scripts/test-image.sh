@@ -33,6 +33,12 @@ is_static() { ! ldd "$rootfs/weir" 2>&1 | grep -q '=>'; }
 is_small() { local bytes; bytes=$(stat -c %s "$archive"); printf '%s bytes\n' "$bytes"; [ "$bytes" -le $((LARGEST_IMAGE_MIB * 1024 * 1024)) ]; }
 # In a root folder with nothing but itself, as the image's user and so with no capability: what a container gives it.
 inside=(setpriv --no-new-privs chroot --userspec=65532:65532 "$rootfs" /weir)
+has_no_lab() {
+    local status=0
+    "${inside[@]}" lab udp-vs-tcp --quick 2>"$work/lab.err" || status=$?
+    cat "$work/lab.err"
+    [ "$status" -eq 69 ] && grep -q "this build of weir has no lab" "$work/lab.err"
+}
 says_its_version() { [ "$("${inside[@]}" --version)" = "weir $version" ]; }
 relays() {
     local listen admin status=0
@@ -78,6 +84,7 @@ check "image: one file, no shell" holds_only_the_binary
 check "image: static binary" is_static
 check "image: at most $LARGEST_IMAGE_MIB MiB" is_small
 check "image: the binary runs" says_its_version
+check "image: the lab is left out, and says so" has_no_lab
 check "image: the binary relays, answers its health check and drains" relays
 check "image: a second build is the same image" is_the_same_again
 finish

@@ -1,8 +1,8 @@
 //! The cases: what is asked, with which datagrams, to how many targets, how thoroughly.
 
 use crate::contender::{Contender, Schedule};
-use crate::load::Sizes;
 use crate::site::Reach;
+use load::spin::Sizes;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub(crate) const VARYING: Sizes = Sizes::Varying { min: 64, max: 336 };
 /// Datagrams a second of the steady case.
 pub(crate) const STEADY_RATE_PER_SEC: f64 = 20_000.0;
 
-/// Repetitions unless told otherwise: with fewer than six, the interval of a median cannot cover 95 %.
+/// Repetitions by default: with fewer than six, the interval of a median cannot cover 95 %.
 pub(crate) const REPETITIONS: usize = 7;
 
 /// What a case is about.
@@ -103,6 +103,7 @@ impl Plan {
             cpu: ms(cpu),
             latency: ms(latency),
         };
+
         match (pace, case.question) {
             (Pace::Quick, Question::Steady) => plan(0, 0, 0, 0, 250),
             (Pace::Quick, _) => plan(200, 250, 3, 200, 200),

@@ -20,7 +20,7 @@ pub(crate) const C_LOOPS: [Contender; 2] = [Contender::LimitRelayRuns, Contender
 pub(crate) struct Weir {
     pub(crate) schedule: Schedule,
     pub(crate) gathering: Gathering,
-    /// A target more, beside those that receive.
+    /// One more target, next to those that receive.
     pub(crate) beside: Option<DeadEnd>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) enum Schedule {
 /// Whether Weir waits a moment for more after a short batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum Gathering {
-    /// As this version does it without being told.
+    /// As this version does it by default.
     Default,
     Off,
     On,
@@ -53,11 +53,11 @@ impl Gathering {
 /// A target that takes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum DeadEnd {
-    /// A UDP port at which nobody listens, on the host of the other targets: each datagram is answered with an ICMP error.
+    /// A UDP port without a listener, on the host of the other targets: each datagram is answered with an ICMP error.
     Refusing,
     /// A unix socket whose owner has stopped reading.
     StoppedUnix,
-    /// A file that takes no more: a terminal that nobody reads.
+    /// A file that takes no more: a terminal without a reader.
     StuckFile,
     /// An address on the cable at which there is no host. Only where targets are behind one.
     DeadNextHop,
@@ -113,6 +113,7 @@ impl Contender {
                 if let Some(dead_end) = weir.beside {
                     label.push_str(&format!(" + {}", dead_end.label()));
                 }
+
                 label
             }
             Contender::LimitRelayRuns => "limitrelay -r".to_owned(),

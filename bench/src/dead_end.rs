@@ -65,12 +65,12 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A leftover of a few empty files is no reason to fail.
+        // A few empty files left behind are not worth failing for.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// A terminal that nobody reads. Weir takes no FIFO for a file; a terminal is one that takes some kilobytes, and then no more.
+/// A terminal without a reader. Weir takes no FIFO for a file; a terminal is one that takes some kilobytes, and then no more.
 struct StuckTerminal {
     path: PathBuf,
     socat: Child,
@@ -78,13 +78,15 @@ struct StuckTerminal {
 }
 
 impl StuckTerminal {
-    /// Has socat read the terminal into a FIFO that nobody reads, so that socat stops once that is full.
+    /// Has socat read the terminal into a FIFO that is never read, so that socat stops once that is full.
     fn open(socat: &Path, folder: &Path) -> anyhow::Result<StuckTerminal> {
         let (fifo_path, link) = (folder.join("fifo"), folder.join("terminal"));
         let status = Command::new("mkfifo").arg(&fifo_path).status().context("running mkfifo")?;
         anyhow::ensure!(status.success(), "mkfifo {}: {status}", fifo_path.display());
+
         // With a reader that never reads, opening it for writing does not wait.
         let fifo = OpenOptions::new().read(true).write(true).open(&fifo_path).context("a FIFO")?;
+
         let child = Command::new(socat)
             .arg("-u")
             .arg(format!("PTY,link={},rawer", link.display()))
@@ -94,6 +96,7 @@ impl StuckTerminal {
             .spawn()
             .context("starting socat")?;
         let mut terminal = StuckTerminal { path: PathBuf::new(), socat: child, _fifo: fifo };
+
         let deadline = Instant::now() + Duration::from_secs(10);
         terminal.path = loop {
             match fs::canonicalize(&link) {
@@ -116,7 +119,7 @@ impl Drop for StuckTerminal {
     }
 }
 
-/// A port that refuses and that nobody else can take: a socket connected to itself receives from no other, and what comes
+/// A port that refuses and that no other socket can take: a socket connected to itself receives from no other, and what comes
 /// from others finds no socket (net/ipv4/udp.c, __udp4_lib_lookup), which is answered with "port unreachable".
 fn refusing_port(site: &Site) -> anyhow::Result<UdpSocket> {
     let addr = SocketAddr::new(site.target_addr(), 0);

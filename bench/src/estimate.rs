@@ -56,9 +56,11 @@ fn rank_and_coverage(count: usize) -> Option<(usize, f64)> {
     if count == 0 {
         return None;
     }
+
     let mut probability = 0.5_f64.powi(i32::try_from(count).ok()?);
     let mut tail = probability;
     let mut best = (1, 1.0 - 2.0 * tail);
+
     for rank in 2..=count.div_ceil(2) {
         // Probability of rank - 1 heads from that of rank - 2.
         probability *= (count - rank + 2) as f64 / (rank - 1) as f64;

@@ -75,10 +75,13 @@ impl Machine {
             let line = text.lines().find(|line| line.starts_with(name));
             line.and_then(|line| line.split_once(':')).map(|(_, value)| value.trim().to_owned())
         };
+
         let memory = after(&meminfo, "MemTotal").unwrap_or_default();
         let memory_kib = memory.split(' ').next().and_then(|kib| kib.parse::<u64>().ok());
+
         let mut args = std::env::args().skip(1).collect::<Vec<_>>();
         args.insert(0, "bench".to_owned());
+
         Machine {
             cpu: after(&cpuinfo, "model name").unwrap_or_default(),
             cpus: sys::process::cpu_count(),

@@ -9,7 +9,6 @@ mod contender;
 mod dead_end;
 mod estimate;
 mod host;
-mod load;
 mod measure;
 mod measured;
 mod process;
@@ -18,7 +17,6 @@ mod report;
 mod requirement;
 mod search;
 mod selection;
-mod sink;
 mod site;
 mod sockets;
 mod stage;
@@ -88,13 +86,16 @@ fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(Other::Hold(args)) => return sockets::hold(args).map(|()| ExitCode::SUCCESS),
         None => {}
     }
+
     if let Some(niceness) = args.nice {
         host::set_niceness(niceness)?;
     }
+
     let programs = programs(args)?;
     let placement = placement(args);
     let machine = Machine::read();
     let began = Instant::now();
+
     let chosen = args.selection.choose(&programs)?;
     for one in &chosen.skipped {
         say(&format!("skipped: {one}"))?;
@@ -102,6 +103,7 @@ fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let expected: Duration =
         chosen.cases.iter().map(|(case, plan, relays)| plan.duration(*case, relays)).sum();
     say(&format!("{} cases, about {:.0} minutes", chosen.cases.len(), minutes(expected).ceil()))?;
+
     let starts = start::measure(&chosen.starts, &programs)?;
     let mut report = Report {
         machine,
@@ -112,6 +114,7 @@ fn run(args: &Args) -> anyhow::Result<ExitCode> {
         skipped: chosen.skipped,
         requirements: Vec::new(),
     };
+
     for (case, plan, contenders) in chosen.cases {
         say(&case.label())?;
         let placement = &report.placement;
@@ -130,6 +133,7 @@ fn run(args: &Args) -> anyhow::Result<ExitCode> {
             report::save(&report, folder)?;
         }
     }
+
     // Nothing measured is nothing shown.
     let all = &report.requirements;
     let is_met = !all.is_empty() && all.iter().all(|one| one.is_met);

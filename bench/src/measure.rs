@@ -6,6 +6,7 @@ use crate::host::Placement;
 use crate::measured::{CaseResult, Cpu, Latency, Measured};
 use crate::search::{Found, highest_rates, hold};
 use crate::stage::{Purpose, Stage, Trial};
+use load::Latencies;
 use std::time::Duration;
 
 /// Share of the highest rate at which CPU time is compared.
@@ -29,9 +30,11 @@ pub(crate) fn measure(
     let mut stage = Stage::set_up(case, contenders, programs, placement)?;
     let mut measured: Vec<_> =
         contenders.iter().map(|contender| Measured::nothing_yet(*contender)).collect();
+
     for relay in 0..contenders.len() {
         stage.offer(relay, Purpose::Warmup, 2_000.0, Duration::from_millis(100))?;
     }
+
     let mut earlier: Option<Vec<Found>> = None;
     for _ in 0..plan.repetitions {
         match case.question {
@@ -49,6 +52,7 @@ pub(crate) fn measure(
         }
         progress(&measured)?;
     }
+
     for (relay, one) in stage.relays.iter().zip(&mut measured) {
         let resident = relay.resident()?;
         (one.resident_kib, one.resident_peak_kib) = (resident.now_kib, resident.peak_kib);
@@ -140,14 +144,12 @@ fn latency(
 
 /// The 50th and the 99th percentile of all receivers' latencies together; takes them out of the trial.
 fn percentiles_us(trial: &mut Trial) -> (f64, f64) {
-    let mut all = Vec::new();
-    for sink in &mut trial.outcome.sinks {
-        all.append(&mut std::mem::take(&mut sink.latencies_ns));
+    let mut all = Latencies::new();
+    for tally in &mut trial.outcome.receivers {
+        all.add(&tally.latencies.take().unwrap_or_else(Latencies::new));
     }
-    all.sort_unstable();
-    let at = |share: f64| {
-        let index = (all.len() as f64 * share) as usize;
-        all.get(index.min(all.len().saturating_sub(1))).map_or(f64::NAN, |ns| f64::from(*ns) / 1e3)
-    };
-    (at(0.5), at(0.99))
+
+    let report = all.report();
+    let us = |ns: u64| if report.samples == 0 { f64::NAN } else { ns as f64 / 1e3 };
+    (us(report.p50_ns), us(report.p99_ns))
 }

@@ -167,6 +167,7 @@ fn compare_all(case: Case, repetitions: usize, measured: &[Measured]) -> Vec<Com
         Question::Isolation(_) => &[Quantity::Rate],
         Question::Steady => &[Quantity::Cpu, Quantity::AddedP50, Quantity::AddedP99],
     };
+
     let mut comparisons = Vec::new();
     for one in measured {
         for quantity in quantities.iter().copied() {
@@ -196,11 +197,13 @@ fn reference(
         let without = measured.iter().find(|one| one.contender == without)?;
         return quantity.of(without, repetition);
     }
+
     let loops = || measured.iter().filter(|one| C_LOOPS.contains(&one.contender));
     let rate = |one: &&Measured| Quantity::Rate.of(one, repetition);
     let fastest = loops()
         .filter(|one| rate(one).is_some())
         .max_by(|a, b| rate(a).unwrap_or(0.0).total_cmp(&rate(b).unwrap_or(0.0)));
+
     match fastest {
         Some(fastest) if quantity.is_latency() => quantity.of(fastest, repetition),
         _ => loops()

@@ -4,8 +4,9 @@ use crate::contender::{Contender, Programs, Schedule, Weir};
 use crate::dead_end::DeadEnds;
 use crate::host::{self, Placement};
 use crate::process::{self, Resident};
-use crate::sink::Sink;
 use anyhow::Context;
+use load::Address;
+use load::spin::Receiver;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -56,6 +57,7 @@ impl Relay {
     ) -> anyhow::Result<Relay> {
         let addr = free_address()?;
         let mut relay = Relay { contender, addr, ports: vec![addr.port()], children: Vec::new() };
+
         match contender {
             Contender::Weir(form) => {
                 let mut command = weir(programs, addr, targets, form);
@@ -85,15 +87,18 @@ impl Relay {
         let shared = free_address()?.port();
         self.ports.push(shared);
         let own = self.addr.port();
+
         // SO_RCVBUFFORCE (33) has no name in socat's options; it needs a capability, the plain form does not.
         let may_force = sys::process::effective_capabilities()
             .is_some_and(|set| set >> sys::process::CAP_NET_ADMIN & 1 == 1);
         let buffer =
             if may_force { "setsockopt-listen=1:33:i67108864" } else { "so-rcvbuf=67108864" };
+
         // 65,536 bytes: the default of 8,192 truncates.
         let mut run = |from: String, to: String| {
             self.start(Command::new(socat).args(["-u", "-b", "65536", &from, &to]))
         };
+
         for target in targets {
             run(
                 format!("UDP4-RECV:{shared},bind=127.255.255.255,reuseaddr,{buffer}"),
@@ -118,24 +123,25 @@ impl Relay {
     }
 
     /// Probes until each receiver has heard through the relay, then until nothing is on its way any more.
-    pub(crate) fn wait_until_ready(&mut self, sinks: &mut [Sink]) -> anyhow::Result<()> {
+    pub(crate) fn wait_until_ready(&mut self, receivers: &mut [Receiver]) -> anyhow::Result<()> {
         let begin = Instant::now();
         let probe = probe_socket(self.addr)?;
-        let mut heard = vec![false; sinks.len()];
+        let mut heard = vec![false; receivers.len()];
         while !heard.iter().all(|heard| *heard) {
             self.check_start(begin)?;
             // A refused probe is the reason to send another.
             let _ = probe.send(&[0; 64]);
             let next = Instant::now() + PROBE_INTERVAL;
             while Instant::now() < next {
-                for (sink, heard) in sinks.iter_mut().zip(&mut heard) {
-                    *heard |= sink.receive() > 0;
+                for (receiver, heard) in receivers.iter_mut().zip(&mut heard) {
+                    *heard |= receiver.receive() > 0;
                 }
             }
         }
+
         let mut quiet_since = Instant::now();
         while quiet_since.elapsed() < Duration::from_millis(20) {
-            if sinks.iter_mut().any(|sink| sink.receive() > 0) {
+            if receivers.iter_mut().any(|receiver| receiver.receive() > 0) {
                 quiet_since = Instant::now();
             }
         }
@@ -162,11 +168,13 @@ impl Relay {
         for child in &self.children {
             host::pin_process(child.id(), &placement.relay_cpus)?;
         }
+
         let is_threaded =
             matches!(self.contender, Contender::Weir(weir) if weir.schedule == Schedule::Threaded);
         if !is_threaded {
             return Ok(());
         }
+
         for child in &self.children {
             let receiving = process::threads_named(child.id(), RECEIVING_THREAD_PREFIX)?;
             anyhow::ensure!(!receiving.is_empty(), "weir has no thread that receives");
@@ -233,10 +241,10 @@ pub(crate) fn can_gather(weir: &Path) -> anyhow::Result<bool> {
 pub(crate) fn start_time(
     contender: Contender,
     programs: &Programs,
-    sink: &mut Sink,
+    receiver: &mut Receiver,
 ) -> anyhow::Result<Duration> {
     let begin = Instant::now();
-    let mut relay = Relay::spawn(contender, programs, &[sink.addr()], None)?;
+    let mut relay = Relay::spawn(contender, programs, &[udp(receiver)?], None)?;
     let probe = probe_socket(relay.addr)?;
     loop {
         relay.check_start(begin)?;
@@ -244,10 +252,18 @@ pub(crate) fn start_time(
         let _ = probe.send(&[0; 64]);
         let next = Instant::now() + PROBE_INTERVAL;
         while Instant::now() < next {
-            if sink.receive() > 0 {
+            if receiver.receive() > 0 {
                 return Ok(begin.elapsed());
             }
         }
+    }
+}
+
+/// Where a receiver is.
+pub(crate) fn udp(receiver: &Receiver) -> anyhow::Result<SocketAddr> {
+    match receiver.address() {
+        Address::Udp(addr) => Ok(*addr),
+        Address::Unix(_) => anyhow::bail!("a receiver has no address of UDP"),
     }
 }
 

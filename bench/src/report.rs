@@ -37,6 +37,7 @@ impl Report {
         for result in &self.results {
             write_case(out, result)?;
         }
+
         if !self.starts.is_empty() {
             writeln!(out, "\n## From starting the process to the first datagram forwarded\n")?;
             writeln!(out, "| relay | median ms | max ms |\n|---|---:|---:|")?;
@@ -45,6 +46,7 @@ impl Report {
                 writeln!(out, "| {label} | {median:.1} | {:.1} |", start.max_ms())?;
             }
         }
+
         if !self.requirements.is_empty() {
             writeln!(out, "\n## Requirements\n")?;
             writeln!(out, "| what | required | measured | |\n|---|---:|---:|---|")?;
@@ -60,6 +62,7 @@ impl Report {
         let Machine { cpu, cpus, memory_mib, kernel, commit, command, date_utc } = &self.machine;
         let Placement { load_cpus, relay_cpus, receive_cpus } = &self.placement;
         let minutes = self.elapsed_s / 60.0;
+
         writeln!(out, "# Relays side by side\n")?;
         writeln!(out, "{date_utc}, {minutes:.1} minutes, commit {commit}, `{command}`  ")?;
         writeln!(
@@ -67,6 +70,7 @@ impl Report {
             "{cpu}, {cpus} processors, {memory_mib} MiB, {kernel}; load on processor {load_cpus}, relays on {relay_cpus}, the \
              receiving thread of weir threaded on {receive_cpus}"
         )?;
+
         if receive_cpus == load_cpus {
             writeln!(
                 out,
@@ -74,6 +78,7 @@ impl Report {
                  latencies are what that leaves it; its CPU per copy is its own."
             )?;
         }
+
         writeln!(
             out,
             "\nRatios carry from one machine to another, absolute numbers do not. Each is the median of the repetitions' \
@@ -115,16 +120,19 @@ fn write_case(out: &mut String, result: &CaseResult) -> std::fmt::Result {
             ("p99 - better C loop, µs", |result, one| compared(result, one, Quantity::AddedP99)),
         ],
     };
+
     write!(out, "| relay |")?;
     columns.iter().try_for_each(|(title, _)| write!(out, " {title} |"))?;
     write!(out, "\n|---|")?;
     columns.iter().try_for_each(|_| write!(out, "---:|"))?;
     writeln!(out)?;
+
     for one in &result.measured {
         write!(out, "| {} |", one.contender.label())?;
         columns.iter().try_for_each(|(_, value)| write!(out, " {} |", value(result, one)))?;
         writeln!(out)?;
     }
+
     let (repetitions, percent) = (result.plan.repetitions, result.disturbance() * 100.0);
     write!(out, "\nMedians of {repetitions}; ")?;
     if let Some(coverage) = lowest_coverage(result) {
@@ -192,6 +200,7 @@ pub(crate) fn progress_line(measured: &[Measured]) -> String {
         let last = one.found.len().max(one.cpu.len()).saturating_sub(1);
         let label = one.contender.label();
         let mut values = Vec::new();
+
         if let Some(rate) = Quantity::Rate.of(one, last) {
             values.push(format!("{:.1} k/s", rate / 1e3));
         }
@@ -201,6 +210,7 @@ pub(crate) fn progress_line(measured: &[Measured]) -> String {
         if let Some(p99) = Quantity::AddedP99.of(one, last) {
             values.push(format!("p99 {p99:+.0} µs"));
         }
+
         let _ = write!(line, "  {label}: {};", values.join(", "));
     }
     line

@@ -13,7 +13,7 @@ const WEIR: Contender = Contender::WEIR_INLINE;
 /// Of the better C loop of each repetition.
 const RATE_RATIO_MIN: f64 = 1.0;
 const CPU_RATIO_MAX: f64 = 1.0;
-/// More than the C loop beside it.
+/// More than the C loop next to it.
 const ADDED_P99_MORE_US_MAX: f64 = 0.0;
 /// Of the rate without the target that takes nothing.
 const ISOLATION_RATIO_MIN: f64 = 0.95;
@@ -127,6 +127,7 @@ pub(crate) fn check(results: &[CaseResult], starts: &[StartResult]) -> Vec<Requi
 fn check_comparison(result: &CaseResult, all: &mut Vec<Requirement>) {
     let case = result.case.load_label();
     let Some(weir) = result.of(WEIR) else { return };
+
     if let Some(rate) = result.comparison(WEIR, Quantity::Rate) {
         let what = format!("highest rate / better C loop, {case}");
         let limit = Limit::AtLeast(RATE_RATIO_MIN);
@@ -136,15 +137,18 @@ fn check_comparison(result: &CaseResult, all: &mut Vec<Requirement>) {
         }
         all.push(one);
     }
+
     if let Some(cpu) = result.comparison(WEIR, Quantity::Cpu) {
         let what = format!("CPU per copy / better C loop, {case}");
         all.push(Requirement::of_estimate(what, Limit::AtMost(CPU_RATIO_MAX), cpu, ""));
     }
+
     if let Some(p99) = result.comparison(WEIR, Quantity::AddedP99) {
         let what = format!("p99 added latency at half load - C loop, {case}");
         let limit = Limit::AtMost(ADDED_P99_MORE_US_MAX);
         all.push(Requirement::of_estimate(what, limit, p99, " us"));
     }
+
     if result.case.is_main() {
         let mib = weir.resident_peak_kib as f64 / 1_024.0;
         let what = format!("peak resident memory, {case}");
@@ -158,11 +162,13 @@ fn check_isolation(result: &CaseResult, all: &mut Vec<Requirement>) {
         let Contender::Weir(Weir { beside: Some(dead_end), schedule, .. }) = one.contender else {
             continue;
         };
+
         if result.case.reach == Reach::Cable && dead_end == DeadEnd::Refusing {
             // It must be sent to as one that lives: what comes back from another host may be forged. So it costs its copy,
             // and the ratio says how much that is.
             continue;
         }
+
         let (dead_end, schedule) = (dead_end.label(), schedule.name());
         let case = format!("{}, {schedule}", result.case.load_label());
         if let Some(rate) = result.comparison(one.contender, Quantity::Rate) {
@@ -174,6 +180,7 @@ fn check_isolation(result: &CaseResult, all: &mut Vec<Requirement>) {
             }
             all.push(requirement);
         }
+
         let what = format!("with {dead_end} at 0.9 of the rate without, {case}");
         all.push(check_hold(what, one));
     }

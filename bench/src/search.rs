@@ -1,19 +1,16 @@
-//! The highest rate at which nothing is lost, by bisection.
+//! The highest rate at which nothing is lost, for all relays of a stage in turns.
 
 use crate::case::Plan;
 use crate::contender::Contender;
-use crate::load::Sizes;
 use crate::stage::{Purpose, Stage, Trial};
 use anyhow::Context;
+use load::search::{Rates, Search, Verdict};
+use load::spin::Sizes;
 use serde::Serialize;
 use std::time::Duration;
 
 /// A failed attempt is repeated once if others used more than this share of the processors meanwhile.
 const DISTURBED_SHARE: f64 = 0.04;
-
-/// Rates beyond these, in datagrams a second, are not looked for.
-const RATE_MIN: f64 = 100.0;
-const RATE_MAX: f64 = 1e7;
 
 /// What one search found, in datagrams a second.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -38,16 +35,7 @@ pub(crate) fn keeps_up(trial: &Trial, duration: Duration) -> bool {
 fn is_limited_by_load(trial: &Trial) -> bool {
     let outcome = &trial.outcome;
     outcome.sent_per_sec < outcome.offered_per_sec * 0.98
-        || outcome.sinks.iter().any(|sink| sink.own_drops > 0)
-}
-
-/// The range that is left, in datagrams a second.
-struct Range {
-    low: f64,
-    high: f64,
-    /// Whether an attempt has set the upper end; else it is a guess.
-    is_high_tried: bool,
-    found: Found,
+        || outcome.receivers.iter().any(|sink| sink.own_drops > 0)
 }
 
 /// Searches for all relays of a stage at once, taking turns with every attempt, so that what disturbs the machine for a
@@ -59,45 +47,30 @@ pub(crate) fn highest_rates(
     plan: &Plan,
     earlier: Option<&[Found]>,
 ) -> anyhow::Result<Vec<Found>> {
-    let mut ranges = Vec::new();
+    let mut searches = Vec::new();
     for relay in 0..stage.relays.len() {
         let first_offer = match earlier {
             // Enough to saturate it; what is too much must be waited for.
             Some(earlier) => earlier[relay].saturation_per_sec * 1.35,
             None => first_offer(stage, relay),
         };
-        ranges.push(first_range(stage, relay, plan, first_offer)?);
+        let found = saturate(stage, relay, plan, first_offer)?;
+        let around = |share: f64| (found.saturation_per_sec * share) as u64;
+        let rates = Rates::Around { low: around(0.82), high: around(1.12), steps: plan.steps };
+        searches.push((Search::new(rates), found));
     }
-    for _ in 0..plan.steps {
-        for (relay, range) in ranges.iter_mut().enumerate() {
-            let rate = (range.low * range.high).sqrt();
-            attempt(stage, relay, plan, range, rate)?;
+
+    loop {
+        let mut is_over = true;
+        for (relay, (search, found)) in searches.iter_mut().enumerate() {
+            let Some(rate) = search.next_rate() else { continue };
+            search.learn(rate, attempt(stage, relay, plan, found, rate as f64)?);
+            is_over = false;
+        }
+        if is_over {
+            return Ok(searches.into_iter().map(|(_, found)| found).collect());
         }
     }
-    for (relay, range) in ranges.iter_mut().enumerate() {
-        leave_range(stage, relay, plan, range)?;
-    }
-    Ok(ranges.into_iter().map(|range| range.found).collect())
-}
-
-/// When every attempt failed, or none did, the range was wrong: goes down until one succeeds, or up until one fails.
-fn leave_range(
-    stage: &mut Stage,
-    relay: usize,
-    plan: &Plan,
-    range: &mut Range,
-) -> anyhow::Result<()> {
-    let mut rate = range.low;
-    while range.found.rate_per_sec == 0.0 && rate > RATE_MIN {
-        attempt(stage, relay, plan, range, rate)?;
-        rate *= 0.85;
-    }
-    let mut rate = range.high;
-    while !range.is_high_tried && !range.found.is_limited_by_load && rate < RATE_MAX {
-        attempt(stage, relay, plan, range, rate)?;
-        rate *= 1.12;
-    }
-    Ok(())
 }
 
 /// A guess at what would saturate a relay: a copy costs as much as some thousand bytes.
@@ -114,43 +87,46 @@ fn first_offer(stage: &Stage, relay: usize) -> f64 {
 }
 
 /// Offers more and more until less comes out than goes in: what comes out then is near the highest rate.
-fn first_range(
+fn saturate(
     stage: &mut Stage,
     relay: usize,
     plan: &Plan,
     mut offered: f64,
-) -> anyhow::Result<Range> {
-    let mut found = Found::default();
+) -> anyhow::Result<Found> {
     loop {
         let trial = stage.offer(relay, Purpose::Saturation, offered, plan.saturation)?;
-        found.saturation_per_sec = trial.outcome.delivered_per_sec;
-        found.saturation_cpu_ns_per_copy = trial.cpu_ns_per_copy();
+        let found = Found {
+            saturation_per_sec: trial.outcome.delivered_per_sec,
+            saturation_cpu_ns_per_copy: trial.cpu_ns_per_copy(),
+            ..Found::default()
+        };
         if found.saturation_per_sec < 0.8 * offered || is_limited_by_load(trial) {
-            break;
+            return Ok(found);
         }
         offered *= 1.6;
     }
-    let estimate = found.saturation_per_sec;
-    Ok(Range { low: estimate * 0.82, high: estimate * 1.12, is_high_tried: false, found })
 }
 
+/// Offers a rate and keeps what was sent if all of it got through.
 fn attempt(
     stage: &mut Stage,
     relay: usize,
     plan: &Plan,
-    range: &mut Range,
+    found: &mut Found,
     rate: f64,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Verdict> {
     let trial = try_twice(stage, relay, Purpose::Rate, rate, plan.attempt)?;
-    if keeps_up(trial, plan.attempt) {
-        // What was sent counts, not what was asked for.
-        range.found.rate_per_sec = trial.outcome.sent_per_sec.min(rate);
-        range.found.is_limited_by_load = is_limited_by_load(trial);
-        range.low = rate;
-    } else {
-        (range.high, range.is_high_tried) = (rate, true);
+    if !keeps_up(trial, plan.attempt) {
+        return Ok(Verdict::Lossy);
     }
-    Ok(())
+
+    // What was sent counts, not what was asked for.
+    let sent_per_sec = trial.outcome.sent_per_sec.min(rate);
+    let is_limited_by_load = is_limited_by_load(trial);
+    if sent_per_sec > found.rate_per_sec {
+        *found = Found { rate_per_sec: sent_per_sec, is_limited_by_load, ..*found };
+    }
+    Ok(if is_limited_by_load { Verdict::NotReached } else { Verdict::Lossless })
 }
 
 /// Offers a rate; once more if the relay did not keep up while others used the processors.
@@ -186,10 +162,9 @@ pub(crate) fn hold(
     plan: &Plan,
 ) -> anyhow::Result<Held> {
     let trial = try_twice(stage, relay, Purpose::Hold, rate, plan.attempt)?;
-    let wanted = trial.outcome.sent * trial.outcome.sinks.len() as u64;
     Ok(Held {
         rate_per_sec: rate,
         keeps_up: keeps_up(trial, plan.attempt),
-        lost: wanted.saturating_sub(trial.outcome.copies()),
+        lost: trial.outcome.lost(),
     })
 }

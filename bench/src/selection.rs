@@ -2,9 +2,9 @@
 
 use crate::case::{Case, Pace, Plan, Question, REPETITIONS, VARYING};
 use crate::contender::{Contender, DeadEnd, Gathering, Programs, Schedule};
-use crate::load::{self, Sizes};
 use crate::site::{Reach, Site};
 use clap::ValueEnum;
+use load::spin::{HEADER_BYTES, Sizes};
 
 /// What to measure.
 #[derive(Clone, Debug, clap::Args)]
@@ -16,7 +16,7 @@ pub(crate) struct Selection {
     #[arg(long, value_delimiter = ',')]
     only: Vec<Part>,
     /// Only these datagram lengths: any number of bytes, or varying. Isolation and the steady case are measured at 200 and
-    /// varying unless told otherwise.
+    /// varying by default.
     #[arg(long, value_delimiter = ',')]
     sizes: Vec<String>,
     /// Only these numbers of targets, where relays are compared on loopback.
@@ -84,6 +84,7 @@ impl Selection {
         anyhow::ensure!(self.repetitions > 0, "no repetition, no measurement");
         let sizes =
             self.sizes.iter().map(|text| parse(text)).collect::<anyhow::Result<Vec<_>>>()?;
+
         let (mut cases, mut skipped) = (Vec::new(), Vec::new());
         for case in self.wanted(&sizes) {
             let contenders = self.contenders(case, programs);
@@ -94,6 +95,7 @@ impl Selection {
                 None => cases.push((case, plan, contenders)),
             }
         }
+
         if !programs.can_gather && cases.iter().any(|(case, ..)| case.question == Question::Steady)
         {
             skipped.push("gathering: this weir has no --gather".to_owned());
@@ -102,6 +104,7 @@ impl Selection {
             skipped
                 .push("socat, and a stuck file, which is made with it: not installed".to_owned());
         }
+
         let starts = if self.is_wanted(Part::Compare) {
             self.named_contenders(programs, |contender| {
                 !self.quick || contender == Contender::WEIR_INLINE
@@ -125,8 +128,10 @@ impl Selection {
         let or_sizes = |default: &[Sizes]| -> Vec<Sizes> {
             if sizes.is_empty() { default.to_vec() } else { sizes.to_vec() }
         };
+
         let both = [Sizes::Equal(200), VARYING];
         let mut cases = Vec::new();
+
         if self.is_wanted(Part::Compare) {
             let targets = match (self.targets.is_empty(), self.quick) {
                 (false, _) => self.targets.as_slice(),
@@ -138,13 +143,16 @@ impl Selection {
                 cases.extend(targets.iter().map(case));
             }
         }
+
         if self.is_wanted(Part::Veth) && !self.quick {
             let case = |sizes| Case::new(Question::Compare, sizes, 2).over_cable();
             cases.extend(or_sizes(&both).into_iter().map(case));
         }
+
         if self.is_wanted(Part::Isolation) {
             cases.extend(self.isolation(&or_sizes(if self.quick { &[VARYING] } else { &both })));
         }
+
         if self.is_wanted(Part::Steady) {
             let case = |sizes| Case::new(Question::Steady, sizes, 2);
             let default: &[Sizes] = if self.quick { &both[..1] } else { &both };
@@ -178,6 +186,7 @@ impl Selection {
                     }
                     Reach::Cable => &[DeadEnd::Refusing, DeadEnd::DeadNextHop],
                 };
+
                 // A file that is stuck is made with socat.
                 let can_open =
                     |end: &&DeadEnd| **end != DeadEnd::StuckFile || programs.socat.is_some();
@@ -191,6 +200,7 @@ impl Selection {
                 } else {
                     vec![Contender::WEIR_INLINE]
                 };
+
                 contenders.extend(crate::contender::C_LOOPS);
                 contenders
             }
@@ -221,7 +231,7 @@ fn parse(text: &str) -> anyhow::Result<Sizes> {
         return Ok(VARYING);
     }
     let bytes = text.parse()?;
-    let is_valid = (load::HEADER_BYTES..=65_507).contains(&bytes);
+    let is_valid = (HEADER_BYTES..=65_507).contains(&bytes);
     anyhow::ensure!(is_valid, "a datagram of {text} bytes cannot be sent or marked");
     Ok(Sizes::Equal(bytes))
 }

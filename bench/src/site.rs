@@ -1,7 +1,8 @@
 //! Where relays and receivers are: on this host's loopback, or on two hosts with a cable between them.
 
-use crate::sink::Sink;
 use anyhow::Context;
+use load::Address;
+use load::spin::Receiver;
 use serde::Serialize;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use sys::link::Links;
@@ -87,7 +88,7 @@ impl Site {
         }
     }
 
-    /// An address that the relays have a route to and at which there is nobody.
+    /// An address that the relays have a route to and without a host.
     pub(crate) fn dead_next_hop(&self) -> Option<SocketAddr> {
         match self {
             Site::Loopback => None,
@@ -96,8 +97,9 @@ impl Site {
     }
 
     /// Opens a receiver.
-    pub(crate) fn sink(&self, buffer_bytes: usize) -> anyhow::Result<Sink> {
-        self.at_targets(|| Sink::open(self.target_addr(), buffer_bytes))?
+    pub(crate) fn receiver(&self, buffer_bytes: usize) -> anyhow::Result<Receiver> {
+        let any = Address::Udp(SocketAddr::new(self.target_addr(), 0));
+        Ok(self.at_targets(|| Receiver::open(&any, buffer_bytes))??)
     }
 }
 
@@ -127,15 +129,15 @@ mod tests {
             return;
         }
         let site = Site::open(Reach::Cable).unwrap();
-        let mut sink = site.sink(2_048).unwrap();
-        let addr = sink.addr();
+        let mut receiver = site.receiver(2_048).unwrap();
+        let Address::Udp(addr) = *receiver.address() else { panic!("a cable carries UDP") };
         assert_eq!(addr.ip(), IpAddr::from(TARGET_ADDR));
         let socket = site.at_relays(|| UdpSocket::bind("0.0.0.0:0").unwrap()).unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
             // The carrier may not be up yet.
             let _ = socket.send_to(&[0; 64], addr);
-            if sink.receive() > 0 {
+            if receiver.receive() > 0 {
                 break;
             }
             assert!(Instant::now() < deadline, "nothing arrives over the cable");

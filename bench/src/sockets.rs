@@ -44,6 +44,7 @@ pub(crate) fn run(args: &SocketsArgs) -> anyhow::Result<()> {
     let weir = args.weir.canonicalize().with_context(|| {
         format!("{} is missing: cargo build --release -p weir", args.weir.display())
     })?;
+
     let mut cases = Vec::new();
     for &count in &args.sockets {
         crate::say(&format!("{count} sockets"))?;
@@ -55,6 +56,7 @@ pub(crate) fn run(args: &SocketsArgs) -> anyhow::Result<()> {
         cases.push(ss(&namespace, count)?);
         drop(population);
     }
+
     if args.namespaces > 0 {
         crate::say(&format!("{} namespaces", args.namespaces))?;
         let population = Population::in_namespaces(args.namespaces)?;
@@ -66,6 +68,7 @@ pub(crate) fn run(args: &SocketsArgs) -> anyhow::Result<()> {
         cases.push(population.sending(|| measure(&daemon, label, sockets, args.polls))?);
         drop(population);
     }
+
     let report = Report { machine: Machine::read(), cases };
     report.print()?;
     match &args.save {
@@ -118,12 +121,14 @@ fn beside_least_work(
     polls: u64,
 ) -> anyhow::Result<Vec<Case>> {
     let mut samples = least_work(namespace, fields, polls.div_ceil(2))?;
+
     let mut cases = Vec::new();
     for (skips, label) in [("false", "every socket encoded"), ("true", "unchanged ones left out")] {
         let daemon = Daemon::start(weir, Some(namespace.name()), "own", skips, fields)?;
         let label = format!("{sockets} sockets, {}, {label}", fields.label());
         cases.push(measure(&daemon, label, sockets as u64, polls)?);
     }
+
     samples.extend(least_work(namespace, fields, polls.div_ceil(2))?);
     let mean =
         |of: &dyn Fn(&Sample) -> f64| samples.iter().map(of).sum::<f64>() / samples.len() as f64;
@@ -131,6 +136,7 @@ fn beside_least_work(
     for case in &mut cases {
         case.least_ms = Some(least_ms);
     }
+
     cases.push(Case {
         label: format!("{sockets} sockets, {}, the answer read and thrown away", fields.label()),
         sockets: sockets as f64,
@@ -165,15 +171,18 @@ impl Daemon {
         let port = 19_464;
         let file = folder.join("weir.toml");
         let fields = fields.line();
+
         let config = format!(
             "[admin]\nlisten = \"127.0.0.1:{port}\"\n\n[sockets]\ninterval = \"500ms\"\njitter = \"0s\"\nnamespaces = \"{scope}\"\n\
              states = [\"connected\", \"listening\"]\nlisten_every = 1\nskip_unchanged = {skips}\nkeyframe_every = 100000\n{fields}\n[[sink]]\nfrom = [\"sockets\"]\nname = \"nowhere\"\nto = \"null:\"\nformat = \"protobuf\"\n"
         );
         std::fs::write(&file, config)?;
+
         let mut command = within(namespace, weir);
         command.args(["run", "-c"]).arg(&file).stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(std::fs::File::create(folder.join("log"))?);
         let child = command.spawn().context("starting weir")?;
+
         let namespace = namespace.map(str::to_owned);
         Ok(Daemon { child, namespace, weir: weir.to_owned(), port, folder })
     }
@@ -239,6 +248,7 @@ fn number(value: &serde_json::Value) -> u64 {
 /// Lets the daemon poll, and divides what that cost by the number of polls.
 fn measure(daemon: &Daemon, label: String, expected: u64, polls: u64) -> anyhow::Result<Case> {
     let pid = daemon.child.id();
+
     // The collector has to see a namespace twice before it knows that nothing happens there.
     let first = daemon.wait_for_polls(4)?;
     let cpu_before_ns = cpu_ns(pid)?;
@@ -246,17 +256,20 @@ fn measure(daemon: &Daemon, label: String, expected: u64, polls: u64) -> anyhow:
     std::thread::sleep(POLL_INTERVAL * u32::try_from(polls)?);
     let last = daemon.wait_for_polls(event(&first, "polls") + polls)?;
     let cpu_after_ns = cpu_ns(pid)?;
+
     let done = event(&last, "polls") - event(&first, "polls");
     let per_poll =
         |of: &dyn Fn(&serde_json::Value) -> u64| (of(&last) - of(&first)) as f64 / done as f64;
     let phase_ms = |name: &str| per_poll(&|hop| event(hop, &format!("{name}_us"))) / 1e3;
     let visited = per_poll(&|hop| count(hop, "received"));
+
     // The ledger may be read in the middle of a poll, of which it has a part then.
     let polls_seen = visited * done as f64 / expected as f64;
     anyhow::ensure!(
         polls_seen > done as f64 - 1.0,
         "{label}: {visited} of {expected} sockets a poll"
     );
+
     Ok(Case {
         label,
         sockets: visited,
@@ -281,6 +294,7 @@ struct Sample {
 /// The kernel's part alone: the same request, and its answer read into one buffer and thrown away.
 fn least_work(namespace: &Namespace, fields: Fields, dumps: u64) -> anyhow::Result<Vec<Sample>> {
     let open = OpenNamespace::open(format!("/run/netns/{}", namespace.name()).as_ref())?;
+
     let mut request = Vec::new();
     Request {
         states: States::CONNECTED | States::LISTENING,
@@ -288,6 +302,7 @@ fn least_work(namespace: &Namespace, fields: Fields, dumps: u64) -> anyhow::Resu
         ..Request::dump(1)
     }
     .encode(&mut request);
+
     let mut buffer = vec![0; DUMP_BUFFER_BYTES];
     let mut samples = Vec::new();
     for _ in 0..dumps {
@@ -295,6 +310,7 @@ fn least_work(namespace: &Namespace, fields: Fields, dumps: u64) -> anyhow::Resu
         std::thread::sleep(POLL_INTERVAL);
         let socket =
             open.run(|| Socket::open(Protocol::SockDiag))?.map_err(std::io::Error::from)?;
+
         let (began, cpu_ns) = (Instant::now(), thread_cpu_ns());
         socket.send(&request).map_err(std::io::Error::from)?;
         while !is_done(socket.receive(&mut buffer).map_err(std::io::Error::from)?.bytes) {}
@@ -324,6 +340,7 @@ fn ss(namespace: &Namespace, sockets: usize) -> anyhow::Result<Case> {
         anyhow::ensure!(status.success(), "ss failed");
         times_ms.push(began.elapsed().as_secs_f64() * 1e3);
     }
+
     times_ms.sort_by(f64::total_cmp);
     Ok(Case {
         label: format!("{sockets} sockets, `ss -tinmHO` (elapsed, start included)"),

@@ -4,14 +4,15 @@ use crate::case::{Case, Question};
 use crate::contender::{Contender, Programs};
 use crate::dead_end::DeadEnds;
 use crate::host::{self, Placement};
-use crate::load::{self, Latencies, Offer, Outcome};
 use crate::process::{self, TICK_NS};
-use crate::relay::Relay;
-use crate::sink::Sink;
+use crate::relay::{Relay, udp};
 use crate::site::Site;
 use anyhow::Context;
+use load::Address;
+use load::spin::{self, Offer, Outcome, Receiver, Times};
 use serde::Serialize;
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
@@ -51,14 +52,17 @@ impl Trial {
     }
 }
 
-/// Receivers of long datagrams look at so much of each.
-const SINK_BUFFER_BYTES: usize = 2_048;
+/// A run has ended when nothing has arrived for this long after the last datagram was sent.
+const QUIET: Duration = Duration::from_millis(100);
+
+/// Receivers look at the first bytes of long datagrams only.
+const READ_BYTES: usize = 2_048;
 
 pub(crate) struct Stage {
     pub(crate) case: Case,
     pub(crate) relays: Vec<Relay>,
     pub(crate) trials: Vec<Trial>,
-    sinks: Vec<Sink>,
+    receivers: Vec<Receiver>,
     load_cpus: String,
     runs: u32,
     // Last, so that relays end before what they send to goes.
@@ -75,30 +79,33 @@ impl Stage {
         placement: &Placement,
     ) -> anyhow::Result<Stage> {
         let site = Site::open(case.reach)?;
-        let mut sinks = Vec::new();
+        let mut receivers = Vec::new();
         for _ in 0..case.targets {
-            sinks.push(site.sink(SINK_BUFFER_BYTES)?);
+            receivers.push(site.receiver(READ_BYTES)?);
         }
+
         let dead_ends = match case.question {
             Question::Isolation(_) => Some(DeadEnds::open(&site, programs.socat.as_deref())?),
             Question::Compare | Question::Steady => None,
         };
-        let targets: Vec<SocketAddr> = sinks.iter().map(Sink::addr).collect();
+
+        let targets: Vec<SocketAddr> = receivers.iter().map(udp).collect::<anyhow::Result<_>>()?;
         let mut relays = Vec::new();
         for contender in contenders {
             let relay = site.at_relays(|| {
                 let mut relay = Relay::spawn(*contender, programs, &targets, dead_ends.as_ref())?;
-                relay.wait_until_ready(&mut sinks)?;
+                relay.wait_until_ready(&mut receivers)?;
                 anyhow::Ok(relay)
             })??;
             relay.pin(placement)?;
             relays.push(relay);
         }
+
         Ok(Stage {
             case,
             relays,
             trials: Vec::new(),
-            sinks,
+            receivers,
             load_cpus: placement.load_cpus.clone(),
             runs: 0,
             _dead_ends: dead_ends,
@@ -114,15 +121,8 @@ impl Stage {
         rate_per_sec: f64,
         duration: Duration,
     ) -> anyhow::Result<&mut Trial> {
-        let offer = Offer {
-            to: self.relays[relay].addr,
-            rate_per_sec,
-            duration,
-            sizes: self.case.sizes,
-            burst: self.case.sizes.burst(),
-            latencies: Latencies::Ignore,
-        };
-        self.run(Some(relay), purpose, &offer)
+        let burst = self.case.sizes.burst();
+        self.run(Some(relay), purpose, (rate_per_sec, duration), burst, Times::Ignore)
     }
 
     /// Offers evenly spaced datagrams, to a relay or straight to the first receiver, and keeps their latencies.
@@ -132,25 +132,33 @@ impl Stage {
         rate_per_sec: f64,
         duration: Duration,
     ) -> anyhow::Result<&mut Trial> {
-        let to = relay.map_or(self.sinks[0].addr(), |relay| self.relays[relay].addr);
         let purpose = if relay.is_some() { Purpose::Latency } else { Purpose::DirectLatency };
-        let sizes = self.case.sizes;
-        let latencies = Latencies::Keep;
-        self.run(relay, purpose, &Offer { to, rate_per_sec, duration, sizes, burst: 1, latencies })
+        self.run(relay, purpose, (rate_per_sec, duration), 1, Times::Note)
     }
 
     fn run(
         &mut self,
         relay: Option<usize>,
         purpose: Purpose,
-        offer: &Offer,
+        (rate_per_sec, duration): (f64, Duration),
+        burst: usize,
+        times: Times,
     ) -> anyhow::Result<&mut Trial> {
+        let to = match relay {
+            Some(relay) => Address::Udp(self.relays[relay].addr),
+            None => self.receivers[0].address().clone(),
+        };
+        let sizes = self.case.sizes;
+        let offer =
+            Offer { to, flows: 1, rate_per_sec, duration, sizes, burst, quiet: QUIET, times };
+
         self.runs += 1;
         let run = self.runs;
-        let receivers = if relay.is_some() { self.sinks.len() } else { 1 };
-        let sinks = &mut self.sinks[..receivers];
+        let count = if relay.is_some() { self.receivers.len() } else { 1 };
+        let receivers = &mut self.receivers[..count];
         let (site, load_cpus) = (&self.site, &self.load_cpus);
         let relay = relay.map(|relay| &self.relays[relay]);
+
         let usage = || -> anyhow::Result<(u64, u64)> {
             Ok((relay.map_or(Ok(0), Relay::cpu_ns)?, relay.map_or(0, Relay::drops)))
         };
@@ -161,16 +169,18 @@ impl Stage {
                 site.move_this_thread()?;
                 host::pin_this_thread(load_cpus)?;
                 let begin_ns = sys::clock::thread_cpu_ns();
-                let outcome = load::run(offer, run, sinks)?;
+                let outcome = spin::run(&offer, run, receivers, &AtomicBool::new(false))?;
                 anyhow::Ok((outcome, sys::clock::thread_cpu_ns() - begin_ns))
             });
             load.join().ok().context("the load's thread panicked")?
         })?;
+
         let after = (usage()?, own()?, process::ticks());
         let relay_cpu_ns = after.0.0 - before.0.0;
         let machine_ns = outcome.elapsed_ns as f64 * sys::process::cpu_count() as f64;
         let busy_ns = (after.2.busy - before.2.busy) * TICK_NS;
         let ours_ns = relay_cpu_ns + load_ns + after.1.saturating_sub(before.1);
+
         self.trials.push(Trial {
             contender: relay.map(|relay| relay.contender),
             purpose,
@@ -188,9 +198,9 @@ impl Stage {
 mod tests {
     use super::*;
     use crate::case::VARYING;
-    use crate::load::Sizes;
     use crate::relay::build_limitrelay;
     use crate::site::Reach;
+    use load::spin::Sizes;
 
     #[test]
     fn the_yardstick_forwards_everything_with_and_without_runs() {

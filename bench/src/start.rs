@@ -3,9 +3,8 @@
 use crate::contender::{Contender, Programs};
 use crate::estimate::median;
 use crate::relay::start_time;
-use crate::sink::Sink;
+use crate::site::{Reach, Site};
 use serde::Serialize;
-use std::net::Ipv4Addr;
 
 const STARTS: usize = 20;
 
@@ -35,8 +34,8 @@ pub(crate) fn measure(
     for _ in 0..STARTS {
         for result in &mut results {
             // A receiver of its own: nothing that an earlier relay forwarded is in it.
-            let mut sink = Sink::open(Ipv4Addr::LOCALHOST.into(), 2_048)?;
-            let time = start_time(result.contender, programs, &mut sink)?;
+            let mut receiver = Site::open(Reach::Loopback)?.receiver(2_048)?;
+            let time = start_time(result.contender, programs, &mut receiver)?;
             result.start_ms.push(time.as_secs_f64() * 1e3);
         }
     }

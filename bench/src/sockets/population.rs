@@ -70,7 +70,7 @@ impl Population {
         Ok(population)
     }
 
-    /// A listener and a connection to it in each of so many namespaces.
+    /// A listener and a connection to it in each of this many namespaces.
     pub(super) fn in_namespaces(count: usize) -> anyhow::Result<Population> {
         let home = Home::remember().context("the own namespace")?;
         let mut population = Population::default();
@@ -100,6 +100,7 @@ impl Population {
                     std::thread::sleep(Duration::from_millis(250));
                 }
             });
+
             let result = f();
             is_over.store(true, Ordering::Relaxed);
             result
@@ -134,6 +135,7 @@ fn holder(namespace: &str, sockets: usize) -> anyhow::Result<Child> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;
+
     let mut ready = [0];
     let out = child.stdout.as_mut().context("no pipe")?;
     if let Err(error) = out.read_exact(&mut ready) {

@@ -38,13 +38,14 @@ impl Report {
         let Machine { cpu, cpus, kernel, commit, command, date_utc, .. } = &self.machine;
         let mut text = format!(
             "# A poll of the socket collector\n\n{cpu}, {cpus} processors, {kernel}; commit {commit}; {date_utc}\n\n    {command}\n\n\
-             Per poll, mean of so many polls. CPU is all threads of the daemon, user and system. Our part is that less the least work: the \
+             Per poll, mean over the polls. CPU is all threads of the daemon, user and system. Our part is that less the least work: the \
              CPU of the same request, its answer read and thrown away. Open, walk and records are elapsed time of the collector's \
              thread: entering namespaces, waiting for the kernel, and what is done with each socket.\n\n\
              | what | sockets | namespaces | polls | CPU ms | our part ms | CPU / least | discover ms | open ms | walk ms | records ms \
              | peak RSS MiB |\n\
              |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n"
         );
+
         for case in &self.cases {
             let Case { label, sockets, namespaces, polls, cpu_ms, .. } = case;
             let Case { discover_ms, open_ms, walk_ms, records_ms, resident_kib, .. } = case;

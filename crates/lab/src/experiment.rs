@@ -3,10 +3,49 @@
 pub mod flow;
 pub mod model;
 pub mod preset;
-mod probe;
+pub(crate) mod probe;
 pub mod runner;
 
+use crate::About;
+use crate::network::Privilege;
+use model::{Experiment, LossIs, Settings};
+use preset::Plan;
+use runner::Results;
 use std::time::Duration;
 
 /// Between two samples of the age of information.
 pub const AGE_INTERVAL: Duration = Duration::from_millis(10);
+
+impl Experiment {
+    /// What a plan gave. `loss_is` is what its losses meant where they were asked for.
+    pub fn of(
+        plan: &Plan,
+        loss_is: LossIs,
+        privilege: Privilege,
+        results: Results,
+        about: About,
+    ) -> Experiment {
+        let transports = results.transports.iter().map(|(name, _)| name.clone()).collect();
+        let options = results.transports.into_iter().filter(|(_, options)| !options.is_empty());
+
+        let settings = Settings {
+            message_bytes: plan.message_bytes,
+            rate_per_sec: plan.rate_per_sec,
+            duration_s: plan.duration.as_secs_f64(),
+            runs: plan.runs,
+            loss_is,
+            schedules: plan.schedules.clone(),
+            transports,
+            age_sample_interval_ms: AGE_INTERVAL.as_secs_f64() * 1e3,
+            injector: results.loss_at.label().to_owned(),
+            privilege: privilege.label().to_owned(),
+            mtu_bytes: results.properties.mtu_bytes,
+            gso_max_segs: results.properties.gso_max_segs,
+            parallel_runs: (plan.flows_of_one_loss() * plan.parallel_losses()) as u32,
+            transport_options: options.collect(),
+        };
+
+        let preset = plan.preset.to_owned();
+        Experiment { about, preset, settings, points: results.points }
+    }
+}

@@ -1,11 +1,5 @@
-//! The lab: a generator that marks every datagram and a receiver that checks every mark.
+//! The lab: experiments with transports and relays, in networks of its own.
 //!
-//! Both prove a relay's promise from outside, so they share no code with it but the system calls (`sys`): a bug that
-//! tool and judge share cannot be seen.
-//!
-//! - [`check`]: the check data in every datagram, and the payloads that carry it.
-//! - [`generate`]: sends marked datagrams on an absolute schedule, with heartbeats that carry the running total.
-//! - [`verify`]: receives, and says what is missing, duplicate, reordered, corrupt, truncated or late.
 //! - [`experiment`]: transports over a path that loses packets: what was asked for and what was measured.
 //! - [`transport`]: how messages travel: UDP, and TCP in several ways.
 //! - [`network`]: two hosts and a switch of the lab's own, with random loss on the links.
@@ -16,25 +10,16 @@
 
 #![forbid(unsafe_code)]
 
-pub mod check;
 pub mod experiment;
-pub mod generate;
 pub mod network;
 pub mod relay_sweep;
 pub mod report;
 pub mod statistics;
 pub mod telemetry;
 pub mod transport;
-pub mod verify;
 
 mod about;
-mod address;
-mod latency;
-mod random;
-mod timeline;
+mod machine;
 
-pub use about::About;
-pub use address::Address;
-pub use check::Payload;
-pub use latency::{Bucket, LatencyReport};
-pub use timeline::Timeline;
+pub use about::{About, Beginning};
+pub use machine::Machine;

@@ -8,7 +8,7 @@
 //! Each of the three is a network namespace that is mounted nowhere: it lives as long as the [`Network`], its threads and
 //! sockets do, and the kernel removes it with them, however the process ends. The host's own network is never touched: devices
 //! are made in these namespaces from the start. Loss is where each link ends, in the direction of reception, so that no
-//! sender is told of it; a path crosses two links.
+//! sender is notified of it; a path crosses two links.
 
 mod counters;
 mod error;
@@ -56,6 +56,18 @@ pub enum LossAt {
     /// At the receiving socket, once a direction and with the loss of the whole path: for kernels that cannot drop at links. Only
     /// sockets given to [`Network::prepare`] lose anything, and what they lost is not counted by [`Network::counts`].
     Sockets,
+}
+
+impl LossAt {
+    /// In words, for a report.
+    pub fn label(self) -> &'static str {
+        match self {
+            LossAt::Links => {
+                "clsact ingress, classic BPF, at the receiving end of each link, both ways"
+            }
+            LossAt::Sockets => "socket filter, classic BPF, at the receiving sockets, both ways",
+        }
+    }
 }
 
 /// One of the two hosts.
@@ -162,6 +174,7 @@ impl Network {
             namespace: Arc::new(namespace),
             has_ipv6: true,
         });
+
         let mut network = Network {
             hosts,
             switch,
@@ -169,12 +182,14 @@ impl Network {
             loss_at: LossAt::Links,
             loss: [PathLoss::NONE; 2],
         };
+
         network.connect(plan)?;
         network.attach(plan.loss_at)?;
         network.wait_until_ready()?;
         for link in &mut network.links {
             link.ready = link.ingress.counts()?;
         }
+
         network.set_loss(plan.loss)?;
         Ok(network)
     }
@@ -269,19 +284,23 @@ impl Network {
         let mut switch = Links::open(&self.switch)?;
         switch.add_bridge(BRIDGE)?;
         switch.set_up(BRIDGE)?;
+
         for host in &mut self.hosts {
             let (device, port) = (host.end.device(), host.end.port());
             let mut links = Links::open(&host.namespace)?;
             links.set_up("lo")?;
             links.add_veth(device, port, &self.switch)?;
+
             for (links, device) in [(&mut links, device), (&mut switch, port)] {
                 plan.mtu_bytes.map_or(Ok(()), |bytes| links.set_mtu(device, bytes))?;
                 plan.gso_max_segs
                     .map_or(Ok(()), |segments| links.set_gso_max_segs(device, segments))?;
             }
+
             links.add_address(device, IpAddr::V4(host.end.ipv4()), 24)?;
             host.has_ipv6 = has_ipv6(links.add_address(device, IpAddr::V6(host.end.ipv6()), 64))?;
             links.set_up(device)?;
+
             // A port that is down when it joins waits for the next look at its carrier.
             switch.set_up(port)?;
             switch.set_master(port, BRIDGE)?;
@@ -314,7 +333,7 @@ impl Network {
         Ok(())
     }
 
-    /// Carrier and the ports of the bridge take their moment; neighbours are known from here on.
+    /// Carrier and the ports of the bridge take a moment; neighbors are known from here on.
     fn wait_until_ready(&self) -> Result<(), Error> {
         let bind = |host: &Host| -> Result<UdpSocket, Error> {
             let socket = host.run(|| UdpSocket::bind((host.ipv4(), 0)))?;
@@ -328,7 +347,7 @@ impl Network {
     }
 }
 
-/// Whether an address could be given; a kernel or a host without IPv6 is no error.
+/// Whether an address could be given; a kernel or a host without IPv6 is not an error.
 fn has_ipv6(added: Result<(), link::Error>) -> Result<bool, Error> {
     match added {
         Ok(()) => Ok(true),

@@ -2,22 +2,21 @@
 //!
 //! For each combination of size, number of targets and number of flows, [`run`] searches the *knee*: the highest rate at which
 //! the receivers miss no more than the tolerance. A rate that lost is measured once more, and counts as lossy if it lost both
-//! times. Every measurement is a [`Sample`], so that the search draws the curve. Sender, relay and receivers share the machine and its processors; the knee is that of all of them together,
-//! and what the lab's own receivers lost is named apart.
+//! times. Every measurement is a [`Sample`], so that the search draws the curve. Sender and receivers are one thread that takes
+//! a whole processor; the knee is that of relay and machine together, and what the lab's own receivers lost is named apart.
 
 mod loopback;
 mod measure;
-mod search;
 
 pub use loopback::Loopback;
 
-use crate::generate;
-use crate::verify;
-use crate::{About, Address};
-use search::{Search, Verdict};
+use crate::About;
+use load::Address;
+use load::join::RelayLedger;
+use load::search::{Knee, Rates, Search, Verdict};
+use load::spin;
 use serde::Serialize;
 use std::error::Error as StdError;
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -30,16 +29,6 @@ pub struct Plan {
     pub duration: Duration,
     /// Share of datagrams that may be missing where nothing counts as lost, 0 to 1.
     pub tolerance: f64,
-}
-
-/// Which rates are offered, in datagrams per second.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Rates {
-    /// From `first`, doubling until something is lost, and then halving the interval in which loss begins until it is no
-    /// wider than an eighth of its lower end.
-    Search { first: u64, highest: u64 },
-    /// These, in this order. The knee is then the highest of them below the first that lost.
-    List(Vec<u64>),
 }
 
 /// One load, but for its rate.
@@ -61,12 +50,13 @@ impl Combination {
         else {
             return Vec::new();
         };
+
         let base = Combination { size_bytes, targets: target, flows: flow };
-        let mut all = vec![base];
-        all.extend(sizes.iter().map(|&size_bytes| Combination { size_bytes, ..base }));
-        all.extend(targets.iter().map(|&targets| Combination { targets, ..base }));
-        all.extend(flows.iter().map(|&flows| Combination { flows, ..base }));
-        unique(all)
+        let sizes = sizes.iter().map(|&size_bytes| Combination { size_bytes, ..base });
+        let targets = targets.iter().map(|&targets| Combination { targets, ..base });
+        let flows = flows.iter().map(|&flows| Combination { flows, ..base });
+        let others = sizes.chain(targets).chain(flows).filter(|one| *one != base);
+        std::iter::once(base).chain(others).collect()
     }
 
     /// Every size with every number of targets and of flows.
@@ -77,18 +67,8 @@ impl Combination {
             };
             targets.iter().flat_map(of)
         };
-        unique(sizes.iter().flat_map(of).collect())
+        sizes.iter().flat_map(of).collect()
     }
-}
-
-fn unique(all: Vec<Combination>) -> Vec<Combination> {
-    let mut kept: Vec<Combination> = Vec::with_capacity(all.len());
-    for one in all {
-        if !kept.contains(&one) {
-            kept.push(one);
-        }
-    }
-    kept
 }
 
 /// A relay that can be measured.
@@ -110,28 +90,27 @@ pub trait Relay {
     fn stop(&mut self) -> Result<Option<RelayLedger>, Box<dyn StdError + Send + Sync>>;
 }
 
-/// What a relay says that it did.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct RelayLedger {
-    /// Datagrams that came to its socket, heartbeats among them.
-    pub received: u64,
-    /// Datagrams that it sent, over all targets.
-    pub sent: u64,
-    /// What it lost, by place and reason, the largest first.
-    pub lost: Vec<Lost>,
-    /// Whether its counts add up at every place.
-    pub balanced: bool,
-    /// All it said, as it said it.
-    pub snapshot: serde_json::Value,
+/// A relay that runs already and knows where to send.
+#[derive(Clone)]
+pub struct Elsewhere {
+    /// Where it takes datagrams.
+    pub to: Address,
+    /// Where it sends them.
+    pub receive: Vec<Address>,
 }
 
-/// Datagrams that a relay lost at one place for one reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Lost {
-    /// Place and reason, for example `socket: socket_buffer`.
-    pub at: String,
-    /// Copies for targets: a datagram lost before the relay copied it counts once for each target.
-    pub copies: u64,
+impl Relay for Elsewhere {
+    fn receivers(&self, _targets: usize) -> Vec<Address> {
+        self.receive.clone()
+    }
+
+    fn start(&mut self, _targets: &[Address]) -> Result<Address, Box<dyn StdError + Send + Sync>> {
+        Ok(self.to.clone())
+    }
+
+    fn stop(&mut self) -> Result<Option<RelayLedger>, Box<dyn StdError + Send + Sync>> {
+        Ok(None)
+    }
 }
 
 /// One rate, measured.
@@ -150,7 +129,7 @@ pub struct Sample {
     pub missing: u64,
     /// `missing / expected`; 0 when nothing was sent.
     pub missing_share: f64,
-    /// Copies, heartbeats among them, that the kernel dropped at the lab's own receivers: not the relay's loss.
+    /// Copies that the kernel dropped at the lab's own receivers: not the relay's loss.
     pub dropped_at_receivers: u64,
     /// Copies that came again.
     pub duplicates: u64,
@@ -168,44 +147,6 @@ pub struct Quantiles {
     pub p99_ns: u64,
     pub p99_9_ns: u64,
     pub max_ns: u64,
-}
-
-/// Where loss begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case", tag = "is")]
-pub enum Knee {
-    /// At `lossless_per_sec` no more than the tolerance was missing, at `lossy_per_sec` more was.
-    Between { lossless_per_sec: u64, lossy_per_sec: u64 },
-    /// No rate that was tried lost more than the tolerance.
-    Above { lossless_per_sec: u64 },
-    /// The sender did not reach this rate; what it reached below it, got through.
-    SenderLimit { lossless_per_sec: u64 },
-    /// The lowest rate lost already.
-    Below { lossy_per_sec: u64 },
-    /// Nothing was measured.
-    Unknown,
-}
-
-impl Knee {
-    /// The lowest rate with loss.
-    pub fn lossy_per_sec(self) -> Option<u64> {
-        match self {
-            Knee::Between { lossy_per_sec, .. } | Knee::Below { lossy_per_sec } => {
-                Some(lossy_per_sec)
-            }
-            Knee::Above { .. } | Knee::SenderLimit { .. } | Knee::Unknown => None,
-        }
-    }
-
-    /// The highest rate without loss.
-    pub fn lossless_per_sec(self) -> Option<u64> {
-        match self {
-            Knee::Between { lossless_per_sec, .. }
-            | Knee::Above { lossless_per_sec }
-            | Knee::SenderLimit { lossless_per_sec } => Some(lossless_per_sec),
-            Knee::Below { .. } | Knee::Unknown => None,
-        }
-    }
 }
 
 /// One combination, measured.
@@ -243,15 +184,11 @@ pub struct Progress {
 pub enum Error {
     #[error("the relay")]
     Relay(#[source] Box<dyn StdError + Send + Sync>),
-    #[error("a receiver of the lab")]
-    Receiver(#[from] verify::Error),
-    #[error("the sender of the lab")]
-    Sender(#[from] generate::Error),
-    #[error("a thread of the lab")]
-    Thread(#[source] io::Error),
+    #[error("the lab's sender or receivers")]
+    Load(#[from] spin::Error),
 }
 
-/// Measures everything. `progress` is told before each measurement; setting `stop` ends it with what was finished.
+/// Measures everything. `progress` is called before each measurement; setting `stop` ends it with what was finished.
 ///
 /// # Errors
 /// See [`Error`].
@@ -263,10 +200,13 @@ pub fn run(
 ) -> Result<Vec<Curve>, Error> {
     let mut curves = Vec::new();
     let combinations = plan.combinations.len();
+
     for (number, &combination) in plan.combinations.iter().enumerate() {
-        let mut search = Search::new(&plan.rates);
+        let mut search = Search::new(plan.rates.clone());
         let mut samples: Vec<Sample> = Vec::new();
-        while let Some(offered_per_sec) = search.next().filter(|_| !stop.load(Ordering::Relaxed)) {
+        while let Some(offered_per_sec) =
+            search.next_rate().filter(|_| !stop.load(Ordering::Relaxed))
+        {
             progress(Progress { combination, number, combinations, offered_per_sec });
             let measure = || measure::one(combination, offered_per_sec, plan.duration, relay, stop);
             let measured = twice_if_lossy(measure, plan.tolerance, stop)?;
@@ -275,6 +215,7 @@ pub fn run(
             search.learn(offered_per_sec, result);
             samples.extend(measured);
         }
+
         samples.sort_by_key(|sample| sample.offered_per_sec);
         if !samples.is_empty() {
             curves.push(Curve { combination, knee: search.knee(), samples });

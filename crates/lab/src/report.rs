@@ -1,25 +1,29 @@
-//! What an experiment says: a table for the terminal, a verdict for each claim, charts, a page, CSV and JSON.
+//! What an experiment says: a table for the terminal, charts, a page, CSV and JSON.
 //!
 //! A report is made of an [`Experiment`] alone, so an old one can be drawn again from its `experiment.json`.
 
 mod charts;
 mod csv;
+mod doubts;
 mod estimates;
-mod html;
+mod figures;
+mod folder;
+mod method;
 mod page;
 mod relay;
 mod telemetry;
 mod terminal;
-mod verdict;
 
 pub use charts::{Chart, ChartError};
+pub use folder::Folder;
 pub use relay::RelayReport;
 pub use telemetry::TelemetryReport;
 pub use terminal::Ink;
-pub use verdict::{Outcome, Verdict};
 
-use crate::experiment::model::{Experiment, Machine, Point, Schedule, Settings, TransportName};
+use crate::About;
+use crate::experiment::model::{Experiment, Point, Schedule, Settings, TransportName};
 use crate::statistics::{Bootstrap, Summary};
+use page::Page;
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -28,12 +32,10 @@ use std::{fs, iter};
 /// An experiment with all that was computed from it.
 pub struct Report<'a> {
     pub experiment: &'a Experiment,
+    /// Where, when and by what, with the doubts that the figures raise among the notes.
+    pub about: About,
     /// One per point: by transport in the settings' order, then schedule, then loss ascending.
     pub summaries: Vec<Summary>,
-    /// On the article's claims C1 to C10.
-    pub claims: Vec<Verdict>,
-    /// On what must hold for the experiment to be worth believing.
-    pub checks: Vec<Verdict>,
     pub bootstrap: Bootstrap,
     points: Vec<&'a Point>,
 }
@@ -41,7 +43,7 @@ pub struct Report<'a> {
 /// A file of the report could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    #[error("write {path}")]
+    #[error("cannot write {path}")]
     Write {
         path: PathBuf,
         #[source]
@@ -68,26 +70,17 @@ impl<'a> Report<'a> {
             let of = |point: &Point| (place(point), point.schedule);
             of(a).cmp(&of(b)).then(a.configured_loss.total_cmp(&b.configured_loss))
         });
+
         let summaries: Vec<Summary> =
             points.iter().map(|point| Summary::of(point, bootstrap)).collect();
-        let evidence = verdict::Evidence {
-            settings: &experiment.settings,
-            points: &points,
-            summaries: &summaries,
-        };
-        let (claims, checks) =
-            (verdict::claims(&evidence, bootstrap), verdict::checks(&evidence, bootstrap));
-        Report { experiment, summaries, claims, checks, bootstrap, points }
+        let mut about = experiment.about.clone();
+        about.notes.extend(doubts::doubts(&points, &summaries));
+        Report { experiment, about, summaries, bootstrap, points }
     }
 
-    /// Table and verdicts, at most 120 columns wide.
+    /// The table, at most 120 columns wide.
     pub fn terminal(&self, ink: Ink) -> String {
         terminal::render(self, ink)
-    }
-
-    /// For the end of a command: `7 of 10 claims reproduced, 2 in direction only, 1 not tested`.
-    pub fn claims_in_one_line(&self) -> String {
-        terminal::in_one_line(&self.claims)
     }
 
     /// One row per point.
@@ -107,50 +100,53 @@ impl<'a> Report<'a> {
 
     /// A page that needs nothing else: styles and charts are in it, and there are no scripts.
     pub fn html(&self) -> Result<String, ReportError> {
-        Ok(html::render(self, &self.charts()?))
+        Ok(self.page().html(&self.charts()?))
     }
 
     /// Writes every form of the report into `folder`, which is made if missing, and names the files:
-    /// `report.html`, `report.json` (figures and verdicts), `experiment.json` (every message; [`Experiment`] reads it
-    /// back), `points.csv`, `runs.csv` and `charts/*.svg`.
+    /// `report.html`, `report.json` (figures), `experiment.json` (every message; [`Experiment`] reads it back), `points.csv`,
+    /// `runs.csv` and `charts/*.svg`.
     pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
-        let charts = self.charts()?;
-        let charts_folder = folder.join("charts");
-        fs::create_dir_all(&charts_folder)
-            .map_err(|source| ReportError::Write { path: charts_folder.clone(), source })?;
-        let mut written = Vec::new();
-        let mut write = |path: PathBuf, content: &dyn Fn(&mut dyn Write) -> io::Result<()>| {
-            write_file(&path, content)
-                .map_err(|source| ReportError::Write { path: path.clone(), source })?;
-            written.push(path);
-            Ok(())
-        };
-        let page = html::render(self, &charts);
-        write(folder.join("report.html"), &|out| out.write_all(page.as_bytes()))?;
-        write(folder.join("report.json"), &|out| {
-            Ok(serde_json::to_writer_pretty(out, &self.figures())?)
-        })?;
-        write(folder.join("experiment.json"), &|out| {
-            Ok(serde_json::to_writer(out, self.experiment)?)
-        })?;
-        write(folder.join("points.csv"), &|out| out.write_all(self.points_csv().as_bytes()))?;
-        write(folder.join("runs.csv"), &|out| out.write_all(self.runs_csv().as_bytes()))?;
-        for chart in &charts {
-            write(charts_folder.join(format!("{}.svg", chart.name)), &|out| {
-                out.write_all(chart.svg.as_bytes())
-            })?;
-        }
+        let others = [("points.csv", self.points_csv()), ("runs.csv", self.runs_csv())];
+        let mut written =
+            page::write(folder, &self.page(), &self.figures(), &others, &self.charts()?)?;
+
+        // By itself: it may be 130 MB.
+        let path = folder.join("experiment.json");
+        write_file(&path, &|out| Ok(serde_json::to_writer(out, self.experiment)?))?;
+        written.push(path);
         Ok(written)
     }
 
     /// Everything but single messages, for JSON.
     pub fn figures(&self) -> impl Serialize + '_ {
+        let Experiment { preset, settings, .. } = self.experiment;
         Figures {
-            experiment: Provenance::of(self.experiment),
+            about: &self.about,
+            preset,
+            settings,
             bootstrap: self.bootstrap,
-            claims: &self.claims,
-            checks: &self.checks,
             points: &self.summaries,
+        }
+    }
+
+    fn page(&self) -> Page<'_> {
+        let Experiment { preset, settings, .. } = self.experiment;
+        let mut rows = vec![("preset", preset.clone())];
+        rows.extend(method::settings_rows(settings));
+        let options = settings.transport_options.iter();
+        rows.extend(options.map(|(name, text)| (name.as_str(), text.clone())));
+
+        Page {
+            title: "UDP against TCP for telemetry under packet loss",
+            lead: format!(
+                "{} bytes, {} times a second, over a path that loses packets.",
+                text::grouped(settings.message_bytes as u64),
+                settings.rate_per_sec
+            ),
+            about: &self.about,
+            sections: figures::figures(self) + &method::method(settings, self.bootstrap),
+            settings: rows,
         }
     }
 
@@ -181,52 +177,23 @@ impl<'a> Report<'a> {
 #[derive(Serialize)]
 struct Figures<'a> {
     #[serde(flatten)]
-    experiment: Provenance<'a>,
+    about: &'a About,
+    preset: &'a str,
+    settings: &'a Settings,
     bootstrap: Bootstrap,
-    claims: &'a [Verdict],
-    checks: &'a [Verdict],
     points: &'a [Summary],
 }
 
-/// An experiment without its points.
-#[derive(Serialize)]
-struct Provenance<'a> {
-    command: &'a str,
-    version: &'a str,
-    commit: &'a str,
-    preset: &'a str,
-    began_unix_ns: u64,
-    took_ns: u64,
-    interrupted: bool,
-    machine: &'a Machine,
-    settings: &'a Settings,
-    notes: &'a [String],
-}
-
-impl<'a> Provenance<'a> {
-    fn of(experiment: &'a Experiment) -> Provenance<'a> {
-        let Experiment { began_unix_ns, took_ns, interrupted, .. } = *experiment;
-        let Experiment { command, version, commit, preset, machine, settings, notes, .. } =
-            experiment;
-        Provenance {
-            command,
-            version,
-            commit,
-            preset,
-            began_unix_ns,
-            took_ns,
-            interrupted,
-            machine,
-            settings,
-            notes,
-        }
-    }
-}
-
-fn write_file(path: &Path, content: &dyn Fn(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let mut file = BufWriter::new(fs::File::create(path)?);
-    content(&mut file)?;
-    file.flush()
+fn write_file(
+    path: &Path,
+    content: &dyn Fn(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), ReportError> {
+    let write = || {
+        let mut file = BufWriter::new(fs::File::create(path)?);
+        content(&mut file)?;
+        file.flush()
+    };
+    write().map_err(|source| ReportError::Write { path: path.to_owned(), source })
 }
 
 /// How many runs of which length stand behind each point, for example `5 runs × 60 s`; where points differ, by loss:
@@ -235,6 +202,7 @@ fn sample_size(series: &[&Summary]) -> String {
     let of = |summary: &Summary| estimates::runs_by_length(summary.runs, summary.longest_run_s);
     let mut by_loss: Vec<&&Summary> = series.iter().collect();
     by_loss.sort_by(|a, b| a.configured_loss.total_cmp(&b.configured_loss));
+
     let mut groups: Vec<(String, f64, f64)> = Vec::new();
     for summary in by_loss {
         let (size, loss) = (of(summary), summary.configured_loss);
@@ -243,6 +211,7 @@ fn sample_size(series: &[&Summary]) -> String {
             _ => groups.push((size, loss, loss)),
         }
     }
+
     match &groups[..] {
         [] => "no runs".to_owned(),
         [(size, ..)] => size.clone(),

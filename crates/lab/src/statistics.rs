@@ -6,14 +6,11 @@
 mod age;
 mod binomial;
 mod bootstrap;
-mod crossing;
 mod pool;
 mod summary;
 
 pub use age::{Delivery, age_at_intervals};
 pub use binomial::clopper_pearson;
 pub use bootstrap::{Bootstrap, Estimate, Interval};
-pub use crossing::{Crossing, Ratio, crossing};
 pub use pool::{Figure, Pool};
 pub use summary::{Loss, Summary};
-pub(crate) use summary::{mean_delay_s, rate};

@@ -1,6 +1,6 @@
 //! What an observer still sees of a source while the network between them loses packets.
 //!
-//! The source has a counter that moves at a fixed rate, and events at another, each with its number. An exporter tells both in
+//! The source has a counter that moves at a fixed rate, and events at another, each with its number. An exporter reports both in
 //! messages like sFlow's: the counter's *value*, so that a message that is lost costs nothing once the next one comes, and
 //! the events since the message before, which come once. The same messages go over each transport. A true event is *on
 //! screen* when the observer knows it within the window: a step of the counter when a value at least as high has come, an
@@ -15,11 +15,12 @@ pub use runner::{Error, Progress, Results, run};
 
 use crate::About;
 use crate::experiment::model::{MeasuredLoss, TransportName};
+use crate::network::LossAt;
 use crate::statistics::{Bootstrap, Estimate, Figure, Pool};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Everything that a measurement is told.
+/// What a measurement is to do.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// One-way losses of the whole path, the same in both directions, 0 to 1.
@@ -91,7 +92,7 @@ pub struct Settings {
 
 impl Settings {
     /// What a plan says.
-    pub fn of(plan: &Plan, injector: String) -> Settings {
+    pub fn of(plan: &Plan, loss_at: Option<LossAt>) -> Settings {
         Settings {
             duration_s: plan.duration.as_secs_f64(),
             runs: plan.runs,
@@ -101,7 +102,7 @@ impl Settings {
             steps_per_sec: plan.steps_per_sec,
             window_ms: plan.window.as_secs_f64() * 1e3,
             transports: plan.transports.iter().map(|name| TransportName::new(name)).collect(),
-            injector,
+            injector: loss_at.unwrap_or(LossAt::Links).label().to_owned(),
         }
     }
 }
@@ -112,7 +113,7 @@ pub struct Point {
     pub transport: TransportName,
     /// One-way loss of the path, 0 to 1.
     pub configured_loss: f64,
-    /// Measured beside the runs with numbered datagrams.
+    /// Measured next to the runs with numbered datagrams.
     pub measured_loss: Option<MeasuredLoss>,
     pub runs: Vec<Run>,
 }
@@ -175,8 +176,10 @@ impl Point {
                 (whole > 0).then_some(Figure { value, at_least: false })
             })
         };
+
         let ages = Pool::new(self.runs.iter().map(|run| (run.ages_ns.as_slice(), &[][..])));
         let age = |share: f64| over(&|weights| ages.quantile(weights, share));
+
         Figures {
             events_on_screen: share(|run| run.events_on_screen, |run| run.events),
             events_seen: share(|run| run.events_seen, |run| run.events),

@@ -28,14 +28,14 @@ pub trait Transport: Send + Sync {
     /// The socket cannot be opened.
     fn listen(&self, addr: SocketAddr) -> io::Result<Box<dyn Listening>>;
 
-    /// Opens the sending end. Called in the sender's namespace, where the receiving end listens; gives up at `deadline`.
+    /// Opens the sending end. Called in the sender's namespace, where the receiving end listens; fails at `deadline`.
     ///
     /// # Errors
     /// No connection within the time, or a socket option that this kernel has not.
     fn connect(&self, to: SocketAddr, deadline: Instant) -> io::Result<Box<dyn Sending>>;
 }
 
-/// A receiving end that nobody may have connected to yet.
+/// A receiving end to which the sender may not have connected yet.
 pub trait Listening: Send {
     /// Where it listens.
     ///

@@ -123,7 +123,10 @@ fn a_measurement_is_reported_whole() {
         runs: vec![run(80, &[1_000_000, 30_000_000]), run(90, &[2_000_000, 1_500_000_000])],
     };
     let measured = Telemetry {
-        settings: telemetry::Settings::of(&small(), "a <test>".to_owned()),
+        settings: telemetry::Settings {
+            injector: "a <test>".to_owned(),
+            ..telemetry::Settings::of(&small(), None)
+        },
         points: vec![point("udp", 0.0), point("udp", 0.3), point("tcp-cubic", 0.3)],
         ..Telemetry::default()
     };

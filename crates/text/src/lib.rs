@@ -6,9 +6,11 @@
 
 #![forbid(unsafe_code)]
 
+mod civil;
 mod people;
 pub mod units;
 
+pub use civil::Civil;
 pub use people::{
     bit_rate, date, escaped, grouped, percent, plural, short_count, short_time, size, time,
     time_of_day, time_range,

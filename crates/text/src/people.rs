@@ -1,5 +1,7 @@
 //! Numbers as people read them.
 
+use crate::Civil;
+
 /// A time in nanoseconds with three significant digits: `870 ns`, `145 µs`, `1.34 s`, `14.0 min`.
 pub fn time(ns: f64) -> String {
     let (value, unit) = in_unit(ns, 3);
@@ -125,23 +127,8 @@ fn is_invisible(c: char) -> bool {
 
 /// The date and time of `unix_ns` in UTC: `2026-11-20 17:13:55 UTC`.
 pub fn date(unix_ns: u64) -> String {
-    let seconds = unix_ns / 1_000_000_000;
-    let (year, month, day) = civil(seconds / 86_400);
-    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    let Civil { year, month, day, hour, minute, second, .. } = Civil::of(unix_ns);
     format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
-}
-
-/// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar, whose rules repeat every 400 years
-/// (146,097 days). Years begin in March here, so that the leap day is the last.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
 /// A time's digits and unit. Minutes only begin at ten, so that seconds can be compared.

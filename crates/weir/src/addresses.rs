@@ -1,8 +1,8 @@
 //! Addresses on the command line, with their names resolved once.
 
 use crate::exit::Failure;
+use ::load::Address;
 use config::{HostPort, ListenAddress, TargetAddress, resolve};
-use lab::Address;
 use std::net::SocketAddr;
 
 /// Where to send.

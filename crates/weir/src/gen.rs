@@ -4,10 +4,10 @@ use crate::addresses;
 use crate::exit::{self, Failure};
 use crate::progress::{ProgressMode, with_progress};
 use crate::refused::by_sender;
+use ::load::Payload;
+use ::load::generate::{self, Limit, Options, Pacing, Progress, Rate, Report, Segmentation, Sizes};
 use clap::ValueEnum;
 use config::TargetAddress;
-use lab::Payload;
-use lab::generate::{self, Limit, Options, Pacing, Progress, Rate, Report, Segmentation, Sizes};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::process::ExitCode;
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     /// Datagrams per second (100k), payload bits per second (100Mbit), or max
     #[arg(long, default_value = "1k", value_parser = parse_rate)]
     rate: Rate,
-    /// Stop after so many datagrams
+    /// Stop after N datagrams
     #[arg(long, value_name = "N", value_parser = parse_count::<u64>)]
     count: Option<u64>,
     /// Stop after this time; 10s if there is no --count either; 0s for never
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     /// Datagrams sent back to back, at the same average rate
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_count::<u64>)]
     burst: u64,
-    /// How often each flow tells the number sent so far, or off
+    /// How often each flow reports the number sent so far, or off
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_heartbeat)]
     heartbeat: Heartbeat,
     /// Address to send from
@@ -122,11 +122,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         || generate::run(&options, stop, &progress),
     )
     .map_err(|error| by_sender(&error, args.source_address, args.source_port))?;
+
     let text = match (args.json, args.quiet) {
         (true, _) => serde_json::to_string_pretty(&report)? + "\n",
         (false, true) => String::new(),
         (false, false) => report_text(&report),
     };
+
     let has_failed = report.failed_datagrams > 0;
     let verdict = if has_failed { Failure::CheckFailed.code() } else { ExitCode::SUCCESS };
     exit::print_and_end(&text, verdict)
@@ -138,6 +140,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
         None if args.count.is_none() => Some(Duration::from_secs(10)),
         given => given,
     };
+
     Ok(Options {
         targets: args.to.iter().map(addresses::target).collect::<Result<_, _>>()?,
         rate: args.rate,
@@ -183,14 +186,17 @@ fn parse_sizes(text: &str) -> Result<Sizes, String> {
             Err("the range is upside down".to_owned())
         };
     }
+
     if !text.contains(':') {
         return Ok(Sizes::Fixed(parse_size(text)?));
     }
+
     let mixed = text.split(',').map(|part| {
         let (size, weight) = part.split_once(':').unwrap_or((part, "1"));
         Ok::<_, String>((parse_size(size)?, parse_count(weight)?))
     });
     let mixed = mixed.collect::<Result<Vec<_>, _>>()?;
+
     if mixed.iter().all(|(_, weight)| *weight == 0) {
         return Err("all weights are 0".to_owned());
     }

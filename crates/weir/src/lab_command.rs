@@ -1,13 +1,18 @@
 //! `weir lab`: experiments in networks of the program's own.
 
-mod machine;
 mod privilege;
 mod relay;
-mod report_folder;
 mod telemetry;
 mod udp_vs_tcp;
 
+use crate::exit::{self, Failure};
+use lab::Beginning;
+use lab::report::{Folder, ReportError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use sys::signal::stop_flag;
 
 /// Measure transports under packet loss, in networks that are made for it and gone afterwards
 ///
@@ -31,5 +36,80 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Experiment::UdpVsTcp(args) => udp_vs_tcp::run(args),
         Experiment::Relay(args) => relay::run(args),
         Experiment::Telemetry(args) => telemetry::run(args),
+    }
+}
+
+/// An experiment under way: when it began, where its report goes, and whether it is to end early.
+struct Running {
+    beginning: Beginning,
+    folder: Folder,
+    stop: &'static AtomicBool,
+}
+
+impl Running {
+    /// Begins it. Starts a thread: privileges are acquired before.
+    fn begin(out: Option<&Path>, name: &str) -> anyhow::Result<Running> {
+        let beginning = Beginning::now(command_line());
+        let folder = Folder::make(out, name, beginning.unix_ns)?;
+        Ok(Running { beginning, folder, stop: stop_flag()? })
+    }
+
+    /// Writes the report, prints what the user is to see of it, and says where the rest is.
+    fn end(
+        mut self,
+        write: impl FnOnce(&Path) -> Result<Vec<PathBuf>, ReportError>,
+        text: &str,
+    ) -> anyhow::Result<ExitCode> {
+        let folder = self.folder.keep();
+        write(folder).map_err(report_error)?;
+
+        let ended = exit::print_and_end(text, ExitCode::SUCCESS)?;
+        // Not on standard output, which is for the figures.
+        let _ = writeln!(io::stderr(), "the report: {}", folder.join("report.html").display());
+        Ok(ended)
+    }
+}
+
+/// Without what was named before.
+fn each_once<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut kept: Vec<T> = Vec::new();
+    for value in values {
+        if !kept.contains(&value) {
+            kept.push(value);
+        }
+    }
+    kept
+}
+
+fn report_error(error: ReportError) -> anyhow::Error {
+    match &error {
+        ReportError::Write { source, .. } => Failure::Io.error(format!("{error}: {source}")),
+        ReportError::Chart { .. } => anyhow::Error::new(error),
+    }
+}
+
+/// The command as one can paste it into a shell.
+fn command_line() -> String {
+    let words = std::env::args_os().skip(1).map(|word| quoted(&word.to_string_lossy()));
+    std::iter::once("weir".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./,:=%+@".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        assert_eq!(quoted("0,5.5"), "0,5.5");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
     }
 }

@@ -9,13 +9,18 @@ mod config_command;
 mod daemon;
 mod exit;
 mod r#gen;
+#[cfg(feature = "lab")]
 mod lab_command;
+#[cfg(not(feature = "lab"))]
+mod no_lab;
 mod progress;
 mod refused;
 mod verify;
 
 use clap::{Parser, Subcommand};
 use command::{doctor, ledger, namespace_helper, relay, run, sockets};
+#[cfg(not(feature = "lab"))]
+use no_lab as lab_command;
 use std::process::ExitCode;
 
 /// Telemetry that must survive congestion: a datagram tee that accounts for every datagram.

@@ -1,7 +1,7 @@
 //! An address that the system refuses: which, why, and what helps.
 
 use crate::exit::Failure;
-use lab::{Address, generate, verify};
+use ::load::{Address, generate, verify};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -128,6 +128,26 @@ fn not_of_this_host(wanted: Wanted<'_>) -> String {
             format!("{source} is not an address of this host that leads there. See: ip address")
         }
         _ => "no interface of this host has the address. See: ip address".to_owned(),
+    }
+}
+
+/// What the search for a relay's highest rate could not open, listen on or send to.
+#[cfg(feature = "lab")]
+pub(crate) fn by_load(error: &::load::spin::Error) -> anyhow::Error {
+    use ::load::spin::Error::{Listen, Open, Send};
+    match error {
+        Listen { address: Address::Udp(addr), source } => {
+            refused(error, Wanted::Udp(*addr), source)
+        }
+        Listen { address: Address::Unix(path), source } => {
+            refused(error, Wanted::Unix(path), source)
+        }
+        Open { address: Address::Udp(_), source } | Send { address: Address::Udp(_), source } => {
+            refused(error, Wanted::SendUdp(None, None), source)
+        }
+        Open { address: Address::Unix(_), source } | Send { address: Address::Unix(_), source } => {
+            refused(error, Wanted::SendUnix, source)
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! `weir verify`: receives what `weir gen` sent and accounts for every datagram.
 
 mod chart;
-mod join;
 mod text;
 
 use crate::addresses;
@@ -9,11 +8,11 @@ use crate::exit::{self, Failure};
 use crate::progress::{ProgressMode, with_progress};
 use crate::refused::by_receiver;
 use ::ledger::Snapshot;
+use ::load::join::{self, Join, Observed};
+use ::load::verify::{Done, Options, Progress, Report, Until, Verifier};
 use ::text::grouped;
 use ::text::units::{parse_count, parse_duration, parse_size};
 use config::ListenAddress;
-use join::{Join, Observed};
-use lab::verify::{Done, Options, Progress, Report, Until, Verifier};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -40,7 +39,7 @@ pub(crate) struct Args {
     /// Stop after this time
     #[arg(long, value_name = "TIME", visible_alias = "deadline", value_parser = parse_duration)]
     duration: Option<Duration>,
-    /// Stop when each listener has received so many different datagrams
+    /// Stop when each listener has received N different datagrams
     #[arg(long, value_name = "N", value_parser = parse_count::<u64>)]
     count: Option<u64>,
     /// Stop when the senders have said that they are done
@@ -58,7 +57,7 @@ pub(crate) struct Args {
     /// Age from which a datagram counts as late
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     late_after: Duration,
-    /// Sequence numbers of a stream within which duplicates are told from late datagrams; each costs a bit
+    /// Sequence numbers of a stream within which duplicates are distinguished from late datagrams; each costs a bit
     #[arg(long, value_name = "N", default_value = "1Mi", value_parser = parse_window)]
     window: usize,
     /// Streams (sender and flow of a run) to follow on each listener
@@ -87,22 +86,26 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let verifier = Verifier::bind(options(args)?).map_err(|error| by_receiver(&error))?;
     let stop = stop_flag()?;
+
     // The generator may start as soon as we say that we listen, so the relay is asked before.
     let before = args.ledger.as_deref().map(first_ledger).transpose()?;
     if !args.quiet {
         announce(args, &verifier);
     }
+
     let progress = verifier.progress();
     let start = Instant::now();
     let mode = if args.quiet { ProgressMode::Off } else { args.progress };
     let report =
         with_progress(mode, || progress_line(&progress, start.elapsed()), || verifier.run(stop));
+
     let joined = match &args.ledger {
         Some(url) => join_all(args, url, before.as_ref(), &report),
         None => Ok(Vec::new()),
     };
     let text = result(args, &report, joined.as_deref().unwrap_or_default())?;
     let verdict = if report.clean { ExitCode::SUCCESS } else { Failure::CheckFailed.code() };
+
     let ended = exit::print_and_end(&text, verdict);
     joined?;
     ended
@@ -147,7 +150,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
     })
 }
 
-/// Says on standard error that the sockets are bound: whoever waits for that line may start the generator.
+/// Says on standard error that the sockets are bound: a script that waits for that line may start the generator.
 fn announce(args: &Args, verifier: &Verifier) {
     let mut text = String::new();
     for (address, granted) in verifier.addresses().iter().zip(verifier.receive_buffers_bytes()) {

@@ -1,5 +1,6 @@
 //! `weir lab relay` and `weir lab telemetry` as processes, with tiny measurements.
 
+#![cfg(feature = "lab")]
 #![expect(clippy::unwrap_used, reason = "a test's helpers may panic as the test does")]
 
 use serde_json::Value;

@@ -4,10 +4,10 @@
 
 mod support;
 
-use lab::Address;
-use lab::generate::{self, Limit, Rate};
-use lab::verify::{Done, Options, Until, Verifier};
 use ledger::HopKind;
+use load::Address;
+use load::generate::{self, Limit, Rate};
+use load::verify::{Done, Options, Until, Verifier};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -4,10 +4,10 @@
 
 mod support;
 
-use lab::Address;
-use lab::generate::{self, Limit, Rate};
-use lab::verify::{Done, Options, Until, Verifier};
 use ledger::{HopKind, Snapshot};
+use load::Address;
+use load::generate::{self, Limit, Rate};
+use load::verify::{Done, Options, Until, Verifier};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use sys::clock::{monotonic_ns, realtime_ns};
 use wire::inet_diag::TcpInfo;
 
-/// What a run is told.
+/// What a run is to do.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowPlan {
     /// At least 16: number and time of the message stand at its beginning.
@@ -85,6 +85,7 @@ impl Flow {
         let wait = plan.begin.saturating_duration_since(now);
         let began_ns = monotonic_ns() + nanoseconds(wait);
         let began_unix_ns = realtime_ns() + nanoseconds(wait);
+
         let (sending, receiving) = (&mut *self.sending, &mut *self.receiving);
         let (sent, received) = thread::scope(|scope| {
             let builder = |end: &str| {
@@ -97,6 +98,7 @@ impl Flow {
             let broke = |_| io::Error::other("a thread of the flow panicked");
             io::Result::Ok((sending.join().map_err(broke)?, receiving.join().map_err(broke)?))
         })?;
+
         let mut run = evaluate(&sent, &received, plan, began_ns, self.is_reliable);
         run.began_unix_ns = began_unix_ns;
         run.tcp = sent.tcp;
@@ -134,27 +136,33 @@ fn send(sender: &mut dyn Sending, plan: FlowPlan, began_ns: u64, stop: &AtomicBo
     let end = plan.begin + plan.duration;
     let expected = due_in(nanoseconds(plan.duration), plan) as usize;
     let mut log = SenderLog { made_ns: Vec::with_capacity(expected), ..SenderLog::default() };
+
     log.tcp = sender.tcp().map(|socket| TcpSummary {
         congestion_control: sys::tcp::congestion_control(socket).unwrap_or_default(),
         ..TcpSummary::default()
     });
+
     let (mut next, mut sample_due) = (plan.begin, plan.begin);
     let mut message = vec![b'x'; plan.message_bytes.max(16)];
     let mut waits = false;
+
     loop {
         let now = Instant::now();
         if now >= end || stop.load(Ordering::Relaxed) {
             break;
         }
+
         if now >= sample_due {
             sample_due += TCP_SAMPLE_INTERVAL;
             sample(sender.tcp(), &mut log.tcp, began_ns);
         }
+
         let look = end.min(now + LOOK_INTERVAL);
         if !waits && now < next {
             thread::sleep(next.min(look) - now);
             continue;
         }
+
         let outcome = if waits {
             sender.go_on(look)
         } else {
@@ -169,6 +177,7 @@ fn send(sender: &mut dyn Sending, plan: FlowPlan, began_ns: u64, stop: &AtomicBo
             }
             outcome
         };
+
         match outcome {
             Ok(sent) => {
                 waits = sent == Sent::Waits;
@@ -179,12 +188,14 @@ fn send(sender: &mut dyn Sending, plan: FlowPlan, began_ns: u64, stop: &AtomicBo
                 break;
             }
         }
+
         match plan.schedule {
             _ if waits => {}
             Schedule::ClosedLoop => next = Instant::now() + plan.interval,
             Schedule::OpenLoop => next += plan.interval,
         }
     }
+
     log.ended_ns = monotonic_ns().min(began_ns + nanoseconds(plan.duration));
     sample(sender.tcp(), &mut log.tcp, began_ns);
     log
@@ -202,14 +213,17 @@ fn sample(socket: Option<BorrowedFd<'_>>, summary: &mut Option<TcpSummary>, bega
     let mut buffer = [0; 512];
     let Ok(bytes) = sys::tcp::info(socket, &mut buffer) else { return };
     let Ok(info) = TcpInfo::decode(bytes) else { return };
+
     summary.retransmits = info.total_retrans_segments().unwrap_or_default().into();
     summary.bytes_retransmitted = info.bytes_retrans().unwrap_or_default();
     summary.segments_out = info.segs_out().unwrap_or_default().into();
+
     let backoff: u32 = info.backoff().unwrap_or_default().into();
     // Before Linux 6.7 the kernel does not count them: a higher backoff than in the last sample is one or more.
     let before = summary.samples.last().map_or(0, |sample| sample.backoff);
     let seen = summary.timeouts + u64::from(backoff.saturating_sub(before));
     summary.timeouts = info.total_rto().map_or(seen, u64::from);
+
     summary.samples.push(TcpSample {
         at_ns: monotonic_ns().saturating_sub(began_ns),
         rtt_us: info.rtt_us().unwrap_or_default(),
@@ -227,6 +241,7 @@ fn receive(receiver: &mut dyn Receiving, plan: FlowPlan, stop: &AtomicBool) -> R
     let expected = due_in(nanoseconds(plan.duration), plan) as usize;
     let mut log = ReceiverLog { arrived: Vec::with_capacity(expected), ..ReceiverLog::default() };
     let mut message = vec![0; plan.message_bytes.max(16)];
+
     loop {
         let now = Instant::now();
         if stop.load(Ordering::Relaxed) {
@@ -240,6 +255,7 @@ fn receive(receiver: &mut dyn Receiving, plan: FlowPlan, stop: &AtomicBool) -> R
             break;
         }
     }
+
     log.ended_ns = monotonic_ns();
     log
 }
@@ -287,6 +303,7 @@ fn evaluate(
 ) -> Run {
     let mut waiting: Vec<Option<u64>> = sent.made_ns.iter().copied().map(Some).collect();
     let (mut duplicates, mut deliveries) = (0, Vec::with_capacity(received.arrived.len()));
+
     for &(number, arrived_ns) in &received.arrived {
         let message = usize::try_from(number).ok().and_then(|number| waiting.get_mut(number));
         // Not a number that was sent: a message that is not ours.
@@ -296,8 +313,10 @@ fn evaluate(
             None => duplicates += 1,
         }
     }
+
     let duration_ns = sent.ended_ns.saturating_sub(began_ns);
     let offered = due_in(duration_ns, plan);
+
     let mut censored_ns = Vec::new();
     if is_reliable {
         let under_way = waiting.into_iter().flatten();
@@ -305,12 +324,14 @@ fn evaluate(
         censored_ns.extend(ages.map(|made_ns| received.ended_ns.saturating_sub(made_ns)));
         censored_ns.sort_unstable();
     }
+
     let mut age_ns =
         age_at_intervals(&deliveries, began_ns, sent.ended_ns, nanoseconds(plan.age_interval));
     age_ns.sort_unstable();
     let delays = deliveries.iter().map(|one| one.arrived_ns.saturating_sub(one.made_ns));
     let mut delays_ns: Vec<u64> = delays.collect();
     delays_ns.sort_unstable();
+
     let failure = [&sent.failure, &received.failure].into_iter().find(|text| !text.is_empty());
     Run {
         seed: plan.seed,
@@ -391,7 +412,7 @@ mod tests {
         };
         // The fourth was due at 130.
         assert_eq!(run(&sent), [70, 90]);
-        // One that was refused is gone for good.
+        // One that was refused is gone.
         sent.refused = 1;
         assert_eq!(run(&sent), [90]);
     }

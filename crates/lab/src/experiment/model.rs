@@ -3,6 +3,7 @@
 //! Everything here is plain data that goes to JSON and back unchanged, so that a report can be drawn again later.
 //! Times are in nanoseconds, as the unit in each name says.
 
+use crate::About;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -10,50 +11,13 @@ use std::fmt;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Experiment {
-    /// The exact command line, as one can paste it into a shell.
-    pub command: String,
-    /// The program's version, for example `0.1.0`.
-    pub version: String,
-    /// The commit that the program was built from; empty if unknown.
-    pub commit: String,
+    #[serde(flatten)]
+    pub about: About,
     /// The preset's name (`quick`, `default`, `article`), or empty if none was named.
     pub preset: String,
-    /// When the first run began, in nanoseconds since 1970 (UTC).
-    pub began_unix_ns: u64,
-    /// From the first run's beginning to the last one's end, with everything between.
-    pub took_ns: u64,
-    /// The experiment was ended before all its runs were; `points` holds what was finished.
-    pub interrupted: bool,
-    pub machine: Machine,
     pub settings: Settings,
     /// One per transport, schedule and configured loss, in any order.
     pub points: Vec<Point>,
-    /// What a reader of the results must know, one sentence each: what was left out and why, what disturbed the runs.
-    pub notes: Vec<String>,
-}
-
-/// The machine and those settings of its kernel that the results depend on. An empty string, 0 or `None` is unknown.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Machine {
-    /// `uname -sr`, for example `Linux 6.18.5`.
-    pub kernel: String,
-    /// `uname -m`.
-    pub architecture: String,
-    /// Model name of the processor.
-    pub processor: String,
-    /// Processors that the experiment may use.
-    pub processors: u32,
-    pub memory_bytes: u64,
-    /// `net.ipv4.tcp_congestion_control`: what a socket gets that names none.
-    pub congestion_control_default: String,
-    /// `net.ipv4.tcp_available_congestion_control`.
-    pub congestion_controls: Vec<String>,
-    /// Load average over one minute, before the first run and after the last.
-    pub load_before: Option<f64>,
-    pub load_after: Option<f64>,
-    /// Kernel settings by name, as read in the sender's namespace: `net.ipv4.tcp_rto_max_ms` = `120000`, and so on.
-    pub sysctls: Vec<(String, String)>,
 }
 
 /// What was asked for.
@@ -182,7 +146,7 @@ pub struct Run {
     pub delivered: u64,
     /// Messages that arrived once more.
     pub duplicates: u64,
-    /// Packets lost one way, measured beside this run with datagrams over the same path. Runs of one number share it, whatever
+    /// Packets lost one way, measured next to this run with datagrams over the same path. Runs of one number share it, whatever
     /// their transport; the runs of a point do not, so that it can be added up over them.
     pub measured_loss: Option<MeasuredLoss>,
     /// Delay of each delivered message from its making (closed loop) or due time (open loop) to its arrival, ascending.

@@ -5,7 +5,7 @@ use super::model::Schedule;
 use crate::transport;
 use std::time::Duration;
 
-/// Everything that an experiment is told.
+/// What an experiment is to do.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Name of the preset that this began as.

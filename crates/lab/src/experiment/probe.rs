@@ -1,7 +1,6 @@
-//! What the path really loses, and how late the host wakes its threads, measured beside the flows.
+//! What the path really loses, and how late the host wakes its threads, measured next to the flows.
 
 use super::model::MeasuredLoss;
-use super::preset::Plan;
 use crate::network::{End, Network};
 use crate::transport::RECEIVE_BUFFER_BYTES;
 use std::io;
@@ -11,22 +10,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What was measured beside the flows of one loss.
+/// What was measured next to the flows of one loss.
 #[derive(Debug, Default)]
-pub(super) struct Probed {
+pub(crate) struct Probed {
     /// By the number of the run, so that the runs of a point have counts of their own.
-    pub(super) losses: Vec<MeasuredLoss>,
+    pub(crate) losses: Vec<MeasuredLoss>,
     /// One wake-up in a hundred came this late or later. A message cannot be sent, or seen, before its thread is woken.
-    pub(super) late: Duration,
+    pub(crate) late: Duration,
 }
 
 const EVERY: Duration = Duration::from_millis(10);
 
-/// Sends numbered datagrams from the first host to the second while the flows run.
-pub(super) fn run(network: &Network, plan: &Plan, begin: Instant, stop: &AtomicBool) -> Probed {
-    let mut losses = vec![MeasuredLoss::default(); plan.runs as usize];
+/// Sends numbered datagrams from the first host to the second while the flows run: 100 a second for each run.
+pub(crate) fn run(
+    network: &Network,
+    runs: u32,
+    begin: Instant,
+    duration: Duration,
+    stop: &AtomicBool,
+) -> Probed {
+    let mut losses = vec![MeasuredLoss::default(); runs as usize];
     let Ok((sender, receiver)) = probe_sockets(network) else { return Probed::default() };
     let mut arrived = vec![0_u64; losses.len()];
+
     let mut take = || {
         let mut number = [0; 8];
         while receiver.recv(&mut number).is_ok() {
@@ -36,8 +42,9 @@ pub(super) fn run(network: &Network, plan: &Plan, begin: Instant, stop: &AtomicB
             }
         }
     };
+
     let (mut due, mut lateness) = (begin, Vec::new());
-    while due < begin + plan.duration && !stop.load(Ordering::Relaxed) {
+    while due < begin + duration && !stop.load(Ordering::Relaxed) {
         thread::sleep(due.saturating_duration_since(Instant::now()));
         lateness.push(due.elapsed());
         for (number, loss) in losses.iter_mut().enumerate() {
@@ -46,19 +53,21 @@ pub(super) fn run(network: &Network, plan: &Plan, begin: Instant, stop: &AtomicB
         take();
         due += EVERY;
     }
+
     // The last ones are delivered before the call that sent them returns; the bridge and its queues are in between.
     thread::sleep(Duration::from_millis(50));
     take();
     for (loss, arrived) in losses.iter_mut().zip(arrived) {
         loss.lost = loss.packets.saturating_sub(arrived);
     }
+
     lateness.sort_unstable();
     let late = lateness.get(lateness.len() * 99 / 100).copied().unwrap_or_default();
     Probed { losses, late }
 }
 
 /// Two ends for numbered datagrams, which meet the loss of the moment.
-pub(crate) fn probe_sockets(network: &Network) -> io::Result<(UdpSocket, UdpSocket)> {
+fn probe_sockets(network: &Network) -> io::Result<(UdpSocket, UdpSocket)> {
     let [sender, receiver] = End::BOTH.map(|end| {
         let host = network.host(end);
         host.run(|| UdpSocket::bind((host.ipv4(), 0))).map_err(io::Error::other)?

@@ -10,11 +10,10 @@
 use super::flow::{Flow, FlowPlan};
 use super::model::{KernelCounters, Point, Run, Schedule, TransportName};
 use super::preset::Plan;
-pub(crate) use super::probe::probe_sockets;
 use super::probe::{self, Probed};
 use crate::network::{self, Counters, End, LossAt, Network, PathLoss, Properties};
-use crate::random::Random;
 use crate::transport::{self, Transport};
+use load::Random;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -51,7 +50,7 @@ pub struct Results {
     pub interrupted: bool,
 }
 
-/// How far an experiment is, for whoever watches it.
+/// How far an experiment is, for a caller that shows progress.
 #[derive(Debug, Default)]
 pub struct Progress(Mutex<Option<Now>>);
 
@@ -105,17 +104,19 @@ const RUN_UP: Duration = Duration::from_millis(200);
 /// Runs the experiment; setting `stop` ends it with what was measured by then.
 ///
 /// # Errors
-/// See [`Error`]. A flow that fails is no error: it is missing, and a note says so.
+/// See [`Error`]. A flow that fails is not an error: it is missing, and a note says so.
 pub fn run(plan: &Plan, stop: &AtomicBool, progress: &Progress) -> Result<Results, Error> {
     for &loss in &plan.losses {
         PathLoss::per_path(loss).ok_or(Error::LossOutOfRange(loss))?;
     }
+
     let (transports, mut results) = survey(plan)?;
     for (round, losses) in plan.losses.chunks(plan.parallel_losses()).enumerate() {
         if stop.load(Ordering::Relaxed) {
             results.interrupted = true;
             break;
         }
+
         let flows = losses.len() * transports.len() * plan.schedules.len() * plan.runs as usize;
         *progress.lock() = Some(Now {
             losses: losses.to_vec(),
@@ -125,6 +126,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &Progress) -> Result<Result
             round_began: Instant::now(),
             round_takes: plan.expected_round(),
         });
+
         for outcome in run_losses(plan, &transports, losses, stop)? {
             match outcome {
                 Ok(one) => {
@@ -139,6 +141,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &Progress) -> Result<Result
             }
         }
     }
+
     tell_cut_runs(plan, &mut results);
     results.notes.dedup();
     Ok(results)
@@ -155,6 +158,7 @@ fn survey(plan: &Plan) -> Result<(Vec<Box<dyn Transport>>, Results), Error> {
         loss_at: network.loss_at(),
         interrupted: false,
     };
+
     let mut transports = Vec::new();
     for name in &plan.transports {
         let transport =
@@ -169,9 +173,11 @@ fn survey(plan: &Plan) -> Result<(Vec<Box<dyn Transport>>, Results), Error> {
             }
         }
     }
+
     if transports.is_empty() {
         return Err(Error::NoTransport(results.notes.join("; ")));
     }
+
     if plan.is_heavy() {
         results.notes.push(format!(
             "{} messages a second at a time may be more than this host carries at once: delays may be the host's.",
@@ -185,6 +191,7 @@ fn survey(plan: &Plan) -> Result<(Vec<Box<dyn Transport>>, Results), Error> {
                 .to_owned(),
         );
     }
+
     Ok((transports, results))
 }
 
@@ -235,6 +242,7 @@ fn run_loss(
     let mut network = Network::build(&network::Plan::default())?;
     let mut notes = Vec::new();
     let at = format!("at {} % loss", (loss * 1e4).round() / 1e2);
+
     let mut flows = Vec::new();
     for job in jobs(plan, transports) {
         match Flow::connect(job.transport, &network) {
@@ -244,13 +252,16 @@ fn run_loss(
             }
         }
     }
+
     network.set_loss(path_loss)?;
     for (_, flow) in &flows {
         flow.prepare(&network).map_err(network::Error::Probe)?;
     }
+
     let hosts = [End::H1, End::H2].map(|end| network.host(end));
     let before = hosts.map(|host| host.counters().unwrap_or_default());
     let (finished, probed) = run_flows(plan, flows, &network, loss.to_bits(), stop)?;
+
     if probed.late > LATE {
         notes.push(format!(
             "The host was busy {at}: one wake-up in a hundred came {} ms late or later, and so did messages, whatever \
@@ -258,8 +269,10 @@ fn run_loss(
             probed.late.as_millis()
         ));
     }
+
     let [h1, h2] = hosts.map(|host| host.counters().unwrap_or_default());
     let kernel = kernel_counters(&h1.since(&before[0]), &h2.since(&before[1]));
+
     let mut points: Vec<Point> = Vec::new();
     for (job, run) in finished {
         let name = job.transport.name();
@@ -270,6 +283,7 @@ fn run_loss(
                 continue;
             }
         };
+
         run.measured_loss = probed.losses.get(job.number).copied();
         run.kernel = kernel;
         let is_its = |point: &Point| point.transport == name && point.schedule == job.schedule;
@@ -283,6 +297,7 @@ fn run_loss(
             }),
         }
     }
+
     Ok(OneLoss { points, notes })
 }
 
@@ -301,7 +316,7 @@ fn jobs<'t>(plan: &'t Plan, transports: &'t [Box<dyn Transport>]) -> impl Iterat
 
 type Finished<'t> = Vec<(Job<'t>, io::Result<Run>)>;
 
-/// Runs all flows together, and a measurement of the loss for each number of a run beside them.
+/// Runs all flows together, and next to them a measurement of the loss for each number of a run.
 fn run_flows<'t>(
     plan: &Plan,
     flows: Vec<(Job<'t>, Flow)>,
@@ -312,11 +327,13 @@ fn run_flows<'t>(
     let interval = Duration::from_secs_f64(1.0 / plan.rate_per_sec);
     let places = shuffled(flows.len(), seed);
     let begin = Instant::now() + RUN_UP;
+
     thread::scope(|scope| {
         let probing = thread::Builder::new()
             .name("probe".to_owned())
-            .spawn_scoped(scope, || probe::run(network, plan, begin, stop))
+            .spawn_scoped(scope, || probe::run(network, plan.runs, begin, plan.duration, stop))
             .map_err(Error::Thread)?;
+
         let mut running = Vec::new();
         let places_count = flows.len().max(1) as f64;
         for (index, (job, flow)) in flows.into_iter().enumerate() {
@@ -334,6 +351,7 @@ fn run_flows<'t>(
             let run = move || flow.run(&index.to_string(), flow_plan, stop);
             running.push((job, thread.spawn_scoped(scope, run).map_err(Error::Thread)?));
         }
+
         let finished = running.into_iter().map(|(job, thread)| {
             let run =
                 thread.join().unwrap_or_else(|_| Err(io::Error::other("its thread panicked")));
@@ -360,12 +378,14 @@ fn tell_cut_runs(plan: &Plan, results: &mut Results) {
     if !results.interrupted && results.points.iter().all(|point| all_full(plan, point)) {
         return;
     }
+
     for point in &mut results.points {
         point
             .runs
             .retain(|run| run.duration_ns >= SHORTEST_RUN.min(plan.duration).as_nanos() as u64);
     }
     results.points.retain(|point| !point.runs.is_empty());
+
     for &loss in &plan.losses {
         let runs = results.points.iter().filter(|point| point.configured_loss == loss);
         let cut = runs.filter(|point| !all_full(plan, point)).flat_map(|point| &point.runs);

@@ -30,7 +30,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether more privilege, or a setting, would mend it.
+    /// Whether more privilege, or a setting, would fix it.
     pub fn is_permission(&self) -> bool {
         let is_refused = |source: &io::Error| source.kind() == io::ErrorKind::PermissionDenied;
         match self {
@@ -56,7 +56,7 @@ impl Error {
         }
     }
 
-    /// A command that mends it, to be run as root.
+    /// A command that fixes it, to be run as root.
     pub fn remedy(&self) -> Option<String> {
         match self {
             Error::Privilege(error) => error.remedy(),

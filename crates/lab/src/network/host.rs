@@ -33,7 +33,7 @@ impl Host {
         self.namespace.run(f).map_err(|source| Error::Namespace { of: self.end.name(), source })
     }
 
-    /// Moves the calling thread into the host for good. For a thread that was started for that.
+    /// Moves the calling thread into the host permanently. For a thread that was started for that.
     ///
     /// # Errors
     /// When the kernel refuses, which it has granted before.

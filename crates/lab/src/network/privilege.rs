@@ -25,4 +25,12 @@ impl Privilege {
         namespace::isolate()?;
         Ok(Privilege::UserNamespace)
     }
+
+    /// In words, for a report.
+    pub fn label(self) -> &'static str {
+        match self {
+            Privilege::Held => "root",
+            Privilege::UserNamespace => "user namespace",
+        }
+    }
 }

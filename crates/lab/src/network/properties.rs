@@ -27,22 +27,31 @@ pub struct Properties {
 }
 
 impl Properties {
+    /// The kernel alone, for what depends on nothing else.
+    pub fn of_kernel() -> Properties {
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease");
+        Properties {
+            kernel_release: release.ok().map(|release| release.trim().to_owned()),
+            ..Properties::default()
+        }
+    }
+
     /// Reads those of the calling thread's namespace.
     pub(super) fn read(device: &Device) -> Properties {
         let tcp = |name: &str| {
             let value = fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{name}")).ok()?;
             Some(value.trim().to_owned())
         };
+
         let number = |name| tcp(name)?.parse().ok();
         let numbers = |name| {
             let value = tcp(name)?;
             let mut words = value.split_whitespace().map_while(|word| word.parse().ok());
             Some([words.next()?, words.next()?, words.next()?])
         };
-        let release = fs::read_to_string("/proc/sys/kernel/osrelease");
+
         let available = tcp("available_congestion_control").unwrap_or_default();
         Properties {
-            kernel_release: release.ok().map(|release| release.trim().to_owned()),
             congestion_control: tcp("congestion_control"),
             congestion_controls: available.split_whitespace().map(str::to_owned).collect(),
             rto_min_us: number("rto_min_us"),
@@ -52,6 +61,7 @@ impl Properties {
             receive_buffer_bytes: numbers("rmem"),
             mtu_bytes: device.mtu_bytes,
             gso_max_segs: device.gso_max_segs,
+            ..Properties::of_kernel()
         }
     }
 }

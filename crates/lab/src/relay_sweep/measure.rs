@@ -1,21 +1,17 @@
 //! One rate, measured.
 
 use super::{Combination, Error, Quantiles, Relay, Sample};
-use crate::generate::{self, Limit, Rate, Sizes};
-use crate::verify::{self, Done, Until, Verifier};
-use crate::{LatencyReport, Payload};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use load::spin::{self, Offer, Outcome, Receiver, Sizes, Times};
+use load::{Latencies, LatencyReport};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Silence after which nothing is on the way any more, although something is missing.
-const IDLE: Duration = Duration::from_millis(300);
-/// Silence after which the last heartbeats count as lost too.
-const SILENCE: Duration = Duration::from_secs(1);
-/// Bound on what the receivers wait after the sender has ended.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Sequence numbers followed of each stream: 8 KiB of memory, and more than a relay reorders.
-const WINDOW: usize = 65_536;
+/// Silence after which what is missing is lost.
+const QUIET: Duration = Duration::from_millis(300);
+/// The schedule is kept to this: datagrams that are due in this time leave together.
+const BURST: Duration = Duration::from_micros(50);
+/// Bytes that the receivers read of each datagram; of longer ones they check that there is more.
+const READ_BYTES: usize = 2_048;
 
 pub(super) fn one(
     combination: Combination,
@@ -24,71 +20,60 @@ pub(super) fn one(
     relay: &mut dyn Relay,
     stop: &AtomicBool,
 ) -> Result<Sample, Error> {
-    let until = Until {
-        duration: Some(duration + PATIENCE),
-        done: Some(Done { idle: IDLE, silence: SILENCE, ..Done::default() }),
-        ..Until::default()
-    };
-    let verifier = Verifier::bind(verify::Options {
-        until,
-        streams_max: combination.flows,
-        window: WINDOW,
-        ..verify::Options::on(relay.receivers(combination.targets))
-    })?;
-    let to = relay.start(&verifier.addresses()).map_err(Error::Relay)?;
-    let options = generate::Options {
-        rate: Rate::DatagramsPerSec(offered_per_sec),
-        limit: Limit { count: None, duration: Some(duration) },
-        sizes: Sizes::Fixed(combination.size_bytes.max(Payload::Binary.size_min_bytes())),
+    let addresses = relay.receivers(combination.targets);
+    let receivers: Result<Vec<Receiver>, _> =
+        addresses.iter().map(|address| Receiver::open(address, READ_BYTES)).collect();
+    let mut receivers = receivers?;
+    let targets: Vec<_> = receivers.iter().map(|receiver| receiver.address().clone()).collect();
+
+    let sizes = Sizes::Equal(combination.size_bytes);
+    let due_together = (offered_per_sec as f64 * BURST.as_secs_f64()) as usize;
+    let offer = Offer {
+        to: relay.start(&targets).map_err(Error::Relay)?,
         flows: combination.flows,
-        ..generate::Options::to(vec![to])
+        rate_per_sec: offered_per_sec as f64,
+        duration,
+        sizes,
+        burst: due_together.clamp(1, sizes.burst()),
+        quiet: QUIET,
+        times: Times::Note,
     };
-    let ended = AtomicBool::new(false);
-    let measured = thread::scope(|scope| {
-        let receiving = thread::Builder::new()
-            .name("lab-receivers".into())
-            .spawn_scoped(scope, || verifier.run(&ended))
-            .map_err(Error::Thread)?;
-        let sent = generate::run(&options, stop, &generate::Progress::default());
-        // Without a sender, or when told to stop, nobody waits for what is missing.
-        ended.store(sent.is_err() || stop.load(Ordering::Relaxed), Ordering::Relaxed);
-        let received = receiving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        Ok::<_, Error>((sent?, received))
-    });
+    let outcome = spin::run(&offer, fresh_run(), &mut receivers, stop);
+
     let ledger = relay.stop().map_err(Error::Relay);
-    let (sent, received) = measured?;
-    let mut sample = sample(combination, offered_per_sec, &sent, &received);
-    sample.ledger = ledger?;
-    Ok(sample)
+    Ok(Sample { ledger: ledger?, ..sample(offered_per_sec, &outcome?) })
 }
 
-fn sample(
-    combination: Combination,
-    offered_per_sec: u64,
-    sent: &generate::Report,
-    received: &verify::Report,
-) -> Sample {
-    // Not what the receivers expect: where the end of a stream is lost at all of them, they expect too little.
-    let expected = sent.sent_datagrams * combination.targets as u64;
-    let missing = expected.saturating_sub(received.total.received);
+/// What still comes of an earlier measurement has another number.
+fn fresh_run() -> u32 {
+    sys::clock::realtime_ns() as u32
+}
+
+fn sample(offered_per_sec: u64, outcome: &Outcome) -> Sample {
+    let tallies = &outcome.receivers;
+    let expected = outcome.sent * tallies.len() as u64;
+    let missing = outcome.lost();
+
     Sample {
         offered_per_sec,
-        sent_per_sec: sent.datagrams_per_sec,
-        sent: sent.sent_datagrams,
+        sent_per_sec: outcome.sent_per_sec,
+        sent: outcome.sent,
         expected,
-        received: received.total.received,
+        received: outcome.copies(),
         missing,
         missing_share: if expected == 0 { 0.0 } else { missing as f64 / expected as f64 },
-        dropped_at_receivers: received.kernel_dropped,
-        duplicates: received.total.duplicate,
-        latency: slowest(received.listeners.iter().map(|listener| &listener.latency)),
+        dropped_at_receivers: tallies.iter().map(|tally| u64::from(tally.own_drops)).sum(),
+        duplicates: tallies.iter().map(|tally| tally.duplicates).sum(),
+        latency: slowest(
+            tallies.iter().filter_map(|tally| tally.latencies.as_ref()).map(Latencies::report),
+        ),
         ledger: None,
     }
 }
 
 /// At each quantile the target that was slowest.
-fn slowest<'a>(reports: impl Iterator<Item = &'a LatencyReport>) -> Option<Quantiles> {
-    let of = |report: &LatencyReport| Quantiles {
+fn slowest(reports: impl Iterator<Item = LatencyReport>) -> Option<Quantiles> {
+    let of = |report: LatencyReport| Quantiles {
         p50_ns: report.p50_ns,
         p99_ns: report.p99_ns,
         p99_9_ns: report.p99_9_ns,

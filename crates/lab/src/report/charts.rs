@@ -48,8 +48,6 @@ struct AgainstLoss {
     y_name: &'static str,
     scale: Scale,
     of: fn(&Summary) -> Option<Estimate>,
-    /// What the article printed: loss and value in this chart's unit, with words.
-    article: &'static [(f64, f64)],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -68,7 +66,6 @@ const AGAINST_LOSS: [AgainstLoss; 4] = [
         y_name: "mean delay of a message",
         scale: Scale::Time,
         of: |summary| summary.mean_ns,
-        article: &[(0.0, 160e3), (0.20, 160e3), (0.14, 1e9), (0.20, 30e9)],
     },
     AgainstLoss {
         name: "max-delay",
@@ -77,7 +74,6 @@ const AGAINST_LOSS: [AgainstLoss; 4] = [
         y_name: "longest delay of a message",
         scale: Scale::Time,
         of: |summary| summary.max_ns,
-        article: &[(0.0, 8e6), (0.20, 8e6), (0.20, 840e9)],
     },
     AgainstLoss {
         name: "throughput",
@@ -86,7 +82,6 @@ const AGAINST_LOSS: [AgainstLoss; 4] = [
         y_name: "messages delivered per second",
         scale: Scale::Rate,
         of: |summary| summary.rate_per_sec,
-        article: &[(0.0, 96.0), (0.12, 85.0), (0.20, 77.0), (0.10, 90.0), (0.20, 10.0)],
     },
     AgainstLoss {
         name: "age-of-information",
@@ -95,7 +90,6 @@ const AGAINST_LOSS: [AgainstLoss; 4] = [
         y_name: "age of the newest message, 99th percentile",
         scale: Scale::Time,
         of: |summary| summary.age_p99_ns,
-        article: &[],
     },
 ];
 
@@ -112,6 +106,7 @@ fn against_loss(
             let interval = estimate.interval.map(|i| (i.low, i.high));
             Some(Mark { x: summary.configured_loss, y: estimate.value, interval })
         };
+
         let marks: Vec<Mark> = points.iter().filter_map(mark).collect();
         if !marks.is_empty() {
             curves.push(Curve {
@@ -122,29 +117,26 @@ fn against_loss(
             });
         }
     }
+
     if curves.is_empty() {
         return Ok(None);
     }
+
     let losses: Vec<f64> =
         curves.iter().flat_map(|curve| &curve.marks).map(|mark| mark.x).collect();
-    let highest_loss = losses.iter().copied().fold(0.0, f64::max);
-    let article: Vec<(f64, f64)> = kind
-        .article
-        .iter()
-        .copied()
-        .filter(|(loss, _)| schedule == Schedule::ClosedLoop && *loss <= highest_loss + 1e-6)
-        .collect();
+
     let values = || {
         let curves = curves.iter().flat_map(|curve| &curve.marks);
-        let ends = curves.flat_map(|mark| {
+        curves.flat_map(|mark| {
             [mark.y, mark.interval.map_or(mark.y, |i| i.0), mark.interval.map_or(mark.y, |i| i.1)]
-        });
-        ends.chain(article.iter().map(|(_, value)| *value))
+        })
     };
+
     let y = match kind.scale {
         Scale::Time => Axis::times(kind.y_name, values()),
         Scale::Rate => Axis::from_zero(kind.y_name, values()),
     };
+
     let plot = Plot {
         title: kind.title.to_owned(),
         subtitle: subtitle(report, schedule, &all_summaries(&series)),
@@ -152,7 +144,6 @@ fn against_loss(
         x: Axis::losses("packet loss on the path, one way", losses),
         y,
         curves,
-        article,
     };
     finish(plot, format!("{}-{}", kind.name, file_word(schedule)), kind.caption.to_owned())
         .map(Some)
@@ -172,18 +163,21 @@ fn distribution(
         else {
             continue;
         };
+
         let marks = missing_after(point);
         if !marks.is_empty() {
             let style = style_of(report, &transport);
-            // Marks tell curves apart without color; on a curve of hundreds of points a few are enough.
+            // Marks distinguish curves without color; on a curve of hundreds of points a few are enough.
             let marks_every = (marks.len() / 5).max(1);
             curves.push(Curve { label: transport.to_string(), style, marks, marks_every });
             summaries.push(summary);
         }
     }
+
     if curves.is_empty() {
         return Ok(None);
     }
+
     let ends = |of: fn(&Mark) -> f64| {
         curves.iter().flat_map(|curve| &curve.marks).map(of).collect::<Vec<f64>>()
     };
@@ -198,8 +192,8 @@ fn distribution(
             ends(|mark| mark.y).into_iter(),
         ),
         curves,
-        article: Vec::new(),
     };
+
     let caption = format!(
         "At {} loss: the share of messages that has not arrived after a time. Datagrams arrive at once or never; streams deliver all, some of it very late.",
         percent(loss)
@@ -217,9 +211,11 @@ fn distribution(
 fn missing_after(point: &Point) -> Vec<Mark> {
     let mut delays: Vec<u64> = point.runs.iter().flat_map(|run| &run.delays_ns).copied().collect();
     delays.sort_unstable();
+
     // On the open loop a blocked sender leaves messages unsent that were due, and are as late as others.
     let of_run = |run: &Run| run.sent.max((run.delays_ns.len() + run.censored_ns.len()) as u64);
     let messages = point.runs.iter().map(of_run).sum::<u64>() as f64;
+
     let mut marks: Vec<Mark> = Vec::new();
     for (arrived, &delay) in delays.iter().enumerate() {
         let (x, y) = (delay.max(1) as f64, (messages - arrived as f64 - 1.0) / messages);
@@ -229,10 +225,11 @@ fn missing_after(point: &Point) -> Vec<Mark> {
             marks.push(Mark { x, y, interval: None });
         }
     }
-    // What a transport lost for good stays missing. Of what was under way when the run ended, nobody knows.
-    let lost_for_good = point.runs.iter().all(|run| run.censored_ns.is_empty());
+
+    // What a transport lost permanently stays missing. What became of what was under way when the run ended is unknown.
+    let lost_permanently = point.runs.iter().all(|run| run.censored_ns.is_empty());
     let level = marks.last().map(|last| Mark { x: f64::INFINITY, y: last.y, interval: None });
-    marks.extend(level.filter(|_| lost_for_good && messages > delays.len() as f64));
+    marks.extend(level.filter(|_| lost_permanently && messages > delays.len() as f64));
     marks
 }
 
@@ -280,7 +277,7 @@ fn subtitle(report: &Report<'_>, schedule: Schedule, summaries: &[&Summary]) -> 
 }
 
 fn footnote(report: &Report<'_>) -> String {
-    let kernel = &report.experiment.machine.kernel;
+    let kernel = &report.about.machine.kernel;
     let bars = format!(
         "Bars: 95 % bootstrap interval over runs ({} resamples), where longer than the mark.",
         report.bootstrap.resamples

@@ -26,10 +26,12 @@ fn point(row: &mut Row<'_>, summary: &Summary) {
     row.cell("transport", summary.transport.to_string());
     row.cell("schedule", schedule(summary.schedule));
     row.cell("configured_loss", summary.configured_loss);
+
     row.maybe("measured_loss", summary.measured_loss.map(|loss| loss.share));
     row.maybe("measured_loss_low", summary.measured_loss.map(|loss| loss.interval.low));
     row.maybe("measured_loss_high", summary.measured_loss.map(|loss| loss.interval.high));
     row.maybe("measured_loss_packets", summary.measured_loss.map(|loss| loss.packets));
+
     row.cell("runs", summary.runs);
     row.cell("shortest_run_s", summary.shortest_run_s);
     row.cell("longest_run_s", summary.longest_run_s);
@@ -39,6 +41,7 @@ fn point(row: &mut Row<'_>, summary: &Summary) {
     row.cell("delivered", summary.delivered);
     row.cell("duplicates", summary.duplicates);
     row.cell("under_way_at_end", summary.censored);
+
     for (name, estimate) in [
         ("rate_per_sec", &summary.rate_per_sec),
         ("delivered_share", &summary.delivered_share),
@@ -57,6 +60,7 @@ fn point(row: &mut Row<'_>, summary: &Summary) {
     ] {
         estimated(row, name, estimate);
     }
+
     row.maybe("retransmits", summary.retransmits);
     row.maybe("timeouts", summary.timeouts);
     row.cell("retransmit_failures", summary.retransmit_failures);
@@ -72,6 +76,7 @@ pub(super) fn estimated(row: &mut Row<'_>, name: &str, estimate: &Option<Estimat
 fn run(row: &mut Row<'_>, point: &Point, index: usize, run: &Run) {
     let delays = Pool::new([(run.delays_ns.as_slice(), run.censored_ns.as_slice())]);
     let ages = Pool::new([(run.age_ns.as_slice(), &[][..])]);
+
     row.cell("transport", point.transport.to_string());
     row.cell("schedule", schedule(point.schedule));
     row.cell("configured_loss", point.configured_loss);
@@ -84,6 +89,7 @@ fn run(row: &mut Row<'_>, point: &Point, index: usize, run: &Run) {
     row.cell("delivered", run.delivered);
     row.cell("duplicates", run.duplicates);
     row.cell("under_way_at_end", run.censored_ns.len());
+
     row.maybe("measured_loss", run.measured_loss.and_then(|loss| loss.share()));
     row.maybe("measured_loss_packets", run.measured_loss.map(|loss| loss.packets));
     row.maybe("mean_ns", delays.mean(&[1]).map(|figure| figure.value));
@@ -94,6 +100,7 @@ fn run(row: &mut Row<'_>, point: &Point, index: usize, run: &Run) {
     for (name, share) in QUANTILES {
         row.maybe(&format!("age_{name}_ns"), ages.quantile(&[1], share).map(|figure| figure.value));
     }
+
     let tcp = run.tcp.as_ref();
     row.cell(
         "congestion_control",
@@ -103,6 +110,7 @@ fn run(row: &mut Row<'_>, point: &Point, index: usize, run: &Run) {
     row.maybe("bytes_retransmitted", tcp.map(|tcp| tcp.bytes_retransmitted));
     row.maybe("segments_out", tcp.map(|tcp| tcp.segments_out));
     row.maybe("timeouts", tcp.map(|tcp| tcp.timeouts));
+
     row.cell("kernel_retransmitted_segments", run.kernel.retransmitted_segments);
     row.cell("kernel_timeouts", run.kernel.timeouts);
     row.cell("kernel_lost_retransmits", run.kernel.lost_retransmits);

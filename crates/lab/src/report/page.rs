@@ -1,11 +1,12 @@
 //! What the reports share that stand on an [`About`]: the page around their sections, and the writing of files.
 
-use super::html::{STYLE, charts_section, definitions, escape, machine_rows};
 use super::{Chart, ReportError, write_file};
-use crate::About;
+use crate::{About, Machine};
 use std::fs;
 use std::path::{Path, PathBuf};
 use text::{date, time};
+
+const STYLE: &str = include_str!("style.css");
 
 /// A page of a report, but for its charts.
 pub(super) struct Page<'a> {
@@ -16,7 +17,7 @@ pub(super) struct Page<'a> {
     /// What stands behind the charts, as HTML.
     pub(super) sections: String,
     /// Names and values of what was asked for.
-    pub(super) settings: Vec<(&'static str, String)>,
+    pub(super) settings: Vec<(&'a str, String)>,
 }
 
 impl Page<'_> {
@@ -34,12 +35,14 @@ impl Page<'_> {
             time(about.took_ns as f64),
             escape(&about.command),
         );
+
         if about.interrupted {
             html.push_str("<p class=\"note\">Ended before everything was measured: this page shows what was finished.</p>\n");
         }
         for note in &about.notes {
             html.push_str(&format!("<p class=\"note\">{}</p>\n", escape(note)));
         }
+
         html.push_str("</header>\n");
         html.push_str(&charts_section(charts));
         html.push_str(&self.sections);
@@ -54,11 +57,13 @@ impl Page<'_> {
             "" => format!("weir {}", about.version),
             commit => format!("weir {}, commit {commit}", about.version),
         };
+
         let mut rows = vec![("program", program), ("command", about.command.clone())];
         rows.extend(self.settings.iter().cloned());
         let sysctls = about.machine.sysctls.iter();
         let sysctls: Vec<(&str, String)> =
             sysctls.map(|(name, value)| (name.as_str(), value.replace('\t', " "))).collect();
+
         format!(
             "<section>\n<h2>Conditions</h2>\n<div class=\"pair\">\n{}{}{}</div>\n</section>\n",
             definitions("Settings", &rows),
@@ -66,6 +71,72 @@ impl Page<'_> {
             definitions("Kernel settings", &sysctls)
         )
     }
+}
+
+fn charts_section(charts: &[Chart]) -> String {
+    let mut html = String::from("<section>\n<h2>Charts</h2>\n");
+    for chart in charts {
+        // The title names the drawing for those who do not see it.
+        let (head, body) = chart.svg.split_once('>').unwrap_or(("<svg", ""));
+        let svg = format!("{head} role=\"img\"><title>{}</title>{body}", escape(&chart.title));
+        html.push_str(&format!(
+            "<figure>\n{svg}<figcaption>{}</figcaption>\n</figure>\n",
+            escape(&chart.caption)
+        ));
+    }
+    html.push_str("</section>\n");
+    html
+}
+
+fn machine_rows(machine: &Machine) -> Vec<(&'static str, String)> {
+    let load = |load: Option<f64>| load.map(|load| format!("{load:.2}")).unwrap_or_default();
+    let memory = match machine.memory_bytes {
+        0 => String::new(),
+        bytes => format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30)),
+    };
+
+    vec![
+        ("kernel", format!("{} {}", machine.kernel, machine.architecture)),
+        ("processor", machine.processor.clone()),
+        (
+            "processors",
+            if machine.processors == 0 { String::new() } else { machine.processors.to_string() },
+        ),
+        ("memory", memory),
+        ("default congestion control", machine.congestion_control_default.clone()),
+        ("congestion controls", machine.congestion_controls.join(", ")),
+        ("load before", load(machine.load_before)),
+        ("load after", load(machine.load_after)),
+    ]
+}
+
+/// A list of names and values; what is unknown is left out.
+fn definitions(title: &str, rows: &[(&str, String)]) -> String {
+    let known: Vec<String> = rows
+        .iter()
+        .filter(|(_, value)| !value.trim().is_empty())
+        .map(|(name, value)| format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), escape(value)))
+        .collect();
+    if known.is_empty() {
+        return String::new();
+    }
+    format!("<div>\n<h3>{title}</h3>\n<dl>\n{}</dl>\n</div>\n", known.concat())
+}
+
+/// Text as HTML, for elements and for quoted attributes.
+pub(super) fn escape(text: &str) -> String {
+    let mut html = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => html.push_str("&amp;"),
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '"' => html.push_str("&quot;"),
+            '\'' => html.push_str("&#39;"),
+            other => html.push(other),
+        }
+    }
+    html
 }
 
 /// A table of figures. `head` and `rows` are text.
@@ -88,6 +159,7 @@ pub(super) fn text_table(head: &[&str], rows: &[Vec<String>]) -> String {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(String::as_str);
         cells.chain(head.get(column).copied()).map(|cell| cell.chars().count()).max().unwrap_or(0)
     };
+
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
     let line = |cells: &mut dyn Iterator<Item = &str>| {
         let padded: Vec<String> = cells
@@ -100,6 +172,7 @@ pub(super) fn text_table(head: &[&str], rows: &[Vec<String>]) -> String {
             .collect();
         format!("{}\n", padded.join("  ").trim_end())
     };
+
     let mut text = line(&mut head.iter().copied());
     text.extend(rows.iter().map(|row| line(&mut row.iter().map(String::as_str))));
     text
@@ -115,20 +188,20 @@ pub(super) fn write(
     charts: &[Chart],
 ) -> Result<Vec<PathBuf>, ReportError> {
     let charts_folder = folder.join("charts");
-    let failed = |path: &Path, source| ReportError::Write { path: path.to_owned(), source };
-    fs::create_dir_all(&charts_folder).map_err(|source| failed(&charts_folder, source))?;
+    fs::create_dir_all(&charts_folder)
+        .map_err(|source| ReportError::Write { path: charts_folder.clone(), source })?;
+
     let json = folder.join("report.json");
-    write_file(&json, &|out| Ok(serde_json::to_writer_pretty(out, figures)?))
-        .map_err(|source| failed(&json, source))?;
+    write_file(&json, &|out| Ok(serde_json::to_writer_pretty(out, figures)?))?;
+    let mut written = vec![json];
+
     let mut files = vec![(folder.join("report.html"), page.html(charts))];
     files.extend(others.iter().map(|(name, text)| (folder.join(name), text.clone())));
     let svg =
         |chart: &Chart| (charts_folder.join(format!("{}.svg", chart.name)), chart.svg.clone());
     files.extend(charts.iter().map(svg));
-    let mut written = vec![json];
     for (path, text) in files {
-        write_file(&path, &|out| out.write_all(text.as_bytes()))
-            .map_err(|source| failed(&path, source))?;
+        write_file(&path, &|out| out.write_all(text.as_bytes()))?;
         written.push(path);
     }
     Ok(written)

@@ -6,7 +6,8 @@ use super::charts::plot::{Curve as Line, Mark, Plot};
 use super::csv::Table;
 use super::page::{self, Page, table, text_table};
 use super::{Chart, ReportError};
-use crate::relay_sweep::{Combination, Curve, Knee, Sample, Sweep};
+use crate::relay_sweep::{Combination, Curve, Sample, Sweep};
+use load::search::Knee;
 use std::path::{Path, PathBuf};
 use text::{grouped, percent, plural, short_count, time};
 
@@ -106,11 +107,13 @@ impl<'a> RelayReport<'a> {
             ("p99.9", |latency| latency.p99_9_ns),
             ("max", |latency| latency.max_ns),
         ];
+
         let lines = quantiles.iter().enumerate().map(|(style, (label, of))| {
             let y = |sample: &Sample| sample.latency.as_ref().map(|latency| of(latency) as f64);
             line((*label).to_owned(), style, &base.samples, y)
         });
         let lines: Vec<Line> = lines.collect();
+
         let y = Axis::times("latency from sender to receiver", ends(&lines));
         let title = "Latency through the relay against rate";
         let plot = self.plot(title, &describe(base.combination), y, lines);
@@ -124,11 +127,13 @@ impl<'a> RelayReport<'a> {
         for lost in base.samples.iter().filter_map(|sample| sample.ledger.as_ref()) {
             places.extend(lost.lost.iter().map(|lost| lost.at.as_str()));
         }
+
         places.sort_unstable();
         places.dedup();
         let share = |sample: &Sample, copies: u64| copies as f64 / sample.expected.max(1) as f64;
         let mut lines =
             vec![line("missing".to_owned(), 0, &base.samples, |sample| Some(sample.missing_share))];
+
         for (style, place) in places.into_iter().enumerate() {
             let y = |sample: &Sample| {
                 let lost = &sample.ledger.as_ref()?.lost;
@@ -137,8 +142,10 @@ impl<'a> RelayReport<'a> {
             };
             lines.push(line(place.to_owned(), style + 2, &base.samples, y));
         }
+
         let at_receivers = |sample: &Sample| Some(share(sample, sample.dropped_at_receivers));
         lines.push(line("the lab's receivers".to_owned(), 1, &base.samples, at_receivers));
+
         let y = Axis::shares_from_zero("share of datagrams", ends(&lines));
         let plot = self.plot("Where datagrams were lost", &describe(base.combination), y, lines);
         let caption = "What is missing, and who says that it dropped it: the relay's ledger by place and reason, and the sockets of the lab's own receivers.";
@@ -155,6 +162,7 @@ impl<'a> RelayReport<'a> {
             };
             FACTORS.iter().all(same)
         });
+
         let marks = of_factor.filter_map(|curve| {
             let y = curve.knee.lossless_per_sec()? as f64;
             let interval = match curve.knee {
@@ -165,19 +173,23 @@ impl<'a> RelayReport<'a> {
             };
             Some(Mark { x: (factor.of)(curve.combination) as f64, y, interval })
         });
+
         let mut marks: Vec<Mark> = marks.collect();
         if marks.len() < 2 {
             return Ok(None);
         }
+
         marks.sort_by(|a, b| a.x.total_cmp(&b.x));
         let x = Axis::chosen(factor.axis, marks.iter().map(|mark| mark.x));
         let line = Line { label: "without loss".to_owned(), style: 0, marks, marks_every: 1 };
         let lines = vec![line];
+
         let y = Axis::counts("highest rate without loss, datagrams per second", ends(&lines));
         let title = format!("Where loss begins, against {}", factor.name);
         let others = format!("otherwise {}", describe(base.combination));
         let footnote = format!("The bar ends at the lowest rate that lost. {}", self.footnote());
         let plot = Plot { x, footnote, ..self.plot(&title, &others, y, lines) };
+
         let caption = format!(
             "The highest rate at which no more than {} was missing.",
             percent(self.sweep.tolerance)
@@ -199,7 +211,6 @@ impl<'a> RelayReport<'a> {
             x: Axis::counts("datagrams sent per second", rates.collect::<Vec<_>>().into_iter()),
             y,
             curves,
-            article: Vec::new(),
         }
     }
 
@@ -224,6 +235,7 @@ impl<'a> RelayReport<'a> {
             "<section>\n<h2>Where loss begins</h2>\n{}</section>\n",
             table(&KNEE_HEAD, &self.knee_rows())
         );
+
         for curve in &sweep.curves {
             let rows: Vec<_> = curve.samples.iter().map(row).collect();
             sections.push_str(&format!(
@@ -232,6 +244,7 @@ impl<'a> RelayReport<'a> {
                 table(&HEAD, &rows)
             ));
         }
+
         sections.push_str(METHOD);
         Page {
             title: "A relay under growing load",
@@ -259,6 +272,7 @@ impl<'a> RelayReport<'a> {
             for sample in &curve.samples {
                 let mut row = csv.row();
                 combination_cells(&mut row, curve.combination);
+
                 row.cell("offered_per_sec", sample.offered_per_sec);
                 row.cell("sent_per_sec", sample.sent_per_sec);
                 row.cell("sent", sample.sent);
@@ -268,10 +282,12 @@ impl<'a> RelayReport<'a> {
                 row.cell("missing_share", sample.missing_share);
                 row.cell("dropped_at_receivers", sample.dropped_at_receivers);
                 row.cell("duplicates", sample.duplicates);
+
                 row.maybe("latency_p50_ns", sample.latency.map(|latency| latency.p50_ns));
                 row.maybe("latency_p99_ns", sample.latency.map(|latency| latency.p99_ns));
                 row.maybe("latency_p99_9_ns", sample.latency.map(|latency| latency.p99_9_ns));
                 row.maybe("latency_max_ns", sample.latency.map(|latency| latency.max_ns));
+
                 let ledger = sample.ledger.as_ref();
                 row.maybe("relay_received", ledger.map(|ledger| ledger.received));
                 row.maybe("relay_sent", ledger.map(|ledger| ledger.sent));
@@ -301,16 +317,16 @@ const KNEE_HEAD: [&str; 4] = ["bytes", "targets", "flows", "loss begins"];
 const COMBINATIONS: &str = "every combination of B bytes, t targets and f flows";
 
 const METHOD: &str = "<section>\n<h2>Method</h2>\n<ul>\n\
-    <li><b>Sent and received</b> are counted by marks in the datagrams, from outside the relay: each has a number, a time stamp and a \
-    checksum, and each receiver says which numbers it has. <b>Missing</b> is what was sent, times the targets, minus what came.</li>\n\
-    <li><b>The sender</b> keeps an absolute schedule and sends at once what is late. A rate that it did not reach to 95 % is the \
-    sender's limit, not the relay's.</li>\n\
+    <li><b>Sent and received</b> are counted by marks in the datagrams, from outside the relay: each has a number and a time stamp, and \
+    each receiver says which numbers it has. <b>Missing</b> is what was sent, times the targets, minus what came.</li>\n\
+    <li><b>The sender</b> keeps an absolute schedule, to 50 µs: what is due in that time leaves together, and at once what is late. A rate \
+    that it did not reach to 95 % is the sender's limit, not the relay's.</li>\n\
     <li><b>Latency</b> is from the sender's stamp to the receiver; at each quantile that of the slowest target.</li>\n\
-    <li><b>At receivers</b>: copies, heartbeats among them, that the kernel dropped at the lab's own receivers. Where this is \
+    <li><b>At receivers</b>: copies that the kernel dropped at the lab's own receivers. Where this is \
     most of what is missing, the lab was the limit.</li>\n\
     <li><b>Lost by the relay</b> is its own ledger: place, reason, and copies, so that a datagram lost before it was copied counts once \
-    for each target; heartbeats are among them.</li>\n\
-    <li><b>Everything shares the processors</b> of one machine: sender, relay and receivers. The knee is that of this machine with \
+    for each target.</li>\n\
+    <li><b>Everything shares the processors</b> of one machine: relay, sender and receivers, of which the last two are one thread that spins. The knee is that of this machine with \
     all of them on it. A rate that lost was measured once more, and counts as lossy if it lost both times, because other work \
     on the machine is not the relay; all measurements stand in the tables.</li>\n</ul>\n</section>\n";
 
@@ -367,6 +383,7 @@ fn row(sample: &Sample) -> Vec<String> {
     let latency = |of: fn(&crate::relay_sweep::Quantiles) -> u64| {
         sample.latency.as_ref().map(|latency| time(of(latency) as f64)).unwrap_or_default()
     };
+
     vec![
         grouped(sample.offered_per_sec),
         grouped(sample.sent_per_sec.round() as u64),

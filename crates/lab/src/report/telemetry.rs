@@ -4,7 +4,7 @@ use super::charts::axis::Axis;
 use super::charts::finish;
 use super::charts::plot::{Curve, Mark, Plot};
 use super::csv::{Table, estimated};
-use super::estimates::{percent_estimate, runs_by_length, short_times, time_estimate};
+use super::estimates::{runs_by_length, short_times};
 use super::page::{self, Page, table, text_table};
 use super::{Chart, ReportError};
 use crate::statistics::{Bootstrap, Estimate};
@@ -42,7 +42,7 @@ impl<'a> TelemetryReport<'a> {
         let window = self.window();
         let (events, steps) = (format!("events ≤ {window}"), format!("counter ≤ {window}"));
         let head = ["transport", "loss", "seen", &events, "ever", &steps, "age p50", "age p99"];
-        let mut text = format!("{}\n\n{}", self.lead(), text_table(&head, &self.narrow_rows()));
+        let mut text = format!("{}\n\n{}", self.lead(), text_table(&head, &self.rows()));
         for note in &self.telemetry.about.notes {
             text.push_str(&format!("\n{note}"));
         }
@@ -81,16 +81,18 @@ impl<'a> TelemetryReport<'a> {
             let y_name = format!("known within {window}");
             self.chart(of, Axis::shares_from_zero(&y_name, [1.0].into_iter()), name, title, caption)
         };
+
         let ages = self.figures.iter().filter_map(|f| f.age_p99_ns).flat_map(|estimate| {
             let interval = estimate.interval.map_or([estimate.value; 2], |i| [i.low, i.high]);
             [estimate.value, interval[0], interval[1]]
         });
+
         Ok(vec![
             share(
                 |figures| figures.events_on_screen,
                 "events-on-screen",
                 format!("Events on screen within {window} against packet loss"),
-                "Each event is told once. A datagram takes its events with it when it is lost; a stream delivers all, but late.",
+                "Each event is reported once. A datagram takes its events with it when it is lost; a stream delivers all, but late.",
             )?,
             share(
                 |figures| figures.steps_on_screen,
@@ -117,6 +119,7 @@ impl<'a> TelemetryReport<'a> {
         caption: &str,
     ) -> Result<Chart, ReportError> {
         let settings = &self.telemetry.settings;
+
         let mut curves: Vec<Curve> = Vec::new();
         for (style, transport) in settings.transports.iter().enumerate() {
             let points = self.points().filter(|(point, _)| point.transport == *transport);
@@ -127,10 +130,12 @@ impl<'a> TelemetryReport<'a> {
                     Some(Mark { x: point.configured_loss, y: estimate.value, interval })
                 })
                 .collect();
+
             if !marks.is_empty() {
                 curves.push(Curve { label: transport.to_string(), style, marks, marks_every: 1 });
             }
         }
+
         let losses = self.telemetry.points.iter().map(|point| point.configured_loss).collect();
         let plot = Plot {
             title,
@@ -148,8 +153,8 @@ impl<'a> TelemetryReport<'a> {
             x: Axis::losses("packet loss on the path, one way, in both directions", losses),
             y,
             curves,
-            article: Vec::new(),
         };
+
         finish(plot, name.to_owned(), caption.to_owned())
     }
 
@@ -168,6 +173,7 @@ impl<'a> TelemetryReport<'a> {
     fn lead(&self) -> String {
         let highest = self.points().map(|(point, _)| point.configured_loss).fold(0.0, f64::max);
         let at_highest = self.points().filter(|(point, _)| point.configured_loss >= highest - 1e-9);
+
         let transports: Vec<String> = at_highest
             .filter_map(|(point, figures)| {
                 let (events, steps) = (figures.events_on_screen?, figures.steps_on_screen?);
@@ -179,6 +185,7 @@ impl<'a> TelemetryReport<'a> {
                 ))
             })
             .collect();
+
         format!(
             "On screen within {} at {} loss: {}.",
             self.window(),
@@ -187,28 +194,8 @@ impl<'a> TelemetryReport<'a> {
         )
     }
 
+    /// With the intervals of what a reader compares first; points.csv has all.
     fn rows(&self) -> Vec<Vec<String>> {
-        let share = |estimate: &Option<Estimate>| estimate.as_ref().map(percent_estimate);
-        let time = |estimate: &Option<Estimate>| estimate.as_ref().map(time_estimate);
-        let row = |(point, figures): (&Point, &Figures)| {
-            let measured = point.measured_loss.and_then(|loss| loss.share()).map(percent);
-            let cells = [
-                Some(point.transport.to_string()),
-                Some(percent(point.configured_loss)),
-                measured,
-                share(&figures.events_on_screen),
-                share(&figures.events_seen),
-                share(&figures.steps_on_screen),
-                time(&figures.age_p50_ns),
-                time(&figures.age_p99_ns),
-            ];
-            cells.map(Option::unwrap_or_default).to_vec()
-        };
-        self.points().map(row).collect()
-    }
-
-    /// For a terminal: fewer digits and intervals.
-    fn narrow_rows(&self) -> Vec<Vec<String>> {
         let value = |estimate: Option<Estimate>| {
             estimate.map(|e| format!("{:.1} %", e.value * 100.0)).unwrap_or_default()
         };
@@ -217,6 +204,7 @@ impl<'a> TelemetryReport<'a> {
             let interval = interval.map(|i| format!(" {:.1}-{:.1}", i.low * 100.0, i.high * 100.0));
             format!("{}{}", value(estimate), interval.unwrap_or_default())
         };
+
         let row = |(point, figures): (&Point, &Figures)| {
             let p99 = figures.age_p99_ns.map(|estimate| {
                 let interval = estimate.interval.map(short_times).unwrap_or_default();
@@ -234,23 +222,24 @@ impl<'a> TelemetryReport<'a> {
                 p99.unwrap_or_default(),
             ]
         };
+
         self.points().map(row).collect()
     }
 
     fn page(&self) -> Page<'_> {
         let settings = &self.telemetry.settings;
         let sections = format!(
-            "<section>\n<h2>Figures</h2>\n<p>In brackets: 95 % intervals over runs.</p>\n{}</section>\n\
+            "<section>\n<h2>Figures</h2>\n<p>Next to a figure, its 95 % interval over runs; points.csv has all of them.</p>\n{}</section>\n\
              <section>\n<h2>Method</h2>\n<ul>\n\
              <li><b>The source</b> has a counter that moves at a fixed rate, and numbered events at another, whatever the network does. \
-             Its exporter tells the counter's value and the new events at a fixed interval, in messages of one length, the same over each \
+             Its exporter reports the counter's value and the new events at a fixed interval, in messages of one length, the same over each \
              transport. A transport that holds the exporter up is given what is true when it goes on.</li>\n\
              <li><b>On screen</b>: an event, when a message with it came within {window}; a step of the counter, when a value at least as \
              high had come within {window}. Every event and every step of the run counts, its last ones too: source, exporter and observer go \
              on for {window} after it.</li>\n\
              <li><b>Age</b>: now minus the time at which the newest value that has come was true, every 10 ms.</li>\n\
              <li><b>Loss</b> is one way, over the whole path, independent from packet to packet, and the same in both directions. It is \
-             measured beside the runs with numbered datagrams. Congestion on real networks comes in bursts, with delay; this is its \
+             measured next to the runs with numbered datagrams. Congestion on real networks comes in bursts, with delay; this is its \
              loss alone.</li>\n\
              <li><b>Intervals</b> are 95 % percentile bootstrap intervals over runs ({} resamples, seed {}). With few runs they are too \
              narrow.</li>\n</ul>\n</section>\n",
@@ -259,6 +248,7 @@ impl<'a> TelemetryReport<'a> {
             self.bootstrap.seed,
             window = self.window(),
         );
+
         Page {
             title: "What an observer still sees while the network loses packets",
             lead: self.lead(),
@@ -284,6 +274,7 @@ impl<'a> TelemetryReport<'a> {
             row.cell("configured_loss", point.configured_loss);
             row.maybe("measured_loss", point.measured_loss.and_then(|loss| loss.share()));
             row.cell("runs", point.runs.len());
+
             for (name, estimate) in [
                 ("events_on_screen", &figures.events_on_screen),
                 ("events_seen", &figures.events_seen),
@@ -296,6 +287,7 @@ impl<'a> TelemetryReport<'a> {
                 estimated(&mut row, name, estimate);
             }
         }
+
         csv.text
     }
 
@@ -307,10 +299,12 @@ impl<'a> TelemetryReport<'a> {
                 row.cell("transport", &point.transport);
                 row.cell("configured_loss", point.configured_loss);
                 row.cell("run", number + 1);
+
                 row.cell("events", run.events);
                 row.cell("events_on_screen", run.events_on_screen);
                 row.cell("events_seen", run.events_seen);
                 row.cell("steps", run.steps);
+
                 row.cell("steps_on_screen", run.steps_on_screen);
                 row.cell("messages_sent", run.sent);
                 row.cell("messages_refused", run.refused);

@@ -1,16 +1,15 @@
-//! The table and the verdicts for a terminal of 100 to 120 columns.
+//! The table for a terminal of 100 to 120 columns.
 
-use super::estimates::{bound_sign, short_times};
-use super::{Outcome, Report, Verdict, sample_size};
-use crate::statistics::{Estimate, Interval, Summary};
-use std::fmt::Write;
-use text::{date, percent, time};
+use super::figures::{Room, cells};
+use super::{Report, sample_size};
+use crate::statistics::Summary;
+use text::date;
 
 /// Whether the terminal shows colors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ink {
     Plain,
-    /// ANSI colors: intervals dimmed, verdicts colored.
+    /// ANSI colors: headings bold, intervals dimmed.
     Color,
 }
 
@@ -46,11 +45,13 @@ const COLUMNS: [(&str, usize); 13] = [
 pub(super) fn render(report: &Report<'_>, ink: Ink) -> String {
     let mut out = String::new();
     heading(&mut out, report, ink);
+
     for (transport, schedule) in report.series_names() {
         let series: Vec<&Summary> =
             report.series(&transport, schedule).into_iter().map(|(_, summary)| summary).collect();
         let title = format!("{transport}, {}", schedule.label());
         line(&mut out, &format!("\n{}  {}", ink.paint(BOLD, &title), sample_size(&series)));
+
         let heads: Vec<String> =
             COLUMNS.iter().map(|(name, width)| format!("{name:>width$}")).collect();
         line(&mut out, &ink.paint(DIM, &heads.join(" ")));
@@ -58,9 +59,8 @@ pub(super) fn render(report: &Report<'_>, ink: Ink) -> String {
             rows(&mut out, summary, ink);
         }
     }
+
     legend(&mut out, report, ink);
-    verdicts(&mut out, "The article's claims", &report.claims, Outcome::label, ink);
-    verdicts(&mut out, "Checks", &report.checks, Outcome::check_label, ink);
     out
 }
 
@@ -70,152 +70,51 @@ fn line(out: &mut String, text: &str) {
 }
 
 fn heading(out: &mut String, report: &Report<'_>, ink: Ink) {
-    let experiment = report.experiment;
-    let settings = &experiment.settings;
+    let (about, settings) = (&report.about, &report.experiment.settings);
     line(out, &ink.paint(BOLD, "UDP against TCP for telemetry under packet loss"));
+
     let what = format!(
         "{} bytes, {}/s; {}; {}",
         settings.message_bytes,
         settings.rate_per_sec,
-        experiment.machine.kernel,
-        date(experiment.began_unix_ns)
+        about.machine.kernel,
+        date(about.began_unix_ns)
     );
     line(out, &what);
-    if experiment.interrupted {
+
+    if about.interrupted {
         line(
             out,
             &ink.paint("33", "Ended before all runs were done: what follows is what was finished."),
         );
     }
-    for note in &experiment.notes {
+
+    for note in &about.notes {
         line(out, &format!("Note: {note}"));
     }
 }
 
 /// The figures of a point, and below them their intervals.
 fn rows(out: &mut String, summary: &Summary, ink: Ink) {
-    let times = [
-        &summary.mean_ns,
-        &summary.p50_ns,
-        &summary.p90_ns,
-        &summary.p99_ns,
-        &summary.p99_9_ns,
-        &summary.max_ns,
-        &summary.age_p50_ns,
-        &summary.age_p99_ns,
-    ];
-    let share = |value: f64| format!("{:.1}%", value * 100.0);
-    let figure = |estimate: &Option<Estimate>, text: &dyn Fn(f64) -> String| match estimate {
-        Some(e) => format!("{}{}", bound_sign(e), text(e.value)),
-        None => "-".to_owned(),
-    };
-    let interval = |estimate: &Option<Estimate>, text: &dyn Fn(Interval) -> String| {
-        estimate.and_then(|e| e.interval).map(text).unwrap_or_default()
-    };
-    let mut values = vec![
-        percent(summary.configured_loss).replace(' ', ""),
-        summary.measured_loss.map_or("-".to_owned(), |loss| share(loss.share)),
-        figure(&summary.delivered_share, &share),
-        figure(&summary.rate_per_sec, &|v| format!("{v:.1}")),
-    ];
-    values.extend(times.iter().map(|e| figure(e, &|ns| time(ns).replace(' ', ""))));
-    values.push(summary.retransmits.map_or("-".to_owned(), |n| n.to_string()));
-    let mut ranges = vec![
-        String::new(),
-        String::new(),
-        interval(&summary.delivered_share, &|i| {
-            format!("{:.0}-{:.0}", i.low * 100.0, i.high * 100.0)
-        }),
-        interval(&summary.rate_per_sec, &|i| format!("{:.0}-{:.0}", i.low, i.high)),
-    ];
-    ranges.extend(times.iter().map(|e| interval(e, &short_times)));
-    line(out, &cells(&values));
-    if ranges.iter().any(|range| !range.is_empty()) {
-        let text = cells(&ranges);
+    let cells = cells(summary, Room::Terminal);
+    let narrow = |value: &str| value.replace(' ', "").replace('–', "-");
+    line(out, &row(cells.iter().map(|cell| narrow(&cell.value))));
+    if cells.iter().any(|cell| !cell.interval.is_empty()) {
+        let text = row(cells.iter().map(|cell| cell.interval.clone()));
         line(out, &ink.paint(DIM, text.trim_end()));
     }
 }
 
-fn cells(values: &[String]) -> String {
-    let mut row = String::new();
-    for ((_, width), value) in COLUMNS.iter().zip(values) {
-        // Writing to a string cannot fail.
-        let _ = write!(row, "{value:>width$} ");
-    }
-    row
+fn row(values: impl Iterator<Item = String>) -> String {
+    COLUMNS.iter().zip(values).map(|((_, width), value)| format!("{value:>width$} ")).collect()
 }
 
 fn legend(out: &mut String, report: &Report<'_>, ink: Ink) {
     let text = format!(
-        "\nloss: configured, one way; seen: measured beside the runs; deliv.: delivered of what the schedule offered.\n\
+        "\nloss: configured, one way; seen: measured next to the runs; deliv.: delivered of what the schedule offered.\n\
          Below each figure its 95 % interval: bootstrap over runs, {} resamples; none with a single run.\n\
          ≥: a lower bound, for messages that were still under way at the end. age: of the newest message received.",
         report.bootstrap.resamples
     );
     text.lines().for_each(|text| line(out, &ink.paint(DIM, text)));
-}
-
-fn verdicts(
-    out: &mut String,
-    title: &str,
-    verdicts: &[Verdict],
-    label: fn(Outcome) -> &'static str,
-    ink: Ink,
-) {
-    line(out, &format!("\n{}", ink.paint(BOLD, title)));
-    for verdict in verdicts {
-        let outcome = format!("{:<13}", label(verdict.outcome));
-        let outcome = ink.paint(color(verdict.outcome), &outcome);
-        line(out, &format!("{:<4} {outcome} {}", verdict.id, verdict.claim));
-        let details = [("here: ", &verdict.here), ("", &verdict.difference), ("", &verdict.caveat)];
-        let details: Vec<String> = details
-            .iter()
-            .filter(|(_, text)| !text.is_empty())
-            .map(|(name, text)| format!("{name}{text}"))
-            .collect();
-        for wrapped in wrap(&details.join(". ").replace("..", "."), 100) {
-            line(out, &format!("{:18} {wrapped}", ""));
-        }
-    }
-}
-
-fn color(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Reproduced => "32",
-        Outcome::DirectionOnly | Outcome::Unclear => "33",
-        Outcome::Differs => "31",
-        Outcome::NotTested => DIM,
-    }
-}
-
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(last) if last.chars().count() + 1 + word.chars().count() <= width => {
-                last.push(' ');
-                last.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
-
-/// In one line: `7 of 10 claims reproduced, 2 in direction, 1 not tested`.
-pub(super) fn in_one_line(verdicts: &[Verdict]) -> String {
-    let of =
-        |outcome: Outcome| verdicts.iter().filter(|verdict| verdict.outcome == outcome).count();
-    let mut text = format!("{} of {} claims reproduced", of(Outcome::Reproduced), verdicts.len());
-    for (outcome, name) in [
-        (Outcome::DirectionOnly, "in direction only"),
-        (Outcome::Unclear, "unclear"),
-        (Outcome::Differs, "not reproduced"),
-        (Outcome::NotTested, "not tested"),
-    ] {
-        if of(outcome) > 0 {
-            let _ = write!(text, ", {} {name}", of(outcome));
-        }
-    }
-    text
 }

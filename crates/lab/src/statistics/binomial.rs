@@ -17,7 +17,7 @@ pub fn clopper_pearson(hits: u64, trials: u64, confidence: f64) -> Interval {
 /// The value that a beta distribution does not exceed with probability `share`, by bisection.
 fn beta_quantile(share: f64, a: f64, b: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
-    // 2^-60 is below the distance of neighbouring numbers near any probability that matters here.
+    // 2^-60 is below the distance of neighboring numbers near any probability that matters here.
     for _ in 0..60 {
         let middle = (low + high) / 2.0;
         if beta_share(middle, a, b) < share { low = middle } else { high = middle }
@@ -46,10 +46,12 @@ fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
     let away_from_zero = |v: f64| if v.abs() < 1e-300 { 1e-300 } else { v };
     let (mut c, mut d) = (1.0, 1.0 / away_from_zero(1.0 - (a + b) * x / (a + 1.0)));
     let mut fraction = d;
+
     for step in 1..100_000 {
         let m = f64::from(step);
         let even = m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m));
         let odd = -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0));
+
         let mut change = 1.0;
         for term in [even, odd] {
             d = 1.0 / away_from_zero(1.0 + term * d);
@@ -57,6 +59,7 @@ fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
             change = c * d;
             fraction *= change;
         }
+
         if (change - 1.0).abs() < 1e-14 {
             break;
         }

@@ -1,5 +1,5 @@
 use super::pool::Figure;
-use crate::random::Random;
+use load::Random;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ impl Bootstrap {
 }
 
 /// How often each of `runs` runs came up in as many draws with replacement.
-pub(super) fn draw(runs: usize, random: &mut Random) -> Vec<u32> {
+fn draw(runs: usize, random: &mut Random) -> Vec<u32> {
     let mut weights = vec![0; runs];
     for _ in 0..runs {
         weights[random.below(runs as u64) as usize] += 1;
@@ -75,7 +75,7 @@ pub(super) fn draw(runs: usize, random: &mut Random) -> Vec<u32> {
 }
 
 /// From the 2.5 % to the 97.5 % quantile, by the definition of [`super::Pool::quantile`].
-pub(super) fn middle(mut values: Vec<f64>) -> Option<Interval> {
+fn middle(mut values: Vec<f64>) -> Option<Interval> {
     values.sort_unstable_by(f64::total_cmp);
     let rank = |share: f64| ((share * values.len() as f64).ceil() as usize).saturating_sub(1);
     Some(Interval { low: *values.get(rank(0.025))?, high: *values.get(rank(0.975))? })

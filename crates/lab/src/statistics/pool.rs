@@ -53,7 +53,7 @@ impl<'a> Pool<'a> {
     /// smallest value, 1 the largest. `None` without any message.
     ///
     /// Bounds stand at their place, so the result is a lower bound of the true quantile; it is exact, and said to be,
-    /// if so many exact times lie at or below it that no bound can move it.
+    /// if enough exact times lie at or below it that no bound can move it.
     pub fn quantile(&self, weights: &[u32], share: f64) -> Option<Figure> {
         let total: u64 = self.count(weights, |values| values.len());
         let rank = ((share * total as f64).ceil() as u64).clamp(1, total.max(1));

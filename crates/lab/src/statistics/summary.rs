@@ -1,6 +1,5 @@
 use super::binomial::clopper_pearson;
 use super::bootstrap::{Bootstrap, Estimate, Interval};
-use super::crossing::Ratio;
 use super::pool::{Figure, Pool};
 use crate::experiment::model::{Point, Run, Schedule, TransportName};
 use serde::Serialize;
@@ -8,7 +7,7 @@ use serde::Serialize;
 /// What a point's runs say together. Delays and ages are in nanoseconds; a figure is `None` where nothing was measured.
 ///
 /// Delays are over all messages of all runs, with those under way at the end as lower bounds. Messages that a transport
-/// lost for good have no delay; [`Summary::delivered_share`] shows them.
+/// lost permanently have no delay; [`Summary::delivered_share`] shows them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     pub transport: TransportName,
@@ -70,10 +69,12 @@ impl Summary {
             runs.iter().map(|run| (run.delays_ns.as_slice(), run.censored_ns.as_slice())),
         );
         let ages = Pool::new(runs.iter().map(|run| (run.age_ns.as_slice(), &[][..])));
+
         let over = |pool: &dyn Fn(&[u32]) -> Option<Figure>| bootstrap.estimate(runs.len(), pool);
         let delay = |share: f64| over(&|weights| delays.quantile(weights, share));
         let age = |share: f64| over(&|weights| ages.quantile(weights, share));
         let ratio = |ratio: Ratio| over(&|weights| ratio.figure(weights));
+
         let sum = |of: fn(&Run) -> u64| runs.iter().map(of).sum::<u64>();
         let seconds = runs.iter().map(|run| run.duration_ns as f64 / 1e9);
         let tcp = |of: fn(&crate::experiment::model::TcpSummary) -> u64| {
@@ -81,6 +82,7 @@ impl Summary {
                 runs.iter().filter_map(|run| run.tcp.as_ref()).map(of).collect();
             (!of_runs.is_empty()).then(|| of_runs.iter().sum())
         };
+
         Summary {
             transport: point.transport.clone(),
             schedule: point.schedule,
@@ -132,22 +134,26 @@ impl Summary {
 }
 
 /// Delivered messages per second, over the runs' whole length.
-pub(crate) fn rate(runs: &[Run]) -> Ratio {
+fn rate(runs: &[Run]) -> Ratio {
     Ratio(runs.iter().map(|run| (run.delivered as f64, run.duration_ns as f64 / 1e9)).collect())
-}
-
-/// The mean delay in seconds, messages under way at the end counted with their age.
-pub(crate) fn mean_delay_s(runs: &[Run]) -> Ratio {
-    let sum = |values: &[u64]| values.iter().map(|&v| v as f64 / 1e9).sum::<f64>();
-    let of = |run: &Run| {
-        let count = run.delays_ns.len() + run.censored_ns.len();
-        (sum(&run.delays_ns) + sum(&run.censored_ns), count as f64)
-    };
-    Ratio(runs.iter().map(of).collect())
 }
 
 fn share(runs: &[Run], part: fn(&Run) -> u64, whole: fn(&Run) -> u64) -> Ratio {
     Ratio(runs.iter().map(|run| (part(run) as f64, whole(run) as f64)).collect())
+}
+
+/// A quotient of sums over runs: per run the numerator and the denominator, for example messages and seconds.
+struct Ratio(Vec<(f64, f64)>);
+
+impl Ratio {
+    /// The quotient with each run counted as often as its weight says; `None` where it is not a number.
+    fn figure(&self, weights: &[u32]) -> Option<Figure> {
+        let sum = |of: fn(&(f64, f64)) -> f64| -> f64 {
+            self.0.iter().zip(weights).map(|(run, &weight)| of(run) * f64::from(weight)).sum()
+        };
+        let value = sum(|run| run.0) / sum(|run| run.1);
+        value.is_finite().then_some(Figure { value, at_least: false })
+    }
 }
 
 fn measured_loss(runs: &[Run]) -> Option<Loss> {

@@ -1,4 +1,4 @@
-//! The source and its exporter: what there is to know, and what is told of it.
+//! The source and its exporter: what there is to know, and what is reported of it.
 
 use super::Plan;
 use super::message::{Message, capacity};
@@ -68,7 +68,7 @@ pub(super) struct Exported {
 }
 
 /// Tells what is new every `interval`: at its own time, or, after a transport has held it up, at once with what is true then.
-/// What was refused is not told again. Goes on until `end`, which lies a window behind what is judged: its last moments too
+/// What was refused is not reported again. Goes on until `end`, which lies a window behind what is judged: its last moments too
 /// have a next message.
 pub(super) fn export(
     sender: &mut dyn Sending,
@@ -80,7 +80,8 @@ pub(super) fn export(
     let mut exported = Exported::default();
     let mut buffer = vec![0; plan.message_bytes.max(Plan::MESSAGE_BYTES_MIN)];
     let per_message = capacity(buffer.len()) as u64;
-    let mut told = 0;
+
+    let mut reported = 0;
     let mut due = Instant::now();
     while Instant::now() < end && !stop.load(Ordering::Relaxed) {
         due += plan.interval;
@@ -90,13 +91,18 @@ pub(super) fn export(
             let late_ns = due.min(end).elapsed().as_nanos() as u64;
             exported.woken_late_ns = exported.woken_late_ns.max(late_ns);
         }
+
         loop {
             let at_ns = monotonic_ns();
             let events = source.events(at_ns);
-            let until = events.min(told + per_message);
-            let message =
-                Message { at_ns, counter: source.counter(at_ns), events: (told..until).collect() };
+            let until = events.min(reported + per_message);
+            let message = Message {
+                at_ns,
+                counter: source.counter(at_ns),
+                events: (reported..until).collect(),
+            };
             message.encode(&mut buffer);
+
             match send(sender, &buffer, end, stop) {
                 Ok(Sent::Taken) => exported.sent += 1,
                 Ok(Sent::Refused) => exported.refused += 1,
@@ -106,11 +112,13 @@ pub(super) fn export(
                     return exported;
                 }
             }
-            told = until;
-            if told == events {
+
+            reported = until;
+            if reported == events {
                 break;
             }
         }
+
         // Held up for longer than an interval: what was due meanwhile is in the next message.
         due = due.max(Instant::now() - plan.interval);
     }

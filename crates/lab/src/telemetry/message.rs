@@ -15,7 +15,7 @@ pub(super) struct Message {
     pub(super) events: Vec<u64>,
 }
 
-/// Events that a message of so many bytes can carry.
+/// Events that a message of this many bytes can carry.
 pub(super) fn capacity(message_bytes: usize) -> usize {
     message_bytes.saturating_sub(HEADER_BYTES) / EVENT_BYTES
 }

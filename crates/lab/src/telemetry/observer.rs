@@ -22,6 +22,7 @@ pub(super) fn observe(
 ) -> Vec<Arrival> {
     let mut arrivals = Vec::new();
     let mut buffer = vec![0; message_bytes.max(Plan::MESSAGE_BYTES_MIN)];
+
     while Instant::now() < end && !stop.load(Ordering::Relaxed) {
         let until = end.min(Instant::now() + Duration::from_millis(200));
         match receiver.receive(&mut buffer, until) {
@@ -48,13 +49,16 @@ pub(super) fn judge(
     let events = source.events(source.end_ns());
     let steps = source.counter(source.end_ns());
     let (events_seen, events_on_screen) = judge_events(source, events, window_ns, arrivals);
+
     let deliveries: Vec<Delivery> = arrivals
         .iter()
         .map(|(arrived_ns, message)| Delivery { made_ns: message.at_ns, arrived_ns: *arrived_ns })
         .collect();
+
     let step_ns = AGE_INTERVAL.as_nanos() as u64;
     let mut ages_ns = age_at_intervals(&deliveries, source.began_ns, source.end_ns(), step_ns);
     ages_ns.sort_unstable();
+
     Run {
         events,
         events_on_screen,

@@ -4,7 +4,7 @@ use super::exporter::{self, Source};
 use super::{Plan, Point, Run, observer};
 use crate::experiment::flow::Flow;
 use crate::experiment::model::{MeasuredLoss, TransportName};
-use crate::experiment::runner::probe_sockets;
+use crate::experiment::probe;
 use crate::network::{self, LossAt, Network, PathLoss, Properties};
 use crate::transport;
 use std::fmt;
@@ -53,11 +53,12 @@ pub struct Results {
 /// Measures everything. Setting `stop` ends it with what was finished.
 ///
 /// # Errors
-/// See [`Error`]. A run that fails is no error: it is missing, and a note says so.
+/// See [`Error`]. A run that fails is not an error: it is missing, and a note says so.
 pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(Progress)) -> Result<Results, Error> {
     validate(plan)?;
     let mut results = Results::default();
     let rounds = plan.losses.len().div_ceil(plan.parallel_losses.max(1));
+
     for (rounds_done, losses) in plan.losses.chunks(plan.parallel_losses.max(1)).enumerate() {
         progress(Progress { rounds_done, rounds });
         let outcomes: Vec<_> = thread::scope(|scope| {
@@ -67,22 +68,26 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(Progress)) -> Resul
                 .collect();
             networks.into_iter().map(thread::ScopedJoinHandle::join).collect()
         });
+
         for outcome in outcomes {
             let one = outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             results.points.extend(one.points);
             results.notes.extend(one.notes);
             (results.loss_at, results.properties) = (one.loss_at, one.properties);
         }
+
         if stop.load(Ordering::Relaxed) {
             results.interrupted = true;
             break;
         }
     }
+
     let place =
         |point: &Point| plan.transports.iter().position(|name| name == point.transport.as_str());
     results.points.sort_by(|a, b| {
         place(a).cmp(&place(b)).then(a.configured_loss.total_cmp(&b.configured_loss))
     });
+
     results.notes.extend(busy(&results.points));
     results.notes.sort();
     results.notes.dedup();
@@ -98,7 +103,7 @@ fn busy(points: &[Point]) -> Option<String> {
     let latest = Duration::from_nanos(runs.map(|run| run.woken_late_ns).max()?);
     (latest > LATE).then(|| {
         let ms = latest.as_millis();
-        format!("The machine was busy: an exporter was woken {ms} ms too late, and so much of the ages is not the network's.")
+        format!("The machine was busy: an exporter was woken {ms} ms too late, and the ages include that much that is not the network's.")
     })
 }
 
@@ -109,10 +114,12 @@ fn validate(plan: &Plan) -> Result<(), Error> {
     for &loss in &plan.losses {
         PathLoss::per_path(loss).ok_or(Error::LossOutOfRange(loss))?;
     }
+
     if plan.message_bytes < Plan::MESSAGE_BYTES_MIN {
         let (bytes, min) = (plan.message_bytes, Plan::MESSAGE_BYTES_MIN);
         return Err(Error::MessageTooSmall { bytes, min });
     }
+
     let is_positive = |value: f64| value.is_finite() && value > 0.0;
     for (name, value) in [
         ("the rate of events", plan.events_per_sec),
@@ -134,6 +141,7 @@ fn run_loss(plan: &Plan, loss: f64, stop: &AtomicBool) -> Result<Results, Error>
     let properties = network.properties()?;
     let mut results =
         Results { properties, loss_at: Some(network.loss_at()), ..Results::default() };
+
     let mut flows: Vec<(TransportName, Flow)> = Vec::new();
     for transport in plan.transports.iter().filter_map(|name| transport::named(name)) {
         for _ in 0..plan.runs {
@@ -147,10 +155,12 @@ fn run_loss(plan: &Plan, loss: f64, stop: &AtomicBool) -> Result<Results, Error>
             }
         }
     }
+
     network.set_loss(path_loss)?;
     for (_, flow) in &flows {
         flow.prepare(&network).map_err(network::Error::Probe)?;
     }
+
     let (outcomes, measured_loss) = run_flows(plan, flows, &network, stop);
     // A run that was cut short saw less than it would have.
     let whole = if stop.load(Ordering::Relaxed) { Vec::new() } else { outcomes };
@@ -159,6 +169,7 @@ fn run_loss(plan: &Plan, loss: f64, stop: &AtomicBool) -> Result<Results, Error>
             let why = &run.failure;
             results.notes.push(format!("{transport} broke at {} loss: {why}", Percent(loss)));
         }
+
         match results.points.iter_mut().find(|point| point.transport == transport) {
             Some(point) => point.runs.push(run),
             None => results.points.push(Point {
@@ -172,6 +183,9 @@ fn run_loss(plan: &Plan, loss: f64, stop: &AtomicBool) -> Result<Results, Error>
     Ok(results)
 }
 
+/// Numbered datagrams that measure the loss, in hundreds a second.
+const PROBES: u32 = 2;
+
 type Outcomes = (Vec<(TransportName, Run)>, Option<MeasuredLoss>);
 
 fn run_flows(
@@ -180,10 +194,11 @@ fn run_flows(
     network: &Network,
     stop: &AtomicBool,
 ) -> Outcomes {
-    let over = AtomicBool::new(false);
     let count = flows.len().max(1) as u32;
     thread::scope(|scope| {
-        let probing = scope.spawn(|| probe(network, stop, &over));
+        let duration = plan.duration + plan.window;
+        let probing =
+            scope.spawn(move || probe::run(network, PROBES, Instant::now(), duration, stop));
         let running: Vec<_> = flows
             .into_iter()
             .enumerate()
@@ -193,12 +208,18 @@ fn run_flows(
                 (name, scope.spawn(move || one(flow, plan, phase, stop)))
             })
             .collect();
+
         let join = |(name, flow): (_, thread::ScopedJoinHandle<'_, Run>)| {
             (name, flow.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         };
         let outcomes = running.into_iter().map(join).collect();
-        over.store(true, Ordering::Relaxed);
-        (outcomes, probing.join().unwrap_or_default())
+
+        let measured =
+            probing.join().unwrap_or_default().losses.into_iter().reduce(|a, b| MeasuredLoss {
+                packets: a.packets + b.packets,
+                lost: a.lost + b.lost,
+            });
+        (outcomes, measured)
     })
 }
 
@@ -214,29 +235,6 @@ fn one(mut flow: Flow, plan: &Plan, phase: Duration, stop: &AtomicBool) -> Run {
         (exporting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), arrivals)
     });
     observer::judge(source, plan.window, exported, &arrivals)
-}
-
-/// Numbered datagrams from the first host to the second until `over`: what the path really loses one way.
-fn probe(network: &Network, stop: &AtomicBool, over: &AtomicBool) -> Option<MeasuredLoss> {
-    const EVERY: Duration = Duration::from_millis(5);
-    let (sender, receiver) = probe_sockets(network).ok()?;
-    let (mut packets, mut arrived) = (0_u64, 0_u64);
-    let mut take = || {
-        while receiver.recv(&mut [0; 8]).is_ok() {
-            arrived += 1
-        }
-    };
-    let mut due = Instant::now();
-    while !stop.load(Ordering::Relaxed) && !over.load(Ordering::Relaxed) {
-        packets += u64::from(sender.send(&packets.to_be_bytes()).is_ok());
-        take();
-        due += EVERY;
-        thread::sleep(due.saturating_duration_since(Instant::now()));
-    }
-    // The last ones are delivered before the call that sent them returns; the bridge and its queues are in between.
-    thread::sleep(Duration::from_millis(50));
-    take();
-    Some(MeasuredLoss { packets, lost: packets.saturating_sub(arrived) })
 }
 
 struct Percent(f64);

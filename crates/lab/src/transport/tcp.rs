@@ -113,6 +113,7 @@ impl Transport for Tcp {
         if self.framing == Framing::Syslog {
             parts.push("octet counting (RFC 6587)".to_owned());
         }
+
         parts.join(", ")
     }
 
@@ -131,6 +132,7 @@ impl Transport for Tcp {
         let stream = TcpStream::connect_timeout(&to, left.max(Duration::from_millis(1)))?;
         let context =
             |what: &str, error: io::Error| io::Error::new(error.kind(), format!("{what}: {error}"));
+
         sys::tcp::set_congestion_control(stream.as_fd(), self.congestion_control)
             .map_err(|error| context(self.congestion_control, error))?;
         stream.set_nodelay(self.nagle == Nagle::Off)?;
@@ -138,10 +140,12 @@ impl Transport for Tcp {
             sys::tcp::set_rto_max(stream.as_fd(), RTO_MAX)
                 .map_err(|errno| context("TCP_RTO_MAX_MS", errno.into()))?;
         }
+
         if self.buffer == Buffer::Refuses {
             sys::tcp::set_send_buffer(stream.as_fd(), BOUNDED_BUFFER_BYTES)?;
             stream.set_nonblocking(true)?;
         }
+
         Ok(Box::new(Sender {
             stream,
             framing: self.framing,
@@ -178,6 +182,7 @@ impl Listening for Waiting {
                 Err(error) if is_timeout(&error) && Instant::now() < deadline => {}
                 Err(error) => return Err(error),
             }
+
             poll.clear();
             poll.add(self.listener.as_fd(), sys::poll::Interest::Readable);
             // An error here is a signal: accept says what there is.
@@ -279,18 +284,21 @@ impl Receiving for Receiver {
                 return Ok(Received::Nothing);
             }
             self.stream.set_read_timeout(Some(left.max(Duration::from_micros(1))))?;
+
             let read = match self.framing {
                 Framing::Syslog if self.frame.last() != Some(&b' ') => self.read_frame(message),
                 _ => {
                     self.stream.read(&mut message[self.filled..]).inspect(|len| self.filled += len)
                 }
             };
+
             match read {
                 Ok(0) => return Ok(Received::End),
                 Ok(_) => {}
                 Err(error) if is_timeout(&error) => {}
                 Err(error) => return Err(error),
             }
+
             if self.filled == message.len() {
                 self.filled = 0;
                 self.frame.clear();

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// Four seconds of an experiment's messages: what the host does meanwhile is no loss of the path.
+/// Four seconds of an experiment's messages: what the host does meanwhile does not count as loss of the path.
 pub(crate) const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
 
 pub(super) struct Udp;

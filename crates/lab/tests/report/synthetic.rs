@@ -1,6 +1,7 @@
 //! An experiment that nobody ran: shapes as measured on a real path, drawn from a seed.
 
 use lab::experiment::model::*;
+use lab::{About, Machine};
 
 /// Path loss, TCP's rate per second and median delay in milliseconds, roughly as cubic does over a real path.
 const TCP: [(f64, f64, f64); 9] = [
@@ -56,17 +57,19 @@ pub(crate) fn experiment(
         }
     }
     Experiment {
-        command: "weir lab udp-vs-tcp --quick --out \"a <folder> & more\"".to_owned(),
-        version: "0.1.0".to_owned(),
-        commit: "0123456789ab".to_owned(),
+        about: About {
+            command: "weir lab udp-vs-tcp --quick --out \"a <folder> & more\"".to_owned(),
+            version: "0.1.0".to_owned(),
+            commit: "0123456789ab".to_owned(),
+            began_unix_ns: 1_795_195_435_000_000_000,
+            took_ns: 840_000_000_000,
+            interrupted: false,
+            machine: machine(),
+            notes: vec!["tcp-quic-like: this kernel has none; left out.".to_owned()],
+        },
         preset: "quick".to_owned(),
-        began_unix_ns: 1_795_195_435_000_000_000,
-        took_ns: 840_000_000_000,
-        interrupted: false,
-        machine: machine(),
         settings: settings(transports, schedules, runs, seconds),
         points,
-        notes: vec!["tcp-quic-like: this kernel has none; left out.".to_owned()],
     }
 }
 

@@ -2,8 +2,6 @@
 
 use crate::exit::Failure;
 use lab::network::{Error, Privilege};
-use std::error::Error as _;
-use std::fmt;
 
 const STILL_WORKS: &str = "without it `weir gen` and `weir verify` measure a path that you have";
 
@@ -15,48 +13,25 @@ pub(super) fn acquire() -> anyhow::Result<Privilege> {
     Privilege::acquire().map_err(|error| network_error(&error))
 }
 
-/// In words, for a report.
-pub(super) fn label(privilege: Privilege) -> &'static str {
-    match privilege {
-        Privilege::Held => "root",
-        Privilege::UserNamespace => "user namespace",
-    }
-}
-
 /// An error of the lab's network with the exit code that fits: a privilege that is missing, or else something that this
 /// kernel has not, or does not do.
 pub(super) fn network_error(error: &Error) -> anyhow::Error {
+    let chain = anyhow::Chain::new(error).map(ToString::to_string).collect::<Vec<_>>().join(": ");
     if error.is_permission() {
         let remedy = error.remedy().map_or_else(
             || "run it as root".to_owned(),
             |remedy| format!("run it as root, or have root run `{remedy}`"),
         );
-        return Failure::Permission.error(format!(
-            "the lab may not make networks: {}; {remedy}; {STILL_WORKS}",
-            Chain(error)
-        ));
+        return Failure::Permission
+            .error(format!("the lab may not make networks: {}; {remedy}; {STILL_WORKS}", chain));
     }
+
     let what = if error.is_unsupported() {
         "this kernel cannot make the lab's network"
     } else {
         "the lab has no network"
     };
-    Failure::Unavailable.error(format!("{what}: {}; {STILL_WORKS}", Chain(error)))
-}
-
-/// An error and what caused it.
-struct Chain<'e>(&'e Error);
-
-impl fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut source = self.0.source();
-        while let Some(error) = source {
-            write!(f, ": {error}")?;
-            source = error.source();
-        }
-        Ok(())
-    }
+    Failure::Unavailable.error(format!("{what}: {}; {STILL_WORKS}", chain))
 }
 
 #[cfg(test)]

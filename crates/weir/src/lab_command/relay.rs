@@ -1,39 +1,35 @@
 //! `weir lab relay`: at which rate a relay begins to lose.
 
-mod measured;
+mod ours;
 
-use super::report_folder::{Folder, command_line, report_error};
-use super::{machine, privilege};
+use super::{Running, each_once, privilege};
 use crate::addresses;
-use crate::exit::{self, Failure};
+use crate::exit::Failure;
 use crate::progress::{ProgressMode, with_progress};
-use crate::refused::{by_receiver, by_sender};
+use crate::refused::by_load;
+use ::load::Payload;
+use ::load::search::Rates;
 use config::{ListenAddress, TargetAddress};
-use lab::experiment::model::Machine;
+use lab::About;
 use lab::network::Properties;
 use lab::relay_sweep::{
-    self, Combination, Curve, Error, Loopback, Plan, Progress, Rates, Relay, Sweep,
+    self, Combination, Curve, Elsewhere, Error, Loopback, Plan, Progress, Relay, Sweep,
 };
 use lab::report::RelayReport;
-use lab::{About, Payload};
-use measured::{Elsewhere, Ours};
-use std::fs;
-use std::io::{self, Write};
+use ours::Ours;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-use sys::clock::realtime_ns;
-use sys::signal::stop_flag;
+use std::time::Duration;
 use text::grouped;
 use text::units::{parse_count, parse_duration, parse_size};
 
 /// Send marked datagrams through a relay at growing rates, and draw where it begins to lose, and how late it delivers
 ///
-/// Without --to it starts `weir relay` itself, on loopback in a network namespace of its own, and shows its ledger beside what the
+/// Without --to it starts `weir relay` itself, on loopback in a network namespace of its own, and shows its ledger next to what the
 /// receivers miss. With --to and --receive it measures any relay that runs already: --to is where that relay takes
-/// datagrams, --receive the addresses on this host to which it has been told to send them.
+/// datagrams, --receive the addresses on this host to which it has been configured to send them.
 ///
 /// Sizes, targets and flows are varied one at a time, from the first of each list. For each, the rate is doubled until
 /// something is missing, and the interval in which loss begins is then halved. Takes about five minutes. Writes a page,
@@ -87,19 +83,22 @@ impl Args {
         if !(0.0..100.0).contains(&self.tolerance) {
             return usage("--tolerance: it is a percentage below 100");
         }
+
         let least = Payload::Binary.size_min_bytes();
         if self.sizes.iter().any(|size| !(least..=65_507).contains(size)) {
             return usage(&format!("--sizes: a datagram has {least} to 65507 bytes"));
         }
-        let wide = |list: &[u16]| list.iter().map(|&n| usize::from(n)).collect::<Vec<_>>();
+
+        let wide = |list: &[u16]| each_once(list.iter().map(|&n| usize::from(n)));
         let targets = match self.to {
             Some(_) => vec![self.receive.len()],
             None => wide(&self.targets),
         };
         let combine =
             if self.all_combinations { Combination::all } else { Combination::one_at_a_time };
+
         Ok(Plan {
-            combinations: combine(&self.sizes, &targets, &wide(&self.flows)),
+            combinations: combine(&each_once(self.sizes.clone()), &targets, &wide(&self.flows)),
             rates: self.rates.clone(),
             duration: self.duration,
             tolerance: self.tolerance / 100.0,
@@ -110,44 +109,27 @@ impl Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let plan = args.plan()?;
     let place = Place::of(args)?;
-    let began_unix_ns = realtime_ns();
-    let mut folder = Folder::make(args.out.as_deref(), "weir-lab-relay", began_unix_ns)?;
-    let stop = stop_flag()?;
-    let (began, load_before) = (Instant::now(), machine::load());
+    let running = Running::begin(args.out.as_deref(), "weir-lab-relay")?;
+
     let state: Mutex<Option<Progress>> = Mutex::default();
     let line = || progress_line(*state.lock().unwrap_or_else(|e| e.into_inner()));
-    let measured = with_progress(args.progress, line, || place.measure(&plan, stop, &state))?;
-    let interrupted = stop.load(Ordering::Relaxed);
-    if measured.is_empty() {
+    let measure = || place.measure(&plan, running.stop, &state);
+    let curves = with_progress(args.progress, line, measure)?;
+    let interrupted = running.stop.load(Ordering::Relaxed);
+    if curves.is_empty() {
         return Err(Failure::Unavailable.error("ended before anything was measured"));
     }
+
+    let notes = busy(running.beginning.load).into_iter().collect();
     let sweep = Sweep {
-        about: About {
-            command: command_line(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: option_env!("WEIR_COMMIT").unwrap_or_default().to_owned(),
-            began_unix_ns,
-            took_ns: began.elapsed().as_nanos() as u64,
-            interrupted,
-            machine: Machine {
-                load_before,
-                load_after: machine::load(),
-                ..machine::describe(&kernel())
-            },
-            notes: busy(load_before).into_iter().collect(),
-        },
+        about: About { interrupted, ..running.beginning.end(&Properties::of_kernel(), notes) },
         relay: place.describe(),
         duration_s: plan.duration.as_secs_f64(),
         tolerance: plan.tolerance,
-        curves: measured,
+        curves,
     };
     let report = RelayReport::new(&sweep);
-    let folder = folder.keep();
-    report.write(folder).map_err(report_error)?;
-    let ended = exit::print_and_end(&report.terminal(), ExitCode::SUCCESS)?;
-    // Not on standard output, which is for the figures.
-    let _ = writeln!(io::stderr(), "the report: {}", folder.join("report.html").display());
-    Ok(ended)
+    running.end(|folder| report.write(folder), &report.terminal())
 }
 
 /// What other work does to a measurement that takes every processor.
@@ -157,13 +139,6 @@ fn busy(load_before: Option<f64>) -> Option<String> {
     Some(format!(
         "The load average was {load:.2} on {processors} processors before it began: without other work loss begins later."
     ))
-}
-
-/// No property of TCP's matters here.
-fn kernel() -> Properties {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok();
-    let kernel_release = release.map(|release| release.trim().to_owned());
-    Properties { kernel_release, ..Properties::default() }
 }
 
 /// Where the relay is.
@@ -213,9 +188,7 @@ impl Place {
         };
         measured.map_err(|error| match &error {
             Error::Relay(source) => Failure::Unavailable.error(format!("{error}: {source}")),
-            Error::Receiver(error) => by_receiver(error),
-            Error::Sender(error) => by_sender(error, None, None),
-            Error::Thread(source) => Failure::Unavailable.error(format!("{error}: {source}")),
+            Error::Load(error) => by_load(error),
         })
     }
 }

@@ -1,27 +1,21 @@
 //! `weir lab telemetry`: what an observer still sees of a source while the network between them loses packets.
 
-use super::report_folder::{Folder, command_line, report_error};
-use super::{machine, privilege};
-use crate::exit::{self, Failure};
+use super::{Running, each_once, privilege};
+use crate::exit::Failure;
 use crate::progress::{ProgressMode, with_progress};
 use lab::About;
-use lab::experiment::model::Machine;
-use lab::network::LossAt;
 use lab::report::TelemetryReport;
 use lab::statistics::Bootstrap;
 use lab::telemetry::{self, Error, Plan, Progress, Results, Settings, Telemetry};
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use sys::clock::realtime_ns;
-use sys::signal::stop_flag;
 use text::units::{parse_count, parse_duration, parse_size};
 
 /// Export a counter and events through a network that loses packets, and draw what is on screen within a second
 ///
-/// The source's counter moves and its events happen on a fixed schedule. An exporter tells the counter's value and the new
+/// The source's counter moves and its events happen on a fixed schedule. An exporter reports the counter's value and the new
 /// events in one message after the other, over each transport at each loss several times. The observer is held against
 /// the truth: which share of the events, and of the counter's steps, it knew within --window, and how old what it knew was.
 ///
@@ -88,15 +82,17 @@ impl Args {
         if self.interval < Duration::from_millis(1) || self.interval > self.duration {
             return usage("--interval: it is 1ms at least, and at most the length of a run");
         }
+
         if self.message_size > MESSAGE_BYTES_MAX {
             return usage("--message-size: a message has at most 65507 bytes");
         }
         if [self.events, self.steps].iter().any(|rate| !(1..=RATE_MAX_PER_SEC).contains(rate)) {
             return usage("--events and --steps: 1 to 100000 a second");
         }
+
         let plan = Plan {
-            losses: each_once(&self.loss),
-            transports: each_once(&self.transports),
+            losses: each_once(self.loss.clone()),
+            transports: each_once(self.transports.clone()),
             runs: self.runs,
             duration: self.duration,
             interval: self.interval,
@@ -106,32 +102,22 @@ impl Args {
             window: self.window,
             ..Plan::default()
         };
+
         let at_once = plan.parallel_losses.min(plan.losses.len());
         if plan.transports.len() * plan.runs as usize * at_once > FLOWS_MAX {
             return usage("--runs, --transports, --loss: together at most 400 flows at a time");
         }
+
         Ok(plan)
     }
 }
 
-fn each_once<T: PartialEq + Clone>(values: &[T]) -> Vec<T> {
-    let mut kept: Vec<T> = Vec::new();
-    for value in values {
-        if !kept.contains(value) {
-            kept.push(value.clone());
-        }
-    }
-    kept
-}
-
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let plan = args.plan()?;
-    // Before anything that starts a thread.
     privilege::acquire()?;
-    let began_unix_ns = realtime_ns();
-    let mut folder = Folder::make(args.out.as_deref(), "weir-lab-telemetry", began_unix_ns)?;
-    let stop = stop_flag()?;
-    let (began, load_before) = (Instant::now(), machine::load());
+    let running = Running::begin(args.out.as_deref(), "weir-lab-telemetry")?;
+
+    let began = Instant::now();
     let state: Mutex<Option<Progress>> = Mutex::default();
     let tell = |progress| *state.lock().unwrap_or_else(|e| e.into_inner()) = Some(progress);
     let line = || {
@@ -140,46 +126,30 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let left = expected(&plan, rounds).saturating_sub(began.elapsed()).as_secs();
         format!("round {} of {rounds}, about {left} s left", rounds_done + 1)
     };
-    let results = with_progress(args.progress, line, || telemetry::run(&plan, stop, &tell));
-    let Results { points, notes, loss_at, properties, interrupted } =
-        results.map_err(|error| match &error {
-            Error::Network(error) => privilege::network_error(error),
-            _ => Failure::Usage.error(error),
-        })?;
+    let measure = || telemetry::run(&plan, running.stop, &tell);
+    let results = with_progress(args.progress, line, measure).map_err(refused)?;
+
+    let Results { points, notes, loss_at, properties, interrupted } = results;
     if points.is_empty() {
         let why = if interrupted { "ended before a run was" } else { "no run could be made" };
         let notes: String = notes.iter().map(|note| format!("; {note}")).collect();
         return Err(Failure::Unavailable.error(format!("{why}{notes}")));
     }
-    let injector = match loss_at {
-        Some(LossAt::Sockets) => "socket filter, classic BPF, at the receiving sockets, both ways",
-        _ => "clsact ingress, classic BPF, at the receiving end of each link, both ways",
-    };
+
     let measured = Telemetry {
-        about: About {
-            command: command_line(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: option_env!("WEIR_COMMIT").unwrap_or_default().to_owned(),
-            began_unix_ns,
-            took_ns: began.elapsed().as_nanos() as u64,
-            interrupted,
-            machine: Machine {
-                load_before,
-                load_after: machine::load(),
-                ..machine::describe(&properties)
-            },
-            notes,
-        },
-        settings: Settings::of(&plan, injector.to_owned()),
+        about: About { interrupted, ..running.beginning.end(&properties, notes) },
+        settings: Settings::of(&plan, loss_at),
         points,
     };
     let report = TelemetryReport::new(&measured, Bootstrap::default());
-    let folder = folder.keep();
-    report.write(folder).map_err(report_error)?;
-    let ended = exit::print_and_end(&report.terminal(), ExitCode::SUCCESS)?;
-    // Not on standard output, which is for the figures.
-    let _ = writeln!(io::stderr(), "the report: {}", folder.join("report.html").display());
-    Ok(ended)
+    running.end(|folder| report.write(folder), &report.terminal())
+}
+
+fn refused(error: Error) -> anyhow::Error {
+    match &error {
+        Error::Network(error) => privilege::network_error(error),
+        _ => Failure::Usage.error(error),
+    }
 }
 
 fn expected(plan: &Plan, rounds: usize) -> Duration {

@@ -2,117 +2,57 @@
 
 mod args;
 
-use super::report_folder::{Folder, command_line, report_error};
-use super::{machine, privilege};
-use crate::exit::{self, Failure};
+use super::{Running, privilege};
+use crate::exit::Failure;
 use crate::progress::{rewrites_lines, with_progress};
 pub(super) use args::Args;
-use lab::experiment::AGE_INTERVAL;
-use lab::experiment::model::{Experiment, LossIs, Machine, Settings, TransportName};
-use lab::experiment::preset::Plan;
-use lab::experiment::runner::{self, Progress, Results};
-use lab::network::{LossAt, Privilege};
+use lab::About;
+use lab::experiment::model::{Experiment, LossIs};
+use lab::experiment::runner::{self, Progress};
 use lab::report::{Ink, Report};
 use lab::statistics::Bootstrap;
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
-use sys::clock::realtime_ns;
-use sys::signal::stop_flag;
+use std::time::Duration;
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let plan = args.plan()?;
-    // Before anything that starts a thread.
     let privilege = privilege::acquire()?;
-    let began_unix_ns = realtime_ns();
-    let mut folder = Folder::make(args.out.as_deref(), "weir-lab-udp-vs-tcp", began_unix_ns)?;
-    let stop = stop_flag()?;
-    let (began, load_before) = (Instant::now(), machine::load());
+    let running = Running::begin(args.out.as_deref(), "weir-lab-udp-vs-tcp")?;
+
     let progress = Progress::default();
     let results = with_progress(
         args.progress,
         || progress_line(&progress),
-        || runner::run(&plan, stop, &progress),
+        || runner::run(&plan, running.stop, &progress),
     )
     .map_err(|error| runner_error(&error))?;
-    let experiment = Experiment {
-        began_unix_ns,
-        took_ns: began.elapsed().as_nanos() as u64,
-        machine: Machine {
-            load_before,
-            load_after: machine::load(),
-            ..machine::describe(&results.properties)
-        },
-        ..describe(args, &plan, privilege, results)
-    };
-    if experiment.points.is_empty() {
-        let why = match experiment.interrupted {
+    if results.points.is_empty() {
+        let why = match results.interrupted {
             true => "ended before anything was measured".to_owned(),
-            false => experiment.notes.join("; "),
+            false => results.notes.join("; "),
         };
         return Err(Failure::Unavailable.error(format!("no run was finished: {why}")));
     }
-    let report = Report::new(&experiment, Bootstrap::default());
-    let ink = if rewrites_lines(&io::stdout()) && std::env::var_os("NO_COLOR").is_none() {
-        Ink::Color
-    } else {
-        Ink::Plain
+
+    let about = About {
+        interrupted: results.interrupted,
+        ..running.beginning.end(&results.properties, results.notes.clone())
     };
+    let loss_is = if args.per_link { LossIs::PerLink } else { LossIs::PerPath };
+    let experiment = Experiment::of(&plan, loss_is, privilege, results, about);
+    let report = Report::new(&experiment, Bootstrap::default());
+
     let text = match args.json {
         true => serde_json::to_string_pretty(&report.figures())? + "\n",
-        false => report.terminal(ink),
+        false => report.terminal(ink()),
     };
-    let folder = folder.keep();
-    report.write(folder).map_err(report_error)?;
-    let ended = exit::print_and_end(&text, ExitCode::SUCCESS)?;
-    // Not on standard output, which may be JSON.
-    let _ = writeln!(
-        io::stderr(),
-        "{}; the report: {}",
-        report.claims_in_one_line(),
-        folder.join("report.html").display()
-    );
-    Ok(ended)
+    running.end(|folder| report.write(folder), &text)
 }
 
-/// Everything but time and machine.
-fn describe(args: &Args, plan: &Plan, privilege: Privilege, results: Results) -> Experiment {
-    let injector = match results.loss_at {
-        LossAt::Links => {
-            "clsact ingress, classic BPF, at the receiving end of each link, both ways"
-        }
-        LossAt::Sockets => "socket filter, classic BPF, at the receiving sockets, both ways",
-    };
-    let names: Vec<TransportName> =
-        results.transports.iter().map(|(name, _)| name.clone()).collect();
-    let options = results.transports.into_iter().filter(|(_, options)| !options.is_empty());
-    let settings = Settings {
-        message_bytes: plan.message_bytes,
-        rate_per_sec: plan.rate_per_sec,
-        duration_s: plan.duration.as_secs_f64(),
-        runs: plan.runs,
-        loss_is: if args.per_link { LossIs::PerLink } else { LossIs::PerPath },
-        schedules: plan.schedules.clone(),
-        transports: names,
-        age_sample_interval_ms: AGE_INTERVAL.as_secs_f64() * 1e3,
-        injector: injector.to_owned(),
-        privilege: privilege::label(privilege).to_owned(),
-        mtu_bytes: results.properties.mtu_bytes,
-        gso_max_segs: results.properties.gso_max_segs,
-        parallel_runs: (plan.flows_of_one_loss() * plan.parallel_losses()) as u32,
-        transport_options: options.collect(),
-    };
-    Experiment {
-        command: command_line(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        commit: option_env!("WEIR_COMMIT").unwrap_or_default().to_owned(),
-        preset: plan.preset.to_owned(),
-        interrupted: results.interrupted,
-        settings,
-        points: results.points,
-        notes: results.notes,
-        ..Experiment::default()
-    }
+fn ink() -> Ink {
+    let is_wanted = std::env::var_os("NO_COLOR").is_none();
+    if is_wanted && rewrites_lines(&io::stdout()) { Ink::Color } else { Ink::Plain }
 }
 
 /// `[######--------------] 31 %  round 4 of 10 (8 % loss, 80 flows), 10:12 left`.
@@ -121,6 +61,7 @@ fn progress_line(progress: &Progress) -> String {
     let Some(now) = progress.now() else { return "building the network".to_owned() };
     let done = (now.share() * CELLS as f64) as usize;
     let bar = "#".repeat(done.min(CELLS)) + &"-".repeat(CELLS.saturating_sub(done));
+
     let percent = |loss: f64| ((loss * 1e4).round() / 1e2).to_string();
     let (least, most) = (
         now.losses.iter().copied().fold(1.0, f64::min),
@@ -131,6 +72,7 @@ fn progress_line(progress: &Progress) -> String {
     } else {
         percent(most)
     };
+
     format!(
         "[{bar}] {:2.0} %  round {} of {} ({} % loss, {} flows), {} left",
         now.share() * 100.0,

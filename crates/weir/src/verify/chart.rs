@@ -1,6 +1,6 @@
 //! Two small charts in Unicode blocks: datagrams over time, and how long they took.
 
-use lab::{LatencyReport, Timeline};
+use ::load::{LatencyReport, Timeline};
 use text::{grouped, time};
 
 const WIDTH: usize = 64;
@@ -13,10 +13,12 @@ pub(super) fn rate_over_time(timeline: &Timeline) -> String {
     if intervals.len() < 3 {
         return String::new();
     }
+
     let per_column = intervals.len().div_ceil(WIDTH);
     let column_seconds = |column: &[u64]| column.len() as f64 * timeline.interval_ns as f64 / 1e9;
     // The last interval is seldom whole; alone in a column it would look like a drop of the rate.
     let whole = &intervals[..intervals.len() - 1];
+
     let rates: Vec<f64> = whole
         .chunks(per_column)
         .map(|column| column.iter().sum::<u64>() as f64 / column_seconds(column))
@@ -67,7 +69,7 @@ fn bar(value: u64, top: u64, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lab::Bucket;
+    use ::load::Bucket;
 
     #[test]
     fn bars_are_in_proportion() {

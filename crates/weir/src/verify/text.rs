@@ -1,8 +1,8 @@
 //! The report of `weir verify` for people.
 
 use super::chart;
-use super::join::Join;
-use lab::verify::{Counts, ListenerReport, Report, RunReport};
+use ::load::join::Join;
+use ::load::verify::{Counts, ListenerReport, Report, RunReport};
 use std::fmt::Write;
 use text::{bit_rate, grouped};
 
@@ -56,6 +56,7 @@ fn listener_text(text: &mut String, listener: &ListenerReport) {
             ),
         );
     }
+
     for run in &listener.runs {
         run_text(text, run);
     }
@@ -75,6 +76,7 @@ fn listener_text(text: &mut String, listener: &ListenerReport) {
             ),
         );
     }
+
     text.push_str(&chart::rate_over_time(&listener.timeline));
     text.push_str(&chart::latency(latency));
 }
@@ -99,6 +101,7 @@ fn faults_text(missing: u64, counts: &Counts) -> String {
         grouped(counts.foreign),
         grouped(counts.heartbeats),
     );
+
     let rare = [
         ("beyond the window", counts.beyond_window),
         ("of untracked streams", counts.untracked),
@@ -124,7 +127,9 @@ fn run_text(text: &mut String, run: &RunReport) {
     if unended > 0 {
         let _ = write!(head, ", {unended} without an end: their last datagrams may be missing too");
     }
+
     line(text, &head);
+
     if run.senders.len() > 1 {
         for sender in &run.senders {
             line(
@@ -141,6 +146,7 @@ fn run_text(text: &mut String, run: &RunReport) {
             );
         }
     }
+
     for gap in run.gaps.iter().take(GAPS_SHOWN) {
         line(
             text,
@@ -153,6 +159,7 @@ fn run_text(text: &mut String, run: &RunReport) {
             ),
         );
     }
+
     let more = run.gaps_omitted + run.gaps.len().saturating_sub(GAPS_SHOWN) as u64;
     if more > 0 {
         line(text, &format!("    and {} more gaps", grouped(more)));
@@ -179,6 +186,7 @@ fn join_text(text: &mut String, join: &Join) {
         };
         line(text, &format!("    {:>12}  {}, {why}", grouped(loss.datagrams), loss.place));
     }
+
     for (label, count) in [
         ("still in the relay", join.in_flight),
         (
@@ -200,17 +208,20 @@ fn verdict(report: &Report) -> String {
     if let Some(silent) = report.listeners.iter().find(|l| l.counts.received == 0) {
         return format!("not clean: nothing arrived on {}", silent.listen);
     }
+
     let faults = [
         ("missing", report.missing),
         ("duplicate", counts.duplicate),
         ("corrupt", counts.corrupt),
         ("truncated", counts.truncated),
     ];
+
     let found: Vec<_> = faults
         .iter()
         .filter(|(_, count)| *count > 0)
         .map(|(label, count)| format!("{label} {}", grouped(*count)))
         .collect();
+
     match found.as_slice() {
         [] => "not clean: the senders' end was not seen".to_owned(),
         found => format!("not clean: {} of {}", found.join(", "), grouped(counts.expected)),

@@ -89,10 +89,12 @@ impl Axis {
             .into_iter()
             .find(|step| *step >= rough);
         let step = step.unwrap_or(rough);
+
         let count = (highest * 1.01 / step).ceil() as u32;
         let digits = (-step.log10().floor()).max(0.0) as usize;
         let ticks =
             (0..=count).map(|n| f64::from(n) * step).map(|v| (v, label(v, digits))).collect();
+
         Axis {
             name: name.to_owned(),
             place: |value| value,
@@ -107,6 +109,7 @@ impl Axis {
         losses.dedup_by(|a, b| (*a - *b).abs() < 1e-9);
         let (first, last) =
             (losses.first().copied().unwrap_or(0.0), losses.last().copied().unwrap_or(1.0));
+
         let span = (last - first).max(0.01);
         let mut ticks: Vec<(f64, String)> = Vec::new();
         for loss in losses {
@@ -114,6 +117,7 @@ impl Axis {
                 ticks.push((loss, text::percent(loss)));
             }
         }
+
         Axis {
             name: name.to_owned(),
             place: |value| value,

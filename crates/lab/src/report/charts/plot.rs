@@ -1,5 +1,5 @@
-//! One chart: title, axes, curves with intervals, legend. Colors are those of Okabe and Ito (2008), which people with any
-//! color vision tell apart; their yellow, too pale for a line on white, gives way to a gray, and three of Tol's follow.
+//! One chart: title, axes, curves with intervals, legend. Colours are those of Okabe and Ito (2008), which people with any
+//! color vision distinguish; their yellow, too pale for a line on white, gives way to a grey, and three of Tol's follow.
 //! Marks differ too.
 
 use super::ChartError;
@@ -15,8 +15,6 @@ pub(in crate::report) struct Plot {
     pub(in crate::report) x: Axis,
     pub(in crate::report) y: Axis,
     pub(in crate::report) curves: Vec<Curve>,
-    /// What the article printed, by x and y.
-    pub(in crate::report) article: Vec<(f64, f64)>,
 }
 
 pub(in crate::report) struct Curve {
@@ -25,7 +23,7 @@ pub(in crate::report) struct Curve {
     pub(in crate::report) style: usize,
     /// By x ascending.
     pub(in crate::report) marks: Vec<Mark>,
-    /// A mark is drawn on each so-many-th point; not 0.
+    /// A mark is drawn on every `marks_every`-th point; not 0.
     pub(in crate::report) marks_every: usize,
 }
 
@@ -75,20 +73,17 @@ impl Plot {
         let root = SVGBackend::with_string(svg, (WIDTH * FINE as u32, HEIGHT * FINE as u32))
             .into_drawing_area();
         root.fill(&WHITE)?;
+
         write(&root, &self.title, (24, 18), font(21).style(FontStyle::Bold), INK, HPos::Left)?;
         write(&root, &self.subtitle, (24, 50), font(14), SOFT, HPos::Left)?;
         write(&root, &self.footnote, (24, HEIGHT as i32 - 22), font(12), SOFT, HPos::Left)?;
+
         let right = self.legend(&root)?;
         let mut chart = self.axes(&root, right)?;
         for (index, curve) in self.curves.iter().enumerate() {
             self.curve(&mut chart, curve, index)?;
         }
-        for &(x, y) in &self.article {
-            let at = (self.x.place(x), self.y.place(y));
-            chart.draw_series([
-                EmptyElement::at(at) + PathElement::new(closed(diamond(7)), stroke(INK, 2))
-            ])?;
-        }
+
         root.present()
     }
 
@@ -105,6 +100,7 @@ impl Plot {
             .x_label_area_size(fine(48))
             .y_label_area_size(fine(78))
             .build_cartesian_2d(&self.x, &self.y)?;
+
         chart
             .configure_mesh()
             .bold_line_style(stroke(GRID, 1))
@@ -127,19 +123,22 @@ impl Plot {
         let curves = self.curves.len() as i32;
         let aside = (index as i32 * 2 - curves + 1) * FINE * 6 / curves.max(4);
         let place = |mark: &Mark| (self.x.place(mark.x), self.y.place(mark.y));
+
         chart.draw_series([PathElement::new(
             curve.marks.iter().map(place).collect::<Vec<_>>(),
             stroke(color, 2),
         )])?;
+
         for mark in &curve.marks {
             let Some((low, high)) = mark.interval else { continue };
             let plane = chart.as_coord_spec();
             let at = |y: f64| plane.translate(&(self.x.place(mark.x), self.y.place(y))).1;
             let (middle, low, high) = (at(mark.y), at(low), at(high));
-            // One that is not longer than the mark would stand beside it as a stray dash.
+            // One that is not longer than the mark would stand next to it as a stray dash.
             if (high - low).abs() <= fine(10) {
                 continue;
             }
+
             let cap = 3 * FINE;
             let line = |from: (i32, i32), to: (i32, i32)| {
                 PathElement::new(
@@ -147,12 +146,14 @@ impl Plot {
                     stroke(color, 1),
                 )
             };
+
             let bar = EmptyElement::at(place(mark))
                 + line((0, low), (0, high))
                 + line((-cap, low), (cap, low))
                 + line((-cap, high), (cap, high));
             chart.draw_series([bar])?;
         }
+
         let first = (index + 1) * curve.marks_every / (self.curves.len() + 1);
         for mark in curve.marks.iter().skip(first).step_by(curve.marks_every.max(1)) {
             chart
@@ -167,12 +168,12 @@ impl Plot {
         let mut curves: Vec<&Curve> = self.curves.iter().collect();
         let end = |curve: &Curve| curve.marks.last().map_or(0.0, |mark| mark.y);
         curves.sort_by(|a, b| end(b).total_cmp(&end(a)));
-        let article = (!self.article.is_empty()).then_some("article (2022)");
-        let longest =
-            curves.iter().map(|c| c.label.as_str()).chain(article).map(|l| l.chars().count()).max();
+
+        let longest = curves.iter().map(|curve| curve.label.chars().count()).max();
         // A character of 13 px sans-serif is 7 px wide on average and 8 at most for such names.
         let room = 64 + 8 * longest.unwrap_or(0) as i32;
         let left = WIDTH as i32 - room + 12;
+
         for (row, curve) in curves.iter().enumerate() {
             let y = 100 + 24 * row as i32;
             let color = PALETTE[curve.style % PALETTE.len()];
@@ -186,12 +187,7 @@ impl Plot {
             )?;
             write(root, &curve.label, (left + 38, y - 6), font(13), INK, HPos::Left)?;
         }
-        if let Some(label) = article {
-            let y = 100 + 24 * curves.len() as i32 + 6;
-            let at = EmptyElement::at((fine(left + 14), fine(y)));
-            root.draw(&(at + PathElement::new(closed(diamond(7)), stroke(INK, 2))))?;
-            write(root, label, (left + 38, y - 6), font(13), INK, HPos::Left)?;
-        }
+
         Ok(room)
     }
 }
@@ -208,7 +204,7 @@ fn write(
     root.draw(&Text::new(text, (fine(x), fine(y)), style))
 }
 
-/// Sans-serif of so many pixels. The SVG backend divides sizes by 1.24.
+/// Sans-serif of this many pixels. The SVG backend divides sizes by 1.24.
 fn font(pixels: i32) -> FontDesc<'static> {
     (FontFamily::SansSerif, f64::from(pixels * FINE) * 1.24).into_font()
 }
@@ -247,14 +243,6 @@ fn shape(style: usize) -> Vec<(i32, i32)> {
             (-2, -2),
         ],
     };
+
     shape.iter().map(|&(x, y)| (fine(x), fine(y))).collect()
-}
-
-fn diamond(size: i32) -> Vec<(i32, i32)> {
-    [(0, -size), (size, 0), (0, size), (-size, 0)].map(|(x, y)| (fine(x), fine(y))).to_vec()
-}
-
-fn closed(mut path: Vec<(i32, i32)>) -> Vec<(i32, i32)> {
-    path.extend(path.first().copied());
-    path
 }

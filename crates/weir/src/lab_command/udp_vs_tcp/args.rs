@@ -1,6 +1,7 @@
 //! The command line, and the plan that it asks for.
 
 use crate::exit::Failure;
+use crate::lab_command::each_once;
 use crate::progress::ProgressMode;
 use clap::ValueEnum;
 use lab::experiment::model::Schedule;
@@ -14,8 +15,8 @@ use text::units::{parse_count, parse_duration, parse_size};
 /// Send telemetry over UDP and over TCP through a network that loses packets, and draw what arrives, and how late
 ///
 /// Builds two hosts and a switch, drops packets at random on their links, and runs each transport at each loss several
-/// times. Prints a table with a verdict on each claim of "UDP vs TCP for telemetry" (blog.sflow.com, 2022-02-14), and
-/// writes a page, charts, CSV and JSON to a folder. Takes about 15 minutes; --quick 70 seconds, --article 40 minutes.
+/// times, as "UDP vs TCP for telemetry" (blog.sflow.com, 2022-02-14) did once. Prints a table, and writes a page, charts,
+/// CSV and JSON to a folder. Takes about 15 minutes; --quick 70 seconds, --article 40 minutes.
 /// Ctrl-C ends it with a report of what was measured by then.
 #[derive(clap::Args)]
 pub(in crate::lab_command) struct Args {
@@ -34,7 +35,7 @@ pub(in crate::lab_command) struct Args {
     /// Which transports: udp, tcp-cubic, tcp-cubic-nodelay, tcp-bbr, tcp-reno, tcp-cubic-rto1s, tcp-cubic-bounded,
     /// tcp-cubic-syslog, or all
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = parse_transport)]
-    transports: Vec<Transports>,
+    transports: Vec<String>,
     /// When messages are made: after a pause, or at fixed times whatever became of the ones before; or both
     #[arg(long, value_enum, value_name = "closed,open", value_delimiter = ',')]
     schedule: Vec<ScheduleName>,
@@ -53,7 +54,7 @@ pub(in crate::lab_command) struct Args {
     /// Where the report goes [default: weir-lab-udp-vs-tcp-DATE-TIME]
     #[arg(long, value_name = "FOLDER")]
     pub(super) out: Option<PathBuf>,
-    /// Print figures and verdicts as JSON instead of the table
+    /// Print figures as JSON instead of the table
     #[arg(long)]
     pub(super) json: bool,
     /// Progress on standard error
@@ -68,12 +69,6 @@ enum ScheduleName {
     Closed,
     /// At fixed times
     Open,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Transports {
-    All,
-    One(String),
 }
 
 /// Longest that makes sense, so that times add up without overflow.
@@ -95,6 +90,7 @@ impl Args {
             (_, true) => Plan::article(),
             _ => Plan::standard(),
         };
+
         let plan = Plan {
             losses: or(self.losses()?, preset.losses),
             transports: or(self.transports(), preset.transports),
@@ -105,6 +101,7 @@ impl Args {
             rate_per_sec: self.rate.map_or(preset.rate_per_sec, |rate| rate as f64),
             preset: preset.preset,
         };
+
         let usage = |text: &str| Err(Failure::Usage.error(text));
         if plan.duration < Duration::from_secs(1) || plan.duration > DURATION_MAX {
             return usage("--duration: a run takes 1s to 7d");
@@ -120,57 +117,39 @@ impl Args {
                 "--runs, --transports, --schedule: together at most 400 flows at one loss",
             );
         }
+
         Ok(plan)
     }
 
     /// Of the whole path, each once, 0 to 1.
     fn losses(&self) -> anyhow::Result<Vec<f64>> {
-        let mut losses: Vec<f64> = Vec::new();
-        for &percent in &self.loss {
-            let loss = if self.per_link {
-                PathLoss::per_link(percent / 100.0)
-            } else {
-                PathLoss::per_path(percent / 100.0)
+        let one = |&percent: &f64| {
+            let loss = match self.per_link {
+                true => PathLoss::per_link(percent / 100.0),
+                false => PathLoss::per_path(percent / 100.0),
             };
-            let loss =
-                loss.filter(|loss| loss.path() < 1.0).map(PathLoss::path).ok_or_else(|| {
-                    Failure::Usage.error(format!("--loss: {percent} is not a percentage below 100"))
-                })?;
+            let loss = loss.map(PathLoss::path).filter(|loss| *loss < 1.0).ok_or_else(|| {
+                Failure::Usage.error(format!("--loss: {percent} is not a percentage below 100"))
+            })?;
             // What went through the square root and back is not what was typed.
-            let loss = (loss * 1e9).round() / 1e9;
-            if !losses.contains(&loss) {
-                losses.push(loss);
-            }
-        }
-        Ok(losses)
+            Ok((loss * 1e9).round() / 1e9)
+        };
+        self.loss.iter().map(one).collect::<anyhow::Result<Vec<_>>>().map(each_once)
     }
 
     fn transports(&self) -> Vec<String> {
-        let all = || transport::all().iter().map(|one| one.name().0).collect::<Vec<_>>();
-        let mut names: Vec<String> = Vec::new();
-        for asked in &self.transports {
-            let asked = match asked {
-                Transports::All => all(),
-                Transports::One(name) => vec![name.clone()],
-            };
-            let new: Vec<String> = asked.into_iter().filter(|name| !names.contains(name)).collect();
-            names.extend(new);
-        }
-        names
+        let one_or_all = |asked: &String| match asked.as_str() {
+            ALL => transport_names(),
+            _ => vec![asked.clone()],
+        };
+        each_once(self.transports.iter().flat_map(one_or_all))
     }
 
     fn schedules(&self) -> Vec<Schedule> {
-        let mut schedules: Vec<Schedule> = Vec::new();
-        for name in &self.schedule {
-            let schedule = match name {
-                ScheduleName::Closed => Schedule::ClosedLoop,
-                ScheduleName::Open => Schedule::OpenLoop,
-            };
-            if !schedules.contains(&schedule) {
-                schedules.push(schedule);
-            }
-        }
-        schedules
+        each_once(self.schedule.iter().map(|name| match name {
+            ScheduleName::Closed => Schedule::ClosedLoop,
+            ScheduleName::Open => Schedule::OpenLoop,
+        }))
     }
 }
 
@@ -183,15 +162,18 @@ fn parse_percent(text: &str) -> Result<f64, String> {
     number.parse().map_err(|_| "write a percentage such as 5 or 0.5".to_owned())
 }
 
-fn parse_transport(text: &str) -> Result<Transports, String> {
-    if text == "all" {
-        return Ok(Transports::All);
+/// What stands for every transport.
+const ALL: &str = "all";
+
+fn transport_names() -> Vec<String> {
+    transport::all().iter().map(|one| one.name().0).collect()
+}
+
+fn parse_transport(text: &str) -> Result<String, String> {
+    if text == ALL || transport::named(text).is_some() {
+        return Ok(text.to_owned());
     }
-    if transport::named(text).is_some() {
-        return Ok(Transports::One(text.to_owned()));
-    }
-    let names: Vec<String> = transport::all().iter().map(|one| one.name().0).collect();
-    Err(format!("it is none of {} and all", names.join(", ")))
+    Err(format!("it is none of {} and all", transport_names().join(", ")))
 }
 
 #[cfg(test)]

@@ -1,0 +1,117 @@
+use crate::network::Properties;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::thread;
+
+/// The machine and those settings of its kernel that the results depend on. An empty string, 0 or `None` is unknown.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Machine {
+    /// `uname -sr`, for example `Linux 6.18.5`.
+    pub kernel: String,
+    /// `uname -m`.
+    pub architecture: String,
+    /// Model name of the processor.
+    pub processor: String,
+    /// Processors that the experiment may use.
+    pub processors: u32,
+    pub memory_bytes: u64,
+    /// `net.ipv4.tcp_congestion_control`: what a socket gets that names none.
+    pub congestion_control_default: String,
+    /// `net.ipv4.tcp_available_congestion_control`.
+    pub congestion_controls: Vec<String>,
+    /// Load average over one minute, before the first run and after the last.
+    pub load_before: Option<f64>,
+    pub load_after: Option<f64>,
+    /// Kernel settings by name, as read in the sender's namespace: `net.ipv4.tcp_rto_max_ms` = `120000`, and so on.
+    pub sysctls: Vec<(String, String)>,
+}
+
+impl Machine {
+    /// This machine, with those settings of the lab's network that decide how TCP fares.
+    pub(crate) fn of(properties: &Properties) -> Machine {
+        let release = properties.kernel_release.clone().unwrap_or_default();
+        Machine {
+            kernel: format!("Linux {release}").trim_end().to_owned(),
+            architecture: std::env::consts::ARCH.to_owned(),
+            processor: processor(&read("/proc/cpuinfo")),
+            processors: thread::available_parallelism().map_or(0, |count| count.get() as u32),
+            memory_bytes: memory_bytes(&read("/proc/meminfo")),
+            congestion_control_default: properties.congestion_control.clone().unwrap_or_default(),
+            congestion_controls: properties.congestion_controls.clone(),
+            load_before: None,
+            load_after: None,
+            sysctls: sysctls(properties),
+        }
+    }
+}
+
+/// The load average over one minute.
+pub(crate) fn load() -> Option<f64> {
+    read("/proc/loadavg").split_whitespace().next()?.parse().ok()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// `model name` on x86; other architectures name it differently, or not at all.
+fn processor(cpuinfo: &str) -> String {
+    let value = |name: &str| {
+        let line = cpuinfo.lines().find(|line| line.starts_with(name))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    };
+    ["model name", "Model", "cpu model", "uarch"].into_iter().find_map(value).unwrap_or_default()
+}
+
+fn memory_bytes(meminfo: &str) -> u64 {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    kib.map_or(0, |kib| kib * 1024)
+}
+
+fn sysctls(properties: &Properties) -> Vec<(String, String)> {
+    let number = |value: Option<u64>| value.map(|value| value.to_string());
+    let three = |values: Option<[u64; 3]>| {
+        values.map(|values| values.map(|value| value.to_string()).join(" "))
+    };
+
+    let known = [
+        ("congestion_control", properties.congestion_control.clone()),
+        ("rto_min_us", number(properties.rto_min_us)),
+        ("rto_max_ms", number(properties.rto_max_ms)),
+        ("retries2", number(properties.retries)),
+        ("wmem", three(properties.send_buffer_bytes)),
+        ("rmem", three(properties.receive_buffer_bytes)),
+    ];
+
+    let named = known
+        .into_iter()
+        .filter_map(|(name, value)| Some((format!("net.ipv4.tcp_{name}"), value?)));
+    named.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_is_described_by_its_proc() {
+        assert_eq!(processor("processor\t: 0\nmodel name\t: A Chip 3\n"), "A Chip 3");
+        assert_eq!(processor("processor\t: 0\n"), "");
+        assert_eq!(memory_bytes("MemTotal:        8000 kB\nMemFree: 1 kB\n"), 8_192_000);
+        assert_eq!(memory_bytes(""), 0);
+        let properties = Properties {
+            retries: Some(15),
+            send_buffer_bytes: Some([4096, 16384, 4_194_304]),
+            ..Properties::default()
+        };
+        let sysctls = sysctls(&properties);
+        assert_eq!(
+            sysctls,
+            [("retries2", "15"), ("wmem", "4096 16384 4194304")]
+                .map(|(name, value)| (format!("net.ipv4.tcp_{name}"), value.to_owned()))
+        );
+        assert!(load().is_some());
+    }
+}

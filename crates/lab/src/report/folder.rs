@@ -1,0 +1,54 @@
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+use text::date;
+
+/// The folder of a report, made before the runs: minutes of measuring must not end at a folder that cannot be written. Removed
+/// again if it was made for nothing.
+pub struct Folder {
+    path: PathBuf,
+    is_ours: bool,
+}
+
+impl Folder {
+    /// Makes the folder that was asked for, or one with the experiment's name and the date.
+    ///
+    /// # Errors
+    /// It cannot be made or written to.
+    pub fn make(asked: Option<&Path>, name: &str, began_unix_ns: u64) -> io::Result<Folder> {
+        let path = asked.map_or_else(
+            || {
+                let date = date(began_unix_ns);
+                let date = date.trim_end_matches(" UTC").replace(':', "").replace(' ', "-");
+                PathBuf::from(format!("{name}-{date}"))
+            },
+            Path::to_owned,
+        );
+        let is_ours = !path.exists();
+        let failed = |call: &str, source: io::Error| {
+            let text = format!("cannot {call} the folder {}: {source}", path.display());
+            io::Error::new(source.kind(), text)
+        };
+        fs::create_dir_all(&path).map_err(|source| failed("make", source))?;
+
+        let test = path.join(".weir-lab-writes-here");
+        fs::write(&test, "")
+            .and_then(|()| fs::remove_file(&test))
+            .map_err(|source| failed("write to", source))?;
+        Ok(Folder { path, is_ours })
+    }
+
+    /// Keeps it from here on, and says where it is.
+    pub fn keep(&mut self) -> &Path {
+        self.is_ours = false;
+        &self.path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if self.is_ours {
+            // Empty, if it is still ours.
+            let _ = fs::remove_dir(&self.path);
+        }
+    }
+}

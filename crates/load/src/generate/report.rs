@@ -1,0 +1,202 @@
+use super::Options;
+use super::sender::Sender;
+use crate::LatencyReport;
+use crate::latency::Latencies;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use sys::Errno;
+
+/// What a run has done so far, for a caller that shows progress.
+#[derive(Default, Debug)]
+pub struct Progress {
+    sent_datagrams: AtomicU64,
+    sent_bytes: AtomicU64,
+    heartbeats: AtomicU64,
+    failed_datagrams: AtomicU64,
+}
+
+impl Progress {
+    /// Data datagrams that the kernel took.
+    pub fn sent_datagrams(&self) -> u64 {
+        self.sent_datagrams.load(Ordering::Relaxed)
+    }
+
+    /// Payload bytes of these.
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Heartbeats that the kernel took.
+    pub fn heartbeats(&self) -> u64 {
+        self.heartbeats.load(Ordering::Relaxed)
+    }
+
+    /// Slots that were given up because the kernel refused the datagram.
+    pub fn failed_datagrams(&self) -> u64 {
+        self.failed_datagrams.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add_sent(&self, datagrams: u64, bytes: u64) {
+        self.sent_datagrams.fetch_add(datagrams, Ordering::Relaxed);
+        self.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn add_failed(&self, datagrams: u64) {
+        self.failed_datagrams.fetch_add(datagrams, Ordering::Relaxed);
+    }
+
+    pub(super) fn add_heartbeats(&self, heartbeats: u64) {
+        self.heartbeats.fetch_add(heartbeats, Ordering::Relaxed);
+    }
+}
+
+/// How often which error came, by its name in errno(3).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct ErrorCounts(BTreeMap<String, u64>);
+
+impl ErrorCounts {
+    pub(super) fn add(&mut self, errno: Errno) {
+        *self.0.entry(name(errno)).or_default() += 1;
+    }
+
+    fn add_all(&mut self, other: &ErrorCounts) {
+        for (name, count) in &other.0 {
+            *self.0.entry(name.clone()).or_default() += count;
+        }
+    }
+
+    /// Names and counts, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.0.iter().map(|(name, count)| (name.as_str(), *count))
+    }
+
+    /// All of them together.
+    pub fn total(&self) -> u64 {
+        self.0.values().sum()
+    }
+}
+
+fn name(errno: Errno) -> String {
+    let name = match errno {
+        Errno::AGAIN => "EAGAIN",
+        Errno::CONNREFUSED => "ECONNREFUSED",
+        Errno::HOSTUNREACH => "EHOSTUNREACH",
+        Errno::NETUNREACH => "ENETUNREACH",
+        Errno::NETDOWN => "ENETDOWN",
+        Errno::NOBUFS => "ENOBUFS",
+        Errno::PERM => "EPERM",
+        Errno::ACCES => "EACCES",
+        Errno::MSGSIZE => "EMSGSIZE",
+        Errno::INVAL => "EINVAL",
+        Errno::IO => "EIO",
+        Errno::NOTCONN => "ENOTCONN",
+        Errno::DESTADDRREQ => "EDESTADDRREQ",
+        Errno::NOENT => "ENOENT",
+        Errno::CONNRESET => "ECONNRESET",
+        Errno::NOMEM => "ENOMEM",
+        Errno::PIPE => "EPIPE",
+        Errno(other) => return format!("errno {other}"),
+    };
+    name.to_owned()
+}
+
+/// What a run did.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The run id, 16 hexadecimal digits.
+    pub run: String,
+    /// From the start to the last data datagram; the end heartbeats come after it.
+    pub elapsed_seconds: f64,
+    /// Data datagrams that the kernel took.
+    pub sent_datagrams: u64,
+    /// Payload bytes of these.
+    pub sent_bytes: u64,
+    /// Heartbeats that the kernel took; a relay counts `sent_datagrams + heartbeats`.
+    pub heartbeats: u64,
+    /// Payload bytes of these.
+    pub heartbeat_bytes: u64,
+    /// Slots abandoned because the kernel refused the datagram permanently; not in `sent_datagrams`.
+    pub failed_datagrams: u64,
+    /// Slots that were due before the end and were not reached, because the sender was too slow.
+    pub slots_behind: u64,
+    pub datagrams_per_sec: f64,
+    pub bits_per_sec: f64,
+    /// How late slots were sent; empty for unpaced runs.
+    pub lateness: LatencyReport,
+    /// CPU time of the process, which may have done other things too.
+    pub process_cpu_seconds: f64,
+    pub targets: Vec<TargetReport>,
+}
+
+/// What was sent to one target.
+#[derive(Clone, Debug, Serialize)]
+pub struct TargetReport {
+    pub to: String,
+    pub sent_datagrams: u64,
+    pub sent_bytes: u64,
+    pub heartbeats: u64,
+    pub heartbeat_bytes: u64,
+    /// Slots given up, by the error that made it so.
+    pub failed: ErrorCounts,
+    /// All errors of send calls. Most are answered by sending the same datagram again.
+    pub errors: ErrorCounts,
+}
+
+pub(super) fn collect(
+    options: &Options,
+    run: u64,
+    elapsed: Duration,
+    senders: &[Sender],
+) -> Report {
+    let mut targets: Vec<TargetReport> = options.targets.iter().map(empty_target).collect();
+    let mut lateness = Latencies::new();
+
+    for sender in senders {
+        lateness.add(&sender.lateness);
+        for flow in &sender.flows {
+            let target = &mut targets[flow.target_idx];
+            target.sent_datagrams += flow.sent_datagrams;
+            target.sent_bytes += flow.sent_bytes;
+            target.heartbeats += flow.heartbeats;
+            target.heartbeat_bytes += flow.heartbeat_bytes;
+            target.failed.add_all(&flow.failed);
+            target.errors.add_all(&flow.errors);
+        }
+    }
+
+    let sent_datagrams = targets.iter().map(|t| t.sent_datagrams).sum();
+    let sent_bytes = targets.iter().map(|t| t.sent_bytes).sum();
+    let elapsed_seconds = elapsed.as_secs_f64();
+    let per_sec = |n: u64| if elapsed_seconds > 0.0 { n as f64 / elapsed_seconds } else { 0.0 };
+
+    Report {
+        run: format!("{run:016x}"),
+        elapsed_seconds,
+        sent_datagrams,
+        sent_bytes,
+        heartbeats: targets.iter().map(|t| t.heartbeats).sum(),
+        heartbeat_bytes: targets.iter().map(|t| t.heartbeat_bytes).sum(),
+        failed_datagrams: targets.iter().map(|t| t.failed.total()).sum(),
+        slots_behind: senders.iter().map(|sender| sender.slots_behind).sum(),
+        datagrams_per_sec: per_sec(sent_datagrams),
+        bits_per_sec: per_sec(sent_bytes) * 8.0,
+        lateness: lateness.report(),
+        process_cpu_seconds: sys::clock::process_cpu_ns() as f64 / 1e9,
+        targets,
+    }
+}
+
+fn empty_target(to: &crate::Address) -> TargetReport {
+    TargetReport {
+        to: to.to_string(),
+        sent_datagrams: 0,
+        sent_bytes: 0,
+        heartbeats: 0,
+        heartbeat_bytes: 0,
+        failed: ErrorCounts::default(),
+        errors: ErrorCounts::default(),
+    }
+}

@@ -1,0 +1,29 @@
+/// SplitMix64 (Steele, Lea, Flood 2014): small, fast, and the same on every machine for one seed.
+pub struct Random(u64);
+
+impl Random {
+    /// The sequence of this seed.
+    pub fn seeded(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound`, which is not 0. The bias is below `bound / 2^64`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+    }
+}
+
+/// A number that no other run has, with a probability that needs no thought: the hasher keys of the standard library
+/// come from the system's random source.
+pub(crate) fn fresh_run_id() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one((sys::clock::realtime_ns(), std::process::id()))
+}
