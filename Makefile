@@ -7,10 +7,10 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 WEIR := $(TARGET_DIR)/release/weir
 CONFIG ?= examples/quickstart.toml
 
-.PHONY: help build run demo test bench lint image tools
+.PHONY: help build run demo test bench lint generated image tools
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 build: ## the release binary
 	@scripts/install-tools.sh build
@@ -35,6 +35,9 @@ lint: ## formatting, clippy, docs and shell scripts, warnings as errors
 	$(CARGO) clippy --package weir --all-targets --no-default-features -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --no-deps --workspace
 	@scripts/test-scripts.sh
+
+generated: ## write every file again that is generated from code: schemas, tables, references
+	UPDATE_GENERATED=1 $(CARGO) test --workspace --tests generated
 
 image: ## the container image as an OCI archive, assembled without a container engine
 	@scripts/build-image.sh

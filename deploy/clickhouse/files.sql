@@ -1,4 +1,4 @@
--- Generated from the table in crates/record; UPDATE_RECORDS=1 cargo test -p record writes it.
+-- Generated from the table in crates/record; `make generated` writes it.
 --
 -- What takes the files that Weir writes, records and totals between each other. Nothing is kept here: each row goes on to `sockets` or
 -- `polls`, which sockets.sql makes. With weir_store.proto in the server's format_schema_path:

@@ -1,4 +1,4 @@
--- Generated from the table in crates/record; UPDATE_RECORDS=1 cargo test -p record writes it.
+-- Generated from the table in crates/record; `make generated` writes it.
 --
 -- A table of records and one of totals, which together tell whether all records are there: see complete.sql.
 --

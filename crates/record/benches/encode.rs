@@ -3,7 +3,7 @@
 
 #![allow(missing_docs, reason = "criterion's macros make undocumented functions")]
 
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/record/support.rs"]
 mod support;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
@@ -13,7 +13,7 @@ use std::hint::black_box;
 const RECORDS: usize = 128;
 
 fn records() -> Vec<SocketRecord<'static>> {
-    let mut random = support::Random::new(1);
+    let mut random = testkit::Random(1);
     (0..RECORDS).map(|_| support::realistic(&mut random)).collect()
 }
 

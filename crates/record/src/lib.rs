@@ -16,6 +16,8 @@ mod decode;
 mod delimited;
 mod encoder;
 mod field_set;
+#[cfg(test)]
+mod generated;
 mod json;
 mod messagepack;
 mod protobuf;

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "sockets/support.rs"]
 mod support;
 
 use ledger::Reason;
@@ -12,7 +13,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
-use support::{Keep, Netns, RARELY, Rows, Run, need_root_netns, options, tell, within};
+use support::{Keep, RARELY, Rows, Run, options};
+use testkit::{Netns, need_root_netns, say, within};
 
 fn only_closes() -> Keep {
     Keep { rows: Rows::Closes, ..Keep::default() }
@@ -58,7 +60,7 @@ fn ten_thousand_short_connections_between_two_polls_are_all_told() {
     let lost = hop.dropped_for(Reason::EventBuffer).count;
     let polls = run.keep.told.lock().unwrap().polls;
     let told = run.stop();
-    tell(&format!(
+    say(&format!(
         "10,000 short connections: {sockets} sockets, {} told, {lost} lost",
         told.rows.len()
     ));
@@ -71,7 +73,7 @@ fn ten_thousand_short_connections_between_two_polls_are_all_told() {
     assert_eq!(cookies.len(), told.rows.len(), "none is told twice");
     let count = |reason| told.rows.iter().filter(|row| row.reason == Some(reason)).count() as u64;
     let (ours, theirs) = (count(CloseReason::OUR_CLOSE), count(CloseReason::PEER_CLOSE));
-    tell(&format!("{ours} our_close, {theirs} peer_close, of {}", told.rows.len()));
+    say(&format!("{ours} our_close, {theirs} peer_close, of {}", told.rows.len()));
     assert!(ours + theirs >= (sockets - lost) * 99 / 100, "{ours} + {theirs}");
 }
 
@@ -106,7 +108,7 @@ fn what_overruns_the_buffer_is_counted_exactly() {
     let hop = run.close_hop();
     let lost = hop.dropped_for(Reason::EventBuffer).count;
     let told = run.stop();
-    tell(&format!("overrun: {sockets} closed, {} told, {lost} lost", told.rows.len()));
+    say(&format!("overrun: {sockets} closed, {} told, {lost} lost", told.rows.len()));
     assert!(lost > 0 && !told.rows.is_empty());
     // The listener is no connection, if its event was not among the lost.
     assert_eq!(told.rows.len() as u64 + told.never_connected + lost, sockets);
@@ -188,7 +190,7 @@ fn a_namespace_is_gone_within_a_second_of_its_last_user() {
         assert!(within(Duration::from_secs(5), is_gone), "v{round} stays");
         longest = longest.max(began.elapsed());
     }
-    tell(&format!("a namespace was gone after {longest:?} at most"));
+    say(&format!("a namespace was gone after {longest:?} at most"));
     assert!(longest < Duration::from_secs(1), "{longest:?}");
     run.stop();
 }

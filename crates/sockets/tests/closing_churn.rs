@@ -3,12 +3,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "sockets/support.rs"]
 mod support;
 
 use sockets::Scope;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use support::{Keep, Netns, Rows, Run, need_root_netns, options, run as run_command, tell};
+use support::{Keep, Rows, Run, options};
+use testkit::{Netns, need_root_netns, run as run_command, say};
 
 #[test]
 fn namespaces_that_come_and_go_leave_nothing_behind() {
@@ -42,7 +44,7 @@ fn namespaces_that_come_and_go_leave_nothing_behind() {
     run.poll();
     let after = Usage::at_rest();
     let polls = run.keep.told.lock().unwrap().polls;
-    tell(&format!(
+    say(&format!(
         "{rounds} namespaces in {took:?}, {polls} polls: before {before:?}, after {after:?}"
     ));
     assert!(

@@ -1,7 +1,6 @@
 //! A namespace with sockets of every kind, which stay as they are.
 
 use socket2::{Domain, SockAddr, Socket, Type};
-use std::env;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,23 +10,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use sys::namespace::{Home, OpenNamespace};
+use testkit::{need_root_netns, need_tool, run};
 
 /// Whether namespaces can be made and `ss` is there. Prints `skipped:` otherwise, and fails where they are meant to be there.
 pub(crate) fn need_root_and_ss() -> bool {
-    const NEEDED: u64 = 1 << sys::process::CAP_SYS_ADMIN | 1 << sys::process::CAP_NET_ADMIN;
-    let runs = |program: &str| {
-        Command::new(program).arg("-V").output().is_ok_and(|output| output.status.success())
-    };
-    let capable = sys::process::effective_capabilities().unwrap_or(0) & NEEDED == NEEDED;
-    if capable && runs("ip") && runs("ss") && runs("nsenter") {
-        return true;
-    }
-    let is_required = |name| env::var(name).is_ok_and(|value| value == "1");
-    let reason = "a comparison with ss needs root and the programs ip, ss and nsenter";
-    assert!(!is_required("REQUIRE_NETNS") && !is_required("REQUIRE_ALL"), "cannot skip: {reason}");
-    // Not `eprintln!`, which the test harness would capture.
-    let _ = std::io::stderr().write_all(format!("skipped: {reason}\n").as_bytes());
-    false
+    need_root_netns() && need_tool("ss") && need_tool("nsenter")
 }
 
 /// The namespace and its sockets. Both go with their owner.
@@ -102,11 +89,6 @@ impl Drop for Scene {
 
 fn enter<R: Send>(home: &Home, path: &Path, f: impl FnOnce() -> R + Send) -> R {
     home.enter(&OpenNamespace::open(path).unwrap(), f).unwrap()
-}
-
-fn run(command: &mut Command) {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Held while the process, with all its tests, is in a cgroup of one test.

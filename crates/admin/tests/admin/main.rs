@@ -1,0 +1,8 @@
+//! The admin server over HTTP, and what its pages say.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod http;
+mod metrics;
+mod server;
+mod support;

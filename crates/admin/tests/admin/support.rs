@@ -1,0 +1,133 @@
+//! A ledger with known numbers, and the server's answers to it.
+
+use admin::{AdminState, Health, Phase};
+use ledger::{
+    Amount, ConnectionEnd, Counters, DelayHistogram, Event, Gauge, HopBuilder, HopKind,
+    HopSnapshot, IcmpError, Ledger, Meter, NamespaceError, PollPhase, Reason, SendError, TcpState,
+};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) const HEARTBEAT_LIMIT: Duration = Duration::from_secs(3600);
+
+/// Hops that stay as they are.
+pub(crate) struct Fixed(pub(crate) Vec<HopSnapshot>);
+
+impl Meter for Fixed {
+    fn read(&self, hops: &mut Vec<HopSnapshot>) {
+        hops.extend(self.0.iter().cloned());
+    }
+}
+
+pub(crate) fn amount(count: u64) -> Amount {
+    Amount { count, bytes: count * 200 }
+}
+
+/// A hop that received 1,000 and dropped one datagram for each of these reasons.
+fn hop(kind: HopKind, target: Option<&str>, reasons: impl Iterator<Item = Reason>) -> HopBuilder {
+    let counters = Counters::default();
+    let mut dropped = 0;
+    for reason in reasons {
+        counters.drop(reason, amount(1));
+        dropped += 1;
+    }
+    HopBuilder::new(kind, source(kind), target, amount(1_000))
+        .left(&counters)
+        .delivered(amount(1_000 - dropped))
+}
+
+fn source(kind: HopKind) -> &'static str {
+    match kind {
+        HopKind::Socket
+        | HopKind::Receive
+        | HopKind::Target
+        | HopKind::Egress
+        | HopKind::Receiver => "syslog",
+        HopKind::Poll | HopKind::Close | HopKind::Sink => "sockets",
+    }
+}
+
+/// A listener with one target and a collector with one sink, at which every reason, event and gauge occurs.
+pub(crate) fn busy_hops() -> Vec<HopSnapshot> {
+    let delay = DelayHistogram::default();
+    delay.add(40, 900);
+    delay.add(10_000_000, 85);
+    let of = |kind, target| hop(kind, target, Reason::at(kind));
+    vec![
+        of(HopKind::Socket, None)
+            .gauge(Gauge::ReceiveBufferBytes, 425_984)
+            .gauge(Gauge::ReceiveQueueBytes, 832)
+            .finish(amount(1_000)),
+        of(HopKind::Receive, None)
+            .event(Event::Batches, 50)
+            .event(Event::EmptyDatagrams, 3)
+            .event(Event::ReceiveErrors, 2)
+            .finish(amount(1_000)),
+        of(HopKind::Target, Some("old"))
+            .capacity(65_536)
+            .gauge(Gauge::OldestAgeMs, 1_500)
+            .gauge(Gauge::Gso, 1)
+            .gauge(Gauge::Up, 0)
+            .event(Event::SendCalls, 60)
+            .event(Event::Retries, 7)
+            .event(Event::FileTailsMended, 1)
+            .event(Event::FilesSetAside, 2)
+            .event(Event::SendErrors(SendError::NoBufs), 4)
+            .event(Event::SendErrors(SendError::Other), 1)
+            .event(Event::SendErrors(SendError::Unresolved), 2)
+            .delay(&delay)
+            .finish(amount(1_000)),
+        of(HopKind::Egress, Some("old"))
+            .event(Event::IcmpErrors(IcmpError::V4Port), 5)
+            .event(Event::IcmpErrors(IcmpError::Other), 6)
+            .finish(amount(1_000)),
+        of(HopKind::Receiver, Some("old")).event(Event::SocketDrops, 1).finish(amount(1_000)),
+        of(HopKind::Poll, None)
+            .event(Event::Polls, 12)
+            .event(Event::Spent(PollPhase::Walk), 250_000)
+            .event(Event::NamespaceErrors(NamespaceError::Permission), 3)
+            .gauge(Gauge::Namespaces, 5)
+            .gauge(Gauge::NamespacesLeftOut, 2)
+            .gauge(Gauge::TableEntries, 6)
+            .gauge(Gauge::TableCapacity, 7)
+            .gauge(Gauge::OpenIpv6(TcpState::TimeWait), 17)
+            .delay(&delay)
+            .finish(amount(1_000)),
+        of(HopKind::Close, None)
+            .event(Event::Ended(ConnectionEnd::PeerReset), 4)
+            .finish(amount(1_000)),
+        of(HopKind::Sink, Some("kept"))
+            .gauge(Gauge::QueueBytes, 512)
+            .gauge(Gauge::Up, 1)
+            .finish(amount(1_000)),
+    ]
+}
+
+/// A listener with one target and a collector with one sink, at which nothing has happened yet.
+pub(crate) fn idle_hops() -> Vec<HopSnapshot> {
+    let idle =
+        |kind, target| HopBuilder::new(kind, source(kind), target, amount(0)).finish(amount(0));
+    vec![
+        idle(HopKind::Socket, None),
+        idle(HopKind::Receive, None),
+        idle(HopKind::Target, Some("old")),
+        idle(HopKind::Egress, Some("old")),
+        idle(HopKind::Receiver, Some("old")),
+        idle(HopKind::Poll, None),
+        idle(HopKind::Close, None),
+        idle(HopKind::Sink, Some("kept")),
+    ]
+}
+
+/// A state with these hops, bound to `bind`, ready and with one configuration.
+pub(crate) fn state(hops: Vec<HopSnapshot>, bind: &str) -> AdminState {
+    let ledger = Arc::new(Ledger::new("5eed".into()));
+    ledger.register(Arc::new(Fixed(hops)));
+    let health = Arc::new(Health::new(HEARTBEAT_LIMIT));
+    health.config_applied("c0ffee");
+    health.heartbeat("syslog", 1);
+    health.set_phase(Phase::Ready);
+    let bind: IpAddr = bind.parse().unwrap();
+    AdminState::new(ledger, health, bind)
+}

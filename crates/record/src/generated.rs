@@ -1,0 +1,56 @@
+//! The files that others read follow the table: schemas, the database's table, the field reference, and the list of
+//! numbers that were ever given. `make generated` writes them again.
+
+mod clickhouse;
+mod json_schema;
+mod numbers;
+mod proto;
+mod reference;
+
+use testkit::{generated, root};
+
+/// The first line of each, after its comment sign.
+const GENERATED: &str = "Generated from the table in crates/record; `make generated` writes it.";
+
+#[test]
+fn the_protobuf_schema_follows_the_table() {
+    generated("proto/weir.proto", &proto::text());
+}
+
+#[test]
+fn the_protobuf_schema_for_stores_follows_the_table() {
+    generated("proto/weir_store.proto", &proto::store_text());
+}
+
+#[test]
+fn the_field_reference_follows_the_table() {
+    generated("docs/records.md", &reference::text());
+}
+
+#[test]
+fn the_json_schema_follows_the_table() {
+    generated("docs/record.schema.json", &json_schema::text());
+}
+
+#[test]
+fn the_clickhouse_tables_follow_the_table() {
+    generated("deploy/clickhouse/sockets.sql", &clickhouse::tables());
+    generated("deploy/clickhouse/files.sql", &clickhouse::files());
+}
+
+#[test]
+fn numbers_are_given_once() {
+    let path = root().join("crates/record/tests/numbers.txt");
+    let given = std::fs::read_to_string(&path).unwrap_or_default();
+    let list = numbers::extend(&given).unwrap_or_else(|broken| panic!("{broken}"));
+    generated("crates/record/tests/numbers.txt", &list);
+}
+
+/// Unit and kernel of a field, as words for a comment; empty if there is nothing to say.
+fn unit_and_kernel(field: &crate::Field) -> String {
+    let kernel =
+        if field.kernel.is_empty() { String::new() } else { format!("Linux {}", field.kernel) };
+    let parts: Vec<&str> =
+        [field.unit, &kernel].into_iter().filter(|part| !part.is_empty()).collect();
+    parts.join(", ")
+}

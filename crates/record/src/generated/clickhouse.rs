@@ -1,0 +1,235 @@
+//! The tables for ClickHouse, and what files of records are inserted into.
+
+use super::{GENERATED, unit_and_kernel};
+use crate::{Field, Kind, PollTotals, RecordKind, SocketRecord, Words};
+use std::fmt::Write;
+
+/// Fields that sort a table or that every row has; the others may be absent, which is NULL.
+const ALWAYS: &[&str] = &["record_kind", "time_unix_ns", "cookie", "host", "tags"];
+
+/// Texts of which a host has many different ones; the others are kept as a dictionary.
+const VARIED: &[&str] = &["cgroup_path", "pod_uid", "container_id"];
+
+/// `sockets.sql`.
+pub(crate) fn tables() -> String {
+    let mut out = format!("-- {GENERATED}\n--\n{TABLES_HEAD}");
+    out.push_str(
+        "\n-- Polls and closes of sockets, one row each.\nCREATE TABLE IF NOT EXISTS sockets\n(\n",
+    );
+    for group in SocketRecord::GROUPS {
+        columns(SocketRecord::FIELDS, group, &mut out);
+    }
+    out.push_str(SOCKETS_TAIL);
+    out.push_str("\n-- Totals of polls, one row each.\nCREATE TABLE IF NOT EXISTS polls\n(\n");
+    for group in PollTotals::GROUPS {
+        columns(PollTotals::FIELDS, group, &mut out);
+    }
+    out.push_str(POLLS_TAIL);
+    out
+}
+
+/// `files.sql`.
+pub(crate) fn files() -> String {
+    let mut out = format!("-- {GENERATED}\n--\n{FILES_HEAD}");
+    let totals: Vec<String> = plain_columns(PollTotals::FIELDS, Form::Binary);
+    landing("records_protobuf", Form::Binary, &format!("Tuple({})", totals.join(", ")), &mut out);
+    landing("records_json", Form::Text, "String", &mut out);
+    out
+}
+
+const TABLES_HEAD: &str = "\
+-- A table of records and one of totals, which together tell whether all records are there: see complete.sql.
+--
+--   clickhouse-client --multiquery < sockets.sql
+--
+-- Rows of one kind can be inserted directly, with weir_store.proto in the server's format_schema_path:
+--
+--   INSERT INTO sockets SETTINGS format_schema = 'weir_store.proto:SocketRecord' FORMAT Protobuf
+--   INSERT INTO polls SETTINGS format_schema = 'weir_store.proto:PollTotals' FORMAT Protobuf
+--
+-- Files of Weir have both kinds: files.sql makes what takes those.
+--
+-- NULL is not known. Words are numbers, since a newer kernel may have one that has no name here; each has its text, or the number as
+-- text, in a second column `_word`. Times come as nanoseconds, and once more as DateTime64 in a column without the unit. Bytes are
+-- bytes. An IPv4 address is `::ffff:a.b.c.d`. A column that sorts the table is 0 or empty where the field was not chosen.
+-- The partition is the day of the insert, not that of the record, so that a host with a wrong clock does no harm to others.
+";
+
+const SOCKETS_TAIL: &str = "
+    -- When the row was inserted.
+    `ingest_time` DateTime('UTC') DEFAULT now() CODEC(DoubleDelta, ZSTD(1))
+)
+ENGINE = MergeTree
+PARTITION BY toDate(ingest_time)
+ORDER BY (toStartOfInterval(time, INTERVAL 10 MINUTE), host, cookie, time_unix_ns)
+-- To drop old rows:
+-- TTL ingest_time + INTERVAL 30 DAY
+;
+";
+
+const POLLS_TAIL: &str = "
+    -- When the row was inserted.
+    `ingest_time` DateTime('UTC') DEFAULT now() CODEC(DoubleDelta, ZSTD(1))
+)
+ENGINE = MergeTree
+PARTITION BY toDate(ingest_time)
+ORDER BY (toStartOfInterval(time, INTERVAL 10 MINUTE), host, time_unix_ns)
+-- TTL ingest_time + INTERVAL 30 DAY
+;
+";
+
+const FILES_HEAD: &str = "\
+-- What takes the files that Weir writes, records and totals between each other. Nothing is kept here: each row goes on to `sockets` or
+-- `polls`, which sockets.sql makes. With weir_store.proto in the server's format_schema_path:
+--
+--   clickhouse-client --query \"INSERT INTO records_protobuf SETTINGS format_schema = 'weir_store.proto:SocketRecord' FORMAT Protobuf\" < sockets.pb
+--   clickhouse-client --query 'INSERT INTO records_json FORMAT JSONEachRow' < sockets.jsonl
+--
+-- Both mean the same: base64 becomes bytes, words become their numbers.
+";
+
+/// The columns of a group.
+fn columns(fields: &[Field], group: &crate::Group, out: &mut String) {
+    let _ = writeln!(out, "    -- {}", group.meaning);
+    for field in fields.iter().filter(|field| field.group == group.name) {
+        column(field, out);
+    }
+}
+
+fn column(field: &Field, out: &mut String) {
+    let unit = unit_and_kernel(field);
+    let unit = if unit.is_empty() { unit } else { format!(" [{unit}]") };
+    let comment = format!("{}{unit}", field.meaning).replace('\\', "\\\\").replace('\'', "\\'");
+    let _ = writeln!(
+        out,
+        "    `{}` {} COMMENT '{comment}'{},",
+        field.name,
+        type_of(field),
+        codec(field)
+    );
+    if let Kind::Word(words) = field.kind {
+        let name = field.name;
+        let (numbers, texts) = words_of(words);
+        let text = if is_nullable(field) { "Nullable(String)" } else { "String" };
+        let _ = writeln!(
+            out,
+            "    `{name}_word` {text} ALIAS transform({name}, [{numbers}], [{texts}], toString({name})),"
+        );
+    }
+    if let Some(name) = field.name.strip_suffix("_unix_ns") {
+        let moment = if is_nullable(field) {
+            "Nullable(DateTime64(9, 'UTC'))"
+        } else {
+            "DateTime64(9, 'UTC')"
+        };
+        let value = format!("fromUnixTimestamp64Nano(toInt64({}))", field.name);
+        let _ = writeln!(
+            out,
+            "    `{name}` {moment} MATERIALIZED {value} CODEC(DoubleDelta, ZSTD(1)),"
+        );
+    }
+}
+
+/// The numbers and the texts of words, as lists.
+fn words_of(words: &Words) -> (String, String) {
+    let numbers: Vec<String> = words.entries.iter().map(|(value, _)| value.to_string()).collect();
+    let texts: Vec<String> = words.entries.iter().map(|(_, word)| format!("'{word}'")).collect();
+    (numbers.join(", "), texts.join(", "))
+}
+
+fn is_nullable(field: &Field) -> bool {
+    !ALWAYS.contains(&field.name)
+}
+
+fn type_of(field: &Field) -> String {
+    match field.kind {
+        Kind::Text if VARIED.contains(&field.name) => "Nullable(String)".to_owned(),
+        Kind::Text if field.name == "boot_id" => "Nullable(UUID)".to_owned(),
+        Kind::Text if is_nullable(field) => "LowCardinality(Nullable(String))".to_owned(),
+        Kind::Text => "LowCardinality(String)".to_owned(),
+        Kind::Tags => "Map(LowCardinality(String), String)".to_owned(),
+        _ => plain_type(field, Form::Binary),
+    }
+}
+
+/// How a file has its values.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Protobuf: words as numbers, bytes as they are.
+    Binary,
+    /// JSON: words as text, bytes in base64.
+    Text,
+}
+
+/// The type of a value on its way into a table.
+fn plain_type(field: &Field, form: Form) -> String {
+    let name = match field.kind {
+        Kind::Word(_) if form == Form::Text => "String",
+        Kind::U8 | Kind::Word(_) => "UInt8",
+        Kind::U16 => "UInt16",
+        Kind::U32 => "UInt32",
+        Kind::U64 | Kind::Fixed64 => "UInt64",
+        Kind::Bool => "Bool",
+        Kind::Text | Kind::Bytes => "String",
+        Kind::Address => "IPv6",
+        Kind::Tags => return "Map(String, String)".to_owned(),
+    };
+    if is_nullable(field) { format!("Nullable({name})") } else { name.to_owned() }
+}
+
+fn plain_columns(fields: &[Field], form: Form) -> Vec<String> {
+    fields.iter().map(|field| format!("`{}` {}", field.name, plain_type(field, form))).collect()
+}
+
+/// A table that keeps nothing, and the two views that divide what is inserted into it.
+fn landing(name: &str, form: Form, totals: &str, out: &mut String) {
+    let columns = plain_columns(SocketRecord::FIELDS, form).join(",\n    ");
+    let (kind, word) = (RecordKind::TOTALS.0, RecordKind::TOTALS.word().unwrap_or_default());
+    let kind = if form == Form::Text { format!("'{word}'") } else { kind.to_string() };
+    let record = |field: &Field| stored(field, form, format!("`{}`", field.name));
+    let total = |field: &Field| match form {
+        Form::Binary => format!("totals.{0} AS `{0}`", field.name),
+        Form::Text => {
+            let kind = plain_type(field, form);
+            let value = format!("JSONExtract(totals, '{}', '{kind}')", field.name);
+            stored(field, form, value)
+        }
+    };
+    let records: Vec<String> = SocketRecord::FIELDS.iter().map(record).collect();
+    let totals_of: Vec<String> = PollTotals::FIELDS.iter().map(total).collect();
+    let _ = write!(
+        out,
+        "\nCREATE TABLE IF NOT EXISTS {name}\n(\n    {columns},\n    `totals` {totals}\n)\nENGINE = Null;\n\n\
+         CREATE MATERIALIZED VIEW IF NOT EXISTS {name}_to_sockets TO sockets AS\nSELECT\n    {}\n\
+         FROM {name} AS landed WHERE landed.record_kind != {kind};\n\n\
+         CREATE MATERIALIZED VIEW IF NOT EXISTS {name}_to_polls TO polls AS\nSELECT\n    {}\n\
+         FROM {name} AS landed WHERE landed.record_kind = {kind};\n",
+        records.join(",\n    "),
+        totals_of.join(",\n    ")
+    );
+}
+
+/// A value as the table has it, under the field's name.
+fn stored(field: &Field, form: Form, value: String) -> String {
+    let value = match (field.kind, form) {
+        (Kind::Word(words), Form::Text) => {
+            let (numbers, texts) = words_of(words);
+            let number = if is_nullable(field) { "toUInt8OrNull" } else { "toUInt8OrZero" };
+            format!("transform({value}, [{texts}], [{numbers}], {number}({value}))")
+        }
+        (Kind::Bytes, Form::Text) => format!("base64Decode({value})"),
+        _ if value == format!("`{}`", field.name) => return value,
+        _ => value,
+    };
+    format!("{value} AS `{}`", field.name)
+}
+
+/// Rows of one connection lie beside each other in the order of time, so that times and counters are small steps.
+fn codec(field: &Field) -> &'static str {
+    match field.kind {
+        Kind::Fixed64 => " CODEC(DoubleDelta, ZSTD(1))",
+        Kind::U64 => " CODEC(Delta(8), ZSTD(1))",
+        Kind::U32 => " CODEC(Delta(4), ZSTD(1))",
+        _ => " CODEC(ZSTD(1))",
+    }
+}

@@ -1,0 +1,141 @@
+//! `docs/records.md`.
+
+use super::GENERATED;
+use crate::{Encoding, Field, Group, Kind, PollTotals, SocketRecord, WORD_TABLES};
+use std::fmt::Write;
+
+pub(crate) fn text() -> String {
+    let mut out = format!("<!-- {GENERATED} -->\n\n");
+    out.push_str(HEAD);
+    out.push_str("\n## Encodings\n\n| name | file | one record is |\n|---|---|---|\n");
+    for &encoding in Encoding::ALL {
+        let _ =
+            writeln!(out, "| `{encoding}` | `.{}` | {} |", encoding.extension(), about(encoding));
+    }
+    out.push_str(ENCODINGS);
+    out.push_str("\n## Fields of a socket record\n");
+    tables(SocketRecord::FIELDS, SocketRecord::GROUPS, &mut out);
+    out.push_str(TOTALS);
+    tables(PollTotals::FIELDS, PollTotals::GROUPS, &mut out);
+    out.push_str("\n## Words\n\nA value without a word, from a newer kernel, is written as its number.\n\n| type | words |\n|---|---|\n");
+    for words in WORD_TABLES {
+        let list: Vec<String> =
+            words.entries.iter().map(|(value, word)| format!("{value} `{word}`")).collect();
+        let _ = writeln!(out, "| {}: {} | {} |", words.name, words.meaning.trim(), list.join(", "));
+    }
+    out
+}
+
+const HEAD: &str = "\
+# Records
+
+A record is one TCP socket at one moment, a connection that ended, or the totals of a poll. Every encoding has the same fields under the
+same names. The names are the kernel's own without the prefix (`tcpi_rtt` is `rtt_us`), with the unit last.
+
+A field that is not there is not known: the kernel is older than the field, the socket has no such attribute (TIME_WAIT has no `tcp_info`), or
+the field was not chosen. That is never the same as 0. It is never a number that stands for nothing either: where the kernel has one (`min_rtt_us` of
+2^32 - 1 before the first sample, for example), the field is absent in every encoding.
+
+Fields are chosen by name or by group, with commas between them; a minus takes away: `identity,endpoints,tcp_info,-fackets_segments`.
+
+## Which records there are, and whether all have come
+
+(`run_id`, `sequence`) names a record, in every store and whatever way it came: a record that is there twice is a copy. Totals say how many records the
+run had made until then (`next_sequence`), so that any store can tell whether it has all of them, without asking Weir:
+
+    count of the different sequences with run_id = R and sequence < N  =  N, with N the largest next_sequence of that run
+
+Files and datagrams have the last totals after the last record. Records of a run that was killed may follow its last totals; they are beyond what can be proved.
+A sink whose `fields` leave `run_id` or `sequence` out cannot be checked so. [deploy/clickhouse/complete.sql](../deploy/clickhouse/complete.sql) asks
+ClickHouse, and names what is missing.
+
+## Units that bite
+
+- `rtt_us`, `rto_us` and most times are in µs, but `last_*_ms` and `total_rto_time_ms` are in ms.
+- `snd_cwnd_segments` and `snd_ssthresh_segments` are in segments of `snd_mss_bytes`; `rcv_*_bytes` and `*_wnd_bytes` are in bytes.
+- For a listener, `receive_queue` and `unacked_segments` are connections that wait to be accepted, and `send_queue` and `sacked_segments` the
+  limit of that queue. For every other state they are bytes and segments.
+- 32-bit counters of segments wrap: take differences modulo 2^32. Counters of bytes have 64 bits and do not, except those of AccECN.
+- `lost_segments` and `retrans_segments` are what is in flight now. Totals are `total_retrans_segments` and `bytes_retrans`.
+- `bytes_acked` counts our FIN as a byte and, on the side that connects, the SYN; `bytes_received` counts the peer's FIN; `bytes_sent` counts neither.
+- The memory group counts buffers with their overhead, not payload.
+- Kernels 6.18 and 6.19 have no `ecn_mode` and no `options2`: `tcp_info` is as long as that of 7.0, but its last 4 bytes hold `accecn_fail_mode` and
+  `accecn_opt_seen` alone. Which it is tells the kernel's release, so that of a capture, which does not carry it, `accecn_word` has the bytes undivided.
+";
+
+const ENCODINGS: &str = "
+JSON lines, JSON, MessagePack, CSV and TSV say the same. Numbers are numbers, also those above 2^53 (`time_unix_ns`, `run_id`): a reader that
+keeps numbers as doubles should take protobuf JSON, where 64-bit numbers are texts. None needs more than 63 bits but counters that the kernel itself lets
+grow that far. A word is its text, or its number if it has none yet. Addresses are text, IPv4 ones as `a.b.c.d` whatever socket has them, so that one peer
+has one text; `family` tells whether the socket is an IPv6 one. Bytes are base64 in text, and `bin` in MessagePack. In the three protobuf forms addresses are
+16 bytes, IPv4 as `::ffff:a.b.c.d`, bytes are bytes, and words are numbers in the binary one.
+
+`proto/weir.proto` is for programs, with the words as enums. `proto/weir_store.proto` is the same on the wire with words as numbers, for stores: a newer
+kernel's word must not stop an insert.
+
+Texts may come from anybody who can start a process: names of processes, cgroups and namespaces. They are escaped as each encoding asks,
+control characters included. CSV and TSV are written for programs: a text that starts with `=` stays as it is, so import such
+columns as text when you open a file in a spreadsheet.
+
+CSV quotes as in RFC 4180, with line feeds; an absent field is an empty place and an empty text is `\"\"`. TSV escapes tab, line feed, carriage return and
+backslash with a backslash; an empty text looks like an absent field there. Both start with a line of names, in the order of
+`weir sockets --columns`, or else of the tables below, and have no totals.
+";
+
+const TOTALS: &str = "
+## Fields of the totals
+
+One for each poll: rows of another kind, for a table of their own. Files, streams and datagrams have them between the records, as a record with
+`record_kind` `totals` and all of these in its field `totals`. Two sums hold exactly:
+
+- `sockets_visited = sockets_emitted + sockets_unchanged + sockets_filtered + sockets_sampled + sockets_dropped_*`
+- `closes_observed = closes_emitted + closes_filtered + closes_undecided + closes_never_connected + closes_elsewhere +
+  closes_sampled + closes_dropped_*`
+";
+
+fn about(encoding: Encoding) -> &'static str {
+    match encoding {
+        Encoding::Protobuf => {
+            "a message `SocketRecord` of `proto/weir.proto` after its length as a varint"
+        }
+        Encoding::Prototext => "a line `record { … }`; the file is one message `SocketRecords`",
+        Encoding::Protojson => "a line with an object, by protobuf's JSON mapping",
+        Encoding::Jsonl => "a line with an object; `record.schema.json` is its schema",
+        Encoding::Json => "an element of one array, like a line of `jsonl`",
+        Encoding::MessagePack => "a map, one after another",
+        Encoding::Csv => "a line of values with commas between them",
+        Encoding::Tsv => "a line of values with tabs between them",
+    }
+}
+
+fn tables(fields: &[Field], groups: &[Group], out: &mut String) {
+    for group in groups {
+        let _ = writeln!(out, "\n### `{}`\n\n{}\n", group.name, group.meaning);
+        out.push_str(
+            "| field | no. | type | unit | Linux | meaning |\n|---|---|---|---|---|---|\n",
+        );
+        for field in fields.iter().filter(|field| field.group == group.name) {
+            let Field { name, number, unit, kernel, meaning, .. } = field;
+            let _ = writeln!(
+                out,
+                "| `{name}` | {number} | {} | {unit} | {kernel} | {meaning} |",
+                type_of(field.kind)
+            );
+        }
+    }
+}
+
+fn type_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::U8 => "8 bits",
+        Kind::U16 => "16 bits",
+        Kind::U32 => "32 bits",
+        Kind::U64 | Kind::Fixed64 => "64 bits",
+        Kind::Bool => "yes/no",
+        Kind::Text => "text",
+        Kind::Bytes => "bytes",
+        Kind::Address => "address",
+        Kind::Word(words) => words.name,
+        Kind::Tags => "names and values",
+    }
+}

@@ -1,0 +1,91 @@
+//! The tables in `deploy/clickhouse` are made by the engine of ClickHouse, and every record that goes in comes out equal, whichever
+//! way it went. A run proves itself complete by a query, and one row that is taken away is found.
+
+use crate::support::{any_message, any_record, realistic, realistic_totals};
+use record::*;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use testkit::{Random, find_tool, need_python_module};
+
+const BOOT_ID: &str = "c5b1f1e0-2d7a-4d27-9c1b-0f6d6f3c5a11";
+const RUNS: [u64; 2] = [7, (1 << 63) - 1];
+
+#[test]
+fn clickhouse_keeps_every_record_and_finds_the_one_that_is_missing() {
+    if !need_python_module("chdb") {
+        return;
+    }
+    let folder =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("clickhouse-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let mut random = Random(13);
+    let messages: Vec<Vec<u8>> =
+        (0..200).map(|_| any_message(&mut random, SocketRecord::FIELDS)).collect();
+    let mut records: Vec<SocketRecord<'_>> =
+        messages.iter().map(|message| any_record(message)).collect();
+    records.extend((0..300).map(|_| realistic(&mut random)));
+    records.push(of_a_newer_kernel());
+    let runs = RUNS.map(|run_id| run(&records, run_id));
+    for encoding in [Encoding::Protobuf, Encoding::Jsonl] {
+        let mut encoder = Encoder::new(encoding, &FieldSet::ALL);
+        let (mut mixed, mut sockets, mut polls) = (Vec::new(), Vec::new(), Vec::new());
+        for (records, totals) in &runs {
+            for record in records {
+                encoder.encode(record, &mut mixed);
+                encoder.encode(record, &mut sockets);
+            }
+            encoder.totals(totals, &mut mixed);
+            encoder.totals_row(totals, &mut polls);
+        }
+        for (name, bytes) in [("mixed", mixed), ("sockets", sockets), ("polls", polls)] {
+            fs::write(folder.join(format!("{name}.{encoding}")), bytes).unwrap();
+        }
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let script = root.join("crates/record/tests/clickhouse.py");
+    let mut python = Command::new(find_tool("weir-clickhouse").unwrap());
+    let status = python.arg(script).arg(&folder).arg(root.canonicalize().unwrap()).status();
+    assert!(status.unwrap().success(), "the files are in {}", folder.display());
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+/// The records of a run, numbered, and its totals.
+fn run<'a>(
+    records: &[SocketRecord<'a>],
+    run_id: u64,
+) -> (Vec<SocketRecord<'a>>, PollTotals<'static>) {
+    let numbered = records.iter().zip(0..).map(|(record, sequence)| SocketRecord {
+        run_id: Some(run_id),
+        sequence: Some(sequence),
+        // What no collector writes: another kind of row, and no UUID.
+        record_kind: record.record_kind.filter(|kind| *kind != RecordKind::TOTALS),
+        boot_id: record.boot_id.map(|_| BOOT_ID),
+        ..*record
+    });
+    let totals = PollTotals {
+        run_id: Some(run_id),
+        next_sequence: Some(records.len() as u64),
+        ..realistic_totals()
+    };
+    (numbered.collect(), totals)
+}
+
+/// Words, numbers and bytes that are larger than any of today.
+fn of_a_newer_kernel() -> SocketRecord<'static> {
+    SocketRecord {
+        record_kind: Some(RecordKind(77)),
+        time_unix_ns: Some(1_795_190_400_000_000_000),
+        family: Some(AddressFamily::INET6),
+        src_address: Some("::ffff:192.0.2.1".parse().unwrap()),
+        dst_address: Some("2001:db8::1".parse().unwrap()),
+        state: Some(SocketState(99)),
+        timer: Some(SocketTimer(255)),
+        close_reason: Some(CloseReason(200)),
+        bytes_acked: Some(u64::MAX),
+        segs_in: Some(u32::MAX),
+        tcp_info_tail: Some(b"\0\xff\" '\\\n,\t\x80"),
+        unknown_attributes: Some(b""),
+        ..SocketRecord::default()
+    }
+}

@@ -1,0 +1,10 @@
+//! What an encoder writes, decoders read that are not ours.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod clickhouse;
+mod datagrams;
+mod encodings;
+mod independent;
+mod protobuf;
+mod support;

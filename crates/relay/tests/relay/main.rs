@@ -1,0 +1,7 @@
+//! Real listeners and targets on loopback.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod reload;
+mod support;
+mod tee;

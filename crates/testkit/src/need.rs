@@ -1,0 +1,100 @@
+//! What a test asks before it uses something that a machine may lack: `if !need_tool("rsyslogd") { return }`.
+//!
+//! A test that lacks something prints one line that starts with `skipped:` and returns; `scripts/test.sh` counts those
+//! lines. Where everything is meant to be there (`REQUIRE_ALL=1`, and `REQUIRE_NETNS=1` for namespaces), the lack
+//! is a failure instead.
+
+use std::env;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+/// Whether this process may create network namespaces and configure links in them.
+pub fn need_root_netns() -> bool {
+    static PROBE: OnceLock<Result<(), String>> = OnceLock::new();
+    report(PROBE.get_or_init(probe_netns), &["REQUIRE_ALL", "REQUIRE_NETNS"])
+}
+
+/// Whether this process is root with a root's capabilities, which `what` needs.
+pub fn need_root(what: &str) -> bool {
+    const ALL_THAT_TESTS_USE: u64 = 1 << 7 | 1 << 8 | 1 << 12 | 1 << 21; // setuid, setpcap, net_admin, sys_admin
+    let effective = sys::process::effective_capabilities().unwrap_or(0);
+    let is_root = effective & ALL_THAT_TESTS_USE == ALL_THAT_TESTS_USE;
+    is_root || skip(&format!("{what} needs root"), &["REQUIRE_ALL"])
+}
+
+/// Whether the program `name` is installed, in `PATH` or among the project's own test tools.
+pub fn need_tool(name: &str) -> bool {
+    let reason = || format!("{name} is not installed; `make tools` installs it");
+    find_tool(name).is_some() || skip(&reason(), &["REQUIRE_ALL"])
+}
+
+/// Whether the Python of the test tools has `module`, for instance `statsd`. The ClickHouse engine, `chdb`, has a Python of its
+/// own.
+pub fn need_python_module(module: &str) -> bool {
+    let python = if module == "chdb" { "weir-clickhouse" } else { "weir-python" };
+    let reason =
+        || format!("the Python package {module} is not installed; `make tools` installs it");
+    let has_it = find_tool(python).is_some_and(|python| {
+        quiet(Command::new(python).args(["-c", &format!("import {module}")]))
+    });
+    has_it || skip(&reason(), &["REQUIRE_ALL"])
+}
+
+/// Where the program `name` is. The project's own tools (`make tools`) come first: they have pinned versions.
+pub fn find_tool(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let system = [PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")];
+    own_tools()
+        .into_iter()
+        .chain(env::split_paths(&path))
+        .chain(system)
+        .map(|dir| dir.join(name))
+        .find(|path| path.is_file())
+}
+
+/// Says why a test does nothing, and returns `false`. Where one of the variables is 1, that is a failure.
+pub fn skip(reason: &str, required_by: &[&str]) -> bool {
+    report(&Err(reason.to_owned()), required_by)
+}
+
+/// Says something on the terminal although the test passes.
+pub fn say(text: &str) {
+    // Straight to the descriptor: the test harness captures `eprintln!` of tests that pass. At once: others write too.
+    io::stderr().write_all(format!("{text}\n").as_bytes()).expect("standard error is open");
+}
+
+fn report(probe: &Result<(), String>, required_by: &[&str]) -> bool {
+    let Err(reason) = probe else { return true };
+    let is_one = |name: &&&str| env::var_os(name).is_some_and(|value| value == "1");
+    if let Some(name) = required_by.iter().find(is_one) {
+        panic!("{reason} ({name}=1 turns a skip into a failure)");
+    }
+    say(&format!("skipped: {reason}"));
+    false
+}
+
+/// The folders that `scripts/install-tools.sh` fills: `$WEIR_TOOLS/bin`, else `tools/bin` in the target folder, in which
+/// this program was built.
+fn own_tools() -> Vec<PathBuf> {
+    let named = env::var_os("WEIR_TOOLS").map(|tools| PathBuf::from(tools).join("bin"));
+    let program = env::current_exe().unwrap_or_default();
+    let built = program.ancestors().map(|dir| dir.join("tools/bin"));
+    named.into_iter().chain(built.filter(|dir| dir.is_dir())).collect()
+}
+
+fn probe_netns() -> Result<(), String> {
+    if find_tool("ip").is_none() {
+        return Err("ip (iproute2) is not installed; `make tools` installs it".to_owned());
+    }
+
+    // A namespace of our own in which a link changes state: the two rights that namespace tests need.
+    let works = quiet(Command::new("unshare").args(["--net", "ip", "link", "set", "lo", "up"]));
+    if works { Ok(()) } else { Err("creating a network namespace needs root".to_owned()) }
+}
+
+fn quiet(command: &mut Command) -> bool {
+    let silent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    silent.status().is_ok_and(|status| status.success())
+}

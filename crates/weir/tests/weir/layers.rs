@@ -1,0 +1,117 @@
+//! The dependency rule of ARCHITECTURE.md: crates name only crates below them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Which workspace crates each crate may name in `[dependencies]`.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("sys", &[]),
+    ("text", &[]),
+    ("wire", &[]),
+    // The waterfall is numbers for people.
+    ("ledger", &["text"]),
+    ("record", &["wire"]),
+    ("relay", &["sys", "ledger"]),
+    ("sockets", &["sys", "text", "wire", "record", "ledger"]),
+    ("sink", &["sys", "record", "ledger"]),
+    // The judge shares no code with what it judges, but for how numbers are written. It names the ledger's words, to say
+    // where a datagram was lost, and none of the code that counts.
+    ("load", &["sys", "text", "ledger"]),
+    ("lab", &["sys", "text", "wire", "load"]),
+    ("admin", &["ledger"]),
+    ("config", &["sys", "text", "wire", "record", "relay", "sockets", "sink"]),
+    // For tests: named in `[dev-dependencies]` alone.
+    ("testkit", &["sys"]),
+    (
+        "weir",
+        &[
+            "sys", "text", "wire", "ledger", "record", "relay", "sockets", "sink", "load", "lab",
+            "admin", "config",
+        ],
+    ),
+];
+
+/// Crates that the data path must stay free of, and who alone may name them.
+const ASYNC: &[&str] = &["tokio", "axum", "hyper", "futures", "async-std", "smol"];
+const ASYNC_ALLOWED_IN: &[&str] = &["admin", "weir"];
+
+/// Crates with `unsafe` inside. Every other crate forbids it at its root.
+const UNSAFE_ALLOWED_IN: &[&str] = &["sys", "relay"];
+
+#[test]
+fn crates_depend_only_downwards() {
+    let allowed: BTreeMap<&str, &[&str]> = ALLOWED.iter().copied().collect();
+    for (name, dir) in crates() {
+        let manifest = read(&dir.join("Cargo.toml"));
+        let may = allowed
+            .get(name.as_str())
+            .unwrap_or_else(|| panic!("crates/{name} is not in the table"));
+        for dep in dependencies(&manifest).filter(|dep| allowed.contains_key(dep)) {
+            assert!(may.contains(&dep), "crates/{name} must not depend on {dep}");
+        }
+    }
+}
+
+#[test]
+fn async_stays_out_of_the_data_path() {
+    for (name, dir) in crates().filter(|(name, _)| !ASYNC_ALLOWED_IN.contains(&name.as_str())) {
+        let manifest = read(&dir.join("Cargo.toml"));
+        let named: Vec<&str> = dependencies(&manifest).filter(|dep| ASYNC.contains(dep)).collect();
+        assert!(named.is_empty(), "crates/{name} must not depend on {named:?}");
+    }
+}
+
+#[test]
+fn only_two_crates_may_hold_unsafe_code() {
+    for (name, dir) in crates().filter(|(name, _)| !UNSAFE_ALLOWED_IN.contains(&name.as_str())) {
+        let root = ["lib.rs", "main.rs"]
+            .iter()
+            .map(|file| dir.join("src").join(file))
+            .find(|path| path.is_file());
+        let source = read(&root.unwrap_or_else(|| panic!("crates/{name} has no root file")));
+        assert!(
+            source.contains("#![forbid(unsafe_code)]"),
+            "crates/{name} must forbid unsafe code at its root"
+        );
+    }
+}
+
+#[test]
+fn the_table_is_read_as_cargo_reads_it() {
+    let manifest = "[package]\nname = \"x\"\n[dependencies]\n# relay = 1\nsys.workspace = true\nlab = { path = \"..\" }\n\n\
+                    [dev-dependencies]\nrelay.workspace = true\n[target.'cfg(unix)'.dependencies]\nledger = \"1\"\n\
+                    [dependencies.admin]\nworkspace = true\n";
+    assert_eq!(dependencies(manifest).collect::<Vec<_>>(), ["sys", "lab", "ledger", "admin"]);
+}
+
+fn crates() -> impl Iterator<Item = (String, PathBuf)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    fs::read_dir(root).expect("the crates folder").map(|entry| {
+        let dir = entry.expect("a folder entry").path();
+        (dir.file_name().expect("a name").to_string_lossy().into_owned(), dir)
+    })
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Names in `[dependencies]`, `[target.….dependencies]` and `[dependencies.NAME]`. Edges that only tests have, in
+/// `[dev-dependencies]`, stay free.
+fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
+    let mut inside = false;
+    manifest.lines().filter_map(move |line| {
+        let line = line.trim();
+        if let Some(table) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            inside = table == "dependencies"
+                || (table.starts_with("target.") && table.ends_with(".dependencies"));
+            return table.strip_prefix("dependencies.");
+        }
+        let name = line
+            .split(['.', ' ', '='])
+            .next()
+            .filter(|name| !name.is_empty() && !name.starts_with('#'));
+        name.filter(|_| inside)
+    })
+}

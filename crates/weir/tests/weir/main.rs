@@ -1,0 +1,37 @@
+//! The program as its users meet it.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod addresses;
+mod choices;
+mod choose;
+mod collector;
+mod config_command;
+mod daemon;
+mod egress_port;
+mod examples;
+mod files;
+mod gen_verify_command;
+#[cfg(feature = "lab")]
+mod lab_command;
+#[cfg(feature = "lab")]
+mod lab_more;
+mod layers;
+mod ledger_command;
+mod metrics_contract;
+mod names;
+mod namespace_helper;
+mod namespace_helper_bounds;
+mod operators;
+mod real_statsd;
+mod real_syslog;
+mod relay_cli;
+mod reload;
+mod restart;
+mod sockets;
+mod support;
+mod torn_files;
+mod unprivileged;
+
+/// What [`support::Weir`] calls before a process starts: here, tests run beside each other.
+fn before_start() {}

@@ -1,0 +1,13 @@
+//! Bytes of the kernel, of files, and of nobody, to types and back.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod capture;
+mod capture_lacks;
+mod inet_diag;
+mod kernel;
+mod mutations;
+mod netlink;
+mod replies;
+mod support;
+mod tcp_info;
