@@ -60,7 +60,7 @@ check "the collector may ask" grep -qE "^ExecStart=.* --allow-user $(setting wei
 check "the collector's user is made" grep -qE "^u $(setting weir-sockets.service User) " weir-sockets.sysusers
 check "the collector has no capability" grep -qx 'CapabilityBoundingSet=' weir-sockets.service
 check "the helper has what it keeps" same "$(words "$helper" CapabilityBoundingSet)" \
-    "$(sed -n 's/^ *(*\(CAP_[A-Z_]*\),.*/\1/p' ../../crates/weir/src/namespace_helper.rs | sort -u | tr '\n' ' ')"
+    "$(sed -n 's/^ *(*\(CAP_[A-Z_]*\),.*/\1/p' ../../crates/weir/src/command/namespace_helper.rs | sort -u | tr '\n' ' ')"
 check "and no more than that" same "$(setting "$helper" AmbientCapabilities)" "$(setting "$helper" CapabilityBoundingSet)"
 check "the helper enters network namespaces only" same "$(setting "$helper" RestrictNamespaces)" net
 

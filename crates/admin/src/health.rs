@@ -100,7 +100,7 @@ impl Health {
         self.lock().phase
     }
 
-    /// Tells the listener's heartbeat, a number that grows while all its data loops are alive. Call it at least once a
+    /// Notes the listener's heartbeat, a number that grows while all its data loops are alive. Call it at least once a
     /// second for each listener: what counts is when the number last changed.
     pub fn heartbeat(&self, listener: &str, value: u64) {
         self.heartbeat_at(listener, value, Instant::now());
@@ -122,7 +122,7 @@ impl Health {
         self.lock().beats.remove(listener);
     }
 
-    /// Tells which components lose something now that no setting asks for: `listener/NAME`, `target/LISTENER/NAME`. They show
+    /// Notes which components lose something now that no setting asks for: `listener/NAME`, `target/LISTENER/NAME`. They show
     /// as degraded; the process is as healthy as before.
     pub fn set_losing(&self, components: BTreeSet<String>) {
         self.lock().losing = components;

@@ -1,5 +1,5 @@
 //! The kernel's figures that explain a loss before a datagram reaches our socket. They count for the whole network
-//! namespace, not for Weir alone, so they stand beside the ledger and not in it. What cannot be read is absent, not zero.
+//! namespace, not for Weir alone, so they stand next to the ledger and not in it. What cannot be read is absent, not zero.
 
 use crate::process::{self, Process};
 use std::fs;
@@ -106,7 +106,7 @@ impl Reader {
 
     /// The host's figures now.
     pub fn read(&self) -> Host {
-        // `self/net` and not `net`: the namespace is that of the process, also where /proc/net is no link.
+        // `self/net` and not `net`: the namespace is that of the process, also where /proc/net is not a link.
         let net = |name: &str| fs::read_to_string(self.proc.join("self/net").join(name)).ok();
         Host {
             udp4: net("snmp").and_then(|text| parse_snmp(&text)),
@@ -127,6 +127,7 @@ impl Reader {
         let mut devices: Vec<String> =
             entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
         devices.sort_unstable();
+
         let omitted = devices.len().saturating_sub(Reader::INTERFACES_MAX) as u64;
         devices.truncate(Reader::INTERFACES_MAX);
         let listed = devices.into_iter().map(|device| read_interface(&folder, device)).collect();
@@ -174,6 +175,7 @@ pub fn parse_softnet(text: &str) -> Option<Softnet> {
     for line in text.lines() {
         let mut columns =
             line.split_ascii_whitespace().map(|column| u64::from_str_radix(column, 16));
+
         if let (Some(Ok(_)), Some(Ok(dropped)), Some(Ok(squeezed))) =
             (columns.next(), columns.next(), columns.next())
         {

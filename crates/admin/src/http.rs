@@ -71,6 +71,7 @@ async fn guard(State(state): State<Arc<AdminState>>, request: Request, next: Nex
         None => next.run(request).await,
     };
     state.http.count(&path, response.status());
+
     let headers = response.headers_mut();
     for (name, value) in [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -88,6 +89,7 @@ fn refuse(state: &AdminState, request: &Request) -> Option<Response> {
         let text = "only GET and HEAD: nothing can be changed here\n";
         return Some((StatusCode::METHOD_NOT_ALLOWED, allow, text).into_response());
     }
+
     match request.extensions().get::<Peer>() {
         // Whom the kernel vouches for needs no further look: no web page gets at a unix socket.
         Some(Peer::User) => return None,
@@ -97,16 +99,20 @@ fn refuse(state: &AdminState, request: &Request) -> Option<Response> {
         }
         Some(Peer::Address(_)) | None => {}
     }
+
     let path = request.uri().path();
     if path == "/sockets"
         && let (Some(_), Some(elsewhere)) = (&state.sockets, &state.sockets_elsewhere)
     {
         return Some((StatusCode::FORBIDDEN, format!("{elsewhere}\n")).into_response());
     }
-    if matches!(path, "/ledger" | "/sockets") && !is_for_neighbours(state, request) {
+
+    if matches!(path, "/ledger" | "/sockets") && !is_from_this_machine(state, request) {
         let text = "this is only shown to this machine, at a loopback address: it names every listener, target and peer\n";
         return Some((StatusCode::FORBIDDEN, text).into_response());
     }
+
+    // A web page reaches 127.0.0.1 by pointing a name of its own at it, but then the Host header has that name.
     if !state.bind.is_loopback() {
         return None;
     }
@@ -114,6 +120,7 @@ fn refuse(state: &AdminState, request: &Request) -> Option<Response> {
     if named.is_empty() {
         return Some((StatusCode::BAD_REQUEST, "no Host header\n").into_response());
     }
+
     let stranger = named.iter().any(|host| !is_this_machine(host, state.bind));
     stranger.then(|| {
         let text = "the Host header names another machine; use localhost, 127.0.0.1 or [::1]\n";
@@ -123,10 +130,11 @@ fn refuse(state: &AdminState, request: &Request) -> Option<Response> {
 
 /// Whether a request comes from this machine: the server is bound to a loopback address, or the client came by one and
 /// asks for one (a web page that points a name of its own at 127.0.0.1 asks for that name).
-fn is_for_neighbours(state: &AdminState, request: &Request) -> bool {
+fn is_from_this_machine(state: &AdminState, request: &Request) -> bool {
     if state.bind.is_loopback() {
         return true;
     }
+
     let peer = request.extensions().get::<Peer>();
     let is_near = matches!(peer, Some(Peer::Address(addr)) if addr.is_loopback());
     let named = host_names(request.uri(), request.headers());
@@ -150,13 +158,16 @@ fn is_this_machine(host: &str, bind: IpAddr) -> bool {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
     };
+
     if name.eq_ignore_ascii_case("localhost") {
         return true;
     }
+
     let address = match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
         Some(v6) => v6.parse().map(IpAddr::V6),
         None => name.parse().map(IpAddr::V4),
     };
+
     address.is_ok_and(|address| {
         let names = [IpAddr::from([127, 0, 0, 1]), IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1]), bind];
         names.contains(&address)
@@ -213,6 +224,7 @@ async fn show_sockets(State(state): State<Arc<AdminState>>, uri: Uri) -> Respons
         let text = "no socket collector here: the configuration has no [sockets]\n";
         return (StatusCode::NOT_FOUND, text).into_response();
     };
+
     let query = uri.query().unwrap_or_default().to_owned();
     page::answer(asked, query).await
 }
@@ -227,9 +239,11 @@ async fn healthz(State(state): State<Arc<AdminState>>) -> (StatusCode, String) {
         );
         text.push_str(&line);
     }
+
     if !text.is_empty() {
         return (StatusCode::SERVICE_UNAVAILABLE, text);
     }
+
     let snapshot = state.ledger.check();
     if snapshot.is_balanced() {
         text.push_str("ok\n");
@@ -239,6 +253,7 @@ async fn healthz(State(state): State<Arc<AdminState>>) -> (StatusCode, String) {
         writeln!(text, "degraded: the ledger did not balance at {violations} moments; see /ledger")
             .expect("writing to a string cannot fail");
     }
+
     (StatusCode::OK, text)
 }
 

@@ -1,4 +1,4 @@
-//! What a running relay tells about itself: `/metrics`, `/ledger`, `/healthz` and `/readyz` over HTTP, and the same
+//! What a running relay says of itself: `/metrics`, `/ledger`, `/healthz` and `/readyz` over HTTP, and the same
 //! figures pushed as StatsD.
 //!
 //! Everything here reads; nothing can be changed over HTTP. The numbers come from the [`ledger`], from [`Health`] (which
@@ -48,7 +48,7 @@ pub struct AdminState {
     /// Answers `/sockets`; `None` without a socket collector.
     pub sockets: Option<Page>,
     /// Where `/sockets` is for known users alone ([`serve_users`]): what everybody else is told, a sentence that says where to
-    /// ask. `None`: whoever may see the ledger may ask.
+    /// ask. `None`: those who may see the ledger may ask.
     pub sockets_elsewhere: Option<String>,
 }
 

@@ -13,7 +13,7 @@ mod text;
 use collect::Figures;
 pub(crate) use collect::add_ledger;
 pub(crate) use samples::{Sample, Samples, Value};
-pub use table::{FAMILIES, Family, FamilyId, Kind, reasons_at};
+pub use table::{FAMILIES, Family, FamilyId, Kind};
 
 use crate::AdminState;
 
@@ -65,6 +65,7 @@ pub fn render(state: &AdminState, exposition: Exposition) -> String {
     let host = state.host.read();
     let process = state.host.read_process();
     let health = state.health.view();
+
     let figures = Figures {
         snapshot: &snapshot,
         host: &host,
@@ -74,6 +75,7 @@ pub fn render(state: &AdminState, exposition: Exposition) -> String {
         http: &state.http,
         statsd: &state.statsd,
     };
+
     text::write(&figures.samples(), exposition)
 }
 

@@ -38,16 +38,18 @@ pub(crate) async fn answer(page: Page, query: String) -> Response {
             return (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response();
         }
     };
-    // One piece waits, the rest is with whoever makes it.
+
+    // One piece waits, the rest is still to be made.
     let (sender, receiver) = mpsc::channel(1);
     tokio::task::spawn_blocking(move || {
         for piece in pieces {
-            // The client may have gone: then the pieces are dropped, which tells whoever makes them.
+            // The client may have gone: then the pieces are dropped, by which their maker knows.
             if sender.blocking_send(piece).is_err() {
                 return;
             }
         }
     });
+
     let body = Body::new(Streamed(receiver));
     ([(header::CONTENT_TYPE, "application/json")], body).into_response()
 }

@@ -21,10 +21,12 @@ const TICKS_PER_SECOND: f64 = 100.0;
 /// Reads the figures below `proc`.
 pub fn read(proc: &Path) -> Process {
     let text = |name: &str| fs::read_to_string(proc.join(name)).unwrap_or_default();
+
     let times = parse_stat(&text("self/stat"));
     let boot_time = field(&text("stat"), "btime ");
     let status = text("self/status");
     let kilobytes = |name| Some(field(&status, name)? * 1024);
+
     Process {
         cpu_seconds: times.map(|times| times.cpu_seconds),
         start_time_seconds: times

@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::task::{AbortHandle, JoinSet};
 
 /// Most connections at one time. One more closes the oldest: an honest request is answered in milliseconds, so that the
-/// oldest of so many is one that idles, and idlers cannot keep a health check out.
+/// oldest of 64 is one that idles, and idlers cannot keep a health check out.
 pub const CONNECTIONS_MAX: usize = 64;
 /// The same of users who may not ask, and are told so.
 const STRANGERS_MAX: usize = 8;
@@ -45,7 +45,7 @@ pub async fn serve(
     Ok(())
 }
 
-/// Serves at a unix socket, as [`serve`] does at an address, whomever `is_known` knows by the user id that the kernel has
+/// Serves at a unix socket, as [`serve`] does at an address, the users whom `is_known` knows by the id that the kernel has
 /// noted at connecting (`SO_PEERCRED`). Others are told that they may not, and take no place of those who may.
 pub async fn serve_users(
     listener: UnixListener,
@@ -57,7 +57,7 @@ pub async fn serve_users(
     Ok(())
 }
 
-/// Where connections come in.
+/// Where connections are accepted.
 trait Accept {
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
@@ -100,6 +100,7 @@ async fn serve_accepted(
     let mut known = Connections::new(CONNECTIONS_MAX);
     let mut strangers = Connections::new(STRANGERS_MAX);
     let mut shutdown = std::pin::pin!(shutdown);
+
     loop {
         tokio::select! {
             () = &mut shutdown => break,
@@ -118,6 +119,7 @@ async fn serve_accepted(
             },
         }
     }
+
     drop(listener);
     let ended = async { while known.tasks.join_next().await.is_some() {} };
     // Whatever is still open after the grace is closed with the set.
@@ -169,12 +171,14 @@ async fn serve_one(
         .max_headers(HEADERS_MAX)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
+
     // A client that went away or spoke something else than HTTP is not our concern.
     let too_slow = match tokio::time::timeout(CONNECTION_LIFETIME_MAX, connection).await {
         Ok(Ok(())) => false,
         Ok(Err(error)) => error.is_timeout(),
         Err(_) => true,
     };
+
     if too_slow {
         state.http.timeouts.fetch_add(1, Ordering::Relaxed);
     }

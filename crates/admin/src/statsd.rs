@@ -44,12 +44,13 @@ pub struct Counts {
 
 /// Pushes every interval, and once more when `shutdown` resolves, for at most a second.
 ///
-/// A push that `shutdown` interrupts, for instance in a lookup that gets no answer, is given up: what it had not sent goes
+/// A push that `shutdown` interrupts, for instance in a lookup that gets no answer, is abandoned: what it had not sent goes
 /// out with the last one.
 pub async fn push(options: Options, state: Arc<AdminState>, shutdown: impl Future<Output = ()>) {
     let interval = options.interval;
     let mut pusher = Pusher::new(options, Arc::clone(&state.statsd));
     let mut shutdown = std::pin::pin!(shutdown);
+
     loop {
         tokio::select! {
             () = &mut shutdown => break,
@@ -61,6 +62,7 @@ pub async fn push(options: Options, state: Arc<AdminState>, shutdown: impl Futur
             () = pusher.push(&snapshot) => {}
         }
     }
+
     let snapshot = state.ledger.check();
     if tokio::time::timeout(LAST_PUSH_LIMIT, pusher.push(&snapshot)).await.is_err() {
         state.statsd.failures.fetch_add(1, Ordering::Relaxed);
@@ -94,9 +96,11 @@ impl Pusher {
             Some(socket) => socket,
             None => connect(&self.to).await?,
         };
+
         if socket.take_error()?.is_some() {
             self.last_was_refused();
         }
+
         for packet in self.encoder.encode(snapshot) {
             if let Err(error) = socket.send(&packet.bytes).await {
                 // The error is that of the datagram before; this one did not leave.
@@ -109,6 +113,7 @@ impl Pusher {
             self.encoder.sent(&packet);
             self.last = Some(packet);
         }
+
         self.socket = Some(socket);
         Ok(())
     }
@@ -173,9 +178,11 @@ impl Encoder {
     pub fn encode(&self, snapshot: &Snapshot) -> Vec<Packet> {
         let mut samples = Samples::new();
         add_ledger(&mut samples, snapshot);
+
         // Names are made safe for the wire, after which two may be one: their counts are added up.
         let mut counters: BTreeMap<String, u64> = BTreeMap::new();
         let mut lines = Vec::new();
+
         for (family, series) in samples.iter() {
             for sample in series {
                 let name = self.name(family, sample);
@@ -195,6 +202,7 @@ impl Encoder {
                 }
             }
         }
+
         for (name, count) in counters {
             let added = count.saturating_sub(self.sent.get(&name).copied().unwrap_or(0));
             if added > 0 {
@@ -202,6 +210,7 @@ impl Encoder {
                 lines.push(Line { text, added: Some((name, added)) });
             }
         }
+
         pack(lines)
     }
 
@@ -250,6 +259,7 @@ fn pack(lines: Vec<Line>) -> Vec<Packet> {
     let mut packets: Vec<Packet> = Vec::new();
     for line in lines {
         let room = |packet: &Packet| packet.bytes.len() + 1 + line.text.len() <= DATAGRAM_BYTES_MAX;
+
         match packets.last_mut().filter(|packet| room(packet)) {
             Some(packet) => {
                 packet.bytes.push(b'\n');
@@ -268,7 +278,7 @@ fn pack(lines: Vec<Line>) -> Vec<Packet> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ledger::{Amount, HopBuilder, HopKind, Reason};
+    use ledger::{Amount, Gauge, HopBuilder, HopKind, Reason};
 
     fn amount(count: u64) -> Amount {
         Amount { count, bytes: count * 10 }
@@ -276,7 +286,7 @@ mod tests {
 
     fn snapshot(listener: &str, sent: u64, dropped: u64) -> Snapshot {
         let hop = HopBuilder::new(HopKind::Target, listener, Some("old"), amount(0))
-            .gauge("up", 1)
+            .gauge(Gauge::Up, 1)
             .delivered(amount(sent))
             .dropped(Reason::QueueFull, amount(dropped))
             .finish(amount(sent + dropped));

@@ -68,7 +68,7 @@ fn metrics_in_the_format_that_is_asked_for() {
     let answer = get(&state, "/metrics");
     assert_eq!(answer.headers[header::CONTENT_TYPE], "text/plain; version=0.0.4; charset=utf-8");
     assert!(
-        answer.body.contains("\nweir_relay_received_datagrams_total{listener=\"syslog\"} 1000\n")
+        answer.body.contains("\nweir_relay_received_datagrams_total{origin=\"syslog\"} 1000\n")
     );
     let request = Request::get("/metrics")
         .header(header::HOST, "localhost")
@@ -137,7 +137,7 @@ fn a_broken_law_degrades_health_but_does_not_restart_the_relay() {
     assert!(answer.body.starts_with("degraded"), "{}", answer.body);
     let text = get(&state, "/metrics").body;
     assert!(text.contains("weir_ledger_violations_total 2\n"), "{text}");
-    let residual = "weir_ledger_residual{hop=\"target\",listener=\"l\",target=\"t\"} -1\n";
+    let residual = "weir_ledger_residual{hop=\"target\",origin=\"l\",target=\"t\"} -1\n";
     assert!(text.contains(residual), "{text}");
     assert!(text.contains("{component=\"daemon\",state=\"degraded\"} 1\n"), "{text}");
 }

@@ -4,11 +4,11 @@
 
 mod support;
 
-use admin::metrics::{FAMILIES, Family, Kind, reasons_at};
+use admin::metrics::{FAMILIES, Family, Kind};
 use admin::{AdminState, router};
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
-use ledger::{HopKind, Reason};
+use ledger::{Event, Gauge, HopKind, Reason};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -142,23 +142,23 @@ fn every_reason_is_shown_at_every_hop_where_it_can_occur() {
     let text = prometheus();
     let mut missing: BTreeSet<Reason> = Reason::ALL.iter().copied().collect();
     for hop in HopKind::ALL {
-        for reason in reasons_at(hop) {
-            missing.remove(reason);
+        for reason in Reason::at(hop) {
+            missing.remove(&reason);
             let reason = reason.label();
             let series = match hop {
                 HopKind::Socket => format!(
-                    "weir_relay_socket_dropped_datagrams_total{{listener=\"syslog\",reason=\"{reason}\"}} 1\n"
+                    "weir_relay_socket_dropped_datagrams_total{{origin=\"syslog\",reason=\"{reason}\"}} 1\n"
                 ),
                 HopKind::Receive => format!(
-                    "weir_relay_dropped_datagrams_total{{listener=\"syslog\",reason=\"{reason}\"}} 1\n"
+                    "weir_relay_dropped_datagrams_total{{origin=\"syslog\",reason=\"{reason}\"}} 1\n"
                 ),
                 HopKind::Target => format!(
-                    "weir_relay_target_dropped_datagrams_total{{listener=\"syslog\",target=\"old\",reason=\"{reason}\"}} 1\n"
+                    "weir_relay_target_dropped_datagrams_total{{origin=\"syslog\",target=\"old\",reason=\"{reason}\"}} 1\n"
                 ),
                 HopKind::Egress => format!(
-                    "weir_relay_target_returned_datagrams_total{{listener=\"syslog\",target=\"old\",reason=\"{reason}\"}} 1\n"
+                    "weir_relay_target_returned_datagrams_total{{origin=\"syslog\",target=\"old\",reason=\"{reason}\"}} 1\n"
                 ),
-                HopKind::Receiver => "weir_relay_target_receiver_dropped_datagrams_total{listener=\"syslog\",target=\"old\"} 1\n"
+                HopKind::Receiver => "weir_relay_target_receiver_dropped_datagrams_total{origin=\"syslog\",target=\"old\"} 1\n"
                     .to_owned(),
                 HopKind::Poll => {
                     format!("weir_sockets_dropped_records_total{{reason=\"{reason}\"}} 1\n")
@@ -179,22 +179,22 @@ fn every_reason_is_shown_at_every_hop_where_it_can_occur() {
 #[test]
 fn values() {
     let text = prometheus();
-    let target = "listener=\"syslog\",target=\"old\"";
+    let target = "origin=\"syslog\",target=\"old\"";
     for line in [
-        "weir_relay_socket_dropped_datagrams_total{listener=\"syslog\",reason=\"socket_buffer\"} 1"
+        "weir_relay_socket_dropped_datagrams_total{origin=\"syslog\",reason=\"socket_buffer\"} 1"
             .to_owned(),
-        "weir_relay_receive_buffer_bytes{listener=\"syslog\"} 425984".to_owned(),
-        "weir_relay_received_bytes_total{listener=\"syslog\"} 200000".to_owned(),
-        "weir_relay_accepted_datagrams_total{listener=\"syslog\"} 997".to_owned(),
-        "weir_relay_receive_errors_total{listener=\"syslog\"} 2".to_owned(),
+        "weir_relay_receive_buffer_bytes{origin=\"syslog\"} 425984".to_owned(),
+        "weir_relay_received_bytes_total{origin=\"syslog\"} 200000".to_owned(),
+        "weir_relay_accepted_datagrams_total{origin=\"syslog\"} 997".to_owned(),
+        "weir_relay_receive_errors_total{origin=\"syslog\"} 2".to_owned(),
         format!("weir_relay_target_offered_datagrams_total{{{target}}} 1000"),
         format!("weir_relay_target_sent_datagrams_total{{{target}}} 985"),
         format!("weir_relay_target_queue_oldest_age_seconds{{{target}}} 1.5"),
         format!("weir_relay_target_send_errors_total{{{target},errno=\"ENOBUFS\"}} 4"),
         format!("weir_relay_target_send_errors_total{{{target},errno=\"EPERM\"}} 0"),
-        format!("weir_relay_target_send_errors_total{{{target},errno=\"EFAULT\"}} 1"),
+        format!("weir_relay_target_send_errors_total{{{target},errno=\"other\"}} 1"),
         format!("weir_relay_target_icmp_errors_total{{{target},code=\"3/3\"}} 5"),
-        format!("weir_relay_target_icmp_errors_total{{{target},code=\"11/0\"}} 6"),
+        format!("weir_relay_target_icmp_errors_total{{{target},code=\"other\"}} 6"),
         format!("weir_relay_target_delay_seconds_bucket{{{target},le=\"5e-05\"}} 900"),
         format!("weir_relay_target_delay_seconds_bucket{{{target},le=\"5\"}} 900"),
         format!("weir_relay_target_delay_seconds_bucket{{{target},le=\"+Inf\"}} 985"),
@@ -225,7 +225,7 @@ fn values() {
 fn what_loses_datagrams_is_degraded_and_nothing_else() {
     let mut hops = idle_hops();
     for hop in hops.iter_mut().filter(|hop| hop.hop == HopKind::Target) {
-        hop.gauges.insert("up".to_owned(), 1);
+        hop.gauges.insert(Gauge::Up, 1);
     }
     let state = state(hops, "127.0.0.1");
     let component = |name: &str, word: &str| {
@@ -248,7 +248,7 @@ fn what_loses_datagrams_is_degraded_and_nothing_else() {
 #[test]
 fn an_idle_target_has_every_reason_at_0_and_the_number_of_series_does_not_grow() {
     let idle = render(&Arc::new(state(idle_hops(), "127.0.0.1")), "");
-    for reason in reasons_at(HopKind::Target) {
+    for reason in Reason::at(HopKind::Target) {
         let series = format!("target=\"old\",reason=\"{}\"}} 0\n", reason.label());
         assert!(idle.contains(&series), "{series}");
     }
@@ -260,11 +260,11 @@ fn an_idle_target_has_every_reason_at_0_and_the_number_of_series_does_not_grow()
 fn a_hostile_name_cannot_add_a_line() {
     let mut hops = idle_hops();
     for hop in &mut hops {
-        hop.listener = "a\"} 1\nb\\".to_owned();
+        hop.origin = "a\"} 1\nb\\".to_owned();
     }
     let text = render(&Arc::new(state(hops, "127.0.0.1")), "");
     assert!(
-        text.contains(r#"weir_relay_received_datagrams_total{listener="a\"} 1\nb\\"} 0"#),
+        text.contains(r#"weir_relay_received_datagrams_total{origin="a\"} 1\nb\\"} 0"#),
         "{text}"
     );
     assert!(!text.lines().any(|line| line.starts_with('b')));
@@ -321,11 +321,19 @@ fn documented() -> String {
         put(format_args!("| `{name}` | {kind} | {labels} | {help} |\n"));
     }
     put(format_args!(
+        "\n## What hops count and measure outside the law\n\nIn `GET /ledger` and `weir ledger --json`, as `events` and `gauges` of a hop; \
+         events that never happened are absent. `*` is a label.\n\n| Name | Unit | Meaning |\n|---|---|---|\n"
+    ));
+    let events = Event::ROWS.iter().map(|row| (row.row_name(), row.unit(), row.meaning()));
+    let gauges = Gauge::ROWS.iter().map(|row| (row.row_name(), row.unit(), row.meaning()));
+    for (name, unit, meaning) in events.chain(gauges) {
+        put(format_args!("| `{name}` | {} | {meaning} |\n", unit.label()));
+    }
+    put(format_args!(
         "\n## Reasons\n\n| `reason` | Where | Lost because | What helps |\n|---|---|---|---|\n"
     ));
     for reason in Reason::ALL {
-        let hops = HopKind::ALL.iter().filter(|hop| reasons_at(**hop).contains(reason));
-        let hops: Vec<_> = hops.map(|hop| hop.label()).collect();
+        let hops: Vec<_> = reason.places().iter().map(|hop| hop.label()).collect();
         let (label, cause, advice) = (reason.label(), reason.cause(), reason.advice());
         put(format_args!("| `{label}` | {} | {cause} | {advice} |\n", hops.join(", ")));
     }

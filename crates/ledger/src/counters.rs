@@ -15,7 +15,7 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// One datagram or record of so many bytes.
+    /// One datagram or record of `bytes` bytes.
     #[inline]
     pub fn one(bytes: usize) -> Amount {
         Amount { count: 1, bytes: bytes as u64 }

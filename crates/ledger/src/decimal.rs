@@ -76,19 +76,22 @@ pub(crate) mod list {
 
 /// Numbers by name.
 pub(crate) mod map {
-    use super::{BTreeMap, Decimal, Deserialize, Deserializer, Serializer};
+    use super::{BTreeMap, Decimal, Deserialize, Deserializer, Serialize, Serializer};
+    use crate::figures::Named;
 
-    pub(crate) fn serialize<S: Serializer>(
-        values: &BTreeMap<String, u64>,
+    pub(crate) fn serialize<K: Serialize, S: Serializer>(
+        values: &BTreeMap<K, u64>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         serializer.collect_map(values.iter().map(|(name, value)| (name, Decimal(value))))
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+    /// A name that this version does not know is left out: a newer daemon's ledger can be read, too.
+    pub(crate) fn deserialize<'de, K: Named + Ord, D: Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<BTreeMap<String, u64>, D::Error> {
+    ) -> Result<BTreeMap<K, u64>, D::Error> {
         let values = BTreeMap::<String, Decimal<u64>>::deserialize(deserializer)?;
-        Ok(values.into_iter().map(|(name, Decimal(value))| (name, value)).collect())
+        let known = |(name, Decimal(value)): (String, _)| Some((K::named(&name)?, value));
+        Ok(values.into_iter().filter_map(known).collect())
     }
 }

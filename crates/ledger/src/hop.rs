@@ -1,4 +1,4 @@
-use crate::{Amount, Counters, DelayHistogram, Reason};
+use crate::{Amount, Counters, DelayHistogram, Event, Gauge, Reason};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ pub enum Accounting {
     /// Every datagram is where it says.
     #[default]
     Exact,
-    /// At least so many were dropped: the network reports some of its losses and is silent about others.
+    /// At least these were dropped: the network reports some of its losses and is silent about others.
     AtLeast,
     /// So many were dropped at a socket that others may send to as well: whose they were is not known.
     AllSenders,
@@ -93,8 +93,8 @@ pub struct Delay {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HopSnapshot {
     pub hop: HopKind,
-    /// Name of the listener, or `sockets` for the socket collector.
-    pub listener: String,
+    /// Where what is counted here began: the name of a listener, or `sockets` for the socket collector.
+    pub origin: String,
     /// Name of the target or sink, for the hops that belong to one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub target: Option<String>,
@@ -117,10 +117,10 @@ pub struct HopSnapshot {
     pub unaccounted: i64,
     /// Counts outside the law: attempts, retries, errors.
     #[serde(with = "crate::decimal::map", skip_serializing_if = "BTreeMap::is_empty", default)]
-    pub events: BTreeMap<String, u64>,
+    pub events: BTreeMap<Event, u64>,
     /// Values that go up and down: buffer sizes, ages, states.
     #[serde(with = "crate::decimal::map", skip_serializing_if = "BTreeMap::is_empty", default)]
-    pub gauges: BTreeMap<String, u64>,
+    pub gauges: BTreeMap<Gauge, u64>,
     /// Time from receive to send.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub delay: Option<Delay>,
@@ -137,28 +137,43 @@ impl HopSnapshot {
         self.dropped.iter().filter(|drop| drop.reason == reason).map(|drop| drop.amount).sum()
     }
 
+    /// How often something happened outside the law; 0 if it never did.
+    pub fn event(&self, event: Event) -> u64 {
+        self.events.get(&event).copied().unwrap_or_default()
+    }
+
+    /// The value of a gauge; `None` where the hop does not have it.
+    pub fn gauge(&self, gauge: Gauge) -> Option<u64> {
+        self.gauges.get(&gauge).copied()
+    }
+
     /// Adds the counts of another life of the same hop. Gauges stay.
     pub fn absorb(&mut self, earlier: &HopSnapshot) {
         self.capacity = match (self.capacity, earlier.capacity) {
             (Some(own), Some(other)) => Some(own + other),
             (own, other) => own.or(other),
         };
+
         if earlier.accounting != Accounting::Exact {
             self.accounting = earlier.accounting;
         }
+
         self.received += earlier.received;
         self.delivered += earlier.delivered;
         self.in_flight += earlier.in_flight;
         self.unaccounted += earlier.unaccounted;
+
         for drop in &earlier.dropped {
             match self.dropped.iter_mut().find(|own| own.reason == drop.reason) {
                 Some(own) => own.amount += drop.amount,
                 None => self.dropped.push(*drop),
             }
         }
-        for (name, count) in &earlier.events {
-            *self.events.entry(name.clone()).or_default() += count;
+
+        for (event, count) in &earlier.events {
+            *self.events.entry(*event).or_default() += count;
         }
+
         match (&mut self.delay, &earlier.delay) {
             (Some(own), Some(old)) => {
                 own.sum_us += old.sum_us;
@@ -170,8 +185,8 @@ impl HopSnapshot {
     }
 }
 
-/// Builds a [`HopSnapshot`] from counters that are read in the right order: what came in (a first look), what left, what
-/// came in (again).
+/// Builds a [`HopSnapshot`] from counters that are read in the right order: what was received (a first look), what left,
+/// what was received (again).
 pub struct HopBuilder {
     snapshot: HopSnapshot,
     received_before: Amount,
@@ -179,17 +194,17 @@ pub struct HopBuilder {
 }
 
 impl HopBuilder {
-    /// Starts with the first look at what came in, taken before any counter of what left.
+    /// Starts with the first look at what was received, taken before any counter of what left.
     pub fn new(
         hop: HopKind,
-        listener: &str,
+        origin: &str,
         target: Option<&str>,
         received_before: Amount,
     ) -> HopBuilder {
         HopBuilder {
             snapshot: HopSnapshot {
                 hop,
-                listener: listener.to_owned(),
+                origin: origin.to_owned(),
                 target: target.map(str::to_owned),
                 received: Amount::default(),
                 delivered: Amount::default(),
@@ -207,8 +222,8 @@ impl HopBuilder {
         }
     }
 
-    /// Says by how much the counters and an independent number of the hop, such as a cursor, differed when whoever owns
-    /// them last compared the two.
+    /// Says by how much the counters and an independent number of the hop, such as a cursor, differed when their
+    /// owner last compared the two.
     pub fn mismatch(mut self, count: i64) -> HopBuilder {
         self.mismatch = count;
         self
@@ -257,16 +272,16 @@ impl HopBuilder {
     }
 
     /// Adds a count outside the law, unless it is zero.
-    pub fn event(mut self, name: &str, count: u64) -> HopBuilder {
+    pub fn event(mut self, event: Event, count: u64) -> HopBuilder {
         if count > 0 {
-            self.snapshot.events.insert(name.to_owned(), count);
+            self.snapshot.events.insert(event, count);
         }
         self
     }
 
     /// Adds a gauge.
-    pub fn gauge(mut self, name: &str, value: u64) -> HopBuilder {
-        self.snapshot.gauges.insert(name.to_owned(), value);
+    pub fn gauge(mut self, gauge: Gauge, value: u64) -> HopBuilder {
+        self.snapshot.gauges.insert(gauge, value);
         self
     }
 
@@ -278,20 +293,23 @@ impl HopBuilder {
         self
     }
 
-    /// Ends with the second look at what came in, taken after every counter of what left, and holds the law against it.
+    /// Ends with the second look at what was received, taken after every counter of what left, and holds the law against it.
     pub fn finish(self, received_after: Amount) -> HopSnapshot {
         let mut snapshot = self.snapshot;
         let left = snapshot.delivered + snapshot.dropped_total();
         snapshot.received = received_after;
         snapshot.in_flight = received_after.saturating_sub(left);
+
         let mut missing = left.count.saturating_sub(received_after.count) as i64;
         if missing == 0 && left.bytes > received_after.bytes {
             // The law holds in bytes too. How many datagrams are meant by too many bytes cannot be said.
             missing = 1;
         }
+
         // What was inside at the moment of the reading is at least the first look less what had left by then.
         let inside = self.received_before.count.saturating_sub(left.count);
         let excess = inside.saturating_sub(snapshot.capacity.unwrap_or(0)) as i64;
+
         snapshot.unaccounted = match (missing, excess) {
             (0, 0) => self.mismatch,
             (0, excess) => excess,

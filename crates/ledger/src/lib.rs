@@ -1,8 +1,8 @@
-//! The ledger: what came in, what left, what was lost, where and why.
+//! The ledger: what was received, what left, what was lost, where and why.
 //!
 //! At every hop `received = delivered + dropped(reason) + in flight` holds at every instant. "In flight" is never counted:
 //! it is what received leaves when everything that left is taken away. A reader loads the counters of what left *before*
-//! the counter of what came in, so that the difference is never negative; and it looks at what came in once more before
+//! the counter of what was received, so that the difference is never negative; and it looks at what was received once more before
 //! that, so that the difference can be held against the hop's capacity. Each counter has one writer, never goes back,
 //! and is never reset while the process lives.
 //!
@@ -12,6 +12,7 @@
 
 mod counters;
 mod decimal;
+mod figures;
 mod hop;
 mod reason;
 mod registry;
@@ -19,6 +20,9 @@ mod snapshot;
 mod waterfall;
 
 pub use counters::{Amount, Counters, DelayHistogram, EventCounter, Tally};
+pub use figures::{
+    ConnectionEnd, Event, Gauge, IcmpError, NamespaceError, PollPhase, SendError, TcpState, Unit,
+};
 pub use hop::{Accounting, Delay, Dropped, HopBuilder, HopKind, HopSnapshot};
 pub use reason::Reason;
 pub use registry::{Ledger, Meter};

@@ -1,7 +1,18 @@
+use crate::HopKind;
 use serde::{Deserialize, Serialize};
 
+macro_rules! is_intended {
+    (lost) => {
+        false
+    };
+    (intended) => {
+        true
+    };
+}
+
+/// Rows are `Name = "label", lost at [hops], "cause", "advice";`, or `intended` in place of `lost` where a setting asks for it.
 macro_rules! reasons {
-    ($($(#[$doc:meta])* $name:ident = $label:literal, $cause:literal, $advice:literal;)+) => {
+    ($($(#[$doc:meta])* $name:ident = $label:literal, $fate:ident at [$($place:ident),+], $cause:literal, $advice:literal;)+) => {
         /// Why a datagram or record did not get through. One closed list for the whole program.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
@@ -19,6 +30,16 @@ macro_rules! reasons {
                 match self { $(Reason::$name => $label,)+ }
             }
 
+            /// Whether a setting asks for it, so that it is not a loss.
+            pub fn is_intended(self) -> bool {
+                match self { $(Reason::$name => is_intended!($fate),)+ }
+            }
+
+            /// The kinds of hops that can drop for it, in the order of the path.
+            pub fn places(self) -> &'static [HopKind] {
+                match self { $(Reason::$name => &[$(HopKind::$place),+],)+ }
+            }
+
             /// What happened, as the end of the sentence "lost because …".
             pub fn cause(self) -> &'static str {
                 match self { $(Reason::$name => $cause,)+ }
@@ -33,135 +54,123 @@ macro_rules! reasons {
 }
 
 impl Reason {
-    /// Whether a setting asks for it, so that it is no loss.
-    pub fn is_intended(self) -> bool {
-        matches!(
-            self,
-            Reason::Sampled
-                | Reason::Unchanged
-                | Reason::Duplicate
-                | Reason::Filtered
-                | Reason::Undecided
-                | Reason::NeverConnected
-                | Reason::Elsewhere
-                | Reason::RateLimited
-                | Reason::SourceDenied
-                | Reason::TargetRemoved
-        )
+    /// Every reason for which a hop of this kind can drop, in the order of the table.
+    pub fn at(hop: HopKind) -> impl Iterator<Item = Reason> {
+        Reason::ALL.iter().copied().filter(move |reason| reason.places().contains(&hop))
     }
 }
 
 reasons! {
     /// Observed with `SO_MEMINFO`; exact for each socket. The kernel counts wrong checksums and datagrams refused
     /// while the relay stops in the same place.
-    SocketBuffer = "socket_buffer",
+    SocketBuffer = "socket_buffer", lost at [Socket],
         "the listener's receive buffer in the kernel was full",
         "raise receive_buffer (and net.core.rmem_max: run `weir doctor`), or use fewer targets for this listener";
     /// Observed with `MSG_TRUNC`; exact.
-    Truncated = "truncated",
+    Truncated = "truncated", lost at [Receive],
         "the datagram was larger than the receive buffer slot",
         "nothing over UDP is larger than 65,527 bytes: find the unix socket client that sends more";
     /// Counted by the admission filter; exact.
-    SourceDenied = "source_denied",
+    SourceDenied = "source_denied", intended at [Receive],
         "its source is not allowed by allow_sources or is denied by deny_sources",
         "change allow_sources or deny_sources of the listener if that source is yours";
     /// Counted by the receiving thread; exact.
-    RingGuard = "ring_guard",
+    RingGuard = "ring_guard", lost at [Receive],
         "a sending thread still held the oldest part of the ring, so the newest datagrams had no room",
         "raise ring_size, or give the process more CPU time";
     /// Destroy events that the kernel had no room for. Observed with `SO_MEMINFO` at the netlink socket; exact.
-    EventBuffer = "event_buffer",
+    EventBuffer = "event_buffer", lost at [Close],
         "the buffer for the kernel's close events was full",
         "raise event_buffer of [sockets], and give the daemon CAP_NET_ADMIN, without which net.core.rmem_max limits it";
     /// A message of the kernel that is not what its format says; exact.
-    Malformed = "malformed",
+    Malformed = "malformed", lost at [Poll, Close],
         "the message could not be decoded",
         "report it, with `weir sockets --write FILE`: no kernel should send such a message";
     /// The kernel's table changed while it was read, so that a socket was listed twice; exact.
-    Duplicate = "duplicate",
+    Duplicate = "duplicate", intended at [Poll, Close],
         "the kernel listed the same socket twice in one poll",
         "intended: the socket's first row was taken";
     /// Counted by the target's source filter, or by the collector's filter; exact.
-    Filtered = "filtered",
+    Filtered = "filtered", intended at [Target, Poll, Close],
         "it does not pass the filter: only_sources of a target, filter and states of [sockets]",
         "intended: change only_sources of the target, or filter or states of [sockets], if it should pass";
     /// Closes of connections that no poll has seen, of which the kernel's event does not say what the filter asks for; exact.
-    Undecided = "undecided",
+    Undecided = "undecided", intended at [Close],
         "no poll has seen the connection, and its close event does not say what the filter asks for",
         "intended: set closes_undecided = \"keep\" in [sockets] for their records, or lower interval so that polls see more";
     /// Listeners, and sockets that were never connected, when they are closed; exact.
-    NeverConnected = "never_connected",
+    NeverConnected = "never_connected", intended at [Close],
         "the socket that closed was no connection: a listener, or one that was never connected",
         "intended: only connections have closing records";
     /// Closes in namespaces that `namespaces` of the collector does not name, or that it names and no poll has found; exact.
-    Elsewhere = "elsewhere",
+    Elsewhere = "elsewhere", intended at [Close],
         "it closed in a network namespace that is not collected, or that no poll had found yet",
         "intended: name the namespace in namespaces of [sockets], if it should be collected";
     /// Counted by the sampler; exact.
-    Sampled = "sampled",
-        "only one in so many is taken: sample of a target, sample of [sockets]",
+    Sampled = "sampled", intended at [Target, Poll, Close],
+        "only one of every N is taken: sample = N of a target, or of [sockets]",
         "intended: change sample for more";
     /// Nothing about the socket had changed since its last record but the time; exact.
-    Unchanged = "unchanged",
+    Unchanged = "unchanged", intended at [Poll],
         "the socket had not changed since its last record",
         "intended: lower keyframe_every of [sockets], or set skip_unchanged = false";
     /// Counted by the token bucket; exact.
-    RateLimited = "rate_limited",
+    RateLimited = "rate_limited", intended at [Target],
         "the target's rate_limit was reached",
         "intended: raise rate_limit of the target for more";
     /// Counted by the receiving thread when it takes the oldest datagrams from a target that is too far behind, and by a
-    /// sink that gives up its oldest payloads; exact.
-    QueueFull = "queue_full",
+    /// sink that drops its oldest payloads; exact.
+    QueueFull = "queue_full", lost at [Target, Sink],
         "the target or sink was slower than the stream for longer than its queue lasts, and lost the oldest",
         "raise ring_size of the listener, queue_size of the sink, or make it faster";
     /// `EMSGSIZE` for a single datagram; exact.
-    TooBig = "too_big",
+    TooBig = "too_big", lost at [Target, Egress, Sink],
         "the datagram is larger than the target's path or socket takes",
         "let the path fragment, raise its MTU, or make the sender's datagrams smaller";
     /// `ECONNREFUSED` after a retry, or the ICMP "port unreachable" about a datagram that was sent. Exact where the
     /// target is on this host; elsewhere a lower bound, because routers and hosts limit how many they report.
-    Refused = "refused",
+    Refused = "refused", lost at [Target, Egress, Sink],
         "nobody listens at the target",
         "start the receiver, or correct the target's address";
-    /// `EHOSTUNREACH`: the neighbour did not answer. Counts everything handed over since the device was last idle.
-    HostUnreachable = "host_unreachable",
+    /// `EHOSTUNREACH`: the neighbor did not answer. Counts everything handed over since the device was last idle.
+    HostUnreachable = "host_unreachable", lost at [Target, Egress, Sink],
         "the next hop towards the target does not answer",
         "check the target's address and the network: `ip neigh`";
     /// At the socket of a receiver on this host, as the kernel counts them for it (`SK_MEMINFO_DROPS`, by sock_diag): its
     /// buffer was full, a filter or a checksum. All senders' together.
-    ReceiverBuffer = "receiver_buffer",
+    ReceiverBuffer = "receiver_buffer", lost at [Receiver],
         "the receiver's own buffer was full: it reads slower than it is sent to",
         "make the receiver faster or its receive buffer larger (SO_RCVBUF, net.core.rmem_max); `ss -ulpm` shows it";
     /// `ENETUNREACH`, `ENETDOWN`; exact.
-    NetworkUnreachable = "network_unreachable",
+    NetworkUnreachable = "network_unreachable", lost at [Target, Egress, Sink],
         "there is no route to the target, or its interface is down",
         "check `ip route get` for the target";
     /// `ENOBUFS`; exact for single datagrams.
-    EgressQueueFull = "egress_queue_full",
+    EgressQueueFull = "egress_queue_full", lost at [Target, Sink],
         "the queue of the outgoing device was full",
         "slow the target down with rate_limit, or enlarge the queue: `tc qdisc show`";
     /// `EPERM`, `EACCES`; exact.
-    Firewall = "firewall",
+    Firewall = "firewall", lost at [Target, Sink],
         "a firewall rule on this host refused to let it out",
         "allow the target in the OUTPUT rules of this host";
     /// Any other error of a send call; exact.
-    SendError = "send_error",
-        "the send call failed; the errors are counted by number beside this",
+    SendError = "send_error", lost at [Target, Sink],
+        "the send call failed; the errors are counted by their names as well",
         "look at the target's send errors in the ledger";
     /// A write to a file target failed; exact.
-    WriteError = "write_error",
+    WriteError = "write_error", lost at [Target, Sink],
         "the target's file could not be written",
         "free disk space or fix the permissions of the target's folder";
     /// The target's name has no address and had none before; exact.
-    TargetUnresolved = "target_unresolved",
+    TargetUnresolved = "target_unresolved", lost at [Target, Sink],
         "the target's name does not resolve, or its socket could not be opened",
         "correct the name, or fix the resolver: `getent hosts NAME`";
     /// Left in the ring, or in a sink's queue, when the drain's grace period ended; exact.
-    Shutdown = "shutdown",
+    Shutdown = "shutdown", lost at [Socket, Target, Sink],
         "the daemon stopped before the target or sink had taken it",
         "raise drain_grace, or stop the senders first";
     /// Left in the ring when the target was removed by a reload; exact.
-    TargetRemoved = "target_removed",
+    TargetRemoved = "target_removed", intended at [Target],
         "the target was removed by a reload before it had taken it",
         "nothing: the configuration asked for it";
 }

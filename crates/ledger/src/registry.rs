@@ -31,7 +31,7 @@ struct State {
 }
 
 impl Ledger {
-    /// An empty ledger. `run_id` tells this life of the process from others.
+    /// An empty ledger. `run_id` names this life of the process.
     pub fn new(run_id: String) -> Ledger {
         Ledger {
             run_id,
@@ -50,22 +50,26 @@ impl Ledger {
     pub fn retire(&self, meter: &Arc<dyn Meter>) {
         let mut state = self.lock();
         state.meters.retain(|other| !Arc::ptr_eq(other, meter));
+
         let mut hops = Vec::new();
         meter.read(&mut hops);
+
         for mut hop in hops {
             hop.gauges.clear();
             // Nothing is inside any more: a life that goes on under this name has the room of its own ring only.
             hop.capacity = None;
+
             let key = key_of(&hop);
             let key = if state.closed.contains_key(&key) || state.closed.len() < CLOSED_HOPS_MAX {
                 key
             } else {
                 (hop.hop, "(closed)".to_owned(), hop.target.as_ref().map(|_| "(closed)".to_owned()))
             };
+
             match state.closed.get_mut(&key) {
                 Some(earlier) => earlier.absorb(&hop),
                 None => {
-                    (_, hop.listener, hop.target) = key.clone();
+                    (_, hop.origin, hop.target) = key.clone();
                     state.closed.insert(key, hop);
                 }
             }
@@ -75,6 +79,7 @@ impl Ledger {
     /// Reads every hop.
     pub fn snapshot(&self) -> Snapshot {
         let state = self.lock();
+
         // Newer meters first: while a target is replaced by one of its name, both are there and share a row.
         let mut hops = Vec::new();
         for meter in state.meters.iter().rev() {
@@ -82,6 +87,8 @@ impl Ledger {
         }
         hops.extend(state.closed.values().cloned());
         drop(state);
+
+        // A hop that a reload closed and one that goes on under its name are one row.
         hops.sort_by(|a, b| order_of(a).cmp(&order_of(b)));
         hops.dedup_by(|later, first| {
             let is_same = order_of(later) == order_of(first);
@@ -90,6 +97,7 @@ impl Ledger {
             }
             is_same
         });
+
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Snapshot {
             run_id: self.run_id.clone(),
@@ -116,12 +124,12 @@ impl Ledger {
 }
 
 fn key_of(hop: &HopSnapshot) -> HopKey {
-    (hop.hop, hop.listener.clone(), hop.target.clone())
+    (hop.hop, hop.origin.clone(), hop.target.clone())
 }
 
-/// By listener; in it, its own hops first, then target by target.
+/// By origin; in it, its own hops first, then target by target.
 fn order_of(hop: &HopSnapshot) -> (&str, Option<&str>, HopKind) {
-    (&hop.listener, hop.target.as_deref(), hop.hop)
+    (&hop.origin, hop.target.as_deref(), hop.hop)
 }
 
 impl Snapshot {

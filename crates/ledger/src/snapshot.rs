@@ -55,6 +55,7 @@ impl Snapshot {
                 })
             })
             .collect();
+
         losses.sort_by_key(|loss| std::cmp::Reverse(loss.amount.count));
         losses
     }
@@ -67,18 +68,18 @@ impl Snapshot {
         losses
     }
 
-    /// One hop by kind, listener and target.
-    pub fn hop(&self, kind: HopKind, listener: &str, target: Option<&str>) -> Option<&HopSnapshot> {
-        self.hops.iter().find(|hop| {
-            hop.hop == kind && hop.listener == listener && hop.target.as_deref() == target
-        })
+    /// One hop by kind, origin and target.
+    pub fn hop(&self, kind: HopKind, origin: &str, target: Option<&str>) -> Option<&HopSnapshot> {
+        self.hops
+            .iter()
+            .find(|hop| hop.hop == kind && hop.origin == origin && hop.target.as_deref() == target)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DelayHistogram, HopBuilder};
+    use crate::{DelayHistogram, Event, Gauge, HopBuilder};
 
     #[test]
     fn numbers_beyond_53_bits_survive_json() {
@@ -89,12 +90,23 @@ mod tests {
     }
 
     #[test]
+    fn a_count_that_only_a_newer_daemon_has_is_left_out() {
+        let hop = HopBuilder::new(HopKind::Target, "in", Some("out"), Amount::default())
+            .event(Event::Retries, 2)
+            .finish(Amount::default());
+        let json = serde_json::to_string(&hop).unwrap();
+        let newer = json.replace(r#"{"retries":"2"}"#, r#"{"retries":"2","wishes":"3"}"#);
+        assert_ne!(newer, json);
+        assert_eq!(serde_json::from_str::<crate::HopSnapshot>(&newer).unwrap(), hop);
+    }
+
+    #[test]
     fn no_number_is_written_as_a_number() {
         let hop = HopBuilder::new(HopKind::Target, "in", Some("out"), Amount::one(7))
             .dropped(Reason::Refused, Amount::one(7))
             .capacity(u64::MAX)
-            .event("send_calls", 1 << 60)
-            .gauge("up", 1)
+            .event(Event::SendCalls, 1 << 60)
+            .gauge(Gauge::Up, 1)
             .delay(&DelayHistogram::default())
             .finish(Amount::default());
         let snapshot = Snapshot { hops: vec![hop], violations: 3, ..Snapshot::default() };

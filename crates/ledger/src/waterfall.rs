@@ -2,7 +2,7 @@ use crate::{Accounting, HopKind, HopSnapshot, Reason, Snapshot};
 use std::fmt::Write;
 use text::{grouped, size};
 
-/// The snapshot as text: in to out for each listener and target, then the largest loss in words.
+/// The snapshot as text: in to out for each origin and target, then the largest loss in words.
 pub fn waterfall(snapshot: &Snapshot) -> String {
     let mut text = String::new();
     for hop in &snapshot.hops {
@@ -18,8 +18,8 @@ pub fn waterfall(snapshot: &Snapshot) -> String {
         None => text.push_str("nothing lost but what the settings ask for\n"),
         Some(loss) => {
             let place = match &loss.hop.target {
-                Some(target) => format!("{} -> {target}", loss.hop.listener),
-                None => loss.hop.listener.clone(),
+                Some(target) => format!("{} -> {target}", loss.hop.origin),
+                None => loss.hop.origin.clone(),
             };
             let (cause, advice) = match (loss.hop.hop, loss.reason) {
                 (HopKind::Socket, Reason::Shutdown) => REFUSED_AT_STOP,
@@ -63,7 +63,7 @@ const NAME_COLUMNS: usize = 34;
 fn write_hop(text: &mut String, hop: &HopSnapshot) {
     let (indent, name) = match hop.hop {
         HopKind::Socket => {
-            put(text, format_args!("{}\n", hop.listener));
+            put(text, format_args!("{}\n", hop.origin));
             ("  ", "kernel socket".to_owned())
         }
         HopKind::Receive => ("  ", "receive".to_owned()),
@@ -71,7 +71,7 @@ fn write_hop(text: &mut String, hop: &HopSnapshot) {
         HopKind::Egress => ("       ", "handed over".to_owned()),
         HopKind::Receiver => ("       ", "receiver's socket".to_owned()),
         HopKind::Poll => {
-            put(text, format_args!("{}\n", hop.listener));
+            put(text, format_args!("{}\n", hop.origin));
             ("  ", "polled".to_owned())
         }
         HopKind::Close => ("  ", "closed".to_owned()),

@@ -4,6 +4,7 @@
 use crate::DecodeError;
 use crate::Words;
 use crate::value::{Sink, WireField};
+use wire::inet_diag::TcpInfo;
 
 /// What a field holds, and how it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub struct Field {
     pub kernel: &'static str,
     /// The number by which the kernel says that there is no value. It is never written and never read: the field is absent.
     pub none: Option<u64>,
+    /// The field of `struct tcp_info` that it is filled from, as `wire` names it.
+    pub tcp_info_field: Option<&'static str>,
     /// What it means.
     pub meaning: &'static str,
     /// The name in protobuf JSON: `name` in lowerCamelCase.
@@ -76,6 +79,9 @@ pub(crate) trait Message<'a>: Sized + Default {
 
     /// Takes one field that was read; unknown numbers are skipped.
     fn take(&mut self, field: &WireField<'a>) -> Result<(), DecodeError>;
+
+    /// Takes each field of `info` that a row names.
+    fn fill_tcp_info(&mut self, info: &TcpInfo<'_>);
 
     /// Called once after the last field.
     fn finish(&mut self) {}
@@ -143,6 +149,38 @@ macro_rules! none_of {
     };
 }
 
+/// The name of the field that a row is filled from, if it names one.
+macro_rules! filled_from {
+    () => {
+        None
+    };
+    ($source:ident) => {
+        Some(stringify!($source))
+    };
+}
+
+/// A number of the kernel's as the type of the field.
+macro_rules! from_kernel {
+    ($value:expr, u8) => {
+        $value
+    };
+    ($value:expr, u16) => {
+        $value
+    };
+    ($value:expr, u32) => {
+        $value
+    };
+    ($value:expr, u64) => {
+        $value
+    };
+    ($value:expr, bool) => {
+        $value.map(|bit| bit != 0)
+    };
+    ($value:expr, $word:ident) => {
+        $value.map($crate::$word)
+    };
+}
+
 /// A field's value, unless it is the number that stands for none.
 macro_rules! known {
     ($value:expr) => {
@@ -185,13 +223,14 @@ pub(crate) const fn camel_case_of(name: &str) -> ([u8; 64], usize) {
 }
 
 /// Rows are `name: type = number, unit, first kernel, meaning;` inside groups `name "meaning" { … }`. Where the kernel has a
-/// number that stands for no value, the row has it after the field's: `number none 4294967295`.
+/// number that stands for no value, the row has it after the field's: `number none 4294967295`. After that, a row names the field
+/// of `struct tcp_info` that it is filled from: `number from rtt_us`.
 macro_rules! schema {
     (
         $(#[$doc:meta])*
         $record:ident<$lt:lifetime> $index:ident finish $finish:ident
         $($group:ident $about:literal {
-            $($name:ident: $kind:ident = $number:literal $(none $none:literal)?, $unit:literal, $kernel:literal,
+            $($name:ident: $kind:ident = $number:literal $(none $none:literal)? $(from $source:ident)?, $unit:literal, $kernel:literal,
                 $meaning:literal;)+
         })+
     ) => {
@@ -216,6 +255,7 @@ macro_rules! schema {
                     unit: $unit,
                     kernel: $kernel,
                     none: $crate::schema::none_of!($($none)?),
+                    tcp_info_field: $crate::schema::filled_from!($($source)?),
                     meaning: $meaning,
                     json_name: $crate::schema::camel_case!(stringify!($name)),
                     json_key: concat!(",\"", stringify!($name), "\":"),
@@ -261,9 +301,16 @@ macro_rules! schema {
                 Ok(())
             }
 
+            #[inline]
+            fn fill_tcp_info(&mut self, info: &wire::inet_diag::TcpInfo<'_>) {
+                // Not every table has such rows.
+                let _ = info;
+                $($($(self.$name = $crate::schema::from_kernel!(info.$source(), $kind);)?)+)+
+            }
+
             fn finish(&mut self) { $finish(self); }
         }
     };
 }
 
-pub(crate) use {camel_case, kind_of, known, none_of, rust_type, schema};
+pub(crate) use {camel_case, filled_from, from_kernel, kind_of, known, none_of, rust_type, schema};

@@ -4,8 +4,9 @@
 //! to 15 take one byte in protobuf; each group has a range of its own, with room.
 
 use crate::AddressFamily;
-use crate::schema::schema;
+use crate::schema::{Message, schema};
 use std::net::IpAddr;
+use wire::inet_diag::TcpInfo;
 
 /// The version of the table, which every record and all totals carry. What adds a field leaves it as it is: readers skip
 /// fields that they do not know.
@@ -106,102 +107,102 @@ schema! {
     }
 
     tcp_info "The kernel's `struct tcp_info`. Absent for TIME_WAIT and for handshakes on the server's side, which have none." {
-        tcp_info_state: SocketState = 100, "", "2.4", "The state once more (`tcpi_state`).";
-        ca_state: RecoveryState = 101, "", "2.4", "What loss recovery is doing.";
-        retransmits: u8 = 102, "", "2.4", "Retransmission timeouts in a row without an answer (`tcpi_retransmits`).";
-        probes: u8 = 103, "", "2.4", "Keepalive or zero-window probes without an answer.";
-        backoff: u8 = 104, "", "2.4", "How often the retransmission timeout was doubled.";
-        options: u8 = 105, "flags", "2.4",
+        tcp_info_state: SocketState = 100 from state, "", "2.4", "The state once more (`tcpi_state`).";
+        ca_state: RecoveryState = 101 from ca_state, "", "2.4", "What loss recovery is doing.";
+        retransmits: u8 = 102 from retransmits, "", "2.4", "Retransmission timeouts in a row without an answer (`tcpi_retransmits`).";
+        probes: u8 = 103 from probes, "", "2.4", "Keepalive or zero-window probes without an answer.";
+        backoff: u8 = 104 from backoff, "", "2.4", "How often the retransmission timeout was doubled.";
+        options: u8 = 105 from options, "flags", "2.4",
             "What was agreed: 1 timestamps, 2 SACK, 4 window scaling, 8 ECN, 16 ECN seen, 32 data in the SYN was \
              acknowledged, 64 microsecond timestamps (6.7), 128 accepted through Fast Open (6.16).";
-        snd_wscale: u8 = 106, "bits", "2.6", "Window scale that the peer asked for: shift of the windows it announces.";
-        rcv_wscale: u8 = 107, "bits", "2.6", "Our window scale: shift of the windows we announce.";
-        delivery_rate_app_limited: bool = 108, "", "4.9",
+        snd_wscale: u8 = 106 from snd_wscale, "bits", "2.6", "Window scale that the peer asked for: shift of the windows it announces.";
+        rcv_wscale: u8 = 107 from rcv_wscale, "bits", "2.6", "Our window scale: shift of the windows we announce.";
+        delivery_rate_app_limited: bool = 108 from delivery_rate_app_limited, "", "4.9",
             "Whether the application sent too little for `delivery_rate_bytes_per_sec` to show the path's speed.";
-        fastopen_client_fail: FastOpenFailure = 109, "", "5.5",
+        fastopen_client_fail: FastOpenFailure = 109 from fastopen_client_fail, "", "5.5",
             "Why Fast Open did not work, on the side that connects.";
-        rto_us: u32 = 110, "µs", "2.4", "Retransmission timeout now.";
-        ato_us: u32 = 111, "µs", "2.4", "Delayed-acknowledgement timeout.";
-        snd_mss_bytes: u32 = 112, "bytes", "2.4", "Largest segment we send, without headers.";
-        rcv_mss_bytes: u32 = 113, "bytes", "2.4", "Largest segment the peer seems to send, an estimate.";
-        unacked_segments: u32 = 114, "segments", "2.4",
+        rto_us: u32 = 110 from rto_us, "µs", "2.4", "Retransmission timeout now.";
+        ato_us: u32 = 111 from ato_us, "µs", "2.4", "Delayed-acknowledgement timeout.";
+        snd_mss_bytes: u32 = 112 from snd_mss_bytes, "bytes", "2.4", "Largest segment we send, without headers.";
+        rcv_mss_bytes: u32 = 113 from rcv_mss_bytes, "bytes", "2.4", "Largest segment the peer seems to send, an estimate.";
+        unacked_segments: u32 = 114 from unacked_segments, "segments", "2.4",
             "Segments sent and not acknowledged in order. For a listener: connections that wait to be accepted now.";
-        sacked_segments: u32 = 115, "segments", "2.4",
+        sacked_segments: u32 = 115 from sacked_segments, "segments", "2.4",
             "Segments in flight that the peer acknowledged selectively. For a listener: the limit of its accept \
              queue.";
-        lost_segments: u32 = 116, "segments", "2.4", "Segments in flight that are taken for lost now; not a total.";
-        retrans_segments: u32 = 117, "segments", "2.4", "Retransmitted segments that are in flight now; not a total.";
-        fackets_segments: u32 = 118, "segments", "2.4", "Unused by the kernel since 4.15: 0.";
-        last_data_sent_ms: u32 = 119, "ms", "2.4", "Time since data was last sent.";
-        last_ack_sent_ms: u32 = 120, "ms", "2.4", "The kernel does not keep it: 0.";
-        last_data_recv_ms: u32 = 121, "ms", "2.4", "Time since data was last received.";
-        last_ack_recv_ms: u32 = 122, "ms", "2.4", "Time since an acknowledgement was last received.";
-        pmtu_bytes: u32 = 123, "bytes", "2.4", "Path MTU, with headers.";
-        rcv_ssthresh_bytes: u32 = 124, "bytes", "2.4",
+        lost_segments: u32 = 116 from lost_segments, "segments", "2.4", "Segments in flight that are taken for lost now; not a total.";
+        retrans_segments: u32 = 117 from retrans_segments, "segments", "2.4", "Retransmitted segments that are in flight now; not a total.";
+        fackets_segments: u32 = 118 from fackets_segments, "segments", "2.4", "Unused by the kernel since 4.15: 0.";
+        last_data_sent_ms: u32 = 119 from last_data_sent_ms, "ms", "2.4", "Time since data was last sent.";
+        last_ack_sent_ms: u32 = 120 from last_ack_sent_ms, "ms", "2.4", "The kernel does not keep it: 0.";
+        last_data_recv_ms: u32 = 121 from last_data_recv_ms, "ms", "2.4", "Time since data was last received.";
+        last_ack_recv_ms: u32 = 122 from last_ack_recv_ms, "ms", "2.4", "Time since an acknowledgement was last received.";
+        pmtu_bytes: u32 = 123 from pmtu_bytes, "bytes", "2.4", "Path MTU, with headers.";
+        rcv_ssthresh_bytes: u32 = 124 from rcv_ssthresh_bytes, "bytes", "2.4",
             "Limit of the receive window now. In bytes, unlike `snd_ssthresh_segments`.";
-        rtt_us: u32 = 10, "µs", "2.4", "Smoothed round-trip time; 0 before the first sample.";
-        rttvar_us: u32 = 125, "µs", "2.4", "Mean deviation of the round-trip time.";
-        snd_ssthresh_segments: u32 = 126 none 2147483647, "segments", "2.4",
+        rtt_us: u32 = 10 from rtt_us, "µs", "2.4", "Smoothed round-trip time; 0 before the first sample.";
+        rttvar_us: u32 = 125 from rttvar_us, "µs", "2.4", "Mean deviation of the round-trip time.";
+        snd_ssthresh_segments: u32 = 126 none 2147483647 from snd_ssthresh_segments, "segments", "2.4",
             "Slow-start threshold; absent before the first loss.";
-        snd_cwnd_segments: u32 = 11, "segments", "2.4", "Congestion window, in segments of `snd_mss_bytes`.";
-        advmss_bytes: u32 = 127, "bytes", "2.4", "Largest segment we told the peer to send.";
-        reordering_segments: u32 = 128, "segments", "2.4",
+        snd_cwnd_segments: u32 = 11 from snd_cwnd_segments, "segments", "2.4", "Congestion window, in segments of `snd_mss_bytes`.";
+        advmss_bytes: u32 = 127 from advmss_bytes, "bytes", "2.4", "Largest segment we told the peer to send.";
+        reordering_segments: u32 = 128 from reordering_segments, "segments", "2.4",
             "Reordering that is taken as normal: losses are assumed beyond it.";
-        rcv_rtt_us: u32 = 129, "µs", "2.6",
+        rcv_rtt_us: u32 = 129 from rcv_rtt_us, "µs", "2.6",
             "Round-trip time as the receiving side estimates it; 0 if it received too little.";
-        rcv_space_bytes: u32 = 130, "bytes", "2.6",
+        rcv_space_bytes: u32 = 130 from rcv_space_bytes, "bytes", "2.6",
             "What the application read in one round trip, by which the receive buffer is tuned.";
-        total_retrans_segments: u32 = 131, "segments", "2.6", "Retransmitted segments so far. Wraps at 2^32.";
-        pacing_rate_bytes_per_sec: u64 = 132 none 18446744073709551615, "bytes/s", "3.15",
+        total_retrans_segments: u32 = 131 from total_retrans_segments, "segments", "2.6", "Retransmitted segments so far. Wraps at 2^32.";
+        pacing_rate_bytes_per_sec: u64 = 132 none 18446744073709551615 from pacing_rate_bytes_per_sec, "bytes/s", "3.15",
             "Rate the sender is paced at; absent if it is unlimited.";
-        max_pacing_rate_bytes_per_sec: u64 = 133 none 18446744073709551615, "bytes/s", "3.15",
+        max_pacing_rate_bytes_per_sec: u64 = 133 none 18446744073709551615 from max_pacing_rate_bytes_per_sec, "bytes/s", "3.15",
             "Limit that the application set (`SO_MAX_PACING_RATE`); absent if it set none.";
-        bytes_acked: u64 = 12, "bytes", "4.1",
+        bytes_acked: u64 = 12 from bytes_acked, "bytes", "4.1",
             "Bytes of ours that the peer acknowledged so far; our FIN counts as one, and so does the SYN of the side that \
              connects.";
-        bytes_received: u64 = 13, "bytes", "4.1", "Bytes received in order so far; FIN counts as one.";
-        segs_out: u32 = 134, "segments", "4.2",
+        bytes_received: u64 = 13 from bytes_received, "bytes", "4.1", "Bytes received in order so far; FIN counts as one.";
+        segs_out: u32 = 134 from segs_out, "segments", "4.2",
             "Segments sent so far, acknowledgements and retransmissions too. Wraps at 2^32.";
-        segs_in: u32 = 135, "segments", "4.2", "Segments received so far, acknowledgements too. Wraps at 2^32.";
-        notsent_bytes: u32 = 136, "bytes", "4.6", "Bytes in the send queue that were never sent.";
-        min_rtt_us: u32 = 14 none 4294967295, "µs", "4.6",
+        segs_in: u32 = 135 from segs_in, "segments", "4.2", "Segments received so far, acknowledgements too. Wraps at 2^32.";
+        notsent_bytes: u32 = 136 from notsent_bytes, "bytes", "4.6", "Bytes in the send queue that were never sent.";
+        min_rtt_us: u32 = 14 none 4294967295 from min_rtt_us, "µs", "4.6",
             "Smallest round-trip time in the kernel's window (`tcp_min_rtt_wlen`, 300 s); absent before the first sample.";
-        data_segs_in: u32 = 137, "segments", "4.6", "Segments with data received so far. Wraps at 2^32.";
-        data_segs_out: u32 = 138, "segments", "4.6",
+        data_segs_in: u32 = 137 from data_segs_in, "segments", "4.6", "Segments with data received so far. Wraps at 2^32.";
+        data_segs_out: u32 = 138 from data_segs_out, "segments", "4.6",
             "Segments with data sent so far, retransmissions too. Wraps at 2^32.";
-        delivery_rate_bytes_per_sec: u64 = 139, "bytes/s", "4.9",
+        delivery_rate_bytes_per_sec: u64 = 139 from delivery_rate_bytes_per_sec, "bytes/s", "4.9",
             "Rate at which data was last delivered; see `delivery_rate_app_limited`.";
-        busy_time_us: u64 = 140, "µs", "4.10", "Time with data in flight or waiting to be sent, so far.";
-        rwnd_limited_us: u64 = 141, "µs", "4.10", "Part of `busy_time_us` that the peer's receive window held us up.";
-        sndbuf_limited_us: u64 = 142, "µs", "4.10", "Part of `busy_time_us` that our own send buffer held us up.";
-        delivered_segments: u32 = 143, "segments", "4.18",
+        busy_time_us: u64 = 140 from busy_time_us, "µs", "4.10", "Time with data in flight or waiting to be sent, so far.";
+        rwnd_limited_us: u64 = 141 from rwnd_limited_us, "µs", "4.10", "Part of `busy_time_us` that the peer's receive window held us up.";
+        sndbuf_limited_us: u64 = 142 from sndbuf_limited_us, "µs", "4.10", "Part of `busy_time_us` that our own send buffer held us up.";
+        delivered_segments: u32 = 143 from delivered_segments, "segments", "4.18",
             "Segments that the peer got so far, selective acknowledgements included. Wraps at 2^32.";
-        delivered_ce_segments: u32 = 144, "segments", "4.18",
+        delivered_ce_segments: u32 = 144 from delivered_ce_segments, "segments", "4.18",
             "Those of `delivered_segments` that the peer reported as congestion-marked. Wraps at 2^32.";
-        bytes_sent: u64 = 145, "bytes", "4.19", "Bytes of data sent so far, retransmissions included.";
-        bytes_retrans: u64 = 15, "bytes", "4.19", "Bytes of data retransmitted so far.";
-        dsack_dups: u32 = 146, "segments", "4.19",
+        bytes_sent: u64 = 145 from bytes_sent, "bytes", "4.19", "Bytes of data sent so far, retransmissions included.";
+        bytes_retrans: u64 = 15 from bytes_retrans, "bytes", "4.19", "Bytes of data retransmitted so far.";
+        dsack_dups: u32 = 146 from dsack_dups, "segments", "4.19",
             "Duplicates that the peer reported (DSACK) so far: retransmissions that were not needed.";
-        reord_seen: u32 = 147, "events", "4.19", "How often reordering was seen on the way to the peer.";
-        rcv_ooopack: u32 = 148, "segments", "5.4", "Segments received out of order so far.";
-        snd_wnd_bytes: u32 = 149, "bytes", "5.4", "Window that the peer announced last.";
-        rcv_wnd_bytes: u32 = 150, "bytes", "6.2", "Window that we announced last.";
-        rehash: u32 = 151, "events", "6.2", "How often the flow hash was changed to find another path (PLB, timeouts).";
-        total_rto: u16 = 152, "events", "6.7", "Retransmission timeouts so far. Wraps at 2^16.";
-        total_rto_recoveries: u16 = 153, "events", "6.7",
+        reord_seen: u32 = 147 from reord_seen, "events", "4.19", "How often reordering was seen on the way to the peer.";
+        rcv_ooopack: u32 = 148 from rcv_ooopack, "segments", "5.4", "Segments received out of order so far.";
+        snd_wnd_bytes: u32 = 149 from snd_wnd_bytes, "bytes", "5.4", "Window that the peer announced last.";
+        rcv_wnd_bytes: u32 = 150 from rcv_wnd_bytes, "bytes", "6.2", "Window that we announced last.";
+        rehash: u32 = 151 from rehash, "events", "6.2", "How often the flow hash was changed to find another path (PLB, timeouts).";
+        total_rto: u16 = 152 from total_rto, "events", "6.7", "Retransmission timeouts so far. Wraps at 2^16.";
+        total_rto_recoveries: u16 = 153 from total_rto_recoveries, "events", "6.7",
             "Recoveries from retransmission timeouts so far, one that goes on included. Wraps at 2^16.";
-        total_rto_time_ms: u32 = 154, "ms", "6.7",
+        total_rto_time_ms: u32 = 154 from total_rto_time_ms, "ms", "6.7",
             "Time spent in recoveries from timeouts so far, one that goes on included. In ms, unlike `rto_us`.";
-        received_ce_segments: u32 = 155, "segments", "6.18", "Congestion-marked segments received so far.";
-        delivered_e1_bytes: u32 = 156, "bytes", "6.18",
+        received_ce_segments: u32 = 155 from received_ce_segments, "segments", "6.18", "Congestion-marked segments received so far.";
+        delivered_e1_bytes: u32 = 156 from delivered_e1_bytes, "bytes", "6.18",
             "AccECN: bytes of ours that arrived marked ECT(1), by the peer's count. Wraps at 2^32.";
-        delivered_e0_bytes: u32 = 157, "bytes", "6.18",
+        delivered_e0_bytes: u32 = 157 from delivered_e0_bytes, "bytes", "6.18",
             "AccECN: bytes of ours that arrived marked ECT(0), by the peer's count. Wraps at 2^32.";
-        delivered_ce_bytes: u32 = 158, "bytes", "6.18",
+        delivered_ce_bytes: u32 = 158 from delivered_ce_bytes, "bytes", "6.18",
             "AccECN: bytes of ours that arrived congestion-marked, by the peer's count. Wraps at 2^32.";
-        received_e1_bytes: u32 = 159, "bytes", "6.18", "AccECN: bytes received marked ECT(1). Wraps at 2^32.";
-        received_e0_bytes: u32 = 160, "bytes", "6.18", "AccECN: bytes received marked ECT(0). Wraps at 2^32.";
-        received_ce_bytes: u32 = 161, "bytes", "6.18", "AccECN: bytes received congestion-marked. Wraps at 2^32.";
+        received_e1_bytes: u32 = 159 from received_e1_bytes, "bytes", "6.18", "AccECN: bytes received marked ECT(1). Wraps at 2^32.";
+        received_e0_bytes: u32 = 160 from received_e0_bytes, "bytes", "6.18", "AccECN: bytes received marked ECT(0). Wraps at 2^32.";
+        received_ce_bytes: u32 = 161 from received_ce_bytes, "bytes", "6.18", "AccECN: bytes received congestion-marked. Wraps at 2^32.";
         ecn_mode: EcnMode = 162, "", "7.0", "What was agreed about ECN.";
         accecn_opt_seen: AccEcnOption = 163, "", "6.18",
             "AccECN: what was seen of the peer's option; absent where the kernel's release is not known, see \
@@ -318,6 +319,14 @@ schema! {
     }
 }
 
+impl SocketRecord<'_> {
+    /// Takes every field of `tcp_info` that this kernel has, by the rows that name one.
+    #[inline]
+    pub fn fill_tcp_info(&mut self, info: &TcpInfo<'_>) {
+        Message::fill_tcp_info(self, info);
+    }
+}
+
 /// On the wire all addresses have 16 bytes, and the family says which were IPv4.
 fn restore_ipv4(record: &mut SocketRecord<'_>) {
     if record.family == Some(AddressFamily::INET) {
@@ -326,6 +335,33 @@ fn restore_ipv4(record: &mut SocketRecord<'_>) {
                 && let Some(v4) = v6.to_ipv4_mapped()
             {
                 *address = Some(IpAddr::V4(v4));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::inet_diag::tcp_info::FIELDS;
+
+    /// Fields of `tcp_info` that no field of a record is filled from as it is.
+    const DIVIDED: &[(&str, &str)] = &[(
+        "accecn_word",
+        "its layout depends on the kernel: where that is known, `ecn_mode` and the fields below it are its parts",
+    )];
+
+    #[test]
+    fn every_field_of_tcp_info_is_in_the_record_once_and_since_the_same_kernel() {
+        for field in FIELDS {
+            let rows: Vec<_> = SocketRecord::FIELDS
+                .iter()
+                .filter(|row| row.tcp_info_field == Some(field.name))
+                .collect();
+            match (rows.as_slice(), DIVIDED.iter().find(|(name, _)| *name == field.name)) {
+                ([row], None) => assert_eq!(row.kernel, field.since, "{}", row.name),
+                ([], Some(_)) => {}
+                _ => panic!("{} has {} rows in the record's table", field.name, rows.len()),
             }
         }
     }

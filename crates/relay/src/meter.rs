@@ -6,8 +6,8 @@ mod standing;
 use crate::TargetKind;
 use crate::ring::Reader;
 use ledger::{
-    Accounting, Amount, Counters, DelayHistogram, EventCounter, HopBuilder, HopKind, HopSnapshot,
-    Meter, Reason, Tally,
+    Accounting, Amount, Counters, DelayHistogram, Event, EventCounter, Gauge, HopBuilder, HopKind,
+    HopSnapshot, IcmpError, Meter, Reason, SendError, Tally,
 };
 use receiver::ReceiverCount;
 use standing::{Fate, Standing};
@@ -145,9 +145,9 @@ impl ListenerMeter {
             .delivered(read)
             .dropped(Reason::SocketBuffer, lost(before_stop))
             .dropped(Reason::Shutdown, lost(dropped - before_stop))
-            .event("dropped_before_start", u64::from(before))
-            .gauge("receive_buffer_bytes", u64::from(mem.receive_buffer_bytes))
-            .gauge("receive_queue_bytes", u64::from(mem.receive_queued_bytes))
+            .event(Event::DroppedBeforeStart, u64::from(before))
+            .gauge(Gauge::ReceiveBufferBytes, u64::from(mem.receive_buffer_bytes))
+            .gauge(Gauge::ReceiveQueueBytes, u64::from(mem.receive_queued_bytes))
             .finish(read + lost(dropped))
     }
 
@@ -156,9 +156,9 @@ impl ListenerMeter {
             .left(&self.receive)
             .capacity(IN_HAND_MAX)
             .mismatch(self.mismatch.load(Ordering::Relaxed))
-            .event("batches", self.batches.load())
-            .event("empty_datagrams", self.empty_datagrams.load())
-            .event("receive_errors", self.receive_errors.load())
+            .event(Event::Batches, self.batches.load())
+            .event(Event::EmptyDatagrams, self.empty_datagrams.load())
+            .event(Event::ReceiveErrors, self.receive_errors.load())
             .finish(self.read.load())
     }
 }
@@ -173,35 +173,35 @@ impl Meter for ListenerMeter {
 }
 
 /// Error numbers that are counted by name; the rest share one counter.
-const NAMED_ERRNOS: [(Errno, &str); 13] = [
-    (Errno::CONNREFUSED, "send_errors_ECONNREFUSED"),
-    (Errno::HOSTUNREACH, "send_errors_EHOSTUNREACH"),
-    (Errno::NETUNREACH, "send_errors_ENETUNREACH"),
-    (Errno::NETDOWN, "send_errors_ENETDOWN"),
-    (Errno::NOBUFS, "send_errors_ENOBUFS"),
-    (Errno::PERM, "send_errors_EPERM"),
-    (Errno::ACCES, "send_errors_EACCES"),
-    (Errno::MSGSIZE, "send_errors_EMSGSIZE"),
-    (Errno::INVAL, "send_errors_EINVAL"),
-    (Errno::IO, "send_errors_EIO"),
-    (Errno::DESTADDRREQ, "send_errors_unresolved"),
-    (Errno::NOENT, "send_errors_ENOENT"),
-    (Errno::NOSPC, "send_errors_ENOSPC"),
+const NAMED_ERRNOS: [(Errno, SendError); 13] = [
+    (Errno::CONNREFUSED, SendError::ConnRefused),
+    (Errno::HOSTUNREACH, SendError::HostUnreach),
+    (Errno::NETUNREACH, SendError::NetUnreach),
+    (Errno::NETDOWN, SendError::NetDown),
+    (Errno::NOBUFS, SendError::NoBufs),
+    (Errno::PERM, SendError::Perm),
+    (Errno::ACCES, SendError::Acces),
+    (Errno::MSGSIZE, SendError::MsgSize),
+    (Errno::INVAL, SendError::Inval),
+    (Errno::IO, SendError::Io),
+    (Errno::DESTADDRREQ, SendError::Unresolved),
+    (Errno::NOENT, SendError::NoEnt),
+    (Errno::NOSPC, SendError::NoSpc),
 ];
 
 /// ICMP messages that are counted by type and code (RFC 792, RFC 4443); the rest share one counter.
-const NAMED_ICMP: [((u8, u8), &str); 11] = [
-    ((3, 0), "icmp_3_0"),
-    ((3, 1), "icmp_3_1"),
-    ((3, 2), "icmp_3_2"),
-    ((3, 3), "icmp_3_3"),
-    ((3, 4), "icmp_3_4"),
-    ((3, 13), "icmp_3_13"),
-    ((1, 0), "icmp_1_0"),
-    ((1, 1), "icmp_1_1"),
-    ((1, 3), "icmp_1_3"),
-    ((1, 4), "icmp_1_4"),
-    ((2, 0), "icmp_2_0"),
+const NAMED_ICMP: [((u8, u8), IcmpError); 11] = [
+    ((3, 0), IcmpError::V4Net),
+    ((3, 1), IcmpError::V4Host),
+    ((3, 2), IcmpError::V4Protocol),
+    ((3, 3), IcmpError::V4Port),
+    ((3, 4), IcmpError::V4TooBig),
+    ((3, 13), IcmpError::V4Prohibited),
+    ((1, 0), IcmpError::V6NoRoute),
+    ((1, 1), IcmpError::V6Prohibited),
+    ((1, 3), IcmpError::V6Address),
+    ((1, 4), IcmpError::V6Port),
+    ((2, 0), IcmpError::V6TooBig),
 ];
 
 /// Counters of one target.
@@ -237,8 +237,8 @@ pub(crate) struct TargetMeter {
     receiver: ReceiverCount,
     /// 1 where the network reports every datagram that it gives back: the target is on this host.
     pub(crate) reports_all: EventCounter,
-    errors: [EventCounter; NAMED_ERRNOS.len() + 1],
-    icmp: [EventCounter; NAMED_ICMP.len() + 1],
+    errors: [EventCounter; SendError::ALL.len()],
+    icmp: [EventCounter; IcmpError::ALL.len()],
 }
 
 impl TargetMeter {
@@ -278,13 +278,15 @@ impl TargetMeter {
     }
 
     pub(crate) fn count_error(&self, errno: Errno) {
-        let index = NAMED_ERRNOS.iter().position(|(known, _)| *known == errno);
-        self.errors[index.unwrap_or(NAMED_ERRNOS.len())].add(1);
+        let named = NAMED_ERRNOS.iter().find(|(known, _)| *known == errno);
+        let error = named.map_or(SendError::Other, |(_, error)| *error);
+        self.errors[error as usize].add(1);
     }
 
     pub(crate) fn count_icmp(&self, kind: u8, code: u8) {
-        let index = NAMED_ICMP.iter().position(|(known, _)| *known == (kind, code));
-        self.icmp[index.unwrap_or(NAMED_ICMP.len())].add(1);
+        let named = NAMED_ICMP.iter().find(|(known, _)| *known == (kind, code));
+        let error = named.map_or(IcmpError::Other, |(_, error)| *error);
+        self.icmp[error as usize].add(1);
     }
 
     /// Notes how long the oldest datagram has waited, which was received at `received_ns`.
@@ -379,18 +381,17 @@ impl TargetMeter {
                 .capacity(self.capacity)
                 .mismatch(self.mismatch.load(Ordering::Relaxed))
                 .delay(&self.delay)
-                .event("send_calls", self.send_calls.load())
-                .event("retries", self.retries.load())
-                .event("file_tails_mended", self.tails_mended.load())
-                .event("files_set_aside", self.files_set_aside.load())
-                .gauge("oldest_age_ms", self.oldest_age_ms.load())
-                .gauge("gso", self.gso.load());
+                .event(Event::SendCalls, self.send_calls.load())
+                .event(Event::Retries, self.retries.load())
+                .event(Event::FileTailsMended, self.tails_mended.load())
+                .event(Event::FilesSetAside, self.files_set_aside.load())
+                .gauge(Gauge::OldestAgeMs, self.oldest_age_ms.load())
+                .gauge(Gauge::Gso, self.gso.load());
         let inside = offered_before.saturating_sub(hop.left_so_far()).count;
-        hop = hop.gauge("up", self.standing.up(let_go, inside, monotonic_ns()));
-        for ((_, name), count) in NAMED_ERRNOS.iter().zip(&self.errors) {
-            hop = hop.event(name, count.load());
+        hop = hop.gauge(Gauge::Up, self.standing.up(let_go, inside, monotonic_ns()));
+        for (error, count) in SendError::ALL.iter().zip(&self.errors) {
+            hop = hop.event(Event::SendErrors(*error), count.load());
         }
-        hop = hop.event("send_errors_other", self.errors[NAMED_ERRNOS.len()].load());
         if self.is_abandoned.load(Ordering::Acquire) {
             let left = hop.left_so_far();
             hop = hop.dropped(Reason::Shutdown, self.offered().saturating_sub(left));
@@ -421,10 +422,10 @@ impl TargetMeter {
         for (reason, amount) in returned {
             hop = hop.dropped(reason, amount);
         }
-        for ((_, name), count) in NAMED_ICMP.iter().zip(&self.icmp) {
-            hop = hop.event(name, count.load());
+        for (error, count) in IcmpError::ALL.iter().zip(&self.icmp) {
+            hop = hop.event(Event::IcmpErrors(*error), count.load());
         }
-        hop.event("icmp_other", self.icmp[NAMED_ICMP.len()].load()).finish(handed)
+        hop.finish(handed)
     }
 }
 

@@ -25,7 +25,7 @@ use crate::{
     Gso, ListenerOptions, Sample, SampleBy, Schedule, SocketOwner, TargetKind, TargetOptions,
 };
 use kernel::{FakeKernel, Place, Wire};
-use ledger::{Amount, Counters, HopKind, HopSnapshot, Ledger, Meter, Reason};
+use ledger::{Amount, Counters, Event, HopKind, HopSnapshot, Ledger, Meter, Reason};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::os::fd::BorrowedFd;
@@ -402,11 +402,9 @@ impl History {
             if self.is_order_known {
                 self.check_in_order(&wire.taken, *first);
             }
-            let count = |event: (&String, &u64)| {
-                let is_fault = event.0.starts_with("send_errors") || event.0 == "retries";
-                if is_fault { *event.1 } else { 0 }
-            };
-            self.faults += target.events.iter().map(count).sum::<u64>();
+            let is_fault = |event: &Event| matches!(event, Event::SendErrors(_) | Event::Retries);
+            let faults = target.events.iter().filter(|(event, _)| is_fault(event));
+            self.faults += faults.map(|(_, count)| count).sum::<u64>();
         }
     }
 

@@ -4,7 +4,7 @@
 
 mod support;
 
-use ledger::{HopKind, Ledger, Reason, Snapshot};
+use ledger::{Event, Gauge, HopKind, IcmpError, Ledger, Reason, Snapshot};
 use relay::{Listener, Schedule, TargetKind, TargetOptions, UnixPeer};
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
@@ -128,8 +128,10 @@ fn a_refusing_target_is_counted_to_the_last_datagram_and_harms_no_other() {
             + target(&last, HopKind::Egress, "dead").dropped_for(Reason::Refused);
         assert_eq!((lost.count, lost.bytes), (count, bytes), "{schedule:?} {last:#?}");
         assert_eq!(target(&last, HopKind::Egress, "dead").delivered.count, 0);
-        assert!(target(&last, HopKind::Egress, "dead").events["icmp_3_3"] > 0);
-        let is_up = |name| target(&last, HopKind::Target, name).gauges["up"];
+        assert!(
+            target(&last, HopKind::Egress, "dead").event(Event::IcmpErrors(IcmpError::V4Port)) > 0
+        );
+        let is_up = |name| target(&last, HopKind::Target, name).gauges[&Gauge::Up];
         assert_eq!((is_up("dead"), is_up("good")), (0, 1));
     }
 }

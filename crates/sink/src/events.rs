@@ -1,4 +1,4 @@
-use ledger::{EventCounter, HopBuilder};
+use ledger::{Event, EventCounter, Gauge, HopBuilder};
 use sys::Errno;
 
 /// What a sink's thread and destination count outside the law.
@@ -12,9 +12,9 @@ pub struct Events {
     pub(crate) retries: EventCounter,
     /// Times that a file was put aside and a next one begun.
     pub(crate) rotations: EventCounter,
-    /// Times that a file was opened because its path led elsewhere: somebody had moved or removed it.
+    /// Times that a file was opened because its path led elsewhere: it had been moved or removed.
     pub(crate) reopens: EventCounter,
-    /// Datagrams that the network gave back after they were counted as delivered: at least so many were lost there.
+    /// Datagrams that the network gave back after they were counted as delivered: the network lost at least these.
     pub(crate) returned_datagrams: EventCounter,
     /// 1 while the network gives back what it is sent.
     pub(crate) gives_back: EventCounter,
@@ -30,16 +30,18 @@ impl Events {
 
     pub(crate) fn add_to(&self, hop: HopBuilder) -> HopBuilder {
         let mut hop = hop
-            .event("errors", self.errors.load())
-            .event("retries", self.retries.load())
-            .event("rotations", self.rotations.load())
-            .event("reopens", self.reopens.load())
-            .event("returned_datagrams", self.returned_datagrams.load());
-        for (name, gauge) in
-            [("last_errno", &self.last_errno), ("datagram_limit_bytes", &self.datagram_limit_bytes)]
-        {
-            if gauge.load() > 0 {
-                hop = hop.gauge(name, gauge.load());
+            .event(Event::Errors, self.errors.load())
+            .event(Event::Retries, self.retries.load())
+            .event(Event::Rotations, self.rotations.load())
+            .event(Event::Reopens, self.reopens.load())
+            .event(Event::ReturnedDatagrams, self.returned_datagrams.load());
+
+        for (gauge, value) in [
+            (Gauge::LastErrno, &self.last_errno),
+            (Gauge::DatagramLimitBytes, &self.datagram_limit_bytes),
+        ] {
+            if value.load() > 0 {
+                hop = hop.gauge(gauge, value.load());
             }
         }
         hop

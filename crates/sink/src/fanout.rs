@@ -8,11 +8,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A payload is cut when it has reached so many bytes, so that it is longer by less than one record.
+/// A payload is cut when it has reached this many bytes, so that it is longer by less than one record.
 const PAYLOAD_BYTES: usize = 64 * 1024;
 
 /// Full payloads whose memory is kept for the next: as many as a sink's thread and the one that fills them have in hand. Memory that
-/// one thread allocates and another frees is given back to the kernel each time, and taken anew page by page.
+/// one thread allocates and another frees is given back to the kernel each time, and taken again page by page.
 const KEPT_PAYLOADS: usize = 8;
 
 /// Room for the record that goes beyond the mark.
@@ -67,12 +67,14 @@ impl Fanout {
                 return Err(Error::SameName { name: options.name.clone() });
             }
         }
+
         for options in sinks {
             match options.destination.datagram_limit() {
                 Some(_) => fanout.datagrams.push(Datagrams::open(origin, options)?),
                 None => fanout.add(origin, options)?,
             }
         }
+
         Ok(fanout)
     }
 
@@ -80,6 +82,7 @@ impl Fanout {
         let (encoding, fields) = (options.encoding, options.fields);
         let framing = framing_of(encoding, &fields);
         let sink = Sink::open(origin, &options.name, options.queue, options.destination, framing)?;
+
         let same = |group: &&mut Group| group.encoding == encoding && group.fields == fields;
         match self.groups.iter_mut().find(same) {
             Some(group) => group.sinks.push(sink),
@@ -133,6 +136,7 @@ impl Fanout {
         let in_groups = self.groups.into_iter().flat_map(|group| group.sinks);
         let sinks: Vec<_> =
             in_groups.chain(self.datagrams.into_iter().map(Datagrams::into_sink)).collect();
+
         sinks.iter().for_each(|sink| sink.close(deadline));
         let left = |sink: Sink| (sink.name().to_owned(), sink.wait(deadline));
         sinks.into_iter().map(left).filter(|(_, left)| !left.is_zero()).collect()
@@ -157,6 +161,7 @@ impl Group {
         if self.wraps && self.buffer.is_empty() {
             self.encoder.begin(&mut self.buffer);
         }
+
         let before = self.buffer.len();
         write(&mut self.encoder, &mut self.buffer);
         // Tables have no form for totals.
@@ -173,20 +178,23 @@ impl Group {
         if self.wraps {
             self.encoder.end(&mut self.buffer);
         }
+
         let records = std::mem::take(&mut self.records);
+        // A part of a payload is copied, so that the buffer and its room stay here.
         if self.buffer.len() < PAYLOAD_BYTES {
             let payload = Payload::new(&self.buffer, records);
             self.buffer.clear();
             self.sinks.iter().for_each(|sink| sink.offer_more(&payload));
             return;
         }
+
         let next = self.empty_buffer();
         let payload = Payload::whole(std::mem::replace(&mut self.buffer, next), records);
         self.sinks.iter().for_each(|sink| sink.offer_more(&payload));
         self.kept.push_back(payload);
     }
 
-    /// A buffer that no sink needs any more, or a new one.
+    /// A buffer that no sink needs any longer, or a new one.
     fn empty_buffer(&mut self) -> Vec<u8> {
         let is_free = self.kept.front().is_some_and(Payload::is_alone);
         if !is_free && self.kept.len() < KEPT_PAYLOADS {
@@ -224,6 +232,7 @@ fn framing_of(encoding: Encoding, fields: &FieldSet) -> Framing {
     if !is_whole_by_payload(encoding, fields) {
         Encoder::new(encoding, fields).begin(&mut framing.header);
     }
+
     framing.record_end = match encoding {
         Encoding::Protobuf | Encoding::MessagePack => None,
         Encoding::Prototext

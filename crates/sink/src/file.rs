@@ -23,9 +23,9 @@ const MODE: u32 = 0o640;
 /// A file and when it is put aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileOptions {
-    /// Where it is. A symbolic link is not followed, and what is no regular file is not written.
+    /// Where it is. A symbolic link is not followed, and what is not a regular file is not written.
     pub path: PathBuf,
-    /// The file is put aside before it would grow beyond so many bytes. A payload that is larger has a file of its own.
+    /// The file is put aside before it would grow beyond this many bytes. A payload that is larger has a file of its own.
     pub rotate_bytes: Option<u64>,
     /// The file is put aside when a multiple of this time since 1970 (UTC) has passed: with an hour, at the full hour.
     pub rotate_interval: Option<Duration>,
@@ -62,19 +62,23 @@ impl RotatedFile {
         let limit_bytes = self.options.rotate_bytes.unwrap_or(u64::MAX);
         let header_bytes = self.framing.header.len() as u64;
         let slot = self.slot_now();
+
         let mut open = match self.open.take() {
             Some(open) => open,
             None => self.open_file(events)?,
         };
+
         let is_full = open.len_bytes.saturating_add(payload.len() as u64) > limit_bytes;
         if open.len_bytes > header_bytes && (is_full || open.slot != slot) {
             self.rotate(events)?;
             open = self.open_file(events)?;
         }
+
         if open.len_bytes == 0 && header_bytes > 0 {
             self.write(&mut open, Part::Header)?;
         }
         self.write(&mut open, Part::Payload(payload))?;
+
         self.open = Some(open);
         Ok(())
     }
@@ -92,7 +96,7 @@ impl RotatedFile {
         Ok(())
     }
 
-    /// Lets go of a file to which the path does not lead any more, or notes what others have made of its length.
+    /// Lets go of a file to which the path no longer leads, or notes what others have made of its length.
     fn look_at_path(&mut self, events: &Events) {
         let Some(open) = &mut self.open else { return };
         match fs::symlink_metadata(&self.options.path) {
@@ -111,6 +115,7 @@ impl RotatedFile {
             self.is_torn = false;
             return Ok(open);
         }
+
         self.rotate(events)?;
         self.is_torn = false;
         self.open_any()
@@ -125,16 +130,19 @@ impl RotatedFile {
             // Without O_NONBLOCK the open of a FIFO would wait for a reader (fifo(7)).
             .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
             .open(&self.options.path)?;
+
         let metadata = file.metadata()?;
         if !metadata.is_file() {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
+
         let modified = metadata.modified()?.duration_since(std::time::UNIX_EPOCH);
         let len_bytes = metadata.len();
         let slot = match len_bytes {
             0 => self.slot_now(),
             _ => self.slot_of(modified.unwrap_or_default()),
         };
+
         let (device, inode) = (metadata.dev(), metadata.ino());
         Ok(OpenFile { file, device, inode, len_bytes, slot })
     }
@@ -145,10 +153,12 @@ impl RotatedFile {
         if open.len_bytes < header.len() as u64 {
             return Ok(false);
         }
+
         let mut begin = vec![0; header.len()];
         open.file.read_exact_at(&mut begin, 0)?;
         let mut last = [0];
         open.file.read_exact_at(&mut last, open.len_bytes - 1)?;
+
         let is_whole = self.framing.record_end.is_none_or(|end| last == [end]);
         Ok(begin == *header && is_whole)
     }
@@ -160,17 +170,20 @@ impl RotatedFile {
             name.push(format!(".{n}"));
             name.into()
         };
+
         if self.options.rotate_keep == 0 {
             fs::remove_file(&self.options.path)?;
             events.rotations.add(1);
             return Ok(());
         }
+
         // Up to the first place that is free: however many may be kept, only those that are there are touched.
         let is_free = |n: &u32| {
             let there = fs::symlink_metadata(numbered(*n));
             there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
         };
         let end = (1..self.options.rotate_keep).find(is_free).unwrap_or(self.options.rotate_keep);
+
         for n in (1..end).rev() {
             fs::rename(numbered(n), numbered(n + 1))?;
         }

@@ -6,7 +6,8 @@
 use crate::Payload;
 use crate::events::Events;
 use ledger::{
-    Amount, Counters, EventCounter, HopBuilder, HopKind, HopSnapshot, Meter, Reason, Tally,
+    Amount, Counters, Event, EventCounter, Gauge, HopBuilder, HopKind, HopSnapshot, Meter, Reason,
+    Tally,
 };
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -55,7 +56,7 @@ pub(crate) struct Queue {
 struct State {
     payloads: VecDeque<Payload>,
     bytes: usize,
-    /// The first so many are in the hands of the sink's thread.
+    /// This many, the first ones, are in the hands of the sink's thread.
     held: usize,
     held_bytes: usize,
     phase: Phase,
@@ -74,7 +75,7 @@ enum Phase {
     Open,
     /// Nothing more is let in; what is inside may leave until then.
     Closing(Instant),
-    /// The thread has ended, or is not waited for any more. Nothing is inside.
+    /// The thread has ended, or is no longer waited for. Nothing is inside.
     Closed,
 }
 
@@ -83,7 +84,7 @@ enum Phase {
 pub(crate) enum Work {
     /// Deliver the batch.
     Deliver,
-    /// Nothing came in time: look after the destination.
+    /// Nothing was queued in time: look after the destination.
     Tick,
     /// Everything has left.
     End,
@@ -123,7 +124,7 @@ impl Queue {
 
     /// Puts a payload in, or counts what has to go, and wakes the sink's thread. Never waits for the destination.
     ///
-    /// A full queue gives up its oldest payloads, as a relay's target does: after an outage what is there is the time up
+    /// A full queue drops its oldest payloads, as a relay's target does: after an outage what is there is the time up
     /// to now, with the latest totals, and not the time before it. Those in the hands of the destination stay: they may
     /// have arrived in part already.
     pub(crate) fn offer(&self, payload: &Payload) {
@@ -153,10 +154,12 @@ impl Queue {
         let mut state = self.lock();
         self.payloads.add(1);
         self.offered.add(payload.amount());
+
         if state.phase != Phase::Open {
             self.counters.drop(Reason::Shutdown, payload.amount());
             return state;
         }
+
         let full = state.failing.unwrap_or(Reason::QueueFull);
         if state.held_bytes.saturating_add(len) > self.limits.bytes
             || state.held >= self.limits.payloads
@@ -164,6 +167,8 @@ impl Queue {
             self.counters.drop(full, payload.amount());
             return state;
         }
+
+        // The oldest go, but for those that the destination has in its hands.
         while state.bytes.saturating_add(len) > self.limits.bytes
             || state.payloads.len() >= self.limits.payloads
         {
@@ -172,6 +177,7 @@ impl Queue {
             state.bytes -= oldest.bytes().len();
             self.counters.drop(full, oldest.amount());
         }
+
         state.bytes += len;
         state.payloads.push_back(payload.clone());
         state
@@ -191,6 +197,7 @@ impl Queue {
         batch.clear();
         let mut state = self.lock();
         let tick_at = Instant::now() + tick;
+
         loop {
             let now = Instant::now();
             match state.phase {
@@ -200,6 +207,7 @@ impl Queue {
                 }
                 Phase::Open | Phase::Closing(_) => {}
             }
+
             if !state.payloads.is_empty() {
                 state.hold(batch);
                 return Work::Deliver;
@@ -207,6 +215,7 @@ impl Queue {
             if now >= tick_at {
                 return Work::Tick;
             }
+
             state.is_waiting = true;
             state = self.wait(state, tick_at - now);
             state.is_waiting = false;
@@ -221,7 +230,7 @@ impl Queue {
         self.counters.delivered.add(amount);
     }
 
-    /// The first `count` payloads are given up.
+    /// The first `count` payloads are lost.
     pub(crate) fn dropped(&self, count: usize, reason: Reason) {
         let mut state = self.lock();
         (state.failing, state.is_up) = (None, false);
@@ -235,12 +244,14 @@ impl Queue {
         let until = Instant::now() + pause;
         state.failing = failing;
         state.is_up &= failing.is_none();
+
         loop {
             let until = match state.phase {
                 Phase::Open => until,
                 Phase::Closing(deadline) => until.min(deadline),
                 Phase::Closed => return,
             };
+
             let now = Instant::now();
             if now >= until {
                 return;
@@ -259,16 +270,18 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// The end, for the thread that has nothing more to do or no time, and for whoever does not wait for that thread any
-    /// longer. Counts what is inside as dropped.
+    /// The end, for the thread that has nothing more to do or no time, and for callers that no longer wait for that
+    /// thread. Counts what is inside as dropped.
     pub(crate) fn end(&self) {
         let mut state = self.lock();
         state.phase = Phase::Closed;
+
         let reason = state.failing.unwrap_or(Reason::Shutdown);
         let count = state.payloads.len();
         let left = state.let_go(count);
         state.left += left;
         self.counters.drop(reason, left);
+
         drop(state);
         self.changed.notify_all();
         self.ended.notify_all();
@@ -314,6 +327,7 @@ impl State {
             bytes += len;
             batch.push(payload.clone());
         }
+
         self.held = batch.len();
         self.held_bytes = bytes;
     }
@@ -335,15 +349,17 @@ impl Meter for Queue {
         let state = self.lock();
         let offered = self.offered.load();
         let is_up = state.is_up && self.events.gives_back.load() == 0;
+
         let hop = HopBuilder::new(HopKind::Sink, &self.origin, Some(&self.name), offered)
             .left(&self.counters)
             // No record is shorter than a byte; the bytes are what is limited.
             .capacity(self.limits.bytes as u64)
-            .event("payloads", self.payloads.load())
-            .gauge("queue_bytes", state.bytes as u64)
-            .gauge("queue_limit_bytes", self.limits.bytes as u64)
-            .gauge("queue_payloads", state.payloads.len() as u64)
-            .gauge("up", u64::from(is_up));
+            .event(Event::Payloads, self.payloads.load())
+            .gauge(Gauge::QueueBytes, state.bytes as u64)
+            .gauge(Gauge::QueueLimitBytes, self.limits.bytes as u64)
+            .gauge(Gauge::QueuePayloads, state.payloads.len() as u64)
+            .gauge(Gauge::Up, u64::from(is_up));
+
         drop(state);
         hops.push(self.events.add_to(hop).finish(offered));
     }

@@ -50,7 +50,7 @@ pub enum Received<'a> {
 pub struct ReceiverCounts {
     /// Datagrams that arrived, copies and unreadable ones included.
     pub datagrams: u64,
-    /// Datagrams that are none of a UDP sink's, or were damaged. They are missing from their stream.
+    /// Datagrams that are not a UDP sink's, or were damaged. They are missing from their stream.
     pub malformed_datagrams: u64,
     /// Records in a readable datagram that could not be read, and were not handed on.
     pub malformed_records: u64,
@@ -113,11 +113,13 @@ impl Receiver {
         self.set.add(self.socket.as_fd(), Interest::Readable);
         // An interrupted wait is a short one.
         let _ = self.set.wait(timeout);
+
         match self.batch.receive(self.socket.as_fd(), Wait::No) {
             Ok(_) => {}
             Err(Errno::AGAIN | Errno::INTR) => return Ok(0),
             Err(errno) => return Err(errno.into()),
         }
+
         let mut count = 0;
         for datagram in self.batch.datagrams() {
             self.table.take(datagram.source, datagram.bytes(), &mut on);
@@ -167,10 +169,12 @@ impl Table {
             self.counts.malformed_datagrams += 1;
             return;
         };
+
         let key = (source, view.stream_id);
         if self.streams.len() >= self.streams_max && !self.streams.contains_key(&key) {
             self.evict();
         }
+
         let stream = match self.streams.entry(key) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => entry.insert(Stream::new(address, view.stream_id)),
@@ -178,12 +182,14 @@ impl Table {
         if !stream.note(&view, now) {
             return;
         }
+
         for record in view.records() {
             match record {
                 Ok(record) => on(Received::Record(&record)),
                 Err(_) => self.counts.malformed_records += 1,
             }
         }
+
         if let Some(totals) = &view.totals {
             on(Received::Totals(&stream.report(), totals));
         }
@@ -193,6 +199,7 @@ impl Table {
     fn evict(&mut self) {
         let oldest = self.streams.iter().min_by_key(|(_, stream)| stream.heard_at());
         let Some(key) = oldest.map(|(key, _)| *key) else { return };
+
         if let Some(stream) = self.streams.remove(&key) {
             self.counts.evicted_streams += 1;
             // Numbers that a forger may have written: they must not overflow.

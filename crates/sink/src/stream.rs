@@ -11,8 +11,8 @@ use std::time::Duration;
 use sys::Errno;
 use sys::poll::{Interest, PollSet};
 
-/// A pipe that says it is writable takes so much without waiting (pipe(7), `PIPE_BUF`). The descriptor is shared with
-/// whoever gave it to us, so that it is left blocking as it is.
+/// A pipe that says it is writable takes this much without waiting (pipe(7), `PIPE_BUF`). The descriptor is shared with
+/// the process that gave it to us, so that it is left blocking as it is.
 const PART_BYTES: usize = 4_096;
 
 /// How long one call waits for a slow reader.
@@ -65,6 +65,7 @@ impl Stream {
                 Err(error) => return Err(error),
             }
         }
+
         self.written = 0;
         Ok(true)
     }

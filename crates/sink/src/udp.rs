@@ -49,7 +49,7 @@ pub struct UdpOptions {
 }
 
 /// Most bytes of UDP payload that one datagram may have at present: the socket's thread learns it from the kernel, and
-/// whoever packs records keeps to it.
+/// those who pack records keep to it.
 #[derive(Clone, Debug)]
 pub struct DatagramLimit(Arc<AtomicUsize>);
 
@@ -105,11 +105,13 @@ impl Udp {
             returned_at: None,
             set: PollSet::default(),
         };
+
         let events = Events::default();
         // An error comes again with the first payload, and is counted then.
         if udp.reopen(&events).is_ok() {
             udp.refresh_limit(&events);
         }
+
         udp.closed.0 = None;
         udp
     }
@@ -119,10 +121,12 @@ impl Udp {
         if self.socket.is_some() {
             return Ok(());
         }
+
         let now = Instant::now();
         if self.closed.0.is_some_and(|at| now < at) {
             return Err(self.closed.1);
         }
+
         match connect_udp(self.options.remote, &self.options.send) {
             Ok(socket) => {
                 let ip = self.options.remote.ip();
@@ -207,8 +211,10 @@ impl Udp {
             self.wait_until_writable();
             return Delivery::Retry(Duration::ZERO, None);
         }
+
         events.count_error(errno);
         self.collect_returned(events);
+
         let reason = match errno {
             Errno::MSGSIZE => Reason::TooBig,
             Errno::NOBUFS => Reason::EgressQueueFull,
@@ -234,6 +240,7 @@ impl Udp {
                 reason
             }
         };
+
         self.attempts = 0;
         self.refresh_limit(events);
         Delivery::Dropped(1, reason)
@@ -260,17 +267,21 @@ impl Destination for Udp {
         if let Err(reason) = self.reopen(events) {
             return Delivery::Dropped(payloads.len(), reason);
         }
+
         self.refresh_limit(events);
         self.note_state(events);
+
         let mut messages = [Message::single(&[]); BATCH];
         for (message, payload) in messages.iter_mut().zip(payloads) {
             *message = Message::single(payload.bytes());
         }
+
         let asked = payloads.len().min(BATCH);
         let result = match self.socket() {
             Ok(socket) => send_messages(socket, &messages[..asked]),
             Err(_) => Err(Errno::NOTCONN),
         };
+
         match result {
             Ok(count) if count > 0 => self.sent(count, asked, events),
             Ok(_) => Delivery::Retry(Duration::ZERO, None),

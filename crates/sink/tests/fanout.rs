@@ -4,7 +4,7 @@
 
 mod support;
 
-use ledger::{HopSnapshot, Reason};
+use ledger::{Event, HopSnapshot, Reason};
 use record::{Delimited, Encoding, FieldSet, PollTotals, Record, SocketRecord, decode_record};
 use sink::receive::{Receiver, ReceiverOptions};
 use sink::{Destination, Error, Fanout, QueueLimits, SinkOptions, UdpOptions};
@@ -137,7 +137,7 @@ fn a_record_between_polls_leaves_with_a_flush() {
     fanout.flush();
     wait_for("the record", || (hops(&fanout)[0].delivered.count == 1).then_some(()));
     assert_eq!(fs::read_to_string(&path).unwrap(), "{\"sequence\":7}\n");
-    assert_eq!(hops(&fanout)[0].events["payloads"], 1);
+    assert_eq!(hops(&fanout)[0].event(Event::Payloads), 1);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 mod support;
 
-use ledger::Reason;
+use ledger::{Event, Gauge, Reason};
 use sink::{FileOptions, Framing, Payload, QueueLimits, Sink};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -119,7 +119,7 @@ fn files_are_put_aside_when_their_time_is_over_even_if_nothing_follows() {
         ..support::file_options(&path)
     };
     let sink = to_file(options);
-    let rotations = || hop(&sink.meter()).events.get("rotations").copied().unwrap_or(0);
+    let rotations = || hop(&sink.meter()).event(Event::Rotations);
     sink.offer(&payload_of_lines(0, 10));
     wait_for("the first file's time", || (rotations() == 1).then_some(()));
     sink.offer(&payload_of_lines(10, 10));
@@ -196,7 +196,7 @@ fn a_file_that_was_moved_or_removed_or_emptied_is_noticed() {
     fs::File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
     write(30);
     assert_eq!(all(&path), (30..40).collect::<Vec<_>>());
-    assert_eq!(hop(&sink.meter()).events["reopens"], 2);
+    assert_eq!(hop(&sink.meter()).event(Event::Reopens), 2);
 }
 
 #[test]
@@ -207,10 +207,10 @@ fn what_is_no_regular_file_is_not_written_and_what_waits_is_written_once_it_can_
     std::os::unix::fs::symlink(&precious, &path).unwrap();
     let sink = to_file(support::file_options(&path));
     sink.offer(&payload_of_lines(0, 10));
-    let errors = || hop(&sink.meter()).events.get("errors").copied().unwrap_or(0);
+    let errors = || hop(&sink.meter()).event(Event::Errors);
     wait_for("the link's refusal", || (errors() > 0).then_some(()));
     let seen = hop(&sink.meter());
-    assert_eq!((seen.in_flight.count, seen.gauges["up"]), (10, 0));
+    assert_eq!((seen.in_flight.count, seen.gauges[&Gauge::Up]), (10, 0));
     // In its place at once: a file would be made where there is none.
     let fifo = dir.path("fifo");
     support::run("mkfifo", &[fifo.to_str().unwrap()]);
@@ -220,7 +220,7 @@ fn what_is_no_regular_file_is_not_written_and_what_waits_is_written_once_it_can_
     fs::remove_file(&path).unwrap();
     wait_for("the file", || hop(&sink.meter()).in_flight.is_zero().then_some(()));
     assert_eq!(all(&path), (0..10).collect::<Vec<_>>());
-    assert_eq!(hop(&sink.meter()).gauges["up"], 1);
+    assert_eq!(hop(&sink.meter()).gauges[&Gauge::Up], 1);
     assert_eq!(fs::read(&precious).unwrap(), b"precious");
 }
 
@@ -276,9 +276,9 @@ fn a_full_disk_tears_no_record_and_costs_none_if_it_has_room_again_in_time() {
     for first in (0..3_000).step_by(100) {
         sink.offer(&payload_of_lines(first, 100));
     }
-    wait_for("the full disk", || (hop(&meter).gauges["up"] == 0).then_some(()));
+    wait_for("the full disk", || (hop(&meter).gauges[&Gauge::Up] == 0).then_some(()));
     let delivered = hop(&meter).delivered;
-    assert_eq!(hop(&meter).gauges["last_errno"], 28);
+    assert_eq!(hop(&meter).gauges[&Gauge::LastErrno], 28);
     assert!(delivered.count > 0 && delivered.count < 3_000, "{delivered:?}");
     let numbers = all(&path);
     assert_eq!(numbers, (0..delivered.count).collect::<Vec<_>>());

@@ -4,7 +4,7 @@
 
 mod support;
 
-use ledger::{Meter, Reason};
+use ledger::{Event, Gauge, Meter, Reason};
 use record::{Encoding, FieldSet, PollTotals, SocketRecord};
 use sink::receive::{Received, Receiver, ReceiverOptions, StreamReport};
 use sink::{Destination, Fanout, Framing, Payload, QueueLimits, Sink, SinkOptions, UdpOptions};
@@ -156,13 +156,13 @@ fn what_a_port_of_this_host_refuses_is_counted_one_by_one() {
     wait_for("the refusals", || hop(&meter).in_flight.is_zero().then_some(()));
     check_law(&hop(&meter));
     assert_eq!(dropped(&meter, Reason::Refused), 5_050);
-    assert_eq!(hop(&meter).gauges["up"], 0);
+    assert_eq!(hop(&meter).gauges[&Gauge::Up], 0);
     let receiver = UdpSocket::bind(remote).unwrap();
     sink.offer(&Payload::new(b"to somebody", 7));
     let mut buffer = [0; 100];
     assert_eq!(receiver.recv(&mut buffer).unwrap(), 11);
     wait_for("the delivery", || (hop(&meter).delivered.count == 7).then_some(()));
-    assert_eq!(hop(&meter).gauges["up"], 1);
+    assert_eq!(hop(&meter).gauges[&Gauge::Up], 1);
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn datagrams_keep_to_the_path() {
     let meter = fanout.meters().remove(0);
     let (mut taken, mut next) = (Taken::default(), 0);
     poll_across((&mut fanout, &mut receiver), &mut taken, (1, &mut next, 500));
-    assert_eq!(hop(&meter).gauges["datagram_limit_bytes"], 1_372);
+    assert_eq!(hop(&meter).gauges[&Gauge::DatagramLimitBytes], 1_372);
     let fragments = || {
         let text = wire
             .inside(&wire.left, || std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap());
@@ -273,7 +273,7 @@ fn datagrams_keep_to_the_path() {
     }
     // What the sink has not heard of yet is cut into fragments; nothing is once it has.
     poll_across((&mut fanout, &mut receiver), &mut taken, (2, &mut next, 500));
-    assert_eq!(hop(&meter).gauges["datagram_limit_bytes"], 1_272);
+    assert_eq!(hop(&meter).gauges[&Gauge::DatagramLimitBytes], 1_272);
     let before = fragments();
     poll_across((&mut fanout, &mut receiver), &mut taken, (3, &mut next, 500));
     assert_eq!(fragments(), before);
@@ -303,13 +303,13 @@ fn a_network_that_is_down_costs_what_is_sent_meanwhile_and_comes_back() {
     });
     let (report, _) = taken.last.unwrap();
     assert_eq!(report.records_missing(), report.records_sent - taken.records.len() as u64);
-    let (up, arrived) = (hop(&meter).gauges["up"], taken.records.len());
+    let (up, arrived) = (hop(&meter).gauges[&Gauge::Up], taken.records.len());
     assert_eq!(up, 1);
     wire.ip(&wire.left, "link set w down");
     poll_across((&mut fanout, &mut receiver), &mut taken, (poll + 1, &mut next, 100));
     assert_eq!(taken.records.len(), arrived);
     check_law(&hop(&meter));
-    assert_eq!(hop(&meter).gauges["up"], 0);
+    assert_eq!(hop(&meter).gauges[&Gauge::Up], 0);
 }
 
 #[test]
@@ -326,7 +326,8 @@ fn a_neighbour_that_does_not_answer_is_seen_and_holds_nobody() {
         assert!(began.elapsed() < Duration::from_secs(1), "the source was held");
         let seen = hop(&meter);
         check_law(&seen);
-        (seen.events.contains_key("returned_datagrams") && seen.gauges["up"] == 0).then_some(())
+        (seen.events.contains_key(&Event::ReturnedDatagrams) && seen.gauges[&Gauge::Up] == 0)
+            .then_some(())
     });
     let left = fanout.stop(Instant::now() + Duration::from_millis(100));
     assert!(left.iter().all(|(name, _)| name == "udp"));
@@ -345,7 +346,8 @@ fn a_port_that_another_host_refuses_is_seen() {
         send_poll(&mut fanout, poll, &mut next, 100);
         let seen = hop(&meter);
         check_law(&seen);
-        (seen.events.contains_key("returned_datagrams") && seen.gauges["up"] == 0).then_some(())
+        (seen.events.contains_key(&Event::ReturnedDatagrams) && seen.gauges[&Gauge::Up] == 0)
+            .then_some(())
     });
     wait_for("the sink", || hop(&meter).in_flight.is_zero().then_some(()));
     let seen = hop(&meter);

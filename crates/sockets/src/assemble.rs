@@ -3,8 +3,7 @@
 use crate::ends::{Role, role_of_listed};
 use crate::says;
 use record::{
-    AccEcnOption, AddressFamily, EcnMode, FastOpenFailure, RecoveryState, SocketRecord,
-    SocketState, SocketTimer, TlsMode,
+    AccEcnOption, AddressFamily, EcnMode, SocketRecord, SocketState, SocketTimer, TlsMode,
 };
 use std::sync::OnceLock;
 use wire::inet_diag::{AccEcnLayout, SocketMessage, TcpInfo, Ulp};
@@ -61,7 +60,8 @@ pub(crate) fn fill<'a>(
     record.congestion_algorithm = message.congestion;
     record.cgroup_id = message.cgroup_id;
     if let Some(info) = &message.tcp_info {
-        fill_tcp_info(record, info);
+        record.fill_tcp_info(info);
+        record.tcp_info_len_bytes = Some(info.length_bytes() as u16);
         fill_accecn(record, info, accecn);
     }
     record.tcp_info_tail = Some(message.tcp_info_tail).filter(|tail| !tail.is_empty());
@@ -99,35 +99,6 @@ pub(crate) fn fill_close<'a>(
     record.src_port = record.src_port.and_then(says::closed_port);
     record.dst_address = record.dst_address.and_then(says::closed_address);
     record.dst_port = record.dst_port.and_then(says::closed_port);
-}
-
-macro_rules! copy_fields {
-    ($record:ident, $info:ident, $($field:ident)+) => {
-        $($record.$field = $info.$field();)+
-    };
-}
-
-/// Fills in the fields of `tcp_info` that this kernel has.
-#[inline]
-pub(crate) fn fill_tcp_info(record: &mut SocketRecord<'_>, info: &TcpInfo) {
-    copy_fields! { record, info,
-        rto_us ato_us snd_mss_bytes rcv_mss_bytes unacked_segments sacked_segments lost_segments
-        retrans_segments fackets_segments last_data_sent_ms last_ack_sent_ms last_data_recv_ms
-        last_ack_recv_ms pmtu_bytes rcv_ssthresh_bytes rtt_us rttvar_us snd_ssthresh_segments
-        snd_cwnd_segments advmss_bytes reordering_segments rcv_rtt_us rcv_space_bytes total_retrans_segments
-        pacing_rate_bytes_per_sec max_pacing_rate_bytes_per_sec bytes_acked bytes_received segs_out segs_in
-        notsent_bytes min_rtt_us data_segs_in data_segs_out delivery_rate_bytes_per_sec busy_time_us
-        rwnd_limited_us sndbuf_limited_us delivered_segments delivered_ce_segments bytes_sent bytes_retrans
-        dsack_dups reord_seen rcv_ooopack snd_wnd_bytes rcv_wnd_bytes rehash total_rto total_rto_recoveries
-        total_rto_time_ms received_ce_segments delivered_e1_bytes delivered_e0_bytes delivered_ce_bytes
-        received_e1_bytes received_e0_bytes received_ce_bytes retransmits probes backoff options
-        snd_wscale rcv_wscale
-    }
-    record.tcp_info_state = info.state().map(SocketState);
-    record.ca_state = info.ca_state().map(RecoveryState);
-    record.delivery_rate_app_limited = info.delivery_rate_app_limited().map(|bit| bit != 0);
-    record.fastopen_client_fail = info.fastopen_client_fail().map(FastOpenFailure);
-    record.tcp_info_len_bytes = Some(info.length_bytes() as u16);
 }
 
 /// Divides the state of accurate ECN into its fields, or keeps it as it is where that is not possible.

@@ -2,25 +2,10 @@
 
 use crate::held::HELD_MAX;
 use ledger::{
-    Amount, Counters, DelayHistogram, EventCounter, HopBuilder, HopKind, HopSnapshot, Meter,
-    Reason, Tally,
+    Amount, ConnectionEnd, Counters, DelayHistogram, Event, EventCounter, Gauge, HopBuilder,
+    HopKind, HopSnapshot, Meter, NamespaceError, PollPhase, Reason, Tally, TcpState,
 };
-use record::CloseReason;
 use wire::inet_diag::{Family, State};
-
-/// Why a namespace was not visited to its end, or is not heard.
-pub(crate) const CAUSES: [&str; 10] = [
-    "permission",
-    "gone",
-    "open",
-    "no_id",
-    "syscall",
-    "refused",
-    "no_tcp_diag",
-    "truncated",
-    "malformed",
-    "incomplete",
-];
 
 /// States that have a gauge: all that a reply can carry.
 pub(crate) const STATES: usize = 14;
@@ -49,7 +34,7 @@ pub(crate) struct Counts {
     pub(crate) open_us: EventCounter,
     pub(crate) walk_us: EventCounter,
     pub(crate) records_us: EventCounter,
-    pub(crate) namespace_errors: [EventCounter; CAUSES.len()],
+    pub(crate) namespace_errors: [EventCounter; NamespaceError::ALL.len()],
     pub(crate) unobserved: EventCounter,
     pub(crate) unpolled: EventCounter,
     /// Connections that had closed in new namespaces before these could be heard.
@@ -59,7 +44,7 @@ pub(crate) struct Counts {
     pub(crate) undecided: EventCounter,
     pub(crate) rejected: EventCounter,
     pub(crate) rejected_overflow: EventCounter,
-    pub(crate) ended: [EventCounter; CloseReason::WORDS.entries.len()],
+    pub(crate) ended: [EventCounter; ConnectionEnd::ALL.len()],
     pub(crate) namespaces: EventCounter,
     pub(crate) namespaces_new: EventCounter,
     pub(crate) namespaces_left_out: EventCounter,
@@ -76,9 +61,8 @@ impl Counts {
         Counts { name: name.to_owned(), ..Counts::default() }
     }
 
-    pub(crate) fn namespace_error(&self, cause: &str) {
-        let at = CAUSES.iter().position(|known| *known == cause).unwrap_or(CAUSES.len() - 1);
-        self.namespace_errors[at].add(1);
+    pub(crate) fn namespace_error(&self, cause: NamespaceError) {
+        self.namespace_errors[cause as usize].add(1);
     }
 
     fn poll_hop(&self) -> HopSnapshot {
@@ -86,35 +70,32 @@ impl Counts {
         let mut hop = HopBuilder::new(HopKind::Poll, &self.name, None, self.visited.load())
             .left(&self.polled)
             .capacity(1)
-            .event("polls", self.polls.load())
-            .event("overruns", self.overruns.load())
-            .event("interrupted", self.interrupted.load())
-            .event("unknown_attributes", self.unknown_attributes.load())
-            .event("evicted", self.evicted.load())
-            .event("quiet_namespaces", self.quiet_namespaces.load())
-            .event("queries", self.queries.load())
-            .event("discover_us", self.discover_us.load())
-            .event("open_us", self.open_us.load())
-            .event("walk_us", self.walk_us.load())
-            .event("records_us", self.records_us.load())
-            .event("namespaces_new", self.namespaces_new.load())
-            .gauge("namespaces", self.namespaces.load())
-            .gauge("namespaces_left_out", self.namespaces_left_out.load())
-            .gauge("table_entries", self.table_entries.load())
-            .gauge("table_capacity", self.table_capacity.load())
+            .event(Event::Polls, self.polls.load())
+            .event(Event::Overruns, self.overruns.load())
+            .event(Event::Interrupted, self.interrupted.load())
+            .event(Event::UnknownAttributes, self.unknown_attributes.load())
+            .event(Event::Evicted, self.evicted.load())
+            .event(Event::QuietNamespaces, self.quiet_namespaces.load())
+            .event(Event::Queries, self.queries.load())
+            .event(Event::Spent(PollPhase::Discover), self.discover_us.load())
+            .event(Event::Spent(PollPhase::Open), self.open_us.load())
+            .event(Event::Spent(PollPhase::Walk), self.walk_us.load())
+            .event(Event::Spent(PollPhase::Records), self.records_us.load())
+            .event(Event::NamespacesNew, self.namespaces_new.load())
+            .gauge(Gauge::Namespaces, self.namespaces.load())
+            .gauge(Gauge::NamespacesLeftOut, self.namespaces_left_out.load())
+            .gauge(Gauge::TableEntries, self.table_entries.load())
+            .gauge(Gauge::TableCapacity, self.table_capacity.load())
             .delay(&self.durations);
-        for (cause, count) in CAUSES.iter().zip(&self.namespace_errors) {
-            hop = hop.event(&format!("namespace_errors_{cause}"), count.load());
+        for (cause, count) in NamespaceError::ALL.iter().zip(&self.namespace_errors) {
+            hop = hop.event(Event::NamespaceErrors(*cause), count.load());
         }
-        for (family, states) in ["ipv4", "ipv6"].iter().zip(&self.open) {
+
+        for (gauge, states) in [Gauge::OpenIpv4, Gauge::OpenIpv6].iter().zip(&self.open) {
             for (number, count) in states.iter().enumerate() {
-                let state = State::from_number(number as u8);
-                // Those that a reply never carries stay away; the common ones are there at 0, too.
-                if !matches!(
-                    state,
-                    State::Unknown(_) | State::NewSynReceived | State::BoundInactive
-                ) {
-                    hop = hop.gauge(&format!("open_{}_{family}", state.snake()), count.load());
+                // Those that a reply never carries have no gauge; the others are there at 0, too.
+                if let Some(state) = TcpState::named(State::from_number(number as u8).snake()) {
+                    hop = hop.gauge(gauge(state), count.load());
                 }
             }
         }
@@ -128,16 +109,16 @@ impl Counts {
             .left(&self.closed)
             .dropped(Reason::EventBuffer, lost)
             .capacity(1 + HELD_MAX as u64)
-            .event("unobserved", self.unobserved.load())
-            .event("unheard", self.unheard.load())
-            .event("unpolled", self.unpolled.load())
-            .event("never_connected", self.never_connected.load())
-            .event("undecided", self.undecided.load())
-            .event("rejected_overflow", self.rejected_overflow.load())
-            .gauge("rejected_entries", self.rejected.load())
-            .gauge("event_buffer_bytes", self.event_buffer_bytes.load());
-        for ((_, word), count) in CloseReason::WORDS.entries.iter().zip(&self.ended) {
-            hop = hop.event(&format!("ended_{word}"), count.load());
+            .event(Event::Unobserved, self.unobserved.load())
+            .event(Event::Unheard, self.unheard.load())
+            .event(Event::Unpolled, self.unpolled.load())
+            .event(Event::NeverConnected, self.never_connected.load())
+            .event(Event::Undecided, self.undecided.load())
+            .event(Event::RejectedOverflow, self.rejected_overflow.load())
+            .gauge(Gauge::RejectedEntries, self.rejected.load())
+            .gauge(Gauge::EventBufferBytes, self.event_buffer_bytes.load());
+        for (end, count) in ConnectionEnd::ALL.iter().zip(&self.ended) {
+            hop = hop.event(Event::Ended(*end), count.load());
         }
         hop.finish(self.events.load() + lost)
     }
@@ -155,5 +136,22 @@ pub(crate) fn family_row(family: Family) -> usize {
     match family {
         Family::Inet => 0,
         Family::Inet6 => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::CloseReason;
+
+    #[test]
+    fn the_ledger_has_the_ends_of_the_records_and_every_state_that_a_reply_can_carry() {
+        let ends = ConnectionEnd::ALL.iter().enumerate().map(|(at, end)| (at as u8, end.label()));
+        assert!(ends.eq(CloseReason::WORDS.entries.iter().copied()));
+
+        let states = (0..STATES as u8).map(State::from_number);
+        let lacking: Vec<_> =
+            states.filter(|state| TcpState::named(state.snake()).is_none()).collect();
+        assert_eq!(lacking, [State::Unknown(0), State::NewSynReceived, State::BoundInactive]);
     }
 }

@@ -5,6 +5,7 @@ use crate::options::Closes;
 use crate::table::Life;
 use crate::totals::Sums;
 use crate::walk::{WalkError, Walked};
+use ledger::NamespaceError;
 use record::{PollTotals, SCHEMA_VERSION};
 use std::time::Duration;
 use sys::clock::realtime_ns;
@@ -52,7 +53,7 @@ impl Engine<'_> {
                 self.sums.namespaces_failed += 1;
                 self.counts.namespace_error(error.cause());
                 let name = self.place_name(place);
-                self.problem(error.cause(), || {
+                self.problem(error.cause().label(), || {
                     format!("the sockets of network namespace {name} could not be read to the end: {error}")
                 });
             }
@@ -77,13 +78,13 @@ impl Engine<'_> {
 
         self.sums.namespaces_failed += 1;
         let cause = match error {
-            namespace::Error::NotPermitted { .. } => "permission",
-            _ => "open",
+            namespace::Error::NotPermitted { .. } => NamespaceError::Permission,
+            _ => NamespaceError::Open,
         };
         self.counts.namespace_error(cause);
 
         let name = self.place_name(self.moment.place);
-        self.problem(cause, || {
+        self.problem(cause.label(), || {
             format!(
                 "{error}: its sockets are missing (network namespace {name}, and others like it)"
             )

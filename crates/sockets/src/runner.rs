@@ -15,6 +15,7 @@ use crate::scout::Scout;
 use crate::split::Split;
 use crate::unseen::{absent, hidden_namespaces, no_such_namespace};
 use crate::walk::{Ask, Visitor as _, Walker};
+use ledger::NamespaceError;
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -338,7 +339,7 @@ impl<'h> Runner<'h> {
             Err(error) => {
                 // Nobody has seen that they are gone.
                 engine.namespaces.keep_all(engine.moment.poll);
-                engine.counts.namespace_error("open");
+                engine.counts.namespace_error(NamespaceError::Open);
                 engine.problem("discovery", || {
                     format!("cannot look for network namespaces: {error}")
                 });

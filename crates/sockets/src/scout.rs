@@ -12,6 +12,7 @@ use crate::namespaces::{Admission, Known};
 use crate::options::{Closes, Options};
 use crate::unheard::Newcomer;
 use crate::walk::Walker;
+use ledger::NamespaceError;
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -366,12 +367,12 @@ impl Engine<'_> {
     /// Counts a namespace that ended between being found and being entered or given an id.
     pub(crate) fn vanished(&mut self) {
         self.sums.namespaces_vanished += 1;
-        self.counts.namespace_error("gone");
+        self.counts.namespace_error(NamespaceError::Gone);
     }
 
     /// Counts a namespace that cannot be given an id, so that its closes stay silent.
     pub(crate) fn has_no_nsid(&mut self, errno: Errno) {
-        self.counts.namespace_error("no_id");
+        self.counts.namespace_error(NamespaceError::NoId);
         self.problem("nsid", || {
             format!(
                 "a network namespace cannot be given an id ({errno}): this takes CAP_NET_ADMIN; its connections \

@@ -4,6 +4,7 @@ mod steps;
 
 pub(crate) use steps::Steps;
 
+use ledger::NamespaceError;
 use std::fmt;
 use sys::Errno;
 use sys::clock::monotonic_ns;
@@ -71,14 +72,14 @@ pub enum WalkError {
 impl WalkError {
     /// One of a few words, for counters.
     #[must_use]
-    pub fn cause(self) -> &'static str {
+    pub fn cause(self) -> NamespaceError {
         match self {
-            WalkError::Syscall { .. } => "syscall",
-            WalkError::Refused(_) => "refused",
-            WalkError::NoTcpDiag => "no_tcp_diag",
-            WalkError::Truncated => "truncated",
-            WalkError::Malformed(_) => "malformed",
-            WalkError::Incomplete => "incomplete",
+            WalkError::Syscall { .. } => NamespaceError::Syscall,
+            WalkError::Refused(_) => NamespaceError::Refused,
+            WalkError::NoTcpDiag => NamespaceError::NoTcpDiag,
+            WalkError::Truncated => NamespaceError::Truncated,
+            WalkError::Malformed(_) => NamespaceError::Malformed,
+            WalkError::Incomplete => NamespaceError::Incomplete,
         }
     }
 }

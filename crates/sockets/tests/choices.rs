@@ -9,6 +9,7 @@ mod scene;
 mod support;
 
 use cases::{BY_NAMESPACE, CASES};
+use ledger::Event;
 use record::RecordKind;
 use scene::{Ends, SUBJECTS, Subject};
 use sockets::filter::Filter;
@@ -111,7 +112,12 @@ fn every_filter_says_of_polls_closes_and_aborts_what_can_be_known() {
     let mut wrong = Vec::new();
     for (case, [dropping, keeping]) in cases.iter().zip(runs) {
         let [hop, kept] = [&dropping, &keeping].map(Run::close_hop);
-        assert_eq!(hop.events.get("undecided"), kept.events.get("undecided"), "{}", case.filter);
+        assert_eq!(
+            hop.events.get(&Event::Undecided),
+            kept.events.get(&Event::Undecided),
+            "{}",
+            case.filter
+        );
         let (dropping, keeping) = (dropping.stop(), keeping.stop());
         for (netns, expected) in spaces.iter().zip([case.own, case.other]) {
             let found = answers(&dropping, &keeping, netns);

@@ -4,6 +4,7 @@
 
 mod support;
 
+use ledger::Event;
 use record::CloseReason;
 use socket2::{Domain, SockRef, Socket, Type};
 use sockets::Scope;
@@ -392,7 +393,7 @@ fn what_was_no_connection_is_counted_and_makes_no_record() {
     });
     run.wait("three events", |told| told.observed == 3);
     let hop = run.close_hop();
-    assert_eq!((hop.events["never_connected"], hop.unaccounted), (3, 0));
+    assert_eq!((hop.event(Event::NeverConnected), hop.unaccounted), (3, 0));
     let told = run.stop();
     assert_eq!((told.never_connected, told.emitted, told.closes().count()), (3, 0, 0));
     assert_eq!(told.filtered, 0, "there is no filter");

@@ -5,6 +5,7 @@
 
 mod support;
 
+use ledger::{Event, NamespaceError};
 use socket2::SockRef;
 use sockets::helper::{Allowed, Remote, serve};
 use sockets::{Access, Direct, Found, Hears, MakeAccess, Options, Scope};
@@ -82,7 +83,7 @@ fn check_short_lives(kind: &str, count: usize, access: impl FnOnce(&Netns) -> Ma
     let wanted = (count * CONNECTIONS * 2) as u64;
     let is_all_told = || {
         let hop = run.close_hop();
-        hop.delivered.count + hop.events.get("unheard").copied().unwrap_or(0) >= wanted
+        hop.delivered.count + hop.event(Event::Unheard) >= wanted
     };
     let came = within(PATIENCE, is_all_told);
     let hop = run.close_hop();
@@ -227,7 +228,7 @@ fn every_close_in_a_container_is_told_once_it_was_found() {
     let early: BTreeSet<u64> = containers.iter().flat_map(|one| one.early.clone()).collect();
     // Others come and go on this machine, and have their own: as many or more.
     let are_counted = || {
-        let unheard = run.close_hop().events.get("unheard").copied().unwrap_or(0);
+        let unheard = run.close_hop().event(Event::Unheard);
         let told = run.keep.told.lock().unwrap();
         let closed: BTreeSet<u64> = told.closes().map(|row| row.cookie).collect();
         unheard >= early.difference(&closed).count() as u64
@@ -342,17 +343,17 @@ fn a_namespace_that_came_and_went_between_two_looks_is_counted_as_vanished() {
     let access = move || Box::new(held_up) as Box<dyn Access>;
     let options = options(RARELY, Scope::Named((0..4).map(name).collect()));
     let run = Run::start_with(&home, options, Keep::default(), Box::new(access));
-    let count = |event: &str| {
+    let count = |event| {
         let mut hops = Vec::new();
         run.collector.meter().read(&mut hops);
-        hops.iter().filter_map(|hop| hop.events.get(event)).sum::<u64>()
+        hops.iter().map(|hop| hop.event(event)).sum::<u64>()
     };
     let ip = |verb: &str, number| {
         run_command(Command::new("ip").args(["netns", verb, &name(number)]));
     };
     // One that is found is not missed.
     ip("add", 3);
-    assert!(within(PATIENCE, || count("namespaces_new") == 1), "it is not found");
+    assert!(within(PATIENCE, || count(Event::NamespacesNew) == 1), "it is not found");
     is_held.store(true, Ordering::SeqCst);
     assert!(within(PATIENCE, || is_waiting.load(Ordering::SeqCst)), "no look");
     for number in 0..3 {
@@ -361,7 +362,7 @@ fn a_namespace_that_came_and_went_between_two_looks_is_counted_as_vanished() {
     }
     ip("del", 3);
     is_held.store(false, Ordering::SeqCst);
-    let vanished = || count("namespace_errors_gone");
+    let vanished = || count(Event::NamespaceErrors(NamespaceError::Gone));
     assert!(within(PATIENCE, || vanished() == 3), "{}", vanished());
     assert_eq!(run.stop().namespaces_new, 1);
 }

@@ -32,7 +32,7 @@ fn users_where(names: &[String], overflow: Option<u32>) -> anyhow::Result<Vec<Us
                 "{text} is the number of no user. Fix: name a user by name or number (id -u NAME)"
             ))),
             Some(uid) if Some(uid) == overflow => Err(Failure::Config.error(format!(
-                "{text} cannot be allowed to ask: in this user namespace {uid} is everybody whom its map leaves out. Fix: \
+                "{text} cannot be allowed to ask: in this user namespace {uid} stands for every user that its map leaves out. Fix: \
                  name a user that the map has (/proc/self/uid_map)"
             ))),
             Some(uid) => {
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn in_a_user_namespace_nobody_is_everybody() {
         assert_eq!(check("65534", None), Ok(65_534));
-        assert!(check("65534", Some(65_534)).unwrap_err().contains("everybody"));
+        assert!(check("65534", Some(65_534)).unwrap_err().contains("every user"));
         assert_eq!(check("65533", Some(65_534)), Ok(65_533));
     }
 }

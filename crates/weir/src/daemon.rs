@@ -127,7 +127,7 @@ pub(crate) struct Daemon {
     inherited: Inherited,
     drops: Drops,
     http: Option<Http>,
-    /// The admin server's sockets, for a server that a reload starts anew.
+    /// The admin server's sockets, for a server that a reload restarts.
     admin_bound: Bound,
     statsd: Arc<statsd::Counts>,
     service: Service,
@@ -146,7 +146,7 @@ pub(crate) struct Daemon {
 /// Runs a daemon until a signal ends it.
 ///
 /// # Errors
-/// It cannot start as it is told; the message says what to do.
+/// It cannot start with this configuration; the message says what to do.
 pub(crate) fn run(setup: Setup) -> anyhow::Result<ExitCode> {
     let mut daemon = Daemon::start(setup)?;
     while daemon.turn() {}
@@ -283,7 +283,7 @@ impl Daemon {
         true
     }
 
-    /// Checks the law, and tells everybody who wants to know that all is well.
+    /// Checks the law, and reports that all is well to the health page, the service manager and the screen.
     fn observe(&mut self, now: Instant) {
         let snapshot = self.ledger.check();
         self.note_violations(now, &snapshot);
@@ -309,7 +309,7 @@ impl Daemon {
         self.progress.show(now, &snapshot);
     }
 
-    /// The ledger as it stands, for whoever asked by a signal.
+    /// The ledger as it stands, when a signal asks for it.
     fn say_ledger(&self) {
         say(&format!("\n{}", ledger::waterfall(&self.ledger.check())));
     }
@@ -323,7 +323,7 @@ impl Daemon {
             let hops = snapshot.hops.iter().filter(|hop| hop.unaccounted != 0);
             let place = hops.map(|hop| {
                 let target = hop.target.as_deref().unwrap_or("-");
-                format!("{} of {} {target} by {}", hop.hop.label(), hop.listener, hop.unaccounted)
+                format!("{} of {} {target} by {}", hop.hop.label(), hop.origin, hop.unaccounted)
             });
             tracing::error!(
                 "the ledger does not balance ({count} times since the last such line): {}. This is a defect of Weir",

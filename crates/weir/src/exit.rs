@@ -63,7 +63,7 @@ pub(crate) enum Reader {
     Gone,
 }
 
-/// Writes to standard output. A reader that went away is no error.
+/// Writes to standard output. A reader that went away is not an error.
 ///
 /// # Errors
 /// It cannot be written, for instance to a full disk.
@@ -98,7 +98,7 @@ pub(crate) fn from_result(result: anyhow::Result<ExitCode>) -> ExitCode {
         Ok(code) => return code,
         Err(error) => error,
     };
-    // Nothing is left to tell anybody when standard error is closed too.
+    // There is nowhere left to say it when standard error is closed too.
     let _ = writeln!(io::stderr(), "weir: {error:#}");
     failure_of(&error).code()
 }

@@ -4,22 +4,18 @@
 
 mod addresses;
 mod allowed;
+mod command;
 mod config_command;
 mod daemon;
-mod doctor;
 mod exit;
 mod r#gen;
 mod lab_command;
-mod ledger;
-mod namespace_helper;
 mod progress;
 mod refused;
-mod relay;
-mod run;
-mod sockets;
 mod verify;
 
 use clap::{Parser, Subcommand};
+use command::{doctor, ledger, namespace_helper, relay, run, sockets};
 use std::process::ExitCode;
 
 /// Telemetry that must survive congestion: a datagram tee that accounts for every datagram.

@@ -116,7 +116,7 @@ const RELAY_ASK_INTERVAL: Duration = Duration::from_millis(100);
 fn first_ledger(url: &str) -> anyhow::Result<Snapshot> {
     let start = Instant::now();
     loop {
-        match crate::ledger::fetch(url) {
+        match crate::command::ledger::fetch(url) {
             Err(_) if start.elapsed() < RELAY_WAIT => thread::sleep(RELAY_ASK_INTERVAL),
             answer => return answer,
         }
@@ -201,7 +201,7 @@ fn join_all(
     before: Option<&Snapshot>,
     report: &Report,
 ) -> anyhow::Result<Vec<Join>> {
-    let after = crate::ledger::fetch(url)?;
+    let after = crate::command::ledger::fetch(url)?;
     let listeners = report.listeners.iter().enumerate();
     listeners
         .map(|(idx, listener)| {

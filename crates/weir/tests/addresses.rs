@@ -182,7 +182,7 @@ fn several_listeners_of_all_kinds_in_one_process() {
     let ledger = weir.wait_for_rest(4);
     for address in &listen {
         let is_of = |hop: &&ledger::HopSnapshot| {
-            hop.hop == HopKind::Target && hop.listener.ends_with(address.as_str())
+            hop.hop == HopKind::Target && hop.origin.ends_with(address.as_str())
         };
         let targets: Vec<_> = ledger.hops.iter().filter(is_of).collect();
         assert_eq!(targets.len(), 2, "{}", ledger::waterfall(&ledger));

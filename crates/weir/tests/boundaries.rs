@@ -4,7 +4,7 @@
 
 mod rig;
 
-use ledger::HopKind;
+use ledger::{Event, Gauge, HopKind};
 use rig::netns::Place;
 use rig::{Generator, Relay, SCHEDULES, Verifier, say, wait_for};
 use std::net::UdpSocket;
@@ -156,7 +156,7 @@ fn a_million_datagrams_of_all_sizes_arrive_as_they_were_sent() {
         let relay = Relay::tee(&Place::Here, &targets, &["--schedule", schedule]);
         let ledger = relay.ledger();
         let socket = rig::hop(&ledger, HopKind::Socket, "in", None);
-        let own = socket.gauges["receive_buffer_bytes"] as usize;
+        let own = socket.gauges[&Gauge::ReceiveBufferBytes] as usize;
         let buffers = checkers.iter().map(|checker| checker.buffer_bytes).chain([own, 4 << 20]);
         send_plan(&plan, relay.listen(), &checkers, buffers.min().unwrap() / 2);
         for checker in checkers {
@@ -168,7 +168,7 @@ fn a_million_datagrams_of_all_sizes_arrive_as_they_were_sent() {
             let name = format!("udp://{target}");
             let egress = ended.hop(HopKind::Egress, Some(&name));
             assert_eq!((egress.delivered.count, egress.delivered.bytes), (COUNT, bytes));
-            let calls = ended.hop(HopKind::Target, Some(&name)).events["send_calls"];
+            let calls = ended.hop(HopKind::Target, Some(&name)).event(Event::SendCalls);
             assert!(calls < COUNT, "nothing left in batches: {calls} calls");
         }
         assert_eq!((ended.code, ended.ledger.losses().len()), (0, 0), "{}", ended.said);

@@ -4,7 +4,7 @@
 
 mod support;
 
-use ledger::{HopKind, Reason, Snapshot};
+use ledger::{Event, HopKind, Reason, Snapshot};
 use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;
 use std::process::Stdio;
@@ -189,7 +189,7 @@ fn empty_datagrams_are_forwarded_and_counted() {
     }
     let ledger = weir.stop().ledger;
     let entry = hop(&ledger, HopKind::Receive, "");
-    assert_eq!(entry.events.get("empty_datagrams"), Some(&100));
+    assert_eq!(entry.event(Event::EmptyDatagrams), 100);
     assert_eq!((entry.delivered.count, entry.delivered.bytes), (100, 0));
 }
 

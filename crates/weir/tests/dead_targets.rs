@@ -6,7 +6,7 @@
 mod rig;
 mod support;
 
-use ledger::{HopKind, Reason};
+use ledger::{Event, Gauge, HopKind, IcmpError, Reason, SendError};
 use rig::netns::{Namespace, Place};
 use rig::{
     Account, Ended, Folder, Generator, Relay, SCHEDULES, Sent, Verifier, free_udp_address, say,
@@ -63,7 +63,7 @@ impl<'a> Bench<'a> {
         wait_for("the gauges", || {
             let ledger = self.relay.ledger();
             let is_up = |name: &&str| {
-                rig::hop(&ledger, HopKind::Target, "in", Some(name)).gauges["up"] == 1
+                rig::hop(&ledger, HopKind::Target, "in", Some(name)).gauges[&Gauge::Up] == 1
             };
             let up: Vec<_> = ["a", "b", "c", "dead"].into_iter().filter(is_up).collect();
             (up == ["a", "b", "c"]).then_some(())
@@ -102,8 +102,8 @@ fn check_living(ended: &Ended, sent: &Sent) -> Account {
     account
 }
 
-fn event(ended: &Ended, kind: HopKind, name: &str) -> u64 {
-    ended.hop(kind, Some("dead")).events.get(name).copied().unwrap_or(0)
+fn event(ended: &Ended, kind: HopKind, event: Event) -> u64 {
+    ended.hop(kind, Some("dead")).event(event)
 }
 
 fn report(fault: &str, schedule: &str, fired: u64, account: &Account) {
@@ -120,11 +120,11 @@ fn nobody_listens() {
         bench.wait_until_offered(12_000);
         bench.wait_until_down();
         let (ended, account) = bench.finish(load);
-        let fired = event(&ended, HopKind::Egress, "icmp_3_3");
+        let fired = event(&ended, HopKind::Egress, Event::IcmpErrors(IcmpError::V4Port));
         report("nobody listens", schedule, fired, &account);
         assert_eq!((account.delivered, account.lost_for(Reason::Refused)), (0, account.offered));
         // Each 10 ms one message is tried; what comes in between costs no call. Twelve thousand came.
-        let calls = event(&ended, HopKind::Target, "send_calls");
+        let calls = event(&ended, HopKind::Target, Event::SendCalls);
         assert!(calls * 4 < account.offered, "{calls} calls");
         assert_eq!(ended.code, 0, "{}", ended.said);
     }
@@ -200,9 +200,9 @@ fn a_target_dies_under_runs_and_comes_back() {
         let (reached, mut second) = die_and_come_back(&bench.relay, &mut first, address);
         second.read_until(3_000);
         let (ended, account) = bench.finish(load);
-        let fired = event(&ended, HopKind::Target, "send_errors_ECONNREFUSED");
+        let fired = event(&ended, HopKind::Target, Event::SendErrors(SendError::ConnRefused));
         report("a target died and came back", schedule, fired, &account);
-        let calls = event(&ended, HopKind::Target, "send_calls");
+        let calls = event(&ended, HopKind::Target, Event::SendCalls);
         assert!(calls * 2 < account.offered, "no runs: {calls} calls for {}", account.offered);
         assert_eq!(account.delivered, reached + second.reached());
         assert_eq!(account.lost_for(Reason::Refused), account.lost());
@@ -275,7 +275,7 @@ fn another_host_refuses() {
         bench.wait_until_offered(3_000);
         bench.wait_until_down();
         let (ended, account) = bench.finish(load);
-        let fired = event(&ended, HopKind::Egress, "icmp_3_3");
+        let fired = event(&ended, HopKind::Egress, Event::IcmpErrors(IcmpError::V4Port));
         report("another host refuses", schedule, fired, &account);
         assert_eq!(account.lost_for(Reason::Refused), account.lost(), "{account:?}");
         let target = ended.hop(HopKind::Target, Some("dead"));
@@ -369,7 +369,7 @@ fn the_queue_of_the_device_is_full() {
         });
         let (ended, account) = bench.finish(load);
         receiver.process.signal("TERM");
-        let fired = event(&ended, HopKind::Target, "send_errors_ENOBUFS");
+        let fired = event(&ended, HopKind::Target, Event::SendErrors(SendError::NoBufs));
         report("the queue of the device was full", schedule, fired, &account);
         assert_eq!(account.delivered, reached(receiver), "{}", near.tc("-s qdisc show dev out"));
         assert_eq!(account.lost_for(Reason::EgressQueueFull), account.lost());

@@ -4,7 +4,7 @@
 
 mod support;
 
-use ledger::{HopKind, HopSnapshot, Reason};
+use ledger::{Event, Gauge, HopKind, HopSnapshot, Reason, SendError};
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::unix::net::UnixDatagram;
@@ -347,8 +347,8 @@ fn a_full_disk_is_counted_to_the_last_datagram_and_harms_nobody_else() {
     assert_eq!(ended.code, Some(0), "{}", ended.said);
     let full = hop(&ended.ledger, HopKind::Target, "full");
     assert_eq!((full.delivered.count, full.dropped_for(Reason::WriteError).count), (0, 2_000));
-    assert!(full.events.contains_key("send_errors_ENOSPC"), "{:?}", full.events);
-    assert_eq!(full.gauges.get("up"), Some(&0));
+    assert!(full.events.contains_key(&Event::SendErrors(SendError::NoSpc)), "{:?}", full.events);
+    assert_eq!(full.gauges.get(&Gauge::Up), Some(&0));
     assert_eq!(hop(&ended.ledger, HopKind::Target, "null").delivered.count, 2_000);
 }
 

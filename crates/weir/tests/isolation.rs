@@ -5,7 +5,7 @@
 mod rig;
 mod support;
 
-use ledger::{Accounting, HopKind, Reason};
+use ledger::{Accounting, Event, HopKind, IcmpError, Reason, SendError};
 use rig::netns::{Namespace, Place};
 use rig::{
     Ended, Folder, Generator, Relay, SCHEDULES, Sent, Verifier, free_udp_address, say, wait_for,
@@ -82,9 +82,9 @@ fn check_cost(
     let sent = trio.load(&[load, &["--count", "30k"]].concat()).finish();
     let (elapsed, used_ns) = (begun.elapsed(), trio.cpu_ns() - used_before_ns);
     let ended = trio.finish(&sent);
-    let batches = ended.hop(HopKind::Receive, None).events["batches"];
-    let [a, b, tries] =
-        ["a", "b", "third"].map(|name| ended.hop(HopKind::Target, Some(name)).events["send_calls"]);
+    let batches = ended.hop(HopKind::Receive, None).event(Event::Batches);
+    let [a, b, tries] = ["a", "b", "third"]
+        .map(|name| ended.hop(HopKind::Target, Some(name)).event(Event::SendCalls));
     let busy = used_ns as f64 / elapsed.as_nanos() as f64;
     say(&format!(
         "{what}, {schedule}: {batches} batches, {a} and {b} calls, {tries} tries in {elapsed:?}, {:.0} % of a processor",
@@ -184,9 +184,11 @@ fn forged_icmp_does_not_take_runs_away() {
     forger.wait().unwrap();
     let ended = trio.finish(&sent);
     receiver.process.signal("TERM");
-    let events = |kind, name| ended.hop(kind, Some("third")).events.get(name).copied().unwrap_or(0);
-    let (forged, calls) =
-        (events(HopKind::Egress, "icmp_3_3"), events(HopKind::Target, "send_calls"));
+    let events = |kind, event| ended.hop(kind, Some("third")).event(event);
+    let (forged, calls) = (
+        events(HopKind::Egress, Event::IcmpErrors(IcmpError::V4Port)),
+        events(HopKind::Target, Event::SendCalls),
+    );
     say(&format!("{forged} forged messages, {calls} calls for {} datagrams", sent.all()));
     assert!(forged > 50);
     // Bursts of 30 leave as one message each; a call is lost to each report.
@@ -220,8 +222,8 @@ fn a_full_queue_refuses_runs_whole() {
         let account = ended.account("third");
         let target = ended.hop(HopKind::Target, Some("third"));
         say(&format!("a queue of four messages, {schedule}: {account:?}"));
-        assert!(target.events["send_errors_ENOBUFS"] > 0);
-        assert!(target.events["send_calls"] * 2 < account.offered, "runs: {target:?}");
+        assert!(target.event(Event::SendErrors(SendError::NoBufs)) > 0);
+        assert!(target.event(Event::SendCalls) * 2 < account.offered, "runs: {target:?}");
         assert_eq!(account.delivered, reached);
         assert_eq!(account.lost_for(Reason::EgressQueueFull), account.lost());
         assert!(account.lost() > 0);

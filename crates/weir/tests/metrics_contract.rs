@@ -69,12 +69,12 @@ fn samples(page: &str) -> BTreeMap<String, f64> {
 
 /// Every counter of a hop under its name in the metrics.
 fn expected(hop: &HopSnapshot) -> Vec<(String, u64)> {
-    let listener = &hop.listener;
+    let origin = &hop.origin;
     let mut series = Vec::new();
     let mut add = |name: &str, extra: &str, value: u64| {
         let labels = match &hop.target {
-            Some(target) => format!("listener=\"{listener}\",target=\"{target}\"{extra}"),
-            None => format!("listener=\"{listener}\"{extra}"),
+            Some(target) => format!("origin=\"{origin}\",target=\"{target}\"{extra}"),
+            None => format!("origin=\"{origin}\"{extra}"),
         };
         series.push((format!("weir_relay_{name}_total{{{labels}}}"), value));
     };

@@ -4,7 +4,7 @@
 
 mod support;
 
-use ledger::HopKind;
+use ledger::{Event, HopKind};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -26,8 +26,8 @@ fn append_one(path: &Path, format: &str, more: &str, text: &str) -> Ended {
     weir.stop()
 }
 
-fn event(ended: &Ended, name: &str) -> u64 {
-    hop(&ended.ledger, HopKind::Target, "copy").events.get(name).copied().unwrap_or(0)
+fn event(ended: &Ended, event: Event) -> u64 {
+    hop(&ended.ledger, HopKind::Target, "copy").event(event)
 }
 
 /// The payloads of the whole records, and how many bytes are left behind them.
@@ -107,7 +107,7 @@ fn a_file_torn_by_sigkill_under_load_stays_readable_to_its_end() {
             }
         }
         let ended = append_one(&path, format, "", "the end");
-        assert_eq!((ended.code, event(&ended, "file_tails_mended")), (Some(0), is_torn.into()));
+        assert_eq!((ended.code, event(&ended, Event::FileTailsMended)), (Some(0), is_torn.into()));
         assert_eq!(ended.said.contains("torn record"), is_torn, "{}", ended.said);
         let (payloads, rest) = split(format, &fs::read(&path).unwrap());
         assert_eq!(rest, 0, "{format}: something at the end cannot be read");
@@ -130,7 +130,7 @@ fn a_file_that_ends_whole_is_continued_as_it_is() {
         let after = fs::read(&path).unwrap();
         assert!(after.starts_with(&before), "{format}");
         assert_eq!(split(format, &after), (vec![b"one".to_vec(), b"two".to_vec()], 0));
-        let events = [event(&ended, "file_tails_mended"), event(&ended, "files_set_aside")];
+        let events = [event(&ended, Event::FileTailsMended), event(&ended, Event::FilesSetAside)];
         assert_eq!(events, [0, 0], "{format}");
     }
 }
@@ -146,7 +146,7 @@ fn a_file_of_somebody_else_or_too_long_to_look_through_is_set_aside() {
         for (more, suffix) in [("", ".aside-1"), ("", ".aside-2"), ("&rotate_size=1MiB", ".1")] {
             fs::write(&path, foreign).unwrap();
             let ended = append_one(&path, format, more, "ours");
-            assert_eq!(event(&ended, "files_set_aside"), 1, "{format} {suffix}");
+            assert_eq!(event(&ended, Event::FilesSetAside), 1, "{format} {suffix}");
             assert!(ended.said.contains("has another name now"), "{}", ended.said);
             assert_eq!(fs::read(aside(suffix)).unwrap(), foreign);
             assert_eq!(split(format, &fs::read(&path).unwrap()), (vec![b"ours".to_vec()], 0));
@@ -174,7 +174,7 @@ fn a_file_that_somebody_else_has_open_is_not_cut() {
     file.extend_from_slice(&half);
     fs::write(&path, &file).unwrap();
     let ended = append_one(&path, "length-prefixed", "", "two");
-    assert_eq!(event(&ended, "file_tails_mended"), 0);
+    assert_eq!(event(&ended, Event::FileTailsMended), 0);
     assert!(fs::read(&path).unwrap().starts_with(&file));
     assert_eq!(first.stop().code, Some(0));
 }

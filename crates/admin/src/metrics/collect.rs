@@ -1,10 +1,11 @@
 use super::samples::NONE;
-use super::{FamilyId as Id, Samples, Value, reasons_at, sockets};
+use super::table::Figure;
+use super::{FAMILIES, Family, FamilyId as Id, Samples, Value, sockets};
 use crate::health::{View, unix_seconds};
 use crate::host::{Host, Interface, UdpErrors};
 use crate::process::Process;
 use crate::{Build, HttpCounts, Phase, statsd};
-use ledger::{Delay, HopKind, HopSnapshot, Reason, Snapshot};
+use ledger::{Delay, Event, Gauge, HopKind, HopSnapshot, Reason, SendError, Snapshot, Unit};
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
@@ -19,24 +20,6 @@ pub(crate) struct Figures<'a> {
     pub(crate) statsd: &'a statsd::Counts,
 }
 
-/// Errors of send calls whose series exist from the start: those that the relay counts by name, and the rest.
-const SEND_ERRORS: [&str; 13] = [
-    "EACCES",
-    "ECONNREFUSED",
-    "EHOSTUNREACH",
-    "EINVAL",
-    "EIO",
-    "EMSGSIZE",
-    "ENETDOWN",
-    "ENETUNREACH",
-    "ENOBUFS",
-    "ENOENT",
-    "ENOSPC",
-    "EPERM",
-    "other",
-];
-/// Not an error of a call: without an address none is made. The drops are `target_unresolved`.
-const UNRESOLVED: &str = "unresolved";
 const STATES: [&str; 5] = ["starting", "ok", "degraded", "failed", "stopping"];
 
 impl<'a> Figures<'a> {
@@ -56,16 +39,19 @@ impl<'a> Figures<'a> {
         let Build { version, commit, target } = self.build;
         samples.whole(Id::BuildInfo, [version, commit, target], 1);
         samples.number(Id::StartTime, NONE, unix_seconds(self.health.started_at));
+
         let config = &self.health.config;
         if let Some(applied_at) = config.applied_at {
             let generation = config.generation.to_string();
             samples.whole(Id::ConfigInfo, [Cow::from(&config.hash), generation.into()], 1);
             samples.number(Id::ConfigLastReloadTimestamp, NONE, unix_seconds(applied_at));
         }
+
         samples.whole(Id::ConfigReloads, NONE, config.reloads);
         samples.whole(Id::ConfigReloadFailures, NONE, config.reload_failures);
         let successful = u64::from(!config.last_reload_failed);
         samples.whole(Id::ConfigLastReloadSuccessful, NONE, successful);
+
         for (listener, age) in &self.health.beats {
             samples.number(Id::HeartbeatAge, [listener], age.as_secs_f64());
         }
@@ -77,6 +63,7 @@ impl<'a> Figures<'a> {
             Phase::Ready => otherwise,
             Phase::Draining => "stopping",
         };
+
         let loses = |component: &str| self.health.losing.contains(component);
         let mut add = |component: String, state: &str| {
             for known in STATES {
@@ -84,22 +71,25 @@ impl<'a> Figures<'a> {
                 samples.whole(Id::ComponentState, labels, u64::from(known == state));
             }
         };
+
         let daemon = match self.health.stalled().next() {
             Some(_) => "failed",
             None if !self.snapshot.is_balanced() => "degraded",
             None => by_phase("ok"),
         };
         add("daemon".to_owned(), daemon);
+
         for (listener, age) in &self.health.beats {
             let stalled = *age > self.health.heartbeat_limit;
             let component = format!("listener/{listener}");
             let otherwise = by_phase(if loses(&component) { "degraded" } else { "ok" });
             add(component, if stalled { "failed" } else { otherwise });
         }
+
         for hop in &self.snapshot.hops {
-            if let (Some(target), Some(up)) = (&hop.target, hop.gauges.get("up")) {
-                let component = format!("target/{}/{target}", hop.listener);
-                let is_well = *up != 0 && !loses(&component);
+            if let (Some(target), Some(up)) = (&hop.target, hop.gauge(Gauge::Up)) {
+                let component = format!("target/{}/{target}", hop.origin);
+                let is_well = up != 0 && !loses(&component);
                 add(component, by_phase(if is_well { "ok" } else { "degraded" }));
             }
         }
@@ -110,10 +100,12 @@ impl<'a> Figures<'a> {
         samples.whole(Id::StatsdPushes, NONE, pushes);
         let failures = self.statsd.failures.load(Ordering::Relaxed);
         samples.whole(Id::StatsdPushFailures, NONE, failures);
+
         for (handler, requests, failures) in self.http.handlers() {
             samples.whole(Id::HttpRequests, [handler], requests);
             samples.whole(Id::HttpRequestFailures, [handler], failures);
         }
+
         for (cause, count) in [("crowded", &self.http.crowded), ("timeout", &self.http.timeouts)] {
             samples.whole(Id::HttpConnectionsDropped, [cause], count.load(Ordering::Relaxed));
         }
@@ -123,95 +115,70 @@ impl<'a> Figures<'a> {
 /// The relay's own figures: what is pushed as StatsD too.
 pub(crate) fn add_ledger<'a>(samples: &mut Samples<'a>, snapshot: &'a Snapshot) {
     samples.whole(Id::LedgerViolations, NONE, snapshot.violations);
+
     for hop in &snapshot.hops {
-        let labels = [hop.hop.label(), &hop.listener, hop.target.as_deref().unwrap_or_default()];
+        let [origin, target] = pair(hop);
         // In flight stops at 0; what is missing below that is in `unaccounted`.
         let residual = hop.in_flight.count as f64 + hop.unaccounted.min(0) as f64;
-        samples.number(Id::LedgerResidual, labels, residual);
+        samples.number(Id::LedgerResidual, [hop.hop.label(), origin, target], residual);
+
+        add_figures(samples, hop);
         match hop.hop {
-            HopKind::Socket => add_socket(samples, hop),
-            HopKind::Receive => add_receive(samples, hop),
-            HopKind::Target => add_target(samples, hop),
-            HopKind::Egress => add_egress(samples, hop),
-            HopKind::Receiver => {
-                let dropped = event(hop, "socket_drops");
-                samples.whole(Id::TargetReceiverDropped, pair(hop), dropped);
-            }
+            HopKind::Target => add_send_errors(samples, hop),
+            HopKind::Egress => add_icmp_errors(samples, hop),
             HopKind::Poll => sockets::add_poll(samples, hop),
-            HopKind::Close => sockets::add_close(samples, hop),
-            HopKind::Sink => sockets::add_sink(samples, hop),
+            HopKind::Close => sockets::add_ends(samples, hop),
+            HopKind::Socket | HopKind::Receive | HopKind::Receiver | HopKind::Sink => {}
         }
     }
 }
 
-fn add_socket<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
-    let labels = [hop.listener.as_str()];
-    for (reason, count) in drops(hop) {
-        samples.whole(Id::SocketDropped, [&hop.listener, reason.label()], count);
-    }
-    for (gauge, id) in [
-        ("receive_buffer_bytes", Id::ReceiveBuffer),
-        ("receive_queue_bytes", Id::ReceiveBufferUsed),
-    ] {
-        if let Some(&value) = hop.gauges.get(gauge) {
-            samples.whole(id, labels, value);
+/// The families that show one figure of this hop each. An event that never happened is 0; what the hop does not have is absent.
+fn add_figures<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
+    let shown = FAMILIES.iter().filter_map(|family| Some((family, family.figure?)));
+    for (family, (_, figure)) in shown.filter(|(_, (kind, _))| *kind == hop.hop) {
+        let value = match figure {
+            Figure::Received => Some(Value::Whole(hop.received.count)),
+            Figure::ReceivedBytes => Some(Value::Whole(hop.received.bytes)),
+            Figure::Delivered => Some(Value::Whole(hop.delivered.count)),
+            Figure::DeliveredBytes => Some(Value::Whole(hop.delivered.bytes)),
+            Figure::InFlight => Some(Value::Whole(hop.in_flight.count)),
+            Figure::Capacity => hop.capacity.map(Value::Whole),
+            Figure::Delay => hop.delay.as_ref().map(histogram),
+            Figure::Event(event) => Some(in_base_unit(hop.event(event), event.unit())),
+            Figure::Gauge(gauge) => hop.gauge(gauge).map(|value| in_base_unit(value, gauge.unit())),
+            Figure::Dropped => {
+                add_drops(samples, family, hop);
+                None
+            }
+        };
+
+        if let Some(value) = value {
+            samples.add(family.id, pair(hop).into_iter().take(family.labels.len()), value);
         }
     }
 }
 
-fn add_receive<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
-    let labels = [hop.listener.as_str()];
-    samples.whole(Id::Received, labels, hop.received.count);
-    samples.whole(Id::ReceivedBytes, labels, hop.received.bytes);
-    samples.whole(Id::Accepted, labels, hop.delivered.count);
-    for (reason, count) in drops(hop) {
-        samples.whole(Id::Dropped, [&hop.listener, reason.label()], count);
-    }
-    samples.whole(Id::ReceiveBatches, labels, event(hop, "batches"));
-    samples.whole(Id::EmptyDatagrams, labels, event(hop, "empty_datagrams"));
-    samples.whole(Id::ReceiveErrors, labels, event(hop, "receive_errors"));
-}
-
-fn add_target<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
-    let [listener, target] = pair(hop);
-    let labels = [listener, target];
-    samples.whole(Id::TargetOffered, labels, hop.received.count);
-    samples.whole(Id::TargetSent, labels, hop.delivered.count);
-    samples.whole(Id::TargetSentBytes, labels, hop.delivered.bytes);
-    for (reason, count) in drops(hop) {
-        samples.whole(Id::TargetDropped, [listener, target, reason.label()], count);
-    }
-    samples.whole(Id::TargetSendCalls, labels, event(hop, "send_calls"));
-    samples.whole(Id::TargetRetries, labels, event(hop, "retries"));
-    samples.whole(Id::TargetTailsMended, labels, event(hop, "file_tails_mended"));
-    samples.whole(Id::TargetFilesSetAside, labels, event(hop, "files_set_aside"));
-    for errno in SEND_ERRORS {
-        let count = event(hop, &format!("send_errors_{errno}"));
-        samples.whole(Id::TargetSendErrors, [listener, target, errno], count);
-    }
-    for (errno, count) in events_below(hop, "send_errors_") {
-        if errno != UNRESOLVED && !SEND_ERRORS.contains(&errno) {
-            samples.whole(Id::TargetSendErrors, [listener, target, errno], count);
-        }
-    }
-    samples.whole(Id::TargetQueue, labels, hop.in_flight.count);
-    if let Some(capacity) = hop.capacity {
-        samples.whole(Id::TargetQueueCapacity, labels, capacity);
-    }
-    for (gauge, id) in [("up", Id::TargetUp), ("gso", Id::TargetGso)] {
-        if let Some(&value) = hop.gauges.get(gauge) {
-            samples.whole(id, labels, value);
-        }
-    }
-    if let Some(&age_ms) = hop.gauges.get("oldest_age_ms") {
-        samples.number(Id::TargetOldestAge, labels, age_ms as f64 / 1e3);
-    }
-    if let Some(delay) = &hop.delay {
-        samples.add(Id::TargetDelay, labels, histogram(delay));
+/// Every reason that can occur at this hop, with 0 where it has not, and any other that has.
+fn add_drops<'a>(samples: &mut Samples<'a>, family: &Family, hop: &'a HopSnapshot) {
+    let others = hop.dropped.iter().map(|drop| drop.reason);
+    let others = others.filter(|reason| !reason.places().contains(&hop.hop));
+    for reason in Reason::at(hop.hop).chain(others) {
+        let place = pair(hop).into_iter().take(family.labels.len() - 1);
+        samples.whole(family.id, place.chain([reason.label()]), hop.dropped_for(reason).count);
     }
 }
 
-pub(super) fn histogram(delay: &Delay) -> Value {
+/// Metrics are in seconds, whatever the ledger counts in.
+pub(super) fn in_base_unit(value: u64, unit: Unit) -> Value {
+    match unit {
+        Unit::Milliseconds => Value::Number(value as f64 / 1e3),
+        Unit::Microseconds => Value::Number(value as f64 / 1e6),
+        Unit::Count | Unit::Bytes | Unit::Flag | Unit::Code => Value::Whole(value),
+    }
+}
+
+fn histogram(delay: &Delay) -> Value {
     Value::Histogram {
         bounds: delay.bounds_us.iter().map(|&bound_us| bound_us as f64 / 1e6).collect(),
         counts: delay.counts.clone(),
@@ -219,18 +186,23 @@ pub(super) fn histogram(delay: &Delay) -> Value {
     }
 }
 
-fn add_egress<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
-    let [listener, target] = pair(hop);
-    for (reason, count) in drops(hop) {
-        samples.whole(Id::TargetReturned, [listener, target, reason.label()], count);
+fn add_send_errors<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
+    let [origin, target] = pair(hop);
+    // The drops of a target without an address are `target_unresolved`: no call failed.
+    for error in SendError::ALL.iter().filter(|error| **error != SendError::Unresolved) {
+        let count = hop.event(Event::SendErrors(*error));
+        samples.whole(Id::TargetSendErrors, [origin, target, error.label()], count);
     }
-    for (code, count) in events_below(hop, "icmp_") {
-        let code = code.replace('_', "/");
-        samples.whole(
-            Id::TargetIcmpErrors,
-            [Cow::from(listener), target.into(), code.into()],
-            count,
-        );
+}
+
+fn add_icmp_errors<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
+    let [origin, target] = pair(hop);
+    // A series for each type and code that has come back, and no others: most never do.
+    for (&event, &count) in &hop.events {
+        if let Event::IcmpErrors(error) = event {
+            let code = Cow::from(error.label().replace('_', "/"));
+            samples.whole(Id::TargetIcmpErrors, [origin.into(), target.into(), code], count);
+        }
     }
 }
 
@@ -246,10 +218,12 @@ fn add_host<'a>(samples: &mut Samples<'a>, host: &'a Host) {
             }
         }
     }
+
     if let Some(softnet) = &host.softnet {
         samples.whole(Id::HostSoftnetDropped, NONE, softnet.dropped);
         samples.whole(Id::HostSoftnetSqueezed, NONE, softnet.squeezed);
     }
+
     let Some(interfaces) = &host.interfaces else { return };
     for Interface { device, rx_dropped, rx_missed_errors, rx_errors, tx_dropped } in
         &interfaces.listed
@@ -265,6 +239,7 @@ fn add_host<'a>(samples: &mut Samples<'a>, host: &'a Host) {
             }
         }
     }
+
     samples.whole(Id::HostInterfacesOmitted, NONE, interfaces.omitted);
 }
 
@@ -276,6 +251,7 @@ fn add_process(samples: &mut Samples<'_>, process: &Process) {
             samples.number(id, NONE, value);
         }
     }
+
     for (id, value) in [
         (Id::ProcessResident, process.resident_bytes),
         (Id::ProcessVirtual, process.virtual_bytes),
@@ -289,28 +265,7 @@ fn add_process(samples: &mut Samples<'_>, process: &Process) {
     }
 }
 
-pub(super) fn pair(hop: &HopSnapshot) -> [&str; 2] {
-    [&hop.listener, hop.target.as_deref().unwrap_or_default()]
-}
-
-/// Every reason that can occur at this hop, with 0 where it has not, and any other that has.
-pub(super) fn drops(hop: &HopSnapshot) -> impl Iterator<Item = (Reason, u64)> {
-    let expected = reasons_at(hop.hop);
-    let others =
-        hop.dropped.iter().map(|drop| drop.reason).filter(|reason| !expected.contains(reason));
-    let reasons = expected.iter().copied().chain(others);
-    reasons.map(|reason| (reason, hop.dropped_for(reason).count))
-}
-
-pub(super) fn event(hop: &HopSnapshot, name: &str) -> u64 {
-    hop.events.get(name).copied().unwrap_or(0)
-}
-
-/// Events whose name starts so, by the rest of their name.
-pub(super) fn events_below<'a>(
-    hop: &'a HopSnapshot,
-    prefix: &'static str,
-) -> impl Iterator<Item = (&'a str, u64)> {
-    let rest = move |(name, count): (&'a String, &u64)| Some((name.strip_prefix(prefix)?, *count));
-    hop.events.iter().filter_map(rest)
+/// The values of the labels `origin` and `target`, or `sink`.
+fn pair(hop: &HopSnapshot) -> [&str; 2] {
+    [&hop.origin, hop.target.as_deref().unwrap_or_default()]
 }

@@ -38,31 +38,31 @@ impl<'a> Samples<'a> {
     }
 
     /// Adds a series. The label values stand in the order of the family's label names.
-    pub(crate) fn add<const N: usize>(
+    pub(crate) fn add(
         &mut self,
         id: FamilyId,
-        labels: [impl Into<Cow<'a, str>>; N],
+        labels: impl IntoIterator<Item = impl Into<Cow<'a, str>>>,
         value: Value,
     ) {
         let family = &FAMILIES[id as usize];
-        debug_assert_eq!(family.labels.len(), N, "labels of {}", family.name);
-        let labels = labels.into_iter().map(Into::into).collect();
+        let labels: Vec<_> = labels.into_iter().map(Into::into).collect();
+        debug_assert_eq!(family.labels.len(), labels.len(), "labels of {}", family.name);
         self.by_family[id as usize].push(Sample { labels, value });
     }
 
-    pub(crate) fn whole<const N: usize>(
+    pub(crate) fn whole(
         &mut self,
         id: FamilyId,
-        labels: [impl Into<Cow<'a, str>>; N],
+        labels: impl IntoIterator<Item = impl Into<Cow<'a, str>>>,
         value: u64,
     ) {
         self.add(id, labels, Value::Whole(value));
     }
 
-    pub(crate) fn number<const N: usize>(
+    pub(crate) fn number(
         &mut self,
         id: FamilyId,
-        labels: [impl Into<Cow<'a, str>>; N],
+        labels: impl IntoIterator<Item = impl Into<Cow<'a, str>>>,
         value: f64,
     ) {
         self.add(id, labels, Value::Number(value));

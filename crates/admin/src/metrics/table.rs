@@ -1,4 +1,6 @@
-use ledger::{HopKind, Reason};
+use ledger::{
+    ConnectionEnd, Event, Gauge, HopKind, IcmpError, NamespaceError, PollPhase, SendError,
+};
 
 /// What a family's series are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,10 +34,52 @@ pub struct Family {
     pub labels: &'static [&'static str],
     /// One line. No backslash, quote or line feed, which the formats would have to escape.
     pub help: &'static str,
+    /// What it shows of which hops, for a family of one figure of the ledger.
+    pub(crate) figure: Option<(HopKind, Figure)>,
 }
 
+/// What of a hop a family shows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Figure {
+    Received,
+    ReceivedBytes,
+    Delivered,
+    DeliveredBytes,
+    /// By reason, which is the family's last label.
+    Dropped,
+    InFlight,
+    Capacity,
+    Delay,
+    Event(Event),
+    Gauge(Gauge),
+}
+
+macro_rules! help {
+    ([$help:expr] $($figure:ident)*) => {
+        $help
+    };
+    ([] $table:ident $figure:ident) => {
+        $table::$figure.meaning()
+    };
+}
+
+macro_rules! figure {
+    () => {
+        None
+    };
+    ($place:ident $figure:ident) => {
+        Some((HopKind::$place, Figure::$figure))
+    };
+    ($place:ident $table:ident $figure:ident) => {
+        Some((HopKind::$place, Figure::$table($table::$figure)))
+    };
+}
+
+/// Rows are `Id Kind "name" ["label", …] "help";`. What a family shows of each hop of one kind stands behind its name:
+/// `= Hop Figure`, or `= Hop Event::Name`, whose help is the event's meaning.
 macro_rules! families {
-    ($($id:ident $kind:ident $name:literal [$($label:literal),*] $help:literal;)+) => {
+    ($($id:ident $kind:ident $name:literal $(= $place:ident $figure:ident $(::$key:ident)?)?
+        [$($label:literal),*] $($help:expr)?;)+) => {
         /// A row of [`FAMILIES`]: `FAMILIES[id as usize]`.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum FamilyId { $($id,)+ }
@@ -46,7 +90,8 @@ macro_rules! families {
             name: $name,
             kind: Kind::$kind,
             labels: &[$($label),*],
-            help: $help,
+            help: help!([$($help)?] $($figure $($key)?)?),
+            figure: figure!($($place $figure $($key)?)?),
         },)+];
     };
 }
@@ -68,137 +113,108 @@ families! {
         "When the configuration in force was applied, in seconds since 1970.";
     ComponentState Gauge "weir_component_state" ["component", "state"]
         "1 for the state that the component is in and 0 for the others: starting, ok, degraded (down, or it loses what no setting asks for), failed, stopping.";
-    HeartbeatAge Gauge "weir_listener_heartbeat_age_seconds" ["listener"]
+    HeartbeatAge Gauge "weir_listener_heartbeat_age_seconds" ["origin"]
         "Time since the listener's data loops last moved.";
 
-    LedgerResidual Gauge "weir_ledger_residual" ["hop", "listener", "target"]
+    LedgerResidual Gauge "weir_ledger_residual" ["hop", "origin", "target"]
         "Received less delivered less dropped: what is inside the hop. 0 at rest; negative or above the hop's capacity is a bug of Weir.";
     LedgerViolations Counter "weir_ledger_violations_total" []
         "Moments at which the ledger did not balance at some hop. Anything but 0 is a bug of Weir.";
 
-    SocketDropped Counter "weir_relay_socket_dropped_datagrams_total" ["listener", "reason"]
+    SocketDropped Counter "weir_relay_socket_dropped_datagrams_total" = Socket Dropped ["origin", "reason"]
         "Datagrams that the kernel dropped at the listener's socket before they could be read (SO_MEMINFO).";
-    ReceiveBuffer Gauge "weir_relay_receive_buffer_bytes" ["listener"]
-        "Receive buffer of the listener's socket as the kernel granted it.";
-    ReceiveBufferUsed Gauge "weir_relay_receive_buffer_used_bytes" ["listener"]
-        "How much of the receive buffer waits to be read, as the kernel charges it.";
-    Received Counter "weir_relay_received_datagrams_total" ["listener"]
+    ReceiveBuffer Gauge "weir_relay_receive_buffer_bytes" = Socket Gauge::ReceiveBufferBytes ["origin"];
+    ReceiveBufferUsed Gauge "weir_relay_receive_buffer_used_bytes" = Socket Gauge::ReceiveQueueBytes ["origin"];
+    Received Counter "weir_relay_received_datagrams_total" = Receive Received ["origin"]
         "Datagrams read from the listener's socket.";
-    ReceivedBytes Counter "weir_relay_received_bytes_total" ["listener"]
+    ReceivedBytes Counter "weir_relay_received_bytes_total" = Receive ReceivedBytes ["origin"]
         "Payload bytes read from the listener's socket.";
-    Accepted Counter "weir_relay_accepted_datagrams_total" ["listener"]
+    Accepted Counter "weir_relay_accepted_datagrams_total" = Receive Delivered ["origin"]
         "Datagrams that were offered to the listener's targets.";
-    Dropped Counter "weir_relay_dropped_datagrams_total" ["listener", "reason"]
+    Dropped Counter "weir_relay_dropped_datagrams_total" = Receive Dropped ["origin", "reason"]
         "Datagrams that were read and not offered to any target.";
-    ReceiveBatches Counter "weir_relay_receive_batches_total" ["listener"]
-        "Calls that read datagrams; datagrams per batch is the quotient.";
-    EmptyDatagrams Counter "weir_relay_empty_datagrams_total" ["listener"]
-        "Datagrams without payload. They are forwarded like others.";
-    ReceiveErrors Counter "weir_relay_receive_errors_total" ["listener"]
-        "Calls that failed to read. No datagram is lost by one.";
+    ReceiveBatches Counter "weir_relay_receive_batches_total" = Receive Event::Batches ["origin"];
+    EmptyDatagrams Counter "weir_relay_empty_datagrams_total" = Receive Event::EmptyDatagrams ["origin"];
+    ReceiveErrors Counter "weir_relay_receive_errors_total" = Receive Event::ReceiveErrors ["origin"];
 
-    TargetUp Gauge "weir_relay_target_up" ["listener", "target"]
-        "1 while the target takes datagrams. 0 for five seconds after it refused any, while its next hop does not answer, while every call fails, and while it has had something for a second and let nothing go.";
-    TargetOffered Counter "weir_relay_target_offered_datagrams_total" ["listener", "target"]
+    TargetUp Gauge "weir_relay_target_up" = Target Gauge::Up ["origin", "target"];
+    TargetOffered Counter "weir_relay_target_offered_datagrams_total" = Target Received ["origin", "target"]
         "Datagrams accepted since the target joined.";
-    TargetSent Counter "weir_relay_target_sent_datagrams_total" ["listener", "target"]
+    TargetSent Counter "weir_relay_target_sent_datagrams_total" = Target Delivered ["origin", "target"]
         "Datagrams that were handed to the kernel for the target. What came back as undeliverable is counted as returned.";
-    TargetSentBytes Counter "weir_relay_target_sent_bytes_total" ["listener", "target"]
+    TargetSentBytes Counter "weir_relay_target_sent_bytes_total" = Target DeliveredBytes ["origin", "target"]
         "Payload bytes that were handed to the kernel for the target.";
-    TargetDropped Counter "weir_relay_target_dropped_datagrams_total" ["listener", "target", "reason"]
+    TargetDropped Counter "weir_relay_target_dropped_datagrams_total" = Target Dropped ["origin", "target", "reason"]
         "Datagrams that were offered to the target and not handed to the kernel.";
-    TargetReturned Counter "weir_relay_target_returned_datagrams_total" ["listener", "target", "reason"]
+    TargetReturned Counter "weir_relay_target_returned_datagrams_total" = Egress Dropped ["origin", "target", "reason"]
         "Datagrams that were handed to the kernel and reported as undeliverable. A lower bound: networks are silent about most losses.";
-    TargetReceiverDropped Counter "weir_relay_target_receiver_dropped_datagrams_total" ["listener", "target"]
-        "Datagrams that the kernel dropped at the socket of a receiver on this host (sock_diag), whoever sent them. Absent where no such socket was seen.";
-    TargetSendCalls Counter "weir_relay_target_send_calls_total" ["listener", "target"]
-        "Calls that sent; datagrams per call is the quotient.";
-    TargetSendErrors Counter "weir_relay_target_send_errors_total" ["listener", "target", "errno"]
-        "Attempts to send that failed, by the error's name or other. A retry may have succeeded: losses are counted as dropped.";
-    TargetRetries Counter "weir_relay_target_retries_total" ["listener", "target"]
-        "Attempts to send a datagram again.";
-    TargetTailsMended Counter "weir_relay_target_file_tails_mended_total" ["listener", "target"]
-        "Files found to end in a part of a record, which was cut off, or in a line without a line feed, which got one.";
-    TargetFilesSetAside Counter "weir_relay_target_files_set_aside_total" ["listener", "target"]
-        "Files that could not be continued: they got another name, and a new one was begun.";
-    TargetIcmpErrors Counter "weir_relay_target_icmp_errors_total" ["listener", "target", "code"]
-        "ICMP errors that came back, by type/code: 3/x is IPv4, 1/x is IPv6. Advisory.";
-    TargetGso Gauge "weir_relay_target_gso" ["listener", "target"]
-        "1 while runs of equal length leave as one message (UDP_SEGMENT).";
-    TargetQueue Gauge "weir_relay_target_queue_datagrams" ["listener", "target"]
+    TargetReceiverDropped Counter "weir_relay_target_receiver_dropped_datagrams_total" = Receiver Event::SocketDrops ["origin", "target"];
+    TargetSendCalls Counter "weir_relay_target_send_calls_total" = Target Event::SendCalls ["origin", "target"];
+    TargetSendErrors Counter "weir_relay_target_send_errors_total" ["origin", "target", "errno"]
+        Event::SendErrors(SendError::Other).meaning();
+    TargetRetries Counter "weir_relay_target_retries_total" = Target Event::Retries ["origin", "target"];
+    TargetTailsMended Counter "weir_relay_target_file_tails_mended_total" = Target Event::FileTailsMended ["origin", "target"];
+    TargetFilesSetAside Counter "weir_relay_target_files_set_aside_total" = Target Event::FilesSetAside ["origin", "target"];
+    TargetIcmpErrors Counter "weir_relay_target_icmp_errors_total" ["origin", "target", "code"]
+        Event::IcmpErrors(IcmpError::Other).meaning();
+    TargetGso Gauge "weir_relay_target_gso" = Target Gauge::Gso ["origin", "target"];
+    TargetQueue Gauge "weir_relay_target_queue_datagrams" = Target InFlight ["origin", "target"]
         "Datagrams that wait for the target.";
-    TargetQueueCapacity Gauge "weir_relay_target_queue_capacity_datagrams" ["listener", "target"]
+    TargetQueueCapacity Gauge "weir_relay_target_queue_capacity_datagrams" = Target Capacity ["origin", "target"]
         "Most datagrams that can wait for the target.";
-    TargetOldestAge Gauge "weir_relay_target_queue_oldest_age_seconds" ["listener", "target"]
-        "Age of the oldest datagram that waits for the target.";
-    TargetDelay Histogram "weir_relay_target_delay_seconds" ["listener", "target"]
+    TargetOldestAge Gauge "weir_relay_target_queue_oldest_age_seconds" = Target Gauge::OldestAgeMs ["origin", "target"];
+    TargetDelay Histogram "weir_relay_target_delay_seconds" = Target Delay ["origin", "target"]
         "Time from receiving a datagram to sending it.";
 
-    Polls Counter "weir_sockets_polls_total" []
-        "Polls that were finished: one visit of every network namespace each.";
-    PollOverruns Counter "weir_sockets_poll_overruns_total" []
-        "Polls that took longer than the interval, so that the next one began late.";
-    PollDuration Histogram "weir_sockets_poll_duration_seconds" []
+    Polls Counter "weir_sockets_polls_total" = Poll Event::Polls [];
+    PollOverruns Counter "weir_sockets_poll_overruns_total" = Poll Event::Overruns [];
+    PollDuration Histogram "weir_sockets_poll_duration_seconds" = Poll Delay []
         "Time that a poll took, from the search for namespaces to the last record.";
     PollPhase Counter "weir_sockets_phase_seconds_total" ["phase"]
-        "Time spent in polls: discover (finding namespaces), open (entering them), walk (waiting for the kernel), records (decoding and encoding).";
-    PollVisited Counter "weir_sockets_visited_total" []
+        Event::Spent(PollPhase::Walk).meaning();
+    PollVisited Counter "weir_sockets_visited_total" = Poll Received []
         "Sockets that the kernel listed. Equals records plus dropped records, by reason.";
-    PollRecords Counter "weir_sockets_records_total" []
+    PollRecords Counter "weir_sockets_records_total" = Poll Delivered []
         "Records made of polled sockets.";
-    PollDropped Counter "weir_sockets_dropped_records_total" ["reason"]
+    PollDropped Counter "weir_sockets_dropped_records_total" = Poll Dropped ["reason"]
         "Sockets that were listed and of which no record was made: mostly intended, as unchanged is.";
     SocketsOpen Gauge "weir_sockets_open" ["state", "family"]
         "Sockets at the last poll, of those that the filter lets through.";
-    SocketsNamespaces Gauge "weir_sockets_namespaces" []
-        "Network namespaces that the last poll found.";
-    SocketsNamespacesNew Counter "weir_sockets_new_namespaces_total" []
-        "Network namespaces that were found for the first time, by polls and between them.";
-    SocketsNamespacesLeftOut Gauge "weir_sockets_left_out_namespaces" []
-        "Network namespaces that the last poll found and that are not collected, because there are more than namespaces_max.";
+    SocketsNamespaces Gauge "weir_sockets_namespaces" = Poll Gauge::Namespaces [];
+    SocketsNamespacesNew Counter "weir_sockets_new_namespaces_total" = Poll Event::NamespacesNew [];
+    SocketsNamespacesLeftOut Gauge "weir_sockets_left_out_namespaces" = Poll Gauge::NamespacesLeftOut [];
     SocketsNamespaceErrors Counter "weir_sockets_namespace_errors_total" ["cause"]
-        "Namespaces that could not be visited, or not be heard (no_id), by cause. The others were.";
-    SocketsQuiet Counter "weir_sockets_quiet_namespaces_total" []
-        "Visits of namespaces that were read without a walk, because TCP had done nothing there since the last.";
-    SocketsInterrupted Counter "weir_sockets_dump_interrupted_total" []
-        "Walks of which the kernel said that its table changed meanwhile (NLM_F_DUMP_INTR).";
-    SocketsUnknownAttributes Counter "weir_sockets_unknown_attributes_total" []
-        "Attributes of the kernel that this version does not know. They are kept raw.";
-    SocketsTable Gauge "weir_sockets_table_entries" []
-        "Sockets that the table of known sockets holds.";
-    SocketsTableCapacity Gauge "weir_sockets_table_capacity" []
-        "Most sockets that the table of known sockets holds.";
-    SocketsTableEvicted Counter "weir_sockets_table_evicted_total" []
-        "Sockets that the full table forgot. Their closing records have nothing of earlier polls.";
-    Closes Counter "weir_sockets_closes_total" []
+        Event::NamespaceErrors(NamespaceError::Gone).meaning();
+    SocketsQuiet Counter "weir_sockets_quiet_namespaces_total" = Poll Event::QuietNamespaces [];
+    SocketsInterrupted Counter "weir_sockets_dump_interrupted_total" = Poll Event::Interrupted [];
+    SocketsUnknownAttributes Counter "weir_sockets_unknown_attributes_total" = Poll Event::UnknownAttributes [];
+    SocketsTable Gauge "weir_sockets_table_entries" = Poll Gauge::TableEntries [];
+    SocketsTableCapacity Gauge "weir_sockets_table_capacity" = Poll Gauge::TableCapacity [];
+    SocketsTableEvicted Counter "weir_sockets_table_evicted_total" = Poll Event::Evicted [];
+    Closes Counter "weir_sockets_closes_total" = Close Received []
         "Close events of the kernel, lost ones included.";
-    CloseRecords Counter "weir_sockets_close_records_total" []
+    CloseRecords Counter "weir_sockets_close_records_total" = Close Delivered []
         "Closing records made of close events.";
-    CloseDropped Counter "weir_sockets_dropped_close_records_total" ["reason"]
+    CloseDropped Counter "weir_sockets_dropped_close_records_total" = Close Dropped ["reason"]
         "Close events of which no closing record was made; event_buffer is what the kernel had no room for, exactly.";
     CloseEnds Counter "weir_sockets_closed_total" ["how"]
-        "Connections by the way they ended: our_close, peer_close, our_reset, peer_reset, refused, timed_out, unknown.";
-    ClosesUnobserved Counter "weir_sockets_unobserved_closes_total" []
-        "Sockets that were gone at a poll and of which no close event came.";
-    ClosesUnheard Counter "weir_sockets_unheard_closes_total" []
-        "Connections that closed in new network namespaces before these could be heard, by the namespaces' own counters.";
+        Event::Ended(ConnectionEnd::Unknown).meaning();
+    ClosesUnobserved Counter "weir_sockets_unobserved_closes_total" = Close Event::Unobserved [];
+    ClosesUnheard Counter "weir_sockets_unheard_closes_total" = Close Event::Unheard [];
 
-    SinkOffered Counter "weir_sink_offered_records_total" ["origin", "sink"]
+    SinkOffered Counter "weir_sink_offered_records_total" = Sink Received ["origin", "sink"]
         "Records that were made for the sink.";
-    SinkDelivered Counter "weir_sink_delivered_records_total" ["origin", "sink"]
+    SinkDelivered Counter "weir_sink_delivered_records_total" = Sink Delivered ["origin", "sink"]
         "Records that the sink's destination took.";
-    SinkDeliveredBytes Counter "weir_sink_delivered_bytes_total" ["origin", "sink"]
+    SinkDeliveredBytes Counter "weir_sink_delivered_bytes_total" = Sink DeliveredBytes ["origin", "sink"]
         "Bytes of those records as encoded.";
-    SinkDropped Counter "weir_sink_dropped_records_total" ["origin", "sink", "reason"]
+    SinkDropped Counter "weir_sink_dropped_records_total" = Sink Dropped ["origin", "sink", "reason"]
         "Records that were made for the sink and that its destination did not get.";
-    SinkQueue Gauge "weir_sink_queue_records" ["origin", "sink"]
+    SinkQueue Gauge "weir_sink_queue_records" = Sink InFlight ["origin", "sink"]
         "Records that wait for the sink.";
-    SinkQueueBytes Gauge "weir_sink_queue_bytes" ["origin", "sink"]
-        "Bytes that wait for the sink.";
-    SinkUp Gauge "weir_sink_up" ["origin", "sink"]
-        "1 while the sink's destination takes records, 0 after it failed.";
-    SinkErrors Counter "weir_sink_errors_total" ["origin", "sink"]
-        "Attempts to deliver that failed. A retry may have succeeded: losses are counted as dropped.";
+    SinkQueueBytes Gauge "weir_sink_queue_bytes" = Sink Gauge::QueueBytes ["origin", "sink"];
+    SinkUp Gauge "weir_sink_up" = Sink Gauge::Up ["origin", "sink"];
+    SinkErrors Counter "weir_sink_errors_total" = Sink Event::Errors ["origin", "sink"];
 
     HostUdpReceiveErrors Counter "weir_host_udp_receive_errors_total" ["family"]
         "All sockets of the network namespace: datagrams that arrived and were not delivered (InErrors). Contains the receiving causes below.";
@@ -246,65 +262,6 @@ families! {
         "When the process started, in seconds since 1970.";
 }
 
-/// The reasons for which a hop of this kind can drop. Their series exist from the start, at 0.
-pub const fn reasons_at(hop: HopKind) -> &'static [Reason] {
-    match hop {
-        HopKind::Socket => &[Reason::SocketBuffer, Reason::Shutdown],
-        HopKind::Receive => &[Reason::Truncated, Reason::SourceDenied, Reason::RingGuard],
-        HopKind::Target => &[
-            Reason::Filtered,
-            Reason::Sampled,
-            Reason::RateLimited,
-            Reason::QueueFull,
-            Reason::TooBig,
-            Reason::Refused,
-            Reason::HostUnreachable,
-            Reason::NetworkUnreachable,
-            Reason::EgressQueueFull,
-            Reason::Firewall,
-            Reason::SendError,
-            Reason::WriteError,
-            Reason::TargetUnresolved,
-            Reason::Shutdown,
-            Reason::TargetRemoved,
-        ],
-        HopKind::Egress => {
-            &[Reason::TooBig, Reason::Refused, Reason::HostUnreachable, Reason::NetworkUnreachable]
-        }
-        HopKind::Receiver => &[Reason::ReceiverBuffer],
-        HopKind::Poll => &[
-            Reason::Malformed,
-            Reason::Duplicate,
-            Reason::Filtered,
-            Reason::Sampled,
-            Reason::Unchanged,
-        ],
-        HopKind::Close => &[
-            Reason::EventBuffer,
-            Reason::Malformed,
-            Reason::Duplicate,
-            Reason::Filtered,
-            Reason::Undecided,
-            Reason::NeverConnected,
-            Reason::Elsewhere,
-            Reason::Sampled,
-        ],
-        HopKind::Sink => &[
-            Reason::QueueFull,
-            Reason::TooBig,
-            Reason::Refused,
-            Reason::HostUnreachable,
-            Reason::NetworkUnreachable,
-            Reason::EgressQueueFull,
-            Reason::Firewall,
-            Reason::SendError,
-            Reason::WriteError,
-            Reason::TargetUnresolved,
-            Reason::Shutdown,
-        ],
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -322,14 +279,6 @@ mod tests {
             assert!(!family.help.contains(['\\', '"', '\n']), "{name}");
             assert!(family.help.ends_with('.'), "{name}");
             assert!(!family.labels.contains(&"source"), "{name}");
-        }
-    }
-
-    #[test]
-    fn every_reason_can_occur_somewhere() {
-        let kinds = HopKind::ALL;
-        for reason in Reason::ALL {
-            assert!(kinds.iter().any(|kind| reasons_at(*kind).contains(reason)), "{reason:?}");
         }
     }
 }

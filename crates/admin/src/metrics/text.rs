@@ -12,12 +12,14 @@ pub(super) fn write(samples: &Samples<'_>, exposition: Exposition) -> String {
             }
             _ => family.name,
         };
+
         put(&mut out, format_args!("# HELP {name} {}\n", family.help));
         put(&mut out, format_args!("# TYPE {name} {}\n", family.kind.label()));
         for sample in series {
             write_sample(&mut out, family, sample, exposition);
         }
     }
+
     if exposition == Exposition::OpenMetrics {
         out.push_str("# EOF\n");
     }
@@ -35,6 +37,7 @@ fn write_sample(out: &mut String, family: &Family, sample: &Sample<'_>, expositi
             put(out, format_args!("{value}\n"));
         }
         Value::Histogram { bounds, counts, sum } => {
+            // A bucket of these formats holds what is in the ones below it, too.
             let mut total = 0;
             for (at, count) in counts.iter().enumerate() {
                 total += count;
@@ -42,6 +45,7 @@ fn write_sample(out: &mut String, family: &Family, sample: &Sample<'_>, expositi
                 write_name(out, family, "_bucket", sample, Some(&bound));
                 put(out, format_args!("{total}\n"));
             }
+
             write_name(out, family, "_sum", sample, None);
             put(out, format_args!("{sum}\n"));
             write_name(out, family, "_count", sample, None);
@@ -59,6 +63,7 @@ fn write_name(
 ) {
     out.push_str(family.name);
     out.push_str(suffix);
+
     let own = family.labels.iter().copied().zip(sample.labels.iter().map(|label| &**label));
     let mut separator = '{';
     for (name, value) in own.chain(le.map(|bound| ("le", bound))) {
@@ -69,6 +74,7 @@ fn write_name(
         write_escaped(out, value);
         out.push('"');
     }
+
     out.push_str(if separator == '{' { " " } else { "} " });
 }
 

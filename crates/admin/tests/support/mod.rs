@@ -6,10 +6,10 @@
     reason = "each test binary compiles this file and uses a part of it"
 )]
 
-use admin::metrics::reasons_at;
 use admin::{AdminState, Health, Phase};
 use ledger::{
-    Amount, Counters, DelayHistogram, HopBuilder, HopKind, HopSnapshot, Ledger, Meter, Reason,
+    Amount, ConnectionEnd, Counters, DelayHistogram, Event, Gauge, HopBuilder, HopKind,
+    HopSnapshot, IcmpError, Ledger, Meter, NamespaceError, PollPhase, Reason, SendError, TcpState,
 };
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -31,14 +31,16 @@ pub fn amount(count: u64) -> Amount {
 }
 
 /// A hop that received 1,000 and dropped one datagram for each of these reasons.
-fn hop(kind: HopKind, target: Option<&str>, reasons: &[Reason]) -> HopBuilder {
+fn hop(kind: HopKind, target: Option<&str>, reasons: impl Iterator<Item = Reason>) -> HopBuilder {
     let counters = Counters::default();
-    for &reason in reasons {
+    let mut dropped = 0;
+    for reason in reasons {
         counters.drop(reason, amount(1));
+        dropped += 1;
     }
     HopBuilder::new(kind, source(kind), target, amount(1_000))
         .left(&counters)
-        .delivered(amount(1_000 - reasons.len() as u64))
+        .delivered(amount(1_000 - dropped))
 }
 
 fn source(kind: HopKind) -> &'static str {
@@ -57,51 +59,53 @@ pub fn busy_hops() -> Vec<HopSnapshot> {
     let delay = DelayHistogram::default();
     delay.add(40, 900);
     delay.add(10_000_000, 85);
-    let of = |kind, target| hop(kind, target, reasons_at(kind));
+    let of = |kind, target| hop(kind, target, Reason::at(kind));
     vec![
         of(HopKind::Socket, None)
-            .gauge("receive_buffer_bytes", 425_984)
-            .gauge("receive_queue_bytes", 832)
+            .gauge(Gauge::ReceiveBufferBytes, 425_984)
+            .gauge(Gauge::ReceiveQueueBytes, 832)
             .finish(amount(1_000)),
         of(HopKind::Receive, None)
-            .event("batches", 50)
-            .event("empty_datagrams", 3)
-            .event("receive_errors", 2)
+            .event(Event::Batches, 50)
+            .event(Event::EmptyDatagrams, 3)
+            .event(Event::ReceiveErrors, 2)
             .finish(amount(1_000)),
         of(HopKind::Target, Some("old"))
             .capacity(65_536)
-            .gauge("oldest_age_ms", 1_500)
-            .gauge("gso", 1)
-            .gauge("up", 0)
-            .event("send_calls", 60)
-            .event("retries", 7)
-            .event("file_tails_mended", 1)
-            .event("files_set_aside", 2)
-            .event("send_errors_ENOBUFS", 4)
-            .event("send_errors_EFAULT", 1)
-            .event("send_errors_unresolved", 2)
+            .gauge(Gauge::OldestAgeMs, 1_500)
+            .gauge(Gauge::Gso, 1)
+            .gauge(Gauge::Up, 0)
+            .event(Event::SendCalls, 60)
+            .event(Event::Retries, 7)
+            .event(Event::FileTailsMended, 1)
+            .event(Event::FilesSetAside, 2)
+            .event(Event::SendErrors(SendError::NoBufs), 4)
+            .event(Event::SendErrors(SendError::Other), 1)
+            .event(Event::SendErrors(SendError::Unresolved), 2)
             .delay(&delay)
             .finish(amount(1_000)),
         of(HopKind::Egress, Some("old"))
-            .event("icmp_3_3", 5)
-            .event("icmp_11_0", 6)
+            .event(Event::IcmpErrors(IcmpError::V4Port), 5)
+            .event(Event::IcmpErrors(IcmpError::Other), 6)
             .finish(amount(1_000)),
-        of(HopKind::Receiver, Some("old")).event("socket_drops", 1).finish(amount(1_000)),
+        of(HopKind::Receiver, Some("old")).event(Event::SocketDrops, 1).finish(amount(1_000)),
         of(HopKind::Poll, None)
-            .event("polls", 12)
-            .event("walk_us", 250_000)
-            .event("namespace_errors_permission", 3)
-            .gauge("namespaces", 5)
-            .gauge("namespaces_left_out", 2)
-            .gauge("table_entries", 6)
-            .gauge("table_capacity", 7)
-            .gauge("open_time_wait_ipv6", 17)
+            .event(Event::Polls, 12)
+            .event(Event::Spent(PollPhase::Walk), 250_000)
+            .event(Event::NamespaceErrors(NamespaceError::Permission), 3)
+            .gauge(Gauge::Namespaces, 5)
+            .gauge(Gauge::NamespacesLeftOut, 2)
+            .gauge(Gauge::TableEntries, 6)
+            .gauge(Gauge::TableCapacity, 7)
+            .gauge(Gauge::OpenIpv6(TcpState::TimeWait), 17)
             .delay(&delay)
             .finish(amount(1_000)),
-        of(HopKind::Close, None).event("ended_peer_reset", 4).finish(amount(1_000)),
+        of(HopKind::Close, None)
+            .event(Event::Ended(ConnectionEnd::PeerReset), 4)
+            .finish(amount(1_000)),
         of(HopKind::Sink, Some("kept"))
-            .gauge("queue_bytes", 512)
-            .gauge("up", 1)
+            .gauge(Gauge::QueueBytes, 512)
+            .gauge(Gauge::Up, 1)
             .finish(amount(1_000)),
     ]
 }

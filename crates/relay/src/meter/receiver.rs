@@ -1,7 +1,7 @@
 //! The hop behind the egress: the socket of a receiver on this host.
 
 use crate::Path;
-use ledger::{Accounting, Amount, HopBuilder, HopKind, HopSnapshot, Reason};
+use ledger::{Accounting, Amount, Event, HopBuilder, HopKind, HopSnapshot, Reason};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What was dropped at the receivers of one target. Touched by the control thread and by readers of the ledger.
@@ -46,7 +46,7 @@ impl ReceiverCount {
             .delivered(handed.saturating_sub(lost))
             .dropped(Reason::ReceiverBuffer, lost)
             .accounting(Accounting::AllSenders)
-            .event("socket_drops", dropped);
+            .event(Event::SocketDrops, dropped);
         Some(hop.finish(handed))
     }
 }

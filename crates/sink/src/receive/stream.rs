@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 /// What a receiver knows of one stream.
 ///
 /// Each datagram says how many records and datagrams were sent before it, so that every figure is exact as of the latest
-/// one that arrived: whatever was lost, the next datagram tells. Only what was sent behind the latest is not known; the
+/// one that arrived: whatever was lost, the next datagram says so. Only what was sent behind the latest is not known; the
 /// totals are the last datagram of a poll, so that after them nothing of that poll is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamReport {
     /// Where its datagrams come from.
     pub source: SocketAddr,
-    /// The sender's random number of the stream. A sender that starts anew has another.
+    /// The sender's random number of the stream. A sender that starts again has another.
     pub stream_id: u64,
     /// Datagrams received, each counted once.
     pub datagrams_received: u64,
@@ -33,7 +33,7 @@ pub struct StreamReport {
     pub duplicate_datagrams: u64,
     /// Datagrams that were overtaken by later ones.
     pub reordered_datagrams: u64,
-    /// Datagrams that were overtaken by so many that a copy could not be told from the first. They were thrown away and
+    /// Datagrams that were overtaken by so many others that a copy could not be told from the first. They were thrown away and
     /// stay missing.
     pub late_datagrams: u64,
 }
@@ -89,6 +89,7 @@ impl Stream {
     pub(super) fn note(&mut self, view: &DatagramView<'_>, now: u64) -> bool {
         self.heard_at = now;
         let report = &mut self.report;
+
         match self.window.note(view.sequence) {
             Seen::Next => {}
             Seen::Reordered => report.reordered_datagrams += 1,
@@ -101,13 +102,16 @@ impl Stream {
                 return false;
             }
         }
+
         report.datagrams_received += 1;
         report.records_received += view.record_count;
         report.records_before_first = report.records_before_first.min(view.first_record);
+
         // Numbers that a forger may have written: they must not overflow.
         let records_sent = view.first_record.saturating_add(view.record_count);
         report.records_sent = report.records_sent.max(records_sent);
         report.datagrams_sent = report.datagrams_sent.max(view.sequence.saturating_add(1));
+
         if let Some(totals) = &view.totals {
             report.totals_received += 1;
             report.records_too_big =

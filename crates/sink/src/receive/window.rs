@@ -1,6 +1,6 @@
 //! Which of the latest sequence numbers have been seen.
 
-/// Sequence numbers that are remembered: a datagram that comes later than so many others is not told from a duplicate.
+/// Sequence numbers that are remembered: one that this many others have overtaken cannot be told from a duplicate.
 pub(super) const WINDOW: u64 = 16_384;
 
 const WORD_BITS: u64 = 64;
@@ -41,6 +41,7 @@ impl Window {
                 if self.set(sequence) { Seen::Duplicate } else { Seen::Reordered }
             }
             highest => {
+                // The bits of the numbers that were passed over are those of numbers a window earlier.
                 let skipped = highest.map_or(WINDOW, |highest| sequence - highest);
                 if skipped >= WINDOW {
                     self.words.fill(0);
@@ -50,6 +51,7 @@ impl Window {
                     }
                     self.clear(sequence);
                 }
+
                 self.highest = Some(sequence);
                 self.set(sequence);
                 Seen::Next

@@ -2,7 +2,7 @@ use super::*;
 use crate::events::Events;
 use crate::null::Null;
 use crate::stream::Stream;
-use ledger::HopSnapshot;
+use ledger::{Event, Gauge, HopSnapshot};
 use std::io::{PipeReader, Read};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -28,7 +28,7 @@ fn hop(sink: &Sink) -> HopSnapshot {
     let hop = hops.pop().unwrap();
     assert_eq!(hop.unaccounted, 0, "{hop:?}");
     assert_eq!(hop.received, hop.delivered + hop.dropped_total() + hop.in_flight, "{hop:?}");
-    assert!(hop.in_flight.bytes <= hop.gauges["queue_limit_bytes"]);
+    assert!(hop.in_flight.bytes <= hop.gauges[&Gauge::QueueLimitBytes]);
     hop
 }
 
@@ -109,7 +109,7 @@ fn a_closed_pipe_ends_the_sink_quietly() {
     (1..100).for_each(|number| sink.offer(&payload(number)));
     let seen = wait_for(&sink, |hop| hop.in_flight.is_zero());
     assert_eq!(seen.dropped_for(Reason::WriteError).count, 99);
-    assert_eq!((seen.events.get("errors"), seen.gauges["up"]), (None, 0));
+    assert_eq!((seen.events.get(&Event::Errors), seen.gauges[&Gauge::Up]), (None, 0));
     sink.offer(&payload(100));
     wait_for(&sink, |hop| hop.dropped_for(Reason::WriteError).count == 100);
 }
@@ -183,7 +183,7 @@ fn each_fate_is_counted_as_what_it_is() {
     assert_eq!(begins.recv().unwrap().len(), 9);
     command.send(Delivery::Dropped(2, Reason::Refused)).unwrap();
     assert_eq!(begins.recv().unwrap().len(), 7);
-    assert_eq!(hop(&sink).gauges["up"], 0);
+    assert_eq!(hop(&sink).gauges[&Gauge::Up], 0);
     command.send(Delivery::Retry(Duration::ZERO, Some(Reason::SendError))).unwrap();
     assert_eq!(begins.recv().unwrap().len(), 7);
     // Seven are in its hands: three fit, and of the next two each costs the oldest that is not.
@@ -192,7 +192,7 @@ fn each_fate_is_counted_as_what_it_is() {
     assert_eq!(seen.dropped_for(Reason::SendError).count, 2);
     assert_eq!((seen.in_flight.count, seen.delivered.count), (10, 1));
     assert_eq!(seen.dropped_for(Reason::Refused).count, 2);
-    assert_eq!(seen.events["retries"], 1);
+    assert_eq!(seen.event(Event::Retries), 1);
     command.send(Delivery::Gone(Reason::WriteError)).unwrap();
     wait_for(&sink, |hop| hop.dropped_for(Reason::WriteError).count == 10);
 }
@@ -277,7 +277,7 @@ fn the_law_holds_at_every_look_while_many_offer_and_some_is_lost() {
     });
     let seen = wait_for(&sink, |hop| hop.in_flight.is_zero());
     assert_eq!(seen.received.count, 3 * 50_000 * 3);
-    assert_eq!(seen.events["payloads"], 150_000);
+    assert_eq!(seen.event(Event::Payloads), 150_000);
     for reason in [Reason::QueueFull, Reason::WriteError, Reason::Refused] {
         assert!(!seen.dropped_for(reason).is_zero(), "{reason:?}");
     }

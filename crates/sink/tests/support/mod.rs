@@ -5,7 +5,7 @@
 
 pub(crate) mod netns;
 
-use ledger::{HopKind, HopSnapshot, Ledger, Meter, Reason};
+use ledger::{Gauge, HopKind, HopSnapshot, Ledger, Meter, Reason};
 use sink::{Destination, FileOptions, Framing, Payload, QueueLimits, Sink};
 use std::fs;
 use std::io::Write;
@@ -118,8 +118,8 @@ pub(crate) fn check_law(hop: &HopSnapshot) {
     assert_eq!(hop.unaccounted, 0, "{hop:?}");
     let left = hop.delivered + hop.dropped_total();
     assert_eq!(hop.received, left + hop.in_flight, "{hop:?}");
-    assert!(hop.in_flight.bytes <= hop.gauges["queue_limit_bytes"], "{hop:?}");
-    assert_eq!(hop.in_flight.bytes, hop.gauges["queue_bytes"], "{hop:?}");
+    assert!(hop.in_flight.bytes <= hop.gauges[&Gauge::QueueLimitBytes], "{hop:?}");
+    assert_eq!(hop.in_flight.bytes, hop.gauges[&Gauge::QueueBytes], "{hop:?}");
 }
 
 pub(crate) fn dropped(meter: &Arc<dyn Meter>, reason: Reason) -> u64 {

@@ -5,7 +5,7 @@ use crate::people::{Crowd, Ends};
 use crate::spaces::Slow;
 use crate::support::{Netns, need_root_netns, options, tell};
 use crate::watch::{Cookies, Watch};
-use ledger::HopSnapshot;
+use ledger::Event;
 use sockets::{Collector, Options, Scope};
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -44,7 +44,7 @@ fn a_full_table_forgets_and_counts_and_no_socket_is_missing() {
             assert!(totals["sockets_unchanged"] >= 1_000, "poll {}", at + 1);
         }
     }
-    assert_eq!(hops[0].events["evicted"], told.sum("table_evicted"));
+    assert_eq!(hops[0].event(Event::Evicted), told.sum("table_evicted"));
     let problems = told.problems_of("table_full");
     assert_eq!(problems.len(), 1, "{problems:?}");
     // 3,001 sockets, and a quarter more.
@@ -71,7 +71,7 @@ fn a_poll_that_takes_longer_than_the_interval_is_an_overrun() {
         Watch::start_through(&home, options(interval, scope), move |direct| Slow { direct, each });
     watch.wait_polls(6);
     let (told, hops) = watch.stop();
-    let overruns = event(&hops[0], "overruns");
+    let overruns = hops[0].event(Event::Overruns);
     assert!(overruns >= 5 && overruns <= told.totals.len() as u64, "{overruns}");
     for pair in told.totals.windows(2) {
         assert!(pair[0]["poll_ns"] >= 60_000_000);
@@ -133,7 +133,7 @@ fn polls_begin_in_their_slot_late_by_the_jitter_at_most() {
     });
     let late: Vec<i64> = late.collect();
     tell(&format!("late by {late:?} us"));
-    if event(&hops[0], "overruns") > 0 {
+    if hops[0].event(Event::Overruns) > 0 {
         // The machine held the thread for longer than the interval, and the slots began anew.
         return;
     }
@@ -161,8 +161,4 @@ fn a_collector_that_is_dropped_ends() {
     assert!(crate::support::within(Duration::from_secs(10), ended), "its output is still there");
     let answer = questions.ask(None, 1, Duration::from_secs(10)).map(drop);
     assert_eq!(answer, Err(sockets::QueryError::Stopped));
-}
-
-fn event(hop: &HopSnapshot, name: &str) -> u64 {
-    hop.events.get(name).copied().unwrap_or(0)
 }

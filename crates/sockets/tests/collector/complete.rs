@@ -3,6 +3,7 @@
 use crate::people::{Crowd, Ends, ss};
 use crate::support::{Netns, RARELY, need_root_netns, options, tell, within};
 use crate::watch::Watch;
+use ledger::{Gauge, TcpState};
 use serde_json::Value;
 use socket2::{Domain, SockRef, Socket, Type};
 use sockets::Scope;
@@ -152,11 +153,11 @@ fn what_is_left_of_connections_and_handshakes_is_there_as_ss_has_it() {
     let open: Vec<_> = hops[0]
         .gauges
         .iter()
-        .filter(|(name, count)| name.starts_with("open_") && **count > 0)
+        .filter(|(name, count)| name.to_string().starts_with("open_") && **count > 0)
         .collect();
     tell(&format!("{open:?}"));
-    assert_eq!(hops[0].gauges["open_time_wait_ipv4"], 1_000);
-    assert_eq!(hops[0].gauges["open_established_ipv6"], 200);
+    assert_eq!(hops[0].gauges[&Gauge::OpenIpv4(TcpState::TimeWait)], 1_000);
+    assert_eq!(hops[0].gauges[&Gauge::OpenIpv6(TcpState::Established)], 200);
     drop((waiting, more));
 }
 

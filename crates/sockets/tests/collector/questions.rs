@@ -3,6 +3,7 @@
 use crate::people::{Crowd, Ends, storm};
 use crate::support::{Netns, RARELY, need_root_netns, options, tell, within};
 use crate::watch::Watch;
+use ledger::Event;
 use serde_json::Value;
 use sockets::filter::Filter;
 use sockets::{Access, Answer, Direct, Found, Hears, QueryError, Questions, Scope};
@@ -60,7 +61,7 @@ fn an_answer_has_what_passes_up_to_the_limit_and_counts_the_rest() {
     let questions = watch.collector.questions();
     let (told, hops) = watch.stop();
     assert_eq!(told.totals.len(), 1, "a question is no poll");
-    assert_eq!(hops[0].events["queries"], 6);
+    assert_eq!(hops[0].event(Event::Queries), 6);
     let began = Instant::now();
     assert_eq!(questions.ask(None, 1, WAIT).map(drop), Err(QueryError::Stopped));
     assert!(began.elapsed() < Duration::from_secs(5));
@@ -150,7 +151,7 @@ fn a_question_whose_asker_has_gone_costs_nothing() {
     }
     watch.wait_polls(1);
     assert!(watch.collector.query(None, 1, WAIT).is_ok());
-    assert_eq!(watch.poll_hop().events["queries"], 1);
+    assert_eq!(watch.poll_hop().event(Event::Queries), 1);
     watch.stop();
 }
 

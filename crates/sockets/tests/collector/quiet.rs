@@ -3,6 +3,7 @@
 use crate::people::{Crowd, Ends, cookie, ss};
 use crate::support::{Netns, need_root_netns, options, within};
 use crate::watch::{Cookies, Seen, Watch};
+use ledger::Event;
 use serde_json::Value;
 use socket2::{Domain, SockRef, Socket, Type};
 use sockets::helper::{Allowed, Remote, serve};
@@ -81,7 +82,7 @@ impl Stepped {
     /// Has it poll once. Returns how many namespaces it found quiet.
     fn step(&self) -> u64 {
         // What is 0 is left out.
-        let quiet = || self.watch.poll_hop().events.get("quiet_namespaces").copied().unwrap_or(0);
+        let quiet = || self.watch.poll_hop().event(Event::QuietNamespaces);
         let (before, polls) = (quiet(), self.watch.polls());
         self.go.send(()).unwrap();
         self.watch.wait_polls(polls + 1);

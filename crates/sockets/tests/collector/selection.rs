@@ -4,6 +4,7 @@ use crate::law::check_all;
 use crate::people::{Crowd, Ends};
 use crate::support::{Netns, RARELY, need_root_netns, options};
 use crate::watch::{Cookies, Watch};
+use ledger::{Gauge, TcpState};
 use socket2::SockRef;
 use sockets::filter::Filter;
 use sockets::{Options, Scope};
@@ -158,7 +159,7 @@ fn listeners_are_asked_for_rarely_and_known_in_between() {
     let options = Options { listen_every: number(3), ..options(OFTEN, Scope::Own) };
     let watch = Watch::start(&netns, options);
     watch.wait_polls(1);
-    let gauge = || watch.poll_hop().gauges["open_listen_ipv4"];
+    let gauge = || watch.poll_hop().gauges[&Gauge::OpenIpv4(TcpState::Listen)];
     while watch.polls() < 7 {
         assert_eq!(gauge(), 1, "poll {}", watch.polls());
     }

@@ -4,6 +4,7 @@ use crate::law::check_all;
 use crate::people::{Crowd, Ends};
 use crate::support::{Netns, RARELY, need_root_netns, options};
 use crate::watch::{Told, Watch};
+use ledger::{Event, NamespaceError};
 use sockets::{Access, Ask, Direct, Found, Hears, Scope, Visitor, Walker};
 use std::collections::BTreeMap;
 use std::io;
@@ -199,7 +200,7 @@ fn a_walk_that_fails_says_what_it_took() {
     let mut walker = Walker::default();
     let ask = Ask { states: States::ALL, extensions: Extensions::NONE, bytecode: &[] };
     let error = walker.walk(&socket, &ask, &mut Nothing).unwrap_err();
-    assert_eq!(error.cause(), "refused");
+    assert_eq!(error.cause(), NamespaceError::Refused);
     let walked = walker.last();
     assert!(walked.dumps == 1 && walked.datagrams >= 1 && walked.bytes >= 20, "{walked:?}");
     let socket = Socket::open(Protocol::SockDiag).unwrap();
@@ -239,10 +240,15 @@ fn one_that_does_not_work_is_counted_told_once_and_stops_no_other() {
     }
     let events = &hops[0].events;
     crate::support::tell(&format!("{events:?}\n{:#?}", told.problems));
-    for (cause, per_poll) in [("permission", 2), ("gone", 1), ("open", 2), ("refused", 1)] {
-        assert_eq!(events[&format!("namespace_errors_{cause}")], per_poll * polls, "{cause}");
+    for (cause, per_poll) in [
+        (NamespaceError::Permission, 2),
+        (NamespaceError::Gone, 1),
+        (NamespaceError::Open, 2),
+        (NamespaceError::Refused, 1),
+    ] {
+        assert_eq!(events[&Event::NamespaceErrors(cause)], per_poll * polls, "{cause:?}");
     }
-    let errors = events.iter().filter(|(name, _)| name.starts_with("namespace_errors_"));
+    let errors = events.iter().filter(|(event, _)| matches!(event, Event::NamespaceErrors(_)));
     assert_eq!(errors.map(|(_, count)| count).sum::<u64>(), 6 * polls);
     assert_eq!(told.problems_of("permission").len(), 1);
     assert!(told.problems_of("permission")[0].contains("CAP_SYS_ADMIN"));
@@ -271,7 +277,7 @@ fn without_capabilities_the_own_namespace_is_read_and_the_others_are_named_as_mi
         watch.wait("closes", |told| told.closed().any(|seen| seen.cookie == own[0]));
         let (told, hops) = watch.stop();
         check_all(&told, &hops);
-        assert!(hops[0].events["namespace_errors_permission"] > 0);
+        assert!(hops[0].event(Event::NamespaceErrors(NamespaceError::Permission)) > 0);
         told
     };
     let visited = told.polled().filter(|seen| seen.poll == 1).count();

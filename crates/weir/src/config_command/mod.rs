@@ -1,9 +1,9 @@
 //! `weir config`: is a file right, what does it mean, what could it say.
 
 use crate::allowed::users;
-use crate::doctor::{self, Host};
+use crate::command::doctor::{self, Host};
+use crate::command::run::unreadable;
 use crate::exit::{self, Failure};
-use crate::run::unreadable;
 use config::{
     self, Budget, Config, ConfigError, Finding, LoadError, Origins, Overrides, Severity, Source,
 };

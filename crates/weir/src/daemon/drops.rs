@@ -1,4 +1,5 @@
-//! What the kernel dropped at a service manager's sockets, over restarts: while nobody runs, the next process counts it.
+//! What the kernel dropped at a service manager's sockets, over restarts: the next process counts what was dropped while
+//! none ran.
 //!
 //! Each process notes the kernel's count up to which its ledger goes, by socket, in a file that the service manager holds for the
 //! next one (sd_notify(3), `FDSTORE=1`). Without such a file the count begins when the socket is taken over.
@@ -19,7 +20,7 @@ const BYTES_MAX: usize = 32 * 1_024;
 /// The kernel's count of drops by socket cookie.
 #[derive(Debug, Default)]
 pub(crate) struct Drops {
-    /// `None`: nobody would hold it.
+    /// `None`: no service manager would hold it.
     file: Option<File>,
     counts: BTreeMap<u64, u32>,
 }

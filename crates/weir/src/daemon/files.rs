@@ -1,6 +1,6 @@
 //! What file targets did to files that a killed process or a power failure had left torn, in the log.
 
-use ledger::{HopKind, Snapshot};
+use ledger::{Event, HopKind, Snapshot};
 use std::collections::BTreeMap;
 
 /// Follows the file targets.
@@ -15,10 +15,9 @@ impl Files {
     pub(crate) fn look(&mut self, snapshot: &Snapshot) -> Vec<String> {
         let mut lines = Vec::new();
         for hop in snapshot.hops.iter().filter(|hop| hop.hop == HopKind::Target) {
-            let count = |name| hop.events.get(name).copied().unwrap_or_default();
-            let now = [count("file_tails_mended"), count("files_set_aside")];
+            let now = [Event::FileTailsMended, Event::FilesSetAside].map(|event| hop.event(event));
             let name = hop.target.clone().unwrap_or_default();
-            let key = (hop.listener.clone(), name.clone());
+            let key = (hop.origin.clone(), name.clone());
             // A target that was taken out and put in again counts from 0.
             let before = self.seen.insert(key, now).unwrap_or_default();
             if now[0] > before[0] {
@@ -46,8 +45,8 @@ mod tests {
     fn target(mended: u64, set_aside: u64) -> Snapshot {
         let nothing = Amount::default();
         let hop = HopBuilder::new(HopKind::Target, "in", Some("copy"), nothing)
-            .event("file_tails_mended", mended)
-            .event("files_set_aside", set_aside)
+            .event(Event::FileTailsMended, mended)
+            .event(Event::FilesSetAside, set_aside)
             .finish(nothing);
         Snapshot { hops: vec![hop], ..Snapshot::default() }
     }

@@ -47,12 +47,12 @@ pub(crate) struct Shown {
     pub(crate) statsd: Arc<statsd::Counts>,
     /// `None` without a socket collector.
     pub(crate) sockets: Option<Page>,
-    /// What others than known users are told who ask about sockets; `None` if they are answered.
+    /// The refusal to users that are not known, when they ask about sockets; `None` if they are answered.
     pub(crate) sockets_elsewhere: Option<String>,
 }
 
-/// What somebody is told who asks at an address about sockets of other namespaces than the daemon's own. `None` where the
-/// daemon collects from its own alone, whose sockets every process in it can list.
+/// The refusal to a request that comes to an address and asks about sockets of other namespaces than the daemon's own.
+/// `None` where the daemon collects from its own alone, whose sockets every process in it can list.
 pub(crate) fn sockets_elsewhere(config: &Config) -> Option<String> {
     let sockets = config.sockets.as_ref()?;
     if sockets.namespaces == Namespaces::Own {
@@ -117,7 +117,7 @@ impl Bound {
         let allowed = Allowed { uids: uids.chain([sys::process::effective_uid()]).collect() };
 
         let local = match &self.local {
-            // Somebody may have removed the file: then it is bound anew.
+            // The file may have been removed: then it is bound again.
             Some(local)
                 if now.socket.as_ref() == Some(path) && SocketFile::of(path) == local.file =>
             {
@@ -136,7 +136,7 @@ impl Bound {
         Ok(Bound { tcp, local: Some(local) })
     }
 
-    /// The same sockets once more, for a server that a reload starts anew.
+    /// The same sockets once more, for a server that a reload restarts.
     pub(crate) fn try_clone(&self) -> io::Result<Bound> {
         let local = |local: &Local| {
             let Local { listener, file, allowed } = local;

@@ -11,7 +11,7 @@ use tracing_subscriber::{Registry, fmt, reload};
 /// Lines written so far.
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
-/// Lines written so far, so that whoever rewrites the screen knows that something stands below.
+/// Lines written so far, so that code which rewrites the screen knows that something stands below.
 pub(crate) fn lines_written() -> u64 {
     WRITTEN.load(Ordering::Relaxed)
 }

@@ -17,7 +17,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// The limits for memory that is to be taken now, beside what is in use.
+    /// The limits for memory that is to be taken now, on top of what is in use.
     pub(crate) fn now() -> Limits {
         Limits { available_bytes: meminfo("MemAvailable:"), cgroup_bytes: cgroup_limit() }
     }
@@ -101,7 +101,7 @@ fn limit_of(line: &str, mounted: &Path) -> Option<u64> {
 
     // In a container the path may be that outside: then only the root is there, and it is the container's own group.
     while folder.starts_with(&root) {
-        // `max` is no number, and no limit.
+        // `max` is not a number, and means no limit.
         let limit = fs::read_to_string(folder.join(file)).ok();
         let limit = limit.and_then(|text| text.trim().parse::<u64>().ok());
         least = match (least, limit) {

@@ -1,4 +1,5 @@
-//! Host names: looked up by threads of their own, again and again, because the standard resolver tells no lifetime.
+//! Host names: looked up by threads of their own, again and again, because the standard resolver does not say how long an
+//! answer is valid.
 //!
 //! `getaddrinfo` may hang for as long as the resolver's configuration says. Nothing but these threads waits for it
 //! without a limit.
@@ -62,7 +63,7 @@ impl Names {
         self.watch_too(names)
     }
 
-    /// Watches these names beside those that are watched already.
+    /// Watches these names as well as those that are watched already.
     pub(crate) fn watch_too(&self, names: &BTreeMap<String, Duration>) -> io::Result<()> {
         let mut state = self.shared.lock();
         for (name, &interval) in names {

@@ -145,7 +145,7 @@ pub(crate) fn rmem_max() -> usize {
     text.trim().parse().unwrap_or(0)
 }
 
-/// An address with the name in brackets, if it has one beside the address.
+/// An address with the name in brackets, if that is not the address itself.
 fn named(address: &impl ToString, kind: &str, name: &str) -> String {
     let address = address.to_string();
     if address == name { address } else { format!("{address} ({kind} {name})") }
@@ -284,7 +284,7 @@ fn say_why_no_runs(config: &TargetConfig, egress: &io::Result<Egress>) {
              its tables are locked by others"
         ),
         Err(error) => tracing::info!(
-            "target {name}: every datagram leaves as a message of its own, because the kernel does not tell about the route \
+            "target {name}: every datagram leaves as a message of its own, because the kernel does not say which route it takes \
              ({error})"
         ),
     }
@@ -353,7 +353,7 @@ fn prepare_file(config: &TargetConfig, path: &Path) -> anyhow::Result<()> {
 }
 
 /// Makes sure that a sink's file can be written. Records name processes and peers: others may not read them, and a link
-/// that somebody left at the path is not followed.
+/// left at the path by another user is not followed.
 pub(crate) fn sink_file(config: &SinkConfig, path: &Path) -> anyhow::Result<()> {
     let sink = named(&config.to, "sink", &config.name);
     let found = fs::symlink_metadata(path);
@@ -383,8 +383,9 @@ fn writable(what: &str, path: &Path, found: &io::Result<fs::Metadata>) -> anyhow
     make_folder(path).map_err(|error| cannot_write(what, path, &error))?;
     let kind = found.as_ref().map(fs::Metadata::file_type);
     if kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket() || kind.is_block_device()) {
-        return Err(Failure::Config
-            .error(format!("cannot write {what}: it is no plain file. Fix: choose another path")));
+        return Err(Failure::Config.error(format!(
+            "cannot write {what}: it is not a plain file. Fix: choose another path"
+        )));
     }
     OpenOptions::new()
         .append(true)

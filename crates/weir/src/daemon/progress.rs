@@ -2,7 +2,7 @@
 
 use super::log;
 use crate::progress::{ProgressMode, rewrites_lines};
-use ledger::{HopKind, Snapshot};
+use ledger::{Event, HopKind, Snapshot};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -98,12 +98,12 @@ impl Earlier {
 
         let mut lines = Vec::new();
         for hop in snapshot.hops.iter().filter(|hop| hop.hop == HopKind::Target) {
-            let Some(egress) = snapshot.hop(HopKind::Egress, &hop.listener, hop.target.as_deref())
+            let Some(egress) = snapshot.hop(HopKind::Egress, &hop.origin, hop.target.as_deref())
             else {
                 continue;
             };
 
-            let key = (hop.listener.clone(), hop.target.clone().unwrap_or_default());
+            let key = (hop.origin.clone(), hop.target.clone().unwrap_or_default());
             let delivered = egress.delivered.count;
             let before = self.delivered.insert(key.clone(), delivered).unwrap_or(0);
             let rate = delivered.saturating_sub(before) as f64 / seconds;
@@ -150,7 +150,7 @@ impl Rates {
         );
 
         if let Some(polled) = snapshot.hops.iter().find(|hop| hop.hop == HopKind::Poll) {
-            let polls = polled.events.get("polls").copied().unwrap_or_default();
+            let polls = polled.event(Event::Polls);
             put(
                 &mut line,
                 format_args!(", {} sockets listed in {polls} polls", polled.received.count),

@@ -1,4 +1,4 @@
-//! What the service manager is told: ready, reloading, stopping, alive (sd_notify(3)). Without one nothing is sent.
+//! What the service manager is informed of: ready, reloading, stopping, alive (sd_notify(3)). Without one nothing is sent.
 
 use sd_notify::NotifyState;
 use std::cell::Cell;
@@ -14,7 +14,7 @@ use sys::pass::send_to_peer;
 
 /// How often the status line is sent.
 const STATUS_INTERVAL: Duration = Duration::from_secs(5);
-/// How much longer a drain may take each time it is told, and how often it is told.
+/// How much longer a drain may take with each notice, and how often the notice is sent.
 const EXTENSION: Duration = Duration::from_secs(5);
 const EXTENSION_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -37,7 +37,7 @@ struct Watchdog {
     beats: BTreeMap<String, u64>,
 }
 
-/// Sends a message; the standard call waits for ever when the service manager does not read.
+/// Sends a message; the standard call waits forever when the service manager does not read.
 fn send(path: &Path, text: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let socket = UnixDatagram::unbound()?;
     match path.as_os_str().as_bytes() {
@@ -51,7 +51,7 @@ fn send(path: &Path, text: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<
 impl Service {
     pub(crate) fn new() -> Service {
         let now = Instant::now();
-        // Fed three times as often as asked, so that one late turn is no death.
+        // Fed three times as often as asked, so that one late turn ends nothing.
         let watchdog = sd_notify::watchdog_enabled().map(|limit| Watchdog {
             interval: limit / 3,
             due: Cell::new(now),

@@ -16,7 +16,7 @@ const SAME_REQUEST: Duration = Duration::from_nanos(sys::signal::SAME_REQUEST_NS
 /// Time between two looks at the drain.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How the last ledger is told.
+/// How the last ledger is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LastLedger {
     pub(crate) form: LedgerForm,
@@ -174,7 +174,7 @@ fn report(snapshot: &Snapshot, left: &[Left<'_>]) -> String {
 
 /// What each hop has dropped because of the stop, between two snapshots.
 fn left<'a>(before: &Snapshot, after: &'a Snapshot) -> Vec<Left<'a>> {
-    // A sink whose destination fails counts what it gives up under the cause, a full disk for example.
+    // A sink whose destination fails counts what it drops under the cause, a full disk for example.
     let dropped = |hop: &HopSnapshot| match hop.hop {
         HopKind::Sink => [Reason::Shutdown, Reason::WriteError, Reason::SendError]
             .map(|reason| hop.dropped_for(reason))
@@ -183,7 +183,7 @@ fn left<'a>(before: &Snapshot, after: &'a Snapshot) -> Vec<Left<'a>> {
         _ => hop.dropped_for(Reason::Shutdown),
     };
     let rest = |hop: &'a HopSnapshot| {
-        let earlier = before.hop(hop.hop, &hop.listener, hop.target.as_deref());
+        let earlier = before.hop(hop.hop, &hop.origin, hop.target.as_deref());
         let earlier = earlier.map(dropped).unwrap_or_default();
         let amount = dropped(hop).saturating_sub(earlier);
         (!amount.is_zero()).then_some(Left { hop, amount })
@@ -192,20 +192,20 @@ fn left<'a>(before: &Snapshot, after: &'a Snapshot) -> Vec<Left<'a>> {
 }
 
 fn describe(left: &Left<'_>) -> String {
-    let (Amount { count, bytes }, listener) = (left.amount, &left.hop.listener);
+    let (Amount { count, bytes }, origin) = (left.amount, &left.hop.origin);
     if !left.was_received() {
         return format!(
-            "refused: {count} datagrams that arrived at {listener} after the stop began\n"
+            "refused: {count} datagrams that arrived at {origin} after the stop began\n"
         );
     }
     let target = left.hop.target.as_deref().unwrap_or("nobody");
     if left.hop.hop == HopKind::Sink {
         return format!(
-            "left behind: {count} records ({bytes} bytes) of {listener} that sink {target} had not delivered\n"
+            "left behind: {count} records ({bytes} bytes) of {origin} that sink {target} had not delivered\n"
         );
     }
     format!(
-        "left behind: {count} datagrams ({bytes} bytes) of {listener} that {target} had not taken\n"
+        "left behind: {count} datagrams ({bytes} bytes) of {origin} that {target} had not taken\n"
     )
 }
 

@@ -1,15 +1,15 @@
 //! What goes wrong on the way, in the log: once when it begins, and once when it is over. The ledger counts it.
 
-use ledger::{HopKind, HopSnapshot, Reason, Snapshot};
+use ledger::{Event, Gauge, HopKind, HopSnapshot, Reason, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How long nothing must fail before it counts as over: a network tells of its losses now and then only.
+/// How long nothing must fail before it counts as over: a network reports its losses only now and then.
 const QUIET: Duration = Duration::from_secs(10);
 /// The same at most, for something that fails again and again: each time that it does within a minute doubles it.
 const QUIET_MAX: Duration = Duration::from_secs(300);
-/// When a trouble that begins anew is the former one again.
+/// Within this time a trouble that begins again is the former one.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// Follows listeners, targets and sinks, and what comes to the collector from the kernel.
@@ -93,10 +93,10 @@ impl Troubles {
         for hop in &snapshot.hops {
             if let Some(place) = Place::of(hop.hop) {
                 let target = hop.target.clone().unwrap_or_default();
-                by_place.entry((place, hop.listener.clone(), target)).or_default().push(hop);
+                by_place.entry((place, hop.origin.clone(), target)).or_default().push(hop);
             }
         }
-        // What a reload took away is in nobody's way any more.
+        // What a reload took away can fail no more.
         self.states.retain(|key, _| by_place.contains_key(key));
         let mut lines = Vec::new();
         for (key, hops) in by_place {
@@ -153,10 +153,10 @@ impl State {
 
     /// Whether there are more errors than at the last look, and the number of the last one if it is known.
     fn new_error(&mut self, hops: &[&HopSnapshot]) -> Option<Option<u64>> {
-        let errors = hops.iter().filter_map(|hop| hop.events.get("errors")).sum();
+        let errors = hops.iter().map(|hop| hop.event(Event::Errors)).sum();
         let has_error = errors > self.errors;
         self.errors = errors;
-        let errno = || hops.iter().find_map(|hop| hop.gauges.get("last_errno").copied());
+        let errno = || hops.iter().find_map(|hop| hop.gauge(Gauge::LastErrno));
         has_error.then(errno)
     }
 
@@ -232,9 +232,9 @@ fn over(
 fn name(place: Place, hop: &HopSnapshot) -> String {
     let target = hop.target.as_deref().unwrap_or_default();
     match place {
-        Place::Listener => format!("listener {}", hop.listener),
-        Place::Target => format!("target {target} of listener {}", hop.listener),
-        Place::Close => hop.listener.clone(),
+        Place::Listener => format!("listener {}", hop.origin),
+        Place::Target => format!("target {target} of listener {}", hop.origin),
+        Place::Close => hop.origin.clone(),
         Place::Sink => format!("sink {target}"),
     }
 }
@@ -248,9 +248,9 @@ mod tests {
     fn sink(errors: u64, dropped: &[(Reason, u64)]) -> Snapshot {
         let amount = |count| Amount { count, bytes: 0 };
         let total = amount(dropped.iter().map(|(_, count)| count).sum());
-        let hop =
-            HopBuilder::new(HopKind::Sink, "sockets", Some("s"), total).event("errors", errors);
-        let hop = if errors > 0 { hop.gauge("last_errno", 28) } else { hop };
+        let hop = HopBuilder::new(HopKind::Sink, "sockets", Some("s"), total)
+            .event(Event::Errors, errors);
+        let hop = if errors > 0 { hop.gauge(Gauge::LastErrno, 28) } else { hop };
         let hop =
             dropped.iter().fold(hop, |hop, (reason, count)| hop.dropped(*reason, amount(*count)));
         Snapshot { hops: vec![hop.finish(total)], ..Snapshot::default() }

@@ -7,7 +7,7 @@ use sys::Errno;
 use sys::route::{Egress, Ends};
 
 /// How long the opening of a target waits for the kernel's tables. Others may lock them for seconds; then the target starts
-/// without runs, as one on another host, and is told when the answer comes.
+/// without runs, as one on another host, and learns it when the answer comes.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long the last ledger waits for it.

@@ -71,9 +71,7 @@ pub(super) fn route(
         .hops
         .iter()
         .filter(|hop| hop.hop == HopKind::Target)
-        .filter_map(|hop| {
-            Some(Route { listener: hop.listener.clone(), target: hop.target.clone()? })
-        })
+        .filter_map(|hop| Some(Route { listener: hop.origin.clone(), target: hop.target.clone()? }))
         .collect();
     let name = wanted.unwrap_or(address);
     let mut named = routes.iter().filter(|route| {
@@ -103,7 +101,7 @@ pub(super) fn join(
 ) -> Join {
     let before = before.filter(|before| before.run_id == after.run_id);
     let earlier = |hop: &HopSnapshot| {
-        before.and_then(|before| before.hop(hop.hop, &hop.listener, hop.target.as_deref()))
+        before.and_then(|before| before.hop(hop.hop, &hop.origin, hop.target.as_deref()))
     };
     let grown = |hop: &HopSnapshot, count: fn(&HopSnapshot) -> u64| {
         count(hop).saturating_sub(earlier(hop).map_or(0, count))
@@ -111,7 +109,7 @@ pub(super) fn join(
     let mut hops: Vec<&HopSnapshot> = after
         .hops
         .iter()
-        .filter(|hop| hop.listener == route.listener)
+        .filter(|hop| hop.origin == route.listener)
         // That socket is ours, and we know it better.
         .filter(|hop| hop.hop != HopKind::Receiver)
         .filter(|hop| hop.target.as_ref().is_none_or(|target| *target == route.target))

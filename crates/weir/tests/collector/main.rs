@@ -10,7 +10,7 @@ mod questions;
 #[path = "../support/mod.rs"]
 mod support;
 
-use ledger::{HopKind, HopSnapshot, Reason, Snapshot};
+use ledger::{Event, HopKind, HopSnapshot, Reason, Snapshot};
 use serde_json::Value;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -87,7 +87,7 @@ fn poll_hop(ledger: &Snapshot) -> &HopSnapshot {
 fn wait_for_polls(weir: &Weir, count: u64) -> Snapshot {
     weir.wait_for(|ledger| {
         let polls = ledger.hops.iter().find(|hop| hop.hop == HopKind::Poll);
-        polls.is_some_and(|hop| hop.events.get("polls").is_some_and(|polls| *polls >= count))
+        polls.is_some_and(|hop| hop.events.get(&Event::Polls).is_some_and(|polls| *polls >= count))
     })
 }
 
@@ -95,7 +95,7 @@ fn wait_for_polls(weir: &Weir, count: u64) -> Snapshot {
 /// of what came after the last poll of each life of the collector.
 fn assert_law(ended: &Ended, sinks: &[&str]) {
     let ledger = &ended.ledger;
-    let polls = poll_hop(ledger).events["polls"];
+    let polls = poll_hop(ledger).event(Event::Polls);
     let lives = 1 + ended.said.matches("socket collector started anew").count() as u64;
     let lives = lives + ended.said.matches("the address of a sink has changed").count() as u64;
     for name in sinks {
@@ -204,7 +204,7 @@ fn the_page_answers_questions_about_sockets() {
     assert!(wrong("?page=2").starts_with("HTTP/1.0 400"));
     let ended = weir.stop();
     assert_eq!(ended.code, Some(0));
-    assert!(poll_hop(&ended.ledger).events["queries"] >= 2);
+    assert!(poll_hop(&ended.ledger).event(Event::Queries) >= 2);
 }
 
 #[test]
@@ -221,9 +221,9 @@ fn a_reload_starts_a_changed_collector_anew_and_keeps_its_counts() {
     signal(weir.process(), "HUP");
     wait_for_reloads(&weir, 1);
     let path = dir.file("out.jsonl");
-    let polls = wait_for_polls(&weir, poll_hop(&before).events["polls"] + 3);
+    let polls = wait_for_polls(&weir, poll_hop(&before).event(Event::Polls) + 3);
     let is_poll = |record: &Value, number: u64| record["poll"] == number;
-    let number = poll_hop(&polls).events["polls"];
+    let number = poll_hop(&polls).event(Event::Polls);
     wait_for_record(&path, "the numbers going on", |record| is_poll(record, number));
     // Other fields: it starts anew, and poll 1 comes again.
     write(&dir, &(keys.clone() + "\nfields = [\"identity\", \"state\"]"), &[&disk(&dir)]);
@@ -297,7 +297,7 @@ fn a_reload_with_a_mistake_changes_nothing() {
                 .then_some(())
         },
     );
-    let polls = poll_hop(&weir.ledger()).events["polls"];
+    let polls = poll_hop(&weir.ledger()).event(Event::Polls);
     wait_for_polls(&weir, polls + 2);
     let ended = weir.stop();
     assert_eq!(ended.code, Some(0), "{}", ended.said);
@@ -427,7 +427,7 @@ fn namespaces_appear_and_vanish_while_it_runs() {
         inside.terminate();
         drop(netns);
         // Gone for good: the collector holds no descriptor of it, and goes on without it.
-        let polls = poll_hop(&weir.ledger()).events["polls"];
+        let polls = poll_hop(&weir.ledger()).event(Event::Polls);
         wait_for_polls(&weir, polls + 2);
         let held = fs::read_dir(format!("/proc/{}/fd", weir.pid()))
             .unwrap()

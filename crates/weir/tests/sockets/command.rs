@@ -177,7 +177,7 @@ fn other_mistakes_say_what_would_be_right() {
     fails(&["--count", "5"], 64, &["--watch"]);
     fails(&["--closed", "--listening"], 64, &["--listening"]);
     fails(&["--read", "/nonexistent/file"], 66, &["/nonexistent/file"]);
-    fails(&["--read", WEIR], 66, &["no capture"]);
+    fails(&["--read", WEIR], 66, &["not a capture"]);
     fails(&["--receive", "127.0.0.1:0", "dport = :1"], 64, &["filter"]);
     fails(&["--helper", "/nonexistent/helper.sock"], 69, &["/nonexistent/helper.sock"]);
 }

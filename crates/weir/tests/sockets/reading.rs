@@ -237,7 +237,7 @@ fn what_is_no_capture_says_what_it_is() {
         let output = read(&bytes, "");
         let said = said(&output);
         assert_eq!((output.status.code(), output.stdout.len()), (Some(66), 0), "{said}");
-        assert!(said.contains("is no capture of sockets") && said.contains(says), "{said}");
+        assert!(said.contains("is not a capture of sockets") && said.contains(says), "{said}");
     }
     // Nothing in it is nothing wrong with it.
     check(&pcap(&[]), &[], 0, &[]);

@@ -1,6 +1,6 @@
 //! The relays that can be measured: our own, as a child process, and one that runs already.
 
-use crate::ledger;
+use crate::command::ledger;
 use ::ledger::{HopKind, Snapshot};
 use lab::Address;
 use lab::relay_sweep::{Lost, Relay, RelayLedger};

@@ -4,11 +4,11 @@ use super::columns;
 use super::shown::{self, Shown};
 use super::table::{Direction, Look};
 use crate::exit::Failure;
-use ::sockets::filter::Filter;
-use ::sockets::helper::Remote;
-use ::sockets::{Direct, MakeAccess, Scope};
 use config::ListenAddress;
 use record::{Encoder, Encoding, FieldSet};
+use sockets::filter::Filter;
+use sockets::helper::Remote;
+use sockets::{Direct, MakeAccess, Scope};
 use std::env;
 use std::io::{self, IsTerminal, Write as _};
 use std::num::NonZeroU64;
@@ -23,7 +23,7 @@ use wire::inet_diag::States;
 /// Without options: the connections of this network namespace, for which no privilege is needed. FILTER is the language
 /// of ss and more: `state established '( dport = :443 or src 10.0.0.0/8 )' and rtt > 100ms`; the kernel applies what it
 /// can of it, and --explain says what. Exit code 64: the filter or another argument is wrong; 65: a file that was read is
-/// damaged or not whole; 66: a file cannot be read, or is no capture; 69: there is no such namespace; 77: a namespace that
+/// damaged or not whole; 66: a file cannot be read, or is not a capture; 69: there is no such namespace; 77: a namespace that
 /// was named may not be entered.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -48,13 +48,13 @@ pub(crate) struct Args {
     /// Connections as they end, until interrupted
     #[arg(long, conflicts_with_all = ["listening", "all", "watch", "read", "write", "receive", "processes", "sort"])]
     pub(super) closed: bool,
-    /// With --closed: connections too of which the filter cannot tell, because no look had seen them
+    /// With --closed: connections too of which the filter cannot decide, because no look had seen them
     #[arg(long, requires = "closed")]
     pub(super) undecided: bool,
     /// Look again and again, and show rates
     #[arg(long, short, value_name = "INTERVAL", value_parser = parse_interval, conflicts_with_all = ["read", "receive"])]
     pub(super) watch: Option<Duration>,
-    /// End after so many polls of --watch, connections of --closed, or polls that --receive was told the end of
+    /// End after this number of polls of --watch, connections of --closed, or polls whose end --receive has seen
     #[arg(long, value_name = "N")]
     pub(super) count: Option<NonZeroU64>,
     /// table, json, jsonl, csv, tsv, protobuf, prototext, protojson or msgpack
@@ -287,8 +287,8 @@ pub(super) fn rows_of_terminal() -> Option<usize> {
     sys::terminal::size(&io::stdout()).map(|(_, rows)| rows)
 }
 
-/// Says something beside the data.
+/// Says something that is not data.
 pub(super) fn tell(text: std::fmt::Arguments<'_>) {
-    // Nothing is left to tell anybody when standard error is closed.
+    // There is nowhere left to say it when standard error is closed.
     let _ = writeln!(io::stderr(), "weir: {text}");
 }

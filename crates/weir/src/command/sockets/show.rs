@@ -115,7 +115,7 @@ impl Take for Printer {
     }
 }
 
-/// Draws the terminal anew: title, as many rows as fit, and the summary.
+/// Redraws the terminal: title, as many rows as fit, and the summary.
 fn redraw(table: &mut Table, look: &Look, summary: &str, out: &mut Out) {
     // Title, summary, and the line that the cursor is left on.
     const OTHER_LINES: usize = 3;

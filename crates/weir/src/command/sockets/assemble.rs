@@ -2,12 +2,10 @@
 
 use super::columns::View;
 use super::rates::History;
-use ::sockets::attribution::{
-    Cgroup, Cgroups, Host, HostOptions, ProcessOptions, Processes, Users,
-};
-use ::sockets::filter::{Expr, Facts, Filter, Needs, Origin, Process};
-use ::sockets::{Found, Identity, Whose, describe};
 use record::{RecordKind, SCHEMA_VERSION, SocketRecord};
+use sockets::attribution::{Cgroup, Cgroups, Host, HostOptions, ProcessOptions, Processes, Users};
+use sockets::filter::{Expr, Facts, Filter, Needs, Origin, Process};
+use sockets::{Found, Identity, Whose, describe};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::sync::Arc;
@@ -40,7 +38,7 @@ pub(super) struct Counts {
     pub(super) shown: u64,
     /// Did not pass what is left of the filter.
     pub(super) filtered: u64,
-    /// Listed a second time: a dump is no snapshot.
+    /// Listed a second time: a dump is not a snapshot.
     pub(super) doubled: u64,
     pub(super) malformed: u64,
 }
@@ -63,7 +61,7 @@ pub(super) struct Assembler {
     pub(super) counts: Counts,
 }
 
-/// Whether sockets are seen more than once, so that rates can be told.
+/// Whether sockets are seen more than once, so that there are rates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Polls {
     One,
@@ -84,7 +82,7 @@ impl Assembler {
             seen: HashSet::new(),
             interfaces: interface_names(),
             unknown: Vec::new(),
-            run_id: ::sockets::run_id(),
+            run_id: sockets::run_id(),
             poll: 0,
             sequence: 0,
             counts: Counts::default(),

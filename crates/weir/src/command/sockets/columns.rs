@@ -7,12 +7,12 @@ use super::cells::{
     put_retrans_rate, put_send_queue, put_state, put_user, put_waiting, rate_key, short, text_key,
 };
 use super::rates::Rates;
-use ::sockets::attribution::Users;
 use record::SocketRecord;
+use sockets::attribution::Users;
 use std::time::Duration;
 use text::{escaped, short_time, time_of_day};
 
-/// One socket, and what is known of it beside its record.
+/// One socket, and what is known of it next to its record.
 #[derive(Clone, Copy)]
 pub(super) struct View<'a> {
     pub(super) record: &'a SocketRecord<'a>,

@@ -1,4 +1,4 @@
-//! Standard output, written in large pieces; a reader that goes away is no error.
+//! Standard output, written in large pieces; a reader that goes away is not an error.
 
 use crate::exit::Reader;
 use std::io::{self, Write as _};

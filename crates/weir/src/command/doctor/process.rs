@@ -66,7 +66,7 @@ pub(super) fn setcap(host: &Host, config: &Config) -> String {
     format!("sudo setcap {}=+ep {}", names.join(","), host.program().display())
 }
 
-/// Descriptors beside sockets and files: standard streams, event and netlink descriptors, HTTP connections.
+/// Descriptors other than sockets and files: standard streams, event and netlink descriptors, HTTP connections.
 const OTHER_DESCRIPTORS: u64 = 64;
 
 fn open_files(host: &Host, config: &Config) -> Finding {

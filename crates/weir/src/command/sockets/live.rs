@@ -3,10 +3,10 @@
 use super::args::{Args, tell};
 use super::assemble::{Assembler, Place, Polls, Take};
 use crate::exit::Failure;
-use ::sockets::filter::{Compiled, Explanation, Filter, Names, NoNames, SystemNames, Target};
-use ::sockets::unseen::{absent, hidden_namespaces, no_such_namespace, without_ptrace};
-use ::sockets::{Access, Ask, Found, Scope, Visitor, Walker};
 use record::RecordKind;
+use sockets::filter::{Compiled, Explanation, Filter, Names, NoNames, SystemNames, Target};
+use sockets::unseen::{absent, hidden_namespaces, no_such_namespace, without_ptrace};
+use sockets::{Access, Ask, Found, Scope, Visitor, Walker};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Instant;
@@ -80,7 +80,7 @@ impl<'p> Live<'p> {
     /// Visits every namespace once.
     ///
     /// # Errors
-    /// Nothing could be read at all. What could not be read of many is in [`Live::unseen`], and told once.
+    /// Nothing could be read at all. What could not be read of many is in [`Live::unseen`], and said once.
     pub(super) fn poll(&mut self, take: &mut dyn Take) -> anyhow::Result<()> {
         self.assembler.begin_poll();
         self.unseen = Unseen::default();
@@ -117,7 +117,7 @@ impl<'p> Live<'p> {
             }
         };
 
-        // For each namespace anew: the names of interfaces are those of one.
+        // Compiled for each namespace: the names of interfaces are those of one.
         let compiled = compile(self.filter, self.states, is_own);
         if compiled.states.is_empty() {
             self.unseen.visited += 1;
@@ -179,7 +179,7 @@ impl<'p> Live<'p> {
         let denied = self.assembler.processes().map_or(0, |processes| processes.summary().denied);
         if denied > 0 {
             let processes = plural(denied, "process", "processes");
-            let text = format!("the sockets of {processes} cannot be told{}", without_ptrace());
+            let text = format!("which sockets {processes} hold cannot be seen{}", without_ptrace());
             self.tell_once("processes".to_owned(), &text);
         }
     }

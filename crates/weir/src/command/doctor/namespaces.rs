@@ -3,7 +3,7 @@
 use super::{Finding, Host, Severity};
 use config::{Config, Namespaces};
 
-/// From so many namespaces on it is worth a word.
+/// The number of namespaces from which on it is worth a word.
 const MANY: usize = 16;
 /// The walk of one bucket without sockets: 187 µs for 262,144 (Linux 6.18, 2 processors).
 const BUCKET_NS: f64 = 0.71;

@@ -110,7 +110,7 @@ fn reverse_paths(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
             let which = if all == 1 { "net.ipv4.conf.all.rp_filter" } else { own.as_str() };
             Finding::new(Severity::Warning, what, format!("strict ({which} = 1)"))
                 .because(format!(
-                    "datagrams to {ip} from a source that is not reached by the interface they came in on are dropped uncounted"
+                    "datagrams to {ip} from a source that is not reached by the interface that received them are dropped uncounted"
                 ))
                 .fixed_by(format!("sudo sysctl -w {own}=2"))
         } else {

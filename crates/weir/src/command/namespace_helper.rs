@@ -24,11 +24,11 @@ use sys::seccomp::{Calls, Otherwise, allow_only};
 
 /// Open sockets in network namespaces for a socket collector that has no privilege.
 ///
-/// It finds namespaces, opens netlink sockets in them and passes those to whoever may ask: the superuser, its own user, and
-/// the users named. It keeps four capabilities (CAP_SYS_ADMIN, CAP_SYS_PTRACE, CAP_NET_ADMIN, CAP_NET_BROADCAST), and gives up
+/// It finds namespaces, opens netlink sockets in them and passes those to the users who may ask: the superuser, its own user, and
+/// the users named. It keeps four capabilities (CAP_SYS_ADMIN, CAP_SYS_PTRACE, CAP_NET_ADMIN, CAP_NET_BROADCAST), and drops
 /// every system call that this does not need: it can neither write files nor start programs. What it lacks it says, and goes on.
 ///
-/// The collector is told where it listens: helper = "PATH" in [sockets], or weir sockets --helper PATH.
+/// Tell the collector where it listens: helper = "PATH" in [sockets], or weir sockets --helper PATH.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Path of the unix socket (SOCK_SEQPACKET) to listen at; not needed where a service manager hands one over
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// Group that the socket's file is given to, by name (of /etc/group) or number
     #[arg(long, value_name = "GROUP", requires = "listen")]
     group: Option<String>,
-    /// Permissions of the socket's file, octal: who may connect. Who may ask is decided by --allow-user in any case; but whoever
+    /// Permissions of the socket's file, octal: who may connect. Who may ask is decided by --allow-user in any case; but a user who
     /// connects may keep others waiting
     #[arg(long, value_name = "MODE", value_parser = mode, default_value = "660", requires = "listen")]
     mode: u32,
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let uids = allowed.iter().map(|user| user.uid).chain([sys::process::effective_uid()]);
     let allowed = Allowed { uids: uids.collect() };
 
-    // The service manager is told by a socket of its own, which a confined process may not open. Nothing is served before.
+    // The service manager is informed by a socket of its own, which a confined process may not open. Nothing is served before.
     ready();
     confine()?;
     say(&banner);
@@ -142,10 +142,10 @@ const CAPABILITIES: [(u32, &str); 4] = [
 fn give_up_capabilities() -> anyhow::Result<u64> {
     let kept = sys::process::keep_capabilities(capability_set(&CAPABILITIES.map(|(bit, _)| bit)))
         .and_then(|kept| sys::process::forbid_new_privileges().map(|()| kept))
-        // Whoever runs as the same user must not get at the capabilities through this process.
+        // Other processes of the same user must not get at the capabilities through this process.
         .and_then(|kept| sys::process::forbid_tracing().map(|()| kept))
         .map_err(io::Error::from)
-        .context("cannot give up capabilities")?;
+        .context("cannot drop capabilities")?;
     for (bit, lost) in CAPABILITIES {
         if kept & 1 << bit == 0 {
             let name = capability_name(bit).unwrap_or_default();
@@ -178,7 +178,7 @@ fn ready() {
     }
 }
 
-/// Leaves the process what it needs to answer requests, for good. A call that is not on the list fails instead of ending the
+/// Leaves the process what it needs to answer requests, permanently. A call that is not on the list fails instead of ending the
 /// process: a C library that tries another one first goes on, and for the rest a call that fails does no more harm than one
 /// that kills.
 fn confine() -> anyhow::Result<()> {
@@ -191,7 +191,7 @@ fn confine() -> anyhow::Result<()> {
     ];
     allow_only(&list, Otherwise::Refuse).map_err(|errno| {
         Failure::Unavailable.error(format!(
-            "cannot give up system calls (seccomp): {errno}. Fix: run it on a kernel with CONFIG_SECCOMP_FILTER"
+            "cannot drop system calls (seccomp): {errno}. Fix: run it on a kernel with CONFIG_SECCOMP_FILTER"
         ))
     })
 }
@@ -228,7 +228,7 @@ mod tests {
     use std::process::Command;
     use sys::netlink::{Protocol, Socket};
 
-    /// Runs in a process of its own, which is this program again: what is given up does not come back.
+    /// Runs in a process of its own, which is this program again: what is dropped does not come back.
     #[test]
     fn once_confined_it_reads_files_and_opens_netlink_sockets_and_does_nothing_else() {
         const NAME: &str = "namespace_helper::tests::once_confined_it_reads_files_and_opens_netlink_sockets_and_does_nothing_else";

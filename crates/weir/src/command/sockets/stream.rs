@@ -3,8 +3,8 @@
 use super::args::{Args, Show};
 use super::columns::View;
 use super::table::Lines;
-use ::sockets::attribution::Users;
 use record::{Encoder, PollTotals, SocketRecord};
+use sockets::attribution::Users;
 
 /// Turns records into lines of a table, or into any encoding.
 pub(super) struct Stream {

@@ -11,7 +11,7 @@ const NOT_FOUND: [i32; 2] = [2, 116];
 
 /// Everything that is said of a file once it is read.
 #[derive(Default, PartialEq, Eq, Debug)]
-pub(in crate::sockets) struct Report {
+pub(in crate::command::sockets) struct Report {
     broken: BTreeMap<&'static str, u64>,
     other: BTreeMap<Protocol, u64>,
     untold: u64,
@@ -63,7 +63,7 @@ impl Report {
 
     /// Whether every TCP socket that the kernel was asked for can be in the file. What became of other protocols does not
     /// count.
-    pub(in crate::sockets) fn is_whole(&self) -> bool {
+    pub(in crate::command::sockets) fn is_whole(&self) -> bool {
         let may_be_tcp =
             |protocol: &Option<Protocol>| protocol.is_none_or(|it| it == Protocol::Tcp);
         let lacks_answers = self.failed.keys().any(|(protocol, ..)| may_be_tcp(protocol))
@@ -74,7 +74,7 @@ impl Report {
     }
 
     /// One line for each thing there is to say.
-    pub(in crate::sockets) fn lines(&self) -> Vec<String> {
+    pub(in crate::command::sockets) fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         self.put_left_out(&mut lines);
         self.put_answers(&mut lines);

@@ -19,11 +19,11 @@ mod write;
 pub(crate) use args::Args;
 
 use crate::exit::{self, Failure};
-use ::sockets::filter::{Filter, Needs};
 use assemble::Assembler;
 use live::Live;
 use read::Capture;
 use show::Printer;
+use sockets::filter::{Filter, Needs};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};

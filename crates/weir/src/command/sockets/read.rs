@@ -5,9 +5,9 @@ mod report;
 use super::args::Args;
 use super::assemble::{Assembler, Place, Take};
 use crate::exit::Failure;
-use ::sockets::filter::{self, Explanation, Filter};
 use record::RecordKind;
 use report::Report;
+use sockets::filter::{self, Explanation, Filter};
 use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Read as _};
@@ -26,7 +26,7 @@ impl Capture {
     /// Reads a file, `-` for standard input.
     ///
     /// # Errors
-    /// The file cannot be read, or is no capture: nothing in it can be decoded.
+    /// The file cannot be read, or is not a capture: nothing in it can be decoded.
     pub(super) fn open(path: &Path) -> anyhow::Result<Capture> {
         let shown = path.display();
         let bytes = content(path).map_err(|error| {
@@ -34,7 +34,7 @@ impl Capture {
         })?;
 
         let is_none = |error: String| {
-            Failure::InputMissing.error(format!("{shown} is no capture of sockets: {error}"))
+            Failure::InputMissing.error(format!("{shown} is not a capture of sockets: {error}"))
         };
 
         let reader = capture::read(&bytes).map_err(|error| is_none(error.to_string()))?;
@@ -52,7 +52,7 @@ impl Capture {
     /// Hands on every TCP socket, and says what else there is. Broken parts are counted.
     ///
     /// # Errors
-    /// The file is no capture, which [`Capture::open`] has found out before.
+    /// The file is not a capture, which [`Capture::open`] has found out before.
     pub(super) fn read(
         &self,
         args: &Args,
@@ -117,7 +117,7 @@ fn socket_in<'a>(
     decode(captured.message.body).map(|socket| Some((kind, socket)))
 }
 
-/// Why a file is no capture: nothing in it can be decoded, and something should. An empty capture is one.
+/// Why a file is not a capture: nothing in it can be decoded, and something should. An empty capture is one.
 fn first_error_of_nothing(reader: Reader<'_>) -> Option<DecodeError> {
     let (mut replies, mut unused) = (reader.replies(), Report::default());
     let mut first = None;

@@ -1,4 +1,4 @@
-//! `weir run`: the daemon, told by a file.
+//! `weir run`: the daemon, configured by a file.
 
 use crate::daemon::{self, LastLedger, LedgerForm, OnLoss, Setup, Source};
 use crate::exit::Failure;

@@ -3,11 +3,11 @@
 use super::args::{Args, tell};
 use super::out::Out;
 use super::stream::Stream;
-use ::ledger::{HopKind, Meter, Reason};
-use ::sockets::attribution::{Host, HostOptions};
-use ::sockets::filter::Filter;
-use ::sockets::{Closes, Collector, Options, Output, Problem, Undecided};
+use ledger::{HopKind, Meter, Reason};
 use record::{FieldSet, PollTotals, RecordKind, SocketRecord};
+use sockets::attribution::{Host, HostOptions};
+use sockets::filter::Filter;
+use sockets::{Closes, Collector, Options, Output, Problem, Undecided};
 use std::num::NonZeroU32;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use sys::signal::stop_flag;
 use text::plural;
 use wire::inet_diag::States;
 
-/// Time between two looks at what is open: it tells since when a connection has been there, and whose it was.
+/// Time between two looks at what is open: it shows since when a connection has been there, and whose it was.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Pieces of output that wait for a slow reader.
 const QUEUE_PIECES: usize = 256;
@@ -150,7 +150,7 @@ impl Output for Outlet {
         // Those of the looks are not shown, and a gap would stand for a record that is lost.
         let record = SocketRecord { sequence: Some(self.sequence), ..*record };
         // So would a difference, to one that is not shown.
-        let record = &::sockets::without_delta(&record);
+        let record = &sockets::without_delta(&record);
 
         self.stream.record(record, &mut self.pending);
         self.sequence += 1;

@@ -135,7 +135,7 @@ fn put_address(
     out.push(':');
     match port {
         Some(port) => write!(out, "{port}").expect("writing to a string cannot fail"),
-        // The kernel has cleared it before it told of the close.
+        // The kernel has cleared it before it announced the close.
         None if view.record.close_reason.is_some() => out.push('?'),
         None => out.push('*'),
     }
@@ -213,7 +213,7 @@ pub(super) fn put_retrans_rate(view: &View<'_>, out: &mut String) -> Tint {
 /// What held sending up for longest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Limit {
-    /// The peer's receive window, for so many percent of the busy time.
+    /// The peer's receive window, for this percentage of the busy time.
     PeerWindow(u64),
     /// Our send buffer.
     SendBuffer(u64),

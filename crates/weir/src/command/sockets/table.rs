@@ -311,9 +311,9 @@ fn shorten(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sockets::shown::{column, columns};
-    use ::sockets::attribution::Users;
+    use crate::command::sockets::shown::{column, columns};
     use record::{AddressFamily, SocketRecord, SocketState};
+    use sockets::attribution::Users;
 
     fn connection(cookie: u64, src: &str, rtt_us: u32) -> SocketRecord<'static> {
         SocketRecord {

@@ -1,9 +1,9 @@
-//! `weir relay`: the daemon, told by flags.
+//! `weir relay`: the daemon, configured by flags.
 
+use crate::command::run::Common;
 use crate::daemon::{self, Setup, Source};
 use crate::exit::Failure;
 use crate::progress::ProgressMode;
-use crate::run::Common;
 use config::{AdminListen, Config, list};
 use std::process::ExitCode;
 

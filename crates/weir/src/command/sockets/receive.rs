@@ -129,7 +129,7 @@ fn stream_text(report: &StreamReport) -> String {
     add(report.records_too_big, "records were larger than a datagram may be, and not sent");
     add(report.duplicate_datagrams, "datagrams came twice");
     add(report.reordered_datagrams, "datagrams were overtaken");
-    add(report.late_datagrams, "datagrams came too late to be told from copies");
+    add(report.late_datagrams, "datagrams came too late to be distinguished from copies");
 
     text
 }
@@ -142,7 +142,7 @@ fn counts_text(counts: &ReceiverCounts) -> Vec<String> {
         ),
         (counts.malformed_datagrams, "datagrams that are none of a UDP sink's, or damaged"),
         (counts.malformed_records, "records that could not be read"),
-        (counts.evicted_streams, "streams given up for newer ones"),
+        (counts.evicted_streams, "streams dropped for newer ones"),
     ];
     let lines = lines.iter().filter(|(count, _)| *count > 0);
     lines.map(|(count, what)| format!("{count} {what}")).collect()

@@ -7,10 +7,10 @@ use sys::process::CAP_NET_ADMIN;
 use sys::socket::charged_bytes;
 use text::size;
 
-/// The datagram in which capacities are told.
+/// The datagram in which capacities are given.
 const TYPICAL_BYTES: usize = 200;
 
-/// A buffer of so many bytes of the kernel's accounting, in bytes and datagrams.
+/// A buffer of this many bytes of the kernel's accounting, in bytes and datagrams.
 pub(crate) fn capacity(bytes: u64) -> String {
     let datagrams = bytes / charged_bytes(TYPICAL_BYTES) as u64;
     format!("{} (about {datagrams} datagrams of {TYPICAL_BYTES} bytes)", size(bytes))
@@ -195,7 +195,7 @@ fn lost_in_buffers(host: &Host) -> Option<Finding> {
     }
     Some(
         Finding::new(Severity::Advice, what, value)
-            .because("some socket's buffer was full; the number behind d in the skmem part of its line tells which")
+            .because("some socket's buffer was full; the number behind d in the skmem part of its line says which")
             .fixed_by("ss -uamnp"),
     )
 }

@@ -1,8 +1,8 @@
-//! `weir ledger`: what came in, what left, what was lost, where and why.
+//! `weir ledger`: what was received, what left, what was lost, where and why.
 
 use crate::exit::{self, Failure, Reader};
 use crate::progress::rewrites_lines;
-use ::ledger::{HopKind, HopSnapshot, Snapshot, waterfall};
+use ledger::{HopKind, HopSnapshot, Snapshot, waterfall};
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use text::grouped;
 use text::units::parse_duration;
 
-/// Show what came in, what left, what was lost, where and why
+/// Show what was received, what left, what was lost, where and why
 ///
 /// Asks a running daemon for one snapshot of every hop. Exit code 0: every datagram is accounted for; 1: with
 /// --fail-on-loss, datagrams were lost that nobody asked to drop; 2: the ledger does not balance, which is a bug of
@@ -70,7 +70,7 @@ fn watch(args: &Args, interval: Duration) -> anyhow::Result<ExitCode> {
         thread::sleep(interval);
         match fetch_with_body(&args.url) {
             Ok(answer) => latest = Some(answer),
-            // Told beside the figures, which stay as they are until the daemon is back.
+            // Said next to the figures, which stay as they are until the daemon is back.
             Err(error) => drop(writeln!(io::stderr(), "weir: {error}; trying again")),
         }
     }
@@ -181,17 +181,17 @@ fn rates(before: &Snapshot, now: &Snapshot) -> String {
     let mut text =
         format!("\n{:<34}    {:>15}      {:>15}       {:>12}\n", "per second", "in", "out", "lost");
     for hop in &now.hops {
-        let earlier = before.hop(hop.hop, &hop.listener, hop.target.as_deref());
+        let earlier = before.hop(hop.hop, &hop.origin, hop.target.as_deref());
         let per_second = |count: &dyn Fn(&HopSnapshot) -> u64| {
             let gained = count(hop).saturating_sub(earlier.map_or(0, count));
             grouped((gained as f64 / elapsed_s).round() as u64)
         };
 
         let name = match (&hop.target, hop.hop) {
-            (None, kind) => format!("{} {}", hop.listener, kind.label()),
-            (Some(target), HopKind::Egress) => format!("{} -> {target}, network", hop.listener),
-            (Some(target), HopKind::Receiver) => format!("{} -> {target}, receiver", hop.listener),
-            (Some(target), _) => format!("{} -> {target}", hop.listener),
+            (None, kind) => format!("{} {}", hop.origin, kind.label()),
+            (Some(target), HopKind::Egress) => format!("{} -> {target}, network", hop.origin),
+            (Some(target), HopKind::Receiver) => format!("{} -> {target}, receiver", hop.origin),
+            (Some(target), _) => format!("{} -> {target}", hop.origin),
         };
         let name = match name.chars().count() {
             0..=34 => name,
@@ -214,7 +214,7 @@ fn rates(before: &Snapshot, now: &Snapshot) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ::ledger::{Amount, HopBuilder, Reason};
+    use ledger::{Amount, HopBuilder, Reason};
 
     fn snapshot(run_id: &str, uptime_ms: u64, received: u64, dropped: u64) -> Snapshot {
         let amount = |count| Amount { count, bytes: count * 10 };

@@ -8,8 +8,8 @@ mod process;
 
 pub(crate) use host::Host;
 
+use crate::command::run::unreadable;
 use crate::exit::{self, Failure};
-use crate::run::unreadable;
 use config::{Config, Finding, ListenerConfig, Severity, TargetConfig, UdpListener, UdpTarget};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

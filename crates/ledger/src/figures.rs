@@ -1,0 +1,372 @@
+//! What hops count and measure outside the law: attempts, errors, sizes, states. Two closed tables, from which JSON, metrics
+//! and their documentation take names, units and meanings.
+
+use serde::{Serialize, Serializer};
+use std::fmt;
+
+/// What the number of an [`Event`] or a [`Gauge`] is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit {
+    /// How many there are of what the meaning says.
+    Count,
+    /// Bytes.
+    Bytes,
+    /// Milliseconds.
+    Milliseconds,
+    /// Microseconds.
+    Microseconds,
+    /// 1 for yes, 0 for no.
+    Flag,
+    /// A number that stands for something.
+    Code,
+}
+
+impl Unit {
+    /// The word or symbol for it.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Unit::Count => "count",
+            Unit::Bytes => "bytes",
+            Unit::Milliseconds => "ms",
+            Unit::Microseconds => "µs",
+            Unit::Flag => "0 or 1",
+            Unit::Code => "code",
+        }
+    }
+}
+
+/// What is found by its name in JSON.
+pub(crate) trait Named: Sized {
+    fn named(name: &str) -> Option<Self>;
+}
+
+/// Declares a closed set of labels: rows are `Name = "label";`.
+macro_rules! labels {
+    ($($(#[$doc:meta])* $set:ident { $($name:ident = $label:literal;)+ })+) => { $(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum $set { $(#[doc = concat!("`", $label, "`")] $name,)+ }
+
+        impl $set {
+            /// Every one, in the order of the table.
+            pub const ALL: &'static [$set] = &[$($set::$name,)+];
+
+            /// The name in JSON and the value of a metric's label.
+            pub const fn label(self) -> &'static str {
+                match self { $($set::$name => $label,)+ }
+            }
+
+            /// The one with this label.
+            pub fn named(label: &str) -> Option<$set> {
+                match label { $($label => Some($set::$name),)+ _ => None }
+            }
+        }
+    )+ };
+}
+
+/// Declares a table: rows are `Name = "name", Unit, "meaning";`. Below `each`, a row is one figure for each label of a set, whose
+/// name stands between two texts: `Name(Set) = "before" "after", Unit, "meaning";`.
+macro_rules! figures {
+    (
+        $(#[$doc:meta])*
+        $table:ident { $($name:ident = $text:literal, $unit:ident, $meaning:literal;)+ }
+        each { $($row:ident($set:ident) = $before:literal $after:literal, $row_unit:ident, $row_meaning:literal;)+ }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum $table {
+            $(#[doc = $meaning] $name,)+
+            $(#[doc = $row_meaning] $row($set),)+
+        }
+
+        impl $table {
+            /// Every row once, those with labels by their first one.
+            pub const ROWS: &'static [$table] =
+                &[$($table::$name,)+ $($table::$row($set::ALL[0]),)+];
+
+            /// What its number is.
+            pub const fn unit(self) -> Unit {
+                match self {
+                    $($table::$name => Unit::$unit,)+
+                    $($table::$row(_) => Unit::$row_unit,)+
+                }
+            }
+
+            /// What it says, as a sentence.
+            pub const fn meaning(self) -> &'static str {
+                match self {
+                    $($table::$name => $meaning,)+
+                    $($table::$row(_) => $row_meaning,)+
+                }
+            }
+
+            /// Its row's name, with `*` where labels stand.
+            pub const fn row_name(self) -> &'static str {
+                match self {
+                    $($table::$name => $text,)+
+                    $($table::$row(_) => concat!($before, "*", $after),)+
+                }
+            }
+        }
+
+        impl Named for $table {
+            fn named(name: &str) -> Option<$table> {
+                match name {
+                    $($text => return Some($table::$name),)+
+                    _ => {}
+                }
+                $(
+                    let label = name.strip_prefix($before).and_then(|rest| rest.strip_suffix($after));
+                    if let Some(label) = label.and_then($set::named) {
+                        return Some($table::$row(label));
+                    }
+                )+
+                None
+            }
+        }
+
+        impl fmt::Display for $table {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $($table::$name => f.write_str($text),)+
+                    $($table::$row(label) => write!(f, concat!($before, "{}", $after), label.label()),)+
+                }
+            }
+        }
+
+        impl Serialize for $table {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+    };
+}
+
+figures! {
+    /// A count outside the law, which never goes back while the process lives.
+    Event {
+        DroppedBeforeStart = "dropped_before_start", Count,
+            "Datagrams that the kernel had dropped at the listener's socket before this count of them began.";
+        Batches = "batches", Count,
+            "Calls that read datagrams; datagrams per batch is the quotient.";
+        EmptyDatagrams = "empty_datagrams", Count,
+            "Datagrams without payload. They are forwarded like others.";
+        ReceiveErrors = "receive_errors", Count,
+            "Calls that failed to read. No datagram is lost by one.";
+        SendCalls = "send_calls", Count,
+            "Calls that sent; datagrams per call is the quotient.";
+        Retries = "retries", Count,
+            "Attempts to send a datagram, or what a sink had kept, again.";
+        FileTailsMended = "file_tails_mended", Count,
+            "Files found to end in a part of a record, which was cut off, or in a line without a line feed, which got one.";
+        FilesSetAside = "files_set_aside", Count,
+            "Files that could not be continued: they got another name, and a new one was begun.";
+        SocketDrops = "socket_drops", Count,
+            "Datagrams that the kernel dropped at the socket of a receiver on this host (sock_diag), from all its senders. Absent where no such socket was seen.";
+        Polls = "polls", Count,
+            "Polls that were finished: one visit of every network namespace each.";
+        Overruns = "overruns", Count,
+            "Polls that took longer than the interval, so that the next one began late.";
+        Interrupted = "interrupted", Count,
+            "Walks of which the kernel said that its table changed meanwhile (NLM_F_DUMP_INTR).";
+        UnknownAttributes = "unknown_attributes", Count,
+            "Attributes of the kernel that this version does not know. They are kept raw.";
+        Evicted = "evicted", Count,
+            "Sockets that the full table forgot. Their closing records have nothing of earlier polls.";
+        QuietNamespaces = "quiet_namespaces", Count,
+            "Visits of namespaces that were read without a walk, because TCP had done nothing there since the last.";
+        NamespacesNew = "namespaces_new", Count,
+            "Network namespaces that were found for the first time, by polls and between them.";
+        Queries = "queries", Count,
+            "Questions about sockets that the collector answered (`GET /sockets`).";
+        Unobserved = "unobserved", Count,
+            "Sockets that were gone at a poll and of which no close event came.";
+        Unheard = "unheard", Count,
+            "Connections that closed in new network namespaces before these could be heard, by the namespaces' own counters.";
+        Unpolled = "unpolled", Count,
+            "Closed connections that no poll had seen.";
+        NeverConnected = "never_connected", Count,
+            "Close events of listeners, and of sockets that were never connected.";
+        Undecided = "undecided", Count,
+            "Close events that do not say what the filter asks for, whatever became of them.";
+        RejectedOverflow = "rejected_overflow", Count,
+            "Connections that polls rejected and that could not be remembered as such, because there were too many.";
+        Payloads = "payloads", Count,
+            "Payloads that were queued for the sink.";
+        Errors = "errors", Count,
+            "Attempts to deliver that failed. A retry may have succeeded: losses are counted as dropped.";
+        Rotations = "rotations", Count,
+            "Times that a sink's file was put aside and a next one begun.";
+        Reopens = "reopens", Count,
+            "Times that a sink's file was opened again because its path led elsewhere: it had been moved or removed.";
+        ReturnedDatagrams = "returned_datagrams", Count,
+            "Datagrams that the network gave back after they were counted as delivered: the network lost at least these.";
+    } each {
+        SendErrors(SendError) = "send_errors_" "", Count,
+            "Attempts to send that failed, by the error's name or other. A retry may have succeeded: losses are counted as dropped.";
+        IcmpErrors(IcmpError) = "icmp_" "", Count,
+            "ICMP errors that came back, by type/code: 3/x is IPv4, 1/x is IPv6. Advisory.";
+        NamespaceErrors(NamespaceError) = "namespace_errors_" "", Count,
+            "Namespaces that could not be visited, or not be heard (no_id), by cause. The others were.";
+        Spent(PollPhase) = "" "_us", Microseconds,
+            "Time spent in polls: discover (finding namespaces), open (entering them), walk (waiting for the kernel), records (decoding and encoding).";
+        Ended(ConnectionEnd) = "ended_" "", Count,
+            "Connections by the way they ended: our_close, peer_close, our_reset, peer_reset, refused, timed_out, unknown.";
+    }
+}
+
+figures! {
+    /// A value of a hop that goes up and down.
+    Gauge {
+        ReceiveBufferBytes = "receive_buffer_bytes", Bytes,
+            "Receive buffer of the listener's socket as the kernel granted it.";
+        ReceiveQueueBytes = "receive_queue_bytes", Bytes,
+            "How much of the receive buffer waits to be read, as the kernel charges it.";
+        OldestAgeMs = "oldest_age_ms", Milliseconds,
+            "Age of the oldest datagram that waits for the target.";
+        Gso = "gso", Flag,
+            "1 while runs of equal length leave as one message (UDP_SEGMENT).";
+        Up = "up", Flag,
+            "1 while the target or sink takes what it is given. A target has 0 for five seconds after it refused any, while its next hop does not answer, while every call fails, and while it has had something for a second and let nothing go; a sink has 0 after its destination failed.";
+        Namespaces = "namespaces", Count,
+            "Network namespaces that the last poll found.";
+        NamespacesLeftOut = "namespaces_left_out", Count,
+            "Network namespaces that the last poll found and that are not collected, because there are more than namespaces_max.";
+        TableEntries = "table_entries", Count,
+            "Sockets that the table of known sockets holds.";
+        TableCapacity = "table_capacity", Count,
+            "Most sockets that the table of known sockets holds.";
+        RejectedEntries = "rejected_entries", Count,
+            "Connections that polls rejected and that are remembered for their close.";
+        EventBufferBytes = "event_buffer_bytes", Bytes,
+            "Buffer for the kernel's close events, as the kernel granted it.";
+        QueueBytes = "queue_bytes", Bytes,
+            "Bytes that wait for the sink.";
+        QueueLimitBytes = "queue_limit_bytes", Bytes,
+            "Most bytes that can wait for the sink.";
+        QueuePayloads = "queue_payloads", Count,
+            "Payloads that wait for the sink.";
+        LastErrno = "last_errno", Code,
+            "Number of the last error of the sink's destination.";
+        DatagramLimitBytes = "datagram_limit_bytes", Bytes,
+            "Largest datagram that the path to the sink's destination takes, in bytes of UDP payload.";
+    } each {
+        OpenIpv4(TcpState) = "open_" "_ipv4", Count,
+            "IPv4 sockets at the last poll by state, of those that the filter lets through.";
+        OpenIpv6(TcpState) = "open_" "_ipv6", Count,
+            "IPv6 sockets at the last poll by state, of those that the filter lets through.";
+    }
+}
+
+labels! {
+    /// An error of a send call that is counted by its name; the rest share one count.
+    SendError {
+        Acces = "EACCES";
+        ConnRefused = "ECONNREFUSED";
+        HostUnreach = "EHOSTUNREACH";
+        Inval = "EINVAL";
+        Io = "EIO";
+        MsgSize = "EMSGSIZE";
+        NetDown = "ENETDOWN";
+        NetUnreach = "ENETUNREACH";
+        NoBufs = "ENOBUFS";
+        NoEnt = "ENOENT";
+        NoSpc = "ENOSPC";
+        Perm = "EPERM";
+        Other = "other";
+        // Not an error of a call: without an address none is made.
+        Unresolved = "unresolved";
+    }
+    /// An ICMP error that is counted by type and code (RFC 792, RFC 4443); the rest share one count.
+    IcmpError {
+        V4Net = "3_0";
+        V4Host = "3_1";
+        V4Protocol = "3_2";
+        V4Port = "3_3";
+        V4TooBig = "3_4";
+        V4Prohibited = "3_13";
+        V6NoRoute = "1_0";
+        V6Prohibited = "1_1";
+        V6Address = "1_3";
+        V6Port = "1_4";
+        V6TooBig = "2_0";
+        Other = "other";
+    }
+    /// Why a network namespace was not visited to its end, or is not heard.
+    NamespaceError {
+        Permission = "permission";
+        Gone = "gone";
+        Open = "open";
+        NoId = "no_id";
+        Syscall = "syscall";
+        Refused = "refused";
+        NoTcpDiag = "no_tcp_diag";
+        Truncated = "truncated";
+        Malformed = "malformed";
+        Incomplete = "incomplete";
+    }
+    /// A part of a poll.
+    PollPhase {
+        Discover = "discover";
+        Open = "open";
+        Walk = "walk";
+        Records = "records";
+    }
+    /// How a connection ended, in the order of the numbers in its record.
+    ConnectionEnd {
+        Unknown = "unknown";
+        OurClose = "our_close";
+        PeerClose = "peer_close";
+        OurReset = "our_reset";
+        PeerReset = "peer_reset";
+        Refused = "refused";
+        TimedOut = "timed_out";
+    }
+    /// A state of a TCP socket that the kernel's list can have.
+    TcpState {
+        Established = "established";
+        SynSent = "syn_sent";
+        SynReceived = "syn_recv";
+        FinWait1 = "fin_wait_1";
+        FinWait2 = "fin_wait_2";
+        TimeWait = "time_wait";
+        Closed = "closed";
+        CloseWait = "close_wait";
+        LastAck = "last_ack";
+        Listen = "listen";
+        Closing = "closing";
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_figure_is_found_by_its_name() {
+        let mut names = BTreeSet::new();
+        let plain = Event::ROWS.iter().filter(|event| !event.row_name().contains('*')).copied();
+        let by_label = SendError::ALL.iter().map(|label| Event::SendErrors(*label));
+        let by_label = by_label.chain(PollPhase::ALL.iter().map(|label| Event::Spent(*label)));
+        for event in plain.chain(by_label) {
+            assert!(names.insert(event.to_string()), "{event} is there twice");
+            assert_eq!(Event::named(&event.to_string()), Some(event));
+        }
+        for state in TcpState::ALL {
+            for gauge in [Gauge::OpenIpv4(*state), Gauge::OpenIpv6(*state)] {
+                assert_eq!(Gauge::named(&gauge.to_string()), Some(gauge));
+            }
+        }
+        assert_eq!(Event::Spent(PollPhase::Walk).to_string(), "walk_us");
+        assert_eq!(Event::named("send_errors_EWHATEVER"), None);
+    }
+
+    #[test]
+    fn a_meaning_is_a_sentence_that_a_metric_can_carry() {
+        let events = Event::ROWS.iter().map(|event| event.meaning());
+        for meaning in events.chain(Gauge::ROWS.iter().map(|gauge| gauge.meaning())) {
+            assert!(meaning.ends_with('.') && !meaning.contains(['\\', '"', '\n']), "{meaning}");
+        }
+    }
+}
