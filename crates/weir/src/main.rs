@@ -5,7 +5,6 @@
 mod addresses;
 mod allowed;
 mod command;
-mod config_command;
 mod daemon;
 mod exit;
 mod r#gen;
@@ -15,7 +14,7 @@ mod refused;
 mod verify;
 
 use clap::{Parser, Subcommand};
-use command::{doctor, ledger, namespace_helper, relay, run, sockets};
+use command::{config, doctor, ledger, namespace_helper, relay, run, sockets};
 use std::process::ExitCode;
 
 /// Telemetry that must survive congestion: a datagram tee that accounts for every datagram.
@@ -31,7 +30,7 @@ enum Command {
     Run(run::Args),
     Relay(relay::Args),
     NamespaceHelper(namespace_helper::Args),
-    Config(config_command::Args),
+    Config(config::Args),
     Doctor(doctor::Args),
     Gen(r#gen::Args),
     Lab(lab_command::Args),
@@ -50,7 +49,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Relay(args) => relay::run(args),
         Command::NamespaceHelper(args) => namespace_helper::run(args),
-        Command::Config(args) => config_command::run(args),
+        Command::Config(args) => config::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Gen(args) => r#gen::run(args),
         Command::Lab(args) => lab_command::run(args),
