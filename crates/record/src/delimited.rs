@@ -6,7 +6,7 @@
 
 use crate::schema::Message;
 use crate::text::{put_address, put_base64, put_decimal};
-use crate::value::Sink;
+use crate::value::Visitor;
 use crate::{Field, FieldSet, Tags, json};
 use std::net::IpAddr;
 
@@ -176,7 +176,7 @@ impl<const SEPARATOR: u8> Cells<'_, SEPARATOR> {
     }
 }
 
-impl<const SEPARATOR: u8> Sink for Cells<'_, SEPARATOR> {
+impl<const SEPARATOR: u8> Visitor for Cells<'_, SEPARATOR> {
     #[inline(always)]
     fn absent(&mut self, _: &'static Field) {
         self.end();

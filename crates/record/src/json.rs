@@ -3,7 +3,7 @@
 
 use crate::schema::Message;
 use crate::text::{put_address, put_base64, put_decimal, put_json_text};
-use crate::value::{Sink, address_bytes};
+use crate::value::{Visitor, address_bytes};
 use crate::{Field, FieldSet, Kind, Tags};
 use std::net::IpAddr;
 
@@ -68,7 +68,7 @@ impl<const CANONICAL: bool> Object<'_, CANONICAL> {
     }
 }
 
-impl<const CANONICAL: bool> Sink for Object<'_, CANONICAL> {
+impl<const CANONICAL: bool> Visitor for Object<'_, CANONICAL> {
     #[inline(always)]
     fn unsigned<const NUMBER: u32>(&mut self, field: &'static Field, value: u64) {
         self.key(field);

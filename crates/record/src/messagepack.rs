@@ -3,7 +3,7 @@
 
 use crate::schema::Message;
 use crate::text::put_address;
-use crate::value::Sink;
+use crate::value::Visitor;
 use crate::{Field, FieldSet, Tags};
 use std::net::IpAddr;
 
@@ -78,7 +78,7 @@ impl Entries<'_> {
     }
 }
 
-impl Sink for Entries<'_> {
+impl Visitor for Entries<'_> {
     #[inline(always)]
     fn unsigned<const NUMBER: u32>(&mut self, field: &'static Field, value: u64) {
         self.key(field);

@@ -5,7 +5,7 @@
 //! the message stands before it.
 
 use crate::schema::Message;
-use crate::value::Sink;
+use crate::value::Visitor;
 use crate::{Field, FieldSet, Kind, PollTotals, SocketRecord, Tags};
 use std::net::IpAddr;
 
@@ -170,7 +170,7 @@ static SHAPES: [(u64, usize); 64] = {
     shapes
 };
 
-impl Sink for Numbers<'_> {
+impl Visitor for Numbers<'_> {
     #[inline(always)]
     fn u8<const NUMBER: u32>(&mut self, _: &'static Field, value: u8) {
         // Two bytes at most, without a branch.
@@ -283,7 +283,7 @@ macro_rules! skip_numbers {
     };
 }
 
-impl Sink for Length {
+impl Visitor for Length {
     skip_numbers!();
 
     #[inline(always)]
@@ -298,7 +298,7 @@ impl Sink for Length {
     }
 }
 
-impl Sink for Texts<'_> {
+impl Visitor for Texts<'_> {
     skip_numbers!();
 
     #[inline(always)]

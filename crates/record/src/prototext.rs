@@ -3,7 +3,7 @@
 
 use crate::schema::Message;
 use crate::text::{put_decimal, put_escaped};
-use crate::value::{Sink, address_bytes};
+use crate::value::{Visitor, address_bytes};
 use crate::{Field, FieldSet, Tags};
 use std::net::IpAddr;
 
@@ -27,7 +27,7 @@ impl Fields<'_> {
     }
 }
 
-impl Sink for Fields<'_> {
+impl Visitor for Fields<'_> {
     fn unsigned<const NUMBER: u32>(&mut self, field: &'static Field, value: u64) {
         self.name(field);
         put_decimal(value, self.0);

@@ -3,7 +3,7 @@
 
 use crate::DecodeError;
 use crate::Words;
-use crate::value::{Sink, WireField};
+use crate::value::{Visitor, WireField};
 use wire::inet_diag::TcpInfo;
 
 /// What a field holds, and how it is written.
@@ -74,8 +74,8 @@ pub(crate) trait Message<'a>: Sized + Default {
     /// The fields in the order of the table, which is the order they are written in.
     const FIELDS: &'static [Field];
 
-    /// Gives every field to `sink`, absent ones too; only those of `set` if there is one.
-    fn visit<S: Sink>(&self, set: Option<&crate::FieldSet>, sink: &mut S);
+    /// Gives every field to `visitor`, absent ones too; only those of `set` if there is one.
+    fn visit<V: Visitor>(&self, set: Option<&crate::FieldSet>, visitor: &mut V);
 
     /// Takes one field that was read; unknown numbers are skipped.
     fn take(&mut self, field: &WireField<'a>) -> Result<(), DecodeError>;
@@ -275,15 +275,15 @@ macro_rules! schema {
             const FIELDS: &'static [$crate::Field] = $record::FIELDS;
 
             #[inline(always)]
-            fn visit<S: $crate::value::Sink>(&self, set: Option<&$crate::FieldSet>, sink: &mut S) {
+            fn visit<V: $crate::value::Visitor>(&self, set: Option<&$crate::FieldSet>, visitor: &mut V) {
                 use $crate::value::Value;
                 $($(
                     // Number and field are constants in each of these branches, so that an encoder looks nothing up.
                     if set.is_none_or(|set| set.has_index($index::$name as usize)) {
                         const FIELD: &$crate::Field = &$record::FIELDS[$index::$name as usize];
                         match $crate::schema::known!(self.$name $(, $none)?) {
-                            Some(value) => value.give::<S, $number>(FIELD, sink),
-                            None => sink.absent(FIELD),
+                            Some(value) => value.give::<V, $number>(FIELD, visitor),
+                            None => visitor.absent(FIELD),
                         }
                     }
                 )+)+

@@ -4,7 +4,7 @@ use crate::{DecodeError, Field, Kind, Tags};
 use std::net::{IpAddr, Ipv6Addr};
 
 /// What an encoder does with each type of field. `NUMBER` is the field's number, known to the compiler.
-pub(crate) trait Sink {
+pub(crate) trait Visitor {
     fn unsigned<const NUMBER: u32>(&mut self, field: &'static Field, value: u64);
     fn bool<const NUMBER: u32>(&mut self, field: &'static Field, value: bool);
     fn word<const NUMBER: u32>(
@@ -81,7 +81,7 @@ impl<'a> WireField<'a> {
 
 /// A type that a field may have.
 pub(crate) trait Value<'a>: Sized {
-    fn give<S: Sink, const NUMBER: u32>(self, field: &'static Field, sink: &mut S);
+    fn give<V: Visitor, const NUMBER: u32>(self, field: &'static Field, visitor: &mut V);
 
     /// Stores what was read; a later one of the same number replaces an earlier one, as protobuf says.
     fn take(slot: &mut Option<Self>, kind: Kind, field: &WireField<'a>) -> Result<(), DecodeError>;
@@ -91,8 +91,8 @@ macro_rules! unsigned_values {
     ($($type:ident $method:ident;)+) => { $(
         impl Value<'_> for $type {
             #[inline(always)]
-            fn give<S: Sink, const NUMBER: u32>(self, field: &'static Field, sink: &mut S) {
-                sink.$method::<NUMBER>(field, self);
+            fn give<V: Visitor, const NUMBER: u32>(self, field: &'static Field, visitor: &mut V) {
+                visitor.$method::<NUMBER>(field, self);
             }
 
             fn take(slot: &mut Option<Self>, kind: Kind, field: &WireField<'_>) -> Result<(), DecodeError> {
@@ -112,8 +112,8 @@ unsigned_values! { u8 u8; u16 u16; u32 u32; u64 unsigned; }
 
 impl Value<'_> for bool {
     #[inline(always)]
-    fn give<S: Sink, const NUMBER: u32>(self, field: &'static Field, sink: &mut S) {
-        sink.bool::<NUMBER>(field, self);
+    fn give<V: Visitor, const NUMBER: u32>(self, field: &'static Field, visitor: &mut V) {
+        visitor.bool::<NUMBER>(field, self);
     }
 
     fn take(slot: &mut Option<Self>, _: Kind, field: &WireField<'_>) -> Result<(), DecodeError> {
@@ -124,8 +124,8 @@ impl Value<'_> for bool {
 
 impl<'a> Value<'a> for &'a str {
     #[inline(always)]
-    fn give<S: Sink, const NUMBER: u32>(self, field: &'static Field, sink: &mut S) {
-        sink.text::<NUMBER>(field, self);
+    fn give<V: Visitor, const NUMBER: u32>(self, field: &'static Field, visitor: &mut V) {
+        visitor.text::<NUMBER>(field, self);
     }
 
     fn take(slot: &mut Option<Self>, _: Kind, field: &WireField<'a>) -> Result<(), DecodeError> {
@@ -136,8 +136,8 @@ impl<'a> Value<'a> for &'a str {
 
 impl<'a> Value<'a> for &'a [u8] {
     #[inline(always)]
-    fn give<S: Sink, const NUMBER: u32>(self, field: &'static Field, sink: &mut S) {
-        sink.bytes::<NUMBER>(field, self);
+    fn give<V: Visitor, const NUMBER: u32>(self, field: &'static Field, visitor: &mut V) {
+        visitor.bytes::<NUMBER>(field, self);
     }
 
     fn take(slot: &mut Option<Self>, _: Kind, field: &WireField<'a>) -> Result<(), DecodeError> {
@@ -148,8 +148,8 @@ impl<'a> Value<'a> for &'a [u8] {
 
 impl Value<'_> for IpAddr {
     #[inline(always)]
-    fn give<S: Sink, const NUMBER: u32>(self, field: &'static Field, sink: &mut S) {
-        sink.address::<NUMBER>(field, self);
+    fn give<V: Visitor, const NUMBER: u32>(self, field: &'static Field, visitor: &mut V) {
+        visitor.address::<NUMBER>(field, self);
     }
 
     fn take(slot: &mut Option<Self>, _: Kind, field: &WireField<'_>) -> Result<(), DecodeError> {
@@ -165,8 +165,8 @@ impl Value<'_> for IpAddr {
 
 impl<'a> Value<'a> for Tags<'a> {
     #[inline(always)]
-    fn give<S: Sink, const NUMBER: u32>(self, field: &'static Field, sink: &mut S) {
-        sink.tags::<NUMBER>(field, self);
+    fn give<V: Visitor, const NUMBER: u32>(self, field: &'static Field, visitor: &mut V) {
+        visitor.tags::<NUMBER>(field, self);
     }
 
     fn take(slot: &mut Option<Self>, _: Kind, field: &WireField<'a>) -> Result<(), DecodeError> {

@@ -1,7 +1,7 @@
 //! Numbers that have names: states, timers, reasons. Each is open: a number without a name is kept as it is, so that a
 //! newer kernel loses nothing.
 
-use crate::value::{Sink, Value, WireField};
+use crate::value::{Value, Visitor, WireField};
 use crate::{DecodeError, Field, Kind};
 
 /// The name table of one kind of word.
@@ -54,8 +54,8 @@ macro_rules! words {
 
             impl Value<'_> for $name {
                 #[inline(always)]
-                fn give<S: Sink, const NUMBER: u32>(self, field: &'static Field, sink: &mut S) {
-                    sink.word::<NUMBER>(field, self.0, self.word());
+                fn give<V: Visitor, const NUMBER: u32>(self, field: &'static Field, visitor: &mut V) {
+                    visitor.word::<NUMBER>(field, self.0, self.word());
                 }
 
                 fn take(slot: &mut Option<Self>, _: Kind, field: &WireField<'_>) -> Result<(), DecodeError> {

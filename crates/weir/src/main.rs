@@ -5,7 +5,6 @@
 mod addresses;
 mod allowed;
 mod command;
-mod config_command;
 mod daemon;
 mod exit;
 mod r#gen;
@@ -18,7 +17,7 @@ mod refused;
 mod verify;
 
 use clap::{Parser, Subcommand};
-use command::{doctor, ledger, namespace_helper, relay, run, sockets};
+use command::{config, doctor, ledger, namespace_helper, relay, run, sockets};
 #[cfg(not(feature = "lab"))]
 use no_lab as lab_command;
 use std::process::ExitCode;
@@ -36,7 +35,7 @@ enum Command {
     Run(run::Args),
     Relay(relay::Args),
     NamespaceHelper(namespace_helper::Args),
-    Config(config_command::Args),
+    Config(config::Args),
     Doctor(doctor::Args),
     Gen(r#gen::Args),
     Lab(lab_command::Args),
@@ -55,7 +54,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Relay(args) => relay::run(args),
         Command::NamespaceHelper(args) => namespace_helper::run(args),
-        Command::Config(args) => config_command::run(args),
+        Command::Config(args) => config::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Gen(args) => r#gen::run(args),
         Command::Lab(args) => lab_command::run(args),

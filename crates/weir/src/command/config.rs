@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use text::size as approximate_size;
+use text::{plural, size};
 
 /// Check, show or write a configuration file
 #[derive(clap::Args)]
@@ -57,7 +57,7 @@ struct ShowArgs {
 }
 
 /// A whole file with every key, commented.
-const EXAMPLE: &str = include_str!("example.toml");
+const EXAMPLE: &str = include_str!("config/example.toml");
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.action {
@@ -125,9 +125,11 @@ fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         }
         Err(errors) => return Err(wrong(&name, &errors, Failure::CheckFailed)),
     };
+
     let host = Host::this();
     let findings = if args.environment { examine(&host, &config) } else { Vec::new() };
     let fails = findings.iter().any(|finding| finding.severity == Severity::Error);
+
     let result = if args.json {
         let budget = budget_as_json(&config.budget());
         let result = json!({ "file": name, "errors": [], "memory": budget, "findings": findings });
@@ -160,47 +162,50 @@ fn verdict(name: &str, config: &Config, rmem_max: Option<u64>) -> String {
     let mut line = |text: std::fmt::Arguments<'_>| {
         writeln!(out, "{text}").expect("writing to a string does not fail");
     };
+
     let mut parts = Vec::new();
     if !config.listeners.is_empty() {
-        parts.push(plural(config.listeners.len(), "listener"));
-        parts.push(plural(targets, "target"));
+        parts.push(plural(config.listeners.len() as u64, "listener", "listeners"));
+        parts.push(plural(targets as u64, "target", "targets"));
     }
     if config.sockets.is_some() {
-        let sinks = plural(config.sinks_from(Source::Sockets).count(), "sink");
+        let sinks = plural(config.sinks_from(Source::Sockets).count() as u64, "sink", "sinks");
         parts.push(format!("the socket collector with {sinks}"));
     }
     let last = parts.pop().unwrap_or_default();
     let others = if parts.is_empty() { String::new() } else { parts.join(", ") + " and " };
     line(format_args!("{name}: correct; {others}{last}"));
+
     line(format_args!(
         "memory: at most {} of the process and {} of the kernel",
-        approximate_size(budget.process_bytes()),
-        approximate_size(budget.kernel_bytes())
+        size(budget.process_bytes()),
+        size(budget.kernel_bytes())
     ));
     for listener in &budget.listeners {
         line(format_args!(
             "  {}: ring {} + descriptors {} + receiving {} + files {}; kernel: receive buffer {} + send buffers {}",
             listener.name,
-            approximate_size(listener.ring_bytes),
-            approximate_size(listener.descriptor_bytes),
-            approximate_size(listener.batch_bytes),
-            approximate_size(listener.file_bytes),
-            approximate_size(listener.kernel_receive_bytes),
-            approximate_size(listener.kernel_send_bytes)
+            size(listener.ring_bytes),
+            size(listener.descriptor_bytes),
+            size(listener.batch_bytes),
+            size(listener.file_bytes),
+            size(listener.kernel_receive_bytes),
+            size(listener.kernel_send_bytes)
         ));
     }
     if let Some(sockets) = &budget.sockets {
         line(format_args!(
             "  sockets: table {} + queues {} + encoding {} + held closes {} + cgroups {} + answers {}; kernel: event buffer {}",
-            approximate_size(sockets.table_bytes),
-            approximate_size(sockets.queue_bytes),
-            approximate_size(sockets.encode_bytes),
-            approximate_size(sockets.held_bytes),
-            approximate_size(sockets.cgroup_bytes),
-            approximate_size(sockets.answer_bytes),
-            approximate_size(sockets.kernel_receive_bytes)
+            size(sockets.table_bytes),
+            size(sockets.queue_bytes),
+            size(sockets.encode_bytes),
+            size(sockets.held_bytes),
+            size(sockets.cgroup_bytes),
+            size(sockets.answer_bytes),
+            size(sockets.kernel_receive_bytes)
         ));
     }
+
     let largest = budget.listeners.iter().map(|listener| listener.kernel_receive_bytes);
     let largest = largest.chain(budget.sockets.iter().map(|one| one.kernel_receive_bytes)).max();
     // The kernel doubles what is asked for, and clamps it before (net/core/sock.c).
@@ -217,10 +222,6 @@ fn verdict(name: &str, config: &Config, rmem_max: Option<u64>) -> String {
         None => line(format_args!("sysctl: the receive buffers need net.core.rmem_max = {needed}")),
     }
     out
-}
-
-fn plural(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 fn error_as_json(error: &ConfigError) -> serde_json::Value {
