@@ -13,5 +13,9 @@ if have shellcheck; then
 else
     skip "shellcheck is not installed"
 fi
-check "verdicts of docs/udp-vs-tcp.md" python3 docs/udp-vs-tcp/verdicts.py --check
+if have python3; then
+    check "verdicts of docs/udp-vs-tcp.md" python3 docs/udp-vs-tcp/verdicts.py --check
+else
+    skip "python3 is not installed"
+fi
 finish

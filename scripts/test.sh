@@ -25,8 +25,8 @@ step() {
     set -e
 }
 
-# steps_together NAME...: runs steps at the same time, and shows what each printed when it has ended. For steps that use one
-# processor most of the time; a test that holds load runs beside nothing.
+# steps_together NAME...: runs steps at the same time, and shows what each printed when all before it have ended; the time of
+# each is the time until then. For steps that use one processor most of the time; a test that holds load runs alone.
 steps_together() {
     local name pids=() start=$SECONDS status
     say "$* at the same time"
@@ -60,8 +60,8 @@ step_benches() {
     grep -q '^Success$' "$LOGS/benches.out" && echo "ok: benches run"
 }
 
-# The program's tests once more without any capability: all of `weir`, and of those under load the ones about what the kernel
-# drops, since a receive buffer is smaller then. What needs a namespace skips here; it ran in the unit step, and the summary
+# The program's tests once more without any capability, but for those that hold one target's load against another's, which do
+# not depend on any. What needs a namespace skips here; it ran in the unit step, and the summary
 # counts it apart. The same test binaries: building for one package alone would build its dependencies anew with fewer features.
 step_unprivileged() {
     [ "$(id -u)" -eq 0 ] || { echo "nothing to drop: the tests above ran without privilege"; return; }
@@ -73,7 +73,7 @@ step_unprivileged() {
     for binary in "${binaries[@]}"; do
         echo "running $(basename "$binary") without capabilities"
         filter=()
-        case $binary in */under_load-*) filter=(law:: overload::) ;; esac
+        case $binary in */under_load-*) filter=(--skip isolation::) ;; esac
         env --unset=REQUIRE_ALL --unset=REQUIRE_NETNS setpriv --no-new-privs \
             --bounding-set=-all --inh-caps=-all --ambient-caps=-all "$binary" "${filter[@]}" || status=1
     done
@@ -114,7 +114,7 @@ step_fuzz() {
 
 cargo_fuzz() { env --unset=CARGO_TARGET_DIR cargo +nightly fuzz "$1" --target-dir "$TARGET/fuzz" "${@:2}"; }
 
-# fuzz_one NAME: what a run finds is kept beside the build; seeds from the repository are read, not written.
+# fuzz_one NAME: what a run finds is kept next to the build; seeds from the repository are read, not written.
 fuzz_one() {
     local corpus="$TARGET/fuzz-corpus/$1"
     mkdir -p "$corpus" "fuzz/corpus/$1"

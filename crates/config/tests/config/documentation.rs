@@ -4,11 +4,7 @@ use config::keys::{Fallback, SECTIONS, Section};
 use config::{Config, list};
 use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
-
-fn repository(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
-}
+use testkit::{generated_part, root};
 
 /// The part of the documentation that the tables of a section say.
 fn documented(section: &Section) -> String {
@@ -36,29 +32,21 @@ fn documented(section: &Section) -> String {
     out
 }
 
-/// To write the documentation anew: `UPDATE_GENERATED=1 cargo test -p config documentation`.
 #[test]
-fn the_documentation_has_every_key_as_it_is_in_code() {
+fn the_generated_documentation_has_every_key_as_it_is_in_code() {
     const START: &str = "<!-- keys: made of the tables in crates/config by a test -->\n";
     const END: &str = "<!-- end of keys -->\n";
-    let path = repository("docs/configuration.md");
-    let text = fs::read_to_string(&path).unwrap();
+
     let sections: Vec<String> = SECTIONS.iter().map(documented).collect();
-    let expected = format!("\n{}\n", sections.join("\n"));
-    let (before, rest) = text.split_once(START).unwrap();
-    let (documented, after) = rest.split_once(END).unwrap();
-    if std::env::var_os("UPDATE_GENERATED").is_some() {
-        fs::write(&path, format!("{before}{START}{expected}{END}{after}")).unwrap();
-    } else {
-        assert_eq!(documented, expected);
-    }
+    let text = format!("\n{}\n", sections.join("\n"));
+    generated_part("docs/configuration.md", [START, END], &text);
 }
 
 #[test]
 fn files_of_the_repository_are_right() {
     let mut checked = 0;
     for folder in ["examples", "deploy/systemd"] {
-        for entry in fs::read_dir(repository(folder)).unwrap() {
+        for entry in fs::read_dir(root().join(folder)).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|extension| extension == "toml") {
                 let text = fs::read_to_string(&path).unwrap();

@@ -317,6 +317,10 @@ fn what_is_not_said_is_the_default() {
     assert_eq!(udp.resolve_interval, Duration::from_secs(30));
     assert_eq!(target.sample_one_in, None);
     assert_eq!(udp.gso, Gso::Auto);
+
+    let file = good("[[listener]]\nlisten=':514'\n[[listener.target]]\nto='file:/log'");
+    let Target::File(file) = &file.listeners[0].targets[0].to else { panic!("{file:?}") };
+    assert_eq!(file.rotate_bytes, None, "nothing is deleted unasked");
 }
 
 #[test]

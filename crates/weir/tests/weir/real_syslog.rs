@@ -135,7 +135,7 @@ fn logger_messages_reach_rsyslog_and_a_file_byte_for_byte() {
 }
 
 #[test]
-fn generated_syslog_reaches_rsyslog_whole_and_parses() {
+fn syslog_of_the_generator_reaches_rsyslog_whole_and_parses() {
     if !need_tool("rsyslogd") {
         return;
     }
