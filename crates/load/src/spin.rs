@@ -23,6 +23,18 @@ use sys::clock::monotonic_ns;
 /// Bytes at the start of every datagram: run (4), sequence number (8), time of sending (8).
 pub const HEADER_BYTES: usize = 20;
 
+/// What stands behind the header, from any place of its first 256 bytes on and over and over: a receiver knows the rest of a
+/// datagram by its first byte.
+const PATTERN: [u8; 512] = {
+    let mut bytes = [0; 512];
+    let mut n = 0;
+    while n < bytes.len() {
+        bytes[n] = n as u8;
+        n += 1;
+    }
+    bytes
+};
+
 /// Sending ends after this many times the offer's duration: the generator cannot offer so much.
 const PATIENCE: u32 = 2;
 
@@ -179,8 +191,7 @@ pub fn run(
             let due = ((now_ns - begin_ns) as f64 * offer.rate_per_sec / 1e9) as u64;
             let count = due.min(total).saturating_sub(sent).min(offer.burst as u64);
             if count == offer.burst as u64 || sent + count == total {
-                sender.send(sent, count as usize, now_ns, stop)?;
-                sent += count;
+                sent += sender.send(sent, count as usize, now_ns, give_up_ns, stop)? as u64;
             }
         }
 
@@ -230,7 +241,7 @@ fn drain(receivers: &mut [Receiver], now_ns: u64, last_ns: &mut u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::Ipv4Addr;
+    use std::net::{Ipv4Addr, UdpSocket};
 
     static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -291,6 +302,56 @@ mod tests {
             run(&offer(&receivers[0], Sizes::Equal(64)), 7, &mut receivers, &STOP).unwrap();
         assert_eq!((outcome.copies(), outcome.lost()), (1_000, 1_000));
         assert!(!outcome.is_complete());
+    }
+
+    #[test]
+    fn what_a_relay_cuts_or_changes_is_lost() {
+        let damages: [fn(&mut [u8]) -> &[u8]; 2] = [
+            |bytes| &bytes[..bytes.len() - 1],
+            |bytes| {
+                *bytes.last_mut().unwrap() ^= 1;
+                bytes
+            },
+        ];
+        for damage in damages {
+            let relay = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            relay.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            let mut receivers = [receiver()];
+            let to = receivers[0].address().to_string();
+            let sizes = Sizes::Varying { min: 64, max: 336 };
+            let address = Address::Udp(relay.local_addr().unwrap());
+            let offer = Offer { to: address, ..offer(&receivers[0], sizes) };
+
+            let outcome = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let to = to.trim_start_matches("udp://");
+                    let mut buffer = [0; 512];
+                    for number in 0..1_000 {
+                        let len = relay.recv(&mut buffer).unwrap();
+                        let bytes = &mut buffer[..len];
+                        let sent = if number % 10 == 0 { damage(bytes) } else { bytes };
+                        relay.send_to(sent, to).unwrap();
+                    }
+                });
+                run(&offer, 7, &mut receivers, &STOP).unwrap()
+            });
+            assert_eq!((outcome.copies(), outcome.lost()), (900, 100));
+            assert_eq!(outcome.receivers[0].damaged, 100);
+        }
+    }
+
+    #[test]
+    fn a_relay_that_takes_nothing_is_a_figure_and_not_the_end() {
+        let path = std::env::temp_dir().join(format!("weir-load-full-{}.sock", std::process::id()));
+        let relay = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+        let address = Address::Unix(path.clone());
+        let offer = Offer { to: address, ..offer(&receiver(), Sizes::Equal(64)) };
+        let outcome = run(&offer, 7, &mut [receiver()], &STOP);
+        drop(relay);
+        std::fs::remove_file(path).unwrap();
+        let outcome = outcome.unwrap();
+        assert!((1..1_000).contains(&outcome.sent), "{outcome:?}");
+        assert_eq!(outcome.lost(), outcome.sent);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use super::{Error, HEADER_BYTES, Sizes, Times};
+use super::{Error, HEADER_BYTES, PATTERN, Sizes, Times};
 use crate::verify::{Bound, Options, Stream};
 use crate::{Address, Latencies};
 use serde::Serialize;
@@ -22,7 +22,8 @@ pub struct Tally {
     pub duplicates: u64,
     /// Datagrams with a number that was passed already: late or double.
     pub out_of_order: u64,
-    pub wrong_length: u64,
+    /// Datagrams of another length, or with other bytes, than were sent. They are not among those received.
+    pub damaged: u64,
     /// Dropped by the kernel at the receiver's own socket: then the run says nothing about the relay.
     pub own_drops: u32,
     /// From sending to receiving, if that was asked for.
@@ -33,7 +34,7 @@ pub struct Tally {
 impl Tally {
     /// Whether each of `sent` datagrams came once, in order, whole.
     pub fn is_complete(&self, sent: u64) -> bool {
-        let wrong = self.duplicates + self.out_of_order + self.wrong_length;
+        let wrong = self.duplicates + self.out_of_order + self.damaged;
         self.received == sent && wrong == 0
     }
 }
@@ -121,11 +122,13 @@ impl Receiver {
                 continue;
             }
 
-            self.stream.arrive(sequence);
             let tally = &mut self.tally;
-            if !has_length(&datagram, self.sizes.datagram_bytes(sequence), self.buffer_bytes) {
-                tally.wrong_length += 1;
+            if !is_whole(&datagram, self.sizes.datagram_bytes(sequence), self.buffer_bytes) {
+                tally.damaged += 1;
+                continue;
             }
+
+            self.stream.arrive(sequence);
             if let Some(latencies) = &mut tally.latencies {
                 latencies.record(now_ns.saturating_sub(sent_ns));
             }
@@ -147,7 +150,14 @@ fn header(bytes: &[u8]) -> Option<(u32, u64, u64)> {
     Some((u32::from_le_bytes(*run), u64::from_le_bytes(*sequence), u64::from_le_bytes(*sent_ns)))
 }
 
-fn has_length(datagram: &Received<'_>, expected: usize, buffer_bytes: usize) -> bool {
-    datagram.bytes().len() == expected.min(buffer_bytes)
-        && datagram.truncated == (expected > buffer_bytes)
+/// Whether it has the length that was sent, and behind the header the bytes that [`PATTERN`] has from some place on, as far
+/// as the buffer shows them.
+fn is_whole(datagram: &Received<'_>, expected: usize, buffer_bytes: usize) -> bool {
+    let bytes = datagram.bytes();
+    let has_length = bytes.len() == expected.min(buffer_bytes)
+        && datagram.truncated == (expected > buffer_bytes);
+
+    let Some(body) = bytes.get(HEADER_BYTES..) else { return false };
+    let begin = body.first().map_or(0, |first| usize::from(*first));
+    has_length && body.chunks(256).all(|part| *part == PATTERN[begin..begin + part.len()])
 }

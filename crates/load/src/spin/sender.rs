@@ -1,4 +1,4 @@
-use super::{Error, HEADER_BYTES, Offer, Sizes};
+use super::{Error, HEADER_BYTES, Offer, PATTERN, Sizes};
 use crate::Address;
 use std::io;
 use std::ops::Range;
@@ -12,9 +12,6 @@ use sys::socket::{self, SendOptions};
 /// Room for what the kernel has not passed on; in its own accounting.
 const SEND_BUFFER_BYTES: usize = 8 << 20;
 
-/// A socket that takes nothing for this long will not.
-const STUCK_NS: u64 = 5_000_000_000;
-
 /// The sockets of an offer.
 pub(super) struct Sender {
     address: Address,
@@ -23,7 +20,7 @@ pub(super) struct Sender {
     turn: usize,
     sizes: Sizes,
     run: u32,
-    /// The datagrams of one burst, one behind the other.
+    /// The datagrams of one burst, one behind the other; but for the headers [`PATTERN`], over and over.
     payload: Vec<u8>,
 }
 
@@ -43,18 +40,21 @@ impl Sender {
         let sockets =
             sockets.map_err(|source| Error::Open { address: offer.to.clone(), source })?;
 
-        let payload = (0..BATCH * offer.sizes.max_bytes()).map(|n| n as u8).collect();
+        let payload_bytes = BATCH * offer.sizes.max_bytes();
+        let payload = PATTERN[..256].iter().copied().cycle().take(payload_bytes).collect();
         Ok(Sender { address: offer.to.clone(), sockets, turn: 0, sizes: offer.sizes, run, payload })
     }
 
-    /// Marks and sends `count` datagrams, at most [`BATCH`], the first of them with this number.
+    /// Marks and sends `count` datagrams, at most [`BATCH`], the first of them with this number. Waits for room until
+    /// `give_up_ns` or `stop`, and returns how many the socket took.
     pub(super) fn send(
         &mut self,
         first: u64,
         count: usize,
         now_ns: u64,
+        give_up_ns: u64,
         stop: &AtomicBool,
-    ) -> Result<(), Error> {
+    ) -> Result<usize, Error> {
         let mut ranges: [Range<usize>; BATCH] = std::array::from_fn(|_| 0..0);
         let mut start = 0;
         for (range, sequence) in ranges[..count].iter_mut().zip(first..) {
@@ -81,32 +81,40 @@ impl Sender {
         });
 
         self.turn = (self.turn + 1) % self.sockets.len();
-        self.send_all(&messages[..if is_run { 1 } else { count }], now_ns, stop)
+        let in_message = if is_run { count } else { 1 };
+        let taken = self.send_all(&messages[..count / in_message], give_up_ns, stop);
+
+        // Lengths vary: the next burst's datagrams have other headers in other places.
+        for range in &ranges[..count] {
+            let header = range.start..range.start + HEADER_BYTES;
+            self.payload[header].copy_from_slice(&PATTERN[range.start % 256..][..HEADER_BYTES]);
+        }
+        Ok(taken? * in_message)
     }
 
     fn send_all(
         &self,
-        mut rest: &[Message<'_>],
-        now_ns: u64,
+        messages: &[Message<'_>],
+        give_up_ns: u64,
         stop: &AtomicBool,
-    ) -> Result<(), Error> {
-        while !rest.is_empty() {
-            let errno = match send_messages(self.sockets[self.turn].as_fd(), rest) {
-                Ok(taken) => {
-                    rest = &rest[taken..];
-                    continue;
+    ) -> Result<usize, Error> {
+        let mut taken = 0;
+        while taken < messages.len() {
+            match send_messages(self.sockets[self.turn].as_fd(), &messages[taken..]) {
+                Ok(count) => taken += count,
+                // Nothing listened there a moment ago, or a buffer is full: the same datagram goes again. What a relay
+                // takes from nobody for the rest of the run is a figure of that run, not the end of all of them.
+                Err(Errno::CONNREFUSED | Errno::AGAIN | Errno::NOBUFS) => {
+                    if stop.load(Ordering::Relaxed) || monotonic_ns() > give_up_ns {
+                        break;
+                    }
                 }
-                Err(errno) => errno,
-            };
-
-            // Nothing listened there a moment ago, or a buffer is full: the same datagram goes again.
-            let passes = matches!(errno, Errno::CONNREFUSED | Errno::AGAIN | Errno::NOBUFS);
-            let is_stuck = stop.load(Ordering::Relaxed) || monotonic_ns() - now_ns > STUCK_NS;
-            if !passes || is_stuck {
-                let source = io::Error::from(errno);
-                return Err(Error::Send { address: self.address.clone(), source });
+                Err(errno) => {
+                    let source = io::Error::from(errno);
+                    return Err(Error::Send { address: self.address.clone(), source });
+                }
             }
         }
-        Ok(())
+        Ok(taken)
     }
 }
