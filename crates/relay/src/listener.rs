@@ -97,11 +97,6 @@ impl Listener {
         self.meter.counted_drops()
     }
 
-    /// The names of its targets.
-    pub fn target_names(&self) -> Vec<String> {
-        self.targets.iter().map(|target| target.name.clone()).collect()
-    }
-
     /// The schedule that was chosen: inline or threaded.
     pub fn schedule(&self) -> Schedule {
         if self.worker_count_max == 0 { Schedule::Inline } else { Schedule::Threaded }

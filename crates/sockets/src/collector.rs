@@ -112,19 +112,6 @@ impl Collector {
         self.counts.heartbeat.load()
     }
 
-    /// As [`Questions::ask`], with the whole answer in memory.
-    ///
-    /// # Errors
-    /// The collector did not answer in time, or is stopping.
-    pub fn query(
-        &self,
-        filter: Option<Filter>,
-        limit: usize,
-        timeout: Duration,
-    ) -> Result<Vec<u8>, QueryError> {
-        self.questions.ask(filter, limit, timeout).and_then(Answer::whole)
-    }
-
     /// A handle for asking from other threads.
     pub fn questions(&self) -> Questions {
         self.questions.clone()

@@ -35,7 +35,7 @@ use std::str::FromStr;
 pub use ast::{Compare, Device, Expr, Test, TextField};
 pub use error::{FilterError, Note};
 pub use explain::{Explanation, Place};
-pub use facts::{Facts, Needs, Origin, Process};
+pub use facts::{Facts, Needs, Origin};
 pub use fields::{Field, words};
 pub use names::{Names, NoNames, SystemNames};
 pub use split::{Compiled, Target};
@@ -145,7 +145,7 @@ impl Filter {
     /// Splits the filter for one namespace.
     #[must_use]
     pub fn compile(&self, target: &Target<'_>) -> Compiled {
-        split::compile(self, target)
+        split::compile(Some(self), target)
     }
 
     /// Which part runs where, one line each.

@@ -9,12 +9,11 @@ use crate::attribution::Cgroup;
 use crate::closing::Closed;
 use crate::ends;
 use crate::engine::{Engine, Fate, InTable, Moment};
-use crate::filter::{Expr, Facts, Filter, Needs, Verdict, of_close};
+use crate::filter::{Compiled, Expr, Facts, Filter, Needs, Verdict, of_close};
 use crate::options::{Closes, Options, Undecided};
 use crate::poll::is_connection;
 use crate::rejected::Rejected;
 use crate::says::is_remnant;
-use crate::split::Split;
 use ledger::Reason;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +42,7 @@ impl Judge {
     }
 
     /// Takes the filter as it is divided now.
-    pub(crate) fn adopt(&mut self, split: &Split) {
+    pub(crate) fn adopt(&mut self, split: &Compiled) {
         self.rest.clone_from(&split.rest);
         self.whole.clone_from(&split.whole);
         self.asked = split.states;
@@ -82,7 +81,7 @@ impl Engine<'_> {
             netns: namespace.and_then(|known| known.name.as_deref()),
             is_netns_known: namespace.is_some(),
             age: age_ns.map(Duration::from_nanos),
-            ..facts_of(cgroup)
+            ..Facts::of_cgroup(cgroup)
         }
     }
 
@@ -170,15 +169,5 @@ impl Engine<'_> {
                 }
             }
         }
-    }
-}
-
-fn facts_of(cgroup: Option<&Cgroup>) -> Facts<'_> {
-    Facts {
-        cgroup_path: cgroup.map(Cgroup::path),
-        pod: cgroup.and_then(Cgroup::pod_uid),
-        container: cgroup.and_then(Cgroup::container_id),
-        unit: cgroup.and_then(Cgroup::systemd_unit),
-        ..Facts::default()
     }
 }

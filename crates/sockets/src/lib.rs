@@ -42,7 +42,6 @@ mod rejected;
 mod runner;
 mod says;
 mod scout;
-mod split;
 mod table;
 mod totals;
 mod turns;

@@ -11,10 +11,9 @@ pub use pipe::Answer;
 use crate::access::{Access, Found};
 use crate::describe::{Whose, describe};
 use crate::engine::Engine;
-use crate::filter::{Expr, Filter, Needs};
+use crate::filter::{Compiled, Expr, Filter, Needs};
 use crate::namespaces::{Admission, Known};
 use crate::runner::Runner;
-use crate::split::Split;
 use crate::walk::{Ask, Progress, Steps, Visitor, Walker};
 use pipe::{Pen, Waiting, pipe};
 use record::{Encoder, Encoding, FieldSet, RecordKind};
@@ -208,7 +207,7 @@ impl Cut {
 /// with the filter in the kernel costs little and is newer.
 struct Answering {
     text: Text,
-    split: Split,
+    split: Compiled,
     needs: Needs,
     walker: Walker,
     /// Namespaces that are still to be walked, the next one last.
@@ -260,7 +259,7 @@ impl Answering {
 
         Some(Answering {
             text,
-            split: Split::new(filter, options.states),
+            split: Compiled::of(filter, options.states),
             needs: filter.map_or(Needs::NONE, Filter::needs),
             walker: Walker::default(),
             left: found.iter().rev().map(|found| found.id).collect(),
@@ -390,7 +389,7 @@ impl Answering {
 }
 
 /// What is asked of the kernel.
-fn ask(split: &Split) -> Ask<'_> {
+fn ask(split: &Compiled) -> Ask<'_> {
     Ask { states: split.states, extensions: Extensions::ALL, bytecode: &split.bytecode }
 }
 

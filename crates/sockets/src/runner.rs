@@ -5,14 +5,13 @@ use crate::attribution::{ProcessOptions, Processes};
 use crate::closing::Drained;
 use crate::collector::Signal;
 use crate::engine::{Engine, Moment};
-use crate::filter::{Filter, Needs};
+use crate::filter::{Compiled, Filter, Needs};
 use crate::held::Settle;
 use crate::options::{Closes, Options};
 use crate::poll::{POLL_INTERVALS_MAX, PutOff};
 use crate::query::{Answers, Question, Turn};
 use crate::quiet::{Quiet, Visit};
 use crate::scout::Scout;
-use crate::split::Split;
 use crate::unseen::{absent, hidden_namespaces, no_such_namespace};
 use crate::walk::{Ask, Visitor as _, Walker};
 use ledger::NamespaceError;
@@ -47,7 +46,7 @@ pub(crate) struct Runner<'h> {
     pub(crate) options: &'h Options,
     pub(crate) signal: Arc<Signal>,
     pub(crate) answers: Answers,
-    split: Split,
+    split: Compiled,
     extensions: Extensions,
     quiet: Quiet,
     poll_set: PollSet,
@@ -91,7 +90,7 @@ impl<'h> Runner<'h> {
             });
         }
 
-        let split = Split::new(options.filter.as_ref(), options.states);
+        let split = Compiled::of(options.filter.as_ref(), options.states);
         engine.filter.adopt(&split);
 
         Runner {
@@ -244,7 +243,7 @@ impl<'h> Runner<'h> {
     /// interface that was made again another index.
     fn look_names_up(&mut self) {
         if self.options.filter.as_ref().is_some_and(Filter::names_may_change) {
-            self.split = Split::new(self.options.filter.as_ref(), self.options.states);
+            self.split = Compiled::of(self.options.filter.as_ref(), self.options.states);
             self.engine.filter.adopt(&self.split);
         }
     }

@@ -31,7 +31,6 @@ impl Errno {
     pub const OPNOTSUPP: Errno = Errno(libc::EOPNOTSUPP);
     pub const HOSTDOWN: Errno = Errno(libc::EHOSTDOWN);
     pub const EXIST: Errno = Errno(libc::EEXIST);
-    pub const SRCH: Errno = Errno(libc::ESRCH);
     pub const USERS: Errno = Errno(libc::EUSERS);
     pub const NONET: Errno = Errno(libc::ENONET);
     pub const NOSYS: Errno = Errno(libc::ENOSYS);

@@ -24,7 +24,6 @@ pub const DUMP_BUFFER_BYTES: usize = 32 * 1024;
 
 const SOL_NETLINK: libc::c_int = 270;
 const NETLINK_ADD_MEMBERSHIP: libc::c_int = 1;
-const NETLINK_DROP_MEMBERSHIP: libc::c_int = 2;
 const NETLINK_NO_ENOBUFS: libc::c_int = 5;
 const NETLINK_LISTEN_ALL_NSID: libc::c_int = 8;
 
@@ -111,14 +110,6 @@ impl Socket {
             self.bind()?;
         }
         self.set(NETLINK_ADD_MEMBERSHIP, group)
-    }
-
-    /// Stops hearing a multicast group; what is already queued stays readable.
-    ///
-    /// # Errors
-    /// `EINVAL` when the kernel has no such group.
-    pub fn leave_group(&self, group: u32) -> Result<(), Errno> {
-        self.set(NETLINK_DROP_MEMBERSHIP, group)
     }
 
     /// Hears the groups in every namespace that the socket's own one has an id for (`NETLINK_LISTEN_ALL_NSID`); the others

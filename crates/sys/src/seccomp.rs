@@ -94,18 +94,6 @@ impl Calls {
         libc::SYS_poll,
     ]);
 
-    /// Starting threads. The flags of `clone3(2)` cannot be seen by a filter, so that this allows processes and namespaces too,
-    /// as far as capabilities do.
-    pub const THREADS: Calls = plain(&[
-        libc::SYS_clone,
-        libc::SYS_clone3,
-        libc::SYS_prctl,
-        libc::SYS_prlimit64,
-        libc::SYS_rseq,
-        libc::SYS_set_robust_list,
-        libc::SYS_set_tid_address,
-    ]);
-
     /// Sending and receiving with sockets that are open, descriptors included, and asking about them.
     pub const MESSAGES: Calls = plain(&[
         libc::SYS_accept4,
@@ -192,29 +180,6 @@ impl Calls {
         libc::SYS_stat,
     ]);
 
-    /// Making, renaming and removing files, and having them on disk. Opening is [`Self::OPEN_FILES`], writing [`Self::RUN`].
-    pub const KEEP_FILES: Calls = plain(&[
-        libc::SYS_fallocate,
-        libc::SYS_fchmod,
-        libc::SYS_fdatasync,
-        libc::SYS_fsync,
-        libc::SYS_ftruncate,
-        libc::SYS_linkat,
-        libc::SYS_mkdirat,
-        libc::SYS_pwrite64,
-        RENAMEAT,
-        libc::SYS_renameat2,
-        libc::SYS_unlinkat,
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_link,
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_mkdir,
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_rename,
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_unlink,
-    ]);
-
     /// Entering network namespaces ([`crate::namespace::Home`]), and none of another kind, such as mount or user namespaces.
     pub const ENTER_NAMESPACES: Calls = Calls {
         plain: &[],
@@ -223,13 +188,6 @@ impl Calls {
             arguments: &[(1, Allowed::OneOf(&[libc::CLONE_NEWNET.unsigned_abs()]))],
         }],
     };
-
-    /// Opening files by handle ([`crate::cgroup::Mount`]).
-    pub const OPEN_BY_HANDLE: Calls = plain(&[libc::SYS_open_by_handle_at]);
-
-    /// Giving up more ([`crate::process::keep_capabilities`], [`allow_only`]).
-    pub const GIVE_UP: Calls =
-        plain(&[libc::SYS_capget, libc::SYS_capset, libc::SYS_prctl, libc::SYS_seccomp]);
 }
 
 /// Flags of `open(2)` that write, make or empty a file. `O_TMPFILE` holds `O_DIRECTORY`, which is harmless by itself.
@@ -243,12 +201,6 @@ const WRITING_FLAGS: u32 = (libc::O_WRONLY
 
 const NETLINK_PROTOCOLS: [u32; 2] =
     [Protocol::Route.number().unsigned_abs(), Protocol::SockDiag.number().unsigned_abs()];
-
-#[cfg(not(target_arch = "aarch64"))]
-const RENAMEAT: c_long = libc::SYS_renameat;
-/// include/uapi/asm-generic/unistd.h; the binding lacks it for AArch64, where glibc uses it.
-#[cfg(target_arch = "aarch64")]
-const RENAMEAT: c_long = 38;
 
 /// Allows every thread of this process these calls and no others, permanently, and forbids new privileges.
 ///

@@ -38,11 +38,6 @@ pub fn local_address(socket: BorrowedFd<'_>) -> Option<LocalAddress> {
     }
 }
 
-/// Where an internet socket is connected to; `None` for any other socket.
-pub fn remote_address(socket: BorrowedFd<'_>) -> Option<SocketAddr> {
-    socket2::SockRef::from(&socket).peer_addr().ok()?.as_socket()
-}
-
 /// Whether a socket carries datagrams (`SOCK_DGRAM`).
 pub fn is_datagram(socket: BorrowedFd<'_>) -> bool {
     socket2::SockRef::from(&socket).r#type().is_ok_and(|kind| kind == Type::DGRAM)

@@ -44,6 +44,7 @@ fn users_where(names: &[String], overflow: Option<u32>) -> anyhow::Result<Vec<Us
             ))),
         }
     };
+
     names.iter().map(user).collect()
 }
 

@@ -318,6 +318,7 @@ impl Daemon {
         if snapshot.violations <= self.violations {
             return;
         }
+
         self.violations = snapshot.violations;
         if let Some(count) = self.broken.count(now) {
             let hops = snapshot.hops.iter().filter(|hop| hop.unaccounted != 0);
@@ -365,10 +366,12 @@ fn open_listeners(
     if listeners.iter().any(has_name) {
         names.wait_for_answers(Instant::now() + NAMES_WAIT);
     }
+
     let sockets = listeners
         .iter()
         .map(|listener| open::listener(listener, open::Place::Free, inherited, names));
     let sockets = sockets.collect::<anyhow::Result<Vec<_>>>()?;
+
     inherited.expect_none(listeners)?;
     Ok(sockets)
 }

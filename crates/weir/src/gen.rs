@@ -164,12 +164,14 @@ fn parse_rate(text: &str) -> Result<Rate, String> {
     if text == "max" {
         return Ok(Rate::Max);
     }
+
     // A number without a unit is a rate of datagrams.
     let rate = match parse_count(text.strip_suffix("/s").unwrap_or(text)) {
         Ok(datagrams) => Rate::DatagramsPerSec(datagrams),
         Err(UnitError::UnknownUnit { .. }) => Rate::BitsPerSec(parse_bit_rate(text)?),
         Err(error) => return Err(error.into()),
     };
+
     match rate {
         Rate::DatagramsPerSec(0) | Rate::BitsPerSec(0) => Err("it must be above 0".to_owned()),
         rate => Ok(rate),
@@ -240,6 +242,7 @@ fn report_text(report: &Report) -> String {
         grouped(report.datagrams_per_sec as u64),
         bit_rate(report.bits_per_sec),
     );
+
     let _ = writeln!(
         text,
         "heartbeats {}, {} bytes; datagrams and heartbeats together {}",
@@ -247,6 +250,7 @@ fn report_text(report: &Report) -> String {
         grouped(report.heartbeat_bytes),
         grouped(report.sent_datagrams + report.heartbeats),
     );
+
     if report.lateness.samples > 0 {
         let time = |ns: u64| text::time(ns as f64);
         let _ = writeln!(
@@ -257,6 +261,7 @@ fn report_text(report: &Report) -> String {
             time(report.lateness.max_ns),
         );
     }
+
     if report.slots_behind > 0 {
         let _ = writeln!(
             text,
@@ -264,6 +269,7 @@ fn report_text(report: &Report) -> String {
             grouped(report.slots_behind),
         );
     }
+
     for target in &report.targets {
         let _ = write!(
             text,
@@ -280,6 +286,7 @@ fn report_text(report: &Report) -> String {
         }
         text.push('\n');
     }
+
     text
 }
 

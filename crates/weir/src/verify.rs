@@ -153,6 +153,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
 /// Says on standard error that the sockets are bound: a script that waits for that line may start the generator.
 fn announce(args: &Args, verifier: &Verifier) {
     let mut text = String::new();
+
     for (address, granted) in verifier.addresses().iter().zip(verifier.receive_buffers_bytes()) {
         let datagrams = granted / sys::socket::charged_bytes(200);
         // Writing to a string does not fail.
@@ -177,6 +178,7 @@ fn announce(args: &Args, verifier: &Verifier) {
 
 fn progress_line(progress: &Progress, elapsed: Duration) -> String {
     let mut line = format!("{:.1} s", elapsed.as_secs_f64());
+
     for listener in &progress.listeners {
         // Writing to a string does not fail.
         let _ = write!(
@@ -194,6 +196,7 @@ fn progress_line(progress: &Progress, elapsed: Duration) -> String {
         }
         line.push(']');
     }
+
     line
 }
 
@@ -205,6 +208,7 @@ fn join_all(
     report: &Report,
 ) -> anyhow::Result<Vec<Join>> {
     let after = crate::command::ledger::fetch(url)?;
+
     let listeners = report.listeners.iter().enumerate();
     listeners
         .map(|(idx, listener)| {

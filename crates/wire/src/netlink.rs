@@ -18,8 +18,6 @@ pub const NLMSG_ERROR: u16 = 2;
 pub const NLMSG_DONE: u16 = 3;
 /// Data was lost.
 pub const NLMSG_OVERRUN: u16 = 4;
-/// Types below this are the framing's own.
-pub const NLMSG_MIN_TYPE: u16 = 16;
 
 /// A request.
 pub const NLM_F_REQUEST: u16 = 0x1;
@@ -29,8 +27,6 @@ pub const NLM_F_MULTI: u16 = 0x2;
 pub const NLM_F_ACK: u16 = 0x4;
 /// The dump was disturbed by a change; `inet_diag` never sets it.
 pub const NLM_F_DUMP_INTR: u16 = 0x10;
-/// The dump is filtered as the request asked.
-pub const NLM_F_DUMP_FILTERED: u16 = 0x20;
 /// Whole table instead of one entry (`NLM_F_ROOT | NLM_F_MATCH`).
 pub const NLM_F_DUMP: u16 = 0x300;
 

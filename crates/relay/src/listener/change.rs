@@ -243,46 +243,4 @@ impl Listener {
             RecvTimeoutError::Disconnected => self.stopped(),
         }
     }
-
-    fn change_one(&mut self, change: TargetChange, grace: Duration) -> Result<(), Error> {
-        let changes = self.begin_changes(vec![change], grace);
-        self.finish_changes(changes, &mut || {}).into_iter().collect()
-    }
-
-    /// One [`TargetChange::Add`].
-    ///
-    /// # Errors
-    /// As [`finish_changes`](Self::finish_changes).
-    pub fn add_target(
-        &mut self,
-        options: TargetOptions,
-        destination: TargetKind,
-    ) -> Result<(), Error> {
-        self.change_one(TargetChange::Add(options, destination), Duration::ZERO)
-    }
-
-    /// One [`TargetChange::Change`].
-    ///
-    /// # Errors
-    /// As [`finish_changes`](Self::finish_changes).
-    pub fn change_target(
-        &mut self,
-        options: TargetOptions,
-        destination: TargetKind,
-        grace: Duration,
-    ) -> Result<(), Error> {
-        self.change_one(TargetChange::Change(options, destination), grace)
-    }
-
-    /// One [`TargetChange::Redirect`].
-    ///
-    /// # Errors
-    /// As [`finish_changes`](Self::finish_changes).
-    pub fn replace_destination(
-        &mut self,
-        name: &str,
-        destination: TargetKind,
-    ) -> Result<(), Error> {
-        self.change_one(TargetChange::Redirect(name.to_owned(), destination), Duration::ZERO)
-    }
 }

@@ -1,9 +1,9 @@
 //! What a reload does to a running listener: targets change in place, a socket goes on to another listener, and no
 //! datagram is lost, doubled or without an account.
 
-use crate::support::{named, options, sink, udp_to};
+use crate::support::{change, named, options, sink, udp_to};
 use ledger::{HopKind, Ledger, Snapshot};
-use relay::{FileFormat, FileOptions, Listener, Schedule, TargetKind};
+use relay::{FileFormat, FileOptions, Listener, Schedule, TargetChange, TargetKind};
 use std::net::UdpSocket;
 use std::num::NonZeroU32;
 use std::os::fd::AsFd;
@@ -90,7 +90,7 @@ fn check_change(schedule: Schedule) {
         let mut changed = named("t");
         // An even round has a gate, which lets all pass.
         changed.rate_limit_per_sec = NonZeroU32::new(u32::MAX).filter(|_| round % 2 == 0);
-        listener.change_target(changed, udp_to(next_addr), DEADLINE).unwrap();
+        change(&mut listener, TargetChange::Change(changed, udp_to(next_addr)));
         sinks.push(next);
     }
     numbers.send(100);
@@ -133,13 +133,13 @@ fn a_file_becomes_another_file_and_a_socket() {
     wait_until(&ledger, "500 written", |snapshot| {
         snapshot.hop(HopKind::Egress, "in", Some("t")).unwrap().delivered.count == 500
     });
-    listener.change_target(named("t"), file(paths[1].clone()), DEADLINE).unwrap();
+    change(&mut listener, TargetChange::Change(named("t"), file(paths[1].clone())));
     numbers.send(500);
     wait_until(&ledger, "1,000 written", |snapshot| {
         snapshot.hop(HopKind::Egress, "in", Some("t")).unwrap().delivered.count == 1_000
     });
     let (socket, addr) = sink();
-    listener.change_target(named("t"), udp_to(addr), DEADLINE).unwrap();
+    change(&mut listener, TargetChange::Change(named("t"), udp_to(addr)));
     numbers.send(500);
     stop(listener, &ledger);
     let mut written = numbers_in(&paths[0]);
@@ -245,7 +245,7 @@ fn a_source_filter_holds_from_the_moment_that_the_change_is_answered() {
         wait_until(&ledger, "the first", |all| target(all).unwrap().delivered.count == 1);
         let mut options = named("t");
         options.only_sources = vec!["10.0.0.0/8".parse().unwrap()];
-        listener.change_target(options, TargetKind::Null, DEADLINE).unwrap();
+        change(&mut listener, TargetChange::Change(options, TargetKind::Null));
         numbers.send(100);
         let snapshot = stop(listener, &ledger);
         let hop = target(&snapshot).unwrap();

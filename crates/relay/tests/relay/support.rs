@@ -1,6 +1,9 @@
 //! What the tests of real listeners share.
 
-use relay::{Gso, ListenerOptions, Path, Schedule, SocketOwner, TargetKind, TargetOptions};
+use relay::{
+    Gso, Listener, ListenerOptions, Path, Schedule, SocketOwner, TargetChange, TargetKind,
+    TargetOptions,
+};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use sys::socket::{SendOptions, connect_udp};
@@ -20,6 +23,13 @@ pub(crate) fn options(schedule: Schedule) -> ListenerOptions {
 
 pub(crate) fn named(name: &str) -> TargetOptions {
     TargetOptions { name: name.into(), ..TargetOptions::default() }
+}
+
+/// Makes one change and waits until it is in force.
+pub(crate) fn change(listener: &mut Listener, change: TargetChange) {
+    let changes = listener.begin_changes(vec![change], DEADLINE);
+    let results = listener.finish_changes(changes, &mut || {});
+    results.into_iter().for_each(|result| result.unwrap());
 }
 
 pub(crate) fn udp_to(addr: SocketAddr) -> TargetKind {

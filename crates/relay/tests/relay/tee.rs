@@ -1,8 +1,8 @@
 //! A listener with real sockets on loopback: what goes in comes out everywhere, byte for byte, and the ledger agrees.
 
-use crate::support::{named, options, sink, udp_to};
+use crate::support::{change, named, options, sink, udp_to};
 use ledger::{Event, Gauge, HopKind, IcmpError, Ledger, Reason, Snapshot};
-use relay::{Listener, Schedule, TargetKind, TargetOptions, UnixPeer};
+use relay::{Listener, Schedule, TargetChange, TargetKind, TargetOptions, UnixPeer};
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
@@ -146,14 +146,14 @@ fn targets_join_leave_and_move_under_load() {
     };
     send(&bench, 500);
     let (second, second_addr) = sink();
-    bench.listener().add_target(named("second"), udp_to(second_addr)).unwrap();
+    change(bench.listener(), TargetChange::Add(named("second"), udp_to(second_addr)));
     send(&bench, 500);
     let (moved, moved_addr) = sink();
     bench.wait_until("1,000 through", |snapshot| {
         target(snapshot, HopKind::Target, "second").in_flight.is_zero()
             && target(snapshot, HopKind::Egress, "first").delivered.count == 1_000
     });
-    bench.listener().replace_destination("first", udp_to(moved_addr)).unwrap();
+    change(bench.listener(), TargetChange::Redirect("first".to_owned(), udp_to(moved_addr)));
     send(&bench, 500);
     // What has come by then is the second's too.
     bench.wait_until("all 1,500 through", |snapshot| {

@@ -6,7 +6,6 @@ pub use cgroup::Cgroup;
 
 use super::CgroupMount;
 use cache::{Cache, Slot};
-use std::fs;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -135,14 +134,6 @@ impl Cgroups {
             _ => self.miss(id, now)?,
         };
         self.cache.cgroup(slot)
-    }
-
-    /// Processes in a cgroup, `cgroup.procs` as it stands. Empty for a cgroup that is gone or may not be read.
-    pub fn processes_of(&self, cgroup: &Cgroup) -> Vec<u32> {
-        let directory = self.mount.as_ref().and_then(|mount| mount.directory_of(cgroup.path()));
-        let text =
-            directory.and_then(|directory| fs::read_to_string(directory.join("cgroup.procs")).ok());
-        text.unwrap_or_default().lines().filter_map(|line| line.parse().ok()).collect()
     }
 
     fn miss(&mut self, id: u64, now: Instant) -> Option<Slot> {

@@ -47,13 +47,6 @@ impl CgroupMount {
         let below = directory.strip_prefix(&self.point).unwrap_or(directory).to_string_lossy();
         self.path_in_hierarchy(&format!("/{below}")).into_owned()
     }
-
-    /// The directory of a path in the hierarchy; `None` when it lies outside the mount.
-    pub(super) fn directory_of(&self, path: &str) -> Option<PathBuf> {
-        let below = path.strip_prefix(self.root.as_str())?;
-        let inside = below.is_empty() || below.starts_with('/');
-        inside.then(|| self.point.join(below.trim_start_matches('/')))
-    }
 }
 
 /// How much less than everything a mount shows: levels above the namespace's root are best, a part of the hierarchy last.
@@ -157,15 +150,12 @@ mod tests {
     }
 
     #[test]
-    fn paths_there_and_back() {
+    fn the_path_of_a_directory() {
         let mount = |root: &str| CgroupMount { point: PathBuf::from("/m"), root: root.to_owned() };
         for (root, directory, path) in
             [("", "/m", "/"), ("", "/m/a/b", "/a/b"), ("/r", "/m", "/r"), ("/r", "/m/a", "/r/a")]
         {
             assert_eq!(mount(root).path_of(Path::new(directory)), path);
-            assert_eq!(mount(root).directory_of(path).unwrap(), Path::new(directory));
         }
-        assert_eq!(mount("/r").directory_of("/rest"), None);
-        assert_eq!(mount("/r").directory_of("/"), None);
     }
 }

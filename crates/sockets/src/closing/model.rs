@@ -204,7 +204,7 @@ impl<'h> Fake<'h> {
         let counts = Arc::new(crate::meter::Counts::new("sockets"));
         let mut engine =
             Engine::new(options, Identity { host, run_id: 1, tags: &[] }, counts, output);
-        engine.filter.adopt(&crate::split::Split::new(options.filter.as_ref(), options.states));
+        engine.filter.adopt(&crate::filter::Compiled::of(options.filter.as_ref(), options.states));
         // Somebody listens, so that what is missing is waited for.
         let socket = Socket::open(Protocol::SockDiag).unwrap();
         engine.hearing.events = Some(engine.events_from(socket, Hears::Own));

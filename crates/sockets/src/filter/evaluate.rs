@@ -1,9 +1,10 @@
 //! Tests on a message of the kernel's and on what else is known.
 
 use super::ast::{Device, Expr, Test, TextField};
-use super::facts::{Facts, Origin, Process};
+use super::facts::{Facts, Origin};
 use super::fields::{Field, Source};
 use super::verdict::Verdict;
+use crate::attribution::Process;
 use crate::says;
 use std::net::IpAddr;
 use wire::inet_diag::bytecode::{End, PortTest, Prefix};

@@ -2,7 +2,7 @@
 
 use super::Filter;
 use super::ast::{Expr, Test};
-use super::split::{By, Target, compile};
+use super::split::{By, Target};
 use std::fmt;
 use wire::inet_diag::{State, States};
 
@@ -40,7 +40,7 @@ impl fmt::Display for Explanation {
 }
 
 pub(super) fn explain(filter: &Filter, target: &Target<'_>) -> Vec<Explanation> {
-    let compiled = compile(filter, target);
+    let compiled = filter.compile(target);
     // A state inside the kernel: replies call it SYN-RECV.
     let asked = compiled.states.iter().filter(|state| *state != State::NewSynReceived);
     let asked: Vec<&str> = asked.map(State::word).collect();

@@ -2,6 +2,7 @@
 
 use super::ast::{Expr, Test, TextField};
 use super::fields::{Field, Source};
+use crate::attribution::{Cgroup, Process};
 use std::time::Duration;
 
 /// What others found out about a socket. Everything may be missing; a test on what is missing is open
@@ -32,6 +33,20 @@ pub struct Facts<'a> {
     pub local_ports: Option<(u16, u16)>,
 }
 
+impl<'a> Facts<'a> {
+    /// What a socket's cgroup says of it; nothing if that is not known.
+    #[must_use]
+    pub fn of_cgroup(cgroup: Option<&'a Cgroup>) -> Facts<'a> {
+        Facts {
+            cgroup_path: cgroup.map(Cgroup::path),
+            pod: cgroup.and_then(Cgroup::pod_uid),
+            container: cgroup.and_then(Cgroup::container_id),
+            unit: cgroup.and_then(Cgroup::systemd_unit),
+            ..Facts::default()
+        }
+    }
+}
+
 /// What kind of message a socket is known by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Origin {
@@ -41,15 +56,6 @@ pub enum Origin {
     /// A close event. It says nothing of owner, inode, cgroup, mark, congestion control and memory, and after an abort nothing of
     /// the peer, the queues and the counters either.
     Close,
-}
-
-/// A process that holds a socket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Process<'a> {
-    /// Its id.
-    pub pid: u32,
-    /// Its name (`/proc/PID/comm`).
-    pub name: &'a str,
 }
 
 /// What a filter wants to know: which attributes to ask the kernel for, and which [`Facts`] to find out.

@@ -5,45 +5,39 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Looks up the numbers that names stand for.
+/// Looks up the numbers that names stand for. A kind of name that an implementation says nothing of is unknown to it.
 pub trait Names {
     /// Port of a TCP service.
-    fn service(&self, name: &str) -> Option<u16>;
+    fn service(&self, _name: &str) -> Option<u16> {
+        None
+    }
+
     /// Addresses of a host; none if it is unknown.
-    fn host(&self, name: &str) -> Vec<IpAddr>;
+    fn host(&self, _name: &str) -> Vec<IpAddr> {
+        Vec::new()
+    }
+
     /// Id of a user.
-    fn user(&self, name: &str) -> Option<u32>;
+    fn user(&self, _name: &str) -> Option<u32> {
+        None
+    }
+
     /// Index of an interface in the calling thread's network namespace.
-    fn device(&self, name: &str) -> Option<u32>;
+    fn device(&self, _name: &str) -> Option<u32> {
+        None
+    }
+
     /// Id of a cgroup of the version 2 hierarchy, by its path there or in the file system.
-    fn cgroup(&self, path: &str) -> Option<u64>;
+    fn cgroup(&self, _path: &str) -> Option<u64> {
+        None
+    }
 }
 
 /// Knows no name.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoNames;
 
-impl Names for NoNames {
-    fn service(&self, _: &str) -> Option<u16> {
-        None
-    }
-
-    fn host(&self, _: &str) -> Vec<IpAddr> {
-        Vec::new()
-    }
-
-    fn user(&self, _: &str) -> Option<u32> {
-        None
-    }
-
-    fn device(&self, _: &str) -> Option<u32> {
-        None
-    }
-
-    fn cgroup(&self, _: &str) -> Option<u64> {
-        None
-    }
-}
+impl Names for NoNames {}
 
 /// This host's names: `/etc/services`, `/etc/passwd`, the resolver, the kernel's interfaces and cgroups.
 #[derive(Debug, Clone, Copy, Default)]

@@ -3,8 +3,8 @@
 use super::Filter;
 use super::ast::{Device, Expr, Test};
 use super::evaluate::DEFAULT_LOCAL_PORTS;
-use super::facts::{Facts, Needs};
-use super::names::Names;
+use super::facts::Facts;
+use super::names::{Names, SystemNames};
 use std::net::Ipv6Addr;
 use wire::inet_diag::bytecode::{
     self, CompileError, Condition, End, Expression, Operations, PortTest, Prefix,
@@ -48,8 +48,6 @@ pub struct Compiled {
     pub bytecode: Vec<u8>,
     /// What is left to evaluate on each reply; `None` if every reply passes.
     pub rest: Option<Expr>,
-    /// What the rest wants to know.
-    pub needs: Needs,
     pub(super) parts: Vec<Part>,
 }
 
@@ -75,6 +73,12 @@ pub(super) enum By {
 }
 
 impl Compiled {
+    /// A filter by this host's names; without one, every socket in these states.
+    pub(crate) fn of(filter: Option<&Filter>, default_states: States) -> Compiled {
+        let target = Target { default_states, ..Target::new(&SystemNames) };
+        compile(filter, &target)
+    }
+
     /// Whether a reply to a request with these states and this program passes.
     #[must_use]
     pub fn matches(&self, message: &SocketMessage<'_>, facts: &Facts<'_>) -> bool {
@@ -82,10 +86,11 @@ impl Compiled {
     }
 }
 
-pub(super) fn compile(filter: &Filter, target: &Target<'_>) -> Compiled {
-    let expression = filter.expression().map(|expression| resolved(expression, target.names));
+pub(super) fn compile(filter: Option<&Filter>, target: &Target<'_>) -> Compiled {
+    let expression = filter.and_then(Filter::expression);
+    let expression = expression.map(|expression| resolved(expression, target.names));
     // A filter that names a state anywhere decides itself which it wants.
-    let named = filter.states().unwrap_or_else(|| match &expression {
+    let named = filter.and_then(Filter::states).unwrap_or_else(|| match &expression {
         Some(expression) if names_states(expression) => States::ALL,
         _ => target.default_states,
     });
@@ -103,9 +108,8 @@ pub(super) fn compile(filter: &Filter, target: &Target<'_>) -> Compiled {
 
     let left = parts.iter().filter(|part| !matches!(part.by, By::States | By::Kernel));
     let rest = Expr::from_conjuncts(left.map(|part| part.expression.clone()).collect());
-    let needs = rest.as_ref().map_or(Needs::NONE, Needs::of);
 
-    Compiled { states, whole, bytecode: program.compile(target.operations), rest, needs, parts }
+    Compiled { states, whole, bytecode: program.compile(target.operations), rest, parts }
 }
 
 /// What the kernel is to decide, while it is being collected.

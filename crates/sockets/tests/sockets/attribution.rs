@@ -42,7 +42,6 @@ fn a_socket_leads_to_its_cgroup_and_its_process() {
         let cgroup = cgroups.lookup(id, Instant::now()).expect("the cgroup is there").clone();
         assert_eq!(cgroup.path(), path);
         assert_eq!(cgroup.container_id(), Some(ID));
-        assert_eq!(cgroups.processes_of(&cgroup), [helper.pid()]);
         assert_eq!(cgroups.counts().misses, 1);
     }
 

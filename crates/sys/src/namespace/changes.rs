@@ -1,8 +1,7 @@
 //! What the kernel reports about namespaces that come and go: changes of mounts, and ids that are given and taken back.
 
 use super::nsid::{NETNSA_NSID, RTGENMSG_BYTES, RTM_DELNSID, RTM_NEWNSID};
-use crate::Errno;
-use crate::netlink::ask::{attribute, messages};
+use crate::netlink::ask::{attribute, drain};
 use crate::netlink::{Protocol, Socket};
 use std::fs::File;
 use std::io;
@@ -69,31 +68,8 @@ impl IdChanges {
     }
 
     /// Hands everything that has been reported so far to `each`.
-    pub fn drain(&mut self, mut each: impl FnMut(IdChange)) {
-        loop {
-            let received = match self.socket.receive(&mut self.buffer) {
-                Ok(received) => received,
-                Err(Errno::INTR) => continue,
-                Err(Errno::NOBUFS) => {
-                    each(IdChange::Lost);
-                    continue;
-                }
-                // Empty. Other errors do not happen to a socket that is only read.
-                Err(_) => return,
-            };
-
-            // Another process may send to this port id.
-            if received.sender_port_id != 0 {
-                continue;
-            }
-            if received.truncated {
-                each(IdChange::Lost);
-            }
-
-            messages(received.bytes)
-                .filter_map(|(kind, body)| change(kind, body))
-                .for_each(&mut each);
-        }
+    pub fn drain(&mut self, each: impl FnMut(IdChange)) {
+        drain(&self.socket, &mut self.buffer, IdChange::Lost, change, each);
     }
 }
 

@@ -1,9 +1,8 @@
 //! Into another namespace and back.
 
-use super::{Error, Namespace, OWN_PATH, OpenNamespace};
+use super::{Error, OWN_PATH, OpenNamespace};
 use crate::Errno;
 use crate::errno::check;
-use crate::netlink::{Protocol, Socket};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
@@ -74,20 +73,6 @@ impl Home {
                 Ok(f())
             }),
         }
-    }
-
-    /// Opens a netlink socket in any namespace, and keeps nothing else of it open.
-    ///
-    /// # Errors
-    /// As [`Namespace::open`] and [`Self::enter`]; [`Error::Syscall`] when the socket cannot be opened there.
-    pub fn open_netlink(
-        &self,
-        namespace: &Namespace<'_>,
-        protocol: Protocol,
-    ) -> Result<Socket, Error> {
-        let namespace = namespace.open()?;
-        self.enter(&namespace, || Socket::open(protocol))?
-            .map_err(|errno| Error::Syscall { call: "socket", errno })
     }
 }
 

@@ -177,13 +177,45 @@ fn split_message(bytes: &[u8]) -> Option<(Message<'_>, &[u8])> {
 }
 
 /// The messages of one datagram, as type and body.
-pub(crate) fn messages(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+fn messages(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let (message, next) = split_message(rest)?;
         rest = next;
         Some((message.kind, message.body))
     })
+}
+
+/// Hands every event that a socket of multicast groups has had so far to `each`, as `read` takes it, and `lost` where some were lost.
+pub(crate) fn drain<E: Copy>(
+    socket: &Socket,
+    buffer: &mut [u8],
+    lost: E,
+    read: impl Fn(u16, &[u8]) -> Option<E>,
+    mut each: impl FnMut(E),
+) {
+    loop {
+        let received = match socket.receive(buffer) {
+            Ok(received) => received,
+            Err(Errno::INTR) => continue,
+            Err(Errno::NOBUFS) => {
+                each(lost);
+                continue;
+            }
+            // Empty. Other errors do not happen to a socket that is only read.
+            Err(_) => return,
+        };
+
+        // Another process may send to this port id.
+        if received.sender_port_id != 0 {
+            continue;
+        }
+        if received.truncated {
+            each(lost);
+        }
+
+        messages(received.bytes).filter_map(|(kind, body)| read(kind, body)).for_each(&mut each);
+    }
 }
 
 /// Finds an attribute (`struct rtattr`: length, type, value, padded to four) by its type.

@@ -1,8 +1,7 @@
 //! The kernel's events about neighbours, routes, addresses, devices and queues.
 
 use super::{Neighbour, NextHop, RTM_DELNEIGH, RTM_NEWNEIGH, neighbour_of};
-use crate::Errno;
-use crate::netlink::ask::messages;
+use crate::netlink::ask::drain;
 use crate::netlink::{DUMP_BUFFER_BYTES, Protocol, Socket};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -47,31 +46,8 @@ impl Watch {
     }
 
     /// Hands everything that has been reported so far to `each`.
-    pub fn drain(&mut self, mut each: impl FnMut(Change)) {
-        loop {
-            let received = match self.socket.receive(&mut self.buffer) {
-                Ok(received) => received,
-                Err(Errno::INTR) => continue,
-                Err(Errno::NOBUFS) => {
-                    each(Change::Lost);
-                    continue;
-                }
-                // Empty. Other errors do not happen to a socket that is only read.
-                Err(_) => return,
-            };
-
-            // Another process may send to this port id.
-            if received.sender_port_id != 0 {
-                continue;
-            }
-            if received.truncated {
-                each(Change::Lost);
-            }
-
-            messages(received.bytes)
-                .filter_map(|(kind, body)| change(kind, body))
-                .for_each(&mut each);
-        }
+    pub fn drain(&mut self, each: impl FnMut(Change)) {
+        drain(&self.socket, &mut self.buffer, Change::Lost, change, each);
     }
 }
 

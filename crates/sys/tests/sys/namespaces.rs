@@ -12,6 +12,11 @@ use sys::process::CAP_SYS_PTRACE;
 use sys::socket::namespace_cookie;
 use testkit::{Netns, need_root_netns, run, within};
 
+fn open_inside(home: &Home, namespace: &Namespace<'_>) -> Socket {
+    let namespace = namespace.open().unwrap();
+    home.enter(&namespace, || Socket::open(Protocol::SockDiag)).unwrap().unwrap()
+}
+
 #[test]
 fn mounted_namespaces_are_found_once_with_their_name() {
     if !need_root_netns() {
@@ -124,7 +129,7 @@ fn a_hundred_polls_leave_no_descriptor_behind() {
         discovery.scan().unwrap();
         for found in discovery.namespaces() {
             if namespaces.iter().any(|netns| Some(netns.name.as_bytes()) == found.name()) {
-                home.open_netlink(&found, Protocol::SockDiag).unwrap();
+                open_inside(&home, &found);
                 sockets += 1;
             }
         }
@@ -203,7 +208,7 @@ fn a_visited_namespace_is_freed_as_soon_as_it_is_deleted() {
     let mut discovery = Discovery::default();
     discovery.scan().unwrap();
     let found = discovery.namespaces().find(|found| found.id == netns.id()).unwrap();
-    let socket = home.open_netlink(&found, Protocol::SockDiag).unwrap();
+    let socket = open_inside(&home, &found);
     let mut nsids = Nsids::open().unwrap();
     nsids.assign(Target::Open(netns.open().as_fd())).unwrap();
     run(Command::new("ip").args(["netns", "del", &netns.name]));

@@ -244,6 +244,7 @@ fn budget_as_json(budget: &Budget) -> serde_json::Value {
             })
         })
         .collect();
+
     json!({
         "process_bytes": budget.process_bytes(),
         "kernel_bytes": budget.kernel_bytes(),

@@ -110,6 +110,7 @@ fn stop_signals() -> io::Result<UnixStream> {
 fn become_user(user: &User) -> anyhow::Result<()> {
     let bits = CAPABILITIES.map(|(bit, _)| bit);
     let gid = allowed::group_of(user.uid).unwrap_or(user.uid);
+
     // While those are effective that the bounding set takes: as another user none is.
     let kept = capability_set(&bits) | capability_set(&[CAP_SETUID, CAP_SETGID]);
     sys::process::keep_capabilities(kept)
@@ -146,12 +147,14 @@ fn give_up_capabilities() -> anyhow::Result<u64> {
         .and_then(|kept| sys::process::forbid_tracing().map(|()| kept))
         .map_err(io::Error::from)
         .context("cannot drop capabilities")?;
+
     for (bit, lost) in CAPABILITIES {
         if kept & 1 << bit == 0 {
             let name = capability_name(bit).unwrap_or_default();
             say(&format!("weir: without {name} {lost}\n"));
         }
     }
+
     Ok(kept)
 }
 

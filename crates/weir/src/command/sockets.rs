@@ -29,7 +29,6 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use sys::process::{CAP_NET_ADMIN, effective_capabilities};
 use sys::signal::stop_flag;
 use write::CaptureFile;
 
@@ -75,8 +74,7 @@ fn known(args: &Args) -> Needs {
         let of_messages = Needs::TCP_INFO.with(Needs::CONGESTION).with(Needs::MEMORY);
         return of_messages.with(Needs::MARK);
     }
-    let is_admin = effective_capabilities().is_some_and(|set| set & 1 << CAP_NET_ADMIN != 0);
-    let all = if is_admin { Needs::ALL } else { Needs::ALL.without(Needs::MARK) };
+    let all = if live::is_admin() { Needs::ALL } else { Needs::ALL.without(Needs::MARK) };
     match (args.closed, args.watch) {
         (true, _) => all.without(Needs::PROCESSES),
         (false, Some(_)) => all,
@@ -109,6 +107,7 @@ fn list(args: &Args, live: &mut Live<'_>) -> anyhow::Result<ExitCode> {
         }
         printer.finish()?;
     }
+
     live.tell_unseen();
     Ok(verdict(live))
 }

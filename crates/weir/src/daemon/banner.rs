@@ -26,21 +26,25 @@ pub(crate) fn banner(
     admin: Option<SocketAddr>,
 ) -> String {
     let mut text = format!("weir {} (run {run_id})\n", env!("CARGO_PKG_VERSION"));
+
     for one in running.iter().take(LISTENERS_MAX) {
         line(&mut text, &format!("listening on {}", listener(one)));
     }
     if running.len() > LISTENERS_MAX {
         line(&mut text, &format!("… and {} more listeners", running.len() - LISTENERS_MAX));
     }
+
     if let Some(warning) = buffer_warning(running) {
         line(&mut text, &warning);
     }
     if !running.is_empty() {
         line(&mut text, &format!("sending to {}", targets(running)));
     }
+
     if let Some(collector) = collector(config) {
         line(&mut text, &collector);
     }
+
     let admin = admin
         .map_or("admin off (for `weir ledger`: --admin 127.0.0.1:9464)".to_owned(), |addr| {
             format!("ledger and metrics on http://{addr}")
@@ -88,6 +92,7 @@ fn collector(config: &Config) -> Option<String> {
 
 fn schedule(running: &[Running], config: &Config) -> String {
     let mut parts = Vec::new();
+
     if !running.is_empty() {
         let is_inline = |one: &Running| one.listener.schedule() == Schedule::Inline;
         let schedule = match running.iter().filter(|one| is_inline(one)).count() {
@@ -98,9 +103,11 @@ fn schedule(running: &[Running], config: &Config) -> String {
         let ring: usize = running.iter().map(|one| one.config.ring_bytes).sum();
         parts.push(format!("{schedule}; rings of {}", size(ring as u64)));
     }
+
     if let Some(sockets) = &config.sockets {
         parts.push(format!("a poll every {}", display_duration(sockets.interval)));
     }
+
     parts.join("; ")
 }
 
@@ -113,10 +120,12 @@ fn listener(one: &Running) -> String {
         Some(LocalAddress::Inet(addr)) => format!("udp://{addr}"),
         _ => one.config.listen.to_string(),
     };
+
     let name = match one.config.name == address {
         true => String::new(),
         false => format!(" ({})", one.config.name),
     };
+
     let buffer = match (one.config.udp(), socket::receive_buffer(one.listener.socket())) {
         (Some(_), Ok(bytes)) => format!(
             ": receive buffer {}, room for {} datagrams of {EXAMPLE_BYTES} bytes",
@@ -125,6 +134,7 @@ fn listener(one: &Running) -> String {
         ),
         _ => String::new(),
     };
+
     format!("{address}{name}{buffer}")
 }
 
@@ -135,6 +145,7 @@ fn buffer_warning(running: &[Running]) -> Option<String> {
         let asked = one.config.udp()?.receive_buffer_bytes;
         (granted < asked).then_some(asked)
     };
+
     let asked = running.iter().filter_map(clamped).max()?;
     Some(format!(
         "warning: asked for a receive buffer of {}, the kernel grants twice net.core.rmem_max ({}). \

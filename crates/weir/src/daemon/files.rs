@@ -18,8 +18,10 @@ impl Files {
             let now = [Event::FileTailsMended, Event::FilesSetAside].map(|event| hop.event(event));
             let name = hop.target.clone().unwrap_or_default();
             let key = (hop.origin.clone(), name.clone());
+
             // A target that was taken out and put in again counts from 0.
             let before = self.seen.insert(key, now).unwrap_or_default();
+
             if now[0] > before[0] {
                 lines.push(format!(
                     "target {name}: its file ended in a torn record, as a killed process or a power failure leaves it; \

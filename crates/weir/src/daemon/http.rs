@@ -58,6 +58,7 @@ pub(crate) fn sockets_elsewhere(config: &Config) -> Option<String> {
     if sockets.namespaces == Namespaces::Own {
         return None;
     }
+
     let who = "sockets of other network namespaces are shown to root, to this daemon's user and to those of admin.socket_users";
     Some(match &config.admin.socket {
         Some(path) => format!(

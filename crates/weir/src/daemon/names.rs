@@ -70,6 +70,7 @@ impl Names {
             let entry = state.entries.entry(name.clone()).or_insert_with(|| Entry::new(interval));
             entry.interval = interval;
         }
+
         while state.workers < state.entries.len().min(WORKERS_MAX) {
             let (shared, events) = (Arc::clone(&self.shared), self.events.clone());
             thread::Builder::new()
@@ -77,6 +78,7 @@ impl Names {
                 .spawn(move || look_up_forever(&shared, &events))?;
             state.workers += 1;
         }
+
         self.shared.changed.notify_all();
         Ok(())
     }
@@ -89,6 +91,7 @@ impl Names {
             if rest.is_zero() {
                 return;
             }
+
             state = self
                 .shared
                 .changed
@@ -160,6 +163,7 @@ impl Entry {
         let is_first = !self.is_answered;
         self.is_answered = true;
         self.is_busy = false;
+
         match answer {
             Ok(addresses) => {
                 let is_other = is_first || addresses != self.addresses;
@@ -176,6 +180,7 @@ impl Entry {
                 let wait = RETRY_FIRST.saturating_mul(1 << self.failures_in_row.min(16));
                 self.failures_in_row += 1;
                 self.due = Instant::now() + wait.min(self.interval);
+
                 if let Some(count) = self.failures.count(Instant::now()) {
                     let kept = if self.addresses.is_empty() {
                         "its targets drop what they get as target_unresolved"
@@ -187,6 +192,7 @@ impl Entry {
                          Try: getent hosts {name}"
                     );
                 }
+
                 self.error = Some(error.to_string());
                 is_first
             }
@@ -198,12 +204,15 @@ fn look_up_forever(shared: &Shared, events: &Sender<Event>) {
     loop {
         let name = next_due(shared);
         let answer = resolve(&HostPort { host: Host::Name(name.clone()), port: 0 });
+
         let mut state = shared.lock();
         // A reload may have dropped the name meanwhile.
         let is_news =
             state.entries.get_mut(&name).is_some_and(|entry| entry.take_answer(&name, answer));
+
         drop(state);
         shared.changed.notify_all();
+
         if is_news && events.send(Event::Name).is_err() {
             return;
         }
@@ -216,6 +225,7 @@ fn next_due(shared: &Shared) -> String {
     loop {
         let next = state.entries.iter_mut().filter(|(_, entry)| !entry.is_busy);
         let next = next.min_by_key(|(_, entry)| entry.due);
+
         let now = Instant::now();
         let wait = match next {
             Some((name, entry)) if entry.due <= now => {
@@ -225,6 +235,7 @@ fn next_due(shared: &Shared) -> String {
             Some((_, entry)) => entry.due - now,
             None => Duration::from_secs(3_600),
         };
+
         state = shared.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
     }
 }

@@ -118,10 +118,12 @@ impl Service {
         else {
             return;
         };
+
         let beats: BTreeMap<String, u64> =
             beats.map(|(name, beat)| (name.to_owned(), beat)).collect();
         let is_alive =
             |(name, beat): (&String, &u64)| watchdog.beats.get(name).is_none_or(|old| old != beat);
+
         if beats.iter().all(is_alive) {
             watchdog.beats = beats;
             watchdog.due.set(now + watchdog.interval);

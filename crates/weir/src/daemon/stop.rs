@@ -182,12 +182,14 @@ fn left<'a>(before: &Snapshot, after: &'a Snapshot) -> Vec<Left<'a>> {
             .sum(),
         _ => hop.dropped_for(Reason::Shutdown),
     };
+
     let rest = |hop: &'a HopSnapshot| {
         let earlier = before.hop(hop.hop, &hop.origin, hop.target.as_deref());
         let earlier = earlier.map(dropped).unwrap_or_default();
         let amount = dropped(hop).saturating_sub(earlier);
         (!amount.is_zero()).then_some(Left { hop, amount })
     };
+
     after.hops.iter().filter_map(rest).collect()
 }
 
@@ -198,6 +200,7 @@ fn describe(left: &Left<'_>) -> String {
             "refused: {count} datagrams that arrived at {origin} after the stop began\n"
         );
     }
+
     let target = left.hop.target.as_deref().unwrap_or("nobody");
     if left.hop.hop == HopKind::Sink {
         return format!(

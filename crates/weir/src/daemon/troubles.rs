@@ -96,8 +96,10 @@ impl Troubles {
                 by_place.entry((place, hop.origin.clone(), target)).or_default().push(hop);
             }
         }
+
         // What a reload took away can fail no more.
         self.states.retain(|key, _| by_place.contains_key(key));
+
         let mut lines = Vec::new();
         for (key, hops) in by_place {
             let place = key.0;
@@ -175,6 +177,7 @@ impl State {
                 }
             }
         }
+
         worst.map(|(_, reason)| reason)
     }
 }

@@ -40,10 +40,12 @@ fn column(value: f64, top: f64) -> char {
 /// A bar for each bucket of the distribution.
 pub(super) fn latency(report: &LatencyReport) -> String {
     const BAR: usize = 40;
+
     let top = report.distribution.iter().map(|bucket| bucket.samples).max().unwrap_or(0);
     if top == 0 {
         return String::new();
     }
+
     let bars = report.distribution.iter().map(|bucket| {
         format!(
             "  {:>10}  {:<BAR$}  {:>6.2} %\n",
@@ -52,6 +54,7 @@ pub(super) fn latency(report: &LatencyReport) -> String {
             bucket.samples as f64 * 100.0 / report.samples as f64,
         )
     });
+
     bars.collect()
 }
 

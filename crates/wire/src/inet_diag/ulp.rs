@@ -66,7 +66,7 @@ nested! {
     Tls {
     /// 0x0303 is TLS 1.2, 0x0304 is TLS 1.3.
     version: u16 = 1;
-    /// `TLS_CIPHER_…`: see [`cipher_name`](Tls::cipher_name).
+    /// `TLS_CIPHER_…` (include/uapi/linux/tls.h).
     cipher: u16 = 2;
     /// Sending: 1 by the application, 2 by the kernel, 3 by the device, 4 by the device with its own records.
     tx_conf: u16 = 3;
@@ -79,46 +79,6 @@ nested! {
     zero_copy_tx = 5;
     /// Records are expected to have no padding.
     rx_no_padding = 6;
-    }
-}
-
-impl Tls {
-    /// `1.2` or `1.3`; `None` without a version or with another.
-    #[must_use]
-    pub const fn version_name(&self) -> Option<&'static str> {
-        match self.version {
-            Some(0x0303) => Some("1.2"),
-            Some(0x0304) => Some("1.3"),
-            _ => None,
-        }
-    }
-
-    /// The cipher's name as `ss` prints it; `None` without one or for a number that is not known here.
-    #[must_use]
-    pub const fn cipher_name(&self) -> Option<&'static str> {
-        match self.cipher {
-            Some(51) => Some("aes-gcm-128"),
-            Some(52) => Some("aes-gcm-256"),
-            Some(53) => Some("aes-ccm-128"),
-            Some(54) => Some("chacha20-poly1305"),
-            Some(55) => Some("sm4-gcm"),
-            Some(56) => Some("sm4-ccm"),
-            Some(57) => Some("aria-gcm-128"),
-            Some(58) => Some("aria-gcm-256"),
-            _ => None,
-        }
-    }
-
-    /// The word for [`tx_conf`](Self::tx_conf) or [`rx_conf`](Self::rx_conf) as `ss` prints it.
-    #[must_use]
-    pub const fn conf_name(conf: u16) -> Option<&'static str> {
-        match conf {
-            1 => Some("none"),
-            2 => Some("sw"),
-            3 => Some("hw"),
-            4 => Some("hw-record"),
-            _ => None,
-        }
     }
 }
 

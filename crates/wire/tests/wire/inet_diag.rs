@@ -235,11 +235,8 @@ fn kernel_tls() {
     let ulp = decode(&bytes).unwrap().ulp.unwrap();
     let tls = ulp.tls.unwrap();
     assert_eq!((ulp.name, ulp.mptcp), (Some("tls"), None));
-    assert_eq!((tls.version_name(), tls.cipher_name()), (Some("1.3"), Some("aes-gcm-256")));
-    assert_eq!(
-        (tls.tx_conf.and_then(Tls::conf_name), tls.rx_conf.and_then(Tls::conf_name)),
-        (Some("sw"), Some("hw"))
-    );
+    assert_eq!((tls.version, tls.cipher), (Some(0x0304), Some(52)));
+    assert_eq!((tls.tx_conf, tls.rx_conf), (Some(2), Some(3)));
     assert_eq!(
         (tls.zero_copy_tx, tls.rx_no_padding, tls.tx_max_payload_bytes),
         (false, true, None)

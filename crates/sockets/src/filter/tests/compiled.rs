@@ -68,9 +68,10 @@ fn states_become_the_requests() {
 fn without_privilege_or_an_old_kernel_the_rest_grows() {
     let basic = Target { operations: Operations::BASIC, ..target() };
     let compiled = parse("fwmark = 1 and cgroup = /c5 and sport = :80").compile(&basic);
-    assert_eq!(compiled.rest.unwrap().to_string(), "fwmark = 0x1 and cgroup = /c5");
+    assert_eq!(compiled.rest.as_ref().unwrap().to_string(), "fwmark = 0x1 and cgroup = /c5");
     assert_eq!(compiled.bytecode.len(), 12);
-    assert!(compiled.needs.contains(Needs::MARK.with(Needs::CGROUP_ID)));
+    let needs = compiled.rest.as_ref().map_or(Needs::NONE, Needs::of);
+    assert!(needs.contains(Needs::MARK.with(Needs::CGROUP_ID)));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 use super::{FixedNames, message, parse};
+use crate::attribution::Process;
 use crate::filter::evaluate::fits;
 use crate::filter::names::cgroup_mount;
-use crate::filter::{Facts, Names, Process, Verdict};
+use crate::filter::{Facts, Names, Verdict};
 use std::time::Duration;
 use wire::inet_diag::TcpInfo;
 

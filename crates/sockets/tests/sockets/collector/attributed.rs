@@ -92,7 +92,7 @@ fn a_socket_has_its_cgroup_its_pod_and_its_namespace() {
     watch.wait_polls(1);
     let answer = |filter: &str| {
         let filter = Filter::parse(filter).unwrap();
-        let json = watch.collector.query(Some(filter), 10, Duration::from_secs(10)).unwrap();
+        let json = watch.query(Some(filter), 10, Duration::from_secs(10)).unwrap();
         serde_json::from_slice::<Value>(&json).unwrap()["sockets"].as_array().unwrap().len()
     };
     let pod = format!("pod = {POD}");

@@ -39,7 +39,7 @@ fn an_answer_has_what_passes_up_to_the_limit_and_counts_the_rest() {
     watch.wait_polls(1);
     let ask = |filter: Option<&str>, limit| {
         let filter = filter.map(|text| Filter::parse(text).unwrap());
-        parse(&watch.collector.query(filter, limit, WAIT).unwrap())
+        parse(&watch.query(filter, limit, WAIT).unwrap())
     };
     let port = crowd.port();
     let numbers = |answer: &Value| {
@@ -148,10 +148,10 @@ fn a_question_whose_asker_has_gone_costs_nothing() {
     watch.wait("begin of the poll", |told| !told.seen.is_empty());
     let short = Duration::from_millis(20);
     for _ in 0..5 {
-        assert_eq!(watch.collector.query(None, 1, short), Err(QueryError::Timeout));
+        assert_eq!(watch.query(None, 1, short), Err(QueryError::Timeout));
     }
     watch.wait_polls(1);
-    assert!(watch.collector.query(None, 1, WAIT).is_ok());
+    assert!(watch.query(None, 1, WAIT).is_ok());
     assert_eq!(watch.poll_hop().event(Event::Queries), 1);
     watch.stop();
 }
@@ -202,7 +202,7 @@ fn a_slow_reader_delays_no_poll_and_is_told_that_its_answer_is_cut() {
         ),
     }
     // One that reads gets all of it.
-    let answer = parse(&watch.collector.query(None, 100_000, WAIT).unwrap());
+    let answer = parse(&watch.query(None, 100_000, WAIT).unwrap());
     if answer["truncated"] == false {
         assert_eq!(answer["shown"].as_u64(), Some(2 * crowd.pairs.len() as u64 + 1));
     }
@@ -220,7 +220,7 @@ fn one_question_a_second_is_answered_and_few_wait() {
     let watch = Watch::start(&netns, options(RARELY, Scope::Own));
     watch.wait_polls(1);
     let time = || {
-        let answer = parse(&watch.collector.query(None, 0, WAIT).unwrap());
+        let answer = parse(&watch.query(None, 0, WAIT).unwrap());
         answer["time_unix_ns"].as_u64().unwrap()
     };
     let (one, other) = (time(), time());
@@ -322,7 +322,7 @@ fn questions_do_not_search_again_and_again_where_a_search_has_failed() {
     watch.wait_polls(1);
     let began = Instant::now();
     for _ in 0..3 {
-        let answer = parse(&watch.collector.query(None, 10, WAIT).unwrap());
+        let answer = parse(&watch.query(None, 10, WAIT).unwrap());
         assert_eq!((&answer["shown"], &answer["namespaces_failed"]), (&3.into(), &1.into()));
     }
     let searches = searches.load(Ordering::Relaxed);

@@ -4,7 +4,10 @@ use ledger::{HopKind, HopSnapshot};
 use record::{Encoder, Encoding, FieldSet, PollTotals, RecordKind, SocketRecord};
 use serde_json::Value;
 use sockets::attribution::Host;
-use sockets::{Access, Collector, Direct, MakeAccess, Options, Output, Problem};
+use sockets::filter::Filter;
+use sockets::{
+    Access, Answer, Collector, Direct, MakeAccess, Options, Output, Problem, QueryError,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -136,6 +139,16 @@ impl Watch {
         wrap: impl FnOnce(Direct) -> A + Send + 'static,
     ) -> Watch {
         Watch::start_with(netns, options, Box::new(|| Box::new(wrap(Direct::new()))))
+    }
+
+    /// Asks, and reads the whole answer.
+    pub(crate) fn query(
+        &self,
+        filter: Option<Filter>,
+        limit: usize,
+        timeout: Duration,
+    ) -> Result<Vec<u8>, QueryError> {
+        self.collector.questions().ask(filter, limit, timeout).and_then(Answer::whole)
     }
 
     #[track_caller]

@@ -63,10 +63,12 @@ fn receive_buffer(host: &Host, what: &str, asked: u64, rmem_max: u64, fix: Strin
     if granted == asked {
         return Finding::new(Severity::Ok, what, format!("{} will be granted", capacity(asked)));
     }
+
     if host.has_capability(CAP_NET_ADMIN) {
         let value = format!("{} will be granted, by CAP_NET_ADMIN", capacity(asked));
         return Finding::new(Severity::Ok, what, value);
     }
+
     let value = format!("asks for {}, would get {}", capacity(asked), capacity(granted));
     Finding::new(Severity::Warning, what, value)
         .because(format!(
@@ -112,8 +114,10 @@ fn send_buffers(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
     let Some(wmem_max) = host.sysctl("net.core.wmem_max") else { return };
     for (target, udp) in udp_targets(config) {
         let Some(asked) = udp.send_buffer_bytes else { continue };
+
         let (asked, granted) = (asked as u64, wmem_max.saturating_mul(2));
         let what = format!("send buffer of {}", target.name);
+
         findings.push(if asked <= granted {
             Finding::new(Severity::Ok, what, format!("{} will be granted", size(asked)))
         } else {
@@ -172,10 +176,12 @@ fn backlog(host: &Host) -> Option<Finding> {
     const USUAL: u64 = 1_000;
     let len = host.sysctl("net.core.netdev_max_backlog")?;
     let drops = host.softnet_drops().unwrap_or(0);
+
     let what = "net.core.netdev_max_backlog";
     let value = format!("{len} packets a processor, {drops} dropped since the host started");
     let why = "packets dropped there are in no socket's count; above some 100 thousand datagrams a second, raise it";
     let command = format!("sudo sysctl -w net.core.netdev_max_backlog={}", (len * 4).max(USUAL));
+
     Some(if len < USUAL {
         Finding::new(Severity::Warning, what, value).because(why).fixed_by(command)
     } else if drops > 0 {

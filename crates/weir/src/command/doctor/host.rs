@@ -69,15 +69,18 @@ impl Host {
         let is_process = |name: &std::ffi::OsStr| {
             name.to_str().is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
         };
+
         let folders = fs::read_dir(self.root.join("proc")).into_iter().flatten().flatten();
         let of_processes = folders.filter(|folder| is_process(&folder.file_name()));
         let links = of_processes.filter_map(|folder| {
             let link = fs::read_link(folder.path().join("ns/net")).ok()?;
             Some(link.to_str()?.to_owned())
         });
+
         let mounts = self.read("proc/self/mountinfo").unwrap_or_default();
         let mounted = mounts.lines().filter_map(|line| line.split(' ').nth(3));
         let mounted = mounted.filter(|root| root.starts_with("net:[")).map(str::to_owned);
+
         links.chain(mounted).collect::<BTreeSet<String>>().len()
     }
 

@@ -53,13 +53,16 @@ fn is_loopback(addr: &HostPort) -> bool {
 /// A next hop whose hardware address is asked for holds datagrams for about three seconds.
 fn neighbors(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
     const USUAL_BYTES: u64 = 212_992;
+
     let name = "net.ipv4.neigh.default.unres_qlen_bytes";
     let Some(bytes) = host.sysctl(name) else { return };
     if !udp_targets(config).any(|(_, udp)| !is_loopback(&udp.addr)) {
         return;
     }
+
     let value =
         format!("{} wait for a next hop that does not answer", super::buffers::capacity(bytes));
+
     findings.push(if bytes < USUAL_BYTES {
         Finding::new(Severity::Warning, name, value)
             .because("more are dropped while a next hop is being found, after each time it was forgotten")
@@ -77,9 +80,11 @@ fn icmp(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
     if !udp_targets(config).any(|(_, udp)| !is_loopback(&udp.addr)) {
         return;
     }
+
     let value = format!(
         "at most one error each {interval_ms} ms to one peer (net.ipv4.icmp_ratelimit here)"
     );
+
     findings.push(
         Finding::new(Severity::Advice, "ICMP errors", value).because(
             "a receiver's host limits them the same way: while a receiver is down, `refused` counts the errors that \

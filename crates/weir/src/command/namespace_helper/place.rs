@@ -91,6 +91,7 @@ fn listen(path: &Path) -> anyhow::Result<Listener> {
         })?;
         result = Listener::bind(path);
     }
+
     result.map_err(|error| {
         refused(format_args!("cannot listen at {}", path.display()), Wanted::Unix(path), &error)
     })
@@ -155,14 +156,18 @@ impl Remover {
 /// The file cannot be removed.
 pub(super) fn remove_at_end(path: &Path) -> anyhow::Result<()> {
     let file = identity(path).context("there is no such file")?;
+
     // Ctrl-C at a terminal reaches both; this one ends second.
     let ignored = Arc::default();
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&ignored))?;
     }
+
     sys::process::keep_capabilities(0).map_err(io::Error::from)?;
     sys::process::forbid_new_privileges().map_err(io::Error::from)?;
+
     io::copy(&mut io::stdin().lock(), &mut io::sink())?;
+
     if identity(path) == Some(file) {
         fs::remove_file(path)?;
     }

@@ -4,7 +4,7 @@ use super::columns::View;
 use super::rates::History;
 use record::{RecordKind, SCHEMA_VERSION, SocketRecord};
 use sockets::attribution::{Cgroup, Cgroups, Host, HostOptions, ProcessOptions, Processes, Users};
-use sockets::filter::{Expr, Facts, Filter, Needs, Origin, Process};
+use sockets::filter::{Expr, Facts, Filter, Needs, Origin};
 use sockets::{Found, Identity, Whose, describe};
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -45,12 +45,11 @@ pub(super) struct Counts {
 
 /// Makes records of messages.
 pub(super) struct Assembler {
-    needs: Needs,
-    wants_processes: bool,
     host: Host,
     users: Users,
     cgroups: Option<Cgroups>,
-    processes: Processes,
+    /// `None` where nobody asks for them.
+    processes: Option<Processes>,
     history: Option<History>,
     seen: HashSet<u64>,
     interfaces: HashMap<u32, String>,
@@ -70,14 +69,13 @@ pub(super) enum Polls {
 
 impl Assembler {
     pub(super) fn new(filter: &Filter, wants_processes: bool, polls: Polls) -> Assembler {
-        let needs = filter.needs();
+        let wants_processes = wants_processes || filter.needs().contains(Needs::PROCESSES);
+
         Assembler {
-            needs,
-            wants_processes: wants_processes || needs.contains(Needs::PROCESSES),
             host: Host::read(HostOptions::default()),
             users: Users::read().unwrap_or_default(),
             cgroups: Cgroups::open(Default::default()).ok(),
-            processes: Processes::default(),
+            processes: wants_processes.then(Processes::default),
             history: (polls == Polls::Many).then(History::default),
             seen: HashSet::new(),
             interfaces: interface_names(),
@@ -107,8 +105,8 @@ impl Assembler {
         if let Some(history) = &mut self.history {
             history.begin_poll();
         }
-        if self.wants_processes {
-            self.processes = Processes::scan(&ProcessOptions::default());
+        if let Some(processes) = &mut self.processes {
+            *processes = Processes::scan(&ProcessOptions::default());
         }
     }
 
@@ -118,7 +116,7 @@ impl Assembler {
 
     /// What the look at processes saw, if there was one.
     pub(super) fn processes(&self) -> Option<&Processes> {
-        self.wants_processes.then_some(&self.processes)
+        self.processes.as_ref()
     }
 
     /// Hands a socket on if it passes and has not been seen in this poll.
@@ -148,14 +146,10 @@ impl Assembler {
             netns: place.found.and_then(|found| found.name.as_deref()),
             is_netns_known: is_live,
             interface: interface.as_deref(),
-            cgroup_path: cgroup.as_deref().map(Cgroup::path),
-            pod: cgroup.as_deref().and_then(Cgroup::pod_uid),
-            container: cgroup.as_deref().and_then(Cgroup::container_id),
-            unit: cgroup.as_deref().and_then(Cgroup::systemd_unit),
             // One that was not there before has been seen for no time.
             age: self.history.is_some().then(|| age.unwrap_or_default()),
             origin: if place.kind == RecordKind::CLOSE { Origin::Close } else { Origin::Row },
-            ..Facts::default()
+            ..Facts::of_cgroup(cgroup.as_deref())
         };
 
         let passes = self.passes(message, place, &facts);
@@ -164,12 +158,15 @@ impl Assembler {
             return;
         }
 
+        // One without a file has the inode 0, and no holder.
+        let holders = self.processes.as_ref().filter(|_| message.inode != 0);
         let mut unknown = std::mem::take(&mut self.unknown);
         let whose = Whose {
             is_of_this_host: is_live,
             netns_inode: place.found.map(|found| found.id.inode),
             netns_name: facts.netns,
             cgroup: cgroup.as_deref(),
+            process: holders.and_then(|holders| holders.owner(message.inode.into())),
             ..Whose::default()
         };
         let mut record = identify(&self.host, self.run_id, place);
@@ -183,23 +180,13 @@ impl Assembler {
             self.counts.shown += 1;
             record.sequence = is_live.then_some(self.sequence);
             self.sequence += 1;
-            let owners = self.fill_process(&mut record);
+            let owners = holders.map_or(0, |holders| holders.owner_count(message.inode.into()));
             let interface = interface.as_deref();
             let view = View { record: &record, rates, age, owners, interface, users: &self.users };
             take.take(&view, raw);
         }
 
         self.unknown = unknown;
-    }
-
-    /// Says which process holds the socket, and how many do.
-    fn fill_process<'a>(&'a self, record: &mut SocketRecord<'a>) -> u32 {
-        let inode = record.inode.filter(|&inode| self.wants_processes && inode != 0);
-        let Some(inode) = inode.map(u64::from) else { return 0 };
-        if let Some(owner) = self.processes.owner(inode) {
-            (record.process_id, record.process_name) = (Some(owner.pid), Some(owner.name));
-        }
-        self.processes.owner_count(inode)
     }
 
     fn cgroup_of(&mut self, id: u64, now: Instant) -> Option<Arc<Cgroup>> {
@@ -213,12 +200,9 @@ impl Assembler {
 
     fn passes(&self, message: &SocketMessage<'_>, place: &Place<'_>, facts: &Facts<'_>) -> bool {
         let Some(rest) = place.rest else { return true };
-        if !self.needs.contains(Needs::PROCESSES) {
-            return rest.matches(message, facts);
-        }
-        let owners = self.processes.owners(message.inode.into());
-        let owners: Vec<_> =
-            owners.map(|owner| Process { pid: owner.pid, name: owner.name }).collect();
+        let Some(processes) = &self.processes else { return rest.matches(message, facts) };
+
+        let owners: Vec<_> = processes.owners(message.inode.into()).collect();
         rest.matches(message, &Facts { processes: &owners, ..*facts })
     }
 }

@@ -4,11 +4,10 @@ use super::args::{Args, tell};
 use super::assemble::{Assembler, Place, Polls, Take};
 use crate::exit::Failure;
 use record::RecordKind;
-use sockets::filter::{Compiled, Explanation, Filter, Names, NoNames, SystemNames, Target};
+use sockets::filter::{Explanation, Filter, Names, SystemNames, Target};
 use sockets::unseen::{absent, hidden_namespaces, no_such_namespace, without_ptrace};
 use sockets::{Access, Ask, Found, Scope, Visitor, Walker};
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::time::Instant;
 use sys::clock::realtime_ns;
 use sys::namespace::{Error, Identity};
@@ -53,6 +52,7 @@ impl<'p> Live<'p> {
         let polls = if args.watch.is_some() { Polls::Many } else { Polls::One };
         let wants_processes = args.processes
             || args.columns.as_deref().is_some_and(|names| names.contains("process"));
+
         Ok(Live {
             filter,
             scope: args.scope(),
@@ -118,7 +118,7 @@ impl<'p> Live<'p> {
         };
 
         // Compiled for each namespace: the names of interfaces are those of one.
-        let compiled = compile(self.filter, self.states, is_own);
+        let compiled = self.filter.compile(&target(self.states, is_own));
         if compiled.states.is_empty() {
             self.unseen.visited += 1;
             return Ok(());
@@ -212,33 +212,10 @@ impl Unseen {
     }
 }
 
-/// Splits the filter between the kernel and us, for one namespace.
-pub(super) fn compile(filter: &Filter, states: States, is_own: bool) -> Compiled {
-    let names: &dyn Names = if is_own { &SystemNames } else { &Elsewhere };
-    let target = Target { operations: operations(), default_states: states, ..Target::new(names) };
-    filter.compile(&target)
-}
-
 /// Names in another namespace: its interfaces are unknown here, and cgroups are the host's.
 struct Elsewhere;
 
 impl Names for Elsewhere {
-    fn service(&self, name: &str) -> Option<u16> {
-        NoNames.service(name)
-    }
-
-    fn host(&self, name: &str) -> Vec<IpAddr> {
-        NoNames.host(name)
-    }
-
-    fn user(&self, name: &str) -> Option<u32> {
-        NoNames.user(name)
-    }
-
-    fn device(&self, name: &str) -> Option<u32> {
-        NoNames.device(name)
-    }
-
     fn cgroup(&self, path: &str) -> Option<u64> {
         SystemNames.cgroup(path)
     }
@@ -246,14 +223,19 @@ impl Names for Elsewhere {
 
 /// Says which part of the filter runs where, in this namespace.
 pub(super) fn explain(filter: &Filter, states: States) -> Vec<Explanation> {
-    let target =
-        Target { default_states: states, operations: operations(), ..Target::new(&SystemNames) };
-    filter.explain(&target)
+    filter.explain(&target(states, true))
 }
 
-fn operations() -> Operations {
-    let is_admin = effective_capabilities().is_some_and(|set| set & 1 << CAP_NET_ADMIN != 0);
-    Operations { mark: is_admin, ..Operations::ALL }
+/// How a filter is divided between the kernel and us for one namespace.
+fn target(default_states: States, is_own: bool) -> Target<'static> {
+    let names: &dyn Names = if is_own { &SystemNames } else { &Elsewhere };
+    let operations = Operations { mark: is_admin(), ..Operations::ALL };
+    Target { operations, default_states, ..Target::new(names) }
+}
+
+/// Whether the kernel shows this process what it keeps from others, such as marks.
+pub(super) fn is_admin() -> bool {
+    effective_capabilities().is_some_and(|set| set & 1 << CAP_NET_ADMIN != 0)
 }
 
 fn name_of(found: &Found) -> String {

@@ -52,6 +52,7 @@ impl Out {
             #[cfg(test)]
             State::Memory => return,
         }
+
         self.buffer.clear();
     }
 

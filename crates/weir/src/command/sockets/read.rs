@@ -114,6 +114,7 @@ fn socket_in<'a>(
             return Ok(None);
         }
     };
+
     decode(captured.message.body).map(|socket| Some((kind, socket)))
 }
 

@@ -54,6 +54,7 @@ impl Printer {
                 Form::Records(encoder)
             }
         };
+
         Ok(Printer { out, form })
     }
 

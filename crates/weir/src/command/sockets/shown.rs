@@ -112,6 +112,7 @@ pub(super) fn column(name: &str) -> anyhow::Result<Shown> {
 /// Columns by the names of columns, fields and groups of fields.
 pub(super) fn columns(names: &str) -> anyhow::Result<Vec<Shown>> {
     let mut shown = Vec::new();
+
     for name in split(names) {
         match column(name) {
             Ok(column) => shown.push(column),
@@ -121,6 +122,7 @@ pub(super) fn columns(names: &str) -> anyhow::Result<Vec<Shown>> {
             },
         }
     }
+
     match shown.is_empty() {
         true => Err(Failure::Usage.error("--columns names none; `--columns help` lists them")),
         false => Ok(shown),
@@ -130,6 +132,7 @@ pub(super) fn columns(names: &str) -> anyhow::Result<Vec<Shown>> {
 /// Fields by the names of columns, fields and groups, in their order; a leading `-` takes away.
 pub(super) fn fields(names: &str) -> anyhow::Result<Vec<&'static Field>> {
     let mut plain = Vec::new();
+
     for name in split(names) {
         match columns::find(name.strip_prefix('-').unwrap_or(name)) {
             Some(column) => {
@@ -139,9 +142,11 @@ pub(super) fn fields(names: &str) -> anyhow::Result<Vec<&'static Field>> {
             None => plain.push(name.to_owned()),
         }
     }
+
     if plain.is_empty() {
         return Err(Failure::Usage.error("--columns names no field; `--columns help` lists them"));
     }
+
     FieldSet::in_order(plain.iter().map(String::as_str)).map_err(|error| unknown(&error.name))
 }
 

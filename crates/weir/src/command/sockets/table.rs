@@ -186,6 +186,7 @@ impl Layout {
         if let Some(limit) = look.width {
             fit(columns, &mut widths, limit, look.may_drop_columns);
         }
+
         let last = widths.iter().rposition(Option::is_some);
         let place = |(at, (column, width)): (usize, (&Shown, &Option<usize>))| {
             width.map(|width| Place {
@@ -196,6 +197,7 @@ impl Layout {
             })
         };
         let places = columns.iter().zip(&widths).enumerate().map(place).collect();
+
         Layout { places, has_color: look.has_color }
     }
 
@@ -204,11 +206,13 @@ impl Layout {
         if self.has_color {
             line.push_str("\x1b[1m");
         }
+
         for (column, place) in columns.iter().zip(&self.places) {
             if let Some(place) = place {
                 pad(&column.title(), place, line);
             }
         }
+
         if self.has_color {
             line.push_str("\x1b[0m");
         }
