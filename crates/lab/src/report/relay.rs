@@ -68,10 +68,6 @@ impl<'a> RelayReport<'a> {
             charts.push(self.loss_chart()?);
             charts.push(self.latency_chart(base)?);
             charts.push(self.places_chart(base)?);
-            charts.push(self.p99_chart()?);
-            for factor in &FACTORS {
-                charts.extend(self.knee_chart(factor, base)?);
-            }
         }
         Ok(charts)
     }
@@ -88,15 +84,6 @@ impl<'a> RelayReport<'a> {
                 percent(self.sweep.tolerance)
             ),
         )
-    }
-
-    fn p99_chart(&self) -> Result<Chart, ReportError> {
-        let lines = self.lines(|sample| sample.latency.map(|latency| latency.p99_ns as f64));
-        let y = Axis::times("latency, 99th percentile", ends(&lines));
-        let plot = self.plot("Latency against rate", COMBINATIONS, y, lines);
-        let caption =
-            "The 99th percentile of the time from the sender's stamp to the slowest receiver.";
-        finish(plot, "latency-p99".to_owned(), caption.to_owned())
     }
 
     fn latency_chart(&self, base: &Curve) -> Result<Chart, ReportError> {
@@ -150,51 +137,6 @@ impl<'a> RelayReport<'a> {
         let plot = self.plot("Where datagrams were lost", &describe(base.combination), y, lines);
         let caption = "What is missing, and who says that it dropped it: the relay's ledger by place and reason, and the sockets of the lab's own receivers.";
         finish(plot, "places".to_owned(), caption.to_owned())
-    }
-
-    /// `None` where the factor was not varied.
-    fn knee_chart(&self, factor: &Factor, base: &Curve) -> Result<Option<Chart>, ReportError> {
-        // Alike in the other factors.
-        let of_factor = self.sweep.curves.iter().filter(|curve| {
-            let same = |other: &Factor| {
-                other.name == factor.name
-                    || (other.of)(curve.combination) == (other.of)(base.combination)
-            };
-            FACTORS.iter().all(same)
-        });
-
-        let marks = of_factor.filter_map(|curve| {
-            let y = curve.knee.lossless_per_sec()? as f64;
-            let interval = match curve.knee {
-                Knee::Between { lossless_per_sec, lossy_per_sec } => {
-                    Some((lossless_per_sec as f64, lossy_per_sec as f64))
-                }
-                _ => None,
-            };
-            Some(Mark { x: (factor.of)(curve.combination) as f64, y, interval })
-        });
-
-        let mut marks: Vec<Mark> = marks.collect();
-        if marks.len() < 2 {
-            return Ok(None);
-        }
-
-        marks.sort_by(|a, b| a.x.total_cmp(&b.x));
-        let x = Axis::chosen(factor.axis, marks.iter().map(|mark| mark.x));
-        let line = Line { label: "without loss".to_owned(), style: 0, marks, marks_every: 1 };
-        let lines = vec![line];
-
-        let y = Axis::counts("highest rate without loss, datagrams per second", ends(&lines));
-        let title = format!("Where loss begins, against {}", factor.name);
-        let others = format!("otherwise {}", describe(base.combination));
-        let footnote = format!("The bar ends at the lowest rate that lost. {}", self.footnote());
-        let plot = Plot { x, footnote, ..self.plot(&title, &others, y, lines) };
-
-        let caption = format!(
-            "The highest rate at which no more than {} was missing.",
-            percent(self.sweep.tolerance)
-        );
-        finish(plot, format!("knee-{}", factor.file), caption).map(Some)
     }
 
     fn lines(&self, y: impl Fn(&Sample) -> Option<f64> + Copy) -> Vec<Line> {
@@ -329,35 +271,6 @@ const METHOD: &str = "<section>\n<h2>Method</h2>\n<ul>\n\
     <li><b>Everything shares the processors</b> of one machine: relay, sender and receivers, of which the last two are one thread that spins. The knee is that of this machine with \
     all of them on it. A rate that lost was measured once more, and counts as lossy if it lost both times, because other work \
     on the machine is not the relay; all measurements stand in the tables.</li>\n</ul>\n</section>\n";
-
-/// Something that was varied.
-struct Factor {
-    name: &'static str,
-    file: &'static str,
-    axis: &'static str,
-    of: fn(Combination) -> usize,
-}
-
-const FACTORS: [Factor; 3] = [
-    Factor {
-        name: "datagram size",
-        file: "size",
-        axis: "bytes of a datagram",
-        of: |combination| combination.size_bytes,
-    },
-    Factor {
-        name: "number of targets",
-        file: "targets",
-        axis: "targets",
-        of: |combination| combination.targets,
-    },
-    Factor {
-        name: "number of flows",
-        file: "flows",
-        axis: "flows",
-        of: |combination| combination.flows,
-    },
-];
 
 fn line(
     label: String,
