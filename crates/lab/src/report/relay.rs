@@ -2,7 +2,7 @@
 
 use super::charts::axis::Axis;
 use super::charts::finish;
-use super::charts::plot::{Curve as Line, Mark, Plot};
+use super::charts::plot::{Curve as Line, Mark, Plot, heights};
 use super::csv::Table;
 use super::page::{self, Page, table, text_table};
 use super::{Chart, ReportError};
@@ -74,7 +74,7 @@ impl<'a> RelayReport<'a> {
 
     fn loss_chart(&self) -> Result<Chart, ReportError> {
         let lines = self.lines(|sample| Some(sample.missing_share));
-        let y = Axis::shares_from_zero("share of datagrams that are missing", ends(&lines));
+        let y = Axis::shares_from_zero("share of datagrams that are missing", heights(&lines));
         let plot = self.plot("Loss against rate", COMBINATIONS, y, lines);
         finish(
             plot,
@@ -101,7 +101,7 @@ impl<'a> RelayReport<'a> {
         });
         let lines: Vec<Line> = lines.collect();
 
-        let y = Axis::times("latency from sender to receiver", ends(&lines));
+        let y = Axis::times("latency from sender to receiver", heights(&lines));
         let title = "Latency through the relay against rate";
         let plot = self.plot(title, &describe(base.combination), y, lines);
         let caption = "Time from the sender's stamp to the receiver; at each quantile the slowest target. It leaps where queues fill.";
@@ -133,7 +133,7 @@ impl<'a> RelayReport<'a> {
         let at_receivers = |sample: &Sample| Some(share(sample, sample.dropped_at_receivers));
         lines.push(line("the lab's receivers".to_owned(), 1, &base.samples, at_receivers));
 
-        let y = Axis::shares_from_zero("share of datagrams", ends(&lines));
+        let y = Axis::shares_from_zero("share of datagrams", heights(&lines));
         let plot = self.plot("Where datagrams were lost", &describe(base.combination), y, lines);
         let caption = "What is missing, and who says that it dropped it: the relay's ledger by place and reason, and the sockets of the lab's own receivers.";
         finish(plot, "places".to_owned(), caption.to_owned())
@@ -283,13 +283,6 @@ fn line(
     let mut marks: Vec<Mark> = samples.iter().filter_map(mark).collect();
     marks.sort_by(|a, b| a.x.total_cmp(&b.x));
     Line { label, style, marks, marks_every: 1 }
-}
-
-/// Every value that the y axis must hold.
-fn ends(lines: &[Line]) -> impl Iterator<Item = f64> {
-    let marks = lines.iter().flat_map(|line| &line.marks);
-    let ends = marks.flat_map(|mark| [mark.y, mark.interval.map_or(mark.y, |interval| interval.1)]);
-    ends.collect::<Vec<f64>>().into_iter()
 }
 
 fn row(sample: &Sample) -> Vec<String> {

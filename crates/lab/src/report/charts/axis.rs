@@ -119,9 +119,11 @@ impl Axis {
             low = low.min(exponent);
             high = high.max(exponent);
         }
+
         let (low, high) =
             if low <= high { (low.floor() as i32, high.ceil() as i32) } else { (0, 1) };
         let high = high.max(low + 1);
+
         let ticks = (low..=high).map(|exponent| (f64::from(exponent), label(exponent))).collect();
         let place = |value: f64| value.log10();
         Axis { name: name.to_owned(), place, range: f64::from(low)..f64::from(high), ticks }
