@@ -179,7 +179,7 @@ fn tcp_retransmits_and_is_told_of_no_loss() {
     let counters = network.host(End::H1).counters().unwrap().since(&before);
     let value = |group, name| counters.value(group, name);
     assert_eq!(value("TcpExt", "TCPRetransFail"), Some(0));
-    assert!(value("Tcp", "RetransSegs").unwrap() > 0, "{:?}", counters.iter().collect::<Vec<_>>());
+    assert!(value("Tcp", "RetransSegs").unwrap() > 0, "{counters:?}");
     assert!(value("Tcp", "OutSegs").unwrap() >= 400_000 / 1_460);
 }
 
