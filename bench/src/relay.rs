@@ -239,10 +239,12 @@ pub(crate) fn start_time(
     let begin = Instant::now();
     let mut relay = Relay::spawn(contender, programs, &[udp(receiver)?], None)?;
     let probe = probe_socket(relay.addr)?;
+
     loop {
         relay.check_start(begin)?;
         // A refused probe is the reason to send another.
         let _ = probe.send(&[0; 64]);
+
         let next = Instant::now() + PROBE_INTERVAL;
         while Instant::now() < next {
             if receiver.receive() > 0 {

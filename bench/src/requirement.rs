@@ -106,6 +106,7 @@ pub(crate) fn check(results: &[CaseResult], starts: &[StartResult]) -> Vec<Requi
             Question::Steady => check_gathering(result, &mut all),
         }
     }
+
     if let Some(start) = starts.iter().find(|start| start.contender == WEIR) {
         let what = "start of the process to the first datagram forwarded".to_owned();
         let limit = Limit::AtMost(START_MS_MAX);

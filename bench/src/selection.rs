@@ -212,6 +212,7 @@ impl Selection {
             };
             can_run && is_chosen
         };
+
         RELAYS.into_iter().filter(is_wanted).map(|(_, contender)| contender).collect()
     }
 }

@@ -115,6 +115,7 @@ impl Verifier {
         if options.listeners.is_empty() {
             return Err(Error::NoListener);
         }
+
         let bound = options
             .listeners
             .iter()
@@ -123,6 +124,7 @@ impl Verifier {
                     .map_err(|source| Error::Listen { address: address.clone(), source })
             })
             .collect::<Result<Vec<_>, _>>()?;
+
         let progress = bound.iter().map(|_| Progress::default()).collect();
         Ok(Verifier { options, bound, progress })
     }
