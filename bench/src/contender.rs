@@ -136,6 +136,4 @@ pub(crate) struct Programs {
     pub(crate) weir: PathBuf,
     pub(crate) limitrelay: PathBuf,
     pub(crate) socat: Option<PathBuf>,
-    /// Whether this Weir has `--gather`.
-    pub(crate) can_gather: bool,
 }

@@ -165,8 +165,7 @@ fn programs(args: &Args) -> anyhow::Result<Programs> {
     let limitrelay = std::env::current_exe()?.with_file_name("limitrelay");
     relay::build_limitrelay(&limitrelay)?;
     let socat = program("socat");
-    let can_gather = relay::can_gather(&weir)?;
-    Ok(Programs { weir, limitrelay, socat, can_gather })
+    Ok(Programs { weir, limitrelay, socat })
 }
 
 /// A program of this name, where a shell would find it.

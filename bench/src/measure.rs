@@ -74,6 +74,7 @@ fn compare(
         one.found.push(found[relay]);
         one.cpu.push(Cpu { rate_per_sec: rate, ns_per_copy: trial.cpu_ns_per_copy() });
     }
+
     for (relay, one) in measured.iter_mut().enumerate() {
         let rate = common.min(found[relay].rate_per_sec) * LATENCY_RATE_SHARE;
         one.latency.push(latency(stage, relay, rate, plan.latency)?.0);
@@ -130,7 +131,9 @@ fn latency(
     let cpu = Cpu { rate_per_sec: rate, ns_per_copy: trial.cpu_ns_per_copy() };
     let sent_per_sec = trial.outcome.sent_per_sec;
     let through = percentiles_us(trial);
+
     let direct = percentiles_us(stage.time(None, rate, duration)?);
+
     let latency = Latency {
         rate_per_sec: rate,
         sent_per_sec,

@@ -230,13 +230,6 @@ fn weir(programs: &Programs, addr: SocketAddr, targets: &[SocketAddr], form: Wei
     command
 }
 
-/// Whether this weir has the option that has it wait for more after a short batch.
-pub(crate) fn can_gather(weir: &Path) -> anyhow::Result<bool> {
-    let help = Command::new(weir).args(["relay", "--help"]).output();
-    let help = help.with_context(|| format!("running {}", weir.display()))?;
-    Ok(String::from_utf8_lossy(&help.stdout).contains("--gather"))
-}
-
 /// Time from starting a relay's process to the first datagram that arrives through it.
 pub(crate) fn start_time(
     contender: Contender,
@@ -246,10 +239,12 @@ pub(crate) fn start_time(
     let begin = Instant::now();
     let mut relay = Relay::spawn(contender, programs, &[udp(receiver)?], None)?;
     let probe = probe_socket(relay.addr)?;
+
     loop {
         relay.check_start(begin)?;
         // A refused probe is the reason to send another.
         let _ = probe.send(&[0; 64]);
+
         let next = Instant::now() + PROBE_INTERVAL;
         while Instant::now() < next {
             if receiver.receive() > 0 {

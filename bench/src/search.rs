@@ -100,6 +100,7 @@ fn saturate(
             saturation_cpu_ns_per_copy: trial.cpu_ns_per_copy(),
             ..Found::default()
         };
+
         if found.saturation_per_sec < 0.8 * offered || is_limited_by_load(trial) {
             return Ok(found);
         }

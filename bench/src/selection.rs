@@ -1,7 +1,7 @@
 //! Which cases are measured, and which relays in each.
 
 use crate::case::{Case, Pace, Plan, Question, REPETITIONS, VARYING};
-use crate::contender::{Contender, DeadEnd, Gathering, Programs, Schedule};
+use crate::contender::{C_LOOPS, Contender, DeadEnd, Gathering, Programs, Schedule};
 use crate::site::{Reach, Site};
 use clap::ValueEnum;
 use load::spin::{HEADER_BYTES, Sizes};
@@ -96,10 +96,6 @@ impl Selection {
             }
         }
 
-        if !programs.can_gather && cases.iter().any(|(case, ..)| case.question == Question::Steady)
-        {
-            skipped.push("gathering: this weir has no --gather".to_owned());
-        }
         if programs.socat.is_none() {
             skipped
                 .push("socat, and a stuck file, which is made with it: not installed".to_owned());
@@ -195,14 +191,8 @@ impl Selection {
                 std::iter::once(Contender::weir(schedule)).chain(beside).collect()
             }
             Question::Steady => {
-                let mut contenders = if programs.can_gather {
-                    [Gathering::Off, Gathering::On].map(Contender::gathering).to_vec()
-                } else {
-                    vec![Contender::WEIR_INLINE]
-                };
-
-                contenders.extend(crate::contender::C_LOOPS);
-                contenders
+                let weir = [Gathering::Off, Gathering::On].map(Contender::gathering);
+                weir.into_iter().chain(C_LOOPS).collect()
             }
         }
     }
@@ -222,6 +212,7 @@ impl Selection {
             };
             can_run && is_chosen
         };
+
         RELAYS.into_iter().filter(is_wanted).map(|(_, contender)| contender).collect()
     }
 }

@@ -224,8 +224,7 @@ mod tests {
         let limitrelay = std::env::temp_dir().join(name);
         build_limitrelay(&limitrelay).unwrap();
         let weir = "/nonexistent".into();
-        let programs =
-            Programs { weir, limitrelay: limitrelay.clone(), socat: None, can_gather: false };
+        let programs = Programs { weir, limitrelay: limitrelay.clone(), socat: None };
         let cpus = || "0".to_owned();
         let placement = Placement { load_cpus: cpus(), relay_cpus: cpus(), receive_cpus: cpus() };
         let contenders = [Contender::LimitRelay, Contender::LimitRelayRuns];

@@ -31,6 +31,7 @@ pub(crate) fn measure(
 ) -> anyhow::Result<Vec<StartResult>> {
     let blank = |contender: &Contender| StartResult { contender: *contender, start_ms: Vec::new() };
     let mut results: Vec<_> = contenders.iter().map(blank).collect();
+
     for _ in 0..STARTS {
         for result in &mut results {
             // A receiver of its own: nothing that an earlier relay forwarded is in it.
@@ -39,5 +40,6 @@ pub(crate) fn measure(
             result.start_ms.push(time.as_secs_f64() * 1e3);
         }
     }
+
     Ok(results)
 }

@@ -19,9 +19,6 @@ RELAY_CHARTS = {
     "loss": "Loss against rate",
     "latency": "Latency through the relay against rate",
     "places": "Where datagrams were lost",
-    "knee-size": "Where loss begins, against datagram size",
-    "knee-targets": "Where loss begins, against number of targets",
-    "knee-flows": "Where loss begins, against number of flows",
 }
 TELEMETRY_CHARTS = {
     "events-on-screen": "Events on screen against packet loss",

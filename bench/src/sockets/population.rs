@@ -74,12 +74,14 @@ impl Population {
     pub(super) fn in_namespaces(count: usize) -> anyhow::Result<Population> {
         let home = Home::remember().context("the own namespace")?;
         let mut population = Population::default();
+
         for number in 0..count {
             let namespace = Namespace::new(&number.to_string())?;
             let path = format!("/run/netns/{}", namespace.name());
             let open = OpenNamespace::open(path.as_ref())?;
             let (listener, ends) =
                 home.enter(&open, || connect(1, Ipv4Addr::LOCALHOST.into()))??;
+
             population.namespaces.push(namespace);
             population.listeners.push(listener);
             population.streams.extend(ends);
@@ -157,6 +159,7 @@ pub(crate) struct HoldArgs {
 pub(crate) fn hold(args: &HoldArgs) -> anyhow::Result<()> {
     let third = args.sockets / 6;
     let rest = args.sockets / 2 - 2 * third;
+
     let mut held = Vec::new();
     for (pairs, listen) in [
         (third, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).ip()),
@@ -165,6 +168,7 @@ pub(crate) fn hold(args: &HoldArgs) -> anyhow::Result<()> {
     ] {
         held.push(connect(pairs, listen)?);
     }
+
     std::io::stdout().write_all(b"r")?;
     std::io::stdout().flush()?;
     std::io::stdin().read_to_end(&mut Vec::new())?;

@@ -30,18 +30,19 @@ pub struct Machine {
 impl Machine {
     /// This machine, with those settings of the lab's network that decide how TCP fares.
     pub(crate) fn of(properties: &Properties) -> Machine {
-        let release = properties.kernel_release.clone().unwrap_or_default();
+        let default =
+            properties.sysctls.iter().find(|(name, _)| name.ends_with("_congestion_control"));
         Machine {
-            kernel: format!("Linux {release}").trim_end().to_owned(),
+            kernel: format!("Linux {}", properties.kernel_release).trim_end().to_owned(),
             architecture: std::env::consts::ARCH.to_owned(),
             processor: processor(&read("/proc/cpuinfo")),
             processors: thread::available_parallelism().map_or(0, |count| count.get() as u32),
             memory_bytes: memory_bytes(&read("/proc/meminfo")),
-            congestion_control_default: properties.congestion_control.clone().unwrap_or_default(),
+            congestion_control_default: default.map(|(_, value)| value.clone()).unwrap_or_default(),
             congestion_controls: properties.congestion_controls.clone(),
             load_before: None,
             load_after: None,
-            sysctls: sysctls(properties),
+            sysctls: properties.sysctls.clone(),
         }
     }
 }
@@ -70,27 +71,6 @@ fn memory_bytes(meminfo: &str) -> u64 {
     kib.map_or(0, |kib| kib * 1024)
 }
 
-fn sysctls(properties: &Properties) -> Vec<(String, String)> {
-    let number = |value: Option<u64>| value.map(|value| value.to_string());
-    let three = |values: Option<[u64; 3]>| {
-        values.map(|values| values.map(|value| value.to_string()).join(" "))
-    };
-
-    let known = [
-        ("congestion_control", properties.congestion_control.clone()),
-        ("rto_min_us", number(properties.rto_min_us)),
-        ("rto_max_ms", number(properties.rto_max_ms)),
-        ("retries2", number(properties.retries)),
-        ("wmem", three(properties.send_buffer_bytes)),
-        ("rmem", three(properties.receive_buffer_bytes)),
-    ];
-
-    let named = known
-        .into_iter()
-        .filter_map(|(name, value)| Some((format!("net.ipv4.tcp_{name}"), value?)));
-    named.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,17 +81,6 @@ mod tests {
         assert_eq!(processor("processor\t: 0\n"), "");
         assert_eq!(memory_bytes("MemTotal:        8000 kB\nMemFree: 1 kB\n"), 8_192_000);
         assert_eq!(memory_bytes(""), 0);
-        let properties = Properties {
-            retries: Some(15),
-            send_buffer_bytes: Some([4096, 16384, 4_194_304]),
-            ..Properties::default()
-        };
-        let sysctls = sysctls(&properties);
-        assert_eq!(
-            sysctls,
-            [("retries2", "15"), ("wmem", "4096 16384 4194304")]
-                .map(|(name, value)| (format!("net.ipv4.tcp_{name}"), value.to_owned()))
-        );
         assert!(load().is_some());
     }
 }

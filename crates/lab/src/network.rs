@@ -202,22 +202,6 @@ impl Network {
         }
     }
 
-    /// Runs `f` in the first host, on a thread of its own. Sockets that it opens stay there.
-    ///
-    /// # Errors
-    /// When the thread cannot be started.
-    pub fn run_in_h1<R: Send>(&self, f: impl FnOnce() -> R + Send) -> Result<R, Error> {
-        self.host(End::H1).run(f)
-    }
-
-    /// Runs `f` in the second host, on a thread of its own. Sockets that it opens stay there.
-    ///
-    /// # Errors
-    /// When the thread cannot be started.
-    pub fn run_in_h2<R: Send>(&self, f: impl FnOnce() -> R + Send) -> Result<R, Error> {
-        self.host(End::H2).run(f)
-    }
-
     /// Sets the loss of both directions. Packets that are on the way meet the old loss or the new one.
     ///
     /// # Errors

@@ -237,8 +237,10 @@ fn twice_if_lossy(
         if stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
+
         let result = verdict(&sample, tolerance);
         samples.push(sample);
+
         if result != Verdict::Lossy || samples.len() == 2 {
             return Ok(Some((result, samples)));
         }

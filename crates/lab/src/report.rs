@@ -196,39 +196,20 @@ fn write_file(
     write().map_err(|source| ReportError::Write { path: path.to_owned(), source })
 }
 
-/// How many runs of which length stand behind each point, for example `5 runs × 60 s`; where points differ, by loss:
-/// `5 runs × 60 s up to 14 %, 5 runs × 300 s from 16 %`.
+/// How many runs of which length stand behind the points, for example `5 runs × 60 s`; where points differ, the least and the most.
 fn sample_size(series: &[&Summary]) -> String {
-    let of = |summary: &Summary| estimates::runs_by_length(summary.runs, summary.longest_run_s);
-    let mut by_loss: Vec<&&Summary> = series.iter().collect();
-    by_loss.sort_by(|a, b| a.configured_loss.total_cmp(&b.configured_loss));
+    let range = |values: &dyn Fn(&Summary) -> f64| {
+        let values = || series.iter().map(|summary| values(summary).round());
+        (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max))
+    };
+    let (few, many) = range(&|summary| f64::from(summary.runs));
+    let (short, long) = range(&|summary| summary.longest_run_s);
 
-    let mut groups: Vec<(String, f64, f64)> = Vec::new();
-    for summary in by_loss {
-        let (size, loss) = (of(summary), summary.configured_loss);
-        match groups.last_mut() {
-            Some(group) if group.0 == size => group.2 = loss,
-            _ => groups.push((size, loss, loss)),
-        }
-    }
-
-    match &groups[..] {
+    match series {
         [] => "no runs".to_owned(),
-        [(size, ..)] => size.clone(),
-        [(first, _, last_loss), (second, next_loss, _)] => {
-            format!(
-                "{first} up to {}, {second} from {}",
-                text::percent(*last_loss),
-                text::percent(*next_loss)
-            )
+        [first, ..] if few == many && short == long => {
+            estimates::runs_by_length(first.runs, first.longest_run_s)
         }
-        _ => {
-            let seconds = series.iter().map(|s| s.longest_run_s);
-            let (short, long) =
-                (seconds.clone().fold(f64::INFINITY, f64::min), seconds.fold(0.0, f64::max));
-            let runs = series.iter().map(|s| s.runs);
-            let (few, many) = (runs.clone().min().unwrap_or(0), runs.max().unwrap_or(0));
-            format!("{few} to {many} runs × {} to {} s", short.round(), long.round())
-        }
+        _ => format!("{few} to {many} runs × {short} to {long} s"),
     }
 }

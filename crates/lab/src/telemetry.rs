@@ -11,7 +11,7 @@ mod message;
 mod observer;
 mod runner;
 
-pub use runner::{Error, Progress, Results, run};
+pub use runner::{Progress, Results, run};
 
 use crate::About;
 use crate::experiment::model::{MeasuredLoss, TransportName};

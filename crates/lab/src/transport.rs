@@ -10,6 +10,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
+use tcp::{Tcp, Variant};
 
 /// A way for messages to get from one host to another.
 pub trait Transport: Send + Sync {
@@ -106,15 +107,18 @@ pub trait Receiving: Send {
 
 /// Every transport, in the order in which reports name them. The first two are the article's.
 pub fn all() -> Vec<Box<dyn Transport>> {
+    let tcp = |congestion_control, variant| -> Box<dyn Transport> {
+        Box::new(Tcp { congestion_control, variant })
+    };
     vec![
         Box::new(udp::Udp),
-        Box::new(tcp::Tcp::new("cubic")),
-        Box::new(tcp::Tcp::new("cubic").without_nagle()),
-        Box::new(tcp::Tcp::new("bbr")),
-        Box::new(tcp::Tcp::new("reno")),
-        Box::new(tcp::Tcp::new("cubic").with_rto_max_1s()),
-        Box::new(tcp::Tcp::new("cubic").with_bounded_buffer()),
-        Box::new(tcp::Tcp::new("cubic").framed_as_syslog()),
+        tcp("cubic", Variant::Plain),
+        tcp("cubic", Variant::NoDelay),
+        tcp("bbr", Variant::Plain),
+        tcp("reno", Variant::Plain),
+        tcp("cubic", Variant::Rto1s),
+        tcp("cubic", Variant::Bounded),
+        tcp("cubic", Variant::Syslog),
     ]
 }
 

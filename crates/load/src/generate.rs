@@ -58,12 +58,14 @@ pub fn run(options: &Options, stop: &AtomicBool, progress: &Progress) -> Result<
     let mut senders = (0..options.senders)
         .map(|idx| Sender::open(options, run, idx))
         .collect::<Result<Vec<_>, _>>()?;
+
     let start_ns = sys::clock::monotonic_ns();
     thread::scope(|scope| {
         for sender in &mut senders {
             scope.spawn(move || sender.run(start_ns, stop, progress));
         }
     });
+
     let elapsed = senders.iter().map(Sender::elapsed).max().unwrap_or(Duration::ZERO);
     Ok(report::collect(options, run, elapsed, &senders))
 }

@@ -55,6 +55,7 @@ impl Latencies {
                 Bucket { up_to_ns, samples }
             })
             .collect();
+
         let used = buckets.iter().rposition(|b| b.samples > 0).map_or(0, |last| last + 1);
         buckets.truncate(used);
         let first = buckets.iter().position(|b| b.samples > 0).unwrap_or(0);

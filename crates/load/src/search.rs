@@ -114,6 +114,7 @@ impl Search {
     /// The ends of the range first, and then out of it.
     fn beyond(&self, low: u64, high: u64) -> Option<u64> {
         let scaled = |rate: u64, factor: f64| (rate as f64 * factor) as u64;
+
         match (self.passed(), self.lost()) {
             (None, Some(lost)) => {
                 let rate = if lost > low { low } else { scaled(lost, 0.85) };

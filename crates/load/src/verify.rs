@@ -9,9 +9,7 @@ mod run;
 mod stream;
 mod tracker;
 
-pub use report::{
-    Counts, Gap, ListenerProgress, ListenerReport, Progress, Report, RunReport, SenderReport,
-};
+pub use report::{Counts, Gap, ListenerReport, Progress, Report, RunReport, SenderReport};
 
 use crate::Address;
 pub(crate) use listener::Bound;
@@ -105,7 +103,7 @@ pub enum Error {
 pub struct Verifier {
     options: Options,
     bound: Vec<Bound>,
-    progress: Arc<Progress>,
+    progress: Arc<[Progress]>,
 }
 
 impl Verifier {
@@ -117,6 +115,7 @@ impl Verifier {
         if options.listeners.is_empty() {
             return Err(Error::NoListener);
         }
+
         let bound = options
             .listeners
             .iter()
@@ -125,8 +124,9 @@ impl Verifier {
                     .map_err(|source| Error::Listen { address: address.clone(), source })
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let listeners = bound.iter().map(|_| ListenerProgress::default()).collect();
-        Ok(Verifier { options, bound, progress: Arc::new(Progress { listeners }) })
+
+        let progress = bound.iter().map(|_| Progress::default()).collect();
+        Ok(Verifier { options, bound, progress })
     }
 
     /// Where the listeners are bound, with the ports that the kernel chose for port 0.
@@ -140,7 +140,7 @@ impl Verifier {
     }
 
     /// Counts that can be read while it runs.
-    pub fn progress(&self) -> Arc<Progress> {
+    pub fn progress(&self) -> Arc<[Progress]> {
         Arc::clone(&self.progress)
     }
 
@@ -151,7 +151,7 @@ impl Verifier {
         let finished: Vec<_> = thread::scope(|scope| {
             let threads: Vec<_> = bound
                 .into_iter()
-                .zip(&progress.listeners)
+                .zip(&*progress)
                 .map(|(bound, progress)| scope.spawn(move || bound.run(options, stop, progress)))
                 .collect();
             // A panic of a listener's thread is ours.

@@ -11,6 +11,7 @@ use config::TargetAddress;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use sys::signal::stop_flag;
 use text::units::{UnitError, parse_bit_rate, parse_count, parse_duration, parse_size};
@@ -216,15 +217,16 @@ fn parse_heartbeat(text: &str) -> Result<Heartbeat, String> {
 }
 
 fn progress_line(progress: &Progress, elapsed: Duration) -> String {
-    let sent = progress.sent_datagrams();
+    let sent = progress.sent_datagrams.load(Ordering::Relaxed);
+    let failed = progress.failed_datagrams.load(Ordering::Relaxed);
     let mut line = format!(
         "{:.1} s  sent {}  {}/s",
         elapsed.as_secs_f64(),
         grouped(sent),
         grouped((sent as f64 / elapsed.as_secs_f64()) as u64),
     );
-    if progress.failed_datagrams() > 0 {
-        let _ = write!(line, "  given up {}", grouped(progress.failed_datagrams()));
+    if failed > 0 {
+        let _ = write!(line, "  given up {}", grouped(failed));
     }
     line
 }

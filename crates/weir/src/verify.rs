@@ -16,6 +16,7 @@ use config::ListenAddress;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use sys::signal::stop_flag;
@@ -176,20 +177,22 @@ fn announce(args: &Args, verifier: &Verifier) {
     crate::daemon::say(&text);
 }
 
-fn progress_line(progress: &Progress, elapsed: Duration) -> String {
+fn progress_line(listeners: &[Progress], elapsed: Duration) -> String {
     let mut line = format!("{:.1} s", elapsed.as_secs_f64());
+    let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
 
-    for listener in &progress.listeners {
+    for listener in listeners {
         // Writing to a string does not fail.
         let _ = write!(
             line,
             "  [received {}  missing {}",
-            grouped(listener.received()),
-            grouped(listener.missing()),
+            grouped(count(&listener.received)),
+            grouped(count(&listener.missing)),
         );
-        for (label, count) in
-            [("faulty", listener.faulty()), ("dropped by our kernel", listener.kernel_dropped())]
+        for (label, counted) in
+            [("faulty", &listener.faulty), ("dropped by our kernel", &listener.kernel_dropped)]
         {
+            let count = count(counted);
             if count > 0 {
                 let _ = write!(line, "  {label} {}", grouped(count));
             }

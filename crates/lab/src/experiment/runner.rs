@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+use text::percent;
 
 /// Why an experiment cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -215,6 +216,7 @@ fn run_losses(
             let run = move || run_loss(plan, transports, loss, stop);
             running.push(thread.spawn_scoped(scope, run).map_err(Error::Thread)?);
         }
+
         // A panic there is a defect; its message is on standard error already.
         let join = |one: thread::ScopedJoinHandle<'_, _>| {
             one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -241,7 +243,7 @@ fn run_loss(
     let path_loss = PathLoss::per_path(loss).ok_or(Error::LossOutOfRange(loss))?;
     let mut network = Network::build(&network::Plan::default())?;
     let mut notes = Vec::new();
-    let at = format!("at {} % loss", (loss * 1e4).round() / 1e2);
+    let at = format!("at {} loss", percent(loss));
 
     let mut flows = Vec::new();
     for job in jobs(plan, transports) {
@@ -393,8 +395,8 @@ fn tell_cut_runs(plan: &Plan, results: &mut Results) {
         if let Some(shortest) = shortest.filter(|&ns| u128::from(ns) < plan.duration.as_nanos()) {
             results.interrupted = true;
             results.notes.push(format!(
-                "The runs at {} % loss were ended after {:.0} s of {:.0} s.",
-                (loss * 1e4).round() / 1e2,
+                "The runs at {} loss were ended after {:.0} s of {:.0} s.",
+                percent(loss),
                 shortest as f64 / 1e9,
                 plan.duration.as_secs_f64()
             ));

@@ -18,9 +18,8 @@ pub enum Error {
     NotReady { dst: SocketAddr, waited: Duration },
     #[error("a socket to try the network with")]
     Probe(#[source] io::Error),
-    #[error("the setting {name} of {of}")]
-    Setting {
-        name: String,
+    #[error("the counters of {of}")]
+    Counters {
         of: &'static str,
         #[source]
         source: io::Error,
@@ -38,7 +37,7 @@ impl Error {
                 matches!(source, namespace::Error::NotPermitted { .. })
             }
             Error::Link(error) => error.errno() == Some(sys::Errno::PERM),
-            Error::Probe(source) | Error::Setting { source, .. } => is_refused(source),
+            Error::Probe(source) | Error::Counters { source, .. } => is_refused(source),
             Error::Privilege(error) => error.is_permission(),
             Error::NotReady { .. } => false,
         }
@@ -52,7 +51,7 @@ impl Error {
             }
             Error::Link(error) => error.is_unsupported(),
             Error::Privilege(error) => !error.is_permission(),
-            Error::Probe(_) | Error::Setting { .. } | Error::NotReady { .. } => false,
+            Error::Probe(_) | Error::Counters { .. } | Error::NotReady { .. } => false,
         }
     }
 

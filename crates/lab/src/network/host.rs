@@ -1,7 +1,5 @@
 use super::{Counters, End, Error};
-use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::path::PathBuf;
 use std::sync::Arc;
 use sys::namespace::OpenNamespace;
 
@@ -47,34 +45,6 @@ impl Host {
     /// # Errors
     /// When `/proc` cannot be read.
     pub fn counters(&self) -> Result<Counters, Error> {
-        self.run(Counters::read)?.map_err(|source| self.failed("/proc/net/netstat", source))
+        self.run(Counters::read)?.map_err(|source| Error::Counters { of: self.end.name(), source })
     }
-
-    /// Reads a setting of this host's network by its name, such as `net.ipv4.tcp_rto_max_ms`.
-    ///
-    /// # Errors
-    /// When this kernel has no such setting.
-    pub fn setting(&self, name: &str) -> Result<String, Error> {
-        let value = self.run(|| fs::read_to_string(path(name)))?;
-        value.map(|value| value.trim().to_owned()).map_err(|source| self.failed(name, source))
-    }
-
-    /// Changes a setting of this host's network. Those that the whole machine shares cannot be written from here
-    /// (net/ipv4/sysctl_net_ipv4.c, ipv4_sysctl_init_net).
-    ///
-    /// # Errors
-    /// When there is no such setting, it is shared, the value is not allowed, or `/proc/sys` is mounted read-only.
-    pub fn set_setting(&self, name: &str, value: &str) -> Result<(), Error> {
-        let written = self.run(|| fs::write(path(name), value))?;
-        written.map_err(|source| self.failed(name, source))
-    }
-
-    fn failed(&self, name: &str, source: std::io::Error) -> Error {
-        Error::Setting { name: name.to_owned(), of: self.end.name(), source }
-    }
-}
-
-/// The kernel looks below `net` in the namespace of the thread that asks (net/sysctl_net.c, net_ctl_header_lookup).
-fn path(name: &str) -> PathBuf {
-    PathBuf::from("/proc/sys").join(name.replace('.', "/"))
 }

@@ -7,7 +7,7 @@ use super::{Report, ReportError, sample_size};
 use crate::experiment::model::{Point, Run, Schedule, TransportName};
 use crate::statistics::{Estimate, Summary};
 use axis::Axis;
-use plot::{Curve, Mark, Plot};
+use plot::{Curve, Mark, Plot, heights};
 use text::percent;
 
 /// Why a chart could not be drawn: the drawing library's words.
@@ -99,25 +99,12 @@ fn against_loss(
     kind: &AgainstLoss,
 ) -> Result<Option<Chart>, ReportError> {
     let series = series_of(report, schedule);
-    let mut curves: Vec<Curve> = Vec::new();
-    for (transport, points) in &series {
-        let mark = |(_, summary): &(&Point, &Summary)| {
-            let estimate = (kind.of)(summary)?;
-            let interval = estimate.interval.map(|i| (i.low, i.high));
-            Some(Mark { x: summary.configured_loss, y: estimate.value, interval })
-        };
-
-        let marks: Vec<Mark> = points.iter().filter_map(mark).collect();
-        if !marks.is_empty() {
-            curves.push(Curve {
-                label: transport.to_string(),
-                style: style_of(report, transport),
-                marks,
-                marks_every: 1,
-            });
-        }
-    }
-
+    let curve = |(transport, points): &(TransportName, Vec<(&Point, &Summary)>)| {
+        let estimate = |(_, summary): &(_, &Summary)| (summary.configured_loss, (kind.of)(summary));
+        let style = style_of(report, transport);
+        Curve::through(transport.to_string(), style, points.iter().map(estimate))
+    };
+    let curves: Vec<Curve> = series.iter().filter_map(curve).collect();
     if curves.is_empty() {
         return Ok(None);
     }
@@ -125,16 +112,9 @@ fn against_loss(
     let losses: Vec<f64> =
         curves.iter().flat_map(|curve| &curve.marks).map(|mark| mark.x).collect();
 
-    let values = || {
-        let curves = curves.iter().flat_map(|curve| &curve.marks);
-        curves.flat_map(|mark| {
-            [mark.y, mark.interval.map_or(mark.y, |i| i.0), mark.interval.map_or(mark.y, |i| i.1)]
-        })
-    };
-
     let y = match kind.scale {
-        Scale::Time => Axis::times(kind.y_name, values()),
-        Scale::Rate => Axis::from_zero(kind.y_name, values()),
+        Scale::Time => Axis::times(kind.y_name, heights(&curves)),
+        Scale::Rate => Axis::from_zero(kind.y_name, heights(&curves)),
     };
 
     let plot = Plot {

@@ -62,7 +62,7 @@ impl Page<'_> {
         rows.extend(self.settings.iter().cloned());
         let sysctls = about.machine.sysctls.iter();
         let sysctls: Vec<(&str, String)> =
-            sysctls.map(|(name, value)| (name.as_str(), value.replace('\t', " "))).collect();
+            sysctls.map(|(name, value)| (name.as_str(), value.clone())).collect();
 
         format!(
             "<section>\n<h2>Conditions</h2>\n<div class=\"pair\">\n{}{}{}</div>\n</section>\n",

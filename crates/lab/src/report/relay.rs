@@ -2,7 +2,7 @@
 
 use super::charts::axis::Axis;
 use super::charts::finish;
-use super::charts::plot::{Curve as Line, Mark, Plot};
+use super::charts::plot::{Curve as Line, Mark, Plot, heights};
 use super::csv::Table;
 use super::page::{self, Page, table, text_table};
 use super::{Chart, ReportError};
@@ -68,17 +68,13 @@ impl<'a> RelayReport<'a> {
             charts.push(self.loss_chart()?);
             charts.push(self.latency_chart(base)?);
             charts.push(self.places_chart(base)?);
-            charts.push(self.p99_chart()?);
-            for factor in &FACTORS {
-                charts.extend(self.knee_chart(factor, base)?);
-            }
         }
         Ok(charts)
     }
 
     fn loss_chart(&self) -> Result<Chart, ReportError> {
         let lines = self.lines(|sample| Some(sample.missing_share));
-        let y = Axis::shares_from_zero("share of datagrams that are missing", ends(&lines));
+        let y = Axis::shares_from_zero("share of datagrams that are missing", heights(&lines));
         let plot = self.plot("Loss against rate", COMBINATIONS, y, lines);
         finish(
             plot,
@@ -88,15 +84,6 @@ impl<'a> RelayReport<'a> {
                 percent(self.sweep.tolerance)
             ),
         )
-    }
-
-    fn p99_chart(&self) -> Result<Chart, ReportError> {
-        let lines = self.lines(|sample| sample.latency.map(|latency| latency.p99_ns as f64));
-        let y = Axis::times("latency, 99th percentile", ends(&lines));
-        let plot = self.plot("Latency against rate", COMBINATIONS, y, lines);
-        let caption =
-            "The 99th percentile of the time from the sender's stamp to the slowest receiver.";
-        finish(plot, "latency-p99".to_owned(), caption.to_owned())
     }
 
     fn latency_chart(&self, base: &Curve) -> Result<Chart, ReportError> {
@@ -114,7 +101,7 @@ impl<'a> RelayReport<'a> {
         });
         let lines: Vec<Line> = lines.collect();
 
-        let y = Axis::times("latency from sender to receiver", ends(&lines));
+        let y = Axis::times("latency from sender to receiver", heights(&lines));
         let title = "Latency through the relay against rate";
         let plot = self.plot(title, &describe(base.combination), y, lines);
         let caption = "Time from the sender's stamp to the receiver; at each quantile the slowest target. It leaps where queues fill.";
@@ -146,55 +133,10 @@ impl<'a> RelayReport<'a> {
         let at_receivers = |sample: &Sample| Some(share(sample, sample.dropped_at_receivers));
         lines.push(line("the lab's receivers".to_owned(), 1, &base.samples, at_receivers));
 
-        let y = Axis::shares_from_zero("share of datagrams", ends(&lines));
+        let y = Axis::shares_from_zero("share of datagrams", heights(&lines));
         let plot = self.plot("Where datagrams were lost", &describe(base.combination), y, lines);
         let caption = "What is missing, and who says that it dropped it: the relay's ledger by place and reason, and the sockets of the lab's own receivers.";
         finish(plot, "places".to_owned(), caption.to_owned())
-    }
-
-    /// `None` where the factor was not varied.
-    fn knee_chart(&self, factor: &Factor, base: &Curve) -> Result<Option<Chart>, ReportError> {
-        // Alike in the other factors.
-        let of_factor = self.sweep.curves.iter().filter(|curve| {
-            let same = |other: &Factor| {
-                other.name == factor.name
-                    || (other.of)(curve.combination) == (other.of)(base.combination)
-            };
-            FACTORS.iter().all(same)
-        });
-
-        let marks = of_factor.filter_map(|curve| {
-            let y = curve.knee.lossless_per_sec()? as f64;
-            let interval = match curve.knee {
-                Knee::Between { lossless_per_sec, lossy_per_sec } => {
-                    Some((lossless_per_sec as f64, lossy_per_sec as f64))
-                }
-                _ => None,
-            };
-            Some(Mark { x: (factor.of)(curve.combination) as f64, y, interval })
-        });
-
-        let mut marks: Vec<Mark> = marks.collect();
-        if marks.len() < 2 {
-            return Ok(None);
-        }
-
-        marks.sort_by(|a, b| a.x.total_cmp(&b.x));
-        let x = Axis::chosen(factor.axis, marks.iter().map(|mark| mark.x));
-        let line = Line { label: "without loss".to_owned(), style: 0, marks, marks_every: 1 };
-        let lines = vec![line];
-
-        let y = Axis::counts("highest rate without loss, datagrams per second", ends(&lines));
-        let title = format!("Where loss begins, against {}", factor.name);
-        let others = format!("otherwise {}", describe(base.combination));
-        let footnote = format!("The bar ends at the lowest rate that lost. {}", self.footnote());
-        let plot = Plot { x, footnote, ..self.plot(&title, &others, y, lines) };
-
-        let caption = format!(
-            "The highest rate at which no more than {} was missing.",
-            percent(self.sweep.tolerance)
-        );
-        finish(plot, format!("knee-{}", factor.file), caption).map(Some)
     }
 
     fn lines(&self, y: impl Fn(&Sample) -> Option<f64> + Copy) -> Vec<Line> {
@@ -330,35 +272,6 @@ const METHOD: &str = "<section>\n<h2>Method</h2>\n<ul>\n\
     all of them on it. A rate that lost was measured once more, and counts as lossy if it lost both times, because other work \
     on the machine is not the relay; all measurements stand in the tables.</li>\n</ul>\n</section>\n";
 
-/// Something that was varied.
-struct Factor {
-    name: &'static str,
-    file: &'static str,
-    axis: &'static str,
-    of: fn(Combination) -> usize,
-}
-
-const FACTORS: [Factor; 3] = [
-    Factor {
-        name: "datagram size",
-        file: "size",
-        axis: "bytes of a datagram",
-        of: |combination| combination.size_bytes,
-    },
-    Factor {
-        name: "number of targets",
-        file: "targets",
-        axis: "targets",
-        of: |combination| combination.targets,
-    },
-    Factor {
-        name: "number of flows",
-        file: "flows",
-        axis: "flows",
-        of: |combination| combination.flows,
-    },
-];
-
 fn line(
     label: String,
     style: usize,
@@ -370,13 +283,6 @@ fn line(
     let mut marks: Vec<Mark> = samples.iter().filter_map(mark).collect();
     marks.sort_by(|a, b| a.x.total_cmp(&b.x));
     Line { label, style, marks, marks_every: 1 }
-}
-
-/// Every value that the y axis must hold.
-fn ends(lines: &[Line]) -> impl Iterator<Item = f64> {
-    let marks = lines.iter().flat_map(|line| &line.marks);
-    let ends = marks.flat_map(|mark| [mark.y, mark.interval.map_or(mark.y, |interval| interval.1)]);
-    ends.collect::<Vec<f64>>().into_iter()
 }
 
 fn row(sample: &Sample) -> Vec<String> {

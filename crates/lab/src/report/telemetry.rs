@@ -2,11 +2,12 @@
 
 use super::charts::axis::Axis;
 use super::charts::finish;
-use super::charts::plot::{Curve, Mark, Plot};
+use super::charts::plot::{Curve, Plot, heights};
 use super::csv::{Table, estimated};
 use super::estimates::{runs_by_length, short_times};
 use super::page::{self, Page, table, text_table};
 use super::{Chart, ReportError};
+use crate::experiment::model::TransportName;
 use crate::statistics::{Bootstrap, Estimate};
 use crate::telemetry::{Figures, Point, Telemetry};
 use serde::Serialize;
@@ -74,18 +75,12 @@ impl<'a> TelemetryReport<'a> {
     /// The drawing library's.
     pub fn charts(&self) -> Result<Vec<Chart>, ReportError> {
         let window = self.window();
-        let share = |of: fn(&Figures) -> Option<Estimate>,
-                     name: &str,
-                     title: String,
-                     caption: &str| {
-            let y_name = format!("known within {window}");
-            self.chart(of, Axis::shares_from_zero(&y_name, [1.0].into_iter()), name, title, caption)
-        };
-
-        let ages = self.figures.iter().filter_map(|f| f.age_p99_ns).flat_map(|estimate| {
-            let interval = estimate.interval.map_or([estimate.value; 2], |i| [i.low, i.high]);
-            [estimate.value, interval[0], interval[1]]
-        });
+        let share =
+            |of: fn(&Figures) -> Option<Estimate>, name: &str, title: String, caption: &str| {
+                let y_name = format!("known within {window}");
+                let y = |_: &[Curve]| Axis::shares_from_zero(&y_name, [1.0].into_iter());
+                self.chart(of, y, name, title, caption)
+            };
 
         Ok(vec![
             share(
@@ -102,7 +97,7 @@ impl<'a> TelemetryReport<'a> {
             )?,
             self.chart(
                 |figures| figures.age_p99_ns,
-                Axis::times("age of the counter's value, 99th percentile", ages),
+                |curves| Axis::times("age of the counter's value, 99th percentile", heights(curves)),
                 "age",
                 "Age of what is on screen against packet loss".to_owned(),
                 "How old the newest value of the counter is that the observer has: 99 % of the time it is younger than this.",
@@ -113,28 +108,19 @@ impl<'a> TelemetryReport<'a> {
     fn chart(
         &self,
         of: fn(&Figures) -> Option<Estimate>,
-        y: Axis,
+        y: impl Fn(&[Curve]) -> Axis,
         name: &str,
         title: String,
         caption: &str,
     ) -> Result<Chart, ReportError> {
         let settings = &self.telemetry.settings;
 
-        let mut curves: Vec<Curve> = Vec::new();
-        for (style, transport) in settings.transports.iter().enumerate() {
+        let curve = |(style, transport): (usize, &TransportName)| {
             let points = self.points().filter(|(point, _)| point.transport == *transport);
-            let marks: Vec<Mark> = points
-                .filter_map(|(point, figures)| {
-                    let estimate = of(figures)?;
-                    let interval = estimate.interval.map(|i| (i.low, i.high));
-                    Some(Mark { x: point.configured_loss, y: estimate.value, interval })
-                })
-                .collect();
-
-            if !marks.is_empty() {
-                curves.push(Curve { label: transport.to_string(), style, marks, marks_every: 1 });
-            }
-        }
+            let estimates = points.map(|(point, figures)| (point.configured_loss, of(figures)));
+            Curve::through(transport.to_string(), style, estimates)
+        };
+        let curves: Vec<Curve> = settings.transports.iter().enumerate().filter_map(curve).collect();
 
         let losses = self.telemetry.points.iter().map(|point| point.configured_loss).collect();
         let plot = Plot {
@@ -151,7 +137,7 @@ impl<'a> TelemetryReport<'a> {
                 self.bootstrap.resamples, self.telemetry.about.machine.kernel
             ),
             x: Axis::losses("packet loss on the path, one way, in both directions", losses),
-            y,
+            y: y(&curves),
             curves,
         };
 

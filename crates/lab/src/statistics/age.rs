@@ -18,6 +18,7 @@ pub fn age_at_intervals(
 ) -> Vec<u64> {
     let mut waiting = deliveries.iter().peekable();
     let mut newest_ns = began_ns;
+
     let times = (began_ns..=ended_ns).step_by(step_ns.max(1) as usize);
     times
         .map(|now_ns| {

@@ -30,11 +30,6 @@ impl<'a> Pool<'a> {
         Pool { runs, sums, candidates }
     }
 
-    /// One for each run: every run as it was.
-    pub fn ones(&self) -> Vec<u32> {
-        vec![1; self.runs.len()]
-    }
-
     /// The mean over all messages of all runs; `None` without any. With bounds in it, a lower bound.
     pub fn mean(&self, weights: &[u32]) -> Option<Figure> {
         let (mut count, mut sum, mut at_least) = (0, 0.0, false);

@@ -5,28 +5,14 @@ use super::{Plan, Point, Run, observer};
 use crate::experiment::flow::Flow;
 use crate::experiment::model::{MeasuredLoss, TransportName};
 use crate::experiment::probe;
+use crate::experiment::runner::Error;
 use crate::network::{self, LossAt, Network, PathLoss, Properties};
 use crate::transport;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use sys::clock::monotonic_ns;
-
-/// Why nothing can be measured.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("there is no transport {0}")]
-    UnknownTransport(String),
-    #[error("a loss of {0} is not between 0 and 1")]
-    LossOutOfRange(f64),
-    #[error("a message has at least {min} bytes, not {bytes}")]
-    MessageTooSmall { bytes: usize, min: usize },
-    #[error("{0} must be above 0")]
-    NotPositive(&'static str),
-    #[error("the network of the lab")]
-    Network(#[from] network::Error),
-}
+use text::percent;
 
 /// How far it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,7 +41,13 @@ pub struct Results {
 /// # Errors
 /// See [`Error`]. A run that fails is not an error: it is missing, and a note says so.
 pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(Progress)) -> Result<Results, Error> {
-    validate(plan)?;
+    for name in &plan.transports {
+        transport::named(name).ok_or_else(|| Error::UnknownTransport(name.clone()))?;
+    }
+    for &loss in &plan.losses {
+        PathLoss::per_path(loss).ok_or(Error::LossOutOfRange(loss))?;
+    }
+
     let mut results = Results::default();
     let rounds = plan.losses.len().div_ceil(plan.parallel_losses.max(1));
 
@@ -107,33 +99,6 @@ fn busy(points: &[Point]) -> Option<String> {
     })
 }
 
-fn validate(plan: &Plan) -> Result<(), Error> {
-    for name in &plan.transports {
-        transport::named(name).ok_or_else(|| Error::UnknownTransport(name.clone()))?;
-    }
-    for &loss in &plan.losses {
-        PathLoss::per_path(loss).ok_or(Error::LossOutOfRange(loss))?;
-    }
-
-    if plan.message_bytes < Plan::MESSAGE_BYTES_MIN {
-        let (bytes, min) = (plan.message_bytes, Plan::MESSAGE_BYTES_MIN);
-        return Err(Error::MessageTooSmall { bytes, min });
-    }
-
-    let is_positive = |value: f64| value.is_finite() && value > 0.0;
-    for (name, value) in [
-        ("the rate of events", plan.events_per_sec),
-        ("the rate of steps", plan.steps_per_sec),
-        ("the interval", plan.interval.as_secs_f64()),
-        ("the duration", plan.duration.as_secs_f64()),
-    ] {
-        if !is_positive(value) {
-            return Err(Error::NotPositive(name));
-        }
-    }
-    Ok(())
-}
-
 /// Every run at one loss. Connections are made before anything is lost, so that all runs begin together.
 fn run_loss(plan: &Plan, loss: f64, stop: &AtomicBool) -> Result<Results, Error> {
     let path_loss = PathLoss::per_path(loss).ok_or(Error::LossOutOfRange(loss))?;
@@ -150,7 +115,7 @@ fn run_loss(plan: &Plan, loss: f64, stop: &AtomicBool) -> Result<Results, Error>
                 Err(error) => results.notes.push(format!(
                     "{} could not connect at {} loss: {error}",
                     transport.name(),
-                    Percent(loss)
+                    percent(loss)
                 )),
             }
         }
@@ -167,7 +132,7 @@ fn run_loss(plan: &Plan, loss: f64, stop: &AtomicBool) -> Result<Results, Error>
     for (transport, run) in whole {
         if !run.failure.is_empty() {
             let why = &run.failure;
-            results.notes.push(format!("{transport} broke at {} loss: {why}", Percent(loss)));
+            results.notes.push(format!("{transport} broke at {} loss: {why}", percent(loss)));
         }
 
         match results.points.iter_mut().find(|point| point.transport == transport) {
@@ -235,12 +200,4 @@ fn one(mut flow: Flow, plan: &Plan, phase: Duration, stop: &AtomicBool) -> Run {
         (exporting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), arrivals)
     });
     observer::judge(source, plan.window, exported, &arrivals)
-}
-
-struct Percent(f64);
-
-impl fmt::Display for Percent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} %", (self.0 * 1e4).round() / 1e2)
-    }
 }

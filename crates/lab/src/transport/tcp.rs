@@ -12,109 +12,51 @@ use std::time::{Duration, Instant};
 const BOUNDED_BUFFER_BYTES: usize = 32 * 1024;
 const RTO_MAX: Duration = Duration::from_secs(1);
 
-/// TCP with one congestion control and one set of options.
+/// TCP with one congestion control, in one variant.
 pub(super) struct Tcp {
-    congestion_control: &'static str,
-    nagle: Nagle,
-    buffer: Buffer,
-    rto: Rto,
-    framing: Framing,
+    pub(super) congestion_control: &'static str,
+    pub(super) variant: Variant,
 }
 
-/// Whether small segments wait for the acknowledgement of earlier ones (RFC 896).
+/// What is otherwise than by default.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Nagle {
-    On,
-    Off,
-}
-
-/// What happens to a message when the send buffer is full.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Buffer {
-    /// The sender waits, and the buffer grows as the kernel likes.
-    Waits,
-    /// The buffer is small, and the message is thrown away: old telemetry is worth less than new.
-    Refuses,
-}
-
-/// How far the retransmission timeout may double.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Rto {
-    System,
-    OneSecond,
-}
-
-/// How the receiver finds the beginning of the next message.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Framing {
-    /// All messages are of one length.
-    FixedLength,
-    /// Their length in decimal digits and a space before each (octet counting, RFC 6587 section 3.4.1).
+pub(super) enum Variant {
+    /// Nothing: small segments wait for the acknowledgement of earlier ones (RFC 896), the sender waits when the send buffer is
+    /// full, which grows as the kernel likes, and all messages are of one length.
+    Plain,
+    /// Small segments do not wait.
+    NoDelay,
+    /// The retransmission timeout doubles up to a second.
+    Rto1s,
+    /// The send buffer is small, and when it is full the message is thrown away: old telemetry is worth less than new.
+    Bounded,
+    /// Before each message its length in decimal digits and a space (octet counting, RFC 6587 section 3.4.1).
     Syslog,
-}
-
-impl Tcp {
-    pub(super) fn new(congestion_control: &'static str) -> Tcp {
-        Tcp {
-            congestion_control,
-            nagle: Nagle::On,
-            buffer: Buffer::Waits,
-            rto: Rto::System,
-            framing: Framing::FixedLength,
-        }
-    }
-
-    pub(super) fn without_nagle(self) -> Tcp {
-        Tcp { nagle: Nagle::Off, ..self }
-    }
-
-    pub(super) fn with_bounded_buffer(self) -> Tcp {
-        Tcp { buffer: Buffer::Refuses, ..self }
-    }
-
-    pub(super) fn with_rto_max_1s(self) -> Tcp {
-        Tcp { rto: Rto::OneSecond, ..self }
-    }
-
-    pub(super) fn framed_as_syslog(self) -> Tcp {
-        Tcp { framing: Framing::Syslog, ..self }
-    }
 }
 
 impl Transport for Tcp {
     fn name(&self) -> TransportName {
-        let mut name = format!("tcp-{}", self.congestion_control);
-        for (is_so, part) in [
-            (self.nagle == Nagle::Off, "-nodelay"),
-            (self.rto == Rto::OneSecond, "-rto1s"),
-            (self.buffer == Buffer::Refuses, "-bounded"),
-            (self.framing == Framing::Syslog, "-syslog"),
-        ] {
-            if is_so {
-                name.push_str(part);
-            }
-        }
-        TransportName(name)
+        let suffix = match self.variant {
+            Variant::Plain => "",
+            Variant::NoDelay => "-nodelay",
+            Variant::Rto1s => "-rto1s",
+            Variant::Bounded => "-bounded",
+            Variant::Syslog => "-syslog",
+        };
+        TransportName(format!("tcp-{}{suffix}", self.congestion_control))
     }
 
     fn options(&self) -> String {
-        let mut parts = vec![format!("TCP_CONGESTION {}", self.congestion_control)];
-        if self.nagle == Nagle::Off {
-            parts.push("TCP_NODELAY".to_owned());
-        }
-        if self.rto == Rto::OneSecond {
-            parts.push(format!("TCP_RTO_MAX_MS {}", RTO_MAX.as_millis()));
-        }
-        if self.buffer == Buffer::Refuses {
-            parts.push(format!(
-                "send buffer {BOUNDED_BUFFER_BYTES} bytes, messages refused when it is full"
-            ));
-        }
-        if self.framing == Framing::Syslog {
-            parts.push("octet counting (RFC 6587)".to_owned());
-        }
-
-        parts.join(", ")
+        let more = match self.variant {
+            Variant::Plain => String::new(),
+            Variant::NoDelay => ", TCP_NODELAY".to_owned(),
+            Variant::Rto1s => format!(", TCP_RTO_MAX_MS {}", RTO_MAX.as_millis()),
+            Variant::Bounded => format!(
+                ", send buffer {BOUNDED_BUFFER_BYTES} bytes, messages refused when it is full"
+            ),
+            Variant::Syslog => ", octet counting (RFC 6587)".to_owned(),
+        };
+        format!("TCP_CONGESTION {}{more}", self.congestion_control)
     }
 
     fn is_reliable(&self) -> bool {
@@ -124,7 +66,7 @@ impl Transport for Tcp {
     fn listen(&self, addr: SocketAddr) -> io::Result<Box<dyn Listening>> {
         let listener = TcpListener::bind(addr)?;
         listener.set_nonblocking(true)?;
-        Ok(Box::new(Waiting { listener, framing: self.framing }))
+        Ok(Box::new(Waiting { listener, variant: self.variant }))
     }
 
     fn connect(&self, to: SocketAddr, deadline: Instant) -> io::Result<Box<dyn Sending>> {
@@ -135,30 +77,24 @@ impl Transport for Tcp {
 
         sys::tcp::set_congestion_control(stream.as_fd(), self.congestion_control)
             .map_err(|error| context(self.congestion_control, error))?;
-        stream.set_nodelay(self.nagle == Nagle::Off)?;
-        if self.rto == Rto::OneSecond {
+        stream.set_nodelay(self.variant == Variant::NoDelay)?;
+        if self.variant == Variant::Rto1s {
             sys::tcp::set_rto_max(stream.as_fd(), RTO_MAX)
                 .map_err(|errno| context("TCP_RTO_MAX_MS", errno.into()))?;
         }
 
-        if self.buffer == Buffer::Refuses {
+        if self.variant == Variant::Bounded {
             sys::tcp::set_send_buffer(stream.as_fd(), BOUNDED_BUFFER_BYTES)?;
             stream.set_nonblocking(true)?;
         }
 
-        Ok(Box::new(Sender {
-            stream,
-            framing: self.framing,
-            buffer: self.buffer,
-            framed: Vec::new(),
-            done: 0,
-        }))
+        Ok(Box::new(Sender { stream, variant: self.variant, framed: Vec::new(), done: 0 }))
     }
 }
 
 struct Waiting {
     listener: TcpListener,
-    framing: Framing,
+    variant: Variant,
 }
 
 impl Listening for Waiting {
@@ -174,7 +110,7 @@ impl Listening for Waiting {
                     stream.set_nonblocking(false)?;
                     return Ok(Box::new(Receiver {
                         stream,
-                        framing: self.framing,
+                        variant: self.variant,
                         filled: 0,
                         frame: Vec::new(),
                     }));
@@ -193,8 +129,7 @@ impl Listening for Waiting {
 
 struct Sender {
     stream: TcpStream,
-    framing: Framing,
-    buffer: Buffer,
+    variant: Variant,
     /// The message under way, with its frame.
     framed: Vec<u8>,
     /// Bytes of it that the kernel has.
@@ -203,19 +138,21 @@ struct Sender {
 
 impl Sending for Sender {
     fn send(&mut self, message: &[u8], deadline: Instant) -> io::Result<Sent> {
-        if self.buffer == Buffer::Refuses && self.write_now()? == Sent::Waits {
+        if self.variant == Variant::Bounded && self.write_now()? == Sent::Waits {
             // A message that was begun is finished first.
             return Ok(Sent::Refused);
         }
+
         self.framed.clear();
         self.done = 0;
-        if self.framing == Framing::Syslog {
+        if self.variant == Variant::Syslog {
             write!(self.framed, "{} ", message.len())?;
         }
         self.framed.extend_from_slice(message);
-        match self.buffer {
-            Buffer::Waits => self.go_on(deadline),
-            Buffer::Refuses => self.write_or_refuse(),
+
+        match self.variant {
+            Variant::Bounded => self.write_or_refuse(),
+            _ => self.go_on(deadline),
         }
     }
 
@@ -225,6 +162,7 @@ impl Sending for Sender {
             if left.is_zero() {
                 return Ok(Sent::Waits);
             }
+
             self.stream.set_write_timeout(Some(left.max(Duration::from_micros(1))))?;
             match self.stream.write(rest) {
                 Ok(len) => self.done += len,
@@ -269,7 +207,7 @@ impl Sender {
 
 struct Receiver {
     stream: TcpStream,
-    framing: Framing,
+    variant: Variant,
     /// Bytes of the message under way that have come.
     filled: usize,
     /// Its frame, as far as it has come.
@@ -285,8 +223,8 @@ impl Receiving for Receiver {
             }
             self.stream.set_read_timeout(Some(left.max(Duration::from_micros(1))))?;
 
-            let read = match self.framing {
-                Framing::Syslog if self.frame.last() != Some(&b' ') => self.read_frame(message),
+            let read = match self.variant {
+                Variant::Syslog if self.frame.last() != Some(&b' ') => self.read_frame(message),
                 _ => {
                     self.stream.read(&mut message[self.filled..]).inspect(|len| self.filled += len)
                 }

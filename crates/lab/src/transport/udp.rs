@@ -81,6 +81,7 @@ impl Receiving for End {
             if left.is_zero() {
                 return Ok(Received::Nothing);
             }
+
             self.0.set_read_timeout(Some(left.max(Duration::from_micros(1))))?;
             match self.0.recv(message) {
                 Ok(len) if len == message.len() => return Ok(Received::Message),

@@ -1,6 +1,6 @@
 //! The lab's own network: it carries, it loses what it should and no more, and nothing of it is left.
 
-use lab::network::{Counts, End, LinkCounts, LossAt, Network, PathLoss, Plan};
+use lab::network::{Counts, End, Host, LinkCounts, LossAt, Network, PathLoss, Plan};
 use std::env;
 use std::fs;
 use std::io::{Read, Write};
@@ -150,7 +150,7 @@ fn each_direction_loses_what_it_should() {
 /// Sends so many bytes from the first host to the second, over TCP.
 fn transfer(network: &Network, bytes: usize) {
     let addr = SocketAddr::new(ipv4(network, End::H2), 0);
-    let listener = network.run_in_h2(|| TcpListener::bind(addr).unwrap()).unwrap();
+    let listener = network.host(End::H2).run(|| TcpListener::bind(addr).unwrap()).unwrap();
     network.prepare(End::H2, &listener).unwrap();
     let addr = listener.local_addr().unwrap();
     let received = thread::spawn(move || {
@@ -158,7 +158,7 @@ fn transfer(network: &Network, bytes: usize) {
         listener.accept().unwrap().0.read_to_end(&mut all).unwrap();
         all.len()
     });
-    let mut stream = network.run_in_h1(|| TcpStream::connect(addr).unwrap()).unwrap();
+    let mut stream = network.host(End::H1).run(|| TcpStream::connect(addr).unwrap()).unwrap();
     network.prepare(End::H1, &stream).unwrap();
     stream.write_all(&vec![7; bytes]).unwrap();
     drop(stream);
@@ -179,7 +179,7 @@ fn tcp_retransmits_and_is_told_of_no_loss() {
     let counters = network.host(End::H1).counters().unwrap().since(&before);
     let value = |group, name| counters.value(group, name);
     assert_eq!(value("TcpExt", "TCPRetransFail"), Some(0));
-    assert!(value("Tcp", "RetransSegs").unwrap() > 0, "{:?}", counters.iter().collect::<Vec<_>>());
+    assert!(value("Tcp", "RetransSegs").unwrap() > 0, "{counters:?}");
     assert!(value("Tcp", "OutSegs").unwrap() >= 400_000 / 1_460);
 }
 
@@ -225,17 +225,21 @@ fn settings_and_properties_are_the_networks_own() {
     let plan = Plan { gso_max_segs: Some(1), mtu_bytes: Some(1_300), ..Plan::default() };
     let network = Network::build(&plan).unwrap();
     let (h1, h2) = (network.host(End::H1), network.host(End::H2));
-    const RETRIES: &str = "net.ipv4.tcp_retries2";
-    let before = h2.setting(RETRIES).unwrap();
-    h1.set_setting(RETRIES, "7").unwrap();
-    assert_eq!(h1.setting(RETRIES).unwrap(), "7");
-    assert_eq!(h2.setting(RETRIES).unwrap(), before);
+    const RETRIES: &str = "/proc/sys/net/ipv4/tcp_retries2";
+    let retries = |host: &Host| host.run(|| fs::read_to_string(RETRIES).unwrap()).unwrap();
+    let before = retries(h2);
+    h1.run(|| fs::write(RETRIES, "7").unwrap()).unwrap();
+    assert_eq!((retries(h1).trim(), retries(h2)), ("7", before));
     let properties = network.properties().unwrap();
     assert_eq!((properties.mtu_bytes, properties.gso_max_segs), (1_300, Some(1)));
-    assert_eq!(properties.retries, Some(7));
-    assert!(properties.congestion_controls.contains(&properties.congestion_control.unwrap()));
-    let error = h1.set_setting("net.ipv4.no_such_thing", "1").unwrap_err();
-    assert_eq!(error.to_string(), "the setting net.ipv4.no_such_thing of h1");
+    let value = |wanted: &str| {
+        let mut sysctls = properties.sysctls.iter();
+        sysctls.find(|(name, _)| name == wanted).map(|(_, value)| value.clone()).unwrap()
+    };
+    assert_eq!(value("net.ipv4.tcp_retries2"), "7");
+    assert_eq!(value("net.ipv4.tcp_wmem").split(' ').count(), 3);
+    let default = value("net.ipv4.tcp_congestion_control");
+    assert!(properties.congestion_controls.contains(&default));
 }
 
 #[test]

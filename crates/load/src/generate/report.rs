@@ -4,52 +4,17 @@ use crate::LatencyReport;
 use crate::latency::Latencies;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use sys::Errno;
 
 /// What a run has done so far, for a caller that shows progress.
 #[derive(Default, Debug)]
 pub struct Progress {
-    sent_datagrams: AtomicU64,
-    sent_bytes: AtomicU64,
-    heartbeats: AtomicU64,
-    failed_datagrams: AtomicU64,
-}
-
-impl Progress {
     /// Data datagrams that the kernel took.
-    pub fn sent_datagrams(&self) -> u64 {
-        self.sent_datagrams.load(Ordering::Relaxed)
-    }
-
-    /// Payload bytes of these.
-    pub fn sent_bytes(&self) -> u64 {
-        self.sent_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Heartbeats that the kernel took.
-    pub fn heartbeats(&self) -> u64 {
-        self.heartbeats.load(Ordering::Relaxed)
-    }
-
+    pub sent_datagrams: AtomicU64,
     /// Slots that were given up because the kernel refused the datagram.
-    pub fn failed_datagrams(&self) -> u64 {
-        self.failed_datagrams.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn add_sent(&self, datagrams: u64, bytes: u64) {
-        self.sent_datagrams.fetch_add(datagrams, Ordering::Relaxed);
-        self.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    pub(super) fn add_failed(&self, datagrams: u64) {
-        self.failed_datagrams.fetch_add(datagrams, Ordering::Relaxed);
-    }
-
-    pub(super) fn add_heartbeats(&self, heartbeats: u64) {
-        self.heartbeats.fetch_add(heartbeats, Ordering::Relaxed);
-    }
+    pub failed_datagrams: AtomicU64,
 }
 
 /// How often which error came, by its name in errno(3).

@@ -3,7 +3,7 @@ use super::schedule::{Schedule, Slot};
 use super::{Error, Options, Pacing, Progress, Segmentation};
 use crate::check::{self, Kind};
 use crate::latency::Latencies;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 use sys::send;
@@ -97,7 +97,7 @@ impl Sender {
         while !halt.is_now() {
             let now_ns = sys::clock::monotonic_ns();
             if now_ns >= next_heartbeat_ns {
-                self.send_heartbeats(Kind::Heartbeat, 0, halt, progress);
+                self.send_heartbeats(Kind::Heartbeat, 0, halt);
                 next_heartbeat_ns = now_ns.saturating_add(heartbeat_ns.unwrap_or(u64::MAX));
             }
 
@@ -125,7 +125,7 @@ impl Sender {
         let done = self.flows.iter().map(|f| f.sent_datagrams + f.failed.total()).sum();
         self.slots_behind = schedule.slots_behind(sys::clock::monotonic_ns(), done);
         if self.options.heartbeat.is_some() {
-            self.send_end(progress);
+            self.send_end();
         }
     }
 
@@ -171,30 +171,26 @@ impl Sender {
     ) {
         let flow = &mut self.flows[flow];
         while !sizes.is_empty() && !halt.is_now() {
-            let bytes_before = flow.sent_bytes;
             let outcome = flow.send_data(sizes, self.stride, &mut self.buffer, halt);
-            progress.add_sent(outcome.sent as u64, flow.sent_bytes - bytes_before);
-            progress.add_failed(outcome.gave_up as u64);
+            progress.sent_datagrams.fetch_add(outcome.sent as u64, Ordering::Relaxed);
+            progress.failed_datagrams.fetch_add(outcome.gave_up as u64, Ordering::Relaxed);
             sizes = &sizes[outcome.sent + outcome.gave_up..];
         }
     }
 
-    fn send_heartbeats(&mut self, kind: Kind, further: u32, halt: &Halt<'_>, progress: &Progress) {
-        let before: u64 = self.flows.iter().map(|flow| flow.heartbeats).sum();
+    fn send_heartbeats(&mut self, kind: Kind, further: u32, halt: &Halt<'_>) {
         for flow in &mut self.flows {
             flow.send_heartbeat(kind, further, halt);
         }
-        let after: u64 = self.flows.iter().map(|flow| flow.heartbeats).sum();
-        progress.add_heartbeats(after - before);
     }
 
     /// Says several times that this was all: any one of these may be lost too.
-    fn send_end(&mut self, progress: &Progress) {
+    fn send_end(&mut self) {
         // The run is stopping already, and a receiver that is away must not hold the end up for long.
         let at_ns = Some(sys::clock::monotonic_ns() + END_MAX.as_nanos() as u64);
         let halt = &Halt { stop: &AtomicBool::new(false), at_ns };
         for further in (0..END_HEARTBEATS).rev() {
-            self.send_heartbeats(Kind::End, further, halt, progress);
+            self.send_heartbeats(Kind::End, further, halt);
             if further > 0 {
                 thread::sleep(END_HEARTBEAT_GAP);
             }

@@ -1,5 +1,5 @@
-use super::ListenerProgress;
 use super::Options;
+use super::Progress;
 use super::run::{Finished, Receiving};
 use crate::Address;
 use std::fs;
@@ -69,12 +69,7 @@ impl Bound {
         Ok(Bound { socket, address, receive_buffer_bytes, dropped_at_bind, file })
     }
 
-    pub(super) fn run(
-        self,
-        options: &Options,
-        stop: &AtomicBool,
-        progress: &ListenerProgress,
-    ) -> Finished {
+    pub(super) fn run(self, options: &Options, stop: &AtomicBool, progress: &Progress) -> Finished {
         let mut receiving = Receiving::start(&self, options, progress);
         let ended_by = receiving.until_end(stop);
         self.admit_nothing();

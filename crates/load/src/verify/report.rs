@@ -81,61 +81,25 @@ impl Counts {
     }
 }
 
-/// What all listeners have received so far, for a caller that shows progress.
-#[derive(Debug)]
-pub struct Progress {
-    pub listeners: Vec<ListenerProgress>,
-}
-
-/// One listener's counts so far. Each is right by itself; together they may be a batch apart.
+/// One listener's counts so far, for a caller that shows progress. Each is right by itself; together they may be a batch apart.
 #[derive(Debug, Default)]
-pub struct ListenerProgress {
-    received: AtomicU64,
-    bytes: AtomicU64,
-    missing: AtomicU64,
-    faulty: AtomicU64,
-    heartbeats: AtomicU64,
-    kernel_dropped: AtomicU64,
+pub struct Progress {
+    /// Different data datagrams that arrived intact.
+    pub received: AtomicU64,
+    /// Data datagrams that are known to have been sent and have not arrived.
+    pub missing: AtomicU64,
+    /// Duplicate, corrupt, truncated and foreign datagrams.
+    pub faulty: AtomicU64,
+    /// Datagrams that the kernel dropped at this listener's socket.
+    pub kernel_dropped: AtomicU64,
 }
 
-impl ListenerProgress {
-    /// Different data datagrams that arrived intact.
-    pub fn received(&self) -> u64 {
-        self.received.load(Ordering::Relaxed)
-    }
-
-    /// Payload bytes of these.
-    pub fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
-    }
-
-    /// Data datagrams that are known to have been sent and have not arrived.
-    pub fn missing(&self) -> u64 {
-        self.missing.load(Ordering::Relaxed)
-    }
-
-    /// Duplicate, corrupt, truncated and foreign datagrams.
-    pub fn faulty(&self) -> u64 {
-        self.faulty.load(Ordering::Relaxed)
-    }
-
-    /// Heartbeats.
-    pub fn heartbeats(&self) -> u64 {
-        self.heartbeats.load(Ordering::Relaxed)
-    }
-
-    /// Datagrams that the kernel dropped at this listener's socket.
-    pub fn kernel_dropped(&self) -> u64 {
-        self.kernel_dropped.load(Ordering::Relaxed)
-    }
-
+impl Progress {
     pub(super) fn publish(&self, counts: &Counts, kernel_dropped: u64) {
         self.received.store(counts.received, Ordering::Relaxed);
-        self.bytes.store(counts.bytes, Ordering::Relaxed);
         self.missing.store(counts.missing(), Ordering::Relaxed);
         let faulty = counts.duplicate + counts.corrupt + counts.truncated + counts.foreign;
         self.faulty.store(faulty, Ordering::Relaxed);
-        self.heartbeats.store(counts.heartbeats, Ordering::Relaxed);
         self.kernel_dropped.store(kernel_dropped, Ordering::Relaxed);
     }
 }

@@ -1,6 +1,6 @@
 use super::listener::Bound;
 use super::tracker::Tracker;
-use super::{ListenerProgress, ListenerReport, Options};
+use super::{ListenerReport, Options, Progress};
 use crate::Timeline;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,7 +32,7 @@ pub(super) enum EndedBy {
 pub(super) struct Receiving<'a> {
     bound: &'a Bound,
     options: &'a Options,
-    progress: &'a ListenerProgress,
+    progress: &'a Progress,
     batch: ReceiveBatch,
     tracker: Tracker,
     timeline: Timeline,
@@ -52,7 +52,7 @@ impl<'a> Receiving<'a> {
     pub(super) fn start(
         bound: &'a Bound,
         options: &'a Options,
-        progress: &'a ListenerProgress,
+        progress: &'a Progress,
     ) -> Receiving<'a> {
         let start_ns = sys::clock::monotonic_ns();
         Receiving {

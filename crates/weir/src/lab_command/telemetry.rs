@@ -1,12 +1,13 @@
 //! `weir lab telemetry`: what an observer still sees of a source while the network between them loses packets.
 
+use super::udp_vs_tcp::runner_error;
 use super::{Running, each_once, privilege};
 use crate::exit::Failure;
 use crate::progress::{ProgressMode, with_progress};
 use lab::About;
 use lab::report::TelemetryReport;
 use lab::statistics::Bootstrap;
-use lab::telemetry::{self, Error, Plan, Progress, Results, Settings, Telemetry};
+use lab::telemetry::{self, Plan, Progress, Results, Settings, Telemetry};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -83,8 +84,9 @@ impl Args {
             return usage("--interval: it is 1ms at least, and at most the length of a run");
         }
 
-        if self.message_size > MESSAGE_BYTES_MAX {
-            return usage("--message-size: a message has at most 65507 bytes");
+        let least = Plan::MESSAGE_BYTES_MIN;
+        if !(least..=MESSAGE_BYTES_MAX).contains(&self.message_size) {
+            return usage(&format!("--message-size: a message has {least} to 65507 bytes"));
         }
         if [self.events, self.steps].iter().any(|rate| !(1..=RATE_MAX_PER_SEC).contains(rate)) {
             return usage("--events and --steps: 1 to 100000 a second");
@@ -127,7 +129,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         format!("round {} of {rounds}, about {left} s left", rounds_done + 1)
     };
     let measure = || telemetry::run(&plan, running.stop, &tell);
-    let results = with_progress(args.progress, line, measure).map_err(refused)?;
+    let results =
+        with_progress(args.progress, line, measure).map_err(|error| runner_error(&error))?;
 
     let Results { points, notes, loss_at, properties, interrupted } = results;
     if points.is_empty() {
@@ -143,13 +146,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let report = TelemetryReport::new(&measured, Bootstrap::default());
     running.end(|folder| report.write(folder), &report.terminal())
-}
-
-fn refused(error: Error) -> anyhow::Error {
-    match &error {
-        Error::Network(error) => privilege::network_error(error),
-        _ => Failure::Usage.error(error),
-    }
 }
 
 fn expected(plan: &Plan, rounds: usize) -> Duration {

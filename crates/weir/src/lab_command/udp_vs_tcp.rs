@@ -89,7 +89,7 @@ fn minutes(time: Duration) -> String {
     format!("{}:{:02}", seconds / 60, seconds % 60)
 }
 
-fn runner_error(error: &runner::Error) -> anyhow::Error {
+pub(super) fn runner_error(error: &runner::Error) -> anyhow::Error {
     match error {
         runner::Error::Network(error) => privilege::network_error(error),
         runner::Error::UnknownTransport(_) | runner::Error::LossOutOfRange(_) => {

@@ -126,6 +126,7 @@ fn what_makes_no_sense_is_a_mistake_of_usage_and_leaves_no_folder() {
         "telemetry --loss 101",
         "telemetry --transports pigeon",
         "telemetry --events 0",
+        "telemetry --message-size 31",
         "telemetry --duration 0s",
         "telemetry --interval 0s",
         "telemetry --runs 200",

@@ -57,23 +57,6 @@ impl Axis {
         axis
     }
 
-    /// Values that were chosen, above 0, with a tick at each; equal factors are equally far apart.
-    pub(in crate::report) fn chosen(name: &str, values: impl Iterator<Item = f64>) -> Axis {
-        let mut values: Vec<f64> = values.filter(|value| *value > 0.0).collect();
-        values.sort_unstable_by(f64::total_cmp);
-        values.dedup();
-        let ticks: Vec<(f64, String)> = values.iter().map(|v| (v.log2(), format!("{v}"))).collect();
-        let (first, last) =
-            (ticks.first().map_or(0.0, |tick| tick.0), ticks.last().map_or(1.0, |tick| tick.0));
-        let margin = ((last - first) * 0.05).max(0.1);
-        Axis {
-            name: name.to_owned(),
-            place: f64::log2,
-            range: first - margin..last + margin,
-            ticks,
-        }
-    }
-
     /// From 0 to a little above the highest value, in steps of 1, 2 or 5; `label` gets a value and the digits behind the
     /// point that its step has.
     fn linear(
@@ -136,9 +119,11 @@ impl Axis {
             low = low.min(exponent);
             high = high.max(exponent);
         }
+
         let (low, high) =
             if low <= high { (low.floor() as i32, high.ceil() as i32) } else { (0, 1) };
         let high = high.max(low + 1);
+
         let ticks = (low..=high).map(|exponent| (f64::from(exponent), label(exponent))).collect();
         let place = |value: f64| value.log10();
         Axis { name: name.to_owned(), place, range: f64::from(low)..f64::from(high), ticks }
@@ -219,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_shares_and_chosen_values() {
+    fn counts_and_shares() {
         let values = [0.0, 350_000.0];
         assert_eq!(
             labels(&Axis::counts("", values.into_iter())),
@@ -230,9 +215,6 @@ mod tests {
         assert_eq!(shares.range, 0.0..1.0);
         let none = Axis::shares_from_zero("", [0.0].into_iter());
         assert_eq!(labels(&none)[..3], ["0 %", "0.2 %", "0.4 %"]);
-        let chosen = Axis::chosen("", [16.0, 1.0, 256.0, 16.0].into_iter());
-        assert_eq!(labels(&chosen), ["1", "16", "256"]);
-        assert!((chosen.place(16.0) - 4.0).abs() < 1e-9);
     }
 
     #[test]
@@ -240,7 +222,6 @@ mod tests {
         for axis in [
             Axis::counts("", [].into_iter()),
             Axis::shares_from_zero("", [].into_iter()),
-            Axis::chosen("", [].into_iter()),
             Axis::times("", [].into_iter()),
             Axis::from_zero("", [].into_iter()),
             Axis::losses("", vec![]),

@@ -4,6 +4,7 @@
 
 use super::ChartError;
 use super::axis::Axis;
+use crate::statistics::Estimate;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -31,6 +32,30 @@ pub(in crate::report) struct Mark {
     pub(in crate::report) x: f64,
     pub(in crate::report) y: f64,
     pub(in crate::report) interval: Option<(f64, f64)>,
+}
+
+impl Curve {
+    /// One through estimates, each at its place; `None` where none is known.
+    pub(in crate::report) fn through(
+        label: String,
+        style: usize,
+        estimates: impl Iterator<Item = (f64, Option<Estimate>)>,
+    ) -> Option<Curve> {
+        let mark = |(x, estimate): (f64, Option<Estimate>)| {
+            let Estimate { value: y, interval, .. } = estimate?;
+            Some(Mark { x, y, interval: interval.map(|i| (i.low, i.high)) })
+        };
+        let marks: Vec<Mark> = estimates.filter_map(mark).collect();
+        (!marks.is_empty()).then_some(Curve { label, style, marks, marks_every: 1 })
+    }
+}
+
+/// Where curves and their bars have been, upwards.
+pub(in crate::report) fn heights(curves: &[Curve]) -> impl Iterator<Item = f64> {
+    curves.iter().flat_map(|curve| &curve.marks).flat_map(|mark| {
+        let (low, high) = mark.interval.unwrap_or((mark.y, mark.y));
+        [mark.y, low, high]
+    })
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
