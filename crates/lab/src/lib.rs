@@ -4,7 +4,6 @@
 //! - [`transport`]: how messages travel: UDP, and TCP in several ways.
 //! - [`network`]: two hosts and a switch of the lab's own, with random loss on the links.
 //! - [`relay_sweep`]: a relay under growing load, and the rate at which it begins to lose.
-//! - [`telemetry`]: what an observer still sees of a source through a network that loses packets.
 //! - [`statistics`]: quantiles, means and their intervals over runs.
 //! - [`report`]: table, verdicts, charts, page, CSV and JSON of an experiment.
 
@@ -15,7 +14,6 @@ pub mod network;
 pub mod relay_sweep;
 pub mod report;
 pub mod statistics;
-pub mod telemetry;
 pub mod transport;
 
 mod about;

@@ -11,13 +11,11 @@ mod folder;
 mod method;
 mod page;
 mod relay;
-mod telemetry;
 mod terminal;
 
 pub use charts::{Chart, ChartError};
 pub use folder::Folder;
 pub use relay::RelayReport;
-pub use telemetry::TelemetryReport;
 pub use terminal::Ink;
 
 use crate::About;

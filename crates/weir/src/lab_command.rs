@@ -2,7 +2,6 @@
 
 mod privilege;
 mod relay;
-mod telemetry;
 mod udp_vs_tcp;
 
 use crate::exit::{self, Failure};
@@ -28,14 +27,12 @@ pub(crate) struct Args {
 enum Experiment {
     UdpVsTcp(udp_vs_tcp::Args),
     Relay(relay::Args),
-    Telemetry(telemetry::Args),
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.experiment {
         Experiment::UdpVsTcp(args) => udp_vs_tcp::run(args),
         Experiment::Relay(args) => relay::run(args),
-        Experiment::Telemetry(args) => telemetry::run(args),
     }
 }
 

@@ -6,4 +6,3 @@ mod experiment;
 mod network;
 mod relay_sweep;
 mod report;
-mod telemetry;

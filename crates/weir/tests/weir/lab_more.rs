@@ -1,4 +1,4 @@
-//! `weir lab relay` and `weir lab telemetry` as processes, with tiny measurements.
+//! `weir lab relay` as a process, with tiny measurements.
 
 use serde_json::Value;
 use std::fs;
@@ -100,20 +100,6 @@ fn a_relay_elsewhere_needs_no_privilege() {
 }
 
 #[test]
-fn telemetry_says_what_is_on_screen() {
-    let folder = Folder::new("telemetry");
-    let words = "telemetry --loss 0,30 --transports udp --runs 2 --duration 2s --window 2s";
-    let Some(output) = run(words, &folder.0) else { return };
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.starts_with("On screen within 2 s at 30 % loss: udp: "), "{text}");
-    let report = folder.json();
-    assert_eq!(report["figures"][0]["events_on_screen"]["value"], 1.0);
-    let at_loss = report["figures"][1]["events_on_screen"]["value"].as_f64().unwrap();
-    assert!((0.5..0.9).contains(&at_loss), "{at_loss}");
-    assert!(folder.0.join("charts/events-on-screen.svg").exists());
-}
-
-#[test]
 fn what_makes_no_sense_is_a_mistake_of_usage_and_leaves_no_folder() {
     let folder = Folder::new("usage");
     for words in [
@@ -123,23 +109,10 @@ fn what_makes_no_sense_is_a_mistake_of_usage_and_leaves_no_folder() {
         "relay --duration 0s",
         "relay --tolerance 100",
         "relay --targets 0",
-        "telemetry --loss 101",
-        "telemetry --transports pigeon",
-        "telemetry --events 0",
-        "telemetry --message-size 31",
-        "telemetry --duration 0s",
-        "telemetry --interval 0s",
-        "telemetry --runs 200",
     ] {
         let output = command(words, &folder.0).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        // A host that forbids networks says so before it looks at names.
-        let may_be = [64, 77, 69];
-        let code = output.status.code().unwrap();
-        assert!(
-            may_be.contains(&code) && (code == 64 || words.contains("pigeon")),
-            "{words}: {text}"
-        );
+        assert_eq!(output.status.code(), Some(64), "{words}: {text}");
         assert!(!folder.0.exists(), "{words}");
     }
 }
