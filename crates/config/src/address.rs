@@ -208,6 +208,7 @@ fn host_port(text: &str, without_host: Option<Host>) -> Result<HostPort, Address
     if let Some((_, options)) = text.split_once('?') {
         return Err(AddressError::Options(options.to_owned()));
     }
+
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
             let (host, port) =
@@ -232,6 +233,7 @@ fn host_port(text: &str, without_host: Option<Host>) -> Result<HostPort, Address
             Some((host, port)) => (plain(host)?, port),
         },
     };
+
     // `parse` alone would take "+514".
     let number = if is_port(port) { port.parse().ok() } else { None };
     let port = number.ok_or_else(|| AddressError::Port(port.to_owned()))?;

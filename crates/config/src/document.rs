@@ -78,6 +78,7 @@ impl Table {
 pub(crate) fn parse(text: &str, origin: &str, errors: &mut Vec<ConfigError>) -> Table {
     let lines = Lines::of(text);
     let (document, mistakes) = DeTable::parse_recoverable(text);
+
     for mistake in mistakes {
         let line = mistake.span().map(|span| lines.number(span.start));
         let message = mistake.message().trim().replace('\n', ", ");
@@ -88,6 +89,7 @@ pub(crate) fn parse(text: &str, origin: &str, errors: &mut Vec<ConfigError>) -> 
             message: format!("this is not TOML: {message}"),
         });
     }
+
     table(document.get_ref(), Some(1), &lines)
 }
 
@@ -115,6 +117,8 @@ fn table(source: &DeTable<'_>, line: Option<usize>, lines: &Lines) -> Table {
             (at, entry)
         })
         .collect();
+
+    // The parser keeps keys by name; mistakes and `weir config show` follow the file.
     entries.sort_by_key(|(at, _)| *at);
     Table { line, entries: entries.into_iter().map(|(_, entry)| entry).collect() }
 }
@@ -139,6 +143,7 @@ fn item(source: &Spanned<DeValue<'_>>, lines: &Lines) -> Item {
         }
         DeValue::Table(entries) => Value::Table(table(entries, line, lines)),
     };
+
     Item { line, value }
 }
 

@@ -339,6 +339,7 @@ impl Form for Bool {
             Value::Bare(text) | Value::Other { what: TRUTH_VALUE, text } => text.parse().ok(),
             _ => None,
         };
+
         if value.is_none() {
             let hint = match slot.value {
                 Value::Text(text) if text.parse::<bool>().is_ok() => "write it without quotes",

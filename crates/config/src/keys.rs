@@ -145,8 +145,11 @@ macro_rules! keys {
             ) -> Option<$Name> {
                 // All keys are read before anything ends it: every mistake is reported at once.
                 $(let $field = $crate::keys::row!(@read $mode($($fallback)*) reader, &Self::$key, &$crate::keys::row!(@form $mode $Type, $form));)+
+
+                // Then those that must be there, and last those that follow from them.
                 $(let $field = $crate::keys::row!(@need $mode $field);)+
                 $(let $field = $crate::keys::row!(@derive $mode($($fallback)*) $field);)+
+
                 let this = $Name { $($($given,)+)? $($field),+ };
                 $($(
                     let is_useful: fn(&$Name) -> bool = $needs;

@@ -200,6 +200,7 @@ impl ListenerConfig {
             Listen::Udp(udp) => udp,
             Listen::Unix(path) => return findings.push(unix_listener(&what, path)),
         };
+
         match resolved(&what, &udp.addr, Severity::Error) {
             Ok(found) => {
                 let why = "only an address of this host, or a multicast group, can be listened on";
@@ -208,6 +209,7 @@ impl ListenerConfig {
             }
             Err(finding) => findings.push(finding),
         }
+
         findings.extend(interface_there(&what, udp.multicast_interface.as_deref()));
     }
 }
@@ -224,6 +226,7 @@ impl UdpListener {
     /// An interface joins a group: there must be one, and by address only for IPv4.
     fn check(&self, reader: &Reader<'_>) {
         let Some(interface) = &self.multicast_interface else { return };
+
         let message = match &self.addr.host {
             Host::Ip(IpAddr::V6(ip)) if ip.is_multicast() => match interface.parse::<Ipv4Addr>() {
                 Ok(_) => format!(
@@ -237,6 +240,7 @@ impl UdpListener {
                 self.addr
             ),
         };
+
         reader.error(&UdpListener::multicast_interface, message);
     }
 }
@@ -258,6 +262,7 @@ impl ReadListener {
 /// Reads all listeners with their targets. One without an address is a mistake, and left out.
 pub(crate) fn read_all(report: &Report, document: &Table) -> Vec<ReadListener> {
     let tables = repeated(report, document, "listener", &SECTION);
+
     let read = |(at, table)| {
         let place = format!("listener[{at}]");
         let listener = read(report, table, &place);
@@ -269,14 +274,17 @@ pub(crate) fn read_all(report: &Report, document: &Table) -> Vec<ReadListener> {
         }
         Some(ReadListener { listener: listener?, targets })
     };
+
     tables.into_iter().enumerate().filter_map(read).collect()
 }
 
 /// Reads a listener without its targets.
 pub(crate) fn read(report: &Report, table: &Table, place: &str) -> Option<Placed<ListenerConfig>> {
     let reader = Reader::open(report, table, &SECTION, place);
+
     let mut listener = ListenerConfig::read(&reader, Vec::new())?;
     listener.ring_bytes = listener.ring_bytes.next_power_of_two();
+
     match &listener.listen {
         Listen::Udp(udp) => udp.check(&reader),
         Listen::Unix(_) => reader.refuse_others(&listener.listen, |key| match key {
@@ -289,6 +297,7 @@ pub(crate) fn read(report: &Report, table: &Table, place: &str) -> Option<Placed
             _ => None,
         }),
     }
+
     Some(Placed { place: place.to_owned(), thing: listener })
 }
 

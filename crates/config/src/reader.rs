@@ -108,6 +108,7 @@ impl<'a> Reader<'a> {
             asked: RefCell::default(),
             has_failed: Cell::default(),
         };
+
         for entry in &table.entries {
             if section.has(&entry.key) {
                 let name = format!("{place}.{}", entry.key);
@@ -116,6 +117,7 @@ impl<'a> Reader<'a> {
                 reader.unknown(entry);
             }
         }
+
         reader
     }
 
@@ -175,6 +177,7 @@ impl<'a> Reader<'a> {
             let cure = cure.map_or_else(usual, str::to_owned);
             self.error(key, format!("it is missing; {cure}"));
         }
+
         let value = self.value(key, form);
         if value.is_none() {
             // Nobody knows which kind it is: what is there is read for its mistakes alone.
@@ -199,10 +202,12 @@ impl<'a> Reader<'a> {
         let asked = self.asked.borrow();
         let is_other =
             |entry: &&Entry| self.section.has(&entry.key) && !asked.contains(entry.key.as_str());
+
         for entry in self.table.entries.iter().filter(is_other) {
             let kinds = self.section.tables.iter();
             let kinds = kinds.filter(|table| table.keys.iter().any(|key| key.name == entry.key));
             let kinds: Vec<_> = kinds.map(|table| table.of).collect();
+
             let why = reason(&entry.key).map_or_else(
                 || format!("it is for {} only and this one is {this}", kinds.join(" and ")),
                 str::to_owned,
@@ -226,10 +231,12 @@ pub(crate) fn repeated<'a>(
         let message = format!("{what} where sections are expected; write {header}");
         report.error(line, section.path, message);
     };
+
     let Value::List(items) = &entry.item.value else {
         wrong(entry.line, &entry.item.value);
         return Vec::new();
     };
+
     let mut tables = Vec::with_capacity(items.len());
     for item in items {
         match &item.value {

@@ -211,6 +211,7 @@ pub(crate) fn read_all(report: &Report, document: &Table) -> Vec<Placed<SinkConf
 fn read(report: &Report, table: &Table, place: String) -> Option<Placed<SinkConfig>> {
     let reader = Reader::open(report, table, &SECTION, &place);
     let sink = SinkConfig::read(&reader)?;
+
     reader.refuse_others(&sink.to, |key| {
         (key == Written::format.name).then_some("datagrams have a form of their own")
     });

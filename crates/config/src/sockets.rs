@@ -195,12 +195,14 @@ fn state(word: &str) -> Result<String, String> {
     if States::from_word(word).is_some() {
         return Ok(word.to_owned());
     }
+
     let shown = word.escape_debug();
     let words = || {
         let groups = States::GROUPS.iter().map(|(name, _)| *name);
         let states = State::KNOWN.iter().map(|state| state.word());
         states.chain(groups).filter(|word| States::from_word(word).is_some())
     };
+
     Err(match nearest(word, words()) {
         Some(near) => format!("\"{shown}\" is not a state; did you mean {near}?"),
         None => {
@@ -272,9 +274,11 @@ fn tag(name: &str, value: &str) -> Result<(), String> {
             "\"{shown}\" is not a tag's name; it is 1 to {TAG_NAME_CHARS_MAX} letters, digits, _, -, . and /"
         ));
     }
+
     if value.chars().any(char::is_control) {
         return Err(format!("{shown}: a tag's value has no control characters"));
     }
+
     match value.chars().count() {
         0..=TAG_VALUE_CHARS_MAX => Ok(()),
         count => Err(format!(
@@ -324,10 +328,12 @@ impl SocketsConfig {
             );
             reader.error(&Self::jitter, message);
         }
+
         if self.states.is_empty() && reader.is_empty_list(&Self::states) {
             let message = "it names no state; write states = [\"connected\"], or remove the key";
             reader.error(&Self::states, message);
         }
+
         if let Some(filter) = &self.filter
             && let Err(error) = filter::check(filter)
         {
@@ -337,10 +343,12 @@ impl SocketsConfig {
             let message = "no field is left; name a group or field, or remove the key";
             reader.error(&Self::fields, message);
         }
+
         if self.tags.len() > TAGS_MAX {
             let message = format!("there are {}, and {TAGS_MAX} is the most", self.tags.len());
             reader.error(&Self::tags, message);
         }
+
         if self.helper.is_some() && self.event_buffer_bytes > EVENT_BUFFER_BYTES_MAX as usize {
             let most = display_size(EVENT_BUFFER_BYTES_MAX.into());
             let message =

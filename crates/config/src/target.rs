@@ -179,6 +179,7 @@ pub(crate) fn read_all(
 pub(crate) fn read(report: &Report, table: &Table, place: &str) -> Option<Placed<TargetConfig>> {
     let reader = Reader::open(report, table, &SECTION, place);
     let target = TargetConfig::read(&reader)?;
+
     reader.refuse_others(&target.to, |_| None);
     if let Target::Udp(udp) = &target.to {
         udp.check(&reader);
@@ -253,10 +254,12 @@ fn has_no_sources(report: &Report, listener: &ListenerConfig, placed: &Placed<Ta
     let Listen::Unix(_) = listener.listen else { return };
     let target = &placed.thing;
     let by_source = target.sample_one_in.is_some() && target.sample_by == SampleBy::Source;
+
     let used = [
         (&TargetConfig::only_sources, !target.only_sources.is_empty()),
         (&TargetConfig::sample_by, by_source),
     ];
+
     for (key, _) in used.into_iter().filter(|(_, is_used)| *is_used) {
         let listen = &listener.listen;
         let message =

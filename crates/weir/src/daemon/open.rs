@@ -207,6 +207,7 @@ pub(crate) fn target(
         }
         Target::Null => TargetKind::Null,
     };
+
     Ok(OpenTarget { destination, address: None })
 }
 
@@ -257,12 +258,15 @@ pub(crate) fn udp(
 ) -> Result<OpenTarget, CannotSend> {
     let socket = socket::connect_udp(addr, &target.send_options())
         .map_err(|error| cannot_send(config, target, addr, error))?;
+
     let src = match socket::local_address(socket.as_fd()) {
         Some(LocalAddress::Inet(own)) => Some(own),
         _ => None,
     };
+
     let (path, egress) = ways.follow(Ends { dst: addr, src });
     check_loop(config, addr, &path, listen_addrs).map_err(CannotSend::Never)?;
+
     if target.gso == Gso::Auto {
         say_why_no_runs(config, &egress);
     }
@@ -308,6 +312,7 @@ fn check_loop(
     listen_addrs: &[SocketAddr],
 ) -> anyhow::Result<()> {
     let local_addrs = if path.reaches_this_host() { &[addr.ip()][..] } else { &[] };
+
     match would_loop(listen_addrs, addr, local_addrs) {
         None => Ok(()),
         Some(own) => {
@@ -315,6 +320,7 @@ fn check_loop(
             if config.to.to_string() != format!("udp://{addr}") {
                 target.push_str(&format!(" at {addr}"));
             }
+
             let own = if own == addr { String::new() } else { format!(" ({own})") };
             Err(Failure::Config.error(format!(
                 "target {target} is where we listen{own}: its datagrams would come back to us. Fix: send them elsewhere"
@@ -337,6 +343,7 @@ fn cannot_send(
     ) {
         return CannotSend::NoRoute(error);
     }
+
     let wanted = Wanted::SendUdp(target.source_address, target.source_port);
     let target = named(&config.to, "target", &config.name);
     let what = format_args!("cannot send to {target} at {addr}");
@@ -381,12 +388,14 @@ pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
 /// Opens a file for appending once, to see that it can be; in a folder that is made if need be.
 fn writable(what: &str, path: &Path, found: &io::Result<fs::Metadata>) -> anyhow::Result<()> {
     make_folder(path).map_err(|error| cannot_write(what, path, &error))?;
+
     let kind = found.as_ref().map(fs::Metadata::file_type);
     if kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket() || kind.is_block_device()) {
         return Err(Failure::Config.error(format!(
             "cannot write {what}: it is not a plain file. Fix: choose another path"
         )));
     }
+
     OpenOptions::new()
         .append(true)
         .create(true)
