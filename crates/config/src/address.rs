@@ -342,11 +342,8 @@ pub(crate) fn name_of(addr: &impl ToString) -> String {
 pub(crate) fn interface(text: &str) -> Result<String, String> {
     let is_name = (1..=15).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"/:".contains(&byte));
-    if is_name {
-        Ok(text.to_owned())
-    } else {
-        Err("it is not the name of an interface, such as eth0".to_owned())
-    }
+    let wrong = || "it is not the name of an interface, such as eth0".to_owned();
+    is_name.then(|| text.to_owned()).ok_or_else(wrong)
 }
 
 #[cfg(test)]

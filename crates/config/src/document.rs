@@ -31,6 +31,14 @@ pub(crate) enum Value {
 pub(crate) const TRUTH_VALUE: &str = "the truth value";
 
 impl Value {
+    /// The text, or that it is not one.
+    pub(crate) fn text(&self) -> Result<&str, String> {
+        match self {
+            Value::Text(text) | Value::Bare(text) => Ok(text),
+            other => Err(format!("{} is not text", other.describe())),
+        }
+    }
+
     /// What it is and how it looks, for messages: `text "x"`.
     pub(crate) fn describe(&self) -> String {
         match self {

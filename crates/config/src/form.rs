@@ -56,23 +56,15 @@ impl Slot<'_> {
         self.reader.error_at(self.line, self.key, message);
     }
 
-    /// The text, if it is one.
-    fn text(&self) -> Option<&str> {
-        if let Value::Text(text) | Value::Bare(text) = self.value {
-            return Some(text);
-        }
-        let (what, form) = (self.value.describe(), (self.key.form)());
-        self.error(format!("{what} is not text; write {form}, in quotes"));
-        None
-    }
-
     /// A text that `parse` turns into a value; what it says about a wrong one becomes the message.
     pub(crate) fn parse<T, E: ToString>(&self, parse: impl Fn(&str) -> Result<T, E>) -> Option<T> {
-        let text = self.text()?;
-        let wrong = |error: E| {
-            self.error(format!("\"{}\": {}", text.escape_debug(), error.to_string()));
-        };
-        parse(text).map_err(wrong).ok()
+        let form = || (self.key.form)();
+        let text = self.value.text().map_err(|what| format!("{what}; write {}, in quotes", form()));
+        let value = text.and_then(|text| {
+            let wrong = |error: E| format!("\"{}\": {}", text.escape_debug(), error.to_string());
+            parse(text).map_err(wrong)
+        });
+        value.map_err(|message| self.error(message)).ok()
     }
 
     /// A list of texts, each turned into a value; on the command line separated by commas. What is wrong is left out.
@@ -93,11 +85,8 @@ impl Slot<'_> {
 
         let mut values = Vec::with_capacity(items.len());
         for Item { line, value } in &items {
-            let value = match value {
-                Value::Text(text) | Value::Bare(text) => parse(text),
-                other => Err(format!("{} is not text; write it in quotes", other.describe())),
-            };
-            match value {
+            let text = value.text().map_err(|what| format!("{what}; write it in quotes"));
+            match text.and_then(&parse) {
                 Ok(value) => values.push(value),
                 Err(message) => self.reader.error_at(*line, self.key, message),
             }
@@ -229,10 +218,7 @@ impl<F: Form> Form for OrOff<F> {
     }
 
     fn read(&self, slot: &Slot<'_>) -> Option<Option<F::Value>> {
-        match slot.value {
-            Value::Text(text) | Value::Bare(text) if text == "off" => Some(None),
-            _ => self.0.read(slot).map(Some),
-        }
+        if slot.value.text() == Ok("off") { Some(None) } else { self.0.read(slot).map(Some) }
     }
 
     fn show(&self, value: &Option<F::Value>) -> Json {
@@ -395,6 +381,28 @@ impl<T> Form for Text<T> {
     }
 }
 
+/// An address that says which of several kinds a thing is, and reads the keys of that kind too.
+pub(crate) struct Kind<T> {
+    pub(crate) form: &'static str,
+    pub(crate) read: fn(&Slot<'_>) -> Option<T>,
+}
+
+impl<T: Display> Form for Kind<T> {
+    type Value = T;
+
+    fn describe(&self) -> String {
+        self.form.to_owned()
+    }
+
+    fn read(&self, slot: &Slot<'_>) -> Option<T> {
+        (self.read)(slot)
+    }
+
+    fn show(&self, value: &T) -> Json {
+        value.to_string().into()
+    }
+}
+
 /// What reads a type from text.
 pub(crate) fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: T::Err| error.to_string())
@@ -451,13 +459,9 @@ impl Form for Pairs {
 
         let mut pairs = BTreeMap::new();
         for Entry { line, key, item } in &table.entries {
-            let checked = match &item.value {
-                Value::Text(text) => (self.0)(key, text).map(|()| text.clone()),
-                other => {
-                    Err(format!("{key}: {} is not text; write it in quotes", other.describe()))
-                }
-            };
-            match checked {
+            let text = item.value.text();
+            let text = text.map_err(|what| format!("{key}: {what}; write it in quotes"));
+            match text.and_then(|text| (self.0)(key, text).map(|()| text.to_owned())) {
                 Ok(text) => drop(pairs.insert(key.clone(), text)),
                 Err(message) => slot.reader.error_at(*line, slot.key, message),
             }

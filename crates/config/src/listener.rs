@@ -2,7 +2,7 @@
 
 use crate::address::{Host, HostPort, ListenAddress, NAME, interface, name_of};
 use crate::document::Table;
-use crate::form::{Choice, Form, OrOff, PREFIXES, Slot, Span, size, text};
+use crate::form::{Choice, Kind, OrOff, PREFIXES, Span, size, text};
 use crate::host::{
     Finding, Severity, interface as interface_there, not_ours, resolved, unix_listener,
 };
@@ -13,7 +13,6 @@ use crate::reader::{Placed, Reader, Report, repeated};
 use crate::sockets::COLLECTOR_NAME;
 use crate::target::{self, TargetConfig};
 use relay::{ListenerOptions, Prefix, Schedule, SocketOwner};
-use serde_json::Value as Json;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -40,7 +39,7 @@ keys! {
         name => name: String = NAME, derived("the text of `listen`", name_of(&listen));
         /// Where datagrams are received. `:PORT` is every IPv4 address of this host, `[::]:PORT` every IPv6
         /// address; a multicast address is a group to join; port 0 lets the kernel choose one.
-        listen => listen: Listen = ListenForm, chosen();
+        listen => listen: Listen = LISTEN, chosen();
         /// Memory that holds the datagrams which targets have still to send, whatever the number of
         /// targets. Rounded up to a power of two.
         ring_size => ring_bytes: usize = size(relay::RING_BYTES_MIN as u64, 64 << 30), default(8 << 20);
@@ -88,26 +87,13 @@ pub enum Listen {
     Unix(PathBuf),
 }
 
-struct ListenForm;
-
-impl Form for ListenForm {
-    type Value = Listen;
-
-    fn describe(&self) -> String {
-        "`udp://HOST:PORT`, `HOST:PORT`, `:PORT` or `unix:/path`".to_owned()
-    }
-
-    fn read(&self, slot: &Slot<'_>) -> Option<Listen> {
-        match slot.parse(str::parse)? {
-            ListenAddress::Udp(addr) => UdpListener::read(slot.reader, addr).map(Listen::Udp),
-            ListenAddress::Unix(path) => Some(Listen::Unix(path)),
-        }
-    }
-
-    fn show(&self, value: &Listen) -> Json {
-        value.to_string().into()
-    }
-}
+const LISTEN: Kind<Listen> = Kind {
+    form: "`udp://HOST:PORT`, `HOST:PORT`, `:PORT` or `unix:/path`",
+    read: |slot| match slot.parse(str::parse)? {
+        ListenAddress::Udp(addr) => UdpListener::read(slot.reader, addr).map(Listen::Udp),
+        ListenAddress::Unix(path) => Some(Listen::Unix(path)),
+    },
+};
 
 impl Listen {
     /// The address alone.
@@ -190,9 +176,7 @@ impl ListenerConfig {
             |config: &ListenerConfig| ListenerConfig { targets: Vec::new(), ..config.clone() };
         without_targets(self) == without_targets(other)
     }
-}
 
-impl ListenerConfig {
     /// Looks at what it needs of this host, and adds the addresses where it would listen.
     pub(crate) fn examine(&self, addrs: &mut Vec<SocketAddr>, findings: &mut Vec<Finding>) {
         let what = format!("listener {}", self.name);
