@@ -1,6 +1,7 @@
 //! The most memory that a configuration takes for datagrams.
 
 use crate::{Config, SocketsConfig, Source, Target};
+use serde::Serialize;
 
 /// Buffers that one receive call fills.
 const RECEIVE_BATCH_BYTES: u64 = (sys::recv::BATCH * sys::recv::BUFFER_BYTES) as u64;
@@ -16,8 +17,9 @@ pub struct Budget {
 }
 
 /// The share of one listener.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ListenerBudget {
+    #[serde(rename = "listener")]
     pub name: String,
     /// The ring's payload memory.
     pub ring_bytes: u64,
@@ -46,7 +48,7 @@ impl ListenerBudget {
 }
 
 /// The share of the socket collector.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SocketsBudget {
     /// What is remembered of connections between polls.
     pub table_bytes: u64,

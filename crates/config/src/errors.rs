@@ -1,11 +1,12 @@
 //! What is wrong with a configuration, where, and what fixes it.
 
+use serde::Serialize;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// One mistake in a configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ConfigError {
     /// The file's name, or where else the configuration came from.
     pub origin: String,
