@@ -29,10 +29,14 @@ pub(crate) struct OpenSocket {
 impl OpenSocket {
     /// The UDP address that it is bound to.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
-        match socket::local_address(self.socket.as_fd()) {
-            Some(LocalAddress::Inet(addr)) => Some(addr),
-            _ => None,
-        }
+        udp_address(self.socket.as_fd())
+    }
+}
+
+fn udp_address(socket: BorrowedFd<'_>) -> Option<SocketAddr> {
+    match socket::local_address(socket) {
+        Some(LocalAddress::Inet(addr)) => Some(addr),
+        _ => None,
     }
 }
 
@@ -159,12 +163,8 @@ pub(crate) struct OpenTarget {
 }
 
 impl OpenTarget {
-    fn unresolved() -> OpenTarget {
-        OpenTarget { destination: TargetKind::Unresolved, address: None }
-    }
-
-    fn without_route() -> OpenTarget {
-        OpenTarget { destination: TargetKind::NoRoute, address: None }
+    fn without_address(destination: TargetKind) -> OpenTarget {
+        OpenTarget { destination, address: None }
     }
 }
 
@@ -196,7 +196,7 @@ pub(crate) fn target(
                             udp.addr
                         );
                     }
-                    Ok(OpenTarget::unresolved())
+                    Ok(OpenTarget::without_address(TargetKind::Unresolved))
                 }
             };
         }
@@ -208,7 +208,7 @@ pub(crate) fn target(
         Target::Null => TargetKind::Null,
     };
 
-    Ok(OpenTarget { destination, address: None })
+    Ok(OpenTarget::without_address(destination))
 }
 
 /// The first address of the family that a fixed source address demands.
@@ -234,7 +234,7 @@ fn udp_or_nowhere(
                 config.name,
                 addr.ip()
             );
-            Ok(OpenTarget::without_route())
+            Ok(OpenTarget::without_address(TargetKind::NoRoute))
         }
         Err(CannotSend::Never(error)) => Err(error),
     }
@@ -259,12 +259,8 @@ pub(crate) fn udp(
     let socket = socket::connect_udp(addr, &target.send_options())
         .map_err(|error| cannot_send(config, target, addr, error))?;
 
-    let src = match socket::local_address(socket.as_fd()) {
-        Some(LocalAddress::Inet(own)) => Some(own),
-        _ => None,
-    };
-
-    let (path, egress) = ways.follow(Ends { dst: addr, src });
+    let ends = Ends { dst: addr, src: udp_address(socket.as_fd()) };
+    let (path, egress) = ways.follow(ends);
     check_loop(config, addr, &path, listen_addrs).map_err(CannotSend::Never)?;
 
     if target.gso == Gso::Auto {
