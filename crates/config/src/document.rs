@@ -1,6 +1,5 @@
 //! What somebody typed: a TOML document, or options on the command line, as one plain tree with line numbers.
 
-use crate::errors::ConfigError;
 use crate::reader::Report;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -82,20 +81,15 @@ impl Table {
     }
 }
 
-/// Reads a TOML document. Mistakes in its form go to `errors`; what could be read around them is returned.
-pub(crate) fn parse(text: &str, origin: &str, errors: &mut Vec<ConfigError>) -> Table {
+/// Reads a TOML document. Mistakes in its form are reported; what could be read around them is returned.
+pub(crate) fn parse(text: &str, report: &Report) -> Table {
     let lines = Lines::of(text);
     let (document, mistakes) = DeTable::parse_recoverable(text);
 
     for mistake in mistakes {
         let line = mistake.span().map(|span| lines.number(span.start));
         let message = mistake.message().trim().replace('\n', ", ");
-        errors.push(ConfigError {
-            origin: origin.to_owned(),
-            line,
-            key: String::new(),
-            message: format!("this is not TOML: {message}"),
-        });
+        report.error(line, "", format!("this is not TOML: {message}"));
     }
 
     table(document.get_ref(), Some(1), &lines)

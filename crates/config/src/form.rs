@@ -15,6 +15,9 @@ use std::time::Duration;
 use text::units;
 
 /// What a key's value looks like.
+///
+/// A form is a value, not a type: it holds the range and the words, and one type, such as `Duration`, has as many forms
+/// as there are keys. The table of keys, the reader and `weir config show` ask nothing else of a key.
 pub(crate) trait Form {
     type Value;
 
@@ -69,6 +72,7 @@ impl Slot<'_> {
 
     /// A list of texts, each turned into a value; on the command line separated by commas. What is wrong is left out.
     pub(crate) fn list<T>(&self, parse: impl Fn(&str) -> Result<T, String>) -> Option<Vec<T>> {
+        // Each item keeps its line, so that a mistake in a long list is found.
         let items = match self.value {
             Value::List(items) => items.clone(),
             Value::Bare(text) => text
@@ -198,6 +202,7 @@ impl Form for Span {
     }
 
     fn read(&self, slot: &Slot<'_>) -> Option<Duration> {
+        // A bare number gets a hint of its own, because the usual one would say to put it in quotes.
         let has_unit = slot.has_unit("s", "for seconds, or a duration such as \"250ms\"");
         if has_unit { slot.parse(|text| self.parse(text)) } else { None }
     }
@@ -243,6 +248,7 @@ impl<T: Number> Form for Whole<T> {
 
     fn read(&self, slot: &Slot<'_>) -> Option<T> {
         let (min, max) = (self.0, self.1);
+        // Quotes say text: in a file only a bare number is one, on the command line nothing has quotes.
         let number = match slot.value {
             Value::Integer(number) => Some(*number),
             Value::Bare(text) => text.parse().ok(),

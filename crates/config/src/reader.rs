@@ -29,6 +29,10 @@ impl Report {
         });
     }
 
+    pub(crate) fn has_errors(&self) -> bool {
+        !self.errors.borrow().is_empty()
+    }
+
     pub(crate) fn add(&self, errors: Vec<ConfigError>) {
         self.errors.borrow_mut().extend(errors);
     }
@@ -71,12 +75,16 @@ impl<T> Placed<T> {
 }
 
 /// One section of the document.
+///
+/// Readers are shared, and what they note is in cells: the form of one key, such as `to`, reads the keys of its kind while
+/// the keys that all kinds have are still being read.
 pub(crate) struct Reader<'a> {
     report: &'a Report,
     table: &'a Table,
     section: &'static Section,
     /// Keys that were asked for.
     asked: RefCell<BTreeSet<&'static str>>,
+    /// Whether a value was wrong, so that nothing can be said of what depends on it.
     has_failed: Cell<bool>,
 }
 
@@ -124,6 +132,7 @@ impl<'a> Reader<'a> {
     fn unknown(&self, entry: &Entry) {
         let mut names: Vec<_> = self.section.keys().map(|key| key.name).collect();
         names.extend(self.section.subsections);
+        // A key that is spelled right and stands in the wrong section is likelier than one that is misspelled here.
         let elsewhere = SECTIONS.iter().find(|section| section.has(&entry.key));
         let hint = match (nearest(&entry.key, names.iter().copied()), elsewhere) {
             (_, Some(section)) => format!("it belongs in {}", section.header),
@@ -199,6 +208,7 @@ impl<'a> Reader<'a> {
         this: &impl Display,
         reason: impl Fn(&str) -> Option<&'static str>,
     ) {
+        // What no form has asked for, though the section knows it, belongs to a kind that this one is not.
         let asked = self.asked.borrow();
         let is_other =
             |entry: &&Entry| self.section.has(&entry.key) && !asked.contains(entry.key.as_str());

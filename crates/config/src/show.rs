@@ -126,9 +126,9 @@ pub(crate) fn to_toml(config: &Config, origins: Option<&Origins>) -> String {
 
 /// Every key with `value` (`null` if it is not set) and `origin`, by section.
 pub(crate) fn to_json(config: &Config, origins: &Origins) -> Json {
-    let empty =
+    // Sections that are not there are shown as nothing, so that readers find the same names always.
+    let mut all =
         json!({ "metrics": { "statsd": null }, "listener": [], "sockets": null, "sink": [] });
-    let mut all = empty;
 
     for Shown { place, values, .. } in sections(config) {
         let value = |(key, value): (&Key, Json)| {
