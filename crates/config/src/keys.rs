@@ -1,6 +1,6 @@
 //! One table for every key: its name, its field and type, its form and range, its default, and what it does.
 //!
-//! [`keys!`] makes of a table the struct, what reads it, what shows it, and the documentation. So a key is written once.
+//! `keys!` makes of a table the struct, what reads it, what shows it, and the documentation. So a key is written once.
 //!
 //! A row such as
 //! ```text
