@@ -208,6 +208,7 @@ fn host_port(text: &str, without_host: Option<Host>) -> Result<HostPort, Address
     if let Some((_, options)) = text.split_once('?') {
         return Err(AddressError::Options(options.to_owned()));
     }
+
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
             let (host, port) =
@@ -232,6 +233,7 @@ fn host_port(text: &str, without_host: Option<Host>) -> Result<HostPort, Address
             Some((host, port)) => (plain(host)?, port),
         },
     };
+
     // `parse` alone would take "+514".
     let number = if is_port(port) { port.parse().ok() } else { None };
     let port = number.ok_or_else(|| AddressError::Port(port.to_owned()))?;
@@ -340,11 +342,8 @@ pub(crate) fn name_of(addr: &impl ToString) -> String {
 pub(crate) fn interface(text: &str) -> Result<String, String> {
     let is_name = (1..=15).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"/:".contains(&byte));
-    if is_name {
-        Ok(text.to_owned())
-    } else {
-        Err("it is not the name of an interface, such as eth0".to_owned())
-    }
+    let wrong = || "it is not the name of an interface, such as eth0".to_owned();
+    is_name.then(|| text.to_owned()).ok_or_else(wrong)
 }
 
 #[cfg(test)]

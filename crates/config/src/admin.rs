@@ -43,11 +43,8 @@ impl AdminConfig {
 fn user(text: &str) -> Result<String, String> {
     let is_name =
         !text.is_empty() && !text.contains([':', '/']) && !text.contains(char::is_control);
-    if is_name {
-        Ok(text.to_owned())
-    } else {
-        Err("it is neither the name of a user nor a number".to_owned())
-    }
+    let wrong = || "it is neither the name of a user nor a number".to_owned();
+    is_name.then(|| text.to_owned()).ok_or_else(wrong)
 }
 
 /// Where the admin server listens.

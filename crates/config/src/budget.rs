@@ -1,6 +1,7 @@
 //! The most memory that a configuration takes for datagrams.
 
 use crate::{Config, SocketsConfig, Source, Target};
+use serde::Serialize;
 
 /// Buffers that one receive call fills.
 const RECEIVE_BATCH_BYTES: u64 = (sys::recv::BATCH * sys::recv::BUFFER_BYTES) as u64;
@@ -16,8 +17,9 @@ pub struct Budget {
 }
 
 /// The share of one listener.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ListenerBudget {
+    #[serde(rename = "listener")]
     pub name: String,
     /// The ring's payload memory.
     pub ring_bytes: u64,
@@ -46,7 +48,7 @@ impl ListenerBudget {
 }
 
 /// The share of the socket collector.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SocketsBudget {
     /// What is remembered of connections between polls.
     pub table_bytes: u64,
@@ -111,6 +113,7 @@ pub(crate) fn of(config: &Config) -> Budget {
             kernel_send_bytes: targets.clone().map(Target::kernel_send_bytes).sum(),
         }
     });
+
     Budget {
         listeners: listeners.collect(),
         sockets: config.sockets.as_ref().map(|one| sockets(config, one)),
@@ -129,9 +132,12 @@ const ENCODE_BYTES: u64 = 2 * (64 + 4) * 1_024;
 
 fn sockets(whole: &Config, config: &SocketsConfig) -> SocketsBudget {
     let sinks = || whole.sinks_from(Source::Sockets);
+
+    // What is there for closes alone costs nothing where they are not heard.
     let is_heard = u64::from(config.closes);
     let rejects = u64::from(config.filter.is_some()) * is_heard;
     let entry_bytes = TABLE_ENTRY_BYTES + REJECTED_ENTRY_BYTES * rejects;
+
     SocketsBudget {
         table_bytes: config.table_entries_max as u64 * entry_bytes,
         queue_bytes: sinks().map(|sink| sink.queue_bytes as u64).sum(),

@@ -35,11 +35,10 @@ pub fn drain_grace(text: &str) -> Result<Duration, String> {
 }
 
 /// The least important messages that are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
     Error,
     Warn,
-    #[default]
     Info,
     Debug,
 }

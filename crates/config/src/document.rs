@@ -1,6 +1,5 @@
 //! What somebody typed: a TOML document, or options on the command line, as one plain tree with line numbers.
 
-use crate::errors::ConfigError;
 use crate::reader::Report;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -31,6 +30,14 @@ pub(crate) enum Value {
 pub(crate) const TRUTH_VALUE: &str = "the truth value";
 
 impl Value {
+    /// The text, or that it is not one.
+    pub(crate) fn text(&self) -> Result<&str, String> {
+        match self {
+            Value::Text(text) | Value::Bare(text) => Ok(text),
+            other => Err(format!("{} is not text", other.describe())),
+        }
+    }
+
     /// What it is and how it looks, for messages: `text "x"`.
     pub(crate) fn describe(&self) -> String {
         match self {
@@ -74,20 +81,17 @@ impl Table {
     }
 }
 
-/// Reads a TOML document. Mistakes in its form go to `errors`; what could be read around them is returned.
-pub(crate) fn parse(text: &str, origin: &str, errors: &mut Vec<ConfigError>) -> Table {
+/// Reads a TOML document. Mistakes in its form are reported; what could be read around them is returned.
+pub(crate) fn parse(text: &str, report: &Report) -> Table {
     let lines = Lines::of(text);
     let (document, mistakes) = DeTable::parse_recoverable(text);
+
     for mistake in mistakes {
         let line = mistake.span().map(|span| lines.number(span.start));
         let message = mistake.message().trim().replace('\n', ", ");
-        errors.push(ConfigError {
-            origin: origin.to_owned(),
-            line,
-            key: String::new(),
-            message: format!("this is not TOML: {message}"),
-        });
+        report.error(line, "", format!("this is not TOML: {message}"));
     }
+
     table(document.get_ref(), Some(1), &lines)
 }
 
@@ -115,6 +119,8 @@ fn table(source: &DeTable<'_>, line: Option<usize>, lines: &Lines) -> Table {
             (at, entry)
         })
         .collect();
+
+    // The parser keeps keys by name; mistakes and `weir config show` follow the file.
     entries.sort_by_key(|(at, _)| *at);
     Table { line, entries: entries.into_iter().map(|(_, entry)| entry).collect() }
 }
@@ -139,6 +145,7 @@ fn item(source: &Spanned<DeValue<'_>>, lines: &Lines) -> Item {
         }
         DeValue::Table(entries) => Value::Table(table(entries, line, lines)),
     };
+
     Item { line, value }
 }
 

@@ -1,11 +1,12 @@
 //! What is wrong with a configuration, where, and what fixes it.
 
+use serde::Serialize;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// One mistake in a configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ConfigError {
     /// The file's name, or where else the configuration came from.
     pub origin: String,
@@ -59,6 +60,7 @@ impl LoadError {
 /// What to do about a file that cannot be read.
 fn fix(path: &Path, source: &io::Error) -> String {
     let path = path.display();
+
     match source.kind() {
         io::ErrorKind::NotFound => {
             format!(" (weir config example > {path} writes one to start from)")
@@ -99,10 +101,12 @@ pub(crate) fn nearest<'a>(
         () if part.starts_with(&text) || text.starts_with(part) => 2,
         () => usize::MAX,
     };
+
     let near = |candidate: &str| {
         let whole = strsim::osa_distance(&text, candidate);
         candidate.split('_').map(part_distance).fold(whole, usize::min)
     };
+
     let best = candidates.into_iter().map(|name| (near(name), name)).min_by_key(|(d, _)| *d)?;
     (best.0 <= best.1.len().max(text.chars().count()).div_ceil(3)).then_some(best.1)
 }

@@ -5,6 +5,7 @@ use crate::paths::{is_same_file, real_path};
 use crate::reader::{Placed, Report};
 use crate::sink::{Sink, SinkConfig};
 use crate::target::{Target, TargetConfig};
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 /// A file with the names that it is set aside under.
@@ -25,34 +26,33 @@ impl Written {
 /// Reports every file that is written already, or set aside under that name.
 pub(crate) fn check(report: &Report, listeners: &[ReadListener], sinks: &[Placed<SinkConfig>]) {
     let mut seen: Vec<Written> = Vec::new();
-    let mut clash = |this: Written| {
-        let owner = seen.iter().find(|other| other.clashes(&this)).map(|other| other.owner.clone());
+    let mut clash = |path: &Path, keeps: u32, owner: String, to: &dyn Display| {
+        let this = Written { path: real_path(path), keeps, owner };
+        let other = seen.iter().find(|other| other.clashes(&this));
+        let message = other.map(|Written { owner, .. }| {
+            format!(
+                "{to} is written by {owner} already, or set aside under that name; choose another path"
+            )
+        });
         seen.push(this);
-        owner
-    };
-    let message = |to: &str, owner: &str| {
-        format!(
-            "{to} is written by {owner} already, or set aside under that name; choose another path"
-        )
+        message
     };
 
     for ReadListener { listener, targets } in listeners {
         for target in targets {
-            let Target::File(file) = &target.thing.to else { continue };
-            let owner = format!("target {} of listener {}", target.thing.name, listener.thing.name);
-            let this = Written { path: real_path(&file.path), keeps: file.kept_files(), owner };
-            if let Some(owner) = clash(this) {
-                let message = message(&target.thing.to.to_string(), &owner);
+            let TargetConfig { name, to, .. } = &target.thing;
+            let Target::File(file) = to else { continue };
+            let owner = format!("target {name} of listener {}", listener.thing.name);
+            if let Some(message) = clash(&file.path, file.kept_files(), owner, to) {
                 target.error(report, &TargetConfig::to, message);
             }
         }
     }
+
     for sink in sinks {
-        let Sink::File(file) = &sink.thing.to else { continue };
-        let owner = format!("sink {}", sink.thing.name);
-        let this = Written { path: real_path(&file.path), keeps: file.kept_files(), owner };
-        if let Some(owner) = clash(this) {
-            let message = message(&sink.thing.to.to_string(), &owner);
+        let SinkConfig { name, to, .. } = &sink.thing;
+        let Sink::File(file) = to else { continue };
+        if let Some(message) = clash(&file.path, file.kept_files(), format!("sink {name}"), to) {
             sink.error(report, &SinkConfig::to, message);
         }
     }

@@ -15,6 +15,9 @@ use std::time::Duration;
 use text::units;
 
 /// What a key's value looks like.
+///
+/// A form is a value, not a type: it holds the range and the words, and one type, such as `Duration`, has as many forms
+/// as there are keys. The table of keys, the reader and `weir config show` ask nothing else of a key.
 pub(crate) trait Form {
     type Value;
 
@@ -56,27 +59,20 @@ impl Slot<'_> {
         self.reader.error_at(self.line, self.key, message);
     }
 
-    /// The text, if it is one.
-    fn text(&self) -> Option<&str> {
-        if let Value::Text(text) | Value::Bare(text) = self.value {
-            return Some(text);
-        }
-        let (what, form) = (self.value.describe(), (self.key.form)());
-        self.error(format!("{what} is not text; write {form}, in quotes"));
-        None
-    }
-
     /// A text that `parse` turns into a value; what it says about a wrong one becomes the message.
     pub(crate) fn parse<T, E: ToString>(&self, parse: impl Fn(&str) -> Result<T, E>) -> Option<T> {
-        let text = self.text()?;
-        let wrong = |error: E| {
-            self.error(format!("\"{}\": {}", text.escape_debug(), error.to_string()));
-        };
-        parse(text).map_err(wrong).ok()
+        let form = || (self.key.form)();
+        let text = self.value.text().map_err(|what| format!("{what}; write {}, in quotes", form()));
+        let value = text.and_then(|text| {
+            let wrong = |error: E| format!("\"{}\": {}", text.escape_debug(), error.to_string());
+            parse(text).map_err(wrong)
+        });
+        value.map_err(|message| self.error(message)).ok()
     }
 
     /// A list of texts, each turned into a value; on the command line separated by commas. What is wrong is left out.
     pub(crate) fn list<T>(&self, parse: impl Fn(&str) -> Result<T, String>) -> Option<Vec<T>> {
+        // Each item keeps its line, so that a mistake in a long list is found.
         let items = match self.value {
             Value::List(items) => items.clone(),
             Value::Bare(text) => text
@@ -93,11 +89,8 @@ impl Slot<'_> {
 
         let mut values = Vec::with_capacity(items.len());
         for Item { line, value } in &items {
-            let value = match value {
-                Value::Text(text) | Value::Bare(text) => parse(text),
-                other => Err(format!("{} is not text; write it in quotes", other.describe())),
-            };
-            match value {
+            let text = value.text().map_err(|what| format!("{what}; write it in quotes"));
+            match text.and_then(&parse) {
                 Ok(value) => values.push(value),
                 Err(message) => self.reader.error_at(*line, self.key, message),
             }
@@ -209,6 +202,7 @@ impl Form for Span {
     }
 
     fn read(&self, slot: &Slot<'_>) -> Option<Duration> {
+        // A bare number gets a hint of its own, because the usual one would say to put it in quotes.
         let has_unit = slot.has_unit("s", "for seconds, or a duration such as \"250ms\"");
         if has_unit { slot.parse(|text| self.parse(text)) } else { None }
     }
@@ -229,10 +223,7 @@ impl<F: Form> Form for OrOff<F> {
     }
 
     fn read(&self, slot: &Slot<'_>) -> Option<Option<F::Value>> {
-        match slot.value {
-            Value::Text(text) | Value::Bare(text) if text == "off" => Some(None),
-            _ => self.0.read(slot).map(Some),
-        }
+        if slot.value.text() == Ok("off") { Some(None) } else { self.0.read(slot).map(Some) }
     }
 
     fn show(&self, value: &Option<F::Value>) -> Json {
@@ -257,6 +248,7 @@ impl<T: Number> Form for Whole<T> {
 
     fn read(&self, slot: &Slot<'_>) -> Option<T> {
         let (min, max) = (self.0, self.1);
+        // Quotes say text: in a file only a bare number is one, on the command line nothing has quotes.
         let number = match slot.value {
             Value::Integer(number) => Some(*number),
             Value::Bare(text) => text.parse().ok(),
@@ -339,6 +331,7 @@ impl Form for Bool {
             Value::Bare(text) | Value::Other { what: TRUTH_VALUE, text } => text.parse().ok(),
             _ => None,
         };
+
         if value.is_none() {
             let hint = match slot.value {
                 Value::Text(text) if text.parse::<bool>().is_ok() => "write it without quotes",
@@ -391,6 +384,28 @@ impl<T> Form for Text<T> {
 
     fn show(&self, value: &T) -> Json {
         (self.show)(value).into()
+    }
+}
+
+/// An address that says which of several kinds a thing is, and reads the keys of that kind too.
+pub(crate) struct Kind<T> {
+    pub(crate) form: &'static str,
+    pub(crate) read: fn(&Slot<'_>) -> Option<T>,
+}
+
+impl<T: Display> Form for Kind<T> {
+    type Value = T;
+
+    fn describe(&self) -> String {
+        self.form.to_owned()
+    }
+
+    fn read(&self, slot: &Slot<'_>) -> Option<T> {
+        (self.read)(slot)
+    }
+
+    fn show(&self, value: &T) -> Json {
+        value.to_string().into()
     }
 }
 
@@ -450,13 +465,9 @@ impl Form for Pairs {
 
         let mut pairs = BTreeMap::new();
         for Entry { line, key, item } in &table.entries {
-            let checked = match &item.value {
-                Value::Text(text) => (self.0)(key, text).map(|()| text.clone()),
-                other => {
-                    Err(format!("{key}: {} is not text; write it in quotes", other.describe()))
-                }
-            };
-            match checked {
+            let text = item.value.text();
+            let text = text.map_err(|what| format!("{key}: {what}; write it in quotes"));
+            match text.and_then(|text| (self.0)(key, text).map(|()| text.to_owned())) {
                 Ok(text) => drop(pairs.insert(key.clone(), text)),
                 Err(message) => slot.reader.error_at(*line, slot.key, message),
             }

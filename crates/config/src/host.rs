@@ -64,6 +64,7 @@ impl Config {
     pub fn examine_host(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         let mut listen_addrs = Vec::new();
+
         self.admin.examine(&mut findings);
         for listener in &self.listeners {
             listener.examine(&mut listen_addrs, &mut findings);
@@ -71,6 +72,7 @@ impl Config {
         for target in self.listeners.iter().flat_map(|listener| &listener.targets) {
             target.examine(&listen_addrs, &mut findings);
         }
+
         for sink in &self.sinks {
             sink.examine(&mut findings);
         }
@@ -177,6 +179,7 @@ pub(crate) fn unix_listener(what: &str, path: &Path) -> Finding {
         .because("a socket cannot be bound over a file")
         .fixed_by(format!("ls -l {shown}"));
     }
+
     match folder_refuses(&folder) {
         None => Finding::new(Severity::Ok, what, format!("{shown} can be made")),
         Some(error) => Finding::new(Severity::Error, what, format!("cannot make {shown}: {error}"))
@@ -195,6 +198,7 @@ pub(crate) fn file(what: &str, path: &Path) -> Finding {
         Err(error) if error.kind() == io::ErrorKind::NotFound => folder_refuses(&folder),
         Err(error) => Some(error),
     };
+
     match refused {
         None => Finding::new(Severity::Ok, what, format!("{shown} can be written")),
         Some(error) => {

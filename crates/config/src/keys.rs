@@ -1,6 +1,14 @@
 //! One table for every key: its name, its field and type, its form and range, its default, and what it does.
 //!
-//! [`keys!`] makes of a table the struct, what reads it, what shows it, and the documentation. So a key is written once.
+//! `keys!` makes of a table the struct, what reads it, what shows it, and the documentation. So a key is written once.
+//!
+//! A row such as
+//! ```text
+//! /// How long it may take.
+//! timeout => timeout: Duration = Span(MIN, MAX), default(USUAL);
+//! ```
+//! becomes the field `timeout`, the constant `Config::timeout` (a [`Key`], for messages), a line of `read`, a line of
+//! `check_values`, and a line of `values`. What differs between the fallbacks is in `row!`, one arm for each.
 
 use crate::reader::Reader;
 use serde_json::Value as Json;
@@ -145,8 +153,12 @@ macro_rules! keys {
             ) -> Option<$Name> {
                 // All keys are read before anything ends it: every mistake is reported at once.
                 $(let $field = $crate::keys::row!(@read $mode($($fallback)*) reader, &Self::$key, &$crate::keys::row!(@form $mode $Type, $form));)+
+
+                // Then those that must be there, and last those that follow from them.
                 $(let $field = $crate::keys::row!(@need $mode $field);)+
                 $(let $field = $crate::keys::row!(@derive $mode($($fallback)*) $field);)+
+
+                // Whether a key has an effect can depend on every other.
                 let this = $Name { $($($given,)+)? $($field),+ };
                 $($(
                     let is_useful: fn(&$Name) -> bool = $needs;
@@ -155,6 +167,7 @@ macro_rules! keys {
                 Some(this)
             }
 
+            // For a thing whose kind could not be read: no struct can be made of it, but its mistakes are said.
             fn check_values(reader: &$crate::reader::Reader<'_>) {
                 $(let _ = reader.value(&Self::$key, &$crate::keys::row!(@form $mode $Type, $form));)+
             }
@@ -163,6 +176,7 @@ macro_rules! keys {
             pub(crate) fn values(&self) -> $crate::keys::Values {
                 let mut values = Vec::new();
                 $(
+                    // A key that would be refused is not shown, so that what is shown can be read again.
                     let value = $crate::keys::row!(@show $mode &$crate::keys::row!(@form $mode $Type, $form), &self.$field);
                     $(
                         let is_useful: fn(&$Name) -> bool = $needs;
@@ -179,6 +193,7 @@ macro_rules! keys {
 
 /// What differs between the fallbacks of a row.
 macro_rules! row {
+    // The form, held against the field's type.
     (@form unset $Type:ty, $form:expr) => {
         $crate::form::optional::<$Type, _>($form)
     };
@@ -186,6 +201,7 @@ macro_rules! row {
         $crate::form::of::<$Type, _>($form)
     };
 
+    // What the documentation says that holds without the key.
     (@fallback required($($missing:literal)?) $form:expr) => {
         $crate::keys::Fallback::Required
     };
@@ -199,6 +215,7 @@ macro_rules! row {
         $crate::keys::Fallback::Absent($words)
     };
 
+    // The value as it is there: an `Option` where the next two steps have to see whether it was.
     (@read required($missing:literal) $reader:expr, $key:expr, $form:expr) => {
         $reader.required($key, $form, Some($missing))
     };
@@ -218,6 +235,7 @@ macro_rules! row {
         $reader.value($key, $form)
     };
 
+    // Ends `read` where nothing can stand in for the value.
     (@need required $field:ident) => {
         $field?
     };
@@ -228,6 +246,7 @@ macro_rules! row {
         $field
     };
 
+    // What follows from the others, all of which have a value here.
     (@derive derived($words:literal, $value:expr) $field:ident) => {
         $field.unwrap_or_else(|| $value)
     };
@@ -235,6 +254,7 @@ macro_rules! row {
         $field
     };
 
+    // The value as TOML and JSON have it.
     (@show unset $form:expr, $value:expr) => {
         $value
             .as_ref()
@@ -244,6 +264,7 @@ macro_rules! row {
         $crate::form::Form::show($form, $value)
     };
 
+    // The keys of the kind that the value is of.
     (@more chosen $values:ident, $value:expr) => {
         $values.extend($value.values())
     };

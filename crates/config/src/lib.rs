@@ -86,14 +86,13 @@ impl Config {
         text: &str,
         origin: &str,
     ) -> Result<(Config, Origins), Vec<ConfigError>> {
-        let mut mistakes = Vec::new();
-        let document = document::parse(text, origin, &mut mistakes);
-        if !mistakes.is_empty() {
+        let report = Report::new(origin);
+        let document = document::parse(text, &report);
+        if report.has_errors() {
             // What could be read around the mistakes is not what was meant; more messages would mislead.
-            return Err(mistakes);
+            return Err(report.into_parts().0);
         }
 
-        let report = Report::new(origin);
         let known = ["admin", "daemon", "metrics", "listener", "sockets", "sink"];
         unknown_sections(&report, &document, &known, "");
         if document.get("listener").is_none() && document.get("sockets").is_none() {

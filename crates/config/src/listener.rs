@@ -2,7 +2,7 @@
 
 use crate::address::{Host, HostPort, ListenAddress, NAME, interface, name_of};
 use crate::document::Table;
-use crate::form::{Choice, Form, OrOff, PREFIXES, Slot, Span, size, text};
+use crate::form::{Choice, Kind, OrOff, PREFIXES, Span, size, text};
 use crate::host::{
     Finding, Severity, interface as interface_there, not_ours, resolved, unix_listener,
 };
@@ -13,7 +13,6 @@ use crate::reader::{Placed, Reader, Report, repeated};
 use crate::sockets::COLLECTOR_NAME;
 use crate::target::{self, TargetConfig};
 use relay::{ListenerOptions, Prefix, Schedule, SocketOwner};
-use serde_json::Value as Json;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -40,7 +39,7 @@ keys! {
         name => name: String = NAME, derived("the text of `listen`", name_of(&listen));
         /// Where datagrams are received. `:PORT` is every IPv4 address of this host, `[::]:PORT` every IPv6
         /// address; a multicast address is a group to join; port 0 lets the kernel choose one.
-        listen => listen: Listen = ListenForm, chosen();
+        listen => listen: Listen = LISTEN, chosen();
         /// Memory that holds the datagrams which targets have still to send, whatever the number of
         /// targets. Rounded up to a power of two.
         ring_size => ring_bytes: usize = size(relay::RING_BYTES_MIN as u64, 64 << 30), default(8 << 20);
@@ -88,26 +87,13 @@ pub enum Listen {
     Unix(PathBuf),
 }
 
-struct ListenForm;
-
-impl Form for ListenForm {
-    type Value = Listen;
-
-    fn describe(&self) -> String {
-        "`udp://HOST:PORT`, `HOST:PORT`, `:PORT` or `unix:/path`".to_owned()
-    }
-
-    fn read(&self, slot: &Slot<'_>) -> Option<Listen> {
-        match slot.parse(str::parse)? {
-            ListenAddress::Udp(addr) => UdpListener::read(slot.reader, addr).map(Listen::Udp),
-            ListenAddress::Unix(path) => Some(Listen::Unix(path)),
-        }
-    }
-
-    fn show(&self, value: &Listen) -> Json {
-        value.to_string().into()
-    }
-}
+const LISTEN: Kind<Listen> = Kind {
+    form: "`udp://HOST:PORT`, `HOST:PORT`, `:PORT` or `unix:/path`",
+    read: |slot| match slot.parse(str::parse)? {
+        ListenAddress::Udp(addr) => UdpListener::read(slot.reader, addr).map(Listen::Udp),
+        ListenAddress::Unix(path) => Some(Listen::Unix(path)),
+    },
+};
 
 impl Listen {
     /// The address alone.
@@ -190,9 +176,7 @@ impl ListenerConfig {
             |config: &ListenerConfig| ListenerConfig { targets: Vec::new(), ..config.clone() };
         without_targets(self) == without_targets(other)
     }
-}
 
-impl ListenerConfig {
     /// Looks at what it needs of this host, and adds the addresses where it would listen.
     pub(crate) fn examine(&self, addrs: &mut Vec<SocketAddr>, findings: &mut Vec<Finding>) {
         let what = format!("listener {}", self.name);
@@ -200,6 +184,7 @@ impl ListenerConfig {
             Listen::Udp(udp) => udp,
             Listen::Unix(path) => return findings.push(unix_listener(&what, path)),
         };
+
         match resolved(&what, &udp.addr, Severity::Error) {
             Ok(found) => {
                 let why = "only an address of this host, or a multicast group, can be listened on";
@@ -208,6 +193,7 @@ impl ListenerConfig {
             }
             Err(finding) => findings.push(finding),
         }
+
         findings.extend(interface_there(&what, udp.multicast_interface.as_deref()));
     }
 }
@@ -224,6 +210,7 @@ impl UdpListener {
     /// An interface joins a group: there must be one, and by address only for IPv4.
     fn check(&self, reader: &Reader<'_>) {
         let Some(interface) = &self.multicast_interface else { return };
+
         let message = match &self.addr.host {
             Host::Ip(IpAddr::V6(ip)) if ip.is_multicast() => match interface.parse::<Ipv4Addr>() {
                 Ok(_) => format!(
@@ -237,6 +224,7 @@ impl UdpListener {
                 self.addr
             ),
         };
+
         reader.error(&UdpListener::multicast_interface, message);
     }
 }
@@ -258,6 +246,7 @@ impl ReadListener {
 /// Reads all listeners with their targets. One without an address is a mistake, and left out.
 pub(crate) fn read_all(report: &Report, document: &Table) -> Vec<ReadListener> {
     let tables = repeated(report, document, "listener", &SECTION);
+
     let read = |(at, table)| {
         let place = format!("listener[{at}]");
         let listener = read(report, table, &place);
@@ -269,14 +258,17 @@ pub(crate) fn read_all(report: &Report, document: &Table) -> Vec<ReadListener> {
         }
         Some(ReadListener { listener: listener?, targets })
     };
+
     tables.into_iter().enumerate().filter_map(read).collect()
 }
 
 /// Reads a listener without its targets.
 pub(crate) fn read(report: &Report, table: &Table, place: &str) -> Option<Placed<ListenerConfig>> {
     let reader = Reader::open(report, table, &SECTION, place);
+
     let mut listener = ListenerConfig::read(&reader, Vec::new())?;
     listener.ring_bytes = listener.ring_bytes.next_power_of_two();
+
     match &listener.listen {
         Listen::Udp(udp) => udp.check(&reader),
         Listen::Unix(_) => reader.refuse_others(&listener.listen, |key| match key {
@@ -289,6 +281,7 @@ pub(crate) fn read(report: &Report, table: &Table, place: &str) -> Option<Placed
             _ => None,
         }),
     }
+
     Some(Placed { place: place.to_owned(), thing: listener })
 }
 

@@ -29,6 +29,10 @@ impl Report {
         });
     }
 
+    pub(crate) fn has_errors(&self) -> bool {
+        !self.errors.borrow().is_empty()
+    }
+
     pub(crate) fn add(&self, errors: Vec<ConfigError>) {
         self.errors.borrow_mut().extend(errors);
     }
@@ -71,12 +75,16 @@ impl<T> Placed<T> {
 }
 
 /// One section of the document.
+///
+/// Readers are shared, and what they note is in cells: the form of one key, such as `to`, reads the keys of its kind while
+/// the keys that all kinds have are still being read.
 pub(crate) struct Reader<'a> {
     report: &'a Report,
     table: &'a Table,
     section: &'static Section,
     /// Keys that were asked for.
     asked: RefCell<BTreeSet<&'static str>>,
+    /// Whether a value was wrong, so that nothing can be said of what depends on it.
     has_failed: Cell<bool>,
 }
 
@@ -108,6 +116,7 @@ impl<'a> Reader<'a> {
             asked: RefCell::default(),
             has_failed: Cell::default(),
         };
+
         for entry in &table.entries {
             if section.has(&entry.key) {
                 let name = format!("{place}.{}", entry.key);
@@ -116,12 +125,14 @@ impl<'a> Reader<'a> {
                 reader.unknown(entry);
             }
         }
+
         reader
     }
 
     fn unknown(&self, entry: &Entry) {
         let mut names: Vec<_> = self.section.keys().map(|key| key.name).collect();
         names.extend(self.section.subsections);
+        // A key that is spelled right and stands in the wrong section is likelier than one that is misspelled here.
         let elsewhere = SECTIONS.iter().find(|section| section.has(&entry.key));
         let hint = match (nearest(&entry.key, names.iter().copied()), elsewhere) {
             (_, Some(section)) => format!("it belongs in {}", section.header),
@@ -175,6 +186,7 @@ impl<'a> Reader<'a> {
             let cure = cure.map_or_else(usual, str::to_owned);
             self.error(key, format!("it is missing; {cure}"));
         }
+
         let value = self.value(key, form);
         if value.is_none() {
             // Nobody knows which kind it is: what is there is read for its mistakes alone.
@@ -196,13 +208,16 @@ impl<'a> Reader<'a> {
         this: &impl Display,
         reason: impl Fn(&str) -> Option<&'static str>,
     ) {
+        // What no form has asked for, though the section knows it, belongs to a kind that this one is not.
         let asked = self.asked.borrow();
         let is_other =
             |entry: &&Entry| self.section.has(&entry.key) && !asked.contains(entry.key.as_str());
+
         for entry in self.table.entries.iter().filter(is_other) {
             let kinds = self.section.tables.iter();
             let kinds = kinds.filter(|table| table.keys.iter().any(|key| key.name == entry.key));
             let kinds: Vec<_> = kinds.map(|table| table.of).collect();
+
             let why = reason(&entry.key).map_or_else(
                 || format!("it is for {} only and this one is {this}", kinds.join(" and ")),
                 str::to_owned,
@@ -226,10 +241,12 @@ pub(crate) fn repeated<'a>(
         let message = format!("{what} where sections are expected; write {header}");
         report.error(line, section.path, message);
     };
+
     let Value::List(items) = &entry.item.value else {
         wrong(entry.line, &entry.item.value);
         return Vec::new();
     };
+
     let mut tables = Vec::with_capacity(items.len());
     for item in items {
         match &item.value {

@@ -60,11 +60,13 @@ fn sections(config: &Config) -> Vec<Shown<'_>> {
         let place = section.path.to_owned();
         Shown { section, place, names: Vec::new(), values }
     };
+
     let mut all = vec![
         one(&admin::SECTION, config.admin.values()),
         one(&daemon::SECTION, config.daemon.values()),
     ];
     all.extend(config.statsd.iter().map(|statsd| one(&statsd::SECTION, statsd.values())));
+
     for (at, listener) in config.listeners.iter().enumerate() {
         let place = format!("listener[{at}]");
         let names = vec![listener.name.as_str()];
@@ -75,9 +77,11 @@ fn sections(config: &Config) -> Vec<Shown<'_>> {
             values: target.values(),
         });
         let targets: Vec<_> = targets.collect();
+
         all.push(Shown { section: &listener::SECTION, place, names, values: listener.values() });
         all.extend(targets);
     }
+
     all.extend(config.sockets.iter().map(|sockets| one(&sockets::SECTION, sockets.values())));
     all.extend(config.sinks.iter().enumerate().map(|(at, sink)| Shown {
         section: &sink::SECTION,
@@ -97,11 +101,13 @@ pub(crate) fn to_toml(config: &Config, origins: Option<&Origins>) -> String {
         }
         .expect("writing to a string does not fail");
     };
+
     for (at, Shown { section, place, values, .. }) in sections(config).iter().enumerate() {
         if at > 0 {
             line("", None);
         }
         line(section.header, None);
+
         for (key, value) in values {
             let origin = origins.map(|origins| origins.of(place, key));
             match (value, key.fallback) {
@@ -114,20 +120,23 @@ pub(crate) fn to_toml(config: &Config, origins: Option<&Origins>) -> String {
             }
         }
     }
+
     out
 }
 
 /// Every key with `value` (`null` if it is not set) and `origin`, by section.
 pub(crate) fn to_json(config: &Config, origins: &Origins) -> Json {
-    let empty =
+    // Sections that are not there are shown as nothing, so that readers find the same names always.
+    let mut all =
         json!({ "metrics": { "statsd": null }, "listener": [], "sockets": null, "sink": [] });
-    let mut all = empty;
+
     for Shown { place, values, .. } in sections(config) {
         let value = |(key, value): (&Key, Json)| {
             let origin = origins.of(&place, key);
             (key.name.to_owned(), json!({ "value": value, "origin": origin }))
         };
         let values: Map<String, Json> = values.into_iter().map(value).collect();
+
         // `listener[0].target[1]` is the end of a list that may not be there yet.
         let mut into = &mut all;
         for part in place.split('.') {
@@ -145,8 +154,10 @@ pub(crate) fn to_json(config: &Config, origins: &Origins) -> Json {
                 into = &mut list[index];
             }
         }
+
         *into = Json::Object(values);
     }
+
     all
 }
 

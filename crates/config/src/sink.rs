@@ -8,14 +8,13 @@ pub use udp::UdpSink;
 
 use crate::address::{AddressError, HostPort, NAME, name_of, path, receiver, split_scheme};
 use crate::document::{Entry, Table};
-use crate::form::{Choice, Form, List, Slot, size};
+use crate::form::{Choice, Kind, List, size};
 use crate::host::{self, Finding};
 use crate::keys::{Key, Section, Values, keys};
 use crate::reader::{Placed, Reader, Report, repeated};
-use crate::sockets::{COLLECTOR_NAME, FIELDS, names_no_field};
+use crate::sockets::{COLLECTOR_NAME, FIELDS, refuse_no_field};
 use ::sink::Destination;
 use record::Encoding;
-use serde_json::Value as Json;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -37,7 +36,7 @@ keys! {
             required("write from = [\"sockets\"]");
         /// Where the records go. `udp:` packs them into datagrams no larger than the path takes without fragments,
         /// numbered, so that `weir sockets --receive` can say what is missing. `null:` counts and forgets.
-        to => to: Sink = SinkForm, chosen();
+        to => to: Sink = TO, chosen();
         /// What this sink's records have, of what `[sockets]` has; where that names none, of all fields.
         fields => fields: Vec<String> = FIELDS, empty("those of `[sockets]`");
         /// Memory for records that the destination has still to take, used when needed: a poll of 100,000 sockets
@@ -92,39 +91,24 @@ pub enum Sink {
     Null(Written),
 }
 
-struct SinkForm;
+const TO: Kind<Sink> = Kind {
+    form: "`file:/path`, `udp://HOST:PORT`, `HOST:PORT`, `stdout:` or `null:`",
+    read: |slot| slot.parse(|text| read_to(text, slot.reader))?,
+};
 
-impl SinkForm {
-    /// Plain `HOST:PORT` is UDP.
-    fn parse(text: &str, reader: &Reader<'_>) -> Result<Option<Sink>, AddressError> {
-        let written = || Written::read(reader, Encoding::Jsonl);
-        Ok(match split_scheme(text) {
-            Some(("file", rest)) => {
-                FileSink::at(path(rest, "file:/var/log/sockets.jsonl")?, reader).map(Sink::File)
-            }
-            Some(("udp", rest)) => Some(Sink::Udp(UdpSink { addr: receiver(rest)? })),
-            Some(("stdout", "" | "//")) => written().map(Sink::Stdout),
-            Some(("null", "" | "//")) => written().map(Sink::Null),
-            Some((kind, _)) => return Err(AddressError::SinkKind(kind.to_owned())),
-            None => Some(Sink::Udp(UdpSink { addr: receiver(text)? })),
-        })
-    }
-}
-
-impl Form for SinkForm {
-    type Value = Sink;
-
-    fn describe(&self) -> String {
-        "`file:/path`, `udp://HOST:PORT`, `HOST:PORT`, `stdout:` or `null:`".to_owned()
-    }
-
-    fn read(&self, slot: &Slot<'_>) -> Option<Sink> {
-        slot.parse(|text| SinkForm::parse(text, slot.reader))?
-    }
-
-    fn show(&self, value: &Sink) -> Json {
-        value.to_string().into()
-    }
+/// Plain `HOST:PORT` is UDP.
+fn read_to(text: &str, reader: &Reader<'_>) -> Result<Option<Sink>, AddressError> {
+    let written = || Written::read(reader, Encoding::Jsonl);
+    Ok(match split_scheme(text) {
+        Some(("file", rest)) => {
+            FileSink::at(path(rest, "file:/var/log/sockets.jsonl")?, reader).map(Sink::File)
+        }
+        Some(("udp", rest)) => Some(Sink::Udp(UdpSink { addr: receiver(rest)? })),
+        Some(("stdout", "" | "//")) => written().map(Sink::Stdout),
+        Some(("null", "" | "//")) => written().map(Sink::Null),
+        Some((kind, _)) => return Err(AddressError::SinkKind(kind.to_owned())),
+        None => Some(Sink::Udp(UdpSink { addr: receiver(text)? })),
+    })
 }
 
 impl Sink {
@@ -211,16 +195,14 @@ pub(crate) fn read_all(report: &Report, document: &Table) -> Vec<Placed<SinkConf
 fn read(report: &Report, table: &Table, place: String) -> Option<Placed<SinkConfig>> {
     let reader = Reader::open(report, table, &SECTION, &place);
     let sink = SinkConfig::read(&reader)?;
+
     reader.refuse_others(&sink.to, |key| {
         (key == Written::format.name).then_some("datagrams have a form of their own")
     });
     if reader.is_empty_list(&SinkConfig::from) {
         reader.error(&SinkConfig::from, "it names no source; write from = [\"sockets\"]");
     }
-    if names_no_field(&reader, &SinkConfig::fields, &sink.fields) {
-        let message = "no field is left; name a group or field, or remove the key";
-        reader.error(&SinkConfig::fields, message);
-    }
+    refuse_no_field(&reader, &SinkConfig::fields, &sink.fields);
     Some(Placed { place, thing: sink })
 }
 

@@ -184,23 +184,22 @@ fn namespace(text: &str) -> Result<String, String> {
     let is_name = (1..=NAMESPACE_NAME_BYTES_MAX).contains(&text.len())
         && !text.contains('/')
         && !text.chars().any(char::is_control);
-    if is_name {
-        Ok(text.to_owned())
-    } else {
-        Err(format!("\"{}\" is not the name of a namespace", text.escape_debug()))
-    }
+    let wrong = || format!("\"{}\" is not the name of a namespace", text.escape_debug());
+    is_name.then(|| text.to_owned()).ok_or_else(wrong)
 }
 
 fn state(word: &str) -> Result<String, String> {
     if States::from_word(word).is_some() {
         return Ok(word.to_owned());
     }
+
     let shown = word.escape_debug();
     let words = || {
         let groups = States::GROUPS.iter().map(|(name, _)| *name);
         let states = State::KNOWN.iter().map(|state| state.word());
         states.chain(groups).filter(|word| States::from_word(word).is_some())
     };
+
     Err(match nearest(word, words()) {
         Some(near) => format!("\"{shown}\" is not a state; did you mean {near}?"),
         None => {
@@ -227,10 +226,12 @@ fn field(text: &str) -> Result<String, String> {
     })
 }
 
-/// Whether what a key names is no field at all.
-pub(crate) fn names_no_field(reader: &Reader<'_>, key: &Key, names: &[String]) -> bool {
+/// Reports a key whose names leave no field at all.
+pub(crate) fn refuse_no_field(reader: &Reader<'_>, key: &Key, names: &[String]) {
     let is_nothing = FieldSet::from_names(names.iter().map(String::as_str)) == Ok(FieldSet::NONE);
-    reader.is_empty_list(key) || reader.has(key) && is_nothing
+    if reader.is_empty_list(key) || reader.has(key) && is_nothing {
+        reader.error(key, "no field is left; name a group or field, or remove the key");
+    }
 }
 
 /// Longest name of a host, in bytes (RFC 1035 section 3.1, as text).
@@ -251,10 +252,10 @@ fn host_name(text: &str) -> Result<String, String> {
 }
 
 fn host_id(text: &str) -> Result<String, String> {
-    if (1..=HOST_ID_CHARS_MAX).contains(&text.len()) && text.chars().all(is_id_char) {
-        return Ok(text.to_owned());
-    }
-    Err(format!("a host's id is 1 to {HOST_ID_CHARS_MAX} letters, digits, _, -, . and /"))
+    let is_id = (1..=HOST_ID_CHARS_MAX).contains(&text.len()) && text.chars().all(is_id_char);
+    let wrong =
+        || format!("a host's id is 1 to {HOST_ID_CHARS_MAX} letters, digits, _, -, . and /");
+    is_id.then(|| text.to_owned()).ok_or_else(wrong)
 }
 
 fn is_id_char(c: char) -> bool {
@@ -272,9 +273,11 @@ fn tag(name: &str, value: &str) -> Result<(), String> {
             "\"{shown}\" is not a tag's name; it is 1 to {TAG_NAME_CHARS_MAX} letters, digits, _, -, . and /"
         ));
     }
+
     if value.chars().any(char::is_control) {
         return Err(format!("{shown}: a tag's value has no control characters"));
     }
+
     match value.chars().count() {
         0..=TAG_VALUE_CHARS_MAX => Ok(()),
         count => Err(format!(
@@ -324,23 +327,24 @@ impl SocketsConfig {
             );
             reader.error(&Self::jitter, message);
         }
+
         if self.states.is_empty() && reader.is_empty_list(&Self::states) {
             let message = "it names no state; write states = [\"connected\"], or remove the key";
             reader.error(&Self::states, message);
         }
+
         if let Some(filter) = &self.filter
             && let Err(error) = filter::check(filter)
         {
             reader.error(&Self::filter, error.to_string());
         }
-        if names_no_field(reader, &Self::fields, &self.fields) {
-            let message = "no field is left; name a group or field, or remove the key";
-            reader.error(&Self::fields, message);
-        }
+        refuse_no_field(reader, &Self::fields, &self.fields);
+
         if self.tags.len() > TAGS_MAX {
             let message = format!("there are {}, and {TAGS_MAX} is the most", self.tags.len());
             reader.error(&Self::tags, message);
         }
+
         if self.helper.is_some() && self.event_buffer_bytes > EVENT_BUFFER_BYTES_MAX as usize {
             let most = display_size(EVENT_BUFFER_BYTES_MAX.into());
             let message =

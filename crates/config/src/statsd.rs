@@ -53,11 +53,8 @@ fn udp(text: &str) -> Result<HostPort, String> {
 
 fn prefix(text: &str) -> Result<String, String> {
     let is_name = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
-    if is_name && !text.is_empty() {
-        Ok(text.to_owned())
-    } else {
-        Err("it is not made of letters, digits, _, - and .".to_owned())
-    }
+    let wrong = || "it is not made of letters, digits, _, - and .".to_owned();
+    (is_name && !text.is_empty()).then(|| text.to_owned()).ok_or_else(wrong)
 }
 
 /// The daemon's own figures must not be received as data.

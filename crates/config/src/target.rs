@@ -8,14 +8,13 @@ pub use udp::UdpTarget;
 
 use crate::address::{NAME, TargetAddress, name_of};
 use crate::document::Table;
-use crate::form::{Choice, Form, PREFIXES, Slot, whole};
+use crate::form::{Choice, Kind, PREFIXES, whole};
 use crate::host::{self, Finding, Severity};
 use crate::keys::{Key, Section, Values, keys};
 use crate::listener::{Listen, ListenerConfig, ReadListener, who_hears};
 use crate::paths::is_same_file;
 use crate::reader::{Placed, Reader, Report, repeated};
 use relay::{Prefix, Sample, SampleBy, TargetOptions};
-use serde_json::Value as Json;
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -37,7 +36,7 @@ keys! {
         /// Where the datagrams go. A UDP address may be a broadcast address or a multicast group. A file
         /// belongs to one target alone; when another program moves or removes it, a new one is begun. `null:`
         /// counts and forgets.
-        to => to: Target = TargetForm, chosen();
+        to => to: Target = TO, chosen();
         /// The target takes datagrams of these sources only; the others are counted as filtered.
         only_sources => only_sources: Vec<Prefix> = PREFIXES, empty("all sources");
         /// The target takes one datagram in N of what `only_sources` lets through.
@@ -67,28 +66,15 @@ pub enum Target {
     Null,
 }
 
-struct TargetForm;
-
-impl Form for TargetForm {
-    type Value = Target;
-
-    fn describe(&self) -> String {
-        "`udp://HOST:PORT`, `HOST:PORT`, `unix:/path`, `file:/path` or `null:`".to_owned()
-    }
-
-    fn read(&self, slot: &Slot<'_>) -> Option<Target> {
-        match slot.parse(str::parse)? {
-            TargetAddress::Udp(addr) => UdpTarget::read(slot.reader, addr).map(Target::Udp),
-            TargetAddress::Unix(path) => Some(Target::Unix(path)),
-            TargetAddress::File(path) => FileTarget::read(slot.reader, path).map(Target::File),
-            TargetAddress::Null => Some(Target::Null),
-        }
-    }
-
-    fn show(&self, value: &Target) -> Json {
-        value.to_string().into()
-    }
-}
+const TO: Kind<Target> = Kind {
+    form: "`udp://HOST:PORT`, `HOST:PORT`, `unix:/path`, `file:/path` or `null:`",
+    read: |slot| match slot.parse(str::parse)? {
+        TargetAddress::Udp(addr) => UdpTarget::read(slot.reader, addr).map(Target::Udp),
+        TargetAddress::Unix(path) => Some(Target::Unix(path)),
+        TargetAddress::File(path) => FileTarget::read(slot.reader, path).map(Target::File),
+        TargetAddress::Null => Some(Target::Null),
+    },
+};
 
 impl Target {
     /// The send buffer that the kernel keeps for it at most, in bytes.
@@ -179,6 +165,7 @@ pub(crate) fn read_all(
 pub(crate) fn read(report: &Report, table: &Table, place: &str) -> Option<Placed<TargetConfig>> {
     let reader = Reader::open(report, table, &SECTION, place);
     let target = TargetConfig::read(&reader)?;
+
     reader.refuse_others(&target.to, |_| None);
     if let Target::Udp(udp) = &target.to {
         udp.check(&reader);
@@ -253,10 +240,12 @@ fn has_no_sources(report: &Report, listener: &ListenerConfig, placed: &Placed<Ta
     let Listen::Unix(_) = listener.listen else { return };
     let target = &placed.thing;
     let by_source = target.sample_one_in.is_some() && target.sample_by == SampleBy::Source;
+
     let used = [
         (&TargetConfig::only_sources, !target.only_sources.is_empty()),
         (&TargetConfig::sample_by, by_source),
     ];
+
     for (key, _) in used.into_iter().filter(|(_, is_used)| *is_used) {
         let listen = &listener.listen;
         let message =

@@ -58,6 +58,7 @@ pub fn size(bytes: u64) -> String {
     let Some((name, scale)) = UNITS.iter().find(|(_, scale)| bytes >= *scale) else {
         return format!("{bytes} B");
     };
+
     let value = bytes as f64 / *scale as f64;
     let digits = usize::from(value < 99.95 && !bytes.is_multiple_of(*scale));
     format!("{value:.digits$} {name}")
@@ -85,6 +86,7 @@ fn with_factor(value: f64) -> (String, &'static str) {
         1e3.. => (value / 1e3, "k"),
         _ => (value, ""),
     };
+
     let digits = format!("{value:.2}");
     (digits.trim_end_matches('0').trim_end_matches('.').to_owned(), factor)
 }
@@ -93,12 +95,14 @@ fn with_factor(value: f64) -> (String, &'static str) {
 pub fn grouped(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+
     for (at, digit) in digits.chars().enumerate() {
         if at > 0 && (digits.len() - at).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
     }
+
     text
 }
 
@@ -110,6 +114,7 @@ pub fn plural(count: u64, one: &str, many: &str) -> String {
 /// A text that a stranger chose, without what a terminal would obey.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
+
     for c in text.chars() {
         if c.is_control() || is_invisible(c) {
             out.extend(c.escape_default());
@@ -117,6 +122,7 @@ pub fn escaped(text: &str) -> String {
             out.push(c);
         }
     }
+
     out
 }
 

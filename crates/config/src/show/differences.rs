@@ -41,6 +41,7 @@ impl Shown<'_> {
             let found = of.values.iter().find(|(key, _)| key.name == name).map(|(_, value)| value);
             found.filter(|value| !value.is_null()).map_or("not set".to_owned(), toml)
         };
+
         // The other kind of a thing may have other keys.
         let gone = old
             .values
@@ -50,6 +51,7 @@ impl Shown<'_> {
             let (old, new) = (value(old, key.name), value(self, key.name));
             (old != new).then(|| format!("{} {old} -> {new}", key.name))
         });
+
         let keys: Vec<_> = keys.collect();
         (!keys.is_empty()).then(|| format!("{}: {}", self.title(), keys.join(", ")))
     }

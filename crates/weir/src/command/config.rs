@@ -119,7 +119,6 @@ fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let config = match effective(&name, &text) {
         Ok((config, _)) => config,
         Err(errors) if args.json => {
-            let errors: Vec<_> = errors.iter().map(error_as_json).collect();
             let result = json!({ "file": name, "errors": errors });
             return exit::print_and_end(&format!("{result:#}\n"), Failure::CheckFailed.code());
         }
@@ -224,40 +223,12 @@ fn verdict(name: &str, config: &Config, rmem_max: Option<u64>) -> String {
     out
 }
 
-fn error_as_json(error: &ConfigError) -> serde_json::Value {
-    json!({ "origin": error.origin, "line": error.line, "key": error.key, "message": error.message })
-}
-
 fn budget_as_json(budget: &Budget) -> serde_json::Value {
-    let listeners: Vec<_> = budget
-        .listeners
-        .iter()
-        .map(|listener| {
-            json!({
-                "listener": listener.name,
-                "ring_bytes": listener.ring_bytes,
-                "descriptor_bytes": listener.descriptor_bytes,
-                "batch_bytes": listener.batch_bytes,
-                "file_bytes": listener.file_bytes,
-                "kernel_receive_bytes": listener.kernel_receive_bytes,
-                "kernel_send_bytes": listener.kernel_send_bytes,
-            })
-        })
-        .collect();
-
     json!({
         "process_bytes": budget.process_bytes(),
         "kernel_bytes": budget.kernel_bytes(),
-        "listeners": listeners,
-        "sockets": budget.sockets.as_ref().map(|sockets| json!({
-            "table_bytes": sockets.table_bytes,
-            "queue_bytes": sockets.queue_bytes,
-            "encode_bytes": sockets.encode_bytes,
-            "held_bytes": sockets.held_bytes,
-            "cgroup_bytes": sockets.cgroup_bytes,
-            "answer_bytes": sockets.answer_bytes,
-            "kernel_receive_bytes": sockets.kernel_receive_bytes,
-        })),
+        "listeners": budget.listeners,
+        "sockets": budget.sockets,
     })
 }
 

@@ -59,8 +59,10 @@ pub(crate) fn prepare(
     let filter = filter.map_err(|error| {
         Failure::Config.error(format!("the filter of [sockets] cannot be used: {error}"))
     })?;
+
     // One that is not there costs other namespaces only, and may come later.
     let helper = sockets.helper.as_deref().map(Remote::new);
+
     for sink in &sinks {
         match &sink.to {
             Sink::Stdout(_) if last.form == LedgerForm::Json => {
@@ -74,6 +76,7 @@ pub(crate) fn prepare(
             _ => {}
         }
     }
+
     let remote = |sink: &SinkConfig| names.addresses(sink.to.receiver()?).first().copied();
     let remotes = sinks.iter().map(remote).collect();
     Ok(Some(Prepared { config: sockets, sinks, filter, helper, remotes }))
@@ -121,6 +124,7 @@ impl Daemon {
         if !self.collecting.as_ref().is_some_and(|one| one.has_moved(&self.names)) {
             return;
         }
+
         match prepare(&self.config, &self.names, self.last_ledger) {
             Ok(prepared) => {
                 tracing::info!("{COLLECTOR_NAME}: the address of a sink has changed");
@@ -154,6 +158,7 @@ impl Collecting {
         let Prepared { config, sinks, filter, helper, remotes } = prepared;
         let options = options(&config, &sinks, filter);
         let absent = options.absent_fields();
+
         let mut open = Vec::new();
         let mut unresolved = Vec::new();
         for (sink, remote) in sinks.iter().zip(&remotes) {
@@ -178,26 +183,31 @@ impl Collecting {
                 }
             }
         }
+
         let fanout = Fanout::open(COLLECTOR_NAME, open)?;
         let mut meters = fanout.meters();
         meters.extend(unresolved.iter().map(|one| Arc::clone(one) as Arc<dyn Meter>));
         let slot = Slot::default();
         let outlet = Outlet::new(fanout, unresolved, &slot);
+
         let host = Host::read(HostOptions {
             name: config.host.clone(),
             host_id: config.host_id.clone(),
             tags: config.tags.clone().into_iter().collect(),
         });
+
         let collector = match helper {
             Some(helper) => {
                 Collector::start_with(options, host, outlet, Box::new(|| Box::new(helper)))
             }
             None => Collector::start(options, host, outlet),
         }?;
+
         meters.push(collector.meter());
         for meter in &meters {
             ledger.register(Arc::clone(meter));
         }
+
         Ok(Collecting { sinks, remotes, collector, meters, slot })
     }
 
@@ -306,6 +316,7 @@ impl Ending {
             }
             stage => stage,
         };
+
         matches!(self.stage, Stage::Ended)
     }
 

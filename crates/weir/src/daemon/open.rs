@@ -29,10 +29,14 @@ pub(crate) struct OpenSocket {
 impl OpenSocket {
     /// The UDP address that it is bound to.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
-        match socket::local_address(self.socket.as_fd()) {
-            Some(LocalAddress::Inet(addr)) => Some(addr),
-            _ => None,
-        }
+        udp_address(self.socket.as_fd())
+    }
+}
+
+fn udp_address(socket: BorrowedFd<'_>) -> Option<SocketAddr> {
+    match socket::local_address(socket) {
+        Some(LocalAddress::Inet(addr)) => Some(addr),
+        _ => None,
     }
 }
 
@@ -159,12 +163,8 @@ pub(crate) struct OpenTarget {
 }
 
 impl OpenTarget {
-    fn unresolved() -> OpenTarget {
-        OpenTarget { destination: TargetKind::Unresolved, address: None }
-    }
-
-    fn without_route() -> OpenTarget {
-        OpenTarget { destination: TargetKind::NoRoute, address: None }
+    fn without_address(destination: TargetKind) -> OpenTarget {
+        OpenTarget { destination, address: None }
     }
 }
 
@@ -196,7 +196,7 @@ pub(crate) fn target(
                             udp.addr
                         );
                     }
-                    Ok(OpenTarget::unresolved())
+                    Ok(OpenTarget::without_address(TargetKind::Unresolved))
                 }
             };
         }
@@ -207,7 +207,8 @@ pub(crate) fn target(
         }
         Target::Null => TargetKind::Null,
     };
-    Ok(OpenTarget { destination, address: None })
+
+    Ok(OpenTarget::without_address(destination))
 }
 
 /// The first address of the family that a fixed source address demands.
@@ -233,7 +234,7 @@ fn udp_or_nowhere(
                 config.name,
                 addr.ip()
             );
-            Ok(OpenTarget::without_route())
+            Ok(OpenTarget::without_address(TargetKind::NoRoute))
         }
         Err(CannotSend::Never(error)) => Err(error),
     }
@@ -257,12 +258,11 @@ pub(crate) fn udp(
 ) -> Result<OpenTarget, CannotSend> {
     let socket = socket::connect_udp(addr, &target.send_options())
         .map_err(|error| cannot_send(config, target, addr, error))?;
-    let src = match socket::local_address(socket.as_fd()) {
-        Some(LocalAddress::Inet(own)) => Some(own),
-        _ => None,
-    };
-    let (path, egress) = ways.follow(Ends { dst: addr, src });
+
+    let ends = Ends { dst: addr, src: udp_address(socket.as_fd()) };
+    let (path, egress) = ways.follow(ends);
     check_loop(config, addr, &path, listen_addrs).map_err(CannotSend::Never)?;
+
     if target.gso == Gso::Auto {
         say_why_no_runs(config, &egress);
     }
@@ -308,6 +308,7 @@ fn check_loop(
     listen_addrs: &[SocketAddr],
 ) -> anyhow::Result<()> {
     let local_addrs = if path.reaches_this_host() { &[addr.ip()][..] } else { &[] };
+
     match would_loop(listen_addrs, addr, local_addrs) {
         None => Ok(()),
         Some(own) => {
@@ -315,6 +316,7 @@ fn check_loop(
             if config.to.to_string() != format!("udp://{addr}") {
                 target.push_str(&format!(" at {addr}"));
             }
+
             let own = if own == addr { String::new() } else { format!(" ({own})") };
             Err(Failure::Config.error(format!(
                 "target {target} is where we listen{own}: its datagrams would come back to us. Fix: send them elsewhere"
@@ -337,6 +339,7 @@ fn cannot_send(
     ) {
         return CannotSend::NoRoute(error);
     }
+
     let wanted = Wanted::SendUdp(target.source_address, target.source_port);
     let target = named(&config.to, "target", &config.name);
     let what = format_args!("cannot send to {target} at {addr}");
@@ -381,12 +384,14 @@ pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
 /// Opens a file for appending once, to see that it can be; in a folder that is made if need be.
 fn writable(what: &str, path: &Path, found: &io::Result<fs::Metadata>) -> anyhow::Result<()> {
     make_folder(path).map_err(|error| cannot_write(what, path, &error))?;
+
     let kind = found.as_ref().map(fs::Metadata::file_type);
     if kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket() || kind.is_block_device()) {
         return Err(Failure::Config.error(format!(
             "cannot write {what}: it is not a plain file. Fix: choose another path"
         )));
     }
+
     OpenOptions::new()
         .append(true)
         .create(true)

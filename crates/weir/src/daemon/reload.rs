@@ -124,6 +124,8 @@ impl Daemon {
     ) -> anyhow::Result<(Vec<Fate>, Admin, NextCollector)> {
         self.names.watch_too(&watched_names(config))?;
         self.names.wait_for_answers(Instant::now() + NAMES_WAIT);
+
+        // Sockets first: the loops of targets are looked for with the addresses that listeners have.
         let matches = match_listeners(&self.running, &config.listeners);
         for (listener, at) in config.listeners.iter().zip(&matches) {
             opened.push(match at {
@@ -131,7 +133,9 @@ impl Daemon {
                 None => Some(self.open_listener(listener)?),
             });
         }
+
         self.refuse_what_does_not_fit(config, &matches)?;
+
         let listen_addrs: Vec<SocketAddr> = matches
             .iter()
             .zip(opened.iter())
@@ -140,6 +144,7 @@ impl Daemon {
                 (None, socket) => socket.as_ref().and_then(OpenSocket::address),
             })
             .collect();
+
         let mut ways = Vec::new();
         for (listener, at) in config.listeners.iter().zip(&matches) {
             self.keep_alive(&[]);
@@ -155,14 +160,17 @@ impl Daemon {
                 )?),
             });
         }
+
         let collector = self.next_collector(config)?;
         let shows_the_same = config.statsd == self.config.statsd
             && config.sockets.is_some() == self.config.sockets.is_some()
             && sockets_elsewhere(config) == sockets_elsewhere(&self.config);
+
         let admin = match config.admin == self.config.admin && shows_the_same {
             true => Admin::Same,
             false => Admin::Move(self.admin_bound.reopen(&self.config.admin, &config.admin)?),
         };
+
         // Nothing can fail any more: what was opened goes into the plan.
         let fates = ways.into_iter().zip(matches).zip(opened.drain(..));
         let fates = fates.filter_map(|((ways, at), socket)| match (ways, at, socket) {
@@ -197,9 +205,12 @@ impl Daemon {
         };
         let fresh: Vec<bool> =
             config.listeners.iter().zip(matches).map(|(wanted, at)| !runs_on(at, wanted)).collect();
+
         memory::refuse_rings_that_do_not_fit(config, |at| fresh[at], memory::Limits::now())?;
+
         let renewed = matches.iter().zip(&fresh).any(|(at, fresh)| at.is_some() && *fresh);
         let mut draining = self.retiring.iter().filter(|one| !one.listener.has_ended());
+
         match draining.clone().count() {
             count if renewed && count >= RETIRING_MAX => {
                 let name = draining.next().map_or("", |one| one.listener.name());
@@ -232,6 +243,7 @@ impl Daemon {
         listen_addrs: &[SocketAddr],
     ) -> anyhow::Result<Vec<Step>> {
         let mut steps = Vec::new();
+
         for target in &wanted.targets {
             self.keep_alive(&[]);
             let earlier = one.config.targets.iter().find(|earlier| earlier.name == target.name);
@@ -242,15 +254,18 @@ impl Daemon {
                 })?;
                 continue;
             }
+
             let opened = open::target(target, &self.names, &self.ways, listen_addrs)?;
             steps.push(match earlier {
                 Some(_) => Step::Change(target.clone(), opened),
                 None => Step::Add(target.clone(), opened),
             });
         }
+
         let is_gone = |name: &String| wanted.targets.iter().all(|target| target.name != *name);
         let gone = one.config.targets.iter().map(|target| target.name.clone()).filter(is_gone);
         steps.extend(gone.map(Step::Remove));
+
         Ok(steps)
     }
 }
@@ -266,11 +281,13 @@ fn match_listeners(running: &[Running], wanted: &[ListenerConfig]) -> Vec<Option
     let mut matches = vec![None; wanted.len()];
     let same_name = |one: &Running, listener: &ListenerConfig| one.config.name == listener.name;
     let any_name = |_: &Running, _: &ListenerConfig| true;
+
     for fits in [same_name as fn(&Running, &ListenerConfig) -> bool, any_name] {
         for (index, listener) in wanted.iter().enumerate() {
             if matches[index].is_some() {
                 continue;
             }
+
             matches[index] = running.iter().enumerate().position(|(at, one)| {
                 !matches.contains(&Some(at)) && has_its_socket(one, listener) && fits(one, listener)
             });

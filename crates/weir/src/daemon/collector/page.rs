@@ -42,9 +42,11 @@ fn answer(asked: &Asked, query: &str) -> Result<Pieces, PageError> {
         "" => None,
         text => Some(read(text).map_err(|error| PageError::BadQuery(format!("filter: {error}")))?),
     };
+
     let Some(questions) = asked.questions() else {
         return Err(PageError::Unavailable("the collector is being started anew".to_owned()));
     };
+
     match questions.ask(filter, limit, TURN_WAIT) {
         Ok(answer) => Ok(Box::new(answer.map(|piece| piece.map_err(io::Error::other)))),
         Err(error @ QueryError::Busy) => Err(PageError::Busy(error.to_string())),
@@ -68,9 +70,11 @@ impl Question {
     /// Reads what follows the question mark.
     fn parse(query: &str) -> Result<Question, String> {
         let mut question = Question { filter: String::new(), limit: LIMIT_DEFAULT };
+
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = decode(value)?;
+
             match decode(name)?.as_str() {
                 "filter" => question.filter = value,
                 "limit" => {
@@ -90,6 +94,7 @@ impl Question {
                 }
             }
         }
+
         Ok(question)
     }
 }
@@ -98,6 +103,7 @@ impl Question {
 fn decode(text: &str) -> Result<String, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes().iter();
+
     while let Some(byte) = rest.next() {
         bytes.push(match byte {
             b'+' => b' ',
@@ -116,6 +122,7 @@ fn decode(text: &str) -> Result<String, String> {
             other => *other,
         });
     }
+
     String::from_utf8(bytes).map_err(|_| "it is no text in UTF-8".to_owned())
 }
 

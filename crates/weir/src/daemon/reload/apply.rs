@@ -24,6 +24,7 @@ impl Daemon {
         let grace = config.daemon.drain_grace;
         let mut report = Report { changes: changes(&self.config, &config), failures: 0 };
         let mut former: Vec<_> = self.running.drain(..).map(Some).collect();
+
         let mut entering = Vec::new();
         for (listener, fate) in config.listeners.iter().zip(fates) {
             let next = match fate {
@@ -49,20 +50,24 @@ impl Daemon {
                     }
                 }
             };
+
             entering.push(next);
             let listeners = entering.iter().filter_map(Entering::listener);
             let listeners = listeners.chain(former.iter().flatten().map(|one| &one.listener));
             self.keep_alive(&listeners.collect::<Vec<_>>());
         }
+
         self.enter(entering, &mut report);
         for one in former.into_iter().flatten() {
             self.close(one, grace);
         }
+
         self.level.set(config.daemon.log_level);
         self.config = config;
         if let Err(error) = self.names.watch(&watched_names(&self.config)) {
             report.failed(format!("names are not followed: {error}"));
         }
+
         if let NextCollector::Replace(prepared) = collector {
             let fate = if prepared.is_some() { "started anew" } else { "ended" };
             report.changes.insert(0, format!("socket collector {fate}"));
@@ -70,8 +75,10 @@ impl Daemon {
             self.prepared = prepared.map(|prepared| *prepared);
             self.end_collector();
         }
+
         self.move_admin(admin, &mut report);
         self.health.config_applied(&fingerprint(&self.config));
+
         tracing::info!("{}", report.line());
     }
 
@@ -118,6 +125,7 @@ impl Daemon {
         adjust_receive_buffer(&one, wanted);
         let options = wanted.listener_options(one.owner());
         let deadline = Instant::now() + grace;
+
         match one.listener.hand_over(options, targets.destinations, deadline) {
             Ok(listener) => {
                 if one.config.name != wanted.name {
@@ -125,6 +133,7 @@ impl Daemon {
                 }
                 self.retiring
                     .push(Retiring { listener: one.listener, listen: one.config.listen.address() });
+
                 let config = wanted.clone();
                 Running { config, listener, file: one.file, addresses: targets.addresses }
             }
@@ -142,14 +151,17 @@ impl Daemon {
         {
             self.inherited.put_back(socket);
         }
+
         one.listener.begin_stop(Instant::now() + grace);
         if let Some(file) = &one.file {
             // At once: a later reload may bind the path again.
             file.remove();
         }
+
         if self.running.iter().all(|other| other.config.name != one.config.name) {
             self.health.forget(&one.config.name);
         }
+
         self.retiring
             .push(Retiring { listener: one.listener, listen: one.config.listen.address() });
     }
@@ -180,6 +192,7 @@ fn adjust_receive_buffer(one: &Running, wanted: &ListenerConfig) {
 /// Asks the data threads of a listener that goes on for what differs between its targets.
 fn keep(mut one: Running, wanted: &ListenerConfig, steps: Vec<Step>, grace: Duration) -> Entering {
     adjust_receive_buffer(&one, wanted);
+
     let addresses = &mut one.addresses;
     let step = |step| match step {
         Step::Change(target, opened) => {
@@ -195,6 +208,7 @@ fn keep(mut one: Running, wanted: &ListenerConfig, steps: Vec<Step>, grace: Dura
             TargetChange::Remove(name)
         }
     };
+
     let steps = steps.into_iter().map(step).collect();
     let changes = one.listener.begin_changes(steps, grace);
     one.config = wanted.clone();
