@@ -99,8 +99,8 @@ pub enum AddressError {
         "\"{0}\" is not a kind of target; write udp://HOST:PORT, unix:/path, file:/path or null:"
     )]
     TargetKind(String),
-    #[error("\"{0}\" is not a kind of sink; write file:/path, udp://HOST:PORT, stdout: or null:")]
-    SinkKind(String),
+    #[error("\"{kind}\" is not a kind of sink; write {kinds}")]
+    SinkKind { kind: String, kinds: &'static str },
     #[error("two slashes begin a host and a path has none; write one slash (/{0}) or none ({0})")]
     HostInPath(String),
     #[error("a path has no control characters here")]

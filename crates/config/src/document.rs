@@ -70,6 +70,13 @@ impl Table {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
+    /// Whether there is anything under the name but a list of nothing, which is no section.
+    pub(crate) fn has_section(&self, name: &str) -> bool {
+        let is_empty =
+            |entry: &Entry| matches!(&entry.item.value, Value::List(items) if items.is_empty());
+        self.get(name).is_some_and(|entry| !is_empty(entry))
+    }
+
     /// Reports an option given twice: a file cannot have that, a command line can.
     pub(crate) fn report_duplicates(&self, report: &Report, section: &str) {
         for (at, entry) in self.entries.iter().enumerate() {

@@ -95,7 +95,7 @@ impl Config {
 
         let known = ["admin", "daemon", "metrics", "listener", "sockets", "sink"];
         unknown_sections(&report, &document, &known, "");
-        if document.get("listener").is_none() && document.get("sockets").is_none() {
+        if !document.has_section("listener") && !document.has_section("sockets") {
             report.error(None, "listener", NO_LISTENER);
         }
         let listeners = listener::read_all(&report, &document);

@@ -251,7 +251,7 @@ pub(crate) fn read_all(report: &Report, document: &Table) -> Vec<ReadListener> {
         let place = format!("listener[{at}]");
         let listener = read(report, table, &place);
         let targets = target::read_all(report, table, &place);
-        if targets.is_empty() && table.get("target").is_none() {
+        if !table.has_section("target") {
             let name = listener.as_ref().map_or("this listener", |one| &one.thing.name);
             let message = format!("{name} has no target; add [[listener.target]] with to = \"…\"");
             report.error(table.line, target::SECTION.path, message);

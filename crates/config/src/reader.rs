@@ -136,12 +136,25 @@ impl<'a> Reader<'a> {
         let elsewhere = SECTIONS.iter().find(|section| section.has(&entry.key));
         let hint = match (nearest(&entry.key, names.iter().copied()), elsewhere) {
             (_, Some(section)) => format!("it belongs in {}", section.header),
-            (Some(name), None) => format!("did you mean {name}?"),
-            (None, None) => format!("the keys are {}", names.join(", ")),
+            (Some(name), None) => format!("did you mean {}?", self.written(name)),
+            (None, None) => {
+                let names: Vec<_> = names.iter().map(|name| self.written(name)).collect();
+                format!("the keys are {}", names.join(", "))
+            }
         };
         let (path, header) = (self.section.path, self.section.header);
         let message = format!("unknown key in {header}; {hint}");
         self.report.error(entry.line, &format!("{path}.{}", entry.key), message);
+    }
+
+    /// A key's name, or the header of a section that the name opens.
+    fn written<'n>(&self, name: &'n str) -> &'n str {
+        if !self.section.subsections.contains(&name) {
+            return name;
+        }
+        let inner = format!("{}.{name}", self.section.path);
+        let opened = SECTIONS.iter().find(|section| section.path == inner || section.path == name);
+        opened.map_or(name, |section| section.header)
     }
 
     pub(crate) fn has(&self, key: &Key) -> bool {

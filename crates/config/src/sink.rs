@@ -106,7 +106,10 @@ fn read_to(text: &str, reader: &Reader<'_>) -> Result<Option<Sink>, AddressError
         Some(("udp", rest)) => Some(Sink::Udp(UdpSink { addr: receiver(rest)? })),
         Some(("stdout", "" | "//")) => written().map(Sink::Stdout),
         Some(("null", "" | "//")) => written().map(Sink::Null),
-        Some((kind, _)) => return Err(AddressError::SinkKind(kind.to_owned())),
+        Some((kind, _)) => {
+            let kinds = "file:/path, udp://HOST:PORT, stdout: or null:";
+            return Err(AddressError::SinkKind { kind: kind.to_owned(), kinds });
+        }
         None => Some(Sink::Udp(UdpSink { addr: receiver(text)? })),
     })
 }

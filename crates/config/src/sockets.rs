@@ -383,7 +383,7 @@ pub(crate) fn read(report: &Report, document: &Table) -> Option<SocketsConfig> {
         for line in lines {
             report.error(line, "sockets.sink", message);
         }
-    } else if document.get(crate::sink::SECTION.path).is_none() {
+    } else if !document.has_section(crate::sink::SECTION.path) {
         let message = "there is no sink; add [[sink]] with from = [\"sockets\"] and to = \"file:sockets.jsonl\"";
         report.error(table.line, crate::sink::SECTION.path, message);
     }

@@ -304,9 +304,11 @@ mod tests {
         assert!(!outcome.is_complete());
     }
 
+    type Damage = fn(&mut [u8]) -> &[u8];
+
     #[test]
     fn what_a_relay_cuts_or_changes_is_lost() {
-        let damages: [fn(&mut [u8]) -> &[u8]; 2] = [
+        let damages: [Damage; 2] = [
             |bytes| &bytes[..bytes.len() - 1],
             |bytes| {
                 *bytes.last_mut().unwrap() ^= 1;

@@ -15,7 +15,7 @@ pub trait Destination: Send {
     }
 
     /// Takes the oldest payloads that wait, at least one, and says what became of the first of them. The others, and
-    /// all after [`Delivery::Retry`], come again with the next call, in the same order.
+    /// all after `Delivery::Retry`, come again with the next call, in the same order.
     ///
     /// It should return within a second: a close waits for it no longer than its deadline.
     fn deliver(&mut self, payloads: &[Payload], events: &Events) -> Delivery;

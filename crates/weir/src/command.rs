@@ -2,8 +2,17 @@
 
 pub(crate) mod config;
 pub(crate) mod doctor;
+pub(crate) mod r#gen;
+#[cfg(feature = "lab")]
+pub(crate) mod lab;
 pub(crate) mod ledger;
 pub(crate) mod namespace_helper;
+#[cfg(not(feature = "lab"))]
+pub(crate) mod no_lab;
 pub(crate) mod relay;
 pub(crate) mod run;
 pub(crate) mod sockets;
+pub(crate) mod verify;
+
+#[cfg(not(feature = "lab"))]
+pub(crate) use no_lab as lab;

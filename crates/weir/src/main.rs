@@ -1,4 +1,4 @@
-//! `weir`: the command line. Glue only: parse, call a library crate, print, exit with the right code.
+//! `weir`: the command line. Parses it, runs the command, and ends with its exit code.
 
 #![forbid(unsafe_code)]
 
@@ -7,19 +7,11 @@ mod allowed;
 mod command;
 mod daemon;
 mod exit;
-mod r#gen;
-#[cfg(feature = "lab")]
-mod lab_command;
-#[cfg(not(feature = "lab"))]
-mod no_lab;
 mod progress;
 mod refused;
-mod verify;
 
 use clap::{Parser, Subcommand};
-use command::{config, doctor, ledger, namespace_helper, relay, run, sockets};
-#[cfg(not(feature = "lab"))]
-use no_lab as lab_command;
+use command::{config, doctor, r#gen, lab, ledger, namespace_helper, relay, run, sockets, verify};
 use std::process::ExitCode;
 
 /// Telemetry that must survive congestion: a datagram tee that accounts for every datagram.
@@ -38,7 +30,7 @@ enum Command {
     Config(config::Args),
     Doctor(doctor::Args),
     Gen(r#gen::Args),
-    Lab(lab_command::Args),
+    Lab(lab::Args),
     Ledger(ledger::Args),
     Sockets(sockets::Args),
     Verify(verify::Args),
@@ -57,7 +49,7 @@ fn main() -> ExitCode {
         Command::Config(args) => config::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Gen(args) => r#gen::run(args),
-        Command::Lab(args) => lab_command::run(args),
+        Command::Lab(args) => lab::run(args),
         Command::Ledger(args) => ledger::run(args),
         Command::Sockets(args) => sockets::run(args),
         Command::Verify(args) => verify::run(args),

@@ -173,7 +173,7 @@ fn bind(addr: SocketAddr) -> anyhow::Result<TcpListener> {
         Ok(listener)
     });
     bound.map_err(|error| {
-        let what = format_args!("cannot serve HTTP on {addr} (admin.listen)");
+        let what = format_args!("cannot serve HTTP on {addr} (admin.listen, which may be off)");
         refused(what, Wanted::Tcp(addr), &error)
     })
 }

@@ -1,7 +1,7 @@
 //! The command line, and the plan that it asks for.
 
+use crate::command::lab::each_once;
 use crate::exit::Failure;
-use crate::lab_command::each_once;
 use crate::progress::ProgressMode;
 use clap::ValueEnum;
 use lab::experiment::model::Schedule;
@@ -19,7 +19,7 @@ use text::units::{parse_count, parse_duration, parse_size};
 /// CSV and JSON to a folder. Takes about 15 minutes; --quick 70 seconds, --article 40 minutes.
 /// Ctrl-C ends it with a report of what was measured by then.
 #[derive(clap::Args)]
-pub(in crate::lab_command) struct Args {
+pub(in crate::command::lab) struct Args {
     /// Five losses, three transports, 60 seconds: the order and the direction, not the tail
     #[arg(long, conflicts_with = "article")]
     quick: bool,
