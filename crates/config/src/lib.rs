@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod keys;
+pub mod memory;
 
 mod address;
 mod admin;

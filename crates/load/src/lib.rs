@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod chart;
 pub mod check;
 pub mod generate;
 pub mod join;

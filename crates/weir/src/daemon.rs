@@ -12,7 +12,6 @@ mod follow;
 mod http;
 mod inherited;
 mod log;
-mod memory;
 mod names;
 mod open;
 mod progress;
@@ -25,11 +24,12 @@ mod ways;
 pub(crate) use progress::say;
 pub(crate) use stop::{LastLedger, LedgerForm, OnLoss};
 
+use crate::exit::Failure;
 use crate::progress::ProgressMode;
 use admin::{Health, Phase, statsd};
 use collector::{Asked, Collecting, Ending, Prepared};
 use config::{
-    COLLECTOR_NAME, Config, Host, ListenAddress, ListenerConfig, Overrides, TargetConfig,
+    COLLECTOR_NAME, Config, Host, ListenAddress, ListenerConfig, Overrides, TargetConfig, memory,
 };
 use drops::Drops;
 use files::Files;
@@ -163,7 +163,8 @@ impl Daemon {
         names.watch(&watched_names(&config))?;
 
         // Before a socket is open, which would take datagrams that nothing reads.
-        memory::refuse_rings_that_do_not_fit(&config, |_| true, memory::Limits::at_start())?;
+        memory::refuse_rings_that_do_not_fit(&config, |_| true, memory::Limits::at_start())
+            .map_err(|why| Failure::Config.error(why))?;
         let (mut inherited, drops) = Inherited::take()?;
         let sockets = open_listeners(&config.listeners, &mut inherited, &names)?;
         let bound = Bound::open(&config.admin)?;

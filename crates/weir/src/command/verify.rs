@@ -1,6 +1,5 @@
 //! `weir verify`: receives what `weir gen` sent and accounts for every datagram.
 
-mod chart;
 mod text;
 
 use crate::addresses;

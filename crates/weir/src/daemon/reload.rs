@@ -8,11 +8,9 @@ mod apply;
 
 use super::http::{Bound, sockets_elsewhere};
 use super::open::{self, OpenSocket, OpenTarget, Place};
-use super::{
-    Daemon, NAMES_WAIT, Prepared, Running, Source, Targets, collector, memory, watched_names,
-};
+use super::{Daemon, NAMES_WAIT, Prepared, Running, Source, Targets, collector, watched_names};
 use crate::exit::Failure;
-use config::{Config, Host, Listen, ListenerConfig, LoadError, TargetConfig};
+use config::{Config, Host, Listen, ListenerConfig, LoadError, TargetConfig, memory};
 use relay::SocketOwner;
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -206,7 +204,8 @@ impl Daemon {
         let fresh: Vec<bool> =
             config.listeners.iter().zip(matches).map(|(wanted, at)| !runs_on(at, wanted)).collect();
 
-        memory::refuse_rings_that_do_not_fit(config, |at| fresh[at], memory::Limits::now())?;
+        memory::refuse_rings_that_do_not_fit(config, |at| fresh[at], memory::Limits::now())
+            .map_err(|why| Failure::Config.error(why))?;
 
         let renewed = matches.iter().zip(&fresh).any(|(at, fresh)| at.is_some() && *fresh);
         let mut draining = self.retiring.iter().filter(|one| !one.listener.has_ended());

@@ -1,6 +1,6 @@
 //! The report of `weir verify` for people.
 
-use super::chart;
+use ::load::chart;
 use ::load::join::Join;
 use ::load::verify::{Counts, ListenerReport, Report, RunReport};
 use std::fmt::Write;

@@ -1,6 +1,6 @@
 //! Two small charts in Unicode blocks: datagrams over time, and how long they took.
 
-use ::load::{LatencyReport, Timeline};
+use crate::{LatencyReport, Timeline};
 use text::{grouped, time};
 
 const WIDTH: usize = 64;
@@ -8,7 +8,7 @@ const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇'
 
 /// One line of columns, each the average rate of its share of the time, and the highest one in figures. Empty for runs
 /// too short to have a course.
-pub(super) fn rate_over_time(timeline: &Timeline) -> String {
+pub fn rate_over_time(timeline: &Timeline) -> String {
     let intervals = &timeline.datagrams;
     if intervals.len() < 3 {
         return String::new();
@@ -38,7 +38,7 @@ fn column(value: f64, top: f64) -> char {
 }
 
 /// A bar for each bucket of the distribution.
-pub(super) fn latency(report: &LatencyReport) -> String {
+pub fn latency(report: &LatencyReport) -> String {
     const BAR: usize = 40;
 
     let top = report.distribution.iter().map(|bucket| bucket.samples).max().unwrap_or(0);
@@ -72,7 +72,7 @@ fn bar(value: u64, top: u64, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ::load::Bucket;
+    use crate::Bucket;
 
     #[test]
     fn bars_are_in_proportion() {

@@ -1,15 +1,14 @@
 //! Whether the rings of a configuration can be had: the kernel promises more memory than there is, and takes the process
 //! when it is used.
 
-use crate::exit::Failure;
-use config::{Config, ListenerBudget};
+use crate::{Config, ListenerBudget};
 use std::fs;
 use std::path::{Path, PathBuf};
 use text::size;
 
 /// What limits the memory of this process; `None` where it cannot be read or there is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// What could be taken now without swapping (`MemAvailable`), in bytes.
     available_bytes: Option<u64>,
     /// The smallest limit of the control groups that the process is in, in bytes.
@@ -18,12 +17,12 @@ pub(crate) struct Limits {
 
 impl Limits {
     /// The limits for memory that is to be taken now, on top of what is in use.
-    pub(crate) fn now() -> Limits {
+    pub fn now() -> Limits {
         Limits { available_bytes: meminfo("MemAvailable:"), cgroup_bytes: cgroup_limit() }
     }
 
     /// The limits for a process that begins. What others use at this moment does not keep it from starting.
-    pub(crate) fn at_start() -> Limits {
+    pub fn at_start() -> Limits {
         Limits { available_bytes: meminfo("MemTotal:"), cgroup_bytes: cgroup_limit() }
     }
 }
@@ -32,12 +31,12 @@ impl Limits {
 /// available, or all rings together more than the control group allows.
 ///
 /// # Errors
-/// The largest ring is named, with what limits it.
-pub(crate) fn refuse_rings_that_do_not_fit(
+/// In words: the largest ring, what limits it, and what to do.
+pub fn refuse_rings_that_do_not_fit(
     config: &Config,
     fresh: impl Fn(usize) -> bool,
     limits: Limits,
-) -> anyhow::Result<()> {
+) -> Result<(), String> {
     let budget = config.budget();
     let bytes = |one: &ListenerBudget| one.ring_bytes.saturating_add(one.descriptor_bytes);
     let sum = |is_in: &dyn Fn(usize) -> bool| {
@@ -60,12 +59,12 @@ pub(crate) fn refuse_rings_that_do_not_fit(
 
     let largest = budget.listeners.iter().max_by_key(|one| bytes(one));
     let (name, ring) = largest.map_or(("", 0), |one| (one.name.as_str(), one.ring_bytes));
-    Err(Failure::Config.error(format!(
+    Err(format!(
         "the rings need {} of memory with their descriptors, the largest is ring_size = \"{}\" of listener {name}: {why}. \
          Fix: lower ring_size",
         size(total.max(needed)),
         size(ring),
-    )))
+    ))
 }
 
 /// Whether the kernel gives so much address space: it knows limits that cannot be read (`ulimit -v`, overcommit).
@@ -137,8 +136,7 @@ mod tests {
         let limits =
             Limits { available_bytes: Some(available << 20), cgroup_bytes: Some(cgroup << 20) };
         let result = refuse_rings_that_do_not_fit(&rings(sizes), |at| fresh.contains(&at), limits);
-        let said = result.map_err(|error| error.to_string());
-        match (said, expected) {
+        match (result, expected) {
             (Ok(()), None) => {}
             (Err(said), Some(part)) if said.contains(part) => {}
             (said, expected) => panic!("{said:?}, not {expected:?}"),
