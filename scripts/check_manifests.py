@@ -134,7 +134,7 @@ def check_collector(kinds: dict) -> None:
     assert volumes[cgroup["name"]]["hostPath"]["path"] == "/sys/fs/cgroup"
 
     # The files of a sink fit their volume.
-    for sink in config["sockets"]["sink"]:
+    for sink in config["sink"]:
         held = int(re.match(r"\d+", sink["rotate_size"]).group()) * (sink["rotate_keep"] + 1)
         folder = sink["to"].removeprefix("file:").rpartition("/")[0]
         assert volumes[mounts["collector"][folder]["name"]]["emptyDir"]["sizeLimit"] == "1Gi" and held <= 1024

@@ -157,7 +157,7 @@ sum_up() {
 }
 
 "$ROOT/scripts/install-tools.sh" "$([ "${REQUIRE_ALL:-}" = 1 ] && echo fuzz || echo test)"
-[ "$#" -gt 0 ] || set -- scripts unit benches demo unprivileged units manifests image loom+miri fuzz
+[ "$#" -gt 0 ] || set -- scripts unit benches demo unprivileged units manifests image+loom+miri fuzz
 for name in "$@"; do
     case $name in
         *+*) IFS=+ read -ra together <<<"$name"; steps_together "${together[@]}" ;;
