@@ -1,5 +1,6 @@
 //! `weir lab udp-vs-tcp`: the whole command, with plans of a few seconds.
 
+use crate::nobody::NOBODY;
 use crate::support::WEIR;
 use lab::experiment::model::Experiment;
 use std::fs;
@@ -12,8 +13,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 use testkit::{TempDir, find_tool, need_root, need_root_netns, need_tool, run, signal};
 
-/// The user and group that own nothing.
-const NOBODY: u32 = 65_534;
 const SMALL: &str =
     "--quick --loss 0,20 --duration 3s --runs 2 --transports udp,tcp-cubic --schedule closed,open";
 

@@ -22,6 +22,7 @@ mod metrics_contract;
 mod names;
 mod namespace_helper;
 mod namespace_helper_bounds;
+mod nobody;
 mod operators;
 mod real_statsd;
 mod real_syslog;

@@ -1,5 +1,6 @@
 //! The helper as a process, with clients that have no privilege, and clients that mean it harm.
 
+use crate::nobody::NOBODY;
 use crate::support::WEIR;
 use sockets::helper::Remote;
 use sockets::{Access, Found, Hears, Scope};
@@ -22,9 +23,6 @@ use testkit::{
     DEADLINE, Netns, Peer, TempDir, find_tool, need_root, need_root_netns, need_tool, run, signal,
     wait_for,
 };
-
-/// The user that owns nothing.
-const NOBODY: u32 = 65_534;
 
 /// A running helper.
 struct Helper {

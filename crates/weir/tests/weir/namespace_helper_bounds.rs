@@ -1,5 +1,6 @@
 //! What a client of the helper gets, and no more: sockets that read, a few of them, from a process that is nobody.
 
+use crate::nobody::NOBODY;
 use crate::support::WEIR;
 use sockets::helper::Remote;
 use sockets::{Access, Hears, Scope};
@@ -14,9 +15,6 @@ use std::process::{Command, Stdio};
 use sys::Errno;
 use sys::namespace::{Home, OpenNamespace};
 use testkit::{Netns, Peer, TempDir, need_root, need_root_netns, need_tool, wait_for};
-
-/// The user that owns nothing.
-const NOBODY: u32 = 65_534;
 
 /// A helper for nobody, with these arguments; waits until it serves.
 fn helper(path: &Path, args: &[&str]) -> Peer {

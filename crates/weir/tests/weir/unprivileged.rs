@@ -1,58 +1,12 @@
 //! As a user without any capability: every command works, and what needs a privilege says how to get it.
 
-use crate::support::{WEIR, Weir, generate_by, hop};
+use crate::nobody::Nobody;
+use crate::support::{Weir, generate_by, hop};
 use ledger::HopKind;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use testkit::{
-    Netns, Peer, TempDir, free_port, need_root, need_root_netns, need_tool, run, sender,
-};
-
-/// The user and group that own nothing.
-const NOBODY: u32 = 65_534;
-
-/// A folder that belongs to nobody, with a copy of the binary: the original may lie where only root may look.
-struct Nobody {
-    dir: TempDir,
-}
-
-impl Nobody {
-    /// `None`, with the reason printed, where this process cannot become another user.
-    fn new() -> Option<Nobody> {
-        if !need_root("becoming another user") || !need_tool("setpriv") {
-            return None;
-        }
-        let dir = TempDir::new();
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        // Not by this process: another test's child would hold the copy open for writing, and it could not be run.
-        run(Command::new("cp").arg(WEIR).arg(dir.file("weir")));
-        fs::create_dir(dir.file("work")).unwrap();
-        chown(dir.file("work"), Some(NOBODY), Some(NOBODY)).unwrap();
-        Some(Nobody { dir })
-    }
-
-    /// Turns a command that begins with `weir`'s arguments into one of nobody's, without any capability.
-    fn weir(&self, mut outer: Command) -> Command {
-        outer.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]);
-        outer.args(["--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all", "--"]);
-        outer.arg(self.dir.file("weir")).current_dir(self.work()).env_clear();
-        outer
-    }
-
-    fn here(&self) -> Command {
-        self.weir(Command::new(testkit::find_tool("setpriv").unwrap()))
-    }
-
-    fn work(&self) -> std::path::PathBuf {
-        self.dir.file("work")
-    }
-
-    fn output(&self, args: &[&str]) -> Output {
-        self.here().args(args).output().unwrap()
-    }
-}
+use testkit::{Netns, Peer, free_port, need_root_netns, need_tool, run, sender};
 
 #[track_caller]
 fn check(output: &Output, code: i32, shows: &str) {

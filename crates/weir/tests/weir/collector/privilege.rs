@@ -1,6 +1,7 @@
 //! What the collector sees without privilege, and with the helper that has it.
 
 use super::{Connection, assert_law, listen_in, wait_for_polls, wait_for_record, write};
+use crate::nobody::NOBODY;
 use crate::support::{WEIR, Weir};
 use sockets::helper::{Allowed, serve};
 use std::fs;
@@ -12,9 +13,6 @@ use std::thread;
 use sys::pass::Listener;
 use sys::poll::EventFd;
 use testkit::{Netns, Peer, TempDir, find_tool, need_root, need_root_netns, need_tool, run};
-
-/// The user and group that own nothing.
-const NOBODY: u32 = 65_534;
 
 /// The daemon as a user without any capability, with a folder `work` of its own.
 fn as_nobody(dir: &TempDir, config: &Path) -> Weir {

@@ -1,7 +1,7 @@
 //! Other network namespaces, and what remains without privilege.
 
 use super::rig::{connect, output, records, said, sockets, text};
-use crate::support::WEIR;
+use crate::nobody::Nobody;
 use ::sockets::helper::{Allowed, serve};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use sys::pass::Listener;
 use sys::poll::EventFd;
-use testkit::{Netns, Peer, TempDir, find_tool, need_root, need_root_netns, need_tool, run};
+use testkit::{Netns, Peer, need_root_netns, need_tool};
 
 /// A listener in a namespace, for as long as it is held; returns its port.
 fn listen_in(netns: &Netns) -> (Peer, u16) {
@@ -79,42 +79,22 @@ fn a_namespace_that_is_not_there_is_told() {
     );
 }
 
-/// `weir sockets` as a user without any capability; `None` with a reason where that cannot be.
-struct Nobody {
-    dir: TempDir,
-}
-
-impl Nobody {
-    fn new() -> Option<Nobody> {
-        if !need_root("becoming another user") || !need_tool("setpriv") {
-            return None;
-        }
-        let dir = TempDir::new();
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        // Not by this process: another test's child would hold the copy open for writing, and it could not be run.
-        run(Command::new("cp").arg(WEIR).arg(dir.file("weir")));
-        Some(Nobody { dir })
-    }
-
-    fn sockets(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(find_tool("setpriv").unwrap());
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]);
-        command.args(["--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all", "--"]);
-        command.arg(self.dir.file("weir")).arg("sockets").args(args).env_clear();
-        command
-    }
+fn sockets_of(nobody: &Nobody, args: &[&str]) -> Command {
+    let mut command = nobody.here();
+    command.arg("sockets").args(args);
+    command
 }
 
 #[test]
 fn nobody_sees_the_own_namespace() {
     let Some(nobody) = Nobody::new() else { return };
     let connection = connect("127.0.0.1:0");
-    let output = output(nobody.sockets(&[&connection.filter(), "--format", "jsonl"]));
+    let output = output(sockets_of(&nobody, &[&connection.filter(), "--format", "jsonl"]));
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     assert_eq!(output.stdout.iter().filter(|&&byte| byte == b'\n').count(), 2);
     assert_eq!(said(&output), "", "there is nothing to say");
     assert!(
-        text(nobody.sockets(&[&connection.filter()]))
+        text(sockets_of(&nobody, &[&connection.filter()]))
             .contains(&connection.near_address().to_string())
     );
 }
@@ -127,8 +107,10 @@ fn nobody_is_told_once_which_capability_shows_more() {
     }
     let netns = Netns::new();
     let connection = connect("127.0.0.1:0");
-    let output =
-        output(nobody.sockets(&["-A", &connection.filter(), "--watch", "20ms", "--count", "3"]));
+    let output = output(sockets_of(
+        &nobody,
+        &["-A", &connection.filter(), "--watch", "20ms", "--count", "3"],
+    ));
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let table = String::from_utf8(output.stdout.clone()).unwrap();
     assert_eq!(table.matches(&format!("{} ", connection.near_address())).count(), 6, "{table}");
@@ -136,7 +118,7 @@ fn nobody_is_told_once_which_capability_shows_more() {
         assert_eq!(said(&output).matches(text).count(), 1, "{text}: {}", said(&output));
     }
     // Asked for by name it is the answer that is missing.
-    let named = self::output(nobody.sockets(&["-N", &netns.name]));
+    let named = self::output(sockets_of(&nobody, &["-N", &netns.name]));
     assert_eq!(named.status.code(), Some(77), "{}", said(&named));
 }
 
@@ -155,13 +137,13 @@ fn nobody_sees_every_namespace_through_the_helper() {
     let never = EventFd::new().unwrap();
     thread::spawn(move || serve(&listener, &Allowed { uids: vec![65_534] }, never.as_fd(), |_| {}));
     let args = ["-l", "-A", "--helper", &path, "--format", "jsonl"];
-    let shown = output(nobody.sockets(&args));
+    let shown = output(sockets_of(&nobody, &args));
     assert!(
         !said(&shown).contains("CAP_SYS_PTRACE"),
         "the helper looks, and has it: {}",
         said(&shown)
     );
-    let found = records(nobody.sockets(&args));
+    let found = records(sockets_of(&nobody, &args));
     let is_it = |record: &&serde_json::Value| {
         record["netns_name"] == netns.name.as_str() && record["src_port"] == port
     };
@@ -172,7 +154,7 @@ fn nobody_sees_every_namespace_through_the_helper() {
 fn nobody_sees_who_holds_its_own_sockets_only() {
     let Some(nobody) = Nobody::new() else { return };
     let connection = connect("127.0.0.1:0");
-    let output = output(nobody.sockets(&[&connection.filter(), "--processes"]));
+    let output = output(sockets_of(&nobody, &[&connection.filter(), "--processes"]));
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     assert!(said(&output).contains("without CAP_SYS_PTRACE"), "{}", said(&output));
     let table = String::from_utf8(output.stdout).unwrap();
@@ -182,7 +164,7 @@ fn nobody_sees_who_holds_its_own_sockets_only() {
 #[test]
 fn nobody_follows_closes_of_the_own_namespace() {
     let Some(nobody) = Nobody::new() else { return };
-    let mut command = nobody.sockets(&["--closed", "--count", "1", "--format", "jsonl"]);
+    let mut command = sockets_of(&nobody, &["--closed", "--count", "1", "--format", "jsonl"]);
     let mut child = Peer::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
     testkit::wait_for(
         || "no close was told of".to_owned(),
