@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod chunk;
 mod datagram;
 mod decode;
 mod delimited;
@@ -30,6 +31,7 @@ mod totals;
 mod value;
 mod words;
 
+pub use chunk::{Chunk, ChunkBuilder, ChunkError, Row, RowKind};
 pub use datagram::{
     DATAGRAM_MIN_BYTES, Datagram, DatagramPacker, DatagramView, LastDatagrams, TooBig,
     decode_datagram,
