@@ -1,4 +1,4 @@
-use crate::{Amount, Counters, DelayHistogram, Event, Gauge, Reason};
+use crate::{Amount, Counters, DelayHistogram, Event, Gauge, Reason, RejectClass, SinkCounters};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -22,7 +22,8 @@ pub enum HopKind {
     Poll,
     /// The kernel's close events. `received` is every event that the kernel sent us, lost ones included.
     Close,
-    /// A sink's queue and destination. `received` is every record that was made for it.
+    /// A sink's queue, spool and destination. `received` is every record that was made for it, and what its spool held at the start;
+    /// `delivered` is what the destination acknowledged.
     Sink,
 }
 
@@ -75,6 +76,23 @@ pub struct Dropped {
     pub amount: Amount,
 }
 
+/// A number of rows that a store refused for ever, with what it has against them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Rejected {
+    pub class: RejectClass,
+    #[serde(flatten)]
+    pub amount: Amount,
+}
+
+/// What is wrong with a destination, and what mends it. Holds no secret and nothing of what is sent.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Trouble {
+    /// What failed and why, with the address.
+    pub what: String,
+    /// The setting or command that would help.
+    pub fix: String,
+}
+
 /// Delays from receive to send, as counts in buckets.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Delay {
@@ -104,7 +122,13 @@ pub struct HopSnapshot {
     pub delivered: Amount,
     /// Everything that was dropped; reasons that dropped nothing are absent.
     pub dropped: Vec<Dropped>,
-    /// `received - delivered - dropped`: what is inside.
+    /// What the store refused for ever; absent where it refused nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub rejected: Vec<Rejected>,
+    /// What was given up while nobody knows whether the store has it; absent where that is nothing.
+    #[serde(skip_serializing_if = "Amount::is_zero", default)]
+    pub uncertain: Amount,
+    /// `received - delivered - dropped - rejected - uncertain`: what is inside.
     pub in_flight: Amount,
     /// Most that can be inside; absent where nothing is kept.
     #[serde(with = "crate::decimal::option", skip_serializing_if = "Option::is_none", default)]
@@ -124,9 +148,17 @@ pub struct HopSnapshot {
     /// Time from receive to send.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub delay: Option<Delay>,
+    /// What is wrong with the destination at this moment; absent while nothing is.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub trouble: Option<Trouble>,
 }
 
 impl HopSnapshot {
+    /// Everything that left, by any way.
+    pub fn left(&self) -> Amount {
+        self.delivered + self.dropped_total() + self.rejected_total() + self.uncertain
+    }
+
     /// All drops together.
     pub fn dropped_total(&self) -> Amount {
         self.dropped.iter().map(|drop| drop.amount).sum()
@@ -135,6 +167,17 @@ impl HopSnapshot {
     /// Drops for one reason.
     pub fn dropped_for(&self, reason: Reason) -> Amount {
         self.dropped.iter().filter(|drop| drop.reason == reason).map(|drop| drop.amount).sum()
+    }
+
+    /// All that the store refused for ever.
+    pub fn rejected_total(&self) -> Amount {
+        self.rejected.iter().map(|rejected| rejected.amount).sum()
+    }
+
+    /// What the store refused for ever with this class.
+    pub fn rejected_with(&self, class: RejectClass) -> Amount {
+        let with = self.rejected.iter().filter(|rejected| rejected.class == class);
+        with.map(|rejected| rejected.amount).sum()
     }
 
     /// How often something happened outside the law; 0 if it never did.
@@ -147,7 +190,7 @@ impl HopSnapshot {
         self.gauges.get(&gauge).copied()
     }
 
-    /// Adds the counts of another life of the same hop. Gauges stay.
+    /// Adds the counts of another life of the same hop. Gauges and trouble stay.
     pub fn absorb(&mut self, earlier: &HopSnapshot) {
         self.capacity = match (self.capacity, earlier.capacity) {
             (Some(own), Some(other)) => Some(own + other),
@@ -170,6 +213,11 @@ impl HopSnapshot {
             }
         }
 
+        for rejected in &earlier.rejected {
+            self.add_rejected(*rejected);
+        }
+        self.uncertain += earlier.uncertain;
+
         for (event, count) in &earlier.events {
             *self.events.entry(*event).or_default() += count;
         }
@@ -181,6 +229,14 @@ impl HopSnapshot {
             }
             (own @ None, Some(old)) => *own = Some(old.clone()),
             _ => {}
+        }
+    }
+
+    fn add_rejected(&mut self, rejected: Rejected) {
+        match self.rejected.iter_mut().find(|own| own.class == rejected.class) {
+            Some(own) => own.amount += rejected.amount,
+            None if rejected.amount.is_zero() => {}
+            None => self.rejected.push(rejected),
         }
     }
 }
@@ -209,6 +265,8 @@ impl HopBuilder {
                 received: Amount::default(),
                 delivered: Amount::default(),
                 dropped: Vec::new(),
+                rejected: Vec::new(),
+                uncertain: Amount::default(),
                 in_flight: Amount::default(),
                 capacity: None,
                 accounting: Accounting::Exact,
@@ -216,6 +274,7 @@ impl HopBuilder {
                 events: BTreeMap::new(),
                 gauges: BTreeMap::new(),
                 delay: None,
+                trouble: None,
             },
             received_before,
             mismatch: 0,
@@ -238,6 +297,15 @@ impl HopBuilder {
         self
     }
 
+    /// Adds what a sink's thread saw leave.
+    pub fn left_sink(mut self, sink: &SinkCounters) -> HopBuilder {
+        for (class, amount) in sink.rejects() {
+            self.snapshot.add_rejected(Rejected { class, amount });
+        }
+        self.snapshot.uncertain += sink.uncertain_total();
+        self.left(&sink.counters)
+    }
+
     /// Adds what went through.
     pub fn delivered(mut self, amount: Amount) -> HopBuilder {
         self.snapshot.delivered += amount;
@@ -256,7 +324,7 @@ impl HopBuilder {
 
     /// Everything that left by what was added so far.
     pub fn left_so_far(&self) -> Amount {
-        self.snapshot.delivered + self.snapshot.dropped_total()
+        self.snapshot.left()
     }
 
     /// Says how much can be inside.
@@ -285,6 +353,12 @@ impl HopBuilder {
         self
     }
 
+    /// Says what is wrong with the destination, if anything is.
+    pub fn trouble(mut self, trouble: Option<Trouble>) -> HopBuilder {
+        self.snapshot.trouble = trouble;
+        self
+    }
+
     /// Adds the delays.
     pub fn delay(mut self, histogram: &DelayHistogram) -> HopBuilder {
         let (counts, sum_us) = histogram.load();
@@ -296,7 +370,7 @@ impl HopBuilder {
     /// Ends with the second look at what was received, taken after every counter of what left, and holds the law against it.
     pub fn finish(self, received_after: Amount) -> HopSnapshot {
         let mut snapshot = self.snapshot;
-        let left = snapshot.delivered + snapshot.dropped_total();
+        let left = snapshot.left();
         snapshot.received = received_after;
         snapshot.in_flight = received_after.saturating_sub(left);
 
@@ -368,5 +442,50 @@ mod tests {
     #[test]
     fn more_left_than_entered() {
         check(4, 5, 4, 0, -1);
+    }
+
+    /// A sink of 10 rows whose counters had these rows leave: acknowledged, dropped, rejected, uncertain.
+    fn sink([acknowledged, dropped, rejected, uncertain]: [u64; 4], received: u64) -> HopSnapshot {
+        let counters = SinkCounters::default();
+        counters.acknowledge(amount(acknowledged));
+        counters.drop(Reason::Expired, amount(dropped));
+        counters.reject(RejectClass::Schema, amount(rejected));
+        counters.uncertain(amount(uncertain));
+        HopBuilder::new(HopKind::Sink, "sockets", Some("s"), amount(received))
+            .left_sink(&counters)
+            .capacity(10)
+            .finish(amount(received))
+    }
+
+    #[test]
+    fn every_way_out_of_a_sink_is_in_the_law() {
+        let hop = sink([10, 20, 30, 35], 100);
+        assert_eq!((hop.in_flight, hop.unaccounted), (amount(5), 0));
+        assert_eq!((hop.rejected_total(), hop.uncertain), (amount(30), amount(35)));
+        assert_eq!(hop.rejected_with(RejectClass::Schema), amount(30));
+        assert_eq!(hop.rejected_with(RejectClass::Other), amount(0));
+    }
+
+    #[test]
+    fn a_way_out_that_was_not_counted_or_counted_twice_breaks_the_law() {
+        let ways = [20, 25, 25, 25];
+        for way in 0..ways.len() {
+            let (mut forgotten, mut doubled) = (ways, ways);
+            forgotten[way] = 0;
+            doubled[way] *= 2;
+            assert_eq!(sink(forgotten, 100).unaccounted, ways[way] as i64 - 5, "{way}");
+            assert_eq!(sink(doubled, 100).unaccounted, 5 - ways[way] as i64, "{way}");
+        }
+    }
+
+    #[test]
+    fn another_life_adds_its_rejected_and_uncertain_rows() {
+        let mut hop = sink([1, 0, 2, 3], 6);
+        hop.absorb(&sink([0, 0, 10, 20], 30));
+        assert_eq!(
+            (hop.rejected_with(RejectClass::Schema), hop.uncertain),
+            (amount(12), amount(23))
+        );
+        assert_eq!(hop.left(), hop.received);
     }
 }
