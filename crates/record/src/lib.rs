@@ -37,7 +37,7 @@ pub use datagram::{
     decode_datagram,
 };
 pub use decode::{DecodeError, Delimited, Record, decode_protobuf, decode_record, decode_totals};
-pub use encoder::{Encoder, Encoding, UnknownEncoding};
+pub use encoder::{Encoder, Encoding, UnknownEncoding, Written};
 pub use field_set::{FieldSet, UnknownField};
 pub use schema::{Field, Group, Kind};
 pub use table::{SCHEMA_VERSION, SocketRecord};
