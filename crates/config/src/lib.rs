@@ -33,7 +33,10 @@ mod sockets;
 mod statsd;
 mod target;
 
-pub use self::sink::{FileSink, Sink, SinkConfig, Source, UdpSink, Written};
+pub use self::sink::{
+    Credentials, FileSink, NullSink, Opening, Sink, SinkConfig, Source, StdoutSink, Tls, UdpSink,
+    Url, Written,
+};
 pub use self::sockets::{COLLECTOR_NAME, Namespaces, SocketsConfig};
 pub use address::{AddressError, Host, HostPort, ListenAddress, TargetAddress, split_options};
 pub use admin::{AdminConfig, AdminListen};

@@ -88,7 +88,7 @@ pub enum Listen {
 }
 
 const LISTEN: Kind<Listen> = Kind {
-    form: "`udp://HOST:PORT`, `HOST:PORT`, `:PORT` or `unix:/path`",
+    form: || "`udp://HOST:PORT`, `HOST:PORT`, `:PORT` or `unix:/path`".to_owned(),
     read: |slot| match slot.parse(str::parse)? {
         ListenAddress::Udp(addr) => UdpListener::read(slot.reader, addr).map(Listen::Udp),
         ListenAddress::Unix(path) => Some(Listen::Unix(path)),

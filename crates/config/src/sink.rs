@@ -1,31 +1,50 @@
 //! `[[sink]]`: where records leave.
 
+mod credentials;
 mod file;
+pub(crate) mod kind;
+mod null;
+mod stdout;
 mod udp;
+mod url;
 
+pub use credentials::{Credentials, Tls};
 pub use file::FileSink;
+pub use kind::Opening;
+pub use null::NullSink;
+pub use stdout::StdoutSink;
 pub use udp::UdpSink;
+pub use url::Url;
 
-use crate::address::{AddressError, HostPort, NAME, name_of, path, receiver, split_scheme};
+use crate::address::{HostPort, NAME, name_of};
 use crate::document::{Entry, Table};
 use crate::form::{Choice, Kind, List, OrOff, Span, size, whole};
-use crate::host::{self, Finding};
+use crate::host::Finding;
 use crate::keys::{Key, Section, Values, keys};
 use crate::reader::{Placed, Reader, Report, repeated};
 use crate::sockets::{COLLECTOR_NAME, FIELDS, refuse_no_field};
 use ::sink::{BatchLimits, Connector, DeliveryOptions, QueueOptions, WhenFull};
-use record::{Encoding, FieldSet};
+use kind::kinds;
+use record::Encoding;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::time::Duration;
 
-pub(crate) const SECTION: Section = Section {
-    path: "sink",
-    header: "[[sink]]",
-    tables: &[SinkConfig::TABLE, Written::TABLE, FileSink::TABLE],
-    subsections: &[],
-};
+pub(crate) const SECTION: Section =
+    Section { path: "sink", header: "[[sink]]", tables: TABLES, subsections: &[] };
+
+kinds! {
+    /// Where a sink's records go.
+    pub enum Sink {
+        File(FileSink) at file::SCHEMES, keys FileSink;
+        /// Datagrams to a UDP address.
+        Udp(UdpSink) at udp::SCHEMES;
+        /// Standard output.
+        Stdout(StdoutSink) at stdout::SCHEMES;
+        /// Nowhere.
+        Null(NullSink) at null::SCHEMES;
+    }
+}
 
 keys! {
     /// Where records leave.
@@ -37,7 +56,7 @@ keys! {
             required("write from = [\"sockets\"]");
         /// Where the records go. `udp:` packs them into datagrams no larger than the path takes without fragments,
         /// numbered, so that `weir sockets --receive` can say what is missing. `null:` counts and forgets.
-        to => to: Sink = TO, chosen();
+        to => to: Sink = TO, chosen("write for example to = \"file:sockets.jsonl\"");
         /// What this sink's records have, of what `[sockets]` has; where that names none, of all fields.
         fields => fields: Vec<String> = FIELDS, empty("those of `[sockets]`");
         /// Memory for records that the destination has still to take, used when needed: a poll of 100,000 sockets
@@ -71,7 +90,7 @@ const WHEN_FULL: Choice<WhenFull> =
 
 keys! {
     /// How records are written one after another.
-    pub struct Written in "sink" of "sinks other than UDP" with (usual: Encoding) {
+    pub struct Written in "sink" of "sinks with a choice of formats" with (usual: Encoding) {
         /// How records are written. Not for UDP, whose datagrams have a form of their own.
         format => format: Encoding = FORMATS,
             derived("what the file's extension says, else `jsonl`", usual);
@@ -103,103 +122,43 @@ fn source(text: &str) -> Result<Source, String> {
     ))
 }
 
-/// Where a sink's records go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sink {
-    File(FileSink),
-    /// Datagrams to a UDP address.
-    Udp(UdpSink),
-    /// Standard output.
-    Stdout(Written),
-    /// Nowhere.
-    Null(Written),
-}
+const TO: Kind<Sink> = Kind { form: to_form, read: |slot| kind::read(slot, SCHEMES) };
 
-const TO: Kind<Sink> = Kind {
-    form: "`file:/path`, `udp://HOST:PORT`, `HOST:PORT`, `stdout:` or `null:`",
-    read: |slot| slot.parse(|text| read_to(text, slot.reader))?,
-};
-
-/// Plain `HOST:PORT` is UDP.
-fn read_to(text: &str, reader: &Reader<'_>) -> Result<Option<Sink>, AddressError> {
-    let written = || Written::read(reader, Encoding::Jsonl);
-    Ok(match split_scheme(text) {
-        Some(("file", rest)) => {
-            FileSink::at(path(rest, "file:/var/log/sockets.jsonl")?, reader).map(Sink::File)
-        }
-        Some(("udp", rest)) => Some(Sink::Udp(UdpSink { addr: receiver(rest)? })),
-        Some(("stdout", "" | "//")) => written().map(Sink::Stdout),
-        Some(("null", "" | "//")) => written().map(Sink::Null),
-        Some((kind, _)) => {
-            let kinds = "file:/path, udp://HOST:PORT, stdout: or null:";
-            return Err(AddressError::SinkKind { kind: kind.to_owned(), kinds });
-        }
-        None => Some(Sink::Udp(UdpSink { addr: receiver(text)? })),
-    })
+/// Every way to write `to`.
+fn to_form() -> String {
+    let forms = SCHEMES.iter().copied().flatten().map(|scheme| scheme.form);
+    let forms: Vec<_> =
+        forms.map(|form| format!("`{form}`")).chain(["`HOST:PORT`".to_owned()]).collect();
+    kind::list(&forms.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 impl Sink {
     fn values(&self) -> Values {
-        match self {
-            Sink::File(file) => file.written.values().into_iter().chain(file.values()).collect(),
-            Sink::Stdout(written) | Sink::Null(written) => written.values(),
-            Sink::Udp(_) => Vec::new(),
-        }
+        self.kind().values()
     }
 
     /// Where it sends datagrams to, if it does.
     pub fn receiver(&self) -> Option<&HostPort> {
-        match self {
-            Sink::Udp(udp) => Some(&udp.addr),
-            _ => None,
-        }
+        self.kind().receiver()
     }
 
-    /// Opens it. `remote` is the address of its [`receiver`](Self::receiver), if one is known; `None`: one is needed.
+    /// Makes what its thread connects with. `None`: it needs an address, and none is known.
     ///
     /// # Errors
-    /// There is no standard output.
-    pub fn open(
-        &self,
-        remote: Option<SocketAddr>,
-        fields: FieldSet,
-    ) -> io::Result<Option<Connector>> {
-        Ok(match self {
-            Sink::File(file) => Some(file.open(fields)),
-            Sink::Udp(_) => remote.map(|remote| UdpSink::open(remote, fields)),
-            Sink::Stdout(written) => Some(::sink::stdout(written.format, fields)?),
-            Sink::Null(written) => Some(::sink::null(written.format, fields)),
-        })
-    }
-
-    /// When a batch is complete, and how many are in flight, where the file does not say.
-    fn usual(&self) -> (BatchLimits, usize) {
-        match self {
-            Sink::File(_) | Sink::Udp(_) | Sink::Stdout(_) | Sink::Null(_) => {
-                (BatchLimits::default(), 1)
-            }
-        }
+    /// Something that the process itself has to have is not there, such as a standard output.
+    pub fn open(&self, given: &Opening) -> io::Result<Option<Connector>> {
+        self.kind().open(given)
     }
 
     /// How its records are written.
     pub fn encoding(&self) -> Encoding {
-        match self {
-            Sink::File(FileSink { written, .. }) | Sink::Stdout(written) | Sink::Null(written) => {
-                written.format
-            }
-            Sink::Udp(_) => Encoding::Protobuf,
-        }
+        self.kind().encoding()
     }
 }
 
 impl fmt::Display for Sink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Sink::File(file) => write!(f, "file:{}", file.path.display()),
-            Sink::Udp(udp) => write!(f, "udp://{}", udp.addr),
-            Sink::Stdout(_) => f.write_str("stdout:"),
-            Sink::Null(_) => f.write_str("null:"),
-        }
+        self.kind().fmt(f)
     }
 }
 
@@ -211,7 +170,7 @@ impl SinkConfig {
 
     /// When a batch is complete.
     pub fn batch(&self) -> BatchLimits {
-        let (usual, _) = self.to.usual();
+        let (usual, _) = self.to.kind().usual();
         BatchLimits {
             rows: self.batch_rows.unwrap_or(usual.rows),
             bytes: self.batch_bytes.unwrap_or(usual.bytes),
@@ -221,7 +180,7 @@ impl SinkConfig {
 
     /// How batches are delivered.
     pub fn delivery(&self) -> DeliveryOptions {
-        let (_, in_flight) = self.to.usual();
+        let (_, in_flight) = self.to.kind().usual();
         DeliveryOptions {
             in_flight_max: self.in_flight.unwrap_or(in_flight),
             retry_max: self.retry_max,
@@ -232,12 +191,7 @@ impl SinkConfig {
 
     /// Looks at what it needs of this host.
     pub(crate) fn examine(&self, findings: &mut Vec<Finding>) {
-        let what = format!("sink {}", self.name);
-        match &self.to {
-            Sink::Udp(udp) => findings.push(host::udp_receiver(&what, &udp.addr, &[])),
-            Sink::File(file) => findings.push(host::file(&what, &file.path)),
-            Sink::Stdout(_) | Sink::Null(_) => {}
-        }
+        self.to.kind().examine(&format!("sink {}", self.name), findings);
     }
 }
 
@@ -337,11 +291,37 @@ mod tests {
         let check = |text: &str, message: &str| {
             assert_eq!(read(text), Err(format!("\"{text}\": {message}")));
         };
-        check(
-            "unix:/run/x",
-            "\"unix\" is not a kind of sink; write file:/path, udp://HOST:PORT, stdout: or null:",
+        let unknown = read("nowhere:/run/x").unwrap_err();
+        assert!(
+            unknown
+                .contains("\"nowhere\" is not a kind of sink; write file:/path, udp://HOST:PORT, "),
+            "{unknown}"
         );
+        check("null:x", "nothing follows null:");
         check("stdout", "it has no port; write for example stdout:514");
         check("file:", "it has no path; write for example file:/var/log/sockets.jsonl");
+    }
+
+    #[test]
+    fn a_password_in_an_address_is_in_no_message() {
+        let check = |text: &str| {
+            let message = read(text).unwrap_err();
+            assert!(!message.contains("geheim") && message.contains('@'), "{message}");
+        };
+        check("udp://user:geheim@10.0.0.1:514");
+        check("user:geheim@10.0.0.1:514");
+        check("nothing://user:geheim@10.0.0.1");
+        check("udp://user:ge@heim:geheim@10.0.0.1:514");
+    }
+
+    #[test]
+    fn schemes_are_told_apart_and_their_features_are_known() {
+        let schemes: Vec<_> = SCHEMES.iter().copied().flatten().collect();
+        let words: Vec<_> = schemes.iter().flat_map(|scheme| scheme.words).collect();
+        let distinct: std::collections::BTreeSet<_> = words.iter().collect();
+        assert_eq!(words.len(), distinct.len(), "{words:?}");
+        for scheme in schemes {
+            assert!(scheme.feature.is_none_or(kind::is_feature), "{}", scheme.form);
+        }
     }
 }

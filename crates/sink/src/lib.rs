@@ -51,6 +51,7 @@ mod file;
 mod null;
 mod options;
 mod queue;
+mod secret;
 mod sink;
 mod stream;
 mod udp;
@@ -69,6 +70,7 @@ pub use options::{
     BatchLimits, DeliveryOptions, QueueOptions, SinkOptions, SpoolOptions, SpoolSync, WhenFull,
 };
 pub use queue::{Full, Intake};
+pub use secret::{Login, Secret, SecretSource, TlsIdentity, TlsOptions, TlsVerify};
 pub use sink::Sink;
 pub use stream::stdout;
 pub use udp::{UdpOptions, udp};

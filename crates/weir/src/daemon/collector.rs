@@ -12,7 +12,9 @@ use super::open;
 use super::stop::{LastLedger, LedgerForm};
 use crate::exit::Failure;
 use anyhow::Context as _;
-use config::{COLLECTOR_NAME, Config, Namespaces, Sink, SinkConfig, SocketsConfig, Source};
+use config::{
+    COLLECTOR_NAME, Config, Namespaces, Opening, Sink, SinkConfig, SocketsConfig, Source,
+};
 use ledger::{Ledger, Meter};
 use outlet::{Outlet, Slot, Unresolved};
 use record::FieldSet;
@@ -162,8 +164,9 @@ impl Collecting {
         let mut unresolved = Vec::new();
         for (sink, remote) in sinks.iter().zip(&remotes) {
             let fields = written_fields(&config, sink, &absent);
+            let opening = Opening { name: sink.name.clone(), fields, remote: *remote };
             let connector =
-                sink.to.open(*remote, fields).with_context(|| format!("sink {}", sink.name))?;
+                sink.to.open(&opening).with_context(|| format!("sink {}", sink.name))?;
             match connector {
                 Some(connector) => {
                     let sink = ::sink::Sink::open(SinkOptions {
