@@ -174,12 +174,16 @@ fn report(snapshot: &Snapshot, left: &[Left<'_>]) -> String {
 
 /// What each hop has dropped because of the stop, between two snapshots.
 fn left<'a>(before: &Snapshot, after: &'a Snapshot) -> Vec<Left<'a>> {
-    // A sink whose destination fails counts what it drops under the cause, a full disk for example.
+    // A sink whose destination fails counts what it drops under the cause, a full disk for example. What it had sent and got no
+    // answer for is left behind too: nobody can say that it arrived.
     let dropped = |hop: &HopSnapshot| match hop.hop {
-        HopKind::Sink => [Reason::Shutdown, Reason::WriteError, Reason::SendError]
-            .map(|reason| hop.dropped_for(reason))
-            .into_iter()
-            .sum(),
+        HopKind::Sink => {
+            [Reason::Shutdown, Reason::WriteError, Reason::SendError, Reason::Unavailable]
+                .map(|reason| hop.dropped_for(reason))
+                .into_iter()
+                .chain([hop.uncertain])
+                .sum()
+        }
         _ => hop.dropped_for(Reason::Shutdown),
     };
 
