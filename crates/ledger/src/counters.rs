@@ -167,6 +167,13 @@ impl SinkCounters {
             .filter(|(_, amount)| !amount.is_zero())
     }
 
+    /// Everything that left, by any way.
+    pub fn left(&self) -> Amount {
+        let dropped: Amount = self.counters.drops().map(|(_, amount)| amount).sum();
+        let rejected: Amount = self.rejects().map(|(_, amount)| amount).sum();
+        self.counters.delivered.load() + dropped + rejected + self.uncertain.load()
+    }
+
     /// What was sent and never answered.
     pub fn uncertain_total(&self) -> Amount {
         self.uncertain.load()
