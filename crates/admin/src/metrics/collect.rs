@@ -90,7 +90,8 @@ impl<'a> Figures<'a> {
 
         for hop in &self.snapshot.hops {
             if let (Some(target), Some(up)) = (&hop.target, hop.gauge(Gauge::Up)) {
-                let component = format!("target/{}/{target}", hop.origin);
+                let kind = if hop.hop == HopKind::Sink { "sink" } else { "target" };
+                let component = format!("{kind}/{}/{target}", hop.origin);
                 let is_well = up != 0 && !loses(&component);
                 add(component, by_phase(if is_well { "ok" } else { "degraded" }));
             }

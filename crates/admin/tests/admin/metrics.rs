@@ -229,14 +229,14 @@ fn values() {
 #[test]
 fn what_loses_datagrams_is_degraded_and_nothing_else() {
     let mut hops = idle_hops();
-    for hop in hops.iter_mut().filter(|hop| hop.hop == HopKind::Target) {
+    for hop in hops.iter_mut().filter(|hop| matches!(hop.hop, HopKind::Target | HopKind::Sink)) {
         hop.gauges.insert(Gauge::Up, 1);
     }
     let state = state(hops, "127.0.0.1");
     let component = |name: &str, word: &str| {
         format!("weir_component_state{{component=\"{name}\",state=\"{word}\"}} 1\n")
     };
-    let all = ["daemon", "listener/syslog", "target/syslog/old"];
+    let all = ["daemon", "listener/syslog", "target/syslog/old", "sink/sockets/kept"];
     let state = Arc::new(state);
     let text = render(&state, "");
     assert!(all.iter().all(|name| text.contains(&component(name, "ok"))), "{text}");

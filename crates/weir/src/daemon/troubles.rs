@@ -109,13 +109,14 @@ impl Troubles {
         lines
     }
 
-    /// The components that lose something now: `listener/NAME` and `target/LISTENER/NAME`.
+    /// The components that lose something now: `listener/NAME`, `target/LISTENER/NAME` and `sink/ORIGIN/NAME`.
     pub(crate) fn losing(&self) -> BTreeSet<String> {
         let losing = self.states.iter().filter(|(_, state)| state.trouble.is_some());
         let component = |(place, listener, target): &(Place, String, String)| match place {
             Place::Listener => Some(format!("listener/{listener}")),
             Place::Target => Some(format!("target/{listener}/{target}")),
-            Place::Close | Place::Sink => None,
+            Place::Sink => Some(format!("sink/{listener}/{target}")),
+            Place::Close => None,
         };
         losing.filter_map(|(key, _)| component(key)).collect()
     }
@@ -309,6 +310,21 @@ mod tests {
             ),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_sink_whose_store_refuses_records_is_losing() {
+        let counters = SinkCounters::default();
+        let mut troubles = Troubles::default();
+        let mut look = || {
+            let hop = HopBuilder::new(HopKind::Sink, "sockets", Some("s"), Amount::default());
+            let hops = vec![hop.left_sink(&counters).finish(Amount { count: 9, bytes: 9 })];
+            troubles.look(Instant::now(), &Snapshot { hops, ..Snapshot::default() });
+            troubles.losing().into_iter().collect::<Vec<_>>()
+        };
+        assert_eq!(look(), Vec::<String>::new());
+        counters.reject(RejectClass::TooLarge, Amount::one(9));
+        assert_eq!(look(), ["sink/sockets/s"]);
     }
 
     #[test]
