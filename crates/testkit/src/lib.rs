@@ -15,6 +15,7 @@ mod net;
 mod netns;
 mod process;
 mod random;
+pub mod servers;
 mod wait;
 
 pub use alone::alone;

@@ -1,0 +1,3 @@
+//! The servers, readers and faults that the tests of sinks rely on do what they say.
+
+mod servers;
