@@ -49,7 +49,7 @@ steps_together() {
 # that started them: a server lives as long as a process shares the lock on its lease.
 keep_servers() {
     local name folder
-    for name in kafka nsqd nats redis; do
+    for name in kafka nsqd nats redis clickhouse s3; do
         folder=$WEIR_TEST_SERVERS/$name
         mkdir -p "$folder"
         flock --shared --no-fork "$folder/lease" tail --pid=$$ -f /dev/null >/dev/null 2>&1 &

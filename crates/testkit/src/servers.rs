@@ -11,14 +11,16 @@
 //! A server listens on loopback only. Where it has a second port (HTTP of nsqd, monitoring of nats-server), that is the next one:
 //! [`second_port`]. Tests that use a shared server use topics, subjects, tables and buckets whose names nobody else has: [`unique`].
 
+mod clickhouse;
 mod kafka;
 mod nats;
 mod nsqd;
 mod redis;
+mod s3;
 mod shared;
 
 use crate::process::{Peer, signal};
-use crate::{TempDir, free_port, need_tool, say, wait_for};
+use crate::{TempDir, free_port, need_python_module, need_tool, say, wait_for};
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -37,6 +39,11 @@ pub enum Server {
     Nats,
     /// Redis with an append-only file.
     Redis,
+    /// `ClickHouse`'s engine behind HTTP. The user `default` has no password, the user `weir` the password `right`. It inserts a
+    /// block once per `insert_deduplication_token` where the table has `non_replicated_deduplication_window`.
+    ClickHouse,
+    /// An S3-compatible store. The access key is `weir`; it looks at no secret.
+    S3,
 }
 
 impl Server {
@@ -58,6 +65,8 @@ impl Server {
             Server::Nsqd => "nsqd",
             Server::Nats => "nats",
             Server::Redis => "redis",
+            Server::ClickHouse => "clickhouse",
+            Server::S3 => "s3",
         }
     }
 
@@ -67,6 +76,8 @@ impl Server {
             Server::Nsqd => need_tool("nsqd"),
             Server::Nats => need_tool("nats-server"),
             Server::Redis => need_tool("redis-server"),
+            Server::ClickHouse => need_tool("weir-clickhouse"),
+            Server::S3 => need_python_module("moto"),
         }
     }
 
@@ -77,6 +88,8 @@ impl Server {
             Server::Nsqd => nsqd::command(place),
             Server::Nats => nats::command(place),
             Server::Redis => redis::command(place),
+            Server::ClickHouse => clickhouse::command(place),
+            Server::S3 => s3::command(place),
         }
     }
 
@@ -87,6 +100,8 @@ impl Server {
             Server::Nsqd => nsqd::answers(addr),
             Server::Nats => nats::answers(addr),
             Server::Redis => redis::answers(addr),
+            Server::ClickHouse => clickhouse::answers(addr),
+            Server::S3 => s3::answers(addr),
         }
     }
 }

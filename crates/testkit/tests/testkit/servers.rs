@@ -23,6 +23,16 @@ fn redis_comes_back_after_a_kill() {
     check(Server::Redis);
 }
 
+#[test]
+fn clickhouse_comes_back_after_a_kill() {
+    check(Server::ClickHouse);
+}
+
+#[test]
+fn s3_comes_back_after_a_kill() {
+    check(Server::S3);
+}
+
 fn check(server: Server) {
     let Some(mut own) = server.start() else { return };
     let addr = own.addr();
