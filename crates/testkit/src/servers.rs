@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 /// A kind of server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
     /// A broker that is its own controller (`KRaft`). It makes no topic by itself.
     Kafka,
@@ -47,6 +47,10 @@ pub enum Server {
 }
 
 impl Server {
+    /// Every kind.
+    pub const ALL: [Server; 6] =
+        [Server::Kafka, Server::Nsqd, Server::Nats, Server::Redis, Server::ClickHouse, Server::S3];
+
     /// The one that all tests of a run share, started at the first need; `None` where it is not installed.
     #[track_caller]
     pub fn shared(self) -> Option<SocketAddr> {

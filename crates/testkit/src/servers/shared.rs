@@ -6,14 +6,13 @@
 
 use super::{Place, Server};
 use crate::wait_for;
-use std::collections::BTreeMap;
 use std::env;
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::OnceLock;
 
 /// What the keeper does: `sh -c KEEPER sh FOLDER COMMAND...`. It removes the address while it holds the lock, so that nobody
 /// takes a server that is about to end.
@@ -36,9 +35,10 @@ struct Held {
 /// Where the shared server of this kind is. Starts it if there is none.
 #[track_caller]
 pub(super) fn address(server: Server) -> SocketAddr {
-    static HELD: Mutex<BTreeMap<Server, Held>> = Mutex::new(BTreeMap::new());
-    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-    held.entry(server).or_insert_with(|| take(server)).addr
+    // One each, so that nobody waits for a server that another test needs.
+    static HELD: [OnceLock<Held>; Server::ALL.len()] =
+        [const { OnceLock::new() }; Server::ALL.len()];
+    HELD[server as usize].get_or_init(|| take(server)).addr
 }
 
 #[track_caller]
