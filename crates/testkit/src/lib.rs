@@ -14,6 +14,7 @@ mod need;
 mod net;
 mod netns;
 mod process;
+pub mod proxy;
 mod random;
 pub mod readback;
 pub mod servers;

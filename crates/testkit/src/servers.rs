@@ -20,6 +20,7 @@ mod s3;
 mod shared;
 
 use crate::process::{Peer, signal};
+use crate::proxy::Proxy;
 use crate::{TempDir, free_port, need_python_module, need_tool, say, wait_for};
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -60,7 +61,23 @@ impl Server {
     /// A new one with an empty folder, for a test that ends it; `None` where it is not installed.
     #[track_caller]
     pub fn start(self) -> Option<Own> {
-        self.is_installed().then(|| Own::start(self))
+        self.is_installed().then(|| {
+            let mut own = Own::prepare(self);
+            own.restart();
+            own
+        })
+    }
+
+    /// The same behind a proxy, which is where clients connect: Kafka's are told that its address is the proxy's.
+    #[track_caller]
+    pub fn start_with_proxy(self) -> Option<(Own, Proxy)> {
+        self.is_installed().then(|| {
+            let mut own = Own::prepare(self);
+            let proxy = Proxy::start(own.addr());
+            own.place.advertised = proxy.addr();
+            own.restart();
+            (own, proxy)
+        })
     }
 
     fn name(self) -> &'static str {
@@ -125,6 +142,8 @@ pub fn unique(prefix: &str) -> String {
 /// Where a server listens, and where its files are.
 struct Place {
     addr: SocketAddr,
+    /// Where its clients are told to connect.
+    advertised: SocketAddr,
     folder: PathBuf,
 }
 
@@ -137,7 +156,8 @@ impl Place {
         while !pair(&port) {
             port = free_port();
         }
-        Place { addr: (Ipv4Addr::LOCALHOST, port).into(), folder: folder.to_owned() }
+        let addr = (Ipv4Addr::LOCALHOST, port).into();
+        Place { addr, advertised: addr, folder: folder.to_owned() }
     }
 
     fn file(&self, name: &str) -> String {
@@ -170,12 +190,10 @@ pub struct Own {
 
 impl Own {
     #[track_caller]
-    fn start(server: Server) -> Own {
+    fn prepare(server: Server) -> Own {
         let folder = TempDir::new();
         let place = Place::new(folder.path());
-        let mut own = Own { server, place, process: None, _folder: folder };
-        own.restart();
-        own
+        Own { server, place, process: None, _folder: folder }
     }
 
     /// Where it listens; the same after a restart.

@@ -16,6 +16,7 @@ pub(super) fn command(place: &Place) -> Command {
          node.id=1\n\
          controller.quorum.voters=1@{controller}\n\
          listeners=PLAINTEXT://{addr},CONTROLLER://{controller}\n\
+         advertised.listeners=PLAINTEXT://{}\n\
          controller.listener.names=CONTROLLER\n\
          log.dirs={}\n\
          auto.create.topics.enable=false\n\
@@ -26,6 +27,7 @@ pub(super) fn command(place: &Place) -> Command {
          group.initial.rebalance.delay.ms=0\n\
          broker.session.timeout.ms={SESSION_MS}\n\
          broker.heartbeat.interval.ms=500\n",
+        place.advertised,
         place.file("data"),
     );
     let file = place.file("broker.properties");

@@ -2,4 +2,5 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod proxy;
 mod servers;

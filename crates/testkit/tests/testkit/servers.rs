@@ -1,10 +1,12 @@
 //! Each server takes a message from a client that is not ours, and has it still after a kill.
 
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
+use std::time::Duration;
 use testkit::readback::{self, Listener, Message};
 use testkit::servers::{Own, Server, unique};
-use testkit::{find_tool, root, run};
+use testkit::{DEADLINE, find_tool, root, run};
 
 const PAYLOAD: &str = "a\nb\u{e4}";
 
@@ -78,6 +80,33 @@ fn clickhouse_has_its_rows_after_a_kill_and_knows_their_token() {
     readback::clickhouse(own.addr(), &insert);
     let read = readback::clickhouse(own.addr(), "SELECT * FROM t");
     assert_eq!(read, [serde_json::json!({"a": u64::MAX, "b": "\u{e4}"})]);
+}
+
+#[test]
+fn kafka_tells_its_clients_the_address_of_its_proxy() {
+    let Some((own, proxy)) = Server::Kafka.start_with_proxy() else { return };
+    readback::make_kafka_topic(proxy.addr(), "topic", 1);
+    let before = proxy.sent_bytes();
+    // Whom the client asks first makes no difference.
+    send("send-kafka", own.addr(), "topic");
+    assert!(proxy.sent_bytes() > before + PAYLOAD.len() as u64);
+    assert_eq!(only(readback::kafka(own.addr(), "topic")).payload, PAYLOAD.as_bytes());
+}
+
+#[test]
+fn a_paused_server_answers_when_it_goes_on() {
+    let Some(own) = Server::Redis.start() else { return };
+    own.pause();
+    let mut stream = TcpStream::connect(own.addr()).unwrap();
+    stream.write_all(b"PING\r\n").unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    assert_eq!(stream.read(&mut [0; 7]).unwrap_err().kind(), ErrorKind::WouldBlock);
+
+    own.resume();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let mut answer = [0; 7];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"+PONG\r\n");
 }
 
 #[test]
