@@ -124,7 +124,7 @@ impl Counters {
     }
 }
 
-/// What one sink's thread counts: the ways out of every hop, and the two that only a store has.
+/// What one sink's thread counts: the ways out that every hop has, and the two that only sinks have.
 #[derive(Debug, Default)]
 pub struct SinkCounters {
     /// What the destination acknowledged (`delivered`), and what was dropped.
@@ -134,7 +134,7 @@ pub struct SinkCounters {
 }
 
 impl SinkCounters {
-    /// Counts what the destination said it has. Only the owning thread may call this, as the three below.
+    /// Counts what the destination confirmed. Only the owning thread may call this and the three functions below.
     pub fn acknowledge(&self, amount: Amount) {
         self.counters.delivered.add(amount);
     }
@@ -144,22 +144,22 @@ impl SinkCounters {
         self.counters.drop(reason, amount);
     }
 
-    /// Counts what the destination will never take.
+    /// Counts what the destination refused permanently.
     pub fn reject(&self, class: RejectClass, amount: Amount) {
         self.rejected[class as usize].add(amount);
     }
 
-    /// Counts what was given up while nobody knows whether the destination has it.
+    /// Counts what was sent and never answered. Once, at the end of a row's life: while it is retried it is in flight.
     pub fn uncertain(&self, amount: Amount) {
         self.uncertain.add(amount);
     }
 
-    /// What was rejected with this class.
+    /// What was rejected in this class.
     pub fn rejected(&self, class: RejectClass) -> Amount {
         self.rejected[class as usize].load()
     }
 
-    /// Every class with which anything was rejected.
+    /// Every class in which anything was rejected.
     pub fn rejects(&self) -> impl Iterator<Item = (RejectClass, Amount)> {
         RejectClass::ALL
             .iter()
@@ -174,7 +174,7 @@ impl SinkCounters {
         self.counters.delivered.load() + dropped + rejected + self.uncertain.load()
     }
 
-    /// What was given up with its fate unknown.
+    /// What was sent and never answered.
     pub fn uncertain_total(&self) -> Amount {
         self.uncertain.load()
     }

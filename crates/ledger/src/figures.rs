@@ -200,17 +200,17 @@ figures! {
         Reopens = "reopens", Count,
             "Times that a sink's file was opened again because its path led elsewhere: it had been moved or removed.";
         Attempts = "attempts", Count,
-            "Times that a batch, or what was left of one, was handed to the sink's destination. Retries are among them.";
+            "Times that a batch, or the rest of one, was handed to the sink's destination, retries included.";
         PossibleDuplicates = "possible_duplicates", Count,
-            "Records that were acknowledged after an earlier attempt whose answer never came: the destination may have them twice.";
+            "Records acknowledged after an earlier attempt without an answer: the destination may have them twice.";
         Recovered = "recovered", Count,
-            "Records that the sink's spool held at the start. They are among those received.";
+            "Records that the sink's spool held at the start. They count as received.";
         Panics = "panics", Count,
-            "Panics of the sink's client. It was made anew after a pause.";
+            "Panics of the sink's client, which is started again after a pause.";
         Connects = "connects", Count,
-            "Connections that the sink made to its destination; all but the first are reconnections.";
+            "Connections made to the sink's destination.";
         CircuitOpenings = "circuit_openings", Count,
-            "Times that the sink stopped sending to a destination that failed again and again, and began to probe it.";
+            "Times that the sink stopped sending because its destination kept failing.";
         ReturnedDatagrams = "returned_datagrams", Count,
             "Datagrams that the network gave back after they were counted as delivered: the network lost at least these.";
     } each {
@@ -267,13 +267,13 @@ figures! {
         SpoolCapacityBytes = "spool_capacity_bytes", Bytes,
             "Most bytes that the sink's spool may have on disk.";
         EncoderBytes = "encoder_bytes", Bytes,
-            "Memory that the sink's encoder holds for the batch being made.";
+            "Memory that the sink's encoder uses for the batch that it is filling.";
         BatchesInFlight = "batches_in_flight", Count,
-            "Batches that the destination was given and whose fate is not known yet.";
+            "Batches that the destination was given and has not answered yet.";
         CircuitOpen = "circuit_open", Flag,
-            "1 while the sink sends nothing but a probe now and then, because its destination failed again and again.";
+            "1 while the sink only probes its destination now and then, because it kept failing.";
         LastAcknowledgedUnixMs = "last_acknowledged_unix_ms", Milliseconds,
-            "When the destination last acknowledged anything, in time since 1970.";
+            "When the destination last acknowledged anything, counted from 1970.";
         LastErrno = "last_errno", Code,
             "Number of the last error of the sink's destination.";
         DatagramLimitBytes = "datagram_limit_bytes", Bytes,

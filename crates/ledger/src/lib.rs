@@ -1,7 +1,7 @@
 //! The ledger: what was received, what left, what was lost, where and why.
 //!
-//! At every hop `received = delivered + dropped(reason) + in flight` holds at every instant. Sinks have two ways out more: what the
-//! store `rejected(class)`, and what is `uncertain` because its answer never came. "In flight" is never counted:
+//! At every hop `received = delivered + dropped(reason) + in flight` holds at every instant. A sink has two more ways out: what its
+//! store `rejected(class)`, and what is `uncertain` because no answer came. "In flight" is never counted:
 //! it is what received leaves when everything that left is taken away. A reader loads the counters of what left *before*
 //! the counter of what was received, so that the difference is never negative; and it looks at what was received once more before
 //! that, so that the difference can be held against the hop's capacity. Each counter has one writer, never goes back,
@@ -20,6 +20,7 @@ mod registry;
 mod reject;
 mod snapshot;
 mod waterfall;
+mod way;
 
 pub use counters::{Amount, Counters, DelayHistogram, EventCounter, SinkCounters, Tally};
 pub use figures::{
@@ -31,3 +32,4 @@ pub use registry::{Ledger, Meter};
 pub use reject::RejectClass;
 pub use snapshot::{Loss, Snapshot};
 pub use waterfall::waterfall;
+pub use way::Way;

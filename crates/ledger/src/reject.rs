@@ -3,8 +3,8 @@ use serde::{Deserialize, Serialize};
 /// Rows are `Name = "label", "cause", "advice";`.
 macro_rules! classes {
     ($($(#[$doc:meta])* $name:ident = $label:literal, $cause:literal, $advice:literal;)+) => {
-        /// What a store that answered has against rows that it will never take. Whatever somebody can mend without changing the
-        /// rows (credentials, a missing topic or table, an outage) is retried and no rejection.
+        /// Why a store refused rows permanently. What can be fixed without changing the rows (credentials, a missing topic or
+        /// table, an outage) is retried instead.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         #[repr(u8)]
@@ -37,28 +37,28 @@ macro_rules! classes {
 classes! {
     /// The message or batch is above a limit of the store.
     TooLarge = "too_large",
-        "the store takes no message or batch as large as that",
+        "a message or batch was larger than the store takes",
         "lower batch_size of the sink, or raise the store's limit (message.max.bytes, max_payload)";
     /// The table or the registered schema does not fit the rows.
     Schema = "schema",
         "the store's table or schema does not fit the records",
-        "bring the table or schema up to date with the one that this version of Weir prints";
+        "update the table or schema to the one of this version of Weir";
     /// The store could not read the rows, or a value is none that it takes.
     Invalid = "invalid",
         "the store could not read the records, or one of their values",
-        "look at the sink's last trouble in `weir ledger`, and set the format that the store expects";
-    /// A rule of the store that is about the rows, not about who sends them.
+        "see what the store answered (the sink's trouble in `weir ledger`), and set the format that it expects";
+    /// A rule of the store about the rows, not about who sends them.
     Denied = "denied",
         "a rule of the store forbids these records",
         "change that rule of the store (quota, policy, partition), or filter the records out";
-    /// What the rows themselves name is not there: a partition, a subject.
+    /// A partition, subject or path that the rows themselves name does not exist.
     NotFound = "not_found",
-        "the store has no place of the name that the records ask for",
-        "make the subject, partition or path that the sink's address and key lead to";
-    /// Any other answer that says no for ever.
+        "the subject, partition or path that the records name does not exist in the store",
+        "create it in the store, or correct the sink's address and key";
+    /// Any other permanent refusal.
     Other = "other",
-        "the store refused the records for a reason of its own",
-        "look at the sink's last trouble in `weir ledger`";
+        "the store refused the records for a reason that Weir does not know",
+        "see what the store answered: the sink's trouble in `weir ledger`";
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! [`CIRCUIT_FAILURES`] failures in a row with no success between them the circuit is open: one batch alone is tried, until
 //! one comes through.
 
+use crate::backlog::Attempted;
 use crate::batch::{Attempt, Batch, BatchId, Failure, Fate, Outcome, Parts, Sent};
 use crate::batcher::{EntryId, Made};
 use crate::options::DeliveryOptions;
@@ -81,6 +82,7 @@ pub(crate) struct Delivery {
     pending: VecDeque<Pending>,
     /// Failures since the last success.
     failures: u32,
+    is_failing: bool,
     /// No attempt before then.
     pause_until: Option<Instant>,
     random: Random,
@@ -96,6 +98,7 @@ impl Delivery {
             options,
             pending: VecDeque::new(),
             failures: 0,
+            is_failing: false,
             pause_until: None,
             random: Random(seed),
             left: Vec::new(),
@@ -123,9 +126,9 @@ impl Delivery {
         self.failures >= CIRCUIT_FAILURES
     }
 
-    /// Whether the last that was heard is a failure.
+    /// Whether what was heard last is that rows did not get through.
     pub(crate) fn is_failing(&self) -> bool {
-        self.failures > 0
+        self.is_failing
     }
 
     /// What rows are counted under that have to go now.
@@ -169,10 +172,10 @@ impl Delivery {
         Some(Attempt { batch: Arc::clone(&next.made.batch), parts: next.open_parts() })
     }
 
-    /// The destination has no room for this one yet.
-    pub(crate) fn given_back(&mut self, id: BatchId, now: Now) {
+    /// The destination has no room for this one until then.
+    pub(crate) fn given_back(&mut self, id: BatchId, until: Instant) {
         if let Some(one) = self.find(id) {
-            one.stage = Stage::Waiting(now.at);
+            one.stage = Stage::Waiting(until);
         }
     }
 
@@ -193,6 +196,7 @@ impl Delivery {
             }
             Fate::Dropped(reason) => {
                 let reason = *reason;
+                self.is_failing = true;
                 self.leave(outcome, |_| Exit::Dropped(reason));
             }
             Fate::Failed(failure) => self.failed(outcome, failure, now),
@@ -233,12 +237,26 @@ impl Delivery {
         }
     }
 
-    /// Lets go of everything: the time is over. `reason` names what was never tried and has no reason of its own.
-    pub(crate) fn give_up_all(&mut self, reason: Reason) {
-        while !self.pending.is_empty() {
-            let reason = self.pending[0].reason.unwrap_or(reason);
-            self.give_up(0, reason);
+    /// Lets go of everything that no spool has: the time is over. `reason` names what was never tried and has no reason of its own.
+    /// Returns how much it was.
+    pub(crate) fn give_up_unspooled(&mut self, reason: Reason) -> Amount {
+        let mut lost = Amount::default();
+        while let Some(at) = self.pending.iter().position(|one| one.made.entries.is_empty()) {
+            lost += self.pending[at].open_amount();
+            let reason = self.pending[at].reason.unwrap_or(reason);
+            self.give_up(at, reason);
         }
+        lost
+    }
+
+    /// Whether rows that a spool has were given to the destination, and their fate is not known.
+    pub(crate) fn attempted_and_spooled(&self) -> Attempted {
+        let was_tried = |one: &Pending| {
+            let is_submitted = matches!(one.stage, Stage::Submitted(_));
+            is_submitted || one.parts.iter().any(|state| *state != PartState::Open)
+        };
+        let mut spooled = self.pending.iter().filter(|one| !one.made.entries.is_empty());
+        if spooled.any(was_tried) { Attempted::Some } else { Attempted::None }
     }
 
     /// How long until there is something to do, if nothing is heard.
@@ -257,6 +275,7 @@ impl Delivery {
 
     fn succeeded(&mut self) {
         self.failures = 0;
+        self.is_failing = false;
         self.pause_until = None;
     }
 
@@ -286,6 +305,7 @@ impl Delivery {
             return;
         }
         self.failures = self.failures.saturating_add(1);
+        self.is_failing = true;
         if self.is_circuit_open() {
             let pause = failure.after;
             let pause =

@@ -37,6 +37,7 @@
 
 pub mod batch;
 pub mod receive;
+pub mod spool;
 
 mod accounts;
 mod backlog;
