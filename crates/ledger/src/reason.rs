@@ -185,9 +185,10 @@ reasons! {
     SpoolCorrupt = "spool_corrupt", lost at [Sink],
         "the spool could not be read back: the disk gave other bytes than were written",
         "look after the disk (`dmesg`, `smartctl`); set spool_sync if power was lost";
-    /// Rows that were with the destination when its client panicked, or a sink that could not go on; exact.
-    SinkPanicked = "sink_panicked", lost at [Sink],
-        "the sink's client panicked, and the rows that it held could not be tried again",
+    /// Rows that were with the destination when its client panicked, or a sink that could not go on; and a datagram on which a
+    /// sink panicked when a listener handed it over; exact.
+    SinkPanicked = "sink_panicked", lost at [Target, Sink],
+        "the sink or its client panicked, and what it was given could not be tried again",
         "report it, with the panic's message in the daemon's log";
     /// The target's name has no address and had none before; exact.
     TargetUnresolved = "target_unresolved", lost at [Target, Sink],
