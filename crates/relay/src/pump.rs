@@ -68,7 +68,7 @@ pub(crate) enum Pumped {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Replaced {
     Yes,
-    /// A file target stays a file, and a socket target a socket.
+    /// A file target stays a file, a sink a sink, and a socket target a socket.
     No,
 }
 

@@ -118,7 +118,8 @@ impl Listener {
         }
 
         if has_stuck {
-            // Only the thread of a file waits in a system call; the others have counted everything.
+            // Only the thread of a file waits in a system call, and that of a sink in code that is not ours; the others have
+            // counted everything.
             let meters = self.targets.iter().map(|target| &target.meter).chain(&self.leaving);
             meters.for_each(|meter| meter.abandon());
         }
