@@ -1,3 +1,0 @@
-mod cases;
-mod fake;
-mod model;
