@@ -164,8 +164,8 @@ impl Config {
     }
 
     /// The sinks that take records of this source.
-    pub fn sinks_from(&self, source: Source) -> impl Iterator<Item = &SinkConfig> {
-        self.sinks.iter().filter(move |sink| sink.from.contains(&source))
+    pub fn sinks_from<'c>(&'c self, source: &'c Source) -> impl Iterator<Item = &'c SinkConfig> {
+        self.sinks.iter().filter(move |sink| sink.from.contains(source))
     }
 
     /// The most memory that a running daemon with this configuration takes for datagrams.

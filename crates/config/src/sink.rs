@@ -18,16 +18,20 @@ pub use url::Url;
 
 use crate::address::{HostPort, NAME, name_of};
 use crate::document::{Entry, Table};
-use crate::form::{Choice, Kind, List, OrOff, Span, size, whole};
+use crate::form::{Choice, Form, Kind, List, OrOff, Slot, Span, path, size, whole};
 use crate::host::Finding;
 use crate::keys::{Key, Section, Values, keys};
 use crate::reader::{Placed, Reader, Report, repeated};
 use crate::sockets::{COLLECTOR_NAME, FIELDS, refuse_no_field};
-use ::sink::{BatchLimits, Connector, DeliveryOptions, QueueOptions, WhenFull};
+use ::sink::{
+    BatchLimits, Connector, DeliveryOptions, QueueOptions, SpoolOptions, SpoolSync, WhenFull,
+};
 use kind::kinds;
 use record::Encoding;
+use serde_json::Value as Json;
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub(crate) const SECTION: Section =
@@ -82,6 +86,50 @@ keys! {
         /// Rows that are older than this are dropped, and counted as `expired`, instead of tried again.
         expire_after => expire_after: Option<Duration> =
             OrOff(Span(Duration::from_secs(1), Duration::from_secs(366 * 86_400))), default(None);
+        /// Folder, of this sink alone, in which rows are kept until their fate is known: through an outage, a restart
+        /// and a crash. It is made if only its last part is missing.
+        spool => spool_folder: Option<PathBuf> = path("path", folder), unset("rows wait in memory alone");
+        /// What the spool may take on disk. Beyond it, rows are dropped and counted as `spool_full`.
+        spool_size => spool_bytes: u64 = size(1 << 20, 1 << 44), default(1 << 30)
+            where SinkConfig::has_spool, "there is no spool; add spool = \"/var/lib/weir/spool/NAME\"";
+        /// How often what is written to the spool is made to survive the host: a crash of the host, not of the
+        /// daemon, loses what came since. `always`: before anything is sent.
+        spool_sync => spool_sync: SpoolSync = SYNC, default(SpoolSync::Every(Duration::from_millis(100)))
+            where SinkConfig::has_spool, "there is no spool; add spool = \"/var/lib/weir/spool/NAME\"";
+    }
+}
+
+const SYNC: Sync = Sync(Span(Duration::from_millis(1), Duration::from_secs(60)));
+
+/// A time, or the word `always`.
+struct Sync(Span);
+
+impl Form for Sync {
+    type Value = SpoolSync;
+
+    fn describe(&self) -> String {
+        format!("{}, or `always`", self.0.describe())
+    }
+
+    fn read(&self, slot: &Slot<'_>) -> Option<SpoolSync> {
+        match slot.value.text() {
+            Ok("always") => Some(SpoolSync::Always),
+            _ => self.0.read(slot).map(SpoolSync::Every),
+        }
+    }
+
+    fn show(&self, value: &SpoolSync) -> Json {
+        match value {
+            SpoolSync::Always => "always".into(),
+            SpoolSync::Every(time) => self.0.show(time),
+        }
+    }
+}
+
+fn folder(text: &str) -> Result<PathBuf, String> {
+    match text.is_empty() || text.chars().any(char::is_control) {
+        true => Err("it is not a path; write for example /var/lib/weir/spool/NAME".to_owned()),
+        false => Ok(PathBuf::from(text)),
     }
 }
 
@@ -98,7 +146,7 @@ keys! {
 }
 
 /// What makes records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The socket collector.
     Sockets,
@@ -142,12 +190,17 @@ impl Sink {
         self.kind().receiver()
     }
 
-    /// Makes what its thread connects with. `None`: it needs an address, and none is known.
+    /// Makes what its thread connects with.
     ///
     /// # Errors
     /// Something that the process itself has to have is not there, such as a standard output.
-    pub fn open(&self, given: &Opening) -> io::Result<Option<Connector>> {
+    pub fn open(&self, given: &Opening) -> io::Result<Connector> {
         self.kind().open(given)
+    }
+
+    /// Whether two of them must not write the same place at a time, while one takes the other's place.
+    pub fn is_exclusive(&self) -> bool {
+        self.kind().is_exclusive()
     }
 
     /// How its records are written.
@@ -176,6 +229,19 @@ impl SinkConfig {
             bytes: self.batch_bytes.unwrap_or(usual.bytes),
             age: self.batch_age.unwrap_or(usual.age),
         }
+    }
+
+    fn has_spool(&self) -> bool {
+        self.spool_folder.is_some()
+    }
+
+    /// What it keeps on disk, if it does.
+    pub fn spool_options(&self) -> Option<SpoolOptions> {
+        Some(SpoolOptions {
+            folder: self.spool_folder.clone()?,
+            bytes_max: self.spool_bytes,
+            sync: self.spool_sync,
+        })
     }
 
     /// How batches are delivered.

@@ -74,4 +74,4 @@ pub use queue::{Full, Intake};
 pub use secret::{Login, Secret, SecretSource, TlsIdentity, TlsOptions, TlsVerify};
 pub use sink::Sink;
 pub use stream::stdout;
-pub use udp::{UdpOptions, udp};
+pub use udp::{Remote, UdpOptions, udp};

@@ -17,6 +17,7 @@ mod open;
 mod progress;
 mod reload;
 mod service;
+mod sinks;
 mod stop;
 mod troubles;
 mod ways;
@@ -43,6 +44,7 @@ use progress::{Progress, Rates};
 use relay::{Listener, SocketOwner, TargetKind, TargetOptions};
 use service::Service;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use sinks::Sinks;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
@@ -117,8 +119,9 @@ pub(crate) struct Daemon {
     events: Receiver<Event>,
     running: Vec<Running>,
     retiring: Vec<Retiring>,
+    sinks: Sinks,
     collecting: Option<Collecting>,
-    /// The collector that a reload took out of service, while its sinks still deliver.
+    /// The collector that a reload took out of service, until its thread has ended.
     ending: Option<Ending>,
     /// The collector that starts when that has ended.
     prepared: Option<Prepared>,
@@ -171,7 +174,9 @@ impl Daemon {
 
         // The sockets are open and hold what arrives: now there is time for names.
         names.wait_for_answers(Instant::now() + NAMES_WAIT);
-        let prepared = collector::prepare(&config, &names, last_ledger)?;
+        let mut sinks = Sinks::default();
+        let sink_plan = sinks.prepare(&config, &names, last_ledger)?;
+        let prepared = collector::prepare(&config)?;
 
         let listen_addrs: Vec<_> = sockets.iter().filter_map(OpenSocket::address).collect();
         let ways = Ways::start();
@@ -190,6 +195,11 @@ impl Daemon {
             tracing::warn!("target {name}: nobody listens at {to} yet; it is tried again");
         }
 
+        let failures = sinks.apply(sink_plan, &ledger, Duration::ZERO);
+        if let Some(failure) = failures.into_iter().next() {
+            return Err(Failure::Unavailable.error(failure));
+        }
+
         let now = Instant::now();
         let mut daemon = Daemon {
             config,
@@ -201,6 +211,7 @@ impl Daemon {
             events,
             running,
             retiring: Vec::new(),
+            sinks,
             collecting: None,
             ending: None,
             prepared,
@@ -266,7 +277,7 @@ impl Daemon {
             Ok(Event::Signal(_)) => return false,
             Ok(Event::Name) => {
                 self.follow_names(Instant::now());
-                self.follow_sinks();
+                self.sinks.follow_names(&self.names);
             }
             // The names hold a sender for as long as the daemon lives.
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
@@ -280,7 +291,8 @@ impl Daemon {
         }
 
         self.finish_retired();
-        self.follow_collector(now);
+        self.follow_collector();
+        self.sinks.turn(now, &self.ledger);
         true
     }
 
@@ -449,7 +461,7 @@ fn watched_names(config: &Config) -> BTreeMap<String, Duration> {
     let targets = targets.filter_map(TargetConfig::udp);
     let targets = targets.map(|udp| (&udp.addr, udp.resolve_interval));
     let sinks = config.sinks.iter().filter_map(|sink| sink.to.receiver());
-    let sinks = sinks.map(|addr| (addr, collector::RESOLVE_INTERVAL));
+    let sinks = sinks.map(|addr| (addr, sinks::RESOLVE_INTERVAL));
 
     let mut names: BTreeMap<String, Duration> = BTreeMap::new();
     for (addr, wanted) in listeners.chain(targets).chain(sinks) {

@@ -67,14 +67,18 @@ impl Kind for FileSink {
         self.written.values().into_iter().chain(FileSink::values(self)).collect()
     }
 
-    fn open(&self, given: &Opening) -> io::Result<Option<Connector>> {
+    fn open(&self, given: &Opening) -> io::Result<Connector> {
         let options = FileOptions {
             path: self.path.clone(),
             rotate_bytes: self.rotate_bytes,
             rotate_interval: self.rotate_interval,
             rotate_keep: self.rotate_keep,
         };
-        Ok(Some(::sink::file(options, self.written.format, given.fields)))
+        Ok(::sink::file(options, self.written.format, given.fields))
+    }
+
+    fn is_exclusive(&self) -> bool {
+        true
     }
 
     fn written(&self) -> Option<&Written> {

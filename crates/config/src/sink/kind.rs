@@ -6,11 +6,10 @@ use crate::form::Slot;
 use crate::host::Finding;
 use crate::keys::Values;
 use crate::reader::Reader;
-use ::sink::{BatchLimits, Connector};
+use ::sink::{BatchLimits, Connector, Remote};
 use record::{Encoding, FieldSet};
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 
 /// A kind of sink. Its `Display` is what stands behind `to`.
 pub(crate) trait Kind: fmt::Display {
@@ -25,7 +24,7 @@ pub(crate) trait Kind: fmt::Display {
     ///
     /// # Errors
     /// Something that the process itself has to have is not there, such as a standard output.
-    fn open(&self, _given: &Opening) -> io::Result<Option<Connector>> {
+    fn open(&self, _given: &Opening) -> io::Result<Connector> {
         Err(io::Error::new(
             io::ErrorKind::Unsupported,
             "this build does not have this kind of sink",
@@ -47,6 +46,11 @@ pub(crate) trait Kind: fmt::Display {
         self.written().map_or(Encoding::Protobuf, |written| written.format)
     }
 
+    /// Whether two of them must not write the same place at a time, while one takes the other's place.
+    fn is_exclusive(&self) -> bool {
+        false
+    }
+
     /// The UDP address that it sends to, if it does: the daemon resolves it.
     fn receiver(&self) -> Option<&HostPort> {
         None
@@ -62,8 +66,8 @@ pub struct Opening {
     pub name: String,
     /// What records of sockets are written with.
     pub fields: FieldSet,
-    /// The address of its receiver, if one is known.
-    pub remote: Option<SocketAddr>,
+    /// The address of its receiver, which may change.
+    pub remote: Remote,
 }
 
 /// One way to begin `to`, and the kind that it names.

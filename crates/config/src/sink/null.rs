@@ -31,8 +31,8 @@ impl Kind for NullSink {
         self.0.values()
     }
 
-    fn open(&self, given: &Opening) -> io::Result<Option<Connector>> {
-        Ok(Some(::sink::null(self.0.format, given.fields)))
+    fn open(&self, given: &Opening) -> io::Result<Connector> {
+        Ok(::sink::null(self.0.format, given.fields))
     }
 
     fn written(&self) -> Option<&Written> {

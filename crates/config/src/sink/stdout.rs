@@ -31,8 +31,12 @@ impl Kind for StdoutSink {
         self.0.values()
     }
 
-    fn open(&self, given: &Opening) -> io::Result<Option<Connector>> {
-        ::sink::stdout(self.0.format, given.fields).map(Some)
+    fn open(&self, given: &Opening) -> io::Result<Connector> {
+        ::sink::stdout(self.0.format, given.fields)
+    }
+
+    fn is_exclusive(&self) -> bool {
+        true
     }
 
     fn written(&self) -> Option<&Written> {

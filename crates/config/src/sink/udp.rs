@@ -23,10 +23,9 @@ pub struct UdpSink {
 }
 
 impl Kind for UdpSink {
-    fn open(&self, given: &Opening) -> io::Result<Option<Connector>> {
-        let send = SendOptions::default();
-        let udp = |remote| ::sink::udp(UdpOptions { remote, send }, given.fields);
-        Ok(given.remote.map(udp))
+    fn open(&self, given: &Opening) -> io::Result<Connector> {
+        let options = UdpOptions { remote: given.remote.clone(), send: SendOptions::default() };
+        Ok(::sink::udp(options, given.fields))
     }
 
     fn receiver(&self) -> Option<&HostPort> {

@@ -168,7 +168,7 @@ fn verdict(name: &str, config: &Config, rmem_max: Option<u64>) -> String {
         parts.push(plural(targets as u64, "target", "targets"));
     }
     if config.sockets.is_some() {
-        let sinks = plural(config.sinks_from(Source::Sockets).count() as u64, "sink", "sinks");
+        let sinks = plural(config.sinks_from(&Source::Sockets).count() as u64, "sink", "sinks");
         parts.push(format!("the socket collector with {sinks}"));
     }
     let last = parts.pop().unwrap_or_default();

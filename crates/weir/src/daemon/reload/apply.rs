@@ -20,7 +20,7 @@ enum Entering {
 
 impl Daemon {
     pub(super) fn apply(&mut self, plan: Plan) {
-        let Plan { config, fates, admin, collector } = plan;
+        let Plan { config, fates, admin, collector, sinks } = plan;
         let grace = config.daemon.drain_grace;
         let mut report = Report { changes: changes(&self.config, &config), failures: 0 };
         let mut former: Vec<_> = self.running.drain(..).map(Some).collect();
@@ -68,14 +68,11 @@ impl Daemon {
             report.failed(format!("names are not followed: {error}"));
         }
 
-        if let NextCollector::Replace(prepared) = collector {
-            let fate = if prepared.is_some() { "started anew" } else { "ended" };
-            report.changes.insert(0, format!("socket collector {fate}"));
-            // It starts when the former one has ended: two would tell every close twice, and share files.
-            self.prepared = prepared.map(|prepared| *prepared);
-            self.end_collector();
+        // Before the collector: what it makes for other sinks goes to them from the first record on.
+        for failure in self.sinks.apply(sinks, &self.ledger, grace) {
+            report.failed(failure);
         }
-
+        self.change_collector(collector, &mut report);
         self.move_admin(admin, &mut report);
         self.health.config_applied(&fingerprint(&self.config));
 
@@ -95,6 +92,24 @@ impl Daemon {
                     self.running.push(one);
                 }
                 Entering::Failed => {}
+            }
+        }
+    }
+
+    fn change_collector(&mut self, next: NextCollector, report: &mut Report) {
+        match next {
+            NextCollector::Same(prepared) => match (&self.collecting, &prepared) {
+                (Some(collecting), Some(prepared)) => collecting.change_fields(prepared),
+                // One that has still to start.
+                _ if self.prepared.is_some() => self.prepared = prepared.map(|one| *one),
+                _ => {}
+            },
+            NextCollector::Replace(prepared) => {
+                let fate = if prepared.is_some() { "started anew" } else { "ended" };
+                report.changes.insert(0, format!("socket collector {fate}"));
+                // It starts when the former one has ended: two would tell every close twice.
+                self.prepared = prepared.map(|prepared| *prepared);
+                self.end_collector();
             }
         }
     }
