@@ -244,6 +244,16 @@ impl ChunkBuilder {
 
         let first = self.filling.header.first + self.filling.rows.len() as u64;
         let header = Header { first, oldest_unix_ns: 0, ..self.filling.header };
+
+        // A few rows in the memory of many: they are copied, so that a chunk that waits takes what it needs.
+        if self.filling.bytes.len() < self.filling.bytes.capacity() / 2 {
+            let chunk = self.filling.clone();
+            self.filling.header = header;
+            self.filling.rows.clear();
+            self.filling.bytes.clear();
+            return Some(chunk);
+        }
+
         let mut next = reuse.unwrap_or(Chunk { header, rows: Vec::new(), bytes: Vec::new() });
         next.header = header;
         next.rows.clear();

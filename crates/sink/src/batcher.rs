@@ -135,8 +135,11 @@ impl Batcher {
         }
     }
 
-    /// How long until the next batch reaches its age.
+    /// How long until the next batch reaches its age. `None` also while a complete one waits: it goes first.
     pub(crate) fn due_in(&self, now: Instant) -> Option<Duration> {
+        if !self.made.is_empty() {
+            return None;
+        }
         let ages = self.lanes.iter().filter_map(|lane| lane.since);
         ages.min().map(|since| (since + self.limits.age).saturating_duration_since(now))
     }

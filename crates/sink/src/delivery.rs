@@ -81,6 +81,7 @@ pub(crate) struct Delivery {
     pending: VecDeque<Pending>,
     /// Failures since the last success.
     failures: u32,
+    is_failing: bool,
     /// No attempt before then.
     pause_until: Option<Instant>,
     random: Random,
@@ -96,6 +97,7 @@ impl Delivery {
             options,
             pending: VecDeque::new(),
             failures: 0,
+            is_failing: false,
             pause_until: None,
             random: Random(seed),
             left: Vec::new(),
@@ -123,9 +125,9 @@ impl Delivery {
         self.failures >= CIRCUIT_FAILURES
     }
 
-    /// Whether the last that was heard is a failure.
+    /// Whether what was heard last is that rows did not get through.
     pub(crate) fn is_failing(&self) -> bool {
-        self.failures > 0
+        self.is_failing
     }
 
     /// What rows are counted under that have to go now.
@@ -169,10 +171,10 @@ impl Delivery {
         Some(Attempt { batch: Arc::clone(&next.made.batch), parts: next.open_parts() })
     }
 
-    /// The destination has no room for this one yet.
-    pub(crate) fn given_back(&mut self, id: BatchId, now: Now) {
+    /// The destination has no room for this one until then.
+    pub(crate) fn given_back(&mut self, id: BatchId, until: Instant) {
         if let Some(one) = self.find(id) {
-            one.stage = Stage::Waiting(now.at);
+            one.stage = Stage::Waiting(until);
         }
     }
 
@@ -193,6 +195,7 @@ impl Delivery {
             }
             Fate::Dropped(reason) => {
                 let reason = *reason;
+                self.is_failing = true;
                 self.leave(outcome, |_| Exit::Dropped(reason));
             }
             Fate::Failed(failure) => self.failed(outcome, failure, now),
@@ -257,6 +260,7 @@ impl Delivery {
 
     fn succeeded(&mut self) {
         self.failures = 0;
+        self.is_failing = false;
         self.pause_until = None;
     }
 
@@ -286,6 +290,7 @@ impl Delivery {
             return;
         }
         self.failures = self.failures.saturating_add(1);
+        self.is_failing = true;
         if self.is_circuit_open() {
             let pause = failure.after;
             let pause =

@@ -16,8 +16,9 @@ pub trait Destination: Send {
     /// The attempt itself, unchanged.
     fn submit(&mut self, attempt: Attempt) -> Result<(), Attempt>;
 
-    /// Goes on with what was submitted until something is known, for `wait` at most, and appends what is known. Called at least
-    /// once a second, also when nothing is in flight.
+    /// Goes on with what was submitted until something is known, for `wait` at most, and appends what is known. While something is in
+    /// flight it returns early for that alone: the sink's thread calls it again at once. Called at least once a second, also when
+    /// nothing is in flight.
     fn poll(&mut self, wait: Duration, done: &mut Vec<Outcome>);
 
     /// Looks for a batch that was acknowledged, as a reader of the store would.

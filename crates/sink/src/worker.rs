@@ -125,8 +125,9 @@ impl<C: Fn() -> Now> Worker<C> {
         self.pass_on(now);
     }
 
+    /// Whether more may be batched: the next batch is filled while those before it are on their way.
     fn has_room(&self) -> bool {
-        self.delivery.has_room() && self.batcher.made.is_empty()
+        self.batcher.made.is_empty()
     }
 
     fn pass_on(&mut self, now: Now) {
@@ -155,7 +156,7 @@ impl<C: Fn() -> Now> Worker<C> {
         while let Some(attempt) = self.delivery.next(now) {
             let id = attempt.batch.id;
             if !self.has_destination(now) {
-                self.delivery.given_back(id, now);
+                self.delivery.given_back(id, self.make_at.unwrap_or(now.at + POLL_MAX));
                 return;
             }
 
@@ -163,7 +164,7 @@ impl<C: Fn() -> Now> Worker<C> {
             match submitted {
                 Some(Ok(())) => self.accounts.figures.attempts.add(1),
                 Some(Err(_)) => {
-                    self.delivery.given_back(id, now);
+                    self.delivery.given_back(id, now.at + POLL_MAX);
                     return;
                 }
                 None => return,
