@@ -3,7 +3,7 @@
 use crate::batch::{Encoded, Part, PartKey};
 use crate::destination::{BatchEncoder, Pushed};
 use ledger::Reason;
-use record::{Encoder, Encoding, FieldSet, Row};
+use record::{Encoder, Encoding, FieldSet, Frame, Row};
 
 /// What stands around the records of a stream or file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,7 +55,12 @@ pub struct RowEncoder {
 
 impl RowEncoder {
     pub fn new(encoding: Encoding, fields: &FieldSet, partition: Partition) -> RowEncoder {
-        let encoding = Encoder::new(encoding, fields);
+        let encoder = Encoder::new(encoding, fields);
+        let encoding = match partition {
+            Partition::Whole => encoder,
+            // A message has its length, and ends, by itself.
+            Partition::Rows => encoder.framed(Frame::Alone),
+        };
         RowEncoder { encoding, partition, out: Encoded::default(), open: None }
     }
 

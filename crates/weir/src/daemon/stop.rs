@@ -195,15 +195,15 @@ fn left<'a>(before: &Snapshot, after: &'a Snapshot) -> Vec<Left<'a>> {
     after.hops.iter().filter_map(rest).collect()
 }
 
-/// Whether a stop can be why a sink lost it. A sink whose destination fails counts what it drops under the cause, a full disk for
-/// example, and nobody can say that what got no answer has arrived. What remains is the row itself, its age, or no room.
+/// Whether a sink would have tried again, had it not been stopped. While its destination fails, it counts what it drops at the end
+/// under the cause, a full disk for example. What got no answer is left behind too: nobody can say that it arrived.
 fn is_left_by_a_sink(way: Way) -> bool {
     match way {
-        Way::Uncertain => true,
-        Way::Rejected(_) => false,
-        Way::Dropped(Reason::Expired | Reason::QueueFull | Reason::SpoolFull) => false,
-        Way::Dropped(Reason::EncodeError | Reason::SpoolCorrupt | Reason::TooBig) => false,
-        Way::Dropped(reason) => !reason.is_intended(),
+        Way::Dropped(
+            Reason::Shutdown | Reason::WriteError | Reason::SendError | Reason::Unavailable,
+        )
+        | Way::Uncertain => true,
+        Way::Dropped(_) | Way::Rejected(_) => false,
     }
 }
 
@@ -272,10 +272,11 @@ mod tests {
         let all = Amount { count: 10, bytes: 100 };
         let incomplete = Failure::DrainedIncompletely.code();
         assert_eq!(stopped(|sink| sink.drop(Reason::Shutdown, all)), (10, incomplete));
-        assert_eq!(stopped(|sink| sink.drop(Reason::Refused, all)), (10, incomplete));
+        assert_eq!(stopped(|sink| sink.drop(Reason::Unavailable, all)), (10, incomplete));
         assert_eq!(stopped(|sink| sink.uncertain(all)), (10, incomplete));
         assert_eq!(stopped(|sink| sink.acknowledge(all)), (0, ExitCode::SUCCESS));
         assert_eq!(stopped(|sink| sink.drop(Reason::Expired, all)), (0, ExitCode::SUCCESS));
+        assert_eq!(stopped(|sink| sink.drop(Reason::Refused, all)), (0, ExitCode::SUCCESS));
         assert_eq!(stopped(|sink| sink.drop(Reason::NotInFormat, all)), (0, ExitCode::SUCCESS));
         let reject = |sink: &SinkCounters| sink.reject(RejectClass::Other, all);
         assert_eq!(stopped(reject), (0, ExitCode::SUCCESS));
