@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 pub mod receive;
+pub mod spool;
 
 mod datagrams;
 mod destination;
