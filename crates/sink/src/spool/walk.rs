@@ -52,12 +52,18 @@ pub(super) struct Walk<F> {
     pub(super) at: u64,
     window: Vec<u8>,
     window_at: u64,
+    /// Failed reads in a row, and where. Reads elsewhere that succeed between them do not count.
     failures: u32,
+    failed_at: u64,
+    /// Up to here it is known that some cannot be read.
+    bad_until: u64,
 }
 
 impl<F: DiskFile> Walk<F> {
     pub(super) fn new(file: F, patience: Patience) -> Walk<F> {
-        Walk { file, patience, at: HEADER_BYTES, window: Vec::new(), window_at: 0, failures: 0 }
+        let (window, window_at) = (Vec::new(), 0);
+        let (failures, failed_at, bad_until) = (0, 0, 0);
+        Walk { file, patience, at: HEADER_BYTES, window, window_at, failures, failed_at, bad_until }
     }
 
     /// The next head, or `None` at the end of the segment. The walk stays in front of it.
@@ -124,8 +130,11 @@ impl<F: DiskFile> Walk<F> {
 
         // What a file lacks that was longer is zeros, which no head is.
         while let Err(errno) = read_all(&self.file, &mut self.window, at) {
+            if self.failed_at != at {
+                (self.failed_at, self.failures) = (at, 0);
+            }
             self.failures += 1;
-            if self.failures >= TRIES {
+            if self.failures >= TRIES || at < self.bad_until {
                 return self.read_around(at, errno);
             }
             if self.patience == Patience::Later {
@@ -133,15 +142,14 @@ impl<F: DiskFile> Walk<F> {
                 return Err(errno);
             }
         }
-        self.failures = 0;
         Ok(())
     }
 
     /// A bad sector never becomes good: reads what is around it, and takes it as zeros, so that what was in it is missing.
     fn read_around(&mut self, at: u64, errno: Errno) -> Result<(), Errno> {
-        self.failures = 0;
         // A disk that does not even give the header is away, and comes back perhaps.
         if read_all(&self.file, &mut [0], 0).is_err() {
+            self.failures = 0;
             self.window.clear();
             return Err(errno);
         }
@@ -152,6 +160,7 @@ impl<F: DiskFile> Walk<F> {
                 bytes.fill(0);
             }
         }
+        self.bad_until = at + self.window.len() as u64;
         Ok(())
     }
 }

@@ -171,6 +171,24 @@ fn a_bad_sector_costs_what_is_in_it_and_no_more_calls_than_ten() {
 }
 
 #[test]
+fn a_bad_sector_anywhere_in_a_large_entry_is_gone_around() {
+    let options = Options { bytes_max: 4 << 20, segment_bytes: 1 << 20 };
+    for page in [3, 63, 66, 67, 130, 140] {
+        let disk = FakeDisk::new(1);
+        let (mut spool, _) = Spool::open(disk.clone(), options).unwrap();
+        spool.append(1, 1, &[1; 560_000]).unwrap();
+        spool.append(1, 1, &[2; 10]).unwrap();
+
+        disk.set(Faults { bad_page: Some((1, page)), ..Faults::default() });
+        let reads: Vec<_> = (0..40).map(|_| spool.read().map(|read| read.is_some())).collect();
+        let failed = reads.iter().filter(|read| read.is_err()).count();
+        assert!(failed < 20, "page {page}: {reads:?}");
+        assert_eq!(reads.last(), Some(&Ok(false)), "page {page}: {reads:?}");
+        assert!(spool.figures().unread.is_zero());
+    }
+}
+
+#[test]
 fn a_disk_that_is_away_costs_nothing() {
     let disk = disk_with(&[10_000, 10_000]);
     let (mut spool, _) = open(&disk);
