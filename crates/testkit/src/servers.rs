@@ -145,11 +145,21 @@ struct Place {
     /// Where its clients are told to connect.
     advertised: SocketAddr,
     folder: PathBuf,
+    life: Life,
+}
+
+/// What a server has to be ready for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Life {
+    /// It ends with the tests, and its data too.
+    Shared,
+    /// It is killed, and must have what it has acknowledged still.
+    Killed,
 }
 
 impl Place {
     /// In a folder that is there, on two ports that were free a moment ago.
-    fn new(folder: &Path) -> Place {
+    fn new(folder: &Path, life: Life) -> Place {
         let mut port = free_port();
         // The next call of this process gives another port, so that the second one is not given away either.
         let pair = |port: &u16| free_port() == port + 1;
@@ -157,7 +167,7 @@ impl Place {
             port = free_port();
         }
         let addr = (Ipv4Addr::LOCALHOST, port).into();
-        Place { addr, advertised: addr, folder: folder.to_owned() }
+        Place { addr, advertised: addr, folder: folder.to_owned(), life }
     }
 
     fn file(&self, name: &str) -> String {
@@ -191,8 +201,11 @@ pub struct Own {
 impl Own {
     #[track_caller]
     fn prepare(server: Server) -> Own {
-        let folder = TempDir::new();
-        let place = Place::new(folder.path());
+        let folder = match server {
+            Server::Nsqd => TempDir::in_memory(),
+            _ => TempDir::new(),
+        };
+        let place = Place::new(folder.path(), Life::Killed);
         Own { server, place, process: None, _folder: folder }
     }
 

@@ -4,7 +4,7 @@
 //! waits for the exclusive lock: it gets it when the last of them has ended, however it ended, and then it ends the server.
 //! `scripts/test.sh` holds the leases from its beginning to its end, so that executables that run one after the other share too.
 
-use super::{Place, Server};
+use super::{Life, Place, Server};
 use crate::wait_for;
 use std::env;
 use std::fs::{self, File};
@@ -64,7 +64,7 @@ fn take(server: Server) -> Held {
 fn start(server: Server, folder: &Path) -> (SocketAddr, Child) {
     let _ = fs::remove_dir_all(folder.join("data"));
     let _ = fs::remove_file(folder.join("log"));
-    let place = Place::new(folder);
+    let place = Place::new(folder, Life::Shared);
     let command = server.command(&place);
 
     let mut keeper = Command::new("sh");
