@@ -1,9 +1,9 @@
 //! NSQ's daemon.
 
-use super::{Life, Place, second_port};
+use super::place::{Life, Place};
+use super::second_port;
 use crate::{find_tool, try_get};
 use std::fs;
-use std::net::SocketAddr;
 use std::process::Command;
 
 pub(super) fn command(place: &Place) -> Command {
@@ -23,6 +23,6 @@ pub(super) fn command(place: &Place) -> Command {
     command
 }
 
-pub(super) fn answers(addr: SocketAddr) -> bool {
-    try_get(second_port(addr), "/ping", "*/*").is_ok()
+pub(super) fn answers(place: &Place) -> bool {
+    try_get(second_port(place.addr), "/ping", "*/*").is_ok()
 }
