@@ -111,15 +111,24 @@ impl Server {
         }
     }
 
+    /// With the client that prepares it and reads it back.
     fn is_installed(self) -> bool {
-        match self {
-            Server::Kafka => need_tool("weir-kafka") && need_tool("kcat"),
-            Server::Nsqd => need_tool("nsqd"),
-            Server::Nats => need_tool("nats-server"),
-            Server::Redis => need_tool("redis-server"),
-            Server::ClickHouse => need_tool("weir-clickhouse"),
-            Server::S3 => need_python_module("moto"),
-        }
+        let tools: &[&str] = match self {
+            Server::Kafka => &["weir-kafka", "kcat"],
+            Server::Nsqd => &["nsqd", "weir-python"],
+            Server::Nats => &["nats-server"],
+            Server::Redis => &["redis-server", "redis-cli"],
+            Server::ClickHouse => &["weir-clickhouse", "weir-python"],
+            Server::S3 => &[],
+        };
+        let module = match self {
+            Server::Kafka => Some("confluent_kafka"),
+            Server::Nats => Some("nats"),
+            Server::Redis => Some("redis"),
+            Server::S3 => Some("moto"),
+            Server::Nsqd | Server::ClickHouse => None,
+        };
+        tools.iter().all(|tool| need_tool(tool)) && module.is_none_or(need_python_module)
     }
 
     /// What starts it in the foreground, with its data in the place's folder. Only program and arguments count.
@@ -153,6 +162,7 @@ pub fn second_port(addr: SocketAddr) -> SocketAddr {
 }
 
 /// A name that starts with `prefix` and that no other test has, nor another run: for topics, subjects, tables, buckets.
+/// SQL wants such a name in backticks.
 pub fn unique(prefix: &str) -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
