@@ -69,14 +69,9 @@ impl<D: Disk> Spool<D> {
                 return Ok(self.missing(self.end));
             };
             let after = self.segments.after(idx, self.end);
-<<<<<<< HEAD
-            let is_done = after.entries <= self.read.entries;
-            if !is_done && let Some(next) = self.next_in(idx, after)? {
-=======
             // What it has beyond the begin of the next one was rescued, or its append failed.
             let is_done = after.entries <= self.read.entries;
             if !is_done && let Some(next) = self.next_in(idx)? {
->>>>>>> spool
                 return Ok(Some(next));
             }
 
@@ -90,11 +85,7 @@ impl<D: Disk> Spool<D> {
         }
     }
 
-<<<<<<< HEAD
-    fn next_in(&mut self, idx: usize, after: Tally) -> Result<Option<Next>, Errno> {
-=======
     fn next_in(&mut self, idx: usize) -> Result<Option<Next>, Errno> {
->>>>>>> spool
         let segment = &self.segments.all[idx];
         if segment.number != self.reader.number {
             self.reader = Reader { number: segment.number, walk: None };
@@ -104,11 +95,7 @@ impl<D: Disk> Spool<D> {
             none => none.insert(Walk::new(self.disk.open(&segment.name())?, Patience::Later)),
         };
 
-<<<<<<< HEAD
-        let extent = segment.extent(after.entries);
-=======
         let extent = segment.extent();
->>>>>>> spool
         while let Some(found) = walk.look(&extent)? {
             let (before, after) = (found.head.before, found.head.after());
             if before.entries > self.read.entries {

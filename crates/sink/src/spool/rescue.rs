@@ -1,10 +1,7 @@
 //! Writing entries once more whose segment cannot be trusted any more.
 
 use super::disk::DiskFile;
-<<<<<<< HEAD
-=======
 use super::format::HEADER_BYTES;
->>>>>>> spool
 use super::walk::{Extent, Patience, Walk};
 use super::{Disk, Spool, Tally};
 use sys::Errno;
@@ -46,11 +43,7 @@ impl<D: Disk> Spool<D> {
         walk.at = rescue.from_bytes;
 
         self.segments.begin(&mut self.disk, rescue.from)?;
-<<<<<<< HEAD
-        if let Err(errno) = self.copy_entries(&old.extent(self.end.entries), &mut walk) {
-=======
         if let Err(errno) = self.copy_entries(&old.extent(), &mut walk) {
->>>>>>> spool
             self.segments.active = None;
             if let Some(begun) = self.segments.all.pop_back() {
                 self.segments.discard(&mut self.disk, begun.number);
@@ -58,14 +51,6 @@ impl<D: Disk> Spool<D> {
             return Err(errno);
         }
 
-<<<<<<< HEAD
-        let idx = self.segments.all.len() - 2;
-        self.segments.all[idx].len_bytes = rescue.from_bytes;
-        // For the space alone: nothing beyond that length is read.
-        let _ = walk.file.cut(rescue.from_bytes);
-        self.rescue = None;
-        Ok(())
-=======
         self.give_up(rescue, &walk);
         self.rescue = None;
         Ok(())
@@ -82,7 +67,6 @@ impl<D: Disk> Spool<D> {
         self.segments.all[idx].len_bytes = rescue.from_bytes;
         // For the space alone: nothing beyond that length is read.
         let _ = walk.file.cut(rescue.from_bytes);
->>>>>>> spool
     }
 
     fn copy_entries(&mut self, extent: &Extent, walk: &mut Walk<D::File>) -> Result<(), Errno> {

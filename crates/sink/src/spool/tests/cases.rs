@@ -171,8 +171,6 @@ fn a_bad_sector_costs_what_is_in_it_and_no_more_calls_than_ten() {
 }
 
 #[test]
-<<<<<<< HEAD
-=======
 fn a_bad_sector_anywhere_in_a_large_entry_is_gone_around() {
     let options = Options { bytes_max: 4 << 20, segment_bytes: 1 << 20 };
     for page in [3, 63, 66, 67, 130, 140] {
@@ -191,7 +189,6 @@ fn a_bad_sector_anywhere_in_a_large_entry_is_gone_around() {
 }
 
 #[test]
->>>>>>> spool
 fn a_disk_that_is_away_costs_nothing() {
     let disk = disk_with(&[10_000, 10_000]);
     let (mut spool, _) = open(&disk);
@@ -220,8 +217,6 @@ fn what_could_not_be_synced_is_written_once_more() {
 }
 
 #[test]
-<<<<<<< HEAD
-=======
 fn a_disk_that_fails_each_sync_does_not_fill_with_segments() {
     let disk = disk_with(&[10]);
     let (mut spool, _) = open(&disk);
@@ -235,7 +230,6 @@ fn a_disk_that_fails_each_sync_does_not_fill_with_segments() {
 }
 
 #[test]
->>>>>>> spool
 fn what_the_caller_has_in_memory_is_passed_over() {
     let disk = FakeDisk::new(1);
     let (mut spool, _) = open(&disk);
@@ -300,8 +294,6 @@ fn acknowledging_frees_the_disk() {
     }
     assert!(disk.bytes() < 10_000, "{}", disk.bytes());
 }
-<<<<<<< HEAD
-=======
 
 #[test]
 fn either_slot_of_the_cursor_knows_that_a_removed_segment_was_acknowledged() {
@@ -334,4 +326,3 @@ fn what_a_segment_has_beyond_the_begin_of_the_next_one_does_not_count() {
     disk.with_file(FIRST, |file| *file = with_failed);
     assert_eq!(read_all(&mut open(&disk).0), [Ok(10), Ok(30)]);
 }
->>>>>>> spool
