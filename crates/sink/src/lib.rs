@@ -49,6 +49,8 @@ mod encode;
 mod error;
 mod fanout;
 mod file;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod null;
 mod options;
 mod queue;
@@ -66,6 +68,8 @@ pub use encode::{Content, Framing, Partition, RowEncoder};
 pub use error::Error;
 pub use fanout::{ChunkWriter, Fanout};
 pub use file::{FileOptions, file};
+#[cfg(feature = "kafka")]
+pub use kafka::{KafkaCompression, KafkaKey, KafkaOptions, KafkaSasl, SaslMechanism, kafka};
 pub use null::null;
 pub use options::{
     BatchLimits, DeliveryOptions, QueueOptions, SinkOptions, SpoolOptions, SpoolSync, WhenFull,
