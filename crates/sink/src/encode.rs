@@ -64,6 +64,11 @@ impl RowEncoder {
         RowEncoder { encoding, partition, out: Encoded::default(), open: None }
     }
 
+    /// Whether each batch is an array of its own, so that no file ends inside one.
+    fn is_array(&self) -> bool {
+        self.encoding.encoding() == Encoding::Json && self.partition == Partition::Whole
+    }
+
     fn end_part(&mut self) {
         if let Some(part) = self.open.take() {
             self.out.parts.push(Part { end: self.out.bytes.len(), ..part });
@@ -74,6 +79,9 @@ impl RowEncoder {
 impl BatchEncoder for RowEncoder {
     fn push(&mut self, row: &Row<'_>, key: PartKey) -> Pushed {
         let before = self.out.bytes.len();
+        if self.is_array() && self.open.is_none() {
+            self.encoding.begin(&mut self.out.bytes);
+        }
         match self.encoding.row(row.kind, row.bytes, &mut self.out.bytes) {
             Ok(record::Written::Yes) => {}
             Ok(record::Written::NoForm) => return Pushed::Skipped(Reason::NotInFormat),
@@ -98,6 +106,9 @@ impl BatchEncoder for RowEncoder {
     }
 
     fn finish(&mut self) -> Encoded {
+        if self.is_array() && self.open.is_some() {
+            self.encoding.end(&mut self.out.bytes);
+        }
         self.end_part();
         // The next batch is about as long.
         let next = Encoded {
