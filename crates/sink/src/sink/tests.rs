@@ -1,6 +1,6 @@
 use super::*;
 use crate::destination::{Connector, Destination, Form};
-use crate::encode::{Partition, RowEncoder};
+use crate::encode::{Content, Partition, RowEncoder};
 use crate::fanout::{ChunkWriter, Fanout};
 use crate::options::{BatchLimits, DeliveryOptions, QueueOptions, WhenFull};
 use crate::stream::Stream;
@@ -75,7 +75,7 @@ fn numbers_in(text: &str) -> Vec<u64> {
 #[test]
 fn a_reader_that_does_not_read_costs_the_oldest_and_holds_no_other_sink() {
     let (slow, mut to_slow, mut reader) = sink_to_pipe(b"", 100_000);
-    let null = crate::null(Encoding::Jsonl, FieldSet::ALL);
+    let null = crate::null(Content::Records(Encoding::Jsonl, FieldSet::ALL));
     let other = open(null, QueueOptions::default().bytes_max);
     let mut to_other = writer_to(&other);
     for number in 0..1_000 {

@@ -4,7 +4,7 @@ use crate::support::{Source, Watch, check_law, fields, file_options, hop, option
 use ledger::{HopSnapshot, Reason};
 use record::{Delimited, Encoding, FieldSet, PollTotals, Record, SocketRecord, decode_record};
 use sink::receive::{Receiver, ReceiverOptions};
-use sink::{ChunkWriter, Connector, Fanout, Sink, SinkOptions, UdpOptions};
+use sink::{ChunkWriter, Connector, Content, Fanout, Sink, SinkOptions, UdpOptions};
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ fn open(name: &str, connector: Connector) -> Sink {
 }
 
 fn file(path: &Path, encoding: Encoding) -> Connector {
-    sink::file(file_options(path), encoding, FieldSet::ALL)
+    sink::file(file_options(path), Content::Records(encoding, FieldSet::ALL))
 }
 
 fn send(writer: &mut ChunkWriter, polls: u64, per_poll: u64) {
@@ -49,15 +49,16 @@ fn every_sink_gets_everything_in_its_own_form_and_the_law_holds_meanwhile() {
     let rotated = |name: &str, encoding| {
         let mut options = file_options(&dir.file(name));
         options.rotate_bytes = Some(400_000);
-        sink::file(options, encoding, chosen())
+        sink::file(options, Content::Records(encoding, chosen()))
     };
     let mut receiver =
         Receiver::open(&ReceiverOptions::new("127.0.0.1:0".parse().unwrap())).unwrap();
     let Some(LocalAddress::Inet(remote)) = local_address(receiver.socket()) else { panic!() };
-    let udp = sink::udp(UdpOptions { remote, send: SendOptions::default() }, chosen());
+    let udp =
+        sink::udp(UdpOptions { remote: remote.into(), send: SendOptions::default() }, chosen());
 
     let mut sinks = vec![
-        open("null", sink::null(Encoding::Protobuf, chosen())),
+        open("null", sink::null(Content::Records(Encoding::Protobuf, chosen()))),
         open("udp", udp),
         open("twin", rotated("twin", Encoding::Protobuf)),
     ];
@@ -177,7 +178,7 @@ fn sinks_come_and_go_while_the_source_runs_and_each_chunk_goes_to_one_of_two() {
     let null = |name: String| {
         Sink::open(SinkOptions {
             name,
-            ..options("", sink::null(Encoding::Protobuf, FieldSet::ALL))
+            ..options("", sink::null(Content::Records(Encoding::Protobuf, FieldSet::ALL)))
         })
     };
     let mut sinks = vec![null("0".into()).unwrap()];

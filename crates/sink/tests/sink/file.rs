@@ -6,7 +6,7 @@ use crate::support::{
 };
 use ledger::{Event, Gauge, Reason};
 use record::Encoding;
-use sink::{Connector, FileOptions, QueueOptions, SinkOptions, WhenFull};
+use sink::{Connector, Content, FileOptions, QueueOptions, SinkOptions, WhenFull};
 use std::fs;
 use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
@@ -33,7 +33,7 @@ fn write(connector: Connector, numbers: Range<u64>) {
 }
 
 fn lines(options: FileOptions) -> Connector {
-    sink::file(options, Encoding::Jsonl, number_and_filling())
+    sink::file(options, Content::Records(Encoding::Jsonl, number_and_filling()))
 }
 
 fn write_lines(options: FileOptions, numbers: Range<u64>) {
@@ -170,7 +170,9 @@ fn every_file_begins_with_the_header_and_another_header_begins_another_file() {
     let dir = TempDir::new();
     let path = dir.file("records.csv");
     let options = FileOptions { rotate_bytes: Some(6_000), ..crate::support::file_options(&path) };
-    let csv = |names: &[&str]| sink::file(options.clone(), Encoding::Csv, fields(names));
+    let csv = |names: &[&str]| {
+        sink::file(options.clone(), Content::Records(Encoding::Csv, fields(names)))
+    };
     write(csv(&["sequence", "host"]), 0..500);
     let first = crate::support::rotated(&path).len();
     assert!(first > 2);

@@ -5,8 +5,8 @@ use ledger::{Event, Reason, RejectClass};
 use record::{Encoding, FieldSet};
 use sink::batch::{Attempt, BatchId, Failure, Fate, Outcome, Sent};
 use sink::{
-    Connector, DeliveryOptions, Destination, Form, OwnFigures, Partition, QueueOptions, RowEncoder,
-    SinkOptions, WhenFull,
+    Connector, Content, DeliveryOptions, Destination, Form, OwnFigures, Partition, QueueOptions,
+    RowEncoder, SinkOptions, WhenFull,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -147,7 +147,7 @@ fn what_was_sent_and_not_answered_at_the_deadline_is_uncertain_and_the_rest_is_n
 
 #[test]
 fn what_comes_after_the_end_was_announced_is_counted_as_lost_to_it() {
-    let connector = sink::null(Encoding::Jsonl, FieldSet::ALL);
+    let connector = sink::null(Content::Records(Encoding::Jsonl, FieldSet::ALL));
     let mut source = Source::to_one(options("late", connector));
     let meter = source.meters().remove(0);
     source.send(0..10);

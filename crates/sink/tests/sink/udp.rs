@@ -14,7 +14,7 @@ use sys::socket::{LocalAddress, SendOptions, local_address, mem_info};
 use testkit::{DEADLINE, run, skip, wait_for};
 
 fn source_to(remote: SocketAddr) -> Source {
-    let udp = UdpOptions { remote, send: SendOptions::default() };
+    let udp = UdpOptions { remote: remote.into(), send: SendOptions::default() };
     Source::to_one(options("udp", sink::udp(udp, FieldSet::ALL)))
 }
 

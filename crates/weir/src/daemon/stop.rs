@@ -2,7 +2,7 @@
 
 use super::http::Bound;
 use super::progress::say;
-use super::{Daemon, Event};
+use super::{Daemon, Ending, Event};
 use crate::exit::{self, Failure};
 use admin::Phase;
 use ledger::{Amount, HopKind, HopSnapshot, Reason, Snapshot, Way};
@@ -101,10 +101,14 @@ impl Daemon {
         loop {
             let has_ended = |listener: &relay::Listener| listener.has_ended();
             let now = Instant::now();
-            let is_done = self.ending.as_mut().is_none_or(|ending| ending.turn(now))
+            let are_sources_done = self.ending.as_ref().is_none_or(Ending::has_ended)
                 && self.running.iter().all(|one| has_ended(&one.listener))
                 && self.retiring.iter().all(|one| has_ended(&one.listener));
-            if is_done || now >= deadline {
+            if are_sources_done {
+                // Nothing more comes: what is inside them may leave.
+                self.sinks.close(deadline);
+            }
+            if (are_sources_done && self.sinks.has_drained()) || now >= deadline {
                 break;
             }
 
@@ -143,16 +147,15 @@ impl Daemon {
             }
         }
 
-        if let Some(mut ending) = self.ending.take() {
-            ending.hurry(deadline);
-            ending.finish();
+        if let Some(ending) = self.ending.take() {
+            ending.finish(deadline);
         }
+        self.sinks.close(deadline);
+        self.sinks.finish(&self.ledger);
     }
 
     fn begin_stop(&mut self, deadline: Instant) {
-        if let Some(ending) = &mut self.ending {
-            ending.hurry(deadline);
-        }
+        self.sinks.hurry(deadline);
         for one in &self.running {
             one.listener.begin_stop(deadline);
         }
