@@ -57,6 +57,9 @@ mod queue;
 mod secret;
 mod sink;
 mod stream;
+#[cfg(feature = "http")]
+#[expect(dead_code, reason = "no destination of this build uses it")]
+mod tasks;
 mod udp;
 mod worker;
 
