@@ -34,8 +34,8 @@ mod statsd;
 mod target;
 
 pub use self::sink::{
-    Credentials, FileSink, NullSink, Opening, Sink, SinkConfig, Source, StdoutSink, Tls, UdpSink,
-    Url, Written,
+    Body, Credentials, FileSink, NullSink, Opening, Parse, Sink, SinkConfig, Source, StdoutSink,
+    Tls, UdpSink, Url, Written,
 };
 pub use self::sockets::{COLLECTOR_NAME, Namespaces, SocketsConfig};
 pub use address::{AddressError, Host, HostPort, ListenAddress, TargetAddress, split_options};
@@ -201,7 +201,7 @@ fn read(report: &Report, document: &Table, listeners: Vec<ReadListener>) -> Opti
     if let Some(statsd) = &statsd {
         statsd::check(report, statsd, &listeners);
     }
-    self::sink::check(report, &sinks, document.get("sockets"));
+    self::sink::check(report, &sinks, document.get("sockets"), &listeners);
     files::check(report, &listeners, &sinks);
 
     Some(Config {

@@ -251,8 +251,8 @@ pub(crate) fn read_all(report: &Report, document: &Table) -> Vec<ReadListener> {
         let place = format!("listener[{at}]");
         let listener = read(report, table, &place);
         let targets = target::read_all(report, table, &place);
-        if !table.has_section("target") {
-            let name = listener.as_ref().map_or("this listener", |one| &one.thing.name);
+        let name = listener.as_ref().map_or("this listener", |one| &one.thing.name);
+        if !table.has_section("target") && !crate::sink::is_source(document, name) {
             let message = format!("{name} has no target; add [[listener.target]] with to = \"…\"");
             report.error(table.line, target::SECTION.path, message);
         }

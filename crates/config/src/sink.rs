@@ -17,10 +17,13 @@ pub use udp::UdpSink;
 pub use url::Url;
 
 use crate::address::{HostPort, NAME, name_of};
-use crate::document::{Entry, Table};
+use crate::document::{Entry, Table, Value};
+use crate::errors::nearest;
 use crate::form::{Choice, Form, Kind, List, OrOff, Slot, Span, path, size, whole};
 use crate::host::Finding;
 use crate::keys::{Key, Section, Values, keys};
+use crate::listener::ReadListener;
+use crate::paths::is_same_file;
 use crate::reader::{Placed, Reader, Report, repeated};
 use crate::sockets::{COLLECTOR_NAME, FIELDS, refuse_no_field};
 use ::sink::{
@@ -55,8 +58,9 @@ keys! {
     pub struct SinkConfig in "sink" {
         /// Name in the ledger and in metrics. No two sinks share one.
         name => name: String = NAME, derived("the text of `to`", name_of(&to));
-        /// Whose records it takes: `sockets`, those of the socket collector.
-        from => from: Vec<Source> = List { of: "sources of records", parse: source },
+        /// Whose rows it takes: `sockets`, the records of the socket collector, or the name of a listener, each of whose
+        /// datagrams becomes a row.
+        from => from: Vec<Source> = List { of: "`sockets` and names of listeners", parse: source },
             required("write from = [\"sockets\"]");
         /// Where the records go. `udp:` packs them into datagrams no larger than the path takes without fragments,
         /// numbered, so that `weir sockets --receive` can say what is missing. `null:` counts and forgets.
@@ -66,8 +70,12 @@ keys! {
         /// Memory for records that the destination has still to take, used when needed: a poll of 100,000 sockets
         /// comes faster than a disk takes it. Beyond it the oldest are dropped, and counted as `queue_full`.
         queue_size => queue_bytes: usize = size(256 << 10, 64 << 30), default(32 << 20);
-        /// What a full queue drops: what waits longest, or what comes.
+        /// What a full queue drops: what waits longest, or what comes. `leave_in_ring`: what comes stays in the ring of its
+        /// listener, which drops its oldest when it is full. Not with `sockets`, which cannot keep anything.
         when_full => when_full: WhenFull = WHEN_FULL, default(WhenFull::DropOldest);
+        /// What is read out of each datagram: `syslog` gives its time, host, program and so on fields of their own.
+        parse => parse: Parse = Choice(&[("none", Parse::None), ("syslog", Parse::Syslog)]), default(Parse::None)
+            where |sink| sink.listeners().next().is_some(), "no listener is among its sources";
         /// A batch is complete with so many rows.
         batch_rows => batch_rows: Option<usize> = whole(1, 10_000_000), unset("what the kind of sink has");
         /// A batch is complete with so many bytes.
@@ -133,8 +141,11 @@ fn folder(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-const WHEN_FULL: Choice<WhenFull> =
-    Choice(&[("drop_oldest", WhenFull::DropOldest), ("drop_newest", WhenFull::DropNewest)]);
+const WHEN_FULL: Choice<WhenFull> = Choice(&[
+    ("drop_oldest", WhenFull::DropOldest),
+    ("drop_newest", WhenFull::DropNewest),
+    ("leave_in_ring", WhenFull::LeaveAtSource),
+]);
 
 keys! {
     /// How records are written one after another.
@@ -142,32 +153,54 @@ keys! {
         /// How records are written. Not for UDP, whose datagrams have a form of their own.
         format => format: Encoding = FORMATS,
             derived("what the file's extension says, else `jsonl`", usual);
+        /// What is written of a datagram: `record`, with its sender, its time and the rest, or `payload`, which is what
+        /// arrived and nothing else.
+        body => body: Body = Choice(&[("record", Body::Record), ("payload", Body::Payload)]), default(Body::Record);
     }
 }
 
-/// What makes records.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What is written of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// The row, in the sink's format.
+    Record,
+    /// What arrived.
+    Payload,
+}
+
+/// What is read out of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parse {
+    /// Nothing.
+    None,
+    /// The fields of syslog (RFC 5424, RFC 3164). What cannot be read stays whole.
+    Syslog,
+}
+
+/// What makes rows.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// The socket collector.
     Sockets,
+    /// The listener of that name.
+    Listener(String),
 }
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Source::Sockets => f.write_str(COLLECTOR_NAME),
+            Source::Listener(name) => f.write_str(name),
         }
     }
 }
 
+/// Whether there is a listener of that name is seen when all are read.
 fn source(text: &str) -> Result<Source, String> {
-    if text == COLLECTOR_NAME {
-        return Ok(Source::Sockets);
-    }
-    let shown = text.escape_debug();
-    Err(format!(
-        "\"{shown}\" makes no records; write from = [\"{COLLECTOR_NAME}\"], the only source there is"
-    ))
+    Ok(match text {
+        COLLECTOR_NAME => Source::Sockets,
+        name => Source::Listener(name.to_owned()),
+    })
 }
 
 const TO: Kind<Sink> = Kind { form: to_form, read: |slot| kind::read(slot, SCHEMES) };
@@ -231,6 +264,14 @@ impl SinkConfig {
         }
     }
 
+    /// The listeners among its sources.
+    pub fn listeners(&self) -> impl Iterator<Item = &str> {
+        self.from.iter().filter_map(|source| match source {
+            Source::Sockets => None,
+            Source::Listener(name) => Some(name.as_str()),
+        })
+    }
+
     fn has_spool(&self) -> bool {
         self.spool_folder.is_some()
     }
@@ -292,31 +333,123 @@ fn read(report: &Report, table: &Table, place: String) -> Option<Placed<SinkConf
     Some(Placed { place, thing: sink })
 }
 
-/// Rules between sinks and what they take records from.
-/// `sockets` is the section of the collector, right or wrong.
-pub(crate) fn check(report: &Report, sinks: &[Placed<SinkConfig>], sockets: Option<&Entry>) {
-    const NAMES: (&Key, &Key) = (&SinkConfig::name, &SinkConfig::to);
+/// Whether a sink of this document, right or wrong, names this listener as its source.
+pub(crate) fn is_source(document: &Table, listener: &str) -> bool {
+    let list = |table: &Table, key: &str| match table.get(key).map(|entry| entry.item.value.clone())
+    {
+        Some(Value::List(items)) => items,
+        _ => Vec::new(),
+    };
+    list(document, SECTION.path).iter().any(|sink| match &sink.value {
+        Value::Table(sink) => {
+            list(sink, "from").iter().any(|source| source.value.text() == Ok(listener))
+        }
+        _ => false,
+    })
+}
 
+/// Rules between sinks and what they take rows from.
+/// `sockets` is the section of the collector, right or wrong.
+pub(crate) fn check(
+    report: &Report,
+    sinks: &[Placed<SinkConfig>],
+    sockets: Option<&Entry>,
+    listeners: &[ReadListener],
+) {
     for (at, sink) in sinks.iter().enumerate() {
-        let SinkConfig { name, from, to, .. } = &sink.thing;
-        let earlier = || sinks[..at].iter().map(|earlier| &earlier.thing);
-        if earlier().any(|other| other.name == *name) {
-            let message = format!("\"{name}\" is the name of another sink too; give each its own");
-            sink.name_error(report, NAMES, &message);
-        } else if matches!(to, Sink::Stdout(_))
-            && let Some(other) = earlier().find(|other| matches!(other.to, Sink::Stdout(_)))
-        {
-            let message = format!(
-                "standard output belongs to sink {} already; choose another place",
-                other.name
-            );
-            sink.error(report, &SinkConfig::to, message);
-        }
-        if from.contains(&Source::Sockets) && sockets.is_none() {
-            let message =
-                "there is no [sockets] to take records from; add [sockets], or remove the sink";
+        let earlier = sinks[..at].iter().map(|earlier| &earlier.thing);
+        is_taken(report, sink, earlier);
+        has_sources(report, sink, sockets, listeners);
+        fits_sources(report, sink);
+    }
+}
+
+/// What two sinks cannot both have.
+fn is_taken<'a>(
+    report: &Report,
+    sink: &Placed<SinkConfig>,
+    mut earlier: impl Iterator<Item = &'a SinkConfig> + Clone,
+) {
+    const NAMES: (&Key, &Key) = (&SinkConfig::name, &SinkConfig::to);
+    let SinkConfig { name, to, spool_folder, .. } = &sink.thing;
+
+    if earlier.clone().any(|other| other.name == *name) {
+        let message = format!("\"{name}\" is the name of another sink too; give each its own");
+        sink.name_error(report, NAMES, &message);
+    } else if matches!(to, Sink::Stdout(_))
+        && let Some(other) = earlier.clone().find(|other| matches!(other.to, Sink::Stdout(_)))
+    {
+        let message =
+            format!("standard output belongs to sink {} already; choose another place", other.name);
+        sink.error(report, &SinkConfig::to, message);
+    }
+
+    let same_folder = |other: &&SinkConfig| {
+        let folders = spool_folder.as_ref().zip(other.spool_folder.as_ref());
+        folders.is_some_and(|(own, other)| is_same_file(own, other))
+    };
+    if let Some(other) = earlier.find(same_folder) {
+        let message =
+            format!("the folder is the spool of sink {} already; give each its own", other.name);
+        sink.error(report, &SinkConfig::spool, message);
+    }
+}
+
+fn has_sources(
+    report: &Report,
+    sink: &Placed<SinkConfig>,
+    sockets: Option<&Entry>,
+    listeners: &[ReadListener],
+) {
+    let SinkConfig { name: sink_name, from, .. } = &sink.thing;
+    if from.contains(&Source::Sockets) && sockets.is_none() {
+        let message =
+            "there is no [sockets] to take records from; add [sockets], or remove the sink";
+        sink.error(report, &SinkConfig::from, message);
+    }
+
+    let names = || listeners.iter().map(|one| one.listener.thing.name.as_str());
+    for name in sink.thing.listeners() {
+        let Some(listener) = listeners.iter().find(|one| one.listener.thing.name == name) else {
+            let shown = name.escape_debug();
+            let known: Vec<_> = names().chain([COLLECTOR_NAME]).collect();
+            let hint = match nearest(name, known.iter().copied()) {
+                Some(near) => format!("did you mean {near}?"),
+                None => format!("the sources are {}", known.join(", ")),
+            };
+            let message = format!("there is no listener called \"{shown}\"; {hint}");
             sink.error(report, &SinkConfig::from, message);
+            continue;
+        };
+        // Both are places where the listener's datagrams go, and each has its line in the ledger.
+        if listener.targets.iter().any(|target| target.thing.name == *sink_name) {
+            let message = format!(
+                "\"{sink_name}\" is the name of a target of listener {name} too; give each its own"
+            );
+            sink.name_error(report, (&SinkConfig::name, &SinkConfig::to), &message);
         }
+    }
+}
+
+fn fits_sources(report: &Report, sink: &Placed<SinkConfig>) {
+    let SinkConfig { from, when_full, to, .. } = &sink.thing;
+    if let Some(twice) = from.iter().enumerate().find(|(at, one)| from[..*at].contains(one)) {
+        let message = format!("{} is there twice; remove one", twice.1);
+        sink.error(report, &SinkConfig::from, message);
+    }
+    if !from.contains(&Source::Sockets) {
+        return;
+    }
+
+    if *when_full == WhenFull::LeaveAtSource {
+        let message = "records of sockets have no ring to stay in; write \"drop_oldest\" or \"drop_newest\", and give the \
+                       sink a spool if nothing may be lost";
+        sink.error(report, &SinkConfig::when_full, message);
+    }
+    if to.kind().written().is_some_and(|written| written.body == Body::Payload) {
+        let message =
+            "records of sockets have no payload; write \"record\", or take \"sockets\" out of from";
+        sink.error(report, &Written::body, message);
     }
 }
 

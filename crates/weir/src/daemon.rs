@@ -44,7 +44,7 @@ use progress::{Progress, Rates};
 use relay::{Listener, SocketOwner, TargetKind, TargetOptions};
 use service::Service;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-use sinks::Sinks;
+use sinks::{Fed, Sinks};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
@@ -99,6 +99,8 @@ pub(crate) struct Running {
     file: Option<SocketFile>,
     /// Where each UDP target's socket is connected to; `None` while none is open.
     addresses: BTreeMap<String, Option<SocketAddr>>,
+    /// The sinks that it feeds.
+    fed: Vec<Fed>,
 }
 
 /// A listener that a reload took out of service and that still drains.
@@ -183,9 +185,16 @@ impl Daemon {
         let run_id = run_id();
         let ledger = Arc::new(Ledger::new(run_id.clone()));
 
+        // Before everything that feeds them.
+        let failures = sinks.apply(sink_plan, &ledger, Duration::ZERO);
+        if let Some(failure) = failures.into_iter().next() {
+            return Err(Failure::Unavailable.error(failure));
+        }
+
         let mut running = Vec::new();
         let targets = open_targets(&config.listeners, &names, &ways, &listen_addrs)?;
-        for ((listener, socket), targets) in config.listeners.iter().zip(sockets).zip(targets) {
+        for ((listener, socket), mut targets) in config.listeners.iter().zip(sockets).zip(targets) {
+            targets.feed(&mut sinks, &listener.name, Fed::by(&config, &listener.name));
             running.push(Running::start(listener.clone(), socket, targets, &drops, &ledger)?);
         }
 
@@ -193,11 +202,6 @@ impl Daemon {
         say(&banner::banner(&run_id, &running, &config, admin_addr));
         for (name, to) in banner::absent_unix_targets(&running) {
             tracing::warn!("target {name}: nobody listens at {to} yet; it is tried again");
-        }
-
-        let failures = sinks.apply(sink_plan, &ledger, Duration::ZERO);
-        if let Some(failure) = failures.into_iter().next() {
-            return Err(Failure::Unavailable.error(failure));
         }
 
         let now = Instant::now();
@@ -412,9 +416,10 @@ impl Running {
         let OpenSocket { socket, owner, file } = socket;
         let options = config.listener_options(owner);
         let before = drops.counted(socket.as_fd(), owner);
-        let to = targets.destinations;
-        let listener = Listener::start_counting_from(options, socket, before, to, ledger)?;
-        Ok(Running { config, listener, file, addresses: targets.addresses })
+        let Targets { destinations, addresses, fed } = targets;
+        let listener =
+            Listener::start_counting_from(options, socket, before, destinations, ledger)?;
+        Ok(Running { config, listener, file, addresses, fed })
     }
 
     /// The UDP address that it listens on.
@@ -431,9 +436,11 @@ impl Running {
 }
 
 /// The targets of a listener, opened.
+#[derive(Default)]
 struct Targets {
     destinations: Vec<(TargetOptions, TargetKind)>,
     addresses: BTreeMap<String, Option<SocketAddr>>,
+    fed: Vec<Fed>,
 }
 
 impl Targets {
@@ -443,13 +450,20 @@ impl Targets {
         ways: &Ways,
         listen_addrs: &[SocketAddr],
     ) -> anyhow::Result<Targets> {
-        let mut targets = Targets { destinations: Vec::new(), addresses: BTreeMap::new() };
+        let mut targets = Targets::default();
         for config in configs {
             let opened = open::target(config, names, ways, listen_addrs)?;
             targets.addresses.insert(config.name.clone(), opened.address);
             targets.destinations.push((config.target_options(), opened.destination));
         }
         Ok(targets)
+    }
+
+    /// Adds the sinks that the listener feeds.
+    fn feed(&mut self, sinks: &mut Sinks, listener: &str, fed: Vec<Fed>) {
+        let destination = |one: &Fed| (one.target_options(), sinks.receiver(listener, one));
+        self.destinations.extend(fed.iter().map(destination));
+        self.fed = fed;
     }
 }
 

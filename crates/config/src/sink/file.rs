@@ -74,7 +74,7 @@ impl Kind for FileSink {
             rotate_interval: self.rotate_interval,
             rotate_keep: self.rotate_keep,
         };
-        Ok(::sink::file(options, self.written.format, given.fields))
+        Ok(::sink::file(options, given.content(&self.written)))
     }
 
     fn is_exclusive(&self) -> bool {

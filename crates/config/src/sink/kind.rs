@@ -1,12 +1,12 @@
 //! What a kind of sink has to say of itself, and the schemes by which `to` names it.
 
-use super::{Sink, Written};
+use super::{Body, Sink, Written};
 use crate::address::{AddressError, HostPort, split_scheme};
 use crate::form::Slot;
 use crate::host::Finding;
 use crate::keys::Values;
 use crate::reader::Reader;
-use ::sink::{BatchLimits, Connector, Remote};
+use ::sink::{BatchLimits, Connector, Content, Remote};
 use record::{Encoding, FieldSet};
 use std::fmt;
 use std::io;
@@ -64,10 +64,21 @@ pub(crate) trait Kind: fmt::Display {
 pub struct Opening {
     /// The sink's name.
     pub name: String,
-    /// What records of sockets are written with.
-    pub fields: FieldSet,
+    /// What records of sockets are written with; `None`: it takes no records of sockets.
+    pub fields: Option<FieldSet>,
     /// The address of its receiver, which may change.
     pub remote: Remote,
+}
+
+impl Opening {
+    /// What a kind writes that has a choice of formats.
+    pub(crate) fn content(&self, written: &Written) -> Content {
+        match (written.body, self.fields) {
+            (Body::Payload, _) => Content::Payloads,
+            (Body::Record, Some(fields)) => Content::Records(written.format, fields),
+            (Body::Record, None) => Content::Datagrams(written.format),
+        }
+    }
 }
 
 /// One way to begin `to`, and the kind that it names.

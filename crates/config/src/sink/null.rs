@@ -32,7 +32,7 @@ impl Kind for NullSink {
     }
 
     fn open(&self, given: &Opening) -> io::Result<Connector> {
-        Ok(::sink::null(self.0.format, given.fields))
+        Ok(::sink::null(given.content(&self.0)))
     }
 
     fn written(&self) -> Option<&Written> {

@@ -32,7 +32,7 @@ impl Kind for StdoutSink {
     }
 
     fn open(&self, given: &Opening) -> io::Result<Connector> {
-        ::sink::stdout(self.0.format, given.fields)
+        ::sink::stdout(given.content(&self.0))
     }
 
     fn is_exclusive(&self) -> bool {

@@ -5,6 +5,7 @@ use super::kind::{Kind, Opening, Scheme};
 use crate::address::{HostPort, receiver};
 use crate::host::{self, Finding};
 use ::sink::{Connector, UdpOptions};
+use record::FieldSet;
 use std::fmt;
 use std::io;
 use sys::socket::SendOptions;
@@ -25,7 +26,7 @@ pub struct UdpSink {
 impl Kind for UdpSink {
     fn open(&self, given: &Opening) -> io::Result<Connector> {
         let options = UdpOptions { remote: given.remote.clone(), send: SendOptions::default() };
-        Ok(::sink::udp(options, given.fields))
+        Ok(::sink::udp(options, given.fields.unwrap_or(FieldSet::ALL)))
     }
 
     fn receiver(&self) -> Option<&HostPort> {

@@ -173,7 +173,7 @@ pub(super) fn options(whole: &Config, config: &SocketsConfig) -> anyhow::Result<
 }
 
 /// The kernel's random id of this boot; zero where it does not say.
-fn source_id() -> [u8; 16] {
+pub(super) fn source_id() -> [u8; 16] {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
     u128::from_str_radix(&digits, 16).map_or([0; 16], u128::to_be_bytes)

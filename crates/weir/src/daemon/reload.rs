@@ -8,6 +8,7 @@ mod apply;
 
 use super::http::{Bound, sockets_elsewhere};
 use super::open::{self, OpenSocket, OpenTarget, Place};
+use super::sinks::{Fed, Sinks};
 use super::{
     Daemon, NAMES_WAIT, Prepared, Running, Source, Targets, collector, sinks, watched_names,
 };
@@ -15,7 +16,7 @@ use crate::exit::Failure;
 use config::{
     Config, Host, Listen, ListenerConfig, LoadError, SocketsConfig, TargetConfig, memory,
 };
-use relay::SocketOwner;
+use relay::{SocketOwner, TargetKind};
 use std::net::SocketAddr;
 use std::time::Instant;
 use sys::socket::share_address;
@@ -57,6 +58,10 @@ enum Step {
     Change(TargetConfig, OpenTarget),
     Add(TargetConfig, OpenTarget),
     Remove(String),
+    /// A sink that is fed from now on.
+    Feed(Fed, TargetKind),
+    /// The same sink, with other rows.
+    FeedAnew(Fed, TargetKind),
 }
 
 /// What becomes of the admin server.
@@ -156,14 +161,18 @@ impl Daemon {
             self.keep_alive(&[]);
             ways.push(match at.map(|at| &self.running[at]) {
                 Some(one) if is_same(&one.config, listener) => {
-                    Ways::Steps(self.steps(one, listener, &listen_addrs)?)
+                    let mut steps = self.steps(one, listener, &listen_addrs)?;
+                    let wanted = Fed::by(config, &listener.name);
+                    feeding_steps(&mut self.sinks, &one.fed, &listener.name, wanted, &mut steps);
+                    Ways::Steps(steps)
                 }
-                _ => Ways::All(Targets::open(
-                    &listener.targets,
-                    &self.names,
-                    &self.ways,
-                    &listen_addrs,
-                )?),
+                _ => {
+                    let mut targets =
+                        Targets::open(&listener.targets, &self.names, &self.ways, &listen_addrs)?;
+                    let fed = Fed::by(config, &listener.name);
+                    targets.feed(&mut self.sinks, &listener.name, fed);
+                    Ways::All(targets)
+                }
             });
         }
 
@@ -276,6 +285,29 @@ impl Daemon {
         steps.extend(gone.map(Step::Remove));
 
         Ok(steps)
+    }
+}
+
+/// What differs between the sinks that a listener feeds and those that it is to feed.
+fn feeding_steps(
+    sinks: &mut Sinks,
+    fed: &[Fed],
+    listener: &str,
+    wanted: Vec<Fed>,
+    steps: &mut Vec<Step>,
+) {
+    let is_gone = |one: &&Fed| wanted.iter().all(|wanted| wanted.name() != one.name());
+    let gone = fed.iter().filter(is_gone).map(|one| Step::Remove(one.name().to_owned()));
+    steps.extend(gone);
+
+    for wanted in wanted {
+        let step = match fed.iter().find(|one| one.name() == wanted.name()) {
+            Some(same) if *same == wanted => continue,
+            Some(_) => Step::FeedAnew,
+            None => Step::Feed,
+        };
+        let receiver = sinks.receiver(listener, &wanted);
+        steps.push(step(wanted, receiver));
     }
 }
 

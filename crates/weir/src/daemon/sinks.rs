@@ -1,6 +1,10 @@
 //! The sinks that run. They come, are replaced and go while their sources go on: what did not change is not touched, and
 //! what was replaced delivers by itself what it has.
 
+mod rows;
+
+pub(super) use rows::Fed;
+
 use super::collector;
 use super::names::Names;
 use super::open;
@@ -10,9 +14,12 @@ use anyhow::Context as _;
 use config::{Config, Opening, Sink, SinkConfig, Source};
 use ledger::{Ledger, Meter, Trouble};
 use record::FieldSet;
+use relay::TargetKind;
+use rows::Rows;
 use sink::{Connector, Fanout, Remote, SinkOptions};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// How often the name of a UDP sink is resolved again.
@@ -30,22 +37,34 @@ pub(super) struct Sinks {
     running: Vec<Running>,
     draining: Vec<Draining>,
     sockets: Fanout,
+    /// What feeds a sink with the datagrams of a listener, by the names of both. Each has a ring reader of its own.
+    listeners: BTreeMap<(String, String), Feed>,
+}
+
+/// What one listener gives one sink.
+#[derive(Clone, Default)]
+struct Feed {
+    fanout: Fanout,
+    /// Held by what makes the rows.
+    feeding: Weak<()>,
 }
 
 struct Running {
     config: SinkConfig,
-    /// What its records of sockets are written with.
-    fields: FieldSet,
+    /// What its records of sockets are written with, if it takes any.
+    fields: Option<FieldSet>,
     /// Where it sends datagrams to, if it is of that kind.
     remote: Remote,
     sink: sink::Sink,
-    feeds: Vec<(Source, Fanout)>,
+    feeds: Vec<(Source, Feed)>,
 }
 
 /// A sink that nothing feeds any longer.
 struct Draining {
     sink: sink::Sink,
     deadline: Instant,
+    /// What listeners may still hand to it.
+    feeding: Vec<Weak<()>>,
     /// For the one that took its place.
     has_ended: Arc<AtomicBool>,
 }
@@ -61,7 +80,7 @@ enum Fate {
 
 struct Opened {
     config: SinkConfig,
-    fields: FieldSet,
+    fields: Option<FieldSet>,
     remote: Remote,
     connector: Connector,
 }
@@ -89,20 +108,20 @@ impl Sinks {
 
         let mut fates = Vec::new();
         for wanted in &config.sinks {
-            let own = match &config.sockets {
-                Some(sockets) => sockets.fields_of(wanted),
-                None => FieldSet::ALL,
-            };
+            let sockets =
+                config.sockets.as_ref().filter(|_| wanted.from.contains(&Source::Sockets));
+            let own = sockets.map(|sockets| sockets.fields_of(wanted));
             // Absent fields are nowhere: with and without them the same is written.
-            let is_same = |one: &Running| {
-                one.config == *wanted && one.fields.without(&absent) == own.without(&absent)
-            };
+            let present = |fields: Option<FieldSet>| fields.map(|fields| fields.without(&absent));
+            let is_same =
+                |one: &Running| one.config == *wanted && present(one.fields) == present(own);
             fates.push(match self.running.iter().position(is_same) {
                 Some(at) => Fate::Keep(at),
                 None => {
                     let is_protobuf = wanted.to.encoding() == record::Encoding::Protobuf;
                     // Protobuf has no trace of what is absent, and is written fastest whole.
-                    let fields = if is_protobuf { own.with(&absent) } else { own };
+                    let whole = |own: FieldSet| if is_protobuf { own.with(&absent) } else { own };
+                    let fields = own.map(whole);
                     Fate::Open(Box::new(open_one(wanted, fields, names, last)?))
                 }
             });
@@ -134,10 +153,19 @@ impl Sinks {
         }
 
         for one in former.into_iter().flatten() {
-            one.feeds.iter().for_each(|(_, fanout)| fanout.detach(&one.sink));
-            self.retire(one, deadline);
+            self.retire(one, deadline, Arc::default());
         }
         failures
+    }
+
+    /// What reads the ring of a listener for a sink.
+    pub(super) fn receiver(&mut self, listener: &str, fed: &Fed) -> TargetKind {
+        let feed = self.listeners.entry((listener.to_owned(), fed.sink.clone())).or_default();
+        // One token for all that ever feed it: the old reader of a ring may drain beside the new.
+        let feeding = feed.feeding.upgrade().unwrap_or_default();
+        feed.feeding = Arc::downgrade(&feeding);
+        let writer = feed.fanout.writer(collector::source_id());
+        TargetKind::Rows(Box::new(Rows::new(writer, listener, fed, feeding)))
     }
 
     /// Starts a sink, in the place of another if there is one.
@@ -168,35 +196,48 @@ impl Sinks {
         };
         ledger.register(sink.meter());
 
-        let feeds: Vec<_> =
-            config.from.iter().map(|source| (source.clone(), self.feed(source))).collect();
-        for (source, fanout) in &feeds {
+        let feed = |source: &Source| (source.clone(), self.feed(source, &config.name));
+        let feeds: Vec<_> = config.from.iter().map(feed).collect();
+        for (source, feed) in &feeds {
             match &old {
-                Some(old) if old.config.from.contains(source) => fanout.replace(&old.sink, &sink),
-                _ => fanout.attach(&sink),
+                Some(old) if old.config.from.contains(source) => {
+                    feed.fanout.replace(&old.sink, &sink);
+                }
+                _ => feed.fanout.attach(&sink),
             }
         }
-        if let Some(old) = old {
-            let gone = old.feeds.iter().filter(|(source, _)| !config.from.contains(source));
-            gone.for_each(|(_, fanout)| fanout.detach(&old.sink));
-            self.retire_for(old, deadline, has_ended);
+        if let Some(mut old) = old {
+            // What both take goes to the new one alone.
+            old.feeds.retain(|(source, _)| !config.from.contains(source));
+            self.retire(old, deadline, has_ended);
         }
         Ok(Some(Running { config, fields, remote, sink, feeds }))
     }
 
-    fn feed(&self, source: &Source) -> Fanout {
+    fn feed(&mut self, source: &Source, sink: &str) -> Feed {
         match source {
-            Source::Sockets => self.sockets.clone(),
+            Source::Sockets => Feed { fanout: self.sockets.clone(), feeding: Weak::new() },
+            Source::Listener(name) => {
+                self.listeners.entry((name.clone(), sink.to_owned())).or_default().clone()
+            }
         }
     }
 
-    fn retire(&mut self, one: Running, deadline: Instant) {
-        self.retire_for(one, deadline, Arc::default());
-    }
+    /// Takes a sink out of service. What listeners still have for it in their rings may come first.
+    fn retire(&mut self, one: Running, deadline: Instant, has_ended: Arc<AtomicBool>) {
+        let Running { config, sink, feeds, .. } = one;
+        let mut feeding = Vec::new();
+        for (source, feed) in feeds {
+            match source {
+                Source::Sockets => feed.fanout.detach(&sink),
+                Source::Listener(listener) => {
+                    let key = (listener, config.name.clone());
+                    feeding.extend(self.listeners.remove(&key).map(|feed| feed.feeding));
+                }
+            }
+        }
 
-    fn retire_for(&mut self, one: Running, deadline: Instant, has_ended: Arc<AtomicBool>) {
-        one.sink.close(deadline);
-        self.draining.push(Draining { sink: one.sink, deadline, has_ended });
+        self.draining.push(Draining { sink, deadline, feeding, has_ended });
         let too_many = self.draining.len().saturating_sub(DRAINING_MAX);
         for oldest in &mut self.draining[..too_many] {
             oldest.hurry(Instant::now());
@@ -207,6 +248,7 @@ impl Sinks {
     pub(super) fn turn(&mut self, now: Instant, ledger: &Ledger) {
         for at in (0..self.draining.len()).rev() {
             let one = &self.draining[at];
+            one.close_if_nothing_comes(now);
             if one.sink.has_ended() || now >= one.deadline + END_GRACE {
                 self.draining.swap_remove(at).finish(ledger);
             }
@@ -232,12 +274,14 @@ impl Sinks {
 
     /// Lets nothing more in; what is inside may leave until the deadline.
     pub(super) fn close(&mut self, deadline: Instant) {
-        for one in std::mem::take(&mut self.running) {
-            one.sink.close(deadline);
-            let has_ended = Arc::default();
-            self.draining.push(Draining { sink: one.sink, deadline, has_ended });
+        for Running { sink, .. } in std::mem::take(&mut self.running) {
+            let (feeding, has_ended) = (Vec::new(), Arc::default());
+            self.draining.push(Draining { sink, deadline, feeding, has_ended });
         }
-        self.hurry(deadline);
+        self.draining.iter_mut().for_each(|one| {
+            one.feeding.clear();
+            one.hurry(deadline);
+        });
     }
 
     /// Leaves those that end less time.
@@ -259,7 +303,14 @@ impl Sinks {
 impl Draining {
     fn hurry(&mut self, deadline: Instant) {
         self.deadline = self.deadline.min(deadline);
-        self.sink.close(self.deadline);
+        self.close_if_nothing_comes(Instant::now());
+    }
+
+    fn close_if_nothing_comes(&self, now: Instant) {
+        let comes = self.feeding.iter().any(|feeding| feeding.strong_count() > 0);
+        if !comes || now >= self.deadline {
+            self.sink.close(self.deadline);
+        }
     }
 
     /// Closes its account. Waits for half a second beyond the deadline at most, and then gives its thread up.
@@ -273,7 +324,7 @@ impl Draining {
 
 fn open_one(
     wanted: &SinkConfig,
-    fields: FieldSet,
+    fields: Option<FieldSet>,
     names: &Names,
     last: LastLedger,
 ) -> anyhow::Result<Opened> {

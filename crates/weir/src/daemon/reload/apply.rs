@@ -23,6 +23,11 @@ impl Daemon {
         let Plan { config, fates, admin, collector, sinks } = plan;
         let grace = config.daemon.drain_grace;
         let mut report = Report { changes: changes(&self.config, &config), failures: 0 };
+        // Before everything that feeds them.
+        for failure in self.sinks.apply(sinks, &self.ledger, grace) {
+            report.failed(failure);
+        }
+
         let mut former: Vec<_> = self.running.drain(..).map(Some).collect();
 
         let mut entering = Vec::new();
@@ -68,10 +73,6 @@ impl Daemon {
             report.failed(format!("names are not followed: {error}"));
         }
 
-        // Before the collector: what it makes for other sinks goes to them from the first record on.
-        for failure in self.sinks.apply(sinks, &self.ledger, grace) {
-            report.failed(failure);
-        }
         self.change_collector(collector, &mut report);
         self.move_admin(admin, &mut report);
         self.health.config_applied(&fingerprint(&self.config));
@@ -141,7 +142,8 @@ impl Daemon {
         let options = wanted.listener_options(one.owner());
         let deadline = Instant::now() + grace;
 
-        match one.listener.hand_over(options, targets.destinations, deadline) {
+        let Targets { destinations, addresses, fed } = targets;
+        match one.listener.hand_over(options, destinations, deadline) {
             Ok(listener) => {
                 if one.config.name != wanted.name {
                     self.health.forget(&one.config.name);
@@ -150,7 +152,7 @@ impl Daemon {
                     .push(Retiring { listener: one.listener, listen: one.config.listen.address() });
 
                 let config = wanted.clone();
-                Running { config, listener, file: one.file, addresses: targets.addresses }
+                Running { config, listener, file: one.file, addresses, fed }
             }
             Err(error) => {
                 report.failed(format!("listener {} stays as it was: {error}", one.config.name));
@@ -208,7 +210,7 @@ fn adjust_receive_buffer(one: &Running, wanted: &ListenerConfig) {
 fn keep(mut one: Running, wanted: &ListenerConfig, steps: Vec<Step>, grace: Duration) -> Entering {
     adjust_receive_buffer(&one, wanted);
 
-    let addresses = &mut one.addresses;
+    let (addresses, fed) = (&mut one.addresses, &mut one.fed);
     let step = |step| match step {
         Step::Change(target, opened) => {
             addresses.insert(target.name.clone(), opened.address);
@@ -220,7 +222,19 @@ fn keep(mut one: Running, wanted: &ListenerConfig, steps: Vec<Step>, grace: Dura
         }
         Step::Remove(name) => {
             addresses.remove(&name);
+            fed.retain(|one| one.name() != name);
             TargetChange::Remove(name)
+        }
+        Step::Feed(sink, receiver) => {
+            let options = sink.target_options();
+            fed.push(sink);
+            TargetChange::Add(options, receiver)
+        }
+        Step::FeedAnew(sink, receiver) => {
+            let options = sink.target_options();
+            fed.retain(|one| one.name() != sink.name());
+            fed.push(sink);
+            TargetChange::Change(options, receiver)
         }
     };
 
