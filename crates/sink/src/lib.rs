@@ -42,6 +42,7 @@ pub mod spool;
 mod accounts;
 mod backlog;
 mod batcher;
+mod byte_stream;
 mod datagrams;
 mod delivery;
 mod destination;
@@ -49,13 +50,18 @@ mod encode;
 mod error;
 mod fanout;
 mod file;
+mod frames;
 mod null;
 mod options;
 mod queue;
 mod secret;
 mod sink;
 mod stream;
+mod tcp;
+#[cfg(feature = "tls")]
+mod tls;
 mod udp;
+mod unix;
 mod worker;
 
 pub use destination::{
@@ -66,6 +72,7 @@ pub use encode::{Content, Framing, Partition, RowEncoder};
 pub use error::Error;
 pub use fanout::{ChunkWriter, Fanout};
 pub use file::{FileOptions, file};
+pub use frames::StreamFraming;
 pub use null::null;
 pub use options::{
     BatchLimits, DeliveryOptions, QueueOptions, SinkOptions, SpoolOptions, SpoolSync, WhenFull,
@@ -74,4 +81,8 @@ pub use queue::{Full, Intake};
 pub use secret::{Login, Secret, SecretSource, TlsIdentity, TlsOptions, TlsVerify};
 pub use sink::Sink;
 pub use stream::stdout;
+#[cfg(feature = "tls")]
+pub use tcp::tls;
+pub use tcp::{TcpOptions, tcp};
 pub use udp::{Remote, UdpOptions, udp};
+pub use unix::{unix, unixgram};
