@@ -139,6 +139,29 @@ impl RowEncoder {
         }
     }
 
+    /// The encoder of a batch that is an array of its own, so that no file ends inside one.
+    fn array(&mut self) -> Option<(&mut Encoder, &mut Vec<u8>)> {
+        let Form::Record(encoder) = &mut self.form else { return None };
+        let is_array = encoder.encoding() == Encoding::Json && self.partition == Partition::Whole;
+        is_array.then_some((encoder, &mut self.out.bytes))
+    }
+
+    fn begin_array(&mut self) {
+        if self.open.is_none()
+            && let Some((encoder, out)) = self.array()
+        {
+            encoder.begin(out);
+        }
+    }
+
+    fn end_array(&mut self) {
+        if self.open.is_some()
+            && let Some((encoder, out)) = self.array()
+        {
+            encoder.end(out);
+        }
+    }
+
     fn end_part(&mut self) {
         if let Some(part) = self.open.take() {
             self.out.parts.push(Part { end: self.out.bytes.len(), ..part });
@@ -149,6 +172,7 @@ impl RowEncoder {
 impl BatchEncoder for RowEncoder {
     fn push(&mut self, row: &Row<'_>, key: PartKey) -> Pushed {
         let before = self.out.bytes.len();
+        self.begin_array();
         match self.write(row) {
             Ok(Written::Yes) => {}
             Ok(Written::NoForm) => return Pushed::Skipped(Reason::NotInFormat),
@@ -173,6 +197,7 @@ impl BatchEncoder for RowEncoder {
     }
 
     fn finish(&mut self) -> Encoded {
+        self.end_array();
         self.end_part();
         // The next batch is about as long.
         let next = Encoded {
