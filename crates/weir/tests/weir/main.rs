@@ -5,6 +5,7 @@
 mod addresses;
 mod choices;
 mod choose;
+mod clickhouse_queries;
 mod collector;
 mod config_command;
 mod daemon;
