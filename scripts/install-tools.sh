@@ -2,14 +2,15 @@
 # Installs what building and testing need on a Debian machine that has a Rust toolchain, and says what it does.
 #
 #   scripts/install-tools.sh build   a C linker and the pinned toolchain
-#   scripts/install-tools.sh test    also the peers and checkers that tests use
+#   scripts/install-tools.sh test    also the peers, checkers and servers that tests use
 #   scripts/install-tools.sh image   also what assembles and inspects the container image
 #   scripts/install-tools.sh fuzz    also cargo-fuzz and the ClickHouse engine, 0.9 GB
 #
+#   scripts/install-tools.sh servers      the servers that sinks are tested against, and their clients
 #   scripts/install-tools.sh clickhouse   the ClickHouse engine alone
 #
 # What cannot be installed is named; the tests that need it then skip with a reason. Nothing here starts a service:
-# programs whose Debian package brings one (rsyslog, prometheus) are unpacked under the target folder, not installed.
+# programs whose Debian package brings one (rsyslog, prometheus, nats) are unpacked under the target folder, not installed.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -18,6 +19,7 @@ STATSD_EXPORTER_VERSION=v0.31.0
 CARGO_FUZZ_VERSION=0.13.2
 # The engine of ClickHouse 26.9.2.1 as a Python extension; no registry has a server of these years.
 CHDB_VERSION=26.9.0
+MAVEN_COPY=org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
 MUSL_TARGET=x86_64-unknown-linux-musl
 
 cannot() { say "cannot install $1: $2"; }
@@ -128,6 +130,49 @@ get_statsd_exporter() {
         cannot statsd_exporter "go install failed"
 }
 
+# The broker's version is in its pom.xml.
+get_kafka() {
+    local wanted="$ROOT/scripts/servers/kafka/pom.xml" folder="$WEIR_TOOLS/kafka"
+    cmp -s "$wanted" "$folder/pom.xml" && return 0
+    packages java=default-jre-headless mvn=maven
+    have mvn || { cannot kafka "no mvn here"; return 0; }
+    say "copying the jars of a Kafka broker (43 MB) into $folder"
+    rm -rf "$folder"
+    mvn -q -B -Dstyle.color=never -f "$wanted" "$MAVEN_COPY" -DoutputDirectory="$folder/jars" || { cannot kafka "mvn failed"; return 0; }
+    # Flags for a short life on a small machine: it starts in less time than with the defaults, and stays below 400 MB.
+    program weir-kafka "exec java -Xmx384m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 \
+    -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -cp '$folder/jars/*' \"\$@\""
+    cp "$wanted" "$folder/pom.xml"
+}
+
+# NSQ's version is in the go.mod.
+get_nsq() {
+    local module="$ROOT/scripts/servers/nsq" wanted="$WEIR_TOOLS/nsq.mod" app
+    cmp -s "$module/go.mod" "$wanted" && return 0
+    have go || { cannot nsq "no go here (1.24 or newer)"; return 0; }
+    say "building nsqd, nsqlookupd and nsq_tail"
+    for app in nsqd nsqlookupd nsq_tail; do
+        (cd "$module" && GOBIN="$WEIR_TOOLS/bin" go install "github.com/nsqio/nsq/apps/$app") ||
+            { cannot "$app" "go install failed"; return 0; }
+    done
+    cp "$module/go.mod" "$wanted"
+}
+
+get_nats() {
+    have nats-server && return 0
+    say "unpacking nats-server (its service is neither installed nor started)"
+    unpack nats-server || { cannot nats-server "see $WEIR_TOOLS/apt.log"; return 0; }
+    ln -sf ../root/usr/sbin/nats-server "$WEIR_TOOLS/bin/nats-server"
+}
+
+# Debian's package redis-server is a service around a program of redis-tools that looks at the name by which it is called.
+get_redis() {
+    packages redis-cli=redis-tools
+    have redis-server && return 0
+    have redis-check-rdb || return 0
+    ln -sf "$(command -v redis-check-rdb)" "$WEIR_TOOLS/bin/redis-server"
+}
+
 # In a venv of its own: it is large, and not for a first look at the tests.
 get_clickhouse() {
     local venv="$WEIR_TOOLS/clickhouse"
@@ -178,13 +223,22 @@ for_image() {
     get_musl
 }
 
+for_servers() {
+    packages kcat=kcat openssl=openssl
+    get_redis
+    get_nats
+    get_nsq
+    get_kafka
+    get_python_packages
+}
+
 for_test() {
     for_image
     packages ip=iproute2 socat=socat shellcheck=shellcheck systemd-analyze=systemd python3=python3 \
         sysctl=procps tcpdump=tcpdump
     get_rsyslogd
     get_promtool
-    get_python_packages
+    for_servers
     get_statsd_exporter
     get_miri
 }
@@ -198,6 +252,7 @@ case "${1:-}" in
     image) for_image ;;
     test) for_test ;;
     fuzz) for_test; get_cargo_fuzz; get_clickhouse ;;
+    servers) for_servers; get_clickhouse ;;
     clickhouse) get_clickhouse ;;
-    *) die "usage: $0 build|image|test|fuzz|clickhouse" ;;
+    *) die "usage: $0 build|image|test|fuzz|servers|clickhouse" ;;
 esac

@@ -10,6 +10,8 @@ cd "$ROOT"
 
 FUZZ_SECONDS=${FUZZ_SECONDS:-15}
 LOGS=$(mktemp -d)
+# Shared servers, each with its log in a folder of its own (crates/testkit/src/servers/shared.rs).
+export WEIR_TEST_SERVERS=$TARGET/tmp/servers
 trap 'rm -rf "$LOGS"' EXIT
 TIMES=() FAILED=()
 
@@ -40,6 +42,17 @@ steps_together() {
         pids=("${pids[@]:1}")
         cat "$LOGS/$name.log"
         ended "$name" "$status" "$((SECONDS - start))"
+    done
+}
+
+# keep_servers: the servers that tests start and share end with this script, however it ends, and not with the test executable
+# that started them: a server lives as long as a process shares the lock on its lease.
+keep_servers() {
+    local name folder
+    for name in kafka nsqd nats redis clickhouse s3; do
+        folder=$WEIR_TEST_SERVERS/$name
+        mkdir -p "$folder"
+        flock --shared --no-fork "$folder/lease" tail --pid=$$ -f /dev/null >/dev/null 2>&1 &
     done
 }
 
@@ -157,6 +170,7 @@ sum_up() {
 }
 
 "$ROOT/scripts/install-tools.sh" "$([ "${REQUIRE_ALL:-}" = 1 ] && echo fuzz || echo test)"
+keep_servers
 [ "$#" -gt 0 ] || set -- scripts unit benches demo unprivileged units manifests image+loom+miri fuzz
 for name in "$@"; do
     case $name in

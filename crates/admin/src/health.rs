@@ -122,7 +122,7 @@ impl Health {
         self.lock().beats.remove(listener);
     }
 
-    /// Notes which components lose something now that no setting asks for: `listener/NAME`, `target/LISTENER/NAME`. They show
+    /// Notes which components lose something now that no setting asks for: `listener/NAME`, `target/LISTENER/NAME`, `sink/ORIGIN/NAME`. They show
     /// as degraded; the process is as healthy as before.
     pub fn set_losing(&self, components: BTreeSet<String>) {
         self.lock().losing = components;

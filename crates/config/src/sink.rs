@@ -8,16 +8,17 @@ pub use udp::UdpSink;
 
 use crate::address::{AddressError, HostPort, NAME, name_of, path, receiver, split_scheme};
 use crate::document::{Entry, Table};
-use crate::form::{Choice, Kind, List, size};
+use crate::form::{Choice, Kind, List, OrOff, Span, size, whole};
 use crate::host::{self, Finding};
 use crate::keys::{Key, Section, Values, keys};
 use crate::reader::{Placed, Reader, Report, repeated};
 use crate::sockets::{COLLECTOR_NAME, FIELDS, refuse_no_field};
-use ::sink::Destination;
-use record::Encoding;
+use ::sink::{BatchLimits, Connector, DeliveryOptions, QueueOptions, WhenFull};
+use record::{Encoding, FieldSet};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 pub(crate) const SECTION: Section = Section {
     path: "sink",
@@ -42,8 +43,31 @@ keys! {
         /// Memory for records that the destination has still to take, used when needed: a poll of 100,000 sockets
         /// comes faster than a disk takes it. Beyond it the oldest are dropped, and counted as `queue_full`.
         queue_size => queue_bytes: usize = size(256 << 10, 64 << 30), default(32 << 20);
+        /// What a full queue drops: what waits longest, or what comes.
+        when_full => when_full: WhenFull = WHEN_FULL, default(WhenFull::DropOldest);
+        /// A batch is complete with so many rows.
+        batch_rows => batch_rows: Option<usize> = whole(1, 10_000_000), unset("what the kind of sink has");
+        /// A batch is complete with so many bytes.
+        batch_size => batch_bytes: Option<usize> = size(1 << 10, 1 << 30), unset("what the kind of sink has");
+        /// A batch is complete when its first row has waited so long.
+        batch_age => batch_age: Option<Duration> =
+            Span(Duration::ZERO, Duration::from_secs(86_400)), unset("what the kind of sink has");
+        /// Batches that are sent and not answered yet, at most.
+        in_flight => in_flight: Option<usize> = whole(1, 1_000), unset("what the kind of sink has");
+        /// The longest pause before a batch is tried again. Each pause is random, up to a bound that doubles from 100 ms to this.
+        retry_max => retry_max: Duration =
+            Span(Duration::from_millis(100), Duration::from_secs(3_600)), default(Duration::from_secs(10));
+        /// A destination that answers nothing for so long is given up and connected anew; what it had is tried again.
+        answer_max => answer_max: Duration =
+            Span(Duration::from_secs(1), Duration::from_secs(3_600)), default(Duration::from_secs(60));
+        /// Rows that are older than this are dropped, and counted as `expired`, instead of tried again.
+        expire_after => expire_after: Option<Duration> =
+            OrOff(Span(Duration::from_secs(1), Duration::from_secs(366 * 86_400))), default(None);
     }
 }
+
+const WHEN_FULL: Choice<WhenFull> =
+    Choice(&[("drop_oldest", WhenFull::DropOldest), ("drop_newest", WhenFull::DropNewest)]);
 
 keys! {
     /// How records are written one after another.
@@ -135,13 +159,26 @@ impl Sink {
     ///
     /// # Errors
     /// There is no standard output.
-    pub fn open(&self, remote: Option<SocketAddr>) -> io::Result<Option<Box<dyn Destination>>> {
+    pub fn open(
+        &self,
+        remote: Option<SocketAddr>,
+        fields: FieldSet,
+    ) -> io::Result<Option<Connector>> {
         Ok(match self {
-            Sink::File(file) => Some(file.open()),
-            Sink::Udp(_) => remote.map(UdpSink::open),
-            Sink::Stdout(_) => Some(::sink::stdout()?),
-            Sink::Null(_) => Some(::sink::null()),
+            Sink::File(file) => Some(file.open(fields)),
+            Sink::Udp(_) => remote.map(|remote| UdpSink::open(remote, fields)),
+            Sink::Stdout(written) => Some(::sink::stdout(written.format, fields)?),
+            Sink::Null(written) => Some(::sink::null(written.format, fields)),
         })
+    }
+
+    /// When a batch is complete, and how many are in flight, where the file does not say.
+    fn usual(&self) -> (BatchLimits, usize) {
+        match self {
+            Sink::File(_) | Sink::Udp(_) | Sink::Stdout(_) | Sink::Null(_) => {
+                (BatchLimits::default(), 1)
+            }
+        }
     }
 
     /// How its records are written.
@@ -167,6 +204,32 @@ impl fmt::Display for Sink {
 }
 
 impl SinkConfig {
+    /// What waits in memory.
+    pub fn queue(&self) -> QueueOptions {
+        QueueOptions { bytes_max: self.queue_bytes, when_full: self.when_full }
+    }
+
+    /// When a batch is complete.
+    pub fn batch(&self) -> BatchLimits {
+        let (usual, _) = self.to.usual();
+        BatchLimits {
+            rows: self.batch_rows.unwrap_or(usual.rows),
+            bytes: self.batch_bytes.unwrap_or(usual.bytes),
+            age: self.batch_age.unwrap_or(usual.age),
+        }
+    }
+
+    /// How batches are delivered.
+    pub fn delivery(&self) -> DeliveryOptions {
+        let (_, in_flight) = self.to.usual();
+        DeliveryOptions {
+            in_flight_max: self.in_flight.unwrap_or(in_flight),
+            retry_max: self.retry_max,
+            answer_max: self.answer_max,
+            expire_after: self.expire_after,
+        }
+    }
+
     /// Looks at what it needs of this host.
     pub(crate) fn examine(&self, findings: &mut Vec<Finding>) {
         let what = format!("sink {}", self.name);

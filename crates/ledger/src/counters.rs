@@ -1,4 +1,4 @@
-use crate::Reason;
+use crate::{Reason, RejectClass};
 use serde::{Deserialize, Serialize};
 use std::ops::{Add, AddAssign};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +31,7 @@ impl Amount {
 
     /// No datagram at all. Empty datagrams have no bytes but do count.
     #[inline]
-    pub fn is_zero(self) -> bool {
+    pub fn is_zero(&self) -> bool {
         self.count == 0
     }
 }
@@ -87,12 +87,20 @@ impl Tally {
 /// What one thread counts at one hop: what it let through and what it dropped, by reason.
 ///
 /// Padded to two cache lines (the prefetcher fetches lines in pairs), so that two writers never share one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(align(128))]
 pub struct Counters {
     /// What left by the ordinary way.
     pub delivered: Tally,
     dropped: [Tally; Reason::COUNT],
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        // Not derived: arrays of more than 32 have no default.
+        let dropped = std::array::from_fn(|_| Tally::default());
+        Counters { delivered: Tally::default(), dropped }
+    }
 }
 
 impl Counters {
@@ -113,6 +121,62 @@ impl Counters {
             .iter()
             .map(|&reason| (reason, self.dropped(reason)))
             .filter(|(_, amount)| !amount.is_zero())
+    }
+}
+
+/// What one sink's thread counts: the ways out that every hop has, and the two that only sinks have.
+#[derive(Debug, Default)]
+pub struct SinkCounters {
+    /// What the destination acknowledged (`delivered`), and what was dropped.
+    pub counters: Counters,
+    rejected: [Tally; RejectClass::COUNT],
+    uncertain: Tally,
+}
+
+impl SinkCounters {
+    /// Counts what the destination confirmed. Only the owning thread may call this and the three functions below.
+    pub fn acknowledge(&self, amount: Amount) {
+        self.counters.delivered.add(amount);
+    }
+
+    /// Counts a drop.
+    pub fn drop(&self, reason: Reason, amount: Amount) {
+        self.counters.drop(reason, amount);
+    }
+
+    /// Counts what the destination refused permanently.
+    pub fn reject(&self, class: RejectClass, amount: Amount) {
+        self.rejected[class as usize].add(amount);
+    }
+
+    /// Counts what was sent and never answered. Once, at the end of a row's life: while it is retried it is in flight.
+    pub fn uncertain(&self, amount: Amount) {
+        self.uncertain.add(amount);
+    }
+
+    /// What was rejected in this class.
+    pub fn rejected(&self, class: RejectClass) -> Amount {
+        self.rejected[class as usize].load()
+    }
+
+    /// Every class in which anything was rejected.
+    pub fn rejects(&self) -> impl Iterator<Item = (RejectClass, Amount)> {
+        RejectClass::ALL
+            .iter()
+            .map(|&class| (class, self.rejected(class)))
+            .filter(|(_, amount)| !amount.is_zero())
+    }
+
+    /// Everything that left, by any way.
+    pub fn left(&self) -> Amount {
+        let dropped: Amount = self.counters.drops().map(|(_, amount)| amount).sum();
+        let rejected: Amount = self.rejects().map(|(_, amount)| amount).sum();
+        self.counters.delivered.load() + dropped + rejected + self.uncertain.load()
+    }
+
+    /// What was sent and never answered.
+    pub fn uncertain_total(&self) -> Amount {
+        self.uncertain.load()
     }
 }
 

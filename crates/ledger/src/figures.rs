@@ -199,6 +199,18 @@ figures! {
             "Times that a sink's file was put aside and a next one begun.";
         Reopens = "reopens", Count,
             "Times that a sink's file was opened again because its path led elsewhere: it had been moved or removed.";
+        Attempts = "attempts", Count,
+            "Times that a batch, or the rest of one, was handed to the sink's destination, retries included.";
+        PossibleDuplicates = "possible_duplicates", Count,
+            "Records acknowledged after an earlier attempt without an answer: the destination may have them twice.";
+        Recovered = "recovered", Count,
+            "Records that the sink's spool held at the start. They count as received.";
+        Panics = "panics", Count,
+            "Panics of the sink's client, which is started again after a pause.";
+        Connects = "connects", Count,
+            "Connections made to the sink's destination.";
+        CircuitOpenings = "circuit_openings", Count,
+            "Times that the sink stopped sending because its destination kept failing.";
         ReturnedDatagrams = "returned_datagrams", Count,
             "Datagrams that the network gave back after they were counted as delivered: the network lost at least these.";
     } each {
@@ -223,7 +235,7 @@ figures! {
         ReceiveQueueBytes = "receive_queue_bytes", Bytes,
             "How much of the receive buffer waits to be read, as the kernel charges it.";
         OldestAgeMs = "oldest_age_ms", Milliseconds,
-            "Age of the oldest datagram that waits for the target.";
+            "Age of the oldest datagram that waits for the target, or of the oldest record inside the sink.";
         Gso = "gso", Flag,
             "1 while runs of equal length leave as one message (UDP_SEGMENT).";
         Up = "up", Flag,
@@ -246,6 +258,22 @@ figures! {
             "Most bytes that can wait for the sink.";
         QueuePayloads = "queue_payloads", Count,
             "Payloads that wait for the sink.";
+        QueueRows = "queue_rows", Count,
+            "Records that wait in the sink's queue.";
+        SpoolRows = "spool_rows", Count,
+            "Records that wait in the sink's spool.";
+        SpoolBytes = "spool_bytes", Bytes,
+            "Bytes that the sink's spool has on disk.";
+        SpoolCapacityBytes = "spool_capacity_bytes", Bytes,
+            "Most bytes that the sink's spool may have on disk.";
+        EncoderBytes = "encoder_bytes", Bytes,
+            "Memory that the sink's encoder uses for the batch that it is filling.";
+        BatchesInFlight = "batches_in_flight", Count,
+            "Batches that the destination was given and has not answered yet.";
+        CircuitOpen = "circuit_open", Flag,
+            "1 while the sink only probes its destination now and then, because it kept failing.";
+        LastAcknowledgedUnixMs = "last_acknowledged_unix_ms", Milliseconds,
+            "When the destination last acknowledged anything, counted from 1970.";
         LastErrno = "last_errno", Code,
             "Number of the last error of the sink's destination.";
         DatagramLimitBytes = "datagram_limit_bytes", Bytes,

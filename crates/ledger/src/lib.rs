@@ -1,12 +1,13 @@
 //! The ledger: what was received, what left, what was lost, where and why.
 //!
-//! At every hop `received = delivered + dropped(reason) + in flight` holds at every instant. "In flight" is never counted:
+//! At every hop `received = delivered + dropped(reason) + in flight` holds at every instant. A sink has two more ways out: what its
+//! store `rejected(class)`, and what is `uncertain` because no answer came. "In flight" is never counted:
 //! it is what received leaves when everything that left is taken away. A reader loads the counters of what left *before*
 //! the counter of what was received, so that the difference is never negative; and it looks at what was received once more before
 //! that, so that the difference can be held against the hop's capacity. Each counter has one writer, never goes back,
 //! and is never reset while the process lives.
 //!
-//! [`Counters`] is what a data plane writes, a [`Meter`] turns it into [`HopSnapshot`]s, and the [`Ledger`] gathers them.
+//! [`Counters`] is what a data plane writes ([`SinkCounters`] a sink), a [`Meter`] turns it into [`HopSnapshot`]s, and the [`Ledger`] gathers them.
 
 #![forbid(unsafe_code)]
 
@@ -16,15 +17,19 @@ mod figures;
 mod hop;
 mod reason;
 mod registry;
+mod reject;
 mod snapshot;
 mod waterfall;
+mod way;
 
-pub use counters::{Amount, Counters, DelayHistogram, EventCounter, Tally};
+pub use counters::{Amount, Counters, DelayHistogram, EventCounter, SinkCounters, Tally};
 pub use figures::{
     ConnectionEnd, Event, Gauge, IcmpError, NamespaceError, PollPhase, SendError, TcpState, Unit,
 };
-pub use hop::{Accounting, Delay, Dropped, HopBuilder, HopKind, HopSnapshot};
+pub use hop::{Accounting, Delay, Dropped, HopBuilder, HopKind, HopSnapshot, Rejected, Trouble};
 pub use reason::Reason;
 pub use registry::{Ledger, Meter};
+pub use reject::RejectClass;
 pub use snapshot::{Loss, Snapshot};
 pub use waterfall::waterfall;
+pub use way::Way;

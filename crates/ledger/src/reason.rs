@@ -161,6 +161,34 @@ reasons! {
     WriteError = "write_error", lost at [Target, Sink],
         "the target's file could not be written",
         "free disk space or fix the permissions of the target's folder";
+    /// Rows of a kind that the sink's format cannot hold, such as totals in a table of sockets; exact.
+    NotInFormat = "not_in_format", intended at [Sink],
+        "the sink's format cannot hold rows of that kind, such as the totals of a poll",
+        "intended: choose another format for the sink, if it should have them";
+    /// An encoder could not write the row; exact.
+    EncodeError = "encode_error", lost at [Sink],
+        "the row could not be written in the sink's format",
+        "report it, with what the daemon's log says: every row should have a form";
+    /// Counted when a row is older than `expire_after` and certainly did not reach the destination; exact.
+    Expired = "expired", lost at [Sink],
+        "it waited for the sink's destination longer than expire_after",
+        "fix the destination, or raise expire_after of the sink";
+    /// Counted when retries ended while the destination could not be reached or answered with an error that passes; exact.
+    Unavailable = "unavailable", lost at [Sink],
+        "the sink's destination could not be reached, or answered with an error that passes, until retries ended",
+        "fix the destination (`weir ledger` shows the sink's trouble), or raise retry_max and give the sink a spool";
+    /// Counted when the spool drops its oldest segments, or takes nothing more; exact.
+    SpoolFull = "spool_full", lost at [Sink],
+        "the sink's spool was full, or its disk",
+        "raise spool_size of the sink, free disk space, or make the destination faster";
+    /// A gap in the row numbers of the spool: entries whose checksum is wrong, or that never reached the disk; exact.
+    SpoolCorrupt = "spool_corrupt", lost at [Sink],
+        "a part of the sink's spool could not be read back",
+        "check the disk (`dmesg`, `smartctl`); after a power failure, see spool_sync";
+    /// Rows of a sink that could not continue after a panic; exact.
+    SinkPanicked = "sink_panicked", lost at [Sink],
+        "the sink panicked and could not continue",
+        "report it, with the panic's message in the daemon's log";
     /// The target's name has no address and had none before; exact.
     TargetUnresolved = "target_unresolved", lost at [Target, Sink],
         "the target's name does not resolve, or its socket could not be opened",
@@ -169,9 +197,9 @@ reasons! {
     Shutdown = "shutdown", lost at [Socket, Target, Sink],
         "the daemon stopped before the target or sink had taken it",
         "raise drain_grace, or stop the senders first";
-    /// Left in the ring when the target was removed by a reload; exact.
-    TargetRemoved = "target_removed", intended at [Target],
-        "the target was removed by a reload before it had taken it",
+    /// Left in the ring, or in a sink's queue, when the target or sink was removed by a reload; exact.
+    TargetRemoved = "target_removed", intended at [Target, Sink],
+        "the target or sink was removed by a reload before it had taken it",
         "nothing: the configuration asked for it";
 }
 

@@ -56,6 +56,7 @@ impl Ledger {
 
         for mut hop in hops {
             hop.gauges.clear();
+            hop.trouble = None;
             // Nothing is inside any more: a life that goes on under this name has the room of its own ring only.
             hop.capacity = None;
 

@@ -1,4 +1,4 @@
-use crate::{Amount, HopKind, HopSnapshot, Reason};
+use crate::{Amount, HopKind, HopSnapshot, Way};
 use serde::{Deserialize, Serialize};
 
 /// All hops at one moment. The body of `GET /ledger`, where every number is a decimal string.
@@ -21,11 +21,11 @@ pub struct Snapshot {
     pub hops: Vec<HopSnapshot>,
 }
 
-/// A hop's drops for one reason.
+/// What one hop did not deliver, by one way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss<'a> {
     pub hop: &'a HopSnapshot,
-    pub reason: Reason,
+    pub way: Way,
     pub amount: Amount,
 }
 
@@ -42,29 +42,23 @@ impl Snapshot {
         self.violations == 0 && self.hops.iter().all(|hop| hop.unaccounted == 0)
     }
 
-    /// All drops, the largest first.
+    /// Everything that was not delivered, the largest first.
     pub fn losses(&self) -> Vec<Loss<'_>> {
         let mut losses: Vec<_> = self
             .hops
             .iter()
-            .flat_map(|hop| {
-                hop.dropped.iter().map(move |drop| Loss {
-                    hop,
-                    reason: drop.reason,
-                    amount: drop.amount,
-                })
-            })
+            .flat_map(|hop| hop.undelivered().map(move |(way, amount)| Loss { hop, way, amount }))
             .collect();
 
         losses.sort_by_key(|loss| std::cmp::Reverse(loss.amount.count));
         losses
     }
 
-    /// Drops that nobody asked for: all but sampling, filters, rate limits, denied sources, removed targets, and sockets
-    /// that had not changed or were listed twice.
+    /// Losses that nobody asked for: all but sampling, filters, rate limits, denied sources, removed targets, rows that a format
+    /// cannot hold, and sockets that had not changed or were listed twice. What is uncertain counts as lost.
     pub fn unintended_losses(&self) -> Vec<Loss<'_>> {
         let mut losses = self.losses();
-        losses.retain(|loss| !loss.reason.is_intended());
+        losses.retain(|loss| !loss.way.is_intended());
         losses
     }
 
@@ -79,7 +73,9 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DelayHistogram, Event, Gauge, HopBuilder};
+    use crate::{
+        DelayHistogram, Event, Gauge, HopBuilder, Reason, RejectClass, SinkCounters, Trouble,
+    };
 
     #[test]
     fn numbers_beyond_53_bits_survive_json() {
@@ -100,6 +96,43 @@ mod tests {
         assert_eq!(serde_json::from_str::<crate::HopSnapshot>(&newer).unwrap(), hop);
     }
 
+    /// A sink that lost a record each by a drop, a rejection and a missing answer.
+    fn sink() -> HopSnapshot {
+        let counters = SinkCounters::default();
+        counters.drop(Reason::Expired, Amount::one(1));
+        counters.reject(RejectClass::TooLarge, Amount { count: 2, bytes: 20 });
+        counters.uncertain(Amount { count: 3, bytes: 30 });
+        let trouble = Trouble { what: "it is down".into(), fix: "start it".into() };
+        HopBuilder::new(HopKind::Sink, "sockets", Some("s"), Amount::default())
+            .left_sink(&counters)
+            .trouble(Some(trouble))
+            .finish(Amount { count: 6, bytes: 51 })
+    }
+
+    #[test]
+    fn what_a_store_refused_or_never_answered_is_lost() {
+        let snapshot = Snapshot { hops: vec![sink()], ..Snapshot::default() };
+        let ways: Vec<_> = snapshot.unintended_losses().iter().map(|loss| loss.way).collect();
+        let expected =
+            [Way::Uncertain, Way::Rejected(RejectClass::TooLarge), Way::Dropped(Reason::Expired)];
+        assert_eq!(ways, expected);
+    }
+
+    #[test]
+    fn json_of_a_sink() {
+        let json = serde_json::to_value(sink()).unwrap();
+        let rejected = r#"[{"class":"too_large","count":"2","bytes":"20"}]"#;
+        assert_eq!(json["rejected"], serde_json::from_str::<serde_json::Value>(rejected).unwrap());
+        assert_eq!(json["uncertain"]["count"], "3");
+        assert_eq!(json["trouble"]["fix"], "start it");
+        assert_eq!(serde_json::from_value::<HopSnapshot>(json).unwrap(), sink());
+
+        let other = HopBuilder::new(HopKind::Target, "in", None, Amount::default());
+        let json = serde_json::to_string(&other.finish(Amount::default())).unwrap();
+        assert!(!json.contains("rejected") && !json.contains("uncertain"), "{json}");
+        assert!(!json.contains("trouble"), "{json}");
+    }
+
     #[test]
     fn no_number_is_written_as_a_number() {
         let hop = HopBuilder::new(HopKind::Target, "in", Some("out"), Amount::one(7))
@@ -109,7 +142,7 @@ mod tests {
             .gauge(Gauge::Up, 1)
             .delay(&DelayHistogram::default())
             .finish(Amount::default());
-        let snapshot = Snapshot { hops: vec![hop], violations: 3, ..Snapshot::default() };
+        let snapshot = Snapshot { hops: vec![hop, sink()], violations: 3, ..Snapshot::default() };
         assert_ne!(snapshot.hops[0].unaccounted, 0);
         let json = serde_json::to_string(&snapshot).unwrap();
         let mut all = vec![serde_json::from_str::<serde_json::Value>(&json).unwrap()];

@@ -1,6 +1,6 @@
-use crate::{Accounting, HopKind, HopSnapshot, Reason, Snapshot};
+use crate::{Accounting, Amount, Event, Gauge, HopKind, HopSnapshot, Reason, Snapshot, Way};
 use std::fmt::Write;
-use text::{grouped, size};
+use text::{escaped, grouped, short_time, size};
 
 /// The snapshot as text: in to out for each origin and target, then the largest loss in words.
 pub fn waterfall(snapshot: &Snapshot) -> String {
@@ -21,9 +21,9 @@ pub fn waterfall(snapshot: &Snapshot) -> String {
                 Some(target) => format!("{} -> {target}", loss.hop.origin),
                 None => loss.hop.origin.clone(),
             };
-            let (cause, advice) = match (loss.hop.hop, loss.reason) {
-                (HopKind::Socket, Reason::Shutdown) => REFUSED_AT_STOP,
-                (_, reason) => (reason.cause(), reason.advice()),
+            let (cause, advice) = match (loss.hop.hop, loss.way) {
+                (HopKind::Socket, Way::Dropped(Reason::Shutdown)) => REFUSED_AT_STOP,
+                (_, way) => (way.cause(), way.advice()),
             };
             put(
                 &mut text,
@@ -58,7 +58,9 @@ const REFUSED_AT_STOP: (&str, &str) = (
 );
 
 /// Columns of the names before the numbers.
-const NAME_COLUMNS: usize = 34;
+const NAME_COLUMNS: usize = 28;
+/// Columns of a word and the number behind it, below a hop.
+const COUNT_COLUMNS: usize = 20;
 
 fn write_hop(text: &mut String, hop: &HopSnapshot) {
     let (indent, name) = match hop.hop {
@@ -94,29 +96,65 @@ fn write_hop(text: &mut String, hop: &HopSnapshot) {
         ),
     );
 
-    for drop in &hop.dropped {
-        let bound = match hop.accounting {
-            Accounting::Exact => "",
-            Accounting::AtLeast => " (at least)",
-            Accounting::AllSenders => " (of all its senders)",
-        };
-        let what = if drop.reason.is_intended() { "skip" } else { "lost" };
-        put(
-            text,
-            format_args!(
-                "{indent}  {what} {:>15}  {}{bound}\n",
-                grouped(drop.amount.count),
-                drop.reason.label(),
-            ),
-        );
+    for (way, amount) in hop.undelivered() {
+        write_undelivered(text, indent, hop.accounting, way, amount);
     }
+    write_rest(text, indent, hop);
+}
 
+fn write_undelivered(
+    text: &mut String,
+    indent: &str,
+    accounting: Accounting,
+    way: Way,
+    amount: Amount,
+) {
+    let bound = match accounting {
+        Accounting::Exact => "",
+        Accounting::AtLeast => " (at least)",
+        Accounting::AllSenders => " (of all its senders)",
+    };
+    let (what, why) = match way {
+        Way::Dropped(reason) if reason.is_intended() => ("skip", reason.label()),
+        Way::Dropped(reason) => ("lost", reason.label()),
+        Way::Rejected(class) => ("rejected", class.label()),
+        Way::Uncertain => ("uncertain", "sent, and never answered"),
+    };
+    write_count(text, indent, what, &grouped(amount.count), &format!("  {why}{bound}"));
+}
+
+/// What is inside a hop and what is wrong with it, and what a sink counts next to the law.
+fn write_rest(text: &mut String, indent: &str, hop: &HopSnapshot) {
     if !hop.in_flight.is_zero() {
-        put(text, format_args!("{indent}  inside {:>13}\n", grouped(hop.in_flight.count)));
+        let oldest = hop.gauge(Gauge::OldestAgeMs).filter(|_| hop.hop == HopKind::Sink);
+        let oldest = oldest.map_or(String::new(), |age_ms| {
+            format!("  the oldest is {} old", short_time(age_ms.saturating_mul(1_000)))
+        });
+        write_count(text, indent, "inside", &grouped(hop.in_flight.count), &oldest);
     }
     if hop.unaccounted != 0 {
-        put(text, format_args!("{indent}  UNACCOUNTED {:>8}\n", hop.unaccounted));
+        write_count(text, indent, "UNACCOUNTED", &hop.unaccounted.to_string(), "");
     }
+
+    for (event, what, note) in [
+        (Event::Recovered, "recovered", "  were in the spool at the start"),
+        (Event::PossibleDuplicates, "duplicates", "  at most, of those that went out"),
+    ] {
+        if hop.event(event) > 0 {
+            write_count(text, indent, what, &grouped(hop.event(event)), note);
+        }
+    }
+
+    if let Some(trouble) = &hop.trouble {
+        // They may quote what a server said.
+        let (what, fix) = (escaped(&trouble.what), escaped(&trouble.fix));
+        put(text, format_args!("{indent}  trouble: {what}\n{indent}  what helps: {fix}\n"));
+    }
+}
+
+fn write_count(text: &mut String, indent: &str, what: &str, count: &str, note: &str) {
+    let width = COUNT_COLUMNS - 1 - what.len();
+    put(text, format_args!("{indent}  {what} {count:>width$}{note}\n"));
 }
 
 fn put(text: &mut String, args: std::fmt::Arguments<'_>) {
@@ -126,7 +164,7 @@ fn put(text: &mut String, args: std::fmt::Arguments<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Amount, HopBuilder};
+    use crate::{HopBuilder, RejectClass, SinkCounters, Trouble};
 
     #[test]
     fn names_the_largest_loss_and_what_helps() {
@@ -183,5 +221,70 @@ mod tests {
             line.find(" in ")
         };
         assert_eq!(columns("udp://collector-17.example.com:5514"), columns("old"));
+    }
+    fn sink() -> HopBuilder {
+        let amount = |count| Amount { count, bytes: count * 200 };
+        let counters = SinkCounters::default();
+        counters.acknowledge(amount(9_000_000_000));
+        counters.drop(Reason::NotInFormat, amount(4_000));
+        counters.drop(Reason::Expired, amount(50));
+        counters.reject(RejectClass::Schema, amount(7_000));
+        counters.uncertain(amount(600));
+        HopBuilder::new(HopKind::Sink, "sockets", Some("store"), amount(0)).left_sink(&counters)
+    }
+
+    fn shown(hop: HopSnapshot) -> String {
+        waterfall(&Snapshot { hops: vec![hop], ..Snapshot::default() })
+    }
+
+    #[test]
+    fn a_sink_shows_every_way_out_and_what_is_wrong() {
+        let trouble = Trouble {
+            what: "broker:9092: refused \u{1b}[2J".to_owned(),
+            fix: "start the broker".to_owned(),
+        };
+        let hop = sink()
+            .gauge(Gauge::OldestAgeMs, 3_200)
+            .event(Event::Recovered, 61_000)
+            .event(Event::PossibleDuplicates, 20)
+            .trouble(Some(trouble))
+            .capacity(1_000)
+            .finish(Amount { count: 9_000_012_345, bytes: 9_000_012_345 * 200 });
+        let expected = r"
+    -> store                 in   9,000,012,345  out   9,000,000,000     1.6 TiB
+      skip           4,000  not_in_format
+      lost              50  expired
+      rejected       7,000  schema
+      uncertain        600  sent, and never answered
+      inside           695  the oldest is 3.2 s old
+      recovered     61,000  were in the spool at the start
+      duplicates        20  at most, of those that went out
+      trouble: broker:9092: refused \u{1b}[2J
+      what helps: start the broker
+
+largest loss: 7,000 at sink of sockets -> store: the store's table or schema does not fit the records
+";
+        let text = shown(hop);
+        assert!(format!("\n{text}").starts_with(expected), "{text}");
+    }
+
+    #[test]
+    fn what_was_never_answered_is_named_as_a_loss() {
+        let one = Amount { count: 1, bytes: 1 };
+        let hop = HopBuilder::new(HopKind::Sink, "sockets", Some("store"), one);
+        let counters = SinkCounters::default();
+        counters.uncertain(one);
+        let text = shown(hop.left_sink(&counters).finish(one));
+        assert!(text.contains("largest loss: 1 at sink of sockets -> store: "), "{text}");
+        assert!(text.contains("what helps: look for their run_id"), "{text}");
+    }
+
+    #[test]
+    fn counts_of_twelve_digits_fit_into_80_columns() {
+        let many = Amount { count: 900_000_000_000, bytes: 999 << 30 };
+        let hop = sink().delivered(many).finish(Amount { count: 999_999_999_999, ..many });
+        for line in shown(hop).lines().take_while(|line| !line.is_empty()) {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::protobuf::{ProtobufWriter, field_len, put_key, put_number, put_varint};
 use crate::{
-    Field, FieldSet, PollTotals, RecordKind, SocketRecord, TOTALS_NUMBER, delimited, json,
-    messagepack, prototext,
+    DecodeError, Field, FieldSet, PollTotals, RecordKind, RowKind, SocketRecord, TOTALS_NUMBER,
+    decode_protobuf, decode_totals, delimited, json, messagepack, prototext,
 };
 use std::fmt;
 use std::str::FromStr;
@@ -253,12 +253,42 @@ impl Encoder {
         }
     }
 
+    /// Appends a row of a chunk.
+    ///
+    /// # Errors
+    /// The bytes are no such message.
+    pub fn row(
+        &mut self,
+        kind: RowKind,
+        message: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Written, DecodeError> {
+        let before = out.len();
+        match kind {
+            RowKind::Record if self.encoding == Encoding::Protobuf && self.fields.is_none() => {
+                put_length(message.len(), out);
+                out.extend_from_slice(message);
+            }
+            RowKind::Record => self.encode(&decode_protobuf(message)?, out),
+            RowKind::Totals => self.totals(&decode_totals(message)?, out),
+            RowKind::Datagram => {}
+        }
+        Ok(if out.len() > before { Written::Yes } else { Written::NoForm })
+    }
+
     /// What comes after the last record of a file or payload.
     pub fn end(&mut self, out: &mut Vec<u8>) {
         if self.encoding == Encoding::Json {
             out.extend_from_slice(if self.has_element { b"\n]\n" } else { b"]\n" });
         }
     }
+}
+
+/// Whether an encoding has a form for a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Written {
+    Yes,
+    NoForm,
 }
 
 /// Between the elements of an array.

@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod chunk;
 mod datagram;
 mod decode;
 mod delimited;
@@ -30,12 +31,13 @@ mod totals;
 mod value;
 mod words;
 
+pub use chunk::{Chunk, ChunkBuilder, ChunkError, Row, RowKind};
 pub use datagram::{
     DATAGRAM_MIN_BYTES, Datagram, DatagramPacker, DatagramView, LastDatagrams, TooBig,
     decode_datagram,
 };
 pub use decode::{DecodeError, Delimited, Record, decode_protobuf, decode_record, decode_totals};
-pub use encoder::{Encoder, Encoding, UnknownEncoding};
+pub use encoder::{Encoder, Encoding, UnknownEncoding, Written};
 pub use field_set::{FieldSet, UnknownField};
 pub use schema::{Field, Group, Kind};
 pub use table::{SCHEMA_VERSION, SocketRecord};

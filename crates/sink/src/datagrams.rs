@@ -1,65 +1,87 @@
-//! Records into datagrams for one UDP sink: each can be read alone and says where in its stream it is.
+//! Records into datagrams: each can be read alone and says where in its stream it is.
 
-use crate::{Error, Framing, Payload, Sink, SinkOptions};
-use ledger::{Amount, Reason};
-use record::{DatagramPacker, Encoding, PollTotals, SocketRecord};
-use std::hash::{BuildHasher, Hasher, RandomState};
+use crate::batch::{Encoded, Part, PartKey};
+use crate::destination::{BatchEncoder, Pushed};
+use crate::sink::random;
+use crate::udp::DatagramLimit;
+use ledger::Reason;
+use record::{DatagramPacker, FieldSet, Row, RowKind, decode_protobuf, decode_totals};
 
-/// A UDP sink and the stream that it sends.
-pub(crate) struct Datagrams {
-    sink: Sink,
+/// Packs records into the datagrams of one stream, a part each.
+pub(crate) struct DatagramEncoder {
     packer: DatagramPacker,
+    limit: DatagramLimit,
+    out: Encoded,
+    /// What is in the datagram that is being filled.
+    filling: Part,
 }
 
-impl Datagrams {
-    pub(crate) fn open(origin: &str, options: SinkOptions) -> Result<Datagrams, Error> {
-        if options.encoding != Encoding::Protobuf {
-            return Err(Error::Encoding { name: options.name, encoding: options.encoding });
-        }
-        let (name, destination) = (options.name, options.destination);
-        let sink = Sink::open(origin, &name, options.queue, destination, Framing::default())?;
-        let packer = DatagramPacker::new(random(), limit_of(&sink), &options.fields);
-        Ok(Datagrams { sink, packer })
+const EMPTY: Part = Part { end: 0, rows: 0, row_bytes: 0, key: [0; 24] };
+
+impl DatagramEncoder {
+    pub(crate) fn new(limit: DatagramLimit, fields: &FieldSet) -> DatagramEncoder {
+        let packer = DatagramPacker::new(random(), limit.bytes(), fields);
+        DatagramEncoder { packer, limit, out: Encoded::default(), filling: EMPTY }
     }
 
-    pub(crate) fn sink(&self) -> &Sink {
-        &self.sink
-    }
+    fn totals(&mut self, row: &Row<'_>) -> Pushed {
+        let Ok(totals) = decode_totals(row.bytes) else {
+            return Pushed::Skipped(Reason::EncodeError);
+        };
 
-    pub(crate) fn into_sink(self) -> Sink {
-        self.sink
-    }
-
-    pub(crate) fn record(&mut self, record: &SocketRecord<'_>) {
-        // The path may change at any time; until a datagram keeps to it, the kernel cuts into fragments what is too large.
-        self.packer.set_max_bytes(limit_of(&self.sink));
-        match self.packer.push(record) {
-            Ok(None) => {}
-            Ok(Some(full)) => self.sink.offer(&Payload::new(full.bytes, full.records)),
-            Err(too_big) => self.sink.refuse(Amount::one(too_big.bytes), Reason::TooBig),
-        }
-    }
-
-    pub(crate) fn end_of_poll(&mut self, totals: &PollTotals<'_>) {
-        let end = self.packer.totals(totals);
+        let end = self.packer.totals(&totals);
         if let Some(before) = end.before {
-            self.sink.offer(&Payload::new(before.bytes, before.records));
+            put(&mut self.out, &mut self.filling, before.bytes);
         }
-        self.sink.offer(&Payload::new(end.last.bytes, end.last.records + 1));
+        self.filling.rows += 1;
+        self.filling.row_bytes += row.bytes.len() as u64;
+        put(&mut self.out, &mut self.filling, end.last.bytes);
+        Pushed::Taken
     }
 
-    pub(crate) fn flush(&mut self) {
+    fn record(&mut self, row: &Row<'_>) -> Pushed {
+        let Ok(record) = decode_protobuf(row.bytes) else {
+            return Pushed::Skipped(Reason::EncodeError);
+        };
+
+        // The path may change at any time; until a datagram keeps to it, the kernel cuts into fragments what is too large.
+        self.packer.set_max_bytes(self.limit.bytes());
+        match self.packer.push(&record) {
+            Ok(None) => {}
+            // This record is the first of the next.
+            Ok(Some(full)) => put(&mut self.out, &mut self.filling, full.bytes),
+            Err(_) => return Pushed::Skipped(Reason::TooBig),
+        }
+        self.filling.rows += 1;
+        self.filling.row_bytes += row.bytes.len() as u64;
+        Pushed::Taken
+    }
+}
+
+/// Ends the datagram that was being filled.
+fn put(out: &mut Encoded, filling: &mut Part, bytes: &[u8]) {
+    out.bytes.extend_from_slice(bytes);
+    let part = std::mem::replace(filling, EMPTY);
+    out.parts.push(Part { end: out.bytes.len(), ..part });
+}
+
+impl BatchEncoder for DatagramEncoder {
+    fn push(&mut self, row: &Row<'_>, _key: PartKey) -> Pushed {
+        match row.kind {
+            RowKind::Record => self.record(row),
+            RowKind::Totals => self.totals(row),
+            RowKind::Datagram => Pushed::Skipped(Reason::NotInFormat),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.out.bytes.len()
+    }
+
+    fn finish(&mut self) -> Encoded {
         if let Some(rest) = self.packer.flush() {
-            self.sink.offer(&Payload::new(rest.bytes, rest.records));
+            put(&mut self.out, &mut self.filling, rest.bytes);
         }
+        std::mem::take(&mut self.out)
     }
-}
-
-fn limit_of(sink: &Sink) -> usize {
-    sink.payload_bytes_max().unwrap_or(record::DATAGRAM_MIN_BYTES)
-}
-
-/// A number that no other stream has. The standard library seeds its hash maps from the kernel's random numbers.
-fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
 }

@@ -1,4 +1,3 @@
-use record::Encoding;
 use std::io;
 
 /// Why a sink cannot be had.
@@ -11,19 +10,5 @@ pub enum Error {
         name: String,
         /// What the system said.
         source: io::Error,
-    },
-    /// Two sinks would share a row of the ledger.
-    #[error("two sinks are named {name}")]
-    SameName {
-        /// That name.
-        name: String,
-    },
-    /// Only protobuf has a form for datagrams.
-    #[error("sink {name} sends datagrams, which are protobuf and not {encoding}")]
-    Encoding {
-        /// The sink's name.
-        name: String,
-        /// What was asked for.
-        encoding: Encoding,
     },
 }

@@ -3,10 +3,11 @@
 //! A payload is in the file whole or not at all: what a failed write has left is cut off again. Until the file can be
 //! written the payloads wait in the sink's queue, so that a disk that was full for a moment costs nothing.
 
-use crate::destination::{Delivery, Destination};
-use crate::events::Events;
-use crate::{Framing, Payload};
-use ledger::Reason;
+use crate::batch::{Attempt, Failure, Fate, Outcome, Sent};
+use crate::destination::{Connector, Destination, Form, OwnFigures};
+use crate::encode::{Framing, Partition, RowEncoder};
+use ledger::{Event, Gauge, Reason, Trouble};
+use record::{Encoding, FieldSet};
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -33,18 +34,28 @@ pub struct FileOptions {
     pub rotate_keep: u32,
 }
 
-/// A file that is rotated.
-pub fn file(options: FileOptions) -> Box<dyn Destination> {
-    let framing = Framing::default();
-    Box::new(RotatedFile { options, framing, open: None, is_torn: false })
+/// A file that is rotated, with records in this encoding.
+pub fn file(options: FileOptions, encoding: Encoding, fields: FieldSet) -> Connector {
+    let form = move || {
+        Form::Mixed(Box::new(RowEncoder::new(encoding, &fields, Partition::Whole)) as Box<_>)
+    };
+    let destination = move || {
+        let framing = Framing::of(encoding, &fields);
+        Ok(Box::new(RotatedFile::new(options.clone(), framing)) as Box<dyn Destination>)
+    };
+    Connector { form: Box::new(form), destination: Box::new(destination) }
 }
 
 struct RotatedFile {
     options: FileOptions,
     framing: Framing,
     open: Option<OpenFile>,
-    /// The file at the path may end in a part of a payload: nothing must be appended to it.
+    /// The file at the path may end in a part of a batch: nothing must be appended to it.
     is_torn: bool,
+    done: Vec<Outcome>,
+    rotations: u64,
+    reopens: u64,
+    last_errno: Errno,
 }
 
 struct OpenFile {
@@ -57,21 +68,34 @@ struct OpenFile {
 }
 
 impl RotatedFile {
+    fn new(options: FileOptions, framing: Framing) -> RotatedFile {
+        RotatedFile {
+            options,
+            framing,
+            open: None,
+            is_torn: false,
+            done: Vec::new(),
+            rotations: 0,
+            reopens: 0,
+            last_errno: Errno(0),
+        }
+    }
+
     /// Appends one payload, whole.
-    fn append(&mut self, payload: &[u8], events: &Events) -> io::Result<()> {
+    fn append(&mut self, payload: &[u8]) -> io::Result<()> {
         let limit_bytes = self.options.rotate_bytes.unwrap_or(u64::MAX);
         let header_bytes = self.framing.header.len() as u64;
         let slot = self.slot_now();
 
         let mut open = match self.open.take() {
             Some(open) => open,
-            None => self.open_file(events)?,
+            None => self.open_file()?,
         };
 
         let is_full = open.len_bytes.saturating_add(payload.len() as u64) > limit_bytes;
         if open.len_bytes > header_bytes && (is_full || open.slot != slot) {
-            self.rotate(events)?;
-            open = self.open_file(events)?;
+            self.rotate()?;
+            open = self.open_file()?;
         }
 
         if open.len_bytes == 0 && header_bytes > 0 {
@@ -97,26 +121,26 @@ impl RotatedFile {
     }
 
     /// Lets go of a file to which the path no longer leads, or notes what others have made of its length.
-    fn look_at_path(&mut self, events: &Events) {
+    fn look_at_path(&mut self) {
         let Some(open) = &mut self.open else { return };
         match fs::symlink_metadata(&self.options.path) {
             Ok(there) if open.is(&there) => open.len_bytes = there.len(),
             _ => {
                 self.open = None;
-                events.reopens.add(1);
+                self.reopens += 1;
             }
         }
     }
 
     /// Opens the file that is there if it can be continued, or puts it aside and begins one.
-    fn open_file(&mut self, events: &Events) -> io::Result<OpenFile> {
+    fn open_file(&mut self) -> io::Result<OpenFile> {
         let open = self.open_any()?;
         if open.len_bytes == 0 || (!self.is_torn && self.can_continue(&open)?) {
             self.is_torn = false;
             return Ok(open);
         }
 
-        self.rotate(events)?;
+        self.rotate()?;
         self.is_torn = false;
         self.open_any()
     }
@@ -164,7 +188,7 @@ impl RotatedFile {
     }
 
     /// `path` becomes `path.1`, `path.1` becomes `path.2`, and so on; the oldest goes.
-    fn rotate(&self, events: &Events) -> io::Result<()> {
+    fn rotate(&mut self) -> io::Result<()> {
         let numbered = |n: u32| -> PathBuf {
             let mut name = self.options.path.clone().into_os_string();
             name.push(format!(".{n}"));
@@ -173,7 +197,7 @@ impl RotatedFile {
 
         if self.options.rotate_keep == 0 {
             fs::remove_file(&self.options.path)?;
-            events.rotations.add(1);
+            self.rotations += 1;
             return Ok(());
         }
 
@@ -188,7 +212,7 @@ impl RotatedFile {
             fs::rename(numbered(n), numbered(n + 1))?;
         }
         fs::rename(&self.options.path, numbered(1))?;
-        events.rotations.add(1);
+        self.rotations += 1;
         Ok(())
     }
 
@@ -216,34 +240,63 @@ impl OpenFile {
 }
 
 impl Destination for RotatedFile {
-    fn begin(&mut self, framing: Framing) {
-        self.framing = framing;
-    }
-
-    fn deliver(&mut self, payloads: &[Payload], events: &Events) -> Delivery {
-        self.look_at_path(events);
-        for (at, payload) in payloads.iter().enumerate() {
-            if let Err(error) = self.append(payload.bytes(), events) {
-                events.count_error(Errno::from(&error));
+    fn submit(&mut self, attempt: Attempt) -> Result<(), Attempt> {
+        self.look_at_path();
+        let fate = match self.append(&attempt.batch.encoded.bytes) {
+            Ok(()) => Fate::Acknowledged,
+            Err(error) => {
+                self.last_errno = Errno::from(&error);
                 self.open = None;
-                return match at {
-                    0 => Delivery::Retry(RETRY_INTERVAL, Some(Reason::WriteError)),
-                    written => Delivery::Delivered(written),
-                };
+                Fate::Failed(self.failure(&error))
             }
-        }
-        Delivery::Delivered(payloads.len())
+        };
+        self.done.push(Outcome::all(attempt.batch.id, fate));
+        Ok(())
     }
 
-    fn tick(&mut self, events: &Events) {
-        self.look_at_path(events);
+    fn poll(&mut self, _wait: Duration, done: &mut Vec<Outcome>) {
+        done.append(&mut self.done);
+        self.look_at_path();
+        self.rotate_if_due();
+    }
+
+    fn figures(&self) -> OwnFigures {
+        let mut figures = OwnFigures {
+            events: vec![(Event::Rotations, self.rotations), (Event::Reopens, self.reopens)],
+            gauges: Vec::new(),
+        };
+        if self.last_errno != Errno(0) {
+            figures.gauges.push((Gauge::LastErrno, u64::from(self.last_errno.0.unsigned_abs())));
+        }
+        figures
+    }
+}
+
+impl RotatedFile {
+    fn failure(&self, error: &io::Error) -> Failure {
+        let path = self.options.path.display();
+        let fix = match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                format!("free space on the file system of {path}")
+            }
+            _ => format!("see that {path} can be written: ls -ld {path}"),
+        };
+        let trouble = Trouble { what: format!("{path}: {error}"), fix };
+        let reason = Some(Reason::WriteError);
+        Failure { sent: Sent::No, reason, after: Some(RETRY_INTERVAL), trouble }
+    }
+
+    /// Readers of the files that were set aside need not wait for the next record.
+    fn rotate_if_due(&mut self) {
         let slot = self.slot_now();
         let header_bytes = self.framing.header.len() as u64;
-        if self.open.as_ref().is_some_and(|open| open.len_bytes > header_bytes && open.slot != slot)
-        {
-            // Whoever reads the files that were put aside need not wait for the next record.
-            if let Err(error) = self.rotate(events) {
-                events.count_error(Errno::from(&error));
+        let is_due = self
+            .open
+            .as_ref()
+            .is_some_and(|open| open.len_bytes > header_bytes && open.slot != slot);
+        if is_due {
+            if let Err(error) = self.rotate() {
+                self.last_errno = Errno::from(&error);
             }
             self.open = None;
         }

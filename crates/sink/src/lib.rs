@@ -1,56 +1,74 @@
-//! Where records leave: a bounded queue and a thread for each destination. A slow or dead one holds no other, nor the source.
+//! Where rows leave: a bounded queue and a thread for each destination. A slow or dead one holds no other, nor the source.
 //!
-//! A [`Fanout`] takes records and totals, encodes each once for all sinks that want it in the same form, and hands whole
-//! payloads to [`Sink`]s. A sink moves payloads and knows no format. What a UDP sink sends is received by
-//! [`receive::Receiver`], which knows how many records are missing.
+//! A source fills chunks with a [`ChunkWriter`]; a [`Fanout`] hands each chunk to every [`Sink`] that is attached. A sink's thread
+//! turns rows into batches in the form of its destination, keeps a batch until its fate is known, and tries the same bytes again
+//! until then. A [`Destination`] knows a protocol and a client. What a UDP sink sends is received by [`receive::Receiver`], which
+//! knows how many records are missing.
 //!
 //! ```
 //! use record::{Encoding, FieldSet, PollTotals, SocketRecord};
-//! use sink::{Fanout, QueueLimits, SinkOptions};
+//! use sink::{BatchLimits, DeliveryOptions, Fanout, QueueOptions, Sink, SinkOptions};
 //! use std::time::{Duration, Instant};
 //!
 //! # fn main() -> Result<(), sink::Error> {
-//! let options = SinkOptions {
+//! let sink = Sink::open(SinkOptions {
 //!     name: "nowhere".into(),
-//!     queue: QueueLimits::default(),
-//!     destination: sink::null(),
-//!     encoding: Encoding::Jsonl,
-//!     fields: FieldSet::ALL,
-//! };
-//! let mut fanout = Fanout::open("sockets", vec![options])?;
-//! let meters = fanout.meters(); // for the ledger
-//! fanout.record(&SocketRecord { rtt_us: Some(180), ..SocketRecord::default() });
-//! fanout.end_of_poll(&PollTotals { poll: Some(1), ..PollTotals::default() });
-//! let left = fanout.stop(Instant::now() + Duration::from_secs(5));
-//! assert!(left.is_empty());
+//!     origin: "sockets".into(),
+//!     queue: QueueOptions::default(),
+//!     batch: BatchLimits::default(),
+//!     delivery: DeliveryOptions::default(),
+//!     spool: None,
+//!     connector: sink::null(Encoding::Jsonl, FieldSet::ALL),
+//! })?;
+//! let meter = sink.meter(); // for the ledger
+//! let fanout = Fanout::default();
+//! fanout.attach(&sink);
+//!
+//! let mut writer = fanout.writer([0; 16]);
+//! writer.record(&SocketRecord { rtt_us: Some(180), ..SocketRecord::default() });
+//! writer.end_of_poll(&PollTotals { poll: Some(1), ..PollTotals::default() });
+//! let left = sink.wait(Instant::now() + Duration::from_secs(5));
+//! assert!(left.is_zero());
 //! # Ok(())
 //! # }
 //! ```
 
 #![forbid(unsafe_code)]
 
+pub mod batch;
 pub mod receive;
 
+mod accounts;
+mod backlog;
+mod batcher;
 mod datagrams;
+mod delivery;
 mod destination;
+mod encode;
 mod error;
-mod events;
 mod fanout;
 mod file;
 mod null;
-mod payload;
+mod options;
 mod queue;
 mod sink;
 mod stream;
 mod udp;
+mod worker;
 
-pub use destination::Destination;
+pub use destination::{
+    BatchEncoder, Connector, Destination, Form, MakeDestination, MakeForm, OwnFigures, Pushed,
+    ReadBack,
+};
+pub use encode::{Framing, Partition, RowEncoder};
 pub use error::Error;
-pub use fanout::{Fanout, SinkOptions};
+pub use fanout::{ChunkWriter, Fanout};
 pub use file::{FileOptions, file};
 pub use null::null;
-pub use payload::Payload;
-pub use queue::QueueLimits;
-pub use sink::{Framing, Sink};
+pub use options::{
+    BatchLimits, DeliveryOptions, QueueOptions, SinkOptions, SpoolOptions, SpoolSync, WhenFull,
+};
+pub use queue::{Full, Intake};
+pub use sink::Sink;
 pub use stream::stdout;
 pub use udp::{UdpOptions, udp};

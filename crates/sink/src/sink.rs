@@ -1,168 +1,121 @@
-use crate::destination::{Delivery, Destination};
-use crate::queue::{Queue, QueueLimits, Work};
-use crate::udp::DatagramLimit;
-use crate::{Error, Payload};
-use ledger::{Amount, Meter, Reason};
+//! A sink: its thread, and the handle by which it is fed, watched and ended.
+
+use crate::Error;
+use crate::accounts::{Accounts, ROW_MEMORY_BYTES};
+use crate::backlog::Backlog;
+use crate::delivery::Now;
+use crate::options::SinkOptions;
+use crate::queue::{Intake, Queue};
+use crate::worker::{Turn, Worker};
+use ledger::{Amount, Meter, Trouble};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time without payloads after which a destination is looked after.
-const TICK_INTERVAL: Duration = Duration::from_secs(1);
+/// How much longer than its deadline an end waits for the thread: a destination answers within 100 ms, if it is sound.
+const END_GRACE: Duration = Duration::from_millis(500);
 
-/// How much longer than its deadline a close waits for a thread to come back from what it does, before it gives it up.
-const RETURN_GRACE: Duration = Duration::from_millis(200);
-
-/// What stands around the records of a stream or file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Framing {
-    /// What a stream and every file begins with.
-    pub header: Vec<u8>,
-    /// The byte that every record ends with, where the format has one.
-    pub record_end: Option<u8>,
-}
-
-/// A bounded queue, a thread, and a destination.
-///
-/// Dropped without a [`close`](Self::close), it gives up what is inside; everything is counted all the same.
+/// A sink that runs. Dropped without [`wait`](Self::wait), its thread ends by itself once what it has is delivered.
 pub struct Sink {
-    queue: Arc<Queue>,
-    datagram_limit: Option<DatagramLimit>,
+    accounts: Arc<Accounts>,
 }
 
 impl Sink {
-    /// Starts a sink. `origin` is what makes the records, for the ledger; `name` tells the sink from others of that
-    /// origin.
-    ///
-    /// What can be mended while the process runs is no error: a file that cannot be written or a network that is down is
-    /// tried again and again.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// The thread could not be started.
-    pub fn open(
-        origin: &str,
-        name: &str,
-        limits: QueueLimits,
-        mut destination: Box<dyn Destination>,
-        framing: Framing,
-    ) -> Result<Sink, Error> {
-        let datagram_limit = destination.datagram_limit();
-        destination.begin(framing);
-        let queue = Arc::new(Queue::new(origin.to_owned(), name.to_owned(), limits));
-        Ok(Sink { queue: start(queue, destination)?, datagram_limit })
+    /// It cannot be started, or there is no descriptor left.
+    pub fn open(options: SinkOptions) -> Result<Sink, Error> {
+        let SinkOptions { name, origin, queue, batch, delivery, spool: _, connector } = options;
+        let failed = |source| Error::Thread { name: name.clone(), source };
+
+        // The queue, the batches in flight and the ones that are being filled, and one chunk more.
+        let in_batches = batch.rows.saturating_mul(delivery.in_flight_max + 3);
+        let capacity_rows = (2 * queue.bytes_max / ROW_MEMORY_BYTES).saturating_add(in_batches);
+        let queue = Arc::new(Queue::new(queue).map_err(failed)?);
+        let accounts =
+            Accounts::new(origin, name.clone(), Arc::clone(&queue), capacity_rows as u64);
+        let accounts = Arc::new(accounts);
+
+        let of_thread = Arc::clone(&accounts);
+        let run = move || {
+            let backlog = Backlog::new(Arc::clone(&of_thread.queue));
+            let limits = (batch, delivery);
+            let accounts = Arc::clone(&of_thread);
+            let worker = Worker::new(now, accounts, backlog, limits, connector, random());
+            run(worker, &of_thread);
+        };
+        thread::Builder::new().name(name.clone()).spawn(run).map_err(failed)?;
+        Ok(Sink { accounts })
     }
 
     /// Its name.
     pub fn name(&self) -> &str {
-        self.queue.name()
+        &self.accounts.name
+    }
+
+    /// Where its rows are handed over.
+    pub fn intake(&self) -> Intake {
+        Intake { queue: Arc::clone(&self.accounts.queue) }
     }
 
     /// What the ledger reads.
     pub fn meter(&self) -> Arc<dyn Meter> {
-        Arc::clone(&self.queue) as Arc<dyn Meter>
+        Arc::clone(&self.accounts) as Arc<dyn Meter>
     }
 
-    /// Most bytes that a payload may have to get through unharmed; `None`: any number.
-    pub fn payload_bytes_max(&self) -> Option<usize> {
-        self.datagram_limit.as_ref().map(DatagramLimit::bytes)
+    /// What is wrong with its destination at this moment.
+    pub fn trouble(&self) -> Option<Trouble> {
+        self.accounts.trouble()
     }
 
-    /// Queues a payload, or counts what a full queue gives up. Never waits for the destination.
-    pub fn offer(&self, payload: &Payload) {
-        self.queue.offer(payload);
-    }
-
-    /// The same while more follows: the sink's thread is woken for a batch, or by [`wake`](Self::wake).
-    pub(crate) fn offer_more(&self, payload: &Payload) {
-        self.queue.offer_more(payload);
-    }
-
-    /// Has what was offered delivered now.
-    pub(crate) fn wake(&self) {
-        self.queue.wake();
-    }
-
-    /// Counts what was made for this sink and cannot become a payload.
-    pub fn refuse(&self, amount: Amount, reason: Reason) {
-        self.queue.refuse(amount, reason);
-    }
-
-    /// Lets nothing more in; what is inside may leave until the deadline. Does not wait.
+    /// Lets nothing more in. What is inside may leave until the deadline.
     pub fn close(&self, deadline: Instant) {
-        self.queue.close(deadline);
+        self.accounts.queue.close(deadline);
     }
 
-    /// Waits after a [`close`](Self::close) until everything has left or the deadline is there, and returns what did not
-    /// leave; it is counted as dropped.
-    ///
-    /// A thread that is stuck in a system call beyond the deadline is given up: what it had in its hands counts as
-    /// dropped and may arrive all the same.
+    /// Whether its thread has ended.
+    pub fn has_ended(&self) -> bool {
+        self.accounts.queue.wait_for_end(Instant::now())
+    }
+
+    /// Waits for the end after [`close`](Self::close) and a moment more, and then gives the thread up. Returns what did not leave, which
+    /// is counted.
     pub fn wait(self, deadline: Instant) -> Amount {
-        if !self.queue.wait_for_end(deadline + RETURN_GRACE) {
-            self.queue.end();
+        let queue = &self.accounts.queue;
+        queue.close(deadline);
+        if !queue.wait_for_end(deadline + END_GRACE) {
+            // Its client hangs. What is in its hands may have arrived.
+            let queued = queue.end();
+            return queued + self.accounts.abandon();
         }
-        self.queue.left_at_end()
+        self.accounts.left_at_end()
     }
 }
 
-/// Starts the thread that serves the queue.
-fn start(queue: Arc<Queue>, destination: Box<dyn Destination>) -> Result<Arc<Queue>, Error> {
-    let mut worker = Worker { queue: Arc::clone(&queue), destination };
-    let spawned =
-        thread::Builder::new().name(format!("sink {}", queue.name())).spawn(move || worker.run());
-    match spawned {
-        Ok(_) => Ok(queue),
-        Err(source) => Err(Error::Thread { name: queue.name().to_owned(), source }),
-    }
-}
-
-impl Drop for Sink {
-    fn drop(&mut self) {
-        // A thread that nobody waits for ends by itself, with what is inside counted.
-        self.queue.close(Instant::now());
-    }
-}
-
-struct Worker {
-    queue: Arc<Queue>,
-    destination: Box<dyn Destination>,
-}
-
-impl Worker {
-    fn run(&mut self) {
-        let mut batch = Vec::new();
-        let mut gone = None;
-        loop {
-            match self.queue.next(&mut batch, TICK_INTERVAL) {
-                Work::End => break,
-                Work::Tick if gone.is_some() => {}
-                Work::Tick => self.destination.tick(&self.queue.events),
-                Work::Deliver => match gone {
-                    None => gone = self.deliver(&batch),
-                    Some(reason) => self.queue.dropped(batch.len(), reason),
-                },
-            }
+fn run<C: Fn() -> Now>(mut worker: Worker<C>, accounts: &Accounts) {
+    let queue = &accounts.queue;
+    loop {
+        let phase = queue.phase();
+        match worker.turn() {
+            Turn::Again => {}
+            Turn::Rest(time) => queue.wait(time, phase),
+            Turn::RestAlone(time) => queue.wait_for_phase(time, phase),
+            Turn::End => break,
         }
-        if gone.is_none() {
-            self.destination.finish(&self.queue.events);
-        }
-        self.queue.end();
     }
-
-    /// Returns the reason if the destination has gone for good.
-    fn deliver(&mut self, batch: &[Payload]) -> Option<Reason> {
-        match self.destination.deliver(batch, &self.queue.events) {
-            Delivery::Delivered(count) => self.queue.delivered(count),
-            Delivery::Dropped(count, reason) => self.queue.dropped(count, reason),
-            Delivery::Retry(after, failing) => {
-                self.queue.events.retries.add(1);
-                self.queue.pause(after, failing);
-            }
-            Delivery::Gone(reason) => return Some(reason),
-        }
-        None
-    }
+    let left = worker.end();
+    // What came meanwhile is refused, and what still waited is counted, before anybody hears of the end.
+    accounts.set_left_at_end(left + queue.inside().amount);
+    queue.end();
 }
 
-#[cfg(test)]
-mod tests;
+fn now() -> Now {
+    Now { at: Instant::now(), unix_ns: sys::clock::realtime_ns() }
+}
+
+/// A number that nothing else has. The standard library seeds its hash maps from the kernel's random numbers.
+pub(crate) fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}

@@ -1,14 +1,14 @@
 //! A destination that is a stream: standard output, whatever it leads to.
 
-use crate::destination::{Delivery, Destination};
-use crate::events::Events;
-use crate::{Framing, Payload};
-use ledger::Reason;
+use crate::batch::{Attempt, Failure, Fate, Outcome, Sent};
+use crate::destination::{Connector, Destination, Form};
+use crate::encode::{Framing, Partition, RowEncoder};
+use ledger::{Reason, Trouble};
+use record::{Encoding, FieldSet};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
-use sys::Errno;
 use sys::poll::{Interest, PollSet};
 
 /// A pipe that says it is writable takes this much without waiting (pipe(7), `PIPE_BUF`). The descriptor is shared with
@@ -18,12 +18,25 @@ const PART_BYTES: usize = 4_096;
 /// How long one call waits for a slow reader.
 const WRITABLE_WAIT: Duration = Duration::from_millis(100);
 
-/// Standard output of this process.
+/// Standard output of this process, with records in this encoding.
 ///
 /// # Errors
 /// `EBADF` when it is closed.
-pub fn stdout() -> io::Result<Box<dyn Destination>> {
-    Ok(Box::new(Stream::new(io::stdout().as_fd().try_clone_to_owned()?)))
+pub fn stdout(encoding: Encoding, fields: FieldSet) -> io::Result<Connector> {
+    let fd = io::stdout().as_fd().try_clone_to_owned()?;
+    let form = move || {
+        Form::Mixed(Box::new(RowEncoder::new(encoding, &fields, Partition::Whole)) as Box<_>)
+    };
+    let destination = move || {
+        let failed = |error: io::Error| Trouble {
+            what: format!("standard output: {error}"),
+            fix: "raise the limit of open files: ulimit -n".to_owned(),
+        };
+        let fd = fd.try_clone().map_err(failed)?;
+        let header = Framing::of(encoding, &fields).header;
+        Ok(Box::new(Stream::new(fd, header)) as Box<dyn Destination>)
+    };
+    Ok(Connector { form: Box::new(form), destination: Box::new(destination) })
 }
 
 /// A stream that takes payloads one behind the other.
@@ -35,12 +48,14 @@ pub(crate) struct Stream {
     written: usize,
     has_header: bool,
     set: PollSet,
+    writing: Option<Attempt>,
 }
 
 impl Stream {
-    pub(crate) fn new(fd: OwnedFd) -> Stream {
+    pub(crate) fn new(fd: OwnedFd, header: Vec<u8>) -> Stream {
+        let has_header = header.is_empty();
         let set = PollSet::default();
-        Stream { file: fd.into(), header: Vec::new(), written: 0, has_header: true, set }
+        Stream { file: fd.into(), header, written: 0, has_header, set, writing: None }
     }
 
     /// Waits for the stream to take more, for at most `wait`.
@@ -85,25 +100,39 @@ impl Stream {
 }
 
 impl Destination for Stream {
-    fn begin(&mut self, framing: Framing) {
-        self.has_header = framing.header.is_empty();
-        self.header = framing.header;
+    fn submit(&mut self, attempt: Attempt) -> Result<(), Attempt> {
+        if self.writing.is_some() {
+            return Err(attempt);
+        }
+        self.writing = Some(attempt);
+        Ok(())
     }
 
-    fn deliver(&mut self, payloads: &[Payload], events: &Events) -> Delivery {
-        let Some(first) = payloads.first() else { return Delivery::Delivered(0) };
-        match self.write_next(first.bytes()) {
-            Ok(true) => Delivery::Delivered(1),
-            Ok(false) => Delivery::Retry(Duration::ZERO, None),
+    fn poll(&mut self, _wait: Duration, done: &mut Vec<Outcome>) {
+        let Some(attempt) = self.writing.take() else { return };
+        let fate = match self.write_next(&attempt.batch.encoded.bytes) {
+            Ok(true) => Fate::Acknowledged,
+            Ok(false) => {
+                // The reader is slow. What is written of the batch stays written.
+                self.writing = Some(attempt);
+                return;
+            }
             // A reader that has seen enough closes the pipe: `weir … | head`.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                Delivery::Gone(Reason::WriteError)
+                Fate::Dropped(Reason::WriteError)
             }
-            Err(error) => {
-                events.count_error(Errno::from(&error));
-                Delivery::Retry(RETRY_INTERVAL, Some(Reason::WriteError))
-            }
-        }
+            Err(error) => Fate::Failed(Failure {
+                // What is written of it is not written again.
+                sent: Sent::No,
+                reason: Some(Reason::WriteError),
+                after: Some(RETRY_INTERVAL),
+                trouble: Trouble {
+                    what: format!("standard output: {error}"),
+                    fix: "see where it leads: ls -l /dev/stdout".to_owned(),
+                },
+            }),
+        };
+        done.push(Outcome::all(attempt.batch.id, fate));
     }
 }
 
@@ -113,24 +142,32 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::batch::{Batch, BatchId, Encoded, Parts};
     use std::fs;
+    use std::sync::Arc;
+
+    fn outcome(stream: &mut Stream) -> Fate {
+        let encoded = Encoded { bytes: b"1,2\n".to_vec(), parts: Vec::new() };
+        let (id, token) = (BatchId(1), 0);
+        let batch = Batch { id, kind: None, token, encoded, rows: 1, oldest_unix_ns: 0 };
+        stream.submit(Attempt { batch: Arc::new(batch), parts: Parts::All }).unwrap();
+        let mut done = Vec::new();
+        stream.poll(Duration::ZERO, &mut done);
+        done.remove(0).fate
+    }
 
     #[test]
     fn a_header_that_could_not_be_written_is_written_with_the_next_attempt() {
         let path = std::env::temp_dir().join(format!("weir-stream-{}", std::process::id()));
         fs::write(&path, b"").unwrap();
-        let events = Events::default();
-        let payloads = [Payload::new(b"1,2\n", 1)];
         // A descriptor that is open for reading refuses each write.
-        let mut stream = Stream::new(File::open(&path).unwrap().into());
-        stream.begin(Framing { header: b"a,b\n".to_vec(), record_end: None });
+        let mut stream = Stream::new(File::open(&path).unwrap().into(), b"a,b\n".to_vec());
         for _ in 0..2 {
-            let failed = Delivery::Retry(RETRY_INTERVAL, Some(Reason::WriteError));
-            assert_eq!(stream.deliver(&payloads, &events), failed);
+            assert!(matches!(outcome(&mut stream), Fate::Failed(_)));
         }
         stream.file = File::options().write(true).open(&path).unwrap();
-        assert_eq!(stream.deliver(&payloads, &events), Delivery::Delivered(1));
-        assert_eq!(stream.deliver(&payloads, &events), Delivery::Delivered(1));
+        assert_eq!(outcome(&mut stream), Fate::Acknowledged);
+        assert_eq!(outcome(&mut stream), Fate::Acknowledged);
         assert_eq!(fs::read(&path).unwrap(), b"a,b\n1,2\n1,2\n");
         fs::remove_file(&path).unwrap();
     }

@@ -1,13 +1,15 @@
-//! A destination that is a UDP socket: one payload, one datagram.
+//! A destination that is a UDP socket: one part, one datagram.
 //!
 //! UDP gives no answer, so that delivered means handed to the kernel. What this host knows to be lost is counted as such;
 //! what a remote network gives back afterwards is an event, `returned_datagrams`, and a lower bound: hosts and routers
 //! limit how many they report. The exact figure is the receiver's, from the sequence numbers and the totals.
 
-use crate::Payload;
-use crate::destination::{Delivery, Destination};
-use crate::events::Events;
-use ledger::Reason;
+use crate::batch::{Attempt, BatchId, Fate, Outcome, Parts};
+use crate::datagrams::DatagramEncoder;
+use crate::destination::{Connector, Destination, Form, OwnFigures};
+use ledger::{Event, Gauge, Reason};
+use record::FieldSet;
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -51,7 +53,7 @@ pub struct UdpOptions {
 /// Most bytes of UDP payload that one datagram may have at present: the socket's thread learns it from the kernel, and
 /// those who pack records keep to it.
 #[derive(Clone, Debug)]
-pub struct DatagramLimit(Arc<AtomicUsize>);
+pub(crate) struct DatagramLimit(Arc<AtomicUsize>);
 
 impl DatagramLimit {
     /// What every path takes, until the socket says more: 1,280 bytes for IPv6 (RFC 8200 section 5), and for IPv4
@@ -66,11 +68,22 @@ impl DatagramLimit {
     }
 }
 
-/// Datagrams to an address, one for each payload.
+/// Datagrams of protobuf to an address.
 ///
 /// Opens the socket, so that the limit is known before anything is packed; if it cannot be, it is tried again.
-pub fn udp(options: UdpOptions) -> Box<dyn Destination> {
-    Box::new(Udp::open(options))
+pub fn udp(options: UdpOptions, fields: FieldSet) -> Connector {
+    let limit = DatagramLimit::new(options.remote);
+    let first = Udp::open(options.clone(), limit.clone());
+
+    let of_form = limit.clone();
+    let form =
+        move || Form::Mixed(Box::new(DatagramEncoder::new(of_form.clone(), &fields)) as Box<_>);
+    let mut first = Some(first);
+    let destination = move || {
+        let udp = first.take().unwrap_or_else(|| Udp::open(options.clone(), limit.clone()));
+        Ok(Box::new(udp) as Box<dyn Destination>)
+    };
+    Connector { form: Box::new(form), destination: Box::new(destination) }
 }
 
 /// A connected socket, opened again when it fails.
@@ -89,11 +102,30 @@ struct Udp {
     /// When the network last gave something back.
     returned_at: Option<Instant>,
     set: PollSet,
+    sending: Option<Sending>,
+    done: Vec<Outcome>,
+    returned_datagrams: u64,
+    last_errno: Errno,
+}
+
+/// Datagrams of one batch, and which of them are to be sent still.
+struct Sending {
+    attempt: Attempt,
+    places: VecDeque<usize>,
+}
+
+/// What became of the oldest datagrams.
+enum Sent {
+    /// The kernel has the first so many.
+    Delivered(usize),
+    /// The first so many do not get through.
+    Dropped(usize, Reason),
+    /// None was taken: again.
+    Again,
 }
 
 impl Udp {
-    fn open(options: UdpOptions) -> Udp {
-        let limit = DatagramLimit::new(options.remote);
+    fn open(options: UdpOptions, limit: DatagramLimit) -> Udp {
         let mut udp = Udp {
             options,
             limit,
@@ -104,12 +136,15 @@ impl Udp {
             is_refused: false,
             returned_at: None,
             set: PollSet::default(),
+            sending: None,
+            done: Vec::new(),
+            returned_datagrams: 0,
+            last_errno: Errno(0),
         };
 
-        let events = Events::default();
         // An error comes again with the first payload, and is counted then.
-        if udp.reopen(&events).is_ok() {
-            udp.refresh_limit(&events);
+        if udp.reopen().is_ok() {
+            udp.refresh_limit();
         }
 
         udp.closed.0 = None;
@@ -117,7 +152,7 @@ impl Udp {
     }
 
     /// Opens the socket if there is none and it is time.
-    fn reopen(&mut self, events: &Events) -> Result<(), Reason> {
+    fn reopen(&mut self) -> Result<(), Reason> {
         if self.socket.is_some() {
             return Ok(());
         }
@@ -135,7 +170,7 @@ impl Udp {
                 Ok(())
             }
             Err(error) => {
-                events.count_error(Errno::from(&error));
+                self.last_errno = Errno::from(&error);
                 let reason = match Errno::from(&error) {
                     Errno::NETUNREACH | Errno::NETDOWN => Reason::NetworkUnreachable,
                     _ => Reason::TargetUnresolved,
@@ -152,7 +187,7 @@ impl Udp {
     }
 
     /// Asks the kernel how large a packet the path takes.
-    fn refresh_limit(&self, events: &Events) {
+    fn refresh_limit(&self) {
         // IPv4 header without options, or IPv6 header, and the UDP header.
         let header_bytes = if self.options.remote.ip().to_canonical().is_ipv6() { 48 } else { 28 };
         let mtu = self.socket().and_then(|socket| Ok(path_mtu_bytes(socket)?));
@@ -161,59 +196,53 @@ impl Udp {
         {
             let bytes = bytes.min(DATAGRAM_BYTES_MAX);
             self.limit.0.store(bytes, Ordering::Relaxed);
-            events.datagram_limit_bytes.set(bytes as u64);
         }
     }
 
     /// Takes what came back off the error queue. Returns whether a port of this host refused something.
-    fn collect_returned(&mut self, events: &Events) -> bool {
+    fn collect_returned(&mut self) -> bool {
         let mut is_refused_here = false;
         let Some(socket) = self.socket.as_ref().map(AsFd::as_fd) else { return false };
         for returned in std::iter::from_fn(|| errqueue::take(socket)).take(RETURNED_MAX) {
             if self.is_local && returned.errno == Errno::CONNREFUSED {
                 is_refused_here = true;
             } else if !returned.is_local || returned.errno == Errno::HOSTUNREACH {
-                events.returned_datagrams.add(1);
+                self.returned_datagrams += 1;
                 self.returned_at = Some(Instant::now());
             }
         }
         is_refused_here
     }
 
-    fn note_state(&self, events: &Events) {
-        let gives_back = self.returned_at.is_some_and(|at| at.elapsed() < DOWN_TIME);
-        events.gives_back.set(u64::from(gives_back));
-    }
-
-    fn sent(&mut self, count: usize, asked: usize, events: &Events) -> Delivery {
+    fn sent(&mut self, count: usize, asked: usize) -> Sent {
         self.attempts = 0;
         // On this host the answer is there already, and is about the last: the next one would have met it as an error.
         let may_have_answer = self.is_local || count < asked;
-        if may_have_answer && self.collect_returned(events) {
-            events.count_error(Errno::CONNREFUSED);
+        if may_have_answer && self.collect_returned() {
+            self.last_errno = Errno::CONNREFUSED;
             self.is_refused = true;
             return match count {
                 1 => self.refused(),
-                _ => Delivery::Delivered(count - 1),
+                _ => Sent::Delivered(count - 1),
             };
         }
-        Delivery::Delivered(count)
+        Sent::Delivered(count)
     }
 
-    fn refused(&mut self) -> Delivery {
+    fn refused(&mut self) -> Sent {
         self.is_refused = false;
-        Delivery::Dropped(1, Reason::Refused)
+        Sent::Dropped(1, Reason::Refused)
     }
 
     /// What becomes of the oldest payload, for which the send call said this.
-    fn failed(&mut self, errno: Errno, events: &Events) -> Delivery {
+    fn failed(&mut self, errno: Errno) -> Sent {
         if matches!(errno, Errno::AGAIN | Errno::INTR) {
             self.wait_until_writable();
-            return Delivery::Retry(Duration::ZERO, None);
+            return Sent::Again;
         }
 
-        events.count_error(errno);
-        self.collect_returned(events);
+        self.last_errno = errno;
+        self.collect_returned();
 
         let reason = match errno {
             Errno::MSGSIZE => Reason::TooBig,
@@ -224,7 +253,7 @@ impl Udp {
                 if self.attempts < RETRIES_MAX =>
             {
                 self.attempts += 1;
-                return Delivery::Retry(Duration::ZERO, None);
+                return Sent::Again;
             }
             Errno::CONNREFUSED => Reason::Refused,
             Errno::HOSTUNREACH | Errno::PROTO => Reason::HostUnreachable,
@@ -242,8 +271,8 @@ impl Udp {
         };
 
         self.attempts = 0;
-        self.refresh_limit(events);
-        Delivery::Dropped(1, reason)
+        self.refresh_limit();
+        Sent::Dropped(1, reason)
     }
 
     fn wait_until_writable(&mut self) {
@@ -255,47 +284,91 @@ impl Udp {
     }
 }
 
-impl Destination for Udp {
-    fn datagram_limit(&self) -> Option<DatagramLimit> {
-        Some(self.limit.clone())
-    }
-
-    fn deliver(&mut self, payloads: &[Payload], events: &Events) -> Delivery {
+impl Udp {
+    /// Sends the oldest datagrams.
+    fn send(&mut self, sending: &Sending) -> Sent {
         if self.is_refused {
             return self.refused();
         }
-        if let Err(reason) = self.reopen(events) {
-            return Delivery::Dropped(payloads.len(), reason);
+        if let Err(reason) = self.reopen() {
+            return Sent::Dropped(sending.places.len(), reason);
         }
 
-        self.refresh_limit(events);
-        self.note_state(events);
-
+        self.refresh_limit();
         let mut messages = [Message::single(&[]); BATCH];
-        for (message, payload) in messages.iter_mut().zip(payloads) {
-            *message = Message::single(payload.bytes());
+        for (message, place) in messages.iter_mut().zip(&sending.places) {
+            *message = Message::single(sending.attempt.batch.part(*place));
         }
 
-        let asked = payloads.len().min(BATCH);
+        let asked = sending.places.len().min(BATCH);
         let result = match self.socket() {
             Ok(socket) => send_messages(socket, &messages[..asked]),
             Err(_) => Err(Errno::NOTCONN),
         };
-
         match result {
-            Ok(count) if count > 0 => self.sent(count, asked, events),
-            Ok(_) => Delivery::Retry(Duration::ZERO, None),
-            Err(errno) => self.failed(errno, events),
+            Ok(count) if count > 0 => self.sent(count, asked),
+            Ok(_) => Sent::Again,
+            Err(errno) => self.failed(errno),
         }
     }
 
-    fn tick(&mut self, events: &Events) {
-        self.collect_returned(events);
-        self.note_state(events);
-        self.refresh_limit(events);
+    fn note(&mut self, id: BatchId, places: impl Iterator<Item = usize>, fate: Fate) {
+        let parts = Parts::Some(places.map(|place| place as u32).collect());
+        self.done.push(Outcome { batch: id, parts, fate });
+    }
+}
+
+impl Destination for Udp {
+    fn submit(&mut self, attempt: Attempt) -> Result<(), Attempt> {
+        if self.sending.is_some() {
+            return Err(attempt);
+        }
+        let places = attempt.parts.places(attempt.batch.encoded.parts.len()).collect();
+        self.sending = Some(Sending { attempt, places });
+        Ok(())
     }
 
-    fn finish(&mut self, events: &Events) {
-        self.collect_returned(events);
+    fn poll(&mut self, wait: Duration, done: &mut Vec<Outcome>) {
+        let until = Instant::now() + wait;
+        while let Some(mut sending) = self.sending.take() {
+            let id = sending.attempt.batch.id;
+            let is_waiting = match self.send(&sending) {
+                Sent::Delivered(count) => {
+                    self.note(id, sending.places.drain(..count), Fate::Acknowledged);
+                    false
+                }
+                Sent::Dropped(count, reason) => {
+                    self.note(id, sending.places.drain(..count), Fate::Dropped(reason));
+                    false
+                }
+                Sent::Again => Instant::now() >= until,
+            };
+            if !sending.places.is_empty() {
+                self.sending = Some(sending);
+            }
+            if is_waiting {
+                break;
+            }
+        }
+
+        self.collect_returned();
+        self.refresh_limit();
+        done.append(&mut self.done);
+    }
+
+    fn figures(&self) -> OwnFigures {
+        let mut gauges = vec![(Gauge::DatagramLimitBytes, self.limit.bytes() as u64)];
+        if self.last_errno != Errno(0) {
+            gauges.push((Gauge::LastErrno, u64::from(self.last_errno.0.unsigned_abs())));
+        }
+        if self.returned_at.is_some_and(|at| at.elapsed() < DOWN_TIME) {
+            gauges.push((Gauge::Up, 0));
+        }
+        let events = vec![(Event::ReturnedDatagrams, self.returned_datagrams)];
+        OwnFigures { events, gauges }
+    }
+
+    fn close(&mut self, _wait: Duration, _done: &mut Vec<Outcome>) {
+        self.collect_returned();
     }
 }

@@ -1,5 +1,5 @@
 //! What the tests of several crates share: waits with a deadline, what a test asks before it uses what a machine may lack,
-//! folders, processes, network namespaces, sockets, random numbers, and generated files.
+//! folders, processes, network namespaces, sockets, random numbers, generated files, and the servers of others with clients of theirs.
 //!
 //! Crates name it in `[dev-dependencies]` only, and it names no crate of ours but `sys`: a judge shares no code with what it
 //! judges. What the tests of one crate alone use stays in its `tests/CRATE/support.rs`.
@@ -14,7 +14,10 @@ mod need;
 mod net;
 mod netns;
 mod process;
+pub mod proxy;
 mod random;
+pub mod readback;
+pub mod servers;
 mod wait;
 
 pub use alone::alone;

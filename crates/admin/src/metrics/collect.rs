@@ -5,7 +5,9 @@ use crate::health::{View, unix_seconds};
 use crate::host::{Host, Interface, UdpErrors};
 use crate::process::Process;
 use crate::{Build, HttpCounts, Phase, statsd};
-use ledger::{Delay, Event, Gauge, HopKind, HopSnapshot, Reason, SendError, Snapshot, Unit};
+use ledger::{
+    Delay, Event, Gauge, HopKind, HopSnapshot, Reason, RejectClass, SendError, Snapshot, Unit,
+};
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
@@ -88,7 +90,8 @@ impl<'a> Figures<'a> {
 
         for hop in &self.snapshot.hops {
             if let (Some(target), Some(up)) = (&hop.target, hop.gauge(Gauge::Up)) {
-                let component = format!("target/{}/{target}", hop.origin);
+                let kind = if hop.hop == HopKind::Sink { "sink" } else { "target" };
+                let component = format!("{kind}/{}/{target}", hop.origin);
                 let is_well = up != 0 && !loses(&component);
                 add(component, by_phase(if is_well { "ok" } else { "degraded" }));
             }
@@ -142,6 +145,7 @@ fn add_figures<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
             Figure::ReceivedBytes => Some(Value::Whole(hop.received.bytes)),
             Figure::Delivered => Some(Value::Whole(hop.delivered.count)),
             Figure::DeliveredBytes => Some(Value::Whole(hop.delivered.bytes)),
+            Figure::Uncertain => Some(Value::Whole(hop.uncertain.count)),
             Figure::InFlight => Some(Value::Whole(hop.in_flight.count)),
             Figure::Capacity => hop.capacity.map(Value::Whole),
             Figure::Delay => hop.delay.as_ref().map(histogram),
@@ -149,6 +153,10 @@ fn add_figures<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
             Figure::Gauge(gauge) => hop.gauge(gauge).map(|value| in_base_unit(value, gauge.unit())),
             Figure::Dropped => {
                 add_drops(samples, family, hop);
+                None
+            }
+            Figure::Rejected => {
+                add_rejections(samples, family, hop);
                 None
             }
         };
@@ -166,6 +174,15 @@ fn add_drops<'a>(samples: &mut Samples<'a>, family: &Family, hop: &'a HopSnapsho
     for reason in Reason::at(hop.hop).chain(others) {
         let place = pair(hop).into_iter().take(family.labels.len() - 1);
         samples.whole(family.id, place.chain([reason.label()]), hop.dropped_for(reason).count);
+    }
+}
+
+/// Every class, with 0 where the store has refused nothing.
+fn add_rejections<'a>(samples: &mut Samples<'a>, family: &Family, hop: &'a HopSnapshot) {
+    for class in RejectClass::ALL {
+        let place = pair(hop).into_iter().take(family.labels.len() - 1);
+        let labels = place.chain([class.label()]);
+        samples.whole(family.id, labels, hop.rejected_with(*class).count);
     }
 }
 

@@ -47,6 +47,9 @@ pub(crate) enum Figure {
     DeliveredBytes,
     /// By reason, which is the family's last label.
     Dropped,
+    /// By class, which is the family's last label.
+    Rejected,
+    Uncertain,
     InFlight,
     Capacity,
     Delay,
@@ -117,7 +120,7 @@ families! {
         "Time since the listener's data loops last moved.";
 
     LedgerResidual Gauge "weir_ledger_residual" ["hop", "origin", "target"]
-        "Received less delivered less dropped: what is inside the hop. 0 at rest; negative or above the hop's capacity is a bug of Weir.";
+        "Received less everything that left: what is inside the hop. 0 at rest; negative or above the hop's capacity is a bug of Weir.";
     LedgerViolations Counter "weir_ledger_violations_total" []
         "Moments at which the ledger did not balance at some hop. Anything but 0 is a bug of Weir.";
 
@@ -204,17 +207,38 @@ families! {
 
     SinkOffered Counter "weir_sink_offered_records_total" = Sink Received ["origin", "sink"]
         "Records that were made for the sink.";
+    SinkRecovered Counter "weir_sink_recovered_records_total" = Sink Event::Recovered ["origin", "sink"];
     SinkDelivered Counter "weir_sink_delivered_records_total" = Sink Delivered ["origin", "sink"]
-        "Records that the sink's destination took.";
+        "Records that the sink's destination acknowledged; for one that never answers, such as UDP, those that the kernel took.";
     SinkDeliveredBytes Counter "weir_sink_delivered_bytes_total" = Sink DeliveredBytes ["origin", "sink"]
         "Bytes of those records as encoded.";
     SinkDropped Counter "weir_sink_dropped_records_total" = Sink Dropped ["origin", "sink", "reason"]
         "Records that were made for the sink and that its destination did not get.";
-    SinkQueue Gauge "weir_sink_queue_records" = Sink InFlight ["origin", "sink"]
-        "Records that wait for the sink.";
+    SinkRejected Counter "weir_sink_rejected_records_total" = Sink Rejected ["origin", "sink", "class"]
+        "Records that the sink's destination refused permanently.";
+    SinkUncertain Counter "weir_sink_uncertain_records_total" = Sink Uncertain ["origin", "sink"]
+        "Records that were sent, and no answer came before Weir stopped trying: the destination may have them or not.";
+    SinkPossibleDuplicates Counter "weir_sink_possible_duplicate_records_total" = Sink Event::PossibleDuplicates ["origin", "sink"];
+    SinkPending Gauge "weir_sink_pending_records" = Sink InFlight ["origin", "sink"]
+        "Records inside the sink: in its queue, its spool, and in batches that the destination has not answered.";
+    SinkOldestAge Gauge "weir_sink_oldest_record_age_seconds" = Sink Gauge::OldestAgeMs ["origin", "sink"];
+    SinkQueue Gauge "weir_sink_queue_records" = Sink Gauge::QueueRows ["origin", "sink"];
     SinkQueueBytes Gauge "weir_sink_queue_bytes" = Sink Gauge::QueueBytes ["origin", "sink"];
+    SinkQueueLimit Gauge "weir_sink_queue_limit_bytes" = Sink Gauge::QueueLimitBytes ["origin", "sink"];
+    SinkSpool Gauge "weir_sink_spool_records" = Sink Gauge::SpoolRows ["origin", "sink"];
+    SinkSpoolBytes Gauge "weir_sink_spool_bytes" = Sink Gauge::SpoolBytes ["origin", "sink"];
+    SinkSpoolCapacity Gauge "weir_sink_spool_capacity_bytes" = Sink Gauge::SpoolCapacityBytes ["origin", "sink"];
+    SinkEncoder Gauge "weir_sink_encoder_bytes" = Sink Gauge::EncoderBytes ["origin", "sink"];
+    SinkBatches Gauge "weir_sink_in_flight_batches" = Sink Gauge::BatchesInFlight ["origin", "sink"];
     SinkUp Gauge "weir_sink_up" = Sink Gauge::Up ["origin", "sink"];
+    SinkCircuitOpen Gauge "weir_sink_circuit_open" = Sink Gauge::CircuitOpen ["origin", "sink"];
+    SinkCircuitOpenings Counter "weir_sink_circuit_openings_total" = Sink Event::CircuitOpenings ["origin", "sink"];
+    SinkLastAcknowledged Gauge "weir_sink_last_acknowledged_timestamp_seconds" = Sink Gauge::LastAcknowledgedUnixMs ["origin", "sink"];
+    SinkAttempts Counter "weir_sink_attempts_total" = Sink Event::Attempts ["origin", "sink"];
+    SinkRetries Counter "weir_sink_retries_total" = Sink Event::Retries ["origin", "sink"];
     SinkErrors Counter "weir_sink_errors_total" = Sink Event::Errors ["origin", "sink"];
+    SinkConnects Counter "weir_sink_connects_total" = Sink Event::Connects ["origin", "sink"];
+    SinkPanics Counter "weir_sink_panics_total" = Sink Event::Panics ["origin", "sink"];
 
     HostUdpReceiveErrors Counter "weir_host_udp_receive_errors_total" ["family"]
         "All sockets of the network namespace: datagrams that arrived and were not delivered (InErrors). Contains the receiving causes below.";

@@ -4,5 +4,6 @@
 
 mod http;
 mod metrics;
+mod rules;
 mod server;
 mod support;

@@ -5,7 +5,7 @@ use admin::metrics::{FAMILIES, Family, Kind};
 use admin::{AdminState, router};
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
-use ledger::{Event, Gauge, HopKind, Reason};
+use ledger::{Event, Gauge, HopKind, Reason, RejectClass};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -177,6 +177,7 @@ fn every_reason_is_shown_at_every_hop_where_it_can_occur() {
 fn values() {
     let text = prometheus();
     let target = "origin=\"syslog\",target=\"old\"";
+    let sink = "origin=\"sockets\",sink=\"kept\"";
     for line in [
         "weir_relay_socket_dropped_datagrams_total{origin=\"syslog\",reason=\"socket_buffer\"} 1"
             .to_owned(),
@@ -209,7 +210,14 @@ fn values() {
         "weir_sockets_namespace_errors_total{cause=\"permission\"} 3".to_owned(),
         "weir_sockets_closed_total{how=\"peer_reset\"} 4".to_owned(),
         "weir_sockets_closed_total{how=\"refused\"} 0".to_owned(),
-        "weir_sink_queue_bytes{origin=\"sockets\",sink=\"kept\"} 512".to_owned(),
+        format!("weir_sink_queue_bytes{{{sink}}} 512"),
+        format!("weir_sink_pending_records{{{sink}}} 939"),
+        format!("weir_sink_rejected_records_total{{{sink},class=\"too_large\"}} 1"),
+        format!("weir_sink_rejected_records_total{{{sink},class=\"other\"}} 6"),
+        format!("weir_sink_uncertain_records_total{{{sink}}} 40"),
+        format!("weir_sink_possible_duplicate_records_total{{{sink}}} 8"),
+        format!("weir_sink_oldest_record_age_seconds{{{sink}}} 2.5"),
+        format!("weir_sink_last_acknowledged_timestamp_seconds{{{sink}}} 1700000000.25"),
         "process_cpu_seconds_total 1.75".to_owned(),
         "process_start_time_seconds 1700000042".to_owned(),
         "process_max_fds 1024".to_owned(),
@@ -221,14 +229,14 @@ fn values() {
 #[test]
 fn what_loses_datagrams_is_degraded_and_nothing_else() {
     let mut hops = idle_hops();
-    for hop in hops.iter_mut().filter(|hop| hop.hop == HopKind::Target) {
+    for hop in hops.iter_mut().filter(|hop| matches!(hop.hop, HopKind::Target | HopKind::Sink)) {
         hop.gauges.insert(Gauge::Up, 1);
     }
     let state = state(hops, "127.0.0.1");
     let component = |name: &str, word: &str| {
         format!("weir_component_state{{component=\"{name}\",state=\"{word}\"}} 1\n")
     };
-    let all = ["daemon", "listener/syslog", "target/syslog/old"];
+    let all = ["daemon", "listener/syslog", "target/syslog/old", "sink/sockets/kept"];
     let state = Arc::new(state);
     let text = render(&state, "");
     assert!(all.iter().all(|name| text.contains(&component(name, "ok"))), "{text}");
@@ -333,6 +341,14 @@ fn documented() -> String {
         let hops: Vec<_> = reason.places().iter().map(|hop| hop.label()).collect();
         let (label, cause, advice) = (reason.label(), reason.cause(), reason.advice());
         put(format_args!("| `{label}` | {} | {cause} | {advice} |\n", hops.join(", ")));
+    }
+    put(format_args!(
+        "\n## Rejections\n\nWhy a store refused rows permanently.\n\n\
+         | `class` | Refused because | What helps |\n|---|---|---|\n"
+    ));
+    for class in RejectClass::ALL {
+        let (label, cause, advice) = (class.label(), class.cause(), class.advice());
+        put(format_args!("| `{label}` | {cause} | {advice} |\n"));
     }
     text
 }

@@ -3,7 +3,8 @@
 use admin::{AdminState, Health, Phase};
 use ledger::{
     Amount, ConnectionEnd, Counters, DelayHistogram, Event, Gauge, HopBuilder, HopKind,
-    HopSnapshot, IcmpError, Ledger, Meter, NamespaceError, PollPhase, Reason, SendError, TcpState,
+    HopSnapshot, IcmpError, Ledger, Meter, NamespaceError, PollPhase, Reason, RejectClass,
+    SendError, SinkCounters, TcpState,
 };
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -97,11 +98,39 @@ pub(crate) fn busy_hops() -> Vec<HopSnapshot> {
         of(HopKind::Close, None)
             .event(Event::Ended(ConnectionEnd::PeerReset), 4)
             .finish(amount(1_000)),
-        of(HopKind::Sink, Some("kept"))
-            .gauge(Gauge::QueueBytes, 512)
-            .gauge(Gauge::Up, 1)
-            .finish(amount(1_000)),
+        busy_sink(of(HopKind::Sink, Some("kept"))),
     ]
+}
+
+/// A sink that was also refused and not answered, with every gauge that it can have.
+fn busy_sink(hop: HopBuilder) -> HopSnapshot {
+    let counters = SinkCounters::default();
+    for class in RejectClass::ALL {
+        counters.reject(*class, amount(1 + *class as u64));
+    }
+    counters.uncertain(amount(40));
+
+    let gauges = [
+        (Gauge::QueueRows, 60),
+        (Gauge::QueueBytes, 512),
+        (Gauge::QueueLimitBytes, 1_024),
+        (Gauge::SpoolRows, 70),
+        (Gauge::SpoolBytes, 2_048),
+        (Gauge::SpoolCapacityBytes, 4_096),
+        (Gauge::EncoderBytes, 128),
+        (Gauge::BatchesInFlight, 3),
+        (Gauge::OldestAgeMs, 2_500),
+        (Gauge::LastAcknowledgedUnixMs, 1_700_000_000_250),
+        (Gauge::CircuitOpen, 0),
+        (Gauge::Up, 1),
+    ];
+    let hop = gauges.into_iter().fold(hop, |hop, (gauge, value)| hop.gauge(gauge, value));
+
+    hop.left_sink(&counters)
+        .event(Event::PossibleDuplicates, 8)
+        .event(Event::Recovered, 9)
+        .capacity(1_000)
+        .finish(amount(2_000))
 }
 
 /// A listener with one target and a collector with one sink, at which nothing has happened yet.

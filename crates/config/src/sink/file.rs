@@ -4,8 +4,8 @@ use super::{FORMATS, Written};
 use crate::form::{OrOff, Span, size, whole};
 use crate::keys::keys;
 use crate::reader::Reader;
-use ::sink::{Destination, FileOptions};
-use record::Encoding;
+use ::sink::{Connector, FileOptions};
+use record::{Encoding, FieldSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -36,13 +36,14 @@ impl FileSink {
         FileSink::read(reader, path, written)
     }
 
-    pub(super) fn open(&self) -> Box<dyn Destination> {
-        ::sink::file(FileOptions {
+    pub(super) fn open(&self, fields: FieldSet) -> Connector {
+        let options = FileOptions {
             path: self.path.clone(),
             rotate_bytes: self.rotate_bytes,
             rotate_interval: self.rotate_interval,
             rotate_keep: self.rotate_keep,
-        })
+        };
+        ::sink::file(options, self.written.format, fields)
     }
 
     /// Whether it sets files aside.

@@ -1,7 +1,8 @@
 //! A sink that is a UDP address.
 
 use crate::address::HostPort;
-use ::sink::{Destination, UdpOptions};
+use ::sink::{Connector, UdpOptions};
+use record::FieldSet;
 use std::net::SocketAddr;
 use sys::socket::SendOptions;
 
@@ -12,7 +13,7 @@ pub struct UdpSink {
 }
 
 impl UdpSink {
-    pub(super) fn open(remote: SocketAddr) -> Box<dyn Destination> {
-        ::sink::udp(UdpOptions { remote, send: SendOptions::default() })
+    pub(super) fn open(remote: SocketAddr, fields: FieldSet) -> Connector {
+        ::sink::udp(UdpOptions { remote, send: SendOptions::default() }, fields)
     }
 }

@@ -34,7 +34,7 @@ impl RelayLedger {
         let mut lost: BTreeMap<String, u64> = BTreeMap::new();
         for loss in snapshot.unintended_losses() {
             let copies = if loss.hop.target.is_some() { 1 } else { targets as u64 };
-            let at = format!("{}: {}", loss.hop.hop.label(), loss.reason.label());
+            let at = format!("{}: {}", loss.hop.hop.label(), loss.way);
             *lost.entry(at).or_default() += loss.amount.count * copies;
         }
 

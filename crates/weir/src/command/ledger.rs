@@ -1,33 +1,33 @@
 //! `weir ledger`: what was received, what left, what was lost, where and why.
 
+mod watch;
+
 use crate::exit::{self, Failure, Reader};
 use crate::progress::rewrites_lines;
-use ledger::{HopKind, HopSnapshot, Snapshot, waterfall};
-use std::fmt::Write as _;
+use ledger::{Snapshot, waterfall};
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
-use text::grouped;
 use text::units::parse_duration;
 
 /// Show what was received, what left, what was lost, where and why
 ///
-/// Asks a running daemon for one snapshot of every hop. Exit code 0: every datagram is accounted for; 1: with
-/// --fail-on-loss, datagrams were lost that nobody asked to drop; 2: the ledger does not balance, which is a bug of
-/// Weir's; 69: no daemon answers.
+/// Asks a running daemon for one snapshot of every hop. Exit code 0: every datagram and record is accounted for; 1: with
+/// --fail-on-loss, some were lost that nobody asked to drop, were rejected by a store, or are uncertain; 2: the ledger
+/// does not balance, which is a bug of Weir's; 69: no daemon answers.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The daemon's admin address
     #[arg(long, env = "WEIR_URL", default_value = "http://127.0.0.1:9464")]
     url: String,
-    /// Ask again and again, and show rates; with --fail-on-loss, until something is lost
+    /// Ask again and again, and show rates and the state of each sink; with --fail-on-loss, until something is lost
     #[arg(long, value_name = "INTERVAL", num_args = 0..=1, default_missing_value = "1s", value_parser = parse_duration)]
     watch: Option<Duration>,
     /// Print the snapshot as the daemon sends it
     #[arg(long)]
     json: bool,
-    /// Exit with 1 if datagrams were lost, other than by sampling, filters and limits that were asked for
+    /// Exit with 1 if anything was lost, rejected or uncertain, other than by sampling, filters and limits that were asked for
     #[arg(long)]
     fail_on_loss: bool,
 }
@@ -53,8 +53,8 @@ fn watch(args: &Args, interval: Duration) -> anyhow::Result<ExitCode> {
         if let Some((body, snapshot)) = latest.take() {
             let text = match (args.json, redraws) {
                 (true, _) => body + "\n",
-                (false, true) => format!("\x1b[H\x1b[J{}", page(before.as_ref(), &snapshot)),
-                (false, false) => page(before.as_ref(), &snapshot) + "\n",
+                (false, true) => format!("\x1b[H\x1b[J{}", watch::page(before.as_ref(), &snapshot)),
+                (false, false) => watch::page(before.as_ref(), &snapshot) + "\n",
             };
 
             let code = verdict(args, &snapshot);
@@ -158,87 +158,9 @@ fn ledger_url(url: &str) -> anyhow::Result<String> {
     Ok(format!("http://{host}/ledger"))
 }
 
-/// What `--watch` shows: the water-fall, and the rates since the snapshot before.
-fn page(before: Option<&Snapshot>, now: &Snapshot) -> String {
-    let uptime_s = now.uptime_ms as f64 / 1e3;
-    let mut text = format!("run {}, up {uptime_s:.1} s\n\n{}", now.run_id, waterfall(now));
-    match before {
-        None => {}
-        Some(before) if before.run_id != now.run_id => {
-            text.push_str("\nthe daemon has restarted: its counters began again\n");
-        }
-        Some(before) => text.push_str(&rates(before, now)),
-    }
-    text
-}
-
-fn rates(before: &Snapshot, now: &Snapshot) -> String {
-    let elapsed_s = now.uptime_ms.saturating_sub(before.uptime_ms) as f64 / 1e3;
-    if elapsed_s <= 0.0 {
-        return String::new();
-    }
-
-    let mut text =
-        format!("\n{:<34}    {:>15}      {:>15}       {:>12}\n", "per second", "in", "out", "lost");
-    for hop in &now.hops {
-        let earlier = before.hop(hop.hop, &hop.origin, hop.target.as_deref());
-        let per_second = |count: &dyn Fn(&HopSnapshot) -> u64| {
-            let gained = count(hop).saturating_sub(earlier.map_or(0, count));
-            grouped((gained as f64 / elapsed_s).round() as u64)
-        };
-
-        let name = match (&hop.target, hop.hop) {
-            (None, kind) => format!("{} {}", hop.origin, kind.label()),
-            (Some(target), HopKind::Egress) => format!("{} -> {target}, network", hop.origin),
-            (Some(target), HopKind::Receiver) => format!("{} -> {target}, receiver", hop.origin),
-            (Some(target), _) => format!("{} -> {target}", hop.origin),
-        };
-        let name = match name.chars().count() {
-            0..=34 => name,
-            _ => format!("{name}\n{:<34}", ""),
-        };
-
-        writeln!(
-            text,
-            "{name:<34}    {:>15}      {:>15}       {:>12}",
-            per_second(&|hop| hop.received.count),
-            per_second(&|hop| hop.delivered.count),
-            per_second(&|hop| hop.dropped_total().count),
-        )
-        .expect("writing to a string cannot fail");
-    }
-
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ledger::{Amount, HopBuilder, Reason};
-
-    fn snapshot(run_id: &str, uptime_ms: u64, received: u64, dropped: u64) -> Snapshot {
-        let amount = |count| Amount { count, bytes: count * 10 };
-        let hop = HopBuilder::new(HopKind::Target, "syslog", Some("old"), amount(0))
-            .delivered(amount(received - dropped))
-            .dropped(Reason::QueueFull, amount(dropped))
-            .finish(amount(received));
-        Snapshot { run_id: run_id.into(), uptime_ms, hops: vec![hop], ..Snapshot::default() }
-    }
-
-    #[test]
-    fn rates_are_per_second_of_the_daemon_s_clock() {
-        let text = rates(&snapshot("a", 1_000, 100, 0), &snapshot("a", 3_000, 20_100, 1_000));
-        let line = text.lines().find(|line| line.starts_with("syslog -> old")).unwrap();
-        let columns: Vec<_> = line.split_whitespace().collect();
-        assert_eq!(columns, ["syslog", "->", "old", "10,000", "9,500", "500"]);
-    }
-
-    #[test]
-    fn a_restart_shows_no_rates() {
-        let text = page(Some(&snapshot("a", 9_000, 100, 0)), &snapshot("b", 1_000, 5, 0));
-        assert!(text.contains("restarted"), "{text}");
-        assert!(!text.contains("per second"), "{text}");
-    }
 
     #[test]
     fn addresses_with_and_without_scheme_and_path() {

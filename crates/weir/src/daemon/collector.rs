@@ -16,7 +16,7 @@ use config::{COLLECTOR_NAME, Config, Namespaces, Sink, SinkConfig, SocketsConfig
 use ledger::{Ledger, Meter};
 use outlet::{Outlet, Slot, Unresolved};
 use record::FieldSet;
-use sink::{Fanout, QueueLimits, SinkOptions};
+use sink::{Fanout, SinkOptions};
 use sockets::attribution::{Host, HostOptions};
 use sockets::filter::Filter;
 use sockets::helper::Remote;
@@ -30,8 +30,6 @@ use std::time::{Duration, Instant};
 pub(crate) const RESOLVE_INTERVAL: Duration = Duration::from_secs(30);
 /// How much longer than its deadline an end waits for the collector's thread, before it gives it up.
 const RETURN_GRACE: Duration = Duration::from_secs(1);
-/// Bytes of queue for each payload that it may hold: datagrams are the smallest payloads.
-const PAYLOAD_BYTES_MIN: usize = 512;
 
 /// A collector that nothing keeps from starting any more.
 pub(crate) struct Prepared {
@@ -159,20 +157,27 @@ impl Collecting {
         let options = options(&config, &sinks, filter);
         let absent = options.absent_fields();
 
+        let fanout = Fanout::default();
         let mut open = Vec::new();
         let mut unresolved = Vec::new();
         for (sink, remote) in sinks.iter().zip(&remotes) {
-            match sink.to.open(*remote).with_context(|| format!("sink {}", sink.name))? {
-                Some(destination) => open.push(SinkOptions {
-                    name: sink.name.clone(),
-                    queue: QueueLimits {
-                        bytes: sink.queue_bytes,
-                        payloads: sink.queue_bytes / PAYLOAD_BYTES_MIN,
-                    },
-                    destination,
-                    encoding: sink.to.encoding(),
-                    fields: written_fields(&config, sink, &absent),
-                }),
+            let fields = written_fields(&config, sink, &absent);
+            let connector =
+                sink.to.open(*remote, fields).with_context(|| format!("sink {}", sink.name))?;
+            match connector {
+                Some(connector) => {
+                    let sink = ::sink::Sink::open(SinkOptions {
+                        name: sink.name.clone(),
+                        origin: COLLECTOR_NAME.to_owned(),
+                        queue: sink.queue(),
+                        batch: sink.batch(),
+                        delivery: sink.delivery(),
+                        spool: None,
+                        connector,
+                    })?;
+                    fanout.attach(&sink);
+                    open.push(sink);
+                }
                 None => {
                     tracing::warn!(
                         "sink {}: {} has no address yet; its records are dropped as target_unresolved until it has",
@@ -184,11 +189,10 @@ impl Collecting {
             }
         }
 
-        let fanout = Fanout::open(COLLECTOR_NAME, open)?;
-        let mut meters = fanout.meters();
+        let mut meters: Vec<_> = open.iter().map(::sink::Sink::meter).collect();
         meters.extend(unresolved.iter().map(|one| Arc::clone(one) as Arc<dyn Meter>));
         let slot = Slot::default();
-        let outlet = Outlet::new(fanout, unresolved, &slot);
+        let outlet = Outlet::new(fanout.writer(source_id()), open, unresolved, &slot);
 
         let host = Host::read(HostOptions {
             name: config.host.clone(),
@@ -276,6 +280,13 @@ fn written_fields(config: &SocketsConfig, sink: &SinkConfig, absent: &FieldSet) 
     if is_protobuf { fields.with(absent) } else { fields }
 }
 
+/// The kernel's random id of this boot; zero where it does not say.
+fn source_id() -> [u8; 16] {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    u128::from_str_radix(&digits, 16).map_or([0; 16], u128::to_be_bytes)
+}
+
 /// A collector that ends: first its thread, then its sinks.
 pub(crate) struct Ending {
     stage: Stage,
@@ -285,9 +296,9 @@ pub(crate) struct Ending {
 
 enum Stage {
     /// The thread finishes what it is doing.
-    Collecting(JoinHandle<Option<Fanout>>),
+    Collecting(JoinHandle<Option<Vec<::sink::Sink>>>),
     /// The sinks deliver what they have.
-    Delivering(Fanout),
+    Delivering(Vec<::sink::Sink>),
     Ended,
 }
 
@@ -302,16 +313,18 @@ impl Ending {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Ended) {
             Stage::Collecting(thread) if !thread.is_finished() => Stage::Collecting(thread),
             Stage::Collecting(thread) => match thread.join() {
-                Ok(Some(mut fanout)) => {
-                    fanout.flush();
-                    Stage::Delivering(fanout)
+                Ok(Some(sinks)) => {
+                    sinks.iter().for_each(|sink| sink.close(self.deadline));
+                    Stage::Delivering(sinks)
                 }
                 // A thread that panicked has said so on standard error.
                 Ok(None) | Err(_) => Stage::Ended,
             },
-            Stage::Delivering(fanout) if self.is_delivered() || now >= self.deadline => {
+            Stage::Delivering(sinks) if self.is_delivered() || now >= self.deadline => {
                 // Nothing is inside, or nothing may be any more: this closes files and counts the rest.
-                fanout.stop(now.max(self.deadline));
+                for sink in sinks {
+                    sink.wait(now.max(self.deadline));
+                }
                 Stage::Ended
             }
             stage => stage,

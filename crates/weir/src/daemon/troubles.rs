@@ -1,9 +1,10 @@
 //! What goes wrong on the way, in the log: once when it begins, and once when it is over. The ledger counts it.
 
-use ledger::{Event, Gauge, HopKind, HopSnapshot, Reason, Snapshot};
+use ledger::{Event, Gauge, HopKind, HopSnapshot, Reason, Snapshot, Way};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::{Duration, Instant};
+use text::escaped;
 
 /// How long nothing must fail before it counts as over: a network reports its losses only now and then.
 const QUIET: Duration = Duration::from_secs(10);
@@ -55,7 +56,7 @@ impl Place {
 #[derive(Debug, Default)]
 struct State {
     errors: u64,
-    lost: BTreeMap<(HopKind, Reason), u64>,
+    lost: BTreeMap<(HopKind, Way), u64>,
     /// What goes wrong now; `None`: all is well.
     trouble: Option<Trouble>,
     /// When the last one was over, and how much quiet that took.
@@ -67,7 +68,7 @@ struct Trouble {
     begun: Instant,
     failed: Instant,
     quiet: Duration,
-    lost_before: BTreeMap<(HopKind, Reason), u64>,
+    lost_before: BTreeMap<(HopKind, Way), u64>,
 }
 
 /// A line for the log.
@@ -108,13 +109,14 @@ impl Troubles {
         lines
     }
 
-    /// The components that lose something now: `listener/NAME` and `target/LISTENER/NAME`.
+    /// The components that lose something now: `listener/NAME`, `target/LISTENER/NAME` and `sink/ORIGIN/NAME`.
     pub(crate) fn losing(&self) -> BTreeSet<String> {
         let losing = self.states.iter().filter(|(_, state)| state.trouble.is_some());
         let component = |(place, listener, target): &(Place, String, String)| match place {
             Place::Listener => Some(format!("listener/{listener}")),
             Place::Target => Some(format!("target/{listener}/{target}")),
-            Place::Close | Place::Sink => None,
+            Place::Sink => Some(format!("sink/{listener}/{target}")),
+            Place::Close => None,
         };
         losing.filter_map(|(key, _)| component(key)).collect()
     }
@@ -124,8 +126,8 @@ impl State {
     fn look(&mut self, now: Instant, place: Place, hops: &[&HopSnapshot]) -> Option<Line> {
         let before = self.lost.clone();
         let errno = self.new_error(hops);
-        let reason = self.new_loss(hops);
-        let is_failing = errno.is_some() || reason.is_some();
+        let way = self.new_loss(hops);
+        let is_failing = errno.is_some() || way.is_some();
 
         match &mut self.trouble {
             None if is_failing => {
@@ -137,7 +139,7 @@ impl State {
                 };
                 self.trouble =
                     Some(Trouble { begun: now, failed: now, quiet, lost_before: before });
-                Some(Line::Begins(begins(place, hops[0], errno.flatten(), reason)))
+                Some(Line::Begins(begins(place, hops[0], errno.flatten(), way)))
             }
             Some(trouble) if is_failing => {
                 trouble.failed = now;
@@ -163,51 +165,56 @@ impl State {
     }
 
     /// Why most of what was lost since the last look was lost.
-    fn new_loss(&mut self, hops: &[&HopSnapshot]) -> Option<Reason> {
+    fn new_loss(&mut self, hops: &[&HopSnapshot]) -> Option<Way> {
         let mut worst = None;
         for hop in hops {
-            for drop in hop.dropped.iter().filter(|drop| is_trouble(drop.reason)) {
-                let before = self.lost.entry((hop.hop, drop.reason)).or_default();
-                let more = drop.amount.count.saturating_sub(*before);
+            for (way, amount) in hop.undelivered().filter(|(way, _)| is_trouble(*way)) {
+                let before = self.lost.entry((hop.hop, way)).or_default();
+                let more = amount.count.saturating_sub(*before);
                 // A receiver's drops, of which more than we sent it are not ours, may become less.
-                *before = (*before).max(drop.amount.count);
+                *before = (*before).max(amount.count);
                 // With several at once the last is the one of the destination.
                 if more > 0 && worst.is_none_or(|(most, _)| more >= most) {
-                    worst = Some((more, drop.reason));
+                    worst = Some((more, way));
                 }
             }
         }
 
-        worst.map(|(_, reason)| reason)
+        worst.map(|(_, way)| way)
     }
 }
 
 /// That a name has no address is said when it is looked up, and what a stop leaves behind when it ends.
-fn is_trouble(reason: Reason) -> bool {
-    !reason.is_intended() && !matches!(reason, Reason::TargetUnresolved | Reason::Shutdown)
+fn is_trouble(way: Way) -> bool {
+    let is_told_elsewhere =
+        matches!(way, Way::Dropped(Reason::TargetUnresolved | Reason::Shutdown));
+    !way.is_intended() && !is_told_elsewhere
 }
 
-fn begins(place: Place, hop: &HopSnapshot, errno: Option<u64>, reason: Option<Reason>) -> String {
-    let cause = match errno.and_then(|errno| i32::try_from(errno).ok()) {
-        Some(errno) => io::Error::from_raw_os_error(errno).to_string(),
-        None => reason.map_or("records are lost", Reason::cause).to_owned(),
+fn begins(place: Place, hop: &HopSnapshot, errno: Option<u64>, way: Option<Way>) -> String {
+    let cause = match (&hop.trouble, errno.and_then(|errno| i32::try_from(errno).ok())) {
+        (Some(trouble), _) => escaped(&trouble.what),
+        (None, Some(errno)) => io::Error::from_raw_os_error(errno).to_string(),
+        (None, None) => way.map_or("records are lost", Way::cause).to_owned(),
     };
-    let fate = match reason {
-        Some(reason) => {
-            format!("what is lost is counted as {}. Fix: {}", reason.label(), reason.advice())
-        }
+    let fate = match way {
+        Some(way) => format!("what is lost is counted as {way}"),
         None => "records wait, and are tried again".to_owned(),
     };
-    format!("{}: {cause}; {fate}", name(place, hop))
+    let fix = match &hop.trouble {
+        Some(trouble) => format!(". Fix: {}", escaped(&trouble.fix)),
+        None => way.map_or(String::new(), |way| format!(". Fix: {}", way.advice())),
+    };
+    format!("{}: {cause}; {fate}{fix}", name(place, hop))
 }
 
 fn over(
     place: Place,
     hop: &HopSnapshot,
     trouble: &Trouble,
-    lost: &BTreeMap<(HopKind, Reason), u64>,
+    lost: &BTreeMap<(HopKind, Way), u64>,
 ) -> String {
-    let more = |(key, count): (&(HopKind, Reason), &u64)| {
+    let more = |(key, count): (&(HopKind, Way), &u64)| {
         let before = trouble.lost_before.get(key).copied().unwrap_or_default();
         let more = count.saturating_sub(before);
         (more > 0).then_some((key.1, more))
@@ -215,8 +222,7 @@ fn over(
 
     let lost: Vec<_> = lost.iter().filter_map(more).collect();
     let total: u64 = lost.iter().map(|(_, count)| count).sum();
-    let by_reason: Vec<_> =
-        lost.iter().map(|(reason, count)| format!("{} {count}", reason.label())).collect();
+    let by_reason: Vec<_> = lost.iter().map(|(way, count)| format!("{way} {count}")).collect();
 
     let by_reason = match &by_reason[..] {
         [] => String::new(),
@@ -245,7 +251,7 @@ fn name(place: Place, hop: &HopSnapshot) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ledger::{Amount, HopBuilder};
+    use ledger::{Amount, HopBuilder, RejectClass, SinkCounters, Trouble as Told};
 
     /// A sink at one moment: errors so far, and records dropped for a reason.
     fn sink(errors: u64, dropped: &[(Reason, u64)]) -> Snapshot {
@@ -278,6 +284,47 @@ mod tests {
         let again = look(31, sink(9, &[(Reason::WriteError, 70), (Reason::QueueFull, 5)]));
         let [Line::Begins(text)] = &again[..] else { panic!("{again:?}") };
         assert!(text.contains("counted as queue_full") && text.contains("queue_size"), "{text}");
+    }
+
+    #[test]
+    fn what_a_sink_says_of_its_destination_is_the_cause() {
+        let counters = SinkCounters::default();
+        let look = |state: &mut Troubles, trouble: Option<Told>| {
+            let hop = HopBuilder::new(HopKind::Sink, "sockets", Some("s"), Amount::default());
+            let hop = hop.left_sink(&counters).trouble(trouble).event(Event::Errors, 1);
+            let hops = vec![hop.finish(Amount { count: 9, bytes: 9 })];
+            state.look(Instant::now(), &Snapshot { hops, ..Snapshot::default() })
+        };
+        let told = Told { what: "broker:9092 refused".into(), fix: "start the broker".into() };
+        let begins =
+            "sink s: broker:9092 refused; records wait, and are tried again. Fix: start the broker";
+        let lines = look(&mut Troubles::default(), Some(told));
+        assert_eq!(lines, [Line::Begins(begins.to_owned())]);
+
+        counters.reject(RejectClass::Schema, Amount { count: 9, bytes: 9 });
+        let lines = look(&mut Troubles::default(), None);
+        let [Line::Begins(text)] = &lines[..] else { panic!("{lines:?}") };
+        assert!(
+            text.contains(
+                "does not fit the records; what is lost is counted as rejected (schema). Fix: "
+            ),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_sink_whose_store_refuses_records_is_losing() {
+        let counters = SinkCounters::default();
+        let mut troubles = Troubles::default();
+        let mut look = || {
+            let hop = HopBuilder::new(HopKind::Sink, "sockets", Some("s"), Amount::default());
+            let hops = vec![hop.left_sink(&counters).finish(Amount { count: 9, bytes: 9 })];
+            troubles.look(Instant::now(), &Snapshot { hops, ..Snapshot::default() });
+            troubles.losing().into_iter().collect::<Vec<_>>()
+        };
+        assert_eq!(look(), Vec::<String>::new());
+        counters.reject(RejectClass::TooLarge, Amount::one(9));
+        assert_eq!(look(), ["sink/sockets/s"]);
     }
 
     #[test]

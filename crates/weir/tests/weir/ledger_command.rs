@@ -1,6 +1,6 @@
 //! `weir ledger` against a server that answers what a daemon would.
 
-use ledger::{Amount, HopBuilder, HopKind, Reason, Snapshot};
+use ledger::{Amount, HopBuilder, HopKind, Reason, RejectClass, SinkCounters, Snapshot};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
@@ -78,6 +78,24 @@ fn loss_is_named_and_fails_only_on_request() {
 #[test]
 fn what_was_asked_for_is_no_loss() {
     check(&["--fail-on-loss"], json(&snapshot(1_000, &[(Reason::Sampled, 900)])), 0, "sampled");
+}
+
+#[test]
+fn what_a_store_refused_or_never_answered_is_loss() {
+    let one = Amount { count: 1, bytes: 200 };
+    let body = |count: &dyn Fn(&SinkCounters)| {
+        let counters = SinkCounters::default();
+        count(&counters);
+        let hop = HopBuilder::new(HopKind::Sink, "sockets", Some("store"), one);
+        let hops = vec![hop.left_sink(&counters).finish(one)];
+        json(&Snapshot { hops, ..Snapshot::default() })
+    };
+    let rejected = body(&|counters| counters.reject(RejectClass::TooLarge, one));
+    check(&["--fail-on-loss"], rejected, 1, "rejected           1  too_large");
+    let uncertain = body(&|counters| counters.uncertain(one));
+    check(&["--fail-on-loss"], uncertain, 1, "largest loss: 1 at sink of sockets -> store");
+    let skipped = body(&|counters| counters.drop(Reason::NotInFormat, one));
+    check(&["--fail-on-loss"], skipped, 0, "skip               1  not_in_format");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What a scrape of a running daemon says is well formed, and is what the ledger says.
 
 use crate::support::Weir;
-use ledger::{HopSnapshot, Reason};
+use ledger::{HopSnapshot, Reason, Way};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -120,9 +120,9 @@ fn both_formats_are_well_formed_and_equal_the_ledger() {
     }
     // Five targets with three series each, socket and receive, and at least one drop of each kind, in two formats.
     assert!(checked >= 2 * (5 * 3 + 2 + 5), "{checked}");
-    let lost: Vec<_> = ledger.losses().iter().map(|loss| loss.reason).collect();
+    let lost: Vec<_> = ledger.losses().iter().map(|loss| loss.way).collect();
     for reason in [Reason::SourceDenied, Reason::Refused, Reason::Sampled, Reason::WriteError] {
-        assert!(lost.contains(&reason), "{reason:?}: {lost:?}");
+        assert!(lost.contains(&Way::Dropped(reason)), "{reason:?}: {lost:?}");
     }
     assert_eq!(weir.stop().code, Some(0));
 }

@@ -3,61 +3,57 @@
 use config::COLLECTOR_NAME;
 use ledger::{Amount, Counters, HopBuilder, HopKind, HopSnapshot, Meter, Reason, Tally};
 use record::{PollTotals, SocketRecord};
-use sink::Fanout;
+use sink::{ChunkWriter, Sink};
 use sockets::{Output, Problem};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where the sinks come back to when the collector's thread has ended.
 #[derive(Clone, Default)]
-pub(super) struct Slot(Arc<Mutex<Option<Fanout>>>);
+pub(super) struct Slot(Arc<Mutex<Option<Vec<Sink>>>>);
 
 impl Slot {
-    pub(super) fn take(&self) -> Option<Fanout> {
+    pub(super) fn take(&self) -> Option<Vec<Sink>> {
         // Nothing panics while it holds the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn put(&self, fanout: Fanout) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(fanout);
+    fn put(&self, sinks: Vec<Sink>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(sinks);
     }
 }
 
 /// Takes what the collector makes, on the collector's thread.
 pub(super) struct Outlet {
-    fanout: Option<Fanout>,
+    writer: ChunkWriter,
+    sinks: Vec<Sink>,
     unresolved: Vec<Arc<Unresolved>>,
     slot: Slot,
 }
 
 impl Outlet {
     pub(super) fn new(
-        fanout: Fanout,
+        writer: ChunkWriter,
+        sinks: Vec<Sink>,
         unresolved: Vec<Arc<Unresolved>>,
         slot: &Slot,
     ) -> Box<Outlet> {
-        Box::new(Outlet { fanout: Some(fanout), unresolved, slot: slot.clone() })
+        Box::new(Outlet { writer, sinks, unresolved, slot: slot.clone() })
     }
 }
 
 impl Output for Outlet {
     fn record(&mut self, record: &SocketRecord<'_>) {
-        if let Some(fanout) = &mut self.fanout {
-            fanout.record(record);
-        }
+        self.writer.record(record);
         self.unresolved.iter().for_each(|sink| sink.drop_one());
     }
 
     fn end_of_poll(&mut self, totals: &PollTotals<'_>) {
-        if let Some(fanout) = &mut self.fanout {
-            fanout.end_of_poll(totals);
-        }
+        self.writer.end_of_poll(totals);
         self.unresolved.iter().for_each(|sink| sink.drop_one());
     }
 
     fn flush(&mut self) {
-        if let Some(fanout) = &mut self.fanout {
-            fanout.flush();
-        }
+        self.writer.flush();
     }
 
     fn problem(&mut self, problem: &Problem) {
@@ -67,9 +63,8 @@ impl Output for Outlet {
 
 impl Drop for Outlet {
     fn drop(&mut self) {
-        if let Some(fanout) = self.fanout.take() {
-            self.slot.put(fanout);
-        }
+        self.writer.flush();
+        self.slot.put(std::mem::take(&mut self.sinks));
     }
 }
 
@@ -110,7 +105,12 @@ mod tests {
     fn what_a_sink_without_an_address_loses_has_a_name() {
         let sink = Arc::new(Unresolved::new("far"));
         let slot = Slot::default();
-        let mut outlet = Outlet::new(Fanout::default(), vec![Arc::clone(&sink)], &slot);
+        let mut outlet = Outlet::new(
+            ::sink::Fanout::default().writer([0; 16]),
+            Vec::new(),
+            vec![Arc::clone(&sink)],
+            &slot,
+        );
         outlet.record(&SocketRecord::default());
         outlet.end_of_poll(&PollTotals::default());
         assert!(slot.take().is_none(), "the collector still has it");

@@ -1,0 +1,53 @@
+use crate::{Reason, RejectClass};
+use std::fmt;
+
+/// How something left a hop without being delivered.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Way {
+    /// It was dropped.
+    Dropped(Reason),
+    /// The store refused it permanently.
+    Rejected(RejectClass),
+    /// It was sent, and the answer never came: the store may have it or not.
+    Uncertain,
+}
+
+impl Way {
+    /// Whether a setting asks for it, so that it is not a loss.
+    pub fn is_intended(self) -> bool {
+        matches!(self, Way::Dropped(reason) if reason.is_intended())
+    }
+
+    /// What happened, as the end of the sentence "lost because …".
+    pub fn cause(self) -> &'static str {
+        match self {
+            Way::Dropped(reason) => reason.cause(),
+            Way::Rejected(class) => class.cause(),
+            Way::Uncertain => {
+                "they were sent and no answer came before Weir stopped trying, so the store may have them or not"
+            }
+        }
+    }
+
+    /// The setting or command that would help.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Way::Dropped(reason) => reason.advice(),
+            Way::Rejected(class) => class.advice(),
+            Way::Uncertain => {
+                "look for their run_id and sequence in the store; raise expire_after, or give the sink a spool"
+            }
+        }
+    }
+}
+
+/// The reason's label, `rejected (CLASS)` or `uncertain`.
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Way::Dropped(reason) => f.write_str(reason.label()),
+            Way::Rejected(class) => write!(f, "rejected ({})", class.label()),
+            Way::Uncertain => f.write_str("uncertain"),
+        }
+    }
+}

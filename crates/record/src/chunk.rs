@@ -1,0 +1,320 @@
+//! Rows of one source, encoded once and never changed: what goes from a source to all its sinks, and what a spool keeps.
+//!
+//! A row is one protobuf message without a length before it: it has a form that skips fields it does not know, so that a
+//! chunk that waited on disk can be read by a later version.
+
+use crate::protobuf::ProtobufWriter;
+use crate::{PollTotals, SocketRecord};
+
+/// What a row is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum RowKind {
+    /// A [`SocketRecord`].
+    Record = 1,
+    /// A [`PollTotals`].
+    Totals = 2,
+    /// A datagram that a listener received.
+    Datagram = 3,
+}
+
+impl RowKind {
+    /// Every kind, in the order of their numbers.
+    pub const ALL: [RowKind; 3] = [RowKind::Record, RowKind::Totals, RowKind::Datagram];
+
+    fn from_number(number: u8) -> Option<RowKind> {
+        RowKind::ALL.into_iter().find(|kind| *kind as u8 == number)
+    }
+}
+
+/// One row of a chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Row<'c> {
+    pub kind: RowKind,
+    /// Rows that belong together share it: the socket's cookie, or a hash of the sender's address.
+    pub key: u64,
+    /// Its number in its stream, from 0, without a gap.
+    pub number: u64,
+    /// One protobuf message.
+    pub bytes: &'c [u8],
+}
+
+/// Rows of one source. Never changed once made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    header: Header,
+    rows: Vec<Meta>,
+    bytes: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Header {
+    stream: u64,
+    first: u64,
+    source_id: [u8; 16],
+    oldest_unix_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Meta {
+    /// End of the row in the bytes.
+    end: u32,
+    kind: RowKind,
+    key: u64,
+}
+
+/// Why bytes are not a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the bytes are not a chunk of this version")]
+pub struct ChunkError;
+
+/// Version of the form in which chunks are kept.
+const VERSION: u8 = 1;
+const HEADER_BYTES: usize = 1 + 8 + 8 + 16 + 8 + 4;
+const META_BYTES: usize = 4 + 1 + 8;
+
+impl Chunk {
+    /// Random number of the source's life, which numbers its rows.
+    pub fn stream(&self) -> u64 {
+        self.header.stream
+    }
+
+    /// Number of the first row.
+    pub fn first(&self) -> u64 {
+        self.header.first
+    }
+
+    /// What made the rows: a host's boot.
+    pub fn source_id(&self) -> [u8; 16] {
+        self.header.source_id
+    }
+
+    /// Time of the oldest row, in nanoseconds since 1970, UTC; 0 if no row says.
+    pub fn oldest_unix_ns(&self) -> u64 {
+        self.header.oldest_unix_ns
+    }
+
+    /// How many rows there are.
+    pub fn row_count(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Bytes of all rows.
+    pub fn row_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Memory that it takes.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Chunk>() + self.bytes.capacity() + self.rows.capacity() * size_of::<Meta>()
+    }
+
+    /// The rows, in their order.
+    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        let starts = std::iter::once(0).chain(self.rows.iter().map(|meta| meta.end));
+        let rows = self.rows.iter().zip(starts).zip(self.header.first..);
+        rows.map(|((meta, start), number)| {
+            // Every end lies behind the one before it and within the bytes: what makes a chunk sees to it.
+            let bytes = self.bytes.get(start as usize..meta.end as usize).unwrap_or_default();
+            Row { kind: meta.kind, key: meta.key, number, bytes }
+        })
+    }
+
+    /// Appends the form that can be kept on disk.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let Header { stream, first, source_id, oldest_unix_ns } = self.header;
+        out.reserve(HEADER_BYTES + self.rows.len() * META_BYTES + self.bytes.len());
+        out.push(VERSION);
+        out.extend_from_slice(&stream.to_le_bytes());
+        out.extend_from_slice(&first.to_le_bytes());
+        out.extend_from_slice(&source_id);
+        out.extend_from_slice(&oldest_unix_ns.to_le_bytes());
+        out.extend_from_slice(&(self.rows.len() as u32).to_le_bytes());
+
+        for meta in &self.rows {
+            out.extend_from_slice(&meta.end.to_le_bytes());
+            out.push(meta.kind as u8);
+            out.extend_from_slice(&meta.key.to_le_bytes());
+        }
+        out.extend_from_slice(&self.bytes);
+    }
+
+    /// Reads what [`encode`](Self::encode) wrote.
+    ///
+    /// # Errors
+    /// Anything else, and another version.
+    pub fn decode(bytes: &[u8]) -> Result<Chunk, ChunkError> {
+        let mut rest = Rest(bytes);
+        let [VERSION] = rest.take()? else { return Err(ChunkError) };
+        let header = Header {
+            stream: u64::from_le_bytes(rest.take()?),
+            first: u64::from_le_bytes(rest.take()?),
+            source_id: rest.take()?,
+            oldest_unix_ns: u64::from_le_bytes(rest.take()?),
+        };
+
+        let count = u32::from_le_bytes(rest.take()?) as usize;
+        if count.saturating_mul(META_BYTES) > rest.0.len() {
+            return Err(ChunkError);
+        }
+        let mut rows = Vec::with_capacity(count);
+        let mut last = 0;
+        for _ in 0..count {
+            let end = u32::from_le_bytes(rest.take()?);
+            let [kind] = rest.take()?;
+            let kind = RowKind::from_number(kind).ok_or(ChunkError)?;
+            let key = u64::from_le_bytes(rest.take()?);
+            if end < last {
+                return Err(ChunkError);
+            }
+            last = end;
+            rows.push(Meta { end, kind, key });
+        }
+
+        if last as usize != rest.0.len() || header.first.checked_add(count as u64).is_none() {
+            return Err(ChunkError);
+        }
+        Ok(Chunk { header, rows, bytes: rest.0.to_vec() })
+    }
+}
+
+/// What is still to be read.
+struct Rest<'a>(&'a [u8]);
+
+impl Rest<'_> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], ChunkError> {
+        let (bytes, rest) = self.0.split_first_chunk::<N>().ok_or(ChunkError)?;
+        self.0 = rest;
+        Ok(*bytes)
+    }
+}
+
+/// Makes chunks of one source's rows, and numbers them.
+pub struct ChunkBuilder {
+    writer: ProtobufWriter,
+    filling: Chunk,
+}
+
+impl ChunkBuilder {
+    /// For the source `stream` (random), which runs on `source_id`.
+    pub fn new(stream: u64, source_id: [u8; 16]) -> ChunkBuilder {
+        let header = Header { stream, first: 0, source_id, oldest_unix_ns: 0 };
+        let filling = Chunk { header, rows: Vec::new(), bytes: Vec::new() };
+        ChunkBuilder { writer: ProtobufWriter::new(), filling }
+    }
+
+    /// Bytes of the rows since the last chunk.
+    pub fn row_bytes(&self) -> usize {
+        self.filling.bytes.len()
+    }
+
+    /// Rows since the last chunk.
+    pub fn row_count(&self) -> usize {
+        self.filling.rows.len()
+    }
+
+    /// Adds a record.
+    pub fn record(&mut self, record: &SocketRecord<'_>) {
+        self.writer.write_record(record, &mut self.filling.bytes, |_, _| {});
+        let key = record.cookie.unwrap_or_default();
+        self.added(RowKind::Record, key, record.time_unix_ns);
+    }
+
+    /// Adds the totals of a poll.
+    pub fn totals(&mut self, totals: &PollTotals<'_>) {
+        self.writer.write_totals(totals, &mut self.filling.bytes, |_, _| {});
+        self.added(RowKind::Totals, 0, totals.time_unix_ns);
+    }
+
+    fn added(&mut self, kind: RowKind, key: u64, time_unix_ns: Option<u64>) {
+        let Chunk { header, rows, bytes } = &mut self.filling;
+        rows.push(Meta { end: bytes.len() as u32, kind, key });
+        if let Some(time) = time_unix_ns
+            && (header.oldest_unix_ns == 0 || time < header.oldest_unix_ns)
+        {
+            header.oldest_unix_ns = time;
+        }
+    }
+
+    /// Ends the chunk and begins the next, in the memory of `reuse` if there is one. `None`: there is no row.
+    pub fn cut(&mut self, reuse: Option<Chunk>) -> Option<Chunk> {
+        if self.filling.rows.is_empty() {
+            return None;
+        }
+
+        let first = self.filling.header.first + self.filling.rows.len() as u64;
+        let header = Header { first, oldest_unix_ns: 0, ..self.filling.header };
+
+        // A few rows in the memory of many: they are copied, so that a chunk that waits takes what it needs.
+        if self.filling.bytes.len() < self.filling.bytes.capacity() / 2 {
+            let chunk = self.filling.clone();
+            self.filling.header = header;
+            self.filling.rows.clear();
+            self.filling.bytes.clear();
+            return Some(chunk);
+        }
+
+        let mut next = reuse.unwrap_or(Chunk { header, rows: Vec::new(), bytes: Vec::new() });
+        next.header = header;
+        next.rows.clear();
+        next.bytes.clear();
+        Some(std::mem::replace(&mut self.filling, next))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Record, decode_protobuf, decode_record, decode_totals};
+
+    fn chunk() -> Chunk {
+        let mut builder = ChunkBuilder::new(7, [3; 16]);
+        let record = |cookie, time| SocketRecord {
+            cookie: Some(cookie),
+            time_unix_ns: Some(time),
+            ..SocketRecord::default()
+        };
+        builder.record(&record(5, 900));
+        builder.record(&record(6, 800));
+        assert_eq!(builder.cut(None).map(|chunk| chunk.row_count()), Some(2));
+        assert_eq!(builder.cut(None), None);
+        builder.record(&record(8, 700));
+        builder.totals(&PollTotals { poll: Some(4), ..PollTotals::default() });
+        builder.cut(None).unwrap()
+    }
+
+    #[test]
+    fn rows_are_messages_with_numbers_that_go_on() {
+        let chunk = chunk();
+        let rows: Vec<_> = chunk.rows().collect();
+        assert_eq!((chunk.first(), chunk.oldest_unix_ns(), rows.len()), (2, 700, 2));
+        assert_eq!((rows[0].number, rows[0].key, rows[0].kind), (2, 8, RowKind::Record));
+        assert_eq!(decode_protobuf(rows[0].bytes).unwrap().cookie, Some(8));
+        assert!(matches!(decode_record(rows[0].bytes), Ok(Record::Socket(_))));
+        assert_eq!((rows[1].number, rows[1].kind), (3, RowKind::Totals));
+        assert_eq!(decode_totals(rows[1].bytes).unwrap().poll, Some(4));
+    }
+
+    #[test]
+    fn what_was_kept_comes_back_and_nothing_else_does() {
+        let chunk = chunk();
+        let mut kept = Vec::new();
+        chunk.encode(&mut kept);
+        assert_eq!(Chunk::decode(&kept), Ok(chunk));
+
+        for cut in 0..kept.len() {
+            assert_eq!(Chunk::decode(&kept[..cut]), Err(ChunkError), "{cut} bytes");
+        }
+        for at in 0..kept.len() {
+            let mut changed = kept.clone();
+            changed[at] ^= 0xff;
+            // A changed byte may be another chunk; it must be readable as one then.
+            if let Ok(other) = Chunk::decode(&changed) {
+                assert_eq!(
+                    other.rows().map(|row| row.bytes.len()).sum::<usize>(),
+                    other.row_bytes()
+                );
+            }
+        }
+    }
+}

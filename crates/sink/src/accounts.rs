@@ -1,0 +1,206 @@
+//! What a sink counts, and how the ledger reads it.
+
+use crate::destination::OwnFigures;
+use crate::queue::Queue;
+use ledger::{
+    Amount, Event, EventCounter, Gauge, HopBuilder, HopKind, HopSnapshot, Meter, SinkCounters,
+    Tally, Trouble,
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bytes that each row takes in the memory of a chunk on top of its own, so that a bound in bytes is one in rows too.
+pub(crate) const ROW_MEMORY_BYTES: usize = 16;
+
+/// The counts of one sink. Written by its thread, but for what its queue counts.
+pub(crate) struct Accounts {
+    pub(crate) origin: String,
+    pub(crate) name: String,
+    /// Most rows that can be inside.
+    pub(crate) capacity_rows: u64,
+    pub(crate) queue: Arc<Queue>,
+    /// Rows that the spool held when the sink began.
+    pub(crate) recovered: Tally,
+    pub(crate) counters: SinkCounters,
+    pub(crate) figures: Figures,
+    /// By how much received, what left and what is inside differed at the last comparison.
+    pub(crate) mismatch: EventCounter,
+    state: Mutex<State>,
+}
+
+/// What is counted and measured outside the law.
+#[derive(Debug, Default)]
+pub(crate) struct Figures {
+    pub(crate) attempts: EventCounter,
+    pub(crate) errors: EventCounter,
+    pub(crate) retries: EventCounter,
+    pub(crate) possible_duplicates: EventCounter,
+    pub(crate) panics: EventCounter,
+    pub(crate) connects: EventCounter,
+    pub(crate) circuit_openings: EventCounter,
+    pub(crate) queue_rows: EventCounter,
+    pub(crate) queue_bytes: EventCounter,
+    pub(crate) spool_rows: EventCounter,
+    pub(crate) spool_bytes: EventCounter,
+    pub(crate) batches_in_flight: EventCounter,
+    pub(crate) encoder_bytes: EventCounter,
+    pub(crate) oldest_age_ms: EventCounter,
+    pub(crate) circuit_open: EventCounter,
+    pub(crate) is_failing: EventCounter,
+    pub(crate) last_acknowledged_unix_ms: EventCounter,
+}
+
+#[derive(Default)]
+struct State {
+    trouble: Option<Trouble>,
+    /// Of the destination's own kind.
+    own: OwnFigures,
+    /// What was inside at the end, and was lost.
+    left_at_end: Amount,
+    spool_capacity_bytes: Option<u64>,
+    /// The thread is no longer waited for, and counts nothing more.
+    is_abandoned: bool,
+}
+
+impl Accounts {
+    pub(crate) fn new(
+        origin: String,
+        name: String,
+        queue: Arc<Queue>,
+        capacity_rows: u64,
+    ) -> Accounts {
+        Accounts {
+            origin,
+            name,
+            capacity_rows,
+            queue,
+            recovered: Tally::default(),
+            counters: SinkCounters::default(),
+            figures: Figures::default(),
+            mismatch: EventCounter::default(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Lets the sink's thread count, unless it has been given up.
+    pub(crate) fn while_counted(&self, count: impl FnOnce()) {
+        let state = self.lock();
+        if !state.is_abandoned {
+            count();
+        }
+    }
+
+    /// Gives the thread up: what it had in its hands is uncertain, and it counts nothing more.
+    pub(crate) fn abandon(&self) -> Amount {
+        let mut state = self.lock();
+        if state.is_abandoned {
+            return Amount::default();
+        }
+        state.is_abandoned = true;
+
+        let left = self.counters.left() + self.queue.counters.left();
+        let inside = self.received().saturating_sub(left);
+        self.counters.uncertain(inside);
+        inside
+    }
+
+    /// Everything that entered.
+    pub(crate) fn received(&self) -> Amount {
+        self.queue.offered.load() + self.recovered.load()
+    }
+
+    pub(crate) fn set_trouble(&self, trouble: Option<Trouble>) {
+        self.lock().trouble = trouble;
+    }
+
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
+        self.lock().trouble.clone()
+    }
+
+    pub(crate) fn set_own_figures(&self, own: OwnFigures) {
+        self.lock().own = own;
+    }
+
+    pub(crate) fn left_at_end(&self) -> Amount {
+        self.lock().left_at_end
+    }
+
+    pub(crate) fn set_left_at_end(&self, left: Amount) {
+        self.lock().left_at_end = left;
+    }
+
+    pub(crate) fn set_spool_capacity(&self, bytes: u64) {
+        self.lock().spool_capacity_bytes = Some(bytes);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics between two changes that belong together.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Meter for Accounts {
+    fn read(&self, hops: &mut Vec<HopSnapshot>) {
+        let Figures {
+            attempts,
+            errors,
+            retries,
+            possible_duplicates,
+            panics,
+            connects,
+            circuit_openings,
+            queue_rows,
+            queue_bytes,
+            spool_rows,
+            spool_bytes,
+            batches_in_flight,
+            encoder_bytes,
+            oldest_age_ms,
+            circuit_open,
+            is_failing,
+            last_acknowledged_unix_ms,
+        } = &self.figures;
+
+        let name = Some(self.name.as_str());
+        let mut hop = HopBuilder::new(HopKind::Sink, &self.origin, name, self.received())
+            .left_sink(&self.counters)
+            .left_sink(&self.queue.counters)
+            .capacity(self.capacity_rows)
+            .mismatch(self.mismatch.load().cast_signed())
+            .event(Event::Attempts, attempts.load())
+            .event(Event::Errors, errors.load())
+            .event(Event::Retries, retries.load())
+            .event(Event::PossibleDuplicates, possible_duplicates.load())
+            .event(Event::Recovered, self.recovered.load().count)
+            .event(Event::Panics, panics.load())
+            .event(Event::Connects, connects.load())
+            .event(Event::CircuitOpenings, circuit_openings.load())
+            .gauge(Gauge::Up, u64::from(is_failing.load() == 0))
+            .gauge(Gauge::QueueRows, queue_rows.load())
+            .gauge(Gauge::QueueBytes, queue_bytes.load())
+            .gauge(Gauge::BatchesInFlight, batches_in_flight.load())
+            .gauge(Gauge::EncoderBytes, encoder_bytes.load())
+            .gauge(Gauge::OldestAgeMs, oldest_age_ms.load())
+            .gauge(Gauge::CircuitOpen, circuit_open.load());
+
+        if last_acknowledged_unix_ms.load() > 0 {
+            hop = hop.gauge(Gauge::LastAcknowledgedUnixMs, last_acknowledged_unix_ms.load());
+        }
+
+        let state = self.lock();
+        for (event, count) in &state.own.events {
+            hop = hop.event(*event, *count);
+        }
+        for (gauge, value) in &state.own.gauges {
+            hop = hop.gauge(*gauge, *value);
+        }
+        if let Some(capacity) = state.spool_capacity_bytes {
+            hop = hop
+                .gauge(Gauge::SpoolRows, spool_rows.load())
+                .gauge(Gauge::SpoolBytes, spool_bytes.load())
+                .gauge(Gauge::SpoolCapacityBytes, capacity);
+        }
+        hop = hop.trouble(state.trouble.clone());
+        drop(state);
+        hops.push(hop.finish(self.received()));
+    }
+}

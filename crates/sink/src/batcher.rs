@@ -1,0 +1,269 @@
+//! Rows of chunks into batches.
+
+use crate::batch::{Batch, BatchId, Encoded, Part};
+use crate::destination::{BatchEncoder, Form, Pushed};
+use crate::encode::key_of;
+use crate::options::BatchLimits;
+use ledger::{Amount, Reason};
+use record::{Chunk, Row, RowKind};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Number of an entry in the spool, for rows that are there.
+pub(crate) type EntryId = u64;
+
+/// A batch with what is known of where its rows come from.
+#[derive(Clone, Debug)]
+pub(crate) struct Made {
+    pub(crate) batch: Arc<Batch>,
+    /// Rows of each entry of the spool that are in it, in the order of the entries.
+    pub(crate) entries: Vec<(EntryId, u64)>,
+    /// Whether its rows may have been delivered in an earlier life.
+    pub(crate) is_repeated: bool,
+}
+
+/// A chunk that is to be batched.
+#[derive(Clone, Debug)]
+pub(crate) struct Fed {
+    pub(crate) chunk: Arc<Chunk>,
+    pub(crate) entry: Option<EntryId>,
+    pub(crate) is_repeated: bool,
+}
+
+/// A row that has no place in any batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Skipped {
+    pub(crate) reason: Reason,
+    pub(crate) amount: Amount,
+    pub(crate) entry: Option<EntryId>,
+}
+
+/// Fills one batch for each kind of row that has its own.
+pub(crate) struct Batcher {
+    limits: BatchLimits,
+    lanes: Vec<Lane>,
+    next_id: u64,
+    /// Complete, the oldest first.
+    pub(crate) made: VecDeque<Made>,
+    /// Rows that could not be written, to be counted.
+    pub(crate) skipped: Vec<Skipped>,
+}
+
+/// A batch that is being filled.
+struct Lane {
+    /// `None`: rows of every kind.
+    kind: Option<RowKind>,
+    encoder: Box<dyn BatchEncoder>,
+    since: Option<Instant>,
+    amount: Amount,
+    oldest_unix_ns: u64,
+    token: Token,
+    entries: Vec<(EntryId, u64)>,
+    is_repeated: bool,
+}
+
+impl Batcher {
+    pub(crate) fn new(limits: BatchLimits, form: Form) -> Batcher {
+        let lanes = match form {
+            Form::Mixed(encoder) => vec![Lane::new(None, encoder)],
+            Form::ByKind(encoders) => {
+                let lane = |(kind, encoder)| Lane::new(Some(kind), encoder);
+                encoders.into_iter().map(lane).collect()
+            }
+        };
+        Batcher { limits, lanes, next_id: 0, made: VecDeque::new(), skipped: Vec::new() }
+    }
+
+    /// Takes other encoders, after one has panicked. What was being filled is lost.
+    pub(crate) fn replace(&mut self, form: Form) {
+        let fresh = Batcher::new(self.limits, form);
+        let lost = std::mem::replace(&mut self.lanes, fresh.lanes);
+        self.skipped.extend(lost.into_iter().flat_map(Lane::into_lost));
+    }
+
+    /// Counts the rows of a chunk from the one at `at` on as lost to a panic.
+    pub(crate) fn skip_from(&mut self, fed: &Fed, at: usize) {
+        let lost: Amount = fed.chunk.rows().skip(at).map(|row| Amount::one(row.bytes.len())).sum();
+        if !lost.is_zero() {
+            let (reason, entry) = (Reason::SinkPanicked, fed.entry);
+            self.skipped.push(Skipped { reason, amount: lost, entry });
+        }
+    }
+
+    /// Adds all rows of a chunk, and counts in `fed_rows` those that have a place. Batches that are full end.
+    pub(crate) fn feed(&mut self, fed: &Fed, now: Instant, fed_rows: &mut usize) {
+        let chunk = &fed.chunk;
+        for row in chunk.rows() {
+            let amount = Amount::one(row.bytes.len());
+            let lane =
+                self.lanes.iter_mut().find(|lane| lane.kind.is_none_or(|kind| kind == row.kind));
+            let skipped = |reason| Skipped { reason, amount, entry: fed.entry };
+
+            let Some(lane) = lane else {
+                self.skipped.push(skipped(Reason::NotInFormat));
+                *fed_rows += 1;
+                continue;
+            };
+            match lane.encoder.push(&row, key_of(chunk.source_id(), &row)) {
+                Pushed::Taken => lane.took(fed, &row, now),
+                Pushed::Skipped(reason) => self.skipped.push(skipped(reason)),
+            }
+            *fed_rows += 1;
+            if lane.is_full(&self.limits) {
+                self.made.extend(lane.finish(&mut self.next_id));
+            }
+        }
+    }
+
+    /// Ends batches that have reached their age. `is_quiet`: nothing waits behind what was fed, so that those without an age end
+    /// too.
+    pub(crate) fn end_aged(&mut self, now: Instant, is_quiet: Quiet) {
+        for lane in &mut self.lanes {
+            let is_due = lane.since.is_some_and(|since| now >= since + self.limits.age);
+            let waits_for_more = self.limits.age.is_zero() && is_quiet == Quiet::No;
+            if is_due && !waits_for_more {
+                self.made.extend(lane.finish(&mut self.next_id));
+            }
+        }
+    }
+
+    /// Ends all batches.
+    pub(crate) fn end_all(&mut self) {
+        for lane in &mut self.lanes {
+            self.made.extend(lane.finish(&mut self.next_id));
+        }
+    }
+
+    /// How long until the next batch reaches its age. `None` also while a complete one waits: it goes first.
+    pub(crate) fn due_in(&self, now: Instant) -> Option<Duration> {
+        if !self.made.is_empty() {
+            return None;
+        }
+        let ages = self.lanes.iter().filter_map(|lane| lane.since);
+        ages.min().map(|since| (since + self.limits.age).saturating_duration_since(now))
+    }
+
+    /// What is being filled, and what is complete.
+    pub(crate) fn inside(&self) -> Amount {
+        let open: Amount = self.lanes.iter().map(|lane| lane.amount).sum();
+        open + self.made.iter().map(|made| made.batch.amount()).sum()
+    }
+
+    /// Time of the oldest row inside; 0 if none says.
+    pub(crate) fn oldest_unix_ns(&self) -> u64 {
+        let made = self.made.iter().map(|made| made.batch.oldest_unix_ns);
+        let open = self.lanes.iter().map(|lane| lane.oldest_unix_ns);
+        made.chain(open).filter(|time| *time > 0).min().unwrap_or(0)
+    }
+}
+
+/// Whether more rows wait to be batched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Quiet {
+    Yes,
+    No,
+}
+
+impl Lane {
+    fn new(kind: Option<RowKind>, encoder: Box<dyn BatchEncoder>) -> Lane {
+        Lane {
+            kind,
+            encoder,
+            since: None,
+            amount: Amount::default(),
+            oldest_unix_ns: 0,
+            token: Token::default(),
+            entries: Vec::new(),
+            is_repeated: false,
+        }
+    }
+
+    fn took(&mut self, fed: &Fed, row: &Row<'_>, now: Instant) {
+        self.since.get_or_insert(now);
+        self.amount += Amount::one(row.bytes.len());
+        self.token.add(fed.chunk.stream(), row.number);
+        self.is_repeated |= fed.is_repeated;
+
+        let oldest = fed.chunk.oldest_unix_ns();
+        if oldest > 0 && (self.oldest_unix_ns == 0 || oldest < self.oldest_unix_ns) {
+            self.oldest_unix_ns = oldest;
+        }
+
+        let Some(entry) = fed.entry else { return };
+        match self.entries.last_mut() {
+            Some((last, rows)) if *last == entry => *rows += 1,
+            _ => self.entries.push((entry, 1)),
+        }
+    }
+
+    fn is_full(&self, limits: &BatchLimits) -> bool {
+        self.amount.count >= limits.rows as u64 || self.encoder.bytes() >= limits.bytes
+    }
+
+    fn finish(&mut self, next_id: &mut u64) -> Option<Made> {
+        self.since.take()?;
+        let amount = std::mem::take(&mut self.amount);
+        let encoded = self.encoder.finish();
+        debug_assert_eq!(rows_of(&encoded), amount.count, "an encoder lost rows");
+
+        let batch = Batch {
+            id: BatchId(*next_id),
+            kind: self.kind,
+            token: std::mem::take(&mut self.token).value(),
+            encoded,
+            rows: amount.count,
+            oldest_unix_ns: std::mem::take(&mut self.oldest_unix_ns),
+        };
+        *next_id += 1;
+        Some(Made {
+            batch: Arc::new(batch),
+            entries: std::mem::take(&mut self.entries),
+            is_repeated: std::mem::take(&mut self.is_repeated),
+        })
+    }
+
+    /// What was in it when its encoder panicked, by entry of the spool.
+    fn into_lost(self) -> Vec<Skipped> {
+        let skipped = |entry, amount| Skipped { reason: Reason::SinkPanicked, amount, entry };
+        let spooled: u64 = self.entries.iter().map(|(_, rows)| rows).sum();
+        let mut rest = self.amount;
+
+        // How the bytes divide among entries is not known: the first has them.
+        let mut lost = Vec::new();
+        for (entry, rows) in self.entries {
+            let amount = Amount { count: rows, bytes: std::mem::take(&mut rest.bytes) };
+            lost.push(skipped(Some(entry), amount));
+        }
+        rest.count -= spooled;
+        if !rest.is_zero() {
+            lost.push(skipped(None, rest));
+        }
+        lost
+    }
+}
+
+fn rows_of(encoded: &Encoded) -> u64 {
+    encoded.parts.iter().map(|Part { rows, .. }| u64::from(*rows)).sum()
+}
+
+/// A hash of row ids, the same in every life of the program: FNV-1a with 128 bits
+/// (<https://datatracker.ietf.org/doc/html/draft-eastlake-fnv>).
+#[derive(Default)]
+struct Token(u128);
+
+impl Token {
+    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+
+    fn add(&mut self, stream: u64, number: u64) {
+        // Two steps of 64 bits instead of sixteen of one byte: ids are not chosen by an attacker.
+        for word in [stream, number] {
+            self.0 = (self.0 ^ u128::from(word)).wrapping_mul(Self::PRIME);
+        }
+    }
+
+    fn value(self) -> u128 {
+        self.0 ^ Self::BASIS
+    }
+}

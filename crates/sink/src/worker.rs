@@ -1,0 +1,451 @@
+//! One turn of a sink: chunks into batches, batches to the destination, outcomes into the account.
+//!
+//! Everything that waits, reads a clock or does I/O is behind the destination, the backlog and the clock, so that a simulation drives the same
+//! code as the sink's thread.
+
+use crate::accounts::Accounts;
+use crate::backlog::Backlog;
+use crate::batch::{Failure, Fate, Outcome, Sent};
+use crate::batcher::{Batcher, Fed, Quiet};
+use crate::delivery::{Delivery, Exit, Left, Now};
+use crate::destination::{Connector, Destination};
+use crate::options::{BatchLimits, DeliveryOptions};
+use crate::queue::{Phase, Queue};
+use ledger::{Amount, Reason, Trouble};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long one wait for an answer lasts at most: what is queued meanwhile waits for its end.
+const POLL_MAX: Duration = Duration::from_millis(20);
+
+/// How often the destination is looked after while nothing is in flight, and the longest rest.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// How often what is inside is held against what came and what left.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The pauses after a destination could not be made or has panicked: doubled up to the longest.
+const MAKE_PAUSE: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(60)];
+
+/// What the thread does next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turn {
+    /// There may be more to do.
+    Again,
+    /// Nothing to do for so long, unless something is queued.
+    Rest(Duration),
+    /// The same; what is queued would have to wait too.
+    RestAlone(Duration),
+    /// Everything that can leave has left.
+    End,
+}
+
+/// A sink's thread without the thread.
+pub(crate) struct Worker<C> {
+    clock: C,
+    queue: Arc<Queue>,
+    accounts: Arc<Accounts>,
+    backlog: Backlog,
+    connector: Connector,
+    batcher: Batcher,
+    delivery: Delivery,
+    destination: Option<Box<dyn Destination>>,
+    /// No attempt to make one before then, and how many have failed in a row.
+    make_at: Option<Instant>,
+    make_failures: u32,
+    done: Vec<Outcome>,
+    looked_at: Instant,
+    checked_at: Instant,
+    ends_at: Option<Instant>,
+}
+
+impl<C: Fn() -> Now> Worker<C> {
+    pub(crate) fn new(
+        clock: C,
+        accounts: Arc<Accounts>,
+        backlog: Backlog,
+        limits: (BatchLimits, DeliveryOptions),
+        mut connector: Connector,
+        seed: u64,
+    ) -> Worker<C> {
+        let at = clock().at;
+        let form = (connector.form)();
+        Worker {
+            queue: Arc::clone(&accounts.queue),
+            accounts,
+            backlog,
+            connector,
+            batcher: Batcher::new(limits.0, form),
+            delivery: Delivery::new(limits.1, seed),
+            destination: None,
+            make_at: None,
+            make_failures: 0,
+            done: Vec::new(),
+            looked_at: at,
+            checked_at: at,
+            ends_at: None,
+            clock,
+        }
+    }
+
+    /// Does what can be done now.
+    pub(crate) fn turn(&mut self) -> Turn {
+        let phase = self.queue.phase();
+        let now = (self.clock)();
+        if let Phase::Closing(deadline) = phase {
+            self.ends_at = Some(deadline);
+        }
+
+        self.delivery.expire(now);
+        self.fill(phase, now);
+        self.submit(now);
+        self.listen(now);
+        self.settle();
+        self.measure();
+        self.what_next(phase)
+    }
+
+    /// Feeds chunks to the batches while there is room for these.
+    fn fill(&mut self, phase: Phase, now: Now) {
+        let mut quiet = Quiet::No;
+        while self.has_room() {
+            let Some(fed) = self.backlog.next() else {
+                quiet = Quiet::Yes;
+                break;
+            };
+            self.feed(&fed, now);
+            self.pass_on(now);
+        }
+
+        self.batcher.end_aged(now.at, quiet);
+        if phase != Phase::Open && quiet == Quiet::Yes {
+            self.batcher.end_all();
+        }
+        self.pass_on(now);
+    }
+
+    /// Whether more may be batched: the next batch is filled while those before it are on their way.
+    fn has_room(&self) -> bool {
+        self.batcher.made.is_empty()
+    }
+
+    fn pass_on(&mut self, now: Now) {
+        while self.delivery.has_room()
+            && let Some(made) = self.batcher.made.pop_front()
+        {
+            self.delivery.add(made, now);
+        }
+    }
+
+    /// An encoder that panics loses what it had, and is made anew.
+    fn feed(&mut self, fed: &Fed, now: Now) {
+        let batcher = &mut self.batcher;
+        let mut fed_rows = 0;
+        if catch_unwind(AssertUnwindSafe(|| batcher.feed(fed, now.at, &mut fed_rows))).is_ok() {
+            return;
+        }
+
+        self.accounts.figures.panics.add(1);
+        batcher.replace((self.connector.form)());
+        batcher.skip_from(fed, fed_rows);
+    }
+
+    /// Submits what is ready, while the destination takes it.
+    fn submit(&mut self, now: Now) {
+        while let Some(attempt) = self.delivery.next(now) {
+            let id = attempt.batch.id;
+            if !self.has_destination(now) {
+                self.delivery.given_back(id, self.make_at.unwrap_or(now.at + POLL_MAX));
+                return;
+            }
+
+            let submitted = self.with_destination(now, |destination| destination.submit(attempt));
+            match submitted {
+                Some(Ok(())) => self.accounts.figures.attempts.add(1),
+                Some(Err(_)) => {
+                    self.delivery.given_back(id, now.at + POLL_MAX);
+                    return;
+                }
+                None => return,
+            }
+            // One that answers at once makes room at once.
+            self.hear(Duration::ZERO, now);
+            self.pass_on(now);
+        }
+    }
+
+    /// Hears what became of batches; waits for it if there is nothing else to do.
+    fn listen(&mut self, now: Now) {
+        if self.destination.is_none() {
+            return;
+        }
+
+        if self.delivery.submitted() == 0 {
+            if now.at.duration_since(self.looked_at) >= IDLE {
+                self.hear(Duration::ZERO, now);
+            }
+            return;
+        }
+
+        let due = [self.delivery.due_in(now), self.batcher.due_in(now.at)];
+        let wait = due.into_iter().flatten().fold(POLL_MAX, Duration::min);
+        self.hear(wait, now);
+
+        let now = (self.clock)();
+        if self.delivery.is_overdue(now) {
+            self.destination = None;
+            self.fail_all(now, "it answers nothing", "see whether it hangs, and restart it");
+        }
+    }
+
+    fn hear(&mut self, wait: Duration, now: Now) {
+        self.looked_at = now.at;
+        let mut done = std::mem::take(&mut self.done);
+        self.with_destination(now, |destination| destination.poll(wait, &mut done));
+
+        let now = (self.clock)();
+        for outcome in done.drain(..) {
+            self.note(&outcome);
+            self.delivery.outcome(&outcome, now);
+        }
+        self.done = done;
+    }
+
+    /// Keeps what an outcome says for people, and counts attempts that failed.
+    fn note(&self, outcome: &Outcome) {
+        let figures = &self.accounts.figures;
+        match &outcome.fate {
+            Fate::Acknowledged => {
+                self.accounts.set_trouble(None);
+                let unix_ms = (self.clock)().unix_ns / 1_000_000;
+                figures.last_acknowledged_unix_ms.set(unix_ms);
+            }
+            Fate::Rejected { class, says } => {
+                figures.errors.add(1);
+                let fix = class.advice().to_owned();
+                self.accounts.set_trouble(Some(Trouble { what: says.clone(), fix }));
+            }
+            Fate::Dropped(_) => figures.errors.add(1),
+            Fate::Failed(failure) => {
+                figures.retries.add(1);
+                if failure.reason.is_some() {
+                    figures.errors.add(1);
+                    self.accounts.set_trouble(Some(failure.trouble.clone()));
+                }
+            }
+        }
+    }
+
+    /// Makes the destination if there is none and it is time.
+    fn has_destination(&mut self, now: Now) -> bool {
+        if self.destination.is_some() {
+            return true;
+        }
+        if self.make_at.is_some_and(|at| now.at < at) {
+            return false;
+        }
+
+        let make = &mut self.connector.destination;
+        match catch_unwind(AssertUnwindSafe(make)) {
+            Ok(Ok(destination)) => {
+                self.accounts.figures.connects.add(1);
+                self.destination = Some(destination);
+                true
+            }
+            Ok(Err(trouble)) => {
+                self.accounts.figures.errors.add(1);
+                self.unmade(now, trouble);
+                false
+            }
+            Err(_) => {
+                self.accounts.figures.panics.add(1);
+                self.unmade(now, panicked());
+                false
+            }
+        }
+    }
+
+    /// Calls the destination. One that panics is gone, and what it had may have arrived.
+    fn with_destination<T>(
+        &mut self,
+        now: Now,
+        call: impl FnOnce(&mut dyn Destination) -> T,
+    ) -> Option<T> {
+        let destination = self.destination.as_mut()?;
+        match catch_unwind(AssertUnwindSafe(|| call(destination.as_mut()))) {
+            Ok(answer) => Some(answer),
+            Err(_) => {
+                self.accounts.figures.panics.add(1);
+                // What is left of it may panic again when it is dropped.
+                let broken = self.destination.take();
+                drop(catch_unwind(AssertUnwindSafe(|| drop(broken))));
+                self.unmade(now, panicked());
+                None
+            }
+        }
+    }
+
+    /// There is no destination: everything that was submitted may have arrived, and the next is made after a pause.
+    fn unmade(&mut self, now: Now, trouble: Trouble) {
+        let [first, longest] = MAKE_PAUSE;
+        let pause = first.saturating_mul(1 << self.make_failures.min(16)).min(longest);
+        self.make_failures = self.make_failures.saturating_add(1);
+        self.make_at = Some(now.at + pause);
+        self.fail_all(now, &trouble.what, &trouble.fix);
+    }
+
+    fn fail_all(&mut self, now: Now, what: &str, fix: &str) {
+        let trouble = Trouble { what: what.to_owned(), fix: fix.to_owned() };
+        self.accounts.set_trouble(Some(trouble.clone()));
+        let reason = Some(Reason::Unavailable);
+        let failure = Failure { sent: Sent::Maybe, reason, after: None, trouble };
+        self.delivery.lost_destination(&failure, now);
+    }
+
+    /// Counts what has left since the last time.
+    fn settle(&mut self) {
+        let Worker { accounts, delivery, batcher, backlog, .. } = self;
+        if delivery.left.iter().any(|left| matches!(left.exit, Exit::Acknowledged { .. })) {
+            (self.make_failures, self.make_at) = (0, None);
+        }
+
+        let is_idempotent = self.destination.as_ref().is_some_and(|one| one.is_idempotent());
+        accounts.while_counted(|| {
+            for left in &delivery.left {
+                count(accounts, *left, is_idempotent);
+            }
+            for skipped in &batcher.skipped {
+                accounts.counters.drop(skipped.reason, skipped.amount);
+            }
+        });
+
+        delivery.left.clear();
+        let skipped = batcher.skipped.drain(..);
+        let skipped = skipped.filter_map(|one| Some((one.entry?, one.amount.count)));
+        delivery.entries.extend(skipped);
+        backlog.settle(&delivery.entries);
+        delivery.entries.clear();
+        self.queue.set_failing(self.delivery.failing_reason());
+    }
+
+    /// Holds what is inside against what came and what left, and writes down what people want to know.
+    fn measure(&mut self) {
+        let now = (self.clock)();
+        if now.at.duration_since(self.checked_at) < CHECK_INTERVAL {
+            return;
+        }
+        self.checked_at = now.at;
+
+        let queued = self.queue.inside();
+        let batches = self.batcher.inside() + self.delivery.inside();
+        let inside = queued.amount + self.backlog.unread() + batches;
+        let came = queued.received + self.accounts.recovered.load();
+        let left = queued.left + self.accounts.counters.left();
+        let mismatch = came.count as i64 - left.count as i64 - inside.count as i64;
+        self.accounts.mismatch.set(mismatch.cast_unsigned());
+
+        let figures = &self.accounts.figures;
+        figures.queue_rows.set(queued.amount.count);
+        figures.queue_bytes.set(queued.memory_bytes as u64);
+        figures.encoder_bytes.set(batches.bytes);
+        figures.batches_in_flight.set(self.delivery.submitted() as u64);
+        figures.is_failing.set(u64::from(self.delivery.is_failing()));
+
+        let is_open = u64::from(self.delivery.is_circuit_open());
+        if is_open > figures.circuit_open.load() {
+            figures.circuit_openings.add(1);
+        }
+        figures.circuit_open.set(is_open);
+
+        let times =
+            [self.delivery.oldest_unix_ns(), self.batcher.oldest_unix_ns(), queued.oldest_unix_ns];
+        let oldest = times.into_iter().filter(|time| *time > 0).min();
+        let age_ns = oldest.map_or(0, |oldest| now.unix_ns.saturating_sub(oldest));
+        figures.oldest_age_ms.set(age_ns / 1_000_000);
+        if let Some(destination) = &self.destination {
+            self.accounts.set_own_figures(destination.figures());
+        }
+    }
+
+    fn what_next(&mut self, phase: Phase) -> Turn {
+        let now = (self.clock)();
+        let is_empty = self.delivery.len() == 0 && self.batcher.inside().is_zero();
+        let is_queue_empty = self.queue.inside().amount.is_zero();
+        let is_over = self.ends_at.is_some_and(|end| now.at >= end);
+
+        if phase != Phase::Open && (is_over || (is_empty && is_queue_empty)) {
+            return Turn::End;
+        }
+        if self.delivery.submitted() > 0 {
+            return Turn::Again;
+        }
+
+        let due = [
+            self.delivery.due_in(now),
+            self.batcher.due_in(now.at),
+            self.ends_at.map(|end| end.saturating_duration_since(now.at)),
+        ];
+        let rest = due.into_iter().flatten().fold(IDLE, Duration::min);
+        let has_room = self.has_room();
+        match (rest.is_zero(), has_room) {
+            (true, _) => Turn::Again,
+            (false, true) if !is_queue_empty => Turn::Again,
+            (false, true) => Turn::Rest(rest),
+            (false, false) => Turn::RestAlone(rest),
+        }
+    }
+
+    /// Ends: the destination is closed, and what is still inside is counted. Returns that.
+    pub(crate) fn end(mut self) -> Amount {
+        let now = (self.clock)();
+        let left_over =
+            self.ends_at.map_or(Duration::ZERO, |end| end.saturating_duration_since(now.at));
+        let mut done = Vec::new();
+        self.with_destination(now, |destination| destination.close(left_over, &mut done));
+        for outcome in &done {
+            self.note(outcome);
+            self.delivery.outcome(outcome, now);
+        }
+        self.settle();
+
+        // What is lost now has a name: that of what kept it, else the end itself.
+        self.batcher.end_all();
+        while let Some(made) = self.batcher.made.pop_front() {
+            self.delivery.add(made, now);
+        }
+        let reason = self.delivery.failing_reason().unwrap_or(Reason::Shutdown);
+        let inside = self.delivery.inside();
+        self.delivery.give_up_all(reason);
+        self.settle();
+        self.measure_end();
+        inside
+    }
+
+    fn measure_end(&mut self) {
+        self.checked_at -= CHECK_INTERVAL;
+        self.measure();
+    }
+}
+
+fn count(accounts: &Accounts, left: Left, is_idempotent: bool) {
+    let counters = &accounts.counters;
+    match left.exit {
+        Exit::Acknowledged { is_repeated } => {
+            counters.acknowledge(left.amount);
+            if is_repeated && !is_idempotent {
+                accounts.figures.possible_duplicates.add(left.amount.count);
+            }
+        }
+        Exit::Rejected(class) => counters.reject(class, left.amount),
+        Exit::Dropped(reason) => counters.drop(reason, left.amount),
+        Exit::Uncertain => counters.uncertain(left.amount),
+    }
+}
+
+fn panicked() -> Trouble {
+    Trouble {
+        what: "the client of this destination panicked: a defect".to_owned(),
+        fix: "report it with what standard error says; the client is started anew".to_owned(),
+    }
+}

@@ -1,0 +1,206 @@
+"""Clients that are not ours, for what tests prepare in a server and read back from it.
+
+usage: client.py WHAT ADDRESS NAME [ARGUMENT]. What is read is one line of JSON for each message: `payload` and `key` in base64, `headers`
+as pairs of name and base64, `number` and `partition` as the server gave them. `listen-*` says `ready` on standard error when
+everything that is sent from then on will be heard, and ends after ARGUMENT messages.
+"""
+import asyncio, base64, json, socket, struct, sys, urllib.request
+
+
+def text64(data):
+    return None if data is None else base64.b64encode(data.encode() if isinstance(data, str) else data).decode()
+
+
+def show(payload, key=None, headers=(), number=0, partition=0):
+    about = {"headers": [[name, text64(value)] for name, value in headers], "number": number, "partition": partition}
+    sys.stdout.write(json.dumps({"payload": text64(payload), "key": text64(key), **about}) + "\n")
+
+
+def ready():
+    print("ready", file=sys.stderr, flush=True)
+
+
+def make_kafka(address, topic, partitions):
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    client = AdminClient({"bootstrap.servers": address})
+    client.create_topics([NewTopic(topic, int(partitions), 1)])[topic].result(30)
+
+
+def read_kafka(address, topic):
+    from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "readback", "enable.partition.eof": True, "enable.auto.commit": False})
+    partitions = consumer.list_topics(topic, 30).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+    unread = set(partitions)
+    while unread:
+        for message in consumer.consume(10_000, 0.2):
+            if not message.error():
+                show(message.value(), message.key(), message.headers() or (), message.offset(), message.partition())
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                unread.discard(message.partition())
+            else:
+                raise KafkaException(message.error())
+    consumer.close()
+
+
+def send_kafka(address, topic, payload):
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": address})
+    producer.produce(topic, payload.encode(), key=b"key", headers={"name": b"value"})
+    assert producer.flush(30) == 0
+
+
+def nsq_http(address, path, body=None):
+    host, port = address.split(":")
+    return urllib.request.urlopen(f"http://{host}:{int(port) + 1}{path}", body, timeout=30).read()
+
+
+def send_nsq(address, topic, payload):
+    nsq_http(address, f"/pub?topic={topic}", payload.encode())
+
+
+def nsq_left(address, topic):
+    topics = json.loads(nsq_http(address, f"/stats?format=json&topic={topic}"))["topics"]
+    counts = ("depth", "in_flight_count", "deferred_count")
+    return sum(part.get(count, 0) for one in topics for part in (one, *one["channels"]) for count in counts)
+
+
+def read_nsq(address, topic):
+    host, port = address.split(":")
+    connection = socket.create_connection((host, int(port)), 30)
+    connection.sendall(b"  V2" + f"SUB {topic} readback\nRDY 2500\n".encode())
+    connection.settimeout(0.1)
+    buffer = b""
+    while True:
+        try:
+            data = connection.recv(1 << 20)
+        except TimeoutError:
+            if nsq_left(address, topic) == 0:
+                return
+            continue
+        assert data, "nsqd closed the connection"
+        buffer, answers = buffer + data, []
+        while len(buffer) >= 4 and len(buffer) >= 4 + (size := struct.unpack(">i", buffer[:4])[0]):
+            kind, body, buffer = struct.unpack(">i", buffer[4:8])[0], buffer[8 : 4 + size], buffer[4 + size :]
+            if kind == 2:
+                show(body[26:])
+                answers.append(b"FIN " + body[10:26] + b"\n")
+            elif body == b"_heartbeat_":
+                answers.append(b"NOP\n")
+            else:
+                assert kind == 0, body
+        connection.sendall(b"".join(answers))
+
+
+async def with_nats(address, use):
+    import nats
+
+    client = await nats.connect(f"nats://{address}", max_reconnect_attempts=0)
+    try:
+        await use(client)
+    finally:
+        await client.close()
+
+
+def show_nats(message, number=0):
+    show(message.data, message.subject, (message.headers or {}).items(), number)
+
+
+def make_jetstream(address, stream, subjects):
+    asyncio.run(with_nats(address, lambda client: client.jetstream().add_stream(name=stream, subjects=subjects.split(","))))
+
+
+def read_jetstream(address, stream):
+    async def use(client):
+        jetstream = client.jetstream()
+        if (await jetstream.stream_info(stream)).state.messages == 0:
+            return
+        subscription = await jetstream.subscribe(">", stream=stream, ordered_consumer=True)
+        pending = 1
+        while pending:
+            message = await subscription.next_msg(30)
+            pending = message.metadata.num_pending
+            show_nats(message, message.metadata.sequence.stream)
+
+    asyncio.run(with_nats(address, use))
+
+
+def send_nats(address, subject, payload):
+    async def use(client):
+        await client.publish(subject, payload.encode(), headers={"name": "value"})
+        await client.flush()
+
+    asyncio.run(with_nats(address, use))
+
+
+def listen_nats(address, subject, count):
+    async def use(client):
+        subscription = await client.subscribe(subject)
+        await client.flush()
+        ready()
+        for _ in range(int(count)):
+            show_nats(await subscription.next_msg(60))
+
+    asyncio.run(with_nats(address, use))
+
+
+def redis_client(address):
+    import redis
+
+    return redis.Redis.from_url(f"redis://{address}", socket_timeout=60)
+
+
+def read_redis(address, stream):
+    client, after = redis_client(address), "-"
+    while entries := client.xrange(stream, after, count=10_000):
+        for number, fields in entries:
+            show(b"", number, [(name.decode(), value) for name, value in fields.items()])
+        after = b"(" + entries[-1][0]
+
+
+def send_redis(address, stream, payload):
+    redis_client(address).xadd(stream, {"name": payload})
+
+
+def publish_redis(address, channel, payload):
+    redis_client(address).publish(channel, payload)
+
+
+def listen_redis(address, channel, count):
+    subscription = redis_client(address).pubsub()
+    subscription.subscribe(channel)
+    assert subscription.get_message(timeout=60)["type"] == "subscribe"
+    ready()
+    for _ in range(int(count)):
+        message = subscription.get_message(timeout=60)
+        show(message["data"], message["channel"])
+
+
+def s3_client(address):
+    import boto3
+
+    keys = {"aws_access_key_id": "weir", "aws_secret_access_key": "secret", "region_name": "us-east-1"}
+    return boto3.client("s3", endpoint_url=f"http://{address}", **keys)
+
+
+def make_s3(address, bucket, _):
+    s3_client(address).create_bucket(Bucket=bucket)
+
+
+def send_s3(address, bucket, payload):
+    s3_client(address).put_object(Bucket=bucket, Key="key", Body=payload.encode(), Metadata={"name": "value"})
+
+
+def read_s3(address, bucket):
+    client = s3_client(address)
+    for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket):
+        for entry in page.get("Contents", []):
+            thing = client.get_object(Bucket=bucket, Key=entry["Key"])
+            show(thing["Body"].read(), entry["Key"], thing["Metadata"].items())
+
+
+what, *arguments = sys.argv[1:]
+globals()[what.replace("-", "_")](*arguments)

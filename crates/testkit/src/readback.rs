@@ -1,0 +1,213 @@
+//! What a server or a file holds, read by a client that is not ours, and what such a client prepares in a server.
+//!
+//! The clients are those of `crates/testkit/readers`, run by the Python of the test tools; a test that uses one has asked for its
+//! server before, or for the package with [`need_python_module`](crate::need_python_module).
+
+use crate::process::{Process, run};
+use crate::{find_tool, root, try_get};
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// One message, as its server gave it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The bytes that were sent.
+    pub payload: Vec<u8>,
+    /// Kafka's key, NATS' subject, Redis' channel or entry id, S3's object name.
+    pub key: Option<Vec<u8>>,
+    /// Kafka's and NATS' headers, the fields of a Redis entry, S3's metadata.
+    pub headers: Vec<(String, Vec<u8>)>,
+    /// Kafka's offset, `JetStream`'s sequence number; 0 elsewhere.
+    pub number: u64,
+    /// Kafka's partition; 0 elsewhere.
+    pub partition: u32,
+}
+
+/// Makes a topic; the shared broker makes none by itself.
+#[track_caller]
+pub fn make_kafka_topic(broker: SocketAddr, topic: &str, partitions: u32) {
+    run(&mut client("make-kafka", broker, topic, &partitions.to_string()));
+}
+
+/// Makes a stream of `JetStream` that keeps these subjects.
+#[track_caller]
+pub fn make_jetstream(server: SocketAddr, stream: &str, subjects: &[&str]) {
+    run(&mut client("make-jetstream", server, stream, &subjects.join(",")));
+}
+
+/// Makes a bucket. S3 wants three characters or more.
+#[track_caller]
+pub fn make_bucket(server: SocketAddr, bucket: &str) {
+    run(&mut client("make-s3", server, bucket, ""));
+}
+
+/// Every message of a topic, each partition in its order.
+#[track_caller]
+pub fn kafka(broker: SocketAddr, topic: &str) -> Vec<Message> {
+    read("read-kafka", broker, topic)
+}
+
+/// Every message of a topic that no other channel has taken. They are gone from the topic then.
+#[track_caller]
+pub fn nsq(nsqd: SocketAddr, topic: &str) -> Vec<Message> {
+    read("read-nsq", nsqd, topic)
+}
+
+/// Every message of a stream, in its order.
+#[track_caller]
+pub fn jetstream(server: SocketAddr, stream: &str) -> Vec<Message> {
+    read("read-jetstream", server, stream)
+}
+
+/// Every entry of a stream, in its order.
+#[track_caller]
+pub fn redis_stream(server: SocketAddr, stream: &str) -> Vec<Message> {
+    read("read-redis", server, stream)
+}
+
+/// Every object of a bucket, in the order of their names.
+#[track_caller]
+pub fn bucket(server: SocketAddr, bucket: &str) -> Vec<Message> {
+    read("read-s3", server, bucket)
+}
+
+/// The rows that `ClickHouse` answers to a query, which it decodes by itself. 64-bit integers are numbers.
+#[track_caller]
+pub fn clickhouse(server: SocketAddr, query: &str) -> Vec<Value> {
+    let settings = "default_format=JSONEachRow&output_format_json_quote_64bit_integers=0";
+    let escaped: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    let answer = try_get(server, &format!("/?{settings}&query={escaped}"), "*/*");
+    lines(&answer.unwrap_or_else(|error| panic!("{query}: {error}")))
+}
+
+/// The rows of Parquet files by pyarrow; bytes are in base64.
+#[track_caller]
+pub fn parquet_by_arrow(files: &[PathBuf]) -> Vec<Value> {
+    lines(&run(reader("parquet.py").arg("arrow").args(files)))
+}
+
+/// The rows of Parquet files by `DuckDB`; bytes are in base64.
+#[track_caller]
+pub fn parquet_by_duckdb(files: &[PathBuf]) -> Vec<Value> {
+    lines(&run(reader("parquet.py").arg("duckdb").args(files)))
+}
+
+/// A client that hears messages which no server keeps. It listens from its start on.
+pub struct Listener(Process);
+
+impl Listener {
+    /// For the next `count` messages of a NATS subject.
+    #[track_caller]
+    pub fn nats(server: SocketAddr, subject: &str, count: usize) -> Listener {
+        Listener::start(client("listen-nats", server, subject, &count.to_string()))
+    }
+
+    /// For the next `count` messages of a Redis channel.
+    #[track_caller]
+    pub fn redis(server: SocketAddr, channel: &str, count: usize) -> Listener {
+        Listener::start(client("listen-redis", server, channel, &count.to_string()))
+    }
+
+    #[track_caller]
+    fn start(command: Command) -> Listener {
+        let mut process = Process::start(command);
+        process.hear("ready");
+        Listener(process)
+    }
+
+    /// Waits until all have been heard.
+    #[track_caller]
+    pub fn heard(mut self) -> Vec<Message> {
+        let (status, output) = self.0.finish();
+        assert!(status.success(), "{}", self.0.said());
+        messages(&output)
+    }
+}
+
+fn reader(script: &str) -> Command {
+    let python = find_tool("weir-python").expect("asked for before");
+    let mut command = Command::new(python);
+    command.arg(root().join("crates/testkit/readers").join(script));
+    command
+}
+
+fn client(what: &str, server: SocketAddr, name: &str, argument: &str) -> Command {
+    let mut command = reader("client.py");
+    command.args([what, &server.to_string(), name, argument]);
+    command
+}
+
+#[track_caller]
+fn read(what: &str, server: SocketAddr, name: &str) -> Vec<Message> {
+    messages(&run(reader("client.py").args([what, &server.to_string(), name])))
+}
+
+#[track_caller]
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[track_caller]
+fn messages(text: &str) -> Vec<Message> {
+    lines(text).iter().map(message).collect()
+}
+
+#[track_caller]
+fn message(line: &Value) -> Message {
+    let header = |pair: &Value| (pair[0].as_str().unwrap().to_owned(), bytes(&pair[1]));
+    let key = &line["key"];
+    Message {
+        payload: bytes(&line["payload"]),
+        key: (!key.is_null()).then(|| bytes(key)),
+        headers: line["headers"].as_array().unwrap().iter().map(header).collect(),
+        number: line["number"].as_u64().unwrap(),
+        partition: line["partition"].as_u64().unwrap().try_into().unwrap(),
+    }
+}
+
+/// What a reader wrote in base64.
+#[track_caller]
+fn bytes(text: &Value) -> Vec<u8> {
+    let text = text.as_str().unwrap().trim_end_matches('=');
+    let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
+    let (mut bits, mut bit_count) = (0_u32, 0);
+    for character in text.bytes() {
+        bits = bits << 6 | sextet(character);
+        bit_count += 6;
+        if bit_count >= 8 {
+            bit_count -= 8;
+            bytes.push((bits >> bit_count) as u8);
+        }
+    }
+    bytes
+}
+
+#[track_caller]
+fn sextet(character: u8) -> u32 {
+    let value = match character {
+        b'A'..=b'Z' => character - b'A',
+        b'a'..=b'z' => character - b'a' + 26,
+        b'0'..=b'9' => character - b'0' + 52,
+        b'+' => 62,
+        b'/' => 63,
+        _ => panic!("{character} is not base64"),
+    };
+    value.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_of_every_length() {
+        let decoded = |text: &str| bytes(&Value::from(text));
+        assert_eq!(decoded(""), b"");
+        assert_eq!(decoded("AA=="), [0]);
+        assert_eq!(decoded("/+8="), [0xff, 0xef]);
+        assert_eq!(decoded("eiAw"), b"z 0");
+        assert_eq!(decoded("//79/A=="), [0xff, 0xfe, 0xfd, 0xfc]);
+    }
+}

@@ -1,0 +1,150 @@
+//! Each server takes a message from a client that is not ours, and has it still after a kill.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::time::Duration;
+use testkit::readback::{self, Listener, Message};
+use testkit::servers::{Own, Server, unique};
+use testkit::{DEADLINE, find_tool, root, run};
+
+const PAYLOAD: &str = "a\nb\u{e4}";
+
+#[test]
+fn kafka_has_its_messages_after_a_kill() {
+    let Some(mut own) = started(Server::Kafka) else { return };
+    readback::make_kafka_topic(own.addr(), "topic", 3);
+    send("send-kafka", own.addr(), "topic");
+    kill_and_restart(&mut own);
+
+    let read = only(readback::kafka(own.addr(), "topic"));
+    assert_eq!((read.key, read.number), (Some(b"key".to_vec()), 0));
+    assert_eq!(read.headers, [("name".to_owned(), b"value".to_vec())]);
+    assert_eq!(read.payload, PAYLOAD.as_bytes());
+}
+
+#[test]
+fn nsqd_has_its_messages_after_a_kill() {
+    let Some(mut own) = started(Server::Nsqd) else { return };
+    send("send-nsq", own.addr(), "topic");
+    kill_and_restart(&mut own);
+    assert_eq!(only(readback::nsq(own.addr(), "topic")).payload, PAYLOAD.as_bytes());
+}
+
+#[test]
+fn jetstream_has_its_messages_after_a_kill() {
+    let Some(mut own) = started(Server::Nats) else { return };
+    readback::make_jetstream(own.addr(), "stream", &["a.*", "b"]);
+    assert_eq!(readback::jetstream(own.addr(), "stream"), []);
+    send("send-nats", own.addr(), "a.c");
+    kill_and_restart(&mut own);
+
+    let read = only(readback::jetstream(own.addr(), "stream"));
+    assert_eq!((read.key, read.number), (Some(b"a.c".to_vec()), 1));
+    assert_eq!(read.headers, [("name".to_owned(), b"value".to_vec())]);
+    assert_eq!(read.payload, PAYLOAD.as_bytes());
+}
+
+#[test]
+fn redis_has_its_entries_after_a_kill() {
+    let Some(mut own) = started(Server::Redis) else { return };
+    send("send-redis", own.addr(), "stream");
+    kill_and_restart(&mut own);
+    let read = only(readback::redis_stream(own.addr(), "stream"));
+    assert_eq!(read.headers, [("name".to_owned(), PAYLOAD.as_bytes().to_vec())]);
+}
+
+#[test]
+fn s3_has_its_objects_after_a_kill() {
+    let Some(mut own) = started(Server::S3) else { return };
+    readback::make_bucket(own.addr(), "bucket");
+    send("send-s3", own.addr(), "bucket");
+    kill_and_restart(&mut own);
+
+    let read = only(readback::bucket(own.addr(), "bucket"));
+    assert_eq!(read.key, Some(b"key".to_vec()));
+    assert_eq!(read.headers, [("name".to_owned(), b"value".to_vec())]);
+    assert_eq!(read.payload, PAYLOAD.as_bytes());
+}
+
+#[test]
+fn clickhouse_has_its_rows_after_a_kill_and_knows_their_token() {
+    let Some(mut own) = started(Server::ClickHouse) else { return };
+    let table = "(a UInt64, b String) ENGINE = MergeTree ORDER BY a SETTINGS non_replicated_deduplication_window = 9";
+    let rows = "INSERT INTO t SETTINGS insert_deduplication_token = 'one' FORMAT JSONEachRow";
+    let insert = format!("{rows} {{\"a\": 18446744073709551615, \"b\": \"\u{e4}\"}}");
+    readback::clickhouse(own.addr(), &format!("CREATE TABLE t {table}"));
+    readback::clickhouse(own.addr(), &insert);
+    kill_and_restart(&mut own);
+
+    readback::clickhouse(own.addr(), &insert);
+    let read = readback::clickhouse(own.addr(), "SELECT * FROM t");
+    assert_eq!(read, [serde_json::json!({"a": u64::MAX, "b": "\u{e4}"})]);
+}
+
+#[test]
+fn kafka_tells_its_clients_the_address_of_its_proxy() {
+    let Some((own, proxy)) = Server::Kafka.start_with_proxy() else { return };
+    readback::make_kafka_topic(proxy.addr(), "topic", 1);
+    let before = proxy.sent_bytes();
+    // Whom the client asks first makes no difference.
+    send("send-kafka", own.addr(), "topic");
+    assert!(proxy.sent_bytes() > before + PAYLOAD.len() as u64);
+    assert_eq!(only(readback::kafka(own.addr(), "topic")).payload, PAYLOAD.as_bytes());
+}
+
+#[test]
+fn a_paused_server_answers_when_it_goes_on() {
+    let Some(own) = Server::Redis.start() else { return };
+    own.pause();
+    let mut stream = TcpStream::connect(own.addr()).unwrap();
+    stream.write_all(b"PING\r\n").unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    assert_eq!(stream.read(&mut [0; 7]).unwrap_err().kind(), ErrorKind::WouldBlock);
+
+    own.resume();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let mut answer = [0; 7];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"+PONG\r\n");
+}
+
+#[test]
+fn listeners_hear_what_no_server_keeps() {
+    let (Some(nats), Some(redis)) = (Server::Nats.shared(), Server::Redis.shared()) else { return };
+    let name = unique("heard");
+    let listener = Listener::nats(nats, &name, 1);
+    send("send-nats", nats, &name);
+    assert_eq!(only(listener.heard()).payload, PAYLOAD.as_bytes());
+
+    let listener = Listener::redis(redis, &name, 1);
+    send("publish-redis", redis, &name);
+    assert_eq!(only(listener.heard()).payload, PAYLOAD.as_bytes());
+}
+
+/// An instance that is not the shared one.
+fn started(server: Server) -> Option<Own> {
+    let own = server.start()?;
+    assert_eq!(server.shared(), server.shared());
+    assert_ne!(server.shared(), Some(own.addr()));
+    Some(own)
+}
+
+fn kill_and_restart(own: &mut Own) {
+    let addr = own.addr();
+    own.kill();
+    assert!(TcpStream::connect(addr).is_err());
+    own.restart();
+    assert_eq!(own.addr(), addr);
+}
+
+fn send(how: &str, server: SocketAddr, name: &str) {
+    let client = root().join("crates/testkit/readers/client.py");
+    let mut python = Command::new(find_tool("weir-python").unwrap());
+    run(python.arg(client).args([how, &server.to_string(), name, PAYLOAD]));
+}
+
+fn only(mut messages: Vec<Message>) -> Message {
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    messages.remove(0)
+}

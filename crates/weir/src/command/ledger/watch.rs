@@ -1,0 +1,228 @@
+//! What `weir ledger --watch` shows.
+
+use ledger::{Gauge, HopKind, HopSnapshot, Snapshot, waterfall};
+use std::fmt::Write as _;
+use text::{grouped, short_time, size};
+
+/// The water-fall, the rates since the snapshot before, and the state of each sink.
+pub(super) fn page(before: Option<&Snapshot>, now: &Snapshot) -> String {
+    let uptime_s = now.uptime_ms as f64 / 1e3;
+    let mut text = format!("run {}, up {uptime_s:.1} s\n\n{}", now.run_id, waterfall(now));
+    match before {
+        None => {}
+        Some(before) if before.run_id != now.run_id => {
+            text.push_str("\nthe daemon has restarted: its counters began again\n");
+        }
+        Some(before) => text.push_str(&rates(before, now)),
+    }
+    text.push_str(&sinks(now));
+    text
+}
+
+/// Columns of the names before the numbers, as in the water-fall.
+const NAME_COLUMNS: usize = 28;
+
+fn rates(before: &Snapshot, now: &Snapshot) -> String {
+    let elapsed_s = now.uptime_ms.saturating_sub(before.uptime_ms) as f64 / 1e3;
+    if elapsed_s <= 0.0 {
+        return String::new();
+    }
+
+    let mut text = format!(
+        "\n{:<NAME_COLUMNS$}    {:>15}      {:>15}{:>12}\n",
+        "per second", "in", "out", "lost"
+    );
+    for hop in &now.hops {
+        let earlier = before.hop(hop.hop, &hop.origin, hop.target.as_deref());
+        let per_second = |count: &dyn Fn(&HopSnapshot) -> u64| {
+            let gained = count(hop).saturating_sub(earlier.map_or(0, count));
+            grouped((gained as f64 / elapsed_s).round() as u64)
+        };
+
+        let name = match (&hop.target, hop.hop) {
+            (None, kind) => format!("{} {}", hop.origin, kind.label()),
+            (Some(target), HopKind::Egress) => format!("{} -> {target}, network", hop.origin),
+            (Some(target), HopKind::Receiver) => format!("{} -> {target}, receiver", hop.origin),
+            (Some(target), _) => format!("{} -> {target}", hop.origin),
+        };
+
+        put(
+            &mut text,
+            format_args!(
+                "{:<NAME_COLUMNS$}    {:>15}      {:>15}{:>12}\n",
+                in_columns(name),
+                per_second(&|hop| hop.received.count),
+                per_second(&|hop| hop.delivered.count),
+                per_second(&|hop| hop.left().count - hop.delivered.count),
+            ),
+        );
+    }
+
+    text
+}
+
+/// A long name stands on a line of its own.
+fn in_columns(name: String) -> String {
+    match name.chars().count() {
+        0..=NAME_COLUMNS => name,
+        _ => format!("{name}\n{:<NAME_COLUMNS$}", ""),
+    }
+}
+
+/// How each sink is: what waits for it, for how long, and how full its spool is.
+fn sinks(now: &Snapshot) -> String {
+    let mut sinks = now.hops.iter().filter(|hop| hop.hop == HopKind::Sink).peekable();
+    if sinks.peek().is_none() {
+        return String::new();
+    }
+
+    let mut text = format!(
+        "\n{:<NAME_COLUMNS$} {:<12}{:>11}{:>8}{:>20}\n",
+        "sinks", "state", "inside", "oldest", "spool"
+    );
+    for hop in sinks {
+        let name = format!("{} -> {}", hop.origin, hop.target.as_deref().unwrap_or_default());
+        let oldest = hop.gauge(Gauge::OldestAgeMs).filter(|_| !hop.in_flight.is_zero());
+        let oldest =
+            oldest.map_or("-".to_owned(), |age_ms| short_time(age_ms.saturating_mul(1_000)));
+        put(
+            &mut text,
+            format_args!(
+                "{:<NAME_COLUMNS$} {:<12}{:>11}{:>8}{:>20}\n",
+                in_columns(name),
+                state(hop),
+                grouped(hop.in_flight.count),
+                oldest,
+                spool(hop),
+            ),
+        );
+    }
+    text
+}
+
+/// From this age of its oldest record on, a sink that has records in its spool is behind.
+const BEHIND_MS: u64 = 10_000;
+
+/// The state of a sink in a word or two.
+fn state(hop: &HopSnapshot) -> &'static str {
+    let is = |gauge: Gauge, value: u64| hop.gauge(gauge) == Some(value);
+    let has_spooled = hop.gauge(Gauge::SpoolRows).is_some_and(|rows| rows > 0);
+    let is_behind = hop.gauge(Gauge::OldestAgeMs).is_some_and(|age_ms| age_ms >= BEHIND_MS);
+
+    if is(Gauge::CircuitOpen, 1) {
+        "circuit open"
+    } else if is(Gauge::Up, 0) {
+        "retrying"
+    } else if has_spooled && is_behind {
+        "spooling"
+    } else {
+        "up"
+    }
+}
+
+/// How much of its room a spool uses.
+fn spool(hop: &HopSnapshot) -> String {
+    match (hop.gauge(Gauge::SpoolBytes), hop.gauge(Gauge::SpoolCapacityBytes)) {
+        (Some(bytes), Some(capacity)) => format!("{} of {}", size(bytes), size(capacity)),
+        (Some(bytes), None) => size(bytes),
+        (None, _) => "-".to_owned(),
+    }
+}
+
+fn put(text: &mut String, args: std::fmt::Arguments<'_>) {
+    text.write_fmt(args).expect("writing to a string cannot fail");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ledger::{Amount, HopBuilder, Reason, RejectClass, SinkCounters};
+
+    fn snapshot(run_id: &str, uptime_ms: u64, received: u64, dropped: u64) -> Snapshot {
+        let amount = |count| Amount { count, bytes: count * 10 };
+        let hop = HopBuilder::new(HopKind::Target, "syslog", Some("old"), amount(0))
+            .delivered(amount(received - dropped))
+            .dropped(Reason::QueueFull, amount(dropped))
+            .finish(amount(received));
+        Snapshot { run_id: run_id.into(), uptime_ms, hops: vec![hop], ..Snapshot::default() }
+    }
+
+    #[test]
+    fn rates_are_per_second_of_the_daemon_s_clock() {
+        let text = rates(&snapshot("a", 1_000, 100, 0), &snapshot("a", 3_000, 20_100, 1_000));
+        let line = text.lines().find(|line| line.starts_with("syslog -> old")).unwrap();
+        let columns: Vec<_> = line.split_whitespace().collect();
+        assert_eq!(columns, ["syslog", "->", "old", "10,000", "9,500", "500"]);
+    }
+
+    #[test]
+    fn a_restart_shows_no_rates() {
+        let text = page(Some(&snapshot("a", 9_000, 100, 0)), &snapshot("b", 1_000, 5, 0));
+        assert!(text.contains("restarted"), "{text}");
+        assert!(!text.contains("per second"), "{text}");
+    }
+
+    fn sink(name: &str, gauges: &[(Gauge, u64)]) -> HopSnapshot {
+        let amount = |count| Amount { count, bytes: count * 10 };
+        let mut hop = HopBuilder::new(HopKind::Sink, "sockets", Some(name), amount(0));
+        for (gauge, value) in gauges {
+            hop = hop.gauge(*gauge, *value);
+        }
+        hop.capacity(99_999_999).finish(amount(12_345_678))
+    }
+
+    #[test]
+    fn each_sink_has_a_state() {
+        let spooled = (Gauge::SpoolRows, 7);
+        let old = (Gauge::OldestAgeMs, BEHIND_MS);
+        for (gauges, expected) in [
+            (&[(Gauge::Up, 1)][..], "up"),
+            (&[(Gauge::Up, 1), spooled], "up"),
+            (&[(Gauge::Up, 1), old], "up"),
+            (&[(Gauge::Up, 1), spooled, old], "spooling"),
+            (&[(Gauge::Up, 0), spooled, old], "retrying"),
+            (&[(Gauge::Up, 0), spooled, old, (Gauge::CircuitOpen, 1)], "circuit open"),
+            (&[(Gauge::Up, 1), (Gauge::CircuitOpen, 0)], "up"),
+        ] {
+            assert_eq!(state(&sink("s", gauges)), expected, "{gauges:?}");
+        }
+    }
+
+    #[test]
+    fn the_table_of_sinks_fits_into_80_columns() {
+        let gauges = [
+            (Gauge::CircuitOpen, 1),
+            (Gauge::OldestAgeMs, 100_000_000),
+            (Gauge::SpoolBytes, 1_500 << 20),
+            (Gauge::SpoolCapacityBytes, 999 << 30),
+        ];
+        let long = "kafka://broker.example.com:9092/records";
+        let hops = vec![sink("kept", &[(Gauge::Up, 1)]), sink(long, &gauges)];
+        let expected = r"
+sinks                        state            inside  oldest               spool
+sockets -> kept              up           12,345,678       -                   -
+sockets -> kafka://broker.example.com:9092/records
+                             circuit open 12,345,678   1d03h  1.5 GiB of 999 GiB
+";
+        let text = sinks(&Snapshot { hops, ..Snapshot::default() });
+        assert_eq!(text, expected);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert_eq!(sinks(&snapshot("a", 1, 5, 0)), "");
+    }
+
+    #[test]
+    fn what_a_store_refused_or_never_answered_is_lost() {
+        let amount = |count| Amount { count, bytes: count };
+        let at = |uptime_ms, rejected, uncertain| {
+            let counters = SinkCounters::default();
+            counters.reject(RejectClass::Invalid, amount(rejected));
+            counters.uncertain(amount(uncertain));
+            let hop = HopBuilder::new(HopKind::Sink, "sockets", Some("s"), amount(0));
+            let hops = vec![hop.left_sink(&counters).finish(amount(rejected + uncertain))];
+            Snapshot { uptime_ms, hops, ..Snapshot::default() }
+        };
+        let text = rates(&at(1_000, 10, 1), &at(3_000, 30, 5));
+        let line = text.lines().find(|line| line.starts_with("sockets -> s")).unwrap();
+        assert_eq!(line.split_whitespace().last(), Some("12"), "{text}");
+    }
+}
