@@ -6,6 +6,8 @@ mod scene;
 use scene::{CONTAINER, FAR, LATE, LOSSY, Scene};
 use serde_json::{Value, json};
 use std::process::Command;
+use testkit::readback::make_kafka_topic;
+use testkit::servers::{Server, unique};
 use testkit::{find_tool, need_python_module, need_root_netns, need_tool, root, run};
 
 /// The rows that a query answered.
@@ -52,6 +54,33 @@ fn the_queries_that_people_ask_first_have_right_answers() {
     let granules = &answers.rows("granules_of_an_hour");
     assert!(granules[0].as_u64() < Some(granules[1].as_u64().unwrap() / 10), "{granules:?}");
     assert_eq!(answers.0["kept_of_two"], 1);
+    through_kafka(&scene);
+}
+
+/// What comes by Kafka is what is inserted directly, and what cannot be read is kept apart.
+fn through_kafka(scene: &Scene) {
+    let Some(broker) = Server::Kafka.shared() else { return };
+    let topics = ["sockets", "polls"].map(unique);
+    for topic in &topics {
+        make_kafka_topic(broker, topic, 3);
+        make_kafka_topic(broker, &format!("{topic}-broken"), 1);
+    }
+    let command = |python: &str, script: &str| {
+        let mut command = Command::new(find_tool(python).unwrap());
+        command.arg(root().join("crates/weir/tests/weir/clickhouse_queries").join(script));
+        command
+    };
+    let broker = broker.to_string();
+    let [sockets, polls] = &topics;
+    run(command("weir-python", "produce.py").args([&broker, sockets, polls]).args(scene.files()));
+    let mut consume = command("weir-clickhouse", "consume.py");
+    consume.arg(root()).args([&broker, sockets, polls]).args(scene.files());
+    let answer: Value = serde_json::from_str(&run(&mut consume)).unwrap();
+
+    assert_eq!(answer["through_kafka"], answer["direct"]);
+    assert!(answer["direct"]["sockets"]["count"].as_u64() > Some(60), "{answer}");
+    let error = |topic: &str| json!({"topic": format!("{topic}-broken"), "message": "no message of Weir's"});
+    assert_eq!(answer["errors"], json!([error(polls), error(sockets)]));
 }
 
 /// Who sent what to whom.
