@@ -54,6 +54,13 @@ fn the_queries_that_people_ask_first_have_right_answers() {
     let granules = &answers.rows("granules_of_an_hour");
     assert!(granules[0].as_u64() < Some(granules[1].as_u64().unwrap() / 10), "{granules:?}");
     assert_eq!(answers.0["kept_of_two"], 1);
+    // Each panel of the dashboard shows something, but for the one of losses, of which there are none.
+    let panels = answers.0["panels"].as_object().unwrap();
+    assert!(panels.len() > 10, "{panels:?}");
+    for (title, rows) in panels {
+        let is_empty = title == "What collectors did not see";
+        assert_eq!(*rows == 0, is_empty, "{title}: {rows} rows");
+    }
     through_kafka(&scene);
 }
 

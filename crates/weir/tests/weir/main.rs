@@ -9,6 +9,7 @@ mod clickhouse_queries;
 mod collector;
 mod config_command;
 mod daemon;
+mod deploy_files;
 mod egress_port;
 mod examples;
 mod files;

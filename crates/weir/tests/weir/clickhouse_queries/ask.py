@@ -2,7 +2,7 @@
 
 usage: ask.py REPOSITORY FILE... The files hold records and totals between each other, as protobuf.
 """
-import json, os, pathlib, sys
+import json, os, pathlib, re, sys
 
 from chdb import session
 
@@ -43,6 +43,13 @@ for path in sorted((folder / "queries").glob("*.sql")):
     (query,) = statements(path)
     answers[path.stem] = rows(query)
 answers["runs"], answers["gaps"] = map(rows, statements(folder / "complete.sql"))
+
+# The dashboard's panels, with what Grafana puts in the place of its macros.
+HOUR = r"\1 >= now() - INTERVAL 1 HOUR AND \1 <= now()"
+panels = json.loads((repository / "deploy/grafana/sockets.json").read_text())["panels"]
+answers["panels"] = {
+    panel["title"]: len(rows(re.sub(r"\$__timeFilter\((\w+)\)", HOUR, target["rawSql"]))) for panel in panels for target in panel["targets"]
+}
 
 # Parts merge whenever they like: the answers stay.
 engine.query("OPTIMIZE TABLE sockets_by_minute FINAL")
