@@ -51,7 +51,7 @@ pub(crate) fn run(args: &FleetArgs) -> anyhow::Result<()> {
     let weir =
         args.weir.canonicalize().with_context(|| format!("{} is missing", args.weir.display()))?;
     let tools = args.tools.canonicalize().context("the test tools are missing: make tools")?;
-    let folder = Folder::new()?;
+    let (machine, folder) = (Machine::read(), Folder::new()?);
 
     let file = collect(args, &weir, &folder.0)?;
     let batches = folder.0.join("batches");
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &FleetArgs) -> anyhow::Result<()> {
     )?;
 
     let report = Report {
-        machine: Machine::read(),
+        machine,
         connections_per_host: args.connections,
         sizes: sizes(&batches, &collected)?,
         parquet_bytes: fs::metadata(batches.join("all.parquet"))?.len() as f64
