@@ -5,8 +5,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use record::{
-    DATAGRAM_MIN_BYTES, DatagramPacker, Delimited, Encoder, Encoding, FieldSet, PollTotals, Record,
-    SocketRecord, decode_datagram, decode_protobuf, decode_record, decode_totals,
+    DATAGRAM_MIN_BYTES, DatagramPacker, DatagramRecord, Delimited, Encoder, Encoding, FieldSet,
+    Frame, PollTotals, Record, RecordKind, RowBinary, SocketRecord, decode_datagram,
+    decode_datagram_record, decode_protobuf, decode_record, decode_totals,
 };
 
 fuzz_target!(|bytes: &[u8]| {
@@ -17,6 +18,9 @@ fuzz_target!(|bytes: &[u8]| {
     }
     if let Ok(totals) = decode_totals(bytes) {
         totals_written_again(&totals);
+    }
+    if let Ok(datagram) = decode_datagram_record(bytes) {
+        datagram_written_again(&datagram);
     }
     if let Ok(datagram) = decode_datagram(bytes) {
         assert_eq!(datagram.records().count() as u64, datagram.record_count);
@@ -37,7 +41,10 @@ fn encode(encoding: Encoding, record: &SocketRecord<'_>) -> Vec<u8> {
 fn written_again(record: &SocketRecord<'_>) {
     let out = encode(Encoding::Protobuf, record);
     let message = Delimited::new(&out).next().expect("one message").expect("whole");
-    assert_eq!(decode_record(message), Ok(Record::Socket(*record)));
+    assert_eq!(decode_protobuf(message), Ok(*record));
+    if record.record_kind != Some(RecordKind::DATAGRAM) {
+        assert_eq!(decode_record(message), Ok(Record::Socket(*record)));
+    }
 }
 
 fn totals_written_again(totals: &PollTotals<'_>) {
@@ -45,6 +52,20 @@ fn totals_written_again(totals: &PollTotals<'_>) {
     Encoder::new(Encoding::Protobuf, &FieldSet::ALL).totals(totals, &mut out);
     let message = Delimited::new(&out).next().expect("one message").expect("whole");
     assert_eq!(decode_record(message), Ok(Record::Totals(*totals)));
+}
+
+fn datagram_written_again(datagram: &DatagramRecord<'_>) {
+    let mut out = Vec::new();
+    let mut encoder = Encoder::new(Encoding::Protobuf, &FieldSet::ALL).framed(Frame::Alone);
+    encoder.datagram(datagram, &mut out);
+    assert_eq!(decode_datagram_record(&out), Ok(*datagram));
+    RowBinary::new().datagram(datagram, &mut out);
+
+    for encoding in [Encoding::Jsonl, Encoding::Tsv] {
+        let mut line = Vec::new();
+        Encoder::of_datagrams(encoding).datagram(datagram, &mut line);
+        assert_eq!(line.iter().position(|byte| *byte == b'\n'), line.len().checked_sub(1));
+    }
 }
 
 fn in_a_datagram(record: &SocketRecord<'_>) {

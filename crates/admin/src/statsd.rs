@@ -331,6 +331,24 @@ mod tests {
     }
 
     #[test]
+    fn what_a_store_refused_or_never_answered_goes_out() {
+        let sink = ledger::SinkCounters::default();
+        sink.reject(ledger::RejectClass::Schema, amount(2));
+        sink.uncertain(amount(3));
+        let hop = HopBuilder::new(HopKind::Sink, "sockets", Some("s"), amount(0));
+        let hops = vec![hop.left_sink(&sink).finish(amount(5))];
+        let snapshot = Snapshot { hops, ..Snapshot::default() };
+        assert_eq!(
+            counters(&Encoder::new("weir").encode(&snapshot)),
+            [
+                "weir.sink.offered_records.sockets.s:5|c",
+                "weir.sink.rejected_records.sockets.s.schema:2|c",
+                "weir.sink.uncertain_records.sockets.s:3|c",
+            ]
+        );
+    }
+
+    #[test]
     fn what_was_not_sent_is_in_the_next_push() {
         let mut encoder = Encoder::new("weir");
         encoder.encode(&snapshot("l", 5, 0));

@@ -85,6 +85,8 @@ pub enum AddressError {
     Port(String),
     #[error("port 0 is not a port to send to; write for example {0}:514")]
     PortZero(String),
+    #[error("port 0 is not a port to connect to; write for example {0}")]
+    ServerPort(HostPort),
     #[error("it has no host; write for example {0}")]
     NoHost(String),
     #[error("\"{0}\" is not a host name or an IP address")]
@@ -100,7 +102,20 @@ pub enum AddressError {
     )]
     TargetKind(String),
     #[error("\"{kind}\" is not a kind of sink; write {kinds}")]
-    SinkKind { kind: String, kinds: &'static str },
+    SinkKind { kind: String, kinds: String },
+    #[error(
+        "this build has no {kind}; build with `cargo build --release -p weir --features {feature}`, or use the image"
+    )]
+    NotBuilt { kind: String, feature: &'static str },
+    #[error("nothing follows {0}:")]
+    Nothing(String),
+    #[error(
+        "a user name or a password has no place in it, where everybody would see it; write user = \"…\" and \
+         password_file = \"/path\""
+    )]
+    UserInfo,
+    #[error("it names several hosts, and takes one")]
+    SeveralHosts,
     #[error("two slashes begin a host and a path has none; write one slash (/{0}) or none ({0})")]
     HostInPath(String),
     #[error("a path has no control characters here")]
@@ -178,8 +193,10 @@ impl FromStr for HostPort {
 /// `udp:rest`: the part before the first colon, if what follows is not a port.
 pub(crate) fn split_scheme(text: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = text.split_once(':')?;
-    let is_word = !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphabetic());
-    let known = matches!(scheme, "udp" | "unix" | "file" | "null" | "stdout");
+    let is_word = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let known =
+        matches!(scheme, "udp" | "unix" | "unixgram" | "file" | "null" | "stdout" | "parquet");
     let other = rest.starts_with('/');
     (is_word && (known && !is_port(rest) || other)).then_some((scheme, rest))
 }
@@ -201,6 +218,21 @@ pub(crate) fn receiver(text: &str) -> Result<HostPort, AddressError> {
             Err(AddressError::PortZero(text.rsplit_once(':').map_or(text, |(host, _)| host).into()))
         }
         _ => Ok(addr),
+    }
+}
+
+/// A server's host, with or without a port.
+pub(crate) fn server(text: &str, usual_port: u16) -> Result<HostPort, AddressError> {
+    let has_port = match text.strip_prefix('[') {
+        Some(rest) => !rest.ends_with(']'),
+        None => text.contains(':'),
+    };
+    let whole = if has_port { text.to_owned() } else { format!("{text}:{usual_port}") };
+    match host_port(&whole, None) {
+        Ok(HostPort { host, port: 0 }) => {
+            Err(AddressError::ServerPort(HostPort { host, port: usual_port }))
+        }
+        other => other,
     }
 }
 

@@ -131,7 +131,7 @@ const REJECTED_ENTRY_BYTES: u64 = 17 * 3;
 const ENCODE_BYTES: u64 = 2 * (64 + 4) * 1_024;
 
 fn sockets(whole: &Config, config: &SocketsConfig) -> SocketsBudget {
-    let sinks = || whole.sinks_from(Source::Sockets);
+    let sinks = || whole.sinks_from(&Source::Sockets);
 
     // What is there for closes alone costs nothing where they are not heard.
     let is_heard = u64::from(config.closes);

@@ -64,7 +64,10 @@ impl Slot<'_> {
         let form = || (self.key.form)();
         let text = self.value.text().map_err(|what| format!("{what}; write {}, in quotes", form()));
         let value = text.and_then(|text| {
-            let wrong = |error: E| format!("\"{}\": {}", text.escape_debug(), error.to_string());
+            let wrong = |error: E| {
+                let message = format!("\"{}\": {}", text.escape_debug(), error.to_string());
+                without_user(text, message)
+            };
             parse(text).map_err(wrong)
         });
         value.map_err(|message| self.error(message)).ok()
@@ -107,6 +110,17 @@ impl Slot<'_> {
         };
         self.error(format!("the number {number} has no unit; write \"{number}{unit}\" {hint}"));
         false
+    }
+}
+
+/// A message about an address without what stands before its `@`: that may be a password, and messages are logged.
+fn without_user(address: &str, message: String) -> String {
+    let rest = address.split_once("//").map_or(address, |(_, rest)| rest);
+    match rest.rsplit_once('@') {
+        Some((user, _)) if !user.is_empty() => {
+            message.replace(&user.escape_debug().to_string(), "…").replace(user, "…")
+        }
+        _ => message,
     }
 }
 
@@ -389,7 +403,7 @@ impl<T> Form for Text<T> {
 
 /// An address that says which of several kinds a thing is, and reads the keys of that kind too.
 pub(crate) struct Kind<T> {
-    pub(crate) form: &'static str,
+    pub(crate) form: fn() -> String,
     pub(crate) read: fn(&Slot<'_>) -> Option<T>,
 }
 
@@ -397,7 +411,7 @@ impl<T: Display> Form for Kind<T> {
     type Value = T;
 
     fn describe(&self) -> String {
-        self.form.to_owned()
+        (self.form)()
     }
 
     fn read(&self, slot: &Slot<'_>) -> Option<T> {

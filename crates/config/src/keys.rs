@@ -97,7 +97,7 @@ pub const SECTIONS: &[Section] = &[
 ///
 /// A row is `/// meaning`, then `key => field: Type = form, fallback;`. The fallback is one of
 /// - `required()`, or `required("what to write")`;
-/// - `chosen()`: required, and the value, one of several kinds, has keys of its own (`values`);
+/// - `chosen()`, or `chosen("what to write")`: required, and the value, one of several kinds, has keys of its own (`values`);
 /// - `default(value)`;
 /// - `unset("words")`: the field is an `Option`, and the words say what happens without it;
 /// - `empty("words")`: the same for a list;
@@ -205,7 +205,7 @@ macro_rules! row {
     (@fallback required($($missing:literal)?) $form:expr) => {
         $crate::keys::Fallback::Required
     };
-    (@fallback chosen() $form:expr) => {
+    (@fallback chosen($($missing:literal)?) $form:expr) => {
         $crate::keys::Fallback::Required
     };
     (@fallback default($value:expr) $form:expr) => {
@@ -221,6 +221,9 @@ macro_rules! row {
     };
     (@read required() $reader:expr, $key:expr, $form:expr) => {
         $reader.required($key, $form, None)
+    };
+    (@read chosen($missing:literal) $reader:expr, $key:expr, $form:expr) => {
+        $reader.required($key, $form, Some($missing))
     };
     (@read chosen() $reader:expr, $key:expr, $form:expr) => {
         $reader.required($key, $form, None)

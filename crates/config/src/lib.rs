@@ -33,7 +33,10 @@ mod sockets;
 mod statsd;
 mod target;
 
-pub use self::sink::{FileSink, Sink, SinkConfig, Source, UdpSink, Written};
+pub use self::sink::{
+    Body, Credentials, FileSink, NullSink, Opening, Parse, Sink, SinkConfig, Source, StdoutSink,
+    Tls, UdpSink, Url, Written,
+};
 pub use self::sockets::{COLLECTOR_NAME, Namespaces, SocketsConfig};
 pub use address::{AddressError, Host, HostPort, ListenAddress, TargetAddress, split_options};
 pub use admin::{AdminConfig, AdminListen};
@@ -161,8 +164,8 @@ impl Config {
     }
 
     /// The sinks that take records of this source.
-    pub fn sinks_from(&self, source: Source) -> impl Iterator<Item = &SinkConfig> {
-        self.sinks.iter().filter(move |sink| sink.from.contains(&source))
+    pub fn sinks_from<'c>(&'c self, source: &'c Source) -> impl Iterator<Item = &'c SinkConfig> {
+        self.sinks.iter().filter(move |sink| sink.from.contains(source))
     }
 
     /// The most memory that a running daemon with this configuration takes for datagrams.
@@ -198,7 +201,7 @@ fn read(report: &Report, document: &Table, listeners: Vec<ReadListener>) -> Opti
     if let Some(statsd) = &statsd {
         statsd::check(report, statsd, &listeners);
     }
-    self::sink::check(report, &sinks, document.get("sockets"));
+    self::sink::check(report, &sinks, document.get("sockets"), &listeners);
     files::check(report, &listeners, &sinks);
 
     Some(Config {

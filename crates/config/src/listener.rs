@@ -88,7 +88,7 @@ pub enum Listen {
 }
 
 const LISTEN: Kind<Listen> = Kind {
-    form: "`udp://HOST:PORT`, `HOST:PORT`, `:PORT` or `unix:/path`",
+    form: || "`udp://HOST:PORT`, `HOST:PORT`, `:PORT` or `unix:/path`".to_owned(),
     read: |slot| match slot.parse(str::parse)? {
         ListenAddress::Udp(addr) => UdpListener::read(slot.reader, addr).map(Listen::Udp),
         ListenAddress::Unix(path) => Some(Listen::Unix(path)),
@@ -251,8 +251,8 @@ pub(crate) fn read_all(report: &Report, document: &Table) -> Vec<ReadListener> {
         let place = format!("listener[{at}]");
         let listener = read(report, table, &place);
         let targets = target::read_all(report, table, &place);
-        if !table.has_section("target") {
-            let name = listener.as_ref().map_or("this listener", |one| &one.thing.name);
+        let name = listener.as_ref().map_or("this listener", |one| &one.thing.name);
+        if !table.has_section("target") && !crate::sink::is_source(document, name) {
             let message = format!("{name} has no target; add [[listener.target]] with to = \"…\"");
             report.error(table.line, target::SECTION.path, message);
         }

@@ -1,50 +1,81 @@
 //! `[[sink]]`: where records leave.
 
+mod credentials;
 mod file;
+pub(crate) mod kind;
+mod null;
+mod stdout;
 mod udp;
+mod url;
 
+pub use credentials::{Credentials, Tls};
 pub use file::FileSink;
+pub use kind::Opening;
+pub use null::NullSink;
+pub use stdout::StdoutSink;
 pub use udp::UdpSink;
+pub use url::Url;
 
-use crate::address::{AddressError, HostPort, NAME, name_of, path, receiver, split_scheme};
-use crate::document::{Entry, Table};
-use crate::form::{Choice, Kind, List, OrOff, Span, size, whole};
-use crate::host::{self, Finding};
+use crate::address::{HostPort, NAME, name_of};
+use crate::document::{Entry, Table, Value};
+use crate::errors::nearest;
+use crate::form::{Choice, Form, Kind, List, OrOff, Slot, Span, path, size, whole};
+use crate::host::Finding;
 use crate::keys::{Key, Section, Values, keys};
+use crate::listener::ReadListener;
+use crate::paths::is_same_file;
 use crate::reader::{Placed, Reader, Report, repeated};
 use crate::sockets::{COLLECTOR_NAME, FIELDS, refuse_no_field};
-use ::sink::{BatchLimits, Connector, DeliveryOptions, QueueOptions, WhenFull};
-use record::{Encoding, FieldSet};
+use ::sink::{
+    BatchLimits, Connector, DeliveryOptions, QueueOptions, SpoolOptions, SpoolSync, WhenFull,
+};
+use kind::kinds;
+use record::Encoding;
+use serde_json::Value as Json;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
-pub(crate) const SECTION: Section = Section {
-    path: "sink",
-    header: "[[sink]]",
-    tables: &[SinkConfig::TABLE, Written::TABLE, FileSink::TABLE],
-    subsections: &[],
-};
+pub(crate) const SECTION: Section =
+    Section { path: "sink", header: "[[sink]]", tables: TABLES, subsections: &[] };
+
+kinds! {
+    /// Where a sink's records go.
+    pub enum Sink {
+        File(FileSink) at file::SCHEMES, keys FileSink;
+        /// Datagrams to a UDP address.
+        Udp(UdpSink) at udp::SCHEMES;
+        /// Standard output.
+        Stdout(StdoutSink) at stdout::SCHEMES;
+        /// Nowhere.
+        Null(NullSink) at null::SCHEMES;
+    }
+}
 
 keys! {
     /// Where records leave.
     pub struct SinkConfig in "sink" {
         /// Name in the ledger and in metrics. No two sinks share one.
         name => name: String = NAME, derived("the text of `to`", name_of(&to));
-        /// Whose records it takes: `sockets`, those of the socket collector.
-        from => from: Vec<Source> = List { of: "sources of records", parse: source },
+        /// Whose rows it takes: `sockets`, the records of the socket collector, or the name of a listener, each of whose
+        /// datagrams becomes a row.
+        from => from: Vec<Source> = List { of: "`sockets` and names of listeners", parse: source },
             required("write from = [\"sockets\"]");
         /// Where the records go. `udp:` packs them into datagrams no larger than the path takes without fragments,
         /// numbered, so that `weir sockets --receive` can say what is missing. `null:` counts and forgets.
-        to => to: Sink = TO, chosen();
+        to => to: Sink = TO, chosen("write for example to = \"file:sockets.jsonl\"");
         /// What this sink's records have, of what `[sockets]` has; where that names none, of all fields.
         fields => fields: Vec<String> = FIELDS, empty("those of `[sockets]`");
         /// Memory for records that the destination has still to take, used when needed: a poll of 100,000 sockets
         /// comes faster than a disk takes it. Beyond it the oldest are dropped, and counted as `queue_full`.
         queue_size => queue_bytes: usize = size(256 << 10, 64 << 30), default(32 << 20);
-        /// What a full queue drops: what waits longest, or what comes.
+        /// What a full queue drops: what waits longest, or what comes. `leave_in_ring`: what comes stays in the ring of its
+        /// listener, which drops its oldest when it is full. Not with `sockets`, which cannot keep anything.
         when_full => when_full: WhenFull = WHEN_FULL, default(WhenFull::DropOldest);
+        /// What is read out of each datagram: `syslog` gives its time, host, program and so on fields of their own.
+        parse => parse: Parse = Choice(&[("none", Parse::None), ("syslog", Parse::Syslog)]), default(Parse::None)
+            where |sink| sink.listeners().next().is_some(), "no listener is among its sources";
         /// A batch is complete with so many rows.
         batch_rows => batch_rows: Option<usize> = whole(1, 10_000_000), unset("what the kind of sink has");
         /// A batch is complete with so many bytes.
@@ -63,143 +94,157 @@ keys! {
         /// Rows that are older than this are dropped, and counted as `expired`, instead of tried again.
         expire_after => expire_after: Option<Duration> =
             OrOff(Span(Duration::from_secs(1), Duration::from_secs(366 * 86_400))), default(None);
+        /// Folder, of this sink alone, in which rows are kept until their fate is known: through an outage, a restart
+        /// and a crash. It is made if only its last part is missing.
+        spool => spool_folder: Option<PathBuf> = path("path", folder), unset("rows wait in memory alone");
+        /// What the spool may take on disk. Beyond it, rows are dropped and counted as `spool_full`.
+        spool_size => spool_bytes: u64 = size(1 << 20, 1 << 44), default(1 << 30)
+            where SinkConfig::has_spool, "there is no spool; add spool = \"/var/lib/weir/spool/NAME\"";
+        /// How often what is written to the spool is made to survive the host: a crash of the host, not of the
+        /// daemon, loses what came since. `always`: before anything is sent.
+        spool_sync => spool_sync: SpoolSync = SYNC, default(SpoolSync::Every(Duration::from_millis(100)))
+            where SinkConfig::has_spool, "there is no spool; add spool = \"/var/lib/weir/spool/NAME\"";
     }
 }
 
-const WHEN_FULL: Choice<WhenFull> =
-    Choice(&[("drop_oldest", WhenFull::DropOldest), ("drop_newest", WhenFull::DropNewest)]);
+const SYNC: Sync = Sync(Span(Duration::from_millis(1), Duration::from_secs(60)));
+
+/// A time, or the word `always`.
+struct Sync(Span);
+
+impl Form for Sync {
+    type Value = SpoolSync;
+
+    fn describe(&self) -> String {
+        format!("{}, or `always`", self.0.describe())
+    }
+
+    fn read(&self, slot: &Slot<'_>) -> Option<SpoolSync> {
+        match slot.value.text() {
+            Ok("always") => Some(SpoolSync::Always),
+            _ => self.0.read(slot).map(SpoolSync::Every),
+        }
+    }
+
+    fn show(&self, value: &SpoolSync) -> Json {
+        match value {
+            SpoolSync::Always => "always".into(),
+            SpoolSync::Every(time) => self.0.show(time),
+        }
+    }
+}
+
+fn folder(text: &str) -> Result<PathBuf, String> {
+    match text.is_empty() || text.chars().any(char::is_control) {
+        true => Err("it is not a path; write for example /var/lib/weir/spool/NAME".to_owned()),
+        false => Ok(PathBuf::from(text)),
+    }
+}
+
+const WHEN_FULL: Choice<WhenFull> = Choice(&[
+    ("drop_oldest", WhenFull::DropOldest),
+    ("drop_newest", WhenFull::DropNewest),
+    ("leave_in_ring", WhenFull::LeaveAtSource),
+]);
 
 keys! {
     /// How records are written one after another.
-    pub struct Written in "sink" of "sinks other than UDP" with (usual: Encoding) {
+    pub struct Written in "sink" of "sinks with a choice of formats" with (usual: Encoding) {
         /// How records are written. Not for UDP, whose datagrams have a form of their own.
         format => format: Encoding = FORMATS,
             derived("what the file's extension says, else `jsonl`", usual);
+        /// What is written of a datagram: `record`, with its sender, its time and the rest, or `payload`, which is what
+        /// arrived and nothing else.
+        body => body: Body = Choice(&[("record", Body::Record), ("payload", Body::Payload)]), default(Body::Record);
     }
 }
 
-/// What makes records.
+/// What is written of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// The row, in the sink's format.
+    Record,
+    /// What arrived.
+    Payload,
+}
+
+/// What is read out of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parse {
+    /// Nothing.
+    None,
+    /// The fields of syslog (RFC 5424, RFC 3164). What cannot be read stays whole.
+    Syslog,
+}
+
+/// What makes rows.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// The socket collector.
     Sockets,
+    /// The listener of that name.
+    Listener(String),
 }
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Source::Sockets => f.write_str(COLLECTOR_NAME),
+            Source::Listener(name) => f.write_str(name),
         }
     }
 }
 
+/// Whether there is a listener of that name is seen when all are read.
 fn source(text: &str) -> Result<Source, String> {
-    if text == COLLECTOR_NAME {
-        return Ok(Source::Sockets);
-    }
-    let shown = text.escape_debug();
-    Err(format!(
-        "\"{shown}\" makes no records; write from = [\"{COLLECTOR_NAME}\"], the only source there is"
-    ))
-}
-
-/// Where a sink's records go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sink {
-    File(FileSink),
-    /// Datagrams to a UDP address.
-    Udp(UdpSink),
-    /// Standard output.
-    Stdout(Written),
-    /// Nowhere.
-    Null(Written),
-}
-
-const TO: Kind<Sink> = Kind {
-    form: "`file:/path`, `udp://HOST:PORT`, `HOST:PORT`, `stdout:` or `null:`",
-    read: |slot| slot.parse(|text| read_to(text, slot.reader))?,
-};
-
-/// Plain `HOST:PORT` is UDP.
-fn read_to(text: &str, reader: &Reader<'_>) -> Result<Option<Sink>, AddressError> {
-    let written = || Written::read(reader, Encoding::Jsonl);
-    Ok(match split_scheme(text) {
-        Some(("file", rest)) => {
-            FileSink::at(path(rest, "file:/var/log/sockets.jsonl")?, reader).map(Sink::File)
-        }
-        Some(("udp", rest)) => Some(Sink::Udp(UdpSink { addr: receiver(rest)? })),
-        Some(("stdout", "" | "//")) => written().map(Sink::Stdout),
-        Some(("null", "" | "//")) => written().map(Sink::Null),
-        Some((kind, _)) => {
-            let kinds = "file:/path, udp://HOST:PORT, stdout: or null:";
-            return Err(AddressError::SinkKind { kind: kind.to_owned(), kinds });
-        }
-        None => Some(Sink::Udp(UdpSink { addr: receiver(text)? })),
+    Ok(match text {
+        COLLECTOR_NAME => Source::Sockets,
+        name => Source::Listener(name.to_owned()),
     })
+}
+
+const TO: Kind<Sink> = Kind { form: to_form, read: |slot| kind::read(slot, SCHEMES) };
+
+/// Every way to write `to`.
+fn to_form() -> String {
+    let forms = SCHEMES.iter().copied().flatten().map(|scheme| scheme.form);
+    let forms: Vec<_> =
+        forms.map(|form| format!("`{form}`")).chain(["`HOST:PORT`".to_owned()]).collect();
+    kind::list(&forms.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 impl Sink {
     fn values(&self) -> Values {
-        match self {
-            Sink::File(file) => file.written.values().into_iter().chain(file.values()).collect(),
-            Sink::Stdout(written) | Sink::Null(written) => written.values(),
-            Sink::Udp(_) => Vec::new(),
-        }
+        self.kind().values()
     }
 
     /// Where it sends datagrams to, if it does.
     pub fn receiver(&self) -> Option<&HostPort> {
-        match self {
-            Sink::Udp(udp) => Some(&udp.addr),
-            _ => None,
-        }
+        self.kind().receiver()
     }
 
-    /// Opens it. `remote` is the address of its [`receiver`](Self::receiver), if one is known; `None`: one is needed.
+    /// Makes what its thread connects with.
     ///
     /// # Errors
-    /// There is no standard output.
-    pub fn open(
-        &self,
-        remote: Option<SocketAddr>,
-        fields: FieldSet,
-    ) -> io::Result<Option<Connector>> {
-        Ok(match self {
-            Sink::File(file) => Some(file.open(fields)),
-            Sink::Udp(_) => remote.map(|remote| UdpSink::open(remote, fields)),
-            Sink::Stdout(written) => Some(::sink::stdout(written.format, fields)?),
-            Sink::Null(written) => Some(::sink::null(written.format, fields)),
-        })
+    /// Something that the process itself has to have is not there, such as a standard output.
+    pub fn open(&self, given: &Opening) -> io::Result<Connector> {
+        self.kind().open(given)
     }
 
-    /// When a batch is complete, and how many are in flight, where the file does not say.
-    fn usual(&self) -> (BatchLimits, usize) {
-        match self {
-            Sink::File(_) | Sink::Udp(_) | Sink::Stdout(_) | Sink::Null(_) => {
-                (BatchLimits::default(), 1)
-            }
-        }
+    /// Whether two of them must not write the same place at a time, while one takes the other's place.
+    pub fn is_exclusive(&self) -> bool {
+        self.kind().is_exclusive()
     }
 
     /// How its records are written.
     pub fn encoding(&self) -> Encoding {
-        match self {
-            Sink::File(FileSink { written, .. }) | Sink::Stdout(written) | Sink::Null(written) => {
-                written.format
-            }
-            Sink::Udp(_) => Encoding::Protobuf,
-        }
+        self.kind().encoding()
     }
 }
 
 impl fmt::Display for Sink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Sink::File(file) => write!(f, "file:{}", file.path.display()),
-            Sink::Udp(udp) => write!(f, "udp://{}", udp.addr),
-            Sink::Stdout(_) => f.write_str("stdout:"),
-            Sink::Null(_) => f.write_str("null:"),
-        }
+        self.kind().fmt(f)
     }
 }
 
@@ -211,7 +256,7 @@ impl SinkConfig {
 
     /// When a batch is complete.
     pub fn batch(&self) -> BatchLimits {
-        let (usual, _) = self.to.usual();
+        let (usual, _) = self.to.kind().usual();
         BatchLimits {
             rows: self.batch_rows.unwrap_or(usual.rows),
             bytes: self.batch_bytes.unwrap_or(usual.bytes),
@@ -219,9 +264,30 @@ impl SinkConfig {
         }
     }
 
+    /// The listeners among its sources.
+    pub fn listeners(&self) -> impl Iterator<Item = &str> {
+        self.from.iter().filter_map(|source| match source {
+            Source::Sockets => None,
+            Source::Listener(name) => Some(name.as_str()),
+        })
+    }
+
+    fn has_spool(&self) -> bool {
+        self.spool_folder.is_some()
+    }
+
+    /// What it keeps on disk, if it does.
+    pub fn spool_options(&self) -> Option<SpoolOptions> {
+        Some(SpoolOptions {
+            folder: self.spool_folder.clone()?,
+            bytes_max: self.spool_bytes,
+            sync: self.spool_sync,
+        })
+    }
+
     /// How batches are delivered.
     pub fn delivery(&self) -> DeliveryOptions {
-        let (_, in_flight) = self.to.usual();
+        let (_, in_flight) = self.to.kind().usual();
         DeliveryOptions {
             in_flight_max: self.in_flight.unwrap_or(in_flight),
             retry_max: self.retry_max,
@@ -232,12 +298,7 @@ impl SinkConfig {
 
     /// Looks at what it needs of this host.
     pub(crate) fn examine(&self, findings: &mut Vec<Finding>) {
-        let what = format!("sink {}", self.name);
-        match &self.to {
-            Sink::Udp(udp) => findings.push(host::udp_receiver(&what, &udp.addr, &[])),
-            Sink::File(file) => findings.push(host::file(&what, &file.path)),
-            Sink::Stdout(_) | Sink::Null(_) => {}
-        }
+        self.to.kind().examine(&format!("sink {}", self.name), findings);
     }
 }
 
@@ -272,31 +333,123 @@ fn read(report: &Report, table: &Table, place: String) -> Option<Placed<SinkConf
     Some(Placed { place, thing: sink })
 }
 
-/// Rules between sinks and what they take records from.
-/// `sockets` is the section of the collector, right or wrong.
-pub(crate) fn check(report: &Report, sinks: &[Placed<SinkConfig>], sockets: Option<&Entry>) {
-    const NAMES: (&Key, &Key) = (&SinkConfig::name, &SinkConfig::to);
+/// Whether a sink of this document, right or wrong, names this listener as its source.
+pub(crate) fn is_source(document: &Table, listener: &str) -> bool {
+    let list = |table: &Table, key: &str| match table.get(key).map(|entry| entry.item.value.clone())
+    {
+        Some(Value::List(items)) => items,
+        _ => Vec::new(),
+    };
+    list(document, SECTION.path).iter().any(|sink| match &sink.value {
+        Value::Table(sink) => {
+            list(sink, "from").iter().any(|source| source.value.text() == Ok(listener))
+        }
+        _ => false,
+    })
+}
 
+/// Rules between sinks and what they take rows from.
+/// `sockets` is the section of the collector, right or wrong.
+pub(crate) fn check(
+    report: &Report,
+    sinks: &[Placed<SinkConfig>],
+    sockets: Option<&Entry>,
+    listeners: &[ReadListener],
+) {
     for (at, sink) in sinks.iter().enumerate() {
-        let SinkConfig { name, from, to, .. } = &sink.thing;
-        let earlier = || sinks[..at].iter().map(|earlier| &earlier.thing);
-        if earlier().any(|other| other.name == *name) {
-            let message = format!("\"{name}\" is the name of another sink too; give each its own");
-            sink.name_error(report, NAMES, &message);
-        } else if matches!(to, Sink::Stdout(_))
-            && let Some(other) = earlier().find(|other| matches!(other.to, Sink::Stdout(_)))
-        {
-            let message = format!(
-                "standard output belongs to sink {} already; choose another place",
-                other.name
-            );
-            sink.error(report, &SinkConfig::to, message);
-        }
-        if from.contains(&Source::Sockets) && sockets.is_none() {
-            let message =
-                "there is no [sockets] to take records from; add [sockets], or remove the sink";
+        let earlier = sinks[..at].iter().map(|earlier| &earlier.thing);
+        is_taken(report, sink, earlier);
+        has_sources(report, sink, sockets, listeners);
+        fits_sources(report, sink);
+    }
+}
+
+/// What two sinks cannot both have.
+fn is_taken<'a>(
+    report: &Report,
+    sink: &Placed<SinkConfig>,
+    mut earlier: impl Iterator<Item = &'a SinkConfig> + Clone,
+) {
+    const NAMES: (&Key, &Key) = (&SinkConfig::name, &SinkConfig::to);
+    let SinkConfig { name, to, spool_folder, .. } = &sink.thing;
+
+    if earlier.clone().any(|other| other.name == *name) {
+        let message = format!("\"{name}\" is the name of another sink too; give each its own");
+        sink.name_error(report, NAMES, &message);
+    } else if matches!(to, Sink::Stdout(_))
+        && let Some(other) = earlier.clone().find(|other| matches!(other.to, Sink::Stdout(_)))
+    {
+        let message =
+            format!("standard output belongs to sink {} already; choose another place", other.name);
+        sink.error(report, &SinkConfig::to, message);
+    }
+
+    let same_folder = |other: &&SinkConfig| {
+        let folders = spool_folder.as_ref().zip(other.spool_folder.as_ref());
+        folders.is_some_and(|(own, other)| is_same_file(own, other))
+    };
+    if let Some(other) = earlier.find(same_folder) {
+        let message =
+            format!("the folder is the spool of sink {} already; give each its own", other.name);
+        sink.error(report, &SinkConfig::spool, message);
+    }
+}
+
+fn has_sources(
+    report: &Report,
+    sink: &Placed<SinkConfig>,
+    sockets: Option<&Entry>,
+    listeners: &[ReadListener],
+) {
+    let SinkConfig { name: sink_name, from, .. } = &sink.thing;
+    if from.contains(&Source::Sockets) && sockets.is_none() {
+        let message =
+            "there is no [sockets] to take records from; add [sockets], or remove the sink";
+        sink.error(report, &SinkConfig::from, message);
+    }
+
+    let names = || listeners.iter().map(|one| one.listener.thing.name.as_str());
+    for name in sink.thing.listeners() {
+        let Some(listener) = listeners.iter().find(|one| one.listener.thing.name == name) else {
+            let shown = name.escape_debug();
+            let known: Vec<_> = names().chain([COLLECTOR_NAME]).collect();
+            let hint = match nearest(name, known.iter().copied()) {
+                Some(near) => format!("did you mean {near}?"),
+                None => format!("the sources are {}", known.join(", ")),
+            };
+            let message = format!("there is no listener called \"{shown}\"; {hint}");
             sink.error(report, &SinkConfig::from, message);
+            continue;
+        };
+        // Both are places where the listener's datagrams go, and each has its line in the ledger.
+        if listener.targets.iter().any(|target| target.thing.name == *sink_name) {
+            let message = format!(
+                "\"{sink_name}\" is the name of a target of listener {name} too; give each its own"
+            );
+            sink.name_error(report, (&SinkConfig::name, &SinkConfig::to), &message);
         }
+    }
+}
+
+fn fits_sources(report: &Report, sink: &Placed<SinkConfig>) {
+    let SinkConfig { from, when_full, to, .. } = &sink.thing;
+    if let Some(twice) = from.iter().enumerate().find(|(at, one)| from[..*at].contains(one)) {
+        let message = format!("{} is there twice; remove one", twice.1);
+        sink.error(report, &SinkConfig::from, message);
+    }
+    if !from.contains(&Source::Sockets) {
+        return;
+    }
+
+    if *when_full == WhenFull::LeaveAtSource {
+        let message = "records of sockets have no ring to stay in; write \"drop_oldest\" or \"drop_newest\", and give the \
+                       sink a spool if nothing may be lost";
+        sink.error(report, &SinkConfig::when_full, message);
+    }
+    if to.kind().written().is_some_and(|written| written.body == Body::Payload) {
+        let message =
+            "records of sockets have no payload; write \"record\", or take \"sockets\" out of from";
+        sink.error(report, &Written::body, message);
     }
 }
 
@@ -337,11 +490,37 @@ mod tests {
         let check = |text: &str, message: &str| {
             assert_eq!(read(text), Err(format!("\"{text}\": {message}")));
         };
-        check(
-            "unix:/run/x",
-            "\"unix\" is not a kind of sink; write file:/path, udp://HOST:PORT, stdout: or null:",
+        let unknown = read("nowhere:/run/x").unwrap_err();
+        assert!(
+            unknown
+                .contains("\"nowhere\" is not a kind of sink; write file:/path, udp://HOST:PORT, "),
+            "{unknown}"
         );
+        check("null:x", "nothing follows null:");
         check("stdout", "it has no port; write for example stdout:514");
         check("file:", "it has no path; write for example file:/var/log/sockets.jsonl");
+    }
+
+    #[test]
+    fn a_password_in_an_address_is_in_no_message() {
+        let check = |text: &str| {
+            let message = read(text).unwrap_err();
+            assert!(!message.contains("geheim") && message.contains('@'), "{message}");
+        };
+        check("udp://user:geheim@10.0.0.1:514");
+        check("user:geheim@10.0.0.1:514");
+        check("nothing://user:geheim@10.0.0.1");
+        check("udp://user:ge@heim:geheim@10.0.0.1:514");
+    }
+
+    #[test]
+    fn schemes_are_told_apart_and_their_features_are_known() {
+        let schemes: Vec<_> = SCHEMES.iter().copied().flatten().collect();
+        let words: Vec<_> = schemes.iter().flat_map(|scheme| scheme.words).collect();
+        let distinct: std::collections::BTreeSet<_> = words.iter().collect();
+        assert_eq!(words.len(), distinct.len(), "{words:?}");
+        for scheme in schemes {
+            assert!(scheme.feature.is_none_or(kind::is_feature), "{}", scheme.form);
+        }
     }
 }

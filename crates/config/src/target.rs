@@ -67,7 +67,7 @@ pub enum Target {
 }
 
 const TO: Kind<Target> = Kind {
-    form: "`udp://HOST:PORT`, `HOST:PORT`, `unix:/path`, `file:/path` or `null:`",
+    form: || "`udp://HOST:PORT`, `HOST:PORT`, `unix:/path`, `file:/path` or `null:`".to_owned(),
     read: |slot| match slot.parse(str::parse)? {
         TargetAddress::Udp(addr) => UdpTarget::read(slot.reader, addr).map(Target::Udp),
         TargetAddress::Unix(path) => Some(Target::Unix(path)),

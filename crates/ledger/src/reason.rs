@@ -185,8 +185,9 @@ reasons! {
     SpoolCorrupt = "spool_corrupt", lost at [Sink],
         "a part of the sink's spool could not be read back",
         "check the disk (`dmesg`, `smartctl`); after a power failure, see spool_sync";
-    /// Rows of a sink that could not continue after a panic; exact.
-    SinkPanicked = "sink_panicked", lost at [Sink],
+    /// Rows of a sink that could not continue after a panic, and a datagram on which a sink panicked when a listener handed it
+    /// over; exact.
+    SinkPanicked = "sink_panicked", lost at [Target, Sink],
         "the sink panicked and could not continue",
         "report it, with the panic's message in the daemon's log";
     /// The target's name has no address and had none before; exact.

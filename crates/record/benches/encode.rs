@@ -7,8 +7,12 @@
 mod support;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use record::{DatagramPacker, Encoder, Encoding, FieldSet, SocketRecord, decode_protobuf};
+use record::{
+    DatagramPacker, Encoder, Encoding, FieldSet, Frame, RowBinary, RowKind, SocketRecord,
+    decode_protobuf,
+};
 use std::hint::black_box;
+use wire::syslog::{Arrival, parse};
 
 const RECORDS: usize = 128;
 
@@ -60,6 +64,13 @@ fn encode(c: &mut Criterion) {
             encoder.encode(black_box(record), out);
         });
     });
+    let (mut rows, mut turn) = (RowBinary::new(), Turn::new());
+    group.bench_function("RowBinary", |b| {
+        b.iter(|| {
+            let (record, out) = turn.next();
+            rows.record(black_box(record), out);
+        });
+    });
     let (mut packer, mut turn) = (DatagramPacker::new(7, 1_472, &FieldSet::ALL), Turn::new());
     group.bench_function("protobuf into datagrams", |b| {
         b.iter(|| {
@@ -70,17 +81,66 @@ fn encode(c: &mut Criterion) {
     group.finish();
 }
 
-fn decode(c: &mut Criterion) {
+/// The records as their messages.
+fn messages() -> Vec<Vec<u8>> {
+    let mut encoder = Encoder::new(Encoding::Protobuf, &FieldSet::ALL).framed(Frame::Alone);
+    let message = |record: &SocketRecord<'_>| {
+        let mut out = Vec::new();
+        encoder.encode(record, &mut out);
+        out
+    };
+    records().iter().map(message).collect()
+}
+
+/// What a sink does with a row: from its message to what its store takes.
+fn transcode(c: &mut Criterion) {
+    let (messages, mut out) = (messages(), Vec::with_capacity(RECORDS * 4096));
+    let mut group = c.benchmark_group("transcode one record");
+    group.throughput(Throughput::Elements(1));
+    for encoding in [Encoding::Protobuf, Encoding::Jsonl] {
+        let mut encoder = Encoder::new(encoding, &FieldSet::ALL);
+        let mut turn = messages.iter().cycle();
+        group.bench_function(encoding.name(), |b| {
+            b.iter(|| {
+                out.clear();
+                encoder.row(RowKind::Record, turn.next().expect("a cycle has no end"), &mut out)
+            });
+        });
+    }
+    let (mut rows, mut turn) = (RowBinary::new(), messages.iter().cycle());
+    group.bench_function("RowBinary", |b| {
+        b.iter(|| {
+            out.clear();
+            rows.row(RowKind::Record, turn.next().expect("a cycle has no end"), &mut out)
+        });
+    });
+    group.finish();
+}
+
+/// A datagram of 120 bytes with structured data, to fields and to its message.
+fn datagram(c: &mut Criterion) {
+    let datagram = support::realistic_datagram(&mut testkit::Random(1));
+    let payload = datagram.payload.expect("it has one");
+    let arrival = Arrival { unix_ns: 1_795_348_800_000_000_000, zone_offset_seconds: 0 };
+    c.bench_function("parse one RFC 5424 datagram", |b| {
+        b.iter(|| parse(black_box(payload), arrival).severity);
+    });
+    c.bench_function("parse one RFC 3164 datagram", |b| {
+        let payload = b"<38>Oct 11 22:14:15 web-17 sshd[4711]: Accepted publickey for root from 192.0.2.1 port 50022 ssh2";
+        b.iter(|| parse(black_box(payload), arrival).severity);
+    });
     let mut encoder = Encoder::new(Encoding::Protobuf, &FieldSet::ALL);
-    let encoded: Vec<Vec<u8>> = records()
-        .iter()
-        .map(|record| {
-            let mut out = Vec::new();
-            encoder.encode(record, &mut out);
-            // Without the length before it, which takes two bytes.
-            out.split_off(2)
-        })
-        .collect();
+    let mut out = Vec::with_capacity(4096);
+    c.bench_function("encode one datagram as protobuf", |b| {
+        b.iter(|| {
+            out.clear();
+            encoder.datagram(black_box(&datagram), &mut out);
+        });
+    });
+}
+
+fn decode(c: &mut Criterion) {
+    let encoded = messages();
     let mut turn = encoded.iter().cycle();
     c.bench_function("decode one record of protobuf", |b| {
         b.iter_batched(
@@ -91,5 +151,5 @@ fn decode(c: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, encode, decode);
+criterion_group!(benches, encode, transcode, datagram, decode);
 criterion_main!(benches);

@@ -4,7 +4,7 @@
 //! chunk that waited on disk can be read by a later version.
 
 use crate::protobuf::ProtobufWriter;
-use crate::{PollTotals, SocketRecord};
+use crate::{DatagramRecord, PollTotals, SocketRecord};
 
 /// What a row is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -203,6 +203,11 @@ impl ChunkBuilder {
         ChunkBuilder { writer: ProtobufWriter::new(), filling }
     }
 
+    /// Which source it is for.
+    pub fn stream(&self) -> u64 {
+        self.filling.header.stream
+    }
+
     /// Bytes of the rows since the last chunk.
     pub fn row_bytes(&self) -> usize {
         self.filling.bytes.len()
@@ -224,6 +229,12 @@ impl ChunkBuilder {
     pub fn totals(&mut self, totals: &PollTotals<'_>) {
         self.writer.write_totals(totals, &mut self.filling.bytes, |_, _| {});
         self.added(RowKind::Totals, 0, totals.time_unix_ns);
+    }
+
+    /// Adds a datagram. Those with one key are of one sender.
+    pub fn datagram(&mut self, datagram: &DatagramRecord<'_>, key: u64) {
+        self.writer.write_datagram(datagram, &mut self.filling.bytes, |_, _| {});
+        self.added(RowKind::Datagram, key, datagram.time_unix_ns);
     }
 
     fn added(&mut self, kind: RowKind, key: u64, time_unix_ns: Option<u64>) {

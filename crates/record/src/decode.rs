@@ -2,7 +2,7 @@
 
 use crate::schema::Message;
 use crate::value::{Payload, WireField};
-use crate::{PollTotals, SocketRecord};
+use crate::{DatagramRecord, PollTotals, RecordKind, SocketRecord};
 
 /// Why bytes are not a message of the schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -64,21 +64,34 @@ pub enum Record<'a> {
     Socket(SocketRecord<'a>),
     /// The totals of a poll.
     Totals(PollTotals<'a>),
+    /// A datagram that a listener received.
+    Datagram(DatagramRecord<'a>),
 }
 
-/// Reads one message of a stream of records, which is a socket's or carries totals.
+/// Reads one [`DatagramRecord`] message.
+pub fn decode_datagram_record(bytes: &[u8]) -> Result<DatagramRecord<'_>, DecodeError> {
+    decode(bytes)
+}
+
+/// Reads one message of a stream of records, which is a socket's or a datagram's, or carries totals.
 pub fn decode_record(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
-    // The totals may stand anywhere, so every field is looked at before the message is decoded as a socket.
-    let mut totals = None;
+    // What tells may stand anywhere, so every field is looked at before the message is decoded.
+    let (mut totals, mut is_datagram) = (None, false);
     for field in Fields::new(bytes) {
         let field = field?;
-        if field.number == crate::TOTALS_NUMBER {
-            totals = Some(decode_totals(field.bytes()?)?);
+        match field.number {
+            crate::TOTALS_NUMBER => totals = Some(decode_totals(field.bytes()?)?),
+            crate::KIND_NUMBER => {
+                let kind = field.number_up_to(u8::MAX.into())?;
+                is_datagram = kind == u64::from(RecordKind::DATAGRAM.0);
+            }
+            _ => {}
         }
     }
 
     Ok(match totals {
         Some(totals) => Record::Totals(totals),
+        None if is_datagram => Record::Datagram(decode(bytes)?),
         None => Record::Socket(decode(bytes)?),
     })
 }

@@ -7,7 +7,7 @@
 use crate::schema::Message;
 use crate::text::{put_address, put_base64, put_decimal};
 use crate::value::Visitor;
-use crate::{Field, FieldSet, Tags, json};
+use crate::{Field, FieldSet, Kind, Tags, json};
 use std::net::IpAddr;
 
 /// An order of columns that is not the table's, and room for a line in the table's order.
@@ -44,17 +44,27 @@ impl Order {
     }
 }
 
-/// Appends the line with the names.
-pub(crate) fn put_header(set: &FieldSet, order: Option<&Order>, separator: u8, out: &mut Vec<u8>) {
+/// Appends the line with the names of these fields, or of those in `order`.
+pub(crate) fn put_header<'f>(
+    fields: impl Iterator<Item = &'f Field>,
+    order: Option<&Order>,
+    separator: u8,
+    out: &mut Vec<u8>,
+) {
     let start = out.len();
     let mut put = |field: &Field| {
         out.extend_from_slice(field.name.as_bytes());
         out.push(separator);
+        if matches!(field.kind, Kind::Data) {
+            out.extend_from_slice(field.name.as_bytes());
+            out.extend_from_slice(b"_base64");
+            out.push(separator);
+        }
     };
 
     match order {
         Some(order) => order.fields.iter().for_each(|field| put(field)),
-        None => set.fields().for_each(put),
+        None => fields.for_each(put),
     }
 
     end_line(start, out);
@@ -178,8 +188,11 @@ impl<const SEPARATOR: u8> Cells<'_, SEPARATOR> {
 
 impl<const SEPARATOR: u8> Visitor for Cells<'_, SEPARATOR> {
     #[inline(always)]
-    fn absent(&mut self, _: &'static Field) {
+    fn absent(&mut self, field: &'static Field) {
         self.end();
+        if matches!(field.kind, Kind::Data) {
+            self.end();
+        }
     }
 
     #[inline(always)]
@@ -215,7 +228,16 @@ impl<const SEPARATOR: u8> Visitor for Cells<'_, SEPARATOR> {
         self.end();
     }
 
-    fn bytes<const NUMBER: u32>(&mut self, _: &'static Field, value: &[u8]) {
+    fn bytes<const NUMBER: u32>(&mut self, field: &'static Field, value: &[u8]) {
+        if matches!(field.kind, Kind::Data) {
+            // Two places, of which one is empty.
+            if let Ok(text) = str::from_utf8(value) {
+                self.text::<NUMBER>(field, text);
+                return self.end();
+            }
+            self.end();
+        }
+
         put_base64(value, self.out);
         self.end();
     }

@@ -1,9 +1,11 @@
 //! Records to bytes, in any of the encodings.
 
 use crate::protobuf::{ProtobufWriter, field_len, put_key, put_number, put_varint};
+use crate::schema::Message;
 use crate::{
-    DecodeError, Field, FieldSet, PollTotals, RecordKind, RowKind, SocketRecord, TOTALS_NUMBER,
-    decode_protobuf, decode_totals, delimited, json, messagepack, prototext,
+    DatagramRecord, DecodeError, Field, FieldSet, KIND_NUMBER, PollTotals, RecordKind, RowKind,
+    SocketRecord, TOTALS_NUMBER, decode_datagram_record, decode_protobuf, decode_totals, delimited,
+    json, messagepack, prototext,
 };
 use std::fmt;
 use std::str::FromStr;
@@ -99,11 +101,36 @@ impl FromStr for Encoding {
     }
 }
 
-/// Writes records in one encoding. It appends to what it is given and allocates nothing else.
+/// What stands around the rows of a file or payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Frame {
+    /// Rows of every kind between each other: totals come inside a record, where their kind can be seen.
+    #[default]
+    Mixed,
+    /// Rows of one kind, for a table of their own: totals are rows like others.
+    OneKind,
+    /// Each row is a message of its own: there is no length before it and no line end behind it. Needs neither
+    /// [`begin`](Encoder::begin) nor [`end`](Encoder::end).
+    Alone,
+}
+
+/// Whether a row was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// It was.
+    Yes,
+    /// The encoding has no place for rows of this kind.
+    NoForm,
+}
+
+/// Writes rows in one encoding. It appends to what it is given and allocates nothing else.
 ///
-/// Each file or payload is [`begin`](Encoder::begin), any number of records and totals, and [`end`](Encoder::end).
+/// Each file or payload is [`begin`](Encoder::begin), any number of rows, and [`end`](Encoder::end).
 pub struct Encoder {
     encoding: Encoding,
+    frame: Frame,
+    /// The rows that a table as text has lines of.
+    lines: RowKind,
     chosen: FieldSet,
     /// The choice; `None` if it is everything, so that the usual path need not look at it.
     fields: Option<FieldSet>,
@@ -114,10 +141,12 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// An encoder of these fields of each socket record. Totals are always whole.
+    /// An encoder of these fields of each socket record. Other rows are always whole.
     pub fn new(encoding: Encoding, fields: &FieldSet) -> Encoder {
         Encoder {
             encoding,
+            frame: Frame::Mixed,
+            lines: RowKind::Record,
             chosen: *fields,
             fields: (!fields.is_all()).then_some(*fields),
             order: None,
@@ -136,71 +165,116 @@ impl Encoder {
         Encoder { order, ..Encoder::new(encoding, &FieldSet::of(fields)) }
     }
 
+    /// An encoder of datagrams: of CSV and TSV, whose lines are of one kind. The other encodings take every kind anyway.
+    pub fn of_datagrams(encoding: Encoding) -> Encoder {
+        Encoder { lines: RowKind::Datagram, ..Encoder::new(encoding, &FieldSet::ALL) }
+    }
+
+    /// The same with another frame.
+    #[must_use]
+    pub fn framed(self, frame: Frame) -> Encoder {
+        Encoder { frame, ..self }
+    }
+
     /// Its encoding.
     pub fn encoding(&self) -> Encoding {
         self.encoding
     }
 
-    /// What comes before the first record of a file or payload.
+    /// Whether it has a place for rows of this kind.
+    pub fn has_form(&self, kind: RowKind) -> bool {
+        match (self.encoding, kind) {
+            (Encoding::Csv | Encoding::Tsv, kind) => kind == self.lines,
+            (Encoding::Prototext, RowKind::Totals) => self.frame == Frame::Mixed,
+            _ => true,
+        }
+    }
+
+    /// What comes before the first row of a file or payload.
     pub fn begin(&mut self, out: &mut Vec<u8>) {
         self.has_element = false;
         match self.encoding {
             Encoding::Json => out.push(b'['),
-            Encoding::Csv => delimited::put_header(&self.chosen, self.order.as_deref(), b',', out),
-            Encoding::Tsv => delimited::put_header(&self.chosen, self.order.as_deref(), b'\t', out),
+            Encoding::Csv => self.put_header(b',', out),
+            Encoding::Tsv => self.put_header(b'\t', out),
             _ => {}
         }
     }
 
-    /// Appends one record.
+    fn put_header(&self, separator: u8, out: &mut Vec<u8>) {
+        if self.lines == RowKind::Datagram {
+            delimited::put_header(DatagramRecord::FIELDS.iter(), None, separator, out);
+        } else {
+            delimited::put_header(self.chosen.fields(), self.order.as_deref(), separator, out);
+        }
+    }
+
+    /// Appends a row that is given as its protobuf message: as it is if that is what is asked for, and else by its fields.
+    pub fn row(
+        &mut self,
+        kind: RowKind,
+        message: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Written, DecodeError> {
+        if !self.has_form(kind) {
+            return Ok(Written::NoForm);
+        }
+
+        let is_as_asked = kind != RowKind::Record || self.fields.is_none();
+        match kind {
+            _ if self.encoding == Encoding::Protobuf && is_as_asked => {
+                self.put_head(kind, message.len(), out);
+                out.extend_from_slice(message);
+            }
+            RowKind::Record => self.encode(&decode_protobuf(message)?, out),
+            RowKind::Totals => self.totals(&decode_totals(message)?, out),
+            RowKind::Datagram => self.datagram(&decode_datagram_record(message)?, out),
+        }
+        Ok(Written::Yes)
+    }
+
+    fn put_head(&self, kind: RowKind, len: usize, out: &mut Vec<u8>) {
+        match (self.frame, kind) {
+            (Frame::Alone, _) => {}
+            (Frame::Mixed, RowKind::Totals) => put_totals_head(len, out),
+            _ => put_length(len, out),
+        }
+    }
+
+    /// Appends one socket record. An encoder of datagrams leaves it out of a table.
     #[inline]
     pub fn encode(&mut self, record: &SocketRecord<'_>, out: &mut Vec<u8>) {
+        let head = head_of(self.frame);
         match (self.encoding, &self.fields) {
-            (Encoding::Protobuf, None) => self.protobuf.write_record(record, out, put_length),
+            (Encoding::Protobuf, None) => self.protobuf.write_record(record, out, head),
             (Encoding::Protobuf, Some(fields)) => {
-                self.protobuf.write_fields(record, fields, out, put_length);
+                self.protobuf.write_fields(record, fields, out, head);
             }
-            _ => self.encode_other(record, out),
+            _ => {
+                let fields = self.fields;
+                self.put(RowKind::Record, record, fields.as_ref(), out);
+            }
         }
     }
 
-    fn encode_other(&mut self, record: &SocketRecord<'_>, out: &mut Vec<u8>) {
-        let fields = self.fields.as_ref();
-        match self.encoding {
-            // `encode` writes it.
-            Encoding::Protobuf => {}
-            Encoding::Prototext => {
-                out.extend_from_slice(b"record {");
-                prototext::put_fields(record, fields, out);
-                out.extend_from_slice(b" }\n");
-            }
-            Encoding::Protojson => {
-                json::put_canonical(record, fields, out);
-                out.push(b'\n');
-            }
-            Encoding::Jsonl => {
-                json::put_object(record, fields, out);
-                out.push(b'\n');
-            }
-            Encoding::Json => {
-                separate(&mut self.has_element, out);
-                json::put_object(record, fields, out);
-            }
-            Encoding::MessagePack => messagepack::put_map(record, fields, out),
-            Encoding::Csv => delimited::put_csv(record, fields, self.order.as_deref_mut(), out),
-            Encoding::Tsv => delimited::put_tsv(record, fields, self.order.as_deref_mut(), out),
+    /// Appends a datagram. Tables leave it out, unless they are of datagrams.
+    pub fn datagram(&mut self, datagram: &DatagramRecord<'_>, out: &mut Vec<u8>) {
+        if self.encoding == Encoding::Protobuf {
+            self.protobuf.write_datagram(datagram, out, head_of(self.frame));
+        } else {
+            self.put(RowKind::Datagram, datagram, None, out);
         }
     }
 
-    /// Appends the totals of a poll, as a record of kind `totals` with nothing but `totals` in it. Tables leave them out.
+    /// Appends the totals of a poll, as the frame says: between other rows, they are a record of kind `totals` with nothing but
+    /// `totals` in it. Tables leave them out.
     pub fn totals(&mut self, totals: &PollTotals<'_>, out: &mut Vec<u8>) {
+        if self.frame != Frame::Mixed {
+            return self.totals_row(totals, out);
+        }
+
         match self.encoding {
-            Encoding::Protobuf => self.protobuf.write_totals(totals, out, |len, out| {
-                // Kind and number of `record_kind` take a byte each.
-                put_length(2 + field_len(TOTALS_NUMBER, len), out);
-                put_number(1, RecordKind::TOTALS.0.into(), out);
-                put_key(TOTALS_NUMBER, len, out);
-            }),
+            Encoding::Protobuf => self.protobuf.write_totals(totals, out, put_totals_head),
             Encoding::Prototext => {
                 out.extend_from_slice(b"record { record_kind: totals totals {");
                 prototext::put_fields(totals, None, out);
@@ -231,52 +305,61 @@ impl Encoder {
         }
     }
 
-    /// Appends the totals of a poll as a row of their own kind, for a table of totals alone: a message `PollTotals` with its length
-    /// before it, an object, a map. The encodings without one (protobuf text, CSV and TSV) leave them out.
+    /// Appends the totals of a poll as a row of their own kind, whatever the frame: a message `PollTotals`, an object, a map. The
+    /// encodings without one (protobuf text, CSV and TSV) leave them out.
     pub fn totals_row(&mut self, totals: &PollTotals<'_>, out: &mut Vec<u8>) {
         match self.encoding {
-            Encoding::Protobuf => self.protobuf.write_totals(totals, out, put_length),
+            Encoding::Protobuf => self.protobuf.write_totals(totals, out, head_of(self.frame)),
+            Encoding::Prototext => {}
+            _ => self.put(RowKind::Totals, totals, None, out),
+        }
+    }
+
+    /// Appends a row in any encoding but protobuf.
+    fn put<'a, M: Message<'a>>(
+        &mut self,
+        kind: RowKind,
+        row: &M,
+        fields: Option<&FieldSet>,
+        out: &mut Vec<u8>,
+    ) {
+        let order = self.order.as_deref_mut();
+        match self.encoding {
+            // Who calls this writes it, with code for each kind of row.
+            Encoding::Protobuf => {}
+            Encoding::Prototext => {
+                let field = if kind == RowKind::Datagram { "datagram {" } else { "record {" };
+                out.extend_from_slice(field.as_bytes());
+                prototext::put_fields(row, fields, out);
+                out.extend_from_slice(b" }\n");
+            }
             Encoding::Protojson => {
-                json::put_canonical(totals, None, out);
+                json::put_canonical(row, fields, out);
                 out.push(b'\n');
             }
             Encoding::Jsonl => {
-                json::put_object(totals, None, out);
+                json::put_object(row, fields, out);
                 out.push(b'\n');
             }
             Encoding::Json => {
-                separate(&mut self.has_element, out);
-                json::put_object(totals, None, out);
+                if self.frame != Frame::Alone {
+                    separate(&mut self.has_element, out);
+                }
+                json::put_object(row, fields, out);
             }
-            Encoding::MessagePack => messagepack::put_map(totals, None, out),
-            Encoding::Prototext | Encoding::Csv | Encoding::Tsv => {}
+            Encoding::MessagePack => messagepack::put_map(row, fields, out),
+            Encoding::Csv if kind == self.lines => delimited::put_csv(row, fields, order, out),
+            Encoding::Tsv if kind == self.lines => delimited::put_tsv(row, fields, order, out),
+            Encoding::Csv | Encoding::Tsv => {}
+        }
+
+        if self.frame == Frame::Alone && self.encoding.is_text() && self.has_form(kind) {
+            // The line end; an object of an array has none.
+            out.pop_if(|last| *last == b'\n');
         }
     }
 
-    /// Appends a row of a chunk.
-    ///
-    /// # Errors
-    /// The bytes are no such message.
-    pub fn row(
-        &mut self,
-        kind: RowKind,
-        message: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Result<Written, DecodeError> {
-        let before = out.len();
-        match kind {
-            RowKind::Record if self.encoding == Encoding::Protobuf && self.fields.is_none() => {
-                put_length(message.len(), out);
-                out.extend_from_slice(message);
-            }
-            RowKind::Record => self.encode(&decode_protobuf(message)?, out),
-            RowKind::Totals => self.totals(&decode_totals(message)?, out),
-            RowKind::Datagram => {}
-        }
-        Ok(if out.len() > before { Written::Yes } else { Written::NoForm })
-    }
-
-    /// What comes after the last record of a file or payload.
+    /// What comes after the last row of a file or payload.
     pub fn end(&mut self, out: &mut Vec<u8>) {
         if self.encoding == Encoding::Json {
             out.extend_from_slice(if self.has_element { b"\n]\n" } else { b"]\n" });
@@ -284,11 +367,22 @@ impl Encoder {
     }
 }
 
-/// Whether an encoding has a form for a row.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Written {
-    Yes,
-    NoForm,
+/// What stands before a protobuf message.
+#[inline(always)]
+fn head_of(frame: Frame) -> impl FnOnce(usize, &mut Vec<u8>) {
+    move |len, out| {
+        if frame != Frame::Alone {
+            put_length(len, out);
+        }
+    }
+}
+
+/// What stands before totals of `len` bytes: the record that they are in, up to them.
+fn put_totals_head(len: usize, out: &mut Vec<u8>) {
+    // Kind and number of `record_kind` take a byte each.
+    put_length(2 + field_len(TOTALS_NUMBER, len), out);
+    put_number(KIND_NUMBER, RecordKind::TOTALS.0.into(), out);
+    put_key(TOTALS_NUMBER, len, out);
 }
 
 /// Between the elements of an array.

@@ -28,14 +28,16 @@ fn the_field_reference_follows_the_table() {
 }
 
 #[test]
-fn the_json_schema_follows_the_table() {
+fn the_json_schemas_follow_the_table() {
     generated("docs/record.schema.json", &json_schema::text());
+    generated("docs/datagram.schema.json", &json_schema::datagram());
 }
 
 #[test]
 fn the_clickhouse_tables_follow_the_table() {
     generated("deploy/clickhouse/sockets.sql", &clickhouse::tables());
     generated("deploy/clickhouse/files.sql", &clickhouse::files());
+    generated("deploy/clickhouse/datagrams.sql", &clickhouse::datagrams());
 }
 
 #[test]

@@ -111,7 +111,17 @@ impl<const CANONICAL: bool> Visitor for Object<'_, CANONICAL> {
     }
 
     fn bytes<const NUMBER: u32>(&mut self, field: &'static Field, value: &[u8]) {
-        self.key(field);
+        if !CANONICAL && matches!(field.kind, Kind::Data) {
+            if let Ok(text) = str::from_utf8(value) {
+                return self.text::<NUMBER>(field, text);
+            }
+            self.0.extend_from_slice(b",\"");
+            self.0.extend_from_slice(field.name.as_bytes());
+            self.0.extend_from_slice(b"_base64\":");
+        } else {
+            self.key(field);
+        }
+
         self.0.push(b'"');
         put_base64(value, self.0);
         self.0.push(b'"');

@@ -13,6 +13,7 @@
 
 mod chunk;
 mod datagram;
+mod datagram_record;
 mod decode;
 mod delimited;
 mod encoder;
@@ -23,6 +24,7 @@ mod json;
 mod messagepack;
 mod protobuf;
 mod prototext;
+mod row_binary;
 mod schema;
 mod table;
 mod tags;
@@ -36,18 +38,25 @@ pub use datagram::{
     DATAGRAM_MIN_BYTES, Datagram, DatagramPacker, DatagramView, LastDatagrams, TooBig,
     decode_datagram,
 };
-pub use decode::{DecodeError, Delimited, Record, decode_protobuf, decode_record, decode_totals};
-pub use encoder::{Encoder, Encoding, UnknownEncoding, Written};
+pub use datagram_record::DatagramRecord;
+pub use decode::{
+    DecodeError, Delimited, Record, decode_datagram_record, decode_protobuf, decode_record,
+    decode_totals,
+};
+pub use encoder::{Encoder, Encoding, Frame, UnknownEncoding, Written};
 pub use field_set::{FieldSet, UnknownField};
+pub use row_binary::RowBinary;
 pub use schema::{Field, Group, Kind};
 pub use table::{SCHEMA_VERSION, SocketRecord};
 pub use tags::Tags;
 pub use totals::PollTotals;
 pub use words::{
     AccEcnOption, AddressFamily, CloseReason, ConnectionRole, CountersFrom, EcnMode,
-    FastOpenFailure, RecordKind, RecoveryState, SocketState, SocketTimer, TlsMode, WORD_TABLES,
-    Words,
+    FastOpenFailure, RecordKind, RecoveryState, SocketState, SocketTimer, SyslogFacility,
+    SyslogFormat, SyslogSeverity, TlsMode, WORD_TABLES, Words,
 };
 
 /// The field of `SocketRecord` in which a record of kind `totals` carries them.
 pub const TOTALS_NUMBER: u32 = 400;
+/// The field that says what a record is about, of the same number in every table that has it.
+const KIND_NUMBER: u32 = 1;

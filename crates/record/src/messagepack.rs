@@ -4,7 +4,7 @@
 use crate::schema::Message;
 use crate::text::put_address;
 use crate::value::Visitor;
-use crate::{Field, FieldSet, Tags};
+use crate::{Field, FieldSet, Kind, Tags};
 use std::net::IpAddr;
 
 /// Appends one map.
@@ -109,6 +109,12 @@ impl Visitor for Entries<'_> {
     }
 
     fn bytes<const NUMBER: u32>(&mut self, field: &'static Field, value: &[u8]) {
+        if matches!(field.kind, Kind::Data)
+            && let Ok(text) = str::from_utf8(value)
+        {
+            return self.text::<NUMBER>(field, text);
+        }
+
         self.key(field);
         put_len(value.len(), [0xc4, 0xc5, 0xc6], self.out);
         self.out.extend_from_slice(value);

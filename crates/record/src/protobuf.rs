@@ -6,7 +6,7 @@
 
 use crate::schema::Message;
 use crate::value::Visitor;
-use crate::{Field, FieldSet, Kind, PollTotals, SocketRecord, Tags};
+use crate::{DatagramRecord, Field, FieldSet, Kind, PollTotals, SocketRecord, Tags};
 use std::net::IpAddr;
 
 /// Room for all numbers and addresses of a message at their largest, rounded up to a power of two.
@@ -53,6 +53,16 @@ impl ProtobufWriter {
         self.write(totals, None, out, head);
     }
 
+    /// The same with a datagram that was received.
+    pub(crate) fn write_datagram(
+        &mut self,
+        datagram: &DatagramRecord<'_>,
+        out: &mut Vec<u8>,
+        head: impl FnOnce(usize, &mut Vec<u8>),
+    ) {
+        self.write(datagram, None, out, head);
+    }
+
     #[inline(always)]
     fn write<'a, M: Message<'a>>(
         &mut self,
@@ -92,7 +102,7 @@ pub(crate) const fn largest(fields: &[Field]) -> usize {
                 Kind::U64 => 10,
                 Kind::Fixed64 => 8,
                 Kind::Address => 17,
-                Kind::Text | Kind::Bytes | Kind::Tags => 0,
+                Kind::Text | Kind::Bytes | Kind::Data | Kind::Tags => 0,
             };
         at += 1;
     }

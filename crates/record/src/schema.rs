@@ -25,6 +25,8 @@ pub enum Kind {
     Text,
     /// Bytes; base64 in the textual encodings.
     Bytes,
+    /// Bytes that nearly always are text. In the textual encodings the text, or else base64 under the name with `_base64` behind it.
+    Data,
     /// An IP address: 16 bytes in protobuf (IPv4 as `::ffff:a.b.c.d`), text elsewhere.
     Address,
     /// A number with a name.
@@ -58,6 +60,8 @@ pub struct Field {
     pub json_name: &'static str,
     /// `,"name":`
     pub(crate) json_key: &'static str,
+    /// How ClickHouse has it.
+    pub(crate) column: crate::row_binary::Column,
 }
 
 /// Fields that belong together.
@@ -97,6 +101,7 @@ macro_rules! rust_type {
     ($lt:lifetime bool) => { bool };
     ($lt:lifetime text) => { &$lt str };
     ($lt:lifetime bytes) => { &$lt [u8] };
+    ($lt:lifetime data) => { &$lt [u8] };
     ($lt:lifetime address) => { std::net::IpAddr };
     ($lt:lifetime tags) => { $crate::Tags<$lt> };
     ($lt:lifetime $word:ident) => { $crate::$word };
@@ -127,6 +132,9 @@ macro_rules! kind_of {
     };
     (bytes) => {
         $crate::Kind::Bytes
+    };
+    (data) => {
+        $crate::Kind::Data
     };
     (address) => {
         $crate::Kind::Address
@@ -259,6 +267,7 @@ macro_rules! schema {
                     meaning: $meaning,
                     json_name: $crate::schema::camel_case!(stringify!($name)),
                     json_key: concat!(",\"", stringify!($name), "\":"),
+                    column: $crate::row_binary::Column::of(stringify!($name)),
                 },)+)+
             ];
 

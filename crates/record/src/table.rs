@@ -23,7 +23,7 @@ schema! {
     identity "Which record this is, of which connection, from where." {
         record_kind: RecordKind = 1, "", "",
             "What the record is about: `poll` is a socket as a poll found it, `close` a connection that ended; a \
-             `totals` record has only `totals`.";
+             `totals` record has only `totals`; `datagram` is a `DatagramRecord`.";
         time_unix_ns: fixed64 = 2, "ns", "",
             "When the kernel was asked for the datagram that lists the socket, or when the close event was read; since \
              1970, UTC.";

@@ -77,6 +77,7 @@ words! {
         POLL = 1, "poll";
         CLOSE = 2, "close";
         TOTALS = 3, "totals";
+        DATAGRAM = 4, "datagram";
     }
     /// The address family of the socket.
     AddressFamily {
@@ -168,5 +169,49 @@ words! {
         UNKNOWN = 0, "unknown";
         EVENT = 1, "event";
         LAST_POLL = 2, "last_poll";
+    }
+    /// Which form of syslog a datagram has.
+    SyslogFormat {
+        UNPARSED = 0, "unparsed";
+        RFC5424 = 1, "rfc5424";
+        RFC3164 = 2, "rfc3164";
+    }
+    /// What sort of program sent a syslog message (RFC 5424 table 1, with the names of syslog.conf).
+    SyslogFacility {
+        KERN = 0, "kern";
+        USER = 1, "user";
+        MAIL = 2, "mail";
+        DAEMON = 3, "daemon";
+        AUTH = 4, "auth";
+        SYSLOG = 5, "syslog";
+        LPR = 6, "lpr";
+        NEWS = 7, "news";
+        UUCP = 8, "uucp";
+        CRON = 9, "cron";
+        AUTHPRIV = 10, "authpriv";
+        FTP = 11, "ftp";
+        NTP = 12, "ntp";
+        SECURITY = 13, "security";
+        CONSOLE = 14, "console";
+        SOLARIS_CRON = 15, "solaris_cron";
+        LOCAL0 = 16, "local0";
+        LOCAL1 = 17, "local1";
+        LOCAL2 = 18, "local2";
+        LOCAL3 = 19, "local3";
+        LOCAL4 = 20, "local4";
+        LOCAL5 = 21, "local5";
+        LOCAL6 = 22, "local6";
+        LOCAL7 = 23, "local7";
+    }
+    /// How bad it is, by the sender (RFC 5424 table 2).
+    SyslogSeverity {
+        EMERG = 0, "emerg";
+        ALERT = 1, "alert";
+        CRIT = 2, "crit";
+        ERR = 3, "err";
+        WARNING = 4, "warning";
+        NOTICE = 5, "notice";
+        INFO = 6, "info";
+        DEBUG = 7, "debug";
     }
 }

@@ -31,6 +31,14 @@ def address(value):
     return parsed.ipv4_mapped or parsed
 
 
+def not_text(data):
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return data
+    assert False, data
+
+
 def canonical_address(text):
     """An address from text, which has IPv4 ones as such whatever socket has them."""
     parsed = ipaddress.ip_address(text)
@@ -56,12 +64,19 @@ def plain(message):
     return out
 
 
-def from_json(row):
+# Fields that are text if they can be, and else base64 under another name.
+DATA = ("payload", "structured_data", "message")
+
+
+def from_json(row, descriptor=weir_pb2.SocketRecord.DESCRIPTOR.fields_by_name):
     """A row of JSON with addresses and bytes as what they stand for."""
-    descriptor = weir_pb2.SocketRecord.DESCRIPTOR.fields_by_name
     out = {}
     for name, value in row.items():
-        if name.endswith("_address"):
+        if name.removesuffix("_base64") in DATA:
+            value = value.encode() if name in DATA else not_text(base64.b64decode(value, validate=True))
+            name = name.removesuffix("_base64")
+            assert name not in out, name
+        elif name.endswith("_address"):
             value = canonical_address(value)
         elif name == "totals":
             pass
@@ -113,12 +128,12 @@ def unescaped(text):
     return "".join(marks[next(parts)] if part == "\\" else part for part in parts)
 
 
-def read(encoding):
-    return (folder / f"records.{encoding}").read_bytes()
+def read(encoding, rows="records"):
+    return (folder / f"{rows}.{encoding}").read_bytes()
 
 
-def text(encoding):
-    return read(encoding).decode("utf-8")
+def text(encoding, rows="records"):
+    return read(encoding, rows).decode("utf-8")
 
 
 messages = list(delimited(read("protobuf"), weir_pb2.SocketRecord))
@@ -183,6 +198,45 @@ assert not any(len(UnknownFieldSet(message)) for message in stored), "the schema
 same("store", [m.SerializeToString(deterministic=True) for m in stored], [m.SerializeToString(deterministic=True) for m in messages])
 assert not any(field.enum_type for field in weir_store_pb2.SocketRecord.DESCRIPTOR.fields)
 print(f"datagrams: {len(datagrams)} with {sum(counts)} records")
+
+# What listeners received.
+descriptor = weir_pb2.DatagramRecord.DESCRIPTOR.fields_by_name
+received = list(delimited(read("protobuf", "received"), weir_pb2.DatagramRecord))
+assert not any(len(UnknownFieldSet(message)) for message in received), "the schema lacks a field"
+rows = [plain(message) for message in received]
+lines = [json.loads(line) for line in text("jsonl", "received").removesuffix("\n").split("\n")]
+same("received, jsonl", [from_json(line, descriptor) for line in lines], rows)
+same("received, json", json.loads(text("json", "received")), lines)
+schema = json.loads((repository / "docs/datagram.schema.json").read_text())
+schema["additionalProperties"] = False
+jsonschema.Draft202012Validator.check_schema(schema)
+validator = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker(["ipv4", "ipv6"]))
+for line in lines:
+    validator.validate(line)
+assert not validator.is_valid({"payload": 1})
+packed = list(msgpack.Unpacker(io.BytesIO(read("msgpack", "received")), raw=False))
+for row in packed:
+    for name in DATA:
+        if name in row:
+            row[name] = row[name].encode() if isinstance(row[name], str) else not_text(row[name])
+    if "source_address" in row:
+        row["source_address"] = canonical_address(row["source_address"])
+same("received, msgpack", packed, rows)
+same("received, prototext", list(text_format.Parse(text("prototext", "received"), weir_pb2.SocketRecords()).datagram), received)
+protojson = text("protojson", "received").removesuffix("\n").split("\n")
+same("received, protojson", [json_format.Parse(line, weir_pb2.DatagramRecord()) for line in protojson], received)
+tsv = [[unescaped(part) for part in line.split("\t")] for line in text("tsv", "received").removesuffix("\n").split("\n")]
+for name, (header, *cells) in ("csv", csv.reader(io.StringIO(text("csv", "received"), newline=""), strict=True)), ("tsv", tsv):
+    assert sorted(header) == sorted([*descriptor, *(f"{name}_base64" for name in DATA)]), header
+    # An empty place is an absent field or an empty text.
+    wanted = [{key: cell(value) for key, value in line.items() if value != "" and value != {}} for line in lines]
+    found = [{key: value for key, value in zip(header, row, strict=True) if value} for row in cells]
+    for row in found:
+        if "tags" in row:
+            row["tags"] = json.dumps(json.loads(row["tags"]), sort_keys=True)
+    same(f"received, {name}", found, wanted)
+stored = list(delimited(read("protobuf", "received"), weir_store_pb2.DatagramRecord))
+assert not any(len(UnknownFieldSet(message)) for message in stored), "the schema for stores lacks a field"
 
 with open(folder / "again.pb", "wb") as again:
     for message in messages:

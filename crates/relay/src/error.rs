@@ -21,8 +21,8 @@ pub enum Error {
     /// There is a target of this name already.
     #[error("listener {listener} has a target {target} already")]
     DuplicateTarget { listener: String, target: String },
-    /// A file and a socket cannot take each other's place: remove the one and add the other.
-    #[error("target {target} of listener {listener} is a file, or is to become one")]
+    /// A file, a sink and a socket cannot take each other's place: remove the one and add the other.
+    #[error("target {target} of listener {listener} is a file or a sink, or is to become one")]
     NotReplaceable { listener: String, target: String },
     /// The listener's threads have ended: it was stopped.
     #[error("listener {listener} has stopped")]

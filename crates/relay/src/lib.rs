@@ -2,6 +2,7 @@
 //!
 //! - `ring`: the memory that both sides share, and the protocol that keeps them apart. The only unsafe code.
 //! - `receiver`, `arrivals`, `intake`: socket to ring. `gate`, `target`: ring to messages. `outlet`, `file`: messages to the kernel.
+//! - `rows`: ring to the memory of a sink.
 //! - `pump`, `worker`: the targets of a thread, and the threads. `listener`: the handle that callers hold.
 //! - `path`: what the kernel's tables say about the ways to targets, kept by a thread of its own.
 //! - `meter`: what is counted on the way, as hops of the ledger.
@@ -25,6 +26,7 @@ mod prefix;
 mod pump;
 mod receiver;
 mod ring;
+mod rows;
 #[cfg(all(test, not(loom)))]
 mod simulation;
 mod sync;
@@ -41,6 +43,7 @@ pub use options::{
 pub use outlet::UnixPeer;
 pub use path::{Path, Paths};
 pub use prefix::{Prefix, PrefixError};
+pub use rows::{Datagram, Flushed, RowTarget, Taken};
 
 /// Smallest ring, in bytes: the largest datagram fits several times.
 pub const RING_BYTES_MIN: usize = 256 * 1024;

@@ -8,6 +8,7 @@ mod stop;
 pub use change::{ChangesUnderWay, TargetChange};
 
 use crate::meter::{ListenerMeter, TargetMeter};
+use crate::options::Class;
 use crate::pump::Command;
 use crate::receiver::Request;
 use crate::waker::Waker;
@@ -53,7 +54,7 @@ pub struct Listener {
 struct TargetHandle {
     name: String,
     meter: Arc<TargetMeter>,
-    is_file: bool,
+    class: Class,
     /// Where its thread takes commands; `None`: the receiving thread owns it.
     worker: Option<WorkerHandle>,
 }
@@ -121,7 +122,7 @@ impl Listener {
             None => self.request(Request::Targets(command)),
             Some(worker) => {
                 worker.commands.send(command).map_err(|_| self.stopped())?;
-                worker.waker.wake();
+                worker.waker.call();
                 Ok(())
             }
         }

@@ -313,6 +313,7 @@ impl TargetMeter {
             Reason::TargetUnresolved,
             Reason::WriteError,
             Reason::Refused,
+            Reason::SinkPanicked,
         ];
 
         let fate = Fate {

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::{Path, Prefix, UnixPeer};
+use crate::{Path, Prefix, RowTarget, UnixPeer};
 
 /// Who drives the targets of a listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -127,10 +127,37 @@ pub enum TargetKind {
     Unix { peer: UnixPeer },
     /// A file.
     File(FileOptions),
+    /// A receiver that copies datagrams out of the ring: a sink. It has a thread of its own, and sources are recorded for it.
+    Rows(Box<dyn RowTarget>),
     /// Nowhere: counted as delivered.
     Null,
     /// No address is known (yet): everything is dropped as `target_unresolved`.
     Unresolved,
     /// No route leads to the address (yet): everything is dropped as `network_unreachable`.
     NoRoute,
+}
+
+impl TargetKind {
+    pub(crate) fn class(&self) -> Class {
+        match self {
+            TargetKind::File(_) => Class::File,
+            TargetKind::Rows(_) => Class::Rows,
+            TargetKind::Udp { .. }
+            | TargetKind::Unix { .. }
+            | TargetKind::Null
+            | TargetKind::Unresolved
+            | TargetKind::NoRoute => Class::Socket,
+        }
+    }
+}
+
+/// Targets of one class can take each other's place without leaving the ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Class {
+    /// Sockets, and nothing: they share threads.
+    Socket,
+    /// A thread of its own, which a disk may hold.
+    File,
+    /// A thread of its own, on which the receiver's code runs.
+    Rows,
 }

@@ -35,7 +35,7 @@ pub(crate) enum SocketOutlet {
 }
 
 impl SocketOutlet {
-    /// The outlet for a destination; `None` for a file, which blocks.
+    /// The outlet for a destination; `None` for a file or a receiver of rows, which are no outlets.
     pub(crate) fn new(destination: TargetKind) -> Option<SocketOutlet> {
         Some(match destination {
             TargetKind::Udp { socket, gso, path } => {
@@ -45,7 +45,7 @@ impl SocketOutlet {
             TargetKind::Null => SocketOutlet::Null,
             TargetKind::Unresolved => SocketOutlet::Unresolved,
             TargetKind::NoRoute => SocketOutlet::NoRoute,
-            TargetKind::File(_) => return None,
+            TargetKind::File(_) | TargetKind::Rows(_) => return None,
         })
     }
 }

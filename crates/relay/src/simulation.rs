@@ -3,7 +3,8 @@
 //! Ring, intake, targets, gates and the UDP outlet are the real ones; the kernel is simulated (`kernel`): it takes, refuses,
 //! blocks, is interrupted, takes a part, cuts runs off, returns what it took through an error queue, and loses what waits for
 //! a neighbour that does not answer. Datagrams of random sizes come in batches; targets join, leave and change their socket
-//! in between, and a reader holds its claim for as long as the ring lasts. After each few steps the law must hold at every
+//! in between, and a reader holds its claim for as long as the ring lasts. Some targets are receivers of rows (`receiver`), which have
+//! no room for a while, are slow, say that they are ready when they are not, and panic. After each few steps the law must hold at every
 //! hop; each target must have got datagrams that went in, unchanged, in order, none twice; at the end everything that was
 //! offered to it is delivered or counted under a reason, to the last datagram and byte; and what is said to have come back
 //! is what the kernel knows to have: exactly where the target is on this host, within bounds where it is not.
@@ -12,28 +13,33 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod arriving;
 mod kernel;
+mod receiver;
 
 use crate::gate::Gate;
 use crate::intake::{Admission, Intake};
 use crate::meter::{ListenerMeter, TargetMeter};
 use crate::outlet::UdpOutlet;
-use crate::pump::{Change, Command, Replaced, Targets};
-use crate::ring::{Claim, Reader, ring_with_slots};
+use crate::pump::{Change, Command, Pump, Replaced, Targets};
+use crate::ring::{Reader, ring_with_slots};
+use crate::rows::RowsTarget;
 use crate::target::{Outlet, Target};
 use crate::{
     Gso, ListenerOptions, Sample, SampleBy, Schedule, SocketOwner, TargetKind, TargetOptions,
 };
 use kernel::{FakeKernel, Place, Wire};
-use ledger::{Amount, Counters, Event, HopKind, HopSnapshot, Ledger, Meter, Reason};
+use ledger::{Amount, Event, HopKind, HopSnapshot, Ledger, Meter, Reason, Snapshot};
+use receiver::{FakeReceiver, Shelf};
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::num::NonZeroU32;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
-use sys::recv::{Payload, Received};
+use sys::Errno;
+use sys::poll::PollSet;
 use sys::send::Message;
-use sys::{Errno, Source};
 
 /// Sebastiano Vigna's splitmix64.
 struct Random(u64);
@@ -61,10 +67,15 @@ fn payload(number: u64, len: usize) -> Vec<u8> {
     (0..len).map(|at| bytes[at % 8] ^ (at / 8) as u8).collect()
 }
 
-/// The real outlet on the simulated kernel.
+/// Where a datagram comes from: one of five hosts.
+fn source_of(number: u64) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, (Random(number).next() % 5) as u8)
+}
+
 /// Longest that a look takes to be answered, in nanoseconds.
 const ANSWERED_NS: u64 = 50_000_000;
 
+/// The real outlet on the simulated kernel.
 struct SimOutlet {
     random: Random,
     clock: Arc<AtomicU64>,
@@ -149,8 +160,15 @@ impl Outlet for SimOutlet {
 }
 
 struct Joined {
-    wire: Arc<Mutex<Wire>>,
+    to: To,
     first: u64,
+}
+
+/// Where a target's datagrams went.
+#[derive(Clone)]
+enum To {
+    Wire(Arc<Mutex<Wire>>),
+    Shelf(Arc<Mutex<Shelf>>),
 }
 
 struct History {
@@ -159,7 +177,7 @@ struct History {
     intake: Intake,
     targets: Targets,
     slots: u64,
-    /// Each target's wire, and the number of the first datagram that it was offered.
+    /// Where each target's went, and the number of the first datagram that it was offered.
     joined: BTreeMap<String, Joined>,
     /// Lengths of the datagrams that entered the ring.
     appended: Vec<(u64, usize)>,
@@ -167,9 +185,32 @@ struct History {
     clock: Arc<AtomicU64>,
     /// Reads everything that enters, and holds its claim while it does.
     guard: Reader,
-    guarded: u64,
     is_order_known: bool,
+    seen: Seen,
+}
+
+/// How often what the simulation is for has happened.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    /// Calls of sockets that failed.
     faults: u64,
+    /// Datagrams that the ring dropped for the guard's sake.
+    guarded: u64,
+    /// Datagrams on which receivers of rows panicked.
+    panicked: u64,
+    /// How often those had no room.
+    refusals: u64,
+}
+
+impl Seen {
+    fn and(self, other: Seen) -> Seen {
+        Seen {
+            faults: self.faults + other.faults,
+            guarded: self.guarded + other.guarded,
+            panicked: self.panicked + other.panicked,
+            refusals: self.refusals + other.refusals,
+        }
+    }
 }
 
 impl History {
@@ -204,9 +245,8 @@ impl History {
             // Above the real clock, which the intake reads.
             clock: Arc::new(AtomicU64::new(1 << 60)),
             guard,
-            guarded: 0,
             is_order_known: true,
-            faults: 0,
+            seen: Seen::default(),
         }
     }
 
@@ -231,112 +271,45 @@ impl History {
         let meter =
             TargetMeter::new(name.clone(), self.intake.meter.clone(), first, self.slots, lost);
         let meter = Arc::new(meter);
-        let wire = Arc::<Mutex<Wire>>::default();
         let random = Random(self.random.next());
-        let outlet = SimOutlet::new(random, Arc::clone(&self.clock), Arc::clone(&wire));
         let gate = Gate::new(&options, self.random.next());
-        self.targets.add(Box::new(Target::new(outlet, reader, gate, Arc::clone(&meter))));
-        self.ledger.register(meter);
-        self.joined.insert(name, Joined { wire, first: first.count });
-    }
-
-    fn receive(&mut self) {
-        let batch_len = 1 + self.random.below(12);
-        let same_len = self.random.one_in(2).then(|| self.random.below(120) as usize);
-        let batch: Vec<_> = (0..batch_len)
-            .map(|at| {
-                let len = same_len.unwrap_or_else(|| self.random.below(300) as usize);
-                let source = std::net::Ipv4Addr::new(10, 0, 0, self.random.below(5) as u8);
-                (self.next_number + at, payload(self.next_number + at, len), source)
-            })
-            .collect();
-        self.next_number += batch_len;
-        let truncated = self.random.one_in(10).then(|| self.random.below(batch_len));
-        if self.random.one_in(2) {
-            // With a guard that never catches up the ring would never be empty.
-            self.seen_of(&[], u64::MAX);
-        }
-        let lens: Vec<_> = batch.iter().map(|(_, bytes, _)| bytes.len()).collect();
-        self.intake.writer.rewind_if_empty(lens.iter().sum());
-        let stride = self.fill_room(&batch);
-        let before = self.intake.writer.appended();
-        let datagrams = || {
-            batch.iter().zip(0..).map(|((_, bytes, source), at)| Received {
-                payload: match stride {
-                    Some(stride) => {
-                        Payload::InRoom { offset: at as usize * stride, len: bytes.len() }
-                    }
-                    None => Payload::Bytes(bytes),
-                },
-                truncated: truncated == Some(at),
-                source: Source::from(std::net::SocketAddr::from((*source, 514))),
-            })
+        let to = match self.random.one_in(3) {
+            false => To::Wire(Arc::default()),
+            true => To::Shelf(Arc::default()),
         };
-        // Without the targets, as where another thread owns them: then the ring takes from them.
-        let mut nobody = Targets::default();
-        let targets = if self.random.one_in(2) { &mut self.targets } else { &mut nobody };
-        // A claim that is held for as long as the ring lasts costs the newest datagrams.
-        let now_ns = self.clock.load(Ordering::Relaxed);
-        let holds = {
-            let nobodys = Counters::default();
-            let held = if self.random.one_in(4) { self.guard.claim(&nobodys) } else { None };
-            self.intake.take_in(datagrams, now_ns, targets);
-            let commit = |mut claim: Claim<'_>| claim.advance(claim.len());
-            held.map(commit).is_some()
-        };
-        // Which of the batch got in is what the counters say about each kind; the order is the batch's.
-        let entered = (self.intake.writer.appended().count - before.count) as usize;
-        let is_denied = |source| source == std::net::Ipv4Addr::new(10, 0, 0, 3);
-        let denies = !self.intake.meter.receive.dropped(Reason::SourceDenied).is_zero();
-        let mut passed: Vec<_> = batch
-            .iter()
-            .zip(0..)
-            .filter(|((_, _, source), at)| {
-                truncated != Some(*at) && !(denies && is_denied(*source))
-            })
-            .map(|((number, bytes, _), _)| (*number, bytes.len()))
-            .collect();
-        let guarded = passed.len() - entered;
-        assert!(guarded == 0 || holds, "no claim is held here, and every payload fits the ring");
-        if guarded > 0 {
-            self.guarded += guarded as u64;
-            passed = self.seen_of(&passed, before.count);
-            assert!(passed.len() <= entered);
-            // A reader that is far behind gives up its oldest: then nobody knows which they were.
-            self.is_order_known &= passed.len() == entered;
-        }
-        let counted = self.intake.meter.receive.dropped(Reason::RingGuard).count;
-        assert_eq!(counted, self.guarded);
-        self.appended.append(&mut passed);
-    }
-
-    /// Writes the payloads straight into the ring, half of the times that it has room, and returns how far apart they lie.
-    fn fill_room(&mut self, batch: &[(u64, Vec<u8>, std::net::Ipv4Addr)]) -> Option<usize> {
-        let stride = batch.iter().map(|(_, bytes, _)| bytes.len()).max().filter(|len| *len > 0)?;
-        let is_wanted = self.random.one_in(2);
-        let writer = &mut self.intake.writer;
-        let room = is_wanted.then(|| writer.room(batch.len(), batch.len() * stride))??;
-        for (slot, (_, bytes, _)) in room.chunks_exact_mut(stride).zip(batch) {
-            slot[..bytes.len()].copy_from_slice(bytes);
-        }
-        Some(stride)
-    }
-
-    /// Those of a batch that the guard sees in the ring from this number on: it held its claim, so that it lost none.
-    fn seen_of(&mut self, passed: &[(u64, usize)], from: u64) -> Vec<(u64, usize)> {
-        let mut candidates = passed.iter();
-        let mut seen = Vec::new();
-        let nobodys = Counters::default();
-        while let Some(mut claim) = self.guard.claim(&nobodys) {
-            let new = (0..claim.len()).filter(|index| claim.first() + *index as u64 >= from);
-            for index in new {
-                let (_, bytes) = claim.get(index);
-                let is_it = |&&(number, len): &&(u64, usize)| payload(number, len) == bytes;
-                seen.push(*candidates.find(is_it).expect("of the batch, in its order"));
+        let pump: Box<dyn Pump> = match &to {
+            To::Wire(wire) => {
+                let outlet = SimOutlet::new(random, Arc::clone(&self.clock), Arc::clone(wire));
+                Box::new(Target::new(outlet, reader, gate, Arc::clone(&meter)))
             }
-            claim.advance(claim.len());
-        }
-        seen
+            To::Shelf(shelf) => {
+                let receiver =
+                    FakeReceiver::new(random, Arc::clone(&self.clock), Arc::clone(shelf));
+                Box::new(RowsTarget::new(Box::new(receiver), reader, gate, Arc::clone(&meter)))
+            }
+        };
+        self.targets.add(pump);
+        self.ledger.register(meter);
+        self.joined.insert(name, Joined { to, first: first.count });
+    }
+
+    /// Asks a target for another socket or receiver; one that takes rows does not become a socket.
+    fn replace(&mut self) {
+        let target = format!("t{}", self.random.below(self.joined.len() as u64));
+        let destination = match &self.joined[&target].to {
+            To::Shelf(shelf) if !self.random.one_in(4) => {
+                let (random, clock) = (Random(self.random.next()), Arc::clone(&self.clock));
+                TargetKind::Rows(Box::new(FakeReceiver::new(random, clock, Arc::clone(shelf))))
+            }
+            _ => TargetKind::Null,
+        };
+
+        let (done, answer) = mpsc::channel();
+        let is_refused =
+            matches!((&self.joined[&target].to, &destination), (To::Shelf(_), TargetKind::Null));
+        let change = Change { destination, gate: None };
+        self.targets.apply(Command::Replace { target, change, done });
+        assert!(!is_refused || answer.recv() == Ok(Replaced::No));
     }
 
     fn step(&mut self) {
@@ -350,13 +323,9 @@ impl History {
                 let deadline_ns = self.now_ns() + self.random.below(20_000_000);
                 self.targets.apply(Command::Remove { target: name, end: None, deadline_ns, done });
             }
-            2 if !self.joined.is_empty() => {
-                let target = format!("t{}", self.random.below(self.joined.len() as u64));
-                let (done, _) = mpsc::channel();
-                let change = Change { destination: TargetKind::Null, gate: None };
-                self.targets.apply(Command::Replace { target, change, done });
-            }
+            2 if !self.joined.is_empty() => self.replace(),
             3..=10 => self.receive(),
+            11 => self.targets.revive(&mut PollSet::default()),
             _ => {
                 self.targets.pump(self.now_ns(), self.now_ns(), 8);
             }
@@ -375,7 +344,10 @@ impl History {
         let is_calm = self.random.one_in(2);
         if is_calm {
             for joined in self.joined.values() {
-                joined.wire.lock().unwrap().is_calm = true;
+                match &joined.to {
+                    To::Wire(wire) => wire.lock().unwrap().is_calm = true,
+                    To::Shelf(shelf) => shelf.lock().unwrap().is_calm = true,
+                }
             }
             while self.targets.pump(self.now_ns(), self.now_ns(), 8) || self.targets.has_work() {
                 self.clock.fetch_add(200_000_000, Ordering::Relaxed);
@@ -390,21 +362,24 @@ impl History {
         self.targets = Targets::default();
         let snapshot = self.ledger.check();
         assert!(snapshot.is_balanced() && snapshot.unaccounted() == 0, "{snapshot:#?}");
-        for (name, Joined { wire, first }) in &self.joined {
-            let wire = wire.lock().unwrap();
-            let hop = |kind| snapshot.hop(kind, "l", Some(name)).unwrap();
-            let (target, egress) = (hop(HopKind::Target), hop(HopKind::Egress));
-            let bytes = wire.taken.iter().map(Vec::len).sum::<usize>() as u64;
-            let taken = Amount { count: wire.taken.len() as u64, bytes };
-            assert_eq!(target.delivered, taken, "{name}");
-            assert_eq!(target.received, target.delivered + target.dropped_total(), "{name}");
-            check_returned(name, &wire, egress, is_calm);
+        for (name, Joined { to, first }) in &self.joined {
+            let taken = match to {
+                To::Wire(wire) => {
+                    let wire = wire.lock().unwrap();
+                    self.seen.faults += check_wire(name, &wire, &snapshot, is_calm);
+                    wire.taken.clone()
+                }
+                To::Shelf(shelf) => {
+                    let shelf = shelf.lock().unwrap();
+                    shelf.check(name, &snapshot);
+                    self.seen.panicked += shelf.panicked.count;
+                    self.seen.refusals += shelf.refusals;
+                    shelf.taken.clone()
+                }
+            };
             if self.is_order_known {
-                self.check_in_order(&wire.taken, *first);
+                self.check_in_order(&taken, *first);
             }
-            let is_fault = |event: &Event| matches!(event, Event::SendErrors(_) | Event::Retries);
-            let faults = target.events.iter().filter(|(event, _)| is_fault(event));
-            self.faults += faults.map(|(_, count)| count).sum::<u64>();
         }
     }
 
@@ -418,6 +393,20 @@ impl History {
             assert!(candidates.any(|candidate| is_it(&candidate)), "out of order or not ours");
         }
     }
+}
+
+/// Holds what the ledger says of a socket target against what its wire took. Returns how often a call failed.
+fn check_wire(name: &str, wire: &Wire, snapshot: &Snapshot, is_calm: bool) -> u64 {
+    let hop = |kind| snapshot.hop(kind, "l", Some(name)).unwrap();
+    let (target, egress) = (hop(HopKind::Target), hop(HopKind::Egress));
+    let bytes = wire.taken.iter().map(Vec::len).sum::<usize>() as u64;
+    let taken = Amount { count: wire.taken.len() as u64, bytes };
+    assert_eq!(target.delivered, taken, "{name}");
+    assert_eq!(target.received, target.delivered + target.dropped_total(), "{name}");
+    check_returned(name, wire, egress, is_calm);
+
+    let is_fault = |event: &Event| matches!(event, Event::SendErrors(_) | Event::Retries);
+    target.events.iter().filter(|(event, _)| is_fault(event)).map(|(_, count)| count).sum()
 }
 
 /// Holds what the ledger says came back against what the kernel knows.
@@ -442,14 +431,14 @@ fn check_returned(name: &str, wire: &Wire, egress: &HopSnapshot, is_calm: bool) 
     assert_eq!(egress.dropped_total(), refused + unreachable, "{name}");
 }
 
-fn run(seed: u64) -> (u64, u64) {
+fn run(seed: u64) -> Seen {
     let mut history = History::new(seed);
     history.join();
     for _ in 0..20 + history.random.below(60) {
         history.step();
     }
     history.finish();
-    (history.faults, history.guarded)
+    history.seen
 }
 
 #[test]
@@ -461,26 +450,28 @@ fn every_seed_accounts_for_every_datagram() {
     }
     let seeds = number("WEIR_SIM_SEEDS").unwrap_or(100_000);
     let threads = std::thread::available_parallelism().unwrap().get() as u64;
-    let add = |(a, b): (u64, u64), (c, d): (u64, u64)| (a + c, b + d);
-    let (faults, guarded) = std::thread::scope(|scope| {
+    let seen = std::thread::scope(|scope| {
         let runs: Vec<_> = (0..threads)
             .map(|thread| {
                 let seeds = (thread..seeds).step_by(threads as usize);
                 scope.spawn(move || {
                     seeds
                         .map(|seed| match std::panic::catch_unwind(|| run(seed)) {
-                            Ok(faults) => faults,
+                            Ok(seen) => seen,
                             Err(panic) => {
                                 eprintln!("seed {seed} failed: WEIR_SIM_SEED={seed} runs it again");
                                 std::panic::resume_unwind(panic);
                             }
                         })
-                        .fold((0, 0), add)
+                        .fold(Seen::default(), Seen::and)
                 })
             })
             .collect();
-        runs.into_iter().map(|run| run.join().unwrap()).fold((0, 0), add)
+        runs.into_iter().map(|run| run.join().unwrap()).fold(Seen::default(), Seen::and)
     });
+    let Seen { faults, guarded, panicked, refusals } = seen;
     assert!(faults > 5 * seeds, "the faults did happen: {faults} over {seeds} seeds");
     assert!(guarded > seeds / 4, "the guard did drop: {guarded} over {seeds} seeds");
+    assert!(panicked > seeds / 4, "receivers did panic: {panicked} over {seeds} seeds");
+    assert!(refusals > seeds, "receivers had no room: {refusals} over {seeds} seeds");
 }

@@ -1,31 +1,369 @@
-//! Chunks between the queue and the batches.
+//! Chunks between the queue and the batches: in memory alone, or by way of a spool.
+//!
+//! With a spool every chunk is written to it before it is batched, in one order; while nothing waits there it goes on from memory.
+//! What a batch has no room for waits on disk, so that the queue stays short. An entry is acknowledged once the fate of all of
+//! its rows is known, and everything before it. A spool that is full or fails holds up nothing that can be delivered: a chunk
+//! then goes on without it, if nothing waits before it.
 
 use crate::batcher::{EntryId, Fed};
-use crate::queue::Queue;
-use ledger::Amount;
+use crate::delivery::Now;
+use crate::options::SpoolSync;
+use crate::queue::{Queue, amount_of};
+use crate::spool::{self, AppendError, Disk, Folder, OpenError, Read, Recovered, Spool};
+use ledger::{Amount, Reason, Trouble};
+use record::Chunk;
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Time between two attempts at what the disk refused.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The same where another sink still has the folder.
+const LOCKED_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Opens a spool, on the sink's thread.
+pub(crate) type OpenSpool<D> = Box<dyn FnMut() -> Result<(Spool<D>, Recovered), OpenError> + Send>;
 
 /// Where chunks wait until a batch has room for them.
-pub(crate) struct Backlog {
+pub(crate) struct Backlog<D: Disk = Folder> {
     queue: Arc<Queue>,
+    shelf: Shelf<D>,
+    /// One chunk between the queue and a spool that does not take it.
+    held: Option<Arc<Chunk>>,
+    /// Rows that the spool has lost, to be counted.
+    pub(crate) corrupt: Amount,
+    /// Rows that the spool had, to be counted as received.
+    pub(crate) recovered: Option<(Amount, Recovered)>,
+    /// What is wrong with the spool.
+    pub(crate) trouble: Option<Trouble>,
 }
 
-impl Backlog {
-    pub(crate) fn new(queue: Arc<Queue>) -> Backlog {
-        Backlog { queue }
+enum Shelf<D: Disk> {
+    /// There is no spool.
+    None,
+    Closed {
+        open: OpenSpool<D>,
+        sync: SpoolSync,
+        /// No attempt before then.
+        at: Option<Instant>,
+        /// Another sink has it: what comes waits for it.
+        is_locked: bool,
+    },
+    Open(Box<Spooled<D>>),
+}
+
+struct Spooled<D: Disk> {
+    spool: Spool<D>,
+    sync: SpoolSync,
+    synced_at: Instant,
+    /// Something was written or acknowledged since.
+    is_dirty: bool,
+    /// Entries up to this may have been delivered in an earlier life.
+    repeated_until: EntryId,
+    /// Entries that were handed on, the oldest first.
+    out: VecDeque<Out>,
+    /// No append before then.
+    append_at: Option<Instant>,
+    scratch: Vec<u8>,
+}
+
+/// An entry that was handed on, and how many of its rows have no fate yet.
+struct Out {
+    id: spool::EntryId,
+    rows: u64,
+}
+
+impl<D: Disk> Backlog<D> {
+    pub(crate) fn new(queue: Arc<Queue>, spool: Option<(OpenSpool<D>, SpoolSync)>) -> Backlog<D> {
+        let shelf = match spool {
+            None => Shelf::None,
+            Some((open, sync)) => Shelf::Closed { open, sync, at: None, is_locked: false },
+        };
+        Backlog {
+            queue,
+            shelf,
+            held: None,
+            corrupt: Amount::default(),
+            recovered: None,
+            trouble: None,
+        }
+    }
+
+    /// Opens the spool if it is time, takes care that it is synced, and moves there what would have to wait in memory.
+    pub(crate) fn keep(&mut self, now: Now, room: Room) {
+        self.open(now);
+        let is_open = matches!(self.shelf, Shelf::Open(_));
+        if is_open && (room == Room::No || !self.spooled_unread().is_zero()) {
+            while let Some(chunk) = self.take() {
+                if self.append(&chunk, now).is_none() {
+                    self.held = Some(chunk);
+                    break;
+                }
+            }
+        }
+        self.sync(now);
     }
 
     /// The oldest chunk that waits.
-    pub(crate) fn next(&mut self) -> Option<Fed> {
-        let chunk = self.queue.pop()?;
-        Some(Fed { chunk, entry: None, is_repeated: false })
+    pub(crate) fn next(&mut self, now: Now) -> Option<Fed> {
+        match &self.shelf {
+            Shelf::Closed { is_locked: true, .. } => return None,
+            Shelf::Open(spooled) if !spooled.spool.figures().unread.is_zero() => {
+                return self.read(now);
+            }
+            Shelf::None | Shelf::Closed { .. } | Shelf::Open(_) => {}
+        }
+
+        let chunk = self.take()?;
+        let entry = self.append(&chunk, now);
+        let entry = entry.and_then(|id| self.pass(id, &chunk));
+        self.sync_if_always(now);
+        Some(Fed { chunk, entry, is_repeated: false })
     }
 
-    /// Rows of entries whose fate is known.
-    pub(crate) fn settle(&mut self, _rows: &[(EntryId, u64)]) {}
+    fn take(&mut self) -> Option<Arc<Chunk>> {
+        self.held.take().or_else(|| self.queue.pop())
+    }
 
-    /// What waits in the spool, without what was handed on.
+    /// Writes a chunk to the spool. `None`: it is not there.
+    fn append(&mut self, chunk: &Chunk, now: Now) -> Option<spool::EntryId> {
+        let Shelf::Open(spooled) = &mut self.shelf else { return None };
+        if spooled.append_at.is_some_and(|at| now.at < at) {
+            return None;
+        }
+
+        spooled.scratch.clear();
+        chunk.encode(&mut spooled.scratch);
+        let amount = amount_of(chunk);
+        match spooled.spool.append(amount.count as u32, amount.bytes, &spooled.scratch) {
+            Ok(id) => {
+                spooled.is_dirty = true;
+                spooled.append_at = None;
+                self.trouble = None;
+                Some(id)
+            }
+            Err(error) => {
+                spooled.append_at = Some(now.at + RETRY_INTERVAL);
+                self.trouble = Some(append_trouble(error));
+                None
+            }
+        }
+    }
+
+    /// The entry that was appended last goes on from memory.
+    fn pass(&mut self, id: spool::EntryId, chunk: &Chunk) -> Option<EntryId> {
+        let Shelf::Open(spooled) = &mut self.shelf else { return None };
+        spooled.spool.pass(id);
+        spooled.out.push_back(Out { id, rows: chunk.row_count() as u64 });
+        Some(id.number())
+    }
+
+    /// The oldest chunk of the spool.
+    fn read(&mut self, now: Now) -> Option<Fed> {
+        let Shelf::Open(spooled) = &mut self.shelf else { return None };
+        loop {
+            let (id, lost) = match spooled.spool.read() {
+                Ok(None) => return None,
+                Ok(Some(Read::Entry(entry))) => match Chunk::decode(entry.bytes) {
+                    Ok(chunk) => {
+                        let (id, rows) = (entry.id, chunk.row_count() as u64);
+                        spooled.out.push_back(Out { id, rows });
+                        let is_repeated = id.number() <= spooled.repeated_until;
+                        let entry = Some(id.number());
+                        return Some(Fed { chunk: Arc::new(chunk), entry, is_repeated });
+                    }
+                    // It is as it was written, by a version whose chunks are unknown here.
+                    Err(_) => {
+                        let lost = Amount { count: entry.rows.into(), bytes: entry.row_bytes };
+                        (entry.id, lost)
+                    }
+                },
+                Ok(Some(Read::Gap(gap))) => {
+                    (gap.id, Amount { count: gap.lost.rows, bytes: gap.lost.row_bytes })
+                }
+                Err(errno) => {
+                    self.trouble = Some(io_trouble("reading", errno));
+                    spooled.append_at = Some(now.at + RETRY_INTERVAL);
+                    return None;
+                }
+            };
+            self.corrupt += lost;
+            spooled.out.push_back(Out { id, rows: 0 });
+        }
+    }
+
+    /// Takes rows whose fate is known, by entry.
+    pub(crate) fn settle(&mut self, rows: &[(EntryId, u64)]) {
+        let Shelf::Open(spooled) = &mut self.shelf else { return };
+        for (entry, rows) in rows {
+            let at = spooled.out.binary_search_by_key(entry, |out| out.id.number());
+            if let Some(out) = at.ok().and_then(|at| spooled.out.get_mut(at)) {
+                out.rows = out.rows.saturating_sub(*rows);
+            }
+        }
+
+        let mut done = None;
+        while let Some(out) = spooled.out.front()
+            && out.rows == 0
+        {
+            done = Some(out.id);
+            spooled.out.pop_front();
+        }
+        if let Some(id) = done {
+            spooled.spool.acknowledge(id);
+            spooled.is_dirty = true;
+            // There may be room again.
+            spooled.append_at = None;
+        }
+    }
+
+    /// What waits here, without what was handed on.
     pub(crate) fn unread(&self) -> Amount {
-        Amount::default()
+        let held = self.held.as_ref().map_or(Amount::default(), |chunk| amount_of(chunk));
+        held + self.spooled_unread()
+    }
+
+    fn spooled_unread(&self) -> Amount {
+        let Shelf::Open(spooled) = &self.shelf else { return Amount::default() };
+        let unread = spooled.spool.figures().unread;
+        Amount { count: unread.rows, bytes: unread.row_bytes }
+    }
+
+    /// What the spool holds, if there is one.
+    pub(crate) fn figures(&self) -> Option<spool::Figures> {
+        match &self.shelf {
+            Shelf::Open(spooled) => Some(spooled.spool.figures()),
+            Shelf::None | Shelf::Closed { .. } => None,
+        }
+    }
+
+    /// Whether something waits that cannot be taken now.
+    pub(crate) fn is_locked(&self) -> bool {
+        matches!(self.shelf, Shelf::Closed { is_locked: true, .. })
+    }
+
+    /// Whether rows wait that a batch could take.
+    pub(crate) fn has_more(&self) -> bool {
+        let is_readable = match &self.shelf {
+            Shelf::Open(spooled) => spooled.append_at.is_none() && !self.spooled_unread().is_zero(),
+            Shelf::None | Shelf::Closed { .. } => false,
+        };
+        is_readable || (self.held.is_some() && !self.is_locked())
+    }
+
+    /// What rows that find no room are lost to.
+    pub(crate) fn full_reason(&self) -> Option<Reason> {
+        match &self.shelf {
+            Shelf::Open(spooled) if spooled.append_at.is_some() => Some(Reason::SpoolFull),
+            _ => None,
+        }
+    }
+
+    fn open(&mut self, now: Now) {
+        let Shelf::Closed { open, sync, at, is_locked } = &mut self.shelf else { return };
+        if at.is_some_and(|at| now.at < at) {
+            return;
+        }
+
+        match open() {
+            Ok((spool, recovered)) => {
+                let waiting = recovered.waiting;
+                let amount = Amount { count: waiting.rows, bytes: waiting.row_bytes };
+                let acknowledged = spool.figures().oldest.saturating_sub(1);
+                let sync = *sync;
+                self.recovered = Some((amount, recovered));
+                self.trouble = None;
+                self.shelf = Shelf::Open(Box::new(Spooled {
+                    spool,
+                    sync,
+                    synced_at: now.at,
+                    is_dirty: true,
+                    repeated_until: acknowledged + recovered.maybe_acknowledged.entries,
+                    out: VecDeque::new(),
+                    append_at: None,
+                    scratch: Vec::new(),
+                }));
+            }
+            Err(error) => {
+                *is_locked = error == OpenError::Locked;
+                *at = Some(now.at + if *is_locked { LOCKED_INTERVAL } else { RETRY_INTERVAL });
+                self.trouble = Some(Trouble {
+                    what: format!("the spool cannot be used: {error}"),
+                    fix: "see that its folder can be written and is this sink's alone".to_owned(),
+                });
+            }
+        }
+    }
+
+    fn sync(&mut self, now: Now) {
+        let Shelf::Open(spooled) = &mut self.shelf else { return };
+        let interval = match spooled.sync {
+            SpoolSync::Every(interval) => interval,
+            SpoolSync::Always => Duration::ZERO,
+        };
+        if spooled.is_dirty && now.at.duration_since(spooled.synced_at) >= interval {
+            self.sync_now(now);
+        }
+    }
+
+    fn sync_if_always(&mut self, now: Now) {
+        if let Shelf::Open(spooled) = &self.shelf
+            && spooled.sync == SpoolSync::Always
+        {
+            self.sync_now(now);
+        }
+    }
+
+    fn sync_now(&mut self, now: Now) {
+        let Shelf::Open(spooled) = &mut self.shelf else { return };
+        spooled.synced_at = now.at;
+        match spooled.spool.sync() {
+            Ok(()) => spooled.is_dirty = false,
+            // What could not be made durable is written once more with the next sync.
+            Err(errno) => self.trouble = Some(io_trouble("syncing", errno)),
+        }
+    }
+
+    /// Ends. `attempts`: whether rows that stay were given to the destination already, so that they may come twice.
+    pub(crate) fn close(self, attempts: Attempted) {
+        let Shelf::Open(mut spooled) = self.shelf else { return };
+        // A spool that is not closed says at its next opening that what it has may have been delivered.
+        // What cannot be written now is found again as after a crash.
+        let _ = match attempts {
+            Attempted::None => spooled.spool.close(),
+            Attempted::Some => spooled.spool.sync(),
+        };
+    }
+}
+
+/// Whether a batch has room for more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Room {
+    Yes,
+    No,
+}
+
+/// Whether rows that stay in the spool were given to the destination.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Attempted {
+    None,
+    Some,
+}
+
+fn append_trouble(error: AppendError) -> Trouble {
+    let fix = match error {
+        AppendError::Full => "raise spool_size, or repair the destination",
+        AppendError::NoSpace => "free space on the file system of the spool",
+        AppendError::Io(_) => "see what the kernel says of the disk: dmesg",
+        AppendError::Unfit => "raise spool_size",
+    };
+    Trouble { what: format!("the spool takes no more: {error}"), fix: fix.to_owned() }
+}
+
+fn io_trouble(doing: &str, errno: sys::Errno) -> Trouble {
+    Trouble {
+        what: format!("{doing} the spool: {errno}"),
+        fix: "see what the kernel says of the disk: dmesg".to_owned(),
     }
 }

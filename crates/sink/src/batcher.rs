@@ -94,6 +94,13 @@ impl Batcher {
     /// Adds all rows of a chunk, and counts in `fed_rows` those that have a place. Batches that are full end.
     pub(crate) fn feed(&mut self, fed: &Fed, now: Instant, fed_rows: &mut usize) {
         let chunk = &fed.chunk;
+        // Rows that a spool has share no batch with rows that it has not: the former stay when the sink ends.
+        for lane in &mut self.lanes {
+            if lane.entries.is_empty() == fed.entry.is_some() {
+                self.made.extend(lane.finish(&mut self.next_id));
+            }
+        }
+
         for row in chunk.rows() {
             let amount = Amount::one(row.bytes.len());
             let lane =

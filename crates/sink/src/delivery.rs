@@ -5,6 +5,7 @@
 //! [`CIRCUIT_FAILURES`] failures in a row with no success between them the circuit is open: one batch alone is tried, until
 //! one comes through.
 
+use crate::backlog::Attempted;
 use crate::batch::{Attempt, Batch, BatchId, Failure, Fate, Outcome, Parts, Sent};
 use crate::batcher::{EntryId, Made};
 use crate::options::DeliveryOptions;
@@ -236,12 +237,26 @@ impl Delivery {
         }
     }
 
-    /// Lets go of everything: the time is over. `reason` names what was never tried and has no reason of its own.
-    pub(crate) fn give_up_all(&mut self, reason: Reason) {
-        while !self.pending.is_empty() {
-            let reason = self.pending[0].reason.unwrap_or(reason);
-            self.give_up(0, reason);
+    /// Lets go of everything that no spool has: the time is over. `reason` names what was never tried and has no reason of its own.
+    /// Returns how much it was.
+    pub(crate) fn give_up_unspooled(&mut self, reason: Reason) -> Amount {
+        let mut lost = Amount::default();
+        while let Some(at) = self.pending.iter().position(|one| one.made.entries.is_empty()) {
+            lost += self.pending[at].open_amount();
+            let reason = self.pending[at].reason.unwrap_or(reason);
+            self.give_up(at, reason);
         }
+        lost
+    }
+
+    /// Whether rows that a spool has were given to the destination, and their fate is not known.
+    pub(crate) fn attempted_and_spooled(&self) -> Attempted {
+        let was_tried = |one: &Pending| {
+            let is_submitted = matches!(one.stage, Stage::Submitted(_));
+            is_submitted || one.parts.iter().any(|state| *state != PartState::Open)
+        };
+        let mut spooled = self.pending.iter().filter(|one| !one.made.entries.is_empty());
+        if spooled.any(was_tried) { Attempted::Some } else { Attempted::None }
     }
 
     /// How long until there is something to do, if nothing is heard.

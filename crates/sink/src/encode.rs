@@ -3,7 +3,9 @@
 use crate::batch::{Encoded, Part, PartKey};
 use crate::destination::{BatchEncoder, Pushed};
 use ledger::Reason;
-use record::{Encoder, Encoding, FieldSet, Row};
+use record::{
+    DecodeError, Encoder, Encoding, FieldSet, Frame, Row, RowKind, Written, decode_datagram_record,
+};
 
 /// What stands around the records of a stream or file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +37,48 @@ impl Framing {
     }
 }
 
+/// What a sink writes of its rows, where that can be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Records of sockets with these fields; rows of other kinds whole, where the encoding has a place for them.
+    Records(Encoding, FieldSet),
+    /// Datagrams as records, each with its sender and time.
+    Datagrams(Encoding),
+    /// The payloads of datagrams and nothing else: each a line where rows share a part.
+    Payloads,
+}
+
+impl Content {
+    /// What writes it.
+    pub fn encoder(self, partition: Partition) -> Box<dyn BatchEncoder> {
+        match self {
+            Content::Records(encoding, fields) => {
+                Box::new(RowEncoder::new(encoding, &fields, partition))
+            }
+            Content::Datagrams(encoding) => {
+                Box::new(RowEncoder::of(Encoder::of_datagrams(encoding), partition))
+            }
+            Content::Payloads => Box::new(RowEncoder::with(Form::Payload, partition)),
+        }
+    }
+
+    /// What stands around it in a stream or file.
+    pub fn framing(self) -> Framing {
+        match self {
+            Content::Records(encoding, fields) => Framing::of(encoding, &fields),
+            Content::Datagrams(encoding) => {
+                let mut framing = Framing::of(encoding, &FieldSet::ALL);
+                framing.header.clear();
+                if encoding != Encoding::Json {
+                    Encoder::of_datagrams(encoding).begin(&mut framing.header);
+                }
+                framing
+            }
+            Content::Payloads => Framing { header: Vec::new(), record_end: Some(b'\n') },
+        }
+    }
+}
+
 /// Where the parts of a batch end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Partition {
@@ -44,19 +88,53 @@ pub enum Partition {
     Rows,
 }
 
-/// Writes rows in an encoding of crate `record`.
+/// Writes rows in an encoding of crate `record`, or their payloads.
 pub struct RowEncoder {
-    encoding: Encoder,
+    form: Form,
     partition: Partition,
     out: Encoded,
     /// What is in the part that is being filled.
     open: Option<Part>,
 }
 
+/// What is written of a row.
+enum Form {
+    Record(Box<Encoder>),
+    Payload,
+}
+
 impl RowEncoder {
     pub fn new(encoding: Encoding, fields: &FieldSet, partition: Partition) -> RowEncoder {
-        let encoding = Encoder::new(encoding, fields);
-        RowEncoder { encoding, partition, out: Encoded::default(), open: None }
+        RowEncoder::of(Encoder::new(encoding, fields), partition)
+    }
+
+    fn of(encoder: Encoder, partition: Partition) -> RowEncoder {
+        let encoder = match partition {
+            Partition::Whole => encoder,
+            // A message has its length, and ends, by itself.
+            Partition::Rows => encoder.framed(Frame::Alone),
+        };
+        RowEncoder::with(Form::Record(Box::new(encoder)), partition)
+    }
+
+    fn with(form: Form, partition: Partition) -> RowEncoder {
+        RowEncoder { form, partition, out: Encoded::default(), open: None }
+    }
+
+    fn write(&mut self, row: &Row<'_>) -> Result<Written, DecodeError> {
+        let out = &mut self.out.bytes;
+        match &mut self.form {
+            Form::Record(encoder) => encoder.row(row.kind, row.bytes, out),
+            Form::Payload if row.kind != RowKind::Datagram => Ok(Written::NoForm),
+            Form::Payload => {
+                let payload = decode_datagram_record(row.bytes)?.payload.unwrap_or_default();
+                out.extend_from_slice(payload);
+                if self.partition == Partition::Whole && payload.last() != Some(&b'\n') {
+                    out.push(b'\n');
+                }
+                Ok(Written::Yes)
+            }
+        }
     }
 
     fn end_part(&mut self) {
@@ -69,9 +147,9 @@ impl RowEncoder {
 impl BatchEncoder for RowEncoder {
     fn push(&mut self, row: &Row<'_>, key: PartKey) -> Pushed {
         let before = self.out.bytes.len();
-        match self.encoding.row(row.kind, row.bytes, &mut self.out.bytes) {
-            Ok(record::Written::Yes) => {}
-            Ok(record::Written::NoForm) => return Pushed::Skipped(Reason::NotInFormat),
+        match self.write(row) {
+            Ok(Written::Yes) => {}
+            Ok(Written::NoForm) => return Pushed::Skipped(Reason::NotInFormat),
             Err(_) => {
                 self.out.bytes.truncate(before);
                 return Pushed::Skipped(Reason::EncodeError);

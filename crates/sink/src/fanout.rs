@@ -1,8 +1,8 @@
 //! One source, many sinks: each row is encoded once, whatever their number.
 
-use crate::queue::Intake;
+use crate::queue::{Full, Intake};
 use crate::sink::{Sink, random};
-use record::{Chunk, ChunkBuilder, PollTotals, SocketRecord};
+use record::{Chunk, ChunkBuilder, DatagramRecord, PollTotals, SocketRecord};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -43,13 +43,23 @@ impl Fanout {
 
     /// What fills chunks for these sinks: one for each source. `source_id` says where it runs: the host's boot.
     pub fn writer(&self, source_id: [u8; 16]) -> ChunkWriter {
-        let builder = ChunkBuilder::new(random(), source_id);
-        ChunkWriter { fanout: self.clone(), builder, kept: VecDeque::new() }
+        let builder = ChunkBuilder::new((random() >> 1).max(1), source_id);
+        ChunkWriter { fanout: self.clone(), builder, kept: VecDeque::new(), waiting: None }
     }
 
     fn offer(&self, chunk: &Arc<Chunk>) {
         // Offered under the lock: a sink that was taken away has been given nothing since.
         self.lock().iter().for_each(|intake| intake.offer(chunk));
+    }
+
+    /// Offers a chunk to the one sink that is attached.
+    fn try_offer(&self, chunk: &Arc<Chunk>) -> Result<(), Full> {
+        let intakes = self.lock();
+        debug_assert!(intakes.len() < 2, "one of two could have it already");
+        match intakes.first() {
+            Some(intake) => intake.try_offer(chunk),
+            None => Err(Full),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Arc<[Intake]>> {
@@ -64,9 +74,16 @@ pub struct ChunkWriter {
     builder: ChunkBuilder,
     /// The last chunks, the oldest first.
     kept: VecDeque<Arc<Chunk>>,
+    /// A chunk that found no room.
+    waiting: Option<Arc<Chunk>>,
 }
 
 impl ChunkWriter {
+    /// Random number of this stream of rows, above 0 and below 2^63.
+    pub fn stream(&self) -> u64 {
+        self.builder.stream()
+    }
+
     /// Takes a record. It is on its way once its chunk is full, or with [`flush`](Self::flush).
     pub fn record(&mut self, record: &SocketRecord<'_>) {
         self.builder.record(record);
@@ -77,6 +94,37 @@ impl ChunkWriter {
     pub fn end_of_poll(&mut self, totals: &PollTotals<'_>) {
         self.builder.totals(totals);
         self.flush();
+    }
+
+    /// Takes a datagram, unless what was taken before found no room with the sink: then it is to wait where it is. For a fanout of
+    /// one sink. Those with one key are of one sender.
+    ///
+    /// # Errors
+    /// There is no room, or no sink.
+    pub fn try_datagram(&mut self, record: &DatagramRecord<'_>, key: u64) -> Result<(), Full> {
+        if self.waiting.is_some() || self.builder.row_bytes() >= CHUNK_BYTES {
+            self.try_flush()?;
+        }
+        self.builder.datagram(record, key);
+        Ok(())
+    }
+
+    /// Sends everything on its way, if there is room. For a fanout of one sink.
+    ///
+    /// # Errors
+    /// There is no room, or no sink. What was taken is kept.
+    pub fn try_flush(&mut self) -> Result<(), Full> {
+        if self.waiting.is_none() {
+            let reuse = self.free_chunk();
+            self.waiting = self.builder.cut(reuse).map(Arc::new);
+        }
+        let Some(chunk) = self.waiting.take() else { return Ok(()) };
+        if self.fanout.try_offer(&chunk).is_err() {
+            self.waiting = Some(chunk);
+            return Err(Full);
+        }
+        self.kept.push_back(chunk);
+        Ok(())
     }
 
     /// Sends everything on its way.
@@ -107,6 +155,10 @@ impl ChunkWriter {
 
 impl Drop for ChunkWriter {
     fn drop(&mut self) {
+        // Nobody can wait any longer: what finds no room is dropped by the sink, and counted.
+        if let Some(chunk) = self.waiting.take() {
+            self.fanout.offer(&chunk);
+        }
         self.flush();
     }
 }

@@ -5,9 +5,8 @@
 
 use crate::batch::{Attempt, Failure, Fate, Outcome, Sent};
 use crate::destination::{Connector, Destination, Form, OwnFigures};
-use crate::encode::{Framing, Partition, RowEncoder};
+use crate::encode::{Content, Framing, Partition};
 use ledger::{Event, Gauge, Reason, Trouble};
-use record::{Encoding, FieldSet};
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -34,13 +33,11 @@ pub struct FileOptions {
     pub rotate_keep: u32,
 }
 
-/// A file that is rotated, with records in this encoding.
-pub fn file(options: FileOptions, encoding: Encoding, fields: FieldSet) -> Connector {
-    let form = move || {
-        Form::Mixed(Box::new(RowEncoder::new(encoding, &fields, Partition::Whole)) as Box<_>)
-    };
+/// A file that is rotated.
+pub fn file(options: FileOptions, content: Content) -> Connector {
+    let form = move || Form::Mixed(content.encoder(Partition::Whole));
     let destination = move || {
-        let framing = Framing::of(encoding, &fields);
+        let framing = content.framing();
         Ok(Box::new(RotatedFile::new(options.clone(), framing)) as Box<dyn Destination>)
     };
     Connector { form: Box::new(form), destination: Box::new(destination) }

@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use record::{Encoding, FieldSet, PollTotals, SocketRecord};
-//! use sink::{BatchLimits, DeliveryOptions, Fanout, QueueOptions, Sink, SinkOptions};
+//! use sink::{BatchLimits, Content, DeliveryOptions, Fanout, QueueOptions, Sink, SinkOptions};
 //! use std::time::{Duration, Instant};
 //!
 //! # fn main() -> Result<(), sink::Error> {
@@ -18,7 +18,7 @@
 //!     batch: BatchLimits::default(),
 //!     delivery: DeliveryOptions::default(),
 //!     spool: None,
-//!     connector: sink::null(Encoding::Jsonl, FieldSet::ALL),
+//!     connector: sink::null(Content::Records(Encoding::Jsonl, FieldSet::ALL)),
 //! })?;
 //! let meter = sink.meter(); // for the ledger
 //! let fanout = Fanout::default();
@@ -37,6 +37,7 @@
 
 pub mod batch;
 pub mod receive;
+pub mod spool;
 
 mod accounts;
 mod backlog;
@@ -51,6 +52,7 @@ mod file;
 mod null;
 mod options;
 mod queue;
+mod secret;
 mod sink;
 mod stream;
 mod udp;
@@ -60,7 +62,7 @@ pub use destination::{
     BatchEncoder, Connector, Destination, Form, MakeDestination, MakeForm, OwnFigures, Pushed,
     ReadBack,
 };
-pub use encode::{Framing, Partition, RowEncoder};
+pub use encode::{Content, Framing, Partition, RowEncoder};
 pub use error::Error;
 pub use fanout::{ChunkWriter, Fanout};
 pub use file::{FileOptions, file};
@@ -69,6 +71,7 @@ pub use options::{
     BatchLimits, DeliveryOptions, QueueOptions, SinkOptions, SpoolOptions, SpoolSync, WhenFull,
 };
 pub use queue::{Full, Intake};
+pub use secret::{Login, Secret, SecretSource, TlsIdentity, TlsOptions, TlsVerify};
 pub use sink::Sink;
 pub use stream::stdout;
-pub use udp::{UdpOptions, udp};
+pub use udp::{Remote, UdpOptions, udp};

@@ -2,15 +2,12 @@
 
 use crate::batch::{Attempt, Fate, Outcome};
 use crate::destination::{Connector, Destination, Form};
-use crate::encode::{Partition, RowEncoder};
-use record::{Encoding, FieldSet};
+use crate::encode::{Content, Partition};
 use std::time::Duration;
 
-/// Nowhere: every record is written in this encoding, and forgotten.
-pub fn null(encoding: Encoding, fields: FieldSet) -> Connector {
-    let form = move || {
-        Form::Mixed(Box::new(RowEncoder::new(encoding, &fields, Partition::Whole)) as Box<_>)
-    };
+/// Nowhere: every row is written, and forgotten.
+pub fn null(content: Content) -> Connector {
+    let form = move || Form::Mixed(content.encoder(Partition::Whole));
     let destination = || Ok(Box::new(Null::default()) as Box<dyn Destination>);
     Connector { form: Box::new(form), destination: Box::new(destination) }
 }

@@ -42,6 +42,8 @@ pub enum WhenFull {
     DropOldest,
     /// What comes goes: after an outage what is there is how it began.
     DropNewest,
+    /// What comes stays with its source, if that can keep it, as a listener's ring can. Else it goes.
+    LeaveAtSource,
 }
 
 /// When a batch is complete: at whichever of these comes first.

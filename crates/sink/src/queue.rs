@@ -7,10 +7,8 @@ use ledger::{Amount, Reason, SinkCounters, Tally};
 use record::Chunk;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use sys::poll::EventFd;
 
 /// The queue of one sink.
 pub(crate) struct Queue {
@@ -20,8 +18,6 @@ pub(crate) struct Queue {
     changed: Condvar,
     /// The sink's thread has ended.
     ended: Condvar,
-    /// There is room again, for those who left their rows where they were.
-    room: EventFd,
     /// Written under the lock.
     pub(crate) offered: Tally,
     /// What left from here. Written under the lock.
@@ -35,8 +31,6 @@ struct State {
     phase: Phase,
     /// Why rows that find no room are lost, where it is not the queue's size alone.
     failing: Option<Reason>,
-    /// Somebody found no room and waits for it.
-    is_room_wanted: bool,
 }
 
 /// How far the end is.
@@ -63,11 +57,9 @@ impl Queue {
                 inside: Amount::default(),
                 phase: Phase::Open,
                 failing: None,
-                is_room_wanted: false,
             }),
             changed: Condvar::new(),
             ended: Condvar::new(),
-            room: EventFd::new()?,
             offered: Tally::default(),
             counters: SinkCounters::default(),
         })
@@ -102,25 +94,22 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// Puts a chunk in if there is room; else [`room`](Self::room) says when.
+    /// Puts a chunk in if there is room, or if what finds no room is dropped.
     ///
     /// # Errors
-    /// There is none.
+    /// There is none, and the chunk stays where it is.
     pub(crate) fn try_offer(&self, chunk: &Arc<Chunk>) -> Result<(), Full> {
-        let mut state = self.lock();
-        // Once it ends, what comes is lost, and counted as such.
-        if state.phase == Phase::Open && !self.fits(&state, chunk) {
-            state.is_room_wanted = true;
+        let state = self.lock();
+        // Once it ends, what comes is lost, and counted as such. What never fits is lost too.
+        let may_wait = self.options.when_full == WhenFull::LeaveAtSource
+            && state.phase == Phase::Open
+            && !state.chunks.is_empty();
+        if may_wait && !self.fits(&state, chunk) {
             return Err(Full);
         }
         drop(state);
         self.offer(chunk);
         Ok(())
-    }
-
-    /// Becomes readable when there is room again.
-    pub(crate) fn room(&self) -> &EventFd {
-        &self.room
     }
 
     fn fits(&self, state: &State, chunk: &Chunk) -> bool {
@@ -130,11 +119,7 @@ impl Queue {
     /// The oldest chunk, which leaves the queue for the sink's thread.
     pub(crate) fn pop(&self) -> Option<Arc<Chunk>> {
         let mut state = self.lock();
-        let chunk = state.pop();
-        if std::mem::take(&mut state.is_room_wanted) {
-            self.room.wake();
-        }
-        chunk
+        state.pop()
     }
 
     /// What is inside.
@@ -209,7 +194,6 @@ impl Queue {
         self.counters.drop(reason, left);
 
         drop(state);
-        self.room.wake();
         self.changed.notify_all();
         self.ended.notify_all();
         left
@@ -278,22 +262,12 @@ impl Intake {
         self.queue.offer(chunk);
     }
 
-    /// Hands a chunk over if there is room.
+    /// Hands a chunk over, unless there is no room and it is to wait where it is ([`WhenFull::LeaveAtSource`]).
     ///
     /// # Errors
-    /// There is none: [`room_fd`](Self::room_fd) becomes readable when there is.
+    /// It is to wait.
     pub fn try_offer(&self, chunk: &Arc<Chunk>) -> Result<(), Full> {
         self.queue.try_offer(chunk)
-    }
-
-    /// Becomes readable once there is room again after a chunk found none.
-    pub fn room_fd(&self) -> BorrowedFd<'_> {
-        std::os::fd::AsFd::as_fd(self.queue.room())
-    }
-
-    /// Takes the note that there is room.
-    pub fn clear_room(&self) {
-        self.queue.room().clear();
     }
 
     pub(crate) fn is_of(&self, queue: &Arc<Queue>) -> bool {

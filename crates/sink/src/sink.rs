@@ -2,10 +2,11 @@
 
 use crate::Error;
 use crate::accounts::{Accounts, ROW_MEMORY_BYTES};
-use crate::backlog::Backlog;
+use crate::backlog::{Backlog, OpenSpool};
 use crate::delivery::Now;
-use crate::options::SinkOptions;
+use crate::options::{SinkOptions, SpoolOptions};
 use crate::queue::{Intake, Queue};
+use crate::spool::{self, Folder, Spool};
 use crate::worker::{Turn, Worker};
 use ledger::{Amount, Meter, Trouble};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -27,20 +28,25 @@ impl Sink {
     /// # Errors
     /// It cannot be started, or there is no descriptor left.
     pub fn open(options: SinkOptions) -> Result<Sink, Error> {
-        let SinkOptions { name, origin, queue, batch, delivery, spool: _, connector } = options;
+        let SinkOptions { name, origin, queue, batch, delivery, spool, connector } = options;
         let failed = |source| Error::Thread { name: name.clone(), source };
 
         // The queue, the batches in flight and the ones that are being filled, and one chunk more.
         let in_batches = batch.rows.saturating_mul(delivery.in_flight_max + 3);
-        let capacity_rows = (2 * queue.bytes_max / ROW_MEMORY_BYTES).saturating_add(in_batches);
+        let in_spool = spool.as_ref().map_or(0, |spool| spool.bytes_max / ROW_KEPT_BYTES);
+        let in_queue = 2 * queue.bytes_max / ROW_MEMORY_BYTES;
+        let capacity_rows = in_spool.saturating_add(in_queue.saturating_add(in_batches) as u64);
         let queue = Arc::new(Queue::new(queue).map_err(failed)?);
-        let accounts =
-            Accounts::new(origin, name.clone(), Arc::clone(&queue), capacity_rows as u64);
+        let accounts = Accounts::new(origin, name.clone(), Arc::clone(&queue), capacity_rows);
         let accounts = Arc::new(accounts);
+        let spool = spool.map(|options| {
+            accounts.set_spool_capacity(options.bytes_max);
+            (opener(&options), options.sync)
+        });
 
         let of_thread = Arc::clone(&accounts);
         let run = move || {
-            let backlog = Backlog::new(Arc::clone(&of_thread.queue));
+            let backlog = Backlog::new(Arc::clone(&of_thread.queue), spool);
             let limits = (batch, delivery);
             let accounts = Arc::clone(&of_thread);
             let worker = Worker::new(now, accounts, backlog, limits, connector, random());
@@ -94,7 +100,19 @@ impl Sink {
     }
 }
 
-fn run<C: Fn() -> Now>(mut worker: Worker<C>, accounts: &Accounts) {
+/// Bytes that each row takes in the spool on top of its own.
+const ROW_KEPT_BYTES: u64 = 13;
+
+/// What opens the spool, as often as it takes.
+fn opener(options: &SpoolOptions) -> OpenSpool<Folder> {
+    let SpoolOptions { folder, bytes_max, .. } = options.clone();
+    Box::new(move || {
+        let options = spool::Options { bytes_max, ..spool::Options::default() };
+        Spool::open(Folder::open(&folder)?, options)
+    })
+}
+
+fn run<C: Fn() -> Now>(mut worker: Worker<C, Folder>, accounts: &Accounts) {
     let queue = &accounts.queue;
     loop {
         let phase = queue.phase();

@@ -2,9 +2,8 @@
 
 use crate::batch::{Attempt, Failure, Fate, Outcome, Sent};
 use crate::destination::{Connector, Destination, Form};
-use crate::encode::{Framing, Partition, RowEncoder};
+use crate::encode::{Content, Partition};
 use ledger::{Reason, Trouble};
-use record::{Encoding, FieldSet};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,22 +17,20 @@ const PART_BYTES: usize = 4_096;
 /// How long one call waits for a slow reader.
 const WRITABLE_WAIT: Duration = Duration::from_millis(100);
 
-/// Standard output of this process, with records in this encoding.
+/// Standard output of this process.
 ///
 /// # Errors
 /// `EBADF` when it is closed.
-pub fn stdout(encoding: Encoding, fields: FieldSet) -> io::Result<Connector> {
+pub fn stdout(content: Content) -> io::Result<Connector> {
     let fd = io::stdout().as_fd().try_clone_to_owned()?;
-    let form = move || {
-        Form::Mixed(Box::new(RowEncoder::new(encoding, &fields, Partition::Whole)) as Box<_>)
-    };
+    let form = move || Form::Mixed(content.encoder(Partition::Whole));
     let destination = move || {
         let failed = |error: io::Error| Trouble {
             what: format!("standard output: {error}"),
             fix: "raise the limit of open files: ulimit -n".to_owned(),
         };
         let fd = fd.try_clone().map_err(failed)?;
-        let header = Framing::of(encoding, &fields).header;
+        let header = content.framing().header;
         Ok(Box::new(Stream::new(fd, header)) as Box<dyn Destination>)
     };
     Ok(Connector { form: Box::new(form), destination: Box::new(destination) })

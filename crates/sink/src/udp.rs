@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use sys::poll::{Interest, PollSet};
 use sys::send::{BATCH, Message, send_messages};
@@ -41,11 +41,36 @@ const RETURNED_MAX: usize = 256;
 /// Loopback takes more, but there a receive buffer of the default size would hold three of the largest.
 const DATAGRAM_BYTES_MAX: usize = 8_952;
 
+/// Where datagrams are sent to, shared with whatever follows the name of the destination: another address is used from the
+/// next datagram on. While there is none, datagrams are dropped as `target_unresolved`.
+#[derive(Clone, Debug, Default)]
+pub struct Remote(Arc<Mutex<Option<SocketAddr>>>);
+
+impl Remote {
+    /// The address.
+    pub fn address(&self) -> Option<SocketAddr> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Moves the destination there.
+    pub fn set(&self, addr: SocketAddr) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(addr);
+    }
+}
+
+impl From<SocketAddr> for Remote {
+    fn from(addr: SocketAddr) -> Remote {
+        let remote = Remote::default();
+        remote.set(addr);
+        remote
+    }
+}
+
 /// A UDP destination.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct UdpOptions {
     /// Where the datagrams are sent to.
-    pub remote: SocketAddr,
+    pub remote: Remote,
     /// How the socket is opened.
     pub send: SendOptions,
 }
@@ -58,9 +83,12 @@ pub(crate) struct DatagramLimit(Arc<AtomicUsize>);
 impl DatagramLimit {
     /// What every path takes, until the socket says more: 1,280 bytes for IPv6 (RFC 8200 section 5), and for IPv4
     /// Ethernet's 1,500, below which the kernel cuts datagrams into fragments by itself.
-    fn new(remote: SocketAddr) -> DatagramLimit {
-        let safe = if remote.is_ipv6() { 1_232 } else { 1_472 };
-        DatagramLimit(Arc::new(AtomicUsize::new(safe)))
+    fn new(remote: Option<SocketAddr>) -> DatagramLimit {
+        DatagramLimit(Arc::new(AtomicUsize::new(DatagramLimit::safe(remote))))
+    }
+
+    fn safe(remote: Option<SocketAddr>) -> usize {
+        if remote.is_none_or(|remote| remote.is_ipv6()) { 1_232 } else { 1_472 }
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -72,7 +100,7 @@ impl DatagramLimit {
 ///
 /// Opens the socket, so that the limit is known before anything is packed; if it cannot be, it is tried again.
 pub fn udp(options: UdpOptions, fields: FieldSet) -> Connector {
-    let limit = DatagramLimit::new(options.remote);
+    let limit = DatagramLimit::new(options.remote.address());
     let first = Udp::open(options.clone(), limit.clone());
 
     let of_form = limit.clone();
@@ -89,6 +117,8 @@ pub fn udp(options: UdpOptions, fields: FieldSet) -> Connector {
 /// A connected socket, opened again when it fails.
 struct Udp {
     options: UdpOptions,
+    /// Where the socket is connected to, or was to be.
+    connected: Option<SocketAddr>,
     limit: DatagramLimit,
     socket: Option<OwnedFd>,
     /// The target is this host: an answer about a datagram is there before the send returns.
@@ -127,6 +157,7 @@ enum Sent {
 impl Udp {
     fn open(options: UdpOptions, limit: DatagramLimit) -> Udp {
         let mut udp = Udp {
+            connected: None,
             options,
             limit,
             socket: None,
@@ -153,19 +184,25 @@ impl Udp {
 
     /// Opens the socket if there is none and it is time.
     fn reopen(&mut self) -> Result<(), Reason> {
+        let remote = self.options.remote.address();
+        if remote != self.connected {
+            // The name stands for another address: what is sent from now on goes there, and at once.
+            (self.connected, self.socket, self.closed.0) = (remote, None, None);
+            self.limit.0.store(DatagramLimit::safe(remote), Ordering::Relaxed);
+        }
         if self.socket.is_some() {
             return Ok(());
         }
+        let remote = remote.ok_or(Reason::TargetUnresolved)?;
 
         let now = Instant::now();
         if self.closed.0.is_some_and(|at| now < at) {
             return Err(self.closed.1);
         }
 
-        match connect_udp(self.options.remote, &self.options.send) {
+        match connect_udp(remote, &self.options.send) {
             Ok(socket) => {
-                let ip = self.options.remote.ip();
-                self.is_local = sys::route::egress(ip).is_ok_and(|egress| egress.is_local);
+                self.is_local = sys::route::egress(remote.ip()).is_ok_and(|egress| egress.is_local);
                 self.socket = Some(socket);
                 Ok(())
             }
@@ -189,7 +226,8 @@ impl Udp {
     /// Asks the kernel how large a packet the path takes.
     fn refresh_limit(&self) {
         // IPv4 header without options, or IPv6 header, and the UDP header.
-        let header_bytes = if self.options.remote.ip().to_canonical().is_ipv6() { 48 } else { 28 };
+        let is_ipv6 = |remote: SocketAddr| remote.ip().to_canonical().is_ipv6();
+        let header_bytes = if self.connected.is_none_or(is_ipv6) { 48 } else { 28 };
         let mtu = self.socket().and_then(|socket| Ok(path_mtu_bytes(socket)?));
         if let Ok(mtu) = mtu
             && let Some(bytes) = (mtu as usize).checked_sub(header_bytes)

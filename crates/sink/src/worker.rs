@@ -4,13 +4,14 @@
 //! code as the sink's thread.
 
 use crate::accounts::Accounts;
-use crate::backlog::Backlog;
+use crate::backlog::{Backlog, Room};
 use crate::batch::{Failure, Fate, Outcome, Sent};
 use crate::batcher::{Batcher, Fed, Quiet};
 use crate::delivery::{Delivery, Exit, Left, Now};
 use crate::destination::{Connector, Destination};
 use crate::options::{BatchLimits, DeliveryOptions};
 use crate::queue::{Phase, Queue};
+use crate::spool::Disk;
 use ledger::{Amount, Reason, Trouble};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -42,11 +43,11 @@ pub(crate) enum Turn {
 }
 
 /// A sink's thread without the thread.
-pub(crate) struct Worker<C> {
+pub(crate) struct Worker<C, D: Disk> {
     clock: C,
     queue: Arc<Queue>,
     accounts: Arc<Accounts>,
-    backlog: Backlog,
+    backlog: Backlog<D>,
     connector: Connector,
     batcher: Batcher,
     delivery: Delivery,
@@ -60,15 +61,15 @@ pub(crate) struct Worker<C> {
     ends_at: Option<Instant>,
 }
 
-impl<C: Fn() -> Now> Worker<C> {
+impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
     pub(crate) fn new(
         clock: C,
         accounts: Arc<Accounts>,
-        backlog: Backlog,
+        backlog: Backlog<D>,
         limits: (BatchLimits, DeliveryOptions),
         mut connector: Connector,
         seed: u64,
-    ) -> Worker<C> {
+    ) -> Worker<C, D> {
         let at = clock().at;
         let form = (connector.form)();
         Worker {
@@ -98,6 +99,8 @@ impl<C: Fn() -> Now> Worker<C> {
         }
 
         self.delivery.expire(now);
+        let room = if self.has_room() { Room::Yes } else { Room::No };
+        self.backlog.keep(now, room);
         self.fill(phase, now);
         self.submit(now);
         self.listen(now);
@@ -110,7 +113,7 @@ impl<C: Fn() -> Now> Worker<C> {
     fn fill(&mut self, phase: Phase, now: Now) {
         let mut quiet = Quiet::No;
         while self.has_room() {
-            let Some(fed) = self.backlog.next() else {
+            let Some(fed) = self.backlog.next(now) else {
                 quiet = Quiet::Yes;
                 break;
             };
@@ -310,6 +313,10 @@ impl<C: Fn() -> Now> Worker<C> {
             (self.make_failures, self.make_at) = (0, None);
         }
 
+        if let Some((amount, _)) = backlog.recovered.take() {
+            accounts.recovered.add(amount);
+        }
+        let corrupt = std::mem::take(&mut backlog.corrupt);
         let is_idempotent = self.destination.as_ref().is_some_and(|one| one.is_idempotent());
         accounts.while_counted(|| {
             for left in &delivery.left {
@@ -317,6 +324,9 @@ impl<C: Fn() -> Now> Worker<C> {
             }
             for skipped in &batcher.skipped {
                 accounts.counters.drop(skipped.reason, skipped.amount);
+            }
+            if !corrupt.is_zero() {
+                accounts.counters.drop(Reason::SpoolCorrupt, corrupt);
             }
         });
 
@@ -326,7 +336,8 @@ impl<C: Fn() -> Now> Worker<C> {
         delivery.entries.extend(skipped);
         backlog.settle(&delivery.entries);
         delivery.entries.clear();
-        self.queue.set_failing(self.delivery.failing_reason());
+        let full = self.backlog.full_reason();
+        self.queue.set_failing(full.or_else(|| self.delivery.failing_reason()));
     }
 
     /// Holds what is inside against what came and what left, and writes down what people want to know.
@@ -346,6 +357,13 @@ impl<C: Fn() -> Now> Worker<C> {
         self.accounts.mismatch.set(mismatch.cast_unsigned());
 
         let figures = &self.accounts.figures;
+        if let Some(spool) = self.backlog.figures() {
+            figures.spool_rows.set(spool.waiting.rows);
+            figures.spool_bytes.set(spool.bytes);
+        }
+        if let Some(trouble) = &self.backlog.trouble {
+            self.accounts.set_trouble(Some(trouble.clone()));
+        }
         figures.queue_rows.set(queued.amount.count);
         figures.queue_bytes.set(queued.memory_bytes as u64);
         figures.encoder_bytes.set(batches.bytes);
@@ -373,8 +391,14 @@ impl<C: Fn() -> Now> Worker<C> {
         let is_empty = self.delivery.len() == 0 && self.batcher.inside().is_zero();
         let is_queue_empty = self.queue.inside().amount.is_zero();
         let is_over = self.ends_at.is_some_and(|end| now.at >= end);
+        let has_left = is_empty && is_queue_empty && self.backlog.unread().is_zero();
+        // What the spool keeps need not leave now, if it cannot.
+        let is_kept = self.delivery.is_circuit_open()
+            && self.backlog.figures().is_some()
+            && is_queue_empty
+            && self.delivery.submitted() == 0;
 
-        if phase != Phase::Open && (is_over || (is_empty && is_queue_empty)) {
+        if phase != Phase::Open && (is_over || has_left || is_kept) {
             return Turn::End;
         }
         if self.delivery.submitted() > 0 {
@@ -390,7 +414,9 @@ impl<C: Fn() -> Now> Worker<C> {
         let has_room = self.has_room();
         match (rest.is_zero(), has_room) {
             (true, _) => Turn::Again,
-            (false, true) if !is_queue_empty => Turn::Again,
+            (false, true) if self.backlog.is_locked() => Turn::RestAlone(rest.min(POLL_MAX)),
+            (false, true) if !is_queue_empty || self.backlog.has_more() => Turn::Again,
+            (false, false) if self.backlog.figures().is_some() => Turn::Rest(rest.min(IDLE / 10)),
             (false, true) => Turn::Rest(rest),
             (false, false) => Turn::RestAlone(rest),
         }
@@ -409,17 +435,18 @@ impl<C: Fn() -> Now> Worker<C> {
         }
         self.settle();
 
-        // What is lost now has a name: that of what kept it, else the end itself.
+        // What is lost now has a name: that of what kept it, else the end itself. What the spool has is not lost.
         self.batcher.end_all();
         while let Some(made) = self.batcher.made.pop_front() {
             self.delivery.add(made, now);
         }
+        let attempted = self.delivery.attempted_and_spooled();
         let reason = self.delivery.failing_reason().unwrap_or(Reason::Shutdown);
-        let inside = self.delivery.inside();
-        self.delivery.give_up_all(reason);
+        let lost = self.delivery.give_up_unspooled(reason);
         self.settle();
         self.measure_end();
-        inside
+        self.backlog.close(attempted);
+        lost
     }
 
     fn measure_end(&mut self) {

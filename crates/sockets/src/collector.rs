@@ -12,12 +12,13 @@ use crate::query::{Answer, QueryError, Question, WAITING_MAX};
 use crate::runner::Runner;
 use ledger::Meter;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 use sys::poll::EventFd;
+use wire::inet_diag::Extensions;
 
 /// A running collector. Dropped without [`stop`](Self::stop), its thread ends after what it is doing.
 pub struct Collector {
@@ -32,11 +33,22 @@ pub struct Collector {
 pub(crate) struct Signal {
     pub(crate) wake: EventFd,
     is_stopping: AtomicBool,
+    /// What the next poll asks the kernel for.
+    extensions: AtomicU8,
 }
 
 impl Signal {
-    pub(crate) fn new() -> io::Result<Signal> {
-        Ok(Signal { wake: EventFd::new()?, is_stopping: AtomicBool::new(false) })
+    pub(crate) fn new(extensions: Extensions) -> io::Result<Signal> {
+        Ok(Signal {
+            wake: EventFd::new()?,
+            is_stopping: AtomicBool::new(false),
+            extensions: AtomicU8::new(extensions.bits()),
+        })
+    }
+
+    /// What the kernel is asked for.
+    pub(crate) fn extensions(&self) -> Extensions {
+        Extensions::from_bits(self.extensions.load(Ordering::Relaxed))
     }
 
     /// Whether the thread is to end.
@@ -83,7 +95,7 @@ impl Collector {
         access: MakeAccess,
     ) -> io::Result<Collector> {
         let counts = Arc::new(Counts::new(&options.name));
-        let signal = Arc::new(Signal::new()?);
+        let signal = Arc::new(Signal::new(options.extensions())?);
         // Bounded: a question that finds no room is refused as busy.
         let (asked, receiver) = mpsc::sync_channel(WAITING_MAX);
         let (thread_counts, thread_signal) = (Arc::clone(&counts), Arc::clone(&signal));
@@ -110,6 +122,11 @@ impl Collector {
     /// Grows while the thread is alive: at least four times a second between polls, and during polls with each datagram.
     pub fn heartbeat(&self) -> u64 {
         self.counts.heartbeat.load()
+    }
+
+    /// Asks the kernel for what the fields of these options are made of, from the next poll on. Nothing else of them counts.
+    pub fn change_fields(&self, options: &Options) {
+        self.questions.signal.extensions.store(options.extensions().bits(), Ordering::Relaxed);
     }
 
     /// A handle for asking from other threads.

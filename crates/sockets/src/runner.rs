@@ -218,6 +218,7 @@ impl<'h> Runner<'h> {
         let boot_ns = boottime_ns();
         self.engine.moment = Moment { poll, unix_ns, boot_ns, at: Instant::now(), place: 0 };
 
+        self.extensions = self.signal.extensions();
         self.look_names_up();
         self.engine.is_keyframe = self.is_keyframe(poll);
         let states = self.states(poll);

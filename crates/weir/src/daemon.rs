@@ -17,6 +17,7 @@ mod open;
 mod progress;
 mod reload;
 mod service;
+mod sinks;
 mod stop;
 mod troubles;
 mod ways;
@@ -43,6 +44,7 @@ use progress::{Progress, Rates};
 use relay::{Listener, SocketOwner, TargetKind, TargetOptions};
 use service::Service;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use sinks::{Fed, Sinks};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
@@ -97,6 +99,8 @@ pub(crate) struct Running {
     file: Option<SocketFile>,
     /// Where each UDP target's socket is connected to; `None` while none is open.
     addresses: BTreeMap<String, Option<SocketAddr>>,
+    /// The sinks that it feeds.
+    fed: Vec<Fed>,
 }
 
 /// A listener that a reload took out of service and that still drains.
@@ -117,8 +121,9 @@ pub(crate) struct Daemon {
     events: Receiver<Event>,
     running: Vec<Running>,
     retiring: Vec<Retiring>,
+    sinks: Sinks,
     collecting: Option<Collecting>,
-    /// The collector that a reload took out of service, while its sinks still deliver.
+    /// The collector that a reload took out of service, until its thread has ended.
     ending: Option<Ending>,
     /// The collector that starts when that has ended.
     prepared: Option<Prepared>,
@@ -171,16 +176,25 @@ impl Daemon {
 
         // The sockets are open and hold what arrives: now there is time for names.
         names.wait_for_answers(Instant::now() + NAMES_WAIT);
-        let prepared = collector::prepare(&config, &names, last_ledger)?;
+        let mut sinks = Sinks::default();
+        let sink_plan = sinks.prepare(&config, &names, last_ledger)?;
+        let prepared = collector::prepare(&config)?;
 
         let listen_addrs: Vec<_> = sockets.iter().filter_map(OpenSocket::address).collect();
         let ways = Ways::start();
         let run_id = run_id();
         let ledger = Arc::new(Ledger::new(run_id.clone()));
 
+        // Before everything that feeds them.
+        let failures = sinks.apply(sink_plan, &ledger, Duration::ZERO);
+        if let Some(failure) = failures.into_iter().next() {
+            return Err(Failure::Unavailable.error(failure));
+        }
+
         let mut running = Vec::new();
         let targets = open_targets(&config.listeners, &names, &ways, &listen_addrs)?;
-        for ((listener, socket), targets) in config.listeners.iter().zip(sockets).zip(targets) {
+        for ((listener, socket), mut targets) in config.listeners.iter().zip(sockets).zip(targets) {
+            targets.feed(&mut sinks, &listener.name, Fed::by(&config, &listener.name));
             running.push(Running::start(listener.clone(), socket, targets, &drops, &ledger)?);
         }
 
@@ -201,6 +215,7 @@ impl Daemon {
             events,
             running,
             retiring: Vec::new(),
+            sinks,
             collecting: None,
             ending: None,
             prepared,
@@ -266,7 +281,7 @@ impl Daemon {
             Ok(Event::Signal(_)) => return false,
             Ok(Event::Name) => {
                 self.follow_names(Instant::now());
-                self.follow_sinks();
+                self.sinks.follow_names(&self.names);
             }
             // The names hold a sender for as long as the daemon lives.
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
@@ -280,7 +295,8 @@ impl Daemon {
         }
 
         self.finish_retired();
-        self.follow_collector(now);
+        self.follow_collector();
+        self.sinks.turn(now, &self.ledger);
         true
     }
 
@@ -400,9 +416,10 @@ impl Running {
         let OpenSocket { socket, owner, file } = socket;
         let options = config.listener_options(owner);
         let before = drops.counted(socket.as_fd(), owner);
-        let to = targets.destinations;
-        let listener = Listener::start_counting_from(options, socket, before, to, ledger)?;
-        Ok(Running { config, listener, file, addresses: targets.addresses })
+        let Targets { destinations, addresses, fed } = targets;
+        let listener =
+            Listener::start_counting_from(options, socket, before, destinations, ledger)?;
+        Ok(Running { config, listener, file, addresses, fed })
     }
 
     /// The UDP address that it listens on.
@@ -419,9 +436,11 @@ impl Running {
 }
 
 /// The targets of a listener, opened.
+#[derive(Default)]
 struct Targets {
     destinations: Vec<(TargetOptions, TargetKind)>,
     addresses: BTreeMap<String, Option<SocketAddr>>,
+    fed: Vec<Fed>,
 }
 
 impl Targets {
@@ -431,13 +450,20 @@ impl Targets {
         ways: &Ways,
         listen_addrs: &[SocketAddr],
     ) -> anyhow::Result<Targets> {
-        let mut targets = Targets { destinations: Vec::new(), addresses: BTreeMap::new() };
+        let mut targets = Targets::default();
         for config in configs {
             let opened = open::target(config, names, ways, listen_addrs)?;
             targets.addresses.insert(config.name.clone(), opened.address);
             targets.destinations.push((config.target_options(), opened.destination));
         }
         Ok(targets)
+    }
+
+    /// Adds the sinks that the listener feeds.
+    fn feed(&mut self, sinks: &mut Sinks, listener: &str, fed: Vec<Fed>) {
+        let destination = |one: &Fed| (one.target_options(), sinks.receiver(listener, one));
+        self.destinations.extend(fed.iter().map(destination));
+        self.fed = fed;
     }
 }
 
@@ -449,7 +475,7 @@ fn watched_names(config: &Config) -> BTreeMap<String, Duration> {
     let targets = targets.filter_map(TargetConfig::udp);
     let targets = targets.map(|udp| (&udp.addr, udp.resolve_interval));
     let sinks = config.sinks.iter().filter_map(|sink| sink.to.receiver());
-    let sinks = sinks.map(|addr| (addr, collector::RESOLVE_INTERVAL));
+    let sinks = sinks.map(|addr| (addr, sinks::RESOLVE_INTERVAL));
 
     let mut names: BTreeMap<String, Duration> = BTreeMap::new();
     for (addr, wanted) in listeners.chain(targets).chain(sinks) {

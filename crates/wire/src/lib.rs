@@ -1,6 +1,6 @@
-//! Bytes to types and back: netlink framing, `inet_diag`, and files of captured netlink messages.
+//! Bytes to types and back: netlink framing, `inet_diag`, files of captured netlink messages, and syslog.
 //!
-//! No I/O, no clock, no panic: bad bytes are a [`DecodeError`] that names its class.
+//! No I/O, no clock, no panic: bad bytes are a [`DecodeError`] that names its class, or syslog that is not parsed.
 
 #![forbid(unsafe_code)]
 
@@ -9,5 +9,6 @@ pub mod capture;
 mod error;
 pub mod inet_diag;
 pub mod netlink;
+pub mod syslog;
 
 pub use error::DecodeError;

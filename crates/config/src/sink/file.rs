@@ -1,13 +1,28 @@
 //! A sink that is a file.
 
-use super::{FORMATS, Written};
+use super::kind::{Kind, Opening, Scheme};
+use super::{FORMATS, Sink, Written};
+use crate::address::path;
 use crate::form::{OrOff, Span, size, whole};
-use crate::keys::keys;
+use crate::host::{self, Finding};
+use crate::keys::{Values, keys};
 use crate::reader::Reader;
 use ::sink::{Connector, FileOptions};
-use record::{Encoding, FieldSet};
+use record::Encoding;
+use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+pub(super) const SCHEMES: &[Scheme] = &[Scheme {
+    words: &["file"],
+    form: "file:/path",
+    feature: None,
+    read: |to, reader| {
+        let path = path(to.rest, "file:/var/log/sockets.jsonl")?;
+        Ok(FileSink::at(path, reader).map(Sink::File))
+    },
+}];
 
 keys! {
     /// What a sink that is a file has.
@@ -31,19 +46,9 @@ keys! {
 
 impl FileSink {
     /// Reads the keys of a file at this path.
-    pub(super) fn at(path: PathBuf, reader: &Reader<'_>) -> Option<FileSink> {
+    fn at(path: PathBuf, reader: &Reader<'_>) -> Option<FileSink> {
         let written = Written::read(reader, format_of(&path))?;
         FileSink::read(reader, path, written)
-    }
-
-    pub(super) fn open(&self, fields: FieldSet) -> Connector {
-        let options = FileOptions {
-            path: self.path.clone(),
-            rotate_bytes: self.rotate_bytes,
-            rotate_interval: self.rotate_interval,
-            rotate_keep: self.rotate_keep,
-        };
-        ::sink::file(options, self.written.format, fields)
     }
 
     /// Whether it sets files aside.
@@ -54,6 +59,40 @@ impl FileSink {
     /// How many files it sets aside.
     pub(crate) fn kept_files(&self) -> u32 {
         if self.rotates() { self.rotate_keep } else { 0 }
+    }
+}
+
+impl Kind for FileSink {
+    fn values(&self) -> Values {
+        self.written.values().into_iter().chain(FileSink::values(self)).collect()
+    }
+
+    fn open(&self, given: &Opening) -> io::Result<Connector> {
+        let options = FileOptions {
+            path: self.path.clone(),
+            rotate_bytes: self.rotate_bytes,
+            rotate_interval: self.rotate_interval,
+            rotate_keep: self.rotate_keep,
+        };
+        Ok(::sink::file(options, given.content(&self.written)))
+    }
+
+    fn is_exclusive(&self) -> bool {
+        true
+    }
+
+    fn written(&self) -> Option<&Written> {
+        Some(&self.written)
+    }
+
+    fn examine(&self, what: &str, findings: &mut Vec<Finding>) {
+        findings.push(host::file(what, &self.path));
+    }
+}
+
+impl fmt::Display for FileSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "file:{}", self.path.display())
     }
 }
 

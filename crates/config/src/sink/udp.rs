@@ -1,10 +1,21 @@
 //! A sink that is a UDP address.
 
-use crate::address::HostPort;
+use super::Sink;
+use super::kind::{Kind, Opening, Scheme};
+use crate::address::{HostPort, receiver};
+use crate::host::{self, Finding};
 use ::sink::{Connector, UdpOptions};
 use record::FieldSet;
-use std::net::SocketAddr;
+use std::fmt;
+use std::io;
 use sys::socket::SendOptions;
+
+pub(super) const SCHEMES: &[Scheme] = &[Scheme {
+    words: &["udp"],
+    form: "udp://HOST:PORT",
+    feature: None,
+    read: |to, _| Ok(Some(Sink::Udp(UdpSink { addr: receiver(to.rest)? }))),
+}];
 
 /// Datagrams to a UDP address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,8 +23,23 @@ pub struct UdpSink {
     pub addr: HostPort,
 }
 
-impl UdpSink {
-    pub(super) fn open(remote: SocketAddr, fields: FieldSet) -> Connector {
-        ::sink::udp(UdpOptions { remote, send: SendOptions::default() }, fields)
+impl Kind for UdpSink {
+    fn open(&self, given: &Opening) -> io::Result<Connector> {
+        let options = UdpOptions { remote: given.remote.clone(), send: SendOptions::default() };
+        Ok(::sink::udp(options, given.fields.unwrap_or(FieldSet::ALL)))
+    }
+
+    fn receiver(&self) -> Option<&HostPort> {
+        Some(&self.addr)
+    }
+
+    fn examine(&self, what: &str, findings: &mut Vec<Finding>) {
+        findings.push(host::udp_receiver(what, &self.addr, &[]));
+    }
+}
+
+impl fmt::Display for UdpSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "udp://{}", self.addr)
     }
 }

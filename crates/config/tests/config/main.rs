@@ -5,7 +5,7 @@ mod documentation;
 
 use config::{
     AdminListen, Config, ConfigError, ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_LEVEL, LogLevel,
-    Namespaces, Overrides, Sink, Source, Target, Written,
+    Namespaces, NullSink, Overrides, Sink, Source, StdoutSink, Target, Written,
 };
 use record::Encoding;
 use relay::{FileFormat, Gso, Sample, SampleBy, Schedule, SocketOwner};
@@ -191,8 +191,8 @@ fn every_key_of_a_sink_is_read() {
     assert_eq!((file.rotate_interval, file.rotate_keep), (Some(Duration::from_secs(86_400)), 7));
     assert_eq!(disk.fields, ["tcp_info"]);
     assert_eq!(udp.name, "udp://10.0.0.9:6350");
-    assert_eq!(stdout.to, Sink::Stdout(Written { format: Encoding::Protobuf }));
-    assert_eq!(null.to, Sink::Null(Written { format: Encoding::Jsonl }));
+    assert_eq!(stdout.to, Sink::Stdout(StdoutSink(Written { format: Encoding::Protobuf })));
+    assert_eq!(null.to, Sink::Null(NullSink(Written { format: Encoding::Jsonl })));
 }
 
 #[test]

@@ -1,14 +1,12 @@
 //! The tables for ClickHouse, and what files of records are inserted into.
 
 use super::{GENERATED, unit_and_kernel};
-use crate::{Field, Kind, PollTotals, RecordKind, SocketRecord, Words};
+use crate::row_binary::Column;
+use crate::{DatagramRecord, Field, Kind, PollTotals, RecordKind, SocketRecord, Words};
 use std::fmt::Write;
 
-/// Fields that sort a table or that every row has; the others may be absent, which is NULL.
-const ALWAYS: &[&str] = &["record_kind", "time_unix_ns", "cookie", "host", "tags"];
-
 /// Texts of which a host has many different ones; the others are kept as a dictionary.
-const VARIED: &[&str] = &["cgroup_path", "pod_uid", "container_id"];
+const VARIED: &[&str] = &["cgroup_path", "pod_uid", "container_id", "proc_id", "msg_id"];
 
 /// `sockets.sql`.
 pub(crate) fn tables() -> String {
@@ -25,6 +23,18 @@ pub(crate) fn tables() -> String {
         columns(PollTotals::FIELDS, group, &mut out);
     }
     out.push_str(POLLS_TAIL);
+    out
+}
+
+/// `datagrams.sql`.
+pub(crate) fn datagrams() -> String {
+    let mut out = format!("-- {GENERATED}\n--\n{DATAGRAMS_HEAD}");
+    out.push_str("\n-- Datagrams, one row each.\nCREATE TABLE IF NOT EXISTS datagrams\n(\n");
+    for group in DatagramRecord::GROUPS {
+        columns(DatagramRecord::FIELDS, group, &mut out);
+    }
+    out.push_str(DATAGRAMS_TAIL);
+    datagrams_json(&mut out);
     out
 }
 
@@ -53,6 +63,33 @@ const TABLES_HEAD: &str = "\
 -- text, in a second column `_word`. Times come as nanoseconds, and once more as DateTime64 in a column without the unit. Bytes are
 -- bytes. An IPv4 address is `::ffff:a.b.c.d`. A column that sorts the table is 0 or empty where the field was not chosen.
 -- The partition is the day of the insert, not that of the record, so that a host with a wrong clock does no harm to others.
+";
+
+const DATAGRAMS_HEAD: &str = "\
+-- A table of datagrams that listeners received, with what they say as syslog. It is like the tables of sockets.sql, which explains how
+-- columns are kept, and needs none of them.
+--
+--   clickhouse-client --multiquery < datagrams.sql
+--
+-- Rows can be inserted directly, with weir_store.proto in the server's format_schema_path; lines of JSON go into `datagrams_json`, which
+-- keeps nothing and hands each row on:
+--
+--   INSERT INTO datagrams SETTINGS format_schema = 'weir_store.proto:DatagramRecord' FORMAT Protobuf
+--   INSERT INTO datagrams_json FORMAT JSONEachRow
+--
+-- `payload` is what was received, `message` the text of syslog without what stands before it.
+";
+
+const DATAGRAMS_TAIL: &str = "
+    -- When the row was inserted.
+    `ingest_time` DateTime('UTC') DEFAULT now() CODEC(DoubleDelta, ZSTD(1))
+)
+ENGINE = MergeTree
+PARTITION BY toDate(ingest_time)
+ORDER BY (listener, toStartOfInterval(time, INTERVAL 10 MINUTE), source_address, time_unix_ns)
+-- To drop old rows:
+-- TTL ingest_time + INTERVAL 30 DAY
+;
 ";
 
 const SOCKETS_TAIL: &str = "
@@ -138,13 +175,13 @@ fn words_of(words: &Words) -> (String, String) {
 }
 
 fn is_nullable(field: &Field) -> bool {
-    !ALWAYS.contains(&field.name)
+    field.column != Column::Always
 }
 
 fn type_of(field: &Field) -> String {
     match field.kind {
         Kind::Text if VARIED.contains(&field.name) => "Nullable(String)".to_owned(),
-        Kind::Text if field.name == "boot_id" => "Nullable(UUID)".to_owned(),
+        Kind::Text if field.column == Column::NullableUuid => "Nullable(UUID)".to_owned(),
         Kind::Text if is_nullable(field) => "LowCardinality(Nullable(String))".to_owned(),
         Kind::Text => "LowCardinality(String)".to_owned(),
         Kind::Tags => "Map(LowCardinality(String), String)".to_owned(),
@@ -170,7 +207,7 @@ fn plain_type(field: &Field, form: Form) -> String {
         Kind::U32 => "UInt32",
         Kind::U64 | Kind::Fixed64 => "UInt64",
         Kind::Bool => "Bool",
-        Kind::Text | Kind::Bytes => "String",
+        Kind::Text | Kind::Bytes | Kind::Data => "String",
         Kind::Address => "IPv6",
         Kind::Tags => return "Map(String, String)".to_owned(),
     };
@@ -184,8 +221,11 @@ fn plain_columns(fields: &[Field], form: Form) -> Vec<String> {
 /// A table that keeps nothing, and the two views that divide what is inserted into it.
 fn landing(name: &str, form: Form, totals: &str, out: &mut String) {
     let columns = plain_columns(SocketRecord::FIELDS, form).join(",\n    ");
-    let (kind, word) = (RecordKind::TOTALS.0, RecordKind::TOTALS.word().unwrap_or_default());
-    let kind = if form == Form::Text { format!("'{word}'") } else { kind.to_string() };
+    let kind = |kind: RecordKind| match (form, kind.word()) {
+        (Form::Text, Some(word)) => format!("'{word}'"),
+        _ => kind.0.to_string(),
+    };
+    let (kind, datagram) = (kind(RecordKind::TOTALS), kind(RecordKind::DATAGRAM));
     let record = |field: &Field| stored(field, form, format!("`{}`", field.name));
     let total = |field: &Field| match form {
         Form::Binary => format!("totals.{0} AS `{0}`", field.name),
@@ -201,11 +241,38 @@ fn landing(name: &str, form: Form, totals: &str, out: &mut String) {
         out,
         "\nCREATE TABLE IF NOT EXISTS {name}\n(\n    {columns},\n    `totals` {totals}\n)\nENGINE = Null;\n\n\
          CREATE MATERIALIZED VIEW IF NOT EXISTS {name}_to_sockets TO sockets AS\nSELECT\n    {}\n\
-         FROM {name} AS landed WHERE landed.record_kind != {kind};\n\n\
+         FROM {name} AS landed WHERE landed.record_kind NOT IN ({kind}, {datagram});\n\n\
          CREATE MATERIALIZED VIEW IF NOT EXISTS {name}_to_polls TO polls AS\nSELECT\n    {}\n\
          FROM {name} AS landed WHERE landed.record_kind = {kind};\n",
         records.join(",\n    "),
         totals_of.join(",\n    ")
+    );
+}
+
+/// A table that keeps nothing, and the view that hands lines of JSON on.
+fn datagrams_json(out: &mut String) {
+    let (mut columns, mut values) = (Vec::new(), Vec::new());
+    for field in DatagramRecord::FIELDS {
+        let (name, kind) = (field.name, plain_type(field, Form::Text));
+        columns.push(format!("`{name}` {kind}"));
+        if field.kind == Kind::Data {
+            // One of the two is there.
+            columns.push(format!("`{name}_base64` Nullable(String)"));
+            let bytes = format!("base64Decode(`{name}_base64`)");
+            values.push(format!("if(`{name}_base64` IS NULL, `{name}`, {bytes}) AS `{name}`"));
+        } else {
+            values.push(stored(field, Form::Text, format!("`{name}`")));
+        }
+    }
+
+    let datagram = RecordKind::DATAGRAM.word().unwrap_or_default();
+    let _ = write!(
+        out,
+        "\nCREATE TABLE IF NOT EXISTS datagrams_json\n(\n    {}\n)\nENGINE = Null;\n\n\
+         CREATE MATERIALIZED VIEW IF NOT EXISTS datagrams_json_to_datagrams TO datagrams AS\nSELECT\n    {}\n\
+         FROM datagrams_json AS landed WHERE landed.record_kind = '{datagram}';\n",
+        columns.join(",\n    "),
+        values.join(",\n    ")
     );
 }
 

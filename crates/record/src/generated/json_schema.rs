@@ -1,7 +1,7 @@
 //! The JSON schema of one line of JSON lines, which is also one element of the JSON array.
 
 use super::{GENERATED, unit_and_kernel};
-use crate::{Field, Kind, PollTotals, SocketRecord};
+use crate::{DatagramRecord, Field, Kind, PollTotals, SocketRecord};
 use std::fmt::Write;
 
 pub(crate) fn text() -> String {
@@ -20,6 +20,19 @@ pub(crate) fn text() -> String {
     out
 }
 
+/// The schema of a datagram's line.
+pub(crate) fn datagram() -> String {
+    let mut out =
+        String::from("{\n  \"$schema\": \"https://json-schema.org/draft/2020-12/schema\",\n");
+    let _ = writeln!(out, "  \"$comment\": {},", quoted(GENERATED));
+    out.push_str("  \"title\": \"DatagramRecord\",\n");
+    out.push_str("  \"description\": \"One datagram that a listener received. A field that is not there is not known.\",\n");
+    out.push_str("  \"type\": \"object\",\n  \"properties\": {\n");
+    properties(DatagramRecord::FIELDS, "    ", &mut out);
+    out.push_str("\n  }\n}\n");
+    out
+}
+
 fn properties(fields: &[Field], indent: &str, out: &mut String) {
     let lines: Vec<String> = fields.iter().map(|field| property(field, indent)).collect();
     out.push_str(&lines.join(",\n"));
@@ -29,7 +42,17 @@ fn property(field: &Field, indent: &str) -> String {
     let unit = unit_and_kernel(field);
     let unit = if unit.is_empty() { unit } else { format!(" [{unit}]") };
     let meaning = quoted(&format!("{}{unit}", field.meaning));
-    format!("{indent}\"{}\": {{{}, \"description\": {meaning}}}", field.name, type_of(field.kind))
+    let line = |name: &str, kind: Kind| {
+        format!("{indent}\"{name}\": {{{}, \"description\": {meaning}}}", type_of(kind))
+    };
+    match field.kind {
+        // One of the two is there.
+        Kind::Data => {
+            let bytes = line(&format!("{}_base64", field.name), Kind::Bytes);
+            format!("{},\n{bytes}", line(field.name, Kind::Text))
+        }
+        kind => line(field.name, kind),
+    }
 }
 
 fn type_of(kind: Kind) -> String {
@@ -40,7 +63,7 @@ fn type_of(kind: Kind) -> String {
         Kind::U32 => integer(u32::MAX.into()),
         Kind::U64 | Kind::Fixed64 => integer(u64::MAX),
         Kind::Bool => "\"type\": \"boolean\"".to_owned(),
-        Kind::Text => "\"type\": \"string\"".to_owned(),
+        Kind::Text | Kind::Data => "\"type\": \"string\"".to_owned(),
         Kind::Bytes => "\"type\": \"string\", \"contentEncoding\": \"base64\"".to_owned(),
         Kind::Address => {
             "\"type\": \"string\", \"anyOf\": [{\"format\": \"ipv4\"}, {\"format\": \"ipv6\"}]"

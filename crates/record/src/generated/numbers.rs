@@ -1,6 +1,6 @@
 //! Every number that was ever given to a field or a word. A line stays for ever, also when its field is gone.
 
-use crate::{Field, Kind, PollTotals, SocketRecord, TOTALS_NUMBER, WORD_TABLES};
+use crate::{DatagramRecord, Field, Kind, PollTotals, SocketRecord, TOTALS_NUMBER, WORD_TABLES};
 use std::collections::HashMap;
 
 /// The list with what the table has and the list has not; an error if the two contradict each other.
@@ -56,7 +56,9 @@ fn current() -> Vec<String> {
     for (number, name, kind) in super::proto::DATAGRAM {
         lines.push(format!("Datagram {number} {name} {}", kind.replace(' ', "_")));
     }
+    lines.extend(fields("DatagramRecord", DatagramRecord::FIELDS));
     lines.push("SocketRecords 1 record repeated_SocketRecord".to_owned());
+    lines.push("SocketRecords 2 datagram repeated_DatagramRecord".to_owned());
     for words in WORD_TABLES {
         lines.extend(
             words.entries.iter().map(|(value, word)| format!("{} {value} {word} word", words.name)),
@@ -81,6 +83,18 @@ fn fields(message: &str, fields: &[Field]) -> Vec<String> {
 fn parts(line: &str) -> Option<(&str, &str, &str, &str)> {
     let mut words = line.split(' ');
     Some((words.next()?, words.next()?, words.next()?, words.next()?))
+}
+
+/// In a stream with rows of both kinds a field means the same whoever reads it.
+#[test]
+fn what_records_and_datagrams_share_is_the_same() {
+    for datagrams in DatagramRecord::FIELDS {
+        let sockets = SocketRecord::FIELDS.iter().find(|field| field.number == datagrams.number);
+        let is_shared = sockets
+            .is_none_or(|field| field.name == datagrams.name && field.kind == datagrams.kind);
+        assert!(is_shared && datagrams.number != TOTALS_NUMBER, "{}", datagrams.name);
+    }
+    assert_eq!(DatagramRecord::FIELDS[0].number, crate::KIND_NUMBER);
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! `weir.proto`, and `weir_store.proto` for stores.
 
 use super::{GENERATED, numbers, unit_and_kernel};
-use crate::{Field, Group, Kind, PollTotals, SocketRecord, TOTALS_NUMBER, WORD_TABLES};
+use crate::{
+    DatagramRecord, Field, Group, Kind, PollTotals, SocketRecord, TOTALS_NUMBER, WORD_TABLES,
+};
 use std::fmt::Write;
 
 /// The fields of a datagram: number, name, type.
@@ -45,7 +47,7 @@ pub(crate) fn text() -> String {
     for ((number, name, kind), meaning) in DATAGRAM.iter().zip(DATAGRAM_MEANINGS) {
         let _ = writeln!(out, "  // {meaning}\n  {kind} {name} = {number};");
     }
-    out.push_str("}\n\n// What a file of protobuf text is.\nmessage SocketRecords {\n  repeated SocketRecord record = 1;\n}\n");
+    out.push_str("}\n\n// What a file of protobuf text is.\nmessage SocketRecords {\n  repeated SocketRecord record = 1;\n  repeated DatagramRecord datagram = 2;\n}\n");
     for words in WORD_TABLES {
         let _ = writeln!(
             out,
@@ -65,7 +67,7 @@ pub(crate) fn text() -> String {
 pub(crate) fn store_text() -> String {
     let mut out = format!("// {GENERATED}\n");
     out.push_str(
-        "//\n// What weir.proto has as SocketRecord and PollTotals, byte for byte the same on the wire, for stores that read protobuf\n\
+        "//\n// What weir.proto has as SocketRecord, PollTotals and DatagramRecord, byte for byte the same on the wire, for stores that read protobuf\n\
          // by a schema: words are numbers, so that one which is newer than the schema is kept and not refused; and there is no\n\
          // package, so that ClickHouse finds `weir_store.proto:SocketRecord`.\n\n\
          syntax = \"proto3\";\n\n",
@@ -74,7 +76,7 @@ pub(crate) fn store_text() -> String {
     out
 }
 
-/// The two kinds of rows.
+/// The kinds of rows.
 fn rows(words: Words, out: &mut String) {
     out.push_str("// One TCP socket at one moment. A file of records is messages of this type, each with its length as a varint before it.\n");
     message("SocketRecord", SocketRecord::FIELDS, SocketRecord::GROUPS, words, out);
@@ -84,6 +86,8 @@ fn rows(words: Words, out: &mut String) {
     let _ = writeln!(out, "  optional PollTotals totals = {TOTALS_NUMBER};\n}}\n");
     out.push_str("// What one poll visited, and what became of it: a kind of row of its own.\n");
     message("PollTotals", PollTotals::FIELDS, PollTotals::GROUPS, words, out);
+    out.push_str("}\n\n// One datagram that a listener received: a kind of row of its own, too.\n");
+    message("DatagramRecord", DatagramRecord::FIELDS, DatagramRecord::GROUPS, words, out);
     out.push_str("}\n");
 }
 
@@ -133,7 +137,7 @@ fn type_of(kind: Kind, words: Words) -> String {
         Kind::Fixed64 => "fixed64",
         Kind::Bool => "bool",
         Kind::Text => "string",
-        Kind::Bytes | Kind::Address => "bytes",
+        Kind::Bytes | Kind::Data | Kind::Address => "bytes",
         Kind::Word(word) => match words {
             Words::Named => return format!("optional {}.Value", word.name),
             Words::Numbers => "uint32",

@@ -1,7 +1,7 @@
 //! `docs/records.md`.
 
 use super::GENERATED;
-use crate::{Encoding, Field, Group, Kind, PollTotals, SocketRecord, WORD_TABLES};
+use crate::{DatagramRecord, Encoding, Field, Group, Kind, PollTotals, SocketRecord, WORD_TABLES};
 use std::fmt::Write;
 
 pub(crate) fn text() -> String {
@@ -17,6 +17,8 @@ pub(crate) fn text() -> String {
     tables(SocketRecord::FIELDS, SocketRecord::GROUPS, &mut out);
     out.push_str(TOTALS);
     tables(PollTotals::FIELDS, PollTotals::GROUPS, &mut out);
+    out.push_str(DATAGRAMS);
+    tables(DatagramRecord::FIELDS, DatagramRecord::GROUPS, &mut out);
     out.push_str("\n## Words\n\nA value without a word, from a newer kernel, is written as its number.\n\n| type | words |\n|---|---|\n");
     for words in WORD_TABLES {
         let list: Vec<String> =
@@ -29,8 +31,8 @@ pub(crate) fn text() -> String {
 const HEAD: &str = "\
 # Records
 
-A record is one TCP socket at one moment, a connection that ended, or the totals of a poll. Every encoding has the same fields under the
-same names. The names are the kernel's own without the prefix (`tcpi_rtt` is `rtt_us`), with the unit last.
+A record is one TCP socket at one moment, a connection that ended, the totals of a poll, or a datagram that a listener received. Every
+encoding has the same fields under the same names. The names are the kernel's own without the prefix (`tcpi_rtt` is `rtt_us`), with the unit last.
 
 A field that is not there is not known: the kernel is older than the field, the socket has no such attribute (TIME_WAIT has no `tcp_info`), or
 the field was not chosen. That is never the same as 0. It is never a number that stands for nothing either: where the kernel has one (`min_rtt_us` of
@@ -79,7 +81,7 @@ columns as text when you open a file in a spreadsheet.
 
 CSV quotes as in RFC 4180, with line feeds; an absent field is an empty place and an empty text is `\"\"`. TSV escapes tab, line feed, carriage return and
 backslash with a backslash; an empty text looks like an absent field there. Both start with a line of names, in the order of
-`weir sockets --columns`, or else of the tables below, and have no totals.
+`weir sockets --columns`, or else of the tables below. A table has lines of one kind: socket records, without totals, or datagrams.
 ";
 
 const TOTALS: &str = "
@@ -93,12 +95,28 @@ One for each poll: rows of another kind, for a table of their own. Files, stream
   closes_sampled + closes_dropped_*`
 ";
 
+const DATAGRAMS: &str = "
+## Fields of a datagram
+
+One for each datagram that a listener received, for sinks that take a listener's datagrams as records: a message `DatagramRecord`, with
+[datagram.schema.json](datagram.schema.json) for its JSON. In a stream with other records `record_kind` tells them apart: `datagram`.
+
+`payload` is always whole. Where the listener is told to read it as syslog, the fields of the group `syslog` say what it says, as RFC 5424, or as RFC 3164 with
+what devices make of that: no priority, no host, ISO times, the sequence numbers, names and marks of Cisco devices. What has none of these forms is
+`unparsed`. Nothing in a message is verified: anybody can write any host and any time into it.
+
+Payload, message and structured data are nearly always text, and need not be. In JSON lines, JSON, CSV and TSV they are text if they are UTF-8, and else base64
+under a name of their own (`payload_base64`); one of the two is there. In MessagePack they are `str` or `bin`. Elsewhere they are bytes.
+";
+
 fn about(encoding: Encoding) -> &'static str {
     match encoding {
         Encoding::Protobuf => {
-            "a message `SocketRecord` of `proto/weir.proto` after its length as a varint"
+            "a message `SocketRecord` or `DatagramRecord` of `proto/weir.proto` after its length as a varint"
         }
-        Encoding::Prototext => "a line `record { … }`; the file is one message `SocketRecords`",
+        Encoding::Prototext => {
+            "a line `record { … }` or `datagram { … }`; the file is one message `SocketRecords`"
+        }
         Encoding::Protojson => "a line with an object, by protobuf's JSON mapping",
         Encoding::Jsonl => "a line with an object; `record.schema.json` is its schema",
         Encoding::Json => "an element of one array, like a line of `jsonl`",
@@ -134,6 +152,7 @@ fn type_of(kind: Kind) -> &'static str {
         Kind::Bool => "yes/no",
         Kind::Text => "text",
         Kind::Bytes => "bytes",
+        Kind::Data => "text or bytes",
         Kind::Address => "address",
         Kind::Word(words) => words.name,
         Kind::Tags => "names and values",

@@ -1,7 +1,7 @@
 //! The tables in `deploy/clickhouse` are made by the engine of ClickHouse, and every record that goes in comes out equal, whichever
 //! way it went. A run proves itself complete by a query, and one row that is taken away is found.
 
-use crate::support::{any_message, any_record, realistic, realistic_totals};
+use crate::support::{any_message, any_record, realistic, realistic_datagram, realistic_totals};
 use record::*;
 use std::fs;
 use std::path::Path;
@@ -27,6 +27,9 @@ fn clickhouse_keeps_every_record_and_finds_the_one_that_is_missing() {
     records.extend((0..300).map(|_| realistic(&mut random)));
     records.push(of_a_newer_kernel());
     let runs = RUNS.map(|run_id| run(&records, run_id));
+    let messages: Vec<Vec<u8>> =
+        (0..300).map(|_| any_message(&mut random, DatagramRecord::FIELDS)).collect();
+    let datagrams = received(&messages, &mut random);
     for encoding in [Encoding::Protobuf, Encoding::Jsonl] {
         let mut encoder = Encoder::new(encoding, &FieldSet::ALL);
         let (mut mixed, mut sockets, mut polls) = (Vec::new(), Vec::new(), Vec::new());
@@ -38,16 +41,56 @@ fn clickhouse_keeps_every_record_and_finds_the_one_that_is_missing() {
             encoder.totals(totals, &mut mixed);
             encoder.totals_row(totals, &mut polls);
         }
-        for (name, bytes) in [("mixed", mixed), ("sockets", sockets), ("polls", polls)] {
+        let mut received = Vec::new();
+        datagrams.iter().for_each(|datagram| encoder.datagram(datagram, &mut received));
+        let files =
+            [("mixed", mixed), ("sockets", sockets), ("polls", polls), ("datagrams", received)];
+        for (name, bytes) in files {
             fs::write(folder.join(format!("{name}.{encoding}")), bytes).unwrap();
         }
     }
+    write_row_binary(&folder, &runs, &datagrams);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let script = root.join("crates/record/tests/clickhouse.py");
     let mut python = Command::new(find_tool("weir-clickhouse").unwrap());
     let status = python.arg(script).arg(&folder).arg(root.canonicalize().unwrap()).status();
     assert!(status.unwrap().success(), "the files are in {}", folder.display());
     fs::remove_dir_all(&folder).unwrap();
+}
+
+fn write_row_binary(
+    folder: &Path,
+    runs: &[(Vec<SocketRecord<'_>>, PollTotals<'_>)],
+    datagrams: &[DatagramRecord<'_>],
+) {
+    let (mut rows, mut out) = (RowBinary::new(), [Vec::new(), Vec::new(), Vec::new()]);
+    for (records, totals) in runs {
+        records.iter().for_each(|record| rows.record(record, &mut out[0]));
+        rows.totals(totals, &mut out[1]);
+    }
+    datagrams.iter().for_each(|datagram| rows.datagram(datagram, &mut out[2]));
+
+    for (kind, bytes) in RowKind::ALL.into_iter().zip(out) {
+        let table = RowBinary::table(kind);
+        fs::write(folder.join(format!("{table}.rowbinary")), bytes).unwrap();
+        fs::write(folder.join(format!("{table}.columns")), RowBinary::columns(kind)).unwrap();
+    }
+}
+
+/// Datagrams of one run, numbered.
+fn received<'a>(messages: &'a [Vec<u8>], random: &mut Random) -> Vec<DatagramRecord<'a>> {
+    let mut datagrams: Vec<DatagramRecord<'a>> =
+        messages.iter().map(|message| decode_datagram_record(message).unwrap()).collect();
+    datagrams.push(DatagramRecord { payload: Some(b"\0\xff"), ..DatagramRecord::new() });
+    datagrams.extend((0..50).map(|_| realistic_datagram(random)));
+
+    for (datagram, sequence) in datagrams.iter_mut().zip(0..) {
+        datagram.run_id = Some(RUNS[0]);
+        datagram.sequence = Some(sequence);
+        // Without its kind, it would not be known among other rows.
+        datagram.record_kind = Some(RecordKind::DATAGRAM);
+    }
+    datagrams
 }
 
 /// The records of a run, numbered, and its totals.
@@ -59,7 +102,9 @@ fn run<'a>(
         run_id: Some(run_id),
         sequence: Some(sequence),
         // What no collector writes: another kind of row, and no UUID.
-        record_kind: record.record_kind.filter(|kind| *kind != RecordKind::TOTALS),
+        record_kind: record
+            .record_kind
+            .filter(|kind| ![RecordKind::TOTALS, RecordKind::DATAGRAM].contains(kind)),
         boot_id: record.boot_id.map(|_| BOOT_ID),
         ..*record
     });

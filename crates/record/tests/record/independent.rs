@@ -1,7 +1,9 @@
 //! What the encoders write is read by implementations that are not ours: Python's `protobuf` with the committed schema,
 //! `msgpack`, `json`, `csv` and `jsonschema`. What Python's `protobuf` writes is read by our decoder.
 
-use crate::support::{any_message, any_record, edges, realistic, realistic_totals};
+use crate::support::{
+    any_message, any_record, edges, realistic, realistic_datagram, realistic_totals,
+};
 use record::*;
 use std::fs;
 use std::path::Path;
@@ -23,6 +25,8 @@ fn others_read_what_we_write_and_we_read_what_they_write() {
     messages.extend(SocketRecord::FIELDS.iter().flat_map(edges));
     // Without any field, a line of a table would be empty for a reader of JSON lines, too.
     messages.retain(|message| !message.is_empty());
+    // A record that says it is a datagram is read as one.
+    messages.retain(|message| any_record(message).record_kind != Some(RecordKind::DATAGRAM));
     let mut records: Vec<SocketRecord<'_>> =
         messages.iter().map(|message| any_record(message)).collect();
     records.extend((0..50).map(|_| realistic(&mut random)));
@@ -30,6 +34,7 @@ fn others_read_what_we_write_and_we_read_what_they_write() {
         fs::write(folder.join(format!("records.{encoding}")), encode(encoding, &records)).unwrap();
     }
     fs::write(folder.join("records.datagrams"), pack(&records)).unwrap();
+    write_received(&folder, &mut random);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let script = root.join("crates/record/tests/independent.py");
     let mut python = Command::new(find_tool("weir-python").unwrap());
@@ -37,6 +42,27 @@ fn others_read_what_we_write_and_we_read_what_they_write() {
     assert!(status.success(), "the files are in {}", folder.display());
     read_again(&fs::read(folder.join("again.pb")).unwrap(), &records);
     fs::remove_dir_all(&folder).unwrap();
+}
+
+/// What listeners received, in every encoding.
+fn write_received(folder: &Path, random: &mut Random) {
+    let mut messages: Vec<Vec<u8>> =
+        (0..300).map(|_| any_message(random, DatagramRecord::FIELDS)).collect();
+    messages.extend(DatagramRecord::FIELDS.iter().flat_map(edges));
+    messages.retain(|message| !message.is_empty());
+    let read = |message| decode_datagram_record(message).unwrap();
+    let mut datagrams: Vec<DatagramRecord<'_>> =
+        messages.iter().map(|message| read(message)).collect();
+    datagrams.extend((0..50).map(|_| realistic_datagram(random)));
+
+    for &encoding in Encoding::ALL {
+        let mut encoder = Encoder::of_datagrams(encoding);
+        let mut out = Vec::new();
+        encoder.begin(&mut out);
+        datagrams.iter().for_each(|datagram| encoder.datagram(datagram, &mut out));
+        encoder.end(&mut out);
+        fs::write(folder.join(format!("received.{encoding}")), out).unwrap();
+    }
 }
 
 fn encode(encoding: Encoding, records: &[SocketRecord<'_>]) -> Vec<u8> {
@@ -92,6 +118,7 @@ fn read_again(bytes: &[u8], records: &[SocketRecord<'_>]) {
                 );
                 assert_eq!(sorted(&found), sorted(wanted));
             }
+            Record::Datagram(_) => unreachable!("they are in a file of their own"),
             Record::Totals(found) => {
                 totals += 1;
                 assert_eq!(

@@ -7,4 +7,5 @@ mod datagrams;
 mod encodings;
 mod independent;
 mod protobuf;
+mod rows;
 mod support;

@@ -249,6 +249,29 @@ pub(crate) fn realistic_totals() -> PollTotals<'static> {
     }
 }
 
+/// A datagram of syslog, with something in every field.
+pub(crate) fn realistic_datagram(random: &mut Random) -> DatagramRecord<'static> {
+    const PAYLOAD: &[u8] = b"<165>1 2026-11-22T12:00:00.25Z web-17 sshd 4711 ID47 [a@1 b=\"c\"] Accepted publickey for root from 192.0.2.1 port 50022 ssh2";
+    let unix_ns = 1_795_348_800_000_000_000 + random.below(1 << 40);
+    let mut datagram = DatagramRecord {
+        time_unix_ns: Some(unix_ns),
+        sequence: Some(random.below(1 << 30)),
+        host: Some("collector-1"),
+        tags: Some(Tags::new(TAGS)),
+        run_id: Some(0x4d6f_7e11_90ab_c0de),
+        host_id: Some("5b7a1f02-99c3-4f5e-8a55-0c2f7f4b1d33"),
+        listener: Some("syslog"),
+        source_address: Some(IpAddr::V4(Ipv4Addr::from(random.next() as u32))),
+        source_port: Some(1_024 + random.below(60_000) as u16),
+        payload: Some(PAYLOAD),
+        payload_truncated_bytes: Some(0),
+        ..DatagramRecord::new()
+    };
+    let arrival = wire::syslog::Arrival { unix_ns, zone_offset_seconds: 0 };
+    datagram.fill_syslog(&wire::syslog::parse(PAYLOAD, arrival));
+    datagram
+}
+
 /// A message with random fields of the table, each there three times out of four, at most once, in the table's order;
 /// written byte by byte here, so that the crate's own encoder has something to be compared with.
 pub(crate) fn any_message(random: &mut Random, fields: &[Field]) -> Vec<u8> {
@@ -261,7 +284,10 @@ pub(crate) fn any_message(random: &mut Random, fields: &[Field]) -> Vec<u8> {
         let number = random.number(u64::MAX);
         match field.kind {
             Kind::Text => put_bytes(field, random_text(random).as_bytes(), &mut out),
-            Kind::Bytes => put_bytes(field, random_bytes(random), &mut out),
+            Kind::Data if random.below(2) == 0 => {
+                put_bytes(field, random_text(random).as_bytes(), &mut out);
+            }
+            Kind::Bytes | Kind::Data => put_bytes(field, random_bytes(random), &mut out),
             Kind::Address => {
                 let IpAddr::V6(address) = random_address(random, None) else { unreachable!() };
                 put_bytes(field, &address.octets(), &mut out);
@@ -301,7 +327,7 @@ pub(crate) fn edges(field: &Field) -> Vec<Vec<u8>> {
         Kind::Text => {
             ["", "é"].map(|text| message(&|out| put_bytes(field, text.as_bytes(), out))).into()
         }
-        Kind::Bytes => [&b""[..], &[0xff; 300]]
+        Kind::Bytes | Kind::Data => [&b""[..], &[0xff; 300]]
             .map(|bytes| message(&|out| put_bytes(field, bytes, out)))
             .into(),
         Kind::Address => {

@@ -7,6 +7,7 @@
 use super::place::Joined;
 use super::{Listener, TargetHandle};
 use crate::gate::Gate;
+use crate::options::Class;
 use crate::pump::{Change, Command, Replaced};
 use crate::receiver::Request;
 use crate::ring::Reader;
@@ -32,11 +33,11 @@ pub enum TargetChange {
     /// Other options and another destination for the target of that name. It goes on where it is: every datagram is dealt
     /// with once, by the old options or the new.
     ///
-    /// Where a file takes a socket's place or a socket a file's, the old one has the grace period for what the ring held for
+    /// Where one kind takes another's place, of file, sink and socket, the old one has the grace period for what the ring held for
     /// it when the new one joined. What it had already taken of what came after goes to both.
     Change(TargetOptions, TargetKind),
     /// Another destination, from the next datagram on, under the same options. The new socket is open before the old one is
-    /// closed. Neither may be a file.
+    /// closed. Neither may be a file or a sink.
     Redirect(String, TargetKind),
     /// The target sends what the ring holds for it now, for the grace period, and counts the rest as `target_removed`.
     Remove(String),
@@ -59,7 +60,7 @@ enum Step {
     },
     Replace {
         target: String,
-        is_file: bool,
+        class: Class,
         answer: Receiver<Replaced>,
     },
 }
@@ -112,7 +113,7 @@ impl Listener {
             TargetChange::Add(options, destination) => self.begin_join(options, destination),
             TargetChange::Change(options, destination) => {
                 let target = self.target(&options.name)?;
-                if target.is_file != matches!(destination, TargetKind::File(_)) {
+                if target.class != destination.class() {
                     return self.begin_join(options, destination);
                 }
                 let gate = Some(Gate::new(&options, monotonic_ns()));
@@ -124,7 +125,7 @@ impl Listener {
             }
             TargetChange::Redirect(name, destination) => {
                 let target = self.target(&name)?;
-                if target.is_file || matches!(destination, TargetKind::File(_)) {
+                if target.class != Class::Socket || destination.class() != Class::Socket {
                     return Err(self.not_replaceable(&name));
                 }
                 self.begin_replace(target, Change { destination, gate: None }, Self::command)
@@ -150,7 +151,7 @@ impl Listener {
         let name = target.name.clone();
         target.meter.follow(&change.destination);
         command(self, target, Command::Replace { target: name.clone(), change, done })?;
-        Ok(Step::Replace { target: name, is_file: target.is_file, answer })
+        Ok(Step::Replace { target: name, class: target.class, answer })
     }
 
     /// Waits until the changes are in force, for at most a few seconds, and calls `keep_alive` several times a second while
@@ -187,13 +188,13 @@ impl Listener {
                 let (reader, amount) = answer.map_err(|error| self.unanswered(error))?;
                 self.take_in(options, destination, Joined { reader, amount, lost }, grace)
             }
-            Step::Replace { target, is_file: true, answer } => {
+            Step::Replace { target, class: Class::File, answer } => {
                 match patience.wait(&answer, patience.files) {
                     Ok(Replaced::No) => Err(self.not_replaceable(&target)),
                     Ok(Replaced::Yes) | Err(_) => Ok(()),
                 }
             }
-            Step::Replace { target, is_file: false, answer } => {
+            Step::Replace { target, class: _, answer } => {
                 match patience.wait(&answer, patience.all) {
                     Ok(Replaced::Yes) => Ok(()),
                     Ok(Replaced::No) => Err(self.not_replaceable(&target)),
@@ -212,10 +213,10 @@ impl Listener {
         grace: Duration,
     ) -> Result<(), Error> {
         let end = joined.amount.count;
-        let is_file = matches!(destination, TargetKind::File(_));
+        let class = destination.class();
 
         let older = self.position(&options.name).ok();
-        let older = older.filter(|at| self.targets[*at].is_file != is_file);
+        let older = older.filter(|at| self.targets[*at].class != class);
         let older = older.map(|at| (at, self.targets.remove(at)));
 
         // The older one has left the list, or it would count as a second target of this name.

@@ -4,10 +4,12 @@ use super::{Listener, TargetHandle, WorkerHandle};
 use crate::file::{BUFFERED_DATAGRAMS_MAX, FileTarget};
 use crate::gate::Gate;
 use crate::meter::TargetMeter;
+use crate::options::Class;
 use crate::outlet::SocketOutlet;
 use crate::pump::{Command, Pump, Targets};
 use crate::receiver::Request;
 use crate::ring::Reader;
+use crate::rows::RowsTarget;
 use crate::target::Target;
 use crate::waker::Waker;
 use crate::worker::{Lifetime, Worker};
@@ -37,7 +39,8 @@ impl Listener {
     ) -> bool {
         let is_capture =
             matches!(destination, TargetKind::File(file) if file.format == FileFormat::Pcap);
-        let asks = is_capture || Gate::asks_for_sources(options);
+        let asks =
+            is_capture || destination.class() == Class::Rows || Gate::asks_for_sources(options);
         asks && !self.asks_for_sources.swap(true, Ordering::AcqRel)
     }
 
@@ -52,8 +55,8 @@ impl Listener {
             return Err(self.duplicate(options.name));
         }
 
-        let is_file = matches!(destination, TargetKind::File(_));
-        let buffered_max = if is_file { BUFFERED_DATAGRAMS_MAX } else { 0 };
+        let class = destination.class();
+        let buffered_max = if class == Class::File { BUFFERED_DATAGRAMS_MAX } else { 0 };
         let meter = Arc::new(TargetMeter::new(
             options.name.clone(),
             Arc::clone(&self.meter),
@@ -66,8 +69,9 @@ impl Listener {
         let gate = Gate::new(&options, monotonic_ns());
         let pump = make_pump(destination, self.socket.as_fd(), joined.reader, gate, &meter);
 
-        // A disk may hold its thread, so each file has one to itself. The others share the workers in turn.
-        let worker = if is_file {
+        // A disk may hold its thread, and a sink's code may be slow or panic: each has one to itself. The others share the
+        // workers in turn.
+        let worker = if class != Class::Socket {
             let handle = self.start_worker(&options.name, Lifetime::Targets, pump)?;
             Some(handle)
         } else if self.worker_count_max == 0 {
@@ -81,11 +85,11 @@ impl Listener {
         } else {
             let handle = self.workers[self.targets.len() % self.workers.len()].clone();
             handle.commands.send(Command::Add(pump)).map_err(|_| self.stopped())?;
-            handle.waker.wake();
+            handle.waker.call();
             Some(handle)
         };
 
-        self.targets.push(TargetHandle { name: options.name, meter, is_file, worker });
+        self.targets.push(TargetHandle { name: options.name, meter, class, worker });
         Ok(())
     }
 
@@ -114,7 +118,8 @@ impl Listener {
             .map_err(self.failed("starting a sending thread"))?;
         self.threads.push(thread);
         if lifetime == Lifetime::Listener {
-            // A file's thread may wait for its disk for as long as the disk likes: that is not a stuck loop.
+            // A file's thread may wait for its disk for as long as the disk likes, and a sink's code is not ours: that is not
+            // a stuck loop.
             self.pulses.push(ticks);
         }
 
@@ -136,6 +141,7 @@ fn make_pump(
             let local = sys::socket::local_address(listener);
             Box::new(FileTarget::new(options, local, reader, gate, meter))
         }
+        TargetKind::Rows(receiver) => Box::new(RowsTarget::new(receiver, reader, gate, meter)),
         destination => {
             let outlet = SocketOutlet::new(destination).unwrap_or(SocketOutlet::Unresolved);
             let mut target = Target::new(outlet, reader, gate, meter);

@@ -5,6 +5,7 @@ use super::place::{Joined, thread_name};
 use crate::arrivals::Arrivals;
 use crate::intake::{Admission, Intake};
 use crate::meter::ListenerMeter;
+use crate::options::Class;
 use crate::pump::{HOUSEKEEPING_INTERVAL, Targets};
 use crate::receiver::Receiver;
 use crate::ring::ring;
@@ -168,10 +169,8 @@ fn dropped_so_far(options: &ListenerOptions, socket: &OwnedFd) -> u32 {
 /// Threads for the targets that do not block; 0: the receiving thread serves them.
 fn worker_count_max(schedule: Schedule, targets: &[(TargetOptions, TargetKind)]) -> usize {
     let cpus = sys::process::cpu_count();
-    let sockets = targets
-        .iter()
-        .filter(|(_, destination)| !matches!(destination, TargetKind::File(_)))
-        .count();
+    let sockets =
+        targets.iter().filter(|(_, destination)| destination.class() == Class::Socket).count();
     match schedule {
         Schedule::Inline => 0,
         Schedule::Auto if cpus <= 2 || sockets <= 1 => 0,

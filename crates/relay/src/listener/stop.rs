@@ -101,7 +101,7 @@ impl Listener {
             // A start that failed half-way: there is no receiving thread to tell the others.
             self.stop.is_input_closed.store(true, Ordering::Release);
             let workers = self.targets.iter().filter_map(|target| target.worker.as_ref());
-            workers.for_each(|worker| worker.waker.wake());
+            workers.for_each(|worker| worker.waker.call());
         }
 
         let mut has_stuck = false;
@@ -118,7 +118,8 @@ impl Listener {
         }
 
         if has_stuck {
-            // Only the thread of a file waits in a system call; the others have counted everything.
+            // Only the thread of a file waits in a system call, and that of a sink in code that is not ours; the others have
+            // counted everything.
             let meters = self.targets.iter().map(|target| &target.meter).chain(&self.leaving);
             meters.for_each(|meter| meter.abandon());
         }

@@ -1,66 +1,11 @@
 //! A listener with real sockets on loopback: what goes in comes out everywhere, byte for byte, and the ledger agrees.
 
-use crate::support::{change, named, options, sink, udp_to};
-use ledger::{Event, Gauge, HopKind, IcmpError, Ledger, Reason, Snapshot};
-use relay::{Listener, Schedule, TargetChange, TargetKind, TargetOptions, UnixPeer};
-use std::net::UdpSocket;
-use std::os::fd::AsFd;
+use crate::support::{Bench, change, named, sink, target, udp_to};
+use ledger::{Event, Gauge, HopKind, IcmpError, Reason};
+use relay::{Schedule, TargetChange, TargetKind, UnixPeer};
 use std::os::unix::net::UnixDatagram;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use sys::socket::{LocalAddress, listen_udp, local_address};
 use testkit::DEADLINE;
-
-struct Bench {
-    ledger: Arc<Ledger>,
-    listener: Option<Listener>,
-    sender: UdpSocket,
-}
-
-impl Bench {
-    fn start(schedule: Schedule, targets: Vec<(TargetOptions, TargetKind)>) -> Bench {
-        let socket = listen_udp("127.0.0.1:0".parse().unwrap(), &Default::default()).unwrap();
-        sys::socket::set_receive_buffer(socket.as_fd(), 64 << 20).unwrap();
-        let Some(LocalAddress::Inet(addr)) = local_address(socket.as_fd()) else { panic!() };
-        let ledger = Arc::new(Ledger::new("test".into()));
-        let listener = Listener::start(options(schedule), socket, targets, &ledger).unwrap();
-        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
-        sender.connect(addr).unwrap();
-        Bench { ledger, listener: Some(listener), sender }
-    }
-
-    fn listener(&mut self) -> &mut Listener {
-        self.listener.as_mut().unwrap()
-    }
-
-    /// Waits for a condition on the ledger, which must balance at every look.
-    fn wait_until(&self, what: &str, condition: impl Fn(&Snapshot) -> bool) -> Snapshot {
-        let begin = Instant::now();
-        loop {
-            let snapshot = self.ledger.check();
-            assert!(snapshot.is_balanced(), "{snapshot:#?}");
-            if condition(&snapshot) {
-                return snapshot;
-            }
-            assert!(begin.elapsed() < DEADLINE, "{what} within {DEADLINE:?}: {snapshot:#?}");
-            std::thread::yield_now();
-        }
-    }
-
-    fn stop(&mut self) -> Snapshot {
-        let listener = self.listener.take().unwrap();
-        listener.begin_stop(Instant::now() + DEADLINE);
-        listener.finish_stop();
-        let snapshot = self.ledger.check();
-        assert!(snapshot.is_balanced(), "{snapshot:#?}");
-        assert_eq!(snapshot.unaccounted(), 0, "{snapshot:#?}");
-        snapshot
-    }
-}
-
-fn target<'a>(snapshot: &'a Snapshot, kind: HopKind, name: &str) -> &'a ledger::HopSnapshot {
-    snapshot.hop(kind, "in", Some(name)).unwrap()
-}
 
 fn check_sizes(schedule: Schedule) {
     let (sinks, destinations): (Vec<_>, Vec<_>) = ["a", "b"]

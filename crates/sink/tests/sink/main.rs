@@ -4,6 +4,7 @@
 
 mod fanout;
 mod file;
+mod spool;
 mod support;
 mod udp;
 mod wire;

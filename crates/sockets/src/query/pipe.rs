@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     fn new() -> (Pen, Answer) {
-        pipe(&Arc::new(Signal::new().unwrap()))
+        pipe(&Arc::new(Signal::new(wire::inet_diag::Extensions::NONE).unwrap()))
     }
 
     #[test]

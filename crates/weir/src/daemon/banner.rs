@@ -85,7 +85,7 @@ fn collector(config: &Config) -> Option<String> {
         Namespaces::Named(names) => format!("network namespaces {}", names.join(", ")),
     };
     let closes = if sockets.closes { " and their closes" } else { "" };
-    let sinks: Vec<_> = config.sinks_from(Source::Sockets).collect();
+    let sinks: Vec<_> = config.sinks_from(&Source::Sockets).collect();
     let sinks = sinks.iter().map(|sink| (sink.name.as_str(), sink.to.to_string()));
     Some(format!("collecting TCP sockets of {of}{closes} for {}", listed(sinks)))
 }

@@ -8,10 +8,15 @@ mod apply;
 
 use super::http::{Bound, sockets_elsewhere};
 use super::open::{self, OpenSocket, OpenTarget, Place};
-use super::{Daemon, NAMES_WAIT, Prepared, Running, Source, Targets, collector, watched_names};
+use super::sinks::{Fed, Sinks};
+use super::{
+    Daemon, NAMES_WAIT, Prepared, Running, Source, Targets, collector, sinks, watched_names,
+};
 use crate::exit::Failure;
-use config::{Config, Host, Listen, ListenerConfig, LoadError, TargetConfig, memory};
-use relay::SocketOwner;
+use config::{
+    Config, Host, Listen, ListenerConfig, LoadError, SocketsConfig, TargetConfig, memory,
+};
+use relay::{SocketOwner, TargetKind};
 use std::net::SocketAddr;
 use std::time::Instant;
 use sys::socket::share_address;
@@ -27,11 +32,13 @@ struct Plan {
     fates: Vec<Fate>,
     admin: Admin,
     collector: NextCollector,
+    sinks: sinks::Plan,
 }
 
 /// What becomes of the socket collector.
 enum NextCollector {
-    Same,
+    /// It goes on, and asks the kernel for what this one would. `None`: there is none.
+    Same(Option<Box<Prepared>>),
     /// It ends; this one follows, if any.
     Replace(Option<Box<Prepared>>),
 }
@@ -51,6 +58,10 @@ enum Step {
     Change(TargetConfig, OpenTarget),
     Add(TargetConfig, OpenTarget),
     Remove(String),
+    /// A sink that is fed from now on.
+    Feed(Fed, TargetKind),
+    /// The same sink, with other rows.
+    FeedAnew(Fed, TargetKind),
 }
 
 /// What becomes of the admin server.
@@ -94,7 +105,9 @@ impl Daemon {
     fn prepare(&mut self, config: Config) -> Result<Plan, Vec<String>> {
         let mut opened = Vec::new();
         match self.try_prepare(&config, &mut opened) {
-            Ok((fates, admin, collector)) => Ok(Plan { config, fates, admin, collector }),
+            Ok((fates, admin, collector, sinks)) => {
+                Ok(Plan { config, fates, admin, collector, sinks })
+            }
             Err(error) => {
                 for socket in opened.into_iter().flatten() {
                     self.give_back(socket);
@@ -119,7 +132,7 @@ impl Daemon {
         &mut self,
         config: &Config,
         opened: &mut Vec<Option<OpenSocket>>,
-    ) -> anyhow::Result<(Vec<Fate>, Admin, NextCollector)> {
+    ) -> anyhow::Result<(Vec<Fate>, Admin, NextCollector, sinks::Plan)> {
         self.names.watch_too(&watched_names(config))?;
         self.names.wait_for_answers(Instant::now() + NAMES_WAIT);
 
@@ -148,17 +161,22 @@ impl Daemon {
             self.keep_alive(&[]);
             ways.push(match at.map(|at| &self.running[at]) {
                 Some(one) if is_same(&one.config, listener) => {
-                    Ways::Steps(self.steps(one, listener, &listen_addrs)?)
+                    let mut steps = self.steps(one, listener, &listen_addrs)?;
+                    let wanted = Fed::by(config, &listener.name);
+                    feeding_steps(&mut self.sinks, &one.fed, &listener.name, wanted, &mut steps);
+                    Ways::Steps(steps)
                 }
-                _ => Ways::All(Targets::open(
-                    &listener.targets,
-                    &self.names,
-                    &self.ways,
-                    &listen_addrs,
-                )?),
+                _ => {
+                    let mut targets =
+                        Targets::open(&listener.targets, &self.names, &self.ways, &listen_addrs)?;
+                    let fed = Fed::by(config, &listener.name);
+                    targets.feed(&mut self.sinks, &listener.name, fed);
+                    Ways::All(targets)
+                }
             });
         }
 
+        let sinks = self.sinks.prepare(config, &self.names, self.last_ledger)?;
         let collector = self.next_collector(config)?;
         let shows_the_same = config.statsd == self.config.statsd
             && config.sockets.is_some() == self.config.sockets.is_some()
@@ -177,7 +195,7 @@ impl Daemon {
             (Ways::All(targets), None, Some(socket)) => Some(Fate::Open { socket, targets }),
             _ => None,
         });
-        Ok((fates.collect(), admin, collector))
+        Ok((fates.collect(), admin, collector, sinks))
     }
 
     /// Opens the socket of a listener that is new. Where a listener that drains is bound already, the new one is bound beside
@@ -226,12 +244,13 @@ impl Daemon {
     fn next_collector(&self, config: &Config) -> anyhow::Result<NextCollector> {
         let is_there =
             self.collecting.is_some() || self.ending.is_some() || self.prepared.is_some();
-        let is_same = config.sockets == self.config.sockets && config.sinks == self.config.sinks;
-        if is_same && config.sockets.is_some() == is_there {
-            return Ok(NextCollector::Same);
-        }
-        let prepared = collector::prepare(config, &self.names, self.last_ledger)?;
-        Ok(NextCollector::Replace(prepared.map(Box::new)))
+        let prepared = collector::prepare(config)?.map(Box::new);
+        // Sinks are not its business: they come and go while it runs. The fields of all of them are one union.
+        let is_same = collects_the_same(self.config.sockets.as_ref(), config.sockets.as_ref());
+        Ok(match is_same && config.sockets.is_some() == is_there {
+            true => NextCollector::Same(prepared),
+            false => NextCollector::Replace(prepared),
+        })
     }
 
     /// What differs between the targets of a listener that goes on.
@@ -266,6 +285,39 @@ impl Daemon {
         steps.extend(gone.map(Step::Remove));
 
         Ok(steps)
+    }
+}
+
+/// What differs between the sinks that a listener feeds and those that it is to feed.
+fn feeding_steps(
+    sinks: &mut Sinks,
+    fed: &[Fed],
+    listener: &str,
+    wanted: Vec<Fed>,
+    steps: &mut Vec<Step>,
+) {
+    let is_gone = |one: &&Fed| wanted.iter().all(|wanted| wanted.name() != one.name());
+    let gone = fed.iter().filter(is_gone).map(|one| Step::Remove(one.name().to_owned()));
+    steps.extend(gone);
+
+    for wanted in wanted {
+        let step = match fed.iter().find(|one| one.name() == wanted.name()) {
+            Some(same) if *same == wanted => continue,
+            Some(_) => Step::FeedAnew,
+            None => Step::Feed,
+        };
+        let receiver = sinks.receiver(listener, &wanted);
+        steps.push(step(wanted, receiver));
+    }
+}
+
+/// Whether the collector of one configuration is that of another, but for what its sinks write.
+fn collects_the_same(old: Option<&SocketsConfig>, new: Option<&SocketsConfig>) -> bool {
+    match (old, new) {
+        (Some(old), Some(new)) => {
+            *old == SocketsConfig { fields: old.fields.clone(), ..new.clone() }
+        }
+        (old, new) => old.is_none() && new.is_none(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::http::Bound;
 use super::progress::say;
-use super::{Daemon, Event};
+use super::{Daemon, Ending, Event};
 use crate::exit::{self, Failure};
 use admin::Phase;
 use ledger::{Amount, HopKind, HopSnapshot, Reason, Snapshot, Way};
@@ -101,10 +101,14 @@ impl Daemon {
         loop {
             let has_ended = |listener: &relay::Listener| listener.has_ended();
             let now = Instant::now();
-            let is_done = self.ending.as_mut().is_none_or(|ending| ending.turn(now))
+            let are_sources_done = self.ending.as_ref().is_none_or(Ending::has_ended)
                 && self.running.iter().all(|one| has_ended(&one.listener))
                 && self.retiring.iter().all(|one| has_ended(&one.listener));
-            if is_done || now >= deadline {
+            if are_sources_done {
+                // Nothing more comes: what is inside them may leave.
+                self.sinks.close(deadline);
+            }
+            if (are_sources_done && self.sinks.has_drained()) || now >= deadline {
                 break;
             }
 
@@ -143,16 +147,15 @@ impl Daemon {
             }
         }
 
-        if let Some(mut ending) = self.ending.take() {
-            ending.hurry(deadline);
-            ending.finish();
+        if let Some(ending) = self.ending.take() {
+            ending.finish(deadline);
         }
+        self.sinks.close(deadline);
+        self.sinks.finish(&self.ledger);
     }
 
     fn begin_stop(&mut self, deadline: Instant) {
-        if let Some(ending) = &mut self.ending {
-            ending.hurry(deadline);
-        }
+        self.sinks.hurry(deadline);
         for one in &self.running {
             one.listener.begin_stop(deadline);
         }
@@ -192,15 +195,15 @@ fn left<'a>(before: &Snapshot, after: &'a Snapshot) -> Vec<Left<'a>> {
     after.hops.iter().filter_map(rest).collect()
 }
 
-/// Whether a stop can be why a sink lost it. A sink whose destination fails counts what it drops under the cause, a full disk for
-/// example, and nobody can say that what got no answer has arrived. What remains is the row itself, its age, or no room.
+/// Whether a sink would have tried again, had it not been stopped. While its destination fails, it counts what it drops at the end
+/// under the cause, a full disk for example. What got no answer is left behind too: nobody can say that it arrived.
 fn is_left_by_a_sink(way: Way) -> bool {
     match way {
-        Way::Uncertain => true,
-        Way::Rejected(_) => false,
-        Way::Dropped(Reason::Expired | Reason::QueueFull | Reason::SpoolFull) => false,
-        Way::Dropped(Reason::EncodeError | Reason::SpoolCorrupt | Reason::TooBig) => false,
-        Way::Dropped(reason) => !reason.is_intended(),
+        Way::Dropped(
+            Reason::Shutdown | Reason::WriteError | Reason::SendError | Reason::Unavailable,
+        )
+        | Way::Uncertain => true,
+        Way::Dropped(_) | Way::Rejected(_) => false,
     }
 }
 
@@ -269,10 +272,11 @@ mod tests {
         let all = Amount { count: 10, bytes: 100 };
         let incomplete = Failure::DrainedIncompletely.code();
         assert_eq!(stopped(|sink| sink.drop(Reason::Shutdown, all)), (10, incomplete));
-        assert_eq!(stopped(|sink| sink.drop(Reason::Refused, all)), (10, incomplete));
+        assert_eq!(stopped(|sink| sink.drop(Reason::Unavailable, all)), (10, incomplete));
         assert_eq!(stopped(|sink| sink.uncertain(all)), (10, incomplete));
         assert_eq!(stopped(|sink| sink.acknowledge(all)), (0, ExitCode::SUCCESS));
         assert_eq!(stopped(|sink| sink.drop(Reason::Expired, all)), (0, ExitCode::SUCCESS));
+        assert_eq!(stopped(|sink| sink.drop(Reason::Refused, all)), (0, ExitCode::SUCCESS));
         assert_eq!(stopped(|sink| sink.drop(Reason::NotInFormat, all)), (0, ExitCode::SUCCESS));
         let reject = |sink: &SinkCounters| sink.reject(RejectClass::Other, all);
         assert_eq!(stopped(reject), (0, ExitCode::SUCCESS));

@@ -1,11 +1,12 @@
 //! What a scrape of a running daemon says is well formed, and is what the ledger says.
 
 use crate::support::Weir;
-use ledger::{HopSnapshot, Reason, Way};
+use ledger::{HopKind, HopSnapshot, Reason, Way};
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::Write;
 use std::process::{Command, Stdio};
-use testkit::{TempDir, find_tool, need_tool, sender};
+use testkit::{TempDir, find_tool, need_tool, sender, wait_for};
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0";
 
@@ -153,5 +154,61 @@ fn openmetrics_families_are_typed_named_and_unbroken() {
     }
     assert!(kinds.len() > 20, "{kinds:?}");
     assert_eq!(page.matches("# EOF").count(), 1);
+    drop(weir);
+}
+
+#[test]
+fn what_a_page_says_of_a_sink_adds_up_at_every_moment() {
+    let dir = TempDir::new();
+    let mut config = "[sockets]\ninterval = \"100ms\"\nnamespaces = \"own\"\n".to_owned();
+    for (name, to) in [
+        ("kept", format!("file:{}", dir.text("out.jsonl"))),
+        ("full", "file:/dev/full".to_owned()),
+        ("nowhere", "udp://127.0.0.1:9".to_owned()),
+    ] {
+        writeln!(config, "[[sink]]\nname = \"{name}\"\nfrom = [\"sockets\"]\nto = \"{to}\"")
+            .unwrap();
+    }
+    std::fs::write(dir.file("weir.toml"), config).unwrap();
+    let weir = Weir::run(&dir.file("weir.toml"));
+
+    let sum = |samples: &BTreeMap<String, f64>, family: &str, sink: &str| -> f64 {
+        let start = format!("weir_sink_{family}{{origin=\"sockets\",sink=\"{sink}\"");
+        samples
+            .iter()
+            .filter(|(series, _)| series.starts_with(&start))
+            .map(|(_, value)| value)
+            .sum()
+    };
+    let busy = wait_for(
+        || "every sink has received and been tried".to_owned(),
+        || {
+            let samples = samples(&weir.page("/metrics", "text/plain"));
+            for sink in ["kept", "full", "nowhere"] {
+                let left: f64 = [
+                    "delivered_records_total",
+                    "dropped_records_total",
+                    "rejected_records_total",
+                    "uncertain_records_total",
+                    "pending_records",
+                ]
+                .map(|family| sum(&samples, family, sink))
+                .into_iter()
+                .sum();
+                assert_eq!(left, sum(&samples, "offered_records_total", sink), "{sink}");
+            }
+            let is_busy = sum(&samples, "delivered_records_total", "kept") > 0.0
+                && sum(&samples, "pending_records", "full") > 0.0
+                && sum(&samples, "up", "full") == 0.0
+                && sum(&samples, "dropped_records_total", "nowhere") > 0.0;
+            is_busy.then_some(samples)
+        },
+    );
+    assert!(sum(&busy, "errors_total", "full") > 0.0);
+    assert!(sum(&busy, "last_acknowledged_timestamp_seconds", "kept") > 1.7e9);
+
+    let ledger = weir.ledger();
+    let full = ledger.hop(HopKind::Sink, "sockets", Some("full")).unwrap();
+    assert!(full.trouble.as_ref().unwrap().what.contains("/dev/full"), "{full:?}");
     drop(weir);
 }

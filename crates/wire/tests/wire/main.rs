@@ -10,4 +10,5 @@ mod mutations;
 mod netlink;
 mod replies;
 mod support;
+mod syslog;
 mod tcp_info;

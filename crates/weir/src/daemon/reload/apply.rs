@@ -20,9 +20,14 @@ enum Entering {
 
 impl Daemon {
     pub(super) fn apply(&mut self, plan: Plan) {
-        let Plan { config, fates, admin, collector } = plan;
+        let Plan { config, fates, admin, collector, sinks } = plan;
         let grace = config.daemon.drain_grace;
         let mut report = Report { changes: changes(&self.config, &config), failures: 0 };
+        // Before everything that feeds them.
+        for failure in self.sinks.apply(sinks, &self.ledger, grace) {
+            report.failed(failure);
+        }
+
         let mut former: Vec<_> = self.running.drain(..).map(Some).collect();
 
         let mut entering = Vec::new();
@@ -68,14 +73,7 @@ impl Daemon {
             report.failed(format!("names are not followed: {error}"));
         }
 
-        if let NextCollector::Replace(prepared) = collector {
-            let fate = if prepared.is_some() { "started anew" } else { "ended" };
-            report.changes.insert(0, format!("socket collector {fate}"));
-            // It starts when the former one has ended: two would tell every close twice, and share files.
-            self.prepared = prepared.map(|prepared| *prepared);
-            self.end_collector();
-        }
-
+        self.change_collector(collector, &mut report);
         self.move_admin(admin, &mut report);
         self.health.config_applied(&fingerprint(&self.config));
 
@@ -95,6 +93,24 @@ impl Daemon {
                     self.running.push(one);
                 }
                 Entering::Failed => {}
+            }
+        }
+    }
+
+    fn change_collector(&mut self, next: NextCollector, report: &mut Report) {
+        match next {
+            NextCollector::Same(prepared) => match (&self.collecting, &prepared) {
+                (Some(collecting), Some(prepared)) => collecting.change_fields(prepared),
+                // One that has still to start.
+                _ if self.prepared.is_some() => self.prepared = prepared.map(|one| *one),
+                _ => {}
+            },
+            NextCollector::Replace(prepared) => {
+                let fate = if prepared.is_some() { "started anew" } else { "ended" };
+                report.changes.insert(0, format!("socket collector {fate}"));
+                // It starts when the former one has ended: two would tell every close twice.
+                self.prepared = prepared.map(|prepared| *prepared);
+                self.end_collector();
             }
         }
     }
@@ -126,7 +142,8 @@ impl Daemon {
         let options = wanted.listener_options(one.owner());
         let deadline = Instant::now() + grace;
 
-        match one.listener.hand_over(options, targets.destinations, deadline) {
+        let Targets { destinations, addresses, fed } = targets;
+        match one.listener.hand_over(options, destinations, deadline) {
             Ok(listener) => {
                 if one.config.name != wanted.name {
                     self.health.forget(&one.config.name);
@@ -135,7 +152,7 @@ impl Daemon {
                     .push(Retiring { listener: one.listener, listen: one.config.listen.address() });
 
                 let config = wanted.clone();
-                Running { config, listener, file: one.file, addresses: targets.addresses }
+                Running { config, listener, file: one.file, addresses, fed }
             }
             Err(error) => {
                 report.failed(format!("listener {} stays as it was: {error}", one.config.name));
@@ -193,7 +210,7 @@ fn adjust_receive_buffer(one: &Running, wanted: &ListenerConfig) {
 fn keep(mut one: Running, wanted: &ListenerConfig, steps: Vec<Step>, grace: Duration) -> Entering {
     adjust_receive_buffer(&one, wanted);
 
-    let addresses = &mut one.addresses;
+    let (addresses, fed) = (&mut one.addresses, &mut one.fed);
     let step = |step| match step {
         Step::Change(target, opened) => {
             addresses.insert(target.name.clone(), opened.address);
@@ -205,7 +222,19 @@ fn keep(mut one: Running, wanted: &ListenerConfig, steps: Vec<Step>, grace: Dura
         }
         Step::Remove(name) => {
             addresses.remove(&name);
+            fed.retain(|one| one.name() != name);
             TargetChange::Remove(name)
+        }
+        Step::Feed(sink, receiver) => {
+            let options = sink.target_options();
+            fed.push(sink);
+            TargetChange::Add(options, receiver)
+        }
+        Step::FeedAnew(sink, receiver) => {
+            let options = sink.target_options();
+            fed.retain(|one| one.name() != sink.name());
+            fed.push(sink);
+            TargetChange::Change(options, receiver)
         }
     };
 

@@ -1,0 +1,136 @@
+//! What a sink proves itself with: keys that several kinds have.
+//!
+//! Secrets stand in files or in the environment. Nothing here reads them: that is done when the sink connects.
+
+#![expect(dead_code, reason = "no kind of sink that is there needs all of it")]
+
+use crate::form::{Bool, path, text};
+use crate::keys::keys;
+use crate::reader::Reader;
+use ::sink::{Login, SecretSource, TlsIdentity, TlsOptions, TlsVerify};
+use std::path::PathBuf;
+
+keys! {
+    /// How a sink logs in.
+    pub struct Credentials in "sink" of "sinks that log in" {
+        /// Name of the user, where the destination has users.
+        user => user: Option<String> = text("1 to 256 characters", user), unset("no user");
+        /// File that holds the password and nothing else; a line end at its end is left out. Read at each connection.
+        password_file => password_file: Option<PathBuf> = path("path", secret_path), unset("no password");
+        /// Variable of the environment that holds the password, instead of `password_file`.
+        password_env => password_env: Option<String> =
+            text("name of a variable of the environment", variable), unset("no password");
+        /// File that holds a token, for destinations that take one instead of a user and a password.
+        token_file => token_file: Option<PathBuf> = path("path", secret_path), unset("no token");
+        /// Variable of the environment that holds the token, instead of `token_file`.
+        token_env => token_env: Option<String> =
+            text("name of a variable of the environment", variable), unset("no token");
+    }
+}
+
+keys! {
+    /// How a connection over TLS is made.
+    pub struct Tls in "sink" of "sinks over TLS" {
+        /// File with the certificates (PEM) of which one must have signed the server's.
+        tls_ca => ca: Option<PathBuf> = path("path", secret_path), unset("the authorities of the system");
+        /// File with the certificate and its chain (PEM) that this side shows. Needs `tls_key`.
+        tls_cert => certificate: Option<PathBuf> = path("path", secret_path), unset("none")
+            where |tls| tls.key.is_some(), "it has no key; add tls_key = \"/path\"";
+        /// File with the key (PEM) of `tls_cert`.
+        tls_key => key: Option<PathBuf> = path("path", secret_path), unset("none")
+            where |tls| tls.certificate.is_some(), "it has no certificate; add tls_cert = \"/path\"";
+        /// Whether any server is believed, whatever it shows. For tests alone: who is in between can read and change
+        /// everything.
+        tls_insecure => is_insecure: bool = Bool, default(false);
+    }
+}
+
+const USER_CHARS_MAX: usize = 256;
+
+fn user(text: &str) -> Result<String, String> {
+    match text.chars().count() {
+        0 => Err("a user's name is not empty; remove the key".to_owned()),
+        1..=USER_CHARS_MAX if !text.chars().any(char::is_control) => Ok(text.to_owned()),
+        1..=USER_CHARS_MAX => Err("a user's name has no control characters".to_owned()),
+        _ => Err(format!("a user's name has at most {USER_CHARS_MAX} characters")),
+    }
+}
+
+fn secret_path(text: &str) -> Result<PathBuf, String> {
+    match text.is_empty() || text.chars().any(char::is_control) {
+        true => Err("it is not a path; write for example /etc/weir/secret".to_owned()),
+        false => Ok(PathBuf::from(text)),
+    }
+}
+
+fn variable(text: &str) -> Result<String, String> {
+    let is_name = !text.is_empty()
+        && !text.starts_with(|c: char| c.is_ascii_digit())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    // Whoever writes the secret itself here must not find it in a log.
+    let wrong = || "it is not the name of a variable; a name is letters, digits and _".to_owned();
+    is_name.then(|| text.to_owned()).ok_or_else(wrong)
+}
+
+/// What a kind of sink can log in with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Accepts {
+    /// A user, a password, or both.
+    Password,
+    Token,
+    Either,
+}
+
+impl Credentials {
+    /// Reads the keys for a kind of sink that can log in with these.
+    pub(crate) fn accepted(reader: &Reader<'_>, accepts: Accepts) -> Option<Credentials> {
+        let credentials = Credentials::read(reader)?;
+
+        let passwords = [&Self::user, &Self::password_file, &Self::password_env];
+        let tokens = [&Self::token_file, &Self::token_env];
+        let (useless, message) = match accepts {
+            Accepts::Password => (&tokens[..], "this kind of sink takes no token; remove the key"),
+            Accepts::Token => {
+                (&passwords[..], "this kind of sink takes a token only; remove the key")
+            }
+            Accepts::Either => (&[][..], ""),
+        };
+        for key in useless.iter().filter(|key| reader.has(key)) {
+            reader.error(key, message);
+        }
+
+        let both = "there is another place for the same secret; remove one of the two";
+        if credentials.password_file.is_some() && credentials.password_env.is_some() {
+            reader.error(&Self::password_env, both);
+        }
+        if credentials.token_file.is_some() && credentials.token_env.is_some() {
+            reader.error(&Self::token_env, both);
+        }
+        Some(credentials)
+    }
+
+    /// What the destination is told.
+    pub fn login(&self) -> Login {
+        let source = |file: &Option<PathBuf>, env: &Option<String>| {
+            let file = file.clone().map(SecretSource::File);
+            file.or_else(|| env.clone().map(SecretSource::Env))
+        };
+        Login {
+            user: self.user.clone(),
+            password: source(&self.password_file, &self.password_env),
+            token: source(&self.token_file, &self.token_env),
+        }
+    }
+}
+
+impl Tls {
+    /// What the destination is told.
+    pub fn options(&self) -> TlsOptions {
+        let identity = self.certificate.clone().zip(self.key.clone());
+        TlsOptions {
+            ca: self.ca.clone(),
+            identity: identity.map(|(certificate, key)| TlsIdentity { certificate, key }),
+            verify: if self.is_insecure { TlsVerify::Off } else { TlsVerify::On },
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! What a kind of sink has to say of itself, and the schemes by which `to` names it.
+
+use super::{Body, Sink, Written};
+use crate::address::{AddressError, HostPort, split_scheme};
+use crate::form::Slot;
+use crate::host::Finding;
+use crate::keys::Values;
+use crate::reader::Reader;
+use ::sink::{BatchLimits, Connector, Content, Remote};
+use record::{Encoding, FieldSet};
+use std::fmt;
+use std::io;
+
+/// A kind of sink. Its `Display` is what stands behind `to`.
+pub(crate) trait Kind: fmt::Display {
+    /// The values of the keys that it has and not every sink.
+    fn values(&self) -> Values {
+        Vec::new()
+    }
+
+    /// Makes what the sink's thread connects with. Nothing is connected here, and no secret is read.
+    ///
+    /// A kind that needs a cargo feature has this with that feature alone: without it, `to` was refused.
+    ///
+    /// # Errors
+    /// Something that the process itself has to have is not there, such as a standard output.
+    fn open(&self, _given: &Opening) -> io::Result<Connector> {
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "this build does not have this kind of sink",
+        ))
+    }
+
+    /// When a batch is complete, and how many are in flight, where the file does not say.
+    fn usual(&self) -> (BatchLimits, usize) {
+        (BatchLimits::default(), 1)
+    }
+
+    /// How rows are written, where that can be chosen.
+    fn written(&self) -> Option<&Written> {
+        None
+    }
+
+    /// How rows are written.
+    fn encoding(&self) -> Encoding {
+        self.written().map_or(Encoding::Protobuf, |written| written.format)
+    }
+
+    /// Whether two of them must not write the same place at a time, while one takes the other's place.
+    fn is_exclusive(&self) -> bool {
+        false
+    }
+
+    /// The UDP address that it sends to, if it does: the daemon resolves it.
+    fn receiver(&self) -> Option<&HostPort> {
+        None
+    }
+
+    /// Looks at what it needs of this host. `what` names the sink.
+    fn examine(&self, _what: &str, _findings: &mut Vec<Finding>) {}
+}
+
+/// What a sink is opened with, besides its own keys.
+pub struct Opening {
+    /// The sink's name.
+    pub name: String,
+    /// What records of sockets are written with; `None`: it takes no records of sockets.
+    pub fields: Option<FieldSet>,
+    /// The address of its receiver, which may change.
+    pub remote: Remote,
+}
+
+impl Opening {
+    /// What a kind writes that has a choice of formats.
+    pub(crate) fn content(&self, written: &Written) -> Content {
+        match (written.body, self.fields) {
+            (Body::Payload, _) => Content::Payloads,
+            (Body::Record, Some(fields)) => Content::Records(written.format, fields),
+            (Body::Record, None) => Content::Datagrams(written.format),
+        }
+    }
+}
+
+/// One way to begin `to`, and the kind that it names.
+pub(crate) struct Scheme {
+    /// What stands before the colon.
+    pub(crate) words: &'static [&'static str],
+    /// How such an address is written, for messages and the documentation.
+    pub(crate) form: &'static str,
+    /// The cargo feature, one of [`FEATURES`], that it needs; `None`: every build has it.
+    pub(crate) feature: Option<&'static str>,
+    /// Reads what follows the colon, and the keys of the kind. `None`: a key is wrong, which is reported.
+    pub(crate) read: fn(&To<'_>, &Reader<'_>) -> Result<Option<Sink>, AddressError>,
+}
+
+/// An address, taken apart at its first colon.
+pub(crate) struct To<'a> {
+    pub(crate) scheme: &'a str,
+    pub(crate) rest: &'a str,
+}
+
+/// Cargo features of this crate that kinds of sinks need, and whether this build has them.
+const FEATURES: &[(&str, bool)] = &[
+    ("kafka", cfg!(feature = "kafka")),
+    ("nats", cfg!(feature = "nats")),
+    ("redis", cfg!(feature = "redis")),
+    ("http", cfg!(feature = "http")),
+    ("parquet", cfg!(feature = "parquet")),
+    ("s3", cfg!(feature = "s3")),
+    ("tls", cfg!(feature = "tls")),
+];
+
+/// Makes the enum of all kinds, and the tables that name them.
+///
+/// A row is the variant with its struct, `at` its schemes, and the tables of its keys if it has any.
+macro_rules! kinds {
+    (
+        $(#[$about:meta])*
+        pub enum $Sink:ident {
+            $($(#[$meaning:meta])* $Variant:ident($Kind:ident) at $schemes:path $(, keys $($Keys:ident)+)?;)+
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum $Sink {
+            $($(#[$meaning])* $Variant($Kind),)+
+        }
+
+        impl $Sink {
+            pub(crate) fn kind(&self) -> &dyn $crate::sink::kind::Kind {
+                match self {
+                    $($Sink::$Variant(kind) => kind,)+
+                }
+            }
+        }
+
+        /// The schemes of all kinds, in the order of the documentation.
+        pub(crate) const SCHEMES: &[&[$crate::sink::kind::Scheme]] = &[$($schemes),+];
+
+        /// The keys of a sink: those of all, those that several kinds have, and those of each kind.
+        const TABLES: &[$crate::keys::Table] = &[
+            SinkConfig::TABLE,
+            Written::TABLE,
+            Credentials::TABLE,
+            Tls::TABLE,
+            $($($($Keys::TABLE,)+)?)+
+        ];
+    };
+}
+pub(crate) use kinds;
+
+/// Reads `to`.
+pub(crate) fn read(slot: &Slot<'_>, schemes: &[&[Scheme]]) -> Option<Sink> {
+    slot.parse(|text| {
+        let (scheme, to) = scheme_of(text, schemes)?;
+        (scheme.read)(&to, slot.reader)
+    })?
+}
+
+/// The scheme of an address. Plain `HOST:PORT` is UDP.
+fn scheme_of<'s, 'a>(
+    text: &'a str,
+    schemes: &'s [&[Scheme]],
+) -> Result<(&'s Scheme, To<'a>), AddressError> {
+    let (scheme, rest) = split_scheme(text).unwrap_or(("udp", text));
+    let kind = scheme.to_owned();
+
+    let all = || schemes.iter().copied().flatten();
+    let Some(found) = all().find(|one| one.words.contains(&scheme)) else {
+        let forms: Vec<_> = all().map(|one| one.form).collect();
+        return Err(AddressError::SinkKind { kind, kinds: list(&forms) });
+    };
+
+    match found.feature.filter(|feature| !is_built(feature)) {
+        Some(feature) => Err(AddressError::NotBuilt { kind, feature }),
+        None => Ok((found, To { scheme, rest })),
+    }
+}
+
+fn is_built(feature: &str) -> bool {
+    FEATURES.contains(&(feature, true))
+}
+
+/// `a, b or c`.
+pub(crate) fn list(forms: &[&str]) -> String {
+    match forms {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+    }
+}
+
+#[cfg(test)]
+pub(super) fn is_feature(name: &str) -> bool {
+    FEATURES.iter().any(|(feature, _)| *feature == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_that_the_build_lacks_is_refused_with_the_command_that_builds_it() {
+        let scheme = |words, form, feature| Scheme { words, form, feature, read: |_, _| Ok(None) };
+        let schemes =
+            [scheme(&["a", "b"], "a://HOST", Some("none")), scheme(&["c"], "c:/path", None)];
+        let of = |text| scheme_of(text, &[&schemes]).map(|(_, to)| (to.scheme, to.rest));
+        let said = |text| of(text).map_err(|error| error.to_string());
+
+        assert_eq!(of("c:/path"), Ok(("c", "/path")));
+        assert_eq!(
+            said("b://host"),
+            Err("this build has no b; build with `cargo build --release -p weir --features none`, or use the image".to_owned())
+        );
+        assert_eq!(
+            said("d://host"),
+            Err("\"d\" is not a kind of sink; write a://HOST or c:/path".to_owned())
+        );
+    }
+}

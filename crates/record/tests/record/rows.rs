@@ -1,0 +1,255 @@
+//! Rows of every kind, as values and as their messages.
+
+use crate::support::{any_message, any_record, realistic, realistic_datagram, realistic_totals};
+use record::*;
+use testkit::Random;
+use wire::syslog::{Arrival, parse};
+
+fn datagram() -> DatagramRecord<'static> {
+    let payload = b"<34>Oct 11 22:14:15 host su[9]: caf\xe9";
+    let mut datagram = DatagramRecord {
+        time_unix_ns: Some(1_795_348_800_000_000_000),
+        listener: Some("syslog"),
+        source_address: Some([192, 0, 2, 1].into()),
+        source_port: Some(514),
+        payload: Some(payload),
+        ..DatagramRecord::new()
+    };
+    let arrival = Arrival { unix_ns: 1_795_348_800_000_000_000, zone_offset_seconds: 0 };
+    datagram.fill_syslog(&parse(payload, arrival));
+    datagram
+}
+
+fn written(encoding: Encoding, datagrams: &[DatagramRecord<'_>]) -> String {
+    let (mut encoder, mut out) = (Encoder::of_datagrams(encoding), Vec::new());
+    encoder.begin(&mut out);
+    datagrams.iter().for_each(|datagram| encoder.datagram(datagram, &mut out));
+    encoder.end(&mut out);
+    out.escape_ascii().to_string().replace("\\\"", "\"").replace("\\'", "'")
+}
+
+#[test]
+fn a_datagram_is_text_where_it_can_be() {
+    let text = DatagramRecord {
+        listener: Some("raw"),
+        payload: Some(b"a,\tb"),
+        ..DatagramRecord::default()
+    };
+    assert_eq!(written(Encoding::Jsonl, &[text]), r#"{"listener":"raw","payload":"a,\\tb"}\n"#);
+    assert_eq!(
+        written(Encoding::Jsonl, &[datagram()]),
+        r#"{"record_kind":"datagram","time_unix_ns":1795348800000000000,"schema_version":1,"listener":"syslog","source_address":"192.0.2.1","source_port":514,"payload_base64":"PDM0Pk9jdCAxMSAyMjoxNDoxNSBob3N0IHN1WzldOiBjYWbp","syslog_format":"rfc3164","facility":"auth","severity":"crit","syslog_time_unix_ns":1791756855000000000,"hostname":"host","app_name":"su","proc_id":"9","message_base64":"Y2Fm6Q=="}\n"#
+    );
+    assert_eq!(
+        written(Encoding::Protojson, &[text]),
+        r#"{"listener":"raw","payload":"YSwJYg=="}\n"#
+    );
+    assert_eq!(
+        written(Encoding::Prototext, &[text]),
+        r#"datagram { listener: "raw" payload: "a,\\tb" }\n"#
+    );
+    assert_eq!(
+        written(Encoding::MessagePack, &[text]),
+        r"\xde\x00\x02\xa8listener\xa3raw\xa7payload\xa4a,\tb"
+    );
+    assert_eq!(
+        written(Encoding::Csv, &[text, datagram()]),
+        "record_kind,time_unix_ns,sequence,host,tags,run_id,host_id,schema_version,listener,source_address,source_port,\
+         payload,payload_base64,payload_truncated_bytes,syslog_format,facility,severity,syslog_time_unix_ns,hostname,\
+         app_name,proc_id,msg_id,structured_data,structured_data_base64,message,message_base64\\n\
+         ,,,,,,,,raw,,,\"a,\\tb\",,,,,,,,,,,,,,\\n\
+         datagram,1795348800000000000,,,,,,1,syslog,192.0.2.1,514,\
+         ,PDM0Pk9jdCAxMSAyMjoxNDoxNSBob3N0IHN1WzldOiBjYWbp,,rfc3164,auth,crit,1791756855000000000,host,su,9,,,,,Y2Fm6Q==\\n"
+    );
+    assert_eq!(
+        written(Encoding::Json, &[text]),
+        r#"[\n{"listener":"raw","payload":"a,\\tb"}\n]\n"#
+    );
+}
+
+#[test]
+fn a_datagram_survives_the_way_there_and_back() {
+    let mut random = Random(3);
+    for _ in 0..20_000 {
+        let message = any_message(&mut random, DatagramRecord::FIELDS);
+        let datagram = decode_datagram_record(&message).unwrap();
+        let mut out = Vec::new();
+        let mut encoder = Encoder::new(Encoding::Protobuf, &FieldSet::ALL).framed(Frame::Alone);
+        encoder.datagram(&datagram, &mut out);
+        assert_eq!(decode_datagram_record(&out), Ok(datagram));
+        if datagram.record_kind == Some(RecordKind::DATAGRAM) {
+            assert_eq!(decode_record(&out), Ok(Record::Datagram(datagram)));
+        }
+    }
+    assert_eq!(datagram().syslog_format, Some(SyslogFormat::RFC3164));
+    let mut raw = datagram();
+    let arrival = Arrival { unix_ns: 0, zone_offset_seconds: 0 };
+    raw.fill_syslog(&parse(b"a.b.c:1|c", arrival));
+    let said = (raw.syslog_format, raw.facility, raw.hostname, raw.message);
+    assert_eq!(said, (Some(SyslogFormat::UNPARSED), None, None, None));
+}
+
+/// A row of each kind as its message, as the canonical form has it.
+fn messages(random: &mut Random) -> [(RowKind, Vec<u8>); 3] {
+    let write = |put: &dyn Fn(&mut Encoder, &mut Vec<u8>)| {
+        let mut encoder = Encoder::new(Encoding::Protobuf, &FieldSet::ALL).framed(Frame::Alone);
+        let mut out = Vec::new();
+        put(&mut encoder, &mut out);
+        out
+    };
+    let (record, datagram) = (realistic(random), realistic_datagram(random));
+    [
+        (RowKind::Record, write(&|encoder, out| encoder.encode(&record, out))),
+        (RowKind::Totals, write(&|encoder, out| encoder.totals(&realistic_totals(), out))),
+        (RowKind::Datagram, write(&|encoder, out| encoder.datagram(&datagram, out))),
+    ]
+}
+
+/// Encoders over fields, kinds and frames.
+fn encoders(encoding: Encoding) -> Vec<Encoder> {
+    let some = "identity,rtt_us,process_name".parse().unwrap();
+    let mut encoders = Vec::new();
+    for frame in [Frame::Mixed, Frame::OneKind, Frame::Alone] {
+        encoders.push(Encoder::new(encoding, &FieldSet::ALL).framed(frame));
+        encoders.push(Encoder::new(encoding, &some).framed(frame));
+        encoders.push(Encoder::of_datagrams(encoding).framed(frame));
+    }
+    encoders
+}
+
+#[test]
+fn a_message_is_written_as_the_value_it_holds() {
+    let mut random = Random(4);
+    let messages = messages(&mut random);
+    for &encoding in Encoding::ALL {
+        for (turn, encoder) in encoders(encoding).iter_mut().enumerate() {
+            for (kind, message) in &messages {
+                let (mut by_message, mut by_value) = (Vec::new(), Vec::new());
+                encoder.begin(&mut Vec::new());
+                let written = encoder.row(*kind, message, &mut by_message).unwrap();
+                encoder.begin(&mut Vec::new());
+                match kind {
+                    RowKind::Record => {
+                        encoder.encode(&decode_protobuf(message).unwrap(), &mut by_value);
+                    }
+                    RowKind::Totals => {
+                        encoder.totals(&decode_totals(message).unwrap(), &mut by_value);
+                    }
+                    RowKind::Datagram => {
+                        encoder.datagram(&decode_datagram_record(message).unwrap(), &mut by_value);
+                    }
+                }
+                assert_eq!(by_message, by_value, "{encoding} {turn} {kind:?}");
+                assert_eq!(written == Written::NoForm, by_value.is_empty(), "{encoding} {turn}");
+                assert_eq!(written == Written::Yes, encoder.has_form(*kind));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_row_alone_has_nothing_around_it() {
+    let mut random = Random(5);
+    for (kind, message) in messages(&mut random) {
+        let of = |encoding, frame| {
+            let mut out = Vec::new();
+            let mut encoder = Encoder::new(encoding, &FieldSet::ALL).framed(frame);
+            encoder.row(kind, &message, &mut out).unwrap();
+            out
+        };
+        assert_eq!(of(Encoding::Protobuf, Frame::Alone), message);
+        let delimited = of(Encoding::Protobuf, Frame::OneKind);
+        let one: Vec<_> = Delimited::new(&delimited).collect();
+        assert_eq!(one, [Ok(message.as_slice())]);
+        for encoding in [Encoding::Jsonl, Encoding::Protojson] {
+            let alone = of(encoding, Frame::Alone);
+            assert_eq!(of(encoding, Frame::OneKind), [&alone[..], b"\n"].concat());
+            assert!(alone.starts_with(b"{") && alone.ends_with(b"}"));
+        }
+        assert_eq!(of(Encoding::Json, Frame::Alone), of(Encoding::Jsonl, Frame::Alone));
+    }
+    // Between other rows totals are inside a record.
+    let [_, (kind, message), _] = messages(&mut random);
+    let mut out = Vec::new();
+    Encoder::new(Encoding::Protobuf, &FieldSet::ALL).row(kind, &message, &mut out).unwrap();
+    let record = Delimited::new(&out).next().unwrap().unwrap();
+    assert!(
+        matches!(decode_record(record), Ok(Record::Totals(totals)) if totals == realistic_totals())
+    );
+}
+
+#[test]
+fn a_message_that_is_none_is_refused_and_nothing_is_written() {
+    let mut out = Vec::new();
+    let mut jsonl = Encoder::new(Encoding::Jsonl, &FieldSet::ALL);
+    for kind in RowKind::ALL {
+        assert_eq!(jsonl.row(kind, b"\x50", &mut out), Err(DecodeError::Truncated));
+        assert_eq!(RowBinary::new().row(kind, b"\x50", &mut out), Err(DecodeError::Truncated));
+    }
+    assert!(out.is_empty());
+}
+
+/// By the DDL: each column's flag where it may be NULL, and its value. What a store makes of it is in `clickhouse.rs`.
+#[test]
+fn columns_are_in_the_order_of_the_table() {
+    let of = |put: &dyn Fn(&mut RowBinary, &mut Vec<u8>)| {
+        let mut out = b"before".to_vec();
+        put(&mut RowBinary::new(), &mut out);
+        out.strip_prefix(b"before").unwrap().to_vec()
+    };
+    // record_kind, time, sequence, host, tags, run_id, host_id, version; listener, address, port, payload, truncated; syslog.
+    let empty = of(&|rows, out| rows.datagram(&DatagramRecord::default(), out));
+    let expected =
+        [&[0; 1 + 8][..], &[1], &[0; 2], &[1; 3], &[0; 1 + 16], &[1], &[0], &[1], &[1; 10]];
+    assert_eq!(empty, expected.concat());
+    let received = DatagramRecord {
+        record_kind: Some(RecordKind(200)),
+        time_unix_ns: Some(0x0102),
+        sequence: Some(u64::MAX),
+        host: Some("h"),
+        tags: Some(Tags::new(&[("a", "b")])),
+        listener: Some(""),
+        source_address: Some([192, 0, 2, 1].into()),
+        source_port: Some(514),
+        payload: Some(b"\xff"),
+        hostname: Some(""),
+        message: Some(b"m"),
+        ..DatagramRecord::default()
+    };
+    let expected: [&[u8]; 12] = [
+        b"\xc8\x02\x01\0\0\0\0\0\0",
+        b"\0\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"\x01h\x01\x01a\x01b",
+        b"\x01\x01\x01",
+        b"\0",
+        b"\0\0\0\0\0\0\0\0\0\0\xff\xff\xc0\0\x02\x01",
+        b"\0\x02\x02",
+        b"\x01\xff",
+        b"\x01",
+        b"\x01\x01\x01\x01",
+        b"\0\0\x01\x01\x01\x01",
+        b"\0\x01m",
+    ];
+    assert_eq!(of(&|rows, out| rows.datagram(&received, out)), expected.concat());
+    // A UUID is two halves, each in little-endian order; what is none is NULL.
+    let boot = |boot_id| {
+        let totals = PollTotals { boot_id: Some(boot_id), ..PollTotals::default() };
+        // Behind time, poll and host.
+        of(&|rows, out| rows.totals(&totals, out))[8 + 1 + 1..][..17].to_vec()
+    };
+    let uuid = b"\0\x27\x4d\x7a\x2d\xe0\xf1\xb1\xc5\x11\x5a\x3c\x6f\x6d\x0f\x1b\x9c";
+    assert_eq!(boot("c5b1f1e0-2d7a-4d27-9c1b-0f6d6f3c5a11"), uuid);
+    for none in [
+        "",
+        "c5b1f1e0-2d7a-4d27-9c1b-0f6d6f3c5a1",
+        "c5b1f1e0+2d7a-4d27-9c1b-0f6d6f3c5a11",
+        "c5b1f1e0-2d7a-4d27-9c1b-0f6d6f3c5a1g",
+    ] {
+        assert_eq!(boot(none)[0], 1, "{none}");
+    }
+    let record = any_record(b"\x50\x07");
+    let names = RowBinary::columns(RowKind::Record);
+    assert_eq!(names.split(',').count(), SocketRecord::FIELDS.len());
+    assert!(of(&|rows, out| rows.record(&record, out)).len() > SocketRecord::FIELDS.len());
+    assert_eq!(RowBinary::table(RowKind::Totals), "polls");
+}

@@ -1,0 +1,226 @@
+//! The bytes of a spool's files. All numbers are little-endian.
+//!
+//! A segment is two copies of its header, each at the begin of a page of 4 KiB, and entries. An entry is a head of 48 bytes
+//! and the body. A head has a CRC of its own: where a body is damaged the next head is where it should be, and where a head is
+//! damaged the next one is looked for. CRCs of a segment begin with its salt, a random number: a body that
+//! looks like an entry is not taken for one by that search, whoever wrote it.
+
+use super::Tally;
+
+/// Bytes before the first entry of a segment.
+pub(super) const HEADER_BYTES: u64 = 2 * PAGE_BYTES;
+/// Bytes before the body of an entry.
+pub(super) const HEAD_BYTES: usize = 48;
+/// Distance of the two copies of a header, and of the two slots of the cursor.
+pub(super) const PAGE_BYTES: u64 = 4096;
+/// Bytes of a header or of a slot that have a meaning; the last four are the CRC of the others, in every version.
+pub(super) const FIXED_BYTES: usize = 128;
+
+const SEGMENT_MAGIC: [u8; 8] = *b"WeirSpoS";
+const CURSOR_MAGIC: [u8; 8] = *b"WeirSpoC";
+const VERSION: u32 = 1;
+
+/// What a header or a slot turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fixed<T> {
+    /// Whole, and of our version.
+    Known(T),
+    /// Whole, and of another version.
+    Version(u32),
+    /// Anything else.
+    Damaged,
+}
+
+/// The begin of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) salt: u32,
+    /// Everything that was appended before the segment's first entry.
+    pub(super) before: Tally,
+}
+
+impl Header {
+    /// Both copies, up to the first entry.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let mut fixed = begin(SEGMENT_MAGIC);
+        fixed[12..16].copy_from_slice(&self.salt.to_le_bytes());
+        put_tally(&mut fixed[16..40], self.before);
+        seal(&mut fixed);
+
+        let mut bytes = vec![0; HEADER_BYTES as usize];
+        for at in [0, PAGE_BYTES as usize] {
+            bytes[at..at + FIXED_BYTES].copy_from_slice(&fixed);
+        }
+        bytes
+    }
+
+    pub(super) fn read(fixed: &[u8; FIXED_BYTES]) -> Fixed<Header> {
+        open(fixed, SEGMENT_MAGIC, |fixed| Header {
+            salt: u32_at(fixed, 12),
+            before: tally_at(fixed, 16),
+        })
+    }
+}
+
+/// How the last process that had the spool left it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// It has it, or it crashed.
+    Open,
+    /// It closed it.
+    Closed,
+}
+
+/// One of the two slots of the cursor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot {
+    /// The slot with the higher one counts.
+    pub(super) generation: u64,
+    pub(super) acknowledged: Tally,
+    /// What was durably appended.
+    pub(super) end: Tally,
+    pub(super) left: Left,
+}
+
+impl Slot {
+    /// A whole page.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let mut fixed = begin(CURSOR_MAGIC);
+        fixed[12..16].copy_from_slice(&u32::from(self.left == Left::Closed).to_le_bytes());
+        fixed[16..24].copy_from_slice(&self.generation.to_le_bytes());
+        put_tally(&mut fixed[24..48], self.acknowledged);
+        put_tally(&mut fixed[48..72], self.end);
+        seal(&mut fixed);
+
+        let mut bytes = vec![0; PAGE_BYTES as usize];
+        bytes[..FIXED_BYTES].copy_from_slice(&fixed);
+        bytes
+    }
+
+    pub(super) fn read(fixed: &[u8; FIXED_BYTES]) -> Fixed<Slot> {
+        open(fixed, CURSOR_MAGIC, |fixed| Slot {
+            generation: u64_at(fixed, 16),
+            acknowledged: tally_at(fixed, 24),
+            end: tally_at(fixed, 48),
+            left: if u32_at(fixed, 12) == 1 { Left::Closed } else { Left::Open },
+        })
+    }
+}
+
+/// What stands before the body of an entry. Without a body it is a mark, which says what came before it and is no entry: it
+/// is written before each `fsync`, so that damage to the last entry is counted too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) body_bytes: u32,
+    body_crc: u32,
+    pub(super) rows: u32,
+    pub(super) row_bytes: u64,
+    /// Everything that was appended before.
+    pub(super) before: Tally,
+}
+
+impl Head {
+    pub(super) fn entry(salt: u32, before: Tally, rows: u32, row_bytes: u64, body: &[u8]) -> Head {
+        let body_crc = crc32c::crc32c_append(salt, body);
+        Head { body_bytes: body.len() as u32, body_crc, rows, row_bytes, before }
+    }
+
+    /// The same entry for another segment.
+    pub(super) fn with_salt(&self, salt: u32, body: &[u8]) -> Head {
+        Head::entry(salt, self.before, self.rows, self.row_bytes, body)
+    }
+
+    pub(super) fn mark(before: Tally) -> Head {
+        Head { body_bytes: 0, body_crc: 0, rows: 0, row_bytes: 0, before }
+    }
+
+    pub(super) fn is_mark(&self) -> bool {
+        self.body_bytes == 0
+    }
+
+    /// Everything that was appended when this had been.
+    pub(super) fn after(&self) -> Tally {
+        if self.is_mark() { self.before } else { self.before.and_entry(self.rows, self.row_bytes) }
+    }
+
+    pub(super) fn bytes(&self, salt: u32) -> [u8; HEAD_BYTES] {
+        let mut bytes = [0; HEAD_BYTES];
+        bytes[4..8].copy_from_slice(&self.body_bytes.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.body_crc.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.rows.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.row_bytes.to_le_bytes());
+        put_tally(&mut bytes[24..48], self.before);
+        let crc = crc32c::crc32c_append(salt, &bytes[4..]);
+        bytes[..4].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// The head at the begin of `bytes`, if one is there that can have its body in `body_bytes_max` bytes.
+    pub(super) fn read(bytes: &[u8], salt: u32, body_bytes_max: u64) -> Option<Head> {
+        let bytes: &[u8; HEAD_BYTES] = bytes.first_chunk()?;
+        let head = Head {
+            body_bytes: u32_at(bytes, 4),
+            body_crc: u32_at(bytes, 8),
+            rows: u32_at(bytes, 12),
+            row_bytes: u64_at(bytes, 16),
+            before: tally_at(bytes, 24),
+        };
+
+        // The cheap test first: a search tries every byte of a segment.
+        let is_possible = u64::from(head.body_bytes) <= body_bytes_max;
+        let is_whole = || crc32c::crc32c_append(salt, &bytes[4..]) == u32_at(bytes, 0);
+        (is_possible && is_whole()).then_some(head)
+    }
+
+    pub(super) fn is_of(&self, salt: u32, body: &[u8]) -> bool {
+        crc32c::crc32c_append(salt, body) == self.body_crc
+    }
+}
+
+fn begin(magic: [u8; 8]) -> [u8; FIXED_BYTES] {
+    let mut fixed = [0; FIXED_BYTES];
+    fixed[..8].copy_from_slice(&magic);
+    fixed[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    fixed
+}
+
+fn seal(fixed: &mut [u8; FIXED_BYTES]) {
+    let crc = crc32c::crc32c(&fixed[..FIXED_BYTES - 4]);
+    fixed[FIXED_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+}
+
+fn open<T>(fixed: &[u8; FIXED_BYTES], magic: [u8; 8], read: impl FnOnce(&[u8]) -> T) -> Fixed<T> {
+    // The CRC comes before the version: a flipped bit is damage, and no reason to refuse the spool.
+    let is_whole = crc32c::crc32c(&fixed[..FIXED_BYTES - 4]) == u32_at(fixed, FIXED_BYTES - 4);
+    if !fixed.starts_with(&magic) || !is_whole {
+        return Fixed::Damaged;
+    }
+    match u32_at(fixed, 8) {
+        VERSION => Fixed::Known(read(fixed)),
+        version => Fixed::Version(version),
+    }
+}
+
+fn put_tally(bytes: &mut [u8], tally: Tally) {
+    for (place, value) in
+        bytes.chunks_exact_mut(8).zip([tally.entries, tally.rows, tally.row_bytes])
+    {
+        place.copy_from_slice(&value.to_le_bytes());
+    }
+}
+
+fn tally_at(bytes: &[u8], at: usize) -> Tally {
+    Tally {
+        entries: u64_at(bytes, at),
+        rows: u64_at(bytes, at + 8),
+        row_bytes: u64_at(bytes, at + 16),
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes[at..].first_chunk().copied().map_or(0, u32::from_le_bytes)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes[at..].first_chunk().copied().map_or(0, u64::from_le_bytes)
+}

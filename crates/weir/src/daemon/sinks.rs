@@ -1,0 +1,376 @@
+//! The sinks that run. They come, are replaced and go while their sources go on: what did not change is not touched, and
+//! what was replaced delivers by itself what it has.
+
+mod rows;
+
+pub(super) use rows::Fed;
+
+use super::collector;
+use super::names::Names;
+use super::open;
+use super::stop::{LastLedger, LedgerForm};
+use crate::exit::Failure;
+use anyhow::Context as _;
+use config::{Config, Opening, Sink, SinkConfig, Source};
+use ledger::{Ledger, Meter, Trouble};
+use record::FieldSet;
+use relay::TargetKind;
+use rows::Rows;
+use sink::{Connector, Fanout, Remote, SinkOptions};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// How often the name of a UDP sink is resolved again.
+pub(crate) const RESOLVE_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Most sinks that were replaced or removed and still deliver. Each has a queue; the oldest is given up for the next.
+const DRAINING_MAX: usize = 16;
+
+/// How much longer than its deadline a sink's thread is waited for, before it is given up.
+const END_GRACE: Duration = Duration::from_millis(500);
+
+/// All sinks of the daemon.
+#[derive(Default)]
+pub(super) struct Sinks {
+    running: Vec<Running>,
+    draining: Vec<Draining>,
+    sockets: Fanout,
+    /// What feeds a sink with the datagrams of a listener, by the names of both. Each has a ring reader of its own.
+    listeners: BTreeMap<(String, String), Feed>,
+}
+
+/// What one listener gives one sink.
+#[derive(Clone, Default)]
+struct Feed {
+    fanout: Fanout,
+    /// Held by what makes the rows.
+    feeding: Weak<()>,
+}
+
+struct Running {
+    config: SinkConfig,
+    /// What its records of sockets are written with, if it takes any.
+    fields: Option<FieldSet>,
+    /// Where it sends datagrams to, if it is of that kind.
+    remote: Remote,
+    sink: sink::Sink,
+    feeds: Vec<(Source, Feed)>,
+}
+
+/// A sink that nothing feeds any longer.
+struct Draining {
+    sink: sink::Sink,
+    deadline: Instant,
+    /// What listeners may still hand to it.
+    feeding: Vec<Weak<()>>,
+    /// For the one that took its place.
+    has_ended: Arc<AtomicBool>,
+}
+
+/// What becomes of all sinks, with everything opened that can fail.
+pub(super) struct Plan(Vec<Fate>);
+
+enum Fate {
+    /// Goes on; its place among the running ones.
+    Keep(usize),
+    Open(Box<Opened>),
+}
+
+struct Opened {
+    config: SinkConfig,
+    fields: Option<FieldSet>,
+    remote: Remote,
+    connector: Connector,
+}
+
+impl Sinks {
+    /// Where the rows of the socket collector go.
+    pub(super) fn sockets(&self) -> &Fanout {
+        &self.sockets
+    }
+
+    /// Opens what a configuration asks for anew, and changes nothing but that empty files may appear.
+    ///
+    /// # Errors
+    /// A sink can never work as it is configured on this host; the message says what to do.
+    pub(super) fn prepare(
+        &self,
+        config: &Config,
+        names: &Names,
+        last: LastLedger,
+    ) -> anyhow::Result<Plan> {
+        let absent = match &config.sockets {
+            Some(sockets) => collector::options(config, sockets)?.absent_fields(),
+            None => FieldSet::NONE,
+        };
+
+        let mut fates = Vec::new();
+        for wanted in &config.sinks {
+            let sockets =
+                config.sockets.as_ref().filter(|_| wanted.from.contains(&Source::Sockets));
+            let own = sockets.map(|sockets| sockets.fields_of(wanted));
+            // Absent fields are nowhere: with and without them the same is written.
+            let present = |fields: Option<FieldSet>| fields.map(|fields| fields.without(&absent));
+            let is_same =
+                |one: &Running| one.config == *wanted && present(one.fields) == present(own);
+            fates.push(match self.running.iter().position(is_same) {
+                Some(at) => Fate::Keep(at),
+                None => {
+                    let is_protobuf = wanted.to.encoding() == record::Encoding::Protobuf;
+                    // Protobuf has no trace of what is absent, and is written fastest whole.
+                    let whole = |own: FieldSet| if is_protobuf { own.with(&absent) } else { own };
+                    let fields = own.map(whole);
+                    Fate::Open(Box::new(open_one(wanted, fields, names, last)?))
+                }
+            });
+        }
+        Ok(Plan(fates))
+    }
+
+    /// Puts a plan into force. Returns what failed, in words: a sink that does not start leaves the former one in its place.
+    pub(super) fn apply(&mut self, plan: Plan, ledger: &Ledger, grace: Duration) -> Vec<String> {
+        let deadline = Instant::now() + grace;
+        let mut failures = Vec::new();
+        let mut former: Vec<_> = self.running.drain(..).map(Some).collect();
+
+        for fate in plan.0 {
+            let next = match fate {
+                Fate::Keep(at) => former[at].take(),
+                Fate::Open(opened) => {
+                    let is_former = |one: &&mut Option<Running>| {
+                        one.as_ref().is_some_and(|one| one.config.name == opened.config.name)
+                    };
+                    let old = former.iter_mut().find(is_former).and_then(Option::take);
+                    self.start(*opened, old, (ledger, deadline)).unwrap_or_else(|(old, error)| {
+                        failures.push(error);
+                        old
+                    })
+                }
+            };
+            self.running.extend(next);
+        }
+
+        for one in former.into_iter().flatten() {
+            self.retire(one, deadline, Arc::default());
+        }
+        failures
+    }
+
+    /// What reads the ring of a listener for a sink.
+    pub(super) fn receiver(&mut self, listener: &str, fed: &Fed) -> TargetKind {
+        let feed = self.listeners.entry((listener.to_owned(), fed.sink.clone())).or_default();
+        // One token for all that ever feed it: the old reader of a ring may drain beside the new.
+        let feeding = feed.feeding.upgrade().unwrap_or_default();
+        feed.feeding = Arc::downgrade(&feeding);
+        let writer = feed.fanout.writer(collector::source_id());
+        TargetKind::Rows(Box::new(Rows::new(writer, listener, fed, feeding)))
+    }
+
+    /// Starts a sink, in the place of another if there is one.
+    fn start(
+        &mut self,
+        opened: Opened,
+        old: Option<Running>,
+        (ledger, deadline): (&Ledger, Instant),
+    ) -> Result<Option<Running>, (Option<Running>, String)> {
+        let Opened { config, fields, remote, mut connector } = opened;
+        let has_ended = Arc::new(AtomicBool::new(old.is_none()));
+        if config.to.is_exclusive() && old.is_some() {
+            connector = after(connector, &config.name, Arc::clone(&has_ended));
+        }
+
+        let started = sink::Sink::open(SinkOptions {
+            name: config.name.clone(),
+            origin: origin(&config),
+            queue: config.queue(),
+            batch: config.batch(),
+            delivery: config.delivery(),
+            spool: config.spool_options(),
+            connector,
+        });
+        let sink = match started {
+            Ok(sink) => sink,
+            Err(error) => return Err((old, format!("sink {}: {error}", config.name))),
+        };
+        ledger.register(sink.meter());
+
+        let feed = |source: &Source| (source.clone(), self.feed(source, &config.name));
+        let feeds: Vec<_> = config.from.iter().map(feed).collect();
+        for (source, feed) in &feeds {
+            match &old {
+                Some(old) if old.config.from.contains(source) => {
+                    feed.fanout.replace(&old.sink, &sink);
+                }
+                _ => feed.fanout.attach(&sink),
+            }
+        }
+        if let Some(mut old) = old {
+            // What both take goes to the new one alone.
+            old.feeds.retain(|(source, _)| !config.from.contains(source));
+            self.retire(old, deadline, has_ended);
+        }
+        Ok(Some(Running { config, fields, remote, sink, feeds }))
+    }
+
+    fn feed(&mut self, source: &Source, sink: &str) -> Feed {
+        match source {
+            Source::Sockets => Feed { fanout: self.sockets.clone(), feeding: Weak::new() },
+            Source::Listener(name) => {
+                self.listeners.entry((name.clone(), sink.to_owned())).or_default().clone()
+            }
+        }
+    }
+
+    /// Takes a sink out of service. What listeners still have for it in their rings may come first.
+    fn retire(&mut self, one: Running, deadline: Instant, has_ended: Arc<AtomicBool>) {
+        let Running { config, sink, feeds, .. } = one;
+        let mut feeding = Vec::new();
+        for (source, feed) in feeds {
+            match source {
+                Source::Sockets => feed.fanout.detach(&sink),
+                Source::Listener(listener) => {
+                    let key = (listener, config.name.clone());
+                    feeding.extend(self.listeners.remove(&key).map(|feed| feed.feeding));
+                }
+            }
+        }
+
+        self.draining.push(Draining { sink, deadline, feeding, has_ended });
+        let too_many = self.draining.len().saturating_sub(DRAINING_MAX);
+        for oldest in &mut self.draining[..too_many] {
+            oldest.hurry(Instant::now());
+        }
+    }
+
+    /// Closes the accounts of sinks that have ended.
+    pub(super) fn turn(&mut self, now: Instant, ledger: &Ledger) {
+        for at in (0..self.draining.len()).rev() {
+            let one = &self.draining[at];
+            one.close_if_nothing_comes(now);
+            if one.sink.has_ended() || now >= one.deadline + END_GRACE {
+                self.draining.swap_remove(at).finish(ledger);
+            }
+        }
+    }
+
+    /// Sends on where names stand for other addresses.
+    pub(super) fn follow_names(&self, names: &Names) {
+        for one in &self.running {
+            let Some(receiver) = one.config.to.receiver() else { continue };
+            let known = names.addresses(receiver);
+            let current = one.remote.address();
+            if current.is_some_and(|current| known.contains(&current)) {
+                continue;
+            }
+            if let Some(addr) = known.first() {
+                let before = current.map_or("nowhere".to_owned(), |addr| addr.to_string());
+                tracing::info!("sink {}: sending to {addr}, before {before}", one.config.name);
+                one.remote.set(*addr);
+            }
+        }
+    }
+
+    /// Lets nothing more in; what is inside may leave until the deadline.
+    pub(super) fn close(&mut self, deadline: Instant) {
+        for Running { sink, .. } in std::mem::take(&mut self.running) {
+            let (feeding, has_ended) = (Vec::new(), Arc::default());
+            self.draining.push(Draining { sink, deadline, feeding, has_ended });
+        }
+        self.draining.iter_mut().for_each(|one| {
+            one.feeding.clear();
+            one.hurry(deadline);
+        });
+    }
+
+    /// Leaves those that end less time.
+    pub(super) fn hurry(&mut self, deadline: Instant) {
+        self.draining.iter_mut().for_each(|one| one.hurry(deadline));
+    }
+
+    /// Whether all that were to end have.
+    pub(super) fn has_drained(&self) -> bool {
+        self.draining.iter().all(|one| one.sink.has_ended())
+    }
+
+    /// Ends all that were to end, but for a moment for their threads to come back.
+    pub(super) fn finish(&mut self, ledger: &Ledger) {
+        self.draining.drain(..).for_each(|one| one.finish(ledger));
+    }
+}
+
+impl Draining {
+    fn hurry(&mut self, deadline: Instant) {
+        self.deadline = self.deadline.min(deadline);
+        self.close_if_nothing_comes(Instant::now());
+    }
+
+    fn close_if_nothing_comes(&self, now: Instant) {
+        let comes = self.feeding.iter().any(|feeding| feeding.strong_count() > 0);
+        if !comes || now >= self.deadline {
+            self.sink.close(self.deadline);
+        }
+    }
+
+    /// Closes its account. Waits for half a second beyond the deadline at most, and then gives its thread up.
+    fn finish(self, ledger: &Ledger) {
+        let meter: Arc<dyn Meter> = self.sink.meter();
+        self.sink.wait(self.deadline);
+        self.has_ended.store(true, Ordering::Release);
+        ledger.retire(&meter);
+    }
+}
+
+fn open_one(
+    wanted: &SinkConfig,
+    fields: Option<FieldSet>,
+    names: &Names,
+    last: LastLedger,
+) -> anyhow::Result<Opened> {
+    match &wanted.to {
+        Sink::Stdout(_) if last.form == LedgerForm::Json => {
+            return Err(Failure::Config.error(format!(
+                "sink {} writes records to standard output, where --json writes the last ledger: one would spoil the other. \
+                 Fix: leave --json out, or send the records to a file",
+                wanted.name
+            )));
+        }
+        Sink::File(file) => open::sink_file(wanted, &file.path)?,
+        _ => {}
+    }
+
+    let remote = Remote::default();
+    if let Some(receiver) = wanted.to.receiver() {
+        match names.addresses(receiver).first() {
+            Some(addr) => remote.set(*addr),
+            None => tracing::warn!(
+                "sink {}: {} has no address yet; its records are dropped as target_unresolved until it has",
+                wanted.name,
+                wanted.to
+            ),
+        }
+    }
+    let opening = Opening { name: wanted.name.clone(), fields, remote: remote.clone() };
+    let connector = wanted.to.open(&opening).with_context(|| format!("sink {}", wanted.name))?;
+    Ok(Opened { config: wanted.clone(), fields, remote, connector })
+}
+
+/// What a sink's rows come from, in the ledger.
+fn origin(config: &SinkConfig) -> String {
+    config.from.iter().map(Source::to_string).collect::<Vec<_>>().join("+")
+}
+
+/// Connects only when another sink has ended: two would write into one another.
+fn after(connector: Connector, name: &str, former_has_ended: Arc<AtomicBool>) -> Connector {
+    let Connector { form, mut destination } = connector;
+    let name = name.to_owned();
+    let destination = move || match former_has_ended.load(Ordering::Acquire) {
+        true => destination(),
+        false => Err(Trouble {
+            what: format!("the former sink {name} still writes there"),
+            fix: "nothing: it ends within drain_grace".to_owned(),
+        }),
+    };
+    Connector { form, destination: Box::new(destination) }
+}

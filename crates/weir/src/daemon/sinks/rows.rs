@@ -1,0 +1,130 @@
+//! A listener's datagrams as rows of a sink: copied out of the ring, into the chunk that is being filled.
+
+use config::{Config, Parse, SinkConfig};
+use record::{DatagramRecord, Tags};
+use relay::{Datagram, Flushed, RowTarget, Taken, TargetOptions};
+use sink::ChunkWriter;
+use sockets::attribution::{Host, HostOptions};
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use wire::syslog::{self, Arrival};
+
+/// A sink that a listener feeds, and what its rows say of the host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in crate::daemon) struct Fed {
+    pub(super) sink: String,
+    parse: Parse,
+    host: Option<String>,
+    host_id: Option<String>,
+    tags: BTreeMap<String, String>,
+}
+
+impl Fed {
+    /// What a configuration feeds with the datagrams of this listener.
+    pub(in crate::daemon) fn by(config: &Config, listener: &str) -> Vec<Fed> {
+        let is_fed = |sink: &&SinkConfig| sink.listeners().any(|name| name == listener);
+        let about = config.sockets.as_ref();
+        let fed = |sink: &SinkConfig| Fed {
+            sink: sink.name.clone(),
+            parse: sink.parse,
+            host: about.and_then(|one| one.host.clone()),
+            host_id: about.and_then(|one| one.host_id.clone()),
+            tags: about.map(|one| one.tags.clone()).unwrap_or_default(),
+        };
+        config.sinks.iter().filter(is_fed).map(fed).collect()
+    }
+
+    /// What the relay is told: the sink's name is that of the target. It has everything that arrives.
+    pub(in crate::daemon) fn target_options(&self) -> TargetOptions {
+        TargetOptions {
+            name: self.sink.clone(),
+            only_sources: Vec::new(),
+            sample: None,
+            rate_limit_per_sec: None,
+        }
+    }
+
+    pub(in crate::daemon) fn name(&self) -> &str {
+        &self.sink
+    }
+}
+
+/// Most tags that a host has (`[sockets]`).
+const TAGS_MAX: usize = 16;
+
+/// What makes rows of the datagrams of one listener for one sink.
+pub(super) struct Rows {
+    writer: ChunkWriter,
+    host: Host,
+    listener: String,
+    parse: Parse,
+    sequence: u64,
+    /// Held as long as something may come: the sink waits for it before it ends.
+    _feeding: Arc<()>,
+}
+
+impl Rows {
+    pub(super) fn new(writer: ChunkWriter, listener: &str, fed: &Fed, feeding: Arc<()>) -> Rows {
+        let host = Host::read(HostOptions {
+            name: fed.host.clone(),
+            host_id: fed.host_id.clone(),
+            tags: fed.tags.clone().into_iter().collect(),
+        });
+        let (listener, parse) = (listener.to_owned(), fed.parse);
+        Rows { writer, host, listener, parse, sequence: 0, _feeding: feeding }
+    }
+}
+
+impl RowTarget for Rows {
+    fn take(&mut self, datagram: &Datagram<'_>) -> Taken {
+        let source = datagram.source.address();
+        let mut tags = [("", ""); TAGS_MAX];
+        let count = tags.iter_mut().zip(self.host.tags()).map(|(slot, tag)| *slot = tag).count();
+        let mut record = DatagramRecord {
+            time_unix_ns: Some(datagram.received_unix_ns),
+            sequence: Some(self.sequence),
+            host: self.host.name(),
+            host_id: self.host.host_id(),
+            tags: (count > 0).then(|| Tags::new(&tags[..count])),
+            run_id: Some(self.writer.stream()),
+            listener: Some(&self.listener),
+            source_address: source.map(|source| source.ip()),
+            source_port: source.map(|source| source.port()),
+            payload: Some(datagram.bytes),
+            ..DatagramRecord::new()
+        };
+        if self.parse == Parse::Syslog {
+            let arrival = Arrival { unix_ns: datagram.received_unix_ns, zone_offset_seconds: 0 };
+            record.fill_syslog(&syslog::parse(datagram.bytes, arrival));
+        }
+
+        match self.writer.try_datagram(&record, key_of(datagram)) {
+            Ok(()) => {
+                self.sequence += 1;
+                Taken::Yes
+            }
+            Err(sink::Full) => Taken::Full,
+        }
+    }
+
+    fn flush(&mut self) -> Flushed {
+        match self.writer.try_flush() {
+            Ok(()) => Flushed::Yes,
+            Err(sink::Full) => Flushed::Full,
+        }
+    }
+
+    /// A sink that has room again is found when it is asked: its queue is its own.
+    fn ready_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// The same for all datagrams of a sender, in every life of the program.
+fn key_of(datagram: &Datagram<'_>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (datagram.source.ip_bytes(), datagram.source.port()).hash(&mut hasher);
+    hasher.finish()
+}

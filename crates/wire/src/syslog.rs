@@ -1,0 +1,130 @@
+//! Syslog as it is sent: RFC 5424, RFC 3164, and what devices make of the latter.
+//!
+//! Nothing is copied. What cannot be told is absent, and a message whose form is not known is [`Format::Unparsed`]: the
+//! caller has the bytes. Bytes of a message may be anything; only its text and structured data may be no UTF-8.
+
+mod rfc3164;
+mod rfc5424;
+mod time;
+
+/// What a message says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Syslog<'a> {
+    /// The form that it has.
+    pub format: Format,
+    /// 0 to 23; absent where the message begins without a valid `<number>`.
+    pub facility: Option<u8>,
+    /// 0 (worst) to 7; absent like the facility.
+    pub severity: Option<u8>,
+    /// The sender's time, in nanoseconds since 1970, UTC.
+    pub time_unix_ns: Option<u64>,
+    /// The host that the message names.
+    pub hostname: Option<&'a str>,
+    /// The program.
+    pub app_name: Option<&'a str>,
+    /// The process id, or what stands in its place.
+    pub proc_id: Option<&'a str>,
+    /// The type of message; of Cisco devices, what stands between `%` and the colon.
+    pub msg_id: Option<&'a str>,
+    /// Elements with their brackets and escapes.
+    pub structured_data: Option<&'a [u8]>,
+    /// The text, without byte order mark and line end. Absent if the message is not parsed, or has none.
+    pub message: Option<&'a [u8]>,
+}
+
+/// The form of a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// None of those below.
+    #[default]
+    Unparsed,
+    /// RFC 5424: version, time, host, program, process, type, structured data, text.
+    Rfc5424,
+    /// RFC 3164: facility and severity, or a time, or both, before the text; host and program where they can be told.
+    Rfc3164,
+}
+
+/// What times that do not say everything are completed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// When the message was received: the year of a time without one is that which is nearest.
+    pub unix_ns: u64,
+    /// East of UTC: the zone of a time without one.
+    pub zone_offset_seconds: i32,
+}
+
+/// Reads one message, a datagram for example.
+pub fn parse(bytes: &[u8], arrival: Arrival) -> Syslog<'_> {
+    let (priority, rest) = split_priority(bytes);
+    let mut syslog = Syslog {
+        facility: priority.map(|priority| priority >> 3),
+        severity: priority.map(|priority| priority & 7),
+        ..Syslog::default()
+    };
+
+    let is_known = if priority.is_some() && rfc5424::claims(rest) {
+        rfc5424::parse(rest, &mut syslog)
+    } else {
+        rfc3164::parse(rest, arrival, &mut syslog)
+    };
+
+    match is_known {
+        Some(()) => syslog,
+        // Nothing is told of what was understood only in part.
+        None => {
+            Syslog { facility: syslog.facility, severity: syslog.severity, ..Syslog::default() }
+        }
+    }
+}
+
+/// `<0>` to `<191>`, without leading zeros, and what comes behind.
+fn split_priority(bytes: &[u8]) -> (Option<u8>, &[u8]) {
+    let priority = bytes.strip_prefix(b"<").and_then(|rest| {
+        let (digits, rest) = split_digits(rest, 3);
+        let rest = rest.strip_prefix(b">")?;
+        let is_plain = digits.len() == 1 || !digits.starts_with(b"0");
+        let priority = number(digits).filter(|number| is_plain && *number <= 191)?;
+        Some((u8::try_from(priority).ok()?, rest))
+    });
+
+    match priority {
+        Some((priority, rest)) => (Some(priority), rest),
+        None => (None, bytes),
+    }
+}
+
+/// Decimal digits at the beginning, `max` at most.
+fn split_digits(bytes: &[u8], max: usize) -> (&[u8], &[u8]) {
+    let len = bytes.iter().take(max).take_while(|byte| byte.is_ascii_digit()).count();
+    bytes.split_at(len)
+}
+
+/// The number that up to 9 digits are; none if there is no digit.
+fn number(digits: &[u8]) -> Option<u32> {
+    if digits.is_empty() || digits.len() > 9 {
+        return None;
+    }
+    digits.iter().try_fold(0_u32, |sum, digit| {
+        digit.is_ascii_digit().then(|| sum * 10 + u32::from(digit - b'0'))
+    })
+}
+
+/// What comes before the first space, and what behind it; nothing behind if there is none.
+fn split_word(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let len = bytes.iter().position(|byte| *byte == b' ').unwrap_or(bytes.len());
+    let (word, rest) = bytes.split_at(len);
+    (word, rest.get(1..).unwrap_or_default())
+}
+
+/// A text of printable ASCII without spaces, at least one character.
+fn graphic(bytes: &[u8]) -> Option<&str> {
+    let is_graphic = !bytes.is_empty() && bytes.iter().all(u8::is_ascii_graphic);
+    str::from_utf8(bytes).ok().filter(|_| is_graphic)
+}
+
+/// The text of a message without what stands for its end.
+fn without_end(text: &[u8]) -> Option<&[u8]> {
+    let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r' | 0);
+    let len = text.iter().rposition(|byte| !is_end(byte)).map_or(0, |last| last + 1);
+    text.get(..len).filter(|text| !text.is_empty())
+}

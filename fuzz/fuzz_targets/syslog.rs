@@ -1,0 +1,48 @@
+//! Reading any bytes as syslog must not panic. What is understood, in whatever form, says the same when it is written as
+//! RFC 5424.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use wire::syslog::{Arrival, Format, Syslog, parse};
+
+fuzz_target!(|input: (u64, i32, &[u8])| {
+    let (unix_ns, zone_offset_seconds, bytes) = input;
+    let arrival = Arrival { unix_ns, zone_offset_seconds };
+
+    let said = parse(bytes, arrival);
+    let texts = [said.hostname, said.app_name, said.proc_id, said.msg_id];
+    let all = texts.iter().flatten().map(|text| text.as_bytes());
+    for part in all.chain(said.structured_data).chain(said.message) {
+        assert!(!part.is_empty() && bytes.as_ptr_range().contains(&part.as_ptr()));
+    }
+
+    if said.format == Format::Unparsed {
+        assert_eq!(texts, [None; 4]);
+        assert_eq!((said.structured_data, said.message, said.time_unix_ns), (None, None, None));
+    } else if let (Some(facility), Some(severity)) = (said.facility, said.severity) {
+        let again = write(&said, facility * 8 + severity);
+        let wanted = Syslog { format: Format::Rfc5424, time_unix_ns: None, ..said };
+        // A lone hyphen is how RFC 5424 says that there is none.
+        if texts.contains(&Some("-")) {
+            return;
+        }
+        assert_eq!(parse(&again, arrival), wanted, "{}", again.escape_ascii());
+    }
+});
+
+/// The message as RFC 5424, without its time.
+fn write(said: &Syslog<'_>, priority: u8) -> Vec<u8> {
+    let mut out = format!("<{priority}>1 -").into_bytes();
+    for text in [said.hostname, said.app_name, said.proc_id, said.msg_id] {
+        out.push(b' ');
+        out.extend_from_slice(text.unwrap_or("-").as_bytes());
+    }
+    out.push(b' ');
+    out.extend_from_slice(said.structured_data.unwrap_or(b"-"));
+
+    // With the mark, so that a text that begins with one keeps it.
+    out.extend_from_slice(" \u{feff}".as_bytes());
+    out.extend_from_slice(said.message.unwrap_or_default());
+    out
+}
