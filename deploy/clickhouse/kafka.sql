@@ -1,5 +1,5 @@
--- Records and totals from Kafka into the tables of sockets.sql, which must be there. Needs weir_store.proto in the server's
--- format_schema_path, and Weir's sink with one row in each message, which is how it sends them (deploy/kafka has the topics).
+-- Records, totals and datagrams from Kafka into the tables of sockets.sql and datagrams.sql, which must be there. Needs weir_store.proto in
+-- the server's format_schema_path, and Weir's sink with one row in each message, which is how it sends them (deploy/kafka has the topics).
 --
 --   clickhouse-client --multiquery < kafka.sql
 --
@@ -20,7 +20,7 @@ SETTINGS
     kafka_format = 'ProtobufSingle',
     kafka_schema = 'weir_store.proto:SocketRecord',
     kafka_handle_error_mode = 'stream',
-    -- A consumer reads some 100,000 rows/s: so many as the rate needs, and no more than there are partitions.
+    -- As many as the rate needs, and no more than there are partitions: docs/fleet.md has the rows/s of a processor.
     kafka_num_consumers = 1,
     kafka_thread_per_consumer = 1,
     -- An insert, and so a part, every 10 s or 500,000 rows.
@@ -40,6 +40,22 @@ SETTINGS
     kafka_handle_error_mode = 'stream',
     kafka_flush_interval_ms = 10000
 EMPTY AS SELECT * EXCEPT ingest_time FROM polls;
+
+CREATE TABLE IF NOT EXISTS datagrams_kafka
+ENGINE = Kafka
+SETTINGS
+    kafka_broker_list = 'kafka:9092',
+    kafka_topic_list = 'weir.datagrams',
+    kafka_group_name = 'clickhouse-weir-datagrams',
+    kafka_format = 'ProtobufSingle',
+    kafka_schema = 'weir_store.proto:DatagramRecord',
+    kafka_handle_error_mode = 'stream',
+    kafka_num_consumers = 1,
+    kafka_thread_per_consumer = 1,
+    kafka_flush_interval_ms = 10000,
+    kafka_max_block_size = 500000,
+    kafka_poll_max_batch_size = 65536
+EMPTY AS SELECT * EXCEPT ingest_time FROM datagrams;
 
 -- What could not be read: a message that is none of Weir's, or of a version that changed the meaning of a field.
 CREATE TABLE IF NOT EXISTS kafka_errors
@@ -69,3 +85,10 @@ SELECT * FROM polls_kafka WHERE length(_error) = 0;
 CREATE MATERIALIZED VIEW IF NOT EXISTS polls_kafka_to_errors TO kafka_errors AS
 SELECT _topic AS topic, _partition AS partition, _offset AS offset, _error AS error, _raw_message AS message
 FROM polls_kafka WHERE length(_error) > 0;
+
+CREATE MATERIALIZED VIEW IF NOT EXISTS datagrams_kafka_to_datagrams TO datagrams AS
+SELECT * FROM datagrams_kafka WHERE length(_error) = 0;
+
+CREATE MATERIALIZED VIEW IF NOT EXISTS datagrams_kafka_to_errors TO kafka_errors AS
+SELECT _topic AS topic, _partition AS partition, _offset AS offset, _error AS error, _raw_message AS message
+FROM datagrams_kafka WHERE length(_error) > 0;

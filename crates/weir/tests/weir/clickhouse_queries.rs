@@ -51,6 +51,7 @@ fn the_queries_that_people_ask_first_have_right_answers() {
     limits(&answers, &scene);
     ends(&answers, &scene);
     hosts(&answers);
+    datagrams(&answers);
     let granules = &answers.rows("granules_of_an_hour");
     assert!(granules[0].as_u64() < Some(granules[1].as_u64().unwrap() / 10), "{granules:?}");
     assert_eq!(answers.0["kept_of_two"], 1);
@@ -67,7 +68,7 @@ fn the_queries_that_people_ask_first_have_right_answers() {
 /// What comes by Kafka is what is inserted directly, and what cannot be read is kept apart.
 fn through_kafka(scene: &Scene) {
     let Some(broker) = Server::Kafka.shared() else { return };
-    let topics = ["sockets", "polls"].map(unique);
+    let topics = ["sockets", "polls", "datagrams"].map(unique);
     for topic in &topics {
         make_kafka_topic(broker, topic, 3);
         make_kafka_topic(broker, &format!("{topic}-broken"), 1);
@@ -78,16 +79,19 @@ fn through_kafka(scene: &Scene) {
         command
     };
     let broker = broker.to_string();
-    let [sockets, polls] = &topics;
-    run(command("weir-python", "produce.py").args([&broker, sockets, polls]).args(scene.files()));
+    let mut topics = topics.to_vec();
+    run(command("weir-python", "produce.py").arg(&broker).args(&topics).args(scene.files()));
     let mut consume = command("weir-clickhouse", "consume.py");
-    consume.arg(root()).args([&broker, sockets, polls]).args(scene.files());
+    consume.arg(root()).arg(&broker).args(&topics).args(scene.files());
     let answer: Value = serde_json::from_str(&run(&mut consume)).unwrap();
 
     assert_eq!(answer["through_kafka"], answer["direct"]);
     assert!(answer["direct"]["sockets"]["count"].as_u64() > Some(60), "{answer}");
-    let error = |topic: &str| json!({"topic": format!("{topic}-broken"), "message": "no message of Weir's"});
-    assert_eq!(answer["errors"], json!([error(polls), error(sockets)]));
+    assert_eq!(answer["direct"]["datagrams"]["count"], scene::ERRORS + scene::NOTES);
+    topics.sort_unstable();
+    let error =
+        |topic| json!({"topic": format!("{topic}-broken"), "message": "no message of Weir's"});
+    assert_eq!(answer["errors"], topics.into_iter().map(error).collect::<Value>());
 }
 
 /// Who sent what to whom.
@@ -178,6 +182,19 @@ fn ends(answers: &Answers, scene: &Scene) {
     let refused = json!({"peer": FAR, "service_port": null});
     assert_eq!(answers.row("resets_by_peer", &refused)["refused"], scene::REFUSED);
     assert_eq!(answers.rows("resets_by_peer").len(), 3, "nothing else was reset");
+}
+
+/// What came as syslog.
+fn datagrams(answers: &Answers) {
+    let [errors] = answers.rows("syslog_errors") else { panic!("not one program with errors") };
+    assert_eq!((&errors["hostname"], &errors["app_name"]), (&"db1".into(), &"postgres".into()));
+    assert_eq!((&errors["messages"], &errors["critical"]), (&scene::ERRORS.into(), &0.into()));
+    assert_eq!(errors["last_message"], "deadlock detected");
+    let quiet =
+        answers.row("loudest_senders", &json!({"listener": "syslog", "sender": "192.0.2.2"}));
+    assert_eq!((&quiet["datagrams"], &quiet["unparsed"]), (&scene::NOTES.into(), &0.into()));
+    assert_eq!(quiet["bytes"], scene::NOTES * scene::NOTE.len() as u64);
+    assert_eq!(answers.rows("loudest_senders")[0]["sender"], "192.0.2.1");
 }
 
 /// What is known of the collectors themselves.

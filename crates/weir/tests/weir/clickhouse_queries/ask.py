@@ -1,6 +1,6 @@
 """Asks the queries of deploy/clickhouse in ClickHouse's engine, of files that a collector wrote; answers on standard output, as JSON.
 
-usage: ask.py REPOSITORY FILE... The files hold records and totals between each other, as protobuf.
+usage: ask.py REPOSITORY FILE... The files hold records and totals between each other, as protobuf; `datagrams.pb` holds datagrams.
 """
 import json, os, pathlib, re, sys
 
@@ -26,12 +26,12 @@ def rows(query):
 
 engine.query("CREATE DATABASE weir")
 engine.query("USE weir")
-for name in ("sockets", "rollup", "retention", "files"):
+for name in ("sockets", "datagrams", "rollup", "retention", "files"):
     for statement in statements(folder / f"{name}.sql"):
         engine.query(statement)
 for file in files:
-    into = "INSERT INTO records_protobuf SETTINGS format_schema = 'weir_store.proto:SocketRecord'"
-    with engine.send_insert(into, "Protobuf") as insertion:
+    table, message = ("datagrams", "DatagramRecord") if file.stem == "datagrams" else ("records_protobuf", "SocketRecord")
+    with engine.send_insert(f"INSERT INTO {table} SETTINGS format_schema = 'weir_store.proto:{message}'", "Protobuf") as insertion:
         insertion.append(file.read_bytes())
         insertion.finish()
 # A host that stopped an hour ago.

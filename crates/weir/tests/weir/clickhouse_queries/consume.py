@@ -1,7 +1,7 @@
-"""Takes what is in two topics by the tables of deploy/clickhouse/kafka.sql, and says on standard output, as JSON, whether it is what
+"""Takes what is in three topics by the tables of deploy/clickhouse/kafka.sql, and says on standard output, as JSON, whether it is what
 files hold that were inserted directly.
 
-usage: consume.py REPOSITORY BROKER SOCKETS_TOPIC POLLS_TOPIC FILE...
+usage: consume.py REPOSITORY BROKER SOCKETS_TOPIC POLLS_TOPIC DATAGRAMS_TOPIC FILE...
 
 The engine as a library never runs the views in the background, which is ClickHouse's own part: here each view's query is run once.
 """
@@ -9,8 +9,8 @@ import json, os, pathlib, re, sys
 
 from chdb import session
 
-repository, (broker, sockets, polls, *files) = pathlib.Path(sys.argv[1]), sys.argv[2:]
-files = [pathlib.Path(file).absolute() for file in files]
+repository, (broker, *topics), files = pathlib.Path(sys.argv[1]), sys.argv[2:6], [pathlib.Path(file).absolute() for file in sys.argv[6:]]
+TABLES = ("sockets", "polls", "datagrams")
 folder = repository / "deploy/clickhouse"
 # Where the engine looks for schemas.
 os.chdir(repository / "proto")
@@ -40,25 +40,24 @@ def make_database(name, *files):
 def contents(database):
     """How many rows each table has, and a sum that any other value in any of them changes."""
     query = "SELECT count() AS count, groupBitXor(cityHash64(tuple(* EXCEPT ingest_time))) AS sum FROM {}.{}"
-    return {table: rows(query.format(database, table))[0] for table in ("sockets", "polls")}
+    return {table: rows(query.format(database, table))[0] for table in TABLES}
 
 
-make_database("direct", "sockets.sql", "files.sql")
+make_database("direct", "sockets.sql", "datagrams.sql", "files.sql")
 for file in files:
-    into = "INSERT INTO records_protobuf SETTINGS format_schema = 'weir_store.proto:SocketRecord'"
-    with engine.send_insert(into, "Protobuf") as insertion:
+    table, message = ("datagrams", "DatagramRecord") if file.stem == "datagrams" else ("records_protobuf", "SocketRecord")
+    with engine.send_insert(f"INSERT INTO {table} SETTINGS format_schema = 'weir_store.proto:{message}'", "Protobuf") as insertion:
         insertion.append(file.read_bytes())
         insertion.finish()
 
-def read_kafka(*suffix_and_views):
+def read_kafka(suffix, *wanted):
     """Makes the tables of kafka.sql for these topics, runs the queries of these views, and drops what reads."""
-    suffix, *wanted = suffix_and_views
     views = {}
     for statement in statements("kafka.sql"):
         # A group of its own: the last one's members may not have left yet.
         statement = statement.replace("kafka:9092", broker).replace("'clickhouse-weir", f"'clickhouse{suffix}-weir")
-        for name, topic in (("weir.sockets", sockets), ("weir.polls", polls)):
-            statement = statement.replace(f"'{name}'", f"'{topic}{suffix}'")
+        for table, topic in zip(TABLES, topics):
+            statement = statement.replace(f"'weir.{table}'", f"'{topic}{suffix}'")
         if view := VIEW.fullmatch(statement):
             views[view[1]] = statement, *view.groups()[1:]
             continue
@@ -76,14 +75,14 @@ def read_kafka(*suffix_and_views):
     for name, (statement, *_) in views.items():
         engine.query(statement)
         engine.query(f"DROP VIEW {name}")
-    for name in ("sockets_kafka", "polls_kafka"):
-        engine.query(f"DROP TABLE {name}")
+    for table in TABLES:
+        engine.query(f"DROP TABLE {table}_kafka")
 
 
-make_database("through_kafka", "sockets.sql")
-read_kafka("", "sockets_kafka_to_sockets", "polls_kafka_to_polls")
+make_database("through_kafka", "sockets.sql", "datagrams.sql")
+read_kafka("", *(f"{table}_kafka_to_{table}" for table in TABLES))
 answer = {"direct": contents("direct"), "through_kafka": contents("through_kafka")}
-make_database("broken", "sockets.sql")
-read_kafka("-broken", "sockets_kafka_to_errors", "polls_kafka_to_errors")
+make_database("broken", "sockets.sql", "datagrams.sql")
+read_kafka("-broken", *(f"{table}_kafka_to_errors" for table in TABLES))
 answer["errors"] = rows("SELECT topic, message FROM kafka_errors ORDER BY topic")
 print(json.dumps(answer))

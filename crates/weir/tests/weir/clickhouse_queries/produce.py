@@ -1,13 +1,13 @@
-"""Sends the records of files to one topic, and the totals between them to another, each in a message of its own, as Weir's sink does; and what is none of Weir's
-to the topics of the same names with `-broken` behind them.
+"""Sends the records of files to one topic, the totals between them to another, and the datagrams of `datagrams.pb` to a third, each in
+a message of its own, as Weir's sink does; and what is none of Weir's to the topics of the same names with `-broken` behind them.
 
-usage: produce.py BROKER SOCKETS_TOPIC POLLS_TOPIC FILE...
+usage: produce.py BROKER SOCKETS_TOPIC POLLS_TOPIC DATAGRAMS_TOPIC FILE...
 """
 import pathlib, sys
 
 from confluent_kafka import Producer
 
-broker, sockets, polls, *files = sys.argv[1:]
+broker, sockets, polls, datagrams, *files = sys.argv[1:]
 TOTALS = 400
 
 
@@ -42,7 +42,9 @@ for file in files:
         message, at = data[at : at + length], at + length
         totals = totals_of(message)
         topic, value = (sockets, message) if totals is None else (polls, totals)
+        if pathlib.Path(file).stem == "datagrams":
+            topic, value = datagrams, message
         producer.produce(topic, value)
-for topic in (sockets, polls):
+for topic in (sockets, polls, datagrams):
     producer.produce(f"{topic}-broken", b"no message of Weir's")
 assert producer.flush(60) == 0

@@ -1,17 +1,19 @@
 //! Two hosts with a collector each, and connections between them that are known for something.
 
 use crate::support::{Ended, Namespace, Weir};
+use record::{DatagramRecord, Encoder, Encoding, FieldSet};
 use serde_json::Value;
 use socket2::{Domain, SockRef, Socket, Type};
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use testkit::{DEADLINE, Peer, TempDir, skip, wait_for, within};
+use wire::syslog::{Arrival, parse};
 
 /// The client's address, and the server's three.
 pub(super) const NEAR: &str = "10.99.0.1";
@@ -28,6 +30,12 @@ pub(super) const REFUSED: u64 = 3;
 
 pub(super) const BULK_BYTES: u64 = 5_000_000;
 const LOSSY_BYTES: usize = 100_000;
+
+/// Messages of each kind.
+pub(super) const ERRORS: u64 = 20;
+pub(super) const NOTES: u64 = 10;
+const ERROR: &str = "<131>1 2026-11-22T12:00:00Z db1 postgres 77 - - deadlock detected";
+pub(super) const NOTE: &str = "<134>1 2026-11-22T12:00:00Z web1 nginx 78 - - reloaded";
 
 /// Whose container the lossy connection is.
 pub(super) const CONTAINER: &str =
@@ -62,6 +70,7 @@ impl Scene {
         let (full_port, _full) = hosts.full();
         // The connections are still there when the collectors stop: a close adds a byte for the FIN.
         let dir = hosts.stop();
+        fs::write(dir.file("datagrams.pb"), datagrams()).unwrap();
         Some(Scene {
             dir,
             bulk,
@@ -75,9 +84,9 @@ impl Scene {
         })
     }
 
-    /// The collectors' files.
-    pub(super) fn files(&self) -> [PathBuf; 2] {
-        ["near.pb", "far.pb"].map(|name| self.dir.file(name))
+    /// The collectors' files, and that of the datagrams.
+    pub(super) fn files(&self) -> [PathBuf; 3] {
+        ["near.pb", "far.pb", "datagrams.pb"].map(|name| self.dir.file(name))
     }
 }
 
@@ -376,6 +385,32 @@ impl Ss {
 
 fn is_about(record: &Value, port: u16) -> bool {
     record["src_port"] == port || record["dst_port"] == port
+}
+
+/// Syslog of two senders, as rows.
+fn datagrams() -> Vec<u8> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let mut encoder = Encoder::new(Encoding::Protobuf, &FieldSet::ALL);
+    let mut out = Vec::new();
+    for (sender, count, payload) in [(1, ERRORS, ERROR), (2, NOTES, NOTE)] {
+        for number in 0..count {
+            let unix_ns = now - number * 1_000_000;
+            let mut datagram = DatagramRecord {
+                time_unix_ns: Some(unix_ns),
+                sequence: Some(number),
+                run_id: Some(sender),
+                host: Some("far"),
+                listener: Some("syslog"),
+                source_address: Some(Ipv4Addr::new(192, 0, 2, sender as u8).into()),
+                payload: Some(payload.as_bytes()),
+                ..DatagramRecord::new()
+            };
+            let arrival = Arrival { unix_ns, zone_offset_seconds: 0 };
+            datagram.fill_syslog(&parse(payload.as_bytes(), arrival));
+            encoder.datagram(&datagram, &mut out);
+        }
+    }
+    out
 }
 
 /// A cgroup whose name is that of a container's.
