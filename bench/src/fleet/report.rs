@@ -163,3 +163,23 @@ impl Report {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    /// docs/fleet.md has the tables of the published run, as the program wrote them.
+    #[test]
+    fn the_document_has_the_tables_of_the_run() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let run = fs::read_to_string(root.join("bench/runs/2026-11-22-fleet/README.md"));
+        let document = fs::read_to_string(root.join("docs/fleet.md")).expect("the document");
+        let run = run.expect("the run");
+        let rows: Vec<&str> = run.lines().filter(|line| line.starts_with('|')).collect();
+        assert!(rows.len() > 25, "{rows:?}");
+        for row in rows {
+            assert!(document.lines().any(|line| line == row), "docs/fleet.md has no {row}");
+        }
+    }
+}
