@@ -9,7 +9,7 @@
 -- Kafka's engine keeps nothing: a view takes each block as it is read, and offsets are committed once the insert has worked. So no row is
 -- lost, and after a crash between the two a block comes twice. complete.sql counts a row that is there twice once.
 --
--- What cannot be read goes to `kafka_errors` instead of stopping the consumer: it would stop at that message for good.
+-- What cannot be read goes to `kafka_errors`; otherwise the consumer would stop at that message permanently.
 
 CREATE TABLE IF NOT EXISTS sockets_kafka
 ENGINE = Kafka
@@ -57,7 +57,7 @@ SETTINGS
     kafka_poll_max_batch_size = 65536
 EMPTY AS SELECT * EXCEPT ingest_time FROM datagrams;
 
--- What could not be read: a message that is none of Weir's, or of a version that changed the meaning of a field.
+-- What could not be read: a message that is not Weir's, or of a version that changed a field's type.
 CREATE TABLE IF NOT EXISTS kafka_errors
 (
     `time` DateTime('UTC') DEFAULT now() CODEC(DoubleDelta, ZSTD(1)),

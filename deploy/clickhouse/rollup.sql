@@ -1,13 +1,13 @@
 -- What every minute added, from the records as they are inserted: bytes, segments, retransmissions, time that was limited, closes and
--- round-trip times by host, workload, role, service and peer. Run it behind sockets.sql; a view counts what is inserted from then on.
+-- round-trip times by host, workload, role, service and peer. Run it after sockets.sql; it counts what is inserted from then on.
 --
 -- The rows of one minute come from many inserts, and are added up when parts merge: ask with sum(), and GROUP BY.
 --
 -- A view sees one insert at a time, so everything here comes from the differences that the collector takes (`…_delta`), and from
--- closing records of connections that no poll had seen, whose counters are all that there was. Of a connection that polls saw, what came
--- before its first record is left out, because the record does not say how old it is: at most one interval for a connection that began while the
--- collector ran. Of one that was aborted, what came after its last record is left out: the kernel cleared it. So sums are never too high,
--- but for a record that was inserted twice.
+-- closing records of connections that no poll had seen, whose counters cover their whole life. Two things are left out: what a connection
+-- did before its first record, because that record does not say how old the connection is (at most one interval, if it began while the
+-- collector ran); and what an aborted connection did after its last record, because the kernel cleared it. So sums are never too high,
+-- unless a record was inserted twice.
 
 CREATE TABLE IF NOT EXISTS sockets_by_minute
 (

@@ -1,5 +1,5 @@
--- What the collectors know that they did not see, by host and in the last day: closes that the kernel's buffer had no room for, connections
--- that vanished without an event, namespaces that failed. No row: none of it happened.
+-- What the collectors missed and counted, by host, in the last day: closes that the kernel's buffer had no room for, connections
+-- that vanished without an event, namespaces that failed. No row means that none of it happened.
 --
 -- complete.sql answers the other half: whether everything that they made is here.
 

@@ -1,6 +1,6 @@
 -- Connections that cannot get rid of their data: the send queue grew over the last 15 minutes.
 --
--- `acked` is what the peer took meanwhile. Nothing at all: it hangs, or the path is dead; look at `last_timer`.
+-- `acked` is what the peer acknowledged in that time. If it is 0, the peer hangs or the path is dead: look at `last_timer`.
 
 SELECT
     any(host) AS host,

@@ -1,4 +1,4 @@
--- Whose traffic has to be sent twice: the share of bytes that were retransmitted in the last hour, by host, pod, container and unit.
+-- Whose data has to be sent again: the share of bytes that were retransmitted in the last hour, by host, pod, container and unit.
 
 SELECT
     host,

@@ -1,4 +1,4 @@
--- Connections that our own send buffer slows down: the network would have taken more, and the program had more. The last hour.
+-- Connections that our own send buffer slows down: both the program and the network could have gone faster. The last hour.
 --
 -- A larger buffer helps: net.ipv4.tcp_wmem, or no SO_SNDBUF in the program, which turns the kernel's own tuning off.
 

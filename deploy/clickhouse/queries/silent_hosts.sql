@@ -1,5 +1,5 @@
--- Hosts that have told nothing for ten minutes, of those that did within a week. Every poll has totals, also one without a record:
--- such a host is down, or Weir on it, or what lies between.
+-- Hosts that have reported nothing for ten minutes, of those that did within a week. Every poll has totals, even one without records:
+-- the host is down, or Weir on it, or the way from there.
 
 SELECT
     ifNull(host_id, host) AS id,

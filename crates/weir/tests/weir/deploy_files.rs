@@ -41,6 +41,27 @@ fn the_panels_of_sinks_ask_for_metrics_that_there_are() {
 }
 
 #[test]
+fn the_tables_of_the_dashboard_are_the_queries() {
+    let text = fs::read_to_string(root().join("deploy/grafana/sockets.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&text).unwrap();
+    let mut compared = 0;
+    for panel in dashboard["panels"].as_array().unwrap() {
+        let Some(file) = panel["description"].as_str() else { continue };
+        let query = fs::read_to_string(root().join(file)).unwrap();
+        let lines: Vec<&str> = query.lines().filter(|line| !line.starts_with("--")).collect();
+        let mut query = lines.join("\n").trim().trim_end_matches(';').to_owned();
+        // Grafana's own choice of a time takes the place of the last hour.
+        for column in ["time", "minute"] {
+            let hour = format!("{column} >= now() - INTERVAL 1 HOUR");
+            query = query.replace(&hour, &format!("$__timeFilter({column})"));
+        }
+        assert_eq!(panel["targets"][0]["rawSql"], query, "{file}");
+        compared += 1;
+    }
+    assert!(compared >= 10, "{compared}");
+}
+
+#[test]
 fn a_broker_takes_the_settings_of_the_topics() {
     let Some(mut broker) = Server::Kafka.start() else { return };
     let dir = TempDir::new();

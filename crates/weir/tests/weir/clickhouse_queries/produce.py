@@ -1,5 +1,5 @@
 """Sends the records of files to one topic, the totals between them to another, and the datagrams of `datagrams.pb` to a third, each in
-a message of its own, as Weir's sink does; and what is none of Weir's to the topics of the same names with `-broken` behind them.
+a message of its own, as Weir's sink does; and a message that is not Weir's to the topics of the same names with `-broken` behind them.
 
 usage: produce.py BROKER SOCKETS_TOPIC POLLS_TOPIC DATAGRAMS_TOPIC FILE...
 """
