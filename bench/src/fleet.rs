@@ -127,6 +127,7 @@ fn collect(args: &FleetArgs, weir: &Path, folder: &Path) -> anyhow::Result<PathB
             Command::new("ip").args(local).status()?.success(),
             "no route in a namespace"
         );
+
         let traffic = Command::new("ip")
             .args(["netns", "exec", namespace.name()])
             .arg(std::env::current_exe()?)
@@ -156,6 +157,7 @@ fn collect(args: &FleetArgs, weir: &Path, folder: &Path) -> anyhow::Result<PathB
         file.display(),
     );
     fs::write(folder.join("weir.toml"), config)?;
+
     let mut command = Command::new(weir);
     command
         .args(["run", "-c"])
@@ -171,6 +173,7 @@ fn collect(args: &FleetArgs, weir: &Path, folder: &Path) -> anyhow::Result<PathB
         anyhow::ensure!(ended.is_none(), "{}", fs::read_to_string(folder.join("log"))?);
         std::thread::sleep(Duration::from_millis(200));
     }
+
     let id = collector.0.id().to_string();
     anyhow::ensure!(Command::new("kill").args(["-s", "TERM", &id]).status()?.success());
     anyhow::ensure!(collector.0.wait()?.success(), "{}", fs::read_to_string(folder.join("log"))?);

@@ -1,7 +1,7 @@
 """What the rows of a fleet take on a Kafka broker, which it starts: disk by compression and key. Says it on standard output, as JSON.
 
 usage: broker.py KAFKA FOLDER PORT. KAFKA runs a class of Kafka's. Each `*.pb` in the folder is what one host made in one poll, one after the other by
-name; beside it a `*.keys` has the connection of each row, 24 bytes. Every host has a producer of its own, and each poll is sent at once.
+name; next to it a `*.keys` has the connection of each row, 24 bytes. Every host has a producer of its own, and each poll is sent at once.
 """
 import collections, json, pathlib, signal, subprocess, sys, tempfile, time
 

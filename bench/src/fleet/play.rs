@@ -133,6 +133,7 @@ pub(super) fn play(collected: &[u8], folder: &Path) -> anyhow::Result<Collected>
     let mut hosts: BTreeMap<String, Host> = BTreeMap::new();
     let (mut counts, mut poll) = (Collected::default(), Collected::default());
     let mut is_first = true;
+
     for message in Delimited::new(collected) {
         match decode_record(message.context("the collector's file")?)? {
             Record::Socket(_) if is_first => {}
@@ -163,6 +164,7 @@ pub(super) fn play(collected: &[u8], folder: &Path) -> anyhow::Result<Collected>
             }
         }
     }
+
     counts.hosts = hosts.len();
     Ok(counts)
 }

@@ -1,6 +1,6 @@
 """What the rows of a fleet take in ClickHouse: disk by codec, parts, and processor time of inserts. Says it on standard output, as JSON.
 
-usage: store.py REPOSITORY FOLDER. Each `*.pb` in the folder is what one host made in one poll. Beside each a `*.rowbinary` is written,
+usage: store.py REPOSITORY FOLDER. Each `*.pb` in the folder is what one host made in one poll. Next to each a `*.rowbinary` is written
 with the same rows, and one `all.parquet` with all of them.
 """
 import json, os, pathlib, sys, tempfile, time
@@ -73,7 +73,7 @@ rollup = fill("rollup", "ZSTD(1)", ["sockets.sql", "rollup.sql"])
 engine.query("OPTIMIZE TABLE sockets_by_minute FINAL")
 minutes = parts("sockets_by_minute")
 
-# Beside each batch the same rows as RowBinary: a host's poll has one run_id and one number.
+# Next to each batch the same rows as RowBinary: a host's poll has one run_id and one number.
 engine.query("CREATE TABLE one AS sockets ENGINE = Memory")
 for batch in batches:
     engine.query("TRUNCATE TABLE one")

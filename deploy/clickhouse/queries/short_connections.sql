@@ -9,8 +9,9 @@ SELECT
     close_reason_word AS ended,
     count() AS connections,
     uniqExact(host) AS hosts,
-    -- Absent of an abort that no poll had seen.
+    -- With what was sent again. Absent of an abort that no poll had seen.
     sum(bytes_sent) AS sent,
+    sum(bytes_retrans) AS sent_again,
     sum(bytes_received) AS received
 FROM sockets
 -- No poll saw it, or the time since the first that did is short.

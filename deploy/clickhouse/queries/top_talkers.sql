@@ -1,6 +1,7 @@
 -- Who moves most: bytes of the last hour by host, workload, service and peer.
 --
--- Both ends of a connection are here if both hosts are collected: look at one `role`, or the sum is twice what the network had.
+-- `sent` includes `sent_again`. Both ends of a connection are here if both hosts are collected: look at one `role`, or the sum is twice
+-- what the network had.
 
 SELECT
     host,
@@ -9,6 +10,7 @@ SELECT
     replaceOne(toString(peer), '::ffff:', '') AS peer,
     service_port,
     sum(bytes_sent) AS sent,
+    sum(bytes_retrans) AS sent_again,
     sum(bytes_received) AS received
 FROM sockets_by_minute
 WHERE minute >= now() - INTERVAL 1 HOUR

@@ -94,11 +94,16 @@ fn through_kafka(scene: &Scene) {
     assert_eq!(answer["errors"], topics.into_iter().map(error).collect::<Value>());
 }
 
+/// Bytes that were sent, without those that were sent again: a busy machine's kernel takes late answers for lost ones.
+fn once(row: &Value) -> u64 {
+    row["sent"].as_u64().unwrap() - row["sent_again"].as_u64().unwrap()
+}
+
 /// Who sent what to whom.
 fn volumes(answers: &Answers, scene: &Scene) {
     let bulk = json!({"host": "near", "role": "opener", "service_port": scene.bulk.port});
     let sent = answers.row("top_talkers", &bulk);
-    assert_eq!((&sent["sent"], &sent["received"]), (&scene::BULK_BYTES.into(), &0.into()));
+    assert_eq!((once(sent), &sent["received"]), (scene::BULK_BYTES, &0.into()));
     assert_eq!(sent["peer"], FAR);
     let bulk = json!({"host": "far", "role": "acceptor", "service_port": scene.bulk.port});
     let received = answers.row("top_talkers", &bulk);
@@ -106,7 +111,7 @@ fn volumes(answers: &Answers, scene: &Scene) {
     assert_eq!(answers.rows("top_talkers")[0]["service_port"], scene.bulk.port);
 
     let edge = answers.row("service_map", &json!({"port": scene.bulk.port}));
-    assert_eq!(edge["bytes_sent"], scene::BULK_BYTES);
+    assert_eq!(edge["bytes_sent"], sent["sent"]);
     assert_eq!((&edge["client_host"], &edge["server_host"]), (&"near".into(), &"far".into()));
     let edge = answers.row("service_map", &json!({"address": LOSSY}));
     assert_eq!((&edge["client"], &edge["server_host"]), (&CONTAINER.into(), &"far".into()));
@@ -124,18 +129,20 @@ fn volumes(answers: &Answers, scene: &Scene) {
 /// What held connections up.
 fn limits(answers: &Answers, scene: &Scene) {
     let stuck = &answers.rows("receive_window_limited")[0];
-    assert_eq!(stuck["peer"], format!("{FAR} {}", scene.stuck.port));
+    let stuck_peer = format!("{FAR} {}", scene.stuck.port);
+    assert_eq!(stuck["peer"], stuck_peer);
     assert!(stuck["percent"].as_f64() > Some(90.0), "{stuck}");
-    assert_eq!(answers.rows("receive_window_limited").len(), 1, "only one peer did not read");
+    // A busy machine's reader may be late too, but for a moment only.
+    assert_eq!(others(answers, "receive_window_limited", [LATE, LOSSY]), 0);
 
-    let (slow, only) = answers.rows("send_buffer_limited").split_first().unwrap();
+    let slow = &answers.rows("send_buffer_limited")[0];
     assert_eq!(slow["peer"], format!("{LATE} {}", scene.late.port));
     assert!(slow["limited_s"].as_f64() >= Some(0.3), "{slow}");
-    assert!(only.is_empty(), "{only:?}");
+    assert_eq!(others(answers, "send_buffer_limited", [&stuck_peer, LOSSY]), 0);
 
     let grows = answers.rows("growing_send_queues");
-    let peer = format!("{FAR} {}", scene.stuck.port);
-    let grows = grows.iter().find(|row| row["peer"] == peer).unwrap_or_else(|| panic!("{grows:?}"));
+    let grows =
+        grows.iter().find(|row| row["peer"] == stuck_peer).unwrap_or_else(|| panic!("{grows:?}"));
     assert_eq!(grows["last_bytes"], scene.stuck_queue_bytes, "{grows}");
 
     let late = &answers.rows("worst_rtt_by_peer")[0];
@@ -157,6 +164,13 @@ fn limits(answers: &Answers, scene: &Scene) {
     assert_eq!(answers.rows("accept_queues").len(), 1, "only one listener was full");
 }
 
+/// How many rows a query has about these peers, which are known for something else.
+fn others(answers: &Answers, query: &str, peers: [&str; 2]) -> usize {
+    let is_one =
+        |row: &&Value| peers.iter().any(|peer| row["peer"].as_str().unwrap().starts_with(peer));
+    answers.rows(query).iter().filter(is_one).count()
+}
+
 /// How connections ended.
 fn ends(answers: &Answers, scene: &Scene) {
     for (end, ended, sent, received) in
@@ -165,7 +179,7 @@ fn ends(answers: &Answers, scene: &Scene) {
         let with = json!({"end": end, "service_port": scene.short_port});
         let row = answers.row("short_connections", &with);
         assert_eq!((&row["ended"], &row["connections"]), (&ended.into(), &scene::SHORT.into()));
-        assert_eq!(row["sent"], sent * scene::SHORT, "{row}");
+        assert_eq!(once(row), sent * scene::SHORT, "{row}");
         // The FIN counts as a byte that was received.
         let fins = row["received"].as_u64().unwrap() - received * scene::SHORT;
         assert!(fins <= scene::SHORT, "{row}");

@@ -60,6 +60,7 @@ impl Scene {
     pub(super) fn play() -> Option<Scene> {
         let cgroup = Cgroup::new()?;
         let hosts = Hosts::new();
+
         let bulk = hosts.bulk();
         let (stuck, stuck_queue_bytes) = hosts.stuck();
         let late = hosts.late();
@@ -68,9 +69,11 @@ impl Scene {
         let reset_port = hosts.reset();
         hosts.refused();
         let (full_port, _full) = hosts.full();
+
         // The connections are still there when the collectors stop: a close adds a byte for the FIN.
         let dir = hosts.stop();
         fs::write(dir.file("datagrams.pb"), datagrams()).unwrap();
+
         Some(Scene {
             dir,
             bulk,
@@ -173,6 +176,7 @@ impl Hosts {
         let near = self.near.inside(|| Socket::new(Domain::IPV4, Type::STREAM, None).unwrap());
         options(&near);
         near.connect(&address.into()).unwrap();
+
         let far = listener.accept().unwrap().0;
         let near: TcpStream = near.into();
         let client = near.local_addr().unwrap().port();
@@ -188,10 +192,12 @@ impl Hosts {
         let mut connection =
             self.open(&listener, |socket| socket.set_tcp_congestion(b"reno").unwrap());
         let (near, far) = (&mut connection.near, &mut connection.far);
+
         thread::scope(|scope| {
             scope.spawn(|| near.write_all(&vec![7; BULK_BYTES as usize]).unwrap());
             far.read_exact(&mut vec![0; BULK_BYTES as usize]).unwrap();
         });
+
         let port = connection.port;
         self.wait_for("all bytes", 1, |record| {
             let moved = if record["dst_port"] == port { "bytes_acked" } else { "bytes_received" };
@@ -223,6 +229,7 @@ impl Hosts {
         let listener = self.listen(LATE);
         let mut connection = self.open(&listener, |socket| socket.set_send_buffer_size(1).unwrap());
         self.near.tc("qdisc add dev out root tbf rate 1mbit burst 3000 latency 1s");
+
         let (near, far) = (&mut connection.near, &mut connection.far);
         let is_over = AtomicBool::new(false);
         let limited = thread::scope(|scope| {
@@ -240,6 +247,7 @@ impl Hosts {
             is_over.store(true, Ordering::Relaxed);
             limited
         });
+
         assert!(limited, "not limited by its send buffer: {}", self.ss(LATE).0);
         self.near.tc("qdisc del dev out root");
         self.wait_for_host("near", "a late answer", 1, |record| {
@@ -256,6 +264,7 @@ impl Hosts {
         command.args(["-c", &format!("read go; exec socat -u STDIN TCP:{LOSSY}:{port}")]);
         let mut client = Peer::start(command.stdin(Stdio::piped()));
         cgroup.take(&client);
+
         let mut stdin = client.0.stdin.take().unwrap();
         stdin.write_all(b"\n").unwrap();
         let mut server = listener.accept().unwrap().0;
@@ -273,6 +282,7 @@ impl Hosts {
             let total: u64 = total.split(' ').next()?.parse().ok()?;
             (total >= 3).then_some(())
         });
+
         let link = self.far.ip("-o link show dev far");
         let hardware = link.split("link/ether ").nth(1).unwrap().split(' ').next().unwrap();
         self.near.ip(&format!("neigh replace {LOSSY} lladdr {hardware} dev out nud permanent"));
@@ -349,6 +359,7 @@ impl Hosts {
         let any: SocketAddr = format!("{FAR}:0").parse().unwrap();
         listener.bind(&any.into()).unwrap();
         listener.listen(1).unwrap();
+
         let address = listener.local_addr().unwrap();
         let mut sockets = vec![listener];
         for _ in 0..4 {
@@ -357,6 +368,7 @@ impl Hosts {
             let _ = client.connect(&address);
             sockets.push(client);
         }
+
         let port = address.as_socket().unwrap().port();
         self.wait_for_host("far", "a full queue", 1, |record| {
             record["src_port"] == port
