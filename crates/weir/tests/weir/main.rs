@@ -5,9 +5,11 @@
 mod addresses;
 mod choices;
 mod choose;
+mod clickhouse_queries;
 mod collector;
 mod config_command;
 mod daemon;
+mod deploy_files;
 mod egress_port;
 mod examples;
 mod files;
