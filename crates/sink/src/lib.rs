@@ -42,6 +42,7 @@ pub mod spool;
 mod accounts;
 mod backlog;
 mod batcher;
+mod check;
 mod datagrams;
 mod delivery;
 mod destination;
@@ -58,6 +59,7 @@ mod stream;
 mod udp;
 mod worker;
 
+pub use check::{Step, check};
 pub use destination::{
     BatchEncoder, Connector, Destination, Form, MakeDestination, MakeForm, OwnFigures, Pushed,
     ReadBack,
