@@ -19,7 +19,7 @@ export CARGO_PROFILE_RELEASE_STRIP=debuginfo
 WEIR_COMMIT=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
 export WEIR_COMMIT
 say "building the static binary ($target)"
-cargo build --locked --release --package weir --no-default-features --target "$target"
+cargo build --locked --release --package weir --no-default-features --features all-sinks --target "$target"
 
 mkdir -p "$folder"
 work=$(mktemp -d "$folder/work.XXXXXX")

@@ -224,7 +224,7 @@ for_image() {
 }
 
 for_servers() {
-    packages kcat=kcat openssl=openssl
+    packages kcat=kcat
     get_redis
     get_nats
     get_nsq

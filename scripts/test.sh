@@ -65,7 +65,13 @@ ended() {
 # The last test run of a log must have run something: a filter that matches nothing passes otherwise.
 ran_something() { grep -Eq '^test result: .* [1-9][0-9]* passed' "$LOGS/$1.log" || { echo "FAILED: $1: no test ran"; return 1; }; }
 
-step_unit() { cargo test --workspace --no-fail-fast; }
+# With the clients of every kind of sink; the default build has none of those that take long to build.
+SINKS=(--features weir/all-sinks)
+
+step_unit() { cargo test --workspace "${SINKS[@]}" --no-fail-fast; }
+
+# What of the program depends on which kinds of sinks are built in, once without them.
+step_lean() { cargo test -p config --no-fail-fast; }
 
 # Each measurement once, as a test: that they run, not what they find.
 step_benches() {
@@ -79,7 +85,7 @@ step_benches() {
 step_unprivileged() {
     [ "$(id -u)" -eq 0 ] || { echo "nothing to drop: the tests above ran without privilege"; return; }
     local binaries binary filter status=0
-    mapfile -t binaries < <(cargo test --workspace --no-run --message-format=json 2>/dev/null |
+    mapfile -t binaries < <(cargo test --workspace "${SINKS[@]}" --no-run --message-format=json 2>/dev/null |
         sed -n '/crates\/weir\/Cargo.toml"/ { /"kind":\["test"\]/ s/.*"executable":"\([^"]*\)".*/\1/p }')
     [ "${#binaries[@]}" -gt 0 ] || { echo "FAILED: unprivileged: no test binary"; return 1; }
     cd crates/weir
@@ -137,7 +143,7 @@ fuzz_one() {
 }
 
 step_demo() {
-    cargo build --workspace
+    cargo build --workspace "${SINKS[@]}"
     check "demo for 1 s" env DURATION=1s scripts/demo.sh "$TARGET/debug/weir"
     finish
 }
@@ -154,7 +160,7 @@ sum_up() {
     case " $* " in *" unit "*) ran_before=1 ;; esac
     awk -v failed_steps="${#FAILED[@]}" -v ran_before="$ran_before" '
         FNR == 1 {
-            harness = FILENAME ~ /(unit|unprivileged)\.log$/
+            harness = FILENAME ~ /(unit|lean|unprivileged)\.log$/
             again = ran_before && FILENAME ~ /unprivileged\.log$/
         }
         /^test result: / { passed += $4; failed += $6; skipped += $8 }
@@ -171,7 +177,7 @@ sum_up() {
 
 "$ROOT/scripts/install-tools.sh" "$([ "${REQUIRE_ALL:-}" = 1 ] && echo fuzz || echo test)"
 keep_servers
-[ "$#" -gt 0 ] || set -- scripts unit benches demo unprivileged units manifests image+loom+miri fuzz
+[ "$#" -gt 0 ] || set -- scripts unit lean benches demo unprivileged units manifests image+loom+miri fuzz
 for name in "$@"; do
     case $name in
         *+*) IFS=+ read -ra together <<<"$name"; steps_together "${together[@]}" ;;

@@ -122,7 +122,7 @@ impl Listener {
             None => self.request(Request::Targets(command)),
             Some(worker) => {
                 worker.commands.send(command).map_err(|_| self.stopped())?;
-                worker.waker.wake();
+                worker.waker.call();
                 Ok(())
             }
         }

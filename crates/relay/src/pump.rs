@@ -29,6 +29,10 @@ pub(crate) trait Pump: Send {
     fn pump(&mut self, now_ns: u64, realtime_ns: u64, claims_max: usize) -> Pumped;
     /// What to wait for after [`Pumped::Blocked`].
     fn blocked_on(&self) -> Option<BorrowedFd<'_>>;
+    /// What that is to become.
+    fn blocked_until(&self) -> Interest {
+        Interest::Writable
+    }
     /// Counts what came back, and sets the gauges.
     fn keep_house(&mut self, now_ns: u64, realtime_ns: u64);
     /// Whether everything that was published has been dealt with.
@@ -224,7 +228,7 @@ impl Targets {
     pub(crate) fn watch(&self, set: &mut PollSet) {
         for entry in self.entries.iter().filter(|entry| entry.is_blocked) {
             if let Some(fd) = entry.target.blocked_on() {
-                set.add(fd, Interest::Writable);
+                set.add(fd, entry.target.blocked_until());
             }
         }
     }
@@ -263,6 +267,10 @@ impl Targets {
 
     pub(crate) fn has_blocked(&self) -> bool {
         self.entries.iter().any(|entry| entry.is_blocked)
+    }
+
+    pub(crate) fn are_all_blocked(&self) -> bool {
+        self.entries.iter().all(|entry| entry.is_blocked)
     }
 
     /// Whether a target that is not blocked has something to send.

@@ -122,7 +122,7 @@ impl Receiver {
                 Request::Forward { to, waker, command } => {
                     // A thread that has ended has no targets any more.
                     let _ = to.send(command);
-                    waker.wake();
+                    waker.call();
                 }
             }
         }
@@ -210,7 +210,7 @@ impl Receiver {
         // Stored before the wake-ups: a worker that wakes must see that nothing more comes.
         self.stop.is_input_closed.store(true, Ordering::Release);
         for waker in &self.wakers {
-            waker.wake();
+            waker.call();
         }
 
         let ticks = Arc::clone(&self.ticks);

@@ -15,6 +15,7 @@ use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use sys::Source;
+use sys::poll::Interest;
 
 /// How long a receiver that panicked is left alone, in nanoseconds: a panic may write to the log, and that not for each datagram.
 const PANIC_PAUSE_NS: u64 = 1_000_000_000;
@@ -47,9 +48,9 @@ pub trait RowTarget: Send {
     /// the receiver is dropped.
     fn flush(&mut self) -> Flushed;
 
-    /// Writable while there is room, as a socket is ([`sys::poll::EventFd::fill`] and
-    /// [`clear`](sys::poll::EventFd::clear)): waited for after `Full`. One that is writable although the next call says
-    /// `Full` again keeps a processor busy. `None`: tried again every 10 ms.
+    /// Becomes readable when there is room again after `Full`. The receiver takes that note back before it looks for room:
+    /// one that stays readable while every call says `Full` keeps a processor busy. It is tried again ten times a second
+    /// in any case, and a hundred times without a descriptor.
     fn ready_fd(&self) -> Option<BorrowedFd<'_>>;
 }
 
@@ -274,6 +275,10 @@ impl Pump for RowsTarget {
         } else {
             self.handover.receiver.ready_fd()
         }
+    }
+
+    fn blocked_until(&self) -> Interest {
+        Interest::Readable
     }
 
     fn keep_house(&mut self, now_ns: u64, realtime_ns: u64) {

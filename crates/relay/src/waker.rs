@@ -40,13 +40,19 @@ impl<B: Bell> Waker<B> {
         &self.bell
     }
 
-    /// Called after something was published.
+    /// Called after something was published. A sleeper that has not called [`fall_asleep`](Self::fall_asleep) does not hear it.
     pub(crate) fn wake(&self) {
         // Pairs with the fence in `fall_asleep`: either the sleeper sees what was published, or this sees that it sleeps.
         fence(Ordering::SeqCst);
         if self.is_sleeping.load(Ordering::Relaxed) && self.take_sleep() {
             self.bell.ring();
         }
+    }
+
+    /// Called after something was sent that the sleeper must see whatever it waits for: a command, or the end. The bell stays
+    /// rung until the sleeper has heard it.
+    pub(crate) fn call(&self) {
+        self.bell.ring();
     }
 
     /// Whether it slept; only one waker gets `true`. A compare-exchange: where the sleeper is awake by now, nothing

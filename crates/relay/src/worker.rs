@@ -75,7 +75,11 @@ impl Worker {
     }
 
     fn sleep(&mut self, set: &mut PollSet) {
-        self.waker.fall_asleep();
+        // Where all targets wait for room, what is published is nothing to wake for: the receiving thread would make a system
+        // call for each batch, and this one run in vain.
+        if !self.targets.are_all_blocked() {
+            self.waker.fall_asleep();
+        }
         // Looked at after saying so: what is published or sent from here on rings the bell.
         if self.targets.has_work() || self.stop.is_input_closed.load(Ordering::Acquire) {
             self.waker.be_awake();

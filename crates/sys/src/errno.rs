@@ -60,6 +60,8 @@ impl fmt::Display for Errno {
     }
 }
 
+impl std::error::Error for Errno {}
+
 impl fmt::Debug for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Errno({}: {self})", self.0)

@@ -1,10 +1,10 @@
 """Clients that are not ours, for what tests prepare in a server and read back from it.
 
-usage: client.py WHAT ADDRESS NAME [ARGUMENT]. What is read is one line of JSON for each message: `payload` and `key` in base64, `headers`
+usage: client.py WHAT ADDRESS NAME [ARGUMENT]. ADDRESS is HOST:PORT, or a URL where the server wants TLS or a user. What is read is one line of JSON for each message: `payload` and `key` in base64, `headers`
 as pairs of name and base64, `number` and `partition` as the server gave them. `listen-*` says `ready` on standard error when
 everything that is sent from then on will be heard, and ends after ARGUMENT messages.
 """
-import asyncio, base64, json, socket, struct, sys, urllib.request
+import asyncio, base64, json, os, socket, struct, sys, urllib.error, urllib.parse, urllib.request
 
 
 def text64(data):
@@ -18,6 +18,10 @@ def show(payload, key=None, headers=(), number=0, partition=0):
 
 def ready():
     print("ready", file=sys.stderr, flush=True)
+
+
+def url(scheme, address):
+    return address if "://" in address else f"{scheme}://{address}"
 
 
 def make_kafka(address, topic, partitions):
@@ -45,12 +49,24 @@ def read_kafka(address, topic):
     consumer.close()
 
 
-def send_kafka(address, topic, payload):
+def kafka_login(address, mechanism):
+    user, _, broker = address.rpartition("@")
+    if not user:
+        return {"bootstrap.servers": broker}
+    name, _, password = user.partition(":")
+    login = {"sasl.mechanism": mechanism, "sasl.username": name, "sasl.password": password}
+    tls = {"security.protocol": "SASL_SSL", "ssl.ca.location": os.environ["SSL_CERT_FILE"]}
+    return {"bootstrap.servers": broker, **login, **tls}
+
+
+def send_kafka(address, topic, payload, mechanism="PLAIN"):
     from confluent_kafka import Producer
 
-    producer = Producer({"bootstrap.servers": address})
-    producer.produce(topic, payload.encode(), key=b"key", headers={"name": b"value"})
-    assert producer.flush(30) == 0
+    producer = Producer({**kafka_login(address, mechanism), "message.timeout.ms": 20_000})
+    undelivered = []
+    told = lambda error, message: error and undelivered.append(error)
+    producer.produce(topic, payload.encode(), key=b"key", headers={"name": b"value"}, on_delivery=told)
+    assert producer.flush(60) == 0 and not undelivered, undelivered
 
 
 def nsq_http(address, path, body=None):
@@ -98,7 +114,7 @@ def read_nsq(address, topic):
 async def with_nats(address, use):
     import nats
 
-    client = await nats.connect(f"nats://{address}", max_reconnect_attempts=0)
+    client = await nats.connect(url("nats", address), allow_reconnect=False)
     try:
         await use(client)
     finally:
@@ -150,7 +166,7 @@ def listen_nats(address, subject, count):
 def redis_client(address):
     import redis
 
-    return redis.Redis.from_url(f"redis://{address}", socket_timeout=60)
+    return redis.Redis.from_url(url("redis", address), socket_timeout=60)
 
 
 def read_redis(address, stream):
@@ -183,10 +199,10 @@ def s3_client(address):
     import boto3
 
     keys = {"aws_access_key_id": "weir", "aws_secret_access_key": "secret", "region_name": "us-east-1"}
-    return boto3.client("s3", endpoint_url=f"http://{address}", **keys)
+    return boto3.client("s3", endpoint_url=url("http", address), **keys)
 
 
-def make_s3(address, bucket, _):
+def make_s3(address, bucket):
     s3_client(address).create_bucket(Bucket=bucket)
 
 
@@ -200,6 +216,18 @@ def read_s3(address, bucket):
         for entry in page.get("Contents", []):
             thing = client.get_object(Bucket=bucket, Key=entry["Key"])
             show(thing["Body"].read(), entry["Key"], thing["Metadata"].items())
+
+
+def query_clickhouse(address, query, _=None):
+    settings = "default_format=JSONEachRow&output_format_json_quote_64bit_integers=0"
+    parts = urllib.parse.urlsplit(url("http", address))
+    login = {"X-ClickHouse-User": parts.username or "default", "X-ClickHouse-Key": parts.password or ""}
+    target = f"{parts.scheme}://{parts.hostname}:{parts.port}/?{settings}"
+    try:
+        answer = urllib.request.urlopen(urllib.request.Request(target, query.encode(), login), timeout=60)
+    except urllib.error.HTTPError as error:
+        sys.exit(error.read().decode())
+    sys.stdout.buffer.write(answer.read())
 
 
 what, *arguments = sys.argv[1:]

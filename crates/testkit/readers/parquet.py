@@ -24,6 +24,7 @@ def arrow(files):
 def duckdb(files):
     import duckdb
 
+    duckdb.execute("SET TimeZone = 'UTC'")
     for file in files:
         result = duckdb.execute("SELECT * FROM read_parquet(?)", [file])
         names = [column[0] for column in result.description]

@@ -1,9 +1,9 @@
 """ClickHouse's HTTP interface around its engine as a Python extension, for tests: no registry has a server of these years.
 
-usage: clickhouse.py PORT FOLDER SCHEMAS. Tables are kept in FOLDER; `format_schema` names files of SCHEMAS. There are two users:
+usage: clickhouse.py PORT FOLDER SCHEMAS [CERTIFICATE KEY]. Tables are kept in FOLDER; `format_schema` names files of SCHEMAS. There are two users:
 `default` without a password and `weir` with the password `right`. Not in it: the native protocol, replicas, queries at the same time.
 """
-import base64, gzip, http.server, io, json, os, re, sys, threading, urllib.parse
+import base64, gzip, http.server, io, json, os, re, ssl, sys, threading, urllib.parse
 
 import pyarrow
 from chdb import session
@@ -140,4 +140,10 @@ class Request(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-http.server.ThreadingHTTPServer(("127.0.0.1", PORT), Request).serve_forever()
+server = http.server.ThreadingHTTPServer(("127.0.0.1", PORT), Request)
+if certificate := sys.argv[4:]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    # The handshake is made by the connection's own thread, at its first read.
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+server.serve_forever()

@@ -1,6 +1,6 @@
 """An S3-compatible server for tests: moto with one access key, and with a journal by which it has its objects again after a kill.
 
-usage: s3.py PORT FOLDER. It accepts the access key `weir` and looks at no signature.
+usage: s3.py PORT FOLDER [CERTIFICATE KEY]. It accepts the access key `weir` and looks at no signature.
 """
 import base64, io, json, os, pathlib, re, sys, threading, types
 
@@ -67,4 +67,4 @@ def replay():
 
 
 replay()
-run_simple("127.0.0.1", PORT, answer, threaded=True, request_handler=MotoRequestHandler)
+run_simple("127.0.0.1", PORT, answer, threaded=True, request_handler=MotoRequestHandler, ssl_context=tuple(sys.argv[3:]) or None)

@@ -11,10 +11,20 @@ impl TempDir {
     /// Makes an empty one in the system's folder for temporary files.
     #[expect(clippy::new_without_default, reason = "it makes a folder, which no default should")]
     pub fn new() -> TempDir {
+        TempDir::below(&std::env::temp_dir())
+    }
+
+    /// Makes an empty one in memory where the system has such a folder, for what is synced more often than a disk can.
+    pub fn in_memory() -> TempDir {
+        let memory = Path::new("/dev/shm");
+        if memory.is_dir() { TempDir::below(memory) } else { TempDir::new() }
+    }
+
+    fn below(parent: &Path) -> TempDir {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("weir-test-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let path = parent.join(name);
         fs::create_dir(&path).unwrap();
         TempDir(path)
     }

@@ -4,11 +4,25 @@
 //! server before, or for the package with [`need_python_module`](crate::need_python_module).
 
 use crate::process::{Process, run};
-use crate::{find_tool, root, try_get};
+use crate::{find_tool, root};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
+
+/// Where a client finds its server: a shared one's address, or an [`Own`](crate::servers::Own).
+pub struct At {
+    /// An address, or a URL with user and password.
+    pub address: String,
+    /// The file with the authority's certificate, where the server wants TLS.
+    pub ca: Option<String>,
+}
+
+impl From<SocketAddr> for At {
+    fn from(addr: SocketAddr) -> At {
+        At { address: addr.to_string(), ca: None }
+    }
+}
 
 /// One message, as its server gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,59 +41,56 @@ pub struct Message {
 
 /// Makes a topic; the shared broker makes none by itself.
 #[track_caller]
-pub fn make_kafka_topic(broker: SocketAddr, topic: &str, partitions: u32) {
-    run(&mut client("make-kafka", broker, topic, &partitions.to_string()));
+pub fn make_kafka_topic(broker: impl Into<At>, topic: &str, partitions: u32) {
+    run(client("make-kafka", broker, topic).arg(partitions.to_string()));
 }
 
 /// Makes a stream of `JetStream` that keeps these subjects.
 #[track_caller]
-pub fn make_jetstream(server: SocketAddr, stream: &str, subjects: &[&str]) {
-    run(&mut client("make-jetstream", server, stream, &subjects.join(",")));
+pub fn make_jetstream(server: impl Into<At>, stream: &str, subjects: &[&str]) {
+    run(client("make-jetstream", server, stream).arg(subjects.join(",")));
 }
 
 /// Makes a bucket. S3 wants three characters or more.
 #[track_caller]
-pub fn make_bucket(server: SocketAddr, bucket: &str) {
-    run(&mut client("make-s3", server, bucket, ""));
+pub fn make_bucket(server: impl Into<At>, bucket: &str) {
+    run(&mut client("make-s3", server, bucket));
 }
 
 /// Every message of a topic, each partition in its order.
 #[track_caller]
-pub fn kafka(broker: SocketAddr, topic: &str) -> Vec<Message> {
+pub fn kafka(broker: impl Into<At>, topic: &str) -> Vec<Message> {
     read("read-kafka", broker, topic)
 }
 
 /// Every message of a topic that no other channel has taken. They are gone from the topic then.
 #[track_caller]
-pub fn nsq(nsqd: SocketAddr, topic: &str) -> Vec<Message> {
+pub fn nsq(nsqd: impl Into<At>, topic: &str) -> Vec<Message> {
     read("read-nsq", nsqd, topic)
 }
 
 /// Every message of a stream, in its order.
 #[track_caller]
-pub fn jetstream(server: SocketAddr, stream: &str) -> Vec<Message> {
+pub fn jetstream(server: impl Into<At>, stream: &str) -> Vec<Message> {
     read("read-jetstream", server, stream)
 }
 
 /// Every entry of a stream, in its order.
 #[track_caller]
-pub fn redis_stream(server: SocketAddr, stream: &str) -> Vec<Message> {
+pub fn redis_stream(server: impl Into<At>, stream: &str) -> Vec<Message> {
     read("read-redis", server, stream)
 }
 
 /// Every object of a bucket, in the order of their names.
 #[track_caller]
-pub fn bucket(server: SocketAddr, bucket: &str) -> Vec<Message> {
+pub fn bucket(server: impl Into<At>, bucket: &str) -> Vec<Message> {
     read("read-s3", server, bucket)
 }
 
 /// The rows that `ClickHouse` answers to a query, which it decodes by itself. 64-bit integers are numbers.
 #[track_caller]
-pub fn clickhouse(server: SocketAddr, query: &str) -> Vec<Value> {
-    let settings = "default_format=JSONEachRow&output_format_json_quote_64bit_integers=0";
-    let escaped: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
-    let answer = try_get(server, &format!("/?{settings}&query={escaped}"), "*/*");
-    lines(&answer.unwrap_or_else(|error| panic!("{query}: {error}")))
+pub fn clickhouse(server: impl Into<At>, query: &str) -> Vec<Value> {
+    lines(&run(&mut client("query-clickhouse", server, query)))
 }
 
 /// The rows of Parquet files by pyarrow; bytes are in base64.
@@ -100,18 +111,19 @@ pub struct Listener(Process);
 impl Listener {
     /// For the next `count` messages of a NATS subject.
     #[track_caller]
-    pub fn nats(server: SocketAddr, subject: &str, count: usize) -> Listener {
-        Listener::start(client("listen-nats", server, subject, &count.to_string()))
+    pub fn nats(server: impl Into<At>, subject: &str, count: usize) -> Listener {
+        Listener::start(client("listen-nats", server, subject), count)
     }
 
     /// For the next `count` messages of a Redis channel.
     #[track_caller]
-    pub fn redis(server: SocketAddr, channel: &str, count: usize) -> Listener {
-        Listener::start(client("listen-redis", server, channel, &count.to_string()))
+    pub fn redis(server: impl Into<At>, channel: &str, count: usize) -> Listener {
+        Listener::start(client("listen-redis", server, channel), count)
     }
 
     #[track_caller]
-    fn start(command: Command) -> Listener {
+    fn start(mut command: Command, count: usize) -> Listener {
+        command.arg(count.to_string());
         let mut process = Process::start(command);
         process.hear("ready");
         Listener(process)
@@ -126,6 +138,18 @@ impl Listener {
     }
 }
 
+/// The command of `crates/testkit/readers/client.py`, for what has no function here.
+pub fn client(what: &str, server: impl Into<At>, name: &str) -> Command {
+    let At { address, ca } = server.into();
+    let mut command = reader("client.py");
+    command.args([what, &address, name]);
+    if let Some(ca) = ca {
+        // What OpenSSL trusts by default, and what boto3 does.
+        command.env("SSL_CERT_FILE", &ca).env("AWS_CA_BUNDLE", ca);
+    }
+    command
+}
+
 fn reader(script: &str) -> Command {
     let python = find_tool("weir-python").expect("asked for before");
     let mut command = Command::new(python);
@@ -133,15 +157,9 @@ fn reader(script: &str) -> Command {
     command
 }
 
-fn client(what: &str, server: SocketAddr, name: &str, argument: &str) -> Command {
-    let mut command = reader("client.py");
-    command.args([what, &server.to_string(), name, argument]);
-    command
-}
-
 #[track_caller]
-fn read(what: &str, server: SocketAddr, name: &str) -> Vec<Message> {
-    messages(&run(reader("client.py").args([what, &server.to_string(), name])))
+fn read(what: &str, server: impl Into<At>, name: &str) -> Vec<Message> {
+    messages(&run(&mut client(what, server, name)))
 }
 
 #[track_caller]

@@ -11,20 +11,25 @@
 //! A server listens on loopback only. Where it has a second port (HTTP of nsqd, monitoring of nats-server), that is the next one:
 //! [`second_port`]. Tests that use a shared server use topics, subjects, tables and buckets whose names nobody else has: [`unique`].
 
+mod certificates;
 mod clickhouse;
 mod kafka;
 mod nats;
 mod nsqd;
+mod place;
 mod redis;
 mod s3;
 mod shared;
 
+pub use certificates::{Certificate, Certificates};
+
 use crate::process::{Peer, signal};
 use crate::proxy::Proxy;
-use crate::{TempDir, free_port, need_python_module, need_tool, say, wait_for};
-use std::fs::{self, File};
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use crate::readback::At;
+use crate::{TempDir, need_python_module, need_tool, say, wait_for};
+use place::{Life, Place, Tls};
+use std::fs;
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -80,6 +85,21 @@ impl Server {
         })
     }
 
+    /// The same with TLS and a user `weir` whose password is `right`: SASL (PLAIN, SCRAM-SHA-512) in Kafka. `ClickHouse` and S3 have
+    /// the users that they have without TLS. Not for nsqd.
+    #[track_caller]
+    pub fn start_secured(self, shown: Certificate) -> Option<Own> {
+        if !self.is_installed() {
+            return None;
+        }
+        let mut own = Own::prepare(self);
+        let folder = own.place.folder.join("tls");
+        fs::create_dir(&folder).unwrap();
+        own.place.tls = Some(Tls { certificates: Certificates::make(&folder)?, shown });
+        own.restart();
+        Some(own)
+    }
+
     fn name(self) -> &'static str {
         match self {
             Server::Kafka => "kafka",
@@ -91,15 +111,24 @@ impl Server {
         }
     }
 
+    /// With the client that prepares it and reads it back.
     fn is_installed(self) -> bool {
-        match self {
-            Server::Kafka => need_tool("weir-kafka") && need_tool("kcat"),
-            Server::Nsqd => need_tool("nsqd"),
-            Server::Nats => need_tool("nats-server"),
-            Server::Redis => need_tool("redis-server"),
-            Server::ClickHouse => need_tool("weir-clickhouse"),
-            Server::S3 => need_python_module("moto"),
-        }
+        let tools: &[&str] = match self {
+            Server::Kafka => &["weir-kafka", "kcat"],
+            Server::Nsqd => &["nsqd", "weir-python"],
+            Server::Nats => &["nats-server"],
+            Server::Redis => &["redis-server", "redis-cli"],
+            Server::ClickHouse => &["weir-clickhouse", "weir-python"],
+            Server::S3 => &[],
+        };
+        let module = match self {
+            Server::Kafka => Some("confluent_kafka"),
+            Server::Nats => Some("nats"),
+            Server::Redis => Some("redis"),
+            Server::S3 => Some("moto"),
+            Server::Nsqd | Server::ClickHouse => None,
+        };
+        tools.iter().all(|tool| need_tool(tool)) && module.is_none_or(need_python_module)
     }
 
     /// What starts it in the foreground, with its data in the place's folder. Only program and arguments count.
@@ -115,14 +144,14 @@ impl Server {
     }
 
     /// Whether it answers a question that only a server that is ready answers.
-    fn answers(self, addr: SocketAddr) -> bool {
+    fn answers(self, place: &Place) -> bool {
         match self {
-            Server::Kafka => kafka::answers(addr),
-            Server::Nsqd => nsqd::answers(addr),
-            Server::Nats => nats::answers(addr),
-            Server::Redis => redis::answers(addr),
-            Server::ClickHouse => clickhouse::answers(addr),
-            Server::S3 => s3::answers(addr),
+            Server::Kafka => kafka::answers(place),
+            Server::Nsqd => nsqd::answers(place),
+            Server::Nats => nats::answers(place),
+            Server::Redis => redis::answers(place),
+            Server::ClickHouse => clickhouse::answers(place),
+            Server::S3 => s3::answers(place),
         }
     }
 }
@@ -133,50 +162,11 @@ pub fn second_port(addr: SocketAddr) -> SocketAddr {
 }
 
 /// A name that starts with `prefix` and that no other test has, nor another run: for topics, subjects, tables, buckets.
+/// SQL wants such a name in backticks.
 pub fn unique(prefix: &str) -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     format!("{prefix}-{}-{number}", std::process::id())
-}
-
-/// Where a server listens, and where its files are.
-struct Place {
-    addr: SocketAddr,
-    /// Where its clients are told to connect.
-    advertised: SocketAddr,
-    folder: PathBuf,
-}
-
-impl Place {
-    /// In a folder that is there, on two ports that were free a moment ago.
-    fn new(folder: &Path) -> Place {
-        let mut port = free_port();
-        // The next call of this process gives another port, so that the second one is not given away either.
-        let pair = |port: &u16| free_port() == port + 1;
-        while !pair(&port) {
-            port = free_port();
-        }
-        let addr = (Ipv4Addr::LOCALHOST, port).into();
-        Place { addr, advertised: addr, folder: folder.to_owned() }
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.folder.join(name).to_str().expect("a test's folder has a plain name").to_owned()
-    }
-
-    /// What the server has written to its output.
-    fn log(&self) -> File {
-        let mut options = File::options();
-        options.create(true).append(true).open(self.file("log")).unwrap()
-    }
-
-    /// The end of what it has written, for a failure's message.
-    fn last_words(&self) -> String {
-        let log = fs::read(self.file("log")).unwrap_or_default();
-        let text = String::from_utf8_lossy(&log);
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(20)..].join("\n")
-    }
 }
 
 /// A server of a test's own. It ends with its owner, and its folder goes.
@@ -191,14 +181,22 @@ pub struct Own {
 impl Own {
     #[track_caller]
     fn prepare(server: Server) -> Own {
-        let folder = TempDir::new();
-        let place = Place::new(folder.path());
+        let folder = match server {
+            Server::Nsqd => TempDir::in_memory(),
+            _ => TempDir::new(),
+        };
+        let place = Place::new(folder.path(), Life::Killed);
         Own { server, place, process: None, _folder: folder }
     }
 
     /// Where it listens; the same after a restart.
     pub fn addr(&self) -> SocketAddr {
         self.place.addr
+    }
+
+    /// The certificate by which its clients know it, of a secured one.
+    pub fn ca(&self) -> Option<String> {
+        Some(self.place.tls.as_ref()?.certificates.ca())
     }
 
     /// The process, while there is one.
@@ -237,13 +235,29 @@ impl Own {
         wait_for(what, || {
             let ended = process.0.try_wait().unwrap();
             assert!(ended.is_none(), "{} ended: {}", server.name(), place.last_words());
-            server.answers(place.addr).then_some(())
+            server.answers(place).then_some(())
         });
     }
 
     #[track_caller]
     fn running(&self) -> &Peer {
         self.process.as_ref().expect("it was killed, and not started again")
+    }
+}
+
+/// For a client that is not ours; it goes past a proxy.
+impl From<&Own> for At {
+    fn from(own: &Own) -> At {
+        let (addr, place) = (own.place.addr, &own.place);
+        let Some(ca) = own.ca() else { return addr.into() };
+        let address = match own.server {
+            Server::Kafka => return place.third_port().into(),
+            Server::Nats => format!("tls://weir:right@{addr}"),
+            Server::Redis => format!("rediss://weir:right@{addr}"),
+            Server::ClickHouse | Server::S3 => format!("https://{addr}"),
+            Server::Nsqd => addr.to_string(),
+        };
+        At { address, ca: Some(ca) }
     }
 }
 

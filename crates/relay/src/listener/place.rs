@@ -85,7 +85,7 @@ impl Listener {
         } else {
             let handle = self.workers[self.targets.len() % self.workers.len()].clone();
             handle.commands.send(Command::Add(pump)).map_err(|_| self.stopped())?;
-            handle.waker.wake();
+            handle.waker.call();
             Some(handle)
         };
 

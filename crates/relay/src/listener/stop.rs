@@ -101,7 +101,7 @@ impl Listener {
             // A start that failed half-way: there is no receiving thread to tell the others.
             self.stop.is_input_closed.store(true, Ordering::Release);
             let workers = self.targets.iter().filter_map(|target| target.worker.as_ref());
-            workers.for_each(|worker| worker.waker.wake());
+            workers.for_each(|worker| worker.waker.call());
         }
 
         let mut has_stuck = false;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::gate::Gate;
 use crate::outlet::SocketOutlet;
-use crate::pump::{Pump, Pumped, Replaced, Targets};
+use crate::pump::{HOUSEKEEPING_INTERVAL, Pump, Pumped, Replaced, Targets};
 use crate::target::Target;
 use crate::worker::{Lifetime, Worker};
 use crate::{RING_BYTES_MIN, SocketOwner, TargetKind, TargetOptions};
@@ -11,6 +11,7 @@ use ledger::{Amount, Reason, Tally};
 use std::net::UdpSocket;
 use std::sync::atomic::AtomicU32;
 use std::time::Instant;
+use sys::poll::EventFd;
 
 /// Long enough for a machine that does ten other things.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -152,7 +153,7 @@ struct Turns {
 
 struct Always {
     turns: Arc<Turns>,
-    ready: Option<UdpSocket>,
+    ready: Option<OwnedFd>,
 }
 
 impl Pump for Always {
@@ -205,6 +206,7 @@ impl Pump for Always {
 fn targets_of(turns: &Arc<Turns>) -> Targets {
     let mut targets = Targets::default();
     for ready in [None, Some(UdpSocket::bind("127.0.0.1:0").unwrap())] {
+        let ready = ready.map(OwnedFd::from);
         targets.add(Box::new(Always { turns: Arc::clone(turns), ready }));
     }
     targets
@@ -234,6 +236,45 @@ fn a_blocked_target_is_looked_at_in_each_turn_of_a_busy_one() {
     stop.is_input_closed.store(true, Ordering::Release);
     thread.join().unwrap();
     check_turns(&turns);
+}
+
+/// What is published is nothing to a thread whose targets all wait for room; a command and the end are.
+#[test]
+fn a_thread_whose_targets_are_all_blocked_is_woken_by_calls_only() {
+    let never = EventFd::new().unwrap();
+    never.fill();
+    let mut targets = Targets::default();
+    targets.add(Box::new(Always {
+        turns: Arc::default(),
+        ready: Some(never.as_fd().try_clone_to_owned().unwrap()),
+    }));
+    let (waker, ticks) = (Arc::new(Waker::new().unwrap()), Arc::<AtomicU64>::default());
+    let stop = Arc::<StopState>::default();
+    stop.deadline_ns.store(1, Ordering::Release);
+    let (_commands, inbox) = mpsc::channel();
+    let worker = Worker {
+        targets,
+        commands: inbox,
+        waker: Arc::clone(&waker),
+        stop: Arc::clone(&stop),
+        ticks: Arc::clone(&ticks),
+        lifetime: Lifetime::Listener,
+    };
+    let thread = thread::spawn(move || worker.run());
+    let ticks = || ticks.load(Ordering::Relaxed);
+    wait_for("its first turns", || ticks() >= 2);
+
+    let before = ticks();
+    let begin = Instant::now();
+    while ticks() < before + 4 {
+        waker.wake();
+        assert!(begin.elapsed() < DEADLINE);
+    }
+    assert!(begin.elapsed() >= HOUSEKEEPING_INTERVAL, "{:?} for four turns", begin.elapsed());
+
+    stop.is_input_closed.store(true, Ordering::Release);
+    waker.call();
+    thread.join().unwrap();
 }
 
 #[test]

@@ -82,7 +82,7 @@ impl FakeReceiver {
         }
         // It says that it is ready when it is not, and the other way round.
         match self.random.below(8) {
-            0 => self.ready.fill(),
+            0 => self.ready.wake(),
             1 => self.ready.clear(),
             _ => {}
         }

@@ -63,7 +63,7 @@ impl Memory {
 
     fn give_room(&self, room: usize) {
         self.state().room += room;
-        self.ready.clear();
+        self.ready.wake();
     }
 
     fn target(self: &Arc<Memory>) -> TargetKind {
@@ -84,9 +84,9 @@ struct Receiver(Arc<Memory>);
 
 impl RowTarget for Receiver {
     fn take(&mut self, datagram: &Datagram<'_>) -> Taken {
+        self.0.ready.clear();
         let mut state = self.0.state();
         if state.room == 0 {
-            self.0.ready.fill();
             state.refusals += 1;
             return Taken::Full;
         }

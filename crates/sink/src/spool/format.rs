@@ -155,8 +155,8 @@ impl Head {
         bytes
     }
 
-    /// The head at the begin of `bytes`, if one is there that a segment with these bounds can have.
-    pub(super) fn read(bytes: &[u8], salt: u32, bounds: &Bounds) -> Option<Head> {
+    /// The head at the begin of `bytes`, if one is there that can have its body in `body_bytes_max` bytes.
+    pub(super) fn read(bytes: &[u8], salt: u32, body_bytes_max: u64) -> Option<Head> {
         let bytes: &[u8; HEAD_BYTES] = bytes.first_chunk()?;
         let head = Head {
             body_bytes: u32_at(bytes, 4),
@@ -166,10 +166,8 @@ impl Head {
             before: tally_at(bytes, 24),
         };
 
-        // The cheap tests first: a search tries every byte of a segment.
-        let is_possible = u64::from(head.body_bytes) <= bounds.body_bytes_max
-            && head.before.entries >= bounds.entries_min
-            && head.after().entries <= bounds.entries_max;
+        // The cheap test first: a search tries every byte of a segment.
+        let is_possible = u64::from(head.body_bytes) <= body_bytes_max;
         let is_whole = || crc32c::crc32c_append(salt, &bytes[4..]) == u32_at(bytes, 0);
         (is_possible && is_whole()).then_some(head)
     }
@@ -177,17 +175,6 @@ impl Head {
     pub(super) fn is_of(&self, salt: u32, body: &[u8]) -> bool {
         crc32c::crc32c_append(salt, body) == self.body_crc
     }
-}
-
-/// What a head may say.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
-    /// Bytes of the segment behind the head.
-    pub(super) body_bytes_max: u64,
-    /// Entries before the segment.
-    pub(super) entries_min: u64,
-    /// Entries before the next segment.
-    pub(super) entries_max: u64,
 }
 
 fn begin(magic: [u8; 8]) -> [u8; FIXED_BYTES] {

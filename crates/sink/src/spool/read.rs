@@ -69,8 +69,9 @@ impl<D: Disk> Spool<D> {
                 return Ok(self.missing(self.end));
             };
             let after = self.segments.after(idx, self.end);
+            // What it has beyond the begin of the next one was rescued, or its append failed.
             let is_done = after.entries <= self.read.entries;
-            if !is_done && let Some(next) = self.next_in(idx, after)? {
+            if !is_done && let Some(next) = self.next_in(idx)? {
                 return Ok(Some(next));
             }
 
@@ -84,7 +85,7 @@ impl<D: Disk> Spool<D> {
         }
     }
 
-    fn next_in(&mut self, idx: usize, after: Tally) -> Result<Option<Next>, Errno> {
+    fn next_in(&mut self, idx: usize) -> Result<Option<Next>, Errno> {
         let segment = &self.segments.all[idx];
         if segment.number != self.reader.number {
             self.reader = Reader { number: segment.number, walk: None };
@@ -94,7 +95,7 @@ impl<D: Disk> Spool<D> {
             none => none.insert(Walk::new(self.disk.open(&segment.name())?, Patience::Later)),
         };
 
-        let extent = segment.extent(after.entries);
+        let extent = segment.extent();
         while let Some(found) = walk.look(&extent)? {
             let (before, after) = (found.head.before, found.head.after());
             if before.entries > self.read.entries {

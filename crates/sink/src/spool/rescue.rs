@@ -1,6 +1,7 @@
 //! Writing entries once more whose segment cannot be trusted any more.
 
 use super::disk::DiskFile;
+use super::format::HEADER_BYTES;
 use super::walk::{Extent, Patience, Walk};
 use super::{Disk, Spool, Tally};
 use sys::Errno;
@@ -42,7 +43,7 @@ impl<D: Disk> Spool<D> {
         walk.at = rescue.from_bytes;
 
         self.segments.begin(&mut self.disk, rescue.from)?;
-        if let Err(errno) = self.copy_entries(&old.extent(self.end.entries), &mut walk) {
+        if let Err(errno) = self.copy_entries(&old.extent(), &mut walk) {
             self.segments.active = None;
             if let Some(begun) = self.segments.all.pop_back() {
                 self.segments.discard(&mut self.disk, begun.number);
@@ -50,12 +51,22 @@ impl<D: Disk> Spool<D> {
             return Err(errno);
         }
 
+        self.give_up(rescue, &walk);
+        self.rescue = None;
+        Ok(())
+    }
+
+    /// Leaves of the segment what is durable: no file if that is nothing, or a disk that fails each sync would fill with them.
+    fn give_up(&mut self, rescue: Rescue, walk: &Walk<D::File>) {
         let idx = self.segments.all.len() - 2;
+        if rescue.from_bytes <= HEADER_BYTES {
+            self.segments.all.remove(idx);
+            self.segments.discard(&mut self.disk, rescue.number);
+            return;
+        }
         self.segments.all[idx].len_bytes = rescue.from_bytes;
         // For the space alone: nothing beyond that length is read.
         let _ = walk.file.cut(rescue.from_bytes);
-        self.rescue = None;
-        Ok(())
     }
 
     fn copy_entries(&mut self, extent: &Extent, walk: &mut Walk<D::File>) -> Result<(), Errno> {

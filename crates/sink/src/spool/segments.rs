@@ -22,14 +22,9 @@ impl Segment {
         name_of(self.number)
     }
 
-    /// For a walk; `entries_max` entries were appended before the next segment.
-    pub(super) fn extent(&self, entries_max: u64) -> Extent {
-        Extent {
-            salt: self.header.salt,
-            len_bytes: self.len_bytes,
-            entries_min: self.header.before.entries,
-            entries_max,
-        }
+    /// For a walk.
+    pub(super) fn extent(&self) -> Extent {
+        Extent { salt: self.header.salt, len_bytes: self.len_bytes }
     }
 }
 
@@ -180,7 +175,7 @@ impl<F: DiskFile> Segments<F> {
         disk: &mut D,
     ) -> Result<(Tally, u64), Errno> {
         let Some(segment) = self.all.back_mut() else { return Ok((Tally::default(), 0)) };
-        let extent = segment.extent(u64::MAX);
+        let extent = segment.extent();
         let mut walk = Walk::new(disk.open(&segment.name())?, Patience::Now);
         let mut end = segment.header.before;
         let mut end_bytes = HEADER_BYTES.min(segment.len_bytes);

@@ -1,7 +1,7 @@
 //! Reading a segment from its begin to its end, over damage.
 
 use super::disk::{DiskFile, read_all};
-use super::format::{Bounds, HEAD_BYTES, HEADER_BYTES, Head};
+use super::format::{HEAD_BYTES, HEADER_BYTES, Head};
 use std::ops::Range;
 use sys::Errno;
 
@@ -18,9 +18,6 @@ pub(super) struct Extent {
     pub(super) salt: u32,
     /// Where it ends.
     pub(super) len_bytes: u64,
-    /// Entries before it, and before the next one.
-    pub(super) entries_min: u64,
-    pub(super) entries_max: u64,
 }
 
 /// What stands at a place.
@@ -55,12 +52,18 @@ pub(super) struct Walk<F> {
     pub(super) at: u64,
     window: Vec<u8>,
     window_at: u64,
+    /// Failed reads in a row, and where. Reads elsewhere that succeed between them do not count.
     failures: u32,
+    failed_at: u64,
+    /// Up to here it is known that some cannot be read.
+    bad_until: u64,
 }
 
 impl<F: DiskFile> Walk<F> {
     pub(super) fn new(file: F, patience: Patience) -> Walk<F> {
-        Walk { file, patience, at: HEADER_BYTES, window: Vec::new(), window_at: 0, failures: 0 }
+        let (window, window_at) = (Vec::new(), 0);
+        let (failures, failed_at, bad_until) = (0, 0, 0);
+        Walk { file, patience, at: HEADER_BYTES, window, window_at, failures, failed_at, bad_until }
     }
 
     /// The next head, or `None` at the end of the segment. The walk stays in front of it.
@@ -78,12 +81,8 @@ impl<F: DiskFile> Walk<F> {
             let searched = &self.window[start..];
             let places = searched.len().min(in_segment) - HEAD_BYTES + 1;
             let found = (0..places).find_map(|skip| {
-                let bounds = Bounds {
-                    body_bytes_max: extent.len_bytes - body_at - skip as u64,
-                    entries_min: extent.entries_min,
-                    entries_max: extent.entries_max,
-                };
-                let head = Head::read(&searched[skip..], extent.salt, &bounds)?;
+                let body_bytes_max = extent.len_bytes - body_at - skip as u64;
+                let head = Head::read(&searched[skip..], extent.salt, body_bytes_max)?;
                 Some(Found { head, at: at + skip as u64 })
             });
 
@@ -131,8 +130,11 @@ impl<F: DiskFile> Walk<F> {
 
         // What a file lacks that was longer is zeros, which no head is.
         while let Err(errno) = read_all(&self.file, &mut self.window, at) {
+            if self.failed_at != at {
+                (self.failed_at, self.failures) = (at, 0);
+            }
             self.failures += 1;
-            if self.failures >= TRIES {
+            if self.failures >= TRIES || at < self.bad_until {
                 return self.read_around(at, errno);
             }
             if self.patience == Patience::Later {
@@ -140,15 +142,14 @@ impl<F: DiskFile> Walk<F> {
                 return Err(errno);
             }
         }
-        self.failures = 0;
         Ok(())
     }
 
     /// A bad sector never becomes good: reads what is around it, and takes it as zeros, so that what was in it is missing.
     fn read_around(&mut self, at: u64, errno: Errno) -> Result<(), Errno> {
-        self.failures = 0;
         // A disk that does not even give the header is away, and comes back perhaps.
         if read_all(&self.file, &mut [0], 0).is_err() {
+            self.failures = 0;
             self.window.clear();
             return Err(errno);
         }
@@ -159,6 +160,7 @@ impl<F: DiskFile> Walk<F> {
                 bytes.fill(0);
             }
         }
+        self.bad_until = at + self.window.len() as u64;
         Ok(())
     }
 }

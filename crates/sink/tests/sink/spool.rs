@@ -1,10 +1,12 @@
 //! The spool on real file systems: full ones, and processes that are killed.
 
-use sink::spool::{AppendError, Ended, Folder, OpenError, Options, Read, Recovered, Spool};
+use sink::spool::{
+    AppendError, Ended, EntryId, Folder, OpenError, Options, Read, Recovered, Spool,
+};
 use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -26,16 +28,17 @@ fn entry(number: u64) -> Vec<u8> {
     bytes
 }
 
-/// Reads what is left, which must be entries `from..` without a gap; returns the number after the last.
-fn read_all(spool: &mut Spool, from: u64) -> u64 {
-    let mut number = from;
+/// Reads what is left, which must be entries `from..` without a gap; returns the number after the last, and its id.
+fn read_all(spool: &mut Spool, from: u64) -> (u64, Option<EntryId>) {
+    let (mut number, mut last) = (from, None);
     while let Some(read) = spool.read().unwrap() {
         let Read::Entry(read) = read else { panic!("a gap at {number}: {read:?}") };
         assert_eq!((read.id.number(), read.rows), (number, 1));
         assert_eq!(read.bytes, entry(number));
+        last = Some(read.id);
         number += 1;
     }
-    number
+    (number, last)
 }
 
 #[test]
@@ -146,14 +149,14 @@ fn a_full_disk_is_a_state_that_ends_by_itself() {
         append_until_full(&mut spool, &mut number);
         (number > first_again + 10).then_some(())
     });
-    assert_eq!(read_all(&mut spool, first_again), number);
+    assert_eq!(read_all(&mut spool, first_again).0, number);
     // The mark that a sync writes may find no room; what is there stays.
     let _ = spool.sync();
     drop(spool);
     let (mut spool, _) = open(&disk.path().join("spool"), options);
     let from = spool.figures().oldest;
     assert!(from <= first_again);
-    assert_eq!(read_all(&mut spool, from), number);
+    assert_eq!(read_all(&mut spool, from).0, number);
 }
 
 const CHILD_FOLDER: &str = "WEIR_TEST_SPOOL";
@@ -197,13 +200,18 @@ fn a_process_that_is_killed_at_any_moment_loses_only_what_it_had_not_synced() {
         assert_eq!(recovered.ended, Ended::Crashed);
         let from = spool.figures().oldest;
         assert_eq!(from, next);
-        let end = read_all(&mut spool, from);
+        let (end, last) = read_all(&mut spool, from);
         assert!(end > synced, "{synced} was synced, and {end} would be next");
         most_unsynced = most_unsynced.max(end - 1 - synced.max(next - 1));
         // At most one round is between what was said to be synced and what was appended.
         assert!(end - 1 <= synced.max(next - 1) + 14, "{end} after {synced}");
 
-        next = acknowledge_all(spool, &path, options, end);
+        spool.acknowledge(last.unwrap());
+        spool.close().unwrap();
+        let sizes =
+            fs::read_dir(&path).unwrap().map(|file| file.unwrap().metadata().unwrap().len());
+        assert_eq!(sizes.sum::<u64>(), 2 * 4096, "only the cursor is left");
+        next = end;
     }
     testkit::say(&format!(
         "spool: {KILLS} kills, {next} entries, at most {most_unsynced} unsynced"
@@ -228,24 +236,6 @@ fn kill_at(child: &mut Peer, after: Duration) -> u64 {
     }
     child.0.wait().unwrap();
     synced
-}
-
-/// Acknowledges everything up to before `end`, in a way that lasts; returns the number of the next entry.
-fn acknowledge_all(spool: Spool, path: &Path, options: Options, end: u64) -> u64 {
-    drop(spool);
-    let (mut spool, _) = open(path, options);
-    let mut last = None;
-    while let Some(read) = spool.read().unwrap() {
-        if let Read::Entry(read) = read {
-            last = Some(read.id);
-        }
-    }
-    spool.acknowledge(last.unwrap());
-    spool.close().unwrap();
-    let left: u64 =
-        fs::read_dir(path).unwrap().map(|file| file.unwrap().metadata().unwrap().size()).sum();
-    assert_eq!(left, 2 * 4096, "only the cursor is left");
-    end
 }
 
 /// `WEIR_SPOOL_MEASURE=/path cargo test --release -p sink --test sink spool::throughput -- --nocapture` says how fast it is there.

@@ -1,8 +1,8 @@
 //! `ClickHouse`'s engine behind an HTTP interface of our own (`crates/testkit/servers/clickhouse.py`).
 
-use super::Place;
+use super::place::Place;
 use crate::{find_tool, root, try_get};
-use std::net::SocketAddr;
+use std::net::TcpStream;
 use std::process::Command;
 
 pub(super) fn command(place: &Place) -> Command {
@@ -11,9 +11,14 @@ pub(super) fn command(place: &Place) -> Command {
         .arg(root().join("crates/testkit/servers/clickhouse.py"))
         .args([place.addr.port().to_string(), place.file("data")])
         .arg(root().join("proto"));
+    command.args(place.tls.iter().flat_map(|tls| [tls.certificate(), tls.key()]));
     command
 }
 
-pub(super) fn answers(addr: SocketAddr) -> bool {
-    try_get(addr, "/?query=SELECT%201", "*/*").is_ok()
+pub(super) fn answers(place: &Place) -> bool {
+    // It listens when all is ready; a question without TLS is closed unanswered.
+    if place.tls.is_some() {
+        return TcpStream::connect(place.addr).is_ok();
+    }
+    try_get(place.addr, "/?query=SELECT%201", "*/*").is_ok()
 }

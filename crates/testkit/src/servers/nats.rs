@@ -1,8 +1,8 @@
 //! NATS with `JetStream`.
 
-use super::{Place, second_port};
+use super::place::Place;
+use super::second_port;
 use crate::{find_tool, try_get};
-use std::net::SocketAddr;
 use std::process::Command;
 
 pub(super) fn command(place: &Place) -> Command {
@@ -11,9 +11,13 @@ pub(super) fn command(place: &Place) -> Command {
         .args(["--addr", "127.0.0.1", "--port", &place.addr.port().to_string()])
         .args(["--http_port", &second_port(place.addr).port().to_string()])
         .args(["--jetstream", "--store_dir", &place.file("data")]);
+    if let Some(tls) = &place.tls {
+        command.args(["--tls", "--tlscert", &tls.certificate(), "--tlskey", &tls.key()]);
+        command.args(["--user", "weir", "--pass", "right"]);
+    }
     command
 }
 
-pub(super) fn answers(addr: SocketAddr) -> bool {
-    try_get(second_port(addr), "/healthz", "*/*").is_ok()
+pub(super) fn answers(place: &Place) -> bool {
+    try_get(second_port(place.addr), "/healthz", "*/*").is_ok()
 }

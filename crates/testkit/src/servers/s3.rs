@@ -1,8 +1,8 @@
 //! moto, an S3-compatible server (`crates/testkit/servers/s3.py`).
 
-use super::Place;
+use super::place::Place;
 use crate::{find_tool, root, try_get};
-use std::net::SocketAddr;
+use std::net::TcpStream;
 use std::process::Command;
 
 pub(super) fn command(place: &Place) -> Command {
@@ -10,9 +10,14 @@ pub(super) fn command(place: &Place) -> Command {
     command
         .arg(root().join("crates/testkit/servers/s3.py"))
         .args([place.addr.port().to_string(), place.file("data")]);
+    command.args(place.tls.iter().flat_map(|tls| [tls.certificate(), tls.key()]));
     command
 }
 
-pub(super) fn answers(addr: SocketAddr) -> bool {
-    try_get(addr, "/", "*/*").is_ok()
+pub(super) fn answers(place: &Place) -> bool {
+    // It listens when all is ready; a question without TLS is closed unanswered.
+    if place.tls.is_some() {
+        return TcpStream::connect(place.addr).is_ok();
+    }
+    try_get(place.addr, "/", "*/*").is_ok()
 }

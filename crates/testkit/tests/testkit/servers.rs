@@ -1,12 +1,11 @@
 //! Each server takes a message from a client that is not ours, and has it still after a kill.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::process::Command;
+use std::net::TcpStream;
 use std::time::Duration;
-use testkit::readback::{self, Listener, Message};
-use testkit::servers::{Own, Server, unique};
-use testkit::{DEADLINE, find_tool, root, run};
+use testkit::readback::{self, At, Listener, Message};
+use testkit::servers::{Certificate, Own, Server, unique};
+use testkit::{DEADLINE, run};
 
 const PAYLOAD: &str = "a\nb\u{e4}";
 
@@ -94,6 +93,82 @@ fn kafka_tells_its_clients_the_address_of_its_proxy() {
 }
 
 #[test]
+fn kafka_wants_tls_and_a_password() {
+    let Some(own) = Server::Kafka.start_secured(Certificate::Valid) else { return };
+    readback::make_kafka_topic(&own, "topic", 1);
+    let sends = |user: &str, mechanism: &str| {
+        let at = At { address: format!("{user}@{}", own.addr()), ca: own.ca() };
+        let mut client = readback::client("send-kafka", at, "topic");
+        client.args([PAYLOAD, mechanism]).output().unwrap().status.success()
+    };
+    assert!(sends("weir:right", "SCRAM-SHA-512"));
+    assert!(sends("weir:right", "PLAIN"));
+    assert!(!sends("weir:wrong", "SCRAM-SHA-512"));
+    assert!(!sends("weir:wrong", "PLAIN"));
+    assert_eq!(readback::kafka(&own, "topic").len(), 2);
+}
+
+#[test]
+fn nats_wants_tls_and_a_password() {
+    let Some(own) = Server::Nats.start_secured(Certificate::Valid) else { return };
+    readback::make_jetstream(&own, "stream", &["a"]);
+    send("send-nats", &own, "a");
+    assert_eq!(only(readback::jetstream(&own, "stream")).payload, PAYLOAD.as_bytes());
+    refused(
+        &own,
+        "send-nats",
+        &format!("tls://weir:wrong@{}", own.addr()),
+        "Authorization Violation",
+    );
+}
+
+#[test]
+fn redis_wants_tls_and_a_password() {
+    let Some(mut own) = Server::Redis.start_secured(Certificate::Valid) else { return };
+    send("send-redis", &own, "stream");
+    own.restart();
+    assert_eq!(readback::redis_stream(&own, "stream").len(), 1);
+    refused(
+        &own,
+        "send-redis",
+        &format!("rediss://weir:wrong@{}", own.addr()),
+        "invalid username-password pair",
+    );
+    refused(&own, "send-redis", &format!("rediss://{}", own.addr()), "AuthenticationError");
+}
+
+#[test]
+fn clickhouse_and_s3_answer_over_tls() {
+    let Some(clickhouse) = Server::ClickHouse.start_secured(Certificate::Valid) else { return };
+    let Some(s3) = Server::S3.start_secured(Certificate::Valid) else { return };
+    assert_eq!(readback::clickhouse(&clickhouse, "SELECT 1 AS a"), [serde_json::json!({"a": 1})]);
+    readback::make_bucket(&s3, "bucket");
+    send("send-s3", &s3, "bucket");
+    assert_eq!(only(readback::bucket(&s3, "bucket")).payload, PAYLOAD.as_bytes());
+
+    let wrong = format!("https://weir:wrong@{}", clickhouse.addr());
+    refused(&clickhouse, "query-clickhouse", &wrong, "Code: 516");
+}
+
+#[test]
+fn an_expired_certificate_is_refused_by_clients() {
+    for server in [Server::Nats, Server::Redis] {
+        let Some(own) = server.start_secured(Certificate::Expired) else { return };
+        let how = if server == Server::Nats { "send-nats" } else { "send-redis" };
+        refused(&own, how, &At::from(&own).address, "certificate has expired");
+    }
+}
+
+/// A client that is told this URL fails, and says why.
+#[track_caller]
+fn refused(own: &Own, how: &str, url: &str, why: &str) {
+    let at = At { address: url.to_owned(), ca: own.ca() };
+    let output = readback::client(how, at, "name").arg(PAYLOAD).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains(why), "{said}");
+}
+
+#[test]
 fn a_paused_server_answers_when_it_goes_on() {
     let Some(own) = Server::Redis.start() else { return };
     own.pause();
@@ -111,7 +186,8 @@ fn a_paused_server_answers_when_it_goes_on() {
 
 #[test]
 fn listeners_hear_what_no_server_keeps() {
-    let (Some(nats), Some(redis)) = (Server::Nats.shared(), Server::Redis.shared()) else { return };
+    let Some(nats) = Server::Nats.shared() else { return };
+    let Some(redis) = Server::Redis.shared() else { return };
     let name = unique("heard");
     let listener = Listener::nats(nats, &name, 1);
     send("send-nats", nats, &name);
@@ -138,10 +214,8 @@ fn kill_and_restart(own: &mut Own) {
     assert_eq!(own.addr(), addr);
 }
 
-fn send(how: &str, server: SocketAddr, name: &str) {
-    let client = root().join("crates/testkit/readers/client.py");
-    let mut python = Command::new(find_tool("weir-python").unwrap());
-    run(python.arg(client).args([how, &server.to_string(), name, PAYLOAD]));
+fn send(how: &str, server: impl Into<At>, name: &str) {
+    run(readback::client(how, server, name).arg(PAYLOAD));
 }
 
 fn only(mut messages: Vec<Message>) -> Message {

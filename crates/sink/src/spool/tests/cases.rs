@@ -171,6 +171,24 @@ fn a_bad_sector_costs_what_is_in_it_and_no_more_calls_than_ten() {
 }
 
 #[test]
+fn a_bad_sector_anywhere_in_a_large_entry_is_gone_around() {
+    let options = Options { bytes_max: 4 << 20, segment_bytes: 1 << 20 };
+    for page in [3, 63, 66, 67, 130, 140] {
+        let disk = FakeDisk::new(1);
+        let (mut spool, _) = Spool::open(disk.clone(), options).unwrap();
+        spool.append(1, 1, &[1; 560_000]).unwrap();
+        spool.append(1, 1, &[2; 10]).unwrap();
+
+        disk.set(Faults { bad_page: Some((1, page)), ..Faults::default() });
+        let reads: Vec<_> = (0..40).map(|_| spool.read().map(|read| read.is_some())).collect();
+        let failed = reads.iter().filter(|read| read.is_err()).count();
+        assert!(failed < 20, "page {page}: {reads:?}");
+        assert_eq!(reads.last(), Some(&Ok(false)), "page {page}: {reads:?}");
+        assert!(spool.figures().unread.is_zero());
+    }
+}
+
+#[test]
 fn a_disk_that_is_away_costs_nothing() {
     let disk = disk_with(&[10_000, 10_000]);
     let (mut spool, _) = open(&disk);
@@ -196,6 +214,19 @@ fn what_could_not_be_synced_is_written_once_more() {
 
     disk.crash();
     assert_eq!(read_all(&mut open(&disk).0), [if lost { Err(1) } else { Ok(5) }]);
+}
+
+#[test]
+fn a_disk_that_fails_each_sync_does_not_fill_with_segments() {
+    let disk = disk_with(&[10]);
+    let (mut spool, _) = open(&disk);
+    spool.append(1, 1, b"first").unwrap();
+    disk.set(Faults { failed_sync: 1000, ..Faults::default() });
+    for _ in 0..100 {
+        assert_eq!(spool.sync(), Err(Errno::IO));
+    }
+    assert!(spool.figures().bytes < 30_000, "{:?}", spool.figures());
+    assert!(disk.bytes() < 40_000, "{}", disk.bytes());
 }
 
 #[test]
@@ -262,4 +293,36 @@ fn acknowledging_frees_the_disk() {
         spool.acknowledge(id);
     }
     assert!(disk.bytes() < 10_000, "{}", disk.bytes());
+}
+
+#[test]
+fn either_slot_of_the_cursor_knows_that_a_removed_segment_was_acknowledged() {
+    for slot in [0, 4096] {
+        let disk = disk_with(&[10_000; 4]);
+        let (mut spool, _) = open(&disk);
+        for _ in 0..3 {
+            let Some(Read::Entry(entry)) = spool.read().unwrap() else { panic!("no entry") };
+            let id = entry.id;
+            spool.acknowledge(id);
+        }
+        drop(spool);
+
+        disk.with_file("cursor", |file| file[slot + 30] ^= 1);
+        let read = read_all(&mut open(&disk).0);
+        assert!(!read.is_empty() && read.iter().all(Result::is_ok), "{read:?}");
+    }
+}
+
+#[test]
+fn what_a_segment_has_beyond_the_begin_of_the_next_one_does_not_count() {
+    // An entry whose append failed, after all of it was written, and could not be cut off: the next one has its number.
+    let with_failed = disk_with(&[10, 20]).with_file(FIRST, |file| file.clone());
+    let disk = disk_with(&[10]);
+    let (mut spool, _) = open(&disk);
+    spool.append(1, 30, &[3; 30]).unwrap();
+    spool.sync().unwrap();
+    drop(spool);
+
+    disk.with_file(FIRST, |file| *file = with_failed);
+    assert_eq!(read_all(&mut open(&disk).0), [Ok(10), Ok(30)]);
 }
