@@ -67,13 +67,13 @@ pub use destination::{
 pub use encode::{Content, Framing, Partition, RowEncoder};
 pub use error::Error;
 pub use fanout::{ChunkWriter, Fanout};
-pub use file::{FileOptions, file};
+pub use file::{FileOptions, PathTemplate, file, files};
 pub use null::null;
 pub use options::{
     BatchLimits, DeliveryOptions, QueueOptions, SinkOptions, SpoolOptions, SpoolSync, WhenFull,
 };
 pub use queue::{Full, Intake};
 pub use secret::{Login, Secret, SecretSource, TlsIdentity, TlsOptions, TlsVerify};
-pub use sink::Sink;
+pub use sink::{Sink, SinkEnd};
 pub use stream::stdout;
 pub use udp::{Remote, UdpOptions, udp};
