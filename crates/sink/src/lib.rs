@@ -42,6 +42,7 @@ pub mod spool;
 mod accounts;
 mod backlog;
 mod batcher;
+mod byte_stream;
 mod check;
 mod datagrams;
 mod delivery;
@@ -50,13 +51,23 @@ mod encode;
 mod error;
 mod fanout;
 mod file;
+mod frames;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod null;
 mod options;
 mod queue;
 mod secret;
 mod sink;
 mod stream;
+#[cfg(feature = "http")]
+#[expect(dead_code, reason = "no destination of this build uses it")]
+mod tasks;
+mod tcp;
+#[cfg(feature = "tls")]
+mod tls;
 mod udp;
+mod unix;
 mod worker;
 
 pub use check::{Step, check};
@@ -68,6 +79,9 @@ pub use encode::{Content, Framing, Partition, RowEncoder};
 pub use error::Error;
 pub use fanout::{ChunkWriter, Fanout};
 pub use file::{FileOptions, PathTemplate, file, files};
+pub use frames::StreamFraming;
+#[cfg(feature = "kafka")]
+pub use kafka::{KafkaCompression, KafkaKey, KafkaOptions, KafkaSasl, SaslMechanism, kafka};
 pub use null::null;
 pub use options::{
     BatchLimits, DeliveryOptions, QueueOptions, SinkOptions, SpoolOptions, SpoolSync, WhenFull,
@@ -76,4 +90,8 @@ pub use queue::{Full, Intake};
 pub use secret::{Login, Secret, SecretSource, TlsIdentity, TlsOptions, TlsVerify};
 pub use sink::{Sink, SinkEnd};
 pub use stream::stdout;
+#[cfg(feature = "tls")]
+pub use tcp::tls;
+pub use tcp::{TcpOptions, tcp};
 pub use udp::{Remote, UdpOptions, udp};
+pub use unix::{unix, unixgram};

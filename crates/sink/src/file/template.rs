@@ -299,7 +299,7 @@ impl Destination for Files {
                 (Event::Rotations, rotations + sum(|file| file.rotations)),
                 (Event::Reopens, reopens + sum(|file| file.reopens)),
             ],
-            gauges: Vec::new(),
+            ..OwnFigures::default()
         }
     }
 }
