@@ -43,6 +43,7 @@ mod accounts;
 mod backlog;
 mod batcher;
 mod byte_stream;
+mod check;
 mod datagrams;
 mod delivery;
 mod destination;
@@ -50,9 +51,9 @@ mod encode;
 mod error;
 mod fanout;
 mod file;
+mod frames;
 #[cfg(feature = "kafka")]
 mod kafka;
-mod frames;
 mod null;
 mod options;
 mod queue;
@@ -69,6 +70,7 @@ mod udp;
 mod unix;
 mod worker;
 
+pub use check::{Step, check};
 pub use destination::{
     BatchEncoder, Connector, Destination, Form, MakeDestination, MakeForm, OwnFigures, Pushed,
     ReadBack,
@@ -76,17 +78,17 @@ pub use destination::{
 pub use encode::{Content, Framing, Partition, RowEncoder};
 pub use error::Error;
 pub use fanout::{ChunkWriter, Fanout};
-pub use file::{FileOptions, file};
+pub use file::{FileOptions, PathTemplate, file, files};
+pub use frames::StreamFraming;
 #[cfg(feature = "kafka")]
 pub use kafka::{KafkaCompression, KafkaKey, KafkaOptions, KafkaSasl, SaslMechanism, kafka};
-pub use frames::StreamFraming;
 pub use null::null;
 pub use options::{
     BatchLimits, DeliveryOptions, QueueOptions, SinkOptions, SpoolOptions, SpoolSync, WhenFull,
 };
 pub use queue::{Full, Intake};
 pub use secret::{Login, Secret, SecretSource, TlsIdentity, TlsOptions, TlsVerify};
-pub use sink::Sink;
+pub use sink::{Sink, SinkEnd};
 pub use stream::stdout;
 #[cfg(feature = "tls")]
 pub use tcp::tls;
