@@ -53,6 +53,8 @@ mod null;
 mod options;
 mod queue;
 mod secret;
+#[cfg(test)]
+mod simulation;
 mod sink;
 mod stream;
 mod udp;
