@@ -58,6 +58,8 @@ mod null;
 mod options;
 mod queue;
 mod secret;
+#[cfg(test)]
+mod simulation;
 mod sink;
 mod stream;
 #[cfg(feature = "http")]
