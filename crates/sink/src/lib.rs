@@ -36,6 +36,8 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+#[cfg(feature = "parquet")]
+pub mod parquet;
 pub mod receive;
 pub mod spool;
 

@@ -4,6 +4,11 @@
 
 mod fanout;
 mod file;
+#[cfg(feature = "parquet")]
+mod parquet;
+#[cfg(feature = "parquet")]
+#[path = "../../../record/tests/record/support.rs"]
+mod rows;
 mod spool;
 mod support;
 mod udp;

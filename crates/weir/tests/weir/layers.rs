@@ -14,7 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("record", &["wire"]),
     ("relay", &["sys", "ledger"]),
     ("sockets", &["sys", "text", "wire", "record", "ledger"]),
-    ("sink", &["sys", "record", "ledger"]),
+    ("sink", &["sys", "text", "record", "ledger"]),
     // The judge shares no code with what it judges, but for how numbers are written. It names the ledger's words, to say
     // where a datagram was lost, and none of the code that counts.
     ("load", &["sys", "text", "ledger"]),
