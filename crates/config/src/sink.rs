@@ -5,6 +5,7 @@ mod file;
 pub(crate) mod kind;
 mod null;
 mod parquet;
+mod s3;
 mod stdout;
 mod udp;
 mod url;
@@ -14,6 +15,7 @@ pub use file::FileSink;
 pub use kind::Opening;
 pub use null::NullSink;
 pub use parquet::ParquetSink;
+pub use s3::S3Sink;
 pub use stdout::StdoutSink;
 pub use udp::UdpSink;
 pub use url::Url;
@@ -48,6 +50,8 @@ kinds! {
         File(FileSink) at file::SCHEMES, keys FileSink;
         /// A folder of Parquet files.
         Parquet(ParquetSink) at parquet::SCHEMES, keys ParquetSink;
+        /// A bucket of Parquet files.
+        S3(S3Sink) at s3::SCHEMES, keys S3Sink;
         /// Datagrams to a UDP address.
         Udp(UdpSink) at udp::SCHEMES;
         /// Standard output.
@@ -67,8 +71,8 @@ keys! {
         from => from: Vec<Source> = List { of: "`sockets` and names of listeners", parse: source },
             required("write from = [\"sockets\"]");
         /// Where the records go. `parquet:` writes files below the folder, as `table=sockets/date=2026-11-22/hour=18/….parquet`,
-        /// which have a name once they are whole; see `docs/parquet.schema`. `udp:` packs them into datagrams no larger than the path takes without fragments,
-        /// numbered, so that `weir sockets --receive` can say what is missing. `null:` counts and forgets.
+        /// which have a name once they are whole (`docs/parquet.schema` has their columns); `s3:` puts the same into a bucket. `udp:` packs
+        /// them into datagrams no larger than the path takes without fragments, numbered, so that `weir sockets --receive` can say what is missing. `null:` counts and forgets.
         to => to: Sink = TO, chosen("write for example to = \"file:sockets.jsonl\"");
         /// What this sink's records have, of what `[sockets]` has; where that names none, of all fields.
         fields => fields: Vec<String> = FIELDS, empty("those of `[sockets]`");

@@ -54,9 +54,13 @@ mod file;
 mod null;
 mod options;
 mod queue;
+#[cfg(feature = "s3")]
+mod s3;
 mod secret;
 mod sink;
 mod stream;
+#[cfg(feature = "s3")]
+mod tasks;
 mod udp;
 mod worker;
 
@@ -73,6 +77,8 @@ pub use options::{
     BatchLimits, DeliveryOptions, QueueOptions, SinkOptions, SpoolOptions, SpoolSync, WhenFull,
 };
 pub use queue::{Full, Intake};
+#[cfg(feature = "s3")]
+pub use s3::{S3Options, s3};
 pub use secret::{Login, Secret, SecretSource, TlsIdentity, TlsOptions, TlsVerify};
 pub use sink::Sink;
 pub use stream::stdout;

@@ -18,6 +18,10 @@ mod layout;
 mod name;
 mod writer;
 
+#[cfg(feature = "s3")]
+pub(crate) use encoder::form;
 pub use folder::{FolderOptions, folder};
 pub use layout::Table;
+#[cfg(feature = "s3")]
+pub(crate) use name::Names;
 pub use writer::TableWriter;

@@ -9,6 +9,8 @@ mod parquet;
 #[cfg(feature = "parquet")]
 #[path = "../../../record/tests/record/support.rs"]
 mod rows;
+#[cfg(feature = "s3")]
+mod s3;
 mod spool;
 mod support;
 mod udp;

@@ -10,8 +10,11 @@ use sink::{BatchLimits, DeliveryOptions, QueueOptions, Sink, SinkOptions};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "s3")]
+pub(crate) use independent::compare;
+
 /// 2026-11-22 18:42:00 UTC.
-const START_UNIX_NS: u64 = 1_795_372_920_000_000_000;
+pub(crate) const START_UNIX_NS: u64 = 1_795_372_920_000_000_000;
 
 fn folder_options(folder: &Path) -> FolderOptions {
     FolderOptions {
@@ -46,7 +49,7 @@ fn end(sink: Sink) -> HopSnapshot {
     hop(&*meter)
 }
 
-fn hop(meter: &dyn ledger::Meter) -> HopSnapshot {
+pub(crate) fn hop(meter: &dyn ledger::Meter) -> HopSnapshot {
     let mut hops = Vec::new();
     meter.read(&mut hops);
     hops.pop().unwrap()

@@ -15,7 +15,7 @@ use std::time::Duration;
 use testkit::{Random, TempDir, find_tool, generated, need_python_module, root};
 
 /// Runs the script with pyarrow and DuckDB; `false` where they are not installed.
-fn compare(folder: &Path) -> bool {
+pub(crate) fn compare(folder: &Path) -> bool {
     if !["pyarrow", "duckdb"].into_iter().all(need_python_module) {
         return false;
     }
