@@ -191,8 +191,6 @@ figures! {
             "Close events that do not say what the filter asks for, whatever became of them.";
         RejectedOverflow = "rejected_overflow", Count,
             "Connections that polls rejected and that could not be remembered as such, because there were too many.";
-        Payloads = "payloads", Count,
-            "Payloads that were queued for the sink.";
         Errors = "errors", Count,
             "Attempts to deliver that failed. A retry may have succeeded: losses are counted as dropped.";
         Rotations = "rotations", Count,
@@ -260,8 +258,6 @@ figures! {
             "Bytes that wait for the sink.";
         QueueLimitBytes = "queue_limit_bytes", Bytes,
             "Most bytes that can wait for the sink.";
-        QueuePayloads = "queue_payloads", Count,
-            "Payloads that wait for the sink.";
         QueueRows = "queue_rows", Count,
             "Records that wait in the sink's queue.";
         SpoolRows = "spool_rows", Count,

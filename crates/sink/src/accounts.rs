@@ -177,6 +177,7 @@ impl Meter for Accounts {
             .gauge(Gauge::Up, u64::from(is_failing.load() == 0))
             .gauge(Gauge::QueueRows, queue_rows.load())
             .gauge(Gauge::QueueBytes, queue_bytes.load())
+            .gauge(Gauge::QueueLimitBytes, self.queue.bytes_max() as u64)
             .gauge(Gauge::BatchesInFlight, batches_in_flight.load())
             .gauge(Gauge::EncoderBytes, encoder_bytes.load())
             .gauge(Gauge::OldestAgeMs, oldest_age_ms.load())

@@ -332,7 +332,7 @@ impl Delivery {
         }
 
         if one.open == 0 {
-            self.entries.extend(one.made.entries.drain(..));
+            self.entries.append(&mut one.made.entries);
             self.pending.remove(at);
         }
     }

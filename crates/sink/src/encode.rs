@@ -84,8 +84,10 @@ impl Content {
 pub enum Partition {
     /// The whole batch is one part: streams, files, and stores that take batches.
     Whole,
-    /// Each row is a part: brokers.
+    /// Each row is a part, and a message of its own: brokers.
     Rows,
+    /// Each row is a part, with what stands around it in a stream: connections, where a part may be lost.
+    StreamRows,
 }
 
 /// Writes rows in an encoding of crate `record`, or their payloads.
@@ -110,7 +112,7 @@ impl RowEncoder {
 
     fn of(encoder: Encoder, partition: Partition) -> RowEncoder {
         let encoder = match partition {
-            Partition::Whole => encoder,
+            Partition::Whole | Partition::StreamRows => encoder,
             // A message has its length, and ends, by itself.
             Partition::Rows => encoder.framed(Frame::Alone),
         };
@@ -129,11 +131,34 @@ impl RowEncoder {
             Form::Payload => {
                 let payload = decode_datagram_record(row.bytes)?.payload.unwrap_or_default();
                 out.extend_from_slice(payload);
-                if self.partition == Partition::Whole && payload.last() != Some(&b'\n') {
+                if self.partition != Partition::Rows && payload.last() != Some(&b'\n') {
                     out.push(b'\n');
                 }
                 Ok(Written::Yes)
             }
+        }
+    }
+
+    /// The encoder of a batch that is an array of its own, so that no file ends inside one.
+    fn array(&mut self) -> Option<(&mut Encoder, &mut Vec<u8>)> {
+        let Form::Record(encoder) = &mut self.form else { return None };
+        let is_array = encoder.encoding() == Encoding::Json && self.partition == Partition::Whole;
+        is_array.then_some((encoder, &mut self.out.bytes))
+    }
+
+    fn begin_array(&mut self) {
+        if self.open.is_none()
+            && let Some((encoder, out)) = self.array()
+        {
+            encoder.begin(out);
+        }
+    }
+
+    fn end_array(&mut self) {
+        if self.open.is_some()
+            && let Some((encoder, out)) = self.array()
+        {
+            encoder.end(out);
         }
     }
 
@@ -147,6 +172,7 @@ impl RowEncoder {
 impl BatchEncoder for RowEncoder {
     fn push(&mut self, row: &Row<'_>, key: PartKey) -> Pushed {
         let before = self.out.bytes.len();
+        self.begin_array();
         match self.write(row) {
             Ok(Written::Yes) => {}
             Ok(Written::NoForm) => return Pushed::Skipped(Reason::NotInFormat),
@@ -160,7 +186,7 @@ impl BatchEncoder for RowEncoder {
         part.rows += 1;
         part.row_bytes += row.bytes.len() as u64;
         part.key = key;
-        if self.partition == Partition::Rows {
+        if self.partition != Partition::Whole {
             self.end_part();
         }
         Pushed::Taken
@@ -171,6 +197,7 @@ impl BatchEncoder for RowEncoder {
     }
 
     fn finish(&mut self) -> Encoded {
+        self.end_array();
         self.end_part();
         // The next batch is about as long.
         let next = Encoded {

@@ -44,6 +44,7 @@ pub mod spool;
 mod accounts;
 mod backlog;
 mod batcher;
+mod byte_stream;
 mod datagrams;
 mod delivery;
 mod destination;
@@ -51,6 +52,9 @@ mod encode;
 mod error;
 mod fanout;
 mod file;
+mod frames;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod null;
 mod options;
 mod queue;
@@ -59,9 +63,14 @@ mod s3;
 mod secret;
 mod sink;
 mod stream;
-#[cfg(feature = "s3")]
+#[cfg(any(feature = "http", feature = "s3"))]
+#[cfg_attr(not(feature = "s3"), expect(dead_code, reason = "no destination of this build uses it"))]
 mod tasks;
+mod tcp;
+#[cfg(feature = "tls")]
+mod tls;
 mod udp;
+mod unix;
 mod worker;
 
 pub use destination::{
@@ -72,6 +81,9 @@ pub use encode::{Content, Framing, Partition, RowEncoder};
 pub use error::Error;
 pub use fanout::{ChunkWriter, Fanout};
 pub use file::{FileOptions, file};
+pub use frames::StreamFraming;
+#[cfg(feature = "kafka")]
+pub use kafka::{KafkaCompression, KafkaKey, KafkaOptions, KafkaSasl, SaslMechanism, kafka};
 pub use null::null;
 pub use options::{
     BatchLimits, DeliveryOptions, QueueOptions, SinkOptions, SpoolOptions, SpoolSync, WhenFull,
@@ -82,4 +94,8 @@ pub use s3::{S3Options, s3};
 pub use secret::{Login, Secret, SecretSource, TlsIdentity, TlsOptions, TlsVerify};
 pub use sink::Sink;
 pub use stream::stdout;
+#[cfg(feature = "tls")]
+pub use tcp::tls;
+pub use tcp::{TcpOptions, tcp};
 pub use udp::{Remote, UdpOptions, udp};
+pub use unix::{unix, unixgram};

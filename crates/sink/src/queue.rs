@@ -65,6 +65,11 @@ impl Queue {
         })
     }
 
+    /// Most memory of what waits.
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.options.bytes_max
+    }
+
     /// Puts a chunk in, or counts what has to go, and wakes the sink's thread. Never waits.
     pub(crate) fn offer(&self, chunk: &Arc<Chunk>) {
         let mut state = self.lock();

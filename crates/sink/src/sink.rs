@@ -137,3 +137,6 @@ fn now() -> Now {
 pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
+
+#[cfg(test)]
+mod tests;

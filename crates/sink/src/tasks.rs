@@ -10,7 +10,8 @@ use tokio::task::JoinSet;
 /// Attempts under way. Nothing of them moves but in [`poll`](Self::poll) and [`block_on`](Self::block_on), so that one sink's client
 /// has no part in another's.
 pub(crate) struct Tasks {
-    runtime: Runtime,
+    /// `None` only while it is dropped.
+    runtime: Option<Runtime>,
     attempts: JoinSet<Vec<Outcome>>,
 }
 
@@ -19,7 +20,7 @@ impl Tasks {
     /// There is no descriptor left.
     pub(crate) fn new() -> io::Result<Tasks> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        Ok(Tasks { runtime, attempts: JoinSet::new() })
+        Ok(Tasks { runtime: Some(runtime), attempts: JoinSet::new() })
     }
 
     /// Attempts that have not come to an end.
@@ -29,7 +30,9 @@ impl Tasks {
 
     /// Begins an attempt.
     pub(crate) fn spawn(&mut self, attempt: impl Future<Output = Vec<Outcome>> + Send + 'static) {
-        self.attempts.spawn_on(attempt, self.runtime.handle());
+        if let Some(runtime) = &self.runtime {
+            self.attempts.spawn_on(attempt, runtime.handle());
+        }
     }
 
     /// Goes on with all attempts until one has ended, for `wait` at most. Connections live on meanwhile.
@@ -37,7 +40,7 @@ impl Tasks {
     /// # Panics
     /// If an attempt did: the sink's thread takes the destination for broken then.
     pub(crate) fn poll(&mut self, wait: Duration, done: &mut Vec<Outcome>) {
-        let Tasks { runtime, attempts } = self;
+        let Tasks { runtime: Some(runtime), attempts } = self else { return };
         runtime.block_on(async {
             // Without an attempt this looks after the connections for a moment, and returns.
             if attempts.is_empty() {
@@ -59,6 +62,16 @@ impl Tasks {
 
     /// Runs one thing to its end, for `wait` at most.
     pub(crate) fn block_on<T>(&self, wait: Duration, one: impl Future<Output = T>) -> Option<T> {
-        self.runtime.block_on(async { tokio::time::timeout(wait, one).await.ok() })
+        self.runtime.as_ref()?.block_on(async { tokio::time::timeout(wait, one).await.ok() })
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        // The plain end of a runtime waits for names that are being looked up, however long that takes.
+        if let Some(runtime) = self.runtime.take() {
+            self.attempts.abort_all();
+            runtime.shutdown_background();
+        }
     }
 }

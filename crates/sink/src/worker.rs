@@ -102,7 +102,9 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         let room = if self.has_room() { Room::Yes } else { Room::No };
         self.backlog.keep(now, room);
         self.fill(phase, now);
-        self.submit(now);
+        if !self.is_over(now) {
+            self.submit(now);
+        }
         self.listen(now);
         self.settle();
         self.measure();
@@ -126,6 +128,11 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
             self.batcher.end_all();
         }
         self.pass_on(now);
+    }
+
+    /// Whether the time for what is inside has passed: nothing is tried any more.
+    fn is_over(&self, now: Now) -> bool {
+        self.ends_at.is_some_and(|end| now.at >= end)
     }
 
     /// Whether more may be batched: the next batch is filled while those before it are on their way.
@@ -382,7 +389,11 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         let age_ns = oldest.map_or(0, |oldest| now.unix_ns.saturating_sub(oldest));
         figures.oldest_age_ms.set(age_ns / 1_000_000);
         if let Some(destination) = &self.destination {
-            self.accounts.set_own_figures(destination.figures());
+            let own = destination.figures();
+            if let Some(trouble) = &own.trouble {
+                self.accounts.set_trouble(Some(trouble.clone()));
+            }
+            self.accounts.set_own_figures(own);
         }
     }
 
@@ -390,7 +401,6 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         let now = (self.clock)();
         let is_empty = self.delivery.len() == 0 && self.batcher.inside().is_zero();
         let is_queue_empty = self.queue.inside().amount.is_zero();
-        let is_over = self.ends_at.is_some_and(|end| now.at >= end);
         let has_left = is_empty && is_queue_empty && self.backlog.unread().is_zero();
         // What the spool keeps need not leave now, if it cannot.
         let is_kept = self.delivery.is_circuit_open()
@@ -398,7 +408,7 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
             && is_queue_empty
             && self.delivery.submitted() == 0;
 
-        if phase != Phase::Open && (is_over || has_left || is_kept) {
+        if phase != Phase::Open && (self.is_over(now) || has_left || is_kept) {
             return Turn::End;
         }
         if self.delivery.submitted() > 0 {
@@ -441,9 +451,11 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
             self.delivery.add(made, now);
         }
         let attempted = self.delivery.attempted_and_spooled();
-        let reason = self.delivery.failing_reason().unwrap_or(Reason::Shutdown);
-        let lost = self.delivery.give_up_unspooled(reason);
+        let failing = self.delivery.failing_reason();
+        let lost = self.delivery.give_up_unspooled(failing.unwrap_or(Reason::Shutdown));
         self.settle();
+        // What is queued goes by the same name.
+        self.queue.set_failing(failing);
         self.measure_end();
         self.backlog.close(attempted);
         lost

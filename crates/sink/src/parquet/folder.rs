@@ -155,6 +155,7 @@ impl Destination for Folder {
                 (Event::LeftoversRemoved, self.keeper.leftovers_removed),
             ],
             gauges: vec![(Gauge::FolderBytes, self.keeper.bytes)],
+            ..OwnFigures::default()
         };
         if self.last_errno != Errno(0) {
             figures.gauges.push((Gauge::LastErrno, u64::from(self.last_errno.0.unsigned_abs())));

@@ -4,6 +4,7 @@
 
 mod fanout;
 mod file;
+mod life;
 #[cfg(feature = "parquet")]
 mod parquet;
 #[cfg(feature = "parquet")]

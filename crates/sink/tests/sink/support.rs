@@ -1,12 +1,18 @@
 //! What the tests of sinks share.
 
-use ledger::{Gauge, HopKind, HopSnapshot, Ledger, Meter, Reason};
-use sink::{Destination, FileOptions, Framing, Payload, QueueLimits, Sink};
+use ledger::{Amount, Gauge, HopKind, HopSnapshot, Ledger, Meter, Reason};
+use record::{FieldSet, SocketRecord};
+use sink::{
+    BatchLimits, ChunkWriter, Connector, DeliveryOptions, Fanout, FileOptions, QueueOptions, Sink,
+    SinkOptions,
+};
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// A file without rotation.
 pub(crate) fn file_options(path: &Path) -> FileOptions {
@@ -18,31 +24,109 @@ pub(crate) fn file_options(path: &Path) -> FileOptions {
     }
 }
 
-pub(crate) fn lines() -> Framing {
-    Framing { header: Vec::new(), record_end: Some(b'\n') }
+/// A sink with the defaults of everything.
+pub(crate) fn options(name: &str, connector: Connector) -> SinkOptions {
+    SinkOptions {
+        name: name.into(),
+        origin: "test".into(),
+        queue: QueueOptions::default(),
+        batch: BatchLimits::default(),
+        delivery: DeliveryOptions::default(),
+        spool: None,
+        connector,
+    }
 }
 
-pub(crate) fn open(name: &str, destination: Box<dyn Destination>, framing: Framing) -> Sink {
-    Sink::open("test", name, QueueLimits::default(), destination, framing).unwrap()
+/// Batches of at most this many rows, which leave at once.
+pub(crate) fn batch_rows(rows: usize) -> BatchLimits {
+    BatchLimits { rows, bytes: 1 << 20, age: Duration::ZERO }
 }
 
-/// Lines `first..first + count` as one payload, each of its own length.
-pub(crate) fn payload_of_lines(first: u64, count: u64) -> Payload {
-    let line = |n: u64| format!("{n} {}\n", "x".repeat((n % 97) as usize));
-    let text: String = (first..first + count).map(line).collect();
-    Payload::new(text.as_bytes(), count)
+pub(crate) fn fields(names: &[&str]) -> FieldSet {
+    FieldSet::from_names(names.iter().copied()).unwrap()
 }
 
-/// The numbers of the lines that [`payload_of_lines`] made; fails on a torn one.
+/// The fields of [`numbered`].
+pub(crate) fn number_and_filling() -> FieldSet {
+    fields(&["sequence", "host"])
+}
+
+const FILLING: &str = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
+
+/// A record with a number and its own length.
+pub(crate) fn numbered(number: u64) -> SocketRecord<'static> {
+    SocketRecord {
+        sequence: Some(number),
+        cookie: Some(number),
+        host: Some(&FILLING[..(number % 97) as usize]),
+        ..SocketRecord::default()
+    }
+}
+
+/// What [`numbered`] is as a line of JSON.
+pub(crate) fn line_of(number: u64) -> String {
+    let filling = &FILLING[..(number % 97) as usize];
+    format!("{{\"sequence\":{number},\"host\":\"{filling}\"}}\n")
+}
+
+/// The numbers of lines that were made of [`numbered`]; fails on a torn one.
 pub(crate) fn numbers_of(text: &str) -> Vec<u64> {
     assert!(text.is_empty() || text.ends_with('\n'), "the last line is torn");
     let number = |line: &str| {
-        let (number, filling) = line.split_once(' ').unwrap_or_else(|| panic!("torn: {line}"));
-        let number: u64 = number.parse().unwrap();
-        assert_eq!(filling, "x".repeat((number % 97) as usize), "torn: {line}");
+        let number = line.strip_prefix("{\"sequence\":").and_then(|rest| rest.split_once(','));
+        let number = number.and_then(|(number, _)| number.parse().ok());
+        let number = number.unwrap_or_else(|| panic!("torn: {line}"));
+        assert_eq!(line_of(number).trim_end(), line, "torn");
         number
     };
     text.lines().map(number).collect()
+}
+
+/// A source with its sinks.
+pub(crate) struct Source {
+    pub(crate) writer: ChunkWriter,
+    pub(crate) sinks: Vec<Sink>,
+}
+
+impl Source {
+    pub(crate) fn to(sinks: Vec<Sink>) -> Source {
+        let fanout = Fanout::default();
+        sinks.iter().for_each(|sink| fanout.attach(sink));
+        Source { writer: fanout.writer([7; 16]), sinks }
+    }
+
+    pub(crate) fn to_one(options: SinkOptions) -> Source {
+        Source::to(vec![Sink::open(options).unwrap()])
+    }
+
+    /// Sends numbered records, in one chunk if they fit.
+    pub(crate) fn send(&mut self, numbers: Range<u64>) {
+        numbers.for_each(|number| self.writer.record(&numbered(number)));
+        self.writer.flush();
+    }
+
+    pub(crate) fn meters(&self) -> Vec<Arc<dyn Meter>> {
+        self.sinks.iter().map(Sink::meter).collect()
+    }
+
+    /// The hop of the only sink.
+    pub(crate) fn hop(&self) -> HopSnapshot {
+        assert_eq!(self.sinks.len(), 1);
+        hop(&self.sinks[0].meter())
+    }
+
+    pub(crate) fn is_empty(&self) -> Option<()> {
+        self.meters().iter().all(|meter| hop(meter).in_flight.is_zero()).then_some(())
+    }
+
+    /// Ends; returns what did not leave.
+    pub(crate) fn stop(self, deadline: Instant) -> Vec<(String, Amount)> {
+        drop(self.writer);
+        self.sinks.iter().for_each(|sink| sink.close(deadline));
+        let wait = |sink: Sink| (sink.name().to_owned(), sink.wait(deadline));
+        let left = self.sinks.into_iter().map(wait);
+        left.filter(|(_, amount)| !amount.is_zero()).collect()
+    }
 }
 
 /// The files at `path`, the oldest first.
@@ -70,10 +154,9 @@ pub(crate) fn hop(meter: &Arc<dyn Meter>) -> HopSnapshot {
 
 pub(crate) fn check_law(hop: &HopSnapshot) {
     assert_eq!(hop.unaccounted, 0, "{hop:?}");
-    let left = hop.delivered + hop.dropped_total();
-    assert_eq!(hop.received, left + hop.in_flight, "{hop:?}");
-    assert!(hop.in_flight.bytes <= hop.gauges[&Gauge::QueueLimitBytes], "{hop:?}");
-    assert_eq!(hop.in_flight.bytes, hop.gauges[&Gauge::QueueBytes], "{hop:?}");
+    assert_eq!(hop.received, hop.left() + hop.in_flight, "{hop:?}");
+    let queue = (hop.gauges[&Gauge::QueueBytes], hop.gauges[&Gauge::QueueLimitBytes]);
+    assert!(queue.0 <= queue.1, "{hop:?}");
 }
 
 pub(crate) fn dropped(meter: &Arc<dyn Meter>, reason: Reason) -> u64 {
@@ -104,6 +187,11 @@ impl Watch {
             }
         });
         Watch { ledger, stop, thread: Some(thread) }
+    }
+
+    /// Watches one more.
+    pub(crate) fn add(&self, meter: Arc<dyn Meter>) {
+        self.ledger.register(meter);
     }
 
     /// Ends, and returns how often the law was looked at.

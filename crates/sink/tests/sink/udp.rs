@@ -1,38 +1,21 @@
 //! UDP sinks and their receiver, over real sockets.
 
-use crate::support::{Watch, check_law, dropped, hop};
+use crate::support::{Source, Watch, check_law, dropped, hop, options};
 use crate::wire::Wire;
-use ledger::{Event, Gauge, Meter, Reason};
-use record::{Encoding, FieldSet, PollTotals, SocketRecord};
+use ledger::{Event, Gauge, Reason};
+use record::{FieldSet, PollTotals, SocketRecord};
+use sink::UdpOptions;
 use sink::receive::{Received, Receiver, ReceiverOptions, StreamReport};
-use sink::{Destination, Fanout, Framing, Payload, QueueLimits, Sink, SinkOptions, UdpOptions};
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use sys::socket::{LocalAddress, SendOptions, local_address, mem_info};
 use testkit::{DEADLINE, run, skip, wait_for};
 
-fn udp(remote: SocketAddr) -> Box<dyn Destination> {
-    sink::udp(UdpOptions { remote, send: SendOptions::default() })
-}
-
-fn fanout_to(remote: SocketAddr) -> Fanout {
-    let options = SinkOptions {
-        name: "udp".into(),
-        queue: QueueLimits::default(),
-        destination: udp(remote),
-        encoding: Encoding::Protobuf,
-        fields: FieldSet::ALL,
-    };
-    Fanout::open("test", vec![options]).unwrap()
-}
-
-fn sink_to(remote: SocketAddr) -> (Sink, Arc<dyn Meter>) {
-    let sink = crate::support::open("udp", udp(remote), Framing::default());
-    let meter = sink.meter();
-    (sink, meter)
+fn source_to(remote: SocketAddr) -> Source {
+    let udp = UdpOptions { remote: remote.into(), send: SendOptions::default() };
+    Source::to_one(options("udp", sink::udp(udp, FieldSet::ALL)))
 }
 
 fn receiver_at(address: &str) -> (Receiver, SocketAddr) {
@@ -42,7 +25,7 @@ fn receiver_at(address: &str) -> (Receiver, SocketAddr) {
 }
 
 /// Sends one poll of records whose `sequence` goes on from `next`.
-fn send_poll(fanout: &mut Fanout, poll: u64, next: &mut u64, records: u64) {
+fn send_poll(source: &mut Source, poll: u64, next: &mut u64, records: u64) {
     let host = "h".repeat(100);
     for _ in 0..records {
         let record = SocketRecord {
@@ -51,10 +34,10 @@ fn send_poll(fanout: &mut Fanout, poll: u64, next: &mut u64, records: u64) {
             host: Some(&host[..(*next % 100) as usize]),
             ..SocketRecord::default()
         };
-        fanout.record(&record);
+        source.writer.record(&record);
         *next += 1;
     }
-    fanout.end_of_poll(&PollTotals { poll: Some(poll), ..PollTotals::default() });
+    source.writer.end_of_poll(&PollTotals { poll: Some(poll), ..PollTotals::default() });
 }
 
 /// What a receiver was handed.
@@ -90,13 +73,13 @@ fn drop_one_in_five(receiver: &Receiver) {
 
 fn loses_a_fifth_and_knows_it(address: &str) {
     let (mut receiver, remote) = receiver_at(address);
-    let mut fanout = fanout_to(remote);
-    let watch = Watch::new(fanout.meters());
+    let mut source = source_to(remote);
+    let watch = Watch::new(source.meters());
     drop_one_in_five(&receiver);
     let (mut taken, mut next) = (Taken::default(), 0);
     for poll in 1..=30 {
-        send_poll(&mut fanout, poll, &mut next, 2_000);
-        let meter = fanout.meters().remove(0);
+        send_poll(&mut source, poll, &mut next, 2_000);
+        let meter = source.meters().remove(0);
         wait_for("the sink", || {
             taken.receive(&mut receiver);
             hop(&meter).in_flight.is_zero().then_some(())
@@ -118,14 +101,14 @@ fn loses_a_fifth_and_knows_it(address: &str) {
     assert!(receiver.counts().dropped_by_kernel > 0);
     // One more poll whose totals arrive settles everything.
     wait_for("totals", || {
-        send_poll(&mut fanout, 100, &mut next, 0);
+        send_poll(&mut source, 100, &mut next, 0);
         taken.receive(&mut receiver);
         (taken.last.unwrap().1 == 100).then_some(())
     });
     let (report, _) = taken.last.unwrap();
     assert_eq!(report.records_sent, 60_000);
     assert_eq!(report.records_missing(), 60_000 - taken.records.len() as u64);
-    assert!(fanout.stop(Instant::now() + DEADLINE).is_empty());
+    assert_eq!(source.stop(Instant::now() + DEADLINE), []);
     assert!(watch.end() > 0);
 }
 
@@ -148,47 +131,34 @@ fn what_a_port_of_this_host_refuses_is_counted_one_by_one() {
     let closed = UdpSocket::bind("127.0.0.1:0").unwrap();
     let remote = closed.local_addr().unwrap();
     drop(closed);
-    let (sink, meter) = sink_to(remote);
-    for records in 1..=100 {
-        sink.offer(&Payload::new(b"to nobody", records));
+    let mut source = source_to(remote);
+    let meter = source.meters().remove(0);
+    let mut next = 0;
+    for poll in 1..=100 {
+        send_poll(&mut source, poll, &mut next, poll);
     }
     wait_for("the refusals", || hop(&meter).in_flight.is_zero().then_some(()));
     check_law(&hop(&meter));
-    assert_eq!(dropped(&meter, Reason::Refused), 5_050);
-    assert_eq!(hop(&meter).gauges[&Gauge::Up], 0);
-    let receiver = UdpSocket::bind(remote).unwrap();
-    sink.offer(&Payload::new(b"to somebody", 7));
-    let mut buffer = [0; 100];
-    assert_eq!(receiver.recv(&mut buffer).unwrap(), 11);
-    wait_for("the delivery", || (hop(&meter).delivered.count == 7).then_some(()));
-    assert_eq!(hop(&meter).gauges[&Gauge::Up], 1);
-}
+    assert_eq!(dropped(&meter, Reason::Refused), 5_050 + 100);
+    wait_for("the gauge", || (hop(&meter).gauges[&Gauge::Up] == 0).then_some(()));
 
-#[test]
-fn what_is_too_big_for_any_datagram_is_counted_and_the_rest_arrives() {
-    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let (sink, meter) = sink_to(receiver.local_addr().unwrap());
-    for len in [10, 70_000, 20] {
-        sink.offer(&Payload::new(&vec![1; len], 3));
-    }
-    let mut buffer = [0; 100];
-    assert_eq!(receiver.recv(&mut buffer).unwrap(), 10);
-    assert_eq!(receiver.recv(&mut buffer).unwrap(), 20);
-    wait_for("the end", || hop(&meter).in_flight.is_zero().then_some(()));
-    assert_eq!(dropped(&meter, Reason::TooBig), 3);
-    assert_eq!(hop(&meter).delivered.count, 6);
-    check_law(&hop(&meter));
+    let receiver = UdpSocket::bind(remote).unwrap();
+    send_poll(&mut source, 101, &mut next, 6);
+    let mut buffer = [0; 2_000];
+    assert!(receiver.recv(&mut buffer).unwrap() > 0);
+    wait_for("the delivery", || (hop(&meter).delivered.count == 7).then_some(()));
+    wait_for("the gauge", || (hop(&meter).gauges[&Gauge::Up] == 1).then_some(()));
 }
 
 #[test]
 fn a_record_that_no_datagram_holds_is_counted_and_told() {
     let (mut receiver, remote) = receiver_at("127.0.0.1:0");
-    let mut fanout = fanout_to(remote);
-    let meter = fanout.meters().remove(0);
+    let mut source = source_to(remote);
+    let meter = source.meters().remove(0);
     let host = "h".repeat(20_000);
-    fanout.record(&SocketRecord { host: Some(&host), ..SocketRecord::default() });
+    source.writer.record(&SocketRecord { host: Some(&host), ..SocketRecord::default() });
     let mut next = 0;
-    send_poll(&mut fanout, 1, &mut next, 10);
+    send_poll(&mut source, 1, &mut next, 10);
     let mut taken = Taken::default();
     wait_for("the totals", || {
         taken.receive(&mut receiver);
@@ -196,28 +166,28 @@ fn a_record_that_no_datagram_holds_is_counted_and_told() {
     });
     let (report, _) = taken.last.unwrap();
     assert_eq!((report.records_missing(), report.records_too_big), (0, 1));
-    assert_eq!(dropped(&meter, Reason::TooBig), 1);
     wait_for("the end", || hop(&meter).in_flight.is_zero().then_some(()));
+    assert_eq!(dropped(&meter, Reason::TooBig), 1);
     check_law(&hop(&meter));
     assert_eq!(hop(&meter).received.count, 12);
 }
 
 const RIGHT: &str = "10.9.0.2";
 
-/// A fan-out on the left of a wire to a receiver on its right.
-fn across(wire: &Wire) -> (Fanout, Receiver) {
+/// A source on the left of a wire to a receiver on its right.
+fn across(wire: &Wire) -> (Source, Receiver) {
     let (receiver, remote) = wire.right.inside(|| receiver_at(&format!("{RIGHT}:0")));
-    (wire.left.inside(|| fanout_to(remote)), receiver)
+    (wire.left.inside(|| source_to(remote)), receiver)
 }
 
 /// Sends a poll, and receives until the sink is empty and nothing comes any more.
 fn poll_across(
-    (fanout, receiver): (&mut Fanout, &mut Receiver),
+    (source, receiver): (&mut Source, &mut Receiver),
     taken: &mut Taken,
     (poll, next, records): (u64, &mut u64, u64),
 ) {
-    send_poll(fanout, poll, next, records);
-    let meter = fanout.meters().remove(0);
+    send_poll(source, poll, next, records);
+    let meter = source.meters().remove(0);
     wait_for("the sink", || {
         taken.receive(receiver);
         hop(&meter).in_flight.is_zero().then_some(())
@@ -235,10 +205,10 @@ fn a_fifth_lost_on_a_wire_is_known_exactly_after_the_next_totals() {
     filter.args(["-n", &wire.right.name]);
     filter.args("filter add dev w ingress prio 1 protocol ip bpf da bytecode".split(' '));
     run(filter.arg(&drop_fifth));
-    let (mut fanout, mut receiver) = across(&wire);
+    let (mut source, mut receiver) = across(&wire);
     let (mut taken, mut next, mut exact) = (Taken::default(), 0, 0);
     for poll in 1..=40 {
-        poll_across((&mut fanout, &mut receiver), &mut taken, (poll, &mut next, 1_000));
+        poll_across((&mut source, &mut receiver), &mut taken, (poll, &mut next, 1_000));
         let Some((report, _)) = taken.last.filter(|(_, last)| *last == poll) else { continue };
         assert_eq!(report.records_sent, next);
         assert_eq!(report.records_missing(), next - taken.records.len() as u64);
@@ -253,11 +223,12 @@ fn a_fifth_lost_on_a_wire_is_known_exactly_after_the_next_totals() {
 #[test]
 fn datagrams_keep_to_the_path() {
     let Some(wire) = Wire::new(1_400) else { return };
-    let (mut fanout, mut receiver) = across(&wire);
-    let meter = fanout.meters().remove(0);
+    let (mut source, mut receiver) = across(&wire);
+    let meter = source.meters().remove(0);
     let (mut taken, mut next) = (Taken::default(), 0);
-    poll_across((&mut fanout, &mut receiver), &mut taken, (1, &mut next, 500));
-    assert_eq!(hop(&meter).gauges[&Gauge::DatagramLimitBytes], 1_372);
+    poll_across((&mut source, &mut receiver), &mut taken, (1, &mut next, 500));
+    let limit = |bytes| (hop(&meter).gauge(Gauge::DatagramLimitBytes) == Some(bytes)).then_some(());
+    wait_for("the path's limit", || limit(1_372));
     let fragments = || {
         let text =
             wire.left.inside(|| std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap());
@@ -271,10 +242,10 @@ fn datagrams_keep_to_the_path() {
         netns.ip("link set w mtu 1300");
     }
     // What the sink has not heard of yet is cut into fragments; nothing is once it has.
-    poll_across((&mut fanout, &mut receiver), &mut taken, (2, &mut next, 500));
-    assert_eq!(hop(&meter).gauges[&Gauge::DatagramLimitBytes], 1_272);
+    poll_across((&mut source, &mut receiver), &mut taken, (2, &mut next, 500));
+    wait_for("the path's limit", || limit(1_272));
     let before = fragments();
-    poll_across((&mut fanout, &mut receiver), &mut taken, (3, &mut next, 500));
+    poll_across((&mut source, &mut receiver), &mut taken, (3, &mut next, 500));
     assert_eq!(fragments(), before);
     assert_eq!(taken.records.len() as u64, next);
     // The stream goes on: whoever counts what is missing need not join two.
@@ -288,47 +259,48 @@ fn datagrams_keep_to_the_path() {
 fn a_network_that_is_down_costs_what_is_sent_meanwhile_and_comes_back() {
     let Some(wire) = Wire::new(1_500) else { return };
     wire.left.ip("link set w down");
-    let (mut fanout, mut receiver) = across(&wire);
-    let meter = fanout.meters().remove(0);
+    let (mut source, mut receiver) = across(&wire);
+    let meter = source.meters().remove(0);
     let (mut taken, mut next) = (Taken::default(), 0);
-    poll_across((&mut fanout, &mut receiver), &mut taken, (1, &mut next, 100));
+    poll_across((&mut source, &mut receiver), &mut taken, (1, &mut next, 100));
     assert_eq!(dropped(&meter, Reason::NetworkUnreachable), 101);
     wire.left.ip("link set w up");
     let mut poll = 1;
     wait_for("the first totals", || {
         poll += 1;
-        poll_across((&mut fanout, &mut receiver), &mut taken, (poll, &mut next, 100));
+        poll_across((&mut source, &mut receiver), &mut taken, (poll, &mut next, 100));
         taken.last
     });
     let (report, _) = taken.last.unwrap();
     assert_eq!(report.records_missing(), report.records_sent - taken.records.len() as u64);
-    let (up, arrived) = (hop(&meter).gauges[&Gauge::Up], taken.records.len());
-    assert_eq!(up, 1);
+    let arrived = taken.records.len();
+    let up = |value| (hop(&meter).gauges[&Gauge::Up] == value).then_some(());
+    wait_for("the gauge", || up(1));
     wire.left.ip("link set w down");
-    poll_across((&mut fanout, &mut receiver), &mut taken, (poll + 1, &mut next, 100));
+    poll_across((&mut source, &mut receiver), &mut taken, (poll + 1, &mut next, 100));
     assert_eq!(taken.records.len(), arrived);
     check_law(&hop(&meter));
-    assert_eq!(hop(&meter).gauges[&Gauge::Up], 0);
+    wait_for("the gauge", || up(0));
 }
 
 #[test]
 fn a_neighbour_that_does_not_answer_is_seen_and_holds_nobody() {
     let Some(wire) = Wire::new(1_500) else { return };
-    let mut fanout = wire.left.inside(|| fanout_to("10.9.0.77:9".parse().unwrap()));
-    let meter = fanout.meters().remove(0);
+    let mut source = wire.left.inside(|| source_to("10.9.0.77:9".parse().unwrap()));
+    let meter = source.meters().remove(0);
     let mut next = 0;
     let mut poll = 0;
     wait_for("the reports", || {
         poll += 1;
         let began = Instant::now();
-        send_poll(&mut fanout, poll, &mut next, 100);
+        send_poll(&mut source, poll, &mut next, 100);
         assert!(began.elapsed() < Duration::from_secs(1), "the source was held");
         let seen = hop(&meter);
         check_law(&seen);
         (seen.events.contains_key(&Event::ReturnedDatagrams) && seen.gauges[&Gauge::Up] == 0)
             .then_some(())
     });
-    let left = fanout.stop(Instant::now() + Duration::from_millis(100));
+    let left = source.stop(Instant::now() + Duration::from_millis(100));
     assert!(left.iter().all(|(name, _)| name == "udp"));
     check_law(&hop(&meter));
     assert!(hop(&meter).in_flight.is_zero());
@@ -337,12 +309,12 @@ fn a_neighbour_that_does_not_answer_is_seen_and_holds_nobody() {
 #[test]
 fn a_port_that_another_host_refuses_is_seen() {
     let Some(wire) = Wire::new(1_500) else { return };
-    let mut fanout = wire.left.inside(|| fanout_to(format!("{RIGHT}:9").parse().unwrap()));
-    let meter = fanout.meters().remove(0);
+    let mut source = wire.left.inside(|| source_to(format!("{RIGHT}:9").parse().unwrap()));
+    let meter = source.meters().remove(0);
     let (mut poll, mut next) = (0, 0);
     wait_for("a report", || {
         poll += 1;
-        send_poll(&mut fanout, poll, &mut next, 100);
+        send_poll(&mut source, poll, &mut next, 100);
         let seen = hop(&meter);
         check_law(&seen);
         (seen.events.contains_key(&Event::ReturnedDatagrams) && seen.gauges[&Gauge::Up] == 0)

@@ -1,0 +1,247 @@
+//! The life of a sink's thread: its end, its deadline, and a client that is stuck or panics.
+
+use crate::support::{Source, Watch, batch_rows, check_law, hop, number_and_filling, options};
+use ledger::{Event, Reason, RejectClass};
+use record::{Encoding, FieldSet};
+use sink::batch::{Attempt, BatchId, Failure, Fate, Outcome, Sent};
+use sink::{
+    Connector, Content, DeliveryOptions, Destination, Form, OwnFigures, Partition, QueueOptions,
+    RowEncoder, SinkOptions, WhenFull,
+};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+use testkit::{DEADLINE, wait_for};
+
+/// A sink to this destination, which is made anew by a clone.
+fn to<D: Destination + Clone + Sync + 'static>(destination: D) -> Connector {
+    Connector {
+        form: Box::new(|| {
+            let fields = number_and_filling();
+            Form::Mixed(Box::new(RowEncoder::new(Encoding::Jsonl, &fields, Partition::Whole)))
+        }),
+        destination: Box::new(move || Ok(Box::new(destination.clone()))),
+    }
+}
+
+/// Says which batch it is given, and waits for a word before it answers.
+#[derive(Clone)]
+struct Commanded {
+    began: Sender<u64>,
+    next: Arc<Mutex<Receiver<Fate>>>,
+    batch: Option<BatchId>,
+}
+
+fn commanded() -> (Connector, Receiver<u64>, Sender<Fate>) {
+    let (began, begins) = channel();
+    let (command, next) = channel();
+    let next = Arc::new(Mutex::new(next));
+    (to(Commanded { began, next, batch: None }), begins, command)
+}
+
+impl Destination for Commanded {
+    fn submit(&mut self, attempt: Attempt) -> Result<(), Attempt> {
+        let _ = self.began.send(attempt.batch.rows);
+        self.batch = Some(attempt.batch.id);
+        Ok(())
+    }
+
+    fn poll(&mut self, _wait: Duration, done: &mut Vec<Outcome>) {
+        let Some(id) = self.batch.take() else { return };
+        // Longer than it may take: a stuck client.
+        let fate = self.next.lock().unwrap().recv().unwrap_or(Fate::Acknowledged);
+        done.push(Outcome::all(id, fate));
+    }
+}
+
+fn failed(sent: Sent, reason: Reason) -> Fate {
+    let trouble = ledger::Trouble { what: "as told".into(), fix: "tell otherwise".into() };
+    let after = Some(Duration::ZERO);
+    Fate::Failed(Failure { sent, reason: Some(reason), after, trouble })
+}
+
+#[test]
+fn a_stuck_thread_is_given_up_once_and_counts_nothing_when_it_comes_back() {
+    let (connector, begins, command) = commanded();
+    let batch = batch_rows(10);
+    let mut source = Source::to_one(SinkOptions { batch, ..options("stuck", connector) });
+    let meter = source.meters().remove(0);
+    let watch = Watch::new([Arc::clone(&meter)]);
+    source.send(0..10);
+    assert_eq!(begins.recv().unwrap(), 10);
+    source.send(10..25);
+    let left = source.stop(Instant::now());
+    assert_eq!(left[0].1.count, 25);
+
+    let seen = hop(&meter);
+    check_law(&seen);
+    assert_eq!((seen.uncertain.count, seen.dropped_for(Reason::Shutdown).count), (10, 15));
+    command.send(Fate::Acknowledged).unwrap();
+    drop(command);
+    // The thread ends: it lets go of its end of the channel.
+    while begins.recv().is_ok() {}
+    let mut after = hop(&meter);
+    after.gauges.clone_from(&seen.gauges);
+    after.events.clone_from(&seen.events);
+    assert_eq!(after, seen);
+    assert!(watch.end() > 0);
+}
+
+#[test]
+fn each_fate_is_counted_as_what_it_is() {
+    let (connector, begins, command) = commanded();
+    let batch = batch_rows(10);
+    let mut source = Source::to_one(SinkOptions { batch, ..options("fates", connector) });
+    let mut send = |fate| {
+        source.send(0..10);
+        assert_eq!(begins.recv().unwrap(), 10);
+        command.send(fate).unwrap();
+    };
+    send(Fate::Acknowledged);
+    send(Fate::Dropped(Reason::Refused));
+    send(Fate::Rejected { class: RejectClass::Schema, says: "no".into() });
+    send(failed(Sent::No, Reason::Unavailable));
+    assert_eq!(begins.recv().unwrap(), 10);
+    command.send(Fate::Acknowledged).unwrap();
+    send(failed(Sent::Maybe, Reason::Unavailable));
+    assert_eq!(begins.recv().unwrap(), 10);
+    command.send(Fate::Acknowledged).unwrap();
+
+    let seen = wait_for("the last", || {
+        let hop = source.hop();
+        hop.in_flight.is_zero().then_some(hop)
+    });
+    check_law(&seen);
+    assert_eq!((seen.received.count, seen.delivered.count), (50, 30));
+    assert_eq!(seen.dropped_for(Reason::Refused).count, 10);
+    assert_eq!(seen.rejected_with(RejectClass::Schema).count, 10);
+    let events = [Event::Attempts, Event::Retries, Event::Errors, Event::PossibleDuplicates];
+    assert_eq!(events.map(|event| seen.event(event)), [7, 2, 4, 10]);
+}
+
+#[test]
+fn what_was_sent_and_not_answered_at_the_deadline_is_uncertain_and_the_rest_is_not() {
+    let (connector, begins, command) = commanded();
+    let mut source =
+        Source::to_one(SinkOptions { batch: batch_rows(10), ..options("end", connector) });
+    let meter = source.meters().remove(0);
+    source.send(0..10);
+    begins.recv().unwrap();
+    source.send(10..30);
+    command.send(failed(Sent::Maybe, Reason::Unavailable)).unwrap();
+    begins.recv().unwrap();
+
+    // The answer comes after the deadline: the thread is not given up, and knows what it had tried.
+    let deadline = Instant::now() + Duration::from_millis(50);
+    source.sinks[0].close(deadline);
+    wait_for("the deadline", || (Instant::now() > deadline).then_some(()));
+    command.send(failed(Sent::Maybe, Reason::Unavailable)).unwrap();
+    let left = source.stop(deadline);
+    assert_eq!(left[0].1.count, 30);
+    let seen = hop(&meter);
+    check_law(&seen);
+    assert_eq!((seen.uncertain.count, seen.dropped_total().count), (10, 20));
+}
+
+#[test]
+fn what_comes_after_the_end_was_announced_is_counted_as_lost_to_it() {
+    let connector = sink::null(Content::Records(Encoding::Jsonl, FieldSet::ALL));
+    let mut source = Source::to_one(options("late", connector));
+    let meter = source.meters().remove(0);
+    source.send(0..10);
+    source.sinks[0].close(Instant::now() + DEADLINE);
+    source.send(10..15);
+    assert_eq!(source.stop(Instant::now() + DEADLINE), []);
+    let seen = hop(&meter);
+    check_law(&seen);
+    assert_eq!((seen.delivered.count, seen.dropped_for(Reason::Shutdown).count), (10, 5));
+}
+
+/// Takes, refuses, drops and forgets by turns, each part of a batch as one.
+#[derive(Clone)]
+struct Moody {
+    seed: Arc<AtomicU64>,
+    has: Vec<BatchId>,
+}
+
+impl Moody {
+    fn chance(&self) -> u64 {
+        let step = |seed: u64| seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        step(
+            self.seed
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |seed| Some(step(seed)))
+                .unwrap(),
+        ) >> 33
+    }
+}
+
+impl Destination for Moody {
+    fn submit(&mut self, attempt: Attempt) -> Result<(), Attempt> {
+        if self.chance().is_multiple_of(5) {
+            return Err(attempt);
+        }
+        self.has.push(attempt.batch.id);
+        Ok(())
+    }
+
+    fn poll(&mut self, _wait: Duration, done: &mut Vec<Outcome>) {
+        while let Some(id) = self.has.pop() {
+            let fate = match self.chance() % 40 {
+                0 => failed(Sent::No, Reason::Unavailable),
+                1 => failed(Sent::Maybe, Reason::Unavailable),
+                2 => Fate::Dropped(Reason::Refused),
+                3 => Fate::Rejected { class: RejectClass::Invalid, says: "no".into() },
+                4 => panic!("a defect of the client, as planned"),
+                _ => Fate::Acknowledged,
+            };
+            done.push(Outcome::all(id, fate));
+        }
+    }
+
+    fn figures(&self) -> OwnFigures {
+        OwnFigures::default()
+    }
+}
+
+#[test]
+fn the_law_holds_at_every_look_while_many_offer_and_some_is_lost() {
+    let moody = Moody { seed: Arc::new(AtomicU64::new(1)), has: Vec::new() };
+    let delivery = DeliveryOptions {
+        in_flight_max: 4,
+        retry_max: Duration::from_millis(1),
+        ..DeliveryOptions::default()
+    };
+    let queue = QueueOptions { bytes_max: 200_000, when_full: WhenFull::DropOldest };
+    let batch = batch_rows(37);
+    let options = SinkOptions { delivery, queue, batch, ..options("moody", to(moody)) };
+    let source = Source::to_one(options);
+    let meter = source.meters().remove(0);
+    let watch = Watch::new([Arc::clone(&meter)]);
+    let fanout = sink::Fanout::default();
+    fanout.attach(&source.sinks[0]);
+
+    let offerers: Vec<_> = (0..3_u64)
+        .map(|at| {
+            let mut writer = fanout.writer([at as u8; 16]);
+            thread::spawn(move || {
+                for number in 0..50_000 {
+                    writer.record(&crate::support::numbered(number));
+                    if number.is_multiple_of(70 + at) {
+                        writer.flush();
+                    }
+                }
+            })
+        })
+        .collect();
+    offerers.into_iter().for_each(|thread| thread.join().unwrap());
+    wait_for("the rest", || source.is_empty());
+
+    let seen = source.hop();
+    check_law(&seen);
+    assert_eq!(seen.received.count, 3 * 50_000);
+    assert!(seen.event(Event::Panics) > 0 && seen.event(Event::PossibleDuplicates) > 0, "{seen:?}");
+    assert!(!seen.dropped_for(Reason::Refused).is_zero() && !seen.rejected.is_empty(), "{seen:?}");
+    assert!(watch.end() > 100);
+}
