@@ -4,6 +4,8 @@
 
 mod fanout;
 mod file;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod life;
 mod spool;
 mod support;
