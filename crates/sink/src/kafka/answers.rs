@@ -20,6 +20,9 @@ impl Answer {
         Answer(code)
     }
 
+    /// It was sent with others, and all of them together were too large.
+    pub(super) const SENT_WITH_OTHERS: Answer = Answer(Code::InvalidDifferentRecord);
+
     /// Whether the broker says no to the message itself, and will again.
     pub(super) fn rejects(self) -> Option<RejectClass> {
         match self.0 {
