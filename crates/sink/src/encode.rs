@@ -84,8 +84,10 @@ impl Content {
 pub enum Partition {
     /// The whole batch is one part: streams, files, and stores that take batches.
     Whole,
-    /// Each row is a part: brokers.
+    /// Each row is a part, and a message of its own: brokers.
     Rows,
+    /// Each row is a part, with what stands around it in a stream: connections, where a part may be lost.
+    StreamRows,
 }
 
 /// Writes rows in an encoding of crate `record`, or their payloads.
@@ -110,7 +112,7 @@ impl RowEncoder {
 
     fn of(encoder: Encoder, partition: Partition) -> RowEncoder {
         let encoder = match partition {
-            Partition::Whole => encoder,
+            Partition::Whole | Partition::StreamRows => encoder,
             // A message has its length, and ends, by itself.
             Partition::Rows => encoder.framed(Frame::Alone),
         };
@@ -129,7 +131,7 @@ impl RowEncoder {
             Form::Payload => {
                 let payload = decode_datagram_record(row.bytes)?.payload.unwrap_or_default();
                 out.extend_from_slice(payload);
-                if self.partition == Partition::Whole && payload.last() != Some(&b'\n') {
+                if self.partition != Partition::Rows && payload.last() != Some(&b'\n') {
                     out.push(b'\n');
                 }
                 Ok(Written::Yes)
@@ -184,7 +186,7 @@ impl BatchEncoder for RowEncoder {
         part.rows += 1;
         part.row_bytes += row.bytes.len() as u64;
         part.key = key;
-        if self.partition == Partition::Rows {
+        if self.partition != Partition::Whole {
             self.end_part();
         }
         Pushed::Taken

@@ -42,6 +42,7 @@ pub mod spool;
 mod accounts;
 mod backlog;
 mod batcher;
+mod byte_stream;
 mod datagrams;
 mod delivery;
 mod destination;
@@ -51,13 +52,21 @@ mod fanout;
 mod file;
 #[cfg(feature = "kafka")]
 mod kafka;
+mod frames;
 mod null;
 mod options;
 mod queue;
 mod secret;
 mod sink;
 mod stream;
+#[cfg(feature = "http")]
+#[expect(dead_code, reason = "no destination of this build uses it")]
+mod tasks;
+mod tcp;
+#[cfg(feature = "tls")]
+mod tls;
 mod udp;
+mod unix;
 mod worker;
 
 pub use destination::{
@@ -70,6 +79,7 @@ pub use fanout::{ChunkWriter, Fanout};
 pub use file::{FileOptions, file};
 #[cfg(feature = "kafka")]
 pub use kafka::{KafkaCompression, KafkaKey, KafkaOptions, KafkaSasl, SaslMechanism, kafka};
+pub use frames::StreamFraming;
 pub use null::null;
 pub use options::{
     BatchLimits, DeliveryOptions, QueueOptions, SinkOptions, SpoolOptions, SpoolSync, WhenFull,
@@ -78,4 +88,8 @@ pub use queue::{Full, Intake};
 pub use secret::{Login, Secret, SecretSource, TlsIdentity, TlsOptions, TlsVerify};
 pub use sink::Sink;
 pub use stream::stdout;
+#[cfg(feature = "tls")]
+pub use tcp::tls;
+pub use tcp::{TcpOptions, tcp};
 pub use udp::{Remote, UdpOptions, udp};
+pub use unix::{unix, unixgram};
