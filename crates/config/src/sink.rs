@@ -236,6 +236,11 @@ impl Sink {
         self.kind().is_exclusive()
     }
 
+    /// Most memory that its encoders and its client take, when batches end at `batch_bytes`.
+    pub(crate) fn encoder_bytes_max(&self, batch_bytes: u64) -> u64 {
+        self.kind().encoder_bytes_max(batch_bytes)
+    }
+
     /// How its records are written.
     pub fn encoding(&self) -> Encoding {
         self.kind().encoding()

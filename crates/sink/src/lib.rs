@@ -43,6 +43,7 @@ mod accounts;
 mod backlog;
 mod batcher;
 mod byte_stream;
+mod check;
 mod datagrams;
 mod delivery;
 mod destination;
@@ -69,6 +70,7 @@ mod udp;
 mod unix;
 mod worker;
 
+pub use check::{Step, check};
 pub use destination::{
     BatchEncoder, Connector, Destination, Form, MakeDestination, MakeForm, OwnFigures, Pushed,
     ReadBack,

@@ -86,6 +86,24 @@ struct Opened {
 }
 
 impl Sinks {
+    /// Starts all sinks of a configuration.
+    ///
+    /// # Errors
+    /// One of them can never work as it is configured on this host, or its thread cannot be started.
+    pub(super) fn start(
+        config: &Config,
+        names: &Names,
+        last: LastLedger,
+        ledger: &Ledger,
+    ) -> anyhow::Result<Sinks> {
+        let mut sinks = Sinks::default();
+        let plan = sinks.prepare(config, names, last)?;
+        match sinks.apply(plan, ledger, Duration::ZERO).into_iter().next() {
+            Some(failure) => Err(Failure::Unavailable.error(failure)),
+            None => Ok(sinks),
+        }
+    }
+
     /// Where the rows of the socket collector go.
     pub(super) fn sockets(&self) -> &Fanout {
         &self.sockets
@@ -143,10 +161,7 @@ impl Sinks {
                         one.as_ref().is_some_and(|one| one.config.name == opened.config.name)
                     };
                     let old = former.iter_mut().find(is_former).and_then(Option::take);
-                    self.start(*opened, old, (ledger, deadline)).unwrap_or_else(|(old, error)| {
-                        failures.push(error);
-                        old
-                    })
+                    self.start_one(*opened, old, (ledger, deadline), &mut failures)
                 }
             };
             self.running.extend(next);
@@ -168,13 +183,14 @@ impl Sinks {
         TargetKind::Rows(Box::new(Rows::new(writer, listener, fed, feeding)))
     }
 
-    /// Starts a sink, in the place of another if there is one.
-    fn start(
+    /// Starts a sink, in the place of another if there is one, which stays if that fails.
+    fn start_one(
         &mut self,
         opened: Opened,
         old: Option<Running>,
         (ledger, deadline): (&Ledger, Instant),
-    ) -> Result<Option<Running>, (Option<Running>, String)> {
+        failures: &mut Vec<String>,
+    ) -> Option<Running> {
         let Opened { config, fields, remote, mut connector } = opened;
         let has_ended = Arc::new(AtomicBool::new(old.is_none()));
         if config.to.is_exclusive() && old.is_some() {
@@ -192,7 +208,10 @@ impl Sinks {
         });
         let sink = match started {
             Ok(sink) => sink,
-            Err(error) => return Err((old, format!("sink {}: {error}", config.name))),
+            Err(error) => {
+                failures.push(format!("sink {}: {error}", config.name));
+                return old;
+            }
         };
         ledger.register(sink.meter());
 
@@ -211,7 +230,7 @@ impl Sinks {
             old.feeds.retain(|(source, _)| !config.from.contains(source));
             self.retire(old, deadline, has_ended);
         }
-        Ok(Some(Running { config, fields, remote, sink, feeds }))
+        Some(Running { config, fields, remote, sink, feeds })
     }
 
     fn feed(&mut self, source: &Source, sink: &str) -> Feed {
