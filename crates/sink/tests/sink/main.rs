@@ -5,7 +5,9 @@
 mod fanout;
 mod file;
 mod life;
+mod outage;
 mod spool;
+mod streams;
 mod support;
 mod udp;
 mod wire;
