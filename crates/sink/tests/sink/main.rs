@@ -7,6 +7,7 @@ mod file;
 mod life;
 mod outage;
 mod spool;
+mod stream_errors;
 mod streams;
 mod support;
 mod udp;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use testkit::proxy::{Fault, Proxy};
 use testkit::{DEADLINE, Process, TempDir, find_tool, free_port, need_tool, root, wait_for};
 
-const ROWS: u64 = 100_000;
+pub(crate) const ROWS: u64 = 100_000;
 
 /// A receiver that may end and be started again.
 pub(crate) struct Receiver {
@@ -56,7 +56,7 @@ impl Receiver {
     }
 
     /// Has it end its connections, and read what was on its way.
-    fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         let mut process = self.process.take().unwrap();
         process.signal("TERM");
         process.finish();
@@ -75,7 +75,7 @@ impl Receiver {
         paths.iter().map(|path| fs::read(path).unwrap()).collect()
     }
 
-    fn lines(&self) -> Vec<u64> {
+    pub(crate) fn lines(&self) -> Vec<u64> {
         let whole = |text: Vec<u8>| {
             let mut text = String::from_utf8(text).unwrap();
             // The end of a connection may be in the middle of a line.
@@ -108,7 +108,7 @@ pub(crate) fn options_of(connector: Connector) -> SinkOptions {
 }
 
 /// Sends all rows, and returns what arrived over the one connection.
-fn carried(connector: Connector, mut receiver: Receiver) -> Vec<u8> {
+pub(crate) fn carried(connector: Connector, mut receiver: Receiver) -> Vec<u8> {
     let mut source = Source::to_one(options_of(connector));
     let meter = source.meters().remove(0);
     for first in (0..ROWS).step_by(500) {
