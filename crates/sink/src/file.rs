@@ -260,7 +260,7 @@ impl Destination for RotatedFile {
     fn figures(&self) -> OwnFigures {
         let mut figures = OwnFigures {
             events: vec![(Event::Rotations, self.rotations), (Event::Reopens, self.reopens)],
-            gauges: Vec::new(),
+            ..OwnFigures::default()
         };
         if self.last_errno != Errno(0) {
             figures.gauges.push((Gauge::LastErrno, u64::from(self.last_errno.0.unsigned_abs())));

@@ -50,6 +50,8 @@ mod encode;
 mod error;
 mod fanout;
 mod file;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod frames;
 mod null;
 mod options;
@@ -57,6 +59,9 @@ mod queue;
 mod secret;
 mod sink;
 mod stream;
+#[cfg(feature = "http")]
+#[expect(dead_code, reason = "no destination of this build uses it")]
+mod tasks;
 mod tcp;
 #[cfg(feature = "tls")]
 mod tls;
@@ -72,6 +77,8 @@ pub use encode::{Content, Framing, Partition, RowEncoder};
 pub use error::Error;
 pub use fanout::{ChunkWriter, Fanout};
 pub use file::{FileOptions, file};
+#[cfg(feature = "kafka")]
+pub use kafka::{KafkaCompression, KafkaKey, KafkaOptions, KafkaSasl, SaslMechanism, kafka};
 pub use frames::StreamFraming;
 pub use null::null;
 pub use options::{

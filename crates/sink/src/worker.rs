@@ -389,7 +389,11 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         let age_ns = oldest.map_or(0, |oldest| now.unix_ns.saturating_sub(oldest));
         figures.oldest_age_ms.set(age_ns / 1_000_000);
         if let Some(destination) = &self.destination {
-            self.accounts.set_own_figures(destination.figures());
+            let own = destination.figures();
+            if let Some(trouble) = &own.trouble {
+                self.accounts.set_trouble(Some(trouble.clone()));
+            }
+            self.accounts.set_own_figures(own);
         }
     }
 
