@@ -3,17 +3,25 @@
 mod credentials;
 mod file;
 pub(crate) mod kind;
+mod nats;
 mod null;
+mod redis;
 mod stdout;
+mod tcp;
 mod udp;
+mod unix;
 mod url;
 
 pub use credentials::{Credentials, Tls};
 pub use file::FileSink;
 pub use kind::Opening;
+pub use nats::{NatsSink, Service};
 pub use null::NullSink;
+pub use redis::{RedisMode, RedisSink};
 pub use stdout::StdoutSink;
+pub use tcp::{Framed, TcpSink};
 pub use udp::UdpSink;
+pub use unix::UnixSink;
 pub use url::Url;
 
 use crate::address::{HostPort, NAME, name_of};
@@ -46,6 +54,14 @@ kinds! {
         File(FileSink) at file::SCHEMES, keys FileSink;
         /// Datagrams to a UDP address.
         Udp(UdpSink) at udp::SCHEMES;
+        /// A connection to a receiver of streams.
+        Tcp(TcpSink) at tcp::SCHEMES, keys Framed;
+        /// A unix socket.
+        Unix(UnixSink) at unix::SCHEMES;
+        /// Redis or Valkey.
+        Redis(RedisSink) at redis::SCHEMES, keys RedisSink;
+        /// NATS.
+        Nats(NatsSink) at nats::SCHEMES, keys NatsSink;
         /// Standard output.
         Stdout(StdoutSink) at stdout::SCHEMES;
         /// Nowhere.

@@ -50,20 +50,27 @@ mod encode;
 mod error;
 mod fanout;
 mod file;
+mod frames;
 #[cfg(feature = "kafka")]
 mod kafka;
-mod frames;
+#[cfg(feature = "nats")]
+mod nats;
 mod null;
 mod options;
 mod queue;
+#[cfg(feature = "redis")]
+mod redis;
 mod secret;
 mod sink;
 mod stream;
-#[cfg(feature = "http")]
-#[expect(dead_code, reason = "no destination of this build uses it")]
+#[cfg(any(feature = "http", feature = "nats", feature = "redis"))]
+#[cfg_attr(
+    not(any(feature = "nats", feature = "redis")),
+    expect(dead_code, reason = "no destination of this build uses it")
+)]
 mod tasks;
 mod tcp;
-#[cfg(feature = "tls")]
+#[cfg(any(feature = "nats", feature = "tls"))]
 mod tls;
 mod udp;
 mod unix;
@@ -77,14 +84,18 @@ pub use encode::{Content, Framing, Partition, RowEncoder};
 pub use error::Error;
 pub use fanout::{ChunkWriter, Fanout};
 pub use file::{FileOptions, file};
+pub use frames::StreamFraming;
 #[cfg(feature = "kafka")]
 pub use kafka::{KafkaCompression, KafkaKey, KafkaOptions, KafkaSasl, SaslMechanism, kafka};
-pub use frames::StreamFraming;
+#[cfg(feature = "nats")]
+pub use nats::{NatsOptions, NatsService, nats};
 pub use null::null;
 pub use options::{
     BatchLimits, DeliveryOptions, QueueOptions, SinkOptions, SpoolOptions, SpoolSync, WhenFull,
 };
 pub use queue::{Full, Intake};
+#[cfg(feature = "redis")]
+pub use redis::{RedisOptions, RedisPlace, redis};
 pub use secret::{Login, Secret, SecretSource, TlsIdentity, TlsOptions, TlsVerify};
 pub use sink::Sink;
 pub use stream::stdout;

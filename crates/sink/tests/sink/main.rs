@@ -5,7 +5,11 @@
 mod fanout;
 mod file;
 mod life;
+#[cfg(feature = "nats")]
+mod nats;
 mod outage;
+#[cfg(feature = "redis")]
+mod redis;
 mod spool;
 mod stream_errors;
 mod streams;
