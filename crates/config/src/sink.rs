@@ -3,21 +3,29 @@
 mod credentials;
 mod file;
 pub(crate) mod kind;
+mod nats;
 mod null;
 mod parquet;
 mod s3;
+mod redis;
 mod stdout;
+mod tcp;
 mod udp;
+mod unix;
 mod url;
 
 pub use credentials::{Credentials, Tls};
 pub use file::FileSink;
 pub use kind::Opening;
+pub use nats::{NatsSink, Service};
 pub use null::NullSink;
 pub use parquet::ParquetSink;
 pub use s3::S3Sink;
+pub use redis::{RedisMode, RedisSink};
 pub use stdout::StdoutSink;
+pub use tcp::{Framed, TcpSink};
 pub use udp::UdpSink;
+pub use unix::UnixSink;
 pub use url::Url;
 
 use crate::address::{HostPort, NAME, name_of};
@@ -54,6 +62,14 @@ kinds! {
         S3(S3Sink) at s3::SCHEMES, keys S3Sink;
         /// Datagrams to a UDP address.
         Udp(UdpSink) at udp::SCHEMES;
+        /// A connection to a receiver of streams.
+        Tcp(TcpSink) at tcp::SCHEMES, keys Framed;
+        /// A unix socket.
+        Unix(UnixSink) at unix::SCHEMES;
+        /// Redis or Valkey.
+        Redis(RedisSink) at redis::SCHEMES, keys RedisSink;
+        /// NATS.
+        Nats(NatsSink) at nats::SCHEMES, keys NatsSink;
         /// Standard output.
         Stdout(StdoutSink) at stdout::SCHEMES;
         /// Nowhere.

@@ -14,7 +14,14 @@ mod parquet;
 mod rows;
 #[cfg(feature = "s3")]
 mod s3;
+#[cfg(feature = "nats")]
+mod nats;
+mod outage;
+#[cfg(feature = "redis")]
+mod redis;
 mod spool;
+mod stream_errors;
+mod streams;
 mod support;
 mod udp;
 mod wire;
