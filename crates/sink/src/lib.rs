@@ -45,6 +45,7 @@ mod accounts;
 mod backlog;
 mod batcher;
 mod byte_stream;
+mod check;
 mod datagrams;
 mod delivery;
 mod destination;
@@ -61,6 +62,8 @@ mod queue;
 #[cfg(feature = "s3")]
 mod s3;
 mod secret;
+#[cfg(test)]
+mod simulation;
 mod sink;
 mod stream;
 #[cfg(any(feature = "http", feature = "s3"))]
@@ -73,6 +76,7 @@ mod udp;
 mod unix;
 mod worker;
 
+pub use check::{Step, check};
 pub use destination::{
     BatchEncoder, Connector, Destination, Form, MakeDestination, MakeForm, OwnFigures, Pushed,
     ReadBack,
@@ -80,7 +84,7 @@ pub use destination::{
 pub use encode::{Content, Framing, Partition, RowEncoder};
 pub use error::Error;
 pub use fanout::{ChunkWriter, Fanout};
-pub use file::{FileOptions, file};
+pub use file::{FileOptions, PathTemplate, file, files};
 pub use frames::StreamFraming;
 #[cfg(feature = "kafka")]
 pub use kafka::{KafkaCompression, KafkaKey, KafkaOptions, KafkaSasl, SaslMechanism, kafka};
@@ -92,7 +96,7 @@ pub use queue::{Full, Intake};
 #[cfg(feature = "s3")]
 pub use s3::{S3Options, s3};
 pub use secret::{Login, Secret, SecretSource, TlsIdentity, TlsOptions, TlsVerify};
-pub use sink::Sink;
+pub use sink::{Sink, SinkEnd};
 pub use stream::stdout;
 #[cfg(feature = "tls")]
 pub use tcp::tls;

@@ -4,6 +4,8 @@
 
 mod fanout;
 mod file;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod life;
 #[cfg(feature = "parquet")]
 mod parquet;
