@@ -4,6 +4,8 @@ mod credentials;
 mod file;
 pub(crate) mod kind;
 mod null;
+mod parquet;
+mod s3;
 mod stdout;
 mod udp;
 mod url;
@@ -12,6 +14,8 @@ pub use credentials::{Credentials, Tls};
 pub use file::FileSink;
 pub use kind::Opening;
 pub use null::NullSink;
+pub use parquet::ParquetSink;
+pub use s3::S3Sink;
 pub use stdout::StdoutSink;
 pub use udp::UdpSink;
 pub use url::Url;
@@ -44,6 +48,10 @@ kinds! {
     /// Where a sink's records go.
     pub enum Sink {
         File(FileSink) at file::SCHEMES, keys FileSink;
+        /// A folder of Parquet files.
+        Parquet(ParquetSink) at parquet::SCHEMES, keys ParquetSink;
+        /// A bucket of Parquet files.
+        S3(S3Sink) at s3::SCHEMES, keys S3Sink;
         /// Datagrams to a UDP address.
         Udp(UdpSink) at udp::SCHEMES;
         /// Standard output.
@@ -65,7 +73,9 @@ keys! {
         /// Where the records go. `udp:` packs them into datagrams no larger than the path takes without fragments,
         /// numbered, so that `weir sockets --receive` can say what is missing. `null:` counts and forgets. In the path of a file that
         /// takes datagrams, `{host}` is who sent one (the host that its syslog names, else the address), `{date}` the day (UTC),
-        /// `{listener}` the listener: `file:/var/log/{host}/{date}.log`.
+        /// `{listener}` the listener: `file:/var/log/{host}/{date}.log`. `parquet:` writes files below the folder, as
+        /// `table=sockets/date=2026-11-22/hour=18/….parquet`, which have a name once they are whole; `s3:` puts the same into a
+        /// bucket. `docs/sinks.md` says what each kind does and promises.
         to => to: Sink = TO, chosen("write for example to = \"file:sockets.jsonl\"");
         /// What this sink's records have, of what `[sockets]` has; where that names none, of all fields.
         fields => fields: Vec<String> = FIELDS, empty("those of `[sockets]`");
@@ -492,6 +502,8 @@ mod tests {
         check("stdout:", "stdout:");
         check("null:", "null:");
         check("file:weir-data/sockets.jsonl", "file:weir-data/sockets.jsonl");
+        #[cfg(feature = "parquet")]
+        check("parquet:/var/lib/weir/records", "parquet:/var/lib/weir/records");
         check("10.0.0.1:6350", "udp://10.0.0.1:6350");
         check("udp://collector.example.net:6350", "udp://collector.example.net:6350");
     }
@@ -503,9 +515,13 @@ mod tests {
         };
         let unknown = read("nowhere:/run/x").unwrap_err();
         assert!(
-            unknown
-                .contains("\"nowhere\" is not a kind of sink; write file:/path, udp://HOST:PORT, "),
+            unknown.contains("\"nowhere\" is not a kind of sink; write file:/path, "),
             "{unknown}"
+        );
+        #[cfg(not(feature = "parquet"))]
+        check(
+            "parquet:/x",
+            "this build has no parquet; build with `cargo build --release -p weir --features parquet`, or use the image",
         );
         check("null:x", "nothing follows null:");
         check("stdout", "it has no port; write for example stdout:514");

@@ -10,7 +10,7 @@ use crate::encode::{Content, Partition};
 use crate::secret::{Login, TlsOptions};
 use answers::Answer;
 use client::{Client, Place, Report, Sending};
-use ledger::{Reason, Trouble};
+use ledger::{Reason, RejectClass, Trouble};
 use record::RowKind;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -108,7 +108,12 @@ struct Kafka {
     done: Vec<Outcome>,
     /// Where the last message of the last batch is that was acknowledged.
     last: Option<(BatchId, Place)>,
+    /// How much the client sends as one. The brokers' limit is for that, and not for a message.
+    sent_as_one_bytes: usize,
 }
+
+/// librdkafka's default, which fits the brokers' default limit.
+const SENT_AS_ONE_BYTES: usize = 1_000_000;
 
 /// One attempt on its way.
 struct Flight {
@@ -134,6 +139,7 @@ impl Kafka {
             next_flight: 0,
             done: Vec::new(),
             last: None,
+            sent_as_one_bytes: SENT_AS_ONE_BYTES,
         }
     }
 
@@ -167,7 +173,15 @@ impl Kafka {
         match report.answer {
             Ok(place) => flight.last = Some(place),
             Err((code, persistence)) => {
-                flight.bad.push((report.part, Answer::of(code), persistence));
+                let mut answer = Answer::of(code);
+                let bytes = flight.attempt.batch.part(report.part as usize).len();
+                let limit = self.client.as_ref().map_or(0, Client::sent_as_one_bytes);
+                if answer.rejects() == Some(RejectClass::TooLarge) && bytes < limit {
+                    // It was not alone. The next client, which sends less as one, tells whether it is too large by itself.
+                    self.sent_as_one_bytes = limit / 4;
+                    answer = Answer::SENT_WITH_OTHERS;
+                }
+                flight.bad.push((report.part, answer, persistence));
             }
         }
         if flight.open == 0 {
@@ -313,11 +327,16 @@ fn outcomes(flight: &Flight, trouble: impl Fn(Answer) -> Trouble) -> Vec<Outcome
 
 impl Destination for Kafka {
     fn submit(&mut self, attempt: Attempt) -> Result<(), Attempt> {
-        if !self.feeding.is_empty() {
+        let limit = self.client.as_ref().map(Client::sent_as_one_bytes);
+        let is_outdated = limit.is_some_and(|limit| limit != self.sent_as_one_bytes);
+        if !self.feeding.is_empty() || (is_outdated && !self.flights.is_empty()) {
             return Err(attempt);
         }
+        if is_outdated {
+            self.client = None;
+        }
         if self.client.is_none() {
-            match Client::open(&self.options) {
+            match Client::open(&self.options, self.sent_as_one_bytes) {
                 Ok(client) => self.client = Some(client),
                 Err(trouble) => {
                     self.fail(&attempt, trouble);

@@ -36,6 +36,8 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+#[cfg(feature = "parquet")]
+pub mod parquet;
 pub mod receive;
 pub mod spool;
 
@@ -57,11 +59,15 @@ mod kafka;
 mod null;
 mod options;
 mod queue;
+#[cfg(feature = "s3")]
+mod s3;
 mod secret;
+#[cfg(test)]
+mod simulation;
 mod sink;
 mod stream;
-#[cfg(feature = "http")]
-#[expect(dead_code, reason = "no destination of this build uses it")]
+#[cfg(any(feature = "http", feature = "s3"))]
+#[cfg_attr(not(feature = "s3"), expect(dead_code, reason = "no destination of this build uses it"))]
 mod tasks;
 mod tcp;
 #[cfg(feature = "tls")]
@@ -87,6 +93,8 @@ pub use options::{
     BatchLimits, DeliveryOptions, QueueOptions, SinkOptions, SpoolOptions, SpoolSync, WhenFull,
 };
 pub use queue::{Full, Intake};
+#[cfg(feature = "s3")]
+pub use s3::{S3Options, s3};
 pub use secret::{Login, Secret, SecretSource, TlsIdentity, TlsOptions, TlsVerify};
 pub use sink::{Sink, SinkEnd};
 pub use stream::stdout;

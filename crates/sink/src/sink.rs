@@ -6,7 +6,7 @@ use crate::backlog::{Backlog, OpenSpool};
 use crate::delivery::Now;
 use crate::options::{SinkOptions, SpoolOptions};
 use crate::queue::{Intake, Queue};
-use crate::spool::{self, Folder, Spool};
+use crate::spool::{self, Disk, Folder, Spool};
 use crate::worker::{Turn, Worker};
 use ledger::{Amount, Meter, Trouble};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -139,10 +139,14 @@ fn run<C: Fn() -> Now>(mut worker: Worker<C, Folder>, accounts: &Accounts) {
             Turn::End => break,
         }
     }
+    end(worker, accounts);
+}
+
+pub(crate) fn end<C: Fn() -> Now, D: Disk>(worker: Worker<C, D>, accounts: &Accounts) {
     let left = worker.end();
     // What came meanwhile is refused, and what still waited is counted, before anybody hears of the end.
-    accounts.set_left_at_end(left + queue.inside().amount);
-    queue.end();
+    accounts.set_left_at_end(left + accounts.queue.inside().amount);
+    accounts.queue.end();
 }
 
 fn now() -> Now {

@@ -20,6 +20,9 @@ impl Answer {
         Answer(code)
     }
 
+    /// It was sent with others, and all of them together were too large.
+    pub(super) const SENT_WITH_OTHERS: Answer = Answer(Code::InvalidDifferentRecord);
+
     /// Whether the broker says no to the message itself, and will again.
     pub(super) fn rejects(self) -> Option<RejectClass> {
         match self.0 {
@@ -87,11 +90,15 @@ pub(super) fn told(options: &KafkaOptions, said: &Said) -> Trouble {
 fn fix(options: &KafkaOptions, code: Option<Code>) -> String {
     let (topic, brokers) = (&options.topic, options.brokers.join(","));
     match code {
-        Some(Code::UnknownTopic | Code::UnknownTopicOrPartition | Code::UnknownPartition) => format!(
-            "create it: kafka-topics.sh --bootstrap-server {brokers} --create --topic {topic}, and the same for {}",
-            options.totals_topic
-        ),
-        Some(Code::InvalidTopic) => "a topic's name has letters, digits, `.`, `_` and `-`; correct `to`".to_owned(),
+        Some(Code::UnknownTopic | Code::UnknownTopicOrPartition | Code::UnknownPartition) => {
+            format!(
+                "create it: kafka-topics.sh --bootstrap-server {brokers} --create --topic {topic}, and the same for {}",
+                options.totals_topic
+            )
+        }
+        Some(Code::InvalidTopic) => {
+            "a topic's name has letters, digits, `.`, `_` and `-`; correct `to`".to_owned()
+        }
         Some(Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed) => format!(
             "allow it: kafka-acls.sh --bootstrap-server {brokers} --add --allow-principal User:NAME --operation Write \
              --operation Describe --topic {topic}"
@@ -99,10 +106,15 @@ fn fix(options: &KafkaOptions, code: Option<Code>) -> String {
         Some(Code::Authentication | Code::SaslAuthenticationFailed) => {
             "correct user, password_file and sasl of the sink, or the user in Kafka".to_owned()
         }
-        Some(Code::SSL) => "see that tls_ca holds the authority that signed the broker's certificate, that the certificate \
-                            has this host name and has not expired, and that the port is one with TLS"
-            .to_owned(),
-        Some(Code::Resolve) => "correct the host in `to`, or see that the name is resolved: getent hosts HOST".to_owned(),
+        Some(Code::SSL) => format!(
+            "see what is wrong with the broker's certificate (its time, its name, who signed it: tls_ca), and that the port is one \
+             with TLS: openssl s_client -connect {} </dev/null",
+            options.brokers.first().map_or("", String::as_str)
+        ),
+        Some(Code::Resolve) => {
+            "correct the host in `to`, or see that the name is resolved: getent hosts HOST"
+                .to_owned()
+        }
         Some(Code::NotEnoughReplicas | Code::NotEnoughReplicasAfterAppend) => {
             "bring the missing brokers back, or lower min.insync.replicas of the topic".to_owned()
         }

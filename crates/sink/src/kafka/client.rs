@@ -60,7 +60,7 @@ fn ticket(flight: u32, part: u32) -> usize {
 #[derive(Default)]
 struct Heard {
     reports: Mutex<Vec<Report>>,
-    /// The last error that is about no message, and whether it ends the producer.
+    /// The last error that is about no message.
     error: Mutex<Option<Said>>,
 }
 
@@ -101,9 +101,8 @@ impl ProducerContext for Heard {
             }
         };
         let mut reports = lock(&self.reports);
-        if answer.is_ok() && !reports.is_empty() {
-            // Answers come by the thousand, and each says that the broker is there.
-        } else if answer.is_ok() {
+        // Answers come by the thousand; the first of them is enough to say that the broker is there.
+        if answer.is_ok() && reports.is_empty() {
             *lock(&self.error) = None;
         }
         reports.push(Report { flight, part, answer });
@@ -119,10 +118,15 @@ pub(super) struct Client {
     producer: BaseProducer<Heard>,
     /// Of records, totals, datagrams, and of what is not told apart.
     headers: [OwnedHeaders; 4],
+    sent_as_one_bytes: usize,
 }
 
 impl Client {
-    pub(super) fn open(options: &KafkaOptions) -> Result<Client, Trouble> {
+    /// A producer that sends so much as one, or one message.
+    pub(super) fn open(
+        options: &KafkaOptions,
+        sent_as_one_bytes: usize,
+    ) -> Result<Client, Trouble> {
         let mut config = connection(options)?;
         config
             .set("enable.idempotence", "true")
@@ -134,11 +138,12 @@ impl Client {
             .set("queue.buffering.max.kbytes", QUEUE_KBYTES.to_string())
             // As the clients in Java do, so that a row comes to the same partition whoever writes it.
             .set("partitioner", "murmur2_random")
+            .set("batch.size", sent_as_one_bytes.max(1).to_string())
             .set("linger.ms", "5");
         let producer = BaseProducer::from_config_and_context(&config, Heard::default());
         let producer = producer.map_err(|error| refused(options, &error))?;
         let kinds = [Some(RowKind::Record), Some(RowKind::Totals), Some(RowKind::Datagram), None];
-        Ok(Client { producer, headers: kinds.map(headers) })
+        Ok(Client { producer, headers: kinds.map(headers), sent_as_one_bytes })
     }
 
     /// Gives a message to the client, which copies it.
@@ -176,10 +181,13 @@ impl Client {
         lock(&self.producer.context().error).clone()
     }
 
+    pub(super) fn sent_as_one_bytes(&self) -> usize {
+        self.sent_as_one_bytes
+    }
+
     /// Whether it takes nothing any more.
     pub(super) fn is_broken(&self) -> bool {
-        let is_fatal = |said: &Said| said.code == Some(RDKafkaErrorCode::Fatal);
-        lock(&self.producer.context().error).as_ref().is_some_and(is_fatal)
+        self.producer.client().fatal_error().is_some()
     }
 
     /// Ends it. Returns what it says of the messages that it had.

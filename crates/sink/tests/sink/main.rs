@@ -4,7 +4,16 @@
 
 mod fanout;
 mod file;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod life;
+#[cfg(feature = "parquet")]
+mod parquet;
+#[cfg(feature = "parquet")]
+#[path = "../../../record/tests/record/support.rs"]
+mod rows;
+#[cfg(feature = "s3")]
+mod s3;
 mod spool;
 mod support;
 mod udp;

@@ -41,6 +41,8 @@ fn a_hundred_reloads_of_sinks_lose_nothing_and_no_close_goes_unheard() {
         write(&dir, &keys, &[&[disk(&dir).as_str()], &sinks[..]].concat())
     };
     let weir = Weir::run(&file(0));
+    // It hears closes before its first poll, and not before it has begun.
+    wait_for_polls(&weir, 1);
 
     let stop = AtomicBool::new(false);
     let ports = std::thread::scope(|scope| {
