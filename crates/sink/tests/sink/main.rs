@@ -4,6 +4,7 @@
 
 mod fanout;
 mod file;
+mod isolation;
 mod life;
 mod spool;
 mod support;
