@@ -34,13 +34,14 @@ mod statsd;
 mod target;
 
 pub use self::sink::{
-    Body, Credentials, FileSink, NullSink, Opening, Parse, Sink, SinkConfig, Source, StdoutSink,
-    Tls, UdpSink, Url, Written,
+    Body, Credentials, FileSink, Framed, NatsSink, NullSink, Opening, ParquetSink, Parse, RedisMode,
+    RedisSink, S3Sink, Service, Sink, SinkConfig, Source, StdoutSink, TcpSink, Tls, UdpSink, UnixSink,
+    Url, Written,
 };
 pub use self::sockets::{COLLECTOR_NAME, Namespaces, SocketsConfig};
 pub use address::{AddressError, Host, HostPort, ListenAddress, TargetAddress, split_options};
 pub use admin::{AdminConfig, AdminListen};
-pub use budget::{Budget, ListenerBudget, SocketsBudget};
+pub use budget::{Budget, ListenerBudget, SinkBudget, SocketsBudget};
 pub use daemon::{DaemonConfig, LogLevel, drain_grace};
 pub use errors::{ConfigError, LoadError, list};
 pub use host::{Finding, Severity};

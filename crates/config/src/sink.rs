@@ -3,17 +3,29 @@
 mod credentials;
 mod file;
 pub(crate) mod kind;
+mod nats;
 mod null;
+mod parquet;
+mod s3;
+mod redis;
 mod stdout;
+mod tcp;
 mod udp;
+mod unix;
 mod url;
 
 pub use credentials::{Credentials, Tls};
 pub use file::FileSink;
 pub use kind::Opening;
+pub use nats::{NatsSink, Service};
 pub use null::NullSink;
+pub use parquet::ParquetSink;
+pub use s3::S3Sink;
+pub use redis::{RedisMode, RedisSink};
 pub use stdout::StdoutSink;
+pub use tcp::{Framed, TcpSink};
 pub use udp::UdpSink;
+pub use unix::UnixSink;
 pub use url::Url;
 
 use crate::address::{HostPort, NAME, name_of};
@@ -44,8 +56,20 @@ kinds! {
     /// Where a sink's records go.
     pub enum Sink {
         File(FileSink) at file::SCHEMES, keys FileSink;
+        /// A folder of Parquet files.
+        Parquet(ParquetSink) at parquet::SCHEMES, keys ParquetSink;
+        /// A bucket of Parquet files.
+        S3(S3Sink) at s3::SCHEMES, keys S3Sink;
         /// Datagrams to a UDP address.
         Udp(UdpSink) at udp::SCHEMES;
+        /// A connection to a receiver of streams.
+        Tcp(TcpSink) at tcp::SCHEMES, keys Framed;
+        /// A unix socket.
+        Unix(UnixSink) at unix::SCHEMES;
+        /// Redis or Valkey.
+        Redis(RedisSink) at redis::SCHEMES, keys RedisSink;
+        /// NATS.
+        Nats(NatsSink) at nats::SCHEMES, keys NatsSink;
         /// Standard output.
         Stdout(StdoutSink) at stdout::SCHEMES;
         /// Nowhere.
@@ -63,7 +87,11 @@ keys! {
         from => from: Vec<Source> = List { of: "`sockets` and names of listeners", parse: source },
             required("write from = [\"sockets\"]");
         /// Where the records go. `udp:` packs them into datagrams no larger than the path takes without fragments,
-        /// numbered, so that `weir sockets --receive` can say what is missing. `null:` counts and forgets.
+        /// numbered, so that `weir sockets --receive` can say what is missing. `null:` counts and forgets. In the path of a file that
+        /// takes datagrams, `{host}` is who sent one (the host that its syslog names, else the address), `{date}` the day (UTC),
+        /// `{listener}` the listener: `file:/var/log/{host}/{date}.log`. `parquet:` writes files below the folder, as
+        /// `table=sockets/date=2026-11-22/hour=18/….parquet`, which have a name once they are whole; `s3:` puts the same into a
+        /// bucket. `docs/sinks.md` says what each kind does and promises.
         to => to: Sink = TO, chosen("write for example to = \"file:sockets.jsonl\"");
         /// What this sink's records have, of what `[sockets]` has; where that names none, of all fields.
         fields => fields: Vec<String> = FIELDS, empty("those of `[sockets]`");
@@ -234,6 +262,11 @@ impl Sink {
     /// Whether two of them must not write the same place at a time, while one takes the other's place.
     pub fn is_exclusive(&self) -> bool {
         self.kind().is_exclusive()
+    }
+
+    /// Most memory that its encoders and its client take, when batches end at `batch_bytes`.
+    pub(crate) fn encoder_bytes_max(&self, batch_bytes: u64) -> u64 {
+        self.kind().encoder_bytes_max(batch_bytes)
     }
 
     /// How its records are written.
@@ -446,6 +479,10 @@ fn fits_sources(report: &Report, sink: &Placed<SinkConfig>) {
                        sink a spool if nothing may be lost";
         sink.error(report, &SinkConfig::when_full, message);
     }
+    if matches!(to, Sink::File(file) if file.template.is_some()) {
+        let message = "records of sockets have no sender to name a file by; write a path without braces, or take \"sockets\" out of from";
+        sink.error(report, &SinkConfig::to, message);
+    }
     if to.kind().written().is_some_and(|written| written.body == Body::Payload) {
         let message =
             "records of sockets have no payload; write \"record\", or take \"sockets\" out of from";
@@ -481,6 +518,8 @@ mod tests {
         check("stdout:", "stdout:");
         check("null:", "null:");
         check("file:weir-data/sockets.jsonl", "file:weir-data/sockets.jsonl");
+        #[cfg(feature = "parquet")]
+        check("parquet:/var/lib/weir/records", "parquet:/var/lib/weir/records");
         check("10.0.0.1:6350", "udp://10.0.0.1:6350");
         check("udp://collector.example.net:6350", "udp://collector.example.net:6350");
     }
@@ -492,9 +531,13 @@ mod tests {
         };
         let unknown = read("nowhere:/run/x").unwrap_err();
         assert!(
-            unknown
-                .contains("\"nowhere\" is not a kind of sink; write file:/path, udp://HOST:PORT, "),
+            unknown.contains("\"nowhere\" is not a kind of sink; write file:/path, "),
             "{unknown}"
+        );
+        #[cfg(not(feature = "parquet"))]
+        check(
+            "parquet:/x",
+            "this build has no parquet; build with `cargo build --release -p weir --features parquet`, or use the image",
         );
         check("null:x", "nothing follows null:");
         check("stdout", "it has no port; write for example stdout:514");

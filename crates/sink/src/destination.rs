@@ -45,6 +45,8 @@ pub trait Destination: Send {
 pub struct OwnFigures {
     pub events: Vec<(Event, u64)>,
     pub gauges: Vec<(Gauge, u64)>,
+    /// What keeps its client from delivering what it was given, before it has given up on any of it.
+    pub trouble: Option<Trouble>,
 }
 
 /// What a look at the destination found.

@@ -51,14 +51,16 @@ pub enum Content {
 impl Content {
     /// What writes it.
     pub fn encoder(self, partition: Partition) -> Box<dyn BatchEncoder> {
+        Box::new(self.row_encoder(partition))
+    }
+
+    pub(crate) fn row_encoder(self, partition: Partition) -> RowEncoder {
         match self {
-            Content::Records(encoding, fields) => {
-                Box::new(RowEncoder::new(encoding, &fields, partition))
-            }
+            Content::Records(encoding, fields) => RowEncoder::new(encoding, &fields, partition),
             Content::Datagrams(encoding) => {
-                Box::new(RowEncoder::of(Encoder::of_datagrams(encoding), partition))
+                RowEncoder::of(Encoder::of_datagrams(encoding), partition)
             }
-            Content::Payloads => Box::new(RowEncoder::with(Form::Payload, partition)),
+            Content::Payloads => RowEncoder::with(Form::Payload, partition),
         }
     }
 
@@ -84,8 +86,10 @@ impl Content {
 pub enum Partition {
     /// The whole batch is one part: streams, files, and stores that take batches.
     Whole,
-    /// Each row is a part: brokers.
+    /// Each row is a part, and a message of its own: brokers.
     Rows,
+    /// Each row is a part, with what stands around it in a stream: connections, where a part may be lost.
+    StreamRows,
 }
 
 /// Writes rows in an encoding of crate `record`, or their payloads.
@@ -110,7 +114,7 @@ impl RowEncoder {
 
     fn of(encoder: Encoder, partition: Partition) -> RowEncoder {
         let encoder = match partition {
-            Partition::Whole => encoder,
+            Partition::Whole | Partition::StreamRows => encoder,
             // A message has its length, and ends, by itself.
             Partition::Rows => encoder.framed(Frame::Alone),
         };
@@ -121,15 +125,19 @@ impl RowEncoder {
         RowEncoder { form, partition, out: Encoded::default(), open: None }
     }
 
-    fn write(&mut self, row: &Row<'_>) -> Result<Written, DecodeError> {
-        let out = &mut self.out.bytes;
+    /// Appends a row to bytes of the caller's, and to no part.
+    pub(crate) fn write(
+        &mut self,
+        row: &Row<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Written, DecodeError> {
         match &mut self.form {
             Form::Record(encoder) => encoder.row(row.kind, row.bytes, out),
             Form::Payload if row.kind != RowKind::Datagram => Ok(Written::NoForm),
             Form::Payload => {
                 let payload = decode_datagram_record(row.bytes)?.payload.unwrap_or_default();
                 out.extend_from_slice(payload);
-                if self.partition == Partition::Whole && payload.last() != Some(&b'\n') {
+                if self.partition != Partition::Rows && payload.last() != Some(&b'\n') {
                     out.push(b'\n');
                 }
                 Ok(Written::Yes)
@@ -171,7 +179,10 @@ impl BatchEncoder for RowEncoder {
     fn push(&mut self, row: &Row<'_>, key: PartKey) -> Pushed {
         let before = self.out.bytes.len();
         self.begin_array();
-        match self.write(row) {
+        let mut out = std::mem::take(&mut self.out.bytes);
+        let written = self.write(row, &mut out);
+        self.out.bytes = out;
+        match written {
             Ok(Written::Yes) => {}
             Ok(Written::NoForm) => return Pushed::Skipped(Reason::NotInFormat),
             Err(_) => {
@@ -184,7 +195,7 @@ impl BatchEncoder for RowEncoder {
         part.rows += 1;
         part.row_bytes += row.bytes.len() as u64;
         part.key = key;
-        if self.partition == Partition::Rows {
+        if self.partition != Partition::Whole {
             self.end_part();
         }
         Pushed::Taken

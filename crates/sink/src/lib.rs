@@ -36,12 +36,16 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+#[cfg(feature = "parquet")]
+pub mod parquet;
 pub mod receive;
 pub mod spool;
 
 mod accounts;
 mod backlog;
 mod batcher;
+mod byte_stream;
+mod check;
 mod datagrams;
 mod delivery;
 mod destination;
@@ -49,17 +53,33 @@ mod encode;
 mod error;
 mod fanout;
 mod file;
+mod frames;
+#[cfg(feature = "kafka")]
+mod kafka;
+#[cfg(feature = "nats")]
+mod nats;
 mod null;
 mod options;
 mod queue;
+#[cfg(feature = "redis")]
+mod redis;
+#[cfg(feature = "s3")]
+mod s3;
 mod secret;
 #[cfg(test)]
 mod simulation;
 mod sink;
 mod stream;
+#[cfg(any(feature = "http", feature = "nats", feature = "redis", feature = "s3"))]
+mod tasks;
+mod tcp;
+#[cfg(any(feature = "nats", feature = "tls"))]
+mod tls;
 mod udp;
+mod unix;
 mod worker;
 
+pub use check::{Step, check};
 pub use destination::{
     BatchEncoder, Connector, Destination, Form, MakeDestination, MakeForm, OwnFigures, Pushed,
     ReadBack,
@@ -67,13 +87,26 @@ pub use destination::{
 pub use encode::{Content, Framing, Partition, RowEncoder};
 pub use error::Error;
 pub use fanout::{ChunkWriter, Fanout};
-pub use file::{FileOptions, file};
+pub use file::{FileOptions, PathTemplate, file, files};
+pub use frames::StreamFraming;
+#[cfg(feature = "kafka")]
+pub use kafka::{KafkaCompression, KafkaKey, KafkaOptions, KafkaSasl, SaslMechanism, kafka};
+#[cfg(feature = "nats")]
+pub use nats::{NatsOptions, NatsService, nats};
 pub use null::null;
 pub use options::{
     BatchLimits, DeliveryOptions, QueueOptions, SinkOptions, SpoolOptions, SpoolSync, WhenFull,
 };
 pub use queue::{Full, Intake};
+#[cfg(feature = "redis")]
+pub use redis::{RedisOptions, RedisPlace, redis};
+#[cfg(feature = "s3")]
+pub use s3::{S3Options, s3};
 pub use secret::{Login, Secret, SecretSource, TlsIdentity, TlsOptions, TlsVerify};
-pub use sink::Sink;
+pub use sink::{Sink, SinkEnd};
 pub use stream::stdout;
+#[cfg(feature = "tls")]
+pub use tcp::tls;
+pub use tcp::{TcpOptions, tcp};
 pub use udp::{Remote, UdpOptions, udp};
+pub use unix::{unix, unixgram};

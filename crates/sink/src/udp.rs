@@ -403,7 +403,7 @@ impl Destination for Udp {
             gauges.push((Gauge::Up, 0));
         }
         let events = vec![(Event::ReturnedDatagrams, self.returned_datagrams)];
-        OwnFigures { events, gauges }
+        OwnFigures { events, gauges, trouble: None }
     }
 
     fn close(&mut self, _wait: Duration, _done: &mut Vec<Outcome>) {

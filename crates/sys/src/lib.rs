@@ -31,6 +31,8 @@
 //! - [`terminal`]: how large it is.
 //! - [`pass`]: descriptors from one process to another.
 //! - [`seccomp`]: giving up system calls.
+//!
+//! With the feature `kafka`, `kafka`: the one thing that librdkafka knows and its safe bindings do not say.
 
 #![expect(unsafe_code, reason = "this crate is where Weir's system calls are made safe")]
 
@@ -38,6 +40,8 @@ pub mod activation;
 pub mod cgroup;
 pub mod clock;
 pub mod errqueue;
+#[cfg(feature = "kafka")]
+pub mod kafka;
 pub mod link;
 pub mod namespace;
 pub mod netlink;

@@ -3,7 +3,7 @@
 mod connect;
 mod listen;
 
-pub use connect::{SEND_BUFFER_BYTES, SendOptions, connect_udp, connect_unix};
+pub use connect::{SEND_BUFFER_BYTES, SendOptions, connect_udp, connect_unix, connect_unix_stream};
 pub use listen::{
     ListenOptions, interface_index, listen_udp, listen_unix, listen_unix_stream, share_address,
     share_socket_file,
@@ -147,7 +147,9 @@ pub fn namespace_cookie(socket: BorrowedFd<'_>) -> Result<u64, Errno> {
 /// include/uapi/asm-generic/socket.h.
 const SO_NETNS_COOKIE: libc::c_int = 71;
 
-/// Bytes that were sent and have not left this host yet (`SIOCOUTQ`, udp(7)): zero once the device has them all.
+/// Bytes that were sent and are on this host's account still (`SIOCOUTQ`): of UDP, those that the device has not taken (udp(7)); of
+/// TCP, those that the other end has not acknowledged (tcp(7)); of a unix stream, at least as many as the other end has not read, and zero
+/// when it has read all.
 ///
 /// # Errors
 /// Any of `ioctl(2)`.

@@ -2,7 +2,7 @@
 
 use crate::Errno;
 use crate::errno::check;
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -54,6 +54,23 @@ pub fn set_rto_max(socket: BorrowedFd<'_>, limit: Duration) -> Result<(), Errno>
 /// Any of `setsockopt(2)`.
 pub fn set_send_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     SockRef::from(&socket).set_send_buffer_size(bytes.div_ceil(2))
+}
+
+/// Has the kernel ask a silent other end whether it is there after `idle`, three times, and end the connection when nothing that was
+/// sent is acknowledged for `unanswered_max`, be it that the other end is gone or that it takes nothing (`TCP_USER_TIMEOUT`,
+/// tcp(7)).
+///
+/// # Errors
+/// Any of `setsockopt(2)`.
+pub fn set_liveness(
+    socket: BorrowedFd<'_>,
+    idle: Duration,
+    unanswered_max: Duration,
+) -> io::Result<()> {
+    let socket = SockRef::from(&socket);
+    let keepalive = TcpKeepalive::new().with_time(idle).with_interval(idle / 3).with_retries(3);
+    socket.set_tcp_keepalive(&keepalive)?;
+    socket.set_tcp_user_timeout(Some(unanswered_max))
 }
 
 /// Fills `buffer` with the socket's `tcp_info`, as far as this kernel has it, and returns the part that was filled. 280

@@ -54,7 +54,12 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         figures.oldest_age_ms.set(age_ns / 1_000_000);
         let had_destination = self.destination.is_some();
         match self.with_destination(|destination| destination.figures()) {
-            Some(figures) => self.accounts.set_own_figures(figures),
+            Some(own) => {
+                if let Some(trouble) = &own.trouble {
+                    self.accounts.set_trouble(Some(trouble.clone()));
+                }
+                self.accounts.set_own_figures(own);
+            }
             None if had_destination => self.unmade(now, &panicked()),
             None => {}
         }

@@ -128,7 +128,19 @@ fn apply_send_options(
 /// # Errors
 /// `ENOENT` when there is no such path, `ECONNREFUSED` when nobody listens there.
 pub fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
-    let socket = Socket::new(Domain::UNIX, Type::DGRAM.cloexec(), None)?;
+    connect_unix_of(Type::DGRAM, path)
+}
+
+/// Opens a connected, non-blocking unix stream.
+///
+/// # Errors
+/// As [`connect_unix`], and `EAGAIN` when more connections wait to be accepted than the listener lets wait.
+pub fn connect_unix_stream(path: &Path) -> io::Result<OwnedFd> {
+    connect_unix_of(Type::STREAM, path)
+}
+
+fn connect_unix_of(kind: Type, path: &Path) -> io::Result<OwnedFd> {
+    let socket = Socket::new(Domain::UNIX, kind.cloexec(), None)?;
     socket.set_nonblocking(true)?;
     socket.connect(&SockAddr::unix(path)?)?;
     Ok(socket.into())

@@ -1,0 +1,348 @@
+//! A destination that is a stream of bytes to another process: TCP, TLS, or a unix socket.
+//!
+//! None of these answers what it was sent. A row counts as acknowledged when the system of the other end has it, which the
+//! kernel here knows (`SIOCOUTQ`), not when the kernel here has taken it. So rows that wait in a send buffer when a connection is lost are
+//! sent again over the next one, and those that the other end's program had not read yet by then are lost without a trace: only an
+//! answer of that program could tell.
+
+use crate::batch::{Attempt, Failure, Fate, Outcome, Parts, Sent};
+use crate::destination::Destination;
+use ledger::{Reason, Trouble};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+use sys::poll::{Interest, PollSet};
+
+/// How long one attempt to connect to one address may take.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Longest time between two looks at what the other end has: nothing wakes anybody when that changes.
+const LOOK_INTERVAL_MAX: Duration = Duration::from_millis(5);
+
+/// A connection that does not block.
+pub(crate) trait Link: Send {
+    fn fd(&self) -> BorrowedFd<'_>;
+
+    /// Takes some of these bytes. Those that it has taken may leave at any time.
+    ///
+    /// # Errors
+    /// `WouldBlock` when there is no room; anything else is the end of the connection.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Hands on what it holds back itself.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Hears what the other end says.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    fn hear(&mut self) -> io::Result<()>;
+
+    /// How many of the bytes that it took the other end has.
+    fn confirmed(&mut self) -> u64;
+
+    /// The same, once the connection has ended: what is known for certain.
+    fn confirmed_at_end(&mut self, before: u64) -> u64;
+
+    /// Nothing follows.
+    fn finish(&mut self);
+}
+
+/// Connects, on a thread of its own: a resolver may take its time.
+pub(crate) type Connect = Arc<dyn Fn() -> Result<Box<dyn Link>, Trouble> + Send + Sync>;
+
+pub(crate) struct ByteStream {
+    /// For messages: `tcp://host:port`.
+    address: String,
+    connect: Connect,
+    /// What each connection begins with.
+    header: Vec<u8>,
+    state: State,
+    /// Batches without a fate, in the order of the stream.
+    held: VecDeque<Held>,
+    done: Vec<Outcome>,
+    set: PollSet,
+}
+
+enum State {
+    Idle,
+    Connecting(Receiver<Result<Box<dyn Link>, Trouble>>),
+    Connected(Connected),
+}
+
+struct Connected {
+    link: Box<dyn Link>,
+    /// Bytes of the header that are taken.
+    header_taken: usize,
+    /// Bytes that the link has taken, the header's included.
+    taken: u64,
+    confirmed: u64,
+}
+
+/// A batch on its way.
+struct Held {
+    attempt: Attempt,
+    /// The bytes of its parts one behind the other, where these are not all of the batch.
+    some: Option<Vec<u8>>,
+    /// How many of its bytes are taken.
+    taken: usize,
+    /// Where in the connection its bytes begin.
+    start: u64,
+}
+
+impl Held {
+    fn new(attempt: Attempt) -> Held {
+        let some = match &attempt.parts {
+            Parts::All => None,
+            Parts::Some(places) => {
+                let parts = places.iter().map(|&place| attempt.batch.part(place as usize));
+                Some(parts.collect::<Vec<_>>().concat())
+            }
+        };
+        Held { attempt, some, taken: 0, start: 0 }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.some.as_deref().unwrap_or(&self.attempt.batch.encoded.bytes)
+    }
+
+    fn is_taken(&self) -> bool {
+        self.taken == self.bytes().len()
+    }
+
+    fn is_confirmed(&self, confirmed: u64) -> bool {
+        self.is_taken() && self.start + self.taken as u64 <= confirmed
+    }
+
+    fn outcome(&self, parts: Parts, fate: Fate) -> Outcome {
+        Outcome { batch: self.attempt.batch.id, parts, fate }
+    }
+
+    /// What is known of each of its parts when the connection has ended: those that the other end has, those of which a byte
+    /// may have arrived, and those of which none has left.
+    fn divide(&self, confirmed: u64) -> [Vec<u32>; 3] {
+        let batch = &self.attempt.batch;
+        let confirmed = confirmed.saturating_sub(self.start);
+        let mut divided = [const { Vec::new() }; 3];
+        let mut end = 0;
+        for place in self.attempt.parts.places(batch.encoded.parts.len()) {
+            let start = end;
+            end += batch.part(place).len();
+            let which = match () {
+                () if end as u64 <= confirmed && end <= self.taken => 0,
+                () if start < self.taken => 1,
+                () => 2,
+            };
+            divided[which].push(place as u32);
+        }
+        divided
+    }
+}
+
+impl ByteStream {
+    pub(crate) fn new(address: String, header: Vec<u8>, connect: Connect) -> ByteStream {
+        ByteStream {
+            address,
+            connect,
+            header,
+            state: State::Idle,
+            held: VecDeque::new(),
+            done: Vec::new(),
+            set: PollSet::default(),
+        }
+    }
+
+    /// Goes on until nothing more can be done at once.
+    fn step(&mut self, wait: Duration) {
+        match &mut self.state {
+            State::Idle if self.held.is_empty() => {}
+            State::Idle => self.begin_to_connect(),
+            State::Connecting(answer) => match answer.recv_timeout(wait) {
+                Ok(Ok(link)) => {
+                    let connected = Connected { link, header_taken: 0, taken: 0, confirmed: 0 };
+                    self.state = State::Connected(connected);
+                    self.drive();
+                }
+                Ok(Err(trouble)) => self.failed_to_connect(trouble),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => self.failed_to_connect(Trouble {
+                    what: format!("{}: the thread that connects has ended", self.address),
+                    fix: "report it: it is a defect".to_owned(),
+                }),
+            },
+            State::Connected(_) => self.drive(),
+        }
+    }
+
+    fn begin_to_connect(&mut self) {
+        let (tell, answer) = mpsc::channel();
+        let connect = Arc::clone(&self.connect);
+        // Nobody may hear it any more. It ends by itself: each address has its timeout.
+        let run = move || drop(tell.send(connect()));
+        match thread::Builder::new().name("connect".to_owned()).spawn(run) {
+            Ok(_) => self.state = State::Connecting(answer),
+            Err(error) => self.failed_to_connect(Trouble {
+                what: format!("{}: no thread to connect with: {error}", self.address),
+                fix: "raise the limit of tasks: TasksMax of the unit, ulimit -u".to_owned(),
+            }),
+        }
+    }
+
+    fn failed_to_connect(&mut self, trouble: Trouble) {
+        self.state = State::Idle;
+        for held in self.held.drain(..) {
+            let fate = failed(Sent::No, trouble.clone());
+            self.done.push(held.outcome(held.attempt.parts.clone(), fate));
+        }
+    }
+
+    /// Writes what can be written, and sees what has arrived.
+    fn drive(&mut self) {
+        let State::Connected(connected) = &mut self.state else { return };
+        let written = connected.write(&self.header, &mut self.held);
+        // Before the look at whether it is alive: a unix socket that its other end has left forgets what was not read.
+        let confirmed = connected.link.confirmed();
+        if let Err(error) = written.and_then(|()| connected.link.hear()) {
+            return self.lost(&error);
+        }
+
+        connected.confirmed = connected.confirmed.max(confirmed);
+        let confirmed = connected.confirmed;
+        while self.held.front().is_some_and(|held| held.is_confirmed(confirmed)) {
+            let Some(held) = self.held.pop_front() else { break };
+            let outcome = held.outcome(held.attempt.parts.clone(), Fate::Acknowledged);
+            self.done.push(outcome);
+        }
+    }
+
+    fn lost(&mut self, error: &io::Error) {
+        let what = match error.kind() {
+            io::ErrorKind::UnexpectedEof => format!("{}: the other end has closed", self.address),
+            _ => format!("{}: the connection was lost: {error}", self.address),
+        };
+        let fix = "see why the receiver ends connections: its log, its limits, what is between";
+        self.end(&Trouble { what, fix: fix.to_owned() });
+    }
+
+    /// Ends the connection, and says of each part what is known.
+    fn end(&mut self, trouble: &Trouble) {
+        let State::Connected(mut connected) = std::mem::replace(&mut self.state, State::Idle)
+        else {
+            return self.failed_to_connect(trouble.clone());
+        };
+
+        let confirmed = connected.link.confirmed_at_end(connected.confirmed);
+        for held in self.held.drain(..) {
+            let [there, maybe, unsent] = held.divide(confirmed);
+            let fates = [
+                (there, Fate::Acknowledged),
+                (maybe, failed(Sent::Maybe, trouble.clone())),
+                (unsent, failed(Sent::No, trouble.clone())),
+            ];
+            let known = fates.into_iter().filter(|(places, _)| !places.is_empty());
+            self.done.extend(known.map(|(places, fate)| held.outcome(Parts::Some(places), fate)));
+        }
+    }
+
+    /// Waits until the connection has room, or says something, or it is time to look again.
+    fn rest(&mut self, wait: Duration) {
+        let State::Connected(connected) = &self.state else { return };
+        self.set.clear();
+        self.set.add(connected.link.fd(), Interest::Readable);
+        if self.held.iter().any(|held| !held.is_taken()) {
+            self.set.add(connected.link.fd(), Interest::Writable);
+        }
+        // Whatever ends the wait, the next step sees it.
+        let _ = self.set.wait(wait);
+    }
+
+    fn go_on(&mut self, wait: Duration) {
+        let deadline = Instant::now() + wait;
+        let mut look_in = Duration::from_millis(1);
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            self.step(left);
+            if !self.done.is_empty() || self.held.is_empty() || left.is_zero() {
+                return;
+            }
+            self.rest(look_in.min(left));
+            look_in = (2 * look_in).min(LOOK_INTERVAL_MAX);
+        }
+    }
+}
+
+impl Connected {
+    fn write(&mut self, header: &[u8], held: &mut VecDeque<Held>) -> io::Result<()> {
+        match self.write_all(header, held) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            other => other,
+        }
+    }
+
+    fn write_all(&mut self, header: &[u8], held: &mut VecDeque<Held>) -> io::Result<()> {
+        self.link.flush()?;
+        while let Some(rest) = header.get(self.header_taken..).filter(|rest| !rest.is_empty()) {
+            let count = self.link.write(rest)?;
+            self.header_taken += count;
+            self.taken += count as u64;
+        }
+
+        for held in held.iter_mut().filter(|held| !held.is_taken()) {
+            if held.taken == 0 {
+                held.start = self.taken;
+            }
+            while let Some(rest) = held.bytes().get(held.taken..).filter(|rest| !rest.is_empty()) {
+                let count = self.link.write(rest)?;
+                held.taken += count;
+                self.taken += count as u64;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn failed(sent: Sent, trouble: Trouble) -> Fate {
+    let reason = Some(Reason::Unavailable);
+    Fate::Failed(Failure { sent, reason, after: None, trouble })
+}
+
+impl Destination for ByteStream {
+    fn submit(&mut self, attempt: Attempt) -> Result<(), Attempt> {
+        self.held.push_back(Held::new(attempt));
+        Ok(())
+    }
+
+    fn poll(&mut self, wait: Duration, done: &mut Vec<Outcome>) {
+        self.go_on(wait);
+        done.append(&mut self.done);
+    }
+
+    fn close(&mut self, wait: Duration, done: &mut Vec<Outcome>) {
+        let deadline = Instant::now() + wait;
+        while !self.held.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            self.go_on(left);
+            done.append(&mut self.done);
+            if left.is_zero() {
+                break;
+            }
+        }
+        if let State::Connected(connected) = &mut self.state {
+            connected.link.finish();
+        }
+        self.end(&Trouble {
+            what: format!("{} had not taken everything at the end", self.address),
+            fix: "raise drain_grace, or see whether the receiver hangs".to_owned(),
+        });
+        done.append(&mut self.done);
+    }
+}

@@ -1,0 +1,101 @@
+//! Rows in a stream of bytes, and what tells its reader where each of them ends.
+
+use crate::batch::{Encoded, Part, PartKey};
+use crate::destination::{BatchEncoder, Pushed};
+use crate::encode::{Content, Partition};
+use record::Row;
+
+/// What stands around each row in a stream of bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StreamFraming {
+    /// What the encoding has of its own: a line end, or the length that protobuf streams have before each message.
+    /// Payloads of datagrams follow one another with nothing between.
+    None,
+    /// A line feed behind each row: encodings of text, and payloads (RFC 6587, section 3.4.2).
+    Newline,
+    /// The length in decimal digits and a space before each row: syslog over TCP and TLS (RFC 6587, section 3.4.1; RFC 5425).
+    OctetCounted,
+    /// The length in four bytes, the highest first, before each row.
+    LengthPrefixed,
+}
+
+impl StreamFraming {
+    /// What writes rows so. Each row is a part, so that a lost connection costs no more rows than it must.
+    pub(crate) fn encoder(self, content: Content) -> Box<dyn BatchEncoder> {
+        match (self, content) {
+            (StreamFraming::None, Content::Payloads) => content.encoder(Partition::Rows),
+            (StreamFraming::None | StreamFraming::Newline, _) => {
+                content.encoder(Partition::StreamRows)
+            }
+            (StreamFraming::OctetCounted | StreamFraming::LengthPrefixed, _) => {
+                let rows = content.encoder(Partition::Rows);
+                Box::new(FrameEncoder { rows, framing: self, row_count: 0 })
+            }
+        }
+    }
+
+    /// What a stream begins with.
+    pub(crate) fn header(self, content: Content) -> Vec<u8> {
+        match self {
+            StreamFraming::None | StreamFraming::Newline => content.framing().header,
+            StreamFraming::OctetCounted | StreamFraming::LengthPrefixed => Vec::new(),
+        }
+    }
+
+    fn put_length(self, len: usize, out: &mut Vec<u8>) {
+        match self {
+            StreamFraming::OctetCounted => out.extend_from_slice(format!("{len} ").as_bytes()),
+            StreamFraming::LengthPrefixed => {
+                // No row comes near: a chunk of rows is shorter.
+                let len = u32::try_from(len).unwrap_or(u32::MAX);
+                out.extend_from_slice(&len.to_be_bytes());
+            }
+            StreamFraming::None | StreamFraming::Newline => {}
+        }
+    }
+}
+
+/// Puts its length before each row.
+struct FrameEncoder {
+    rows: Box<dyn BatchEncoder>,
+    framing: StreamFraming,
+    /// Rows in the batch.
+    row_count: usize,
+}
+
+impl BatchEncoder for FrameEncoder {
+    fn push(&mut self, row: &Row<'_>, key: PartKey) -> Pushed {
+        let pushed = self.rows.push(row, key);
+        if pushed == Pushed::Taken {
+            self.row_count += 1;
+        }
+        pushed
+    }
+
+    fn bytes(&self) -> usize {
+        self.rows.bytes() + self.row_count * LENGTH_BYTES
+    }
+
+    fn finish(&mut self) -> Encoded {
+        let rows = self.rows.finish();
+        let mut bytes = Vec::with_capacity(rows.bytes.len() + rows.parts.len() * LENGTH_BYTES);
+        let mut parts = Vec::with_capacity(rows.parts.len());
+        let mut start = 0;
+        for part in rows.parts {
+            let row = rows.bytes.get(start..part.end).unwrap_or_default();
+            start = part.end;
+            self.framing.put_length(row.len(), &mut bytes);
+            bytes.extend_from_slice(row);
+            parts.push(Part { end: bytes.len(), ..part });
+        }
+        self.row_count = 0;
+        Encoded { bytes, parts }
+    }
+
+    fn memory_max_bytes(&self, batch_bytes: usize) -> usize {
+        self.rows.memory_max_bytes(batch_bytes) + batch_bytes
+    }
+}
+
+/// What a length takes, about.
+const LENGTH_BYTES: usize = 4;

@@ -1,0 +1,318 @@
+//! The producer of librdkafka, and what it says.
+
+use super::{KafkaCompression, KafkaOptions, SaslMechanism};
+use crate::batch::Batch;
+use crate::destination::ReadBack;
+use crate::secret::TlsVerify;
+use ledger::Trouble;
+use rdkafka::client::ClientContext;
+use rdkafka::config::{ClientConfig, FromClientConfigAndContext, RDKafkaLogLevel};
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{DeliveryResult, Header, Message, OwnedHeaders};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext, PurgeConfig};
+use rdkafka::{Offset, TopicPartitionList};
+use record::{RowKind, SCHEMA_VERSION};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use sys::kafka::{Persistence, persistence};
+
+/// What waits in the client at most. The batches that are in flight are there a second time.
+const QUEUE_KBYTES: usize = 64 << 10;
+
+/// How long a broker may take to answer a request; then it is asked again, which makes no duplicate.
+const REQUEST_MAX: Duration = Duration::from_secs(10);
+
+/// How long a topic that the brokers do not know may be one that is being made.
+const TOPIC_WAIT: Duration = Duration::from_secs(5);
+
+/// A message to be sent.
+pub(super) struct Sending<'a> {
+    pub(super) topic: &'a str,
+    pub(super) kind: Option<RowKind>,
+    pub(super) key: Option<&'a [u8]>,
+    pub(super) payload: &'a [u8],
+    pub(super) flight: u32,
+    pub(super) part: u32,
+}
+
+/// What became of a message.
+pub(super) struct Report {
+    pub(super) flight: u32,
+    pub(super) part: u32,
+    pub(super) answer: Result<Place, (RDKafkaErrorCode, Persistence)>,
+}
+
+/// Where a message is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    part: u32,
+    partition: i32,
+    offset: i64,
+}
+
+/// Which message of which flight, as the client hands it back.
+fn ticket(flight: u32, part: u32) -> usize {
+    (u64::from(flight) << 32 | u64::from(part)) as usize
+}
+
+/// What the client says, collected until somebody asks.
+#[derive(Default)]
+struct Heard {
+    reports: Mutex<Vec<Report>>,
+    /// The last error that is about no message.
+    error: Mutex<Option<Said>>,
+}
+
+/// An error that is about no message.
+#[derive(Clone, Debug)]
+pub(super) struct Said {
+    pub(super) code: Option<RDKafkaErrorCode>,
+    pub(super) words: String,
+}
+
+impl ClientContext for Heard {
+    fn log(&self, _level: RDKafkaLogLevel, _fac: &str, _message: &str) {
+        // What matters comes as an error too.
+    }
+
+    fn error(&self, error: KafkaError, words: &str) {
+        let code = error.rdkafka_error_code();
+        // That all brokers are down is said after why each of them is.
+        if code == Some(RDKafkaErrorCode::AllBrokersDown) && lock(&self.error).is_some() {
+            return;
+        }
+        *lock(&self.error) = Some(Said { code, words: words.to_owned() });
+    }
+}
+
+impl ProducerContext for Heard {
+    type DeliveryOpaque = usize;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, ticket: usize) {
+        let (flight, part) = ((ticket as u64 >> 32) as u32, ticket as u32);
+        let answer = match result {
+            Ok(message) => {
+                Ok(Place { part, partition: message.partition(), offset: message.offset() })
+            }
+            Err((error, message)) => {
+                let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
+                Err((code, persistence(message)))
+            }
+        };
+        let mut reports = lock(&self.reports);
+        // Answers come by the thousand; the first of them is enough to say that the broker is there.
+        if answer.is_ok() && reports.is_empty() {
+            *lock(&self.error) = None;
+        }
+        reports.push(Report { flight, part, answer });
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A producer. Its threads connect when it has something to send.
+pub(super) struct Client {
+    producer: BaseProducer<Heard>,
+    /// Of records, totals, datagrams, and of what is not told apart.
+    headers: [OwnedHeaders; 4],
+    sent_as_one_bytes: usize,
+}
+
+impl Client {
+    /// A producer that sends so much as one, or one message.
+    pub(super) fn open(
+        options: &KafkaOptions,
+        sent_as_one_bytes: usize,
+    ) -> Result<Client, Trouble> {
+        let mut config = connection(options)?;
+        config
+            .set("enable.idempotence", "true")
+            .set("acks", "all")
+            .set("compression.type", word(options.compression))
+            .set("message.timeout.ms", options.delivery_max.as_millis().to_string())
+            .set("request.timeout.ms", REQUEST_MAX.as_millis().to_string())
+            .set("topic.metadata.propagation.max.ms", TOPIC_WAIT.as_millis().to_string())
+            .set("queue.buffering.max.kbytes", QUEUE_KBYTES.to_string())
+            // As the clients in Java do, so that a row comes to the same partition whoever writes it.
+            .set("partitioner", "murmur2_random")
+            .set("batch.size", sent_as_one_bytes.max(1).to_string())
+            .set("linger.ms", "5");
+        let producer = BaseProducer::from_config_and_context(&config, Heard::default());
+        let producer = producer.map_err(|error| refused(options, &error))?;
+        let kinds = [Some(RowKind::Record), Some(RowKind::Totals), Some(RowKind::Datagram), None];
+        Ok(Client { producer, headers: kinds.map(headers), sent_as_one_bytes })
+    }
+
+    /// Gives a message to the client, which copies it.
+    pub(super) fn send(&mut self, message: &Sending<'_>) -> Result<(), RDKafkaErrorCode> {
+        let headers = match message.kind {
+            Some(RowKind::Record) => &self.headers[0],
+            Some(RowKind::Totals) => &self.headers[1],
+            Some(RowKind::Datagram) => &self.headers[2],
+            None => &self.headers[3],
+        };
+        let record = BaseRecord {
+            topic: message.topic,
+            partition: None,
+            payload: Some(message.payload),
+            key: message.key,
+            timestamp: None,
+            headers: Some(headers.clone()),
+            delivery_opaque: ticket(message.flight, message.part),
+        };
+        let sent = self.producer.send(record);
+        sent.map_err(|(error, _)| error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail))
+    }
+
+    /// Lets the client say what it knows. It takes the whole of the time.
+    pub(super) fn poll(&self, wait: Duration) {
+        self.producer.poll(wait);
+    }
+
+    pub(super) fn take_reports(&self) -> Vec<Report> {
+        std::mem::take(&mut *lock(&self.producer.context().reports))
+    }
+
+    /// What is wrong at present, if the client has said so since the last answer.
+    pub(super) fn trouble(&self) -> Option<Said> {
+        lock(&self.producer.context().error).clone()
+    }
+
+    pub(super) fn sent_as_one_bytes(&self) -> usize {
+        self.sent_as_one_bytes
+    }
+
+    /// Whether it takes nothing any more.
+    pub(super) fn is_broken(&self) -> bool {
+        self.producer.client().fatal_error().is_some()
+    }
+
+    /// Ends it. Returns what it says of the messages that it had.
+    pub(super) fn end(self) -> Vec<Report> {
+        let heard = Arc::clone(self.producer.context());
+        self.producer.purge(PurgeConfig::default().queue().inflight());
+        // Dropping it waits half a second for the answers to that.
+        drop(self.producer);
+        std::mem::take(&mut *lock(&heard.reports))
+    }
+}
+
+fn headers(kind: Option<RowKind>) -> OwnedHeaders {
+    let version = SCHEMA_VERSION.to_string();
+    let headers = OwnedHeaders::new_with_capacity(2);
+    let headers = headers.insert(Header { key: "weir-schema", value: Some(&version) });
+    let kind = match kind {
+        Some(RowKind::Record) => "record",
+        Some(RowKind::Totals) => "totals",
+        Some(RowKind::Datagram) => "datagram",
+        None => return headers,
+    };
+    headers.insert(Header { key: "weir-kind", value: Some(kind) })
+}
+
+fn word(compression: KafkaCompression) -> &'static str {
+    match compression {
+        KafkaCompression::None => "none",
+        KafkaCompression::Gzip => "gzip",
+        KafkaCompression::Snappy => "snappy",
+        KafkaCompression::Lz4 => "lz4",
+        KafkaCompression::Zstd => "zstd",
+    }
+}
+
+/// How to reach the brokers.
+fn connection(options: &KafkaOptions) -> Result<ClientConfig, Trouble> {
+    let mut config = ClientConfig::new();
+    config.log_level = RDKafkaLogLevel::Error;
+    config
+        .set("bootstrap.servers", options.brokers.join(","))
+        .set("client.id", "weir")
+        .set("socket.timeout.ms", REQUEST_MAX.as_millis().to_string())
+        .set("socket.connection.setup.timeout.ms", "5000")
+        .set("socket.keepalive.enable", "true")
+        .set("reconnect.backoff.max.ms", "2000");
+
+    let protocol = match (&options.tls, &options.sasl) {
+        (None, None) => "plaintext",
+        (Some(_), None) => "ssl",
+        (None, Some(_)) => "sasl_plaintext",
+        (Some(_), Some(_)) => "sasl_ssl",
+    };
+    config.set("security.protocol", protocol);
+
+    if let Some(tls) = &options.tls {
+        // OpenSSL is linked in and knows no folder of this system: `probe` looks where distributions have it.
+        let ca = tls.ca.as_ref().map_or("probe".into(), |ca| ca.to_string_lossy());
+        config.set("ssl.ca.location", ca);
+        if let Some(identity) = &tls.identity {
+            config.set("ssl.certificate.location", identity.certificate.to_string_lossy());
+            config.set("ssl.key.location", identity.key.to_string_lossy());
+        }
+        if tls.verify == TlsVerify::Off {
+            config.set("enable.ssl.certificate.verification", "false");
+        }
+    }
+    if let Some(sasl) = &options.sasl {
+        let mechanism = match sasl.mechanism {
+            SaslMechanism::Plain => "PLAIN",
+            SaslMechanism::ScramSha256 => "SCRAM-SHA-256",
+            SaslMechanism::ScramSha512 => "SCRAM-SHA-512",
+        };
+        config.set("sasl.mechanism", mechanism);
+        config.set("sasl.username", sasl.login.user.as_deref().unwrap_or_default());
+        let password = sasl.login.password()?;
+        config.set("sasl.password", password.as_ref().map_or("", |password| password.reveal()));
+    }
+    Ok(config)
+}
+
+/// The client cannot be made of these options: a file is missing, or is not what it should be.
+fn refused(options: &KafkaOptions, error: &KafkaError) -> Trouble {
+    let what = match error {
+        KafkaError::ClientCreation(words) => words.clone(),
+        // Others name the setting with its value, which may be a password.
+        other => format!("librdkafka refuses a setting ({:?})", other.rdkafka_error_code()),
+    };
+    Trouble {
+        what: format!("the client of {} cannot be made: {what}", super::answers::url(options)),
+        fix: "see that the files of tls_ca, tls_cert and tls_key are there and hold PEM".to_owned(),
+    }
+}
+
+/// Reads one message of a batch where the broker said it is.
+pub(super) fn read_back(
+    options: &KafkaOptions,
+    batch: &Batch,
+    place: &Place,
+    wait: Duration,
+) -> ReadBack {
+    let topic = options.topic_of(batch.kind);
+    let look = || -> Result<Option<Vec<u8>>, KafkaError> {
+        let config = connection(options);
+        let mut config = config.map_err(|trouble| KafkaError::ClientCreation(trouble.what))?;
+        config.set("enable.auto.commit", "false").set("group.id", "weir-sink-check");
+        let consumer: BaseConsumer = config.create()?;
+        let mut from = TopicPartitionList::new();
+        from.add_partition_offset(topic, place.partition, Offset::Offset(place.offset))?;
+        consumer.assign(&from)?;
+
+        let until = Instant::now() + wait;
+        while Instant::now() < until {
+            if let Some(message) = consumer.poll(Duration::from_millis(100)) {
+                return Ok(message?.payload().map(<[u8]>::to_vec));
+            }
+        }
+        Ok(None)
+    };
+
+    let at = format!("offset {} of partition {} of topic {topic}", place.offset, place.partition);
+    match look() {
+        Ok(Some(payload)) if payload == batch.part(place.part as usize) => ReadBack::Found,
+        Ok(Some(_)) => ReadBack::Missing(format!("another message is at {at}")),
+        Ok(None) => ReadBack::Missing(format!("nothing came from {at} within {wait:?}")),
+        Err(error) => ReadBack::Missing(format!("{at} cannot be read: {error}")),
+    }
+}

@@ -1,0 +1,200 @@
+//! A destination that is a TCP connection, with TLS or without.
+//!
+//! The name is resolved at each connection, and all of its addresses are tried.
+
+use crate::byte_stream::{ByteStream, CONNECT_TIMEOUT, Connect, Link};
+use crate::destination::{Connector, Destination, Form};
+use crate::encode::Content;
+use crate::frames::StreamFraming;
+#[cfg(feature = "tls")]
+use crate::secret::TlsOptions;
+use ledger::Trouble;
+use std::fmt;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+use sys::socket::outstanding_bytes;
+
+#[cfg(feature = "tls")]
+mod encrypted;
+
+/// A connection on which nothing happens is looked after so often.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// A connection on which nothing that was sent is acknowledged for so long has ended.
+const UNANSWERED_MAX: Duration = Duration::from_secs(30);
+
+/// Most that is read of what the other end says, at one look: nothing of it means anything.
+pub(crate) const HEARD_BYTES_MAX: usize = 16 << 10;
+
+/// A TCP destination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TcpOptions {
+    /// A name or an address. An IPv6 address has no brackets.
+    pub host: String,
+    pub port: u16,
+    pub framing: StreamFraming,
+}
+
+impl fmt::Display for TcpOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// Rows over a TCP connection.
+pub fn tcp(options: TcpOptions, content: Content) -> Connector {
+    let address = format!("tcp://{options}");
+    let (framing, shown) = (options.framing, address.clone());
+    let connect = move || {
+        let stream = connect(&options, &shown)?;
+        Ok(Box::new(Plain { stream, taken: 0 }) as Box<dyn Link>)
+    };
+    connector(address, framing, content, Arc::new(connect))
+}
+
+/// Rows over a TLS connection.
+#[cfg(feature = "tls")]
+pub fn tls(options: TcpOptions, tls: TlsOptions, content: Content) -> Connector {
+    let address = format!("tls://{options}");
+    let (framing, shown) = (options.framing, address.clone());
+    let connect = move || {
+        let stream = connect(&options, &shown)?;
+        let link = encrypted::Encrypted::shake_hands(stream, &options.host, &tls, &shown)?;
+        Ok(Box::new(link) as Box<dyn Link>)
+    };
+    connector(address, framing, content, Arc::new(connect))
+}
+
+pub(crate) fn connector(
+    address: String,
+    framing: StreamFraming,
+    content: Content,
+    connect: Connect,
+) -> Connector {
+    let form = move || Form::Mixed(framing.encoder(content));
+    let destination = move || {
+        let header = framing.header(content);
+        let stream = ByteStream::new(address.clone(), header, Arc::clone(&connect));
+        Ok(Box::new(stream) as Box<dyn Destination>)
+    };
+    Connector { form: Box::new(form), destination: Box::new(destination) }
+}
+
+/// Tries all addresses of the name, one after the other.
+fn connect(options: &TcpOptions, shown: &str) -> Result<TcpStream, Trouble> {
+    let resolved = (options.host.as_str(), options.port).to_socket_addrs();
+    let addrs = resolved.map_err(|error| Trouble {
+        what: format!("{shown}: the name {} does not resolve: {error}", options.host),
+        fix: format!("correct the name, or fix the resolver: getent hosts {}", options.host),
+    })?;
+
+    let mut trouble = Trouble {
+        what: format!("{shown}: the name {} has no address", options.host),
+        fix: format!("correct the name: getent hosts {}", options.host),
+    };
+    for addr in addrs {
+        match open(addr) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => trouble = unconnected(shown, addr, &error),
+        }
+    }
+    Err(trouble)
+}
+
+fn open(addr: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&addr, CONNECT_TIMEOUT)?;
+    stream.set_nodelay(true)?;
+    sys::tcp::set_liveness(stream.as_fd(), IDLE, UNANSWERED_MAX)?;
+    stream.set_nonblocking(true)?;
+    Ok(stream)
+}
+
+fn unconnected(shown: &str, addr: SocketAddr, error: &io::Error) -> Trouble {
+    let (ip, port) = (addr.ip(), addr.port());
+    let fix = match error.kind() {
+        ErrorKind::ConnectionRefused => {
+            format!(
+                "nobody listens there: start the receiver, or correct the address (port {port})"
+            )
+        }
+        ErrorKind::TimedOut => "check the address, and the firewalls between".to_owned(),
+        ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
+            format!("check the address and the route: ip route get {ip}")
+        }
+        ErrorKind::PermissionDenied => "allow it in the OUTPUT rules of this host".to_owned(),
+        _ => format!("check the address {addr}"),
+    };
+    Trouble { what: format!("{shown}: no connection to {addr}: {error}"), fix }
+}
+
+struct Plain {
+    stream: TcpStream,
+    taken: u64,
+}
+
+impl Link for Plain {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = write_some(&mut self.stream, bytes)?;
+        self.taken += count as u64;
+        Ok(count)
+    }
+
+    fn hear(&mut self) -> io::Result<()> {
+        hear_plain(&mut self.stream)
+    }
+
+    fn confirmed(&mut self) -> u64 {
+        self.taken.saturating_sub(unconfirmed(self.stream.as_fd()))
+    }
+
+    /// A connection that has ended still says how many bytes were never acknowledged.
+    fn confirmed_at_end(&mut self, before: u64) -> u64 {
+        before.max(self.confirmed())
+    }
+
+    fn finish(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+}
+
+/// Writes, again after a signal.
+pub(crate) fn write_some(stream: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
+    loop {
+        match stream.write(bytes) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+/// Bytes that the system of the other end has not said that it has. Where the kernel does not say, all.
+pub(crate) fn unconfirmed(socket: BorrowedFd<'_>) -> u64 {
+    outstanding_bytes(socket).map_or(u64::MAX, u64::from)
+}
+
+/// Lets go of what the other end says, and notes its end.
+pub(crate) fn hear_plain(stream: &mut impl Read) -> io::Result<()> {
+    let mut buffer = [0; 1_024];
+    let mut heard = 0;
+    while heard < HEARD_BYTES_MAX {
+        match stream.read(&mut buffer) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => heard += count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

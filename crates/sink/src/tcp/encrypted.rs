@@ -1,0 +1,202 @@
+//! TLS over a TCP connection that does not block.
+
+use super::{HEARD_BYTES_MAX, unconfirmed, write_some};
+use crate::byte_stream::{CONNECT_TIMEOUT, Link};
+use crate::secret::TlsOptions;
+use crate::tls::{advice, client_config};
+use ledger::Trouble;
+use rustls::ClientConnection;
+use rustls::pki_types::ServerName;
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Instant;
+use sys::poll::{Interest, PollSet};
+
+/// Bytes that become one record of TLS, at most (RFC 8446, section 5.1).
+const RECORD_BYTES: usize = 16 << 10;
+
+pub(super) struct Encrypted {
+    stream: TcpStream,
+    tls: ClientConnection,
+    /// Bytes that were taken, before encryption.
+    taken: u64,
+    /// Bytes that the socket has taken since the handshake, encrypted.
+    sent: u64,
+    /// Places in both streams that belong together: once the second is confirmed, the first is.
+    marks: VecDeque<(u64, u64)>,
+    confirmed: u64,
+}
+
+impl Encrypted {
+    /// Proves to each other who both ends are.
+    pub(super) fn shake_hands(
+        stream: TcpStream,
+        host: &str,
+        options: &TlsOptions,
+        shown: &str,
+    ) -> Result<Encrypted, Trouble> {
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| Trouble {
+            what: format!("{shown}: \"{host}\" is not a name that a certificate can have"),
+            fix: "connect by a name or an address that stands in the server's certificate"
+                .to_owned(),
+        })?;
+        let config = Arc::new(client_config(options)?);
+        let tls = ClientConnection::new(config, name).map_err(|error| Trouble {
+            what: format!("{shown}: TLS cannot begin: {error}"),
+            fix: advice(&error).to_owned(),
+        })?;
+
+        let mut this =
+            Encrypted { stream, tls, taken: 0, sent: 0, marks: VecDeque::new(), confirmed: 0 };
+        this.finish_handshake().map_err(|error| Trouble {
+            what: format!("{shown}: the TLS handshake failed: {error}"),
+            fix: cure(&error).to_owned(),
+        })?;
+        // What the handshake took is nobody's row.
+        this.sent = 0;
+        Ok(this)
+    }
+
+    fn finish_handshake(&mut self) -> io::Result<()> {
+        let deadline = Instant::now() + CONNECT_TIMEOUT;
+        let mut set = PollSet::default();
+        loop {
+            let written = self.send_records();
+            would_block_is_fine(written)?;
+            if !self.tls.is_handshaking() && !self.tls.wants_write() {
+                return Ok(());
+            }
+            self.hear()?;
+
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            if !self.tls.wants_write() && self.tls.is_handshaking() {
+                set.clear();
+                set.add(self.stream.as_fd(), Interest::Readable);
+                let _ = set.wait(left);
+            }
+        }
+    }
+
+    /// Sends what is encrypted, all of it or as much as there is room for.
+    fn send_records(&mut self) -> io::Result<()> {
+        while self.tls.wants_write() {
+            let mut counted = Counted { stream: &mut self.stream, count: 0 };
+            let result = self.tls.write_tls(&mut counted);
+            self.sent += counted.count;
+            result?;
+        }
+        if self.marks.back().is_none_or(|(taken, _)| *taken < self.taken) {
+            self.marks.push_back((self.taken, self.sent));
+        }
+        Ok(())
+    }
+}
+
+fn would_block_is_fine(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+        other => other,
+    }
+}
+
+/// What mends a handshake that failed.
+fn cure(error: &io::Error) -> &'static str {
+    let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match (of_tls, error.kind()) {
+        (Some(error), _) => advice(error),
+        (None, ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) => {
+            "see that the server speaks TLS on this port, and its log"
+        }
+        (None, ErrorKind::TimedOut) => "see that the server speaks TLS on this port",
+        (None, _) => "see the server's log",
+    }
+}
+
+/// Counts what the socket takes.
+struct Counted<'a> {
+    stream: &'a mut TcpStream,
+    count: u64,
+}
+
+impl Write for Counted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = write_some(self.stream, bytes)?;
+        self.count += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Link for Encrypted {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // One record at a time: what is taken has left, but for the last.
+        self.send_records()?;
+        let count = self.tls.writer().write(&bytes[..bytes.len().min(RECORD_BYTES)])?;
+        self.taken += count as u64;
+        would_block_is_fine(self.send_records())?;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.send_records()
+    }
+
+    fn hear(&mut self) -> io::Result<()> {
+        let mut heard = 0;
+        while heard < HEARD_BYTES_MAX {
+            match self.tls.read_tls(&mut self.stream) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(count) => heard += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+
+            let state = self.tls.process_new_packets();
+            let state = state.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+            let mut unread = state.plaintext_bytes_to_read();
+            let mut buffer = [0; 1_024];
+            while unread > 0 {
+                unread = unread.saturating_sub(self.tls.reader().read(&mut buffer)?.max(1));
+            }
+            if state.peer_has_closed() {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(())
+    }
+
+    fn confirmed(&mut self) -> u64 {
+        let confirmed = self.sent.saturating_sub(unconfirmed(self.stream.as_fd()));
+        while let Some((taken, sent)) = self.marks.front()
+            && *sent <= confirmed
+        {
+            self.confirmed = *taken;
+            self.marks.pop_front();
+        }
+        self.confirmed
+    }
+
+    fn confirmed_at_end(&mut self, before: u64) -> u64 {
+        before.max(self.confirmed())
+    }
+
+    fn finish(&mut self) {
+        self.tls.send_close_notify();
+        let _ = self.send_records();
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+}

@@ -1,0 +1,158 @@
+//! How connections over TLS are made, the same for every client that uses rustls.
+//!
+//! Its cryptography is that of ring everywhere, named in each configuration: nothing depends on a default of the process.
+
+use crate::secret::{TlsIdentity, TlsOptions, TlsVerify};
+use ledger::Trouble;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Reads the files that the options name, so that a certificate that was renewed is used at the next connection.
+pub(crate) fn client_config(options: &TlsOptions) -> Result<ClientConfig, Trouble> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Trouble {
+            what: format!("TLS cannot be set up: {error}"),
+            fix: "report it: it is a defect of this build".to_owned(),
+        })?;
+
+    let builder = match options.verify {
+        TlsVerify::On => builder.with_root_certificates(roots(options.ca.as_deref())?),
+        TlsVerify::Off => {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+        }
+    };
+    match &options.identity {
+        None => Ok(builder.with_no_client_auth()),
+        Some(TlsIdentity { certificate, key }) => {
+            let chain = certificates(certificate)?;
+            let key_der = PrivateKeyDer::from_pem_file(key).map_err(|error| unread(key, &error))?;
+            builder.with_client_auth_cert(chain, key_der).map_err(|error| Trouble {
+                what: format!("{} does not fit {}: {error}", key.display(), certificate.display()),
+                fix: "name the key that the certificate was made with in tls_key".to_owned(),
+            })
+        }
+    }
+}
+
+fn roots(ca: Option<&Path>) -> Result<RootCertStore, Trouble> {
+    let mut roots = RootCertStore::empty();
+    let Some(path) = ca else {
+        let found = rustls_native_certs::load_native_certs();
+        // Some systems have one that nothing can read among many that are sound.
+        roots.add_parsable_certificates(found.certs);
+        return match roots.is_empty() {
+            false => Ok(roots),
+            true => Err(Trouble {
+                what: "this system has no certificates of authorities".to_owned(),
+                fix: "install the package ca-certificates, or name a file with tls_ca".to_owned(),
+            }),
+        };
+    };
+
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|error| Trouble {
+            what: format!("{} holds no certificate of an authority: {error}", path.display()),
+            fix: format!("look at it: openssl x509 -noout -text -in {}", path.display()),
+        })?;
+    }
+    Ok(roots)
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Trouble> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match read {
+        Ok(found) if found.is_empty() => Err(unread(path, &pem::Error::NoItemsFound)),
+        Ok(found) => Ok(found),
+        Err(error) => Err(unread(path, &error)),
+    }
+}
+
+fn unread(path: &Path, error: &pem::Error) -> Trouble {
+    let path = path.display();
+    // What an error of the parser quotes may be a part of a key.
+    let why = match error {
+        pem::Error::Io(error) => error.to_string(),
+        pem::Error::NoItemsFound => "there is none of its kind in it".to_owned(),
+        _ => "it is not PEM".to_owned(),
+    };
+    Trouble {
+        what: format!("{path} cannot be read: {why}"),
+        fix: format!(
+            "see that it is PEM (-----BEGIN …) and that this user may read it: ls -l {path}"
+        ),
+    }
+}
+
+/// What mends a connection that TLS has refused.
+pub(crate) fn advice(error: &Error) -> &'static str {
+    match error {
+        Error::InvalidCertificate(
+            CertificateError::Expired | CertificateError::ExpiredContext { .. },
+        ) => "renew the server's certificate; if it is sound, set this host's clock",
+        Error::InvalidCertificate(
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
+        ) => "set this host's clock, or the server's certificate is not to be used yet",
+        Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => "connect by a name that the server's certificate has, or give it one with this name",
+        Error::InvalidCertificate(
+            CertificateError::UnknownIssuer | CertificateError::BadSignature,
+        ) => "name the authority that signed the server's certificate in tls_ca",
+        Error::InvalidCertificate(_) => "look at the server's certificate: openssl s_client",
+        Error::AlertReceived(_) => {
+            "see the server's log: it may ask for a certificate of ours (tls_cert, tls_key)"
+        }
+        Error::InvalidMessage(_) => "see that the server speaks TLS on this port",
+        _ => "see the server's log",
+    }
+}
+
+/// Believes whoever answers.
+#[derive(Debug)]
+struct Anybody(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, cert, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, cert, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
