@@ -4,21 +4,22 @@
 
 mod fanout;
 mod file;
+mod isolation;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod life;
+#[cfg(feature = "nats")]
+mod nats;
+mod outage;
 #[cfg(feature = "parquet")]
 mod parquet;
+#[cfg(feature = "redis")]
+mod redis;
 #[cfg(feature = "parquet")]
 #[path = "../../../record/tests/record/support.rs"]
 mod rows;
 #[cfg(feature = "s3")]
 mod s3;
-#[cfg(feature = "nats")]
-mod nats;
-mod outage;
-#[cfg(feature = "redis")]
-mod redis;
 mod spool;
 mod stream_errors;
 mod streams;
