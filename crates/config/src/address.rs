@@ -107,6 +107,8 @@ pub enum AddressError {
         "this build has no {kind}; build with `cargo build --release -p weir --features {feature}`, or use the image"
     )]
     NotBuilt { kind: String, feature: &'static str },
+    #[error("{0}")]
+    Topic(String),
     #[error("nothing follows {0}:")]
     Nothing(String),
     #[error(

@@ -2,7 +2,9 @@
 
 mod credentials;
 mod file;
+mod kafka;
 pub(crate) mod kind;
+mod nsq;
 mod null;
 mod stdout;
 mod udp;
@@ -10,7 +12,9 @@ mod url;
 
 pub use credentials::{Credentials, Tls};
 pub use file::FileSink;
+pub use kafka::KafkaSink;
 pub use kind::Opening;
+pub use nsq::NsqSink;
 pub use null::NullSink;
 pub use stdout::StdoutSink;
 pub use udp::UdpSink;
@@ -44,6 +48,10 @@ kinds! {
     /// Where a sink's records go.
     pub enum Sink {
         File(FileSink) at file::SCHEMES, keys FileSink;
+        /// Messages to a topic of Kafka.
+        Kafka(KafkaSink) at kafka::SCHEMES, keys KafkaSink;
+        /// Messages to a topic of NSQ.
+        Nsq(NsqSink) at nsq::SCHEMES, keys NsqSink;
         /// Datagrams to a UDP address.
         Udp(UdpSink) at udp::SCHEMES;
         /// Standard output.
@@ -296,7 +304,7 @@ impl SinkConfig {
         DeliveryOptions {
             in_flight_max: self.in_flight.unwrap_or(in_flight),
             retry_max: self.retry_max,
-            answer_max: self.answer_max,
+            answer_max: self.to.kind().tries_for() + self.answer_max,
             expire_after: self.expire_after,
         }
     }
@@ -497,8 +505,7 @@ mod tests {
         };
         let unknown = read("nowhere:/run/x").unwrap_err();
         assert!(
-            unknown
-                .contains("\"nowhere\" is not a kind of sink; write file:/path, udp://HOST:PORT, "),
+            unknown.contains("\"nowhere\" is not a kind of sink; write file:/path, "),
             "{unknown}"
         );
         check("null:x", "nothing follows null:");

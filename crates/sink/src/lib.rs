@@ -36,6 +36,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod nsq;
 pub mod receive;
 pub mod spool;
 
@@ -51,9 +52,8 @@ mod encode;
 mod error;
 mod fanout;
 mod file;
-#[cfg(feature = "kafka")]
-mod kafka;
 mod frames;
+mod kafka;
 mod null;
 mod options;
 mod queue;
@@ -79,9 +79,11 @@ pub use encode::{Content, Framing, Partition, RowEncoder};
 pub use error::Error;
 pub use fanout::{ChunkWriter, Fanout};
 pub use file::{FileOptions, file};
-#[cfg(feature = "kafka")]
-pub use kafka::{KafkaCompression, KafkaKey, KafkaOptions, KafkaSasl, SaslMechanism, kafka};
 pub use frames::StreamFraming;
+#[cfg(feature = "kafka")]
+pub use kafka::kafka;
+pub use kafka::{KafkaCompression, KafkaKey, KafkaOptions, KafkaSasl, SaslMechanism};
+pub use nsq::{NsqOptions, nsq};
 pub use null::null;
 pub use options::{
     BatchLimits, DeliveryOptions, QueueOptions, SinkOptions, SpoolOptions, SpoolSync, WhenFull,

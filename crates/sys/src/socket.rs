@@ -3,7 +3,7 @@
 mod connect;
 mod listen;
 
-pub use connect::{SEND_BUFFER_BYTES, SendOptions, connect_udp, connect_unix};
+pub use connect::{SEND_BUFFER_BYTES, SendOptions, connect_udp, connect_unix, connect_unix_stream};
 pub use listen::{
     ListenOptions, interface_index, listen_udp, listen_unix, listen_unix_stream, share_address,
     share_socket_file,

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use sys::kafka::{Persistence, persistence};
 
 /// What waits in the client at most. The batches that are in flight are there a second time.
-const QUEUE_KBYTES: usize = 64 << 10;
+const QUEUE_KBYTES: usize = 16 << 10;
 
 /// How long a broker may take to answer a request; then it is asked again, which makes no duplicate.
 const REQUEST_MAX: Duration = Duration::from_secs(10);

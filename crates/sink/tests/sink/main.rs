@@ -7,6 +7,7 @@ mod file;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod life;
+mod nsq;
 mod spool;
 mod support;
 mod udp;

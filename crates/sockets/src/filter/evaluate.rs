@@ -225,7 +225,7 @@ fn tcp_info(
     let value = field.read(values)?;
 
     // All ones: no round trip was measured yet (`minmax_reset` in net/ipv4/tcp.c).
-    if field.name == "min_rtt_us" && value == u32::MAX.into() {
+    if field.name == "min_rtt_us" && value == u64::from(u32::MAX) {
         return None;
     }
 
