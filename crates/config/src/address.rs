@@ -109,6 +109,10 @@ pub enum AddressError {
     NotBuilt { kind: String, feature: &'static str },
     #[error("{0}")]
     Topic(String),
+    #[error(
+        "{{{0}}} stands for nothing in a path; the names are {{host}}, {{date}} and {{listener}}"
+    )]
+    Template(String),
     #[error("nothing follows {0}:")]
     Nothing(String),
     #[error(

@@ -208,3 +208,17 @@ pub(crate) fn file(what: &str, path: &Path) -> Finding {
         }
     }
 }
+
+/// Whether files can be made in a folder, which is made if it is not there.
+pub(crate) fn folder(what: &str, folder: &Path) -> Finding {
+    let shown = folder.display();
+    let there = folder.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("."));
+    match folder_refuses(there) {
+        None => Finding::new(Severity::Ok, what, format!("{shown} can be written")),
+        Some(error) => {
+            Finding::new(Severity::Error, what, format!("cannot write {shown}: {error}"))
+                .because("records would wait, and be dropped once the queue is full")
+                .fixed_by(folder_fix(there, &error))
+        }
+    }
+}

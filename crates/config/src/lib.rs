@@ -34,8 +34,8 @@ mod statsd;
 mod target;
 
 pub use self::sink::{
-    Body, Credentials, FileSink, KafkaSink, NsqSink, NullSink, Opening, Parse, Sink, SinkConfig,
-    Source, StdoutSink, Tls, UdpSink, Url, Written,
+    Body, Credentials, FileSink, KafkaSink, NsqSink, NullSink, Opening, ParquetSink, Parse, S3Sink,
+    Sink, SinkConfig, Source, StdoutSink, Tls, UdpSink, Url, Written,
 };
 pub use self::sockets::{COLLECTOR_NAME, Namespaces, SocketsConfig};
 pub use address::{AddressError, Host, HostPort, ListenAddress, TargetAddress, split_options};

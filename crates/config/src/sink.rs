@@ -6,6 +6,8 @@ mod kafka;
 pub(crate) mod kind;
 mod nsq;
 mod null;
+mod parquet;
+mod s3;
 mod stdout;
 mod udp;
 mod url;
@@ -16,6 +18,8 @@ pub use kafka::KafkaSink;
 pub use kind::Opening;
 pub use nsq::NsqSink;
 pub use null::NullSink;
+pub use parquet::ParquetSink;
+pub use s3::S3Sink;
 pub use stdout::StdoutSink;
 pub use udp::UdpSink;
 pub use url::Url;
@@ -52,6 +56,10 @@ kinds! {
         Kafka(KafkaSink) at kafka::SCHEMES, keys KafkaSink;
         /// Messages to a topic of NSQ.
         Nsq(NsqSink) at nsq::SCHEMES, keys NsqSink;
+        /// A folder of Parquet files.
+        Parquet(ParquetSink) at parquet::SCHEMES, keys ParquetSink;
+        /// A bucket of Parquet files.
+        S3(S3Sink) at s3::SCHEMES, keys S3Sink;
         /// Datagrams to a UDP address.
         Udp(UdpSink) at udp::SCHEMES;
         /// Standard output.
@@ -71,7 +79,11 @@ keys! {
         from => from: Vec<Source> = List { of: "`sockets` and names of listeners", parse: source },
             required("write from = [\"sockets\"]");
         /// Where the records go. `udp:` packs them into datagrams no larger than the path takes without fragments,
-        /// numbered, so that `weir sockets --receive` can say what is missing. `null:` counts and forgets.
+        /// numbered, so that `weir sockets --receive` can say what is missing. `null:` counts and forgets. In the path of a file that
+        /// takes datagrams, `{host}` is who sent one (the host that its syslog names, else the address), `{date}` the day (UTC),
+        /// `{listener}` the listener: `file:/var/log/{host}/{date}.log`. `parquet:` writes files below the folder, as
+        /// `table=sockets/date=2026-11-22/hour=18/….parquet`, which have a name once they are whole; `s3:` puts the same into a
+        /// bucket. `docs/sinks.md` says what each kind does and promises.
         to => to: Sink = TO, chosen("write for example to = \"file:sockets.jsonl\"");
         /// What this sink's records have, of what `[sockets]` has; where that names none, of all fields.
         fields => fields: Vec<String> = FIELDS, empty("those of `[sockets]`");
@@ -459,6 +471,10 @@ fn fits_sources(report: &Report, sink: &Placed<SinkConfig>) {
                        sink a spool if nothing may be lost";
         sink.error(report, &SinkConfig::when_full, message);
     }
+    if matches!(to, Sink::File(file) if file.template.is_some()) {
+        let message = "records of sockets have no sender to name a file by; write a path without braces, or take \"sockets\" out of from";
+        sink.error(report, &SinkConfig::to, message);
+    }
     if to.kind().written().is_some_and(|written| written.body == Body::Payload) {
         let message =
             "records of sockets have no payload; write \"record\", or take \"sockets\" out of from";
@@ -494,6 +510,8 @@ mod tests {
         check("stdout:", "stdout:");
         check("null:", "null:");
         check("file:weir-data/sockets.jsonl", "file:weir-data/sockets.jsonl");
+        #[cfg(feature = "parquet")]
+        check("parquet:/var/lib/weir/records", "parquet:/var/lib/weir/records");
         check("10.0.0.1:6350", "udp://10.0.0.1:6350");
         check("udp://collector.example.net:6350", "udp://collector.example.net:6350");
     }
@@ -507,6 +525,11 @@ mod tests {
         assert!(
             unknown.contains("\"nowhere\" is not a kind of sink; write file:/path, "),
             "{unknown}"
+        );
+        #[cfg(not(feature = "parquet"))]
+        check(
+            "parquet:/x",
+            "this build has no parquet; build with `cargo build --release -p weir --features parquet`, or use the image",
         );
         check("null:x", "nothing follows null:");
         check("stdout", "it has no port; write for example stdout:514");

@@ -197,6 +197,10 @@ figures! {
             "Times that a sink's file was put aside and a next one begun.";
         Reopens = "reopens", Count,
             "Times that a sink's file was opened again because its path led elsewhere: it had been moved or removed.";
+        FilesRemoved = "files_removed", Count,
+            "Files that the sink had written and removed again, because they were older or together larger than it keeps.";
+        LeftoversRemoved = "leftovers_removed", Count,
+            "Files that an earlier run of the sink had begun and not finished, which were removed. Their records were not acknowledged.";
         Attempts = "attempts", Count,
             "Times that a batch, or the rest of one, was handed to the sink's destination, retries included.";
         PossibleDuplicates = "possible_duplicates", Count,
@@ -270,6 +274,8 @@ figures! {
             "1 while the sink only probes its destination now and then, because it kept failing.";
         LastAcknowledgedUnixMs = "last_acknowledged_unix_ms", Milliseconds,
             "When the destination last acknowledged anything, counted from 1970.";
+        FolderBytes = "folder_bytes", Bytes,
+            "Bytes of all files that the sink has in its folder.";
         LastErrno = "last_errno", Code,
             "Number of the last error of the sink's destination.";
         DatagramLimitBytes = "datagram_limit_bytes", Bytes,

@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cells;
 mod chunk;
 mod datagram;
 mod datagram_record;
@@ -33,6 +34,7 @@ mod totals;
 mod value;
 mod words;
 
+pub use cells::{Cell, CellReader};
 pub use chunk::{Chunk, ChunkBuilder, ChunkError, Row, RowKind};
 pub use datagram::{
     DATAGRAM_MIN_BYTES, Datagram, DatagramPacker, DatagramView, LastDatagrams, TooBig,

@@ -74,7 +74,7 @@ impl<'a> WireField<'a> {
         }
     }
 
-    fn wrong_type(&self) -> DecodeError {
+    pub(crate) fn wrong_type(&self) -> DecodeError {
         DecodeError::WrongType { number: self.number }
     }
 }

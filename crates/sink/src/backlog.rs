@@ -56,15 +56,17 @@ enum Shelf<D: Disk> {
 struct Spooled<D: Disk> {
     spool: Spool<D>,
     sync: SpoolSync,
-    synced_at: Instant,
+    /// No sync before then.
+    sync_at: Instant,
     /// Something was written or acknowledged since.
     is_dirty: bool,
     /// Entries up to this may have been delivered in an earlier life.
     repeated_until: EntryId,
     /// Entries that were handed on, the oldest first.
     out: VecDeque<Out>,
-    /// No append before then.
+    /// No append before then, and no reading.
     append_at: Option<Instant>,
+    read_at: Option<Instant>,
     scratch: Vec<u8>,
 }
 
@@ -162,6 +164,9 @@ impl<D: Disk> Backlog<D> {
     /// The oldest chunk of the spool.
     fn read(&mut self, now: Now) -> Option<Fed> {
         let Shelf::Open(spooled) = &mut self.shelf else { return None };
+        if spooled.read_at.take_if(|at| now.at >= *at).is_none() && spooled.read_at.is_some() {
+            return None;
+        }
         loop {
             let (id, lost) = match spooled.spool.read() {
                 Ok(None) => return None,
@@ -184,7 +189,7 @@ impl<D: Disk> Backlog<D> {
                 }
                 Err(errno) => {
                     self.trouble = Some(io_trouble("reading", errno));
-                    spooled.append_at = Some(now.at + RETRY_INTERVAL);
+                    spooled.read_at = Some(now.at + RETRY_INTERVAL);
                     return None;
                 }
             };
@@ -238,18 +243,43 @@ impl<D: Disk> Backlog<D> {
         }
     }
 
-    /// Whether something waits that cannot be taken now.
-    pub(crate) fn is_locked(&self) -> bool {
-        matches!(self.shelf, Shelf::Closed { is_locked: true, .. })
+    /// When something can go on from here.
+    pub(crate) fn ready(&self, now: Now, room: Room) -> Ready {
+        let is_past = |at: Option<Instant>| at.is_none_or(|at| now.at >= at);
+        let left = |at: Option<Instant>| {
+            at.map_or(RETRY_INTERVAL, |at| at.saturating_duration_since(now.at))
+        };
+        let spooled = match &self.shelf {
+            Shelf::Closed { is_locked: true, at, .. } => return Ready::In(left(*at)),
+            Shelf::None | Shelf::Closed { .. } => None,
+            Shelf::Open(spooled) => Some(spooled),
+        };
+
+        let is_unread = !self.spooled_unread().is_zero();
+        match (room, spooled) {
+            (Room::Yes, Some(spooled)) if is_unread && is_past(spooled.read_at) => Ready::Now,
+            (Room::Yes, _) if !is_unread && self.held.is_some() => Ready::Now,
+            (Room::Yes, _) if !is_unread => Ready::WhenQueued,
+            (Room::No, None) => Ready::In(RETRY_INTERVAL),
+            // What is queued can go to the spool.
+            (_, Some(spooled)) if is_past(spooled.append_at) && self.held.is_some() => Ready::Now,
+            (_, Some(spooled)) if is_past(spooled.append_at) => Ready::WhenQueued,
+            (Room::Yes, Some(spooled)) => {
+                Ready::In(left(spooled.append_at).min(left(spooled.read_at)))
+            }
+            (Room::No, Some(spooled)) => Ready::In(left(spooled.append_at)),
+            (Room::Yes, None) => Ready::WhenQueued,
+        }
     }
 
-    /// Whether rows wait that a batch could take.
-    pub(crate) fn has_more(&self) -> bool {
-        let is_readable = match &self.shelf {
-            Shelf::Open(spooled) => spooled.append_at.is_none() && !self.spooled_unread().is_zero(),
-            Shelf::None | Shelf::Closed { .. } => false,
-        };
-        is_readable || (self.held.is_some() && !self.is_locked())
+    /// What found no room in the spool and was to wait for it. It goes with the sink's end.
+    pub(crate) fn take_held(&mut self) -> Amount {
+        self.held.take().map_or(Amount::default(), |chunk| amount_of(&chunk))
+    }
+
+    /// Whether everything here is in the spool.
+    pub(crate) fn is_spooled(&self) -> bool {
+        matches!(self.shelf, Shelf::Open(_)) && self.held.is_none()
     }
 
     /// What rows that find no room are lost to.
@@ -277,11 +307,12 @@ impl<D: Disk> Backlog<D> {
                 self.shelf = Shelf::Open(Box::new(Spooled {
                     spool,
                     sync,
-                    synced_at: now.at,
+                    sync_at: now.at,
                     is_dirty: true,
                     repeated_until: acknowledged + recovered.maybe_acknowledged.entries,
                     out: VecDeque::new(),
                     append_at: None,
+                    read_at: None,
                     scratch: Vec::new(),
                 }));
             }
@@ -298,13 +329,15 @@ impl<D: Disk> Backlog<D> {
 
     fn sync(&mut self, now: Now) {
         let Shelf::Open(spooled) = &mut self.shelf else { return };
-        let interval = match spooled.sync {
-            SpoolSync::Every(interval) => interval,
-            SpoolSync::Always => Duration::ZERO,
-        };
-        if spooled.is_dirty && now.at.duration_since(spooled.synced_at) >= interval {
+        if spooled.is_dirty && now.at >= spooled.sync_at {
             self.sync_now(now);
         }
+    }
+
+    /// How long until something is to be synced.
+    pub(crate) fn sync_in(&self, now: Now) -> Option<Duration> {
+        let Shelf::Open(spooled) = &self.shelf else { return None };
+        spooled.is_dirty.then(|| spooled.sync_at.saturating_duration_since(now.at))
     }
 
     fn sync_if_always(&mut self, now: Now) {
@@ -317,11 +350,20 @@ impl<D: Disk> Backlog<D> {
 
     fn sync_now(&mut self, now: Now) {
         let Shelf::Open(spooled) = &mut self.shelf else { return };
-        spooled.synced_at = now.at;
+        let interval = match spooled.sync {
+            SpoolSync::Every(interval) => interval,
+            SpoolSync::Always => Duration::ZERO,
+        };
         match spooled.spool.sync() {
-            Ok(()) => spooled.is_dirty = false,
+            Ok(()) => {
+                spooled.is_dirty = false;
+                spooled.sync_at = now.at + interval;
+            }
             // What could not be made durable is written once more with the next sync.
-            Err(errno) => self.trouble = Some(io_trouble("syncing", errno)),
+            Err(errno) => {
+                spooled.sync_at = now.at + interval.max(RETRY_INTERVAL);
+                self.trouble = Some(io_trouble("syncing", errno));
+            }
         }
     }
 
@@ -342,6 +384,16 @@ impl<D: Disk> Backlog<D> {
 pub(crate) enum Room {
     Yes,
     No,
+}
+
+/// When something can go on from the backlog.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ready {
+    Now,
+    /// Once something is queued.
+    WhenQueued,
+    /// Not before that time has passed, whatever is queued.
+    In(Duration),
 }
 
 /// Whether rows that stay in the spool were given to the destination.

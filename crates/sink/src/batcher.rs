@@ -82,6 +82,14 @@ impl Batcher {
         self.skipped.extend(lost.into_iter().flat_map(Lane::into_lost));
     }
 
+    /// Notes a row without a place. One entry for all that are alike.
+    fn skip(&mut self, reason: Reason, amount: Amount, entry: Option<EntryId>) {
+        match self.skipped.last_mut() {
+            Some(last) if (last.reason, last.entry) == (reason, entry) => last.amount += amount,
+            _ => self.skipped.push(Skipped { reason, amount, entry }),
+        }
+    }
+
     /// Counts the rows of a chunk from the one at `at` on as lost to a panic.
     pub(crate) fn skip_from(&mut self, fed: &Fed, at: usize) {
         let lost: Amount = fed.chunk.rows().skip(at).map(|row| Amount::one(row.bytes.len())).sum();
@@ -94,9 +102,11 @@ impl Batcher {
     /// Adds all rows of a chunk, and counts in `fed_rows` those that have a place. Batches that are full end.
     pub(crate) fn feed(&mut self, fed: &Fed, now: Instant, fed_rows: &mut usize) {
         let chunk = &fed.chunk;
-        // Rows that a spool has share no batch with rows that it has not: the former stay when the sink ends.
+        // Rows that a spool has share no batch with rows that it has not: the former stay when the sink ends. Nor do rows that may
+        // have been delivered with rows that cannot.
         for lane in &mut self.lanes {
-            if lane.entries.is_empty() == fed.entry.is_some() {
+            let is_spooled = !lane.entries.is_empty();
+            if is_spooled != fed.entry.is_some() || lane.is_repeated != fed.is_repeated {
                 self.made.extend(lane.finish(&mut self.next_id));
             }
         }
@@ -105,20 +115,22 @@ impl Batcher {
             let amount = Amount::one(row.bytes.len());
             let lane =
                 self.lanes.iter_mut().find(|lane| lane.kind.is_none_or(|kind| kind == row.kind));
-            let skipped = |reason| Skipped { reason, amount, entry: fed.entry };
-
             let Some(lane) = lane else {
-                self.skipped.push(skipped(Reason::NotInFormat));
+                self.skip(Reason::NotInFormat, amount, fed.entry);
                 *fed_rows += 1;
                 continue;
             };
-            match lane.encoder.push(&row, key_of(chunk.source_id(), &row)) {
-                Pushed::Taken => lane.took(fed, &row, now),
-                Pushed::Skipped(reason) => self.skipped.push(skipped(reason)),
-            }
+
+            let pushed = lane.encoder.push(&row, key_of(chunk.source_id(), &row));
             *fed_rows += 1;
-            if lane.is_full(&self.limits) {
-                self.made.extend(lane.finish(&mut self.next_id));
+            match pushed {
+                Pushed::Taken => {
+                    lane.took(fed, &row, now);
+                    if lane.is_full(&self.limits) {
+                        self.made.extend(lane.finish(&mut self.next_id));
+                    }
+                }
+                Pushed::Skipped(reason) => self.skip(reason, amount, fed.entry),
             }
         }
     }
@@ -149,6 +161,13 @@ impl Batcher {
         }
         let ages = self.lanes.iter().filter_map(|lane| lane.since);
         ages.min().map(|since| (since + self.limits.age).saturating_duration_since(now))
+    }
+
+    /// Whether all of it is in the spool.
+    pub(crate) fn is_spooled(&self) -> bool {
+        let is_open =
+            self.lanes.iter().all(|lane| lane.since.is_none() || !lane.entries.is_empty());
+        is_open && self.made.iter().all(|made| !made.entries.is_empty())
     }
 
     /// What is being filled, and what is complete.
@@ -209,9 +228,11 @@ impl Lane {
     }
 
     fn finish(&mut self, next_id: &mut u64) -> Option<Made> {
-        self.since.take()?;
-        let amount = std::mem::take(&mut self.amount);
+        self.since?;
+        // First: if it panics, what is in it is still known.
         let encoded = self.encoder.finish();
+        self.since = None;
+        let amount = std::mem::take(&mut self.amount);
         debug_assert_eq!(rows_of(&encoded), amount.count, "an encoder lost rows");
 
         let batch = Batch {

@@ -39,12 +39,23 @@ enum PartState {
     Done,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Part {
+    state: PartState,
+    /// The destination has been given it and has not said what became of it.
+    is_in_hand: bool,
+}
+
 struct Pending {
     made: Made,
-    parts: Vec<PartState>,
+    parts: Vec<Part>,
     /// Parts without a fate.
     open: usize,
+    /// Parts in the destination's hands.
+    in_hand: usize,
     stage: Stage,
+    /// When the next attempt may be made, once a part of this one has failed.
+    retry_at: Option<Instant>,
     failures: u32,
     /// What it is counted under if it has to go.
     reason: Option<Reason>,
@@ -54,6 +65,7 @@ struct Pending {
 enum Stage {
     /// May be submitted from then on.
     Waiting(Instant),
+    /// Some of it is in the destination's hands, which said something of it then.
     Submitted(Instant),
 }
 
@@ -83,6 +95,8 @@ pub(crate) struct Delivery {
     /// Failures since the last success.
     failures: u32,
     is_failing: bool,
+    /// What rows are counted under that have to go, by the last failure.
+    reason: Option<Reason>,
     /// No attempt before then.
     pause_until: Option<Instant>,
     random: Random,
@@ -99,6 +113,7 @@ impl Delivery {
             pending: VecDeque::new(),
             failures: 0,
             is_failing: false,
+            reason: None,
             pause_until: None,
             random: Random(seed),
             left: Vec::new(),
@@ -133,7 +148,7 @@ impl Delivery {
 
     /// What rows are counted under that have to go now.
     pub(crate) fn failing_reason(&self) -> Option<Reason> {
-        self.pending.iter().filter(|_| self.failures > 0).find_map(|one| one.reason)
+        self.reason.filter(|_| self.failures > 0)
     }
 
     /// Rows without a fate.
@@ -152,23 +167,42 @@ impl Delivery {
         let count = made.batch.encoded.parts.len();
         let state = if made.is_repeated { PartState::Maybe } else { PartState::Open };
         let stage = Stage::Waiting(now.at);
-        let parts = vec![state; count];
-        let pending = Pending { made, parts, open: count, stage, failures: 0, reason: None };
-        self.pending.push_back(pending);
+        let parts = vec![Part { state, is_in_hand: false }; count];
+        self.pending.push_back(Pending {
+            made,
+            parts,
+            open: count,
+            in_hand: 0,
+            stage,
+            retry_at: None,
+            failures: 0,
+            reason: None,
+        });
+    }
+
+    /// Whether there is something to be submitted now.
+    pub(crate) fn is_ready(&self, now: Now) -> bool {
+        self.due_in(now).is_some_and(|due| due.is_zero())
+    }
+
+    /// Makes no attempt before then.
+    pub(crate) fn hold(&mut self, until: Instant) {
+        self.pause_until = self.pause_until.max(Some(until));
     }
 
     /// What is to be submitted now. It counts as submitted until its outcome, or [`given_back`](Self::given_back).
     pub(crate) fn next(&mut self, now: Now) -> Option<Attempt> {
-        if self.pause_until.is_some_and(|until| now.at < until) {
-            return None;
-        }
-        if self.is_circuit_open() && self.submitted() > 0 {
+        if !self.is_ready(now) {
             return None;
         }
 
         let is_ready = |one: &&mut Pending| matches!(one.stage, Stage::Waiting(at) if at <= now.at);
         let next = self.pending.iter_mut().find(is_ready)?;
-        next.stage = Stage::Submitted(now.at);
+        (next.stage, next.retry_at) = (Stage::Submitted(now.at), None);
+        next.in_hand = next.open;
+        for part in &mut next.parts {
+            part.is_in_hand = part.state != PartState::Done;
+        }
         Some(Attempt { batch: Arc::clone(&next.made.batch), parts: next.open_parts() })
     }
 
@@ -176,41 +210,46 @@ impl Delivery {
     pub(crate) fn given_back(&mut self, id: BatchId, until: Instant) {
         if let Some(one) = self.find(id) {
             one.stage = Stage::Waiting(until);
+            one.in_hand = 0;
+            one.parts.iter_mut().for_each(|part| part.is_in_hand = false);
         }
     }
 
     /// Takes what became of an attempt. What is said of parts whose fate is known already changes nothing.
     pub(crate) fn outcome(&mut self, outcome: &Outcome, now: Now) {
+        if self.find(outcome.batch).is_none() {
+            return;
+        }
         match &outcome.fate {
             Fate::Acknowledged => {
                 self.succeeded();
-                self.leave(outcome, |state| Exit::Acknowledged {
-                    is_repeated: state == PartState::Maybe,
+                self.leave(outcome, now, |part| Exit::Acknowledged {
+                    is_repeated: part.state == PartState::Maybe,
                 });
             }
             Fate::Rejected { class, .. } => {
                 // It has answered: it is there.
                 self.succeeded();
                 let class = *class;
-                self.leave(outcome, |_| Exit::Rejected(class));
+                self.leave(outcome, now, |_| Exit::Rejected(class));
             }
             Fate::Dropped(reason) => {
                 let reason = *reason;
                 self.is_failing = true;
-                self.leave(outcome, |_| Exit::Dropped(reason));
+                self.leave(outcome, now, |_| Exit::Dropped(reason));
             }
-            Fate::Failed(failure) => self.failed(outcome, failure, now),
+            Fate::Failed(failure) => self.failed(outcome.batch, &outcome.parts, failure, now),
         }
     }
 
     /// Everything that was submitted has lost its destination: it may have arrived.
     pub(crate) fn lost_destination(&mut self, failure: &Failure, now: Now) {
         let is_submitted = |one: &&Pending| matches!(one.stage, Stage::Submitted(_));
-        let ids: Vec<_> = self.pending.iter().filter(is_submitted).map(Pending::id).collect();
-        for id in &ids {
-            self.failed(&Outcome::all(*id, Fate::Failed(failure.clone())), failure, now);
+        let lost: Vec<_> = self.pending.iter().filter(is_submitted).map(Pending::in_hand).collect();
+        for (batch, parts) in &lost {
+            self.failed(*batch, parts, failure, now);
         }
-        if ids.is_empty() {
+        if lost.is_empty() {
             self.note_failure(failure, now);
         }
     }
@@ -233,18 +272,18 @@ impl Delivery {
         };
 
         while let Some(at) = self.pending.iter().position(is_expired) {
-            self.give_up(at, Reason::Expired);
+            self.give_up(at, Reason::Expired, now);
         }
     }
 
     /// Lets go of everything that no spool has: the time is over. `reason` names what was never tried and has no reason of its own.
     /// Returns how much it was.
-    pub(crate) fn give_up_unspooled(&mut self, reason: Reason) -> Amount {
+    pub(crate) fn give_up_unspooled(&mut self, reason: Reason, now: Now) -> Amount {
         let mut lost = Amount::default();
         while let Some(at) = self.pending.iter().position(|one| one.made.entries.is_empty()) {
             lost += self.pending[at].open_amount();
             let reason = self.pending[at].reason.unwrap_or(reason);
-            self.give_up(at, reason);
+            self.give_up(at, reason, now);
         }
         lost
     }
@@ -253,14 +292,22 @@ impl Delivery {
     pub(crate) fn attempted_and_spooled(&self) -> Attempted {
         let was_tried = |one: &Pending| {
             let is_submitted = matches!(one.stage, Stage::Submitted(_));
-            is_submitted || one.parts.iter().any(|state| *state != PartState::Open)
+            is_submitted || one.parts.iter().any(|part| part.state != PartState::Open)
         };
         let mut spooled = self.pending.iter().filter(|one| !one.made.entries.is_empty());
         if spooled.any(was_tried) { Attempted::Some } else { Attempted::None }
     }
 
-    /// How long until there is something to do, if nothing is heard.
+    /// Whether all of it is in the spool.
+    pub(crate) fn is_spooled(&self) -> bool {
+        self.pending.iter().all(|one| !one.made.entries.is_empty())
+    }
+
+    /// How long until there is something to submit, if nothing is heard.
     pub(crate) fn due_in(&self, now: Now) -> Option<Duration> {
+        if self.is_circuit_open() && self.submitted() > 0 {
+            return None;
+        }
         let ready = self.pending.iter().filter_map(|one| match one.stage {
             Stage::Waiting(at) => Some(at),
             Stage::Submitted(_) => None,
@@ -279,24 +326,37 @@ impl Delivery {
         self.pause_until = None;
     }
 
-    fn failed(&mut self, outcome: &Outcome, failure: &Failure, now: Now) {
+    fn failed(&mut self, batch: BatchId, parts: &Parts, failure: &Failure, now: Now) {
         let retry_max = self.options.retry_max;
         let mut random = Random(self.random.next());
-        let Some(one) = self.find(outcome.batch) else { return };
+        let Some(one) = self.find(batch) else { return };
 
-        if failure.sent == Sent::Maybe {
-            for at in outcome.parts.places(one.parts.len()) {
-                if let Some(state @ PartState::Open) = one.parts.get_mut(at) {
-                    *state = PartState::Maybe;
-                }
+        let mut was_in_hand = false;
+        for at in parts.places(one.parts.len()) {
+            let Some(part) = one.parts.get_mut(at) else { continue };
+            if failure.sent == Sent::Maybe && part.state == PartState::Open {
+                part.state = PartState::Maybe;
+            }
+            if std::mem::take(&mut part.is_in_hand) {
+                one.in_hand -= 1;
+                was_in_hand = true;
             }
         }
+        // A late word about an earlier attempt.
+        if !was_in_hand {
+            return;
+        }
 
-        one.failures += 1;
+        // An attempt fails once, by however many parts.
+        let is_first = one.retry_at.is_none();
+        one.failures += u32::from(is_first);
         one.reason = failure.reason;
         let pause = failure.after.unwrap_or_else(|| random.pause(one.failures, retry_max));
-        one.stage = Stage::Waiting(now.at + pause);
-        self.note_failure(failure, now);
+        one.retry_at = one.retry_at.max(Some(now.at + pause));
+        one.heard(now);
+        if is_first {
+            self.note_failure(failure, now);
+        }
     }
 
     fn note_failure(&mut self, failure: &Failure, now: Now) {
@@ -305,6 +365,7 @@ impl Delivery {
             return;
         }
         self.failures = self.failures.saturating_add(1);
+        self.reason = failure.reason;
         self.is_failing = true;
         if self.is_circuit_open() {
             let pause = failure.after;
@@ -315,35 +376,35 @@ impl Delivery {
     }
 
     /// Counts parts of a batch as gone, and lets go of the batch with its last part.
-    fn leave(&mut self, outcome: &Outcome, exit: impl Fn(PartState) -> Exit) {
+    fn leave(&mut self, outcome: &Outcome, now: Now, exit: impl Fn(Part) -> Exit) {
         let Some(at) = self.pending.iter().position(|one| one.id() == outcome.batch) else {
             return;
         };
         let one = &mut self.pending[at];
         for place in outcome.parts.places(one.parts.len()) {
-            let Some(state) = one.parts.get_mut(place) else { continue };
-            if *state == PartState::Done {
+            let Some(part) = one.parts.get_mut(place) else { continue };
+            if part.state == PartState::Done {
                 continue;
             }
-            let exit = exit(*state);
-            *state = PartState::Done;
+            let exit = exit(*part);
+            one.in_hand -= usize::from(part.is_in_hand);
             one.open -= 1;
+            *part = Part { state: PartState::Done, is_in_hand: false };
             push(&mut self.left, Left { exit, amount: one.made.batch.amount_of(place) });
         }
 
         if one.open == 0 {
             self.entries.append(&mut one.made.entries);
             self.pending.remove(at);
+        } else {
+            one.heard(now);
         }
     }
 
-    fn give_up(&mut self, at: usize, reason: Reason) {
-        let one = &self.pending[at];
-        let was_submitted = matches!(one.stage, Stage::Submitted(_));
-        let outcome = Outcome::all(one.id(), Fate::Dropped(reason));
-        self.leave(&outcome, |state| match state {
-            PartState::Maybe => Exit::Uncertain,
-            _ if was_submitted => Exit::Uncertain,
+    fn give_up(&mut self, at: usize, reason: Reason, now: Now) {
+        let outcome = Outcome::all(self.pending[at].id(), Fate::Dropped(reason));
+        self.leave(&outcome, now, |part| match part {
+            Part { state: PartState::Maybe, .. } | Part { is_in_hand: true, .. } => Exit::Uncertain,
             _ => Exit::Dropped(reason),
         });
     }
@@ -362,20 +423,36 @@ impl Pending {
         self.made.batch.id
     }
 
+    /// The destination has said something of it. Once it has said everything, what is left is tried again.
+    fn heard(&mut self, now: Now) {
+        if matches!(self.stage, Stage::Submitted(_)) {
+            self.stage = match self.in_hand {
+                0 => Stage::Waiting(self.retry_at.unwrap_or(now.at)),
+                _ => Stage::Submitted(now.at),
+            };
+        }
+    }
+
     fn open_amount(&self) -> Amount {
         let batch: &Batch = &self.made.batch;
         if self.open == self.parts.len() {
             return batch.amount();
         }
-        let open = self.parts.iter().enumerate().filter(|(_, state)| **state != PartState::Done);
+        let open = self.parts.iter().enumerate().filter(|(_, part)| part.state != PartState::Done);
         open.map(|(at, _)| batch.amount_of(at)).sum()
+    }
+
+    /// Its parts that the destination has and has said nothing of.
+    fn in_hand(&self) -> (BatchId, Parts) {
+        let in_hand = self.parts.iter().enumerate().filter(|(_, part)| part.is_in_hand);
+        (self.id(), Parts::Some(in_hand.map(|(at, _)| at as u32).collect()))
     }
 
     fn open_parts(&self) -> Parts {
         if self.open == self.parts.len() {
             return Parts::All;
         }
-        let open = self.parts.iter().enumerate().filter(|(_, state)| **state != PartState::Done);
+        let open = self.parts.iter().enumerate().filter(|(_, part)| part.state != PartState::Done);
         Parts::Some(open.map(|(at, _)| at as u32).collect())
     }
 }

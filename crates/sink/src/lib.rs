@@ -37,6 +37,8 @@
 
 pub mod batch;
 pub mod nsq;
+#[cfg(feature = "parquet")]
+pub mod parquet;
 pub mod receive;
 pub mod spool;
 
@@ -57,11 +59,15 @@ mod kafka;
 mod null;
 mod options;
 mod queue;
+#[cfg(feature = "s3")]
+mod s3;
 mod secret;
+#[cfg(test)]
+mod simulation;
 mod sink;
 mod stream;
-#[cfg(feature = "http")]
-#[expect(dead_code, reason = "no destination of this build uses it")]
+#[cfg(any(feature = "http", feature = "s3"))]
+#[cfg_attr(not(feature = "s3"), expect(dead_code, reason = "no destination of this build uses it"))]
 mod tasks;
 mod tcp;
 #[cfg(feature = "tls")]
@@ -78,7 +84,7 @@ pub use destination::{
 pub use encode::{Content, Framing, Partition, RowEncoder};
 pub use error::Error;
 pub use fanout::{ChunkWriter, Fanout};
-pub use file::{FileOptions, file};
+pub use file::{FileOptions, PathTemplate, file, files};
 pub use frames::StreamFraming;
 #[cfg(feature = "kafka")]
 pub use kafka::kafka;
@@ -89,8 +95,10 @@ pub use options::{
     BatchLimits, DeliveryOptions, QueueOptions, SinkOptions, SpoolOptions, SpoolSync, WhenFull,
 };
 pub use queue::{Full, Intake};
+#[cfg(feature = "s3")]
+pub use s3::{S3Options, s3};
 pub use secret::{Login, Secret, SecretSource, TlsIdentity, TlsOptions, TlsVerify};
-pub use sink::Sink;
+pub use sink::{Sink, SinkEnd};
 pub use stream::stdout;
 #[cfg(feature = "tls")]
 pub use tcp::tls;

@@ -6,7 +6,7 @@ use crate::backlog::{Backlog, OpenSpool};
 use crate::delivery::Now;
 use crate::options::{SinkOptions, SpoolOptions};
 use crate::queue::{Intake, Queue};
-use crate::spool::{self, Folder, Spool};
+use crate::spool::{self, Disk, Folder, Spool};
 use crate::worker::{Turn, Worker};
 use ledger::{Amount, Meter, Trouble};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -81,6 +81,11 @@ impl Sink {
         self.accounts.queue.close(deadline);
     }
 
+    /// What tells of the end of its thread.
+    pub fn end(&self) -> SinkEnd {
+        SinkEnd(Arc::clone(&self.accounts.queue))
+    }
+
     /// Whether its thread has ended.
     pub fn has_ended(&self) -> bool {
         self.accounts.queue.wait_for_end(Instant::now())
@@ -112,6 +117,17 @@ fn opener(options: &SpoolOptions) -> OpenSpool<Folder> {
     })
 }
 
+/// Tells of the end of a sink's thread: of one that no longer writes anything.
+#[derive(Clone)]
+pub struct SinkEnd(Arc<Queue>);
+
+impl SinkEnd {
+    /// Waits for the end until then, and says whether it has come.
+    pub fn wait(&self, until: Instant) -> bool {
+        self.0.wait_for_end(until)
+    }
+}
+
 fn run<C: Fn() -> Now>(mut worker: Worker<C, Folder>, accounts: &Accounts) {
     let queue = &accounts.queue;
     loop {
@@ -123,10 +139,14 @@ fn run<C: Fn() -> Now>(mut worker: Worker<C, Folder>, accounts: &Accounts) {
             Turn::End => break,
         }
     }
+    end(worker, accounts);
+}
+
+pub(crate) fn end<C: Fn() -> Now, D: Disk>(worker: Worker<C, D>, accounts: &Accounts) {
     let left = worker.end();
     // What came meanwhile is refused, and what still waited is counted, before anybody hears of the end.
-    accounts.set_left_at_end(left + queue.inside().amount);
-    queue.end();
+    accounts.set_left_at_end(left + accounts.queue.inside().amount);
+    accounts.queue.end();
 }
 
 fn now() -> Now {

@@ -42,7 +42,7 @@ mod rescue;
 mod segments;
 mod tally;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod walk;
 
 pub use disk::{Disk, DiskFile, Folder};

@@ -3,9 +3,11 @@
 //! Everything that waits, reads a clock or does I/O is behind the destination, the backlog and the clock, so that a simulation drives the same
 //! code as the sink's thread.
 
+mod figures;
+
 use crate::accounts::Accounts;
-use crate::backlog::{Backlog, Room};
-use crate::batch::{Failure, Fate, Outcome, Sent};
+use crate::backlog::{Backlog, Ready, Room};
+use crate::batch::{Failure, Outcome, Sent};
 use crate::batcher::{Batcher, Fed, Quiet};
 use crate::delivery::{Delivery, Exit, Left, Now};
 use crate::destination::{Connector, Destination};
@@ -23,8 +25,8 @@ const POLL_MAX: Duration = Duration::from_millis(20);
 /// How often the destination is looked after while nothing is in flight, and the longest rest.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// How often what is inside is held against what came and what left.
-const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// How long what was said of a rejection is shown: the next batch may be acknowledged at once.
+const REJECTION_TIME: Duration = Duration::from_secs(10);
 
 /// The pauses after a destination could not be made or has panicked: doubled up to the longest.
 const MAKE_PAUSE: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(60)];
@@ -55,6 +57,10 @@ pub(crate) struct Worker<C, D: Disk> {
     /// No attempt to make one before then, and how many have failed in a row.
     make_at: Option<Instant>,
     make_failures: u32,
+    /// Whether a batch that is delivered twice is there once, as the last destination said.
+    is_idempotent: bool,
+    /// What was said of a rejection stays until then.
+    rejection_until: Option<Instant>,
     done: Vec<Outcome>,
     looked_at: Instant,
     checked_at: Instant,
@@ -82,6 +88,8 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
             destination: None,
             make_at: None,
             make_failures: 0,
+            is_idempotent: false,
+            rejection_until: None,
             done: Vec::new(),
             looked_at: at,
             checked_at: at,
@@ -106,6 +114,8 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
             self.submit(now);
         }
         self.listen(now);
+        // What was heard may have made room for what is complete.
+        self.pass_on(now);
         self.settle();
         self.measure();
         self.what_next(phase)
@@ -123,10 +133,11 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
             self.pass_on(now);
         }
 
-        self.batcher.end_aged(now.at, quiet);
-        if phase != Phase::Open && quiet == Quiet::Yes {
-            self.batcher.end_all();
-        }
+        let ends_all = phase != Phase::Open && quiet == Quiet::Yes;
+        self.end_batches(|batcher| match ends_all {
+            true => batcher.end_all(),
+            false => batcher.end_aged(now.at, quiet),
+        });
         self.pass_on(now);
     }
 
@@ -161,23 +172,28 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         batcher.skip_from(fed, fed_rows);
     }
 
+    /// Ends batches; an encoder may panic here too.
+    fn end_batches(&mut self, end: impl FnOnce(&mut Batcher)) {
+        let batcher = &mut self.batcher;
+        if catch_unwind(AssertUnwindSafe(|| end(batcher))).is_err() {
+            self.accounts.figures.panics.add(1);
+            self.batcher.replace((self.connector.form)());
+        }
+    }
+
     /// Submits what is ready, while the destination takes it.
     fn submit(&mut self, now: Now) {
-        while let Some(attempt) = self.delivery.next(now) {
+        // First the destination: without one nothing was sent.
+        while self.delivery.is_ready(now) && self.has_destination(now) {
+            let Some(attempt) = self.delivery.next(now) else { return };
             let id = attempt.batch.id;
-            if !self.has_destination(now) {
-                self.delivery.given_back(id, self.make_at.unwrap_or(now.at + POLL_MAX));
-                return;
-            }
-
-            let submitted = self.with_destination(now, |destination| destination.submit(attempt));
-            match submitted {
+            match self.with_destination(|destination| destination.submit(attempt)) {
                 Some(Ok(())) => self.accounts.figures.attempts.add(1),
                 Some(Err(_)) => {
                     self.delivery.given_back(id, now.at + POLL_MAX);
                     return;
                 }
-                None => return,
+                None => return self.unmade(now, &panicked()),
             }
             // One that answers at once makes room at once.
             self.hear(Duration::ZERO, now);
@@ -204,7 +220,7 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
 
         let now = (self.clock)();
         if self.delivery.is_overdue(now) {
-            self.destination = None;
+            self.drop_destination();
             self.fail_all(now, "it answers nothing", "see whether it hangs, and restart it");
         }
     }
@@ -212,38 +228,20 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
     fn hear(&mut self, wait: Duration, now: Now) {
         self.looked_at = now.at;
         let mut done = std::mem::take(&mut self.done);
-        self.with_destination(now, |destination| destination.poll(wait, &mut done));
+        let polled = self.with_destination(|destination| destination.poll(wait, &mut done));
 
         let now = (self.clock)();
-        for outcome in done.drain(..) {
-            self.note(&outcome);
-            self.delivery.outcome(&outcome, now);
-        }
+        self.take(&mut done, now);
         self.done = done;
+        if polled.is_none() {
+            self.unmade(now, &panicked());
+        }
     }
 
-    /// Keeps what an outcome says for people, and counts attempts that failed.
-    fn note(&self, outcome: &Outcome) {
-        let figures = &self.accounts.figures;
-        match &outcome.fate {
-            Fate::Acknowledged => {
-                self.accounts.set_trouble(None);
-                let unix_ms = (self.clock)().unix_ns / 1_000_000;
-                figures.last_acknowledged_unix_ms.set(unix_ms);
-            }
-            Fate::Rejected { class, says } => {
-                figures.errors.add(1);
-                let fix = class.advice().to_owned();
-                self.accounts.set_trouble(Some(Trouble { what: says.clone(), fix }));
-            }
-            Fate::Dropped(_) => figures.errors.add(1),
-            Fate::Failed(failure) => {
-                figures.retries.add(1);
-                if failure.reason.is_some() {
-                    figures.errors.add(1);
-                    self.accounts.set_trouble(Some(failure.trouble.clone()));
-                }
-            }
+    fn take(&mut self, done: &mut Vec<Outcome>, now: Now) {
+        for outcome in done.drain(..) {
+            self.note(&outcome, now);
+            self.delivery.outcome(&outcome, now);
         }
     }
 
@@ -257,52 +255,53 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         }
 
         let make = &mut self.connector.destination;
+        let make = || make().map(|destination| (destination.is_idempotent(), destination));
         match catch_unwind(AssertUnwindSafe(make)) {
-            Ok(Ok(destination)) => {
+            Ok(Ok((is_idempotent, destination))) => {
                 self.accounts.figures.connects.add(1);
+                self.is_idempotent = is_idempotent;
                 self.destination = Some(destination);
                 true
             }
             Ok(Err(trouble)) => {
                 self.accounts.figures.errors.add(1);
-                self.unmade(now, trouble);
+                self.unmade(now, &trouble);
                 false
             }
             Err(_) => {
                 self.accounts.figures.panics.add(1);
-                self.unmade(now, panicked());
+                self.unmade(now, &panicked());
                 false
             }
         }
     }
 
-    /// Calls the destination. One that panics is gone, and what it had may have arrived.
-    fn with_destination<T>(
-        &mut self,
-        now: Now,
-        call: impl FnOnce(&mut dyn Destination) -> T,
-    ) -> Option<T> {
+    /// Calls the destination. `None`: there is none, or it has panicked and is gone, which the caller
+    /// is to follow with [`unmade`](Self::unmade).
+    fn with_destination<T>(&mut self, call: impl FnOnce(&mut dyn Destination) -> T) -> Option<T> {
         let destination = self.destination.as_mut()?;
-        match catch_unwind(AssertUnwindSafe(|| call(destination.as_mut()))) {
-            Ok(answer) => Some(answer),
-            Err(_) => {
-                self.accounts.figures.panics.add(1);
-                // What is left of it may panic again when it is dropped.
-                let broken = self.destination.take();
-                drop(catch_unwind(AssertUnwindSafe(|| drop(broken))));
-                self.unmade(now, panicked());
-                None
-            }
+        let answer = catch_unwind(AssertUnwindSafe(|| call(destination.as_mut())));
+        if answer.is_err() {
+            self.accounts.figures.panics.add(1);
+            self.drop_destination();
         }
+        answer.ok()
+    }
+
+    /// One that is broken may panic again when it is dropped.
+    fn drop_destination(&mut self) {
+        let broken = self.destination.take();
+        drop(catch_unwind(AssertUnwindSafe(|| drop(broken))));
     }
 
     /// There is no destination: everything that was submitted may have arrived, and the next is made after a pause.
-    fn unmade(&mut self, now: Now, trouble: Trouble) {
+    fn unmade(&mut self, now: Now, trouble: &Trouble) {
         let [first, longest] = MAKE_PAUSE;
         let pause = first.saturating_mul(1 << self.make_failures.min(16)).min(longest);
         self.make_failures = self.make_failures.saturating_add(1);
         self.make_at = Some(now.at + pause);
         self.fail_all(now, &trouble.what, &trouble.fix);
+        self.delivery.hold(now.at + pause);
     }
 
     fn fail_all(&mut self, now: Now, what: &str, fix: &str) {
@@ -324,7 +323,7 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
             accounts.recovered.add(amount);
         }
         let corrupt = std::mem::take(&mut backlog.corrupt);
-        let is_idempotent = self.destination.as_ref().is_some_and(|one| one.is_idempotent());
+        let is_idempotent = self.is_idempotent;
         accounts.while_counted(|| {
             for left in &delivery.left {
                 count(accounts, *left, is_idempotent);
@@ -343,58 +342,12 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         delivery.entries.extend(skipped);
         backlog.settle(&delivery.entries);
         delivery.entries.clear();
-        let full = self.backlog.full_reason();
-        self.queue.set_failing(full.or_else(|| self.delivery.failing_reason()));
+        self.queue.set_failing(self.failing_reason());
     }
 
-    /// Holds what is inside against what came and what left, and writes down what people want to know.
-    fn measure(&mut self) {
-        let now = (self.clock)();
-        if now.at.duration_since(self.checked_at) < CHECK_INTERVAL {
-            return;
-        }
-        self.checked_at = now.at;
-
-        let queued = self.queue.inside();
-        let batches = self.batcher.inside() + self.delivery.inside();
-        let inside = queued.amount + self.backlog.unread() + batches;
-        let came = queued.received + self.accounts.recovered.load();
-        let left = queued.left + self.accounts.counters.left();
-        let mismatch = came.count as i64 - left.count as i64 - inside.count as i64;
-        self.accounts.mismatch.set(mismatch.cast_unsigned());
-
-        let figures = &self.accounts.figures;
-        if let Some(spool) = self.backlog.figures() {
-            figures.spool_rows.set(spool.waiting.rows);
-            figures.spool_bytes.set(spool.bytes);
-        }
-        if let Some(trouble) = &self.backlog.trouble {
-            self.accounts.set_trouble(Some(trouble.clone()));
-        }
-        figures.queue_rows.set(queued.amount.count);
-        figures.queue_bytes.set(queued.memory_bytes as u64);
-        figures.encoder_bytes.set(batches.bytes);
-        figures.batches_in_flight.set(self.delivery.submitted() as u64);
-        figures.is_failing.set(u64::from(self.delivery.is_failing()));
-
-        let is_open = u64::from(self.delivery.is_circuit_open());
-        if is_open > figures.circuit_open.load() {
-            figures.circuit_openings.add(1);
-        }
-        figures.circuit_open.set(is_open);
-
-        let times =
-            [self.delivery.oldest_unix_ns(), self.batcher.oldest_unix_ns(), queued.oldest_unix_ns];
-        let oldest = times.into_iter().filter(|time| *time > 0).min();
-        let age_ns = oldest.map_or(0, |oldest| now.unix_ns.saturating_sub(oldest));
-        figures.oldest_age_ms.set(age_ns / 1_000_000);
-        if let Some(destination) = &self.destination {
-            let own = destination.figures();
-            if let Some(trouble) = &own.trouble {
-                self.accounts.set_trouble(Some(trouble.clone()));
-            }
-            self.accounts.set_own_figures(own);
-        }
+    /// What rows are counted under that have to go now.
+    fn failing_reason(&self) -> Option<Reason> {
+        self.backlog.full_reason().or_else(|| self.delivery.failing_reason())
     }
 
     fn what_next(&mut self, phase: Phase) -> Turn {
@@ -402,13 +355,7 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         let is_empty = self.delivery.len() == 0 && self.batcher.inside().is_zero();
         let is_queue_empty = self.queue.inside().amount.is_zero();
         let has_left = is_empty && is_queue_empty && self.backlog.unread().is_zero();
-        // What the spool keeps need not leave now, if it cannot.
-        let is_kept = self.delivery.is_circuit_open()
-            && self.backlog.figures().is_some()
-            && is_queue_empty
-            && self.delivery.submitted() == 0;
-
-        if phase != Phase::Open && (self.is_over(now) || has_left || is_kept) {
+        if phase != Phase::Open && (self.is_over(now) || has_left || self.is_kept()) {
             return Turn::End;
         }
         if self.delivery.submitted() > 0 {
@@ -418,18 +365,28 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         let due = [
             self.delivery.due_in(now),
             self.batcher.due_in(now.at),
+            self.backlog.sync_in(now),
             self.ends_at.map(|end| end.saturating_duration_since(now.at)),
         ];
         let rest = due.into_iter().flatten().fold(IDLE, Duration::min);
-        let has_room = self.has_room();
-        match (rest.is_zero(), has_room) {
-            (true, _) => Turn::Again,
-            (false, true) if self.backlog.is_locked() => Turn::RestAlone(rest.min(POLL_MAX)),
-            (false, true) if !is_queue_empty || self.backlog.has_more() => Turn::Again,
-            (false, false) if self.backlog.figures().is_some() => Turn::Rest(rest.min(IDLE / 10)),
-            (false, true) => Turn::Rest(rest),
-            (false, false) => Turn::RestAlone(rest),
+        let room = if self.has_room() { Room::Yes } else { Room::No };
+        match self.backlog.ready(now, room) {
+            _ if rest.is_zero() => Turn::Again,
+            Ready::Now => Turn::Again,
+            Ready::WhenQueued if !is_queue_empty => Turn::Again,
+            Ready::WhenQueued => Turn::Rest(rest),
+            Ready::In(time) => Turn::RestAlone(rest.min(time)),
         }
+    }
+
+    /// Whether all that is inside is in the spool, and its destination fails: it need not leave now, if it cannot.
+    fn is_kept(&self) -> bool {
+        let is_spooled =
+            self.backlog.is_spooled() && self.batcher.is_spooled() && self.delivery.is_spooled();
+        is_spooled
+            && self.queue.inside().amount.is_zero()
+            && self.delivery.is_circuit_open()
+            && self.delivery.submitted() == 0
     }
 
     /// Ends: the destination is closed, and what is still inside is counted. Returns that.
@@ -438,32 +395,34 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         let left_over =
             self.ends_at.map_or(Duration::ZERO, |end| end.saturating_duration_since(now.at));
         let mut done = Vec::new();
-        self.with_destination(now, |destination| destination.close(left_over, &mut done));
-        for outcome in &done {
-            self.note(outcome);
-            self.delivery.outcome(outcome, now);
+        let had_destination = self.destination.is_some();
+        let closed = self.with_destination(|destination| destination.close(left_over, &mut done));
+        self.take(&mut done, now);
+        if closed.is_none() && had_destination {
+            self.unmade(now, &panicked());
         }
         self.settle();
 
         // What is lost now has a name: that of what kept it, else the end itself. What the spool has is not lost.
-        self.batcher.end_all();
+        self.end_batches(Batcher::end_all);
         while let Some(made) = self.batcher.made.pop_front() {
             self.delivery.add(made, now);
         }
         let attempted = self.delivery.attempted_and_spooled();
-        let failing = self.delivery.failing_reason();
-        let lost = self.delivery.give_up_unspooled(failing.unwrap_or(Reason::Shutdown));
+        let reason = self.failing_reason().unwrap_or(Reason::Shutdown);
+        let held = self.backlog.take_held();
+        self.accounts.while_counted(|| self.accounts.counters.drop(reason, held));
+        let lost = self.delivery.give_up_unspooled(reason, now);
         self.settle();
-        // What is queued goes by the same name.
-        self.queue.set_failing(failing);
         self.measure_end();
         self.backlog.close(attempted);
-        lost
+        lost + held
     }
 
-    fn measure_end(&mut self) {
-        self.checked_at -= CHECK_INTERVAL;
-        self.measure();
+    /// Rows in the spool.
+    #[cfg(test)]
+    pub(crate) fn spooled_rows(&self) -> u64 {
+        self.backlog.figures().map_or(0, |figures| figures.waiting.rows)
     }
 }
 

@@ -1,7 +1,9 @@
 //! Folders of a test's own.
 
+use crate::run;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A folder that every user may enter, and that goes with its owner.
@@ -49,5 +51,30 @@ impl Drop for TempDir {
     fn drop(&mut self) {
         // What cannot be removed stays in the folder for temporary files.
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A file system of its own, as large as a test says. It goes with its owner.
+pub struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    /// Mounts one, in memory; `size` as mount(8) takes it. `None` where that is not allowed.
+    pub fn mount(size: &str) -> Option<SmallDisk> {
+        let dir = TempDir::new();
+        let options = format!("size={size}");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &options, "weir-test"]).arg(dir.path());
+        mount.output().is_ok_and(|output| output.status.success()).then(|| SmallDisk(dir))
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        run(Command::new("umount").arg("--lazy").arg(self.0.path()));
     }
 }

@@ -21,7 +21,7 @@ pub mod servers;
 mod wait;
 
 pub use alone::alone;
-pub use folder::TempDir;
+pub use folder::{SmallDisk, TempDir};
 pub use generated::{generated, generated_part, root};
 pub use need::{find_tool, need_python_module, need_root, need_root_netns, need_tool, say, skip};
 pub use net::{free_port, get, receive, receiver, sender, try_get};

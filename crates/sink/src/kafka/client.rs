@@ -178,7 +178,9 @@ impl Client {
 
     /// What is wrong at present, if the client has said so since the last answer.
     pub(super) fn trouble(&self) -> Option<Said> {
-        lock(&self.producer.context().error).clone()
+        let fatal = self.producer.client().fatal_error();
+        let fatal = fatal.map(|(code, words)| Said { code: Some(code), words });
+        fatal.or_else(|| lock(&self.producer.context().error).clone())
     }
 
     pub(super) fn sent_as_one_bytes(&self) -> usize {

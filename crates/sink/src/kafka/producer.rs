@@ -1,7 +1,7 @@
 //! The destination: attempts become messages, and reports about messages become outcomes.
 
 use super::answers::{self, Answer};
-use super::client::{self, Client, Place, Report, Sending};
+use super::client::{self, Client, Place, Report, Said, Sending};
 use super::{KafkaKey, KafkaOptions};
 use crate::batch::{Attempt, Batch, BatchId, Failure, Fate, Outcome, Parts, Sent};
 use crate::destination::{Connector, Destination, Form, OwnFigures, ReadBack};
@@ -47,6 +47,8 @@ struct Kafka {
     last: Option<(BatchId, Place)>,
     /// How much the client sends as one. The brokers' limit is for that, and not for a message.
     sent_as_one_bytes: usize,
+    /// What ended the last client.
+    ended_by: Option<Said>,
 }
 
 /// librdkafka's default, which fits the brokers' default limit.
@@ -77,6 +79,7 @@ impl Kafka {
             done: Vec::new(),
             last: None,
             sent_as_one_bytes: SENT_AS_ONE_BYTES,
+            ended_by: None,
         }
     }
 
@@ -150,6 +153,7 @@ impl Kafka {
         if !self.client.as_ref().is_some_and(Client::is_broken) {
             return;
         }
+        self.ended_by = self.said();
         if let Some(client) = self.client.take() {
             for report in client.end() {
                 self.note(report);
@@ -171,6 +175,14 @@ impl Kafka {
         let failed: Vec<_> = failed.collect();
         flight.bad.extend(failed);
         self.end(number);
+    }
+
+    /// What is wrong at present, or has ended the client.
+    fn said(&self) -> Option<Said> {
+        match &self.client {
+            Some(client) => client.trouble(),
+            None => self.ended_by.clone(),
+        }
     }
 
     fn fail(&mut self, attempt: &Attempt, trouble: Trouble) {
@@ -321,7 +333,7 @@ impl Destination for Kafka {
     }
 
     fn figures(&self) -> OwnFigures {
-        let said = self.client.as_ref().and_then(Client::trouble);
+        let said = self.said();
         let waits = !self.flights.is_empty();
         let trouble = said.filter(|_| waits).map(|said| answers::told(&self.options, &said));
         OwnFigures { trouble, ..OwnFigures::default() }

@@ -1,3 +1,3 @@
 mod cases;
-mod fake;
+pub(crate) mod fake;
 mod model;

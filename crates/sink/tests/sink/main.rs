@@ -8,6 +8,13 @@ mod file;
 mod kafka;
 mod life;
 mod nsq;
+#[cfg(feature = "parquet")]
+mod parquet;
+#[cfg(feature = "parquet")]
+#[path = "../../../record/tests/record/support.rs"]
+mod rows;
+#[cfg(feature = "s3")]
+mod s3;
 mod spool;
 mod support;
 mod udp;

@@ -186,3 +186,39 @@ fn what_a_sink_has_no_room_for_stays_in_the_ring_and_is_lost_there_by_name() {
     assert_eq!(lines(&dir, "gone/out.log").len() as u64, sink.delivered.count);
     assert_eq!(ended.ledger.violations, 0, "{}", ended.said);
 }
+
+#[test]
+fn files_are_named_by_sender_and_day() {
+    let dir = TempDir::new();
+    let listen = format!("127.0.0.1:{}", testkit::free_port());
+    let sink = format!(
+        "name = \"hosts\"\nfrom = [\"in\"]\nparse = \"syslog\"\nbody = \"payload\"\nto = \"file:{}\"",
+        dir.text("logs/{host}/{listener}.log")
+    );
+    let weir = start(&dir, &[("in", &listen)], &[sink]);
+
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let line =
+        |host: &str, text: &str| format!("<34>1 2026-11-22T10:00:00Z {host} su - - - {text}");
+    let sent = [
+        ("web-1", line("web-1", "one")),
+        ("_._.._etc", line("../../etc", "two")),
+        ("127.0.0.1", "no syslog".to_owned()),
+        ("web-1", line("web-1", "three")),
+    ];
+    for (_, payload) in &sent {
+        sender.send_to(payload.as_bytes(), &listen).unwrap();
+    }
+    for (host, payload) in &sent {
+        let name = format!("logs/{host}/in.log");
+        wait_for(
+            || format!("{payload} in {name}: {:?}", lines(&dir, &name)),
+            || lines(&dir, &name).contains(payload).then_some(()),
+        );
+    }
+    assert_eq!(lines(&dir, "logs/web-1/in.log"), [sent[0].1.clone(), sent[3].1.clone()]);
+
+    let ended = weir.stop();
+    assert_eq!(ended.code, Some(0), "{}", ended.said);
+    assert_eq!(hop(&ended.ledger, HopKind::Sink, "hosts").delivered.count, 4);
+}

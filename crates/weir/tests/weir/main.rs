@@ -5,10 +5,12 @@
 mod addresses;
 mod choices;
 mod choose;
+mod clickhouse_queries;
 mod collector;
 mod config_command;
 mod daemon;
 mod datagram_sinks;
+mod deploy_files;
 mod egress_port;
 mod examples;
 mod files;

@@ -1,9 +1,8 @@
 //! A disk in memory that loses what was not synced, and fails as told.
 
 use crate::spool::{Disk, DiskFile};
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use sys::Errno;
 use testkit::Random;
 
@@ -80,7 +79,7 @@ struct State {
 
 /// The disk; clones are the same one.
 #[derive(Clone)]
-pub(crate) struct FakeDisk(Rc<RefCell<State>>);
+pub(crate) struct FakeDisk(Arc<Mutex<State>>);
 
 /// A file of it.
 pub(crate) struct FakeFile(FakeDisk, usize);
@@ -92,7 +91,7 @@ enum Call {
 
 impl FakeDisk {
     pub(crate) fn new(seed: u64) -> FakeDisk {
-        FakeDisk(Rc::new(RefCell::new(State {
+        FakeDisk(Arc::new(Mutex::new(State {
             random: Random(seed),
             inodes: Vec::new(),
             names: BTreeMap::new(),
@@ -104,16 +103,16 @@ impl FakeDisk {
     }
 
     pub(crate) fn set(&self, faults: Faults) {
-        self.0.borrow_mut().faults = faults;
+        self.lock().faults = faults;
     }
 
     pub(crate) fn fired(&self) -> Fired {
-        self.0.borrow().fired
+        self.lock().fired
     }
 
     /// Stops the machine and starts it again: what was synced is there, and of the rest what chance left.
     pub(crate) fn crash(&self) {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.lock();
         let State { random, inodes, names, durable_names, faults, fired, .. } = &mut *state;
         faults.stops_after = None;
 
@@ -143,7 +142,7 @@ impl FakeDisk {
 
     /// Changes one bit of what is on the disk. Returns whether there was one.
     pub(crate) fn flip_bit(&self) -> bool {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.lock();
         let State { random, inodes, names, fired, .. } = &mut *state;
         let files: Vec<usize> =
             names.values().copied().filter(|idx| !inodes[*idx].now.is_empty()).collect();
@@ -163,13 +162,13 @@ impl FakeDisk {
 
     /// Bytes of all files that have a name.
     pub(crate) fn bytes(&self) -> usize {
-        let state = self.0.borrow();
+        let state = self.lock();
         state.names.values().map(|inode| state.inodes[*inode].now.len()).sum()
     }
 
     /// Reads or replaces a file as it is.
     pub(crate) fn with_file<T>(&self, name: &str, change: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.lock();
         let idx = state.names[name];
         let inode = &mut state.inodes[idx];
         let done = change(&mut inode.now);
@@ -178,8 +177,12 @@ impl FakeDisk {
         done
     }
 
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
     fn enter(&self, call: &Call) -> Result<(), Errno> {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.lock();
         if let Some(calls) = &mut state.faults.stops_after {
             if *calls == 0 {
                 state.fired.add(Fault::CrashInCall);
@@ -204,7 +207,7 @@ impl FakeDisk {
     }
 
     fn has_stopped(&self) -> bool {
-        self.0.borrow().faults.stops_after == Some(0)
+        self.lock().faults.stops_after == Some(0)
     }
 }
 
@@ -269,12 +272,12 @@ impl Disk for FakeDisk {
 
     fn names(&mut self) -> Result<Vec<String>, Errno> {
         self.enter(&Call::Read)?;
-        Ok(self.0.borrow().names.keys().cloned().collect())
+        Ok(self.lock().names.keys().cloned().collect())
     }
 
     fn create(&mut self, name: &str) -> Result<FakeFile, Errno> {
         self.enter(&Call::Change)?;
-        let mut state = self.0.borrow_mut();
+        let mut state = self.lock();
         if state.names.contains_key(name) {
             return Err(Errno::EXIST);
         }
@@ -287,24 +290,24 @@ impl Disk for FakeDisk {
 
     fn open(&mut self, name: &str) -> Result<FakeFile, Errno> {
         self.enter(&Call::Read)?;
-        let idx = *self.0.borrow().names.get(name).ok_or(Errno::NOENT)?;
+        let idx = *self.lock().names.get(name).ok_or(Errno::NOENT)?;
         Ok(FakeFile(self.clone(), idx))
     }
 
     fn remove(&mut self, name: &str) -> Result<(), Errno> {
         self.enter(&Call::Change)?;
-        self.0.borrow_mut().names.remove(name).map(|_| ()).ok_or(Errno::NOENT)
+        self.lock().names.remove(name).map(|_| ()).ok_or(Errno::NOENT)
     }
 
     fn sync(&mut self) -> Result<(), Errno> {
         self.enter(&Call::Change)?;
-        let mut state = self.0.borrow_mut();
+        let mut state = self.lock();
         state.durable_names = state.names.clone();
         Ok(())
     }
 
     fn salt(&mut self) -> u32 {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.lock();
         state.salt = state.salt.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         state.salt
     }
@@ -313,12 +316,12 @@ impl Disk for FakeDisk {
 impl DiskFile for FakeFile {
     fn len_bytes(&self) -> Result<u64, Errno> {
         self.0.enter(&Call::Read)?;
-        Ok(self.0.0.borrow().inodes[self.1].now.len() as u64)
+        Ok(self.0.lock().inodes[self.1].now.len() as u64)
     }
 
     fn read_at(&self, bytes: &mut [u8], at: u64) -> Result<usize, Errno> {
         self.0.enter(&Call::Read)?;
-        let state = self.0.0.borrow();
+        let state = self.0.lock();
         if let Some((inode, page)) = state.faults.bad_page {
             let bad = page * PAGE..(page + 1) * PAGE;
             let at = at as usize;
@@ -336,7 +339,7 @@ impl DiskFile for FakeFile {
         let entered = self.0.enter(&Call::Change);
         let has_stopped = self.0.has_stopped();
         let used = self.0.bytes();
-        let mut state = self.0.0.borrow_mut();
+        let mut state = self.0.lock();
         let State { random, inodes, faults, fired, .. } = &mut *state;
         let inode = &mut inodes[self.1];
         let at = at as usize;
@@ -372,14 +375,14 @@ impl DiskFile for FakeFile {
 
     fn cut(&self, len_bytes: u64) -> Result<(), Errno> {
         self.0.enter(&Call::Change)?;
-        let mut state = self.0.0.borrow_mut();
+        let mut state = self.0.lock();
         state.inodes[self.1].now.resize(len_bytes as usize, 0);
         Ok(())
     }
 
     fn sync(&self) -> Result<(), Errno> {
         self.0.enter(&Call::Change)?;
-        let mut state = self.0.0.borrow_mut();
+        let mut state = self.0.lock();
         let State { random, inodes, faults, fired, .. } = &mut *state;
         let inode = &mut inodes[self.1];
 

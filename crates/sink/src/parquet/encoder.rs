@@ -1,0 +1,68 @@
+//! Batches that are Parquet files.
+
+use super::layout::Table;
+use super::writer::{GROUP_MEMORY_MAX_BYTES, TableWriter};
+use crate::batch::{Encoded, Part, PartKey};
+use crate::destination::{BatchEncoder, Form, Pushed};
+use ::parquet::errors::ParquetError;
+use ::record::{FieldSet, Row, RowKind};
+use ledger::Reason;
+
+/// What a column takes on its way from values to compressed pages: its values as Parquet has them, a dictionary, a page.
+const COLUMN_MAX_BYTES: usize = 8 << 20;
+
+/// A file of each table, with these fields of sockets.
+pub(crate) fn form(fields: &FieldSet) -> Form {
+    let encoder = |table| -> Box<dyn BatchEncoder> { Box::new(ParquetEncoder::new(table)) };
+    Form::ByKind(vec![
+        (RowKind::Record, encoder(Table::sockets(fields))),
+        (RowKind::Totals, encoder(Table::polls())),
+        (RowKind::Datagram, encoder(Table::datagrams())),
+    ])
+}
+
+struct ParquetEncoder {
+    writer: TableWriter,
+    part: Option<Part>,
+}
+
+impl ParquetEncoder {
+    fn new(table: Table) -> ParquetEncoder {
+        ParquetEncoder { writer: in_memory(TableWriter::new(table)), part: None }
+    }
+}
+
+impl BatchEncoder for ParquetEncoder {
+    fn push(&mut self, row: &Row<'_>, key: PartKey) -> Pushed {
+        if self.writer.push(row.bytes).is_err() {
+            return Pushed::Skipped(Reason::EncodeError);
+        }
+        let part = self.part.get_or_insert(Part { end: 0, rows: 0, row_bytes: 0, key });
+        part.rows += 1;
+        part.row_bytes += row.bytes.len() as u64;
+        part.key = key;
+
+        in_memory(self.writer.end_full_group());
+        Pushed::Taken
+    }
+
+    fn bytes(&self) -> usize {
+        self.writer.bytes()
+    }
+
+    fn finish(&mut self) -> Encoded {
+        let bytes = in_memory(self.writer.finish());
+        let part = self.part.take().map(|part| Part { end: bytes.len(), ..part });
+        Encoded { bytes, parts: part.into_iter().collect() }
+    }
+
+    fn memory_max_bytes(&self, batch_bytes: usize) -> usize {
+        batch_bytes + GROUP_MEMORY_MAX_BYTES + COLUMN_MAX_BYTES
+    }
+}
+
+/// Without a disk behind it, a file cannot fail to be written but by a fault of the library or ours. The sink survives that: it counts
+/// the rows as lost to a panic, and makes a new encoder.
+fn in_memory<T>(written: Result<T, ParquetError>) -> T {
+    written.expect("a Parquet file in memory can be written")
+}

@@ -1,0 +1,158 @@
+//! Which files stay: leftovers, and files that are too old or too many, are removed. Files of others are not touched.
+
+use super::folder::FolderOptions;
+use super::name::Names;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use text::Civil;
+
+/// How often files are looked for that have become too old.
+const AGE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Files removed at one look, so that the sink's thread comes back.
+const REMOVED_AT_ONCE: usize = 64;
+
+/// Keeps a folder at its size and age.
+pub(super) struct Keeper {
+    folder: PathBuf,
+    names: Names,
+    keep_age: Option<Duration>,
+    keep_bytes: Option<u64>,
+    is_looked_at: bool,
+    aged_at: Option<Instant>,
+    /// All own files together.
+    pub(super) bytes: u64,
+    pub(super) removed: u64,
+    pub(super) leftovers_removed: u64,
+}
+
+impl Keeper {
+    pub(super) fn new(options: &FolderOptions, names: Names) -> Keeper {
+        Keeper {
+            folder: options.folder.clone(),
+            names,
+            keep_age: options.keep_age,
+            keep_bytes: options.keep_bytes,
+            is_looked_at: false,
+            aged_at: None,
+            bytes: 0,
+            removed: 0,
+            leftovers_removed: 0,
+        }
+    }
+
+    /// At the first call, adds up what is there and removes what an earlier life did not finish.
+    pub(super) fn look_at_start(&mut self) {
+        if std::mem::replace(&mut self.is_looked_at, true) {
+            return;
+        }
+        for partition in self.partitions() {
+            for name in sorted(&partition) {
+                let path = partition.join(&name);
+                if self.names.is_own(&name) {
+                    self.bytes += fs::symlink_metadata(&path).map_or(0, |file| file.len());
+                } else if self.names.is_own_unfinished(&name) && fs::remove_file(&path).is_ok() {
+                    self.leftovers_removed += 1;
+                }
+            }
+        }
+    }
+
+    /// A file of this length was added.
+    pub(super) fn written(&mut self, bytes: u64) {
+        self.bytes += bytes;
+    }
+
+    /// Removes the oldest files while there is too much, or while they are too old.
+    pub(super) fn remove_old(&mut self, now_unix_ns: u64) {
+        let oldest_kept = self.oldest_kept(now_unix_ns);
+        for _ in 0..REMOVED_AT_ONCE {
+            let is_too_much = self.keep_bytes.is_some_and(|keep| self.bytes > keep);
+            if oldest_kept.is_none() && !is_too_much {
+                return;
+            }
+
+            let Some(oldest) = self.oldest() else { return };
+            let is_old = oldest_kept.as_ref().is_some_and(|kept| oldest.name < *kept);
+            if !(is_old || is_too_much) || !self.remove(&oldest) {
+                return;
+            }
+        }
+        // There may be more.
+        self.aged_at = None;
+    }
+
+    /// How the name of the oldest file begins that is young enough, if it is time to look at ages.
+    fn oldest_kept(&mut self, now_unix_ns: u64) -> Option<String> {
+        let age = self.keep_age?;
+        if self.aged_at.is_some_and(|at| at.elapsed() < AGE_INTERVAL) {
+            return None;
+        }
+        self.aged_at = Some(Instant::now());
+        Some(stamp_of(now_unix_ns.saturating_sub(age.as_nanos() as u64)))
+    }
+
+    fn remove(&mut self, file: &OwnFile) -> bool {
+        let path = file.partition.join(&file.name);
+        let len = fs::symlink_metadata(&path).map_or(0, |file| file.len());
+        if fs::remove_file(&path).is_err() {
+            return false;
+        }
+        self.bytes = self.bytes.saturating_sub(len);
+        self.removed += 1;
+
+        // The folders of the hour and of the day, once they are empty; the kernel refuses to remove others.
+        let mut folder = Some(file.partition.as_path());
+        for _ in 0..2 {
+            folder = folder.filter(|folder| fs::remove_dir(folder).is_ok()).and_then(Path::parent);
+        }
+        true
+    }
+
+    /// The oldest own file of all tables. Folders and files sort by time.
+    fn oldest(&self) -> Option<OwnFile> {
+        let tables = sorted_with(&self.folder, "table=");
+        let oldest_of = |table: PathBuf| {
+            let dates = sorted_with(&table, "date=").into_iter();
+            let mut hours = dates.flat_map(|date| sorted_with(&date, "hour="));
+            hours.find_map(|partition| {
+                let name = sorted(&partition).into_iter().find(|name| self.names.is_own(name))?;
+                Some(OwnFile { partition, name })
+            })
+        };
+        tables.into_iter().filter_map(oldest_of).min_by(|a, b| a.name.cmp(&b.name))
+    }
+
+    fn partitions(&self) -> Vec<PathBuf> {
+        let tables = sorted_with(&self.folder, "table=").into_iter();
+        let dates = tables.flat_map(|table| sorted_with(&table, "date="));
+        dates.flat_map(|date| sorted_with(&date, "hour=")).collect()
+    }
+}
+
+struct OwnFile {
+    partition: PathBuf,
+    name: String,
+}
+
+/// How the names of files begin whose oldest row is of this time.
+fn stamp_of(unix_ns: u64) -> String {
+    let Civil { year, month, day, hour, minute, second, .. } = Civil::of(unix_ns);
+    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}")
+}
+
+/// What is in a folder, by name; nothing if it cannot be read.
+fn sorted(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> =
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// The folders in a folder whose names begin so.
+fn sorted_with(folder: &Path, prefix: &str) -> Vec<PathBuf> {
+    let names = sorted(folder).into_iter().filter(|name| name.starts_with(prefix));
+    names.map(|name| folder.join(name)).collect()
+}

@@ -1,0 +1,137 @@
+//! A table of crate `record` as the schema of a Parquet file.
+
+use ::parquet::basic::{Compression, Encoding, LogicalType, Repetition, TimeUnit, Type, ZstdLevel};
+use ::parquet::errors::ParquetError;
+use ::parquet::file::properties::{
+    EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterPropertiesPtr,
+};
+use ::parquet::schema::types::{ColumnPath, Type as SchemaType, TypePtr};
+use ::record::{DatagramRecord, Field, FieldSet, Kind, PollTotals, RowKind};
+use std::sync::Arc;
+
+/// What files are compressed with. Levels 1 to 3 gave files of the same size within 0.1 %, once numbers are stored as differences.
+const ZSTD_LEVEL: i32 = 1;
+
+/// A table, of which each row is a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// The name that stands in paths and in the file.
+    pub name: &'static str,
+    /// Those that have a column, in their order.
+    pub fields: Vec<&'static Field>,
+}
+
+impl Table {
+    /// Records of sockets, with these fields.
+    pub fn sockets(fields: &FieldSet) -> Table {
+        Table { name: Table::name_of(RowKind::Record), fields: fields.fields().collect() }
+    }
+
+    /// Totals of polls, with all fields.
+    pub fn polls() -> Table {
+        Table { name: Table::name_of(RowKind::Totals), fields: PollTotals::FIELDS.iter().collect() }
+    }
+
+    /// Datagrams, with all fields.
+    pub fn datagrams() -> Table {
+        let fields = DatagramRecord::FIELDS.iter().collect();
+        Table { name: Table::name_of(RowKind::Datagram), fields }
+    }
+
+    /// The name of the table that has rows of this kind.
+    pub fn name_of(kind: RowKind) -> &'static str {
+        match kind {
+            RowKind::Record => "sockets",
+            RowKind::Totals => "polls",
+            RowKind::Datagram => "datagrams",
+        }
+    }
+
+    /// The schema of its files.
+    ///
+    /// # Errors
+    /// Two fields of one name.
+    pub fn schema(&self) -> Result<TypePtr, ParquetError> {
+        let mut columns = Vec::new();
+        for field in &self.fields {
+            let (physical, logical) = type_of(field);
+            columns.push(column(field.name, physical, logical)?);
+            if let Some(name) = moment_of(field) {
+                let logical = LogicalType::timestamp(true, TimeUnit::MICROS);
+                columns.push(column(name, Type::INT64, Some(logical))?);
+            }
+        }
+        Ok(Arc::new(SchemaType::group_type_builder(self.name).with_fields(columns).build()?))
+    }
+
+    /// How its columns are written.
+    pub(super) fn properties(&self) -> Result<WriterPropertiesPtr, ParquetError> {
+        let mut properties = WriterProperties::builder()
+            .set_created_by(created_by())
+            .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
+            .set_statistics_enabled(EnabledStatistics::Chunk)
+            // Of use only with statistics of pages.
+            .set_offset_index_disabled(true)
+            .set_dictionary_enabled(false);
+
+        for field in &self.fields {
+            properties = encode(properties, field.name, field.kind);
+            if let Some(name) = moment_of(field) {
+                properties = encode(properties, name, field.kind);
+            }
+        }
+        Ok(Arc::new(properties.build()))
+    }
+}
+
+/// The name of the column that has a time in nanoseconds as a moment, if it is one.
+pub(super) fn moment_of(field: &Field) -> Option<&'static str> {
+    field.name.strip_suffix("_unix_ns")
+}
+
+fn type_of(field: &Field) -> (Type, Option<LogicalType>) {
+    match field.kind {
+        Kind::Bool => (Type::BOOLEAN, None),
+        Kind::U8 | Kind::U16 => (Type::INT32, None),
+        Kind::U32 | Kind::U64 | Kind::Fixed64 => (Type::INT64, None),
+        Kind::Bytes | Kind::Data => (Type::BYTE_ARRAY, None),
+        Kind::Text | Kind::Address | Kind::Tags | Kind::Word(_) => {
+            (Type::BYTE_ARRAY, Some(LogicalType::String))
+        }
+    }
+}
+
+fn column(
+    name: &str,
+    physical: Type,
+    logical: Option<LogicalType>,
+) -> Result<TypePtr, ParquetError> {
+    let column = SchemaType::primitive_type_builder(name, physical)
+        .with_repetition(Repetition::OPTIONAL)
+        .with_logical_type(logical);
+    Ok(Arc::new(column.build()?))
+}
+
+/// Texts repeat, so they have a dictionary (the writer falls back to plain where they do not). For numbers it costs time: 282,000
+/// records/s and 127 bytes each, against 301,000 and 106 as differences. Bytes are payloads, all different.
+fn encode(properties: WriterPropertiesBuilder, name: &str, kind: Kind) -> WriterPropertiesBuilder {
+    let path = ColumnPath::from(name);
+    match kind {
+        Kind::U8 | Kind::U16 | Kind::U32 | Kind::U64 | Kind::Fixed64 => {
+            properties.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED)
+        }
+        Kind::Text | Kind::Address | Kind::Tags | Kind::Word(_) => {
+            properties.set_column_dictionary_enabled(path, true)
+        }
+        Kind::Bytes | Kind::Data => {
+            properties.set_column_statistics_enabled(path, EnabledStatistics::None)
+        }
+        Kind::Bool => properties,
+    }
+}
+
+/// Readers look here for the faults of known writers: name, version, build.
+fn created_by() -> String {
+    let library = ::parquet::file::properties::DEFAULT_CREATED_BY;
+    format!("weir version {} (build {library})", env!("CARGO_PKG_VERSION"))
+}

@@ -1,0 +1,155 @@
+//! A whole Parquet file in memory.
+
+use super::column::{Column, Scratch};
+use super::layout::Table;
+use ::parquet::errors::ParquetError;
+use ::parquet::file::metadata::KeyValue;
+use ::parquet::file::properties::WriterPropertiesPtr;
+use ::parquet::file::writer::SerializedFileWriter;
+use ::parquet::schema::types::TypePtr;
+use ::record::{CellReader, DecodeError, SCHEMA_VERSION};
+
+/// Rows of a row group at most: readers skip row groups by their statistics, and decode one at a time.
+const GROUP_ROWS_MAX: usize = 65_536;
+
+/// Memory of a row group's values, after which it ends.
+pub(super) const GROUP_MEMORY_MAX_BYTES: usize = 32 << 20;
+
+/// How much is taken between two looks at that memory.
+const LOOK_BYTES: usize = 256 << 10;
+
+/// Ids of runs that the file's metadata names at most.
+const RUN_IDS_MAX: usize = 64;
+
+/// Makes one file after another of the rows of a table, in memory: a row group at a time becomes columns and is compressed.
+pub struct TableWriter {
+    table: Table,
+    schema: TypePtr,
+    properties: WriterPropertiesPtr,
+    reader: CellReader,
+    columns: Vec<Column>,
+    scratch: Scratch,
+    group: Group,
+    run_ids: Vec<u64>,
+    file: SerializedFileWriter<Vec<u8>>,
+}
+
+/// The row group that is being filled.
+#[derive(Default)]
+struct Group {
+    rows: usize,
+    /// Memory of its values when that was last looked at.
+    memory_bytes: usize,
+    /// Length of the messages since then.
+    message_bytes: usize,
+}
+
+impl TableWriter {
+    /// A writer of this table, with its first file begun.
+    ///
+    /// # Errors
+    /// The table cannot be a schema.
+    pub fn new(table: Table) -> Result<TableWriter, ParquetError> {
+        let (schema, properties) = (table.schema()?, table.properties()?);
+        let file = SerializedFileWriter::new(Vec::new(), schema.clone(), properties.clone())?;
+        Ok(TableWriter {
+            schema,
+            properties,
+            reader: CellReader::new(&table.fields),
+            columns: table.fields.iter().map(|field| Column::new(field)).collect(),
+            scratch: Scratch::default(),
+            group: Group::default(),
+            run_ids: Vec::new(),
+            file,
+            table,
+        })
+    }
+
+    /// Adds a row, which is one protobuf message.
+    ///
+    /// # Errors
+    /// The message is not one of this table; nothing was added.
+    #[inline]
+    pub fn push(&mut self, message: &[u8]) -> Result<(), DecodeError> {
+        let (row, columns) = (self.group.rows, &mut self.columns);
+        let read = self.reader.read(message, |column, cell| {
+            if let Some(column) = columns.get_mut(column) {
+                column.put(row, cell);
+            }
+        });
+        if read.is_err() {
+            columns.iter_mut().for_each(|column| column.take_back(row));
+            return read;
+        }
+        self.group.rows += 1;
+        self.group.message_bytes += message.len();
+        Ok(())
+    }
+
+    /// Ends the row group if it is large enough. To be called after each row.
+    ///
+    /// # Errors
+    /// None that is known: files are written into memory.
+    #[inline]
+    pub fn end_full_group(&mut self) -> Result<(), ParquetError> {
+        if self.group.message_bytes >= LOOK_BYTES {
+            self.group.message_bytes = 0;
+            self.group.memory_bytes = self.columns.iter().map(Column::memory_bytes).sum();
+        }
+        let is_full =
+            self.group.rows >= GROUP_ROWS_MAX || self.group.memory_bytes >= GROUP_MEMORY_MAX_BYTES;
+        if is_full { self.end_group() } else { Ok(()) }
+    }
+
+    /// Bytes of the file so far, with the rows that are not compressed yet.
+    pub fn bytes(&self) -> usize {
+        self.file.bytes_written() + self.group.memory_bytes + self.group.message_bytes
+    }
+
+    /// Ends the file and begins the next.
+    ///
+    /// # Errors
+    /// None that is known: files are written into memory.
+    pub fn finish(&mut self) -> Result<Vec<u8>, ParquetError> {
+        self.end_group()?;
+        let next =
+            SerializedFileWriter::new(Vec::new(), self.schema.clone(), self.properties.clone())?;
+        let mut file = std::mem::replace(&mut self.file, next);
+
+        let run_ids: Vec<String> = self.run_ids.drain(..).map(|id| id.to_string()).collect();
+        for (key, value) in [
+            ("weir.table", self.table.name.to_owned()),
+            ("weir.version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("weir.schema_version", SCHEMA_VERSION.to_string()),
+            ("weir.run_ids", run_ids.join(",")),
+        ] {
+            file.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
+        }
+        file.into_inner()
+    }
+
+    fn end_group(&mut self) -> Result<(), ParquetError> {
+        let Group { rows, .. } = std::mem::take(&mut self.group);
+        if rows == 0 {
+            return Ok(());
+        }
+        self.note_run_ids();
+
+        let mut group = self.file.next_row_group()?;
+        for column in &mut self.columns {
+            column.write(rows, &mut group, &mut self.scratch)?;
+        }
+        group.close()?;
+        Ok(())
+    }
+
+    fn note_run_ids(&mut self) {
+        let at = self.table.fields.iter().position(|field| field.name == "run_id");
+        let Some(column) = at.and_then(|at| self.columns.get(at)) else { return };
+        for id in column.changes() {
+            if !self.run_ids.contains(&id) && self.run_ids.len() < RUN_IDS_MAX {
+                self.run_ids.push(id);
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! A destination with moods.
+
+use super::faults::Fault;
+use super::world::{Shared, lock, panic, trouble};
+use crate::batch::{Attempt, Outcome};
+use crate::destination::Destination;
+use ledger::Trouble;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(super) struct Fake {
+    world: Shared,
+}
+
+pub(super) fn make(world: &Shared) -> Result<Box<dyn Destination>, Trouble> {
+    let mut here = lock(world);
+    here.calls += 1;
+    if here.chance(|mood| mood.make_fails) {
+        here.fired.add(Fault::MakeFails);
+        here.say(|| "it cannot be made".into());
+        return Err(trouble());
+    }
+    if here.chance(|mood| mood.panics) {
+        here.fired.add(Fault::MakePanics);
+        panic(here, "made");
+    }
+    here.say(|| "it is made".into());
+    drop(here);
+    Ok(Box::new(Fake { world: Arc::clone(world) }))
+}
+
+impl Destination for Fake {
+    fn submit(&mut self, attempt: Attempt) -> Result<(), Attempt> {
+        let mut world = lock(&self.world);
+        world.calls += 1;
+        if world.chance(|mood| mood.gives_back) {
+            world.fired.add(Fault::GivenBack);
+            world.say(|| format!("{:?} is given back", attempt.batch.id));
+            return Err(attempt);
+        }
+        world.submit(&attempt.batch, &attempt.parts);
+        if world.chance(|mood| mood.panics) {
+            world.fired.add(Fault::SubmitPanics);
+            panic(world, "it is given a batch");
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, wait: Duration, done: &mut Vec<Outcome>) {
+        let mut world = lock(&self.world);
+        let until_ns = world.now_ns + wait.as_nanos() as u64;
+        let next_ns = world.next_answer_ns().unwrap_or(u64::MAX);
+        world.now_ns = until_ns.min(next_ns.max(world.now_ns));
+        let before = done.len();
+        world.answer(done);
+        world.calls += (done.len() - before) as u64;
+        if world.chance(|mood| mood.panics) {
+            world.fired.add(Fault::PollPanics);
+            panic(world, "it is polled");
+        }
+    }
+
+    fn close(&mut self, wait: Duration, done: &mut Vec<Outcome>) {
+        self.poll(wait.min(Duration::from_millis(50)), done);
+        let mut world = lock(&self.world);
+        if world.chance(|mood| mood.panics) {
+            world.fired.add(Fault::ClosePanics);
+            panic(world, "it is closed");
+        }
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        lock(&self.world).gone();
+    }
+}

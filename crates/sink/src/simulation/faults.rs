@@ -1,0 +1,64 @@
+//! What goes wrong in a history.
+
+/// What can go wrong, and how often it did in all histories.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fault {
+    MakeFails,
+    MakePanics,
+    GivenBack,
+    SubmitPanics,
+    PollPanics,
+    ClosePanics,
+    Rejected,
+    DroppedByIt,
+    FailedUnsent,
+    FailedMaybe,
+    FailedMaybeStored,
+    Slow,
+    Hangs,
+    Split,
+    AnsweredTwice,
+    UnknownBatch,
+    LateAnswer,
+    RowSkipped,
+    PushPanics,
+    FinishPanics,
+    ClockStepped,
+    QueueFull,
+    Expired,
+    EndedUncertain,
+    EndedByDeadline,
+    Crashed,
+    DiskFails,
+    Recovered,
+    CircuitOpened,
+    StoredTwice,
+}
+
+pub(super) const FAULTS: usize = Fault::StoredTwice as usize + 1;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Fired(pub(super) [u64; FAULTS]);
+
+impl Fired {
+    pub(super) fn add(&mut self, fault: Fault) {
+        self.0[fault as usize] += 1;
+    }
+}
+
+/// How the destination and the encoder are at present, in thousandths.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Mood {
+    pub(super) make_fails: u64,
+    pub(super) panics: u64,
+    pub(super) gives_back: u64,
+    pub(super) rejects: u64,
+    pub(super) drops: u64,
+    pub(super) fails: u64,
+    pub(super) hangs: u64,
+    pub(super) splits: u64,
+    pub(super) noise: u64,
+    pub(super) skips: u64,
+    pub(super) encoder_panics: u64,
+    pub(super) delay_ms: u64,
+}

@@ -1,0 +1,64 @@
+//! How one history is set up.
+
+use super::encoder::Numbers;
+use super::world::Shared;
+use crate::destination::{BatchEncoder, Form};
+use crate::options::{BatchLimits, DeliveryOptions, QueueOptions, SpoolSync, WhenFull};
+use record::RowKind;
+use std::time::Duration;
+use testkit::Random;
+
+/// How one history is set up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub(super) queue: QueueOptions,
+    pub(super) batch: BatchLimits,
+    pub(super) delivery: DeliveryOptions,
+    /// Which rows share batches: all, or those of one kind; and of how many kinds there is a form.
+    pub(super) kinds: u64,
+    pub(super) part_rows: u32,
+    pub(super) sync: Option<SpoolSync>,
+    pub(super) offer_every_ms: u64,
+    pub(super) seed: u64,
+}
+
+impl Plan {
+    pub(super) fn new(random: &mut Random) -> Plan {
+        let ms = |random: &mut Random, max: u64| Duration::from_millis(random.below(max));
+        let when_full = [WhenFull::DropOldest, WhenFull::DropNewest][random.index(2)];
+        let expire = random.below(4) == 0;
+        let sync = match random.below(6) {
+            0 => Some(SpoolSync::Always),
+            1 => Some(SpoolSync::Every(ms(random, 2_000))),
+            _ => None,
+        };
+        Plan {
+            queue: QueueOptions { bytes_max: 2_500 + random.below(30_000) as usize, when_full },
+            batch: BatchLimits {
+                rows: 1 + random.index(30),
+                bytes: 8 + random.index(400),
+                age: ms(random, 1_000) * (random.below(2) as u32),
+            },
+            delivery: DeliveryOptions {
+                in_flight_max: 1 + random.index(5),
+                retry_max: ms(random, 3_000) + Duration::from_millis(1),
+                answer_max: ms(random, 2_000) + Duration::from_millis(300),
+                expire_after: expire.then(|| ms(random, 8_000)),
+            },
+            kinds: random.below(3),
+            part_rows: 1 + random.below(6) as u32,
+            sync,
+            offer_every_ms: 1 + random.below(400),
+            seed: random.next(),
+        }
+    }
+
+    pub(super) fn form(&self, world: &Shared) -> Form {
+        let numbers = || Box::new(Numbers::new(world, self.part_rows)) as Box<dyn BatchEncoder>;
+        match self.kinds {
+            0 => Form::Mixed(numbers()),
+            1 => Form::ByKind(vec![(RowKind::Record, numbers())]),
+            _ => Form::ByKind(vec![(RowKind::Totals, numbers()), (RowKind::Record, numbers())]),
+        }
+    }
+}

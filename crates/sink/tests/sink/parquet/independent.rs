@@ -1,0 +1,159 @@
+//! What is in the files: every value of every row, and the schema.
+
+use super::{START_UNIX_NS, end, folder_options, open};
+use crate::rows;
+use record::{
+    DatagramRecord, Encoder, Encoding, Field, FieldSet, Frame, PollTotals, RowKind, SocketRecord,
+    decode_protobuf,
+};
+use sink::parquet::{Table, TableWriter};
+use sink::{BatchLimits, Fanout};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use testkit::{Random, TempDir, find_tool, generated, need_python_module, root};
+
+/// Runs the script with pyarrow and DuckDB; `false` where they are not installed.
+pub(crate) fn compare(folder: &Path) -> bool {
+    if !["pyarrow", "duckdb"].into_iter().all(need_python_module) {
+        return false;
+    }
+    let script = root().join("crates/sink/tests/parquet.py");
+    let mut python = Command::new(find_tool("weir-python").unwrap());
+    let status = python.arg(script).arg(folder).status().unwrap();
+    assert!(status.success());
+    true
+}
+
+/// Writes the rows as `NAME.parquet`, and by crate record's own encoder as `NAME.jsonl`.
+fn write(folder: &TempDir, kind: RowKind, table: Table, messages: &[Vec<u8>]) {
+    let name = table.name;
+    let mut writer = TableWriter::new(table).unwrap();
+    let mut encoder = lines();
+    let mut lines = Vec::new();
+    for message in messages {
+        writer.push(message).unwrap();
+        writer.end_full_group().unwrap();
+        encoder.row(kind, message, &mut lines).unwrap();
+    }
+    fs::write(folder.file(&format!("{name}.parquet")), writer.finish().unwrap()).unwrap();
+    fs::write(folder.file(&format!("{name}.jsonl")), lines).unwrap();
+}
+
+/// An encoder of rows of one kind as JSON lines.
+fn lines() -> Encoder {
+    Encoder::new(Encoding::Jsonl, &FieldSet::ALL).framed(Frame::OneKind)
+}
+
+fn encoded(record: &SocketRecord<'_>) -> Vec<u8> {
+    let mut builder = record::ChunkBuilder::new(1, [0; 16]);
+    builder.record(record);
+    builder.cut(None).unwrap().rows().next().unwrap().bytes.to_vec()
+}
+
+#[test]
+fn others_read_every_value_at_its_ends() {
+    let folder = TempDir::new();
+    let mut random = Random(11);
+    let messages = |random: &mut Random, fields: &'static [Field]| -> Vec<Vec<u8>> {
+        let any = (0..3_000).map(|_| rows::any_message(random, fields));
+        any.chain(fields.iter().flat_map(rows::edges)).collect()
+    };
+    let sockets = messages(&mut random, SocketRecord::FIELDS);
+    write(&folder, RowKind::Record, Table::sockets(&FieldSet::ALL), &sockets);
+    let polls = messages(&mut random, PollTotals::FIELDS);
+    write(&folder, RowKind::Totals, Table::polls(), &polls);
+    let datagrams = messages(&mut random, DatagramRecord::FIELDS);
+    write(&folder, RowKind::Datagram, Table::datagrams(), &datagrams);
+    compare(folder.path());
+}
+
+#[test]
+fn a_sink_s_100_000_records_are_all_in_its_files() {
+    const RECORDS: u64 = 100_000;
+    let folder = TempDir::new();
+    let options = folder_options(&folder.file("records"));
+    // Two row groups and a part of one in the first file.
+    let limits = BatchLimits { rows: 80_000, bytes: 64 << 20, age: Duration::from_secs(60) };
+    let sink = open(options, limits);
+    let fanout = Fanout::default();
+    fanout.attach(&sink);
+
+    let (mut random, mut encoder) = (Random(14), lines());
+    let (mut records, mut polls) = (Vec::new(), Vec::new());
+    let mut writer = fanout.writer([7; 16]);
+    for sequence in 0..RECORDS {
+        let record = SocketRecord {
+            sequence: Some(sequence),
+            time_unix_ns: Some(START_UNIX_NS + sequence * 1_000),
+            ..rows::realistic(&mut random)
+        };
+        writer.record(&record);
+        encoder.encode(&record, &mut records);
+        if sequence % 10_000 == 9_999 {
+            let totals = PollTotals {
+                time_unix_ns: record.time_unix_ns,
+                poll: Some(sequence / 10_000),
+                ..rows::realistic_totals()
+            };
+            writer.end_of_poll(&totals);
+            encoder.totals(&totals, &mut polls);
+        }
+    }
+    let hop = end(sink);
+    assert_eq!(hop.delivered.count, RECORDS + RECORDS / 10_000, "{hop:?}");
+
+    fs::write(folder.file("sockets.jsonl"), records).unwrap();
+    fs::write(folder.file("polls.jsonl"), polls).unwrap();
+    compare(folder.path());
+}
+
+#[test]
+fn only_chosen_fields_have_columns() {
+    let folder = TempDir::new();
+    let fields = "cookie,time_unix_ns,rtt_us".parse().unwrap();
+    let mut random = Random(12);
+    let messages: Vec<_> = (0..100).map(|_| encoded(&rows::realistic(&mut random))).collect();
+    let mut writer = TableWriter::new(Table::sockets(&fields)).unwrap();
+    messages.iter().for_each(|message| writer.push(message).unwrap());
+    fs::write(folder.file("sockets.parquet"), writer.finish().unwrap()).unwrap();
+
+    let mut encoder = Encoder::new(Encoding::Jsonl, &fields);
+    let mut lines = Vec::new();
+    for message in &messages {
+        encoder.encode(&decode_protobuf(message).unwrap(), &mut lines);
+    }
+    fs::write(folder.file("sockets.jsonl"), lines).unwrap();
+    compare(folder.path());
+}
+
+#[test]
+fn a_message_that_is_refused_leaves_nothing_behind() {
+    let folder = TempDir::new();
+    let mut random = Random(13);
+    let good: Vec<_> = (0..300).map(|_| encoded(&rows::realistic(&mut random))).collect();
+    let mut with_bad = TableWriter::new(Table::sockets(&FieldSet::ALL)).unwrap();
+    for message in &good {
+        // Cut inside its last field, and with a text that is none.
+        assert!(with_bad.push(&message[..message.len() - 1]).is_err());
+        with_bad.push(message).unwrap();
+        let not_text = [message.as_slice(), b"\x92\x01\x01\xff"].concat();
+        assert!(with_bad.push(&not_text).is_err());
+    }
+    fs::write(folder.file("bad"), with_bad.finish().unwrap()).unwrap();
+    write(&folder, RowKind::Record, Table::sockets(&FieldSet::ALL), &good);
+    assert_eq!(
+        fs::read(folder.file("bad")).unwrap(),
+        fs::read(folder.file("sockets.parquet")).unwrap()
+    );
+}
+
+#[test]
+fn the_schema_follows_the_table() {
+    let mut text = Vec::new();
+    for table in [Table::sockets(&FieldSet::ALL), Table::polls(), Table::datagrams()] {
+        parquet::schema::printer::print_schema(&mut text, &table.schema().unwrap());
+    }
+    generated("docs/parquet.schema", &String::from_utf8(text).unwrap());
+}
