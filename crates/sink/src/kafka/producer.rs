@@ -143,7 +143,7 @@ impl Kafka {
             return;
         }
 
-        let said = self.client.as_ref().and_then(Client::trouble);
+        let said = self.said();
         self.done
             .extend(outcomes(&flight, |code| answers::trouble(&self.options, code, said.as_ref())));
     }
