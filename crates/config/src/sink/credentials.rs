@@ -2,11 +2,6 @@
 //!
 //! Secrets stand in files or in the environment. Nothing here reads them: that is done when the sink connects.
 
-#![cfg_attr(
-    not(feature = "kafka"),
-    expect(dead_code, reason = "no kind of sink that this build has needs all of it")
-)]
-
 use crate::form::{Bool, Form, Slot, path, text};
 use crate::keys::keys;
 use crate::reader::Reader;

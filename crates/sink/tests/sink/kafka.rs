@@ -359,7 +359,8 @@ fn a_certificate_that_has_expired_is_refused() {
 fn a_message_that_is_too_large_costs_no_other() {
     const MAKE: &str = "import sys; from confluent_kafka.admin import AdminClient, NewTopic\n\
         topic = NewTopic(sys.argv[2], 1, 1, config={'max.message.bytes': '20000'})\n\
-        AdminClient({'bootstrap.servers': sys.argv[1]}).create_topics([topic])[sys.argv[2]].result(30)";
+        client = AdminClient({'bootstrap.servers': sys.argv[1]})\n\
+        client.create_topics([topic])[sys.argv[2]].result(30)";
     let Some(broker) = Server::Kafka.shared() else { return };
     let topic = unique("small");
     let python = testkit::find_tool("weir-python").unwrap();
