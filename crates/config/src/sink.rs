@@ -2,8 +2,10 @@
 
 mod credentials;
 mod file;
+mod kafka;
 pub(crate) mod kind;
 mod nats;
+mod nsq;
 mod null;
 mod parquet;
 mod s3;
@@ -16,8 +18,10 @@ mod url;
 
 pub use credentials::{Credentials, Tls};
 pub use file::FileSink;
+pub use kafka::KafkaSink;
 pub use kind::Opening;
 pub use nats::{NatsSink, Service};
+pub use nsq::NsqSink;
 pub use null::NullSink;
 pub use parquet::ParquetSink;
 pub use s3::S3Sink;
@@ -56,6 +60,10 @@ kinds! {
     /// Where a sink's records go.
     pub enum Sink {
         File(FileSink) at file::SCHEMES, keys FileSink;
+        /// Messages to a topic of Kafka.
+        Kafka(KafkaSink) at kafka::SCHEMES, keys KafkaSink;
+        /// Messages to a topic of NSQ.
+        Nsq(NsqSink) at nsq::SCHEMES, keys NsqSink;
         /// A folder of Parquet files.
         Parquet(ParquetSink) at parquet::SCHEMES, keys ParquetSink;
         /// A bucket of Parquet files.
@@ -324,7 +332,7 @@ impl SinkConfig {
         DeliveryOptions {
             in_flight_max: self.in_flight.unwrap_or(in_flight),
             retry_max: self.retry_max,
-            answer_max: self.answer_max,
+            answer_max: self.to.kind().tries_for() + self.answer_max,
             expire_after: self.expire_after,
         }
     }

@@ -36,6 +36,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod nsq;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod receive;
@@ -54,7 +55,6 @@ mod error;
 mod fanout;
 mod file;
 mod frames;
-#[cfg(feature = "kafka")]
 mod kafka;
 #[cfg(feature = "nats")]
 mod nats;
@@ -90,9 +90,11 @@ pub use fanout::{ChunkWriter, Fanout};
 pub use file::{FileOptions, PathTemplate, file, files};
 pub use frames::StreamFraming;
 #[cfg(feature = "kafka")]
-pub use kafka::{KafkaCompression, KafkaKey, KafkaOptions, KafkaSasl, SaslMechanism, kafka};
+pub use kafka::kafka;
+pub use kafka::{KafkaCompression, KafkaKey, KafkaOptions, KafkaSasl, SaslMechanism};
 #[cfg(feature = "nats")]
 pub use nats::{NatsOptions, NatsService, nats};
+pub use nsq::{NsqOptions, nsq};
 pub use null::null;
 pub use options::{
     BatchLimits, DeliveryOptions, QueueOptions, SinkOptions, SpoolOptions, SpoolSync, WhenFull,

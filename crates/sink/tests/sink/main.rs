@@ -11,6 +11,7 @@ mod life;
 #[cfg(feature = "nats")]
 mod nats;
 mod outage;
+mod nsq;
 #[cfg(feature = "parquet")]
 mod parquet;
 #[cfg(feature = "redis")]
