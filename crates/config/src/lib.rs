@@ -35,8 +35,8 @@ mod target;
 
 pub use self::sink::{
     Body, Credentials, FileSink, Framed, KafkaSink, NatsSink, NsqSink, NullSink, Opening,
-    ParquetSink, Parse, RedisMode, RedisSink, S3Sink, Service, Sink, SinkConfig, Source, StdoutSink,
-    TcpSink, Tls, UdpSink, UnixSink, Url, Written,
+    ParquetSink, Parse, RedisMode, RedisSink, S3Sink, Service, Sink, SinkConfig, Source,
+    StdoutSink, TcpSink, Tls, UdpSink, UnixSink, Url, Written,
 };
 pub use self::sockets::{COLLECTOR_NAME, Namespaces, SocketsConfig};
 pub use address::{AddressError, Host, HostPort, ListenAddress, TargetAddress, split_options};

@@ -10,8 +10,8 @@ mod kafka;
 mod life;
 #[cfg(feature = "nats")]
 mod nats;
-mod outage;
 mod nsq;
+mod outage;
 #[cfg(feature = "parquet")]
 mod parquet;
 #[cfg(feature = "redis")]
