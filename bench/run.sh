@@ -3,6 +3,7 @@
 #
 #   make bench                          everything, about 40 minutes
 #   make bench BENCH_ARGS=--quick       the main cases, under 3 minutes
+#   make bench BENCH_ARGS=fleet         what the records of many hosts take, 6 minutes
 #   make bench BENCH_ARGS=sockets       decoding, encoding, and polls of the socket collector, 4 minutes
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
@@ -30,7 +31,14 @@ sockets() {
     "$TARGET/release/bench" sockets --weir "$weir" "$@"
 }
 
+# What the records of many hosts take, with a broker and ClickHouse's engine.
+fleet() {
+    scripts/install-tools.sh servers
+    "$TARGET/release/bench" fleet --weir "$weir" --tools "$(realpath --relative-to=. "$WEIR_TOOLS")/bin" "$@"
+}
+
 case ${args[0]:-} in
+    fleet) fleet "${args[@]:1}" ;;
     sockets) sockets "${args[@]:1}" ;;
     '') "$TARGET/release/bench" --weir "$weir"; sockets ;;
     *) "$TARGET/release/bench" --weir "$weir" "${args[@]}" ;;

@@ -1,5 +1,6 @@
 """What the schema cannot know: that the parts of each manifest fit each other and the config inside."""
 
+import os
 import re
 import sys
 import tomllib
@@ -57,6 +58,9 @@ def check_relay(kinds: dict) -> None:
     limits, requests = container["resources"]["limits"], container["resources"]["requests"]
     assert limits["memory"] == requests["memory"]
     held = sum(int(re.match(r"\d+", l[key]).group()) for l in config["listener"] for key in ("ring_size", "receive_buffer"))
+    held += sum(int(re.match(r"\d+", sink["queue_size"]).group()) for sink in config.get("sink", []))
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
+    check_disk(config, volumes, {mount["mountPath"]: mount for mount in container["volumeMounts"]})
     # The kernel charges up to twice what was asked for a receive buffer.
     assert mebibytes(limits["memory"]) >= 2 * held
 
@@ -133,13 +137,76 @@ def check_collector(kinds: dict) -> None:
     cgroup = mounts["collector"]["/sys/fs/cgroup"]
     assert volumes[cgroup["name"]]["hostPath"]["path"] == "/sys/fs/cgroup"
 
-    # The files of a sink fit their volume.
-    for sink in config["sink"]:
-        held = int(re.match(r"\d+", sink["rotate_size"]).group()) * (sink["rotate_keep"] + 1)
-        folder = sink["to"].removeprefix("file:").rpartition("/")[0]
-        assert volumes[mounts["collector"][folder]["name"]]["emptyDir"]["sizeLimit"] == "1Gi" and held <= 1024
+    check_disk(config, volumes, mounts["collector"])
 
 
-CHECKS = {"weir.yaml": check_relay, "weir-sockets.yaml": check_collector}
+def check_disk(config: dict, volumes: dict, mounts: dict) -> None:
+    """What sinks keep on disk fits its volume."""
+    for sink in config.get("sink", []):
+        if "spool" in sink:
+            path, held = sink["spool"], mebibytes(sink["spool_size"].removesuffix("B"))
+        else:
+            path, held = sink["to"].removeprefix("file:"), mebibytes(sink["rotate_size"].removesuffix("B")) * (sink["rotate_keep"] + 1)
+        limit = volumes[mounts[path.rpartition("/")[0]]["name"]]["emptyDir"]["sizeLimit"]
+        assert limit == "1Gi" and held <= 1024, sink["name"]
+
+
+def check_topics(config: dict) -> None:
+    """Sinks write to topics that deploy/kafka makes."""
+    script = open("deploy/kafka/topics.sh", encoding="utf-8").read()
+    made = re.findall(r"^topic (\S+) \d+", script, re.M)
+    sinks = config["sink"]
+    assert sinks and len(made) == 3
+    for sink in sinks:
+        assert sink["to"].rpartition("/")[2] in made, sink["to"]
+        assert "sockets" not in sink["from"] or sink["totals_topic"] in made, sink["name"]
+
+
+def check_compose(services: dict) -> None:
+    folder = "deploy/compose"
+    config = tomllib.load(open(f"{folder}/weir.toml", "rb"))
+    check_topics(config)
+
+    for name, service in services.items():
+        # One version, and only what is there.
+        assert re.search(r":\d+(\.\d+)+$", service["image"]), service["image"]
+        assert set(service.get("depends_on", {})) <= set(services), name
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            if source.startswith("."):
+                assert os.path.exists(f"{folder}/{source}"), source
+        # Nothing is open to others.
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
+
+    # Weir, the topics' maker and ClickHouse find the broker where it says it is.
+    kafka = services["kafka"]
+    outside = re.search(r"OUTSIDE://([^,]+)", kafka["environment"]["KAFKA_ADVERTISED_LISTENERS"]).group(1)
+    assert all(sink["to"].startswith(f"kafka://{outside}/") for sink in config["sink"])
+    assert f"{outside}:{outside.rpartition(':')[2]}" in kafka["ports"]
+    inside = re.search(r"INSIDE://([^,]+)", kafka["environment"]["KAFKA_ADVERTISED_LISTENERS"]).group(1)
+    assert inside in services["topics"]["command"]
+    tables = open("deploy/clickhouse/kafka.sql", encoding="utf-8").read()
+    assert set(re.findall(r"kafka_broker_list = '([^']+)'", tables)) == {inside}
+    assert seconds(services["weir"]["stop_grace_period"]) > seconds(config["daemon"]["drain_grace"])
+
+
+CHECKS = {
+    "weir.yaml": check_relay,
+    "weir-sockets.yaml": check_collector,
+    "weir-kafka.yaml": check_relay,
+    "weir-sockets-kafka.yaml": check_collector,
+}
 for path in sys.argv[1:]:
-    CHECKS[path.rpartition("/")[2]](read(path))
+    folder, _, name = path.rpartition("/")
+    if name == "compose.yaml":
+        check_compose(yaml.safe_load(open(path, encoding="utf-8"))["services"])
+        continue
+    kinds = read(path)
+    if name.endswith("-kafka.yaml"):
+        # It replaces a part of another.
+        (config_map,) = kinds.values()
+        check_topics(tomllib.loads(config_map["data"]["weir.toml"]))
+        base = read(f"{folder}/{name.replace('-kafka', '')}")
+        assert kinds.keys() <= base.keys()
+        kinds = base | kinds
+    CHECKS[name](kinds)

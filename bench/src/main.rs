@@ -8,6 +8,7 @@ mod case;
 mod contender;
 mod dead_end;
 mod estimate;
+mod fleet;
 mod host;
 mod measure;
 mod measured;
@@ -68,8 +69,11 @@ struct Args {
 #[derive(Subcommand)]
 enum Other {
     Sockets(sockets::SocketsArgs),
+    Fleet(fleet::FleetArgs),
     #[command(hide = true)]
     Hold(sockets::HoldArgs),
+    #[command(hide = true)]
+    Traffic(fleet::TrafficArgs),
 }
 
 fn main() -> ExitCode {
@@ -83,6 +87,8 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.other {
         Some(Other::Sockets(args)) => return sockets::run(args).map(|()| ExitCode::SUCCESS),
+        Some(Other::Fleet(args)) => return fleet::run(args).map(|()| ExitCode::SUCCESS),
+        Some(Other::Traffic(args)) => return fleet::traffic(args).map(|()| ExitCode::SUCCESS),
         Some(Other::Hold(args)) => return sockets::hold(args).map(|()| ExitCode::SUCCESS),
         None => {}
     }

@@ -3,12 +3,12 @@
 mod population;
 mod report;
 
-pub(crate) use population::{HoldArgs, hold};
+pub(crate) use population::{HoldArgs, Namespace, hold};
 
 use crate::host::Machine;
 use crate::process::{cpu_ns, resident};
 use anyhow::Context;
-use population::{Namespace, Population};
+use population::Population;
 use report::{Case, Report};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

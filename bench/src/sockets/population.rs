@@ -9,10 +9,10 @@ use std::time::Duration;
 use sys::namespace::{Home, OpenNamespace};
 
 /// A network namespace with loopback, removed when dropped.
-pub(super) struct Namespace(String);
+pub(crate) struct Namespace(String);
 
 impl Namespace {
-    pub(super) fn new(name: &str) -> anyhow::Result<Namespace> {
+    pub(crate) fn new(name: &str) -> anyhow::Result<Namespace> {
         let name = format!("weirbench-{name}-{}", std::process::id());
         ip(&format!("netns add {name}\n"))?;
         let namespace = Namespace(name);
@@ -20,7 +20,7 @@ impl Namespace {
         Ok(namespace)
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.0
     }
 }

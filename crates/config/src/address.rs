@@ -117,6 +117,10 @@ pub enum AddressError {
         "this build has no {kind}; build with `cargo build --release -p weir --features {feature}`, or use the image"
     )]
     NotBuilt { kind: String, feature: &'static str },
+    #[error(
+        "{{{0}}} stands for nothing in a path; the names are {{host}}, {{date}} and {{listener}}"
+    )]
+    Template(String),
     #[error("nothing follows {0}:")]
     Nothing(String),
     #[error(

@@ -1,6 +1,6 @@
 //! The most memory that a configuration takes for datagrams.
 
-use crate::{Config, SocketsConfig, Source, Target};
+use crate::{Config, SinkConfig, SocketsConfig, Target};
 use serde::Serialize;
 
 /// Buffers that one receive call fills.
@@ -14,6 +14,29 @@ pub struct Budget {
     pub listeners: Vec<ListenerBudget>,
     /// The share of the socket collector, if there is one.
     pub sockets: Option<SocketsBudget>,
+    pub sinks: Vec<SinkBudget>,
+}
+
+/// The share of one sink.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SinkBudget {
+    #[serde(rename = "sink")]
+    pub name: String,
+    /// Rows that wait.
+    pub queue_bytes: u64,
+    /// Rows that are being gathered for it, one chunk for each of its sources.
+    pub gather_bytes: u64,
+    /// Batches that are being filled and those that are in flight.
+    pub batch_bytes: u64,
+    /// What its spool takes on disk.
+    pub disk_bytes: u64,
+}
+
+impl SinkBudget {
+    /// Memory of the process.
+    pub fn process_bytes(&self) -> u64 {
+        self.queue_bytes + self.gather_bytes + self.batch_bytes
+    }
 }
 
 /// The share of one listener.
@@ -52,10 +75,6 @@ impl ListenerBudget {
 pub struct SocketsBudget {
     /// What is remembered of connections between polls.
     pub table_bytes: u64,
-    /// Records that wait for all sinks together.
-    pub queue_bytes: u64,
-    /// Records on their way into the queues, one buffer for each way of writing them.
-    pub encode_bytes: u64,
     /// Close events that wait for a look into their namespace.
     pub held_bytes: u64,
     /// Cgroups that are known.
@@ -69,12 +88,7 @@ pub struct SocketsBudget {
 impl SocketsBudget {
     /// Memory of the process.
     pub fn process_bytes(&self) -> u64 {
-        self.table_bytes
-            + self.queue_bytes
-            + self.encode_bytes
-            + self.held_bytes
-            + self.cgroup_bytes
-            + self.answer_bytes
+        self.table_bytes + self.held_bytes + self.cgroup_bytes + self.answer_bytes
     }
 
     /// Memory that the kernel keeps for the process's sockets.
@@ -84,10 +98,16 @@ impl SocketsBudget {
 }
 
 impl Budget {
-    /// Memory of the process, the listeners and the collector together.
+    /// Memory of the process: listeners, collector and sinks together.
     pub fn process_bytes(&self) -> u64 {
         let listeners: u64 = self.listeners.iter().map(ListenerBudget::process_bytes).sum();
-        listeners + self.sockets.as_ref().map_or(0, SocketsBudget::process_bytes)
+        let sinks: u64 = self.sinks.iter().map(SinkBudget::process_bytes).sum();
+        listeners + self.sockets.as_ref().map_or(0, SocketsBudget::process_bytes) + sinks
+    }
+
+    /// What all spools take on disk.
+    pub fn disk_bytes(&self) -> u64 {
+        self.sinks.iter().map(|sink| sink.disk_bytes).sum()
     }
 
     /// Memory that the kernel keeps for all sockets.
@@ -116,7 +136,8 @@ pub(crate) fn of(config: &Config) -> Budget {
 
     Budget {
         listeners: listeners.collect(),
-        sockets: config.sockets.as_ref().map(|one| sockets(config, one)),
+        sockets: config.sockets.as_ref().map(sockets),
+        sinks: config.sinks.iter().map(sink).collect(),
     }
 }
 
@@ -127,12 +148,10 @@ const TABLE_ENTRY_BYTES: u64 = 208 + 4 * 4 + 4;
 /// map that it has grown out of meanwhile.
 const REJECTED_ENTRY_BYTES: u64 = 17 * 3;
 
-/// What is gathered for a sink before its queue has it, and the copy of it that the queue takes (`sink`, fanout.rs).
-const ENCODE_BYTES: u64 = 2 * (64 + 4) * 1_024;
+/// What is gathered before a queue has it, and the chunks whose memory is kept for the next (crate `sink`, fanout.rs).
+const GATHER_BYTES: u64 = 10 * 68 * 1_024;
 
-fn sockets(whole: &Config, config: &SocketsConfig) -> SocketsBudget {
-    let sinks = || whole.sinks_from(&Source::Sockets);
-
+fn sockets(config: &SocketsConfig) -> SocketsBudget {
     // What is there for closes alone costs nothing where they are not heard.
     let is_heard = u64::from(config.closes);
     let rejects = u64::from(config.filter.is_some()) * is_heard;
@@ -140,11 +159,22 @@ fn sockets(whole: &Config, config: &SocketsConfig) -> SocketsBudget {
 
     SocketsBudget {
         table_bytes: config.table_entries_max as u64 * entry_bytes,
-        queue_bytes: sinks().map(|sink| sink.queue_bytes as u64).sum(),
-        encode_bytes: sinks().count() as u64 * ENCODE_BYTES,
         held_bytes: ::sockets::HELD_BYTES_MAX as u64 * is_heard,
         cgroup_bytes: ::sockets::cgroup_bytes_max() as u64,
         answer_bytes: ::sockets::ANSWERS_BYTES_MAX as u64,
         kernel_receive_bytes: config.event_buffer_bytes as u64 * is_heard,
+    }
+}
+
+fn sink(config: &SinkConfig) -> SinkBudget {
+    let batch_bytes = config.batch().bytes as u64;
+    // One batch is complete and waits while the others are in flight.
+    let batches = config.delivery().in_flight_max as u64 + 1;
+    SinkBudget {
+        name: config.name.clone(),
+        queue_bytes: config.queue_bytes as u64,
+        gather_bytes: config.from.len() as u64 * GATHER_BYTES,
+        batch_bytes: batches * batch_bytes + config.to.encoder_bytes_max(batch_bytes),
+        disk_bytes: config.spool_options().map_or(0, |spool| spool.bytes_max),
     }
 }

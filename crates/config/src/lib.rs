@@ -40,7 +40,7 @@ pub use self::sink::{
 pub use self::sockets::{COLLECTOR_NAME, Namespaces, SocketsConfig};
 pub use address::{AddressError, Host, HostPort, ListenAddress, TargetAddress, split_options};
 pub use admin::{AdminConfig, AdminListen};
-pub use budget::{Budget, ListenerBudget, SocketsBudget};
+pub use budget::{Budget, ListenerBudget, SinkBudget, SocketsBudget};
 pub use daemon::{DaemonConfig, LogLevel, drain_grace};
 pub use errors::{ConfigError, LoadError, list};
 pub use host::{Finding, Severity};

@@ -79,7 +79,9 @@ keys! {
         from => from: Vec<Source> = List { of: "`sockets` and names of listeners", parse: source },
             required("write from = [\"sockets\"]");
         /// Where the records go. `udp:` packs them into datagrams no larger than the path takes without fragments,
-        /// numbered, so that `weir sockets --receive` can say what is missing. `null:` counts and forgets.
+        /// numbered, so that `weir sockets --receive` can say what is missing. `null:` counts and forgets. In the path of a file that
+        /// takes datagrams, `{host}` is who sent one (the host that its syslog names, else the address), `{date}` the day (UTC),
+        /// `{listener}` the listener: `file:/var/log/{host}/{date}.log`.
         to => to: Sink = TO, chosen("write for example to = \"file:sockets.jsonl\"");
         /// What this sink's records have, of what `[sockets]` has; where that names none, of all fields.
         fields => fields: Vec<String> = FIELDS, empty("those of `[sockets]`");
@@ -250,6 +252,11 @@ impl Sink {
     /// Whether two of them must not write the same place at a time, while one takes the other's place.
     pub fn is_exclusive(&self) -> bool {
         self.kind().is_exclusive()
+    }
+
+    /// Most memory that its encoders and its client take, when batches end at `batch_bytes`.
+    pub(crate) fn encoder_bytes_max(&self, batch_bytes: u64) -> u64 {
+        self.kind().encoder_bytes_max(batch_bytes)
     }
 
     /// How its records are written.
@@ -461,6 +468,10 @@ fn fits_sources(report: &Report, sink: &Placed<SinkConfig>) {
         let message = "records of sockets have no ring to stay in; write \"drop_oldest\" or \"drop_newest\", and give the \
                        sink a spool if nothing may be lost";
         sink.error(report, &SinkConfig::when_full, message);
+    }
+    if matches!(to, Sink::File(file) if file.template.is_some()) {
+        let message = "records of sockets have no sender to name a file by; write a path without braces, or take \"sockets\" out of from";
+        sink.error(report, &SinkConfig::to, message);
     }
     if to.kind().written().is_some_and(|written| written.body == Body::Payload) {
         let message =

@@ -51,14 +51,16 @@ pub enum Content {
 impl Content {
     /// What writes it.
     pub fn encoder(self, partition: Partition) -> Box<dyn BatchEncoder> {
+        Box::new(self.row_encoder(partition))
+    }
+
+    pub(crate) fn row_encoder(self, partition: Partition) -> RowEncoder {
         match self {
-            Content::Records(encoding, fields) => {
-                Box::new(RowEncoder::new(encoding, &fields, partition))
-            }
+            Content::Records(encoding, fields) => RowEncoder::new(encoding, &fields, partition),
             Content::Datagrams(encoding) => {
-                Box::new(RowEncoder::of(Encoder::of_datagrams(encoding), partition))
+                RowEncoder::of(Encoder::of_datagrams(encoding), partition)
             }
-            Content::Payloads => Box::new(RowEncoder::with(Form::Payload, partition)),
+            Content::Payloads => RowEncoder::with(Form::Payload, partition),
         }
     }
 
@@ -123,8 +125,12 @@ impl RowEncoder {
         RowEncoder { form, partition, out: Encoded::default(), open: None }
     }
 
-    fn write(&mut self, row: &Row<'_>) -> Result<Written, DecodeError> {
-        let out = &mut self.out.bytes;
+    /// Appends a row to bytes of the caller's, and to no part.
+    pub(crate) fn write(
+        &mut self,
+        row: &Row<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Written, DecodeError> {
         match &mut self.form {
             Form::Record(encoder) => encoder.row(row.kind, row.bytes, out),
             Form::Payload if row.kind != RowKind::Datagram => Ok(Written::NoForm),
@@ -173,7 +179,10 @@ impl BatchEncoder for RowEncoder {
     fn push(&mut self, row: &Row<'_>, key: PartKey) -> Pushed {
         let before = self.out.bytes.len();
         self.begin_array();
-        match self.write(row) {
+        let mut out = std::mem::take(&mut self.out.bytes);
+        let written = self.write(row, &mut out);
+        self.out.bytes = out;
+        match written {
             Ok(Written::Yes) => {}
             Ok(Written::NoForm) => return Pushed::Skipped(Reason::NotInFormat),
             Err(_) => {

@@ -3,6 +3,10 @@
 //! A payload is in the file whole or not at all: what a failed write has left is cut off again. Until the file can be
 //! written the payloads wait in the sink's queue, so that a disk that was full for a moment costs nothing.
 
+mod template;
+
+pub use template::{PathTemplate, files};
+
 use crate::batch::{Attempt, Failure, Fate, Outcome, Sent};
 use crate::destination::{Connector, Destination, Form, OwnFigures};
 use crate::encode::{Content, Framing, Partition};
@@ -10,7 +14,7 @@ use ledger::{Event, Gauge, Reason, Trouble};
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use sys::Errno;
 
@@ -239,14 +243,7 @@ impl OpenFile {
 impl Destination for RotatedFile {
     fn submit(&mut self, attempt: Attempt) -> Result<(), Attempt> {
         self.look_at_path();
-        let fate = match self.append(&attempt.batch.encoded.bytes) {
-            Ok(()) => Fate::Acknowledged,
-            Err(error) => {
-                self.last_errno = Errno::from(&error);
-                self.open = None;
-                Fate::Failed(self.failure(&error))
-            }
-        };
+        let fate = self.fate_of(&attempt.batch.encoded.bytes);
         self.done.push(Outcome::all(attempt.batch.id, fate));
         Ok(())
     }
@@ -269,18 +266,30 @@ impl Destination for RotatedFile {
     }
 }
 
+fn failure(path: &Path, error: &io::Error) -> Failure {
+    let path = path.display();
+    let fix = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            format!("free space on the file system of {path}")
+        }
+        _ => format!("see that {path} can be written: ls -ld {path}"),
+    };
+    let trouble = Trouble { what: format!("{path}: {error}"), fix };
+    let reason = Some(Reason::WriteError);
+    Failure { sent: Sent::No, reason, after: Some(RETRY_INTERVAL), trouble }
+}
+
 impl RotatedFile {
-    fn failure(&self, error: &io::Error) -> Failure {
-        let path = self.options.path.display();
-        let fix = match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                format!("free space on the file system of {path}")
+    /// Appends one payload, whole, and says what became of it.
+    fn fate_of(&mut self, payload: &[u8]) -> Fate {
+        match self.append(payload) {
+            Ok(()) => Fate::Acknowledged,
+            Err(error) => {
+                self.last_errno = Errno::from(&error);
+                self.open = None;
+                Fate::Failed(failure(&self.options.path, &error))
             }
-            _ => format!("see that {path} can be written: ls -ld {path}"),
-        };
-        let trouble = Trouble { what: format!("{path}: {error}"), fix };
-        let reason = Some(Reason::WriteError);
-        Failure { sent: Sent::No, reason, after: Some(RETRY_INTERVAL), trouble }
+        }
     }
 
     /// Readers of the files that were set aside need not wait for the next record.

@@ -43,6 +43,7 @@ mod accounts;
 mod backlog;
 mod batcher;
 mod byte_stream;
+mod check;
 mod datagrams;
 mod delivery;
 mod destination;
@@ -76,6 +77,7 @@ mod udp;
 mod unix;
 mod worker;
 
+pub use check::{Step, check};
 pub use destination::{
     BatchEncoder, Connector, Destination, Form, MakeDestination, MakeForm, OwnFigures, Pushed,
     ReadBack,
@@ -83,7 +85,7 @@ pub use destination::{
 pub use encode::{Content, Framing, Partition, RowEncoder};
 pub use error::Error;
 pub use fanout::{ChunkWriter, Fanout};
-pub use file::{FileOptions, file};
+pub use file::{FileOptions, PathTemplate, file, files};
 pub use frames::StreamFraming;
 #[cfg(feature = "kafka")]
 pub use kafka::{KafkaCompression, KafkaKey, KafkaOptions, KafkaSasl, SaslMechanism, kafka};
@@ -97,7 +99,7 @@ pub use queue::{Full, Intake};
 #[cfg(feature = "redis")]
 pub use redis::{RedisOptions, RedisPlace, redis};
 pub use secret::{Login, Secret, SecretSource, TlsIdentity, TlsOptions, TlsVerify};
-pub use sink::Sink;
+pub use sink::{Sink, SinkEnd};
 pub use stream::stdout;
 #[cfg(feature = "tls")]
 pub use tcp::tls;

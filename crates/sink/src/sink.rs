@@ -81,6 +81,11 @@ impl Sink {
         self.accounts.queue.close(deadline);
     }
 
+    /// What tells of the end of its thread.
+    pub fn end(&self) -> SinkEnd {
+        SinkEnd(Arc::clone(&self.accounts.queue))
+    }
+
     /// Whether its thread has ended.
     pub fn has_ended(&self) -> bool {
         self.accounts.queue.wait_for_end(Instant::now())
@@ -110,6 +115,17 @@ fn opener(options: &SpoolOptions) -> OpenSpool<Folder> {
         let options = spool::Options { bytes_max, ..spool::Options::default() };
         Spool::open(Folder::open(&folder)?, options)
     })
+}
+
+/// Tells of the end of a sink's thread: of one that no longer writes anything.
+#[derive(Clone)]
+pub struct SinkEnd(Arc<Queue>);
+
+impl SinkEnd {
+    /// Waits for the end until then, and says whether it has come.
+    pub fn wait(&self, until: Instant) -> bool {
+        self.0.wait_for_end(until)
+    }
 }
 
 fn run<C: Fn() -> Now>(mut worker: Worker<C, Folder>, accounts: &Accounts) {

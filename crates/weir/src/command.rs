@@ -11,6 +11,7 @@ pub(crate) mod namespace_helper;
 pub(crate) mod no_lab;
 pub(crate) mod relay;
 pub(crate) mod run;
+pub(crate) mod sink;
 pub(crate) mod sockets;
 pub(crate) mod verify;
 

@@ -176,8 +176,6 @@ impl Daemon {
 
         // The sockets are open and hold what arrives: now there is time for names.
         names.wait_for_answers(Instant::now() + NAMES_WAIT);
-        let mut sinks = Sinks::default();
-        let sink_plan = sinks.prepare(&config, &names, last_ledger)?;
         let prepared = collector::prepare(&config)?;
 
         let listen_addrs: Vec<_> = sockets.iter().filter_map(OpenSocket::address).collect();
@@ -186,10 +184,7 @@ impl Daemon {
         let ledger = Arc::new(Ledger::new(run_id.clone()));
 
         // Before everything that feeds them.
-        let failures = sinks.apply(sink_plan, &ledger, Duration::ZERO);
-        if let Some(failure) = failures.into_iter().next() {
-            return Err(Failure::Unavailable.error(failure));
-        }
+        let mut sinks = Sinks::start(&config, &names, last_ledger, &ledger)?;
 
         let mut running = Vec::new();
         let targets = open_targets(&config.listeners, &names, &ways, &listen_addrs)?;

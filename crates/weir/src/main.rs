@@ -11,7 +11,9 @@ mod progress;
 mod refused;
 
 use clap::{Parser, Subcommand};
-use command::{config, doctor, r#gen, lab, ledger, namespace_helper, relay, run, sockets, verify};
+use command::{
+    config, doctor, r#gen, lab, ledger, namespace_helper, relay, run, sink, sockets, verify,
+};
 use std::process::ExitCode;
 
 /// Telemetry that must survive congestion: a datagram tee that accounts for every datagram.
@@ -32,6 +34,7 @@ enum Command {
     Gen(r#gen::Args),
     Lab(lab::Args),
     Ledger(ledger::Args),
+    Sink(sink::Args),
     Sockets(sockets::Args),
     Verify(verify::Args),
 }
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Command::Gen(args) => r#gen::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Ledger(args) => ledger::run(args),
+        Command::Sink(args) => sink::run(args),
         Command::Sockets(args) => sockets::run(args),
         Command::Verify(args) => verify::run(args),
     };

@@ -4,10 +4,11 @@
 
 #![expect(dead_code, reason = "no kind of sink that is there needs all of it")]
 
-use crate::form::{Bool, path, text};
+use crate::form::{Bool, Form, Slot, path, text};
 use crate::keys::keys;
 use crate::reader::Reader;
 use ::sink::{Login, SecretSource, TlsIdentity, TlsOptions, TlsVerify};
+use serde_json::Value as Json;
 use std::path::PathBuf;
 
 keys! {
@@ -19,12 +20,12 @@ keys! {
         password_file => password_file: Option<PathBuf> = path("path", secret_path), unset("no password");
         /// Variable of the environment that holds the password, instead of `password_file`.
         password_env => password_env: Option<String> =
-            text("name of a variable of the environment", variable), unset("no password");
+            Variable, unset("no password");
         /// File that holds a token, for destinations that take one instead of a user and a password.
         token_file => token_file: Option<PathBuf> = path("path", secret_path), unset("no token");
         /// Variable of the environment that holds the token, instead of `token_file`.
         token_env => token_env: Option<String> =
-            text("name of a variable of the environment", variable), unset("no token");
+            Variable, unset("no token");
     }
 }
 
@@ -63,13 +64,32 @@ fn secret_path(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-fn variable(text: &str) -> Result<String, String> {
-    let is_name = !text.is_empty()
-        && !text.starts_with(|c: char| c.is_ascii_digit())
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    // Whoever writes the secret itself here must not find it in a log.
-    let wrong = || "it is not the name of a variable; a name is letters, digits and _".to_owned();
-    is_name.then(|| text.to_owned()).ok_or_else(wrong)
+/// The name of a variable. A wrong one is not repeated: it may be the secret itself, and messages are logged.
+struct Variable;
+
+impl Form for Variable {
+    type Value = String;
+
+    fn describe(&self) -> String {
+        "name of a variable of the environment".to_owned()
+    }
+
+    fn read(&self, slot: &Slot<'_>) -> Option<String> {
+        let is_name = |text: &&str| {
+            !text.is_empty()
+                && !text.starts_with(|c: char| c.is_ascii_digit())
+                && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        };
+        let name = slot.value.text().ok().filter(is_name).map(str::to_owned);
+        if name.is_none() {
+            slot.error("it is not the name of a variable; a name is letters, digits and _");
+        }
+        name
+    }
+
+    fn show(&self, value: &String) -> Json {
+        value.as_str().into()
+    }
 }
 
 /// What a kind of sink can log in with.

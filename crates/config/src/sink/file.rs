@@ -2,12 +2,12 @@
 
 use super::kind::{Kind, Opening, Scheme};
 use super::{FORMATS, Sink, Written};
-use crate::address::path;
+use crate::address::{AddressError, path};
 use crate::form::{OrOff, Span, size, whole};
 use crate::host::{self, Finding};
 use crate::keys::{Values, keys};
 use crate::reader::Reader;
-use ::sink::{Connector, FileOptions};
+use ::sink::{Connector, FileOptions, PathTemplate};
 use record::Encoding;
 use std::fmt;
 use std::io;
@@ -19,8 +19,9 @@ pub(super) const SCHEMES: &[Scheme] = &[Scheme {
     form: "file:/path",
     feature: None,
     read: |to, reader| {
+        let template = PathTemplate::parse(to.rest).map_err(AddressError::Template)?;
         let path = path(to.rest, "file:/var/log/sockets.jsonl")?;
-        Ok(FileSink::at(path, reader).map(Sink::File))
+        Ok(FileSink::at(path, template, reader).map(Sink::File))
     },
 }];
 
@@ -28,6 +29,8 @@ keys! {
     /// What a sink that is a file has.
     pub struct FileSink in "sink" of "files" given {
         path: PathBuf,
+        /// Where `path` has names in braces: a file for each sender, day or listener.
+        template: Option<PathTemplate>,
         written: Written
     } {
         /// The file is set aside as `.1` before it would grow beyond this. Records come in pieces of up
@@ -46,9 +49,14 @@ keys! {
 
 impl FileSink {
     /// Reads the keys of a file at this path.
-    fn at(path: PathBuf, reader: &Reader<'_>) -> Option<FileSink> {
+    fn at(path: PathBuf, template: Option<PathTemplate>, reader: &Reader<'_>) -> Option<FileSink> {
         let written = Written::read(reader, format_of(&path))?;
-        FileSink::read(reader, path, written)
+        FileSink::read(reader, path, template, written)
+    }
+
+    /// What has to be there before anything is written: the file's folder, or that above the first name in braces.
+    pub fn folder(&self) -> Option<PathBuf> {
+        self.template.as_ref().map(PathTemplate::folder)
     }
 
     /// Whether it sets files aside.
@@ -74,7 +82,11 @@ impl Kind for FileSink {
             rotate_interval: self.rotate_interval,
             rotate_keep: self.rotate_keep,
         };
-        Ok(::sink::file(options, given.content(&self.written)))
+        let content = given.content(&self.written);
+        Ok(match self.template.clone() {
+            Some(template) => ::sink::files(template, options, content),
+            None => ::sink::file(options, content),
+        })
     }
 
     fn is_exclusive(&self) -> bool {
@@ -86,7 +98,10 @@ impl Kind for FileSink {
     }
 
     fn examine(&self, what: &str, findings: &mut Vec<Finding>) {
-        findings.push(host::file(what, &self.path));
+        // What files there will be is not known.
+        let folder = self.folder();
+        let path = folder.as_ref().map_or(self.path.clone(), |folder| folder.join("weir"));
+        findings.push(host::file(what, &path));
     }
 }
 

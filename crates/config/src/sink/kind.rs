@@ -36,6 +36,11 @@ pub(crate) trait Kind: fmt::Display {
         (BatchLimits::default(), 1)
     }
 
+    /// Most memory that its encoders and its client take on top of the batches in flight, when batches end at `batch_bytes`.
+    fn encoder_bytes_max(&self, batch_bytes: u64) -> u64 {
+        2 * batch_bytes
+    }
+
     /// How rows are written, where that can be chosen.
     fn written(&self) -> Option<&Written> {
         None

@@ -4,8 +4,8 @@ mod addresses;
 mod documentation;
 
 use config::{
-    AdminListen, Config, ConfigError, ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_LEVEL, LogLevel,
-    Namespaces, NullSink, Overrides, Sink, Source, StdoutSink, Target, Written,
+    AdminListen, Body, Config, ConfigError, ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_LEVEL,
+    LogLevel, Namespaces, NullSink, Overrides, Sink, Source, StdoutSink, Target, Written,
 };
 use record::Encoding;
 use relay::{FileFormat, Gso, Sample, SampleBy, Schedule, SocketOwner};
@@ -191,8 +191,14 @@ fn every_key_of_a_sink_is_read() {
     assert_eq!((file.rotate_interval, file.rotate_keep), (Some(Duration::from_secs(86_400)), 7));
     assert_eq!(disk.fields, ["tcp_info"]);
     assert_eq!(udp.name, "udp://10.0.0.9:6350");
-    assert_eq!(stdout.to, Sink::Stdout(StdoutSink(Written { format: Encoding::Protobuf })));
-    assert_eq!(null.to, Sink::Null(NullSink(Written { format: Encoding::Jsonl })));
+    assert_eq!(
+        stdout.to,
+        Sink::Stdout(StdoutSink(Written { format: Encoding::Protobuf, body: Body::Record }))
+    );
+    assert_eq!(
+        null.to,
+        Sink::Null(NullSink(Written { format: Encoding::Jsonl, body: Body::Record }))
+    );
 }
 
 #[test]
@@ -384,17 +390,21 @@ fn the_budget_adds_up() {
     assert_eq!(first.kernel_bytes(), (16 << 20) + 212_992);
     assert_eq!(budget.listeners[2].kernel_receive_bytes, 0);
     let sockets = budget.sockets.as_ref().unwrap();
-    assert_eq!(sockets.queue_bytes, (1 << 20) + 3 * (32 << 20));
+    let sinks = || budget.sinks.iter();
+    assert_eq!(sinks().map(|sink| sink.queue_bytes).sum::<u64>(), (1 << 20) + 3 * (32 << 20));
     assert_eq!(sockets.kernel_bytes(), 0, "it hears no events");
     let listeners: u64 = budget.listeners.iter().map(|listener| listener.process_bytes()).sum();
-    assert_eq!(budget.process_bytes(), listeners + sockets.process_bytes());
+    let of_sinks: u64 = sinks().map(|sink| sink.process_bytes()).sum();
+    assert_eq!(budget.process_bytes(), listeners + sockets.process_bytes() + of_sinks);
     let small = good("[sockets]\n[[sink]]\nfrom = ['sockets']\nto = 'null:'").budget();
     let sockets = small.sockets.as_ref().unwrap();
     let (held, cgroups) = (sockets.held_bytes, sockets.cgroup_bytes);
     assert!(held > 4 << 20 && cgroups > 4 << 20, "{held} {cgroups}");
-    let rest = held + cgroups + (136 << 10) + (4 << 20);
-    assert_eq!(small.process_bytes(), 131_072 * 228 + (32 << 20) + rest);
-    assert_eq!(small.kernel_bytes(), 8 << 20);
+    // One batch waits, one is in flight, and two are in the encoder.
+    let sink = (32 << 20) + (680 << 10) + 4 * (64 << 10);
+    let rest = held + cgroups + (4 << 20);
+    assert_eq!(small.process_bytes(), 131_072 * 228 + sink + rest);
+    assert_eq!((small.kernel_bytes(), small.disk_bytes()), (8 << 20, 0));
 }
 
 #[test]

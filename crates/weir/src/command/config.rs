@@ -4,9 +4,7 @@ use crate::allowed::users;
 use crate::command::doctor::{self, Host};
 use crate::command::run::unreadable;
 use crate::exit::{self, Failure};
-use config::{
-    self, Budget, Config, ConfigError, Finding, LoadError, Origins, Overrides, Severity, Source,
-};
+use config::{self, Budget, Config, ConfigError, Finding, LoadError, Origins, Overrides, Severity};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io;
@@ -168,8 +166,10 @@ fn verdict(name: &str, config: &Config, rmem_max: Option<u64>) -> String {
         parts.push(plural(targets as u64, "target", "targets"));
     }
     if config.sockets.is_some() {
-        let sinks = plural(config.sinks_from(&Source::Sockets).count() as u64, "sink", "sinks");
-        parts.push(format!("the socket collector with {sinks}"));
+        parts.push("the socket collector".to_owned());
+    }
+    if !config.sinks.is_empty() {
+        parts.push(plural(config.sinks.len() as u64, "sink", "sinks"));
     }
     let last = parts.pop().unwrap_or_default();
     let others = if parts.is_empty() { String::new() } else { parts.join(", ") + " and " };
@@ -180,30 +180,10 @@ fn verdict(name: &str, config: &Config, rmem_max: Option<u64>) -> String {
         size(budget.process_bytes()),
         size(budget.kernel_bytes())
     ));
-    for listener in &budget.listeners {
-        line(format_args!(
-            "  {}: ring {} + descriptors {} + receiving {} + files {}; kernel: receive buffer {} + send buffers {}",
-            listener.name,
-            size(listener.ring_bytes),
-            size(listener.descriptor_bytes),
-            size(listener.batch_bytes),
-            size(listener.file_bytes),
-            size(listener.kernel_receive_bytes),
-            size(listener.kernel_send_bytes)
-        ));
+    if budget.disk_bytes() > 0 {
+        line(format_args!("disk: at most {} of spools", size(budget.disk_bytes())));
     }
-    if let Some(sockets) = &budget.sockets {
-        line(format_args!(
-            "  sockets: table {} + queues {} + encoding {} + held closes {} + cgroups {} + answers {}; kernel: event buffer {}",
-            size(sockets.table_bytes),
-            size(sockets.queue_bytes),
-            size(sockets.encode_bytes),
-            size(sockets.held_bytes),
-            size(sockets.cgroup_bytes),
-            size(sockets.answer_bytes),
-            size(sockets.kernel_receive_bytes)
-        ));
-    }
+    line(format_args!("{}", shares(&budget).trim_end()));
 
     let largest = budget.listeners.iter().map(|listener| listener.kernel_receive_bytes);
     let largest = largest.chain(budget.sockets.iter().map(|one| one.kernel_receive_bytes)).max();
@@ -223,12 +203,59 @@ fn verdict(name: &str, config: &Config, rmem_max: Option<u64>) -> String {
     out
 }
 
+/// A line for each thing that takes memory.
+fn shares(budget: &Budget) -> String {
+    let mut out = String::new();
+    let mut line = |text: std::fmt::Arguments<'_>| {
+        writeln!(out, "{text}").expect("writing to a string does not fail");
+    };
+    for listener in &budget.listeners {
+        line(format_args!(
+            "  {}: ring {} + descriptors {} + receiving {} + files {}; kernel: receive buffer {} + send buffers {}",
+            listener.name,
+            size(listener.ring_bytes),
+            size(listener.descriptor_bytes),
+            size(listener.batch_bytes),
+            size(listener.file_bytes),
+            size(listener.kernel_receive_bytes),
+            size(listener.kernel_send_bytes)
+        ));
+    }
+    if let Some(sockets) = &budget.sockets {
+        line(format_args!(
+            "  sockets: table {} + held closes {} + cgroups {} + answers {}; kernel: event buffer {}",
+            size(sockets.table_bytes),
+            size(sockets.held_bytes),
+            size(sockets.cgroup_bytes),
+            size(sockets.answer_bytes),
+            size(sockets.kernel_receive_bytes)
+        ));
+    }
+
+    for sink in &budget.sinks {
+        let disk = match sink.disk_bytes {
+            0 => String::new(),
+            bytes => format!("; disk: spool {}", size(bytes)),
+        };
+        line(format_args!(
+            "  {}: queue {} + gathering {} + batches {}{disk}",
+            sink.name,
+            size(sink.queue_bytes),
+            size(sink.gather_bytes),
+            size(sink.batch_bytes)
+        ));
+    }
+    out
+}
+
 fn budget_as_json(budget: &Budget) -> serde_json::Value {
     json!({
         "process_bytes": budget.process_bytes(),
         "kernel_bytes": budget.kernel_bytes(),
+        "disk_bytes": budget.disk_bytes(),
         "listeners": budget.listeners,
         "sockets": budget.sockets,
+        "sinks": budget.sinks,
     })
 }
 
@@ -253,7 +280,7 @@ mod tests {
         let config = config.map_err(|errors| config::list(&errors)).unwrap();
         assert_eq!(config.listeners[0].targets.len(), 4);
         assert!(config.statsd.is_some());
-        assert_eq!(config.sinks.len(), 2);
+        assert_eq!(config.sinks.len(), 3);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::daemon::{self, LastLedger, LedgerForm, OnLoss, Setup, Source};
 use crate::exit::Failure;
 use crate::progress::ProgressMode;
 use config::{AdminListen, Config, ConfigError, LoadError, LogLevel, Overrides, drain_grace, list};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -66,16 +66,23 @@ impl Common {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let overrides = args.common.overrides()?;
-    let config = match Config::load(&args.config) {
-        Ok(config) => config.overridden_by(&overrides),
-        Err(LoadError::Invalid(errors)) => return Err(invalid(&errors)),
-        Err(error) => return Err(unreadable(error, Failure::Config).context("cannot start")),
-    };
+    let config = load(&args.config)?.overridden_by(&overrides);
     daemon::run(Setup {
         config,
         source: Source::File { path: args.config.clone(), overrides },
         progress: ProgressMode::Off,
         last_ledger: args.common.last_ledger(),
+    })
+}
+
+/// The configuration of a file.
+///
+/// # Errors
+/// It cannot be read, or every mistake in it.
+pub(crate) fn load(file: &Path) -> anyhow::Result<Config> {
+    Config::load(file).map_err(|error| match error {
+        LoadError::Invalid(errors) => invalid(&errors),
+        error => unreadable(error, Failure::Config),
     })
 }
 

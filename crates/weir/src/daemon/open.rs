@@ -368,6 +368,20 @@ pub(crate) fn sink_file(config: &SinkConfig, path: &Path) -> anyhow::Result<()> 
     writable(&sink, path, &found)
 }
 
+/// Makes sure that the folder is there in which a sink makes files.
+pub(crate) fn sink_folder(config: &SinkConfig, folder: &Path) -> anyhow::Result<()> {
+    let sink = named(&config.to, "sink", &config.name);
+    make_folder(&folder.join("file")).map_err(|error| cannot_write(&sink, folder, &error))?;
+    match fs::metadata(folder) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(Failure::Io.error(format!(
+            "cannot write {sink}: {} is not a folder. Fix: choose another path",
+            folder.display()
+        ))),
+        Err(error) => Err(cannot_write(&sink, &folder.join("file"), &error)),
+    }
+}
+
 /// Makes the folder of a file if only the last part of its path is missing; a mistyped path does not grow a tree.
 ///
 /// # Errors

@@ -16,9 +16,8 @@ use ledger::{Ledger, Meter, Trouble};
 use record::FieldSet;
 use relay::TargetKind;
 use rows::Rows;
-use sink::{Connector, Fanout, Remote, SinkOptions};
+use sink::{Connector, Fanout, Remote, SinkEnd, SinkOptions};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -26,7 +25,10 @@ use std::time::{Duration, Instant};
 pub(crate) const RESOLVE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Most sinks that were replaced or removed and still deliver. Each has a queue; the oldest is given up for the next.
-const DRAINING_MAX: usize = 16;
+const DRAINING_MAX: usize = 64;
+
+/// How long a sink waits at a time for those whose place it takes. Most end at once.
+const FORMER_WAIT: Duration = Duration::from_secs(1);
 
 /// How much longer than its deadline a sink's thread is waited for, before it is given up.
 const END_GRACE: Duration = Duration::from_millis(500);
@@ -57,6 +59,8 @@ struct Running {
     remote: Remote,
     sink: sink::Sink,
     feeds: Vec<(Source, Feed)>,
+    /// Sinks whose place it took, which may still write where it writes.
+    formers: Vec<SinkEnd>,
 }
 
 /// A sink that nothing feeds any longer.
@@ -65,8 +69,6 @@ struct Draining {
     deadline: Instant,
     /// What listeners may still hand to it.
     feeding: Vec<Weak<()>>,
-    /// For the one that took its place.
-    has_ended: Arc<AtomicBool>,
 }
 
 /// What becomes of all sinks, with everything opened that can fail.
@@ -86,6 +88,24 @@ struct Opened {
 }
 
 impl Sinks {
+    /// Starts all sinks of a configuration.
+    ///
+    /// # Errors
+    /// One of them can never work as it is configured on this host, or its thread cannot be started.
+    pub(super) fn start(
+        config: &Config,
+        names: &Names,
+        last: LastLedger,
+        ledger: &Ledger,
+    ) -> anyhow::Result<Sinks> {
+        let mut sinks = Sinks::default();
+        let plan = sinks.prepare(config, names, last)?;
+        match sinks.apply(plan, ledger, Duration::ZERO).into_iter().next() {
+            Some(failure) => Err(Failure::Unavailable.error(failure)),
+            None => Ok(sinks),
+        }
+    }
+
     /// Where the rows of the socket collector go.
     pub(super) fn sockets(&self) -> &Fanout {
         &self.sockets
@@ -143,17 +163,14 @@ impl Sinks {
                         one.as_ref().is_some_and(|one| one.config.name == opened.config.name)
                     };
                     let old = former.iter_mut().find(is_former).and_then(Option::take);
-                    self.start(*opened, old, (ledger, deadline)).unwrap_or_else(|(old, error)| {
-                        failures.push(error);
-                        old
-                    })
+                    self.start_one(*opened, old, (ledger, deadline), &mut failures)
                 }
             };
             self.running.extend(next);
         }
 
         for one in former.into_iter().flatten() {
-            self.retire(one, deadline, Arc::default());
+            self.retire(one, deadline);
         }
         failures
     }
@@ -168,17 +185,22 @@ impl Sinks {
         TargetKind::Rows(Box::new(Rows::new(writer, listener, fed, feeding)))
     }
 
-    /// Starts a sink, in the place of another if there is one.
-    fn start(
+    /// Starts a sink, in the place of another if there is one, which stays if that fails.
+    fn start_one(
         &mut self,
         opened: Opened,
         old: Option<Running>,
         (ledger, deadline): (&Ledger, Instant),
-    ) -> Result<Option<Running>, (Option<Running>, String)> {
+        failures: &mut Vec<String>,
+    ) -> Option<Running> {
         let Opened { config, fields, remote, mut connector } = opened;
-        let has_ended = Arc::new(AtomicBool::new(old.is_none()));
-        if config.to.is_exclusive() && old.is_some() {
-            connector = after(connector, &config.name, Arc::clone(&has_ended));
+        let mut formers = Vec::new();
+        if let Some(old) = &old {
+            let earlier = old.formers.iter().filter(|former| !former.wait(Instant::now())).cloned();
+            formers.extend(earlier.chain([old.sink.end()]));
+        }
+        if config.to.is_exclusive() {
+            connector = after(connector, &config.name, formers.clone());
         }
 
         let started = sink::Sink::open(SinkOptions {
@@ -192,7 +214,10 @@ impl Sinks {
         });
         let sink = match started {
             Ok(sink) => sink,
-            Err(error) => return Err((old, format!("sink {}: {error}", config.name))),
+            Err(error) => {
+                failures.push(format!("sink {}: {error}", config.name));
+                return old;
+            }
         };
         ledger.register(sink.meter());
 
@@ -209,9 +234,9 @@ impl Sinks {
         if let Some(mut old) = old {
             // What both take goes to the new one alone.
             old.feeds.retain(|(source, _)| !config.from.contains(source));
-            self.retire(old, deadline, has_ended);
+            self.retire(old, deadline);
         }
-        Ok(Some(Running { config, fields, remote, sink, feeds }))
+        Some(Running { config, fields, remote, sink, feeds, formers })
     }
 
     fn feed(&mut self, source: &Source, sink: &str) -> Feed {
@@ -224,7 +249,7 @@ impl Sinks {
     }
 
     /// Takes a sink out of service. What listeners still have for it in their rings may come first.
-    fn retire(&mut self, one: Running, deadline: Instant, has_ended: Arc<AtomicBool>) {
+    fn retire(&mut self, one: Running, deadline: Instant) {
         let Running { config, sink, feeds, .. } = one;
         let mut feeding = Vec::new();
         for (source, feed) in feeds {
@@ -237,7 +262,7 @@ impl Sinks {
             }
         }
 
-        self.draining.push(Draining { sink, deadline, feeding, has_ended });
+        self.draining.push(Draining { sink, deadline, feeding });
         let too_many = self.draining.len().saturating_sub(DRAINING_MAX);
         for oldest in &mut self.draining[..too_many] {
             oldest.hurry(Instant::now());
@@ -275,8 +300,7 @@ impl Sinks {
     /// Lets nothing more in; what is inside may leave until the deadline.
     pub(super) fn close(&mut self, deadline: Instant) {
         for Running { sink, .. } in std::mem::take(&mut self.running) {
-            let (feeding, has_ended) = (Vec::new(), Arc::default());
-            self.draining.push(Draining { sink, deadline, feeding, has_ended });
+            self.draining.push(Draining { sink, deadline, feeding: Vec::new() });
         }
         self.draining.iter_mut().for_each(|one| {
             one.feeding.clear();
@@ -317,7 +341,6 @@ impl Draining {
     fn finish(self, ledger: &Ledger) {
         let meter: Arc<dyn Meter> = self.sink.meter();
         self.sink.wait(self.deadline);
-        self.has_ended.store(true, Ordering::Release);
         ledger.retire(&meter);
     }
 }
@@ -336,7 +359,10 @@ fn open_one(
                 wanted.name
             )));
         }
-        Sink::File(file) => open::sink_file(wanted, &file.path)?,
+        Sink::File(file) => match file.folder() {
+            Some(folder) => open::sink_folder(wanted, &folder)?,
+            None => open::sink_file(wanted, &file.path)?,
+        },
         _ => {}
     }
 
@@ -361,16 +387,19 @@ fn origin(config: &SinkConfig) -> String {
     config.from.iter().map(Source::to_string).collect::<Vec<_>>().join("+")
 }
 
-/// Connects only when another sink has ended: two would write into one another.
-fn after(connector: Connector, name: &str, former_has_ended: Arc<AtomicBool>) -> Connector {
+/// Connects only when others have ended: two would write into one another.
+fn after(connector: Connector, name: &str, formers: Vec<SinkEnd>) -> Connector {
     let Connector { form, mut destination } = connector;
     let name = name.to_owned();
-    let destination = move || match former_has_ended.load(Ordering::Acquire) {
-        true => destination(),
-        false => Err(Trouble {
-            what: format!("the former sink {name} still writes there"),
-            fix: "nothing: it ends within drain_grace".to_owned(),
-        }),
+    let destination = move || {
+        let until = Instant::now() + FORMER_WAIT;
+        match formers.iter().all(|former| former.wait(until)) {
+            true => destination(),
+            false => Err(Trouble {
+                what: format!("the former sink {name} still writes there"),
+                fix: "nothing: it ends within drain_grace".to_owned(),
+            }),
+        }
     };
     Connector { form, destination: Box::new(destination) }
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use testkit::TempDir;
 
 /// A folder of our own, removed at the end.
 struct Folder(PathBuf);
@@ -197,4 +198,31 @@ fn show_as_json_has_values_and_origins() {
     assert_eq!(listener["target"][0]["to"]["value"], "null:");
     assert_eq!(shown["daemon"]["drain_grace"]["origin"], "default");
     assert!(shown["metrics"]["statsd"].is_null());
+}
+
+#[test]
+fn no_command_repeats_a_secret_that_stands_in_an_address() {
+    let dir = TempDir::new();
+    let path = dir.file("weir.toml");
+    for to in ["udp://weir:geheim@10.0.0.1:6350", "kafka://weir:geheim@h/t", "geheim@h:1"] {
+        let text = format!(
+            "[sockets]\n[[sink]]\nname = \"x\"\nfrom = [\"sockets\"]\nto = \"{to}\"\npassword_env = \"gehe im\"\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        let file = path.to_str().unwrap();
+        for args in [
+            &["config", "check", file][..],
+            &["config", "check", "--json", file],
+            &["config", "show", file],
+            &["run", "-c", file],
+            &["sink", "check", "-c", file],
+        ] {
+            let output =
+                std::process::Command::new(crate::support::WEIR).args(args).output().unwrap();
+            let said = [output.stdout, output.stderr].concat();
+            let said = String::from_utf8_lossy(&said);
+            assert!(!output.status.success(), "{args:?}");
+            assert!(!said.contains("geheim") && !said.contains("gehe im"), "{args:?}: {said}");
+        }
+    }
 }

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 fn example_files_are_accepted() {
     let mut files = files_in("examples", "toml");
     files.extend(files_in("deploy/systemd", "toml"));
-    assert!(files.len() >= 5, "only {files:?}");
+    files.extend(files_in("deploy/compose", "toml"));
+    assert!(files.len() >= 6, "only {files:?}");
     for file in files {
         check(&read(&file), &file.display().to_string());
     }
@@ -46,7 +47,15 @@ fn the_config_maps_are_accepted() {
     }
 }
 
+/// Of configurations that have what is not built yet: these are refused, and only for that.
+const NOT_BUILT: &str = "kafka://";
+
 fn check(text: &str, origin: &str) {
+    if text.contains(NOT_BUILT) {
+        let refused = Config::parse(text, origin).is_err();
+        assert!(refused, "{origin} is accepted: {NOT_BUILT} is built, and needs no exception here");
+        return;
+    }
     if let Err(errors) = Config::parse(text, origin) {
         panic!("{origin} is not accepted:\n{}\n{text}", config::list(&errors));
     }

@@ -49,7 +49,7 @@ fn lines_of(datagram: &[u8], lines: &mut Vec<Value>) {
 }
 
 /// Both ends of a connection to a listener.
-fn connect(listener: &TcpListener) -> (TcpStream, TcpStream) {
+pub(super) fn connect(listener: &TcpListener) -> (TcpStream, TcpStream) {
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     (near, listener.accept().unwrap().0)
 }

@@ -1,0 +1,340 @@
+//! Datagrams to files by who sent them and when: `file:/var/log/{host}/{date}.log`.
+//!
+//! The encoder gathers the rows of each file, so that a batch has one part for each; a part begins with its path. What a path
+//! is made of comes from strangers: it is made harmless, and how much of it there is has bounds.
+
+use super::{FileOptions, RotatedFile};
+use crate::batch::{Attempt, Encoded, Fate, Outcome, Part, PartKey, Parts};
+use crate::destination::{BatchEncoder, Connector, Destination, Form, OwnFigures, Pushed};
+use crate::encode::{Content, Framing, Partition, RowEncoder};
+use ledger::{Event, Reason};
+use record::{DatagramRecord, Row, RowKind, Written, decode_datagram_record};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use text::Civil;
+
+/// Most files that are open at a time; the one that was written longest ago is closed for the next.
+const OPEN_MAX: usize = 64;
+
+/// Most hosts that have files of their own, in one life of the sink: names come from senders, and each is a folder on disk.
+/// Those beyond share the name `other`.
+const HOSTS_MAX: usize = 4_096;
+
+/// Longest name of a host in a path, in bytes.
+const HOST_BYTES_MAX: usize = 128;
+
+/// A path in which the sender, the day (UTC) and the listener of a datagram stand in braces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathTemplate(Vec<Piece>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    Host,
+    Date,
+    Listener,
+}
+
+impl PathTemplate {
+    /// Reads a path with `{host}`, `{date}` or `{listener}` in it; `None` if it has none of them.
+    ///
+    /// # Errors
+    /// The first name in braces that means nothing.
+    pub fn parse(path: &str) -> Result<Option<PathTemplate>, String> {
+        let (mut pieces, mut rest) = (Vec::new(), path);
+        while let Some((before, inside)) = rest.split_once('{') {
+            let (name, after) = inside.split_once('}').ok_or_else(|| inside.to_owned())?;
+            pieces.push(Piece::Text(before.to_owned()));
+            pieces.push(match name {
+                "host" => Piece::Host,
+                "date" => Piece::Date,
+                "listener" => Piece::Listener,
+                other => return Err(other.to_owned()),
+            });
+            rest = after;
+        }
+
+        if pieces.is_empty() {
+            return Ok(None);
+        }
+        pieces.push(Piece::Text(rest.to_owned()));
+        Ok(Some(PathTemplate(pieces)))
+    }
+
+    /// The folder that has to be there: what comes before the first name in braces.
+    pub fn folder(&self) -> PathBuf {
+        let Some(Piece::Text(first)) = self.0.first() else { return PathBuf::from(".") };
+        match first.rsplit_once('/') {
+            Some(("", _)) => PathBuf::from("/"),
+            Some((folder, _)) => PathBuf::from(folder),
+            None => PathBuf::from("."),
+        }
+    }
+
+    fn path(&self, host: &str, record: &DatagramRecord<'_>) -> String {
+        let mut path = String::new();
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(text) => path.push_str(text),
+                Piece::Host => path.push_str(host),
+                Piece::Date => path.push_str(&date(record.time_unix_ns.unwrap_or_default())),
+                Piece::Listener => path.push_str(&harmless(record.listener.unwrap_or_default())),
+            }
+        }
+        path
+    }
+}
+
+/// A name as a part of a path: without separators, not `.` or `..`, not hidden, not empty.
+fn harmless(name: &str) -> String {
+    let plain = |c: char| match c.is_ascii_alphanumeric() || "._-:".contains(c) {
+        true => c,
+        false => '_',
+    };
+    let mut name: String = name.chars().take(HOST_BYTES_MAX).map(plain).collect();
+    if name.starts_with('.') {
+        name.replace_range(..1, "_");
+    }
+    if name.is_empty() { "unknown".to_owned() } else { name }
+}
+
+/// Who sent it: the host that the message names, where that was read, else the sender's address.
+fn host_of(record: &DatagramRecord<'_>) -> String {
+    match (record.hostname, record.source_address) {
+        (Some(name), _) => harmless(name),
+        (None, Some(address)) => harmless(&address.to_string()),
+        (None, None) => "local".to_owned(),
+    }
+}
+
+fn date(unix_ns: u64) -> String {
+    let Civil { year, month, day, .. } = Civil::of(unix_ns);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// Files by sender and day. The path of the options is not used.
+pub fn files(template: PathTemplate, options: FileOptions, content: Content) -> Connector {
+    let of_form = template.clone();
+    let form = move || {
+        Form::Mixed(Box::new(PathEncoder {
+            template: of_form.clone(),
+            rows: content.row_encoder(Partition::Whole),
+            hosts: BTreeSet::new(),
+            filling: BTreeMap::new(),
+            bytes: 0,
+        }) as Box<_>)
+    };
+    let destination = move || {
+        Ok(Box::new(Files {
+            folder: template.folder(),
+            options: options.clone(),
+            framing: content.framing(),
+            open: Vec::new(),
+            closed: [0, 0],
+            done: Vec::new(),
+        }) as Box<dyn Destination>)
+    };
+    Connector { form: Box::new(form), destination: Box::new(destination) }
+}
+
+/// Gathers rows by the file that they go to.
+struct PathEncoder {
+    template: PathTemplate,
+    rows: RowEncoder,
+    /// Hosts that have had a row.
+    hosts: BTreeSet<String>,
+    filling: BTreeMap<String, (Part, Vec<u8>)>,
+    bytes: usize,
+}
+
+impl PathEncoder {
+    fn host(&mut self, record: &DatagramRecord<'_>) -> String {
+        let host = host_of(record);
+        if self.hosts.contains(&host) {
+            return host;
+        }
+        if self.hosts.len() >= HOSTS_MAX {
+            return "other".to_owned();
+        }
+        self.hosts.insert(host.clone());
+        host
+    }
+}
+
+impl BatchEncoder for PathEncoder {
+    fn push(&mut self, row: &Row<'_>, key: PartKey) -> Pushed {
+        if row.kind != RowKind::Datagram {
+            return Pushed::Skipped(Reason::NotInFormat);
+        }
+        let Ok(record) = decode_datagram_record(row.bytes) else {
+            return Pushed::Skipped(Reason::EncodeError);
+        };
+
+        let mut bytes = Vec::new();
+        match self.rows.write(row, &mut bytes) {
+            Ok(Written::Yes) => {}
+            Ok(Written::NoForm) => return Pushed::Skipped(Reason::NotInFormat),
+            Err(_) => return Pushed::Skipped(Reason::EncodeError),
+        }
+
+        let host = self.host(&record);
+        let path = self.template.path(&host, &record);
+        self.bytes += bytes.len();
+        let empty = Part { end: 0, rows: 0, row_bytes: 0, key };
+        let (part, out) = self.filling.entry(path).or_insert((empty, Vec::new()));
+        part.rows += 1;
+        part.row_bytes += row.bytes.len() as u64;
+        out.extend_from_slice(&bytes);
+        Pushed::Taken
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn finish(&mut self) -> Encoded {
+        let mut encoded = Encoded::default();
+        for (path, (part, bytes)) in std::mem::take(&mut self.filling) {
+            encoded.bytes.extend_from_slice(&(path.len() as u32).to_le_bytes());
+            encoded.bytes.extend_from_slice(path.as_bytes());
+            encoded.bytes.extend_from_slice(&bytes);
+            encoded.parts.push(Part { end: encoded.bytes.len(), ..part });
+        }
+        self.bytes = 0;
+        encoded
+    }
+}
+
+/// Takes a part apart: the path, and what goes there.
+fn split(part: &[u8]) -> Option<(&str, &[u8])> {
+    let (len, rest) = part.split_first_chunk::<4>()?;
+    let (path, payload) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+    Some((std::str::from_utf8(path).ok()?, payload))
+}
+
+/// The files that are open, the one that was written last at the end.
+struct Files {
+    /// What has to be there; folders below it are made.
+    folder: PathBuf,
+    options: FileOptions,
+    framing: Framing,
+    open: Vec<RotatedFile>,
+    /// Rotations and reopens of files that were closed for others.
+    closed: [u64; 2],
+    done: Vec<Outcome>,
+}
+
+impl Files {
+    fn file(&mut self, path: &Path) -> io::Result<&mut RotatedFile> {
+        let file = match self.open.iter().position(|file| file.options.path == path) {
+            Some(at) => self.open.remove(at),
+            None => {
+                self.make_folder(path)?;
+                self.close_for_another();
+                let options = FileOptions { path: path.to_owned(), ..self.options.clone() };
+                RotatedFile::new(options, self.framing.clone())
+            }
+        };
+        self.open.push(file);
+        self.open.last_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn close_for_another(&mut self) {
+        if self.open.len() >= OPEN_MAX {
+            let oldest = self.open.remove(0);
+            // It is opened again with its next row.
+            let [rotations, reopens] = &mut self.closed;
+            *rotations += oldest.rotations;
+            *reopens += oldest.reopens + 1;
+        }
+    }
+
+    /// Makes the folders of a path, but not the one that the configuration names: a mistyped one does not grow a tree.
+    fn make_folder(&self, path: &Path) -> io::Result<()> {
+        let Some(folder) = path.parent().filter(|folder| !folder.exists()) else { return Ok(()) };
+        fs::metadata(&self.folder)?;
+        fs::create_dir_all(folder)
+    }
+
+    fn write(&mut self, part: &[u8]) -> Fate {
+        let Some((path, payload)) = split(part) else { return Fate::Dropped(Reason::EncodeError) };
+        let path = Path::new(path);
+        match self.file(path) {
+            Ok(file) => {
+                file.look_at_path();
+                file.fate_of(payload)
+            }
+            Err(error) => Fate::Failed(super::failure(path, &error)),
+        }
+    }
+}
+
+impl Destination for Files {
+    fn submit(&mut self, attempt: Attempt) -> Result<(), Attempt> {
+        let batch = &attempt.batch;
+        for place in attempt.parts.places(batch.encoded.parts.len()) {
+            let fate = self.write(batch.part(place));
+            let parts = Parts::Some(vec![place as u32]);
+            self.done.push(Outcome { batch: batch.id, parts, fate });
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, _wait: Duration, done: &mut Vec<Outcome>) {
+        done.append(&mut self.done);
+        for file in &mut self.open {
+            file.look_at_path();
+            file.rotate_if_due();
+        }
+    }
+
+    fn figures(&self) -> OwnFigures {
+        let sum = |count: fn(&RotatedFile) -> u64| self.open.iter().map(count).sum::<u64>();
+        let [rotations, reopens] = self.closed;
+        OwnFigures {
+            events: vec![
+                (Event::Rotations, rotations + sum(|file| file.rotations)),
+                (Event::Reopens, reopens + sum(|file| file.reopens)),
+            ],
+            ..OwnFigures::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_made_of_what_is_known_and_harmless() {
+        let template = PathTemplate::parse("/log/{host}/{listener}-{date}.log").unwrap().unwrap();
+        assert_eq!(template.folder(), Path::new("/log"));
+        let check = |hostname, expected: &str| {
+            let record = DatagramRecord {
+                hostname,
+                listener: Some("in"),
+                source_address: Some([10, 0, 0, 1].into()),
+                time_unix_ns: Some(1_763_769_600_000_000_000),
+                ..DatagramRecord::new()
+            };
+            let path = template.path(&host_of(&record), &record);
+            assert_eq!(path, format!("/log/{expected}/in-2025-11-22.log"));
+        };
+        check(None, "10.0.0.1");
+        check(Some("web-1"), "web-1");
+        check(Some("../../etc"), "_._.._etc");
+        check(Some(".."), "_.");
+        check(Some(""), "unknown");
+        check(Some("a/b\0c\nd"), "a_b_c_d");
+    }
+
+    #[test]
+    fn only_known_names_stand_in_braces() {
+        assert_eq!(PathTemplate::parse("/log/all.log"), Ok(None));
+        assert_eq!(PathTemplate::parse("/log/{hots}.log"), Err("hots".to_owned()));
+        assert_eq!(PathTemplate::parse("/log/{host"), Err("host".to_owned()));
+    }
+}
