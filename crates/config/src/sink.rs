@@ -1,7 +1,9 @@
 //! `[[sink]]`: where records leave.
 
+mod clickhouse;
 mod credentials;
 mod file;
+mod http;
 pub(crate) mod kind;
 mod null;
 mod parquet;
@@ -10,8 +12,10 @@ mod stdout;
 mod udp;
 mod url;
 
+pub use clickhouse::ClickHouseSink;
 pub use credentials::{Credentials, Tls};
 pub use file::FileSink;
+pub use http::{HttpSink, OtlpSink, Requests};
 pub use kind::Opening;
 pub use null::NullSink;
 pub use parquet::ParquetSink;
@@ -54,6 +58,10 @@ kinds! {
         S3(S3Sink) at s3::SCHEMES, keys S3Sink;
         /// Datagrams to a UDP address.
         Udp(UdpSink) at udp::SCHEMES;
+        ClickHouse(ClickHouseSink) at clickhouse::SCHEMES, keys Requests ClickHouseSink;
+        Http(HttpSink) at http::SCHEMES, keys HttpSink;
+        /// Logs of OpenTelemetry.
+        Otlp(OtlpSink) at http::OTLP_SCHEMES;
         /// Standard output.
         Stdout(StdoutSink) at stdout::SCHEMES;
         /// Nowhere.

@@ -46,6 +46,7 @@ mod backlog;
 mod batcher;
 mod byte_stream;
 mod check;
+mod clickhouse;
 mod datagrams;
 mod delivery;
 mod destination;
@@ -54,6 +55,7 @@ mod error;
 mod fanout;
 mod file;
 mod frames;
+mod http;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod null;
@@ -67,7 +69,6 @@ mod simulation;
 mod sink;
 mod stream;
 #[cfg(any(feature = "http", feature = "s3"))]
-#[cfg_attr(not(feature = "s3"), expect(dead_code, reason = "no destination of this build uses it"))]
 mod tasks;
 mod tcp;
 #[cfg(feature = "tls")]
@@ -77,6 +78,9 @@ mod unix;
 mod worker;
 
 pub use check::{Step, check};
+#[cfg(feature = "http")]
+pub use clickhouse::clickhouse;
+pub use clickhouse::{ClickHouseOptions, Duplicates, Insertion, MissingTables};
 pub use destination::{
     BatchEncoder, Connector, Destination, Form, MakeDestination, MakeForm, OwnFigures, Pushed,
     ReadBack,
@@ -86,6 +90,9 @@ pub use error::Error;
 pub use fanout::{ChunkWriter, Fanout};
 pub use file::{FileOptions, PathTemplate, file, files};
 pub use frames::StreamFraming;
+pub use http::{Compression, HttpOptions};
+#[cfg(feature = "http")]
+pub use http::{http, otlp};
 #[cfg(feature = "kafka")]
 pub use kafka::{KafkaCompression, KafkaKey, KafkaOptions, KafkaSasl, SaslMechanism, kafka};
 pub use null::null;

@@ -2,8 +2,6 @@
 //!
 //! Secrets stand in files or in the environment. Nothing here reads them: that is done when the sink connects.
 
-#![expect(dead_code, reason = "no kind of sink that is there needs all of it")]
-
 use crate::form::{Bool, Form, Slot, path, text};
 use crate::keys::keys;
 use crate::reader::Reader;
@@ -97,6 +95,7 @@ impl Form for Variable {
 pub(crate) enum Accepts {
     /// A user, a password, or both.
     Password,
+    #[expect(dead_code, reason = "no kind of sink takes a token alone")]
     Token,
     Either,
 }

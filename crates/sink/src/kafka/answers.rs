@@ -90,11 +90,15 @@ pub(super) fn told(options: &KafkaOptions, said: &Said) -> Trouble {
 fn fix(options: &KafkaOptions, code: Option<Code>) -> String {
     let (topic, brokers) = (&options.topic, options.brokers.join(","));
     match code {
-        Some(Code::UnknownTopic | Code::UnknownTopicOrPartition | Code::UnknownPartition) => format!(
-            "create it: kafka-topics.sh --bootstrap-server {brokers} --create --topic {topic}, and the same for {}",
-            options.totals_topic
-        ),
-        Some(Code::InvalidTopic) => "a topic's name has letters, digits, `.`, `_` and `-`; correct `to`".to_owned(),
+        Some(Code::UnknownTopic | Code::UnknownTopicOrPartition | Code::UnknownPartition) => {
+            format!(
+                "create it: kafka-topics.sh --bootstrap-server {brokers} --create --topic {topic}, and the same for {}",
+                options.totals_topic
+            )
+        }
+        Some(Code::InvalidTopic) => {
+            "a topic's name has letters, digits, `.`, `_` and `-`; correct `to`".to_owned()
+        }
         Some(Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed) => format!(
             "allow it: kafka-acls.sh --bootstrap-server {brokers} --add --allow-principal User:NAME --operation Write \
              --operation Describe --topic {topic}"
@@ -107,7 +111,10 @@ fn fix(options: &KafkaOptions, code: Option<Code>) -> String {
              with TLS: openssl s_client -connect {} </dev/null",
             options.brokers.first().map_or("", String::as_str)
         ),
-        Some(Code::Resolve) => "correct the host in `to`, or see that the name is resolved: getent hosts HOST".to_owned(),
+        Some(Code::Resolve) => {
+            "correct the host in `to`, or see that the name is resolved: getent hosts HOST"
+                .to_owned()
+        }
         Some(Code::NotEnoughReplicas | Code::NotEnoughReplicasAfterAppend) => {
             "bring the missing brokers back, or lower min.insync.replicas of the topic".to_owned()
         }
