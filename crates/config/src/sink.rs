@@ -1,7 +1,9 @@
 //! `[[sink]]`: where records leave.
 
+mod clickhouse;
 mod credentials;
 mod file;
+mod http;
 mod kafka;
 pub(crate) mod kind;
 mod nats;
@@ -16,8 +18,10 @@ mod udp;
 mod unix;
 mod url;
 
+pub use clickhouse::ClickHouseSink;
 pub use credentials::{Credentials, Tls};
 pub use file::FileSink;
+pub use http::{HttpSink, OtlpSink, Requests};
 pub use kafka::KafkaSink;
 pub use kind::Opening;
 pub use nats::{NatsSink, Service};
@@ -78,6 +82,10 @@ kinds! {
         Redis(RedisSink) at redis::SCHEMES, keys RedisSink;
         /// NATS.
         Nats(NatsSink) at nats::SCHEMES, keys NatsSink;
+        ClickHouse(ClickHouseSink) at clickhouse::SCHEMES, keys Requests ClickHouseSink;
+        Http(HttpSink) at http::SCHEMES, keys HttpSink;
+        /// Logs of OpenTelemetry.
+        Otlp(OtlpSink) at http::OTLP_SCHEMES;
         /// Standard output.
         Stdout(StdoutSink) at stdout::SCHEMES;
         /// Nowhere.
