@@ -34,8 +34,9 @@ mod statsd;
 mod target;
 
 pub use self::sink::{
-    Body, Credentials, FileSink, KafkaSink, NsqSink, NullSink, Opening, ParquetSink, Parse, S3Sink,
-    Sink, SinkConfig, Source, StdoutSink, Tls, UdpSink, Url, Written,
+    Body, Credentials, FileSink, Framed, KafkaSink, NatsSink, NsqSink, NullSink, Opening,
+    ParquetSink, Parse, RedisMode, RedisSink, S3Sink, Service, Sink, SinkConfig, Source,
+    StdoutSink, TcpSink, Tls, UdpSink, UnixSink, Url, Written,
 };
 pub use self::sockets::{COLLECTOR_NAME, Namespaces, SocketsConfig};
 pub use address::{AddressError, Host, HostPort, ListenAddress, TargetAddress, split_options};

@@ -4,24 +4,32 @@ mod credentials;
 mod file;
 mod kafka;
 pub(crate) mod kind;
+mod nats;
 mod nsq;
 mod null;
 mod parquet;
+mod redis;
 mod s3;
 mod stdout;
+mod tcp;
 mod udp;
+mod unix;
 mod url;
 
 pub use credentials::{Credentials, Tls};
 pub use file::FileSink;
 pub use kafka::KafkaSink;
 pub use kind::Opening;
+pub use nats::{NatsSink, Service};
 pub use nsq::NsqSink;
 pub use null::NullSink;
 pub use parquet::ParquetSink;
+pub use redis::{RedisMode, RedisSink};
 pub use s3::S3Sink;
 pub use stdout::StdoutSink;
+pub use tcp::{Framed, TcpSink};
 pub use udp::UdpSink;
+pub use unix::UnixSink;
 pub use url::Url;
 
 use crate::address::{HostPort, NAME, name_of};
@@ -62,6 +70,14 @@ kinds! {
         S3(S3Sink) at s3::SCHEMES, keys S3Sink;
         /// Datagrams to a UDP address.
         Udp(UdpSink) at udp::SCHEMES;
+        /// A connection to a receiver of streams.
+        Tcp(TcpSink) at tcp::SCHEMES, keys Framed;
+        /// A unix socket.
+        Unix(UnixSink) at unix::SCHEMES;
+        /// Redis or Valkey.
+        Redis(RedisSink) at redis::SCHEMES, keys RedisSink;
+        /// NATS.
+        Nats(NatsSink) at nats::SCHEMES, keys NatsSink;
         /// Standard output.
         Stdout(StdoutSink) at stdout::SCHEMES;
         /// Nowhere.

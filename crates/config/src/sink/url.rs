@@ -1,7 +1,5 @@
 //! Addresses of stores and brokers: hosts with ports, and a path.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "no kind of sink that is there needs all of it"))]
-
 use crate::address::{AddressError, HostPort, server};
 use std::fmt;
 
