@@ -1,7 +1,9 @@
 //! A sink that is a subject of NATS, or a stream of `JetStream` behind it.
 
 use super::credentials::Accepts;
-use super::kind::{Kind, Opening, Scheme};
+#[cfg(feature = "nats")]
+use super::kind::Opening;
+use super::kind::{Kind, Scheme};
 use super::{Credentials, Sink, Tls, Url, Written};
 use crate::address::AddressError;
 use crate::form::path;

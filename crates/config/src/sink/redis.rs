@@ -1,7 +1,9 @@
 //! A sink that is a stream or a channel of Redis or Valkey.
 
 use super::credentials::Accepts;
-use super::kind::{Kind, Opening, Scheme};
+#[cfg(feature = "redis")]
+use super::kind::Opening;
+use super::kind::{Kind, Scheme};
 use super::{Credentials, Sink, Tls, Url, Written};
 use crate::address::AddressError;
 use crate::form::{Choice, whole};
