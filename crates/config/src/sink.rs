@@ -1,7 +1,9 @@
 //! `[[sink]]`: where records leave.
 
+mod clickhouse;
 mod credentials;
 mod file;
+mod http;
 mod kafka;
 pub(crate) mod kind;
 mod nats;
@@ -16,8 +18,10 @@ mod udp;
 mod unix;
 mod url;
 
+pub use clickhouse::ClickHouseSink;
 pub use credentials::{Credentials, Tls};
 pub use file::FileSink;
+pub use http::{HttpSink, OtlpSink, Requests};
 pub use kafka::KafkaSink;
 pub use kind::Opening;
 pub use nats::{NatsSink, Service};
@@ -78,6 +82,10 @@ kinds! {
         Redis(RedisSink) at redis::SCHEMES, keys RedisSink;
         /// NATS.
         Nats(NatsSink) at nats::SCHEMES, keys NatsSink;
+        ClickHouse(ClickHouseSink) at clickhouse::SCHEMES, keys Requests ClickHouseSink;
+        Http(HttpSink) at http::SCHEMES, keys HttpSink;
+        /// Logs of OpenTelemetry.
+        Otlp(OtlpSink) at http::OTLP_SCHEMES;
         /// Standard output.
         Stdout(StdoutSink) at stdout::SCHEMES;
         /// Nowhere.
@@ -502,6 +510,7 @@ fn fits_sources(report: &Report, sink: &Placed<SinkConfig>) {
 mod tests {
     use super::*;
     use crate::Config;
+    use ::sink::StreamFraming;
 
     #[test]
     fn every_word_of_the_table_is_the_name_of_its_format() {
@@ -530,6 +539,40 @@ mod tests {
         check("parquet:/var/lib/weir/records", "parquet:/var/lib/weir/records");
         check("10.0.0.1:6350", "udp://10.0.0.1:6350");
         check("udp://collector.example.net:6350", "udp://collector.example.net:6350");
+        check("tcp://[2001:db8::1]:514", "tcp://[2001:db8::1]:514");
+        check("unix:///run/receiver.sock", "unix:/run/receiver.sock");
+        check("unixgram:receiver.sock", "unixgram:receiver.sock");
+        if cfg!(feature = "tls") {
+            check("tls://logs.example.net:6514", "tls://logs.example.net:6514");
+        }
+        if cfg!(feature = "redis") {
+            check("redis://10.0.0.5/weir:sockets", "redis://10.0.0.5:6379/weir:sockets");
+            check("rediss://10.0.0.5:1/x", "rediss://10.0.0.5:1/x");
+        }
+        if cfg!(feature = "nats") {
+            check("nats://a,b:4223/weir.x", "nats://a:4222,b:4223/weir.x");
+            check("jetstreams://a/weir.x", "jetstreams://a:4222/weir.x");
+        }
+    }
+
+    #[test]
+    fn framing_follows_the_format_unless_it_is_said() {
+        let framing = |keys: &str| {
+            let text = format!("[sockets]\n[[sink]]\nfrom = ['sockets']\nto = 'tcp://h:1'\n{keys}");
+            let config = Config::parse(&text, "t").map_err(|errors| errors[0].message.clone())?;
+            match &config.sinks[0].to {
+                Sink::Tcp(sink) => Ok(sink.framed.framing),
+                other => Err(format!("it is {other}")),
+            }
+        };
+        assert_eq!(framing(""), Ok(StreamFraming::Newline));
+        assert_eq!(framing("format = 'protobuf'"), Ok(StreamFraming::None));
+        assert_eq!(
+            framing("format = 'protobuf'\nframing = 'length_prefixed'"),
+            Ok(StreamFraming::LengthPrefixed)
+        );
+        let refused = framing("format = 'protobuf'\nframing = 'newline'").unwrap_err();
+        assert!(refused.contains("line feeds inside"), "{refused}");
     }
 
     #[test]

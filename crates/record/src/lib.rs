@@ -23,6 +23,7 @@ mod field_set;
 mod generated;
 mod json;
 mod messagepack;
+mod otlp;
 mod protobuf;
 mod prototext;
 mod row_binary;
@@ -47,6 +48,7 @@ pub use decode::{
 };
 pub use encoder::{Encoder, Encoding, Frame, UnknownEncoding, Written};
 pub use field_set::{FieldSet, UnknownField};
+pub use otlp::OtlpLogs;
 pub use row_binary::RowBinary;
 pub use schema::{Field, Group, Kind};
 pub use table::{SCHEMA_VERSION, SocketRecord};

@@ -47,6 +47,7 @@ mod backlog;
 mod batcher;
 mod byte_stream;
 mod check;
+mod clickhouse;
 mod datagrams;
 mod delivery;
 mod destination;
@@ -55,6 +56,7 @@ mod error;
 mod fanout;
 mod file;
 mod frames;
+mod http;
 mod kafka;
 #[cfg(feature = "nats")]
 mod nats;
@@ -80,6 +82,9 @@ mod unix;
 mod worker;
 
 pub use check::{Step, check};
+#[cfg(feature = "http")]
+pub use clickhouse::clickhouse;
+pub use clickhouse::{ClickHouseOptions, Duplicates, Insertion, MissingTables};
 pub use destination::{
     BatchEncoder, Connector, Destination, Form, MakeDestination, MakeForm, OwnFigures, Pushed,
     ReadBack,
@@ -89,6 +94,9 @@ pub use error::Error;
 pub use fanout::{ChunkWriter, Fanout};
 pub use file::{FileOptions, PathTemplate, file, files};
 pub use frames::StreamFraming;
+pub use http::{Compression, HttpOptions};
+#[cfg(feature = "http")]
+pub use http::{http, otlp};
 #[cfg(feature = "kafka")]
 pub use kafka::kafka;
 pub use kafka::{KafkaCompression, KafkaKey, KafkaOptions, KafkaSasl, SaslMechanism};

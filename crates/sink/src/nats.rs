@@ -9,7 +9,7 @@ mod answers;
 mod connection;
 
 use crate::batch::{Attempt, Batch, BatchId, Fate, Outcome, Parts, Sent};
-use crate::destination::{Connector, Destination, Form};
+use crate::destination::{Connector, Destination, Form, ReadBack};
 use crate::encode::{Content, Partition};
 use crate::secret::{Login, SecretSource, TlsOptions};
 use crate::tasks::Tasks;
@@ -27,6 +27,9 @@ use std::time::Duration;
 
 /// How long the answer to one message may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Batches that are on their way at the same time, at most, whatever the sink is told.
+const IN_FLIGHT_MAX: usize = 64;
 
 /// A NATS destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,6 +91,9 @@ struct Nats {
 
 impl Destination for Nats {
     fn submit(&mut self, attempt: Attempt) -> Result<(), Attempt> {
+        if self.tasks.len() >= IN_FLIGHT_MAX {
+            return Err(attempt);
+        }
         let shared = Arc::clone(&self.shared);
         self.tasks.spawn(async move { deliver(&shared, attempt).await });
         Ok(())
@@ -96,6 +102,41 @@ impl Destination for Nats {
     fn poll(&mut self, wait: Duration, done: &mut Vec<Outcome>) {
         self.tasks.poll(wait, done);
     }
+
+    fn read_back(&mut self, batch: &Batch, wait: Duration) -> ReadBack {
+        if self.shared.options.service == NatsService::Core {
+            return ReadBack::Cannot("core NATS keeps nothing");
+        }
+        match self.tasks.block_on(wait, is_there(&self.shared, batch)) {
+            Some(Ok(true)) => ReadBack::Found,
+            Some(Ok(false)) => ReadBack::Missing(format!(
+                "the last {LOOK_BACK} messages of the stream do not have it"
+            )),
+            Some(Err(what)) => ReadBack::Missing(what),
+            None => ReadBack::Missing("the stream was not read in time".to_owned()),
+        }
+    }
+}
+
+/// How many of the last messages of a stream are looked at for a batch.
+const LOOK_BACK: u64 = 100;
+
+/// Whether the last messages of the stream have the first part of a batch.
+async fn is_there(shared: &Shared, batch: &Batch) -> Result<bool, String> {
+    let connection = shared.connection().await.map_err(|trouble| trouble.what)?;
+    let context = &connection.stream;
+    let name = context.stream_by_subject(shared.options.subject.clone()).await;
+    let stream = context.get_stream(name.map_err(|error| error.to_string())?).await;
+    let stream = stream.map_err(|error| error.to_string())?;
+    let last = stream.cached_info().state.last_sequence;
+    for number in (last.saturating_sub(LOOK_BACK) + 1..=last).rev() {
+        // One may be gone: a stream has limits.
+        let message = stream.get_raw_message(number).await;
+        if message.is_ok_and(|message| message.payload == batch.part(0)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 async fn deliver(shared: &Shared, attempt: Attempt) -> Vec<Outcome> {

@@ -28,6 +28,9 @@ use tokio::sync::Mutex;
 /// How long the answers to one batch may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Batches that are on their way at the same time, at most, whatever the sink is told.
+const IN_FLIGHT_MAX: usize = 64;
+
 /// A Redis destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisOptions {
@@ -92,6 +95,9 @@ struct Shared {
 
 impl Destination for Redis {
     fn submit(&mut self, attempt: Attempt) -> Result<(), Attempt> {
+        if self.tasks.len() >= IN_FLIGHT_MAX {
+            return Err(attempt);
+        }
         let shared = Arc::clone(&self.shared);
         self.tasks.spawn(async move { shared.deliver(attempt).await });
         Ok(())

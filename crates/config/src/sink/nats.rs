@@ -95,6 +95,9 @@ fn read(
     Ok(keys().map(Sink::Nats))
 }
 
+/// Batches on their way: enough that the server is not waited for.
+const IN_FLIGHT: usize = 4;
+
 impl Kind for NatsSink {
     fn values(&self) -> Values {
         let tls = self.tls.iter().flat_map(Tls::values);
@@ -120,7 +123,12 @@ impl Kind for NatsSink {
     }
 
     fn usual(&self) -> (BatchLimits, usize) {
-        (BatchLimits { rows: 1_000, bytes: 256 << 10, age: Duration::ZERO }, 4)
+        (BatchLimits { rows: 1_000, bytes: 256 << 10, age: Duration::ZERO }, IN_FLIGHT)
+    }
+
+    fn encoder_bytes_max(&self, batch_bytes: u64) -> u64 {
+        // One encoder for each kind of row, and what the client makes of each batch: messages, and what goes over the wire.
+        3 * 2 * batch_bytes + 2 * IN_FLIGHT as u64 * batch_bytes
     }
 
     fn written(&self) -> Option<&Written> {

@@ -109,6 +109,11 @@ impl Kind for TcpSink {
         (BatchLimits::default(), IN_FLIGHT)
     }
 
+    fn encoder_bytes_max(&self, batch_bytes: u64) -> u64 {
+        // With lengths between them, rows are written once more.
+        3 * batch_bytes
+    }
+
     fn written(&self) -> Option<&Written> {
         Some(&self.written)
     }

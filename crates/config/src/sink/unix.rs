@@ -62,6 +62,11 @@ impl Kind for UnixSink {
         (BatchLimits::default(), if self.framed.is_some() { IN_FLIGHT } else { 1 })
     }
 
+    fn encoder_bytes_max(&self, batch_bytes: u64) -> u64 {
+        // With lengths between them, rows are written once more.
+        3 * batch_bytes
+    }
+
     fn written(&self) -> Option<&Written> {
         Some(&self.written)
     }

@@ -2,8 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[cfg(feature = "http")]
+mod clickhouse;
 mod fanout;
 mod file;
+#[cfg(feature = "http")]
+mod http;
+mod isolation;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod life;

@@ -165,6 +165,8 @@ fn faults_of_a_server_that_acknowledges_nothing_lose_nothing_that_was_acknowledg
         options,
         &proxy,
         &[
+            // The server speaks first: one that hangs from the beginning is sent nothing.
+            Fault::Slow { bytes_per_sec: 200_000 },
             Fault::Hang,
             Fault::ResetAfter { sent_bytes: 30_000 },
             Fault::CloseAfter { answered_bytes: 100 },
@@ -222,8 +224,8 @@ fn a_subject_that_is_not_allowed_is_named_and_nothing_counts_as_delivered() {
     }
     let (dir, port) = (TempDir::new(), testkit::free_port());
     let config = dir.file("nats.conf");
-    let text = r#"authorization { user: weir, password: right,
-        permissions: { publish: ["_INBOX.>"], subscribe: ["_INBOX.>"] } }"#;
+    let text = r#"authorization { users: [ { user: weir, password: right,
+        permissions: { publish: ["_INBOX.>"], subscribe: ["_INBOX.>"] } } ] }"#;
     std::fs::write(&config, text).unwrap();
     let mut command = Command::new(find_tool("nats-server").unwrap());
     command.args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--config"]).arg(config);

@@ -1,0 +1,113 @@
+//! What ClickHouse's answers mean for the rows of an insert.
+
+use super::tables::file_of;
+use crate::batch::{Failure, Fate, Sent};
+use crate::http::{Answer, failure, fate_of};
+use ledger::RejectClass;
+use record::RowKind;
+
+/// Where an insert went, for words.
+pub(super) struct Place<'a> {
+    pub(super) address: &'a str,
+    pub(super) database: &'a str,
+    pub(super) table: &'a str,
+    pub(super) kind: RowKind,
+}
+
+pub(super) const UNKNOWN_TABLE: u32 = 60;
+pub(super) const UNKNOWN_DATABASE: u32 = 81;
+
+/// The number of the error that an answer names, if it names one. One that came up after the first bytes of a 200 stands in the body
+/// (<https://clickhouse.com/docs/interfaces/http#http_response_codes_caveats>).
+pub(super) fn code_of(answer: &Answer) -> Option<u32> {
+    let header = answer.headers.get("x-clickhouse-exception-code");
+    let header = header.and_then(|value| value.to_str().ok()?.trim().parse().ok());
+    header.filter(|code| *code != 0).or_else(|| {
+        let text = String::from_utf8_lossy(&answer.body);
+        let (_, rest) = text.split_once("Code: ")?;
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().ok()
+    })
+}
+
+/// What an insert came to. Numbers and names are those of `src/Common/ErrorCodes.cpp`.
+pub(super) fn fate(answer: &Answer, place: &Place<'_>) -> Fate {
+    let Some(code) = code_of(answer) else { return fate_of(answer, place.address) };
+    let says = answer.words();
+    match code {
+        // TYPE_MISMATCH, INCORRECT_DATA and NO_SUCH_COLUMN_IN_TABLE of the header: the table is not ours, and can become it.
+        16 | 53 | 117 if is_about_table(&says) => Fate::Failed(wrong_table(&says, place)),
+        // What parsers of values say: CANNOT_PARSE_…, CANNOT_READ_ALL_DATA, ATTEMPT_TO_READ_AFTER_EOF, TYPE_MISMATCH,
+        // CANNOT_CONVERT_TYPE, INCORRECT_DATA, TOO_LARGE_ARRAY_SIZE, TOO_LARGE_STRING_SIZE,
+        // VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE, CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN, DECIMAL_OVERFLOW.
+        6 | 26 | 27 | 32 | 33 | 38 | 41 | 53 | 70 | 72 | 117 | 128 | 131 | 321 | 349 | 407 => {
+            Fate::Rejected { class: RejectClass::Schema, says }
+        }
+        // VIOLATED_CONSTRAINT
+        469 => Fate::Rejected { class: RejectClass::Denied, says },
+        _ => Fate::Failed(may_pass(code, &says, place)),
+    }
+}
+
+fn is_about_table(says: &str) -> bool {
+    ["Type of '", "Unknown field", "header", "No such column"]
+        .iter()
+        .any(|words| says.contains(words))
+}
+
+fn wrong_table(says: &str, place: &Place<'_>) -> Failure {
+    let Place { address, database, table, kind } = place;
+    let fix = format!(
+        "bring {database}.{table} to this version's columns (deploy/clickhouse/{}): ALTER TABLE {database}.{table} ADD COLUMN … or \
+         MODIFY COLUMN …, with the column that it names",
+        file_of(*kind)
+    );
+    failure(Sent::No, format!("{address} has another table {database}.{table}: {says}"), fix)
+}
+
+fn may_pass(code: u32, says: &str, place: &Place<'_>) -> Failure {
+    let Place { address, database, table, kind } = place;
+    let file = file_of(*kind);
+    let (sent, fix) = match code {
+        UNKNOWN_TABLE => (
+            Sent::No,
+            format!(
+                "make it: clickhouse-client --database {database} --multiquery < deploy/clickhouse/{file}; or set create_tables = true"
+            ),
+        ),
+        UNKNOWN_DATABASE => {
+            (Sent::No, format!("make it: CREATE DATABASE {database}; or set create_tables = true"))
+        }
+        // UNKNOWN_USER, WRONG_PASSWORD, REQUIRED_PASSWORD, AUTHENTICATION_FAILED
+        192..=194 | 516 => {
+            (Sent::No, "set user and password_file to those of this server".to_owned())
+        }
+        // READONLY, ACCESS_DENIED
+        164 | 497 => {
+            (Sent::No, format!("GRANT INSERT, SELECT ON {database}.* TO the user of this sink"))
+        }
+        // TOO_MANY_SIMULTANEOUS_QUERIES, QUOTA_EXCEEDED
+        201 | 202 => {
+            (Sent::No, "raise the limit of queries, or lower in_flight of the sinks".to_owned())
+        }
+        // TABLE_IS_READ_ONLY, NOT_ENOUGH_SPACE
+        242 | 243 => (Sent::No, "see the disks and the Keeper of this server".to_owned()),
+        // TOO_MANY_PARTS is said before anything is written (`MergeTreeData::delayInsertOrThrowIfNeeded`).
+        252 => (
+            Sent::No,
+            "send larger batches: raise batch_age and batch_rows of the sinks".to_owned(),
+        ),
+        // MEMORY_LIMIT_EXCEEDED
+        241 => (
+            Sent::Maybe,
+            "give the server more memory, or lower batch_rows of the sinks".to_owned(),
+        ),
+        // UNKNOWN_SETTING
+        115 => (Sent::No, "this needs a ClickHouse of 22.2 or newer".to_owned()),
+        _ => (
+            Sent::Maybe,
+            format!("see what it says, in its log and here; its documentation has error {code}"),
+        ),
+    };
+    failure(sent, format!("{address} took no rows into {database}.{table}: {says}"), fix)
+}

@@ -1,0 +1,259 @@
+//! The destination that inserts.
+
+use super::answers::{Place, UNKNOWN_DATABASE, UNKNOWN_TABLE, code_of, fate};
+use super::{ClickHouseOptions, Duplicates, Insertion, MissingTables, tables};
+use crate::batch::{Attempt, Batch, Encoded, Failure, Fate, Outcome, Part, PartKey, Sent};
+use crate::destination::{BatchEncoder, Connector, Destination, Form, Pushed, ReadBack};
+use crate::http::{
+    Answer, BodyEncoder, Client, IN_FLIGHT_MAX, body_of, failure, no_secret, parse_url,
+    secret_value, tasks,
+};
+use crate::secret::Login;
+use crate::tasks::Tasks;
+use ledger::{Reason, Trouble};
+use record::{Encoder, Encoding, FieldSet, Frame, Row, RowBinary, RowKind};
+use reqwest::header::CONTENT_ENCODING;
+use reqwest::{Method, RequestBuilder, Url};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Tables of a ClickHouse server.
+pub fn clickhouse(options: ClickHouseOptions) -> Connector {
+    let ClickHouseOptions { fields, compression, .. } = options;
+    let form = move || {
+        let encoder = |kind| {
+            let header = tables::header(kind);
+            let rows = Box::new(TableRows::new(&fields));
+            (kind, Box::new(BodyEncoder { rows, header, compression }) as Box<dyn BatchEncoder>)
+        };
+        Form::ByKind(RowKind::ALL.map(encoder).into())
+    };
+    let destination =
+        move || Ok(Box::new(ClickHouse::new(options.clone())?) as Box<dyn Destination>);
+    Connector { form: Box::new(form), destination: Box::new(destination) }
+}
+
+/// Rows of one table.
+struct TableRows {
+    rows: RowBinary,
+    /// Leaves out what was not chosen, if anything is.
+    chosen: Option<Encoder>,
+    scratch: Vec<u8>,
+    out: Vec<u8>,
+    part: Option<Part>,
+}
+
+impl TableRows {
+    fn new(fields: &FieldSet) -> TableRows {
+        let chosen = || Encoder::new(Encoding::Protobuf, fields).framed(Frame::Alone);
+        let chosen = (!fields.is_all()).then(chosen);
+        let (scratch, out) = (Vec::new(), Vec::new());
+        TableRows { rows: RowBinary::new(), chosen, scratch, out, part: None }
+    }
+
+    fn write(&mut self, row: &Row<'_>) -> Result<(), record::DecodeError> {
+        let TableRows { rows, chosen, scratch, out, .. } = self;
+        match chosen {
+            Some(chosen) if row.kind == RowKind::Record => {
+                scratch.clear();
+                chosen.row(row.kind, row.bytes, scratch)?;
+                rows.row(row.kind, scratch, out)
+            }
+            _ => rows.row(row.kind, row.bytes, out),
+        }
+    }
+}
+
+impl BatchEncoder for TableRows {
+    fn push(&mut self, row: &Row<'_>, key: PartKey) -> Pushed {
+        let before = self.out.len();
+        if self.write(row).is_err() {
+            self.out.truncate(before);
+            return Pushed::Skipped(Reason::EncodeError);
+        }
+
+        let part = self.part.get_or_insert(Part { end: 0, rows: 0, row_bytes: 0, key });
+        part.rows += 1;
+        part.row_bytes += row.bytes.len() as u64;
+        Pushed::Taken
+    }
+
+    fn bytes(&self) -> usize {
+        self.out.len()
+    }
+
+    fn finish(&mut self) -> Encoded {
+        let bytes = std::mem::take(&mut self.out);
+        // The next batch is about as long.
+        self.out.reserve(bytes.len());
+        let part = self.part.take().map(|part| Part { end: bytes.len(), ..part });
+        Encoded { bytes, parts: part.into_iter().collect() }
+    }
+}
+
+struct ClickHouse {
+    server: Arc<Server>,
+    tasks: Tasks,
+}
+
+/// What every request needs.
+struct Server {
+    options: ClickHouseOptions,
+    url: Url,
+    client: Client,
+}
+
+impl ClickHouse {
+    fn new(options: ClickHouseOptions) -> Result<ClickHouse, Trouble> {
+        let url = parse_url(&options.url)?;
+        let client = Client::new(&url, &options.tls, options.request_timeout)?;
+        let server = Arc::new(Server { options, url, client });
+        Ok(ClickHouse { server, tasks: tasks()? })
+    }
+}
+
+impl Destination for ClickHouse {
+    fn submit(&mut self, attempt: Attempt) -> Result<(), Attempt> {
+        if self.tasks.len() >= IN_FLIGHT_MAX {
+            return Err(attempt);
+        }
+        let server = Arc::clone(&self.server);
+        self.tasks.spawn(async move {
+            let batch = attempt.batch;
+            let fate = server.deliver(&batch).await.unwrap_or_else(Fate::Failed);
+            vec![Outcome::all(batch.id, fate)]
+        });
+        Ok(())
+    }
+
+    fn poll(&mut self, wait: Duration, done: &mut Vec<Outcome>) {
+        self.tasks.poll(wait, done);
+    }
+
+    fn read_back(&mut self, batch: &Batch, wait: Duration) -> ReadBack {
+        if batch.oldest_unix_ns == 0 {
+            return ReadBack::Cannot("its rows have no time to look for");
+        }
+        let look = self.server.count_at(batch);
+        match self.tasks.block_on(wait, look) {
+            Some(Ok(0)) => {
+                ReadBack::Missing(format!("no row of the time {}", batch.oldest_unix_ns))
+            }
+            Some(Ok(_)) => ReadBack::Found,
+            Some(Err(failure)) => ReadBack::Missing(failure.trouble.what),
+            None => ReadBack::Missing("no answer in time".to_owned()),
+        }
+    }
+
+    fn is_idempotent(&self) -> bool {
+        self.server.options.duplicates == Duplicates::Removed
+    }
+}
+
+impl Server {
+    /// Inserts a batch, and makes its table if that is missing and may be made.
+    async fn deliver(&self, batch: &Arc<Batch>) -> Result<Fate, Failure> {
+        let kind = batch.kind.unwrap_or(RowKind::Record);
+        let mut answer = self.insert(batch, kind).await?;
+        let is_missing = matches!(code_of(&answer), Some(UNKNOWN_TABLE | UNKNOWN_DATABASE));
+        if is_missing && self.options.missing_tables == MissingTables::Created {
+            self.create(kind).await?;
+            answer = self.insert(batch, kind).await?;
+        }
+
+        let (database, table) = (self.options.database.as_str(), self.table(kind));
+        let address = self.client.address();
+        Ok(fate(&answer, &Place { address, database, table: &table, kind }))
+    }
+
+    async fn insert(&self, batch: &Arc<Batch>, kind: RowKind) -> Result<Answer, Failure> {
+        let into = self.quoted_table(kind);
+        // Column names go with the rows; said here too, an `INSERT` leaves the other columns to their defaults.
+        let columns = RowBinary::columns(kind);
+        let query = format!("INSERT INTO {into} ({columns}) FORMAT RowBinaryWithNamesAndTypes");
+        let token = format!("{:032x}", batch.token);
+        let mut settings = vec![("query", query.as_str()), ("insert_deduplication_token", &token)];
+        // The answer comes when all is written, and its status is that of the insert.
+        settings.push(("wait_end_of_query", "1"));
+        if self.options.insertion == Insertion::Gathered {
+            settings.extend([("async_insert", "1"), ("wait_for_async_insert", "1")]);
+            if self.options.duplicates == Duplicates::Removed {
+                settings.push(("async_insert_deduplicate", "1"));
+            }
+        }
+
+        let mut request = self.request(&self.options.database, &settings)?;
+        if let Some(coding) = self.options.compression.coding() {
+            request = request.header(CONTENT_ENCODING, coding);
+        }
+        self.client.send(request.body(body_of(Arc::clone(batch)))).await
+    }
+
+    /// Makes the database and the table for rows of this kind.
+    async fn create(&self, kind: RowKind) -> Result<(), Failure> {
+        let database = format!("CREATE DATABASE IF NOT EXISTS {}", quoted(&self.options.database));
+        let table = tables::creation(kind, &self.quoted_table(kind));
+        for statement in [database, table] {
+            // The database that a request names has to be there.
+            let request = self.request("default", &[])?.body(statement);
+            self.asked(request, "to make its tables").await?;
+        }
+        Ok(())
+    }
+
+    /// How many rows of the table have the time of the oldest one of this batch.
+    async fn count_at(&self, batch: &Batch) -> Result<u64, Failure> {
+        let table = self.quoted_table(batch.kind.unwrap_or(RowKind::Record));
+        let time = batch.oldest_unix_ns;
+        let query = format!("SELECT count() FROM {table} WHERE time_unix_ns = {time}");
+        let request = self.request(&self.options.database, &[])?.body(query);
+        let answer = self.asked(request, "to be read").await?;
+        Ok(String::from_utf8_lossy(&answer.body).trim().parse().unwrap_or(0))
+    }
+
+    /// The answer to something that is no insert.
+    async fn asked(&self, request: RequestBuilder, what_for: &str) -> Result<Answer, Failure> {
+        let answer = self.client.send(request).await?;
+        if answer.status.is_success() && code_of(&answer).is_none() {
+            return Ok(answer);
+        }
+        let address = self.client.address();
+        let what = format!("{address} refused {what_for}: {}", answer.words());
+        let fix =
+            format!("give the user of this sink the right: GRANT … ON {}.*", self.options.database);
+        Err(failure(Sent::No, what, fix))
+    }
+
+    fn request(
+        &self,
+        database: &str,
+        settings: &[(&str, &str)],
+    ) -> Result<RequestBuilder, Failure> {
+        let mut url = self.url.clone();
+        url.query_pairs_mut().append_pair("database", database).extend_pairs(settings);
+        let mut request = self.client.request(Method::POST, url);
+
+        let Login { user, .. } = &self.options.login;
+        let password = self.options.login.password().map_err(no_secret)?;
+        if let Some(user) = user {
+            request = request.header("X-ClickHouse-User", user);
+        }
+        if let Some(password) = password {
+            request = request.header("X-ClickHouse-Key", secret_value(password.reveal())?);
+        }
+        Ok(request)
+    }
+
+    fn table(&self, kind: RowKind) -> String {
+        format!("{}{}", self.options.table_prefix, RowBinary::table(kind))
+    }
+
+    fn quoted_table(&self, kind: RowKind) -> String {
+        format!("{}.{}", quoted(&self.options.database), quoted(&self.table(kind)))
+    }
+}
+
+/// An identifier as SQL has it.
+fn quoted(name: &str) -> String {
+    format!("`{}`", name.replace('\\', "\\\\").replace('`', "\\`"))
+}

@@ -1,0 +1,51 @@
+//! HTTP POST: one batch is the body of one request.
+
+#[cfg(feature = "http")]
+mod answers;
+#[cfg(feature = "http")]
+mod body;
+#[cfg(feature = "http")]
+mod client;
+#[cfg(feature = "http")]
+mod otlp;
+#[cfg(feature = "http")]
+mod post;
+
+#[cfg(feature = "http")]
+pub use post::{http, otlp};
+
+#[cfg(feature = "http")]
+pub(crate) use {
+    answers::fate_of,
+    body::{BodyEncoder, body_of},
+    client::{Answer, Client, failure},
+    post::{IN_FLIGHT_MAX, no_secret, parse_url, secret_value, tasks},
+};
+
+use crate::secret::{Login, SecretSource, TlsOptions};
+use std::time::Duration;
+
+/// A server that takes batches as bodies.
+#[derive(Clone, Debug)]
+pub struct HttpOptions {
+    /// `http://…` or `https://…`, whole.
+    pub url: String,
+    pub login: Login,
+    pub tls: TlsOptions,
+    /// For a whole request with its answer.
+    pub request_timeout: Duration,
+    pub compression: Compression,
+    /// Sent with every request.
+    pub headers: Vec<(String, String)>,
+    /// The same, with values that nobody is shown.
+    pub secret_headers: Vec<(String, SecretSource)>,
+}
+
+/// How a body is compressed (`Content-Encoding`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Compression {
+    #[default]
+    None,
+    Gzip,
+    Zstd,
+}

@@ -1,0 +1,172 @@
+//! What speaks HTTP for every destination that is asked by it: one connection pool, TLS, timeouts, and errors in words.
+
+use crate::batch::{Failure, Sent};
+use crate::secret::TlsOptions;
+use crate::tls;
+use ledger::{Reason, Trouble};
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::redirect::Policy;
+use reqwest::{Method, RequestBuilder, StatusCode, Url};
+use std::error::Error;
+use std::io;
+use std::time::{Duration, SystemTime};
+
+/// How long a connection may take, names and TLS included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How much of an answer is read: it is for people, or says what an insert came to.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+/// How much of an answer people are shown.
+const SHOWN_CHARS_MAX: usize = 300;
+
+/// The longest pause that a server's `Retry-After` gets.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(3_600);
+
+/// Sends requests. A clone shares its connections.
+#[derive(Clone)]
+pub(crate) struct Client {
+    http: reqwest::Client,
+    /// For people: `scheme://host:port`.
+    address: String,
+}
+
+/// What a server said.
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Client {
+    /// A client of the server at `url`. `timeout` is for a whole request with its answer.
+    ///
+    /// # Errors
+    /// A certificate or a key cannot be read.
+    pub(crate) fn new(
+        url: &Url,
+        tls_options: &TlsOptions,
+        timeout: Duration,
+    ) -> Result<Client, Trouble> {
+        let builder = reqwest::Client::builder()
+            .user_agent(concat!("weir/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(timeout)
+            // Rows go where the file says, and nowhere else.
+            .redirect(Policy::none())
+            .http1_only()
+            .tls_backend_preconfigured(tls::client_config(tls_options)?);
+
+        let address = url.origin().ascii_serialization();
+        let http = builder.build().map_err(|error| Trouble {
+            what: format!("no client for {address} can be made: {}", cause(&error)),
+            fix: "report it: it is a defect of this build".to_owned(),
+        })?;
+        Ok(Client { http, address })
+    }
+
+    /// A request to be filled and given to [`send`](Self::send).
+    pub(crate) fn request(&self, method: Method, url: Url) -> RequestBuilder {
+        self.http.request(method, url)
+    }
+
+    /// Where it connects to.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Sends a request, and waits for the end of the answer.
+    ///
+    /// # Errors
+    /// There is no answer, or not all of it.
+    pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Answer, Failure> {
+        let mut response = request.send().await.map_err(|error| self.failed(&error))?;
+        let (status, headers) = (response.status(), response.headers().clone());
+
+        let mut body = Vec::new();
+        while body.len() < ANSWER_BYTES_MAX
+            && let Some(piece) = response.chunk().await.map_err(|error| self.failed(&error))?
+        {
+            body.extend_from_slice(&piece);
+        }
+        body.truncate(ANSWER_BYTES_MAX);
+        Ok(Answer { status, headers, body })
+    }
+
+    fn failed(&self, error: &reqwest::Error) -> Failure {
+        let Client { address, .. } = self;
+        let cause = cause(error);
+        if error.is_connect() {
+            let fix = tls_error(error).map_or_else(
+                || format!("see that it runs and that nothing is in between: curl -v {address}"),
+                |error| tls::advice(error).to_owned(),
+            );
+            return failure(Sent::No, format!("no connection to {address}: {cause}"), fix);
+        }
+        if error.is_timeout() {
+            let fix = "see what keeps it busy, or raise request_timeout of the sink".to_owned();
+            return failure(Sent::Maybe, format!("{address} has not answered in time"), fix);
+        }
+
+        let fix =
+            format!("see what it says of the connection's end in its log; try curl -v {address}");
+        failure(Sent::Maybe, format!("the connection to {address} broke: {cause}"), fix)
+    }
+}
+
+impl Answer {
+    /// When the server wants to be asked again (RFC 9110 section 10.2.3).
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        let text = self.headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+        let after = match text.parse() {
+            Ok(seconds) => Duration::from_secs(seconds),
+            Err(_) => {
+                let at = httpdate::parse_http_date(text).ok()?;
+                at.duration_since(SystemTime::now()).unwrap_or_default()
+            }
+        };
+        Some(after.min(RETRY_AFTER_MAX))
+    }
+
+    /// What it says, on one line, for people.
+    pub(crate) fn words(&self) -> String {
+        let text = String::from_utf8_lossy(&self.body);
+        let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let shown: String =
+            line.chars().filter(|c| !c.is_control()).take(SHOWN_CHARS_MAX).collect();
+        let status = self.status;
+        if shown.is_empty() { status.to_string() } else { format!("{status}: {shown}") }
+    }
+}
+
+/// A failure that somebody can do something about.
+pub(crate) fn failure(sent: Sent, what: String, fix: String) -> Failure {
+    let trouble = Trouble { what, fix };
+    Failure { sent, reason: Some(Reason::Unavailable), after: None, trouble }
+}
+
+/// What TLS did not like, if it was that. An error of I/O does not name what it was made of as its source.
+fn tls_error(error: &reqwest::Error) -> Option<&rustls::Error> {
+    let mut next: Option<&(dyn Error + 'static)> = error.source();
+    while let Some(at) = next {
+        if let Some(found) = at.downcast_ref() {
+            return Some(found);
+        }
+        let of_io = at.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        next = of_io.map(|inner| inner as &(dyn Error + 'static)).or_else(|| at.source());
+    }
+    None
+}
+
+/// What is at the bottom of an error, which names no URL and no header.
+fn cause(error: &reqwest::Error) -> String {
+    let mut deepest: &dyn Error = error;
+    while let Some(source) = deepest.source() {
+        deepest = source;
+    }
+    match error.source() {
+        Some(_) => deepest.to_string(),
+        None if error.is_timeout() => "it does not answer".to_owned(),
+        None => "the request is not one".to_owned(),
+    }
+}

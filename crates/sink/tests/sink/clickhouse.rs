@@ -1,0 +1,353 @@
+//! Rows into ClickHouse's own engine, read back by a client that is not ours.
+
+use crate::support::{Source, batch_rows, check_law, fields, numbered, options};
+use ledger::{Event, HopSnapshot};
+use record::{FieldSet, PollTotals, SocketRecord, SocketState};
+use serde_json::{Value, json};
+use sink::{
+    ClickHouseOptions, Compression, DeliveryOptions, Duplicates, Insertion, Login, MissingTables,
+    SecretSource, SinkOptions, TlsOptions,
+};
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+use testkit::servers::{Certificate, Server, unique};
+use testkit::{TempDir, proxy, readback, wait_for};
+
+/// A database of a test's own, which the sink makes.
+fn to(server: SocketAddr, database: &str) -> ClickHouseOptions {
+    ClickHouseOptions {
+        url: format!("http://{server}"),
+        database: database.to_owned(),
+        table_prefix: String::new(),
+        login: Login::default(),
+        tls: TlsOptions::default(),
+        request_timeout: Duration::from_secs(30),
+        compression: Compression::Zstd,
+        fields: FieldSet::ALL,
+        missing_tables: MissingTables::Created,
+        duplicates: Duplicates::Removed,
+        insertion: Insertion::AtOnce,
+    }
+}
+
+fn sink(to: ClickHouseOptions, rows: usize) -> SinkOptions {
+    let delivery = DeliveryOptions {
+        in_flight_max: 2,
+        retry_max: Duration::from_millis(500),
+        ..DeliveryOptions::default()
+    };
+    let mut batch = batch_rows(rows);
+    batch.bytes = 32 << 20;
+    batch.age = Duration::from_millis(200);
+    let mut options = options("store", sink::clickhouse(to));
+    options.queue.bytes_max = 256 << 20;
+    SinkOptions { batch, delivery, ..options }
+}
+
+/// A record with something of every type, of its own number.
+fn record(number: u64) -> SocketRecord<'static> {
+    let small = number as u32;
+    SocketRecord {
+        time_unix_ns: Some(1_795_190_400_000_000_000 + number),
+        run_id: Some(7),
+        state: Some(SocketState((number % 15) as u8)),
+        boot_id: Some("c5b1f1e0-2d7a-4d27-9c1b-0f6d6f3c5a11"),
+        src_address: Some(IpAddr::from((small | 0x0a00_0000).to_be_bytes())),
+        dst_address: Some(IpAddr::from(
+            (0x2001_0db8_u128 << 96 | u128::from(number)).to_be_bytes(),
+        )),
+        src_port: (!number.is_multiple_of(3)).then_some(number as u16),
+        rtt_us: Some(small),
+        bytes_acked: Some(u64::MAX - number),
+        has_md5: number.is_multiple_of(2).then_some(true),
+        tcp_info_tail: number.is_multiple_of(5).then_some(b"\0\xff'\\\n"),
+        ..numbered(number)
+    }
+}
+
+/// The same as ClickHouse's client gives it.
+fn row(number: u64) -> Value {
+    let made = record(number);
+    json!({
+        "time_unix_ns": made.time_unix_ns, "run_id": 7, "sequence": number, "cookie": number, "host": made.host,
+        "state": number % 15, "boot_id": made.boot_id, "src_address": format!("::ffff:{}", made.src_address.unwrap()),
+        "dst_address": made.dst_address.unwrap().to_string(), "src_port": made.src_port, "rtt_us": made.rtt_us,
+        "bytes_acked": made.bytes_acked, "has_md5": made.has_md5, "min_rtt_us": null,
+        "tail": made.tcp_info_tail.map(|_| "00FF275C0A"),
+    })
+}
+
+const COLUMNS: &str = "time_unix_ns, run_id, sequence, cookie, host, state, boot_id, src_address, dst_address, src_port, rtt_us, \
+                       bytes_acked, has_md5, min_rtt_us, hex(tcp_info_tail) AS tail";
+
+fn rows_of(server: SocketAddr, database: &str) -> Vec<Value> {
+    let query = format!("SELECT {COLUMNS} FROM `{database}`.sockets ORDER BY sequence");
+    readback::clickhouse(server, &query)
+}
+
+fn count(server: SocketAddr, database: &str, table: &str) -> u64 {
+    let query = format!("SELECT count() AS c, uniqExact(sequence) AS u FROM `{database}`.{table}");
+    let row = &readback::clickhouse(server, &query)[0];
+    assert_eq!(row["c"], row["u"], "there are copies");
+    row["c"].as_u64().unwrap()
+}
+
+fn ended(source: Source) -> HopSnapshot {
+    wait_for("everything to leave", || source.is_empty());
+    let hop = source.hop();
+    check_law(&hop);
+    assert_eq!(source.stop(Instant::now() + Duration::from_secs(5)), []);
+    hop
+}
+
+#[test]
+fn every_row_comes_back_as_it_was() {
+    let Some(server) = Server::ClickHouse.shared() else { return };
+    let database = unique("weir");
+    let mut source = Source::to_one(sink(to(server, &database), 25_000));
+    for number in 0..100_000 {
+        source.writer.record(&record(number));
+    }
+    source.writer.end_of_poll(&PollTotals {
+        poll: Some(3),
+        run_id: Some(7),
+        next_sequence: Some(100_000),
+        ..PollTotals::default()
+    });
+    let hop = ended(source);
+    assert_eq!(hop.delivered.count, 100_001, "{hop:?}");
+
+    let rows = rows_of(server, &database);
+    assert_eq!(rows.len(), 100_000);
+    for (row_there, number) in rows.iter().zip(0..) {
+        assert_eq!(*row_there, row(number));
+    }
+    let polls = format!("SELECT poll, next_sequence FROM `{database}`.polls");
+    assert_eq!(
+        readback::clickhouse(server, &polls),
+        [json!({ "poll": 3, "next_sequence": 100_000 })]
+    );
+}
+
+#[test]
+fn rows_have_the_chosen_fields_alone() {
+    let Some(server) = Server::ClickHouse.shared() else { return };
+    let database = unique("weir");
+    let chosen = ClickHouseOptions {
+        fields: fields(&["time_unix_ns", "sequence", "rtt_us"]),
+        compression: Compression::Gzip,
+        table_prefix: "net_".to_owned(),
+        ..to(server, &database)
+    };
+    let mut source = Source::to_one(sink(chosen, 1_000));
+    (0..1_000).for_each(|number| source.writer.record(&record(number)));
+    source.writer.flush();
+    assert_eq!(ended(source).delivered.count, 1_000);
+
+    let query = format!(
+        "SELECT count() AS all, sum(rtt_us) AS rtt, countIf(cookie != 0 OR host != '' OR run_id IS NOT NULL) AS others FROM \
+         `{database}`.net_sockets"
+    );
+    let expected = json!({ "all": 1_000, "rtt": 499_500, "others": 0 });
+    assert_eq!(readback::clickhouse(server, &query), [expected]);
+}
+
+/// A batch that reached the server, and whose answer did not come back, is sent again, and is there once.
+#[test]
+fn a_batch_whose_answer_is_lost_is_there_once() {
+    let Some((server, proxy)) = Server::ClickHouse.start_with_proxy() else { return };
+    let mut source = Source::to_one(sink(to(proxy.addr(), "weir"), 500));
+    source.send(0..500);
+    wait_for("the first batch", || source.is_empty());
+
+    proxy.set(proxy::Fault::CloseAfter { answered_bytes: 1 });
+    source.send(500..1_000);
+    wait_for("a lost answer", || (proxy.fired() > 0).then_some(()));
+    proxy.set(proxy::Fault::None);
+    let hop = ended(source);
+
+    assert_eq!((hop.delivered.count, hop.uncertain.count), (1_000, 0), "{hop:?}");
+    assert!(hop.events[&Event::Retries] > 0, "{hop:?}");
+    assert_eq!(hop.events.get(&Event::PossibleDuplicates).copied().unwrap_or(0), 0);
+    assert_eq!(count(server.addr(), "weir", "sockets"), 1_000);
+}
+
+/// Without deduplication the same is counted as possible duplicates, and they are there.
+#[test]
+fn without_deduplication_copies_are_counted() {
+    let Some((server, proxy)) = Server::ClickHouse.start_with_proxy() else { return };
+    let kept = ClickHouseOptions { duplicates: Duplicates::Kept, ..to(proxy.addr(), "weir") };
+    let mut source = Source::to_one(sink(kept, 500));
+    source.send(0..500);
+    wait_for("the first batch", || source.is_empty());
+    let plain = "ALTER TABLE weir.sockets MODIFY SETTING non_replicated_deduplication_window = 0";
+    readback::clickhouse(server.addr(), plain);
+
+    proxy.set(proxy::Fault::CloseAfter { answered_bytes: 1 });
+    source.send(500..1_000);
+    wait_for("a lost answer", || (proxy.fired() > 0).then_some(()));
+    proxy.set(proxy::Fault::None);
+    let hop = ended(source);
+
+    assert_eq!(hop.delivered.count, 1_000, "{hop:?}");
+    assert_eq!(hop.events[&Event::PossibleDuplicates], 500, "{hop:?}");
+    let query = "SELECT count() > 1000 AS more, uniqExact(sequence) AS u FROM weir.sockets";
+    assert_eq!(readback::clickhouse(server.addr(), query), [json!({ "more": 1, "u": 1_000 })]);
+}
+
+/// The server is killed while rows keep coming, and starts again: what waited in the queue is there, once.
+#[test]
+fn a_server_that_was_killed_gets_what_waited() {
+    let Some(mut server) = Server::ClickHouse.start() else { return };
+    let mut source = Source::to_one(sink(to(server.addr(), "weir"), 5_000));
+    source.send(0..20_000);
+    wait_for("some rows to be there", || (source.hop().delivered.count > 0).then_some(()));
+    server.kill();
+    source.send(20_000..60_000);
+    wait_for("the trouble to be told", || source.hop().trouble);
+    server.restart();
+    let hop = ended(source);
+
+    assert_eq!(hop.delivered.count, 60_000, "{hop:?}");
+    assert_eq!(count(server.addr(), "weir", "sockets"), 60_000);
+}
+
+/// The same with a queue that is too small: what is missing is what was counted.
+#[test]
+fn rows_that_a_full_queue_dropped_are_the_ones_that_are_missing() {
+    let Some(mut server) = Server::ClickHouse.start() else { return };
+    let mut options = sink(to(server.addr(), "weir"), 1_000);
+    options.queue.bytes_max = 512 << 10;
+    let mut source = Source::to_one(options);
+    source.send(0..1_000);
+    wait_for("the first batch", || source.is_empty());
+    server.kill();
+    for start in (1_000..101_000).step_by(1_000) {
+        source.send(start..start + 1_000);
+    }
+    server.restart();
+    let hop = ended(source);
+
+    let dropped = hop.dropped_total().count;
+    assert!(dropped > 0, "{hop:?}");
+    assert_eq!(hop.delivered.count + dropped, 101_000, "{hop:?}");
+    assert_eq!(count(server.addr(), "weir", "sockets"), hop.delivered.count);
+}
+
+/// What the sink says while it cannot deliver, and that its rows arrive once `cure` has been done.
+fn cured(options: ClickHouseOptions, words: &[&str], cure: impl FnOnce()) {
+    let mut source = Source::to_one(sink(options, 100));
+    source.send(0..100);
+    let trouble = wait_for("the trouble to be told", || source.hop().trouble);
+    let said = format!("{} — {}", trouble.what, trouble.fix);
+    for word in words {
+        assert!(said.contains(word), "{word} is not in: {said}");
+    }
+    assert!(!said.contains("geheim"), "{said}");
+
+    cure();
+    let hop = ended(source);
+    assert_eq!(hop.delivered.count, 100, "{hop:?}");
+}
+
+#[test]
+fn a_missing_database_and_table_are_awaited() {
+    let Some(server) = Server::ClickHouse.shared() else { return };
+    let database = unique("weir");
+    let awaited =
+        ClickHouseOptions { missing_tables: MissingTables::Awaited, ..to(server, &database) };
+    let address = server.to_string();
+    cured(awaited.clone(), &[&address, &database, "CREATE DATABASE", "create_tables"], || {
+        readback::clickhouse(server, &format!("CREATE DATABASE `{database}`"));
+        let mut made = Source::to_one(sink(to(server, &database), 1));
+        made.send(1_000..1_001);
+        ended(made);
+    });
+    readback::clickhouse(server, &format!("DROP TABLE `{database}`.sockets"));
+    cured(awaited, &[&address, "sockets.sql", "create_tables"], || {
+        let mut made = Source::to_one(sink(to(server, &database), 1));
+        made.send(1_000..1_001);
+        ended(made);
+    });
+}
+
+#[test]
+fn another_table_is_named_with_its_column() {
+    let Some(server) = Server::ClickHouse.shared() else { return };
+    let database = unique("weir");
+    let mut first = Source::to_one(sink(to(server, &database), 1));
+    first.send(1_000..1_001);
+    ended(first);
+
+    let alter = |what: &str| {
+        readback::clickhouse(server, &format!("ALTER TABLE `{database}`.sockets {what}"));
+    };
+    alter("DROP COLUMN rtt_us");
+    let address = server.to_string();
+    cured(to(server, &database), &[&address, "rtt_us", "ALTER TABLE", "sockets.sql"], || {
+        alter("ADD COLUMN rtt_us Nullable(UInt32)");
+    });
+    alter("MODIFY COLUMN rtt_us Nullable(String)");
+    cured(to(server, &database), &["rtt_us", "Nullable(String)", "ALTER TABLE"], || {
+        alter("MODIFY COLUMN rtt_us Nullable(UInt32)");
+    });
+}
+
+#[test]
+fn a_wrong_password_is_told_and_a_right_one_taken_from_the_file() {
+    let Some(server) = Server::ClickHouse.shared() else { return };
+    let folder = TempDir::new();
+    let file = folder.path().join("password");
+    std::fs::write(&file, "geheim\n").unwrap();
+    let login = Login {
+        user: Some("weir".to_owned()),
+        password: Some(SecretSource::File(file.clone())),
+        token: None,
+    };
+    let options = ClickHouseOptions { login, ..to(server, &unique("weir")) };
+    let address = server.to_string();
+    cured(options, &[&address, "AUTHENTICATION_FAILED", "password_file"], || {
+        std::fs::write(&file, "right\n").unwrap();
+    });
+}
+
+#[test]
+fn nobody_listens_there() {
+    let Some(mut server) = Server::ClickHouse.start() else { return };
+    server.kill();
+    let address = server.addr().to_string();
+    let options = to(server.addr(), "weir");
+    cured(options, &[&address, "refused", "curl"], || server.restart());
+}
+
+#[test]
+fn tls_takes_a_sound_certificate_only() {
+    for (shown, is_sound) in [(Certificate::Valid, true), (Certificate::Expired, false)] {
+        let Some(server) = Server::ClickHouse.start_secured(shown) else { return };
+        let ca = server.ca().unwrap();
+        let secured = ClickHouseOptions {
+            url: format!("https://{}", server.addr()),
+            tls: TlsOptions { ca: Some(ca.into()), ..TlsOptions::default() },
+            ..to(server.addr(), "weir")
+        };
+        let mut source = Source::to_one(sink(secured.clone(), 100));
+        source.send(0..100);
+        if is_sound {
+            assert_eq!(ended(source).delivered.count, 100);
+            continue;
+        }
+
+        let trouble = wait_for("the trouble to be told", || source.hop().trouble);
+        assert!(trouble.what.contains(&server.addr().to_string()), "{trouble:?}");
+        assert!(trouble.what.contains("xpired") && trouble.fix.contains("renew"), "{trouble:?}");
+        source.stop(Instant::now());
+
+        // Without the file the authority is unknown.
+        let unknown = ClickHouseOptions { tls: TlsOptions::default(), ..secured };
+        let mut source = Source::to_one(sink(unknown, 100));
+        source.send(0..100);
+        let trouble = wait_for("the trouble to be told", || source.hop().trouble);
+        assert!(trouble.fix.contains("tls_ca") || trouble.fix.contains("renew"), "{trouble:?}");
+        source.stop(Instant::now());
+    }
+}
