@@ -90,6 +90,22 @@ fn a_receiver_that_closes_at_once_is_named_and_costs_nothing_that_it_did_not_tak
 }
 
 #[test]
+fn what_waits_in_a_send_buffer_is_not_acknowledged() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // Inherited by what it accepts, and small: the rest stays on the sender's side.
+    socket2::SockRef::from(&listener).set_recv_buffer_size(4_096).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut source = Source::to_one(options_of(tcp(to("127.0.0.1", port), lines())));
+    source.send(0..1);
+    let (_stream, _) = listener.accept().unwrap();
+    wait_for("the first row", || source.is_empty());
+    source.send(1..1_000);
+    let is_more = || source.hop().delivered.count > 500;
+    assert!(!testkit::within(Duration::from_secs(1), is_more), "{:?}", source.hop());
+    source.stop(Instant::now());
+}
+
+#[test]
 fn datagrams_to_a_unix_socket_arrive_one_a_row_and_wait_for_room() {
     let dir = TempDir::new();
     let path = dir.file("socket");
