@@ -44,6 +44,16 @@ impl HostPort {
     }
 }
 
+/// As the resolver takes it: an IPv6 address has no brackets.
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Host::Ip(ip) => ip.fmt(f),
+            Host::Name(name) => name.fmt(f),
+        }
+    }
+}
+
 impl fmt::Display for HostPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.host {
@@ -107,6 +117,8 @@ pub enum AddressError {
         "this build has no {kind}; build with `cargo build --release -p weir --features {feature}`, or use the image"
     )]
     NotBuilt { kind: String, feature: &'static str },
+    #[error("{0}")]
+    Topic(String),
     #[error(
         "{{{0}}} stands for nothing in a path; the names are {{host}}, {{date}} and {{listener}}"
     )]
@@ -124,6 +136,8 @@ pub enum AddressError {
     HostInPath(String),
     #[error("a path has no control characters here")]
     ControlInPath,
+    #[error("it has no name behind the host, or none that can be; write for example {0}")]
+    NoName(&'static str),
     #[error("it has no path; write for example {0}")]
     NoPath(&'static str),
     #[error(
@@ -302,7 +316,7 @@ fn plain(text: &str) -> Result<Host, AddressError> {
     if is_name { Ok(Host::Name(text.to_owned())) } else { Err(AddressError::Host(text.to_owned())) }
 }
 
-fn unix_path(text: &str) -> Result<PathBuf, AddressError> {
+pub(crate) fn unix_path(text: &str) -> Result<PathBuf, AddressError> {
     let path = path(text, "unix:/run/weir.sock")?;
     match path.as_os_str().len() {
         0..=UNIX_PATH_BYTES_MAX => Ok(path),

@@ -34,9 +34,9 @@ mod statsd;
 mod target;
 
 pub use self::sink::{
-    Body, ClickHouseSink, Credentials, FileSink, HttpSink, NullSink, Opening, OtlpSink,
-    ParquetSink, Parse, Requests, S3Sink, Sink, SinkConfig, Source, StdoutSink, Tls, UdpSink, Url,
-    Written,
+    Body, ClickHouseSink, Credentials, FileSink, Framed, HttpSink, KafkaSink, NatsSink, NsqSink,
+    NullSink, Opening, OtlpSink, ParquetSink, Parse, RedisMode, RedisSink, Requests, S3Sink,
+    Service, Sink, SinkConfig, Source, StdoutSink, TcpSink, Tls, UdpSink, UnixSink, Url, Written,
 };
 pub use self::sockets::{COLLECTOR_NAME, Namespaces, SocketsConfig};
 pub use address::{AddressError, Host, HostPort, ListenAddress, TargetAddress, split_options};

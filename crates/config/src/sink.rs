@@ -4,24 +4,36 @@ mod clickhouse;
 mod credentials;
 mod file;
 mod http;
+mod kafka;
 pub(crate) mod kind;
+mod nats;
+mod nsq;
 mod null;
 mod parquet;
+mod redis;
 mod s3;
 mod stdout;
+mod tcp;
 mod udp;
+mod unix;
 mod url;
 
 pub use clickhouse::ClickHouseSink;
 pub use credentials::{Credentials, Tls};
 pub use file::FileSink;
 pub use http::{HttpSink, OtlpSink, Requests};
+pub use kafka::KafkaSink;
 pub use kind::Opening;
+pub use nats::{NatsSink, Service};
+pub use nsq::NsqSink;
 pub use null::NullSink;
 pub use parquet::ParquetSink;
+pub use redis::{RedisMode, RedisSink};
 pub use s3::S3Sink;
 pub use stdout::StdoutSink;
+pub use tcp::{Framed, TcpSink};
 pub use udp::UdpSink;
+pub use unix::UnixSink;
 pub use url::Url;
 
 use crate::address::{HostPort, NAME, name_of};
@@ -52,6 +64,10 @@ kinds! {
     /// Where a sink's records go.
     pub enum Sink {
         File(FileSink) at file::SCHEMES, keys FileSink;
+        /// Messages to a topic of Kafka.
+        Kafka(KafkaSink) at kafka::SCHEMES, keys KafkaSink;
+        /// Messages to a topic of NSQ.
+        Nsq(NsqSink) at nsq::SCHEMES, keys NsqSink;
         /// A folder of Parquet files.
         Parquet(ParquetSink) at parquet::SCHEMES, keys ParquetSink;
         /// A bucket of Parquet files.
@@ -62,6 +78,14 @@ kinds! {
         Http(HttpSink) at http::SCHEMES, keys HttpSink;
         /// Logs of OpenTelemetry.
         Otlp(OtlpSink) at http::OTLP_SCHEMES;
+        /// A connection to a receiver of streams.
+        Tcp(TcpSink) at tcp::SCHEMES, keys Framed;
+        /// A unix socket.
+        Unix(UnixSink) at unix::SCHEMES;
+        /// Redis or Valkey.
+        Redis(RedisSink) at redis::SCHEMES, keys RedisSink;
+        /// NATS.
+        Nats(NatsSink) at nats::SCHEMES, keys NatsSink;
         /// Standard output.
         Stdout(StdoutSink) at stdout::SCHEMES;
         /// Nowhere.
@@ -316,7 +340,7 @@ impl SinkConfig {
         DeliveryOptions {
             in_flight_max: self.in_flight.unwrap_or(in_flight),
             retry_max: self.retry_max,
-            answer_max: self.answer_max,
+            answer_max: self.to.kind().tries_for() + self.answer_max,
             expire_after: self.expire_after,
         }
     }

@@ -12,6 +12,10 @@ use std::time::{Duration, Instant};
 /// Longest time that one call of a destination waits.
 const POLL: Duration = Duration::from_millis(100);
 
+/// How long a client may go on that says that something is wrong: one that knows several brokers fails with one of them, and comes
+/// through with another.
+const TROUBLE_MAX: Duration = Duration::from_secs(3);
+
 /// A part of a check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
@@ -90,7 +94,8 @@ fn send(
     batch: &Arc<Batch>,
     wait: Duration,
 ) -> Result<(), Trouble> {
-    let until = Instant::now() + wait;
+    let begun = Instant::now();
+    let until = begun + wait;
     let mut open = batch.encoded.parts.len();
     let mut attempt = Some(Attempt { batch: Arc::clone(batch), parts: Parts::All });
 
@@ -116,6 +121,10 @@ fn send(
                 // Merely slow: again.
                 Fate::Failed(_) => attempt = Some(Attempt { batch: Arc::clone(batch), parts }),
             }
+        }
+        let trouble = destination.figures().trouble;
+        if let Some(trouble) = trouble.filter(|_| begun.elapsed() >= TROUBLE_MAX.min(wait)) {
+            return Err(trouble);
         }
         if Instant::now() >= until {
             return Err(Trouble {

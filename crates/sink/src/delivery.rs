@@ -476,3 +476,30 @@ impl Random {
         Duration::from_micros(self.next() % bound_us.max(1))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_anything_up_to_a_bound_that_doubles() {
+        let max = Duration::from_secs(5);
+        let mut random = Random(1);
+        for (failures, bound_ms) in
+            [(1, 100), (2, 200), (3, 400), (6, 3_200), (7, 5_000), (u32::MAX, 5_000)]
+        {
+            let pauses: Vec<_> = (0..2_000).map(|_| random.pause(failures, max)).collect();
+            let bound = Duration::from_millis(bound_ms);
+            assert!(pauses.iter().all(|pause| *pause < bound), "{failures}");
+            // Full jitter: every part of it is hit alike.
+            for quarter in 0..4 {
+                let range = bound * quarter / 4..bound * (quarter + 1) / 4;
+                let hits = pauses.iter().filter(|pause| range.contains(pause)).count();
+                assert!(
+                    (400..600).contains(&hits),
+                    "{hits} of 2,000 in quarter {quarter} of {bound:?}"
+                );
+            }
+        }
+    }
+}

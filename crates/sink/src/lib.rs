@@ -36,6 +36,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod nsq;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod receive;
@@ -56,11 +57,14 @@ mod fanout;
 mod file;
 mod frames;
 mod http;
-#[cfg(feature = "kafka")]
 mod kafka;
+#[cfg(feature = "nats")]
+mod nats;
 mod null;
 mod options;
 mod queue;
+#[cfg(feature = "redis")]
+mod redis;
 #[cfg(feature = "s3")]
 mod s3;
 mod secret;
@@ -68,10 +72,10 @@ mod secret;
 mod simulation;
 mod sink;
 mod stream;
-#[cfg(any(feature = "http", feature = "s3"))]
+#[cfg(any(feature = "http", feature = "nats", feature = "redis", feature = "s3"))]
 mod tasks;
 mod tcp;
-#[cfg(feature = "tls")]
+#[cfg(any(feature = "nats", feature = "tls"))]
 mod tls;
 mod udp;
 mod unix;
@@ -94,12 +98,18 @@ pub use http::{Compression, HttpOptions};
 #[cfg(feature = "http")]
 pub use http::{http, otlp};
 #[cfg(feature = "kafka")]
-pub use kafka::{KafkaCompression, KafkaKey, KafkaOptions, KafkaSasl, SaslMechanism, kafka};
+pub use kafka::kafka;
+pub use kafka::{KafkaCompression, KafkaKey, KafkaOptions, KafkaSasl, SaslMechanism};
+#[cfg(feature = "nats")]
+pub use nats::{NatsOptions, NatsService, nats};
+pub use nsq::{NsqOptions, nsq};
 pub use null::null;
 pub use options::{
     BatchLimits, DeliveryOptions, QueueOptions, SinkOptions, SpoolOptions, SpoolSync, WhenFull,
 };
 pub use queue::{Full, Intake};
+#[cfg(feature = "redis")]
+pub use redis::{RedisOptions, RedisPlace, redis};
 #[cfg(feature = "s3")]
 pub use s3::{S3Options, s3};
 pub use secret::{Login, Secret, SecretSource, TlsIdentity, TlsOptions, TlsVerify};

@@ -24,6 +24,7 @@ impl Tasks {
     }
 
     /// Attempts that have not come to an end.
+    #[cfg(feature = "http")]
     pub(crate) fn len(&self) -> usize {
         self.attempts.len()
     }

@@ -87,7 +87,7 @@ pub(crate) fn connector(
 }
 
 /// Tries all addresses of the name, one after the other.
-fn connect(options: &TcpOptions, shown: &str) -> Result<TcpStream, Trouble> {
+pub(crate) fn connect(options: &TcpOptions, shown: &str) -> Result<TcpStream, Trouble> {
     let resolved = (options.host.as_str(), options.port).to_socket_addrs();
     let addrs = resolved.map_err(|error| Trouble {
         what: format!("{shown}: the name {} does not resolve: {error}", options.host),

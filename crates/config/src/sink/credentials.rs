@@ -95,7 +95,6 @@ impl Form for Variable {
 pub(crate) enum Accepts {
     /// A user, a password, or both.
     Password,
-    #[expect(dead_code, reason = "no kind of sink takes a token alone")]
     Token,
     Either,
 }

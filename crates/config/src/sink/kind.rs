@@ -10,6 +10,7 @@ use ::sink::{BatchLimits, Connector, Content, Remote};
 use record::{Encoding, FieldSet};
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 /// A kind of sink. Its `Display` is what stands behind `to`.
 pub(crate) trait Kind: fmt::Display {
@@ -39,6 +40,11 @@ pub(crate) trait Kind: fmt::Display {
     /// Most memory that its encoders and its client take on top of the batches in flight, when batches end at `batch_bytes`.
     fn encoder_bytes_max(&self, batch_bytes: u64) -> u64 {
         2 * batch_bytes
+    }
+
+    /// How long its client tries by itself before it gives a batch back: that is no silence.
+    fn tries_for(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// How rows are written, where that can be chosen.

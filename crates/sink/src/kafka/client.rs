@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use sys::kafka::{Persistence, persistence};
 
 /// What waits in the client at most. The batches that are in flight are there a second time.
-const QUEUE_KBYTES: usize = 64 << 10;
+const QUEUE_KBYTES: usize = 16 << 10;
 
 /// How long a broker may take to answer a request; then it is asked again, which makes no duplicate.
 const REQUEST_MAX: Duration = Duration::from_secs(10);
@@ -178,7 +178,9 @@ impl Client {
 
     /// What is wrong at present, if the client has said so since the last answer.
     pub(super) fn trouble(&self) -> Option<Said> {
-        lock(&self.producer.context().error).clone()
+        let fatal = self.producer.client().fatal_error();
+        let fatal = fatal.map(|(code, words)| Said { code: Some(code), words });
+        fatal.or_else(|| lock(&self.producer.context().error).clone())
     }
 
     pub(super) fn sent_as_one_bytes(&self) -> usize {

@@ -1,10 +1,11 @@
 //! A destination with moods.
 
 use super::faults::Fault;
-use super::world::{Shared, lock, panic, trouble};
+use super::world::{Shared, World, lock, panic, trouble};
 use crate::batch::{Attempt, Outcome};
 use crate::destination::Destination;
 use ledger::Trouble;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +30,13 @@ pub(super) fn make(world: &Shared) -> Result<Box<dyn Destination>, Trouble> {
     Ok(Box::new(Fake { world: Arc::clone(world) }))
 }
 
+/// Keeps what is found wrong for the judge: here the sink would take it for a panic of its client.
+fn judged(world: &mut World, judge: impl FnOnce(&mut World)) {
+    if catch_unwind(AssertUnwindSafe(|| judge(world))).is_err() {
+        world.wrong = Some("the sink made a wrong call: see above".into());
+    }
+}
+
 impl Destination for Fake {
     fn submit(&mut self, attempt: Attempt) -> Result<(), Attempt> {
         let mut world = lock(&self.world);
@@ -38,7 +46,7 @@ impl Destination for Fake {
             world.say(|| format!("{:?} is given back", attempt.batch.id));
             return Err(attempt);
         }
-        world.submit(&attempt.batch, &attempt.parts);
+        judged(&mut world, |world| world.submit(&attempt.batch, &attempt.parts));
         if world.chance(|mood| mood.panics) {
             world.fired.add(Fault::SubmitPanics);
             panic(world, "it is given a batch");
@@ -52,7 +60,7 @@ impl Destination for Fake {
         let next_ns = world.next_answer_ns().unwrap_or(u64::MAX);
         world.now_ns = until_ns.min(next_ns.max(world.now_ns));
         let before = done.len();
-        world.answer(done);
+        judged(&mut world, |world| world.answer(done));
         world.calls += (done.len() - before) as u64;
         if world.chance(|mood| mood.panics) {
             world.fired.add(Fault::PollPanics);

@@ -93,6 +93,8 @@ pub(super) struct World {
     pub(super) may_be_late: bool,
     /// Calls to the destination, for telling progress from spinning.
     pub(super) calls: u64,
+    /// What a call of the sink did wrong. The sink would catch a panic.
+    pub(super) wrong: Option<String>,
     pub(super) log: Option<Vec<String>>,
     maybe_rows: u64,
 }
@@ -123,6 +125,7 @@ impl World {
             in_flight_max: 1,
             may_be_late: false,
             calls: 0,
+            wrong: None,
             log,
             maybe_rows: 0,
         }
@@ -336,7 +339,9 @@ impl World {
 
         match &fate {
             Fate::Failed(failure) => {
-                if let Some(after) = failure.after {
+                if let Some(after) = failure.after
+                    && !open.is_empty()
+                {
                     seen.not_before_ns =
                         seen.not_before_ns.max(self.now_ns + after.as_nanos() as u64);
                 }

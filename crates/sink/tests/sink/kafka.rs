@@ -1,15 +1,23 @@
 //! The Kafka sink against Apache Kafka.
 
 use crate::support::{Source, Watch, hop, numbered, options};
-use ledger::{Event, HopSnapshot, Reason, Trouble};
-use record::{Encoding, FieldSet, PollTotals, Record, SocketRecord, decode_record, decode_totals};
+use ledger::{Event, HopSnapshot, Reason, RejectClass, Trouble};
+use rdkafka::mocking::MockCluster;
+use rdkafka::producer::DefaultProducerContext;
+use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
+use record::{
+    ChunkBuilder, Encoding, FieldSet, PollTotals, Record, SocketRecord, decode_record,
+    decode_totals,
+};
+use sink::batch::{Batch, BatchId, Encoded};
 use sink::{
     BatchLimits, Connector, Content, DeliveryOptions, KafkaCompression, KafkaKey, KafkaOptions,
-    KafkaSasl, Login, QueueOptions, SaslMechanism, SecretSource, Sink, SinkOptions, SpoolOptions,
-    SpoolSync, TlsOptions, kafka,
+    KafkaSasl, Login, QueueOptions, ReadBack, SaslMechanism, SecretSource, Sink, SinkOptions,
+    SpoolOptions, SpoolSync, TlsOptions, kafka,
 };
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -345,4 +353,120 @@ fn a_certificate_that_has_expired_is_refused() {
     let trouble = trouble_with(secured(&broker, SaslMechanism::Plain, &folder));
     let what = [&format!("kafkas://{}/records", broker.addr())[..], "certificate verify failed"];
     check_trouble(&trouble, &what, "openssl s_client -connect");
+}
+
+#[test]
+fn a_message_that_is_too_large_costs_no_other() {
+    const MAKE: &str = "import sys; from confluent_kafka.admin import AdminClient, NewTopic\n\
+        topic = NewTopic(sys.argv[2], 1, 1, config={'max.message.bytes': '20000'})\n\
+        client = AdminClient({'bootstrap.servers': sys.argv[1]})\n\
+        client.create_topics([topic])[sys.argv[2]].result(30)";
+    let Some(broker) = Server::Kafka.shared() else { return };
+    let topic = unique("small");
+    let python = testkit::find_tool("weir-python").unwrap();
+    testkit::run(Command::new(python).args(["-c", MAKE, &broker.to_string(), &topic]));
+
+    // The broker refuses what is sent as one, and that is more than a message at first.
+    let options = KafkaOptions { compression: KafkaCompression::None, ..to(broker, &topic) };
+    let mut source = Source::to_one(sink_options(protobuf(options)));
+    let long = "x".repeat(30_000);
+    for number in 0..5_000 {
+        let host = if number == 50 { Some(&long[..]) } else { record(number).host };
+        source.writer.record(&SocketRecord { host, ..record(number) });
+    }
+    source.writer.flush();
+    wait_for("all rows to leave", || source.is_empty());
+    let hop = source.hop();
+    assert_eq!(hop.rejected_with(RejectClass::TooLarge).count, 1, "{hop:?}");
+    assert_eq!((hop.delivered.count, hop.event(Event::PossibleDuplicates)), (4_999, 0));
+    let numbers: HashSet<_> = readback::kafka(broker, &topic).iter().map(number_of).collect();
+    assert_eq!(numbers, (0..5_000).filter(|number| *number != 50).collect());
+}
+
+/// A broker inside librdkafka, which answers what it is told.
+fn pretended() -> (MockCluster<'static, DefaultProducerContext>, KafkaOptions) {
+    let broker = MockCluster::new(1).unwrap();
+    broker.create_topic("records", 1, 1).unwrap();
+    let addr = broker.bootstrap_servers().parse().unwrap();
+    (broker, to(addr, "records"))
+}
+
+#[test]
+fn a_record_that_the_topic_does_not_take_is_rejected() {
+    let (broker, options) = pretended();
+    broker.request_errors(
+        RDKafkaApiKey::Produce,
+        &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_INVALID_RECORD],
+    );
+    let mut source = Source::to_one(sink_options(protobuf(options)));
+    source.send(0..10);
+    wait_for("all rows to leave", || source.is_empty());
+    assert_eq!(source.hop().rejected_with(RejectClass::Invalid).count, 10);
+    source.send(10..20);
+    wait_for("all rows to leave", || source.is_empty());
+    assert_eq!(source.hop().delivered.count, 10);
+}
+
+#[test]
+fn a_topic_that_is_not_allowed_is_named_and_tried_again() {
+    let (broker, options) = pretended();
+    let refused = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED; 4];
+    broker.request_errors(RDKafkaApiKey::Produce, &refused);
+    let mut source = Source::to_one(sink_options(protobuf(options)));
+    source.send(0..10);
+    let meter = source.meters().remove(0);
+    let trouble = wait_for("the sink to say what is wrong", || hop(&meter).trouble);
+    check_trouble(&trouble, &["records", "uthorization"], "kafka-acls.sh");
+    wait_for("all rows to leave", || source.is_empty());
+    let hop = source.hop();
+    assert_eq!((hop.delivered.count, hop.event(Event::PossibleDuplicates)), (10, 0), "{hop:?}");
+}
+
+#[test]
+fn a_producer_that_has_met_a_fatal_error_is_made_anew() {
+    let (broker, options) = pretended();
+    // librdkafka takes that as fatal: such a producer never sends again.
+    broker.request_errors(
+        RDKafkaApiKey::InitProducerId,
+        &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED],
+    );
+    let mut source = Source::to_one(sink_options(protobuf(options)));
+    source.send(0..10);
+    let meter = source.meters().remove(0);
+    let trouble = wait_for("the sink to say what is wrong", || hop(&meter).trouble);
+    check_trouble(&trouble, &["uthorization"], "kafka-acls.sh");
+    wait_for("all rows to leave", || source.is_empty());
+    let hop = source.hop();
+    assert_eq!((hop.delivered.count, hop.event(Event::PossibleDuplicates)), (10, 0), "{hop:?}");
+}
+
+#[test]
+fn a_batch_is_found_where_the_broker_says_it_is() {
+    let Some(broker) = Server::Kafka.shared() else { return };
+    let topic = unique("found");
+    make_kafka_topic(broker, &topic, 3);
+    let mut connector = protobuf(to(broker, &topic));
+    let mut builder = ChunkBuilder::new(1, [7; 16]);
+    (0..10).for_each(|number| builder.record(&record(number)));
+    let chunk = builder.cut(None).unwrap();
+    let steps = sink::check(connector, chunk, Duration::from_secs(30));
+    let results: Vec<_> = steps.iter().map(|step| (step.what, step.result.clone())).collect();
+    assert_eq!(
+        results.last().unwrap(),
+        &("read back", Ok("the same is there".to_owned())),
+        "{results:?}"
+    );
+
+    // A batch that is not there is not found.
+    connector = protobuf(to(broker, &topic));
+    let mut destination = (connector.destination)().unwrap();
+    let batch = Batch {
+        id: BatchId(1),
+        kind: None,
+        token: 0,
+        encoded: Encoded { bytes: vec![1], parts: Vec::new() },
+        rows: 0,
+        oldest_unix_ns: 0,
+    };
+    assert!(matches!(destination.read_back(&batch, Duration::from_secs(1)), ReadBack::Cannot(_)));
 }

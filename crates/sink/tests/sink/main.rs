@@ -8,17 +8,26 @@ mod fanout;
 mod file;
 #[cfg(feature = "http")]
 mod http;
+mod isolation;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod life;
+#[cfg(feature = "nats")]
+mod nats;
+mod nsq;
+mod outage;
 #[cfg(feature = "parquet")]
 mod parquet;
+#[cfg(feature = "redis")]
+mod redis;
 #[cfg(feature = "parquet")]
 #[path = "../../../record/tests/record/support.rs"]
 mod rows;
 #[cfg(feature = "s3")]
 mod s3;
 mod spool;
+mod stream_errors;
+mod streams;
 mod support;
 mod udp;
 mod wire;

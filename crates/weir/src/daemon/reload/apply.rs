@@ -23,6 +23,11 @@ impl Daemon {
         let Plan { config, fates, admin, collector, sinks } = plan;
         let grace = config.daemon.drain_grace;
         let mut report = Report { changes: changes(&self.config, &config), failures: 0 };
+        if let NextCollector::Replace(None) = collector {
+            // Before its sinks go: what it makes until then is theirs.
+            self.end_collector();
+            self.ending.iter().for_each(|ending| ending.finish(Instant::now()));
+        }
         // Before everything that feeds them.
         for failure in self.sinks.apply(sinks, &self.ledger, grace) {
             report.failed(failure);

@@ -1,0 +1,348 @@
+//! The destination: attempts become messages, and reports about messages become outcomes.
+
+use super::answers::{self, Answer};
+use super::client::{self, Client, Place, Report, Said, Sending};
+use super::{KafkaKey, KafkaOptions};
+use crate::batch::{Attempt, Batch, BatchId, Failure, Fate, Outcome, Parts, Sent};
+use crate::destination::{Connector, Destination, Form, OwnFigures, ReadBack};
+use crate::encode::{Content, Partition};
+use ledger::{Reason, RejectClass, Trouble};
+use record::RowKind;
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+use sys::kafka::Persistence;
+
+impl KafkaOptions {
+    pub(super) fn topic_of(&self, kind: Option<RowKind>) -> &str {
+        match kind {
+            Some(RowKind::Totals) => &self.totals_topic,
+            _ => &self.topic,
+        }
+    }
+}
+
+/// Longest single wait inside the client: its poll returns at its end and not before.
+const POLL_STEP: Duration = Duration::from_millis(1);
+
+/// Messages to a topic, one for each row.
+pub fn kafka(options: KafkaOptions, content: Content) -> Connector {
+    let form = move || {
+        let kinds = [RowKind::Record, RowKind::Totals, RowKind::Datagram];
+        Form::ByKind(kinds.map(|kind| (kind, content.encoder(Partition::Rows))).into())
+    };
+    let destination = move || Ok(Box::new(Kafka::new(options.clone())) as Box<dyn Destination>);
+    Connector { form: Box::new(form), destination: Box::new(destination) }
+}
+
+struct Kafka {
+    options: KafkaOptions,
+    /// `None` before the first batch, and after an error that ends a producer.
+    client: Option<Client>,
+    flights: HashMap<u32, Flight>,
+    /// Flights that the client has not been given all of, the oldest first.
+    feeding: VecDeque<u32>,
+    next_flight: u32,
+    done: Vec<Outcome>,
+    /// Where the last message of the last batch is that was acknowledged.
+    last: Option<(BatchId, Place)>,
+    /// How much the client sends as one. The brokers' limit is for that, and not for a message.
+    sent_as_one_bytes: usize,
+    /// What ended the last client.
+    ended_by: Option<Said>,
+}
+
+/// librdkafka's default, which fits the brokers' default limit.
+const SENT_AS_ONE_BYTES: usize = 1_000_000;
+
+/// One attempt on its way.
+struct Flight {
+    attempt: Attempt,
+    places: Vec<u32>,
+    /// How many of them the client has been given.
+    fed: usize,
+    /// How many of them have no answer.
+    open: usize,
+    /// Parts that were not acknowledged, and why.
+    bad: Vec<(u32, Answer, Persistence)>,
+    /// Where the last acknowledged part is.
+    last: Option<Place>,
+}
+
+impl Kafka {
+    fn new(options: KafkaOptions) -> Kafka {
+        Kafka {
+            options,
+            client: None,
+            flights: HashMap::new(),
+            feeding: VecDeque::new(),
+            next_flight: 0,
+            done: Vec::new(),
+            last: None,
+            sent_as_one_bytes: SENT_AS_ONE_BYTES,
+            ended_by: None,
+        }
+    }
+
+    /// Gives the client messages until its queue is full.
+    fn feed(&mut self) {
+        let Some(client) = &mut self.client else { return };
+        while let Some(&number) = self.feeding.front() {
+            let Some(flight) = self.flights.get_mut(&number) else { break };
+            if feed_one(client, &self.options, number, flight) == Fed::ClientFull {
+                return;
+            }
+            self.feeding.pop_front();
+            if flight.open == 0 {
+                self.end(number);
+                return self.feed();
+            }
+        }
+    }
+
+    /// Takes what the client says became of messages.
+    fn hear(&mut self) {
+        let Some(client) = &self.client else { return };
+        for report in client.take_reports() {
+            self.note(report);
+        }
+    }
+
+    fn note(&mut self, report: Report) {
+        let Some(flight) = self.flights.get_mut(&report.flight) else { return };
+        flight.open -= 1;
+        match report.answer {
+            Ok(place) => flight.last = Some(place),
+            Err((code, persistence)) => {
+                let mut answer = Answer::of(code);
+                let bytes = flight.attempt.batch.part(report.part as usize).len();
+                let limit = self.client.as_ref().map_or(0, Client::sent_as_one_bytes);
+                if answer.rejects() == Some(RejectClass::TooLarge) && bytes < limit {
+                    // It was not alone. The next client, which sends less as one, tells whether it is too large by itself.
+                    self.sent_as_one_bytes = limit / 4;
+                    answer = Answer::SENT_WITH_OTHERS;
+                }
+                flight.bad.push((report.part, answer, persistence));
+            }
+        }
+        if flight.open == 0 {
+            self.end(report.flight);
+        }
+    }
+
+    /// Says what became of an attempt: what came through, what was refused, and then what failed, so that what is
+    /// tried again is tried once.
+    fn end(&mut self, number: u32) {
+        let Some(flight) = self.flights.remove(&number) else { return };
+        let id = flight.attempt.batch.id;
+        if let Some(place) = flight.last {
+            self.last = Some((id, place));
+        }
+        if flight.bad.is_empty() {
+            let parts = flight.attempt.parts;
+            self.done.push(Outcome { batch: id, parts, fate: Fate::Acknowledged });
+            return;
+        }
+
+        let said = self.said();
+        self.done
+            .extend(outcomes(&flight, |code| answers::trouble(&self.options, code, said.as_ref())));
+    }
+
+    /// A producer that has met a fatal error takes nothing any more. What it had gets its answers, and it is made anew.
+    fn end_broken(&mut self) {
+        if !self.client.as_ref().is_some_and(Client::is_broken) {
+            return;
+        }
+        self.ended_by = self.said();
+        if let Some(client) = self.client.take() {
+            for report in client.end() {
+                self.note(report);
+            }
+        }
+        let lost: Vec<_> = self.flights.keys().copied().collect();
+        for number in lost {
+            self.abandon(number, Persistence::Possible);
+        }
+        self.feeding.clear();
+    }
+
+    /// Counts what of a flight has no answer as failed.
+    fn abandon(&mut self, number: u32, persistence: Persistence) {
+        let Some(flight) = self.flights.get_mut(&number) else { return };
+        let answered: Vec<u32> = flight.bad.iter().map(|(part, ..)| *part).collect();
+        let places = flight.places.iter().filter(|part| !answered.contains(part));
+        let failed = places.map(|part| (*part, Answer::ENDED, persistence));
+        let failed: Vec<_> = failed.collect();
+        flight.bad.extend(failed);
+        self.end(number);
+    }
+
+    /// What is wrong at present, or has ended the client.
+    fn said(&self) -> Option<Said> {
+        match &self.client {
+            Some(client) => client.trouble(),
+            None => self.ended_by.clone(),
+        }
+    }
+
+    fn fail(&mut self, attempt: &Attempt, trouble: Trouble) {
+        let reason = Some(Reason::Unavailable);
+        let failure = Failure { sent: Sent::No, reason, after: None, trouble };
+        let outcome = Outcome {
+            batch: attempt.batch.id,
+            parts: attempt.parts.clone(),
+            fate: Fate::Failed(failure),
+        };
+        self.done.push(outcome);
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Fed {
+    All,
+    ClientFull,
+}
+
+fn feed_one(client: &mut Client, options: &KafkaOptions, number: u32, flight: &mut Flight) -> Fed {
+    let batch = &flight.attempt.batch;
+    let topic = options.topic_of(batch.kind);
+    while let Some(&part) = flight.places.get(flight.fed) {
+        let key =
+            batch.encoded.parts.get(part as usize).map_or(&[][..], |part| match options.key {
+                KafkaKey::Host => &part.key[..16],
+                KafkaKey::Connection => &part.key,
+                KafkaKey::None => &[],
+            });
+        let key = (!key.is_empty()).then_some(key);
+        let payload = batch.part(part as usize);
+        match client.send(&Sending { topic, kind: batch.kind, key, payload, flight: number, part })
+        {
+            Ok(()) => {}
+            Err(code) if answers::is_full(code) => return Fed::ClientFull,
+            Err(code) => {
+                flight.bad.push((part, Answer::of(code), Persistence::No));
+                flight.open -= 1;
+            }
+        }
+        flight.fed += 1;
+    }
+    Fed::All
+}
+
+/// The outcomes of an attempt of which not everything came through.
+fn outcomes(flight: &Flight, trouble: impl Fn(Answer) -> Trouble) -> Vec<Outcome> {
+    let batch = flight.attempt.batch.id;
+    let mut bad = flight.bad.clone();
+    bad.sort_by_key(|(part, ..)| *part);
+    let is_bad = |part: &u32| bad.binary_search_by_key(part, |(part, ..)| *part).is_ok();
+    let good: Vec<u32> = flight.places.iter().copied().filter(|part| !is_bad(part)).collect();
+    let mut outcomes = Vec::new();
+    if !good.is_empty() {
+        outcomes.push(Outcome { batch, parts: Parts::Some(good), fate: Fate::Acknowledged });
+    }
+
+    for class in ledger::RejectClass::ALL.iter().copied() {
+        let of_class = bad.iter().filter(|(_, answer, _)| answer.rejects() == Some(class));
+        let parts: Vec<u32> = of_class.clone().map(|(part, ..)| *part).collect();
+        if let Some((_, answer, _)) = of_class.clone().next() {
+            let fate = Fate::Rejected { class, says: answer.to_string() };
+            outcomes.push(Outcome { batch, parts: Parts::Some(parts), fate });
+        }
+    }
+
+    for sent in [Sent::No, Sent::Maybe] {
+        let is_sent = |persistence: Persistence| match persistence {
+            Persistence::No => Sent::No,
+            Persistence::Possible | Persistence::Yes => Sent::Maybe,
+        };
+        let failed = bad.iter().filter(|(_, answer, persistence)| {
+            answer.rejects().is_none() && is_sent(*persistence) == sent
+        });
+        let parts: Vec<u32> = failed.clone().map(|(part, ..)| *part).collect();
+        // A message that failed for another's sake says nothing; the other does.
+        let says = failed.clone().map(|(_, answer, _)| *answer).max_by_key(Answer::weight);
+        if let Some(answer) = says {
+            let reason = answer.is_outage().then_some(Reason::Unavailable);
+            let failure = Failure { sent, reason, after: None, trouble: trouble(answer) };
+            outcomes.push(Outcome {
+                batch,
+                parts: Parts::Some(parts),
+                fate: Fate::Failed(failure),
+            });
+        }
+    }
+    outcomes
+}
+
+impl Destination for Kafka {
+    fn submit(&mut self, attempt: Attempt) -> Result<(), Attempt> {
+        let limit = self.client.as_ref().map(Client::sent_as_one_bytes);
+        let is_outdated = limit.is_some_and(|limit| limit != self.sent_as_one_bytes);
+        if !self.feeding.is_empty() || (is_outdated && !self.flights.is_empty()) {
+            return Err(attempt);
+        }
+        if is_outdated {
+            self.client = None;
+        }
+        if self.client.is_none() {
+            match Client::open(&self.options, self.sent_as_one_bytes) {
+                Ok(client) => self.client = Some(client),
+                Err(trouble) => {
+                    self.fail(&attempt, trouble);
+                    return Ok(());
+                }
+            }
+        }
+
+        let count = attempt.batch.encoded.parts.len();
+        let places: Vec<u32> = attempt.parts.places(count).map(|place| place as u32).collect();
+        let open = places.len();
+        let flight = Flight { attempt, places, fed: 0, open, bad: Vec::new(), last: None };
+        self.flights.insert(self.next_flight, flight);
+        self.feeding.push_back(self.next_flight);
+        self.next_flight = self.next_flight.wrapping_add(1);
+        self.feed();
+        Ok(())
+    }
+
+    fn poll(&mut self, wait: Duration, done: &mut Vec<Outcome>) {
+        let until = Instant::now() + wait;
+        let mut step = Duration::ZERO;
+        loop {
+            if let Some(client) = &self.client {
+                client.poll(step.min(until.saturating_duration_since(Instant::now())));
+            }
+            self.hear();
+            self.feed();
+            self.end_broken();
+            step = POLL_STEP;
+            if !self.done.is_empty() || self.flights.is_empty() || Instant::now() >= until {
+                break;
+            }
+        }
+        done.append(&mut self.done);
+    }
+
+    fn read_back(&mut self, batch: &Batch, wait: Duration) -> ReadBack {
+        match &self.last {
+            Some((id, place)) if *id == batch.id => {
+                client::read_back(&self.options, batch, place, wait)
+            }
+            _ => ReadBack::Cannot("only the batch that was acknowledged last is looked for"),
+        }
+    }
+
+    fn figures(&self) -> OwnFigures {
+        let said = self.said();
+        let waits = !self.flights.is_empty();
+        let trouble = said.filter(|_| waits).map(|said| answers::told(&self.options, &said));
+        OwnFigures { trouble, ..OwnFigures::default() }
+    }
+
+    fn close(&mut self, wait: Duration, done: &mut Vec<Outcome>) {
+        let until = Instant::now() + wait;
+        while !self.flights.is_empty() && Instant::now() < until {
+            self.poll(POLL_STEP * 10, done);
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! One connection to nsqd: what is to be sent, and the commands that have no answer.
+
+use super::protocol::{self, Frame, Frames, MAGIC, NOP};
+use crate::batch::BatchId;
+use crate::secret::Secret;
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+use sys::poll::{Interest, PollSet};
+
+/// How often nsqd says that it is there. It closes a connection that takes twice as long for one command.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// A connection on which nothing is heard for so long has ended.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// No further command is made while so much waits to be sent.
+const UNSENT_BYTES_MAX: usize = 256 << 10;
+
+/// Messages that were published together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Command {
+    pub(super) batch: BatchId,
+    pub(super) messages: usize,
+    /// Where in the connection it begins.
+    start: u64,
+}
+
+/// What was heard.
+pub(super) enum Heard {
+    Nothing,
+    /// The oldest command came through.
+    Published,
+    /// nsqd does not take the oldest command, or this client; it closes.
+    Failed(String),
+    /// The connection has ended; the words say how.
+    Lost(String),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Identifying,
+    Authenticating,
+    Ready,
+}
+
+pub(super) struct Session {
+    stream: TcpStream,
+    stage: Stage,
+    auth: Option<Secret>,
+    frames: Frames,
+    /// Bytes to be sent; the first of them have been.
+    out: Vec<u8>,
+    sent: usize,
+    /// Bytes that had been sent when `out` was emptied last.
+    sent_before: u64,
+    commands: VecDeque<Command>,
+    /// When something was heard last, or asked for the first time since.
+    heard_at: Instant,
+    set: PollSet,
+}
+
+impl Session {
+    pub(super) fn new(stream: TcpStream, auth: Option<Secret>) -> Session {
+        let mut out = MAGIC.to_vec();
+        let about = format!(
+            "{{\"client_id\":\"weir\",\"user_agent\":\"weir/{}\",\"feature_negotiation\":true,\"heartbeat_interval\":{}}}",
+            env!("CARGO_PKG_VERSION"),
+            HEARTBEAT.as_millis()
+        );
+        protocol::command("IDENTIFY", about.as_bytes(), &mut out);
+        Session {
+            stream,
+            stage: Stage::Identifying,
+            auth,
+            frames: Frames::default(),
+            out,
+            sent: 0,
+            sent_before: 0,
+            commands: VecDeque::new(),
+            heard_at: Instant::now(),
+            set: PollSet::default(),
+        }
+    }
+
+    /// Whether another command may be made.
+    pub(super) fn has_room(&self) -> bool {
+        self.stage == Stage::Ready && self.out.len() - self.sent < UNSENT_BYTES_MAX
+    }
+
+    /// Makes a command of the first messages. Returns how many are in it, at least one.
+    pub(super) fn publish<'a>(
+        &mut self,
+        batch: BatchId,
+        topic: &str,
+        messages: impl Iterator<Item = &'a [u8]> + Clone,
+        limit_bytes: usize,
+    ) -> usize {
+        let mut bytes = 4;
+        let fit = |message: &&[u8]| {
+            bytes += 4 + message.len();
+            bytes <= limit_bytes
+        };
+        let count = messages.clone().take_while(fit).count().max(1);
+
+        if self.commands.is_empty() {
+            self.heard_at = Instant::now();
+        }
+        let start = self.sent_before + self.out.len() as u64;
+        protocol::publish(topic, messages.take(count), &mut self.out);
+        self.commands.push_back(Command { batch, messages: count, start });
+        count
+    }
+
+    /// The oldest command without an answer.
+    pub(super) fn front(&self) -> Option<Command> {
+        self.commands.front().copied()
+    }
+
+    /// The same, which has its answer now.
+    pub(super) fn answered(&mut self) -> Option<Command> {
+        self.commands.pop_front()
+    }
+
+    /// How many messages of a batch have begun to leave this host and have no answer.
+    pub(super) fn sent_messages(&self, batch: BatchId) -> usize {
+        let sent = self.sent_before + self.sent as u64;
+        let its = self.commands.iter().filter(|one| one.batch == batch && one.start < sent);
+        its.map(|one| one.messages).sum()
+    }
+
+    /// Sends and reads what can be, up to the next thing that matters.
+    pub(super) fn go_on(&mut self) -> Heard {
+        // What was said before a connection ended is read before its end is believed.
+        let written = self.write();
+        loop {
+            match self.frames.next_frame() {
+                Ok(Some(frame)) => {
+                    if let Some(heard) = self.take(frame) {
+                        return heard;
+                    }
+                }
+                Ok(None) => match self.read() {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) => return Heard::Lost(why(&error)),
+                },
+                Err(protocol::NotNsq) => {
+                    return Heard::Lost("what answers there is not nsqd".to_owned());
+                }
+            }
+        }
+
+        if let Err(error) = written {
+            return Heard::Lost(why(&error));
+        }
+        let waits = self.stage != Stage::Ready || !self.commands.is_empty();
+        if waits && self.heard_at.elapsed() > SILENCE_MAX {
+            return Heard::Lost(format!("nsqd has said nothing for {} s", SILENCE_MAX.as_secs()));
+        }
+        // A heartbeat or the handshake may have made something to send.
+        match self.write() {
+            Ok(()) => Heard::Nothing,
+            Err(error) => Heard::Lost(why(&error)),
+        }
+    }
+
+    fn take(&mut self, frame: Frame) -> Option<Heard> {
+        match (frame, self.stage) {
+            (Frame::Heartbeat, _) => {
+                self.out.extend_from_slice(NOP);
+                None
+            }
+            (Frame::Message, _) => None,
+            (Frame::Error(words), _) => Some(Heard::Failed(words)),
+            (Frame::Response(answer), Stage::Identifying) => {
+                // The answer is JSON, written by Go's encoder, without blanks.
+                let is_asked = contains(&answer, b"\"auth_required\":true");
+                match self.auth.take().filter(|_| is_asked) {
+                    Some(secret) => {
+                        protocol::command("AUTH", secret.reveal().as_bytes(), &mut self.out);
+                        self.stage = Stage::Authenticating;
+                    }
+                    None => self.stage = Stage::Ready,
+                }
+                None
+            }
+            (Frame::Response(_), Stage::Authenticating) => {
+                self.stage = Stage::Ready;
+                None
+            }
+            (Frame::Response(_), Stage::Ready) => Some(Heard::Published),
+        }
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        while let Some(rest) = self.out.get(self.sent..).filter(|rest| !rest.is_empty()) {
+            match self.stream.write(rest) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => self.sent += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        self.sent_before += self.sent as u64;
+        (self.out, self.sent) = (Vec::with_capacity(self.out.len()), 0);
+        Ok(())
+    }
+
+    /// Reads some bytes; `false`: there are none now.
+    fn read(&mut self) -> io::Result<bool> {
+        let mut buffer = [0; 4_096];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => {
+                self.frames.push(buffer.get(..count).unwrap_or_default());
+                self.heard_at = Instant::now();
+                Ok(true)
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(true),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits until something can be read or sent.
+    pub(super) fn rest(&mut self, wait: Duration) {
+        self.set.clear();
+        self.set.add(self.stream.as_fd(), Interest::Readable);
+        if self.sent < self.out.len() {
+            self.set.add(self.stream.as_fd(), Interest::Writable);
+        }
+        // Whatever ends the wait, the next step sees it.
+        let _ = self.set.wait(wait);
+    }
+}
+
+fn why(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::UnexpectedEof => "nsqd has closed the connection".to_owned(),
+        _ => format!("the connection was lost: {error}"),
+    }
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}

@@ -1,0 +1,138 @@
+//! What holds for every destination while its server is away, slow or mad.
+
+use crate::support::{
+    Source, Watch, check_law, file_options, hop, number_and_filling, numbers_of, options,
+};
+use ledger::{Event, Gauge, HopSnapshot, Reason};
+use record::Encoding;
+use sink::{Content, QueueOptions, Sink, SinkOptions, SpoolOptions, SpoolSync};
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::{Duration, Instant};
+use testkit::proxy::{Fault, Proxy};
+use testkit::{DEADLINE, TempDir, wait_for};
+
+/// A server with what reads it.
+pub(crate) trait Outage {
+    fn stop(&mut self);
+    fn start(&mut self);
+    /// The numbers of all rows that it has, as often as it has them.
+    fn numbers(&mut self) -> Vec<u64>;
+}
+
+const ROWS_PER_SEC: u64 = 20_000;
+const LENGTH: Duration = Duration::from_secs(10);
+const CHUNK_ROWS: u64 = 200;
+
+/// Sends rows at the rate for so long; returns the number of the next one.
+fn send(source: &mut Source, first: u64, time: Duration) -> u64 {
+    let begin = Instant::now();
+    let count = ROWS_PER_SEC * time.as_millis() as u64 / 1_000 / CHUNK_ROWS * CHUNK_ROWS;
+    for at in (0..count).step_by(CHUNK_ROWS as usize) {
+        source.send(first + at..first + at + CHUNK_ROWS);
+        let due = Duration::from_micros(at * 1_000_000 / ROWS_PER_SEC);
+        sys::poll::pause(due.saturating_sub(begin.elapsed()));
+    }
+    first + count
+}
+
+struct Run {
+    hop: HopSnapshot,
+    sent: u64,
+    distinct: BTreeSet<u64>,
+    repeated: u64,
+    drained_in: Duration,
+}
+
+fn run(mut server: impl Outage, options: SinkOptions) -> Run {
+    let mut source = Source::to_one(options);
+    let meter = source.meters().remove(0);
+    let watch = Watch::new(source.meters());
+    let mut next = send(&mut source, 0, Duration::from_secs(1));
+    server.stop();
+    next = send(&mut source, next, LENGTH);
+    wait_for("the trouble to be seen", || hop(&meter).trouble.map(drop));
+    server.start();
+
+    let back = Instant::now();
+    next = send(&mut source, next, Duration::from_secs(1));
+    wait_for("everything to leave", || source.is_empty());
+    let drained_in = back.elapsed();
+    wait_for("the sink to be well", || (source.hop().gauges[&Gauge::Up] == 1).then_some(()));
+    assert_eq!(source.stop(Instant::now() + DEADLINE), []);
+    assert!(watch.end() > 0);
+
+    let numbers = server.numbers();
+    let distinct: BTreeSet<u64> = numbers.iter().copied().collect();
+    let repeated = (numbers.len() - distinct.len()) as u64;
+    let hop = hop(&meter);
+    check_law(&hop);
+    Run { hop, sent: next, distinct, repeated, drained_in }
+}
+
+/// What is lost is what the sink says it lost, row by row.
+pub(crate) fn without_spool(server: impl Outage, options: impl FnOnce() -> SinkOptions) {
+    let queue = QueueOptions { bytes_max: 512 << 10, ..QueueOptions::default() };
+    let Run { hop, sent, distinct, repeated, .. } = run(server, SinkOptions { queue, ..options() });
+    assert_eq!(hop.received.count, sent, "{hop:?}");
+    let dropped = hop.dropped_for(Reason::Unavailable) + hop.dropped_for(Reason::QueueFull);
+    assert!(dropped.count > sent / 2, "{hop:?}");
+    assert_eq!(hop.delivered.count + dropped.count, sent, "{hop:?}");
+    assert_eq!(distinct.len() as u64, hop.delivered.count, "{hop:?}");
+    assert!(repeated <= hop.event(Event::PossibleDuplicates), "{repeated} {hop:?}");
+}
+
+/// Nothing is missing, and what is there twice is counted.
+pub(crate) fn with_spool(server: impl Outage, options: impl FnOnce() -> SinkOptions) {
+    let dir = TempDir::new();
+    let spool = SpoolOptions {
+        folder: dir.file("spool"),
+        bytes_max: 1 << 30,
+        sync: SpoolSync::Every(Duration::from_millis(100)),
+    };
+    let Run { hop, sent, distinct, repeated, drained_in } =
+        run(server, SinkOptions { spool: Some(spool), ..options() });
+    assert_eq!(hop.delivered.count, sent, "{hop:?}");
+    assert!(distinct.into_iter().eq(0..sent));
+    assert!(repeated <= hop.event(Event::PossibleDuplicates), "{repeated} {hop:?}");
+    assert!(drained_in < 2 * LENGTH, "{drained_in:?}");
+}
+
+/// Under each fault in turn the ledger closes, a file beside it gets everything as fast as before, and the sink recovers by itself.
+/// Returns its hop at the end.
+pub(crate) fn beside(faulty: SinkOptions, proxy: &Proxy, faults: &[Fault]) -> HopSnapshot {
+    let dir = TempDir::new();
+    let path = dir.file("beside.jsonl");
+    let content = Content::Records(Encoding::Jsonl, number_and_filling());
+    let file = options("beside", sink::file(file_options(&path), content));
+    let sinks = [file, faulty].map(|options| Sink::open(options).unwrap());
+    let mut source = Source::to(sinks.into());
+    let meters = source.meters();
+    let watch = Watch::new(source.meters());
+    let mut next = 0;
+    for fault in faults {
+        proxy.set(*fault);
+        for _ in 0..20 {
+            source.send(next..next + CHUNK_ROWS);
+            next += CHUNK_ROWS;
+            let sent = Instant::now();
+            wait_for("the file", || hop(&meters[0]).in_flight.is_zero().then_some(()));
+            assert!(sent.elapsed() < Duration::from_secs(1), "{fault:?}: {:?}", sent.elapsed());
+        }
+        if !matches!(fault, Fault::Refuse) {
+            wait_for("the fault to fire", || (proxy.fired() > 0).then_some(()));
+        }
+
+        proxy.set(Fault::None);
+        wait_for("the sink to recover", || hop(&meters[1]).in_flight.is_zero().then_some(()));
+        let faulty = hop(&meters[1]);
+        assert_eq!(faulty.delivered.count, next, "{fault:?}: {faulty:?}");
+    }
+
+    assert_eq!(source.stop(Instant::now() + DEADLINE), []);
+    assert!(watch.end() > 0);
+    assert!(numbers_of(&fs::read_to_string(&path).unwrap()).into_iter().eq(0..next));
+    let last = hop(&meters[1]);
+    check_law(&last);
+    last
+}
