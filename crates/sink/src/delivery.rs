@@ -494,7 +494,7 @@ mod tests {
             // Full jitter: every part of it is hit alike.
             for quarter in 0..4 {
                 let range = bound * quarter / 4..bound * (quarter + 1) / 4;
-                let hits = pauses.iter().filter(|pause| range.contains(pause)).count();
+                let hits = pauses.iter().filter(|pause| range.contains(*pause)).count();
                 assert!(
                     (400..600).contains(&hits),
                     "{hits} of 2,000 in quarter {quarter} of {bound:?}"
