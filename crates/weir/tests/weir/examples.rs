@@ -23,7 +23,7 @@ fn toml_blocks_in_documents_are_accepted() {
     let mut blocks = 0;
     for document in documents {
         for block in fenced(&read(&document), "toml") {
-            check(&block, &document.display().to_string());
+            check(&with_sources(block), &document.display().to_string());
             blocks += 1;
         }
     }
@@ -47,18 +47,20 @@ fn the_config_maps_are_accepted() {
     }
 }
 
-/// Of configurations that have what is not built yet: these are refused, and only for that.
-const NOT_BUILT: &str = "kafka://";
-
 fn check(text: &str, origin: &str) {
-    if text.contains(NOT_BUILT) {
-        let refused = Config::parse(text, origin).is_err();
-        assert!(refused, "{origin} is accepted: {NOT_BUILT} is built, and needs no exception here");
-        return;
-    }
     if let Err(errors) = Config::parse(text, origin) {
         panic!("{origin} is not accepted:\n{}\n{text}", config::list(&errors));
     }
+}
+
+/// A block that shows a sink alone, with what it takes its rows from.
+fn with_sources(block: String) -> String {
+    if !block.starts_with("[[sink]]") {
+        return block;
+    }
+    let takes_syslog = block.contains("\"syslog\"");
+    let listener = "[[listener]]\nname = \"syslog\"\nlisten = \":5514\"\n";
+    block + if takes_syslog { listener } else { "[sockets]\n" }
 }
 
 /// The blocks of a Markdown text that open with this word.
