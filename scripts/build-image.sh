@@ -18,6 +18,8 @@ archive="$folder/weir-$version-$(uname -m).oci.tar"
 export CARGO_PROFILE_RELEASE_STRIP=debuginfo
 WEIR_COMMIT=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
 export WEIR_COMMIT
+# Clients in C (librdkafka, OpenSSL, zstd) are built against musl too.
+export CC_x86_64_unknown_linux_musl=musl-gcc CC_aarch64_unknown_linux_musl=musl-gcc
 say "building the static binary ($target)"
 cargo build --locked --release --package weir --no-default-features --features all-sinks --target "$target"
 

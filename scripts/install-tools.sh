@@ -219,7 +219,7 @@ for_build() {
 
 for_image() {
     for_build
-    packages buildah=buildah skopeo=skopeo umoci=umoci
+    packages buildah=buildah skopeo=skopeo umoci=umoci musl-gcc=musl-tools
     get_musl
 }
 
