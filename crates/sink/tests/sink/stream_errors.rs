@@ -170,7 +170,10 @@ fn syslog_that_was_received_as_datagrams_reaches_rsyslog_over_tcp() {
     let raw = dir.file("raw");
     let mut process = rsyslog(&dir, &raw, port);
     let options = TcpOptions { framing: StreamFraming::OctetCounted, ..to("localhost", port) };
-    let mut source = Source::to_one(options_of(tcp(options, Content::Payloads)));
+    let mut options = options_of(tcp(options, Content::Payloads));
+    // rsyslogd may not listen yet, and batches that failed together are tried again in any order.
+    options.delivery.in_flight_max = 1;
+    let mut source = Source::to_one(options);
 
     let text =
         |number| format!("<34>1 2026-11-22T20:00:00Z host app - ID{number} - message {number}");
