@@ -1,0 +1,146 @@
+//! How much traffic samples stand for, and how sure that is.
+//!
+//! A figure is a sum over samples, each with the number of frames that it stands for (its scale). Its relative variance is
+//! `1 / effective samples - 1 / all samples`: the first term is the second moment of what was summed (Horvitz and Thompson), the second
+//! takes away what does not vary because the scale comes from the pool itself (a ratio estimate), so that a flow that is all
+//! traffic is known exactly. The interval is Wilson's, which holds for few samples as well and never goes below zero.
+
+/// The quantile of the normal distribution for 95 %.
+const Z: f64 = 1.959_963_985;
+
+/// Sums over samples, each with a weight that says how much it counts (1, or less the older it is).
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Sums {
+    /// Of what each sample stands for.
+    pub value: f64,
+    /// Of its square.
+    pub square: f64,
+}
+
+impl Sums {
+    /// Adds a sample that stands for `value` and counts `weight`.
+    pub fn add(&mut self, value: f64, weight: f64) {
+        let weighted = value * weight;
+        self.value += weighted;
+        self.square += weighted * weighted;
+    }
+
+    /// All weights are `factor` of what they were.
+    pub fn scale(&mut self, factor: f64) {
+        self.value *= factor;
+        self.square *= factor * factor;
+    }
+
+    /// How many samples of equal value would be as sure.
+    pub fn effective_samples(&self) -> f64 {
+        if self.square > 0.0 { self.value * self.value / self.square } else { 0.0 }
+    }
+}
+
+/// A figure with its 95 % interval, in the unit of what was summed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Estimate {
+    /// The unbiased value.
+    pub value: f64,
+    /// The interval's lower end.
+    pub low: f64,
+    /// The interval's upper end.
+    pub high: f64,
+}
+
+impl Estimate {
+    /// Nothing, surely.
+    pub const ZERO: Estimate = Estimate { value: 0.0, low: 0.0, high: 0.0 };
+
+    /// The figure of a part of the traffic.
+    ///
+    /// `all`: the sums over every sample of the same samplers, of frames. `sampled`: the share of frames that were sampled and arrived
+    /// (1 in 1000: 0.001); with 1 everything was seen, and nothing is unsure.
+    pub fn of(part: &Sums, all: &Sums, sampled: f64) -> Estimate {
+        let value = part.value;
+        let samples = part.effective_samples();
+        if samples <= 0.0 {
+            return Estimate::ZERO;
+        }
+
+        let all = all.effective_samples().max(samples);
+        let share = samples / all;
+        let (low, high) = wilson(share, all);
+        let seen = sampled.clamp(0.0, 1.0);
+        let unsure = (1.0 - seen).sqrt();
+        Estimate {
+            value,
+            low: value - value * (1.0 - low / share) * unsure,
+            high: value + value * (high / share - 1.0) * unsure,
+        }
+    }
+
+    /// The same in another unit.
+    pub fn times(self, factor: f64) -> Estimate {
+        let Estimate { value, low, high } = self;
+        Estimate { value: value * factor, low: low * factor, high: high * factor }
+    }
+
+    /// Half of the interval's width as a share of the value; 0 if there is nothing.
+    pub fn relative_error(&self) -> f64 {
+        if self.value > 0.0 { (self.high - self.low) / 2.0 / self.value } else { 0.0 }
+    }
+}
+
+/// Wilson's score interval of a share that was seen in `samples` (E. B. Wilson, 1927).
+fn wilson(share: f64, samples: f64) -> (f64, f64) {
+    let squared = Z * Z / samples;
+    let center = share + squared / 2.0;
+    let half = Z * (share * (1.0 - share) / samples + squared / (4.0 * samples)).sqrt();
+    let low = (center - half) / (1.0 + squared);
+    let high = (center + half) / (1.0 + squared);
+    (low.max(0.0), high.min(1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sums(samples: u64, each: f64) -> Sums {
+        let mut sums = Sums::default();
+        (0..samples).for_each(|_| sums.add(each, 1.0));
+        sums
+    }
+
+    /// sflow.org's "packet sampling basics": 1,000 of 2,500 samples of 1,000,000 frames are 400,000, between 381,000 and 419,000.
+    #[test]
+    fn the_published_example() {
+        let estimate = Estimate::of(&sums(1_000, 400.0), &sums(2_500, 400.0), 1.0 / 400.0);
+        assert_eq!(estimate.value, 400_000.0);
+        assert!((estimate.low - 381_000.0).abs() < 500.0, "{estimate:?}");
+        assert!((estimate.high - 419_000.0).abs() < 500.0, "{estimate:?}");
+    }
+
+    #[test]
+    fn all_of_the_traffic_is_known() {
+        let all = sums(100, 10.0);
+        let estimate = Estimate::of(&all, &all, 0.1);
+        assert_eq!((estimate.value, estimate.high), (1_000.0, 1_000.0));
+        let everything_sampled = Estimate::of(&sums(5, 1.0), &sums(50, 1.0), 1.0);
+        assert_eq!((everything_sampled.low, everything_sampled.high), (5.0, 5.0));
+    }
+
+    #[test]
+    fn a_single_sample_says_little_and_nothing_negative() {
+        let estimate = Estimate::of(&sums(1, 1_000.0), &sums(1_000_000, 1_000.0), 0.001);
+        // Poisson, exactly: 0.025 to 5.57 times as much.
+        assert!(estimate.low > 0.0 && estimate.low < 300.0, "{estimate:?}");
+        assert!(estimate.high > 5_000.0 && estimate.high < 6_500.0, "{estimate:?}");
+        assert_eq!(Estimate::of(&Sums::default(), &sums(10, 1.0), 0.1), Estimate::ZERO);
+    }
+
+    #[test]
+    fn unequal_sizes_are_less_sure_than_equal_ones() {
+        let mut mixed = sums(50, 64.0);
+        (0..50).for_each(|_| mixed.add(1_500.0, 1.0));
+        let all = sums(100_000, 1.0);
+        let mixed = Estimate::of(&mixed, &all, 0.001).relative_error();
+        let equal = Estimate::of(&sums(100, 782.0), &all, 0.001).relative_error();
+        assert!(mixed > equal * 1.3, "{mixed} against {equal}");
+    }
+}

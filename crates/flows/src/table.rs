@@ -1,0 +1,388 @@
+//! Flows by key, in bounded memory: the heaviest stay.
+//!
+//! Space-Saving (Metwally, Agrawal and El Abbadi, 2005): when all places are taken, a new key takes the place of the lightest and inherits its
+//! weight as its possible error, so that no key that is heavier than `total / places` is ever missing. Weights decay with time
+//! by growing what is added instead ("forward decay", Cormode and others, 2009): an entry is touched only when its key is
+//! seen, and the order of entries does not change by itself.
+
+use crate::estimate::Sums;
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+/// Sums are brought down before `exp` of so many time constants overflows.
+const EXPONENT_MAX: f64 = 200.0;
+
+/// No entry.
+const NONE: u32 = u32::MAX;
+
+/// What is known of one key.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Flow {
+    /// Decayed: divided by the time constant, a rate per second.
+    pub recent: Sums,
+    /// Since the key was first seen.
+    pub total: Sums,
+    /// Samples since then.
+    pub samples: u64,
+    /// What other keys in this place weighed, decayed as `recent`: the most that may be missing of it.
+    pub inherited: f64,
+    /// When the key was first seen, in nanoseconds.
+    pub first_ns: u64,
+    /// When it was last seen.
+    pub last_ns: u64,
+}
+
+impl Flow {
+    fn weight(&self) -> f64 {
+        self.recent.value + self.inherited
+    }
+}
+
+struct Place {
+    flow: Flow,
+    hash: u32,
+    /// Grows when the place gets another key, so that what the heap says of the key before is known to be old.
+    generation: u32,
+    is_taken: bool,
+}
+
+/// What the heap knows of a place: its weight is at least `bound`.
+#[derive(Clone, Copy)]
+struct Bound {
+    bound: f64,
+    place: u32,
+    generation: u32,
+}
+
+/// Keys of one length with their sums.
+pub struct Table {
+    key_len: usize,
+    capacity: usize,
+    keys: Vec<u8>,
+    places: Vec<Place>,
+    free: Vec<u32>,
+    /// Open addressing with linear probing; twice as many slots as places, a power of two.
+    index: Vec<u32>,
+    /// A binary heap, the lowest bound first. Weights only grow between two looks at it, so that bounds are put right when they come to the top.
+    heap: Vec<Bound>,
+    hasher: RandomState,
+    /// Time constant of the decay.
+    smoothing_s: f64,
+    /// When a weight of 1 was given.
+    landmark_ns: u64,
+    /// Where the next sweep begins.
+    swept: usize,
+    evicted: u64,
+}
+
+/// What happens to flows that end, in the order in which they end.
+pub trait Ended {
+    /// `key` is seen no more, or lighter than any other.
+    fn ended(&mut self, key: &[u8], flow: &Flow);
+}
+
+/// Forgets them.
+impl Ended for () {
+    fn ended(&mut self, _: &[u8], _: &Flow) {}
+}
+
+impl Table {
+    /// At most `capacity` keys of `key_len` bytes, whose weights decay with the time constant `smoothing`.
+    pub fn new(key_len: usize, capacity: usize, smoothing: Duration) -> Table {
+        let capacity = capacity.clamp(1, (NONE / 4) as usize);
+        Table {
+            key_len,
+            capacity,
+            keys: Vec::new(),
+            places: Vec::new(),
+            free: Vec::new(),
+            index: vec![NONE; 64],
+            heap: Vec::new(),
+            hasher: RandomState::new(),
+            smoothing_s: smoothing.as_secs_f64().max(1e-3),
+            landmark_ns: 0,
+            swept: 0,
+            evicted: 0,
+        }
+    }
+
+    /// The most bytes that a table of this shape takes.
+    pub const fn memory_max_bytes(key_len: usize, capacity: usize) -> usize {
+        let slots = capacity * 2;
+        let index = slots.next_power_of_two() * size_of::<u32>();
+        let each = key_len + size_of::<Place>() + size_of::<u32>() + 2 * size_of::<Bound>();
+        index + capacity * each
+    }
+
+    /// Keys that are here.
+    pub fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// Whether no key is here.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How often a key made room for another.
+    pub fn evicted(&self) -> u64 {
+        self.evicted
+    }
+
+    /// How much what is added at `now_ns` weighs. The same for all samples of one moment.
+    pub fn weight_at(&mut self, now_ns: u64) -> f64 {
+        if self.landmark_ns == 0 {
+            self.landmark_ns = now_ns;
+        }
+        let exponent = self.exponent(now_ns);
+        if exponent > EXPONENT_MAX {
+            self.rebase(now_ns, exponent);
+            return 1.0;
+        }
+        exponent.exp()
+    }
+
+    /// By what a decayed sum is to be multiplied to be a rate per second at `now_ns`.
+    pub fn rate_factor(&self, now_ns: u64) -> f64 {
+        (-self.exponent(now_ns)).exp() / self.smoothing_s
+    }
+
+    /// Adds a sample that stands for `value`; `weight` is of [`weight_at`](Self::weight_at). `key` has the table's length.
+    pub fn add(
+        &mut self,
+        key: &[u8],
+        value: f64,
+        weight: f64,
+        now_ns: u64,
+        ended: &mut impl Ended,
+    ) {
+        debug_assert_eq!(key.len(), self.key_len);
+        let hash = self.hasher.hash_one(key) as u32;
+        let at = match self.find(key, hash) {
+            Some(at) => at,
+            None => self.insert(key, hash, now_ns, ended),
+        };
+
+        let flow = &mut self.places[at as usize].flow;
+        flow.recent.add(value, weight);
+        flow.total.add(value, 1.0);
+        flow.samples += 1;
+        flow.last_ns = flow.last_ns.max(now_ns);
+    }
+
+    /// Ends the flows that were not seen since `before_ns`, looking at so many places, from where the last look ended.
+    pub fn sweep(&mut self, before_ns: u64, places: usize, ended: &mut impl Ended) {
+        for _ in 0..places.min(self.places.len()) {
+            let at = self.swept % self.places.len();
+            self.swept = at + 1;
+            let place = &self.places[at];
+            if place.is_taken && place.flow.last_ns < before_ns {
+                let flow = place.flow;
+                ended.ended(self.key(at as u32), &flow);
+                self.remove(at as u32);
+                self.free.push(at as u32);
+            }
+        }
+    }
+
+    /// Every flow with its key, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Flow)> {
+        let taken = self.places.iter().enumerate().filter(|(_, place)| place.is_taken);
+        taken.map(|(at, place)| (self.key(at as u32), &place.flow))
+    }
+
+    /// One key's flow.
+    pub fn get(&self, key: &[u8]) -> Option<&Flow> {
+        let at = self.find(key, self.hasher.hash_one(key) as u32)?;
+        Some(&self.places[at as usize].flow)
+    }
+
+    fn exponent(&self, now_ns: u64) -> f64 {
+        let since_ns = now_ns.saturating_sub(self.landmark_ns);
+        since_ns as f64 / 1e9 / self.smoothing_s
+    }
+
+    /// From now on a weight of 1 is given at `now_ns`.
+    fn rebase(&mut self, now_ns: u64, exponent: f64) {
+        let factor = (-exponent).exp();
+        for place in &mut self.places {
+            place.flow.recent.scale(factor);
+            place.flow.inherited *= factor;
+        }
+        for one in &mut self.heap {
+            one.bound *= factor;
+        }
+        self.landmark_ns = now_ns;
+    }
+
+    fn key(&self, at: u32) -> &[u8] {
+        let start = at as usize * self.key_len;
+        &self.keys[start..start + self.key_len]
+    }
+
+    fn slots(&self, hash: u32) -> impl Iterator<Item = usize> + use<> {
+        let mask = self.index.len() - 1;
+        (0..=mask).map(move |step| (hash as usize + step) & mask)
+    }
+
+    fn find(&self, key: &[u8], hash: u32) -> Option<u32> {
+        for slot in self.slots(hash) {
+            match self.index[slot] {
+                NONE => return None,
+                at if self.places[at as usize].hash == hash && self.key(at) == key => {
+                    return Some(at);
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    fn insert(&mut self, key: &[u8], hash: u32, now_ns: u64, ended: &mut impl Ended) -> u32 {
+        let flow = Flow { first_ns: now_ns, last_ns: now_ns, ..Flow::default() };
+        let (at, inherited) = match self.free.pop() {
+            Some(at) => (at, 0.0),
+            None if self.places.len() < self.capacity => (self.grow(), 0.0),
+            None => self.evict(ended),
+        };
+
+        let start = at as usize * self.key_len;
+        self.keys[start..start + self.key_len].copy_from_slice(key);
+        let place = &mut self.places[at as usize];
+        place.flow = Flow { inherited, ..flow };
+        (place.hash, place.is_taken) = (hash, true);
+        let generation = place.generation;
+
+        self.link(at, hash);
+        self.push(Bound { bound: inherited, place: at, generation });
+        at
+    }
+
+    fn grow(&mut self) -> u32 {
+        let len = self.places.len();
+        if len == self.places.capacity() {
+            // Twice as many, but never more than there may be.
+            let more = len.max(64).min(self.capacity - len);
+            self.places.reserve_exact(more);
+            self.keys.reserve_exact(more * self.key_len);
+            self.free.reserve_exact(len + more - self.free.len());
+            self.heap.reserve_exact(2 * (len + more) - self.heap.len());
+        }
+
+        let at = len as u32;
+        self.keys.resize(self.keys.len() + self.key_len, 0);
+        let flow = Flow::default();
+        self.places.push(Place { flow, hash: 0, generation: 0, is_taken: false });
+        if self.places.len() * 2 > self.index.len() {
+            self.index = vec![NONE; self.index.len() * 2];
+            for at in 0..self.places.len() as u32 {
+                if self.places[at as usize].is_taken {
+                    self.link(at, self.places[at as usize].hash);
+                }
+            }
+        }
+        at
+    }
+
+    fn link(&mut self, at: u32, hash: u32) {
+        let empty = self.slots(hash).find(|slot| self.index[*slot] == NONE);
+        // There are at least twice as many slots as places.
+        if let Some(slot) = empty {
+            self.index[slot] = at;
+        }
+    }
+
+    /// Takes the lightest place for another key. Returns it with its weight.
+    fn evict(&mut self, ended: &mut impl Ended) -> (u32, f64) {
+        loop {
+            let Some(top) = self.heap.first().copied() else {
+                // Unreachable: every taken place is in the heap. The first place is as good as any.
+                self.remove(0);
+                return (0, 0.0);
+            };
+            let place = &self.places[top.place as usize];
+            let weight = place.flow.weight();
+            if place.generation != top.generation {
+                self.pop();
+            } else if weight > top.bound {
+                self.heap[0].bound = weight;
+                self.sink(0);
+            } else {
+                let flow = place.flow;
+                self.pop();
+                ended.ended(self.key(top.place), &flow);
+                self.remove(top.place);
+                self.evicted += 1;
+                return (top.place, weight);
+            }
+        }
+    }
+
+    /// Takes the key of a place out of the index.
+    fn remove(&mut self, at: u32) {
+        let place = &mut self.places[at as usize];
+        place.is_taken = false;
+        place.generation = place.generation.wrapping_add(1);
+        let hash = place.hash;
+        let mask = self.index.len() - 1;
+        let Some(mut hole) = self.slots(hash).find(|slot| self.index[*slot] == at) else { return };
+
+        // Whoever stands behind the hole and belongs in front of it moves up, so that no search ends at the hole.
+        let mut next = hole;
+        loop {
+            next = (next + 1) & mask;
+            let other = self.index[next];
+            if other == NONE {
+                break;
+            }
+            let home = self.places[other as usize].hash as usize & mask;
+            let from_home = next.wrapping_sub(home) & mask;
+            let from_hole = next.wrapping_sub(hole) & mask;
+            if from_home >= from_hole {
+                self.index[hole] = other;
+                hole = next;
+            }
+        }
+        self.index[hole] = NONE;
+    }
+
+    fn push(&mut self, bound: Bound) {
+        // Bounds of places that were freed stay behind until they come to the top.
+        if self.heap.len() == self.heap.capacity() {
+            self.heap.retain(|one| self.places[one.place as usize].generation == one.generation);
+            self.heap.sort_unstable_by(|a, b| a.bound.total_cmp(&b.bound));
+        }
+        self.heap.push(bound);
+        let mut at = self.heap.len() - 1;
+        while at > 0 && self.heap[at].bound < self.heap[(at - 1) / 2].bound {
+            self.heap.swap(at, (at - 1) / 2);
+            at = (at - 1) / 2;
+        }
+    }
+
+    fn pop(&mut self) {
+        if !self.heap.is_empty() {
+            self.heap.swap_remove(0);
+            self.sink(0);
+        }
+    }
+
+    /// Moves a bound down to where it belongs.
+    fn sink(&mut self, mut at: usize) {
+        loop {
+            let child = 2 * at + 1;
+            let other = child + 1;
+            let Some(left) = self.heap.get(child) else { return };
+            let is_right = self.heap.get(other).is_some_and(|right| right.bound < left.bound);
+            let least = if is_right { other } else { child };
+            if self.heap[least].bound >= self.heap[at].bound {
+                return;
+            }
+            self.heap.swap(at, least);
+            at = least;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
