@@ -1,0 +1,175 @@
+//! The words of flow definitions: what can be known of a sampled frame.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// What a field holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A whole number.
+    Number,
+    /// An IP address.
+    Address,
+    /// An Ethernet address.
+    Mac,
+}
+
+/// What is known of one field of one sample.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Value {
+    /// The sample does not say.
+    Absent,
+    /// A whole number.
+    Number(u64),
+    /// An IP address.
+    Address(IpAddr),
+    /// An Ethernet address.
+    Mac([u8; 6]),
+}
+
+impl Value {
+    /// A number that is there, or is not.
+    pub fn number(number: Option<impl Into<u64>>) -> Value {
+        number.map_or(Value::Absent, |number| Value::Number(number.into()))
+    }
+
+    /// An address that is there, or is not.
+    pub fn address(address: Option<IpAddr>) -> Value {
+        address.map_or(Value::Absent, Value::Address)
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Absent => out.write_str("-"),
+            Value::Number(number) => write!(out, "{number}"),
+            Value::Address(address) => write!(out, "{address}"),
+            Value::Mac([a, b, c, d, e, f]) => {
+                write!(out, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
+            }
+        }
+    }
+}
+
+impl Value {
+    /// Bytes that a value takes in a key: its kind, and what fits the widest.
+    pub(crate) const KEY_LEN: usize = 17;
+
+    /// Writes it into a key. Equal values are equal bytes.
+    pub(crate) fn write(self, key: &mut [u8; Value::KEY_LEN]) {
+        *key = [0; Value::KEY_LEN];
+        match self {
+            Value::Absent => {}
+            Value::Number(number) => {
+                key[0] = 1;
+                key[1..9].copy_from_slice(&number.to_be_bytes());
+            }
+            Value::Address(IpAddr::V4(address)) => {
+                key[0] = 4;
+                key[1..5].copy_from_slice(&address.octets());
+            }
+            Value::Address(IpAddr::V6(address)) => {
+                key[0] = 6;
+                key[1..].copy_from_slice(&address.octets());
+            }
+            Value::Mac(mac) => {
+                key[0] = 2;
+                key[1..7].copy_from_slice(&mac);
+            }
+        }
+    }
+
+    /// Reads what [`write`](Self::write) wrote.
+    pub(crate) fn read(key: &[u8; Value::KEY_LEN]) -> Value {
+        let [kind, rest @ ..] = key;
+        match kind {
+            1 => Value::Number(rest[..8].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))),
+            4 => Value::Address(Ipv4Addr::new(rest[0], rest[1], rest[2], rest[3]).into()),
+            6 => Value::Address(Ipv6Addr::from(*rest).into()),
+            2 => Value::Mac([rest[0], rest[1], rest[2], rest[3], rest[4], rest[5]]),
+            _ => Value::Absent,
+        }
+    }
+}
+
+/// Rows are `Name = "word", Kind, "meaning";`.
+macro_rules! fields {
+    ($($name:ident = $word:literal, $kind:ident, $meaning:literal;)+) => {
+        /// What can be asked of a sampled frame.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum Field { $(#[doc = $meaning] $name,)+ }
+
+        impl Field {
+            /// Every field, in the order of the documentation.
+            pub const ALL: &'static [Field] = &[$(Field::$name,)+];
+
+            /// The word in definitions and filters.
+            pub const fn word(self) -> &'static str {
+                match self { $(Field::$name => $word,)+ }
+            }
+
+            /// What it holds.
+            pub const fn kind(self) -> Kind {
+                match self { $(Field::$name => Kind::$kind,)+ }
+            }
+
+            /// What it is.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Field::$name => $meaning,)+ }
+            }
+
+            /// The field with this word.
+            pub fn named(word: &str) -> Option<Field> {
+                match word { $($word => Some(Field::$name),)+ _ => None }
+            }
+        }
+    };
+}
+
+fields! {
+    Agent = "agent", Address, "The agent's address, as its datagrams say.";
+    SubAgent = "sub_agent", Number, "The part of the agent that took the sample.";
+    Source = "data_source", Number, "The index of the data source that was sampled: usually an interface.";
+    Input = "input", Number, "The interface by which the frame came in.";
+    Output = "output", Number, "The interface by which it left.";
+    SrcMac = "src_mac", Mac, "The Ethernet source.";
+    DstMac = "dst_mac", Mac, "The Ethernet destination.";
+    Ethertype = "ethertype", Number, "The type of what the Ethernet frame carries, behind all tags.";
+    Vlan = "vlan", Number, "The outermost VLAN.";
+    InnerVlan = "inner_vlan", Number, "The second VLAN.";
+    MplsLabel = "mpls_label", Number, "The outermost MPLS label.";
+    IpVersion = "ip_version", Number, "4 or 6.";
+    Src = "src", Address, "The source address.";
+    Dst = "dst", Address, "The destination address.";
+    Protocol = "protocol", Number, "The IP protocol, behind all extension headers.";
+    Dscp = "dscp", Number, "The traffic class, without its two bits of congestion.";
+    Ttl = "ttl", Number, "Time to live, or hop limit.";
+    Fragment = "fragment", Number, "1 for a fragment, 0 for a whole packet.";
+    SrcPort = "src_port", Number, "The source port of TCP, UDP or SCTP.";
+    DstPort = "dst_port", Number, "The destination port.";
+    TcpFlags = "tcp_flags", Number, "TCP's flags: 1 fin, 2 syn, 4 rst, 8 psh, 16 ack, 32 urg.";
+    IcmpType = "icmp_type", Number, "The type of an ICMP message.";
+    IcmpCode = "icmp_code", Number, "Its code.";
+    FrameSize = "frame_size", Number, "The frame's bytes on the wire.";
+    Vni = "vni", Number, "The virtual network of VXLAN or Geneve, or the key of GRE.";
+    InnerSrc = "inner_src", Address, "The source address inside a tunnel.";
+    InnerDst = "inner_dst", Address, "The destination address inside a tunnel.";
+    InnerProtocol = "inner_protocol", Number, "The IP protocol inside a tunnel.";
+    InnerSrcPort = "inner_src_port", Number, "The source port inside a tunnel.";
+    InnerDstPort = "inner_dst_port", Number, "The destination port inside a tunnel.";
+    NextHop = "next_hop", Address, "The address of the next router.";
+    SrcAs = "src_as", Number, "The autonomous system of the source, as the agent knows it.";
+    DstAs = "dst_as", Number, "The autonomous system of the destination.";
+    PeerAs = "peer_as", Number, "The autonomous system that handed the packet over.";
+    DropReason = "drop_reason", Number, "Why the frame was dropped; only of frames that were.";
+    TransitDelay = "transit_delay_ns", Number, "How long the frame was inside the switch.";
+    QueueDepth = "queue_depth", Number, "Bytes in its queue when it left.";
+    Queue = "queue", Number, "The queue by which it left.";
+}
+
+/// What one sample says.
+pub trait Facts {
+    /// The value of a field.
+    fn value(&self, field: Field) -> Value;
+}

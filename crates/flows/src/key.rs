@@ -1,0 +1,192 @@
+//! What flows are told apart by.
+
+use crate::field::{Facts, Field, Kind, Value};
+use crate::lookup::{Groups, Network, masked};
+use std::net::IpAddr;
+
+/// One part of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// A field as it is.
+    Field(Field),
+    /// The network that an address is in: bits of IPv4, bits of IPv6.
+    Prefix(Field, u8, u8),
+    /// The group that an address is in.
+    Group(Field),
+}
+
+/// A part of a key that is none.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PartError {
+    /// No field has this word.
+    #[error("there is no field \"{word}\"{}", nearest.map(|one| format!(": did you mean \"{one}\"?")).unwrap_or_default())]
+    Unknown {
+        /// What was written.
+        word: String,
+        /// The word that is most like it.
+        nearest: Option<&'static str>,
+    },
+    /// Only addresses have networks and groups.
+    #[error("\"{word}\" is not an address, so it has no networks and no groups")]
+    NoAddress {
+        /// The field's word.
+        word: &'static str,
+    },
+    /// The bits of a network are no number, or too many.
+    #[error(
+        "\"{text}\": expected the bits of IPv4 (0 to 32), and after another slash those of IPv6 (0 to 128), as in src/24/48"
+    )]
+    Bits {
+        /// What was written.
+        text: String,
+    },
+}
+
+impl Part {
+    /// Reads `src`, `src/24`, `src/24/48` or `group(src)`.
+    pub fn parse(text: &str) -> Result<Part, PartError> {
+        let text = text.trim();
+        if let Some(inside) = text.strip_prefix("group(").and_then(|rest| rest.strip_suffix(')')) {
+            return Ok(Part::Group(address(inside)?));
+        }
+        let Some((word, bits)) = text.split_once('/') else { return Ok(Part::Field(field(text)?)) };
+
+        let wrong = || PartError::Bits { text: text.into() };
+        let (v4, v6) = bits.split_once('/').map_or((bits, None), |(v4, v6)| (v4, Some(v6)));
+        let bits = |text: &str, most| text.trim().parse().ok().filter(|bits| *bits <= most);
+        let v4 = bits(v4, 32).ok_or_else(wrong)?;
+        // Without a word about it, the usual size of a site for a /24 (RFC 6177), and the whole address for a host.
+        let usual = if v4 == 32 { 128 } else { 48 };
+        let v6 = v6.map_or(Some(usual), |v6| bits(v6, 128)).ok_or_else(wrong)?;
+        Ok(Part::Prefix(address(word)?, v4, v6))
+    }
+
+    /// Its value in a sample.
+    pub fn value(self, facts: &impl Facts, groups: &Groups) -> Value {
+        match self {
+            Part::Field(field) => facts.value(field),
+            Part::Prefix(field, v4, v6) => match facts.value(field) {
+                Value::Address(address @ IpAddr::V4(_)) => Value::Address(masked(address, v4)),
+                Value::Address(address) => Value::Address(masked(address, v6)),
+                _ => Value::Absent,
+            },
+            Part::Group(field) => match facts.value(field) {
+                Value::Address(address) => Value::number(groups.group_of(address)),
+                _ => Value::Absent,
+            },
+        }
+    }
+
+    /// How it is written.
+    pub fn word(self) -> String {
+        match self {
+            Part::Field(field) => field.word().into(),
+            Part::Prefix(field, v4, v6) => format!("{}/{v4}/{v6}", field.word()),
+            Part::Group(field) => format!("group({})", field.word()),
+        }
+    }
+
+    /// A value of this part for people.
+    pub fn shown(self, value: Value, groups: &Groups) -> String {
+        match (self, value) {
+            (Part::Prefix(_, v4, v6), Value::Address(address)) => {
+                let bits = if address.is_ipv4() { v4 } else { v6 };
+                let network = Network::of(address, bits);
+                format!("{}/{}", network.address, network.len)
+            }
+            (Part::Group(_), Value::Number(group)) => {
+                groups.name(group as u32).map_or_else(|| group.to_string(), str::to_owned)
+            }
+            (Part::Field(Field::Ethertype), Value::Number(number)) => format!("{number:#06x}"),
+            (_, value) => value.to_string(),
+        }
+    }
+}
+
+fn field(word: &str) -> Result<Field, PartError> {
+    let word = word.trim();
+    Field::named(word)
+        .ok_or_else(|| PartError::Unknown { word: word.into(), nearest: nearest(word) })
+}
+
+fn address(word: &str) -> Result<Field, PartError> {
+    let field = field(word)?;
+    match field.kind() {
+        Kind::Address => Ok(field),
+        Kind::Number | Kind::Mac => Err(PartError::NoAddress { word: field.word() }),
+    }
+}
+
+/// The word that shares the most letters from either end, if it is most of them.
+pub(crate) fn nearest(word: &str) -> Option<&'static str> {
+    let shared = |other: &&str| {
+        let front = word.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
+        let back = word.bytes().rev().zip(other.bytes().rev()).take_while(|(a, b)| a == b).count();
+        front + back
+    };
+    let best = Field::ALL.iter().map(|field| field.word()).max_by_key(shared)?;
+    (shared(&best) * 2 > best.len()).then_some(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Sample(&'static str);
+
+    impl Facts for Sample {
+        fn value(&self, field: Field) -> Value {
+            match field {
+                Field::Src => Value::address(self.0.parse().ok()),
+                Field::Protocol => Value::Number(17),
+                _ => Value::Absent,
+            }
+        }
+    }
+
+    #[test]
+    fn parts_are_read_and_valued() {
+        let mut groups = Groups::default();
+        groups.add("lab", Network::parse("192.0.2.0/24").unwrap());
+        let check = |text: &str, source, shown: &str| {
+            let part = Part::parse(text).unwrap();
+            let value = part.value(&Sample(source), &groups);
+            assert_eq!(part.shown(value, &groups), shown, "{text}");
+            let mut key = [0xff; Value::KEY_LEN];
+            value.write(&mut key);
+            assert_eq!(Value::read(&key), value, "{text}");
+        };
+        check("src", "192.0.2.77", "192.0.2.77");
+        check(" src/24 ", "192.0.2.77", "192.0.2.0/24");
+        check("src/24", "2001:db8:1:2::3", "2001:db8:1::/48");
+        check("src/24/64", "2001:db8:1:2::3", "2001:db8:1:2::/64");
+        check("src/0/0", "2001:db8:1:2::3", "::/0");
+        check("group(src)", "192.0.2.77", "lab");
+        check("group(src)", "198.51.100.1", "-");
+        check("protocol", "", "17");
+        check("src", "", "-");
+        check("src_mac", "", "-");
+    }
+
+    #[test]
+    fn what_is_no_part_is_told_with_the_nearest_word() {
+        let told = |text| Part::parse(text).unwrap_err().to_string();
+        assert_eq!(told("src_prt"), "there is no field \"src_prt\": did you mean \"src_port\"?");
+        assert_eq!(told("zz"), "there is no field \"zz\"");
+        assert_eq!(
+            told("vlan/24"),
+            "\"vlan\" is not an address, so it has no networks and no groups"
+        );
+        assert!(told("src/33").starts_with("\"src/33\": expected the bits"));
+        assert!(told("src/24/129").contains("0 to 128"));
+        assert!(told("group(vlan)").contains("not an address"));
+    }
+
+    #[test]
+    fn every_field_is_found_by_its_word() {
+        for field in Field::ALL {
+            assert_eq!(Field::named(field.word()), Some(*field));
+            assert!(field.meaning().ends_with('.'));
+        }
+    }
+}

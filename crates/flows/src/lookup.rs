@@ -1,0 +1,135 @@
+//! What addresses belong to: groups of networks from the file.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A network.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Network {
+    /// Its first address.
+    pub address: IpAddr,
+    /// Leading bits that all its addresses share.
+    pub len: u8,
+}
+
+impl Network {
+    /// Reads `10.0.0.0/8`, `2001:db8::/32`, or a single address.
+    pub fn parse(text: &str) -> Option<Network> {
+        let (address, len) = match text.split_once('/') {
+            Some((address, len)) => (address, Some(len)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.trim().parse().ok()?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let len =
+            len.map_or(Some(most), |len| len.trim().parse().ok().filter(|len| *len <= most))?;
+        Some(Network::of(address, len))
+    }
+
+    /// The network of this length that an address is in.
+    pub fn of(address: IpAddr, len: u8) -> Network {
+        Network { address: masked(address, len), len }
+    }
+
+    /// Whether an address is in it.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        self.address.is_ipv4() == address.is_ipv4() && masked(address, self.len) == self.address
+    }
+}
+
+/// The first address of the network of this length.
+pub(crate) fn masked(address: IpAddr, len: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(len.min(32))).unwrap_or(0);
+            Ipv4Addr::from_bits(address.to_bits() & mask).into()
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(len.min(128))).unwrap_or(0);
+            Ipv6Addr::from_bits(address.to_bits() & mask).into()
+        }
+    }
+}
+
+/// Named groups of networks. The longest network that an address is in decides.
+#[derive(Clone, Default, Debug)]
+pub struct Groups {
+    names: Vec<String>,
+    /// By first address; each with the group and the network's length.
+    networks: BTreeMap<Network, u32>,
+    /// Lengths that occur, the longest first.
+    v4_lens: Vec<u8>,
+    v6_lens: Vec<u8>,
+}
+
+impl Groups {
+    /// Adds a network to a group.
+    pub fn add(&mut self, group: &str, network: Network) {
+        let at = self.names.iter().position(|name| name == group).unwrap_or_else(|| {
+            self.names.push(group.into());
+            self.names.len() - 1
+        });
+        self.networks.insert(network, at as u32);
+        let lens = if network.address.is_ipv4() { &mut self.v4_lens } else { &mut self.v6_lens };
+        if let Err(place) = lens.binary_search_by(|len| network.len.cmp(len)) {
+            lens.insert(place, network.len);
+        }
+    }
+
+    /// The number of the group that an address is in.
+    pub fn group_of(&self, address: IpAddr) -> Option<u32> {
+        let lens = if address.is_ipv4() { &self.v4_lens } else { &self.v6_lens };
+        lens.iter().find_map(|len| self.networks.get(&Network::of(address, *len)).copied())
+    }
+
+    /// The name of a group.
+    pub fn name(&self, group: u32) -> Option<&str> {
+        self.names.get(group as usize).map(String::as_str)
+    }
+
+    /// The number of a group.
+    pub fn named(&self, name: &str) -> Option<u32> {
+        self.names.iter().position(|one| one == name).map(|at| at as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_are_read_and_hold_their_addresses() {
+        let network = Network::parse("10.1.2.3/8").unwrap();
+        assert_eq!(network.address, "10.0.0.0".parse::<IpAddr>().unwrap());
+        assert!(network.contains("10.255.0.1".parse().unwrap()));
+        assert!(!network.contains("11.0.0.1".parse().unwrap()));
+        assert!(!network.contains("::a00:1".parse().unwrap()));
+        assert!(Network::parse("0.0.0.0/0").unwrap().contains("1.2.3.4".parse().unwrap()));
+        assert!(Network::parse("::/0").unwrap().contains("::1".parse().unwrap()));
+        for wrong in ["10.0.0.0/33", "::/129", "10.0.0/8", "x", "", "1.2.3.4/", "1.2.3.4/-1"] {
+            assert_eq!(Network::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_longest_network_decides() {
+        let mut groups = Groups::default();
+        for (group, network) in [
+            ("private", "10.0.0.0/8"),
+            ("lab", "10.1.0.0/16"),
+            ("host", "10.1.1.1"),
+            ("v6", "::/0"),
+        ] {
+            groups.add(group, Network::parse(network).unwrap());
+        }
+        let name = |address: &str| {
+            groups.group_of(address.parse().unwrap()).and_then(|group| groups.name(group))
+        };
+        assert_eq!(name("10.2.0.1"), Some("private"));
+        assert_eq!(name("10.1.0.1"), Some("lab"));
+        assert_eq!(name("10.1.1.1"), Some("host"));
+        assert_eq!(name("2001:db8::1"), Some("v6"));
+        assert_eq!(name("192.0.2.1"), None);
+        assert_eq!(groups.named("lab"), Some(1));
+    }
+}
