@@ -245,11 +245,8 @@ fn words(text: &str) -> Vec<String> {
         let was_operator =
             words.last().is_some_and(|word| word.chars().all(|one| "=!<>&|".contains(one)));
         match letter {
-            ' ' | '\t' | '\n' | '\r' => is_open = false,
-            '(' | ')' | ',' => {
-                words.push(letter.into());
-                is_open = false;
-            }
+            ' ' | '\t' | '\n' | '\r' => {}
+            '(' | ')' | ',' => words.push(letter.into()),
             _ => match words.last_mut() {
                 Some(word) if is_open && is_operator == was_operator => word.push(letter),
                 _ => words.push(letter.into()),

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod counter;
+mod definition;
 mod estimate;
 mod field;
 mod filter;
@@ -13,6 +14,9 @@ mod table;
 mod threshold;
 
 pub use counter::{Delta, Width, delta};
+pub use definition::{
+    Aggregation, Counting, Definition, DefinitionTotals, Direction, Figure, Measure, Sample,
+};
 pub use estimate::{Estimate, Sums};
 pub use field::{Facts, Field, Kind, Value};
 pub use filter::{Filter, FilterError};

@@ -73,6 +73,16 @@ pub struct Table {
     /// Where the next sweep begins.
     swept: usize,
     evicted: u64,
+    all: Everything,
+}
+
+/// Sums over all samples, also those that are in no flow.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Everything {
+    /// Decayed as the flows are.
+    pub recent: Sums,
+    /// Since the table was made.
+    pub total: Sums,
 }
 
 /// What happens to flows that end, in the order in which they end.
@@ -103,6 +113,7 @@ impl Table {
             landmark_ns: 0,
             swept: 0,
             evicted: 0,
+            all: Everything::default(),
         }
     }
 
@@ -170,6 +181,17 @@ impl Table {
         flow.last_ns = flow.last_ns.max(now_ns);
     }
 
+    /// Adds a sample to what all of them together are.
+    pub fn add_to_all(&mut self, value: f64, weight: f64) {
+        self.all.recent.add(value, weight);
+        self.all.total.add(value, 1.0);
+    }
+
+    /// What all samples together are.
+    pub fn all(&self) -> &Everything {
+        &self.all
+    }
+
     /// Ends the flows that were not seen since `before_ns`, looking at so many places, from where the last look ended.
     pub fn sweep(&mut self, before_ns: u64, places: usize, ended: &mut impl Ended) {
         for _ in 0..places.min(self.places.len()) {
@@ -205,6 +227,7 @@ impl Table {
     /// From now on a weight of 1 is given at `now_ns`.
     fn rebase(&mut self, now_ns: u64, exponent: f64) {
         let factor = (-exponent).exp();
+        self.all.recent.scale(factor);
         for place in &mut self.places {
             place.flow.recent.scale(factor);
             place.flow.inherited *= factor;

@@ -1,0 +1,323 @@
+//! What one flow definition counts, and what it has counted.
+
+use crate::estimate::Estimate;
+use crate::field::{Facts, Value};
+use crate::filter::Filter;
+use crate::key::Part;
+use crate::lookup::Groups;
+use crate::table::{Ended, Flow, Table};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// What a figure adds up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Measure {
+    /// Bytes on the wire.
+    #[default]
+    Bytes,
+    /// Frames.
+    Frames,
+    /// Samples as they arrived, not scaled.
+    Samples,
+}
+
+/// Which samples count, by the side of the interface at which they were taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Direction {
+    /// All of them.
+    #[default]
+    Any,
+    /// Taken where the frame came in.
+    Ingress,
+    /// Taken where the frame left.
+    Egress,
+}
+
+/// What becomes of one frame that several samplers see on its way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Aggregation {
+    /// The figure of the sampler that saw most of a flow: nothing is counted twice.
+    #[default]
+    Max,
+    /// The figures of all samplers together: right where each frame is sampled once.
+    Sum,
+    /// The figures of samplers at interfaces that are not `internal`, where frames come in.
+    Edge,
+}
+
+/// One `[[flow]]`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Definition {
+    /// How it is called.
+    pub name: String,
+    /// What flows are told apart by. A sample that does not have all of it is not counted; none at all is one flow for everything.
+    pub keys: Vec<Part>,
+    /// What is added up.
+    pub measure: Measure,
+    /// Which samples count.
+    pub filter: Option<Filter>,
+    /// Which samples count.
+    pub direction: Direction,
+    /// What becomes of frames that are seen several times.
+    pub aggregation: Aggregation,
+    /// Time constant of the rates.
+    pub smoothing: Duration,
+    /// How many flows are shown.
+    pub top: usize,
+    /// A flow that was not seen for so long has ended.
+    pub active_timeout: Duration,
+    /// How many flows are kept.
+    pub flows_max: usize,
+}
+
+impl Definition {
+    /// The most bytes that its flows take.
+    pub fn memory_max_bytes(&self) -> usize {
+        Table::memory_max_bytes(self.key_len(), self.flows_max)
+    }
+
+    /// Bytes of a key in the table.
+    fn key_len(&self) -> usize {
+        let sampler = if self.aggregation == Aggregation::Max { SAMPLER_LEN } else { 0 };
+        sampler + self.keys.len() * Value::KEY_LEN
+    }
+}
+
+/// Bytes that tell samplers apart.
+const SAMPLER_LEN: usize = 4;
+
+/// What a sample is worth to a definition.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Sample {
+    /// A number of its sampler, the same for all its samples.
+    pub sampler: u32,
+    /// Where it was taken.
+    pub direction: Direction,
+    /// Whether it was taken where frames come into the network.
+    pub is_edge: bool,
+    /// Frames that it stands for.
+    pub frames: f64,
+    /// Bytes of the frame on the wire.
+    pub frame_bytes: u32,
+    /// When it arrived.
+    pub now_ns: u64,
+}
+
+/// A flow with its figures.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Figure {
+    /// A value for each part of the definition's key.
+    pub key: Vec<Value>,
+    /// What it is now, per second.
+    pub rate: Estimate,
+    /// Since it was first seen.
+    pub total: Estimate,
+    /// What it may be above `rate`, because other flows had its place before: per second.
+    pub rate_missing_max: f64,
+    /// Samples since it was first seen.
+    pub samples: u64,
+    /// Samples of equal size that would make `rate` as sure.
+    pub rate_samples: f64,
+    /// When it was first seen.
+    pub first_ns: u64,
+    /// When it was last seen.
+    pub last_ns: u64,
+}
+
+/// What a definition did with samples. `seen = counted + filtered + without_key`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DefinitionTotals {
+    /// All samples.
+    pub seen: u64,
+    /// Those that are in a flow.
+    pub counted: u64,
+    /// Those that the filter, the direction or the edge left out.
+    pub filtered: u64,
+    /// Those that lack a part of the key.
+    pub without_key: u64,
+}
+
+/// A definition at work.
+pub struct Counting {
+    definition: Definition,
+    table: Table,
+    totals: DefinitionTotals,
+    key: Vec<u8>,
+}
+
+impl Counting {
+    /// Nothing is counted yet.
+    pub fn new(definition: Definition) -> Counting {
+        let key_len = definition.key_len();
+        Counting {
+            table: Table::new(key_len, definition.flows_max, definition.smoothing),
+            totals: DefinitionTotals::default(),
+            key: vec![0; key_len],
+            definition,
+        }
+    }
+
+    /// What is counted.
+    pub fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
+    /// What became of samples.
+    pub fn totals(&self) -> DefinitionTotals {
+        self.totals
+    }
+
+    /// Flows that are kept now.
+    pub fn flows(&self) -> usize {
+        self.table.len()
+    }
+
+    /// How often a flow made room for another.
+    pub fn evicted(&self) -> u64 {
+        self.table.evicted()
+    }
+
+    /// Counts a sample.
+    pub fn count(
+        &mut self,
+        sample: &Sample,
+        facts: &impl Facts,
+        groups: &Groups,
+        ended: &mut impl Ended,
+    ) {
+        self.totals.seen += 1;
+        if !self.is_asked_for(sample) {
+            self.totals.filtered += 1;
+            return;
+        }
+
+        let weight = self.table.weight_at(sample.now_ns);
+        self.table.add_to_all(sample.frames, weight);
+        if self.definition.filter.as_ref().is_some_and(|filter| !filter.passes(facts, groups)) {
+            self.totals.filtered += 1;
+            return;
+        }
+
+        let sampler_len = self.key.len() - self.definition.keys.len() * Value::KEY_LEN;
+        let (sampler, values) = self.key.split_at_mut(sampler_len);
+        if let Some(place) = sampler.first_chunk_mut() {
+            *place = sample.sampler.to_be_bytes();
+        }
+        let places = values.as_chunks_mut::<{ Value::KEY_LEN }>().0;
+        for (part, place) in self.definition.keys.iter().zip(places) {
+            let value = part.value(facts, groups);
+            if value == Value::Absent {
+                self.totals.without_key += 1;
+                return;
+            }
+            value.write(place);
+        }
+
+        let value = match self.definition.measure {
+            Measure::Bytes => sample.frames * f64::from(sample.frame_bytes),
+            Measure::Frames => sample.frames,
+            Measure::Samples => 1.0,
+        };
+        self.totals.counted += 1;
+        self.table.add(&self.key, value, weight, sample.now_ns, ended);
+    }
+
+    /// Ends flows that were not seen for the active timeout. Looks at a part of them at a time.
+    pub fn sweep(&mut self, now_ns: u64, ended: &mut impl Ended) {
+        let timeout_ns = self.definition.active_timeout.as_nanos() as u64;
+        let places = self.table.len() / 8 + 64;
+        self.table.sweep(now_ns.saturating_sub(timeout_ns), places, ended);
+    }
+
+    /// Every flow as it is in the table: for thresholds, without an allocation for each.
+    pub fn rates(&self, now_ns: u64) -> impl Iterator<Item = (&[u8], Estimate)> {
+        let factor = self.table.rate_factor(now_ns);
+        self.table.iter().map(move |(key, flow)| (key, self.rate(flow).times(factor)))
+    }
+
+    /// The heaviest flows now, the heaviest first.
+    pub fn top(&self, now_ns: u64) -> Vec<Figure> {
+        let factor = self.table.rate_factor(now_ns);
+        let mut flows: Vec<(&[u8], &Flow)> = match self.definition.aggregation {
+            Aggregation::Max => self.heaviest_sampler_of_each().into_iter().collect(),
+            Aggregation::Sum | Aggregation::Edge => self.table.iter().collect(),
+        };
+
+        let heavier = |a: &(&[u8], &Flow), b: &(&[u8], &Flow)| {
+            let order = b.1.recent.value.total_cmp(&a.1.recent.value);
+            order.then_with(|| a.0.cmp(b.0))
+        };
+        let top = self.definition.top;
+        if flows.len() > top && top > 0 {
+            flows.select_nth_unstable_by(top - 1, heavier);
+        }
+        flows.truncate(top);
+        flows.sort_unstable_by(heavier);
+        flows.into_iter().map(|(key, flow)| self.figure(key, flow, factor)).collect()
+    }
+
+    /// The values of a key of the table.
+    pub fn values(&self, key: &[u8]) -> Vec<Value> {
+        let start = key.len() - self.definition.keys.len() * Value::KEY_LEN;
+        key[start..].as_chunks::<{ Value::KEY_LEN }>().0.iter().map(Value::read).collect()
+    }
+
+    /// A key for people: its parts with their values.
+    pub fn shown(&self, values: &[Value], groups: &Groups) -> Vec<String> {
+        let parts = self.definition.keys.iter().zip(values);
+        parts.map(|(part, value)| part.shown(*value, groups)).collect()
+    }
+
+    /// By the key without the sampler, the flow of the sampler that saw most of it.
+    fn heaviest_sampler_of_each(&self) -> HashMap<&[u8], &Flow> {
+        let mut heaviest = HashMap::<&[u8], &Flow>::with_capacity(self.table.len());
+        for (key, flow) in self.table.iter() {
+            let best = heaviest.entry(&key[SAMPLER_LEN..]).or_insert(flow);
+            if flow.recent.value > best.recent.value {
+                *best = flow;
+            }
+        }
+        heaviest
+    }
+
+    fn figure(&self, key: &[u8], flow: &Flow, factor: f64) -> Figure {
+        Figure {
+            key: self.values(key),
+            rate: self.rate(flow).times(factor),
+            total: Estimate::of(&flow.total, &self.table.all().total, self.sampled()),
+            rate_missing_max: flow.inherited * factor,
+            samples: flow.samples,
+            rate_samples: flow.recent.effective_samples(),
+            first_ns: flow.first_ns,
+            last_ns: flow.last_ns,
+        }
+    }
+
+    fn rate(&self, flow: &Flow) -> Estimate {
+        Estimate::of(&flow.recent, &self.table.all().recent, self.sampled())
+    }
+
+    /// The share of frames that were sampled and arrived.
+    fn sampled(&self) -> f64 {
+        match self.definition.measure {
+            // What arrived is known.
+            Measure::Samples => 1.0,
+            Measure::Bytes | Measure::Frames => {
+                let all = self.table.all().total;
+                if all.value > 0.0 { all.effective_samples() / all.value } else { 0.0 }
+            }
+        }
+    }
+
+    fn is_asked_for(&self, sample: &Sample) -> bool {
+        let is_direction = match self.definition.direction {
+            Direction::Any => true,
+            direction => direction == sample.direction,
+        };
+        let is_place = match self.definition.aggregation {
+            Aggregation::Edge => sample.is_edge,
+            Aggregation::Max | Aggregation::Sum => true,
+        };
+        is_direction && is_place
+    }
+}
