@@ -9,6 +9,7 @@ pub mod capture;
 mod error;
 pub mod inet_diag;
 pub mod netlink;
+pub mod sflow;
 pub mod syslog;
 
 pub use error::DecodeError;

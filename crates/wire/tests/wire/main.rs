@@ -9,6 +9,7 @@ mod kernel;
 mod mutations;
 mod netlink;
 mod replies;
+mod sflow;
 mod support;
 mod syslog;
 mod tcp_info;

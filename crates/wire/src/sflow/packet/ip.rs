@@ -1,0 +1,218 @@
+//! IP and the ports behind it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::bytes::at;
+
+/// An IP header, and the first fields of what it carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ip {
+    /// Source.
+    pub src: IpAddr,
+    /// Destination.
+    pub dst: IpAddr,
+    /// What it carries; of IPv6, behind the extension headers that were sampled.
+    pub protocol: u8,
+    /// Time to live, hop limit.
+    pub ttl: u8,
+    /// Type of service, traffic class: see [`dscp`](Self::dscp) and [`ecn`](Self::ecn).
+    pub tos: u8,
+    /// The flow label of IPv6.
+    pub flow_label: u32,
+    /// Length of the packet with this header, in bytes; 0 where the sender left that to its network card.
+    pub length_bytes: u32,
+    /// The part that this is, of a packet in parts.
+    pub fragment: Option<Fragment>,
+    /// Ports of TCP, UDP, SCTP and DCCP. Absent in fragments but the first.
+    pub ports: Option<Ports>,
+    /// Flags of TCP: FIN is 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32, ECE 64, CWR 128.
+    pub tcp_flags: Option<u8>,
+    /// ICMP or ICMPv6.
+    pub icmp: Option<Icmp>,
+}
+
+/// A part of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fragment {
+    /// What the parts of one packet share.
+    pub id: u32,
+    /// Where in the packet it belongs.
+    pub offset_bytes: u16,
+    /// Whether parts behind it are to come.
+    pub has_more: bool,
+}
+
+/// Ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ports {
+    /// Source.
+    pub src: u16,
+    /// Destination.
+    pub dst: u16,
+}
+
+/// What an ICMP message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Icmp {
+    /// Type.
+    pub kind: u8,
+    /// Code.
+    pub code: u8,
+}
+
+const ICMP: u8 = 1;
+const TCP: u8 = 6;
+pub(super) const UDP: u8 = 17;
+const DCCP: u8 = 33;
+const ICMPV6: u8 = 58;
+const SCTP: u8 = 132;
+
+impl Ip {
+    /// The differentiated services code point, 0 to 63.
+    #[must_use]
+    pub const fn dscp(&self) -> u8 {
+        self.tos >> 2
+    }
+
+    /// The bits of explicit congestion notification: 0 not capable, 1 and 2 capable, 3 congestion was met.
+    #[must_use]
+    pub const fn ecn(&self) -> u8 {
+        self.tos & 3
+    }
+
+    /// Whether this is a part of a packet that does not begin with its transport header.
+    #[must_use]
+    pub fn is_later_fragment(&self) -> bool {
+        self.fragment.is_some_and(|fragment| fragment.offset_bytes > 0)
+    }
+
+    /// Reads an IP header of either version, and gives what it carries. `None` if it is not IP, or not whole.
+    #[inline]
+    pub(super) fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (mut ip, payload) = match bytes.first()? >> 4 {
+            4 => Self::v4(bytes)?,
+            6 => Self::v6(bytes)?,
+            _ => return None,
+        };
+        if !ip.is_later_fragment() {
+            ip.transport(payload);
+        }
+        Some((ip, payload))
+    }
+
+    #[inline]
+    fn v4(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        const MORE: u16 = 0x2000;
+        const OFFSET: u16 = 0x1fff;
+        let header = bytes.first_chunk::<20>()?;
+        let header_bytes = usize::from(header[0] & 0xf) * 4;
+        if header_bytes < header.len() {
+            return None;
+        }
+
+        let flags = u16::from_be_bytes(at::<6, 2, _>(header));
+        let fragment = (flags & (MORE | OFFSET) != 0).then(|| Fragment {
+            id: u16::from_be_bytes(at::<4, 2, _>(header)).into(),
+            offset_bytes: (flags & OFFSET) * 8,
+            has_more: flags & MORE != 0,
+        });
+        let ip = Self {
+            src: Ipv4Addr::from(at::<12, 4, _>(header)).into(),
+            dst: Ipv4Addr::from(at::<16, 4, _>(header)).into(),
+            protocol: header[9],
+            ttl: header[8],
+            tos: header[1],
+            flow_label: 0,
+            length_bytes: u16::from_be_bytes(at::<2, 2, _>(header)).into(),
+            fragment,
+            ports: None,
+            tcp_flags: None,
+            icmp: None,
+        };
+        Some((ip, bytes.get(header_bytes..).unwrap_or_default()))
+    }
+
+    #[inline]
+    fn v6(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        const HEADER_BYTES: usize = 40;
+        let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
+        let first = u32::from_be_bytes(at::<0, 4, _>(header));
+        let length = u32::from(u16::from_be_bytes(at::<4, 2, _>(header)));
+        let mut ip = Self {
+            src: Ipv6Addr::from(at::<8, 16, _>(header)).into(),
+            dst: Ipv6Addr::from(at::<24, 16, _>(header)).into(),
+            protocol: header[6],
+            ttl: header[7],
+            tos: (first >> 20) as u8,
+            flow_label: first & 0xf_ffff,
+            // A jumbogram says 0.
+            length_bytes: if length == 0 { 0 } else { length + HEADER_BYTES as u32 },
+            fragment: None,
+            ports: None,
+            tcp_flags: None,
+            icmp: None,
+        };
+        let payload = ip.extensions(rest);
+        Some((ip, payload))
+    }
+
+    /// Goes over extension headers (RFC 8200), and gives what is behind them. Where one is cut off, `protocol` is its number and
+    /// nothing is behind it.
+    #[inline]
+    fn extensions<'a>(&mut self, mut bytes: &'a [u8]) -> &'a [u8] {
+        const FRAGMENT: u8 = 44;
+        const AUTHENTICATION: u8 = 51;
+        // Each has a length of eight bytes at least, so the bytes bound how many there are.
+        loop {
+            let eight = bytes.first_chunk::<8>();
+            let header_bytes = match (self.protocol, eight) {
+                // Hop by hop, routing, destination options, mobility, host identity, shim6.
+                (0 | 43 | 60 | 135 | 139 | 140, Some(header)) => 8 + usize::from(header[1]) * 8,
+                (AUTHENTICATION, Some(header)) => 8 + usize::from(header[1]) * 4,
+                (FRAGMENT, Some(header)) => {
+                    self.fragment = Some(v6_fragment(header));
+                    8
+                }
+                (0 | 43 | 60 | 135 | 139 | 140 | FRAGMENT | AUTHENTICATION, None) => return &[],
+                _ => return bytes,
+            };
+            let Some(next) = bytes.get(header_bytes..) else { return &[] };
+            self.protocol = bytes[0];
+            bytes = next;
+            if self.is_later_fragment() {
+                return bytes;
+            }
+        }
+    }
+
+    #[inline]
+    fn transport(&mut self, payload: &[u8]) {
+        match self.protocol {
+            TCP | UDP | SCTP | DCCP => {
+                self.ports = payload.first_chunk::<4>().map(|ports| Ports {
+                    src: u16::from_be_bytes(at::<0, 2, _>(ports)),
+                    dst: u16::from_be_bytes(at::<2, 2, _>(ports)),
+                });
+                if self.protocol == TCP {
+                    self.tcp_flags = payload.get(13).copied();
+                }
+            }
+            ICMP | ICMPV6 => {
+                self.icmp = payload
+                    .first_chunk::<2>()
+                    .map(|[kind, code]| Icmp { kind: *kind, code: *code });
+            }
+            _ => {}
+        }
+    }
+}
+
+fn v6_fragment(header: &[u8; 8]) -> Fragment {
+    let offset = u16::from_be_bytes(at::<2, 2, _>(header));
+    Fragment {
+        id: u32::from_be_bytes(at::<4, 4, _>(header)),
+        // The lowest three bits are not the offset's, which counts units of eight bytes.
+        offset_bytes: offset & !7,
+        has_more: offset & 1 != 0,
+    }
+}

@@ -1,0 +1,173 @@
+//! What comes before IP: Ethernet, VLAN tags, MPLS labels, PPP.
+
+use super::Next;
+use crate::sflow::Mac;
+
+pub(super) const IPV4: u16 = 0x0800;
+pub(super) const IPV6: u16 = 0x86dd;
+pub(super) const MPLS: u16 = 0x8847;
+pub(super) const ETHERNET: u16 = 0x6558;
+const MPLS_MULTICAST: u16 = 0x8848;
+const PPPOE_SESSION: u16 = 0x8864;
+/// Below it stands a length instead of a type (IEEE 802.3).
+const FIRST_ETHERTYPE: u16 = 0x600;
+
+/// Where a frame comes from and goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MacPair {
+    /// Source.
+    pub src: Mac,
+    /// Destination.
+    pub dst: Mac,
+}
+
+/// A VLAN tag (IEEE 802.1Q).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Vlan {
+    /// Which kind of tag: 0x8100, 0x88a8, 0x9100.
+    pub tpid: u16,
+    /// Priority, drop eligibility and VLAN.
+    pub tci: u16,
+}
+
+impl Vlan {
+    /// The VLAN; 0 is none, where the tag is for the priority alone.
+    #[must_use]
+    pub const fn id(self) -> u16 {
+        self.tci & 0xfff
+    }
+
+    /// The priority, 0 to 7.
+    #[must_use]
+    pub const fn priority(self) -> u8 {
+        (self.tci >> 13) as u8
+    }
+}
+
+/// MPLS labels, the outermost first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct MplsStack {
+    entries: [u32; Self::KEPT],
+    count: u8,
+}
+
+impl MplsStack {
+    /// Entries that are kept; of deeper stacks, those behind them are counted only.
+    pub const KEPT: usize = 4;
+
+    /// The labels that are kept, the outermost first.
+    pub fn labels(&self) -> impl Iterator<Item = u32> + '_ {
+        self.entries.iter().take(self.count.into()).map(|entry| entry >> 12)
+    }
+
+    /// How many entries the stack has, as far as it was sampled.
+    #[must_use]
+    pub const fn count(&self) -> u8 {
+        self.count
+    }
+
+    fn push(&mut self, entry: u32) {
+        if let Some(place) = self.entries.get_mut(usize::from(self.count)) {
+            *place = entry;
+        }
+        self.count = self.count.saturating_add(1);
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Link {
+    pub(super) macs: Option<MacPair>,
+    pub(super) vlan: Option<Vlan>,
+    pub(super) inner_vlan: Option<Vlan>,
+    pub(super) mpls: MplsStack,
+    pub(super) ethertype: Option<u16>,
+}
+
+/// Reads up to the network header, and gives the bytes from there on; none if what follows is not IP.
+#[inline]
+pub(super) fn read(next: Next<'_>) -> (Link, &[u8]) {
+    let mut link = Link::default();
+    let next = match next {
+        Next::Ethernet(bytes) => ethernet(bytes, &mut link),
+        Next::Ppp(bytes) => ppp(bytes),
+        Next::Type(ethertype, bytes) => Some((ethertype, bytes)),
+    };
+    let Some((ethertype, bytes)) = next else { return (link, &[]) };
+    link.ethertype = Some(ethertype);
+
+    let network = match ethertype {
+        MPLS | MPLS_MULTICAST => labels(bytes, &mut link.mpls),
+        // Version, code, session, length.
+        PPPOE_SESSION => bytes.get(6..).and_then(ppp).map_or(&[][..], |(_, bytes)| bytes),
+        _ => bytes,
+    };
+    (link, network)
+}
+
+#[inline]
+fn ethernet<'a>(bytes: &'a [u8], link: &mut Link) -> Option<(u16, &'a [u8])> {
+    let (addresses, mut bytes) = bytes.split_first_chunk::<12>()?;
+    let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5] = *addresses;
+    link.macs =
+        Some(MacPair { src: Mac([s0, s1, s2, s3, s4, s5]), dst: Mac([d0, d1, d2, d3, d4, d5]) });
+
+    loop {
+        let ethertype;
+        (ethertype, bytes) = u16_of(bytes)?;
+        if !matches!(ethertype, 0x8100 | 0x88a8 | 0x9100 | 0x9200) {
+            return if ethertype < FIRST_ETHERTYPE {
+                snap(bytes)
+            } else {
+                Some((ethertype, bytes))
+            };
+        }
+        let tci;
+        (tci, bytes) = u16_of(bytes)?;
+        let tag = Vlan { tpid: ethertype, tci };
+        if link.vlan.is_none() {
+            link.vlan = Some(tag);
+        } else if link.inner_vlan.is_none() {
+            link.inner_vlan = Some(tag);
+        }
+    }
+}
+
+/// The type behind an 802.2 header with SNAP and without an organization.
+fn snap(bytes: &[u8]) -> Option<(u16, &[u8])> {
+    u16_of(bytes.strip_prefix(&[0xaa, 0xaa, 3, 0, 0, 0])?)
+}
+
+/// What PPP carries, by Ethernet's number; with or without HDLC's address and control in front (RFC 1661, RFC 1662), or as
+/// Cisco's HDLC does.
+fn ppp(bytes: &[u8]) -> Option<(u16, &[u8])> {
+    if let Some(bytes) = bytes.strip_prefix(&[0x0f, 0]) {
+        return u16_of(bytes);
+    }
+    let (protocol, bytes) = u16_of(bytes.strip_prefix(&[0xff, 3]).unwrap_or(bytes))?;
+    let ethertype = match protocol {
+        0x0021 => IPV4,
+        0x0057 => IPV6,
+        0x0281 => MPLS,
+        _ => return None,
+    };
+    Some((ethertype, bytes))
+}
+
+/// Reads labels up to the bottom of the stack. What follows does not say what it is: if it is no IP, its first four bits tell.
+fn labels<'a>(mut bytes: &'a [u8], mpls: &mut MplsStack) -> &'a [u8] {
+    const BOTTOM: u32 = 1 << 8;
+    while let Some((entry, rest)) = bytes.split_first_chunk() {
+        let entry = u32::from_be_bytes(*entry);
+        mpls.push(entry);
+        bytes = rest;
+        if entry & BOTTOM != 0 {
+            return bytes;
+        }
+    }
+    &[]
+}
+
+fn u16_of(bytes: &[u8]) -> Option<(u16, &[u8])> {
+    let (first, rest) = bytes.split_first_chunk()?;
+    Some((u16::from_be_bytes(*first), rest))
+}
