@@ -2,7 +2,7 @@
 
 /// How a counter goes on. All ones say that the agent does not have it (sFlow version 5, section 5.3, "unknown counter").
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Width {
+pub(crate) enum Width {
     /// Wraps at 2^32.
     Bits32,
     /// Wraps at 2^64.
@@ -11,7 +11,7 @@ pub enum Width {
 
 /// What the difference of two readings of a counter is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Delta {
+pub(crate) enum Delta {
     /// It grew by so much.
     Grew(u64),
     /// The agent does not have it.
@@ -21,7 +21,7 @@ pub enum Delta {
 }
 
 /// The difference between two readings. `max`: the most by which it can have grown in between.
-pub fn delta(width: Width, before: u64, after: u64, max: u64) -> Delta {
+pub(crate) fn delta(width: Width, before: u64, after: u64, max: u64) -> Delta {
     let absent = match width {
         Width::Bits32 => u64::from(u32::MAX),
         Width::Bits64 => u64::MAX,

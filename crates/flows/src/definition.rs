@@ -33,6 +33,16 @@ pub enum Direction {
     Egress,
 }
 
+/// Which frames a definition is about.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Traffic {
+    /// Frames that were sampled as they passed.
+    #[default]
+    Sampled,
+    /// Frames that a switch or host reports to have dropped.
+    Dropped,
+}
+
 /// What becomes of one frame that several samplers see on its way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Aggregation {
@@ -52,6 +62,8 @@ pub struct Definition {
     pub name: String,
     /// What flows are told apart by. A sample that does not have all of it is not counted; none at all is one flow for everything.
     pub keys: Vec<Part>,
+    /// Which frames.
+    pub traffic: Traffic,
     /// What is added up.
     pub measure: Measure,
     /// Which samples count.
@@ -89,6 +101,8 @@ const SAMPLER_LEN: usize = 4;
 /// What a sample is worth to a definition.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sample {
+    /// What it is a sample of.
+    pub traffic: Traffic,
     /// A number of its sampler, the same for all its samples.
     pub sampler: u32,
     /// Where it was taken.
@@ -185,6 +199,9 @@ impl Counting {
         groups: &Groups,
         ended: &mut impl Ended,
     ) {
+        if sample.traffic != self.definition.traffic {
+            return;
+        }
         self.totals.seen += 1;
         if !self.is_asked_for(sample) {
             self.totals.filtered += 1;

@@ -1,27 +1,41 @@
 //! sFlow into traffic figures that say how sure they are.
+//!
+//! An [`Engine`] takes datagrams. It knows each agent by what its datagrams say, what of it was lost, and where: inside the agent, on the
+//! network. A [`Sampler`] says what each sample stands for, by what *arrived*, so that figures stay right under loss. A
+//! [`Definition`] says which samples make a flow; its heaviest flows are kept in bounded memory, each with an [`Estimate`]: value and
+//! 95 % interval. A [`Watch`] tells once when a figure passes a limit. No I/O, and no clock of its own.
+
 #![forbid(unsafe_code)]
 
+mod agent;
 mod counter;
 mod definition;
+mod engine;
 mod estimate;
 mod field;
 mod filter;
 mod key;
 mod lookup;
+mod observed;
+mod port;
 mod sampler;
 mod sequence;
 mod table;
 mod threshold;
 
-pub use counter::{Delta, Width, delta};
+pub use agent::{Agent, AgentId};
 pub use definition::{
     Aggregation, Counting, Definition, DefinitionTotals, Direction, Figure, Measure, Sample,
+    Traffic,
 };
+pub use engine::{Engine, EngineTotals, Limits, NO_ADDRESS, Taken};
 pub use estimate::{Estimate, Sums};
 pub use field::{Facts, Field, Kind, Value};
 pub use filter::{Filter, FilterError};
 pub use key::{Part, PartError};
 pub use lookup::{Groups, Network};
+pub use observed::Observed;
+pub use port::{Port, PortRates, Rates as PortRate};
 pub use sampler::{Rates, Reading, Sampler, SamplerTotals, Worth};
 pub use sequence::{Seen, Sequence, SequenceTotals};
 pub use table::{Ended, Flow, Table};

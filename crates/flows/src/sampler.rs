@@ -147,7 +147,10 @@ impl Sampler {
         if seen == Seen::Duplicate {
             return Worth::Duplicate;
         }
-        // What a late or strange one says of the pool is not compared with anything.
+        // What a late one stands for was given when it was missing; of a strange one nothing can be compared.
+        if seen == Seen::Strange {
+            self.cover(self.pool_ratio * f64::from(reading.sampling_rate));
+        }
         if matches!(seen, Seen::Late | Seen::Strange) {
             return Worth::Frames(self.scale(reading.sampling_rate));
         }

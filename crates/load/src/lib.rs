@@ -17,6 +17,7 @@ pub mod check;
 pub mod generate;
 pub mod join;
 pub mod search;
+pub mod sflow;
 pub mod spin;
 pub mod verify;
 

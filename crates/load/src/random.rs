@@ -21,6 +21,13 @@ impl Random {
     }
 }
 
+impl Random {
+    /// A number from 0 up to 1, without 1.
+    pub fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
 /// A number that no other run has, with a probability that needs no thought: the hasher keys of the standard library
 /// come from the system's random source.
 pub(crate) fn fresh_run_id() -> u64 {

@@ -17,7 +17,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("sink", &["sys", "text", "record", "ledger"]),
     // The judge shares no code with what it judges, but for how numbers are written. It names the ledger's words, to say
     // where a datagram was lost, and none of the code that counts.
-    ("load", &["sys", "text", "ledger"]),
+    ("load", &["sys", "text", "wire", "ledger"]),
+    ("flows", &["text", "wire", "ledger"]),
     ("lab", &["sys", "text", "wire", "load"]),
     ("admin", &["ledger"]),
     ("config", &["sys", "text", "wire", "record", "relay", "sockets", "sink"]),

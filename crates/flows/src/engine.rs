@@ -1,0 +1,400 @@
+//! Datagrams in, figures out: agents, samplers, interfaces and definitions together.
+
+use crate::agent::{Agent, AgentId, Restarted, Room};
+use crate::definition::{Counting, Definition, Direction, Sample, Traffic};
+use crate::lookup::Groups;
+use crate::observed::Observed;
+use crate::sampler::{Reading, Worth};
+use crate::sequence::Seen;
+use crate::table::Ended;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+use wire::sflow::{
+    self, CounterRecord, CountersSample, DataFormat, DataSource, Datagram, DroppedPacket,
+    FlowSample, Malformed,
+};
+
+/// Kinds of structures that are counted by their number; those of more kinds are counted together.
+const UNKNOWN_MAX: usize = 256;
+
+/// What an [`Engine`] may hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Agents (each of their parts is one).
+    pub agents_max: usize,
+    /// Samplers and interfaces of all agents together.
+    pub sources_max: usize,
+    /// An agent that was not heard for so long is forgotten.
+    pub agent_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { agents_max: 10_000, sources_max: 100_000, agent_timeout: Duration::from_secs(600) }
+    }
+}
+
+/// What became of datagrams and of what is in them.
+/// `datagrams = read + malformed + duplicate + agent_limit`, and `samples` of the read ones are what the agents' figures are made of.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct EngineTotals {
+    /// Datagrams that were given to the engine.
+    pub datagrams: u64,
+    /// Datagrams whose samples were read.
+    pub read: u64,
+    /// Datagrams that had been read before.
+    pub duplicate: u64,
+    /// Datagrams of agents beyond `agents_max`.
+    pub agent_limit: u64,
+    /// Datagrams that have no readable header.
+    pub malformed: u64,
+    /// Flow samples that are in the figures.
+    pub flow_samples: u64,
+    /// Samples that had been counted before.
+    pub duplicate_samples: u64,
+    /// Counter samples.
+    pub counter_samples: u64,
+    /// Dropped packets.
+    pub dropped_packets: u64,
+    /// Samples that were scaled by the configured rate, because there are more than `sources_max`.
+    pub source_limit: u64,
+    /// Broken datagrams, samples and records, by class.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// Samples and records that are not known here, by their number.
+    pub unknown: BTreeMap<DataFormat, u64>,
+    /// Those of kinds beyond the first 256.
+    pub unknown_other: u64,
+}
+
+/// What became of a datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Taken {
+    /// Its samples were read; what was broken among them was counted.
+    Read,
+    /// It had been read before.
+    Duplicate,
+    /// There are too many agents.
+    AgentLimit,
+    /// It has no readable header.
+    Malformed(Malformed),
+}
+
+/// The figures of all agents.
+pub struct Engine {
+    limits: Limits,
+    groups: Groups,
+    internal: HashSet<(IpAddr, u32)>,
+    counting: Vec<Counting>,
+    agents: HashMap<AgentId, Agent>,
+    /// For samplers and interfaces of all agents.
+    room: Room,
+    totals: EngineTotals,
+    swept_ns: u64,
+}
+
+/// What one sample is worth, and to whom.
+struct Weighed {
+    frames: f64,
+    sampler: u32,
+}
+
+impl Engine {
+    /// An engine that has seen nothing. `internal`: interfaces, by agent and index, that lead to other agents, for
+    /// [`Aggregation::Edge`](crate::Aggregation::Edge).
+    pub fn new(
+        limits: Limits,
+        groups: Groups,
+        internal: HashSet<(IpAddr, u32)>,
+        definitions: Vec<Definition>,
+    ) -> Engine {
+        Engine {
+            limits,
+            groups,
+            internal,
+            counting: definitions.into_iter().map(Counting::new).collect(),
+            agents: HashMap::new(),
+            room: Room::new(limits.sources_max),
+            totals: EngineTotals::default(),
+            swept_ns: 0,
+        }
+    }
+
+    /// The most bytes that these limits and definitions take.
+    pub fn memory_max_bytes(limits: &Limits, definitions: &[Definition]) -> usize {
+        let flows: usize = definitions.iter().map(Definition::memory_max_bytes).sum();
+        flows + Agent::memory_max_bytes(limits.agents_max, limits.sources_max)
+    }
+
+    /// What was counted so far.
+    pub fn totals(&self) -> &EngineTotals {
+        &self.totals
+    }
+
+    /// The groups that keys and filters name.
+    pub fn groups(&self) -> &Groups {
+        &self.groups
+    }
+
+    /// The definitions with their flows.
+    pub fn counting(&self) -> &[Counting] {
+        &self.counting
+    }
+
+    /// The agents that were heard lately, in no order.
+    pub fn agents(&self) -> impl Iterator<Item = (&AgentId, &Agent)> {
+        self.agents.iter()
+    }
+
+    /// Takes a datagram. `source`: who sent it, for agents that do not know their address. `now_ns`: when it arrived, by a clock that does not go back.
+    pub fn datagram(
+        &mut self,
+        bytes: &[u8],
+        source: IpAddr,
+        now_ns: u64,
+        ended: &mut impl Ended,
+    ) -> Taken {
+        self.totals.datagrams += 1;
+        let datagram = match Datagram::parse(bytes) {
+            Ok(datagram) => datagram,
+            Err(malformed) => {
+                self.totals.malformed += 1;
+                self.fault(&malformed);
+                return Taken::Malformed(malformed);
+            }
+        };
+        let id = AgentId {
+            address: datagram.agent.ip().unwrap_or(source),
+            sub_agent: datagram.sub_agent,
+        };
+
+        // The agent is taken out while its samples go through the definitions.
+        let mut agent = match self.agents.remove(&id) {
+            Some(agent) => agent,
+            None if self.agents.len() < self.limits.agents_max => Agent::new(now_ns),
+            None => {
+                self.totals.agent_limit += 1;
+                return Taken::AgentLimit;
+            }
+        };
+        let taken = match agent.hear(datagram.sequence, datagram.uptime_ms, now_ns) {
+            (Seen::Duplicate, Restarted::No) => {
+                self.totals.duplicate += 1;
+                Taken::Duplicate
+            }
+            _ => {
+                self.totals.read += 1;
+                self.samples(&datagram, id, &mut agent, now_ns, ended);
+                Taken::Read
+            }
+        };
+        self.agents.insert(id, agent);
+        taken
+    }
+
+    /// Ends flows and forgets agents that were not seen for long. To be called every 100 ms or so.
+    pub fn tick(&mut self, now_ns: u64, ended: &mut impl Ended) {
+        for counting in &mut self.counting {
+            counting.sweep(now_ns, ended);
+        }
+
+        const EVERY_NS: u64 = 1_000_000_000;
+        if now_ns.saturating_sub(self.swept_ns) >= EVERY_NS {
+            self.swept_ns = now_ns;
+            let timeout_ns = self.limits.agent_timeout.as_nanos() as u64;
+            let before_ns = now_ns.saturating_sub(timeout_ns);
+            self.agents.retain(|_, agent| agent.heard_ns() >= before_ns);
+            self.room.taken = self.agents.values().map(Agent::sources).sum();
+        }
+    }
+
+    fn samples(
+        &mut self,
+        datagram: &Datagram<'_>,
+        id: AgentId,
+        agent: &mut Agent,
+        now_ns: u64,
+        ended: &mut impl Ended,
+    ) {
+        for sample in datagram.samples() {
+            match sample {
+                Ok(sflow::Sample::Flow(flow)) => {
+                    self.flow(datagram, &flow, id, agent, now_ns, ended);
+                }
+                Ok(sflow::Sample::Dropped(dropped)) => {
+                    self.dropped(datagram, &dropped, id, agent, now_ns, ended);
+                }
+                Ok(sflow::Sample::Counters(counters)) => {
+                    self.counters(datagram, &counters, agent);
+                }
+                Ok(sflow::Sample::Metrics(_) | sflow::Sample::RtFlow(_)) => {}
+                Ok(sflow::Sample::Unknown(raw)) => self.unknown(raw.format),
+                Err(malformed) => self.fault(&malformed),
+            }
+        }
+    }
+
+    fn flow(
+        &mut self,
+        datagram: &Datagram<'_>,
+        flow: &FlowSample<'_>,
+        id: AgentId,
+        agent: &mut Agent,
+        now_ns: u64,
+        ended: &mut impl Ended,
+    ) {
+        let reading = Reading {
+            sequence: flow.sequence,
+            sampling_rate: flow.sampling_rate,
+            pool: flow.sample_pool,
+            drops: flow.drops,
+            uptime_ms: datagram.uptime_ms,
+        };
+        let Some(worth) = self.worth(agent, flow.source, Traffic::Sampled, reading) else {
+            self.totals.duplicate_samples += 1;
+            return;
+        };
+        self.totals.flow_samples += 1;
+
+        let mut observed = Observed::of_flow(id.address, id.sub_agent, flow);
+        for record in flow.records() {
+            match record {
+                Ok(sflow::FlowRecord::Unknown(raw)) => self.unknown(raw.format),
+                Ok(record) => observed.add(&record),
+                Err(malformed) => self.fault(&malformed),
+            }
+        }
+
+        let bytes = worth.frames * f64::from(observed.frame_bytes);
+        let direction = match flow.direction() {
+            sflow::Direction::Ingress => Direction::Ingress,
+            sflow::Direction::Egress => Direction::Egress,
+            sflow::Direction::Unknown => Direction::Any,
+        };
+        if let Some(port) = flow.source.if_index().and_then(|index| agent.port(index)) {
+            match direction {
+                Direction::Ingress => port.sampled_in(bytes),
+                Direction::Egress => port.sampled_out(bytes),
+                Direction::Any => {}
+            }
+        }
+        let input = flow.input.if_index().unwrap_or(0);
+        let is_edge =
+            direction != Direction::Egress && !self.internal.contains(&(id.address, input));
+        self.count(Traffic::Sampled, worth, direction, is_edge, &observed, now_ns, ended);
+    }
+
+    fn dropped(
+        &mut self,
+        datagram: &Datagram<'_>,
+        dropped: &DroppedPacket<'_>,
+        id: AgentId,
+        agent: &mut Agent,
+        now_ns: u64,
+        ended: &mut impl Ended,
+    ) {
+        // Every dropped packet is one, and those that were not told are counted in `drops`.
+        let reading = Reading {
+            sequence: dropped.sequence,
+            sampling_rate: 1,
+            pool: dropped.sequence.wrapping_add(dropped.drops),
+            drops: dropped.drops,
+            uptime_ms: datagram.uptime_ms,
+        };
+        let Some(worth) = self.worth(agent, dropped.source, Traffic::Dropped, reading) else {
+            self.totals.duplicate_samples += 1;
+            return;
+        };
+        self.totals.dropped_packets += 1;
+
+        let mut observed = Observed::of_dropped(id.address, id.sub_agent, dropped);
+        for record in dropped.records() {
+            match record {
+                Ok(sflow::FlowRecord::Unknown(raw)) => self.unknown(raw.format),
+                Ok(record) => observed.add(&record),
+                Err(malformed) => self.fault(&malformed),
+            }
+        }
+        self.count(Traffic::Dropped, worth, Direction::Any, true, &observed, now_ns, ended);
+    }
+
+    fn counters(
+        &mut self,
+        datagram: &Datagram<'_>,
+        counters: &CountersSample<'_>,
+        agent: &mut Agent,
+    ) {
+        self.totals.counter_samples += 1;
+        for record in counters.records() {
+            match record {
+                Ok(CounterRecord::Interface(port)) => {
+                    match agent.port_or_new(port.if_index, &mut self.room) {
+                        Some(at) => at.take(counters.sequence, datagram.uptime_ms, port),
+                        None => self.totals.source_limit += 1,
+                    }
+                }
+                Ok(CounterRecord::Unknown(raw)) => self.unknown(raw.format),
+                Ok(_) => {}
+                Err(malformed) => self.fault(&malformed),
+            }
+        }
+    }
+
+    /// What a sample stands for; `None` for one that was counted before.
+    fn worth(
+        &mut self,
+        agent: &mut Agent,
+        source: DataSource,
+        traffic: Traffic,
+        reading: Reading,
+    ) -> Option<Weighed> {
+        let Some((sampler, worth)) = agent.weigh(source, traffic, reading, &mut self.room) else {
+            self.totals.source_limit += 1;
+            return Some(Weighed { frames: reading.sampling_rate.into(), sampler: u32::MAX });
+        };
+        match worth {
+            Worth::Frames(frames) => Some(Weighed { frames, sampler }),
+            Worth::Duplicate => None,
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what a sample is, and where its flows go")]
+    fn count(
+        &mut self,
+        traffic: Traffic,
+        worth: Weighed,
+        direction: Direction,
+        is_edge: bool,
+        observed: &Observed,
+        now_ns: u64,
+        ended: &mut impl Ended,
+    ) {
+        let Weighed { frames, sampler } = worth;
+        let frame_bytes = observed.frame_bytes;
+        let sample = Sample { traffic, sampler, direction, is_edge, frames, frame_bytes, now_ns };
+        for counting in &mut self.counting {
+            counting.count(&sample, observed, &self.groups, ended);
+        }
+    }
+
+    fn fault(&mut self, malformed: &Malformed) {
+        *self.totals.faults.entry(malformed.class()).or_default() += 1;
+    }
+
+    fn unknown(&mut self, format: DataFormat) {
+        let kinds = self.totals.unknown.len();
+        match self.totals.unknown.get_mut(&format) {
+            Some(count) => *count += 1,
+            None if kinds < UNKNOWN_MAX => {
+                self.totals.unknown.insert(format, 1);
+            }
+            None => self.totals.unknown_other += 1,
+        }
+    }
+}
+
+/// The address of an agent of which nothing is known.
+pub const NO_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,242 @@
+//! sFlow of agents that do not exist: known traffic, sampled at random, as datagrams.
+//!
+//! Every figure that a collector can show of it is known beforehand: each flow has a fixed rate and a fixed size of frames. What is
+//! random is only which frames are sampled, as in a switch: each with the same chance, whatever came before.
+
+use crate::Random;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+use wire::sflow::counter::IfCounters;
+use wire::sflow::flow::SampledHeader;
+use wire::sflow::{
+    Counter32, Counter64, CounterRecord, CountersSample, DataSource, Datagram, FlowRecord,
+    FlowSample, Form, Interface, Writer,
+};
+
+/// Bytes of a frame that an agent sends (sFlow version 5, section 3.1: the usual size).
+const HEADER_BYTES: usize = 128;
+
+/// Samples wait for others for so long at most (sFlow version 5, section 4.3).
+const HOLD: Duration = Duration::from_secs(1);
+
+/// A flow of UDP or TCP over IPv4 that never changes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct TrueFlow {
+    /// Where it comes from.
+    pub src: Ipv4Addr,
+    /// Where it goes.
+    pub dst: Ipv4Addr,
+    /// 6 or 17.
+    pub protocol: u8,
+    /// The source port.
+    pub src_port: u16,
+    /// The destination port.
+    pub dst_port: u16,
+    /// Bytes of each frame, with the check sequence: 64 to 9,216.
+    pub frame_bytes: u32,
+    /// Frames in a second.
+    pub frames_per_s: f64,
+}
+
+/// Who sends the datagrams.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct AgentOptions {
+    /// The agent's address, as it says.
+    pub address: IpAddr,
+    /// Its part.
+    pub sub_agent: u32,
+    /// One in so many frames is sampled.
+    pub sampling_rate: u32,
+    /// The interface at which frames come in and are sampled.
+    pub if_index: u32,
+    /// What the interface says it can carry.
+    pub speed_bits_per_s: u64,
+    /// Samples in a datagram at most.
+    pub samples_max: usize,
+    /// How often the interface's counters are sent.
+    pub counters_every: Duration,
+}
+
+impl Default for AgentOptions {
+    fn default() -> AgentOptions {
+        AgentOptions {
+            address: Ipv4Addr::new(192, 0, 2, 1).into(),
+            sub_agent: 0,
+            sampling_rate: 1_000,
+            if_index: 1,
+            speed_bits_per_s: 10_000_000_000,
+            samples_max: 5,
+            counters_every: Duration::from_secs(20),
+        }
+    }
+}
+
+/// One agent with one interface.
+pub struct Agent {
+    options: AgentOptions,
+    flows: Vec<TrueFlow>,
+    headers: Vec<Vec<u8>>,
+    /// For each flow, the share of frames that belong to it or to one before it.
+    shares: Vec<f64>,
+    frames_per_s: f64,
+    bytes_per_s: f64,
+    random: Random,
+    /// Since the agent began: the moment of the last sample, and frames up to it.
+    now_s: f64,
+    pool: u64,
+    sequence: u32,
+    flow_sequence: u32,
+    counter_sequence: u32,
+    counters_due_s: f64,
+}
+
+impl Agent {
+    /// An agent that has sent nothing yet. The same seed gives the same datagrams.
+    pub fn new(options: AgentOptions, flows: Vec<TrueFlow>, seed: u64) -> Agent {
+        let frames_per_s: f64 = flows.iter().map(|flow| flow.frames_per_s).sum();
+        let bytes_per_s =
+            flows.iter().map(|flow| flow.frames_per_s * f64::from(flow.frame_bytes)).sum();
+        let mut sum = 0.0;
+        let shares = flows.iter().map(|flow| {
+            sum += flow.frames_per_s;
+            sum / frames_per_s
+        });
+        Agent {
+            options,
+            headers: flows.iter().map(header).collect(),
+            shares: shares.collect(),
+            flows,
+            frames_per_s,
+            bytes_per_s,
+            random: Random::seeded(seed),
+            now_s: 0.0,
+            pool: 0,
+            sequence: 0,
+            flow_sequence: 0,
+            counter_sequence: 0,
+            counters_due_s: 0.0,
+        }
+    }
+
+    /// What flows through the interface.
+    pub fn flows(&self) -> &[TrueFlow] {
+        &self.flows
+    }
+
+    /// Since the agent began, at its last datagram.
+    pub fn now(&self) -> Duration {
+        Duration::from_secs_f64(self.now_s)
+    }
+
+    /// Writes the next datagram to `out`, which is emptied. Returns when it leaves, since the agent began.
+    pub fn next_datagram(&mut self, out: &mut Vec<u8>) -> Duration {
+        let mut picked = Vec::with_capacity(self.options.samples_max);
+        let until_s = self.now_s + HOLD.as_secs_f64();
+        while picked.len() < self.options.samples_max && self.now_s < until_s {
+            let frames = self.until_next_sample();
+            self.pool += frames;
+            self.now_s += frames as f64 / self.frames_per_s;
+            let at = self.random.unit();
+            let flow = self.shares.partition_point(|share| *share <= at).min(self.flows.len() - 1);
+            picked.push((flow, self.pool));
+        }
+
+        out.clear();
+        self.sequence = self.sequence.wrapping_add(1);
+        let (address, sub_agent) = (self.options.address.into(), self.options.sub_agent);
+        let uptime_ms = (self.now_s * 1e3) as u64 as u32;
+        let datagram = Datagram::new(address, sub_agent, self.sequence, uptime_ms);
+        let mut writer = Writer::begin(out, &datagram);
+        for (flow, pool) in picked {
+            self.flow_sequence = self.flow_sequence.wrapping_add(1);
+            let sample = FlowSample {
+                form: Form::Compact,
+                sequence: self.flow_sequence,
+                source: DataSource::interface(self.options.if_index),
+                sampling_rate: self.options.sampling_rate,
+                sample_pool: pool as u32,
+                drops: 0,
+                input: Interface::Index(self.options.if_index),
+                output: Interface::Unknown,
+                raw_records: wire::sflow::Records::EMPTY,
+            };
+            let header = SampledHeader {
+                protocol: 1,
+                frame_length_bytes: self.flows[flow].frame_bytes,
+                stripped_bytes: 4,
+                header: &self.headers[flow],
+            };
+            writer.flow(&sample, &[FlowRecord::SampledHeader(header)]);
+        }
+        if self.now_s >= self.counters_due_s {
+            self.counters_due_s = self.now_s + self.options.counters_every.as_secs_f64();
+            self.counter_sequence = self.counter_sequence.wrapping_add(1);
+            let sample = CountersSample {
+                form: Form::Compact,
+                sequence: self.counter_sequence,
+                source: DataSource::interface(self.options.if_index),
+                raw_records: wire::sflow::Records::EMPTY,
+            };
+            writer.counters(&sample, &[CounterRecord::Interface(self.counters())]);
+        }
+        self.now()
+    }
+
+    /// How many frames pass up to the one that is sampled, which is the last of them: each has the same chance.
+    fn until_next_sample(&mut self) -> u64 {
+        if self.options.sampling_rate <= 1 {
+            return 1;
+        }
+        let chance = 1.0 / f64::from(self.options.sampling_rate);
+        // Between 0, never met, and 1.
+        let unit = 1.0 - self.random.unit();
+        (unit.ln() / (1.0 - chance).ln()).floor() as u64 + 1
+    }
+
+    fn counters(&self) -> IfCounters {
+        let octets = (self.bytes_per_s * self.now_s) as u64;
+        let none = Counter32(0);
+        IfCounters {
+            if_index: self.options.if_index,
+            if_type: 6,
+            speed_bits_per_sec: self.options.speed_bits_per_s,
+            direction: 1,
+            status: 3,
+            in_octets: Counter64(octets),
+            in_ucast_packets: Counter32(self.pool as u32),
+            in_multicast_packets: none,
+            in_broadcast_packets: none,
+            in_discards: none,
+            in_errors: none,
+            in_unknown_protos: none,
+            out_octets: Counter64(0),
+            out_ucast_packets: none,
+            out_multicast_packets: none,
+            out_broadcast_packets: none,
+            out_discards: none,
+            out_errors: none,
+            promiscuous_mode: 2,
+        }
+    }
+}
+
+/// The first bytes of a frame of the flow: Ethernet, IPv4, ports.
+fn header(flow: &TrueFlow) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER_BYTES);
+    bytes.extend([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0]);
+    // Without Ethernet's header and check sequence.
+    let ip_bytes = (flow.frame_bytes.saturating_sub(18) as u16).to_be_bytes();
+    bytes.extend([0x45, 0, ip_bytes[0], ip_bytes[1], 0, 0, 0, 0, 64, flow.protocol, 0, 0]);
+    bytes.extend(flow.src.octets());
+    bytes.extend(flow.dst.octets());
+    bytes.extend(flow.src_port.to_be_bytes());
+    bytes.extend(flow.dst_port.to_be_bytes());
+    let sampled = HEADER_BYTES.min(flow.frame_bytes.saturating_sub(4) as usize);
+    bytes.resize(sampled.max(bytes.len()), 0);
+    if flow.protocol == 6
+        && let Some(flags) = bytes.get_mut(47)
+    {
+        *flags = 0x10;
+    }
+    bytes
+}
