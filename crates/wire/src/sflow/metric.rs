@@ -2,8 +2,9 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::xdr::{Cursor, Xdr};
-use super::{Counter32, Counter64, Fault, Mac, Text};
+use super::xdr::{Cursor, Xdr, put_u32};
+use super::{Counter32, Counter64, DataFormat, Fault, Mac, Text};
+use crate::bytes::count;
 
 /// Metrics by name (4300:1002).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,6 +78,20 @@ pub enum MetricValue<'a> {
 }
 
 impl<'a> RtMetric<'a> {
+    /// Its number.
+    pub const FORMAT: DataFormat = DataFormat::new(4300, 1002);
+
+    /// Metrics of these names and values, of which `buf`, which is cleared, holds the bytes. An address, which no metric has, is
+    /// left out.
+    pub fn write(data_source: Text<'a>, metrics: &[Metric<'_>], buf: &'a mut Vec<u8>) -> Self {
+        Self { data_source, metrics: Metrics::write(metrics, Types::Metric, buf) }
+    }
+
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        self.data_source.put(out);
+        self.metrics.put(out);
+    }
+
     pub(super) fn read(body: &'a [u8]) -> Result<Self, Fault> {
         let mut from = Cursor::new(body);
         let data_source = Xdr::take(&mut from)?;
@@ -86,6 +101,23 @@ impl<'a> RtMetric<'a> {
 }
 
 impl<'a> RtFlow<'a> {
+    /// Its number.
+    pub const FORMAT: DataFormat = DataFormat::new(4300, 1003);
+
+    /// A flow of these keys and values, of which `buf`, which is cleared, holds the bytes. A counter, which no flow has, is left
+    /// out.
+    pub fn write(data_source: Text<'a>, fields: &[Metric<'_>], buf: &'a mut Vec<u8>) -> Self {
+        let fields = Metrics::write(fields, Types::Flow, buf);
+        Self { data_source, sampling_rate: 0, sample_pool: 0, fields }
+    }
+
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        self.data_source.put(out);
+        put_u32(out, self.sampling_rate);
+        put_u32(out, self.sample_pool);
+        self.fields.put(out);
+    }
+
     pub(super) fn read(body: &'a [u8]) -> Result<Self, Fault> {
         let mut from = Cursor::new(body);
         let data_source = Xdr::take(&mut from)?;
@@ -96,6 +128,17 @@ impl<'a> RtFlow<'a> {
 }
 
 impl<'a> Metrics<'a> {
+    fn write(metrics: &[Metric<'_>], types: Types, buf: &'a mut Vec<u8>) -> Self {
+        buf.clear();
+        let left = metrics.iter().filter(|metric| metric.put(types, buf).is_some()).count();
+        Self { from: Cursor::new(buf), left: count(left), types }
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        put_u32(out, self.left);
+        out.extend_from_slice(self.from.rest());
+    }
+
     fn take(&mut self) -> Result<Metric<'a>, Fault> {
         use MetricValue as V;
 
@@ -115,6 +158,36 @@ impl<'a> Metrics<'a> {
             (_, other) => return Err(Fault::ValueType(other)),
         };
         Ok(Metric { name, value })
+    }
+}
+
+impl Metric<'_> {
+    /// Writes name, type and value; `None` and nothing if the type has no number there.
+    fn put(&self, types: Types, out: &mut Vec<u8>) -> Option<()> {
+        use MetricValue as V;
+
+        let (of_metric, of_flow, value): (Option<u32>, Option<u32>, &dyn Fn(&mut Vec<u8>)) =
+            match &self.value {
+                V::Text(text) => (Some(0), Some(0), &|out| text.put(out)),
+                V::Counter32(value) => (Some(1), None, &|out| value.put(out)),
+                V::Counter64(value) => (Some(2), None, &|out| value.put(out)),
+                V::U32(value) => (Some(3), Some(4), &|out| value.put(out)),
+                V::U64(value) => (Some(4), Some(5), &|out| value.put(out)),
+                V::F32(value) => (Some(5), Some(6), &|out| value.put(out)),
+                V::F64(value) => (Some(6), Some(7), &|out| out.extend(value.to_be_bytes())),
+                V::Mac(value) => (None, Some(1), &|out| value.put(out)),
+                V::Ipv4(value) => (None, Some(2), &|out| value.put(out)),
+                V::Ipv6(value) => (None, Some(3), &|out| value.put(out)),
+            };
+        let number = match types {
+            Types::Metric => of_metric?,
+            Types::Flow => of_flow?,
+        };
+
+        self.name.put(out);
+        put_u32(out, number);
+        value(out);
+        Some(())
     }
 }
 

@@ -5,7 +5,7 @@ use super::sample::Form;
 use super::xdr::{Xdr, put_u32};
 use super::{
     CounterRecord, CountersSample, DataFormat, DataSource, Datagram, DroppedPacket, FlowRecord,
-    FlowSample, Interface, RawRecord,
+    FlowSample, Interface, RawRecord, RtFlow, RtMetric,
 };
 use crate::bytes::count;
 
@@ -75,6 +75,16 @@ impl<'b> Writer<'b> {
             put_u32(out, sample.reason.0);
             put_flow_records(out, records);
         });
+    }
+
+    /// Writes metrics by name.
+    pub fn metrics(&mut self, sample: &RtMetric<'_>) {
+        self.sample(RtMetric::FORMAT, |out| sample.put(out));
+    }
+
+    /// Writes a flow by name.
+    pub fn rt_flow(&mut self, sample: &RtFlow<'_>) {
+        self.sample(RtFlow::FORMAT, |out| sample.put(out));
     }
 
     /// Writes a sample of any format as it is.

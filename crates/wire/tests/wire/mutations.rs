@@ -10,7 +10,7 @@ use wire::inet_diag::{Family, SOCKET_HEADER_BYTES, decode, encode, encode_header
 use wire::netlink::Messages;
 use wire::{DecodeError, capture};
 
-fn mutations() -> u64 {
+pub(crate) fn mutations() -> u64 {
     match std::env::var("WEIR_MUTATIONS") {
         Ok(count) => count.parse().unwrap(),
         Err(_) => 200_000,
@@ -34,7 +34,7 @@ fn seeds() -> Vec<Vec<u8>> {
 }
 
 /// One to four changes: a bit, a byte, a length field, a cut, a doubled piece, or the tail of another message.
-fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
+pub(crate) fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     for _ in 0..=random.index(4) {
         if bytes.is_empty() {
             return;

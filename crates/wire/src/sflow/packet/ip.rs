@@ -64,6 +64,8 @@ const ICMP: u8 = 1;
 const TCP: u8 = 6;
 pub(super) const UDP: u8 = 17;
 const DCCP: u8 = 33;
+const FRAGMENT: u8 = 44;
+const AUTHENTICATION: u8 = 51;
 const ICMPV6: u8 = 58;
 const SCTP: u8 = 132;
 
@@ -160,24 +162,22 @@ impl Ip {
     /// nothing is behind it.
     #[inline]
     fn extensions<'a>(&mut self, mut bytes: &'a [u8]) -> &'a [u8] {
-        const FRAGMENT: u8 = 44;
-        const AUTHENTICATION: u8 = 51;
         // Each has a length of eight bytes at least, so the bytes bound how many there are.
         loop {
-            let eight = bytes.first_chunk::<8>();
-            let header_bytes = match (self.protocol, eight) {
-                // Hop by hop, routing, destination options, mobility, host identity, shim6.
-                (0 | 43 | 60 | 135 | 139 | 140, Some(header)) => 8 + usize::from(header[1]) * 8,
-                (AUTHENTICATION, Some(header)) => 8 + usize::from(header[1]) * 4,
-                (FRAGMENT, Some(header)) => {
+            let Some(header) = bytes.first_chunk::<8>() else {
+                return if is_extension(self.protocol) { &[] } else { bytes };
+            };
+            let header_bytes = match self.protocol {
+                AUTHENTICATION => 8 + usize::from(header[1]) * 4,
+                FRAGMENT => {
                     self.fragment = Some(v6_fragment(header));
                     8
                 }
-                (0 | 43 | 60 | 135 | 139 | 140 | FRAGMENT | AUTHENTICATION, None) => return &[],
+                number if is_extension(number) => 8 + usize::from(header[1]) * 8,
                 _ => return bytes,
             };
             let Some(next) = bytes.get(header_bytes..) else { return &[] };
-            self.protocol = bytes[0];
+            self.protocol = header[0];
             bytes = next;
             if self.is_later_fragment() {
                 return bytes;
@@ -205,6 +205,11 @@ impl Ip {
             _ => {}
         }
     }
+}
+
+/// Hop by hop, routing, fragment, authentication, destination options, mobility, host identity, shim6.
+const fn is_extension(protocol: u8) -> bool {
+    matches!(protocol, 0 | 43 | FRAGMENT | AUTHENTICATION | 60 | 135 | 139 | 140)
 }
 
 fn v6_fragment(header: &[u8; 8]) -> Fragment {
