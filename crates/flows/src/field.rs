@@ -173,3 +173,18 @@ pub trait Facts {
     /// The value of a field.
     fn value(&self, field: Field) -> Value;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documentation_has_every_field() {
+        let mut text = String::from("\n| field | what it is |\n|---|---|\n");
+        for field in Field::ALL {
+            text.push_str(&format!("| `{}` | {} |\n", field.word(), field.meaning()));
+        }
+        let marks = ["<!-- fields -->\n", "<!-- end of fields -->"];
+        testkit::generated_part("docs/flows.md", marks, &format!("{text}\n"));
+    }
+}

@@ -2,6 +2,7 @@
 
 pub(crate) mod config;
 pub(crate) mod doctor;
+pub(crate) mod flows;
 pub(crate) mod r#gen;
 #[cfg(feature = "lab")]
 pub(crate) mod lab;

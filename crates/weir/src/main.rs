@@ -12,7 +12,7 @@ mod refused;
 
 use clap::{Parser, Subcommand};
 use command::{
-    config, doctor, r#gen, lab, ledger, namespace_helper, relay, run, sink, sockets, verify,
+    config, doctor, flows, r#gen, lab, ledger, namespace_helper, relay, run, sink, sockets, verify,
 };
 use std::process::ExitCode;
 
@@ -31,6 +31,7 @@ enum Command {
     NamespaceHelper(namespace_helper::Args),
     Config(config::Args),
     Doctor(doctor::Args),
+    Flows(flows::Args),
     Gen(r#gen::Args),
     Lab(lab::Args),
     Ledger(ledger::Args),
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         Command::NamespaceHelper(args) => namespace_helper::run(args),
         Command::Config(args) => config::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Flows(args) => flows::run(args),
         Command::Gen(args) => r#gen::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Ledger(args) => ledger::run(args),

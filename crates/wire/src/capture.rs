@@ -8,10 +8,12 @@ mod pcap;
 mod pcapng;
 mod protocol;
 mod replies;
+mod udp;
 mod write;
 
 pub use protocol::Protocol;
 pub use replies::{Asked, Failure, Meaning, Replies};
+pub use udp::{Datagram, Datagrams, datagrams};
 pub use write::{Format, Writer};
 
 use crate::DecodeError;
@@ -63,6 +65,9 @@ struct Packet<'a> {
     missing: Option<Missing>,
 }
 
+/// Which link types are looked for.
+type LinkTypes = fn(u16) -> bool;
+
 /// Why some bytes of a packet are missing.
 #[derive(Clone, Copy)]
 enum Missing {
@@ -84,9 +89,9 @@ pub fn read(file: &[u8]) -> Result<Reader<'_>, DecodeError> {
 
     let magic: &[u8; 4] = file.first_chunk().ok_or(DecodeError::UnknownFormat)?;
     let (packets, messages) = if let Some(kind) = pcap::kind(*magic) {
-        (Packets::Pcap(pcap::Packets::new(file, kind)?), Messages::new(&[]))
+        (Packets::Pcap(pcap::Packets::new(file, kind, may_be_netlink)?), Messages::new(&[]))
     } else if pcapng::is_magic(*magic) {
-        (Packets::PcapNg(pcapng::Packets::new(file)), Messages::new(&[]))
+        (Packets::PcapNg(pcapng::Packets::new(file, may_be_netlink)), Messages::new(&[]))
     } else if starts_like_a_dump(file) {
         (Packets::None, Messages::new(file))
     } else if starts_like_a_dump(&swapped(file)) {

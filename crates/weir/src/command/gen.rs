@@ -1,5 +1,7 @@
 //! `weir gen`: numbered, stamped and checksummed datagrams at a fixed rate.
 
+mod sflow;
+
 use crate::addresses;
 use crate::exit::{self, Failure};
 use crate::progress::{ProgressMode, with_progress};
@@ -22,7 +24,10 @@ use text::{bit_rate, grouped};
 /// Every datagram carries a run id, a sequence number, a time stamp and a checksum; heartbeats carry the number sent so
 /// far, so that loss at the end shows too. Rate, count and duration are those of the whole run, dealt out evenly.
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    what: Option<What>,
     /// Where to send: udp://HOST:PORT, HOST:PORT or unix:/path; may be given several times
     #[arg(long, value_name = "ADDR", required = true)]
     to: Vec<TargetAddress>,
@@ -79,6 +84,11 @@ pub(crate) struct Args {
     progress: ProgressMode,
 }
 
+#[derive(clap::Subcommand)]
+enum What {
+    Sflow(sflow::Args),
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Heartbeat(Option<Duration>);
 
@@ -112,6 +122,9 @@ impl From<PayloadKind> for Payload {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Some(What::Sflow(args)) = &args.what {
+        return sflow::run(args);
+    }
     let options = options(args)?;
     let stop = stop_flag()?;
     let progress = Progress::default();

@@ -18,7 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // The judge shares no code with what it judges, but for how numbers are written. It names the ledger's words, to say
     // where a datagram was lost, and none of the code that counts.
     ("load", &["sys", "text", "wire", "ledger"]),
-    ("flows", &["text", "wire", "ledger"]),
+    ("flows", &["wire"]),
     ("lab", &["sys", "text", "wire", "load"]),
     ("admin", &["ledger"]),
     ("config", &["sys", "text", "wire", "record", "relay", "sockets", "sink"]),
@@ -27,8 +27,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "weir",
         &[
-            "sys", "text", "wire", "ledger", "record", "relay", "sockets", "sink", "load", "lab",
-            "admin", "config",
+            "sys", "text", "wire", "ledger", "record", "relay", "sockets", "flows", "sink", "load",
+            "lab", "admin", "config",
         ],
     ),
 ];

@@ -14,6 +14,7 @@ mod deploy_files;
 mod egress_port;
 mod examples;
 mod files;
+mod flows_command;
 mod gen_verify_command;
 #[cfg(feature = "lab")]
 mod lab_command;

@@ -1,6 +1,6 @@
 //! pcap (draft-ietf-opsawg-pcap): a header of 24 bytes, then packets with 16 bytes each in front.
 
-use super::{Missing, Order, Packet, may_be_netlink, snapped, take};
+use super::{LinkTypes, Missing, Order, Packet, snapped, take};
 use crate::DecodeError;
 use crate::bytes::{at, header};
 
@@ -35,13 +35,13 @@ pub(super) struct Packets<'a> {
 }
 
 impl<'a> Packets<'a> {
-    pub(super) fn new(file: &'a [u8], kind: Kind) -> Result<Self, DecodeError> {
+    pub(super) fn new(file: &'a [u8], kind: Kind, wanted: LinkTypes) -> Result<Self, DecodeError> {
         let head: &[u8; FILE_HEADER_BYTES] = header(file)?;
         // The upper bits describe a frame check sequence.
         let link_type = kind.order.u32(at::<20, 4, FILE_HEADER_BYTES>(head)) & 0xffff;
         let link_type = u16::try_from(link_type)
             .ok()
-            .filter(|link_type| may_be_netlink(*link_type))
+            .filter(|link_type| wanted(*link_type))
             .ok_or(DecodeError::WrongLinkType(link_type))?;
         Ok(Self { kind, link_type, rest: file.get(FILE_HEADER_BYTES..).unwrap_or_default() })
     }

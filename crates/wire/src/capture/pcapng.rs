@@ -1,6 +1,6 @@
 //! pcapng (draft-ietf-opsawg-pcapng): blocks of type, length, body and length again.
 
-use super::{Missing, Order, Packet, may_be_netlink, snapped, take};
+use super::{LinkTypes, Missing, Order, Packet, snapped, take};
 use crate::DecodeError;
 use crate::bytes::{at, behind, count, header};
 
@@ -29,14 +29,15 @@ pub(super) fn is_magic(magic: [u8; 4]) -> bool {
 /// The packets of a file. The last one may be cut by the file's end; ends after the first error.
 #[derive(Clone, Debug)]
 pub(super) struct Packets<'a> {
+    wanted: LinkTypes,
     rest: &'a [u8],
     order: Order,
     /// Of the current section. One takes 20 bytes of the file or more, which bounds them.
     interfaces: Vec<Interface>,
-    /// A link type of the file, as long as no interface is netlink's.
+    /// A link type of the file, as long as no interface has one that is wanted.
     foreign: Option<u16>,
-    seen_netlink: bool,
-    /// Packets of netlink that sections before this one lost.
+    seen_wanted: bool,
+    /// Wanted packets that sections before this one lost.
     dropped: u64,
 }
 
@@ -59,20 +60,21 @@ struct Block<'a> {
 }
 
 impl<'a> Packets<'a> {
-    pub(super) const fn new(file: &'a [u8]) -> Self {
+    pub(super) const fn new(file: &'a [u8], wanted: LinkTypes) -> Self {
         Self {
+            wanted,
             rest: file,
             order: Order::Little,
             interfaces: Vec::new(),
             foreign: None,
-            seen_netlink: false,
+            seen_wanted: false,
             dropped: 0,
         }
     }
 
-    /// Packets of netlink that the capturing program or its system lost, as far as the file says so.
+    /// Wanted packets that the capturing program or its system lost, as far as the file says so.
     pub(super) fn dropped_packets(&self) -> u64 {
-        let counts = |interface: &&Interface| may_be_netlink(interface.link_type);
+        let counts = |interface: &&Interface| (self.wanted)(interface.link_type);
         let here = self.interfaces.iter().filter(counts);
         let here = here.map(|interface| interface.dropped.max(interface.dropped_between));
         here.fold(self.dropped, u64::saturating_add)
@@ -80,7 +82,7 @@ impl<'a> Packets<'a> {
 
     /// Whether interfaces are known, and none of them is netlink's.
     const fn is_foreign(&self) -> bool {
-        self.foreign.is_some() && !self.seen_netlink
+        self.foreign.is_some() && !self.seen_wanted
     }
 
     /// Reads one block: `None` for one that holds no packet.
@@ -101,8 +103,8 @@ impl<'a> Packets<'a> {
             }
             INTERFACE => {
                 let interface = Interface::decode(block.body, self.order)?;
-                if may_be_netlink(interface.link_type) {
-                    self.seen_netlink = true;
+                if (self.wanted)(interface.link_type) {
+                    self.seen_wanted = true;
                 } else {
                     self.foreign = Some(interface.link_type);
                 }
@@ -336,7 +338,7 @@ impl<'a> Iterator for Packets<'a> {
         }
 
         // A file without any netlink is reported once, at its end.
-        let foreign = self.foreign.take().filter(|_| !self.seen_netlink)?;
+        let foreign = self.foreign.take().filter(|_| !self.seen_wanted)?;
         Some(Err(DecodeError::WrongLinkType(foreign.into())))
     }
 }

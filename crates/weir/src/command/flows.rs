@@ -1,0 +1,273 @@
+//! `weir flows`: sFlow into live traffic figures.
+
+mod dump;
+mod input;
+mod json;
+mod page;
+
+use crate::exit::{self, Failure, Reader};
+use crate::progress::rewrites_lines;
+use ::flows::{
+    Aggregation, Definition, Direction, Engine, Filter, Groups, Limits, Measure, Network, Part,
+    Traffic,
+};
+use ::text::units::{parse_count, parse_duration, parse_size};
+use clap::ValueEnum;
+use config::ListenAddress;
+use input::{Input, Turn};
+use std::collections::HashSet;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use sys::signal::stop_flag;
+
+/// Receive sFlow and show the traffic that it tells of
+///
+/// Figures are scaled by the samples that arrived, so that they stay right when datagrams are lost, and each has the
+/// interval that holds the truth in 95 of 100 cases. What was lost is shown for each agent by where it was lost.
+///
+/// Example: weir flows --listen :6343 --keys src,dst_port --filter 'protocol = udp'
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Where to receive: udp://HOST:PORT, HOST:PORT or :PORT
+    #[arg(long, value_name = "ADDRESS", required_unless_present_any = ["pcap", "fields"])]
+    listen: Option<ListenAddress>,
+    /// Read a pcap or pcapng instead
+    #[arg(long, value_name = "FILE", conflicts_with = "listen")]
+    pcap: Option<PathBuf>,
+    /// The port of sFlow in the capture
+    #[arg(long, value_name = "PORT", default_value_t = 6343)]
+    port: u16,
+    /// What flows are distinguished by: fields, networks as src/24/48, groups as group(src); none for everything together
+    #[arg(long, value_name = "KEYS", default_value = "src,dst")]
+    keys: String,
+    /// What is added up
+    #[arg(long, value_name = "VALUE", value_enum, default_value_t = Value::Bytes)]
+    value: Value,
+    /// Which samples count, such as 'protocol = udp and src_port = 53 and not src in 10.0.0.0/8'
+    #[arg(long, value_name = "FILTER")]
+    filter: Option<String>,
+    /// A group of networks, such as lab=10.0.0.0/8,192.0.2.0/24; may be given several times
+    #[arg(long, value_name = "NAME=NETWORKS")]
+    group: Vec<String>,
+    /// Samples taken on which side of an interface
+    #[arg(long, value_name = "SIDE", value_enum, default_value_t = Side::Any)]
+    direction: Side,
+    /// What becomes of a frame that several samplers see
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = How::Max)]
+    aggregate: How,
+    /// Dropped packets that agents report, instead of sampled traffic
+    #[arg(long)]
+    drops: bool,
+    /// Time constant of the rates
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
+    smoothing: Duration,
+    /// How many flows are shown
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    top: usize,
+    /// How many flows are kept; the lightest make room for new ones
+    #[arg(long, value_name = "N", default_value = "100k", value_parser = parse_count::<usize>)]
+    flows_max: usize,
+    /// Show agents and their samplers: what was received, what was lost, and where
+    #[arg(long, conflicts_with_all = ["counters", "dump"])]
+    agents: bool,
+    /// Show interfaces by their counters
+    #[arg(long, conflicts_with = "dump")]
+    counters: bool,
+    /// Print every datagram's structures as JSON, one line each
+    #[arg(long)]
+    dump: bool,
+    /// Print JSON: one line at each interval
+    #[arg(long)]
+    json: bool,
+    /// How often figures are shown
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    interval: Duration,
+    /// Stop after this time
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    duration: Option<Duration>,
+    /// Receive buffer to ask the kernel for
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = parse_size::<usize>)]
+    receive_buffer: usize,
+    /// List the fields that keys and filters know
+    #[arg(long)]
+    fields: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Value {
+    Bytes,
+    Frames,
+    Samples,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Side {
+    Any,
+    Ingress,
+    Egress,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum How {
+    Max,
+    Sum,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.fields {
+        return exit::print_and_end(&page::fields(), ExitCode::SUCCESS);
+    }
+    let groups = groups(&args.group)?;
+    let definition = definition(args, &groups)?;
+    let limits = Limits::default();
+    let engine = Engine::new(limits, groups, HashSet::new(), vec![definition]);
+
+    match &args.pcap {
+        Some(path) => read(args, engine, Input::open(path, args.port)?),
+        None => {
+            let listen = args.listen.as_ref().ok_or_else(|| Failure::Usage.error("--listen"))?;
+            receive(args, engine, Input::listen(listen, args.receive_buffer)?)
+        }
+    }
+}
+
+/// A file: its figures are those at its end.
+fn read(args: &Args, mut engine: Engine, mut input: Input) -> anyhow::Result<ExitCode> {
+    loop {
+        let turn = input.turn(&mut |datagram| take(args, &mut engine, datagram))?;
+        match turn {
+            Turn::Stopped => return Ok(ExitCode::SUCCESS),
+            Turn::Ended => break,
+            Turn::Quiet | Turn::Took => {}
+        }
+    }
+    if !args.dump {
+        show(args, &engine, &input, None)?;
+    }
+    input.tell_end(&engine);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A socket: until Ctrl-C, --duration, or nobody reads any more.
+fn receive(args: &Args, mut engine: Engine, mut input: Input) -> anyhow::Result<ExitCode> {
+    let stop = stop_flag()?;
+    let start = Instant::now();
+    let end = args.duration.map(|duration| start + duration);
+    let mut due = start + args.interval;
+    let mut before = page::Before::of(&engine);
+    input.tell_start();
+
+    loop {
+        let turn = input.turn(&mut |datagram| take(args, &mut engine, datagram))?;
+        let now = Instant::now();
+        let is_over = stop.load(std::sync::atomic::Ordering::Relaxed)
+            || end.is_some_and(|end| now >= end)
+            || turn == Turn::Stopped;
+        if is_over {
+            break;
+        }
+        if now < due {
+            continue;
+        }
+
+        due += args.interval * (1 + (now - due).div_duration_f64(args.interval) as u32);
+        engine.tick(sys::clock::monotonic_ns(), &mut ());
+        let shown =
+            if args.dump { Reader::Listens } else { show(args, &engine, &input, Some(&before))? };
+        before = page::Before::of(&engine);
+        if shown == Reader::Gone {
+            break;
+        }
+    }
+
+    // What waits at the socket has been received as well.
+    input.refuse_more();
+    while input.turn(&mut |datagram| take(args, &mut engine, datagram))? == Turn::Took {}
+    input.tell_end(&engine);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What becomes of one datagram.
+fn take(args: &Args, engine: &mut Engine, datagram: &input::Datagram<'_>) -> Reader {
+    engine.datagram(datagram.bytes, datagram.source, datagram.at_ns, &mut ());
+    if !args.dump {
+        return Reader::Listens;
+    }
+    exit::print(&dump::line(datagram)).unwrap_or(Reader::Gone)
+}
+
+fn show(
+    args: &Args,
+    engine: &Engine,
+    input: &Input,
+    before: Option<&page::Before>,
+) -> anyhow::Result<Reader> {
+    let now_ns = input.now_ns();
+    let text = if args.json {
+        json::line(engine, input, now_ns)
+    } else {
+        let place =
+            if before.is_some() && rewrites_lines(&io::stdout()) { "\x1b[H\x1b[J" } else { "" };
+        let columns = sys::terminal::size(&io::stdout()).map_or(80, |(columns, _)| columns);
+        let head = page::head(engine, input, before);
+        let body = if args.agents {
+            page::agents(engine)
+        } else if args.counters {
+            page::counters(engine)
+        } else {
+            page::flows(&engine.counting()[0], engine.groups(), now_ns, columns)
+        };
+        format!("{place}{head}\n{body}")
+    };
+    Ok(exit::print(&text)?)
+}
+
+fn groups(texts: &[String]) -> anyhow::Result<Groups> {
+    let mut groups = Groups::default();
+    for text in texts {
+        let wrong = || {
+            let expected = "expected a name and networks, as lab=10.0.0.0/8,192.0.2.0/24";
+            Failure::Usage.error(format!("--group '{text}': {expected}"))
+        };
+        let (name, networks) = text.split_once('=').ok_or_else(wrong)?;
+        for network in networks.split(',') {
+            groups.add(name.trim(), Network::parse(network.trim()).ok_or_else(wrong)?);
+        }
+    }
+    Ok(groups)
+}
+
+fn definition(args: &Args, groups: &Groups) -> anyhow::Result<Definition> {
+    let keys = args.keys.split(',').map(str::trim).filter(|key| !key.is_empty() && *key != "none");
+    let keys = keys.map(Part::parse).collect::<Result<Vec<_>, _>>();
+    let keys = keys.map_err(|error| Failure::Usage.error(format!("--keys: {error}")))?;
+    let filter = args.filter.as_deref().map(|text| Filter::parse(text, groups)).transpose();
+    let filter = filter.map_err(|error| Failure::Usage.error(format!("--filter: {error}")))?;
+
+    Ok(Definition {
+        name: "flows".into(),
+        keys,
+        traffic: if args.drops { Traffic::Dropped } else { Traffic::Sampled },
+        measure: match args.value {
+            Value::Bytes => Measure::Bytes,
+            Value::Frames => Measure::Frames,
+            Value::Samples => Measure::Samples,
+        },
+        filter,
+        direction: match args.direction {
+            Side::Any => Direction::Any,
+            Side::Ingress => Direction::Ingress,
+            Side::Egress => Direction::Egress,
+        },
+        aggregation: match args.aggregate {
+            How::Max => Aggregation::Max,
+            How::Sum => Aggregation::Sum,
+        },
+        smoothing: args.smoothing,
+        top: args.top,
+        active_timeout: Duration::from_secs(60),
+        flows_max: args.flows_max,
+    })
+}

@@ -1,0 +1,260 @@
+//! Where datagrams come from: a socket or a capture.
+
+use crate::addresses;
+use crate::exit::{Failure, Reader};
+use crate::refused::{Wanted, refused};
+use ::flows::Engine;
+use ::load::Address;
+use ::text::{grouped, plural, size};
+use config::ListenAddress;
+use std::fs;
+use std::io::{self, Write as _};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use sys::Errno;
+use sys::clock::{monotonic_ns, realtime_ns};
+use sys::recv::{ReceiveBatch, Wait};
+use sys::socket::{self, ListenOptions, LocalAddress};
+use wire::DecodeError;
+
+/// The longest wait for a datagram.
+const RECEIVE_TIMEOUT: Duration = Duration::from_millis(50);
+
+/// A datagram of an agent.
+pub(super) struct Datagram<'a> {
+    pub(super) bytes: &'a [u8],
+    /// Who sent it.
+    pub(super) source: IpAddr,
+    /// By the clock of figures.
+    pub(super) at_ns: u64,
+    /// Since 1970.
+    pub(super) unix_ns: u64,
+}
+
+/// What a turn brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Turn {
+    /// Datagrams.
+    Took,
+    /// None.
+    Quiet,
+    /// The capture has ended.
+    Ended,
+    /// Nobody reads what is printed.
+    Stopped,
+}
+
+pub(super) enum Input {
+    Socket(Box<Socket>),
+    File(File),
+}
+
+pub(super) struct Socket {
+    socket: OwnedFd,
+    address: SocketAddr,
+    receive_buffer_bytes: usize,
+    batch: ReceiveBatch,
+    dropped_at_bind: u32,
+}
+
+pub(super) struct File {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    port: u16,
+    /// Time of the last datagram.
+    at_ns: u64,
+    skipped: u64,
+    partial: u64,
+    broken: Option<DecodeError>,
+}
+
+impl Input {
+    pub(super) fn listen(listen: &ListenAddress, receive_buffer: usize) -> anyhow::Result<Input> {
+        let Address::Udp(address) = addresses::listener(listen)? else {
+            let expected = "sFlow comes over UDP: --listen takes an address with a port";
+            return Err(Failure::Usage.error(expected));
+        };
+        let open = || -> io::Result<Socket> {
+            let socket = socket::listen_udp(address, &ListenOptions::default())?;
+            socket::set_receive_timeout(socket.as_fd(), RECEIVE_TIMEOUT)?;
+            let bytes = socket::set_receive_buffer(socket.as_fd(), receive_buffer)?;
+            let dropped_at_bind = socket::mem_info(socket.as_fd())?.dropped_datagrams;
+            let address = match socket::local_address(socket.as_fd()) {
+                Some(LocalAddress::Inet(address)) => address,
+                _ => address,
+            };
+            let batch = ReceiveBatch::default();
+            Ok(Socket { socket, address, receive_buffer_bytes: bytes, batch, dropped_at_bind })
+        };
+        let socket = open().map_err(|error| {
+            refused(format!("cannot receive on udp://{address}"), Wanted::Udp(address), &error)
+        })?;
+        Ok(Input::Socket(Box::new(socket)))
+    }
+
+    pub(super) fn open(path: &Path, port: u16) -> anyhow::Result<Input> {
+        let bytes = fs::read(path).map_err(|error| {
+            Failure::InputMissing.error(format!("cannot read {}: {error}", path.display()))
+        })?;
+        wire::capture::datagrams(&bytes).map_err(|error| {
+            let why = match error {
+                DecodeError::WrongLinkType(link) => {
+                    format!("its link type is {link}, which is not one that carries IP")
+                }
+                DecodeError::UnknownFormat => "it is neither a pcap nor a pcapng".into(),
+                error => error.to_string(),
+            };
+            Failure::BadData.error(format!("cannot read {}: {why}", path.display()))
+        })?;
+        let path = path.to_owned();
+        Ok(Input::File(File { path, bytes, port, at_ns: 0, skipped: 0, partial: 0, broken: None }))
+    }
+
+    /// Hands over what is there, waiting a little for something.
+    pub(super) fn turn(
+        &mut self,
+        take: &mut dyn FnMut(&Datagram<'_>) -> Reader,
+    ) -> anyhow::Result<Turn> {
+        match self {
+            Input::Socket(socket) => socket.turn(take),
+            Input::File(file) => Ok(file.turn(take)),
+        }
+    }
+
+    /// The time of figures: that of datagrams.
+    pub(super) fn now_ns(&self) -> u64 {
+        match self {
+            Input::Socket(_) => monotonic_ns(),
+            Input::File(file) => file.at_ns,
+        }
+    }
+
+    /// What it is, for people.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Input::Socket(socket) => format!("udp://{}", socket.address),
+            Input::File(file) => file.path.display().to_string(),
+        }
+    }
+
+    /// Datagrams that the kernel dropped at our socket.
+    pub(super) fn dropped(&self) -> u64 {
+        match self {
+            Input::Socket(socket) => socket.dropped(),
+            Input::File(_) => 0,
+        }
+    }
+
+    /// Says that datagrams are received from now on.
+    pub(super) fn tell_start(&self) {
+        if let Input::Socket(socket) = self {
+            let buffer = size(socket.receive_buffer_bytes as u64);
+            tell(&format!("listening on udp://{}, receive buffer {buffer}", socket.address));
+        }
+    }
+
+    /// Keeps new datagrams out, so that those that wait can be read to their end.
+    pub(super) fn refuse_more(&self) {
+        if let Input::Socket(socket) = self {
+            // If it fails, the rest is bounded by the receive buffer all the same.
+            let _ = socket::refuse_new_datagrams(socket.socket.as_fd());
+        }
+    }
+
+    /// Says what became of every datagram.
+    pub(super) fn tell_end(&self, engine: &Engine) {
+        let totals = engine.totals();
+        tell(&format!(
+            "{} datagrams = {} read + {} duplicate + {} malformed + {} of agents beyond the limit",
+            grouped(totals.datagrams),
+            grouped(totals.read),
+            grouped(totals.duplicate),
+            grouped(totals.malformed),
+            grouped(totals.agent_limit),
+        ));
+        match self {
+            Input::Socket(_) if self.dropped() > 0 => tell(&format!(
+                "the kernel dropped {} more at our socket, because its buffer was full: raise --receive-buffer",
+                grouped(self.dropped())
+            )),
+            Input::Socket(_) => {}
+            Input::File(file) => {
+                if file.partial > 0 {
+                    tell(&format!(
+                        "{} of UDP not read: fragments, or not captured whole",
+                        plural(file.partial, "packet", "packets")
+                    ));
+                }
+                if totals.datagrams == 0 {
+                    let port = file.port;
+                    tell(&format!("no datagram to port {port} in it: --port says another"));
+                }
+                if let Some(error) = &file.broken {
+                    tell(&format!("{}: {error}: what follows was not read", file.path.display()));
+                }
+            }
+        }
+    }
+}
+
+impl Socket {
+    fn turn(&mut self, take: &mut dyn FnMut(&Datagram<'_>) -> Reader) -> anyhow::Result<Turn> {
+        match self.batch.receive(self.socket.as_fd(), Wait::ForOne) {
+            Ok(_) => {}
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(Turn::Quiet),
+            Err(error) => return Err(io::Error::from(error).into()),
+        }
+        let (at_ns, unix_ns) = (monotonic_ns(), realtime_ns());
+        for received in self.batch.datagrams() {
+            let source =
+                received.source.address().map_or(::flows::NO_ADDRESS, |address| address.ip());
+            let datagram = Datagram { bytes: received.bytes(), source, at_ns, unix_ns };
+            if take(&datagram) == Reader::Gone {
+                return Ok(Turn::Stopped);
+            }
+        }
+        Ok(Turn::Took)
+    }
+
+    fn dropped(&self) -> u64 {
+        let now = socket::mem_info(self.socket.as_fd()).map(|info| info.dropped_datagrams);
+        now.map_or(0, |now| now.wrapping_sub(self.dropped_at_bind).into())
+    }
+}
+
+impl File {
+    /// All of it.
+    fn turn(&mut self, take: &mut dyn FnMut(&Datagram<'_>) -> Reader) -> Turn {
+        let Ok(mut datagrams) = wire::capture::datagrams(&self.bytes) else { return Turn::Ended };
+        for datagram in datagrams.by_ref() {
+            let datagram = match datagram {
+                Ok(datagram) => datagram,
+                Err(error) => {
+                    self.broken = Some(error);
+                    break;
+                }
+            };
+            if datagram.dst.port() != self.port {
+                self.skipped += 1;
+                continue;
+            }
+
+            let unix_ns = datagram.time_unix_ns.unwrap_or(self.at_ns);
+            // A capture of several interfaces may go back.
+            self.at_ns = self.at_ns.max(unix_ns);
+            let (bytes, source, at_ns) = (datagram.payload, datagram.src.ip(), self.at_ns);
+            if take(&Datagram { bytes, source, at_ns, unix_ns }) == Reader::Gone {
+                return Turn::Stopped;
+            }
+        }
+        self.partial = datagrams.partial_packets();
+        Turn::Ended
+    }
+}
+
+/// Talk goes to standard error; there is nowhere to say it when that is closed.
+fn tell(text: &str) {
+    let _ = writeln!(io::stderr(), "weir flows: {text}");
+}

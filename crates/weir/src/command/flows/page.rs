@@ -1,0 +1,297 @@
+//! Figures for people.
+
+use super::input::Input;
+use ::flows::{
+    Agent, AgentId, Counting, Engine, Estimate, Field, Groups, Measure, PortRate, Traffic,
+};
+use ::text::{bit_rate, grouped, percent, plural, short_count};
+use std::fmt::Write as _;
+use std::time::Instant;
+
+/// Columns of a bar.
+const BAR_COLUMNS: usize = 12;
+/// Columns of a rate, its interval, its share of error and its samples.
+const FIGURE_COLUMNS: usize = 12 + 2 + 12 + 2 + 9;
+
+/// What there was when figures were last shown.
+pub(super) struct Before {
+    datagrams: u64,
+    samples: u64,
+    at: Instant,
+}
+
+impl Before {
+    pub(super) fn of(engine: &Engine) -> Before {
+        let totals = engine.totals();
+        Before { datagrams: totals.datagrams, samples: totals.flow_samples, at: Instant::now() }
+    }
+}
+
+/// Where figures come from, and what is missing of it.
+pub(super) fn head(engine: &Engine, input: &Input, before: Option<&Before>) -> String {
+    let totals = engine.totals();
+    let mut text = format!("{}  {}", input.name(), plural_of(engine.agents().count(), "agent"));
+    match before {
+        Some(before) => {
+            let seconds = before.at.elapsed().as_secs_f64().max(1e-3);
+            let rate = |now: u64, then: u64| short_count((now - then) as f64 / seconds);
+            put(
+                &mut text,
+                format_args!(
+                    "  {} datagrams/s  {} samples/s",
+                    rate(totals.datagrams, before.datagrams),
+                    rate(totals.flow_samples, before.samples)
+                ),
+            );
+        }
+        None => put(
+            &mut text,
+            format_args!(
+                "  {}  {}",
+                plural(totals.datagrams, "datagram", "datagrams"),
+                plural(totals.flow_samples, "sample", "samples")
+            ),
+        ),
+    }
+    text.push('\n');
+
+    let (mut received, mut lost) = (0, 0);
+    for (_, agent) in engine.agents() {
+        received += agent.datagrams().received;
+        lost += agent.datagrams().lost;
+    }
+    let sent = received + lost;
+    let mut notes = Vec::new();
+    if lost > 0 {
+        let share = percent(lost as f64 / sent as f64);
+        notes.push(format!(
+            "{} of {} datagrams lost on the way ({share})",
+            grouped(lost),
+            grouped(sent)
+        ));
+    }
+    if input.dropped() > 0 {
+        notes.push(format!("{} of them at our socket", grouped(input.dropped())));
+    }
+    let broken: u64 = totals.faults.values().sum();
+    if broken > 0 {
+        notes.push(format!("{} broken", grouped(broken)));
+    }
+    let unknown: u64 = totals.unknown.values().sum::<u64>() + totals.unknown_other;
+    if unknown > 0 {
+        notes.push(format!("{} unknown structures skipped", grouped(unknown)));
+    }
+    if !notes.is_empty() {
+        put(&mut text, format_args!("{}\n", notes.join(", ")));
+    }
+    text
+}
+
+/// The heaviest flows, with a bar each.
+pub(super) fn flows(counting: &Counting, groups: &Groups, now_ns: u64, columns: usize) -> String {
+    let definition = counting.definition();
+    let top = counting.top(now_ns);
+    let unit = match definition.measure {
+        Measure::Bytes => "bits/s",
+        Measure::Frames => "frames/s",
+        Measure::Samples => "samples/s",
+    };
+    let names: Vec<String> = definition.keys.iter().map(|part| part.word()).collect();
+    let rows: Vec<Vec<String>> = top.iter().map(|one| counting.shown(&one.key, groups)).collect();
+    let widths: Vec<usize> = names
+        .iter()
+        .enumerate()
+        .map(|(at, name)| {
+            let cells = rows.iter().map(|row| row[at].chars().count());
+            cells.chain([name.chars().count()]).max().unwrap_or(0)
+        })
+        .collect();
+
+    let cells = |row: &[String]| -> String {
+        let padded = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}  "));
+        padded.collect()
+    };
+    let key_columns: usize = widths.iter().map(|width| width + 2).sum();
+    let bars = key_columns + FIGURE_COLUMNS + 2 + BAR_COLUMNS <= columns;
+    let mut text = format!("{}{unit:>12}  {:>12}  {:>9}\n", cells(&names), "95 %", "samples");
+    let most = top.first().map_or(0.0, |figure| figure.rate.value);
+    for (figure, row) in top.iter().zip(&rows) {
+        put(
+            &mut text,
+            format_args!(
+                "{}{:>12}  {:>12}  {:>9}",
+                cells(row),
+                rate(definition.measure, figure.rate.value),
+                either_way(&figure.rate),
+                short_count(figure.rate_samples)
+            ),
+        );
+        if bars {
+            put(&mut text, format_args!("  {}", bar(figure.rate.value, most)));
+        }
+        text.push('\n');
+    }
+    if top.is_empty() {
+        let totals = counting.totals();
+        let why = match (totals.seen, totals.counted, totals.without_key) {
+            (0, ..) => "no samples yet",
+            (_, 0, 0) => "no sample passes the filter",
+            (_, 0, _) => "no sample has all of the keys",
+            _ => "no flow is active",
+        };
+        put(&mut text, format_args!("{why}\n"));
+    }
+    text
+}
+
+/// Each agent, with what of its samples did not arrive, and where it was lost.
+pub(super) fn agents(engine: &Engine) -> String {
+    let mut text = format!(
+        "{:<30}{:>11}{:>8}{:>8}{:>7}{:>8}\n",
+        "agent", "datagrams", "lost", "double", "late", "resets"
+    );
+    for (id, agent) in sorted(engine) {
+        let totals = agent.datagrams();
+        put(
+            &mut text,
+            format_args!(
+                "{:<30}{:>11}{:>8}{:>8}{:>7}{:>8}\n",
+                name(id),
+                grouped(totals.received),
+                share(totals.lost, totals.received + totals.lost),
+                grouped(totals.duplicate),
+                grouped(totals.reordered),
+                grouped(totals.resets)
+            ),
+        );
+    }
+
+    put(
+        &mut text,
+        format_args!(
+            "\n{:<30}{:>9}{:>10}{:>11}{:>9}{:>9}\n",
+            "sampler", "1 in", "by agent", "as arrived", "lost in", "lost on"
+        ),
+    );
+    put(
+        &mut text,
+        format_args!("{:<30}{:>9}{:>10}{:>11}{:>9}{:>9}\n", "", "", "", "", "agent", "the way"),
+    );
+    for (id, agent) in sorted(engine) {
+        let mut samplers: Vec<_> =
+            agent.samplers().filter(|(traffic, ..)| *traffic == Traffic::Sampled).collect();
+        samplers.sort_by_key(|(_, source, _)| *source);
+        for (_, source, sampler) in samplers {
+            let rates = sampler.rates();
+            put(
+                &mut text,
+                format_args!(
+                    "{:<30}{:>9}{:>10}{:>11}{:>9}{:>9}\n",
+                    format!("{} {}:{}", name(id), source.class, source.index),
+                    grouped(rates.configured.into()),
+                    short_count(rates.agent),
+                    short_count(rates.collector),
+                    percent(rates.agent_loss),
+                    percent(rates.path_loss)
+                ),
+            );
+        }
+    }
+    text
+}
+
+/// Each interface by its counters.
+pub(super) fn counters(engine: &Engine) -> String {
+    let mut text = format!(
+        "{:<28}{:>11}{:>10}{:>11}{:>10}{:>8}\n",
+        "interface", "in bits/s", "frames/s", "out bits/s", "frames/s", "samples"
+    );
+    for (id, agent) in sorted(engine) {
+        let mut ports: Vec<_> = agent.ports().collect();
+        ports.sort_by_key(|(index, _)| *index);
+        for (index, port) in ports {
+            let name = format!("{} {index}", name(id));
+            let Some(rates) = port.rates() else {
+                put(&mut text, format_args!("{name:<28}{:>11}\n", "-"));
+                continue;
+            };
+            let bits = |rate: &PortRate| rate.bits_per_s.map_or("-".into(), short_count);
+            let frames = |rate: &PortRate| rate.frames_per_s.map_or("-".into(), short_count);
+            let agrees = rates.sampled_ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"));
+            put(
+                &mut text,
+                format_args!(
+                    "{name:<28}{:>11}{:>10}{:>11}{:>10}{agrees:>8}\n",
+                    bits(&rates.input),
+                    frames(&rates.input),
+                    bits(&rates.output),
+                    frames(&rates.output)
+                ),
+            );
+        }
+    }
+    text.push_str("samples: bytes by samples for each byte by counters; 1.00 is an agent that\nsamples as it says\n");
+    text
+}
+
+/// The words of keys and filters.
+pub(super) fn fields() -> String {
+    let rows = Field::ALL.iter().map(|field| format!("{:<18}{}\n", field.word(), field.meaning()));
+    rows.collect()
+}
+
+fn sorted(engine: &Engine) -> Vec<(&AgentId, &Agent)> {
+    let mut agents: Vec<_> = engine.agents().collect();
+    agents.sort_by_key(|(id, _)| **id);
+    agents
+}
+
+fn name(id: &AgentId) -> String {
+    match id.sub_agent {
+        0 => id.address.to_string(),
+        part => format!("{}/{part}", id.address),
+    }
+}
+
+fn share(part: u64, all: u64) -> String {
+    if all == 0 { "-".into() } else { percent(part as f64 / all as f64) }
+}
+
+fn plural_of(count: usize, one: &str) -> String {
+    plural(count as u64, one, &format!("{one}s"))
+}
+
+fn rate(measure: Measure, value: f64) -> String {
+    match measure {
+        Measure::Bytes => bit_rate(value * 8.0),
+        Measure::Frames | Measure::Samples => short_count(value),
+    }
+}
+
+/// The interval as what the value may be off by, either way.
+fn either_way(estimate: &Estimate) -> String {
+    if estimate.value <= 0.0 {
+        return "-".into();
+    }
+    let (down, up) = (1.0 - estimate.low / estimate.value, estimate.high / estimate.value - 1.0);
+    if up - down < 0.005 {
+        format!("±{}", percent(up))
+    } else {
+        format!("-{:.0} +{:.0} %", down * 100.0, up * 100.0)
+    }
+}
+
+fn bar(value: f64, most: f64) -> String {
+    let eighths = if most > 0.0 { (value / most * 8.0 * BAR_COLUMNS as f64).round() } else { 0.0 };
+    let (whole, part) = (eighths as usize / 8, eighths as usize % 8);
+    let mut bar = "█".repeat(whole);
+    if part > 0 {
+        bar.extend(['▏', '▎', '▍', '▌', '▋', '▊', '▉'].get(part - 1));
+    }
+    bar
+}
+
+fn put(text: &mut String, line: std::fmt::Arguments<'_>) {
+    // Writing to a string does not fail.
+    let _ = text.write_fmt(line);
+}

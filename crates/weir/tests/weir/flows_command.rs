@@ -1,0 +1,216 @@
+//! `weir flows` as a process: sFlow over a socket and out of a capture.
+
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Lines};
+use std::net::UdpSocket;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use testkit::TempDir;
+
+/// A running `weir flows --json`.
+struct Flows {
+    process: Child,
+    address: String,
+    lines: Lines<BufReader<ChildStdout>>,
+    errors: BufReader<std::process::ChildStderr>,
+}
+
+impl Flows {
+    fn start(more: &[&str]) -> Flows {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(["flows", "--listen", "127.0.0.1:0", "--json", "--interval", "100ms"])
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut errors = BufReader::new(process.stderr.take().unwrap());
+        let mut line = String::new();
+        errors.read_line(&mut line).unwrap();
+        let rest = line.strip_prefix("weir flows: listening on udp://");
+        let address =
+            rest.unwrap_or_else(|| panic!("{line}")).split(',').next().unwrap().to_owned();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        Flows { process, address, lines, errors }
+    }
+
+    /// The first figures for which this holds. It prints some every 100 ms, so that they come, or the test ends with it.
+    fn until(&mut self, is_wanted: impl Fn(&Value) -> bool) -> Value {
+        for line in self.lines.by_ref().take(600) {
+            let figures = serde_json::from_str(&line.unwrap()).unwrap();
+            if is_wanted(&figures) {
+                return figures;
+            }
+        }
+        panic!("it never came");
+    }
+
+    /// Ends it, and returns what it says of every datagram.
+    fn end(mut self) -> String {
+        testkit::signal(&self.process, "TERM");
+        assert!(self.process.wait().unwrap().success());
+        let mut last = String::new();
+        self.errors.read_line(&mut last).unwrap();
+        last.strip_prefix("weir flows: ").unwrap().to_owned()
+    }
+}
+
+impl Drop for Flows {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn weir(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir")).args(args).output().unwrap()
+}
+
+/// Plays agents, and returns how many datagrams were sent and how many lost.
+fn play(args: &[&str]) -> (u64, u64) {
+    let output = weir(&[&["gen", "sflow"], args].concat());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let first = text.lines().next().unwrap().replace(',', "");
+    let numbers: Vec<u64> = first.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    (numbers[0], numbers.get(1).copied().unwrap_or(0))
+}
+
+#[test]
+fn figures_are_right_though_half_of_the_datagrams_are_lost() {
+    let mut flows = Flows::start(&["--keys", "src", "--aggregate", "sum"]);
+    let args = ["--to", &flows.address, "--agents", "3", "--traffic", "10Gbit"];
+    let (sent, lost) = play(&[&args[..], &["--loss", "50", "--duration", "2s"]].concat());
+    assert!(lost > sent / 2, "{lost} of {sent}");
+
+    let figures = flows.until(|figures| figures["datagrams"]["read"] == sent);
+    assert_eq!(figures["datagrams"]["dropped_by_kernel"], 0);
+    // Three agents with 10 Gbit/s for 2 s: half of it, a quarter, and two eighths.
+    let all_bytes = 3.0 * 2.0 * 10e9 / 8.0;
+    let flows_shown = figures["flows"].as_array().unwrap();
+    assert_eq!(flows_shown.len(), 4);
+    for flow in flows_shown {
+        let src = flow["key"]["src"].as_str().unwrap();
+        let share = match src {
+            "10.0.0.1" => 0.5,
+            "10.0.0.2" => 0.25,
+            _ => 0.125,
+        };
+        let number = |name: &str| flow["total"][name].as_f64().unwrap();
+        let truth = all_bytes * share;
+        let half_width = (number("high") - number("low")) / 2.0;
+        // Agents and losses are those of a seed: what is held once is held always.
+        assert!((number("value") - truth).abs() < 1.5 * half_width, "{src}: {flow} of {truth}");
+    }
+
+    let agents = figures["agents"].as_array().unwrap();
+    let known_lost: u64 = agents.iter().map(|agent| agent["lost"].as_u64().unwrap()).sum();
+    // Those that were lost before the first of an agent's and behind its last are not missed.
+    assert!(known_lost <= lost && known_lost + 60 > lost, "{known_lost} of {lost}");
+    let loss = agents[0]["samplers"][0]["path_loss"].as_f64().unwrap();
+    assert!((0.3..0.7).contains(&loss), "{loss}");
+
+    let account = flows.end();
+    let expected = format!("{sent} datagrams = {sent} read + 0 duplicate + 0 malformed");
+    assert!(account.replace(',', "").starts_with(&expected), "{account}");
+}
+
+#[test]
+fn what_is_not_sflow_is_counted() {
+    let mut flows = Flows::start(&[]);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for bytes in [&b"GET / HTTP/1.1"[..], b"", &[0, 0, 0, 5]] {
+        socket.send_to(bytes, &flows.address).unwrap();
+    }
+    let figures = flows.until(|figures| figures["datagrams"]["received"] == 3);
+    assert_eq!(figures["datagrams"]["malformed"], 3);
+    assert_eq!(figures["faults"], serde_json::json!({ "version": 1, "truncated": 2 }));
+    assert!(flows.end().contains("3 malformed"));
+}
+
+/// A pcap of what was sent.
+fn capture(datagrams: &[Vec<u8>]) -> Vec<u8> {
+    let mut file = Vec::new();
+    for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65_535, 101] {
+        file.extend(word.to_le_bytes());
+    }
+    for (number, payload) in datagrams.iter().enumerate() {
+        let len = payload.len() as u16;
+        let mut packet = vec![0x45, 0];
+        packet.extend((len + 28).to_be_bytes());
+        packet.extend([0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2]);
+        packet.extend([0x18, 0xc7, 0x18, 0xc7]);
+        packet.extend((len + 8).to_be_bytes());
+        packet.extend([0, 0]);
+        packet.extend(payload);
+        for word in [1_700_000_000 + number as u32, 0, packet.len() as u32, packet.len() as u32] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend(packet);
+    }
+    file
+}
+
+#[test]
+fn a_capture_is_read_shown_and_dumped() {
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    receiver.set_read_timeout(Some(testkit::DEADLINE)).unwrap();
+    let to = receiver.local_addr().unwrap().to_string();
+    let (sent, _) = play(&["--to", &to, "--duration", "500ms", "--traffic", "1Gbit"]);
+    let mut buffer = vec![0; 1 << 16];
+    let datagrams: Vec<Vec<u8>> = (0..sent)
+        .map(|_| {
+            let len = receiver.recv(&mut buffer).unwrap();
+            buffer[..len].to_vec()
+        })
+        .collect();
+    let dir = TempDir::new();
+    let file = dir.file("sflow.pcap");
+    fs::write(&file, capture(&datagrams)).unwrap();
+    let file = file.to_str().unwrap();
+
+    let output = weir(&["flows", "--pcap", file, "--keys", "src,dst_port"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success());
+    assert!(text.contains("10.0.0.1  40000"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+
+    let output = weir(&["flows", "--pcap", file, "--dump"]);
+    let lines: Vec<Value> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len() as u64, sent);
+    let record = &lines[0]["samples"][0]["records"][0];
+    assert_eq!(record["record"], "sampled_header");
+    assert_eq!(record["packet"]["ip"]["dst"], "198.51.100.1");
+
+    for page in ["--agents", "--counters"] {
+        let output = weir(&["flows", "--pcap", file, page]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("192.0.2.1"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place() {
+    let told = |args: &[&str]| {
+        let output = weir(&[&["flows"], args].concat());
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let check = |args: &[&str], code: i32, words: &str| {
+        let (ended, text) = told(args);
+        assert_eq!(ended, code, "{text}");
+        assert!(text.contains(words), "{text}");
+    };
+    let listen = ["--listen", "127.0.0.1:0"];
+    let with = |more: [&'static str; 2]| [listen, more].concat();
+    check(&[], 64, "--listen");
+    check(&with(["--keys", "src_prt"]), 64, "did you mean \"src_port\"?");
+    check(&with(["--filter", "protocol = "]), 64, "at \"the end\": expected a value");
+    check(&with(["--group", "lab"]), 64, "as lab=10.0.0.0/8");
+    check(&["--listen", "unix:/tmp/x"], 64, "over UDP");
+    check(&["--pcap", "/nowhere.pcap"], 66, "/nowhere.pcap");
+    check(&["--pcap", "/proc/self/exe"], 65, "neither a pcap nor a pcapng");
+}
