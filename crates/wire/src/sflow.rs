@@ -48,7 +48,7 @@ pub use list::{Adapter, Adapters, AsPath, AsSegment, List};
 pub use metric::{Metric, MetricValue, Metrics, RtFlow, RtMetric};
 pub use packet::{Fragment, Icmp, Ip, MacPair, MplsStack, Packet, Ports, Tunnel, Vlan};
 pub use reason::DropReason;
-pub use record::{DataFormat, RawRecord, Records};
+pub use record::{CounterRecords, DataFormat, FlowRecords, RawRecord, Records};
 pub use sample::{
     CountersSample, DataSource, Direction, DroppedPacket, FlowSample, Form, Interface, Sample,
 };

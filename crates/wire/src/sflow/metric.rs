@@ -164,30 +164,43 @@ impl<'a> Metrics<'a> {
 impl Metric<'_> {
     /// Writes name, type and value; `None` and nothing if the type has no number there.
     fn put(&self, types: Types, out: &mut Vec<u8>) -> Option<()> {
-        use MetricValue as V;
-
-        let (of_metric, of_flow, value): (Option<u32>, Option<u32>, &dyn Fn(&mut Vec<u8>)) =
-            match &self.value {
-                V::Text(text) => (Some(0), Some(0), &|out| text.put(out)),
-                V::Counter32(value) => (Some(1), None, &|out| value.put(out)),
-                V::Counter64(value) => (Some(2), None, &|out| value.put(out)),
-                V::U32(value) => (Some(3), Some(4), &|out| value.put(out)),
-                V::U64(value) => (Some(4), Some(5), &|out| value.put(out)),
-                V::F32(value) => (Some(5), Some(6), &|out| value.put(out)),
-                V::F64(value) => (Some(6), Some(7), &|out| out.extend(value.to_be_bytes())),
-                V::Mac(value) => (None, Some(1), &|out| value.put(out)),
-                V::Ipv4(value) => (None, Some(2), &|out| value.put(out)),
-                V::Ipv6(value) => (None, Some(3), &|out| value.put(out)),
-            };
-        let number = match types {
-            Types::Metric => of_metric?,
-            Types::Flow => of_flow?,
-        };
-
+        let number = self.value.number(types)?;
         self.name.put(out);
         put_u32(out, number);
-        value(out);
+        self.value.put(out);
         Some(())
+    }
+}
+
+impl MetricValue<'_> {
+    /// The number of its type.
+    const fn number(&self, types: Types) -> Option<u32> {
+        Some(match (types, self) {
+            (_, Self::Text(_)) => 0,
+            (Types::Metric, Self::Counter32(_)) | (Types::Flow, Self::Mac(_)) => 1,
+            (Types::Metric, Self::Counter64(_)) | (Types::Flow, Self::Ipv4(_)) => 2,
+            (Types::Metric, Self::U32(_)) | (Types::Flow, Self::Ipv6(_)) => 3,
+            (Types::Metric, Self::U64(_)) | (Types::Flow, Self::U32(_)) => 4,
+            (Types::Metric, Self::F32(_)) | (Types::Flow, Self::U64(_)) => 5,
+            (Types::Metric, Self::F64(_)) | (Types::Flow, Self::F32(_)) => 6,
+            (Types::Flow, Self::F64(_)) => 7,
+            _ => return None,
+        })
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Text(value) => value.put(out),
+            Self::Counter32(value) => value.put(out),
+            Self::Counter64(value) => value.put(out),
+            Self::U32(value) => value.put(out),
+            Self::U64(value) => value.put(out),
+            Self::F32(value) => value.put(out),
+            Self::F64(value) => out.extend_from_slice(&value.to_be_bytes()),
+            Self::Mac(value) => value.put(out),
+            Self::Ipv4(value) => value.put(out),
+            Self::Ipv6(value) => value.put(out),
+        }
     }
 }
 

@@ -92,33 +92,9 @@ impl<'a> Records<'a> {
         self.left
     }
 
+    /// The place of the record that was read last.
     fn place(&self, format: Option<DataFormat>) -> Place {
-        Place::Record { sample: self.sample, index: self.next, format }
-    }
-
-    /// The records of a flow sample or a dropped packet, with their fields.
-    pub(super) fn decoded<R>(
-        mut self,
-        decode: impl Fn(&RawRecord<'a>) -> Result<R, Fault>,
-    ) -> impl Iterator<Item = Result<R, Malformed>> {
-        std::iter::from_fn(move || {
-            let place = self;
-            let record = match self.next()? {
-                Ok(record) => record,
-                Err(malformed) => return Some(Err(malformed)),
-            };
-            Some(decode(&record).map_err(|fault| fault.at(place.place(Some(record.format)))))
-        })
-    }
-
-    pub(super) fn flows(self) -> impl Iterator<Item = Result<FlowRecord<'a>, Malformed>> + use<'a> {
-        self.decoded(FlowRecord::decode)
-    }
-
-    pub(super) fn counters(
-        self,
-    ) -> impl Iterator<Item = Result<CounterRecord<'a>, Malformed>> + use<'a> {
-        self.decoded(CounterRecord::decode)
+        Place::Record { sample: self.sample, index: self.next.wrapping_sub(1), format }
     }
 }
 
@@ -128,11 +104,43 @@ impl<'a> Iterator for Records<'a> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
-        let record = RawRecord::take(&mut self.from).map_err(|(fault, format)| {
+        self.next += 1;
+        Some(RawRecord::take(&mut self.from).map_err(|(fault, format)| {
             self.left = 0;
             fault.at(self.place(format))
-        });
-        self.next += 1;
-        Some(record)
+        }))
     }
+}
+
+/// Records with their fields read.
+macro_rules! decoded {
+    ($(#[$doc:meta])* $name:ident of $record:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $name<'a>(pub(super) Records<'a>);
+
+        impl<'a> Iterator for $name<'a> {
+            type Item = Result<$record<'a>, Malformed>;
+
+            #[inline]
+            fn next(&mut self) -> Option<Self::Item> {
+                match self.0.next()? {
+                    Ok(raw) => Some(
+                        $record::decode(&raw)
+                            .map_err(|fault| fault.at(self.0.place(Some(raw.format)))),
+                    ),
+                    Err(malformed) => Some(Err(malformed)),
+                }
+            }
+        }
+    };
+}
+
+decoded! {
+    /// What is known of a packet, see [`FlowSample::records`](super::FlowSample::records).
+    FlowRecords of FlowRecord
+}
+decoded! {
+    /// What is known of an interface, a switch or a host, see [`CountersSample::records`](super::CountersSample::records).
+    CounterRecords of CounterRecord
 }

@@ -1,9 +1,9 @@
 //! Samples: one packet of many, counters, a dropped packet.
 
 use super::metric::{RtFlow, RtMetric};
-use super::record::Records;
+use super::record::{CounterRecords, FlowRecords, Records};
 use super::xdr::Cursor;
-use super::{CounterRecord, DropReason, Fault, FlowRecord, Malformed, RawRecord};
+use super::{DropReason, Fault, RawRecord};
 
 /// What an agent reports of.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -213,9 +213,9 @@ impl<'a> FlowSample<'a> {
     }
 
     /// What is known of the packet. A record that is broken is an error among the others; after a length that lies come no more.
-    #[inline]
-    pub fn records(&self) -> impl Iterator<Item = Result<FlowRecord<'a>, Malformed>> + use<'a> {
-        self.raw_records.flows()
+    #[must_use]
+    pub const fn records(&self) -> FlowRecords<'a> {
+        FlowRecords(self.raw_records)
     }
 
     #[inline]
@@ -256,9 +256,9 @@ impl<'a> FlowSample<'a> {
 
 impl<'a> CountersSample<'a> {
     /// The counters. A record that is broken is an error among the others; after a length that lies come no more.
-    #[inline]
-    pub fn records(&self) -> impl Iterator<Item = Result<CounterRecord<'a>, Malformed>> + use<'a> {
-        self.raw_records.counters()
+    #[must_use]
+    pub const fn records(&self) -> CounterRecords<'a> {
+        CounterRecords(self.raw_records)
     }
 
     fn compact(body: &'a [u8], sample: u32) -> Result<Self, Fault> {
@@ -280,9 +280,9 @@ impl<'a> CountersSample<'a> {
 
 impl<'a> DroppedPacket<'a> {
     /// What is known of the packet. A record that is broken is an error among the others; after a length that lies come no more.
-    #[inline]
-    pub fn records(&self) -> impl Iterator<Item = Result<FlowRecord<'a>, Malformed>> + use<'a> {
-        self.raw_records.flows()
+    #[must_use]
+    pub const fn records(&self) -> FlowRecords<'a> {
+        FlowRecords(self.raw_records)
     }
 
     fn read(body: &'a [u8], sample: u32) -> Result<Self, Fault> {
