@@ -1,7 +1,8 @@
 //! The Kafka sink against Apache Kafka.
 
-use crate::support::{Source, Watch, hop, numbered, options};
-use ledger::{Event, HopSnapshot, Reason, RejectClass, Trouble};
+use crate::outage::{Killed, Outage, beside};
+use crate::support::{Source, hop, numbered, options};
+use ledger::{Event, RejectClass, Trouble};
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::DefaultProducerContext;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
@@ -12,18 +13,16 @@ use record::{
 use sink::batch::{Batch, BatchId, Encoded};
 use sink::{
     BatchLimits, Connector, Content, DeliveryOptions, KafkaCompression, KafkaKey, KafkaOptions,
-    KafkaSasl, Login, QueueOptions, ReadBack, SaslMechanism, SecretSource, Sink, SinkOptions,
-    SpoolOptions, SpoolSync, TlsOptions, kafka,
+    KafkaSasl, Login, QueueOptions, ReadBack, SaslMechanism, SecretSource, SinkOptions, TlsOptions,
+    kafka,
 };
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 use testkit::proxy::Fault;
 use testkit::readback::{self, Message, make_kafka_topic};
-use testkit::servers::{Certificate, Server, unique};
+use testkit::servers::{Certificate, Own, Server, unique};
 use testkit::{TempDir, wait_for};
 
 pub(crate) fn to(broker: SocketAddr, topic: &str) -> KafkaOptions {
@@ -113,135 +112,49 @@ fn what_another_client_reads_is_what_was_sent_field_by_field() {
     assert_eq!(totals[0].headers[1].1, b"totals");
 }
 
-/// Sends 20,000 records a second until told to stop, and returns how many.
-fn send_steadily(source: &mut Source, stop: &AtomicBool) -> u64 {
-    const TICK: Duration = Duration::from_millis(10);
-    let (mut sent, mut at) = (0, Instant::now());
-    while !stop.load(Ordering::Relaxed) {
-        source.send(sent..sent + 200);
-        sent += 200;
-        at += TICK;
-        wait_for("the next tick", || (Instant::now() >= at).then_some(()));
-    }
-    sent
-}
-
-/// The broker is killed for so long under 20,000 records a second. Returns what the sink says at the end, what was sent, and the numbers
-/// of the records in the topic.
-fn outage(adapt: impl FnOnce(&mut SinkOptions)) -> Option<(HopSnapshot, u64, Vec<u64>)> {
-    const OUTAGE: Duration = Duration::from_secs(10);
-    let mut broker = Server::Kafka.start()?;
-    make_kafka_topic(broker.addr(), "records", 4);
-    let mut options = sink_options(protobuf(to(broker.addr(), "records")));
-    adapt(&mut options);
-    let mut source = Source::to_one(options);
-    let watch = Watch::new(source.meters());
-    let stop = AtomicBool::new(false);
-
-    let meter = source.meters().remove(0);
-    let (sent, restarted) = thread::scope(|scope| {
-        let sender = scope.spawn(|| send_steadily(&mut source, &stop));
-        wait_for("the first acknowledgements", || {
-            (hop(&meter).delivered.count > 20_000).then_some(())
-        });
-        broker.kill();
-        let ends = Instant::now() + OUTAGE;
-        wait_for("the sink to say so", || hop(&meter).trouble);
-        wait_for("the end of the outage", || (Instant::now() >= ends).then_some(()));
-        broker.restart();
-        let restarted = Instant::now();
-        let delivered = hop(&meter).delivered.count;
-        wait_for("records to be delivered again", || {
-            (hop(&meter).delivered.count > delivered).then_some(())
-        });
-        stop.store(true, Ordering::Relaxed);
-        (sender.join().unwrap(), restarted)
-    });
-
-    wait_for("all rows to leave", || source.is_empty());
-    assert!(restarted.elapsed() < 2 * OUTAGE, "drained only after {:?}", restarted.elapsed());
-    assert!(watch.end() > 0);
-    let hop = source.hop();
-    assert_eq!((hop.received.count, hop.trouble.as_ref()), (sent, None));
-    let messages = readback::kafka(&broker, "records");
-    Some((hop, sent, messages.iter().map(number_of).collect()))
+fn away() -> Option<(impl Outage, KafkaOptions)> {
+    let server = Server::Kafka.start()?;
+    make_kafka_topic(&server, "records", 4);
+    let options = to(server.addr(), "records");
+    let read = |server: &Own| readback::kafka(server, "records").iter().map(number_of).collect();
+    Some((Killed { server, read, rows_per_sec: 20_000 }, options))
 }
 
 #[test]
 fn a_killed_broker_costs_what_the_queue_could_not_hold_and_nothing_is_there_twice() {
-    let small = QueueOptions { bytes_max: 4 << 20, ..QueueOptions::default() };
-    let Some((hop, sent, numbers)) = outage(|options| options.queue = small) else { return };
-    let dropped = hop.dropped_for(Reason::QueueFull);
-    assert!(dropped.count > 0, "the outage was too short to test anything");
-    assert_eq!(hop.delivered.count + dropped.count, sent, "{hop:?}");
+    let Some((away, options)) = away() else { return };
+    let hop = crate::outage::without_spool(away, || SinkOptions {
+        // What is in flight is kept, and is not to be most of what is sent meanwhile.
+        batch: BatchLimits { rows: 1_000, bytes: 1 << 20, age: Duration::ZERO },
+        ..sink_options(protobuf(options))
+    });
     assert_eq!(hop.event(Event::PossibleDuplicates), 0);
-    let unique: HashSet<_> = numbers.iter().copied().collect();
-    assert_eq!(
-        (numbers.len() as u64, unique.len() as u64),
-        (hop.delivered.count, hop.delivered.count)
-    );
 }
 
 #[test]
 fn a_killed_broker_costs_nothing_with_a_spool_and_nothing_is_there_twice() {
-    let folder = TempDir::new();
-    let spool = SpoolOptions {
-        folder: folder.path().join("spool"),
-        bytes_max: 1 << 30,
-        sync: SpoolSync::Every(Duration::from_millis(100)),
-    };
-    let small = QueueOptions { bytes_max: 4 << 20, ..QueueOptions::default() };
-    let ended = outage(|options| {
-        options.queue = small;
-        options.spool = Some(spool);
-    });
-    let Some((hop, sent, mut numbers)) = ended else { return };
-    assert_eq!((hop.delivered.count, hop.dropped_total().count), (sent, 0), "{hop:?}");
+    let Some((away, options)) = away() else { return };
+    let hop = crate::outage::with_spool(away, || sink_options(protobuf(options)));
     assert_eq!(hop.event(Event::PossibleDuplicates), 0);
-    numbers.sort_unstable();
-    assert_eq!(numbers, (0..sent).collect::<Vec<_>>());
 }
 
 #[test]
 fn a_slow_hanging_or_resetting_broker_holds_no_other_sink() {
-    const COUNT: u64 = 50_000;
     let Some((broker, proxy)) = Server::Kafka.start_with_proxy() else { return };
     make_kafka_topic(&broker, "records", 4);
-    let to_kafka = Sink::open(sink_options(protobuf(to(proxy.addr(), "records")))).unwrap();
-    let content = Content::Records(Encoding::Jsonl, FieldSet::ALL);
-    let neighbor = Sink::open(options("neighbor", sink::null(content))).unwrap();
-    let (of_kafka, of_neighbor) = (to_kafka.meter(), neighbor.meter());
-    let mut source = Source::to(vec![to_kafka, neighbor]);
-    let watch = Watch::new(source.meters());
-
-    let mut sent = 0;
-    for fault in [
-        Fault::Slow { bytes_per_sec: 20_000 },
-        Fault::Hang,
-        Fault::ResetAfter { sent_bytes: 50_000 },
-        Fault::Refuse,
-    ] {
-        // It is connected when the fault comes.
-        source.send(sent..sent + 1);
-        wait_for("the broker to answer", || hop(&of_kafka).in_flight.is_zero().then_some(()));
-        proxy.set(fault);
-        source.send(sent + 1..sent + COUNT);
-        sent += COUNT;
-        let at = Instant::now();
-        wait_for("the neighbor", || (hop(&of_neighbor).delivered.count == sent).then_some(()));
-        assert!(at.elapsed() < Duration::from_secs(2), "{fault:?} holds the neighbor");
-        wait_for("the fault", || (proxy.fired() > 0).then_some(()));
-        assert!(hop(&of_kafka).in_flight.count > 0, "{fault:?} has no effect");
-        proxy.set(Fault::None);
-        wait_for("it to recover", || hop(&of_kafka).in_flight.is_zero().then_some(()));
-    }
-
-    assert!(watch.end() > 0);
-    let hop = hop(&of_kafka);
-    assert_eq!((hop.delivered.count, hop.delivered), (sent, hop.received));
+    let hop = beside(
+        sink_options(protobuf(to(proxy.addr(), "records"))),
+        &proxy,
+        &[
+            Fault::Slow { bytes_per_sec: 20_000 },
+            Fault::Hang,
+            Fault::ResetAfter { sent_bytes: 50_000 },
+            Fault::Refuse,
+        ],
+    );
     let mut numbers: Vec<_> = readback::kafka(&broker, "records").iter().map(number_of).collect();
     numbers.sort_unstable();
-    assert_eq!(numbers, (0..sent).collect::<Vec<_>>());
+    assert!(numbers.into_iter().eq(0..hop.received.count));
 }
 
 /// What the sink says of a broker that does not take its record.
@@ -300,11 +213,7 @@ fn a_missing_topic_is_named_and_waited_for() {
 }
 
 /// Over TLS as the user `weir`.
-fn secured(
-    broker: &testkit::servers::Own,
-    mechanism: SaslMechanism,
-    password: &TempDir,
-) -> KafkaOptions {
+fn secured(broker: &Own, mechanism: SaslMechanism, password: &TempDir) -> KafkaOptions {
     let login = Login {
         user: Some("weir".into()),
         password: Some(SecretSource::File(password.file("password"))),
