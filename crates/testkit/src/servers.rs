@@ -86,7 +86,7 @@ impl Server {
     }
 
     /// The same with TLS and a user `weir` whose password is `right`: SASL (PLAIN, SCRAM-SHA-512) in Kafka. `ClickHouse` and S3 have
-    /// the users that they have without TLS. Not for nsqd.
+    /// the users that they have without TLS; nsqd has none.
     #[track_caller]
     pub fn start_secured(self, shown: Certificate) -> Option<Own> {
         if !self.is_installed() {
@@ -255,7 +255,7 @@ impl From<&Own> for At {
             Server::Nats => format!("tls://weir:right@{addr}"),
             Server::Redis => format!("rediss://weir:right@{addr}"),
             Server::ClickHouse | Server::S3 => format!("https://{addr}"),
-            Server::Nsqd => addr.to_string(),
+            Server::Nsqd => format!("nsqs://{addr}"),
         };
         At { address, ca: Some(ca) }
     }

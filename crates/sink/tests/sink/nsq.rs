@@ -23,6 +23,7 @@ fn to(nsqd: SocketAddr, topic: &str) -> NsqOptions {
         topic: topic.into(),
         totals_topic: format!("{topic}-polls"),
         auth: None,
+        tls: None,
     }
 }
 
@@ -208,4 +209,113 @@ fn a_message_that_is_too_large_costs_no_other() {
     assert_eq!(hop.event(Event::PossibleDuplicates), 0, "nsqd said no before it took anything");
     let numbers: HashSet<_> = readback::nsq(nsqd, &topic).iter().map(number_of).collect();
     assert_eq!(numbers, (0..100).filter(|number| *number != 50).collect());
+}
+
+#[cfg(feature = "tls")]
+mod secured {
+    use super::*;
+    use sink::{TlsIdentity, TlsOptions};
+    use std::process::{Command, Stdio};
+    use testkit::proxy::Proxy;
+    use testkit::servers::{Certificate, Certificates};
+    use testkit::{Peer, find_tool, free_port};
+
+    fn trusting(ca: Option<String>) -> Option<TlsOptions> {
+        Some(TlsOptions { ca: ca.map(Into::into), ..TlsOptions::default() })
+    }
+
+    #[test]
+    fn every_row_arrives_over_tls() {
+        const COUNT: u64 = 100_000;
+        let Some(nsqd) = Server::Nsqd.start_secured(Certificate::Valid) else { return };
+        let options = NsqOptions { tls: trusting(nsqd.ca()), ..to(nsqd.addr(), "records") };
+        let mut source = Source::to_one(sink_options(protobuf(options)));
+        source.send(0..COUNT);
+        wait_for("all rows to leave", || source.is_empty());
+        let hop = source.hop();
+        assert_eq!((hop.delivered.count, hop.event(Event::PossibleDuplicates)), (COUNT, 0));
+        let messages = readback::nsq(&nsqd, "records");
+        let numbers: BTreeSet<_> = messages.iter().map(number_of).collect();
+        assert_eq!(messages.len(), numbers.len());
+        assert!(numbers.into_iter().eq(0..COUNT));
+    }
+
+    #[test]
+    fn faults_under_tls_hold_no_other_sink() {
+        let Some(nsqd) = Server::Nsqd.start_secured(Certificate::Valid) else { return };
+        let proxy = Proxy::start(nsqd.addr());
+        let options = NsqOptions { tls: trusting(nsqd.ca()), ..to(proxy.addr(), "records") };
+        let hop = beside(
+            sink_options(protobuf(options)),
+            &proxy,
+            &[
+                Fault::Slow { bytes_per_sec: 50_000 },
+                Fault::Hang,
+                Fault::ResetAfter { sent_bytes: 100_000 },
+                Fault::Refuse,
+            ],
+        );
+        let numbers: Vec<_> = readback::nsq(&nsqd, "records").iter().map(number_of).collect();
+        let distinct: BTreeSet<_> = numbers.iter().copied().collect();
+        let twice = (numbers.len() - distinct.len()) as u64;
+        assert!(twice <= hop.event(Event::PossibleDuplicates), "{twice} {hop:?}");
+        assert!(distinct.into_iter().eq(0..hop.received.count));
+    }
+
+    #[test]
+    fn a_server_that_is_not_who_it_says_is_named_with_its_cure() {
+        let Some(nsqd) = Server::Nsqd.start_secured(Certificate::Valid) else { return };
+        let (addr, shown) = (nsqd.addr(), format!("nsqs://{}/t", nsqd.addr()));
+        let unknown = NsqOptions { tls: trusting(None), ..to(addr, "t") };
+        check_trouble(&trouble_with(unknown), &[&shown, "UnknownIssuer"], "tls_ca");
+        check_trouble(&trouble_with(to(addr, "t")), &["TLS required"], "nsqs://");
+
+        let missing = NsqOptions { tls: trusting(Some("/no/such.pem".into())), ..to(addr, "t") };
+        check_trouble(&trouble_with(missing), &["/no/such.pem"], "ls -l");
+        let Some(plain) = Server::Nsqd.shared() else { return };
+        let without = NsqOptions { tls: trusting(nsqd.ca()), ..to(plain, "t") };
+        check_trouble(&trouble_with(without), &["has no TLS"], "--tls-cert");
+
+        let Some(expired) = Server::Nsqd.start_secured(Certificate::Expired) else { return };
+        let options = NsqOptions { tls: trusting(expired.ca()), ..to(expired.addr(), "t") };
+        check_trouble(&trouble_with(options), &["xpired"], "renew");
+    }
+
+    #[test]
+    fn an_nsqd_that_wants_a_certificate_takes_ours_and_names_its_lack() {
+        if Server::Nsqd.shared().is_none() {
+            return;
+        }
+        let folder = TempDir::new();
+        let Some(certificates) = Certificates::make(folder.path()) else { return };
+        let (certificate, key) =
+            (certificates.certificate(Certificate::Valid), certificates.key(Certificate::Valid));
+        let addr = SocketAddr::from(([127, 0, 0, 1], free_port()));
+        let mut command = Command::new(find_tool("nsqd").unwrap());
+        command.args([format!("--tcp-address={addr}"), format!("--tls-cert={certificate}")]);
+        command.args([
+            format!("--tls-key={key}"),
+            format!("--tls-root-ca-file={}", certificates.ca()),
+        ]);
+        command.args(["--tls-client-auth-policy=require-verify", "--https-address="]);
+        command.arg(format!("--http-address=127.0.0.1:{}", free_port()));
+        command.arg("--data-path").arg(folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let _nsqd = Peer::start(&mut command);
+
+        let identity = TlsIdentity { certificate: certificate.into(), key: key.into() };
+        let tls = TlsOptions {
+            ca: Some(certificates.ca().into()),
+            identity: Some(identity),
+            ..TlsOptions::default()
+        };
+        let options = NsqOptions { tls: Some(tls), ..to(addr, "t") };
+        let mut source = Source::to_one(sink_options(protobuf(options)));
+        source.send(0..100);
+        wait_for("all rows to leave", || source.is_empty());
+        assert_eq!(source.hop().delivered.count, 100);
+
+        let nobody = NsqOptions { tls: trusting(Some(certificates.ca())), ..to(addr, "t") };
+        check_trouble(&trouble_with(nobody), &["ertificate"], "tls_cert");
+    }
 }
