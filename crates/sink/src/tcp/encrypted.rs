@@ -43,8 +43,9 @@ impl Encrypted {
             what: format!("{shown}: the TLS handshake failed: {error}"),
             fix: cure(&error).to_owned(),
         })?;
-        // What the handshake took is nobody's row.
+        // What the handshake took is nobody's row, and no row has to wait until as much is confirmed again.
         this.sent = 0;
+        this.marks.clear();
         Ok(this)
     }
 
