@@ -1,20 +1,16 @@
 //! The Kafka sink against Apache Kafka.
 
 use crate::outage::{Killed, Outage, beside};
-use crate::support::{Source, hop, numbered, options};
+use crate::support::{Source, found, hop, missing, numbered, options};
 use ledger::{Event, RejectClass, Trouble};
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::DefaultProducerContext;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
-use record::{
-    ChunkBuilder, Encoding, FieldSet, PollTotals, Record, SocketRecord, decode_record,
-    decode_totals,
-};
-use sink::batch::{Batch, BatchId, Encoded};
+use record::{Encoding, FieldSet, PollTotals, Record, SocketRecord, decode_record, decode_totals};
 use sink::{
-    BatchLimits, Connector, Content, DeliveryOptions, KafkaCompression, KafkaKey, KafkaOptions,
-    KafkaSasl, Login, QueueOptions, ReadBack, SaslMechanism, SecretSource, SinkOptions, TlsOptions,
-    kafka,
+    BatchLimits, Connector, Content, DeliveryOptions, Fanout, KafkaCompression, KafkaKey,
+    KafkaOptions, KafkaSasl, Login, QueueOptions, ReadBack, SaslMechanism, SecretSource, Sink,
+    SinkOptions, TlsOptions, kafka,
 };
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -34,16 +30,17 @@ pub(crate) fn to(broker: SocketAddr, topic: &str) -> KafkaOptions {
         compression: KafkaCompression::Zstd,
         sasl: None,
         tls: None,
+        registry: None,
         delivery_max: Duration::from_secs(120),
     }
 }
 
-fn protobuf(options: KafkaOptions) -> Connector {
+pub(crate) fn protobuf(options: KafkaOptions) -> Connector {
     kafka(options, Content::Records(Encoding::Protobuf, FieldSet::ALL))
 }
 
 /// A sink as the configuration makes it.
-fn sink_options(connector: Connector) -> SinkOptions {
+pub(crate) fn sink_options(connector: Connector) -> SinkOptions {
     SinkOptions {
         batch: BatchLimits { rows: 10_000, bytes: 1 << 20, age: Duration::ZERO },
         delivery: DeliveryOptions {
@@ -56,7 +53,7 @@ fn sink_options(connector: Connector) -> SinkOptions {
     }
 }
 
-fn record(number: u64) -> SocketRecord<'static> {
+pub(crate) fn record(number: u64) -> SocketRecord<'static> {
     SocketRecord {
         rtt_us: Some(number as u32),
         cookie: Some(number % 1_000),
@@ -88,6 +85,7 @@ fn what_another_client_reads_is_what_was_sent_field_by_field() {
     let hop = source.hop();
     assert_eq!((hop.delivered.count, hop.delivered), (COUNT + 1, hop.received));
 
+    let run = source.writer.stream().to_string();
     let messages = readback::kafka(broker, &topic);
     assert_eq!(messages.len(), COUNT as usize);
     let mut seen = HashSet::new();
@@ -101,7 +99,8 @@ fn what_another_client_reads_is_what_was_sent_field_by_field() {
         let key = [&[7; 16][..], &(number % 1_000).to_be_bytes()].concat();
         assert_eq!(message.key.as_ref(), Some(&key));
         assert_eq!(*partition_of.entry(key).or_insert(message.partition), message.partition);
-        let headers = [("weir-schema", &b"1"[..]), ("weir-kind", b"record")];
+        let headers =
+            [("weir-schema", &b"1"[..]), ("weir-kind", b"record"), ("weir-run", run.as_bytes())];
         let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(message.headers, headers);
     }
@@ -110,6 +109,58 @@ fn what_another_client_reads_is_what_was_sent_field_by_field() {
     assert_eq!(totals.len(), 1);
     assert_eq!(decode_totals(&totals[0].payload).unwrap().poll, Some(7));
     assert_eq!(totals[0].headers[1].1, b"totals");
+}
+
+#[test]
+fn a_key_decides_the_partition_and_none_spreads_the_rows() {
+    let Some(broker) = Server::Kafka.shared() else { return };
+    let sent = |key| {
+        let topic = unique("keyed");
+        make_kafka_topic(broker, &topic, 4);
+        let options = KafkaOptions { key, ..to(broker, &topic) };
+        let mut source = Source::to_one(sink_options(protobuf(options)));
+        source.send(0..40_000);
+        wait_for("all rows to leave", || source.is_empty());
+        readback::kafka(broker, &topic)
+    };
+    let partitions = |messages: &[Message]| {
+        messages.iter().map(|message| message.partition).collect::<HashSet<_>>().len()
+    };
+
+    // All rows of a host, in their order.
+    let of_host = sent(KafkaKey::Host);
+    assert!(of_host.iter().all(|message| message.key.as_deref() == Some(&[7; 16])));
+    assert_eq!(partitions(&of_host), 1);
+    assert!(of_host.iter().map(number_of).eq(0..40_000));
+
+    let spread = sent(KafkaKey::None);
+    assert!(spread.iter().all(|message| message.key.is_none()));
+    assert!(partitions(&spread) > 1);
+}
+
+#[test]
+fn a_message_names_the_run_that_made_it() {
+    let Some(broker) = Server::Kafka.shared() else { return };
+    let topic = unique("runs");
+    make_kafka_topic(broker, &topic, 1);
+    let sink = Sink::open(sink_options(protobuf(to(broker, &topic)))).unwrap();
+    let fanout = Fanout::default();
+    fanout.attach(&sink);
+    let mut runs = [fanout.writer([7; 16]), fanout.writer([7; 16])];
+    for number in 0..10 {
+        let run = &mut runs[number as usize % 2];
+        run.record(&SocketRecord { run_id: Some(run.stream()), ..numbered(number) });
+        run.flush();
+    }
+    wait_for("all rows to leave", || hop(&sink.meter()).in_flight.is_zero().then_some(()));
+
+    let messages = readback::kafka(broker, &topic);
+    assert_eq!(messages.len(), 10);
+    for message in &messages {
+        let Ok(Record::Socket(record)) = decode_record(&message.payload) else { panic!() };
+        let run = ("weir-run".to_owned(), record.run_id.unwrap().to_string().into_bytes());
+        assert!(message.headers.contains(&run), "{message:?}");
+    }
 }
 
 fn away() -> Option<(impl Outage, KafkaOptions)> {
@@ -158,7 +209,7 @@ fn a_slow_hanging_or_resetting_broker_holds_no_other_sink() {
 }
 
 /// What the sink says of a broker that does not take its record.
-fn trouble_with(options: KafkaOptions) -> Trouble {
+pub(crate) fn trouble_with(options: KafkaOptions) -> Trouble {
     let mut source = Source::to_one(sink_options(protobuf(options)));
     source.send(0..1);
     let meter = source.meters().remove(0);
@@ -170,7 +221,7 @@ fn trouble_with(options: KafkaOptions) -> Trouble {
 }
 
 #[track_caller]
-fn check_trouble(trouble: &Trouble, what: &[&str], fix: &str) {
+pub(crate) fn check_trouble(trouble: &Trouble, what: &[&str], fix: &str) {
     for word in what {
         assert!(trouble.what.contains(word), "{word} is missing: {trouble:?}");
     }
@@ -354,28 +405,7 @@ fn a_batch_is_found_where_the_broker_says_it_is() {
     let Some(broker) = Server::Kafka.shared() else { return };
     let topic = unique("found");
     make_kafka_topic(broker, &topic, 3);
-    let mut connector = protobuf(to(broker, &topic));
-    let mut builder = ChunkBuilder::new(1, [7; 16]);
-    (0..10).for_each(|number| builder.record(&record(number)));
-    let chunk = builder.cut(None).unwrap();
-    let steps = sink::check(connector, chunk, Duration::from_secs(30));
-    let results: Vec<_> = steps.iter().map(|step| (step.what, step.result.clone())).collect();
-    assert_eq!(
-        results.last().unwrap(),
-        &("read back", Ok("the same is there".to_owned())),
-        "{results:?}"
-    );
-
-    // A batch that is not there is not found.
-    connector = protobuf(to(broker, &topic));
-    let mut destination = (connector.destination)().unwrap();
-    let batch = Batch {
-        id: BatchId(1),
-        kind: None,
-        token: 0,
-        encoded: Encoded { bytes: vec![1], parts: Vec::new() },
-        rows: 0,
-        oldest_unix_ns: 0,
-    };
-    assert!(matches!(destination.read_back(&batch, Duration::from_secs(1)), ReadBack::Cannot(_)));
+    let connector = || protobuf(to(broker, &topic));
+    assert_eq!(found(connector()), ("read back", Ok("the same is there".to_owned())));
+    assert!(matches!(missing(connector()), ReadBack::Cannot(_)));
 }
