@@ -20,6 +20,9 @@ CARGO_FUZZ_VERSION=0.13.2
 # The engine of ClickHouse 26.9.2.1 as a Python extension; no registry has a server of these years.
 CHDB_VERSION=26.9.0
 MAVEN_COPY=org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
+MAVEN_COPY_ONE=org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy
+# Runs with Java 17, which Debian 12 has; 3.3 wants 21.
+APICURIO_VERSION=2.6.13.Final
 MUSL_TARGET=x86_64-unknown-linux-musl
 
 cannot() { say "cannot install $1: $2"; }
@@ -145,6 +148,20 @@ get_kafka() {
     cp "$wanted" "$folder/pom.xml"
 }
 
+get_schema_registry() {
+    local folder="$WEIR_TOOLS/schema-registry" name="apicurio-registry-app-$APICURIO_VERSION"
+    [ -e "$folder/$name-runner.jar" ] && return 0
+    packages java=default-jre-headless mvn=maven
+    have mvn || { cannot "the schema registry" "no mvn here"; return 0; }
+    say "unpacking Apicurio Registry $APICURIO_VERSION (142 MB) into $folder"
+    rm -rf "$folder"
+    mvn -q -B -Dstyle.color=never "$MAVEN_COPY_ONE" -Dartifact="io.apicurio:apicurio-registry-app:$APICURIO_VERSION:tar.gz:all" \
+        -DoutputDirectory="$folder" || { cannot "the schema registry" "mvn failed"; return 0; }
+    tar -xzf "$folder/$name-all.tar.gz" -C "$folder"
+    rm "$folder/$name-all.tar.gz"
+    program weir-schema-registry "exec java -Xmx384m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 \"\$@\" -jar '$folder/$name-runner.jar'"
+}
+
 # NSQ's version is in the go.mod.
 get_nsq() {
     local module="$ROOT/scripts/servers/nsq" wanted="$WEIR_TOOLS/nsq.mod" app
@@ -229,6 +246,7 @@ for_servers() {
     get_nats
     get_nsq
     get_kafka
+    get_schema_registry
     get_python_packages
 }
 

@@ -11,6 +11,7 @@ mod nsq;
 mod null;
 mod parquet;
 mod redis;
+mod registry;
 mod s3;
 mod stdout;
 mod tcp;
@@ -29,6 +30,7 @@ pub use nsq::NsqSink;
 pub use null::NullSink;
 pub use parquet::ParquetSink;
 pub use redis::{RedisMode, RedisSink};
+pub use registry::Registry;
 pub use s3::S3Sink;
 pub use stdout::StdoutSink;
 pub use tcp::{Framed, TcpSink};
@@ -65,7 +67,7 @@ kinds! {
     pub enum Sink {
         File(FileSink) at file::SCHEMES, keys FileSink;
         /// Messages to a topic of Kafka.
-        Kafka(KafkaSink) at kafka::SCHEMES, keys KafkaSink;
+        Kafka(KafkaSink) at kafka::SCHEMES, keys KafkaSink Registry;
         /// Messages to a topic of NSQ.
         Nsq(NsqSink) at nsq::SCHEMES, keys NsqSink;
         /// A folder of Parquet files.

@@ -62,5 +62,8 @@ pub use words::{
 
 /// The field of `SocketRecord` in which a record of kind `totals` carries them.
 pub const TOTALS_NUMBER: u32 = 400;
+
+/// `weir.proto`: the schema of the rows in protobuf, as programs read them.
+pub const PROTO: &str = include_str!("../../../proto/weir.proto");
 /// The field that says what a record is about, of the same number in every table that has it.
 const KIND_NUMBER: u32 = 1;

@@ -9,8 +9,29 @@ use std::time::Duration;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct BatchId(pub u64);
 
-/// A key that parts of one connection, or of one sender, share: 16 bytes say where, 8 say which.
-pub type PartKey = [u8; 24];
+/// Where a row comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PartKey {
+    /// The boot of the host that made it.
+    pub host: [u8; 16],
+    /// The connection, or the sender, on that host.
+    pub connection: u64,
+    /// The run that made it (`run_id` of its record), which a spool may outlive.
+    pub run: u64,
+}
+
+impl PartKey {
+    /// Host and connection, which the rows of one connection share.
+    #[cfg(feature = "kafka")]
+    pub(crate) fn bytes(self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        bytes[..16].copy_from_slice(&self.host);
+        bytes[16..].copy_from_slice(&self.connection.to_be_bytes());
+        bytes
+    }
+
+    pub(crate) const NONE: PartKey = PartKey { host: [0; 16], connection: 0, run: 0 };
+}
 
 /// What a destination sends as one: a message, a datagram, or the whole of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,8 +1,7 @@
 //! Rows of chunks into batches.
 
-use crate::batch::{Batch, BatchId, Encoded, Part};
+use crate::batch::{Batch, BatchId, Encoded, Part, PartKey};
 use crate::destination::{BatchEncoder, Form, Pushed};
-use crate::encode::key_of;
 use crate::options::BatchLimits;
 use ledger::{Amount, Reason};
 use record::{Chunk, Row, RowKind};
@@ -121,7 +120,9 @@ impl Batcher {
                 continue;
             };
 
-            let pushed = lane.encoder.push(&row, key_of(chunk.source_id(), &row));
+            let (host, run) = (chunk.source_id(), chunk.stream());
+            let key = PartKey { host, connection: row.key, run };
+            let pushed = lane.encoder.push(&row, key);
             *fed_rows += 1;
             match pushed {
                 Pushed::Taken => {

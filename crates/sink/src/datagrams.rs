@@ -16,7 +16,7 @@ pub(crate) struct DatagramEncoder {
     filling: Part,
 }
 
-const EMPTY: Part = Part { end: 0, rows: 0, row_bytes: 0, key: [0; 24] };
+const EMPTY: Part = Part { end: 0, rows: 0, row_bytes: 0, key: PartKey::NONE };
 
 impl DatagramEncoder {
     pub(crate) fn new(limit: DatagramLimit, fields: &FieldSet) -> DatagramEncoder {

@@ -216,11 +216,3 @@ impl BatchEncoder for RowEncoder {
         std::mem::replace(&mut self.out, next)
     }
 }
-
-/// The key of a row: where it was made, and which connection or sender it is of.
-pub(crate) fn key_of(source_id: [u8; 16], row: &Row<'_>) -> PartKey {
-    let mut key = [0; 24];
-    key[..16].copy_from_slice(&source_id);
-    key[16..].copy_from_slice(&row.key.to_be_bytes());
-    key
-}

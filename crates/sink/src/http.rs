@@ -19,7 +19,7 @@ pub(crate) use {
     answers::fate_of,
     body::{BodyEncoder, body_of},
     client::{Answer, Client, failure},
-    post::{IN_FLIGHT_MAX, no_secret, parse_url, secret_value, tasks},
+    post::{IN_FLIGHT_MAX, authorized, no_secret, parse_url, secret_value, tasks},
 };
 
 use crate::secret::{Login, SecretSource, TlsOptions};

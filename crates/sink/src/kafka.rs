@@ -10,6 +10,8 @@ mod answers;
 mod client;
 #[cfg(feature = "kafka")]
 mod producer;
+#[cfg(feature = "kafka")]
+mod registry;
 
 #[cfg(feature = "kafka")]
 pub use producer::kafka;
@@ -29,8 +31,19 @@ pub struct KafkaOptions {
     pub sasl: Option<KafkaSasl>,
     /// `None`: without TLS.
     pub tls: Option<TlsOptions>,
+    /// Where the schema of the values is registered, whose id each of them begins with then. For values in protobuf.
+    pub registry: Option<SchemaRegistry>,
     /// How long the client tries to deliver a message before it gives it back.
     pub delivery_max: Duration,
+}
+
+/// A registry of schemas with the HTTP interface of Confluent's, which others have too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchemaRegistry {
+    /// `http://…` or `https://…`: what stands before `/subjects`.
+    pub url: String,
+    pub login: Login,
+    pub tls: TlsOptions,
 }
 
 /// What rows have to share to come to the same partition, in their order.

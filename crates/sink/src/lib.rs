@@ -99,7 +99,9 @@ pub use http::{Compression, HttpOptions};
 pub use http::{http, otlp};
 #[cfg(feature = "kafka")]
 pub use kafka::kafka;
-pub use kafka::{KafkaCompression, KafkaKey, KafkaOptions, KafkaSasl, SaslMechanism};
+pub use kafka::{
+    KafkaCompression, KafkaKey, KafkaOptions, KafkaSasl, SaslMechanism, SchemaRegistry,
+};
 #[cfg(feature = "nats")]
 pub use nats::{NatsOptions, NatsService, nats};
 pub use nsq::{NsqOptions, nsq};

@@ -4,6 +4,7 @@
 //! more and closes (`FatalClientErr` in nsqd/protocol_v2.go): what was sent behind a command that failed is certainly not there.
 
 mod answers;
+mod channel;
 mod protocol;
 mod session;
 
@@ -11,13 +12,12 @@ use crate::batch::{Attempt, Batch, BatchId, Failure, Fate, Outcome, Parts, Sent}
 use crate::destination::{Connector, Destination, Form, ReadBack};
 use crate::encode::{Content, Partition};
 use crate::frames::StreamFraming;
-use crate::secret::{Secret, SecretSource};
+use crate::secret::{SecretSource, TlsOptions};
 use crate::tcp::{self, TcpOptions};
 use ledger::{Reason, RejectClass, Trouble};
 use record::RowKind;
-use session::{Heard, Session};
+use session::{Heard, Lost, Session};
 use std::collections::VecDeque;
-use std::net::TcpStream;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,6 +35,8 @@ pub struct NsqOptions {
     pub totals_topic: String,
     /// What nsqd hands to its authentication server, where it has one.
     pub auth: Option<SecretSource>,
+    /// `None`: without TLS.
+    pub tls: Option<TlsOptions>,
 }
 
 /// Messages in one command, at most, unless one is larger: nsqd gives a slow connection 20 s for each.
@@ -67,7 +69,7 @@ struct Nsq {
 
 enum State {
     Idle,
-    Connecting(Receiver<Result<(TcpStream, Option<Secret>), Trouble>>),
+    Connecting(Receiver<Result<Box<Session>, Trouble>>),
     Connected(Box<Session>),
 }
 
@@ -115,7 +117,8 @@ impl Nsq {
     fn url(&self) -> String {
         let (host, port) = self.host();
         let options = TcpOptions { host, port, framing: StreamFraming::None };
-        format!("nsq://{options}/{}", self.options.topic)
+        let scheme = if self.options.tls.is_some() { "nsqs" } else { "nsq" };
+        format!("{scheme}://{options}/{}", self.options.topic)
     }
 
     /// Goes on until nothing more can be done at once.
@@ -124,8 +127,8 @@ impl Nsq {
             State::Idle if self.held.is_empty() => {}
             State::Idle => self.begin_to_connect(),
             State::Connecting(answer) => match answer.recv_timeout(wait) {
-                Ok(Ok((stream, auth))) => {
-                    self.state = State::Connected(Box::new(Session::new(stream, auth)));
+                Ok(Ok(session)) => {
+                    self.state = State::Connected(session);
                     self.drive();
                 }
                 Ok(Err(trouble)) => self.failed_to_connect(trouble),
@@ -142,13 +145,14 @@ impl Nsq {
 
     fn begin_to_connect(&mut self) {
         let (host, port) = self.host();
-        let (shown, auth) = (self.url(), self.options.auth.clone());
+        let (shown, NsqOptions { auth, tls, .. }) = (self.url(), self.options.clone());
         let (tell, answer) = mpsc::channel();
         let connect = move || {
             let secret = auth.map(|auth| auth.read()).transpose()?;
+            let tls = tls.map(|tls| channel::client(&host, &tls, &shown)).transpose()?;
             let options = TcpOptions { host, port, framing: StreamFraming::None };
             let stream = tcp::connect(&options, &shown)?;
-            Ok((stream, secret))
+            Ok(Box::new(Session::new(stream, tls, secret)))
         };
         // A resolver may take its time. Nobody may hear the answer any more.
         let run = move || drop(tell.send(connect()));
@@ -181,9 +185,8 @@ impl Nsq {
                     }
                     return self.end(ended);
                 }
-                Heard::Lost(why) => {
-                    let what = format!("{}: {why}", self.url());
-                    let fix = "see that nsqd runs, and its log".to_owned();
+                Heard::Lost(Lost { what, fix }) => {
+                    let (what, fix) = (format!("{}: {what}", self.url()), fix.to_owned());
                     let (front, behind) = (Front::Failed(Sent::Maybe), Sent::Maybe);
                     let (reason, trouble) = (Some(Reason::Unavailable), Trouble { what, fix });
                     return self.end(Ended { front, behind, reason, trouble });

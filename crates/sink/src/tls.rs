@@ -4,6 +4,8 @@
 
 use crate::secret::{TlsIdentity, TlsOptions, TlsVerify};
 use ledger::Trouble;
+#[cfg(feature = "tls")]
+use rustls::ClientConnection;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::{self, PemObject};
@@ -11,6 +13,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
+#[cfg(feature = "tls")]
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -41,6 +45,24 @@ pub(crate) fn client_config(options: &TlsOptions) -> Result<ClientConfig, Troubl
             })
         }
     }
+}
+
+/// The client's end of a connection to `host`, before its handshake. `shown` is the destination, for messages.
+#[cfg(feature = "tls")]
+pub(crate) fn client(
+    host: &str,
+    options: &TlsOptions,
+    shown: &str,
+) -> Result<ClientConnection, Trouble> {
+    let name = ServerName::try_from(host.to_owned()).map_err(|_| Trouble {
+        what: format!("{shown}: \"{host}\" is not a name that a certificate can have"),
+        fix: "connect by a name or an address that stands in the server's certificate".to_owned(),
+    })?;
+    let config = Arc::new(client_config(options)?);
+    ClientConnection::new(config, name).map_err(|error| Trouble {
+        what: format!("{shown}: TLS cannot begin: {error}"),
+        fix: advice(&error).to_owned(),
+    })
 }
 
 fn roots(ca: Option<&Path>) -> Result<RootCertStore, Trouble> {
@@ -113,6 +135,20 @@ pub(crate) fn advice(error: &Error) -> &'static str {
         }
         Error::InvalidMessage(_) => "see that the server speaks TLS on this port",
         _ => "see the server's log",
+    }
+}
+
+/// What fixes a handshake that failed.
+#[cfg(feature = "tls")]
+pub(crate) fn cure(error: &io::Error) -> &'static str {
+    let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+    match (of_tls, error.kind()) {
+        (Some(error), _) => advice(error),
+        (None, ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) => {
+            "see that the server speaks TLS on this port, and its log"
+        }
+        (None, ErrorKind::TimedOut) => "see that the server speaks TLS on this port",
+        (None, _) => "see the server's log",
     }
 }
 

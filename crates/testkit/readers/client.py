@@ -4,7 +4,7 @@ usage: client.py WHAT ADDRESS NAME [ARGUMENT]. ADDRESS is HOST:PORT, or a URL wh
 as pairs of name and base64, `number` and `partition` as the server gave them. `listen-*` says `ready` on standard error when
 everything that is sent from then on will be heard, and ends after ARGUMENT messages.
 """
-import asyncio, base64, json, os, socket, struct, sys, urllib.error, urllib.parse, urllib.request
+import asyncio, base64, json, os, socket, ssl, struct, sys, urllib.error, urllib.parse, urllib.request
 
 
 def text64(data):
@@ -70,7 +70,7 @@ def send_kafka(address, topic, payload, mechanism="PLAIN"):
 
 
 def nsq_http(address, path, body=None):
-    host, port = address.split(":")
+    host, port = address.rpartition("://")[2].split(":")
     return urllib.request.urlopen(f"http://{host}:{int(port) + 1}{path}", body, timeout=30).read()
 
 
@@ -84,10 +84,23 @@ def nsq_left(address, topic):
     return sum(part.get(count, 0) for one in topics for part in (one, *one["channels"]) for count in counts)
 
 
-def read_nsq(address, topic):
-    host, port = address.split(":")
+def nsq_connection(address):
+    scheme, _, place = address.rpartition("://")
+    host, port = place.split(":")
     connection = socket.create_connection((host, int(port)), 30)
-    connection.sendall(b"  V2" + f"SUB {topic} readback\nRDY 2500\n".encode())
+    connection.sendall(b"  V2")
+    if scheme != "nsqs":
+        return connection
+    about = b'{"feature_negotiation":true,"tls_v1":true}'
+    connection.sendall(b"IDENTIFY\n" + struct.pack(">i", len(about)) + about)
+    answer = connection.recv(struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))[0], socket.MSG_WAITALL)
+    assert b'"tls_v1":true' in answer, answer
+    return ssl.create_default_context().wrap_socket(connection, server_hostname=host)
+
+
+def read_nsq(address, topic):
+    connection = nsq_connection(address)
+    connection.sendall(f"SUB {topic} readback\nRDY 2500\n".encode())
     connection.settimeout(0.1)
     buffer = b""
     while True:

@@ -63,6 +63,19 @@ pub fn kafka(broker: impl Into<At>, topic: &str) -> Vec<Message> {
     read("read-kafka", broker, topic)
 }
 
+/// Every value of a topic that begins with the number of a schema, as Confluent's client decodes it with the schema that the
+/// registry has: `message` is the name of the message, `row` its fields. 64-bit integers are texts.
+#[track_caller]
+pub fn registered(registry: &str, broker: SocketAddr, topic: &str) -> Vec<Value> {
+    lines(&run(reader("registry.py").args(["read", registry, topic, &broker.to_string()])))
+}
+
+/// Registers a schema in protobuf that later ones of this subject have to be compatible with.
+#[track_caller]
+pub fn make_subject(registry: &str, subject: &str, schema: &str) {
+    run(reader("registry.py").args(["make", registry, subject, schema]));
+}
+
 /// Every message of a topic that no other channel has taken. They are gone from the topic then.
 #[track_caller]
 pub fn nsq(nsqd: impl Into<At>, topic: &str) -> Vec<Message> {

@@ -19,6 +19,7 @@ mod nsqd;
 mod place;
 mod redis;
 mod s3;
+mod schema_registry;
 mod shared;
 
 pub use certificates::{Certificate, Certificates};
@@ -50,12 +51,24 @@ pub enum Server {
     ClickHouse,
     /// An S3-compatible store. The access key is `weir`; it looks at no secret.
     S3,
+    /// Apicurio Registry, which keeps its schemas in memory. Confluent's interface is below [`SCHEMA_REGISTRY_PATH`].
+    SchemaRegistry,
 }
+
+/// Where a schema registry has the interface of Confluent's.
+pub const SCHEMA_REGISTRY_PATH: &str = "/apis/ccompat/v7";
 
 impl Server {
     /// Every kind.
-    pub const ALL: [Server; 6] =
-        [Server::Kafka, Server::Nsqd, Server::Nats, Server::Redis, Server::ClickHouse, Server::S3];
+    pub const ALL: [Server; 7] = [
+        Server::Kafka,
+        Server::Nsqd,
+        Server::Nats,
+        Server::Redis,
+        Server::ClickHouse,
+        Server::S3,
+        Server::SchemaRegistry,
+    ];
 
     /// The one that all tests of a run share, started at the first need; `None` where it is not installed.
     #[track_caller]
@@ -86,7 +99,7 @@ impl Server {
     }
 
     /// The same with TLS and a user `weir` whose password is `right`: SASL (PLAIN, SCRAM-SHA-512) in Kafka. `ClickHouse` and S3 have
-    /// the users that they have without TLS. Not for nsqd.
+    /// the users that they have without TLS; nsqd and the schema registry have none.
     #[track_caller]
     pub fn start_secured(self, shown: Certificate) -> Option<Own> {
         if !self.is_installed() {
@@ -108,6 +121,7 @@ impl Server {
             Server::Redis => "redis",
             Server::ClickHouse => "clickhouse",
             Server::S3 => "s3",
+            Server::SchemaRegistry => "schema-registry",
         }
     }
 
@@ -120,12 +134,14 @@ impl Server {
             Server::Redis => &["redis-server", "redis-cli"],
             Server::ClickHouse => &["weir-clickhouse", "weir-python"],
             Server::S3 => &[],
+            Server::SchemaRegistry => &["weir-schema-registry"],
         };
         let module = match self {
             Server::Kafka => Some("confluent_kafka"),
             Server::Nats => Some("nats"),
             Server::Redis => Some("redis"),
             Server::S3 => Some("moto"),
+            Server::SchemaRegistry => Some("confluent_kafka.schema_registry.protobuf"),
             Server::Nsqd | Server::ClickHouse => None,
         };
         tools.iter().all(|tool| need_tool(tool)) && module.is_none_or(need_python_module)
@@ -140,6 +156,7 @@ impl Server {
             Server::Redis => redis::command(place),
             Server::ClickHouse => clickhouse::command(place),
             Server::S3 => s3::command(place),
+            Server::SchemaRegistry => schema_registry::command(place),
         }
     }
 
@@ -152,6 +169,7 @@ impl Server {
             Server::Redis => redis::answers(place),
             Server::ClickHouse => clickhouse::answers(place),
             Server::S3 => s3::answers(place),
+            Server::SchemaRegistry => schema_registry::answers(place),
         }
     }
 }
@@ -254,8 +272,8 @@ impl From<&Own> for At {
             Server::Kafka => return place.third_port().into(),
             Server::Nats => format!("tls://weir:right@{addr}"),
             Server::Redis => format!("rediss://weir:right@{addr}"),
-            Server::ClickHouse | Server::S3 => format!("https://{addr}"),
-            Server::Nsqd => addr.to_string(),
+            Server::ClickHouse | Server::S3 | Server::SchemaRegistry => format!("https://{addr}"),
+            Server::Nsqd => format!("nsqs://{addr}"),
         };
         At { address, ca: Some(ca) }
     }

@@ -46,7 +46,7 @@ keys! {
 
 const USER_CHARS_MAX: usize = 256;
 
-fn user(text: &str) -> Result<String, String> {
+pub(super) fn user(text: &str) -> Result<String, String> {
     match text.chars().count() {
         0 => Err("a user's name is not empty; remove the key".to_owned()),
         1..=USER_CHARS_MAX if !text.chars().any(char::is_control) => Ok(text.to_owned()),
@@ -55,7 +55,7 @@ fn user(text: &str) -> Result<String, String> {
     }
 }
 
-fn secret_path(text: &str) -> Result<PathBuf, String> {
+pub(super) fn secret_path(text: &str) -> Result<PathBuf, String> {
     match text.is_empty() || text.chars().any(char::is_control) {
         true => Err("it is not a path; write for example /etc/weir/secret".to_owned()),
         false => Ok(PathBuf::from(text)),

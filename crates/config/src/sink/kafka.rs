@@ -4,7 +4,7 @@ use super::credentials::Accepts;
 #[cfg(feature = "kafka")]
 use super::kind::Opening;
 use super::kind::{Kind, Scheme};
-use super::{Credentials, Sink, Tls, Url, Written};
+use super::{Credentials, Registry, Sink, Tls, Url, Written};
 use crate::address::AddressError;
 use crate::form::{Choice, Span, text};
 use crate::keys::{Values, keys};
@@ -42,6 +42,7 @@ keys! {
         /// `None`: without TLS.
         tls: Option<Tls>,
         credentials: Credentials,
+        registry: Registry,
         written: Written
     } {
         /// The topic of totals, which are rows of a kind of their own.
@@ -83,7 +84,8 @@ fn read(url: Url, tls: Option<Tls>, reader: &Reader<'_>) -> Result<Option<Sink>,
     let keys = || {
         let credentials = Credentials::accepted(reader, Accepts::Password)?;
         let written = Written::read(reader, Encoding::Protobuf)?;
-        KafkaSink::read(reader, url, tls, credentials, written)
+        let registry = Registry::for_written(reader, &written)?;
+        KafkaSink::read(reader, url, tls, credentials, registry, written)
     };
     Ok(keys().map(Sink::Kafka))
 }
@@ -110,7 +112,8 @@ impl Kind for KafkaSink {
     fn values(&self) -> Values {
         let tls = self.tls.iter().flat_map(Tls::values);
         let shared = self.written.values().into_iter().chain(self.credentials.values());
-        shared.chain(tls).chain(KafkaSink::values(self)).collect()
+        let registry = self.registry.values();
+        shared.chain(tls).chain(registry).chain(KafkaSink::values(self)).collect()
     }
 
     #[cfg(feature = "kafka")]
@@ -127,6 +130,7 @@ impl Kind for KafkaSink {
             compression: self.compression,
             sasl: login.user.is_some().then_some(KafkaSasl { mechanism: self.sasl, login }),
             tls: self.tls.as_ref().map(Tls::options),
+            registry: self.registry.options(),
             delivery_max: self.delivery_timeout,
         };
         Ok(::sink::kafka(options, given.content(&self.written)))
@@ -191,6 +195,20 @@ mod tests {
         check("to = 'kafka://a/t'\nsasl = 'plain'", "there is no user");
         check("to = 'kafka://a/t'\ntoken_file = '/t'", "takes no token");
         check("to = 'kafka://a/t'\ntls_ca = '/t'", "sinks over TLS only");
+
+        let registry = |keys: &str, message: &str| {
+            check(&format!("to = 'kafka://a/t'\n{keys}"), message);
+        };
+        registry("schema_registry_user = 'u'", "there is no registry");
+        if cfg!(not(feature = "http")) {
+            return registry("schema_registry = 'http://r'", "--features kafka,http");
+        }
+        registry("schema_registry = 'r:8081'", "http://127.0.0.1:8081");
+        registry("schema_registry = 'http://u:geheim@r'", "password_file");
+        registry("schema_registry = 'http://r'\nformat = 'jsonl'", "only records in protobuf");
+        registry("schema_registry = 'http://r'\nschema_registry_ca = '/c'", "https://…");
+        let both = "schema_registry_user = 'u'\nschema_registry_token_file = '/t'";
+        registry(&format!("schema_registry = 'http://r'\n{both}"), "remove one of the two");
     }
 
     #[test]

@@ -188,7 +188,7 @@ fn scheme_of<'s, 'a>(
     }
 }
 
-fn is_built(feature: &str) -> bool {
+pub(super) fn is_built(feature: &str) -> bool {
     FEATURES.contains(&(feature, true))
 }
 

@@ -2,7 +2,7 @@
 
 use super::credentials::Accepts;
 use super::kind::{Kind, Opening, Scheme};
-use super::{Credentials, Sink, Url, Written};
+use super::{Credentials, Sink, Tls, Url, Written};
 use crate::address::{AddressError, Host};
 use crate::form::text;
 use crate::keys::{Values, keys};
@@ -13,21 +13,31 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-pub(super) const SCHEMES: &[Scheme] = &[Scheme {
-    words: &["nsq"],
-    form: "nsq://HOST:PORT/topic",
-    feature: None,
-    read: |to, reader| {
-        let url = Url::parse(to.rest, 4150)?;
-        topic(&url.path).map_err(AddressError::Topic)?;
-        Ok(read(url, reader).map(Sink::Nsq))
+pub(super) const SCHEMES: &[Scheme] = &[
+    Scheme {
+        words: &["nsq"],
+        form: "nsq://HOST:PORT/topic",
+        feature: None,
+        read: |to, reader| read(Url::parse(to.rest, 4150)?, None, reader),
     },
-}];
+    Scheme {
+        words: &["nsqs"],
+        form: "nsqs://HOST:PORT/topic",
+        feature: Some("tls"),
+        read: |to, reader| {
+            let url = Url::parse(to.rest, 4150)?;
+            let Some(tls) = Tls::read(reader) else { return Ok(None) };
+            read(url, Some(tls), reader)
+        },
+    },
+];
 
 keys! {
     /// What a sink to NSQ has.
     pub struct NsqSink in "sink" of "sinks to NSQ" given {
         url: Url,
+        /// `None`: without TLS.
+        tls: Option<Tls>,
         credentials: Credentials,
         written: Written
     } {
@@ -37,10 +47,14 @@ keys! {
     }
 }
 
-fn read(url: Url, reader: &Reader<'_>) -> Option<NsqSink> {
-    let credentials = Credentials::accepted(reader, Accepts::Token)?;
-    let written = Written::read(reader, Encoding::Protobuf)?;
-    NsqSink::read(reader, url, credentials, written)
+fn read(url: Url, tls: Option<Tls>, reader: &Reader<'_>) -> Result<Option<Sink>, AddressError> {
+    topic(&url.path).map_err(AddressError::Topic)?;
+    let keys = || {
+        let credentials = Credentials::accepted(reader, Accepts::Token)?;
+        let written = Written::read(reader, Encoding::Protobuf)?;
+        NsqSink::read(reader, url, tls, credentials, written)
+    };
+    Ok(keys().map(Sink::Nsq))
 }
 
 /// A topic's name, as nsqd takes it (`IsValidTopicName` in internal/protocol/names.go). `-polls` has to have room behind it.
@@ -59,7 +73,8 @@ fn topic(text: &str) -> Result<String, String> {
 impl Kind for NsqSink {
     fn values(&self) -> Values {
         let shared = self.written.values().into_iter().chain(self.credentials.values());
-        shared.chain(NsqSink::values(self)).collect()
+        let tls = self.tls.iter().flat_map(Tls::values);
+        shared.chain(tls).chain(NsqSink::values(self)).collect()
     }
 
     fn open(&self, given: &Opening) -> io::Result<Connector> {
@@ -70,7 +85,8 @@ impl Kind for NsqSink {
         let topic = self.url.path.clone();
         let totals_topic = self.totals_topic.clone().unwrap_or_else(|| format!("{topic}-polls"));
         let auth = self.credentials.login().token;
-        let options = NsqOptions { hosts: hosts.collect(), topic, totals_topic, auth };
+        let (hosts, tls) = (hosts.collect(), self.tls.as_ref().map(Tls::options));
+        let options = NsqOptions { hosts, topic, totals_topic, auth, tls };
         Ok(::sink::nsq(options, given.content(&self.written)))
     }
 
@@ -90,6 +106,7 @@ impl Kind for NsqSink {
 
 impl fmt::Display for NsqSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "nsq:{}", self.url)
+        let scheme = if self.tls.is_some() { "nsqs" } else { "nsq" };
+        write!(f, "{scheme}:{}", self.url)
     }
 }

@@ -8,11 +8,12 @@ use super::otlp::{OtlpEncoder, outcomes};
 use crate::batch::{Attempt, Batch, Failure, Fate, Outcome, Sent};
 use crate::destination::{BatchEncoder, Connector, Destination, Form, MakeForm};
 use crate::encode::{Content, Partition};
+use crate::secret::Login;
 use crate::tasks::Tasks;
 use ledger::Trouble;
 use record::{Encoding, FieldSet};
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Method, Url};
+use reqwest::{Method, RequestBuilder, Url};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -141,15 +142,22 @@ impl Server {
             request = request.header(name, value);
         }
 
-        let login = &options.login;
-        if let Some(token) = login.token().map_err(no_secret)? {
-            request = request.bearer_auth(token.reveal());
-        } else if let Some(user) = &login.user {
-            let password = login.password().map_err(no_secret)?;
-            request = request.basic_auth(user, password.as_ref().map(|password| password.reveal()));
-        }
+        let request = authorized(request, &options.login)?;
         client.send(request.body(body_of(Arc::clone(batch)))).await
     }
+}
+
+/// The request with what it proves itself with: a token, or a user with a password.
+pub(crate) fn authorized(
+    request: RequestBuilder,
+    login: &Login,
+) -> Result<RequestBuilder, Failure> {
+    if let Some(token) = login.token().map_err(no_secret)? {
+        return Ok(request.bearer_auth(token.reveal()));
+    }
+    let Some(user) = &login.user else { return Ok(request) };
+    let password = login.password().map_err(no_secret)?;
+    Ok(request.basic_auth(user, password.as_ref().map(|password| password.reveal())))
 }
 
 /// A runtime, or why there is none.

@@ -31,6 +31,10 @@ pub(super) struct Sending<'a> {
     pub(super) topic: &'a str,
     pub(super) kind: Option<RowKind>,
     pub(super) key: Option<&'a [u8]>,
+    /// The run that made the row.
+    pub(super) run: u64,
+    /// What the value begins with, and the rest of it.
+    pub(super) head: &'a [u8],
     pub(super) payload: &'a [u8],
     pub(super) flight: u32,
     pub(super) part: u32,
@@ -116,8 +120,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// A producer. Its threads connect when it has something to send.
 pub(super) struct Client {
     producer: BaseProducer<Heard>,
-    /// Of records, totals, datagrams, and of what is not told apart.
-    headers: [OwnedHeaders; 4],
+    headers: Headers,
+    /// The value that is being sent, where it is put together.
+    value: Vec<u8>,
     sent_as_one_bytes: usize,
 }
 
@@ -142,25 +147,31 @@ impl Client {
             .set("linger.ms", "5");
         let producer = BaseProducer::from_config_and_context(&config, Heard::default());
         let producer = producer.map_err(|error| refused(options, &error))?;
-        let kinds = [Some(RowKind::Record), Some(RowKind::Totals), Some(RowKind::Datagram), None];
-        Ok(Client { producer, headers: kinds.map(headers), sent_as_one_bytes })
+        let headers = Headers::of_run(0);
+        Ok(Client { producer, headers, value: Vec::new(), sent_as_one_bytes })
     }
 
     /// Gives a message to the client, which copies it.
     pub(super) fn send(&mut self, message: &Sending<'_>) -> Result<(), RDKafkaErrorCode> {
-        let headers = match message.kind {
-            Some(RowKind::Record) => &self.headers[0],
-            Some(RowKind::Totals) => &self.headers[1],
-            Some(RowKind::Datagram) => &self.headers[2],
-            None => &self.headers[3],
+        if self.headers.run != message.run {
+            self.headers = Headers::of_run(message.run);
+        }
+        let value = match message.head {
+            [] => message.payload,
+            head => {
+                self.value.clear();
+                self.value.extend_from_slice(head);
+                self.value.extend_from_slice(message.payload);
+                &self.value
+            }
         };
         let record = BaseRecord {
             topic: message.topic,
             partition: None,
-            payload: Some(message.payload),
+            payload: Some(value),
             key: message.key,
             timestamp: None,
-            headers: Some(headers.clone()),
+            headers: Some(self.headers.of(message.kind).clone()),
             delivery_opaque: ticket(message.flight, message.part),
         };
         let sent = self.producer.send(record);
@@ -202,17 +213,34 @@ impl Client {
     }
 }
 
-fn headers(kind: Option<RowKind>) -> OwnedHeaders {
-    let version = SCHEMA_VERSION.to_string();
-    let headers = OwnedHeaders::new_with_capacity(2);
-    let headers = headers.insert(Header { key: "weir-schema", value: Some(&version) });
-    let kind = match kind {
-        Some(RowKind::Record) => "record",
-        Some(RowKind::Totals) => "totals",
-        Some(RowKind::Datagram) => "datagram",
-        None => return headers,
-    };
-    headers.insert(Header { key: "weir-kind", value: Some(kind) })
+/// What messages of one run say of themselves. The next message is mostly of the same run.
+struct Headers {
+    run: u64,
+    /// Of records, totals and datagrams.
+    of_kinds: [OwnedHeaders; 3],
+}
+
+impl Headers {
+    fn of_run(run: u64) -> Headers {
+        let (version, run_id) = (SCHEMA_VERSION.to_string(), run.to_string());
+        let of_kinds = ["record", "totals", "datagram"].map(|kind| {
+            let pairs = [("weir-schema", &version[..]), ("weir-kind", kind), ("weir-run", &run_id)];
+            let empty = OwnedHeaders::new_with_capacity(pairs.len());
+            pairs.into_iter().fold(empty, |headers, (key, value)| {
+                headers.insert(Header { key, value: Some(value) })
+            })
+        });
+        Headers { run, of_kinds }
+    }
+
+    fn of(&self, kind: Option<RowKind>) -> &OwnedHeaders {
+        let [record, totals, datagram] = &self.of_kinds;
+        match kind {
+            Some(RowKind::Record) | None => record,
+            Some(RowKind::Totals) => totals,
+            Some(RowKind::Datagram) => datagram,
+        }
+    }
 }
 
 fn word(compression: KafkaCompression) -> &'static str {
@@ -288,6 +316,7 @@ fn refused(options: &KafkaOptions, error: &KafkaError) -> Trouble {
 pub(super) fn read_back(
     options: &KafkaOptions,
     batch: &Batch,
+    head: &[u8],
     place: &Place,
     wait: Duration,
 ) -> ReadBack {
@@ -310,9 +339,10 @@ pub(super) fn read_back(
         Ok(None)
     };
 
+    let sent = [head, batch.part(place.part as usize)].concat();
     let at = format!("offset {} of partition {} of topic {topic}", place.offset, place.partition);
     match look() {
-        Ok(Some(payload)) if payload == batch.part(place.part as usize) => ReadBack::Found,
+        Ok(Some(value)) if value == sent => ReadBack::Found,
         Ok(Some(_)) => ReadBack::Missing(format!("another message is at {at}")),
         Ok(None) => ReadBack::Missing(format!("nothing came from {at} within {wait:?}")),
         Err(error) => ReadBack::Missing(format!("{at} cannot be read: {error}")),

@@ -2,8 +2,9 @@
 
 use super::answers::{self, Answer};
 use super::client::{self, Client, Place, Report, Said, Sending};
+use super::registry::Schemas;
 use super::{KafkaKey, KafkaOptions};
-use crate::batch::{Attempt, Batch, BatchId, Failure, Fate, Outcome, Parts, Sent};
+use crate::batch::{Attempt, Batch, BatchId, Failure, Fate, Outcome, PartKey, Parts, Sent};
 use crate::destination::{Connector, Destination, Form, OwnFigures, ReadBack};
 use crate::encode::{Content, Partition};
 use ledger::{Reason, RejectClass, Trouble};
@@ -38,6 +39,10 @@ struct Kafka {
     options: KafkaOptions,
     /// `None` before the first batch, and after an error that ends a producer.
     client: Option<Client>,
+    /// `None`: values are the rows alone.
+    schemas: Option<Schemas>,
+    /// Attempts that wait until their schema is registered, the oldest first.
+    waiting: VecDeque<Attempt>,
     flights: HashMap<u32, Flight>,
     /// Flights that the client has not been given all of, the oldest first.
     feeding: VecDeque<u32>,
@@ -57,6 +62,8 @@ const SENT_AS_ONE_BYTES: usize = 1_000_000;
 /// One attempt on its way.
 struct Flight {
     attempt: Attempt,
+    /// What each value begins with.
+    head: Vec<u8>,
     places: Vec<u32>,
     /// How many of them the client has been given.
     fed: usize,
@@ -71,6 +78,8 @@ struct Flight {
 impl Kafka {
     fn new(options: KafkaOptions) -> Kafka {
         Kafka {
+            schemas: options.registry.clone().map(Schemas::new),
+            waiting: VecDeque::new(),
             options,
             client: None,
             flights: HashMap::new(),
@@ -81,6 +90,76 @@ impl Kafka {
             sent_as_one_bytes: SENT_AS_ONE_BYTES,
             ended_by: None,
         }
+    }
+
+    /// Registers the schema that is waited for, for `wait` at most, and begins what can be begun then.
+    fn register(&mut self, wait: Duration) {
+        let Some(topic) = self.waiting.front().map(|oldest| self.topic_of(oldest)) else { return };
+        let asked = self.schemas.as_mut().and_then(|schemas| schemas.ask(&topic, wait));
+        match asked {
+            None => {}
+            Some(Ok(())) => {
+                while let Some(attempt) = self.waiting.pop_front() {
+                    if self.topic_of(&attempt) != topic {
+                        return self.waiting.push_front(attempt);
+                    }
+                    if let Err(attempt) = self.begin(attempt) {
+                        return self.waiting.push_front(attempt);
+                    }
+                }
+            }
+            Some(Err(trouble)) => {
+                let waiting = std::mem::take(&mut self.waiting);
+                let (failed, others): (VecDeque<_>, _) =
+                    waiting.into_iter().partition(|one| self.topic_of(one) == topic);
+                self.waiting = others;
+                failed.iter().for_each(|attempt| self.fail(attempt, trouble.clone()));
+            }
+        }
+    }
+
+    fn topic_of(&self, attempt: &Attempt) -> String {
+        self.options.topic_of(attempt.batch.kind).to_owned()
+    }
+
+    /// What values of this kind begin with; `None` if their schema is not registered.
+    fn head(&self, kind: Option<RowKind>) -> Option<Vec<u8>> {
+        match &self.schemas {
+            None => Some(Vec::new()),
+            Some(schemas) => schemas.head(self.options.topic_of(kind), kind),
+        }
+    }
+
+    /// Gives an attempt to the client, or back if that has no room.
+    fn begin(&mut self, attempt: Attempt) -> Result<(), Attempt> {
+        let limit = self.client.as_ref().map(Client::sent_as_one_bytes);
+        let is_outdated = limit.is_some_and(|limit| limit != self.sent_as_one_bytes);
+        if !self.feeding.is_empty() || (is_outdated && !self.flights.is_empty()) {
+            return Err(attempt);
+        }
+        let Some(head) = self.head(attempt.batch.kind) else { return Err(attempt) };
+        if is_outdated {
+            self.client = None;
+        }
+        if self.client.is_none() {
+            match Client::open(&self.options, self.sent_as_one_bytes) {
+                Ok(client) => self.client = Some(client),
+                Err(trouble) => {
+                    self.fail(&attempt, trouble);
+                    return Ok(());
+                }
+            }
+        }
+
+        let count = attempt.batch.encoded.parts.len();
+        let places: Vec<u32> = attempt.parts.places(count).map(|place| place as u32).collect();
+        let (fed, open) = (0, places.len());
+        let flight = Flight { attempt, head, places, fed, open, bad: Vec::new(), last: None };
+        self.flights.insert(self.next_flight, flight);
+        self.feeding.push_back(self.next_flight);
+        self.next_flight = self.next_flight.wrapping_add(1);
+        self.feed();
+        Ok(())
     }
 
     /// Gives the client messages until its queue is full.
@@ -207,16 +286,24 @@ fn feed_one(client: &mut Client, options: &KafkaOptions, number: u32, flight: &m
     let batch = &flight.attempt.batch;
     let topic = options.topic_of(batch.kind);
     while let Some(&part) = flight.places.get(flight.fed) {
-        let key =
-            batch.encoded.parts.get(part as usize).map_or(&[][..], |part| match options.key {
-                KafkaKey::Host => &part.key[..16],
-                KafkaKey::Connection => &part.key,
-                KafkaKey::None => &[],
-            });
-        let key = (!key.is_empty()).then_some(key);
-        let payload = batch.part(part as usize);
-        match client.send(&Sending { topic, kind: batch.kind, key, payload, flight: number, part })
-        {
+        let from = batch.encoded.parts.get(part as usize).map_or(PartKey::NONE, |part| part.key);
+        let both = from.bytes();
+        let key = match options.key {
+            KafkaKey::Host => Some(&both[..16]),
+            KafkaKey::Connection => Some(&both[..]),
+            KafkaKey::None => None,
+        };
+        let message = Sending {
+            topic,
+            kind: batch.kind,
+            key,
+            run: from.run,
+            head: &flight.head,
+            payload: batch.part(part as usize),
+            flight: number,
+            part,
+        };
+        match client.send(&message) {
             Ok(()) => {}
             Err(code) if answers::is_full(code) => return Fed::ClientFull,
             Err(code) => {
@@ -276,33 +363,12 @@ fn outcomes(flight: &Flight, trouble: impl Fn(Answer) -> Trouble) -> Vec<Outcome
 
 impl Destination for Kafka {
     fn submit(&mut self, attempt: Attempt) -> Result<(), Attempt> {
-        let limit = self.client.as_ref().map(Client::sent_as_one_bytes);
-        let is_outdated = limit.is_some_and(|limit| limit != self.sent_as_one_bytes);
-        if !self.feeding.is_empty() || (is_outdated && !self.flights.is_empty()) {
-            return Err(attempt);
+        if !self.waiting.is_empty() || self.head(attempt.batch.kind).is_none() {
+            self.waiting.push_back(attempt);
+            self.register(Duration::ZERO);
+            return Ok(());
         }
-        if is_outdated {
-            self.client = None;
-        }
-        if self.client.is_none() {
-            match Client::open(&self.options, self.sent_as_one_bytes) {
-                Ok(client) => self.client = Some(client),
-                Err(trouble) => {
-                    self.fail(&attempt, trouble);
-                    return Ok(());
-                }
-            }
-        }
-
-        let count = attempt.batch.encoded.parts.len();
-        let places: Vec<u32> = attempt.parts.places(count).map(|place| place as u32).collect();
-        let open = places.len();
-        let flight = Flight { attempt, places, fed: 0, open, bad: Vec::new(), last: None };
-        self.flights.insert(self.next_flight, flight);
-        self.feeding.push_back(self.next_flight);
-        self.next_flight = self.next_flight.wrapping_add(1);
-        self.feed();
-        Ok(())
+        self.begin(attempt)
     }
 
     fn poll(&mut self, wait: Duration, done: &mut Vec<Outcome>) {
@@ -315,8 +381,11 @@ impl Destination for Kafka {
             self.hear();
             self.feed();
             self.end_broken();
+            let is_idle = self.flights.is_empty();
+            self.register(if is_idle { POLL_STEP * 10 } else { Duration::ZERO });
             step = POLL_STEP;
-            if !self.done.is_empty() || self.flights.is_empty() || Instant::now() >= until {
+            let has_none = self.flights.is_empty() && self.waiting.is_empty();
+            if !self.done.is_empty() || has_none || Instant::now() >= until {
                 break;
             }
         }
@@ -326,7 +395,8 @@ impl Destination for Kafka {
     fn read_back(&mut self, batch: &Batch, wait: Duration) -> ReadBack {
         match &self.last {
             Some((id, place)) if *id == batch.id => {
-                client::read_back(&self.options, batch, place, wait)
+                let head = self.head(batch.kind).unwrap_or_default();
+                client::read_back(&self.options, batch, &head, place, wait)
             }
             _ => ReadBack::Cannot("only the batch that was acknowledged last is looked for"),
         }
@@ -341,8 +411,14 @@ impl Destination for Kafka {
 
     fn close(&mut self, wait: Duration, done: &mut Vec<Outcome>) {
         let until = Instant::now() + wait;
-        while !self.flights.is_empty() && Instant::now() < until {
+        while !(self.flights.is_empty() && self.waiting.is_empty()) && Instant::now() < until {
             self.poll(POLL_STEP * 10, done);
         }
+        for attempt in std::mem::take(&mut self.waiting) {
+            let what = "the schema was not registered before the end".to_owned();
+            let fix = "see whether the schema registry answers".to_owned();
+            self.fail(&attempt, Trouble { what, fix });
+        }
+        done.append(&mut self.done);
     }
 }

@@ -41,6 +41,12 @@ pub(super) fn ended(url: &str, words: &str) -> Ended {
             Some(Reason::Unavailable),
             "correct token_file of the sink, or what the authentication server of nsqd allows",
         ),
+        // `cannot MPUB in current state (TLS required)`
+        "E_INVALID" if words.contains("TLS required") => (
+            Front::Failed(Sent::No),
+            Some(Reason::Unavailable),
+            "this nsqd wants TLS: write nsqs:// in `to`",
+        ),
         // The topic is about to be deleted, or its disk takes nothing: some messages may be in it.
         "E_MPUB_FAILED" => (
             Front::Failed(Sent::Maybe),

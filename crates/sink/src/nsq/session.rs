@@ -1,12 +1,12 @@
 //! One connection to nsqd: what is to be sent, and the commands that have no answer.
 
+use super::channel::{self, Channel, Tls};
 use super::protocol::{self, Frame, Frames, MAGIC, NOP};
 use crate::batch::BatchId;
 use crate::secret::Secret;
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::net::TcpStream;
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use sys::poll::{Interest, PollSet};
 
@@ -35,21 +35,33 @@ pub(super) enum Heard {
     Published,
     /// nsqd does not take the oldest command, or this client; it closes.
     Failed(String),
-    /// The connection has ended; the words say how.
-    Lost(String),
+    /// The connection has ended.
+    Lost(Lost),
+}
+
+/// How a connection ended, and what fixes that.
+pub(super) struct Lost {
+    pub(super) what: String,
+    pub(super) fix: &'static str,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Identifying,
+    /// TLS begins.
+    Securing,
     Authenticating,
     Ready,
 }
 
 pub(super) struct Session {
-    stream: TcpStream,
+    channel: Channel,
     stage: Stage,
+    /// What TLS is begun with, until it is.
+    tls: Option<Tls>,
     auth: Option<Secret>,
+    /// Whether nsqd asks who this is.
+    is_asked: bool,
     frames: Frames,
     /// Bytes to be sent; the first of them have been.
     out: Vec<u8>,
@@ -63,18 +75,21 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(stream: TcpStream, auth: Option<Secret>) -> Session {
+    pub(super) fn new(stream: TcpStream, tls: Option<Tls>, auth: Option<Secret>) -> Session {
         let mut out = MAGIC.to_vec();
         let about = format!(
-            "{{\"client_id\":\"weir\",\"user_agent\":\"weir/{}\",\"feature_negotiation\":true,\"heartbeat_interval\":{}}}",
+            "{{\"client_id\":\"weir\",\"user_agent\":\"weir/{}\",\"feature_negotiation\":true,\"heartbeat_interval\":{},\"tls_v1\":{}}}",
             env!("CARGO_PKG_VERSION"),
-            HEARTBEAT.as_millis()
+            HEARTBEAT.as_millis(),
+            tls.is_some()
         );
         protocol::command("IDENTIFY", about.as_bytes(), &mut out);
         Session {
-            stream,
+            channel: Channel::new(stream),
             stage: Stage::Identifying,
+            tls,
             auth,
+            is_asked: false,
             frames: Frames::default(),
             out,
             sent: 0,
@@ -145,25 +160,25 @@ impl Session {
                 Ok(None) => match self.read() {
                     Ok(true) => {}
                     Ok(false) => break,
-                    Err(error) => return Heard::Lost(why(&error)),
+                    Err(error) => return self.why(&error),
                 },
                 Err(protocol::NotNsq) => {
-                    return Heard::Lost("what answers there is not nsqd".to_owned());
+                    return lost("what answers there is not nsqd");
                 }
             }
         }
 
         if let Err(error) = written {
-            return Heard::Lost(why(&error));
+            return self.why(&error);
         }
         let waits = self.stage != Stage::Ready || !self.commands.is_empty();
         if waits && self.heard_at.elapsed() > SILENCE_MAX {
-            return Heard::Lost(format!("nsqd has said nothing for {} s", SILENCE_MAX.as_secs()));
+            return lost(&format!("nsqd has said nothing for {} s", SILENCE_MAX.as_secs()));
         }
         // A heartbeat or the handshake may have made something to send.
         match self.write() {
             Ok(()) => Heard::Nothing,
-            Err(error) => Heard::Lost(why(&error)),
+            Err(error) => self.why(&error),
         }
     }
 
@@ -177,16 +192,21 @@ impl Session {
             (Frame::Error(words), _) => Some(Heard::Failed(words)),
             (Frame::Response(answer), Stage::Identifying) => {
                 // The answer is JSON, written by Go's encoder, without blanks.
-                let is_asked = contains(&answer, b"\"auth_required\":true");
-                match self.auth.take().filter(|_| is_asked) {
-                    Some(secret) => {
-                        protocol::command("AUTH", secret.reveal().as_bytes(), &mut self.out);
-                        self.stage = Stage::Authenticating;
-                    }
-                    None => self.stage = Stage::Ready,
+                self.is_asked = contains(&answer, b"\"auth_required\":true");
+                let Some(tls) = self.tls.take() else { return self.authenticate() };
+                if !contains(&answer, b"\"tls_v1\":true") {
+                    return Some(Heard::Lost(Lost {
+                        what: "this nsqd has no TLS".to_owned(),
+                        fix: "start nsqd with --tls-cert and --tls-key, or write nsq:// in `to`",
+                    }));
                 }
+                self.channel.secure(tls);
+                // Whatever came before it is not from who TLS says it is.
+                self.frames = Frames::default();
+                self.stage = Stage::Securing;
                 None
             }
+            (Frame::Response(_), Stage::Securing) => self.authenticate(),
             (Frame::Response(_), Stage::Authenticating) => {
                 self.stage = Stage::Ready;
                 None
@@ -195,9 +215,20 @@ impl Session {
         }
     }
 
+    fn authenticate(&mut self) -> Option<Heard> {
+        match self.auth.take().filter(|_| self.is_asked) {
+            Some(secret) => {
+                protocol::command("AUTH", secret.reveal().as_bytes(), &mut self.out);
+                self.stage = Stage::Authenticating;
+            }
+            None => self.stage = Stage::Ready,
+        }
+        None
+    }
+
     fn write(&mut self) -> io::Result<()> {
         while let Some(rest) = self.out.get(self.sent..).filter(|rest| !rest.is_empty()) {
-            match self.stream.write(rest) {
+            match self.channel.write(rest) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -207,13 +238,16 @@ impl Session {
         }
         self.sent_before += self.sent as u64;
         (self.out, self.sent) = (Vec::with_capacity(self.out.len()), 0);
-        Ok(())
+        match self.channel.flush() {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+            other => other,
+        }
     }
 
     /// Reads some bytes; `false`: there are none now.
     fn read(&mut self) -> io::Result<bool> {
         let mut buffer = [0; 4_096];
-        match self.stream.read(&mut buffer) {
+        match self.channel.read(&mut buffer) {
             Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
             Ok(count) => {
                 self.frames.push(buffer.get(..count).unwrap_or_default());
@@ -229,20 +263,26 @@ impl Session {
     /// Waits until something can be read or sent.
     pub(super) fn rest(&mut self, wait: Duration) {
         self.set.clear();
-        self.set.add(self.stream.as_fd(), Interest::Readable);
-        if self.sent < self.out.len() {
-            self.set.add(self.stream.as_fd(), Interest::Writable);
+        self.set.add(self.channel.fd(), Interest::Readable);
+        if self.sent < self.out.len() || self.channel.wants_write() {
+            self.set.add(self.channel.fd(), Interest::Writable);
         }
         // Whatever ends the wait, the next step sees it.
         let _ = self.set.wait(wait);
     }
+
+    fn why(&self, error: &io::Error) -> Heard {
+        let what = match (error.kind(), self.stage) {
+            (_, Stage::Securing) => format!("the TLS handshake failed: {error}"),
+            (ErrorKind::UnexpectedEof, _) => "nsqd has closed the connection".to_owned(),
+            _ => format!("the connection was lost: {error}"),
+        };
+        Heard::Lost(Lost { what, fix: channel::cure(error) })
+    }
 }
 
-fn why(error: &io::Error) -> String {
-    match error.kind() {
-        ErrorKind::UnexpectedEof => "nsqd has closed the connection".to_owned(),
-        _ => format!("the connection was lost: {error}"),
-    }
+fn lost(what: &str) -> Heard {
+    Heard::Lost(Lost { what: what.to_owned(), fix: "see that nsqd runs, and its log" })
 }
 
 fn contains(text: &[u8], part: &[u8]) -> bool {

@@ -15,7 +15,7 @@ pub(super) struct Numbers {
     part_rows: u32,
 }
 
-const EMPTY: Part = Part { end: 0, rows: 0, row_bytes: 0, key: [0; 24] };
+const EMPTY: Part = Part { end: 0, rows: 0, row_bytes: 0, key: PartKey::NONE };
 
 impl Numbers {
     pub(super) fn new(world: &Shared, part_rows: u32) -> Numbers {

@@ -3,15 +3,13 @@
 use super::{HEARD_BYTES_MAX, unconfirmed, write_some};
 use crate::byte_stream::{CONNECT_TIMEOUT, Link};
 use crate::secret::TlsOptions;
-use crate::tls::{advice, client_config};
+use crate::tls::{client, cure};
 use ledger::Trouble;
 use rustls::ClientConnection;
-use rustls::pki_types::ServerName;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::time::Instant;
 use sys::poll::{Interest, PollSet};
 
@@ -38,25 +36,16 @@ impl Encrypted {
         options: &TlsOptions,
         shown: &str,
     ) -> Result<Encrypted, Trouble> {
-        let name = ServerName::try_from(host.to_owned()).map_err(|_| Trouble {
-            what: format!("{shown}: \"{host}\" is not a name that a certificate can have"),
-            fix: "connect by a name or an address that stands in the server's certificate"
-                .to_owned(),
-        })?;
-        let config = Arc::new(client_config(options)?);
-        let tls = ClientConnection::new(config, name).map_err(|error| Trouble {
-            what: format!("{shown}: TLS cannot begin: {error}"),
-            fix: advice(&error).to_owned(),
-        })?;
-
+        let tls = client(host, options, shown)?;
         let mut this =
             Encrypted { stream, tls, taken: 0, sent: 0, marks: VecDeque::new(), confirmed: 0 };
         this.finish_handshake().map_err(|error| Trouble {
             what: format!("{shown}: the TLS handshake failed: {error}"),
             fix: cure(&error).to_owned(),
         })?;
-        // What the handshake took is nobody's row.
+        // What the handshake took is nobody's row, and no row has to wait until as much is confirmed again.
         this.sent = 0;
+        this.marks.clear();
         Ok(this)
     }
 
@@ -102,19 +91,6 @@ fn would_block_is_fine(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
         other => other,
-    }
-}
-
-/// What mends a handshake that failed.
-fn cure(error: &io::Error) -> &'static str {
-    let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    match (of_tls, error.kind()) {
-        (Some(error), _) => advice(error),
-        (None, ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) => {
-            "see that the server speaks TLS on this port, and its log"
-        }
-        (None, ErrorKind::TimedOut) => "see that the server speaks TLS on this port",
-        (None, _) => "see the server's log",
     }
 }
 

@@ -1,29 +1,24 @@
 //! The Kafka sink against Apache Kafka.
 
-use crate::support::{Source, Watch, hop, numbered, options};
-use ledger::{Event, HopSnapshot, Reason, RejectClass, Trouble};
+use crate::outage::{Killed, Outage, beside};
+use crate::support::{Source, found, hop, missing, numbered, options};
+use ledger::{Event, RejectClass, Trouble};
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::DefaultProducerContext;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
-use record::{
-    ChunkBuilder, Encoding, FieldSet, PollTotals, Record, SocketRecord, decode_record,
-    decode_totals,
-};
-use sink::batch::{Batch, BatchId, Encoded};
+use record::{Encoding, FieldSet, PollTotals, Record, SocketRecord, decode_record, decode_totals};
 use sink::{
-    BatchLimits, Connector, Content, DeliveryOptions, KafkaCompression, KafkaKey, KafkaOptions,
-    KafkaSasl, Login, QueueOptions, ReadBack, SaslMechanism, SecretSource, Sink, SinkOptions,
-    SpoolOptions, SpoolSync, TlsOptions, kafka,
+    BatchLimits, Connector, Content, DeliveryOptions, Fanout, KafkaCompression, KafkaKey,
+    KafkaOptions, KafkaSasl, Login, QueueOptions, ReadBack, SaslMechanism, SecretSource, Sink,
+    SinkOptions, TlsOptions, kafka,
 };
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 use testkit::proxy::Fault;
 use testkit::readback::{self, Message, make_kafka_topic};
-use testkit::servers::{Certificate, Server, unique};
+use testkit::servers::{Certificate, Own, Server, unique};
 use testkit::{TempDir, wait_for};
 
 pub(crate) fn to(broker: SocketAddr, topic: &str) -> KafkaOptions {
@@ -35,16 +30,17 @@ pub(crate) fn to(broker: SocketAddr, topic: &str) -> KafkaOptions {
         compression: KafkaCompression::Zstd,
         sasl: None,
         tls: None,
+        registry: None,
         delivery_max: Duration::from_secs(120),
     }
 }
 
-fn protobuf(options: KafkaOptions) -> Connector {
+pub(crate) fn protobuf(options: KafkaOptions) -> Connector {
     kafka(options, Content::Records(Encoding::Protobuf, FieldSet::ALL))
 }
 
 /// A sink as the configuration makes it.
-fn sink_options(connector: Connector) -> SinkOptions {
+pub(crate) fn sink_options(connector: Connector) -> SinkOptions {
     SinkOptions {
         batch: BatchLimits { rows: 10_000, bytes: 1 << 20, age: Duration::ZERO },
         delivery: DeliveryOptions {
@@ -57,7 +53,7 @@ fn sink_options(connector: Connector) -> SinkOptions {
     }
 }
 
-fn record(number: u64) -> SocketRecord<'static> {
+pub(crate) fn record(number: u64) -> SocketRecord<'static> {
     SocketRecord {
         rtt_us: Some(number as u32),
         cookie: Some(number % 1_000),
@@ -89,6 +85,7 @@ fn what_another_client_reads_is_what_was_sent_field_by_field() {
     let hop = source.hop();
     assert_eq!((hop.delivered.count, hop.delivered), (COUNT + 1, hop.received));
 
+    let run = source.writer.stream().to_string();
     let messages = readback::kafka(broker, &topic);
     assert_eq!(messages.len(), COUNT as usize);
     let mut seen = HashSet::new();
@@ -102,7 +99,8 @@ fn what_another_client_reads_is_what_was_sent_field_by_field() {
         let key = [&[7; 16][..], &(number % 1_000).to_be_bytes()].concat();
         assert_eq!(message.key.as_ref(), Some(&key));
         assert_eq!(*partition_of.entry(key).or_insert(message.partition), message.partition);
-        let headers = [("weir-schema", &b"1"[..]), ("weir-kind", b"record")];
+        let headers =
+            [("weir-schema", &b"1"[..]), ("weir-kind", b"record"), ("weir-run", run.as_bytes())];
         let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(message.headers, headers);
     }
@@ -113,139 +111,105 @@ fn what_another_client_reads_is_what_was_sent_field_by_field() {
     assert_eq!(totals[0].headers[1].1, b"totals");
 }
 
-/// Sends 20,000 records a second until told to stop, and returns how many.
-fn send_steadily(source: &mut Source, stop: &AtomicBool) -> u64 {
-    const TICK: Duration = Duration::from_millis(10);
-    let (mut sent, mut at) = (0, Instant::now());
-    while !stop.load(Ordering::Relaxed) {
-        source.send(sent..sent + 200);
-        sent += 200;
-        at += TICK;
-        wait_for("the next tick", || (Instant::now() >= at).then_some(()));
-    }
-    sent
+#[test]
+fn a_key_decides_the_partition_and_none_spreads_the_rows() {
+    let Some(broker) = Server::Kafka.shared() else { return };
+    let sent = |key| {
+        let topic = unique("keyed");
+        make_kafka_topic(broker, &topic, 4);
+        let options = KafkaOptions { key, ..to(broker, &topic) };
+        let mut source = Source::to_one(sink_options(protobuf(options)));
+        source.send(0..40_000);
+        wait_for("all rows to leave", || source.is_empty());
+        readback::kafka(broker, &topic)
+    };
+    let partitions = |messages: &[Message]| {
+        messages.iter().map(|message| message.partition).collect::<HashSet<_>>().len()
+    };
+
+    // All rows of a host, in their order.
+    let of_host = sent(KafkaKey::Host);
+    assert!(of_host.iter().all(|message| message.key.as_deref() == Some(&[7; 16])));
+    assert_eq!(partitions(&of_host), 1);
+    assert!(of_host.iter().map(number_of).eq(0..40_000));
+
+    let spread = sent(KafkaKey::None);
+    assert!(spread.iter().all(|message| message.key.is_none()));
+    assert!(partitions(&spread) > 1);
 }
 
-/// The broker is killed for so long under 20,000 records a second. Returns what the sink says at the end, what was sent, and the numbers
-/// of the records in the topic.
-fn outage(adapt: impl FnOnce(&mut SinkOptions)) -> Option<(HopSnapshot, u64, Vec<u64>)> {
-    const OUTAGE: Duration = Duration::from_secs(10);
-    let mut broker = Server::Kafka.start()?;
-    make_kafka_topic(broker.addr(), "records", 4);
-    let mut options = sink_options(protobuf(to(broker.addr(), "records")));
-    adapt(&mut options);
-    let mut source = Source::to_one(options);
-    let watch = Watch::new(source.meters());
-    let stop = AtomicBool::new(false);
+#[test]
+fn a_message_names_the_run_that_made_it() {
+    let Some(broker) = Server::Kafka.shared() else { return };
+    let topic = unique("runs");
+    make_kafka_topic(broker, &topic, 1);
+    let sink = Sink::open(sink_options(protobuf(to(broker, &topic)))).unwrap();
+    let fanout = Fanout::default();
+    fanout.attach(&sink);
+    let mut runs = [fanout.writer([7; 16]), fanout.writer([7; 16])];
+    for number in 0..10 {
+        let run = &mut runs[number as usize % 2];
+        run.record(&SocketRecord { run_id: Some(run.stream()), ..numbered(number) });
+        run.flush();
+    }
+    wait_for("all rows to leave", || hop(&sink.meter()).in_flight.is_zero().then_some(()));
 
-    let meter = source.meters().remove(0);
-    let (sent, restarted) = thread::scope(|scope| {
-        let sender = scope.spawn(|| send_steadily(&mut source, &stop));
-        wait_for("the first acknowledgements", || {
-            (hop(&meter).delivered.count > 20_000).then_some(())
-        });
-        broker.kill();
-        let ends = Instant::now() + OUTAGE;
-        wait_for("the sink to say so", || hop(&meter).trouble);
-        wait_for("the end of the outage", || (Instant::now() >= ends).then_some(()));
-        broker.restart();
-        let restarted = Instant::now();
-        let delivered = hop(&meter).delivered.count;
-        wait_for("records to be delivered again", || {
-            (hop(&meter).delivered.count > delivered).then_some(())
-        });
-        stop.store(true, Ordering::Relaxed);
-        (sender.join().unwrap(), restarted)
-    });
+    let messages = readback::kafka(broker, &topic);
+    assert_eq!(messages.len(), 10);
+    for message in &messages {
+        let Ok(Record::Socket(record)) = decode_record(&message.payload) else { panic!() };
+        let run = ("weir-run".to_owned(), record.run_id.unwrap().to_string().into_bytes());
+        assert!(message.headers.contains(&run), "{message:?}");
+    }
+}
 
-    wait_for("all rows to leave", || source.is_empty());
-    assert!(restarted.elapsed() < 2 * OUTAGE, "drained only after {:?}", restarted.elapsed());
-    assert!(watch.end() > 0);
-    let hop = source.hop();
-    assert_eq!((hop.received.count, hop.trouble.as_ref()), (sent, None));
-    let messages = readback::kafka(&broker, "records");
-    Some((hop, sent, messages.iter().map(number_of).collect()))
+fn away() -> Option<(impl Outage, KafkaOptions)> {
+    let server = Server::Kafka.start()?;
+    make_kafka_topic(&server, "records", 4);
+    let options = to(server.addr(), "records");
+    let read = |server: &Own| readback::kafka(server, "records").iter().map(number_of).collect();
+    Some((Killed { server, read, rows_per_sec: 20_000 }, options))
 }
 
 #[test]
 fn a_killed_broker_costs_what_the_queue_could_not_hold_and_nothing_is_there_twice() {
-    let small = QueueOptions { bytes_max: 4 << 20, ..QueueOptions::default() };
-    let Some((hop, sent, numbers)) = outage(|options| options.queue = small) else { return };
-    let dropped = hop.dropped_for(Reason::QueueFull);
-    assert!(dropped.count > 0, "the outage was too short to test anything");
-    assert_eq!(hop.delivered.count + dropped.count, sent, "{hop:?}");
+    let Some((away, options)) = away() else { return };
+    let hop = crate::outage::without_spool(away, || SinkOptions {
+        // What is in flight is kept, and is not to be most of what is sent meanwhile.
+        batch: BatchLimits { rows: 1_000, bytes: 1 << 20, age: Duration::ZERO },
+        ..sink_options(protobuf(options))
+    });
     assert_eq!(hop.event(Event::PossibleDuplicates), 0);
-    let unique: HashSet<_> = numbers.iter().copied().collect();
-    assert_eq!(
-        (numbers.len() as u64, unique.len() as u64),
-        (hop.delivered.count, hop.delivered.count)
-    );
 }
 
 #[test]
 fn a_killed_broker_costs_nothing_with_a_spool_and_nothing_is_there_twice() {
-    let folder = TempDir::new();
-    let spool = SpoolOptions {
-        folder: folder.path().join("spool"),
-        bytes_max: 1 << 30,
-        sync: SpoolSync::Every(Duration::from_millis(100)),
-    };
-    let small = QueueOptions { bytes_max: 4 << 20, ..QueueOptions::default() };
-    let ended = outage(|options| {
-        options.queue = small;
-        options.spool = Some(spool);
-    });
-    let Some((hop, sent, mut numbers)) = ended else { return };
-    assert_eq!((hop.delivered.count, hop.dropped_total().count), (sent, 0), "{hop:?}");
+    let Some((away, options)) = away() else { return };
+    let hop = crate::outage::with_spool(away, || sink_options(protobuf(options)));
     assert_eq!(hop.event(Event::PossibleDuplicates), 0);
-    numbers.sort_unstable();
-    assert_eq!(numbers, (0..sent).collect::<Vec<_>>());
 }
 
 #[test]
 fn a_slow_hanging_or_resetting_broker_holds_no_other_sink() {
-    const COUNT: u64 = 50_000;
     let Some((broker, proxy)) = Server::Kafka.start_with_proxy() else { return };
     make_kafka_topic(&broker, "records", 4);
-    let to_kafka = Sink::open(sink_options(protobuf(to(proxy.addr(), "records")))).unwrap();
-    let content = Content::Records(Encoding::Jsonl, FieldSet::ALL);
-    let neighbor = Sink::open(options("neighbor", sink::null(content))).unwrap();
-    let (of_kafka, of_neighbor) = (to_kafka.meter(), neighbor.meter());
-    let mut source = Source::to(vec![to_kafka, neighbor]);
-    let watch = Watch::new(source.meters());
-
-    let mut sent = 0;
-    for fault in [
-        Fault::Slow { bytes_per_sec: 20_000 },
-        Fault::Hang,
-        Fault::ResetAfter { sent_bytes: 50_000 },
-        Fault::Refuse,
-    ] {
-        // It is connected when the fault comes.
-        source.send(sent..sent + 1);
-        wait_for("the broker to answer", || hop(&of_kafka).in_flight.is_zero().then_some(()));
-        proxy.set(fault);
-        source.send(sent + 1..sent + COUNT);
-        sent += COUNT;
-        let at = Instant::now();
-        wait_for("the neighbor", || (hop(&of_neighbor).delivered.count == sent).then_some(()));
-        assert!(at.elapsed() < Duration::from_secs(2), "{fault:?} holds the neighbor");
-        wait_for("the fault", || (proxy.fired() > 0).then_some(()));
-        assert!(hop(&of_kafka).in_flight.count > 0, "{fault:?} has no effect");
-        proxy.set(Fault::None);
-        wait_for("it to recover", || hop(&of_kafka).in_flight.is_zero().then_some(()));
-    }
-
-    assert!(watch.end() > 0);
-    let hop = hop(&of_kafka);
-    assert_eq!((hop.delivered.count, hop.delivered), (sent, hop.received));
+    let hop = beside(
+        sink_options(protobuf(to(proxy.addr(), "records"))),
+        &proxy,
+        &[
+            Fault::Slow { bytes_per_sec: 20_000 },
+            Fault::Hang,
+            Fault::ResetAfter { sent_bytes: 50_000 },
+            Fault::Refuse,
+        ],
+    );
     let mut numbers: Vec<_> = readback::kafka(&broker, "records").iter().map(number_of).collect();
     numbers.sort_unstable();
-    assert_eq!(numbers, (0..sent).collect::<Vec<_>>());
+    assert!(numbers.into_iter().eq(0..hop.received.count));
 }
 
 /// What the sink says of a broker that does not take its record.
-fn trouble_with(options: KafkaOptions) -> Trouble {
+pub(crate) fn trouble_with(options: KafkaOptions) -> Trouble {
     let mut source = Source::to_one(sink_options(protobuf(options)));
     source.send(0..1);
     let meter = source.meters().remove(0);
@@ -257,7 +221,7 @@ fn trouble_with(options: KafkaOptions) -> Trouble {
 }
 
 #[track_caller]
-fn check_trouble(trouble: &Trouble, what: &[&str], fix: &str) {
+pub(crate) fn check_trouble(trouble: &Trouble, what: &[&str], fix: &str) {
     for word in what {
         assert!(trouble.what.contains(word), "{word} is missing: {trouble:?}");
     }
@@ -300,11 +264,7 @@ fn a_missing_topic_is_named_and_waited_for() {
 }
 
 /// Over TLS as the user `weir`.
-fn secured(
-    broker: &testkit::servers::Own,
-    mechanism: SaslMechanism,
-    password: &TempDir,
-) -> KafkaOptions {
+fn secured(broker: &Own, mechanism: SaslMechanism, password: &TempDir) -> KafkaOptions {
     let login = Login {
         user: Some("weir".into()),
         password: Some(SecretSource::File(password.file("password"))),
@@ -445,28 +405,7 @@ fn a_batch_is_found_where_the_broker_says_it_is() {
     let Some(broker) = Server::Kafka.shared() else { return };
     let topic = unique("found");
     make_kafka_topic(broker, &topic, 3);
-    let mut connector = protobuf(to(broker, &topic));
-    let mut builder = ChunkBuilder::new(1, [7; 16]);
-    (0..10).for_each(|number| builder.record(&record(number)));
-    let chunk = builder.cut(None).unwrap();
-    let steps = sink::check(connector, chunk, Duration::from_secs(30));
-    let results: Vec<_> = steps.iter().map(|step| (step.what, step.result.clone())).collect();
-    assert_eq!(
-        results.last().unwrap(),
-        &("read back", Ok("the same is there".to_owned())),
-        "{results:?}"
-    );
-
-    // A batch that is not there is not found.
-    connector = protobuf(to(broker, &topic));
-    let mut destination = (connector.destination)().unwrap();
-    let batch = Batch {
-        id: BatchId(1),
-        kind: None,
-        token: 0,
-        encoded: Encoded { bytes: vec![1], parts: Vec::new() },
-        rows: 0,
-        oldest_unix_ns: 0,
-    };
-    assert!(matches!(destination.read_back(&batch, Duration::from_secs(1)), ReadBack::Cannot(_)));
+    let connector = || protobuf(to(broker, &topic));
+    assert_eq!(found(connector()), ("read back", Ok("the same is there".to_owned())));
+    assert!(matches!(missing(connector()), ReadBack::Cannot(_)));
 }

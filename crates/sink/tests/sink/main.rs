@@ -25,6 +25,8 @@ mod redis;
 mod rows;
 #[cfg(feature = "s3")]
 mod s3;
+#[cfg(all(feature = "kafka", feature = "http"))]
+mod schema_registry;
 mod spool;
 mod stream_errors;
 mod streams;

@@ -1,6 +1,6 @@
 //! The NATS sink against nats-server, with and without `JetStream`.
 
-use crate::outage::{Outage, beside};
+use crate::outage::{Killed, Outage, beside};
 use crate::support::{Source, check_law, fields, hop, numbered, options};
 use ledger::{Event, RejectClass, Trouble};
 use record::{Encoding, Record, SocketRecord, decode_record};
@@ -96,27 +96,12 @@ fn who_subscribes_hears_what_was_sent_field_by_field() {
     assert_eq!(source.hop().delivered.count, ROWS);
 }
 
-struct Away(Own, String);
-
-impl Outage for Away {
-    fn stop(&mut self) {
-        self.0.kill();
-    }
-
-    fn start(&mut self) {
-        self.0.restart();
-    }
-
-    fn numbers(&mut self) -> Vec<u64> {
-        readback::jetstream(&self.0, &self.1).iter().map(number_of).collect()
-    }
-}
-
-fn away() -> Option<(Away, NatsOptions)> {
+fn away() -> Option<(impl Outage, NatsOptions)> {
     let server = Server::Nats.start()?;
     make_jetstream(&server, "outage", &["outage"]);
     let options = to(server.addr(), "outage", NatsService::JetStream);
-    Some((Away(server, "outage".into()), options))
+    let read = |server: &Own| readback::jetstream(server, "outage").iter().map(number_of).collect();
+    Some((Killed { server, read, rows_per_sec: 20_000 }, options))
 }
 
 #[test]

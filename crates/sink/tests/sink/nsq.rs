@@ -1,20 +1,20 @@
 //! The NSQ sink against nsqd.
 
-use crate::support::{Source, Watch, hop, numbered, options};
-use ledger::{Event, HopSnapshot, Reason, RejectClass, Trouble};
+use crate::outage::{Killed, Outage, beside};
+use crate::support::{Source, hop, numbered, options};
+use ledger::{Event, Reason, RejectClass, Trouble};
 use record::{Encoding, FieldSet, PollTotals, Record, SocketRecord, decode_record, decode_totals};
 use sink::{
-    BatchLimits, Connector, Content, DeliveryOptions, NsqOptions, QueueOptions, SecretSource, Sink,
-    SinkOptions, SpoolOptions, SpoolSync, nsq,
+    BatchLimits, Connector, Content, DeliveryOptions, NsqOptions, QueueOptions, SecretSource,
+    SinkOptions, nsq,
 };
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use testkit::proxy::Fault;
 use testkit::readback::{self, Message};
-use testkit::servers::{Server, unique};
+use testkit::servers::{Own, Server, unique};
 use testkit::{TempDir, wait_for};
 
 fn to(nsqd: SocketAddr, topic: &str) -> NsqOptions {
@@ -23,6 +23,7 @@ fn to(nsqd: SocketAddr, topic: &str) -> NsqOptions {
         topic: topic.into(),
         totals_topic: format!("{topic}-polls"),
         auth: None,
+        tls: None,
     }
 }
 
@@ -76,128 +77,50 @@ fn what_another_client_reads_is_what_was_sent_field_by_field() {
     assert_eq!(decode_totals(&totals[0].payload).unwrap().poll, Some(7));
 }
 
-/// Sends 5,000 records a second until told to stop, and returns how many: nsqd syncs every message here.
-fn send_steadily(source: &mut Source, stop: &AtomicBool) -> u64 {
-    const TICK: Duration = Duration::from_millis(10);
-    let (mut sent, mut at) = (0, Instant::now());
-    while !stop.load(Ordering::Relaxed) {
-        source.send(sent..sent + 50);
-        sent += 50;
-        at += TICK;
-        wait_for("the next tick", || (Instant::now() >= at).then_some(()));
-    }
-    sent
-}
-
-/// nsqd is killed for 10 s. Returns what the sink says at the end, what was sent, and the numbers of the records in the topic.
-fn outage(adapt: impl FnOnce(&mut SinkOptions)) -> Option<(HopSnapshot, u64, Vec<u64>)> {
-    const OUTAGE: Duration = Duration::from_secs(10);
-    let mut nsqd = Server::Nsqd.start()?;
-    let mut options = sink_options(protobuf(to(nsqd.addr(), "records")));
-    adapt(&mut options);
-    let mut source = Source::to_one(options);
-    let watch = Watch::new(source.meters());
-    let stop = AtomicBool::new(false);
-
-    let meter = source.meters().remove(0);
-    let (sent, restarted) = thread::scope(|scope| {
-        let sender = scope.spawn(|| send_steadily(&mut source, &stop));
-        wait_for("the first answers", || (hop(&meter).delivered.count > 5_000).then_some(()));
-        nsqd.kill();
-        let ends = Instant::now() + OUTAGE;
-        wait_for("the sink to say so", || hop(&meter).trouble);
-        wait_for("the end of the outage", || (Instant::now() >= ends).then_some(()));
-        nsqd.restart();
-        let restarted = Instant::now();
-        let delivered = hop(&meter).delivered.count;
-        wait_for("records to be delivered again", || {
-            (hop(&meter).delivered.count > delivered).then_some(())
-        });
-        stop.store(true, Ordering::Relaxed);
-        (sender.join().unwrap(), restarted)
-    });
-
-    wait_for("all rows to leave", || source.is_empty());
-    assert!(restarted.elapsed() < 2 * OUTAGE, "drained only after {:?}", restarted.elapsed());
-    assert!(watch.end() > 0);
-    let hop = source.hop();
-    assert_eq!((hop.received.count, hop.trouble.as_ref()), (sent, None));
-    let messages = readback::nsq(&nsqd, "records");
-    Some((hop, sent, messages.iter().map(number_of).collect()))
-}
-
-/// What is there is what was acknowledged, and of what was acknowledged late some may be there twice.
-fn check_what_is_there(hop: &HopSnapshot, numbers: &[u64]) {
-    let unique: HashSet<_> = numbers.iter().copied().collect();
-    let twice = (numbers.len() - unique.len()) as u64;
-    assert!(twice <= hop.event(Event::PossibleDuplicates), "{twice} are there twice: {hop:?}");
-    assert_eq!(unique.len() as u64, hop.delivered.count);
+fn away() -> Option<(impl Outage, NsqOptions)> {
+    let server = Server::Nsqd.start()?;
+    let options = to(server.addr(), "records");
+    let read = |server: &Own| readback::nsq(server, "records").iter().map(number_of).collect();
+    // It syncs every message.
+    Some((Killed { server, read, rows_per_sec: 5_000 }, options))
 }
 
 #[test]
 fn a_killed_nsqd_costs_what_the_queue_could_not_hold() {
-    let small = QueueOptions { bytes_max: 1 << 20, ..QueueOptions::default() };
-    let Some((hop, sent, numbers)) = outage(|options| options.queue = small) else { return };
-    let dropped = hop.dropped_total();
-    assert!(dropped.count > 0, "the outage was too short to test anything");
-    assert_eq!(hop.delivered.count + dropped.count, sent, "{hop:?}");
-    check_what_is_there(&hop, &numbers);
+    let Some((away, options)) = away() else { return };
+    crate::outage::without_spool(away, || SinkOptions {
+        // What is in flight is kept, and is not to be most of what is sent meanwhile.
+        batch: BatchLimits { rows: 1_000, bytes: 256 << 10, age: Duration::ZERO },
+        ..sink_options(protobuf(options))
+    });
 }
 
 #[test]
 fn a_killed_nsqd_costs_nothing_with_a_spool() {
-    let folder = TempDir::new();
-    let spool = SpoolOptions {
-        folder: folder.path().join("spool"),
-        bytes_max: 1 << 30,
-        sync: SpoolSync::Every(Duration::from_millis(100)),
-    };
-    let ended = outage(|options| options.spool = Some(spool));
-    let Some((hop, sent, numbers)) = ended else { return };
-    assert_eq!((hop.delivered.count, hop.dropped_total().count), (sent, 0), "{hop:?}");
-    check_what_is_there(&hop, &numbers);
+    let Some((away, options)) = away() else { return };
+    crate::outage::with_spool(away, || sink_options(protobuf(options)));
 }
 
 #[test]
 fn a_slow_hanging_or_resetting_nsqd_holds_no_other_sink() {
-    const COUNT: u64 = 10_000;
     let Some((nsqd, proxy)) = Server::Nsqd.start_with_proxy() else { return };
-    let to_nsq = Sink::open(sink_options(protobuf(to(proxy.addr(), "records")))).unwrap();
-    let content = Content::Records(Encoding::Jsonl, FieldSet::ALL);
-    let neighbor = Sink::open(options("neighbor", sink::null(content))).unwrap();
-    let (of_nsq, of_neighbor) = (to_nsq.meter(), neighbor.meter());
-    let mut source = Source::to(vec![to_nsq, neighbor]);
-    let watch = Watch::new(source.meters());
-
-    let mut sent = 0;
-    for fault in [
-        Fault::Slow { bytes_per_sec: 50_000 },
-        Fault::Hang,
-        Fault::ResetAfter { sent_bytes: 100_000 },
-        Fault::CloseAfter { answered_bytes: 11 },
-        Fault::Refuse,
-    ] {
-        // It is connected when the fault comes.
-        source.send(sent..sent + 1);
-        wait_for("nsqd to answer", || hop(&of_nsq).in_flight.is_zero().then_some(()));
-        proxy.set(fault);
-        source.send(sent + 1..sent + COUNT);
-        sent += COUNT;
-        let at = Instant::now();
-        wait_for("the neighbor", || (hop(&of_neighbor).delivered.count == sent).then_some(()));
-        assert!(at.elapsed() < Duration::from_secs(2), "{fault:?} holds the neighbor");
-        wait_for("the fault", || (proxy.fired() > 0).then_some(()));
-        assert!(hop(&of_nsq).in_flight.count > 0, "{fault:?} has no effect");
-        proxy.set(Fault::None);
-        wait_for("it to recover", || hop(&of_nsq).in_flight.is_zero().then_some(()));
-    }
-
-    assert!(watch.end() > 0);
-    let hop = hop(&of_nsq);
-    assert_eq!((hop.delivered.count, hop.delivered), (sent, hop.received));
-    assert!(hop.event(Event::PossibleDuplicates) > 0, "answers were lost: {hop:?}");
+    let hop = beside(
+        sink_options(protobuf(to(proxy.addr(), "records"))),
+        &proxy,
+        &[
+            Fault::Slow { bytes_per_sec: 50_000 },
+            Fault::Hang,
+            Fault::ResetAfter { sent_bytes: 100_000 },
+            Fault::CloseAfter { answered_bytes: 11 },
+            Fault::Refuse,
+        ],
+    );
+    let twice = hop.event(Event::PossibleDuplicates);
+    assert!(twice > 0, "answers were lost: {hop:?}");
     let numbers: Vec<_> = readback::nsq(&nsqd, "records").iter().map(number_of).collect();
-    check_what_is_there(&hop, &numbers);
+    let distinct: BTreeSet<_> = numbers.iter().copied().collect();
+    assert!((numbers.len() - distinct.len()) as u64 <= twice, "{hop:?}");
+    assert!(distinct.into_iter().eq(0..hop.received.count));
 }
 
 fn trouble_with(options: NsqOptions) -> Trouble {
@@ -286,4 +209,113 @@ fn a_message_that_is_too_large_costs_no_other() {
     assert_eq!(hop.event(Event::PossibleDuplicates), 0, "nsqd said no before it took anything");
     let numbers: HashSet<_> = readback::nsq(nsqd, &topic).iter().map(number_of).collect();
     assert_eq!(numbers, (0..100).filter(|number| *number != 50).collect());
+}
+
+#[cfg(feature = "tls")]
+mod secured {
+    use super::*;
+    use sink::{TlsIdentity, TlsOptions};
+    use std::process::{Command, Stdio};
+    use testkit::proxy::Proxy;
+    use testkit::servers::{Certificate, Certificates};
+    use testkit::{Peer, find_tool, free_port};
+
+    fn trusting(ca: Option<String>) -> Option<TlsOptions> {
+        Some(TlsOptions { ca: ca.map(Into::into), ..TlsOptions::default() })
+    }
+
+    #[test]
+    fn every_row_arrives_over_tls() {
+        const COUNT: u64 = 100_000;
+        let Some(nsqd) = Server::Nsqd.start_secured(Certificate::Valid) else { return };
+        let options = NsqOptions { tls: trusting(nsqd.ca()), ..to(nsqd.addr(), "records") };
+        let mut source = Source::to_one(sink_options(protobuf(options)));
+        source.send(0..COUNT);
+        wait_for("all rows to leave", || source.is_empty());
+        let hop = source.hop();
+        assert_eq!((hop.delivered.count, hop.event(Event::PossibleDuplicates)), (COUNT, 0));
+        let messages = readback::nsq(&nsqd, "records");
+        let numbers: BTreeSet<_> = messages.iter().map(number_of).collect();
+        assert_eq!(messages.len(), numbers.len());
+        assert!(numbers.into_iter().eq(0..COUNT));
+    }
+
+    #[test]
+    fn faults_under_tls_hold_no_other_sink() {
+        let Some(nsqd) = Server::Nsqd.start_secured(Certificate::Valid) else { return };
+        let proxy = Proxy::start(nsqd.addr());
+        let options = NsqOptions { tls: trusting(nsqd.ca()), ..to(proxy.addr(), "records") };
+        let hop = beside(
+            sink_options(protobuf(options)),
+            &proxy,
+            &[
+                Fault::Slow { bytes_per_sec: 50_000 },
+                Fault::Hang,
+                Fault::ResetAfter { sent_bytes: 100_000 },
+                Fault::Refuse,
+            ],
+        );
+        let numbers: Vec<_> = readback::nsq(&nsqd, "records").iter().map(number_of).collect();
+        let distinct: BTreeSet<_> = numbers.iter().copied().collect();
+        let twice = (numbers.len() - distinct.len()) as u64;
+        assert!(twice <= hop.event(Event::PossibleDuplicates), "{twice} {hop:?}");
+        assert!(distinct.into_iter().eq(0..hop.received.count));
+    }
+
+    #[test]
+    fn a_server_that_is_not_who_it_says_is_named_with_its_cure() {
+        let Some(nsqd) = Server::Nsqd.start_secured(Certificate::Valid) else { return };
+        let (addr, shown) = (nsqd.addr(), format!("nsqs://{}/t", nsqd.addr()));
+        let unknown = NsqOptions { tls: trusting(None), ..to(addr, "t") };
+        check_trouble(&trouble_with(unknown), &[&shown, "UnknownIssuer"], "tls_ca");
+        check_trouble(&trouble_with(to(addr, "t")), &["TLS required"], "nsqs://");
+
+        let missing = NsqOptions { tls: trusting(Some("/no/such.pem".into())), ..to(addr, "t") };
+        check_trouble(&trouble_with(missing), &["/no/such.pem"], "ls -l");
+        let Some(plain) = Server::Nsqd.shared() else { return };
+        let without = NsqOptions { tls: trusting(nsqd.ca()), ..to(plain, "t") };
+        check_trouble(&trouble_with(without), &["has no TLS"], "--tls-cert");
+
+        let Some(expired) = Server::Nsqd.start_secured(Certificate::Expired) else { return };
+        let options = NsqOptions { tls: trusting(expired.ca()), ..to(expired.addr(), "t") };
+        check_trouble(&trouble_with(options), &["xpired"], "renew");
+    }
+
+    #[test]
+    fn an_nsqd_that_wants_a_certificate_takes_ours_and_names_its_lack() {
+        if Server::Nsqd.shared().is_none() {
+            return;
+        }
+        let folder = TempDir::new();
+        let Some(certificates) = Certificates::make(folder.path()) else { return };
+        let (certificate, key) =
+            (certificates.certificate(Certificate::Valid), certificates.key(Certificate::Valid));
+        let addr = SocketAddr::from(([127, 0, 0, 1], free_port()));
+        let mut command = Command::new(find_tool("nsqd").unwrap());
+        command.args([format!("--tcp-address={addr}"), format!("--tls-cert={certificate}")]);
+        command.args([
+            format!("--tls-key={key}"),
+            format!("--tls-root-ca-file={}", certificates.ca()),
+        ]);
+        command.args(["--tls-client-auth-policy=require-verify", "--https-address="]);
+        command.arg(format!("--http-address=127.0.0.1:{}", free_port()));
+        command.arg("--data-path").arg(folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let _nsqd = Peer::start(&mut command);
+
+        let identity = TlsIdentity { certificate: certificate.into(), key: key.into() };
+        let tls = TlsOptions {
+            ca: Some(certificates.ca().into()),
+            identity: Some(identity),
+            ..TlsOptions::default()
+        };
+        let options = NsqOptions { tls: Some(tls), ..to(addr, "t") };
+        let mut source = Source::to_one(sink_options(protobuf(options)));
+        source.send(0..100);
+        wait_for("all rows to leave", || source.is_empty());
+        assert_eq!(source.hop().delivered.count, 100);
+
+        let nobody = NsqOptions { tls: trusting(Some(certificates.ca())), ..to(addr, "t") };
+        check_trouble(&trouble_with(nobody), &["ertificate"], "tls_cert");
+    }
 }

@@ -8,8 +8,10 @@ use record::Encoding;
 use sink::{Content, QueueOptions, Sink, SinkOptions, SpoolOptions, SpoolSync};
 use std::collections::BTreeSet;
 use std::fs;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 use testkit::proxy::{Fault, Proxy};
+use testkit::servers::Own;
 use testkit::{DEADLINE, TempDir, wait_for};
 
 /// A server with what reads it.
@@ -18,19 +20,48 @@ pub(crate) trait Outage {
     fn start(&mut self);
     /// The numbers of all rows that it has, as often as it has them.
     fn numbers(&mut self) -> Vec<u64>;
+
+    /// What it is offered all the time.
+    fn rows_per_sec(&self) -> u64 {
+        20_000
+    }
 }
 
-const ROWS_PER_SEC: u64 = 20_000;
+/// A server that is killed and started again, and what reads the numbers of its rows.
+pub(crate) struct Killed<F> {
+    pub(crate) server: Own,
+    pub(crate) read: F,
+    pub(crate) rows_per_sec: u64,
+}
+
+impl<F: FnMut(&Own) -> Vec<u64>> Outage for Killed<F> {
+    fn stop(&mut self) {
+        self.server.kill();
+    }
+
+    fn start(&mut self) {
+        self.server.restart();
+    }
+
+    fn numbers(&mut self) -> Vec<u64> {
+        (self.read)(&self.server)
+    }
+
+    fn rows_per_sec(&self) -> u64 {
+        self.rows_per_sec
+    }
+}
+
 const LENGTH: Duration = Duration::from_secs(10);
 const CHUNK_ROWS: u64 = 200;
 
 /// Sends rows at the rate for so long; returns the number of the next one.
-fn send(source: &mut Source, first: u64, time: Duration) -> u64 {
+fn send(source: &mut Source, first: u64, rows_per_sec: u64, time: Duration) -> u64 {
     let begin = Instant::now();
-    let count = ROWS_PER_SEC * time.as_millis() as u64 / 1_000 / CHUNK_ROWS * CHUNK_ROWS;
+    let count = rows_per_sec * time.as_millis() as u64 / 1_000 / CHUNK_ROWS * CHUNK_ROWS;
     for at in (0..count).step_by(CHUNK_ROWS as usize) {
         source.send(first + at..first + at + CHUNK_ROWS);
-        let due = Duration::from_micros(at * 1_000_000 / ROWS_PER_SEC);
+        let due = Duration::from_micros(at * 1_000_000 / rows_per_sec);
         sys::poll::pause(due.saturating_sub(begin.elapsed()));
     }
     first + count
@@ -48,14 +79,15 @@ fn run(mut server: impl Outage, options: SinkOptions) -> Run {
     let mut source = Source::to_one(options);
     let meter = source.meters().remove(0);
     let watch = Watch::new(source.meters());
-    let mut next = send(&mut source, 0, Duration::from_secs(1));
+    let rate = server.rows_per_sec();
+    let mut next = send(&mut source, 0, rate, Duration::from_secs(1));
     server.stop();
-    next = send(&mut source, next, LENGTH);
+    next = send(&mut source, next, rate, LENGTH);
     wait_for("the trouble to be seen", || hop(&meter).trouble.map(drop));
     server.start();
 
     let back = Instant::now();
-    next = send(&mut source, next, Duration::from_secs(1));
+    next = send(&mut source, next, rate, Duration::from_secs(1));
     wait_for("everything to leave", || source.is_empty());
     let drained_in = back.elapsed();
     wait_for("the sink to be well", || (source.hop().gauges[&Gauge::Up] == 1).then_some(()));
@@ -70,8 +102,11 @@ fn run(mut server: impl Outage, options: SinkOptions) -> Run {
     Run { hop, sent: next, distinct, repeated, drained_in }
 }
 
-/// What is lost is what the sink says it lost, row by row.
-pub(crate) fn without_spool(server: impl Outage, options: impl FnOnce() -> SinkOptions) {
+/// What is lost is what the sink says it lost, row by row. Returns its hop at the end.
+pub(crate) fn without_spool(
+    server: impl Outage,
+    options: impl FnOnce() -> SinkOptions,
+) -> HopSnapshot {
     let queue = QueueOptions { bytes_max: 512 << 10, ..QueueOptions::default() };
     let Run { hop, sent, distinct, repeated, .. } = run(server, SinkOptions { queue, ..options() });
     assert_eq!(hop.received.count, sent, "{hop:?}");
@@ -80,10 +115,14 @@ pub(crate) fn without_spool(server: impl Outage, options: impl FnOnce() -> SinkO
     assert_eq!(hop.delivered.count + dropped.count, sent, "{hop:?}");
     assert_eq!(distinct.len() as u64, hop.delivered.count, "{hop:?}");
     assert!(repeated <= hop.event(Event::PossibleDuplicates), "{repeated} {hop:?}");
+    hop
 }
 
-/// Nothing is missing, and what is there twice is counted.
-pub(crate) fn with_spool(server: impl Outage, options: impl FnOnce() -> SinkOptions) {
+/// Nothing is missing, and what is there twice is counted. Returns its hop at the end.
+pub(crate) fn with_spool(
+    server: impl Outage,
+    options: impl FnOnce() -> SinkOptions,
+) -> HopSnapshot {
     let dir = TempDir::new();
     let spool = SpoolOptions {
         folder: dir.file("spool"),
@@ -96,10 +135,14 @@ pub(crate) fn with_spool(server: impl Outage, options: impl FnOnce() -> SinkOpti
     assert!(distinct.into_iter().eq(0..sent));
     assert!(repeated <= hop.event(Event::PossibleDuplicates), "{repeated} {hop:?}");
     assert!(drained_in < 2 * LENGTH, "{drained_in:?}");
+    hop
 }
 
-/// Under each fault in turn the ledger closes, a file beside it gets everything as fast as before, and the sink recovers by itself.
-/// Returns its hop at the end.
+/// Chunks that a fault is given to show: some ten megabytes wait in the buffers of a connection before its sink notices.
+const CHUNKS_UNDER_FAULT: Range<u64> = 20..2_000;
+
+/// Under each fault in turn the ledger closes, a file next to it gets everything while the sink falls behind, and the sink recovers
+/// by itself. Returns its hop at the end.
 pub(crate) fn beside(faulty: SinkOptions, proxy: &Proxy, faults: &[Fault]) -> HopSnapshot {
     let dir = TempDir::new();
     let path = dir.file("beside.jsonl");
@@ -110,23 +153,30 @@ pub(crate) fn beside(faulty: SinkOptions, proxy: &Proxy, faults: &[Fault]) -> Ho
     let meters = source.meters();
     let watch = Watch::new(source.meters());
     let mut next = 0;
+    let mut send = |count: u64| {
+        source.send(next..next + count);
+        next += count;
+    };
+
     for fault in faults {
+        // It is connected when the fault comes.
+        send(1);
+        wait_for("an answer", || hop(&meters[1]).in_flight.is_zero().then_some(()));
         proxy.set(*fault);
-        for _ in 0..20 {
-            source.send(next..next + CHUNK_ROWS);
-            next += CHUNK_ROWS;
-            let sent = Instant::now();
+
+        // The file has the last chunk, and the sink not even the one before.
+        let is_behind = || hop(&meters[1]).in_flight.count > CHUNK_ROWS && proxy.fired() > 0;
+        let fell_behind = (1..CHUNKS_UNDER_FAULT.end).any(|chunks| {
+            send(CHUNK_ROWS);
             wait_for("the file", || hop(&meters[0]).in_flight.is_zero().then_some(()));
-            assert!(sent.elapsed() < Duration::from_secs(1), "{fault:?}: {:?}", sent.elapsed());
-        }
-        if !matches!(fault, Fault::Refuse) {
-            wait_for("the fault to fire", || (proxy.fired() > 0).then_some(()));
-        }
+            chunks >= CHUNKS_UNDER_FAULT.start && is_behind()
+        });
+        assert!(fell_behind, "{fault:?} has no effect: {:?}", hop(&meters[1]));
 
         proxy.set(Fault::None);
         wait_for("the sink to recover", || hop(&meters[1]).in_flight.is_zero().then_some(()));
         let faulty = hop(&meters[1]);
-        assert_eq!(faulty.delivered.count, next, "{fault:?}: {faulty:?}");
+        assert_eq!(faulty.delivered, faulty.received, "{fault:?}: {faulty:?}");
     }
 
     assert_eq!(source.stop(Instant::now() + DEADLINE), []);
@@ -134,5 +184,6 @@ pub(crate) fn beside(faulty: SinkOptions, proxy: &Proxy, faults: &[Fault]) -> Ho
     assert!(numbers_of(&fs::read_to_string(&path).unwrap()).into_iter().eq(0..next));
     let last = hop(&meters[1]);
     check_law(&last);
+    assert_eq!(last.delivered.count, next);
     last
 }

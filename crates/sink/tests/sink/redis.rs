@@ -1,6 +1,6 @@
 //! The Redis sink against Redis.
 
-use crate::outage::{Outage, beside};
+use crate::outage::{Killed, Outage, beside};
 use crate::support::{Source, check_law, fields, hop, numbered, options};
 use ledger::{Event, Reason, Trouble};
 use record::{Encoding, FieldSet, PollTotals, Record, decode_record};
@@ -119,35 +119,22 @@ fn who_listens_to_a_channel_hears_everything_and_what_nobody_hears_is_counted() 
     assert_eq!(source.hop().delivered.count, 5_000);
 }
 
-struct Away(Own, String);
-
-impl Outage for Away {
-    fn stop(&mut self) {
-        self.0.kill();
-    }
-
-    fn start(&mut self) {
-        self.0.restart();
-    }
-
-    fn numbers(&mut self) -> Vec<u64> {
-        numbers(&self.0, &self.1)
-    }
+fn away() -> Option<(impl Outage, RedisOptions)> {
+    let server = Server::Redis.start()?;
+    let options = to(server.addr(), "outage");
+    let read = |server: &Own| numbers(server, "outage");
+    Some((Killed { server, read, rows_per_sec: 20_000 }, options))
 }
 
 #[test]
 fn an_outage_without_a_spool_loses_what_it_says() {
-    let Some(server) = Server::Redis.start() else { return };
-    let options = to(server.addr(), "outage");
-    let away = Away(server, "outage".into());
+    let Some((away, options)) = away() else { return };
     crate::outage::without_spool(away, || sink_options(records(options)));
 }
 
 #[test]
 fn an_outage_with_a_spool_loses_nothing() {
-    let Some(server) = Server::Redis.start() else { return };
-    let options = to(server.addr(), "outage");
-    let away = Away(server, "outage".into());
+    let Some((away, options)) = away() else { return };
     crate::outage::with_spool(away, || sink_options(records(options)));
 }
 

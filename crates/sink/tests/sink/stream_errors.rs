@@ -199,12 +199,12 @@ mod tls {
     use super::{check, lines, to};
     use crate::outage::beside;
     use crate::streams::{ROWS, Receiver, carried, options_of};
-    use crate::support::numbers_of;
+    use crate::support::{Source, numbers_of};
     use sink::{TlsIdentity, TlsOptions, TlsVerify, tls};
     use std::collections::BTreeSet;
-    use testkit::TempDir;
     use testkit::proxy::{Fault, Proxy};
     use testkit::servers::{Certificate, Certificates};
+    use testkit::{TempDir, wait_for};
 
     fn trusting(certificates: &Certificates) -> TlsOptions {
         TlsOptions { ca: Some(certificates.ca().into()), ..TlsOptions::default() }
@@ -218,6 +218,18 @@ mod tls {
         let connector = tls(to("localhost", port), trusting(&certificates), lines());
         let text = String::from_utf8(carried(connector, receiver)).unwrap();
         assert!(numbers_of(&text).into_iter().eq(0..ROWS));
+    }
+
+    #[test]
+    fn a_row_that_is_shorter_than_the_handshake_is_acknowledged() {
+        let dir = TempDir::new();
+        let Some(certificates) = Certificates::make(dir.path()) else { return };
+        let (_receiver, port) = Receiver::tcp(Some(certificates.certificate(Certificate::Valid)));
+        let connector = tls(to("localhost", port), trusting(&certificates), lines());
+        let mut source = Source::to_one(options_of(connector));
+        source.send(0..1);
+        wait_for("the row to leave", || source.hop().in_flight.is_zero().then_some(()));
+        assert_eq!(source.hop().delivered.count, 1);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! What the tests of sinks share.
 
-use ledger::{Amount, Gauge, HopKind, HopSnapshot, Ledger, Meter, Reason};
-use record::{FieldSet, SocketRecord};
+use ledger::{Amount, Gauge, HopKind, HopSnapshot, Ledger, Meter, Reason, Trouble};
+use record::{ChunkBuilder, FieldSet, SocketRecord};
+use sink::batch::{Batch, BatchId, Encoded, Part, PartKey};
 use sink::{
-    BatchLimits, ChunkWriter, Connector, DeliveryOptions, Fanout, FileOptions, QueueOptions, Sink,
-    SinkOptions,
+    BatchLimits, ChunkWriter, Connector, DeliveryOptions, Fanout, FileOptions, QueueOptions,
+    ReadBack, Sink, SinkOptions,
 };
 use std::fs;
 use std::ops::Range;
@@ -150,6 +151,34 @@ pub(crate) fn hop(meter: &Arc<dyn Meter>) -> HopSnapshot {
     let hop = hops.pop().unwrap();
     assert_eq!((hop.hop, hops.len()), (HopKind::Sink, 0));
     hop
+}
+
+/// What a check of a destination says last, of ten records that it sent and looked for.
+pub(crate) fn found(connector: Connector) -> (&'static str, Result<String, Trouble>) {
+    let mut builder = ChunkBuilder::new(1, [7; 16]);
+    (0..10).for_each(|number| builder.record(&numbered(number)));
+    let steps = sink::check(connector, builder.cut(None).unwrap(), Duration::from_secs(30));
+    let last = steps.into_iter().next_back().unwrap();
+    (last.what, last.result)
+}
+
+/// What a destination answers that is asked for a batch which nobody has sent.
+pub(crate) fn missing(mut connector: Connector) -> ReadBack {
+    let part = Part {
+        end: 7,
+        rows: 1,
+        row_bytes: 7,
+        key: PartKey { host: [0; 16], connection: 0, run: 0 },
+    };
+    let batch = Batch {
+        id: BatchId(1),
+        kind: None,
+        token: 0,
+        encoded: Encoded { bytes: b"nowhere".to_vec(), parts: vec![part] },
+        rows: 1,
+        oldest_unix_ns: 0,
+    };
+    (connector.destination)().unwrap().read_back(&batch, Duration::from_secs(10))
 }
 
 pub(crate) fn check_law(hop: &HopSnapshot) {

@@ -15,6 +15,12 @@ pub(super) fn command(place: &Place) -> Command {
         .arg(format!("--http-address={}", second_port(place.addr)))
         .args(["--https-address=", "--broadcast-address=127.0.0.1"])
         .arg(format!("--data-path={data}"));
+    if let Some(tls) = &place.tls {
+        // HTTP stays as it is, for what asks whether it is ready.
+        command.arg("--tls-required=tcp-https");
+        command.arg(format!("--tls-cert={}", tls.certificate()));
+        command.arg(format!("--tls-key={}", tls.key()));
+    }
     if place.life == Life::Killed {
         // Neither what it holds in memory outlives a kill, nor what it has not synced. It syncs 27,000 messages a second in memory,
         // and some 100 on a disk.
