@@ -179,6 +179,11 @@ impl Queue {
         self.lock().failing = reason;
     }
 
+    /// What rows that find no room are lost to, if it is not the queue's size alone.
+    pub(crate) fn failing_reason(&self) -> Option<Reason> {
+        self.lock().failing
+    }
+
     /// Waits until something is queued or the phase changes, for `time` at most.
     pub(crate) fn wait(&self, time: Duration, seen: Phase) {
         let until = Instant::now() + time;

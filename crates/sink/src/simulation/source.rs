@@ -44,12 +44,8 @@ impl Run {
                 });
             }
             let bytes = (self.builder.row_bytes() - before) as u64;
-            world.rows.push(Row { bytes, ..Row::default() });
+            world.rows.push(Row { bytes, unix_ns, ..Row::default() });
         }
-        let chunk = self.builder.cut(None).unwrap();
-        for row in &mut world.rows[chunk.first() as usize..] {
-            row.oldest_unix_ns = chunk.oldest_unix_ns();
-        }
-        chunk
+        self.builder.cut(None).unwrap()
     }
 }
