@@ -53,6 +53,7 @@ struct Header {
     first: u64,
     source_id: [u8; 16],
     oldest_unix_ns: u64,
+    newest_unix_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +70,8 @@ struct Meta {
 pub struct ChunkError;
 
 /// Version of the form in which chunks are kept.
-const VERSION: u8 = 1;
-const HEADER_BYTES: usize = 1 + 8 + 8 + 16 + 8 + 4;
+const VERSION: u8 = 2;
+const HEADER_BYTES: usize = 1 + 8 + 8 + 16 + 8 + 8 + 4;
 const META_BYTES: usize = 4 + 1 + 8;
 
 impl Chunk {
@@ -92,6 +93,11 @@ impl Chunk {
     /// Time of the oldest row, in nanoseconds since 1970, UTC; 0 if no row says.
     pub fn oldest_unix_ns(&self) -> u64 {
         self.header.oldest_unix_ns
+    }
+
+    /// Time of the newest row, likewise.
+    pub fn newest_unix_ns(&self) -> u64 {
+        self.header.newest_unix_ns
     }
 
     /// How many rows there are.
@@ -122,13 +128,14 @@ impl Chunk {
 
     /// Appends the form that can be kept on disk.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let Header { stream, first, source_id, oldest_unix_ns } = self.header;
+        let Header { stream, first, source_id, oldest_unix_ns, newest_unix_ns } = self.header;
         out.reserve(HEADER_BYTES + self.rows.len() * META_BYTES + self.bytes.len());
         out.push(VERSION);
         out.extend_from_slice(&stream.to_le_bytes());
         out.extend_from_slice(&first.to_le_bytes());
         out.extend_from_slice(&source_id);
         out.extend_from_slice(&oldest_unix_ns.to_le_bytes());
+        out.extend_from_slice(&newest_unix_ns.to_le_bytes());
         out.extend_from_slice(&(self.rows.len() as u32).to_le_bytes());
 
         for meta in &self.rows {
@@ -151,6 +158,7 @@ impl Chunk {
             first: u64::from_le_bytes(rest.take()?),
             source_id: rest.take()?,
             oldest_unix_ns: u64::from_le_bytes(rest.take()?),
+            newest_unix_ns: u64::from_le_bytes(rest.take()?),
         };
 
         let count = u32::from_le_bytes(rest.take()?) as usize;
@@ -198,7 +206,8 @@ pub struct ChunkBuilder {
 impl ChunkBuilder {
     /// For the source `stream` (random), which runs on `source_id`.
     pub fn new(stream: u64, source_id: [u8; 16]) -> ChunkBuilder {
-        let header = Header { stream, first: 0, source_id, oldest_unix_ns: 0 };
+        let (first, oldest_unix_ns, newest_unix_ns) = (0, 0, 0);
+        let header = Header { stream, first, source_id, oldest_unix_ns, newest_unix_ns };
         let filling = Chunk { header, rows: Vec::new(), bytes: Vec::new() };
         ChunkBuilder { writer: ProtobufWriter::new(), filling }
     }
@@ -237,12 +246,18 @@ impl ChunkBuilder {
         self.added(RowKind::Datagram, key, datagram.time_unix_ns);
     }
 
+    /// Counts a row that nobody takes: its number is used, and it is in no chunk. Only between two chunks.
+    pub fn skip(&mut self) {
+        debug_assert!(self.filling.rows.is_empty(), "the numbers in a chunk have no gap");
+        self.filling.header.first += 1;
+    }
+
     fn added(&mut self, kind: RowKind, key: u64, time_unix_ns: Option<u64>) {
         let Chunk { header, rows, bytes } = &mut self.filling;
         rows.push(Meta { end: bytes.len() as u32, kind, key });
-        if let Some(time) = time_unix_ns
-            && (header.oldest_unix_ns == 0 || time < header.oldest_unix_ns)
-        {
+        let Some(time) = time_unix_ns else { return };
+        header.newest_unix_ns = header.newest_unix_ns.max(time);
+        if header.oldest_unix_ns == 0 || time < header.oldest_unix_ns {
             header.oldest_unix_ns = time;
         }
     }
@@ -254,7 +269,7 @@ impl ChunkBuilder {
         }
 
         let first = self.filling.header.first + self.filling.rows.len() as u64;
-        let header = Header { first, oldest_unix_ns: 0, ..self.filling.header };
+        let header = Header { first, oldest_unix_ns: 0, newest_unix_ns: 0, ..self.filling.header };
 
         // A few rows in the memory of many: they are copied, so that a chunk that waits takes what it needs.
         if self.filling.bytes.len() < self.filling.bytes.capacity() / 2 {
@@ -289,8 +304,10 @@ mod tests {
         builder.record(&record(6, 800));
         assert_eq!(builder.cut(None).map(|chunk| chunk.row_count()), Some(2));
         assert_eq!(builder.cut(None), None);
+        builder.skip();
         builder.record(&record(8, 700));
-        builder.totals(&PollTotals { poll: Some(4), ..PollTotals::default() });
+        let (poll, time_unix_ns) = (Some(4), Some(750));
+        builder.totals(&PollTotals { poll, time_unix_ns, ..PollTotals::default() });
         builder.cut(None).unwrap()
     }
 
@@ -298,11 +315,12 @@ mod tests {
     fn rows_are_messages_with_numbers_that_go_on() {
         let chunk = chunk();
         let rows: Vec<_> = chunk.rows().collect();
-        assert_eq!((chunk.first(), chunk.oldest_unix_ns(), rows.len()), (2, 700, 2));
-        assert_eq!((rows[0].number, rows[0].key, rows[0].kind), (2, 8, RowKind::Record));
+        assert_eq!((chunk.first(), rows.len()), (3, 2));
+        assert_eq!((chunk.oldest_unix_ns(), chunk.newest_unix_ns()), (700, 750));
+        assert_eq!((rows[0].number, rows[0].key, rows[0].kind), (3, 8, RowKind::Record));
         assert_eq!(decode_protobuf(rows[0].bytes).unwrap().cookie, Some(8));
         assert!(matches!(decode_record(rows[0].bytes), Ok(Record::Socket(_))));
-        assert_eq!((rows[1].number, rows[1].kind), (3, RowKind::Totals));
+        assert_eq!((rows[1].number, rows[1].kind), (4, RowKind::Totals));
         assert_eq!(decode_totals(rows[1].bytes).unwrap().poll, Some(4));
     }
 

@@ -3,8 +3,8 @@
 use crate::destination::OwnFigures;
 use crate::queue::Queue;
 use ledger::{
-    Amount, Event, EventCounter, Gauge, HopBuilder, HopKind, HopSnapshot, Meter, SinkCounters,
-    Tally, Trouble,
+    Amount, Event, EventCounter, Gauge, HopBuilder, HopKind, HopSnapshot, Meter, Reason,
+    SinkCounters, Tally, Trouble,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -59,6 +59,20 @@ struct State {
     spool_capacity_bytes: Option<u64>,
     /// The thread is no longer waited for, and counts nothing more.
     is_abandoned: bool,
+    standing: Standing,
+}
+
+/// Where rows are that have no fate yet, as the sink's thread said last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Standing {
+    /// In the spool: they are there for the next life.
+    pub(crate) kept: Amount,
+    /// Not in the spool, and perhaps with the destination.
+    pub(crate) exposed: Amount,
+}
+
+fn least(one: Amount, other: Amount) -> Amount {
+    Amount { count: one.count.min(other.count), bytes: one.bytes.min(other.bytes) }
 }
 
 impl Accounts {
@@ -81,16 +95,24 @@ impl Accounts {
         }
     }
 
-    /// Lets the sink's thread count, unless it has been given up.
-    pub(crate) fn while_counted(&self, count: impl FnOnce()) {
-        let state = self.lock();
+    /// Lets the sink's thread count, unless it has been given up, and takes what is where after that.
+    pub(crate) fn settle(&self, standing: Standing, count: impl FnOnce()) {
+        let mut state = self.lock();
         if !state.is_abandoned {
             count();
+            state.standing = standing;
         }
     }
 
-    /// Gives the thread up: what it had in its hands is uncertain, and it counts nothing more.
+    /// Takes what is where.
+    pub(crate) fn set_standing(&self, standing: Standing) {
+        self.lock().standing = standing;
+    }
+
+    /// Gives the thread up: it counts nothing more. What it had submitted is uncertain, what the spool has stays in flight, and the
+    /// rest is dropped. Returns what is lost.
     pub(crate) fn abandon(&self) -> Amount {
+        let reason = self.queue.failing_reason().unwrap_or(Reason::Shutdown);
         let mut state = self.lock();
         if state.is_abandoned {
             return Amount::default();
@@ -99,8 +121,11 @@ impl Accounts {
 
         let left = self.counters.left() + self.queue.counters.left();
         let inside = self.received().saturating_sub(left);
-        self.counters.uncertain(inside);
-        inside
+        let lost = inside.saturating_sub(state.standing.kept);
+        let uncertain = least(state.standing.exposed, lost);
+        self.counters.uncertain(uncertain);
+        self.counters.drop(reason, lost.saturating_sub(uncertain));
+        lost
     }
 
     /// Everything that entered.

@@ -229,7 +229,8 @@ impl<D: Disk> Backlog<D> {
         held + self.spooled_unread()
     }
 
-    fn spooled_unread(&self) -> Amount {
+    /// Those of them that the spool has.
+    pub(crate) fn spooled_unread(&self) -> Amount {
         let Shelf::Open(spooled) = &self.shelf else { return Amount::default() };
         let unread = spooled.spool.figures().unread;
         Amount { count: unread.rows, bytes: unread.row_bytes }

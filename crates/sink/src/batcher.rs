@@ -20,6 +20,8 @@ pub(crate) struct Made {
     pub(crate) entries: Vec<(EntryId, u64)>,
     /// Whether its rows may have been delivered in an earlier life.
     pub(crate) is_repeated: bool,
+    /// Time of the newest row, in nanoseconds since 1970, UTC; 0 if no row says.
+    pub(crate) newest_unix_ns: u64,
 }
 
 /// A chunk that is to be batched.
@@ -57,6 +59,7 @@ struct Lane {
     since: Option<Instant>,
     amount: Amount,
     oldest_unix_ns: u64,
+    newest_unix_ns: u64,
     token: Token,
     entries: Vec<(EntryId, u64)>,
     is_repeated: bool,
@@ -171,6 +174,14 @@ impl Batcher {
         is_open && self.made.iter().all(|made| !made.entries.is_empty())
     }
 
+    /// What of it a spool has.
+    pub(crate) fn spooled(&self) -> Amount {
+        let is_spooled = |lane: &&Lane| !lane.entries.is_empty();
+        let open: Amount = self.lanes.iter().filter(is_spooled).map(|lane| lane.amount).sum();
+        let made = self.made.iter().filter(|made| !made.entries.is_empty());
+        open + made.map(|made| made.batch.amount()).sum()
+    }
+
     /// What is being filled, and what is complete.
     pub(crate) fn inside(&self) -> Amount {
         let open: Amount = self.lanes.iter().map(|lane| lane.amount).sum();
@@ -200,6 +211,7 @@ impl Lane {
             since: None,
             amount: Amount::default(),
             oldest_unix_ns: 0,
+            newest_unix_ns: 0,
             token: Token::default(),
             entries: Vec::new(),
             is_repeated: false,
@@ -216,6 +228,7 @@ impl Lane {
         if oldest > 0 && (self.oldest_unix_ns == 0 || oldest < self.oldest_unix_ns) {
             self.oldest_unix_ns = oldest;
         }
+        self.newest_unix_ns = self.newest_unix_ns.max(fed.chunk.newest_unix_ns());
 
         let Some(entry) = fed.entry else { return };
         match self.entries.last_mut() {
@@ -249,6 +262,7 @@ impl Lane {
             batch: Arc::new(batch),
             entries: std::mem::take(&mut self.entries),
             is_repeated: std::mem::take(&mut self.is_repeated),
+            newest_unix_ns: std::mem::take(&mut self.newest_unix_ns),
         })
     }
 

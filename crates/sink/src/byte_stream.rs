@@ -5,6 +5,8 @@
 //! sent again over the next one, and those that the other end's program had not read yet by then are lost without a trace: only an
 //! answer of that program could tell.
 
+pub(crate) mod plain;
+
 use crate::batch::{Attempt, Failure, Fate, Outcome, Parts, Sent};
 use crate::destination::Destination;
 use ledger::{Reason, Trouble};

@@ -3,19 +3,21 @@
 //! A batch stays here until the fate of each of its parts is known. A retry is the same bytes under the same id. After a failure
 //! the next attempt waits for a random time up to a bound that doubles with each failure in a row ("full jitter"). After
 //! [`CIRCUIT_FAILURES`] failures in a row with no success between them the circuit is open: one batch alone is tried, until
-//! one comes through.
+//! one comes through. What was under way when a failure was counted counts as part of it: a connection that is lost with eight
+//! batches in flight is one failure.
+
+mod pause;
+mod pending;
 
 use crate::backlog::Attempted;
-use crate::batch::{Attempt, Batch, BatchId, Failure, Fate, Outcome, Parts, Sent};
+use crate::batch::{Attempt, BatchId, Failure, Fate, Outcome, Parts};
 use crate::batcher::{EntryId, Made};
 use crate::options::DeliveryOptions;
 use ledger::{Amount, Reason, RejectClass};
+use pause::Random;
+use pending::{Part, PartState, Pending, Stage};
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// The bound of the first pause.
-const RETRY_MIN: Duration = Duration::from_millis(100);
 
 /// Failures in a row after which one batch alone is tried.
 const CIRCUIT_FAILURES: u32 = 3;
@@ -26,47 +28,6 @@ pub(crate) struct Now {
     pub(crate) at: Instant,
     /// Since 1970, UTC.
     pub(crate) unix_ns: u64,
-}
-
-/// What is known of one part.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum PartState {
-    /// No byte of it has left.
-    Open,
-    /// It may have arrived, and nobody said so.
-    Maybe,
-    /// Its fate is known.
-    Done,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Part {
-    state: PartState,
-    /// The destination has been given it and has not said what became of it.
-    is_in_hand: bool,
-}
-
-struct Pending {
-    made: Made,
-    parts: Vec<Part>,
-    /// Parts without a fate.
-    open: usize,
-    /// Parts in the destination's hands.
-    in_hand: usize,
-    stage: Stage,
-    /// When the next attempt may be made, once a part of this one has failed.
-    retry_at: Option<Instant>,
-    failures: u32,
-    /// What it is counted under if it has to go.
-    reason: Option<Reason>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
-    /// May be submitted from then on.
-    Waiting(Instant),
-    /// Some of it is in the destination's hands, which said something of it then.
-    Submitted(Instant),
 }
 
 /// How rows leave.
@@ -92,6 +53,9 @@ pub(crate) struct Left {
 pub(crate) struct Delivery {
     options: DeliveryOptions,
     pending: VecDeque<Pending>,
+    /// Attempts so far, and how many of them had been made when the last failure was counted.
+    attempts: u64,
+    failed_with: u64,
     /// Failures since the last success.
     failures: u32,
     is_failing: bool,
@@ -111,6 +75,8 @@ impl Delivery {
         Delivery {
             options,
             pending: VecDeque::new(),
+            attempts: 0,
+            failed_with: 0,
             failures: 0,
             is_failing: false,
             reason: None,
@@ -133,7 +99,7 @@ impl Delivery {
 
     /// Batches whose answer is awaited.
     pub(crate) fn submitted(&self) -> usize {
-        self.pending.iter().filter(|one| matches!(one.stage, Stage::Submitted(_))).count()
+        self.pending.iter().filter(|one| one.is_submitted()).count()
     }
 
     /// Whether the destination has failed lately and has not come back.
@@ -156,6 +122,14 @@ impl Delivery {
         self.pending.iter().map(Pending::open_amount).sum()
     }
 
+    /// Of these, those that a spool has; and of the others those that may be with the destination.
+    pub(crate) fn spooled_and_exposed(&self) -> [Amount; 2] {
+        let sum = |is: fn(&&Pending) -> bool| {
+            self.pending.iter().filter(is).map(Pending::open_amount).sum()
+        };
+        [sum(|one| one.is_spooled()), sum(|one| !one.is_spooled() && one.is_exposed())]
+    }
+
     /// Time of the oldest row inside; 0 if none says.
     pub(crate) fn oldest_unix_ns(&self) -> u64 {
         let times = self.pending.iter().map(|one| one.made.batch.oldest_unix_ns);
@@ -164,20 +138,7 @@ impl Delivery {
 
     /// Takes a batch.
     pub(crate) fn add(&mut self, made: Made, now: Now) {
-        let count = made.batch.encoded.parts.len();
-        let state = if made.is_repeated { PartState::Maybe } else { PartState::Open };
-        let stage = Stage::Waiting(now.at);
-        let parts = vec![Part { state, is_in_hand: false }; count];
-        self.pending.push_back(Pending {
-            made,
-            parts,
-            open: count,
-            in_hand: 0,
-            stage,
-            retry_at: None,
-            failures: 0,
-            reason: None,
-        });
+        self.pending.push_back(Pending::new(made, now.at));
     }
 
     /// Whether there is something to be submitted now.
@@ -198,20 +159,14 @@ impl Delivery {
 
         let is_ready = |one: &&mut Pending| matches!(one.stage, Stage::Waiting(at) if at <= now.at);
         let next = self.pending.iter_mut().find(is_ready)?;
-        (next.stage, next.retry_at) = (Stage::Submitted(now.at), None);
-        next.in_hand = next.open;
-        for part in &mut next.parts {
-            part.is_in_hand = part.state != PartState::Done;
-        }
-        Some(Attempt { batch: Arc::clone(&next.made.batch), parts: next.open_parts() })
+        self.attempts += 1;
+        Some(next.submit(self.attempts, now.at))
     }
 
     /// The destination has no room for this one until then.
     pub(crate) fn given_back(&mut self, id: BatchId, until: Instant) {
         if let Some(one) = self.find(id) {
-            one.stage = Stage::Waiting(until);
-            one.in_hand = 0;
-            one.parts.iter_mut().for_each(|part| part.is_in_hand = false);
+            one.given_back(until);
         }
     }
 
@@ -244,13 +199,13 @@ impl Delivery {
 
     /// Everything that was submitted has lost its destination: it may have arrived.
     pub(crate) fn lost_destination(&mut self, failure: &Failure, now: Now) {
-        let is_submitted = |one: &&Pending| matches!(one.stage, Stage::Submitted(_));
-        let lost: Vec<_> = self.pending.iter().filter(is_submitted).map(Pending::in_hand).collect();
+        let submitted = self.pending.iter().filter(|one| one.is_submitted());
+        let lost: Vec<_> = submitted.map(Pending::in_hand).collect();
         for (batch, parts) in &lost {
             self.failed(*batch, parts, failure, now);
         }
         if lost.is_empty() {
-            self.note_failure(failure, now);
+            self.note_failure(None, failure, now);
         }
     }
 
@@ -262,13 +217,14 @@ impl Delivery {
         )
     }
 
-    /// Lets go of batches that are too old to be tried again. Those in the destination's hands stay.
+    /// Lets go of batches that are too old to be tried again: with their newest row, so that none goes before its time. Those in the
+    /// destination's hands stay.
     pub(crate) fn expire(&mut self, now: Now) {
         let Some(after) = self.options.expire_after else { return };
         let limit = now.unix_ns.saturating_sub(after.as_nanos() as u64);
         let is_expired = |one: &Pending| {
-            let oldest = one.made.batch.oldest_unix_ns;
-            matches!(one.stage, Stage::Waiting(_)) && oldest > 0 && oldest < limit
+            let newest = one.made.newest_unix_ns;
+            !one.is_submitted() && newest > 0 && newest < limit
         };
 
         while let Some(at) = self.pending.iter().position(is_expired) {
@@ -280,7 +236,7 @@ impl Delivery {
     /// Returns how much it was.
     pub(crate) fn give_up_unspooled(&mut self, reason: Reason, now: Now) -> Amount {
         let mut lost = Amount::default();
-        while let Some(at) = self.pending.iter().position(|one| one.made.entries.is_empty()) {
+        while let Some(at) = self.pending.iter().position(|one| !one.is_spooled()) {
             lost += self.pending[at].open_amount();
             let reason = self.pending[at].reason.unwrap_or(reason);
             self.give_up(at, reason, now);
@@ -290,17 +246,13 @@ impl Delivery {
 
     /// Whether rows that a spool has were given to the destination, and their fate is not known.
     pub(crate) fn attempted_and_spooled(&self) -> Attempted {
-        let was_tried = |one: &Pending| {
-            let is_submitted = matches!(one.stage, Stage::Submitted(_));
-            is_submitted || one.parts.iter().any(|part| part.state != PartState::Open)
-        };
-        let mut spooled = self.pending.iter().filter(|one| !one.made.entries.is_empty());
-        if spooled.any(was_tried) { Attempted::Some } else { Attempted::None }
+        let is_tried = self.pending.iter().any(|one| one.is_spooled() && one.is_exposed());
+        if is_tried { Attempted::Some } else { Attempted::None }
     }
 
     /// Whether all of it is in the spool.
     pub(crate) fn is_spooled(&self) -> bool {
-        self.pending.iter().all(|one| !one.made.entries.is_empty())
+        self.pending.iter().all(Pending::is_spooled)
     }
 
     /// How long until there is something to submit, if nothing is heard.
@@ -331,19 +283,8 @@ impl Delivery {
         let mut random = Random(self.random.next());
         let Some(one) = self.find(batch) else { return };
 
-        let mut was_in_hand = false;
-        for at in parts.places(one.parts.len()) {
-            let Some(part) = one.parts.get_mut(at) else { continue };
-            if failure.sent == Sent::Maybe && part.state == PartState::Open {
-                part.state = PartState::Maybe;
-            }
-            if std::mem::take(&mut part.is_in_hand) {
-                one.in_hand -= 1;
-                was_in_hand = true;
-            }
-        }
         // A late word about an earlier attempt.
-        if !was_in_hand {
+        if !one.fail(parts, failure.sent) {
             return;
         }
 
@@ -353,20 +294,28 @@ impl Delivery {
         one.reason = failure.reason;
         let pause = failure.after.unwrap_or_else(|| random.pause(one.failures, retry_max));
         one.retry_at = one.retry_at.max(Some(now.at + pause));
-        one.heard(now);
+        one.heard(now.at);
+        let attempt = one.attempt;
         if is_first {
-            self.note_failure(failure, now);
+            self.note_failure(Some(attempt), failure, now);
         }
     }
 
-    fn note_failure(&mut self, failure: &Failure, now: Now) {
+    /// Counts a failure of this attempt, or of the destination itself.
+    fn note_failure(&mut self, attempt: Option<u64>, failure: &Failure, now: Now) {
         // One that is merely slow is not broken.
         if failure.reason.is_none() {
             return;
         }
-        self.failures = self.failures.saturating_add(1);
         self.reason = failure.reason;
         self.is_failing = true;
+        // It was under way when the last failure was counted.
+        if attempt.is_some_and(|attempt| attempt <= self.failed_with) {
+            return;
+        }
+
+        self.failed_with = self.attempts;
+        self.failures = self.failures.saturating_add(1);
         if self.is_circuit_open() {
             let pause = failure.after;
             let pause =
@@ -382,22 +331,15 @@ impl Delivery {
         };
         let one = &mut self.pending[at];
         for place in outcome.parts.places(one.parts.len()) {
-            let Some(part) = one.parts.get_mut(place) else { continue };
-            if part.state == PartState::Done {
-                continue;
-            }
-            let exit = exit(*part);
-            one.in_hand -= usize::from(part.is_in_hand);
-            one.open -= 1;
-            *part = Part { state: PartState::Done, is_in_hand: false };
-            push(&mut self.left, Left { exit, amount: one.made.batch.amount_of(place) });
+            let Some((part, amount)) = one.end_part(place) else { continue };
+            push(&mut self.left, Left { exit: exit(part), amount });
         }
 
-        if one.open == 0 {
+        if one.is_done() {
             self.entries.append(&mut one.made.entries);
             self.pending.remove(at);
         } else {
-            one.heard(now);
+            one.heard(now.at);
         }
     }
 
@@ -418,88 +360,5 @@ fn push(left: &mut Vec<Left>, one: Left) {
     }
 }
 
-impl Pending {
-    fn id(&self) -> BatchId {
-        self.made.batch.id
-    }
-
-    /// The destination has said something of it. Once it has said everything, what is left is tried again.
-    fn heard(&mut self, now: Now) {
-        if matches!(self.stage, Stage::Submitted(_)) {
-            self.stage = match self.in_hand {
-                0 => Stage::Waiting(self.retry_at.unwrap_or(now.at)),
-                _ => Stage::Submitted(now.at),
-            };
-        }
-    }
-
-    fn open_amount(&self) -> Amount {
-        let batch: &Batch = &self.made.batch;
-        if self.open == self.parts.len() {
-            return batch.amount();
-        }
-        let open = self.parts.iter().enumerate().filter(|(_, part)| part.state != PartState::Done);
-        open.map(|(at, _)| batch.amount_of(at)).sum()
-    }
-
-    /// Its parts that the destination has and has said nothing of.
-    fn in_hand(&self) -> (BatchId, Parts) {
-        let in_hand = self.parts.iter().enumerate().filter(|(_, part)| part.is_in_hand);
-        (self.id(), Parts::Some(in_hand.map(|(at, _)| at as u32).collect()))
-    }
-
-    fn open_parts(&self) -> Parts {
-        if self.open == self.parts.len() {
-            return Parts::All;
-        }
-        let open = self.parts.iter().enumerate().filter(|(_, part)| part.state != PartState::Done);
-        Parts::Some(open.map(|(at, _)| at as u32).collect())
-    }
-}
-
-/// Small random numbers (SplitMix64, <https://prng.di.unimi.it/splitmix64.c>): for pauses, not for secrets.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A pause after that many failures in a row.
-    fn pause(&mut self, failures: u32, max: Duration) -> Duration {
-        let doubled = RETRY_MIN.saturating_mul(1 << failures.saturating_sub(1).min(16));
-        let bound_us = doubled.min(max).as_micros() as u64;
-        Duration::from_micros(self.next() % bound_us.max(1))
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pause_is_anything_up_to_a_bound_that_doubles() {
-        let max = Duration::from_secs(5);
-        let mut random = Random(1);
-        for (failures, bound_ms) in
-            [(1, 100), (2, 200), (3, 400), (6, 3_200), (7, 5_000), (u32::MAX, 5_000)]
-        {
-            let pauses: Vec<_> = (0..2_000).map(|_| random.pause(failures, max)).collect();
-            let bound = Duration::from_millis(bound_ms);
-            assert!(pauses.iter().all(|pause| *pause < bound), "{failures}");
-            // Full jitter: every part of it is hit alike.
-            for quarter in 0..4 {
-                let range = bound * quarter / 4..bound * (quarter + 1) / 4;
-                let hits = pauses.iter().filter(|pause| range.contains(*pause)).count();
-                assert!(
-                    (400..600).contains(&hits),
-                    "{hits} of 2,000 in quarter {quarter} of {bound:?}"
-                );
-            }
-        }
-    }
-}
+mod tests;

@@ -1,9 +1,10 @@
 //! One source, many sinks: each row is encoded once, whatever their number.
 
-use crate::queue::{Full, Intake};
+use crate::queue::{Full, Intake, Wake};
 use crate::sink::{Sink, random};
 use record::{Chunk, ChunkBuilder, DatagramRecord, PollTotals, SocketRecord};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A chunk is cut when its rows have reached this many bytes, so that it is longer by less than one row.
@@ -16,40 +17,62 @@ const KEPT_CHUNKS: usize = 8;
 /// The sinks of a source. Clones are the same: sinks come and go while the source runs.
 #[derive(Clone, Default)]
 pub struct Fanout {
-    intakes: Arc<Mutex<Arc<[Intake]>>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    intakes: Mutex<Vec<Intake>>,
+    /// Whether there is any, for a look at each row. Written under the lock.
+    has_sinks: AtomicBool,
 }
 
 impl Fanout {
     /// Adds a sink: it has every chunk that is cut from now on.
     pub fn attach(&self, sink: &Sink) {
-        let mut intakes = self.lock();
-        *intakes = intakes.iter().cloned().chain([sink.intake()]).collect();
+        self.change(|intakes| intakes.push(sink.intake()));
     }
 
     /// Takes a sink away: what was cut before is in it.
     pub fn detach(&self, sink: &Sink) {
-        let mut intakes = self.lock();
         let queue = sink.intake().queue;
-        *intakes = intakes.iter().filter(|intake| !intake.is_of(&queue)).cloned().collect();
+        self.change(|intakes| intakes.retain(|intake| !intake.is_of(&queue)));
     }
 
     /// Puts one in the place of another, between two chunks: each chunk goes to one of the two.
     pub fn replace(&self, old: &Sink, new: &Sink) {
-        let mut intakes = self.lock();
         let queue = old.intake().queue;
-        let others = intakes.iter().filter(|intake| !intake.is_of(&queue)).cloned();
-        *intakes = others.chain([new.intake()]).collect();
+        self.change(|intakes| {
+            intakes.retain(|intake| !intake.is_of(&queue));
+            intakes.push(new.intake());
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<Intake>)) {
+        let mut intakes = self.lock();
+        change(&mut intakes);
+        self.shared.has_sinks.store(!intakes.is_empty(), Ordering::Relaxed);
     }
 
     /// What fills chunks for these sinks: one for each source. `source_id` says where it runs: the host's boot.
     pub fn writer(&self, source_id: [u8; 16]) -> ChunkWriter {
         let builder = ChunkBuilder::new((random() >> 1).max(1), source_id);
-        ChunkWriter { fanout: self.clone(), builder, kept: VecDeque::new(), waiting: None }
+        let (kept, waiting) = (VecDeque::new(), None);
+        ChunkWriter { fanout: self.clone(), builder, kept, waiting, is_quiet: false }
     }
 
-    fn offer(&self, chunk: &Arc<Chunk>) {
+    fn has_sinks(&self) -> bool {
+        // Whoever attaches a sink is seen a moment later at the latest.
+        self.shared.has_sinks.load(Ordering::Relaxed)
+    }
+
+    fn offer(&self, chunk: &Arc<Chunk>, wake: Wake) {
         // Offered under the lock: a sink that was taken away has been given nothing since.
-        self.lock().iter().for_each(|intake| intake.offer(chunk));
+        self.lock().iter().for_each(|intake| intake.queue.offer(chunk, wake));
+    }
+
+    fn wake(&self) {
+        self.lock().iter().for_each(|intake| intake.queue.wake());
     }
 
     /// Offers a chunk to the one sink that is attached.
@@ -62,9 +85,9 @@ impl Fanout {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Arc<[Intake]>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Intake>> {
         // Nothing panics between two changes that belong together.
-        self.intakes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.intakes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -76,6 +99,8 @@ pub struct ChunkWriter {
     kept: VecDeque<Arc<Chunk>>,
     /// A chunk that found no room.
     waiting: Option<Arc<Chunk>>,
+    /// Chunks were handed over that woke no sink.
+    is_quiet: bool,
 }
 
 impl ChunkWriter {
@@ -84,14 +109,22 @@ impl ChunkWriter {
         self.builder.stream()
     }
 
-    /// Takes a record. It is on its way once its chunk is full, or with [`flush`](Self::flush).
+    /// Takes a record. It is on its way once some chunks are full, or with [`flush`](Self::flush). Without a sink it costs nothing.
     pub fn record(&mut self, record: &SocketRecord<'_>) {
+        if self.is_for_nobody() {
+            return self.builder.skip();
+        }
         self.builder.record(record);
-        self.cut_if_full();
+        if self.builder.row_bytes() >= CHUNK_BYTES {
+            self.cut(Wake::IfMuch);
+        }
     }
 
     /// Takes the totals of a poll, and sends everything on its way.
     pub fn end_of_poll(&mut self, totals: &PollTotals<'_>) {
+        if self.is_for_nobody() {
+            return self.builder.skip();
+        }
         self.builder.totals(totals);
         self.flush();
     }
@@ -129,17 +162,24 @@ impl ChunkWriter {
 
     /// Sends everything on its way.
     pub fn flush(&mut self) {
+        self.cut(Wake::Yes);
+        if std::mem::take(&mut self.is_quiet) {
+            self.fanout.wake();
+        }
+    }
+
+    fn cut(&mut self, wake: Wake) {
         let reuse = self.free_chunk();
         let Some(chunk) = self.builder.cut(reuse) else { return };
         let chunk = Arc::new(chunk);
-        self.fanout.offer(&chunk);
+        self.fanout.offer(&chunk, wake);
+        self.is_quiet = wake == Wake::IfMuch;
         self.kept.push_back(chunk);
     }
 
-    fn cut_if_full(&mut self) {
-        if self.builder.row_bytes() >= CHUNK_BYTES {
-            self.flush();
-        }
+    /// Whether no sink would have a row that came now: none is attached, and none waits for the rest of a chunk.
+    fn is_for_nobody(&self) -> bool {
+        !self.fanout.has_sinks() && self.builder.row_count() == 0
     }
 
     /// A chunk that no sink needs any longer.
@@ -157,7 +197,7 @@ impl Drop for ChunkWriter {
     fn drop(&mut self) {
         // Nobody can wait any longer: what finds no room is dropped by the sink, and counted.
         if let Some(chunk) = self.waiting.take() {
-            self.fanout.offer(&chunk);
+            self.fanout.offer(&chunk, Wake::Yes);
         }
         self.flush();
     }

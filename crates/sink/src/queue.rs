@@ -10,6 +10,10 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+/// Memory of waiting chunks from which a source wakes the sink's thread although more follows at once. A wake costs the source some
+/// microseconds, as much as a dozen rows; the memory of so few chunks is still in the processor's cache when the next are written.
+const MUCH_BYTES: usize = 256 * 1024;
+
 /// The queue of one sink.
 pub(crate) struct Queue {
     options: QueueOptions,
@@ -29,6 +33,8 @@ struct State {
     memory_bytes: usize,
     inside: Amount,
     phase: Phase,
+    /// The sink's thread rests until something is queued.
+    is_awaited: bool,
     /// Why rows that find no room are lost, where it is not the queue's size alone.
     failing: Option<Reason>,
 }
@@ -41,6 +47,14 @@ pub(crate) enum Phase {
     Closing(Instant),
     /// The thread has ended, or is no longer waited for.
     Closed,
+}
+
+/// Whether a chunk wakes the sink's thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wake {
+    Yes,
+    /// Only once much waits: more follows, or a [`wake`](Queue::wake).
+    IfMuch,
 }
 
 /// There is no room, and the chunk was not taken.
@@ -56,6 +70,7 @@ impl Queue {
                 memory_bytes: 0,
                 inside: Amount::default(),
                 phase: Phase::Open,
+                is_awaited: false,
                 failing: None,
             }),
             changed: Condvar::new(),
@@ -70,8 +85,8 @@ impl Queue {
         self.options.bytes_max
     }
 
-    /// Puts a chunk in, or counts what has to go, and wakes the sink's thread. Never waits.
-    pub(crate) fn offer(&self, chunk: &Arc<Chunk>) {
+    /// Puts a chunk in, or counts what has to go. Never waits.
+    pub(crate) fn offer(&self, chunk: &Arc<Chunk>, wake: Wake) {
         let mut state = self.lock();
         let amount = amount_of(chunk);
         self.offered.add(amount);
@@ -95,8 +110,27 @@ impl Queue {
         }
 
         state.push(Arc::clone(chunk));
+        let much = MUCH_BYTES.min(self.options.bytes_max / 4);
+        if wake == Wake::Yes || state.memory_bytes >= much {
+            self.notify(state);
+        }
+    }
+
+    /// Wakes the sink's thread, if it rests and something waits.
+    pub(crate) fn wake(&self) {
+        let state = self.lock();
+        if !state.chunks.is_empty() {
+            self.notify(state);
+        }
+    }
+
+    /// One call of the kernel for each rest, whatever is queued until its end.
+    fn notify(&self, mut state: MutexGuard<'_, State>) {
+        let is_awaited = std::mem::take(&mut state.is_awaited);
         drop(state);
-        self.changed.notify_one();
+        if is_awaited {
+            self.changed.notify_one();
+        }
     }
 
     /// Puts a chunk in if there is room, or if what finds no room is dropped.
@@ -113,7 +147,7 @@ impl Queue {
             return Err(Full);
         }
         drop(state);
-        self.offer(chunk);
+        self.offer(chunk, Wake::Yes);
         Ok(())
     }
 
@@ -145,6 +179,11 @@ impl Queue {
         self.lock().failing = reason;
     }
 
+    /// What rows that find no room are lost to, if it is not the queue's size alone.
+    pub(crate) fn failing_reason(&self) -> Option<Reason> {
+        self.lock().failing
+    }
+
     /// Waits until something is queued or the phase changes, for `time` at most.
     pub(crate) fn wait(&self, time: Duration, seen: Phase) {
         let until = Instant::now() + time;
@@ -152,11 +191,13 @@ impl Queue {
         while state.chunks.is_empty() && state.phase == seen {
             let now = Instant::now();
             if now >= until {
-                return;
+                break;
             }
+            state.is_awaited = true;
             let waited = self.changed.wait_timeout(state, until - now);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+        state.is_awaited = false;
     }
 
     /// Waits until the phase changes, for `time` at most: more chunks would change nothing.
@@ -264,7 +305,7 @@ pub struct Intake {
 impl Intake {
     /// Hands a chunk over. A full queue drops by its own rule, and counts it.
     pub fn offer(&self, chunk: &Arc<Chunk>) {
-        self.queue.offer(chunk);
+        self.queue.offer(chunk, Wake::Yes);
     }
 
     /// Hands a chunk over, unless there is no room and it is to wait where it is ([`WhenFull::LeaveAtSource`]).
@@ -277,5 +318,45 @@ impl Intake {
 
     pub(crate) fn is_of(&self, queue: &Arc<Queue>) -> bool {
         Arc::ptr_eq(&self.queue, queue)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::{ChunkBuilder, SocketRecord};
+    use std::thread;
+    use testkit::{DEADLINE, wait_for};
+
+    fn chunk(bytes: usize) -> Arc<Chunk> {
+        let mut builder = ChunkBuilder::new(1, [0; 16]);
+        let host = "x".repeat(bytes);
+        builder.record(&SocketRecord { host: Some(&host), ..SocketRecord::default() });
+        Arc::new(builder.cut(None).unwrap())
+    }
+
+    #[test]
+    fn a_source_that_goes_on_wakes_nobody_until_much_waits_or_it_says_so() {
+        let queue = Arc::new(Queue::new(QueueOptions::default()).unwrap());
+        let rest = || {
+            let of_thread = Arc::clone(&queue);
+            let rest = thread::spawn(move || of_thread.wait(100 * DEADLINE, Phase::Open));
+            wait_for("the rest", || queue.lock().is_awaited.then_some(()));
+            rest
+        };
+
+        let resting = rest();
+        queue.offer(&chunk(100), Wake::IfMuch);
+        assert!(queue.lock().is_awaited);
+        queue.wake();
+        wait_for("the end of a poll", || resting.is_finished().then_some(()));
+        assert!(queue.pop().is_some());
+
+        let resting = rest();
+        queue.offer(&chunk(MUCH_BYTES / 2), Wake::IfMuch);
+        assert!(queue.lock().is_awaited);
+        queue.offer(&chunk(MUCH_BYTES / 2), Wake::IfMuch);
+        wait_for("much", || resting.is_finished().then_some(()));
+        assert!(!queue.lock().is_awaited);
     }
 }

@@ -3,8 +3,8 @@
 //! Queue, backlog, spool, batcher and delivery are the real ones, driven by [`Worker`]. Simulated are the time (both clocks), the
 //! destination (`world`), the encoder, the spool's disk, and the source. The destination answers late, in any order, by parts,
 //! twice, or never; it refuses, drops, fails, panics and cannot be made; it gives batches back and speaks of batches that nobody
-//! gave it. The encoder skips rows and panics. The sink is closed at a random moment with a random deadline, or the machine
-//! stops, and another sink takes over the disk.
+//! gave it. The encoder skips rows and panics, and cannot be made. The sink is closed at a random moment with a random deadline, or given
+//! up, or the machine stops, and another sink takes over the disk.
 //!
 //! The judge knows each row by its number and what the store did with it. After each turn the law must hold in rows and
 //! bytes, and each way out must have exactly what the destination said; at the end every row is accounted for, nothing that the
@@ -14,6 +14,7 @@
 
 mod destination;
 mod encoder;
+mod ending;
 mod faults;
 mod life;
 mod plan;
@@ -24,16 +25,15 @@ use crate::accounts::Accounts;
 use crate::backlog::Backlog;
 use crate::delivery::Now;
 use crate::destination::Connector;
-use crate::options::SpoolSync;
 use crate::queue::Queue;
-use crate::sink::end;
 use crate::spool::tests::fake::{FakeDisk, Faults};
 use crate::spool::{self, Spool};
 use crate::worker::{Turn, Worker};
 use destination::make;
+use encoder::make_form;
 use faults::{FAULTS, Fault, Fired, Mood};
 use ledger::{Amount, Reason};
-use life::{Clock, Life, check_law, hop, is_empty};
+use life::{Clock, Life, check_law};
 use plan::Plan;
 use record::ChunkBuilder;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -126,7 +126,7 @@ impl Run {
         let of_form = Arc::clone(&self.world);
         let of_destination = Arc::clone(&self.world);
         let connector = Connector {
-            form: Box::new(move || plan.form(&of_form)),
+            form: Box::new(move || make_form(&plan, &of_form)),
             destination: Box::new(move || make(&of_destination)),
         };
         let limits = (plan.batch, plan.delivery);
@@ -261,7 +261,8 @@ impl Run {
             world.fired.add(Fault::Expired);
             let after = self.plan.delivery.expire_after.expect("rows expired without a limit");
             let limit = world.unix_ns().saturating_sub(after.as_nanos() as u64);
-            assert!(world.has_older_than(limit), "rows expired that are not old enough");
+            let (rows, old) = (expired - life.expired_before, world.older_than(limit));
+            assert!(rows <= old, "{rows} rows expired, {old} are old enough");
         }
         life.expired_before = expired;
     }
@@ -287,61 +288,6 @@ impl Run {
         turn
     }
 
-    /// Closes, runs to the end, and holds that against what is known. Returns what stays on disk.
-    fn finish(&mut self, mut life: Life, deadline_ms: u64) -> Amount {
-        let deadline_ns = self.now_ns() + deadline_ms * MS;
-        lock(&self.world).say(|| format!("it is closed, until {} ms", deadline_ns / MS));
-        life.accounts.queue.close(*BASE + Duration::from_nanos(deadline_ns));
-        let late_ns = deadline_ns + 150 * MS;
-        let turn = self.run_until(&mut life, late_ns);
-        assert_eq!(turn, Turn::End, "it has not ended after its deadline");
-        if self.now_ns() >= deadline_ns {
-            lock(&self.world).fired.add(Fault::EndedByDeadline);
-        }
-
-        let Life { worker, accounts, offered, .. } = life;
-        end(worker, &accounts);
-        let hop = hop(&accounts);
-        let world = lock(&self.world);
-        assert_eq!(hop.unaccounted, 0, "{hop:?}");
-        assert_eq!(hop.received, offered + accounts.recovered.load());
-        let left = hop.in_flight;
-        if self.plan.sync.is_none() {
-            assert_eq!(left, Amount::default(), "{hop:?}");
-            assert_eq!(hop.uncertain.count, world.maybe_rows(), "uncertain at the end: {hop:?}");
-        }
-        assert_eq!(hop.delivered, world.expected.acknowledged, "at the end: {hop:?}");
-        drop(world);
-        if !hop.uncertain.is_zero() {
-            lock(&self.world).fired.add(Fault::EndedUncertain);
-        }
-        self.lost_rows += hop.left().count - hop.delivered.count;
-        if !accounts.recovered.load().is_zero() {
-            self.left_rows = 0;
-        }
-        self.left_rows += left.count;
-        self.durable_rows = left.count;
-        left
-    }
-
-    /// The machine stops. Returns how many rows may be lost without a name: those in memory alone.
-    fn crash(&mut self, life: Life) {
-        let mut world = lock(&self.world);
-        world.fired.add(Fault::Crashed);
-        world.say(|| "the machine stops".into());
-        drop(world);
-        let hop = hop(&life.accounts);
-        self.lost_rows += hop.left().count - hop.delivered.count + hop.in_flight.count;
-        // A disk that failed when an earlier life ended has it only until then.
-        self.lost_rows += self.left_rows;
-        self.durable_rows = match self.plan.sync {
-            Some(SpoolSync::Always) => life.worker.spooled_rows(),
-            _ => 0,
-        };
-        drop(life);
-        self.disk.crash();
-    }
-
     fn run(&mut self) -> Fired {
         let lives = if self.plan.sync.is_some() { 1 + self.random.below(3) } else { 1 };
         for _ in 1..lives {
@@ -363,11 +309,14 @@ impl Run {
         let until_ns = self.now_ns() + self.random.below(6_000) * MS;
         self.run_until(&mut life, until_ns);
         self.note_recovered(&life);
-        if self.random.below(2) == 0 && self.plan.sync.is_none() {
-            let deadline_ms = self.random.below(6_000);
-            self.finish(life, deadline_ms);
-        } else {
-            self.drain(life);
+        let has_spool = self.plan.sync.is_some();
+        match self.random.below(8) {
+            0 if !has_spool => self.give_up(life),
+            1..4 if !has_spool => {
+                let deadline_ms = self.random.below(6_000);
+                self.finish(life, deadline_ms);
+            }
+            _ => self.drain(life),
         }
         self.check_rows();
         if self.plan.sync.is_some() {
@@ -392,40 +341,6 @@ impl Run {
         if !life.accounts.queue.counters.counters.dropped(Reason::QueueFull).is_zero() {
             world.fired.add(Fault::QueueFull);
         }
-    }
-
-    /// After the faults have ended everything drains, and what comes then is delivered at once.
-    fn drain(&mut self, mut life: Life) {
-        self.heal();
-        let end_ns = self.now_ns() + DRAIN.as_nanos() as u64;
-        self.next_offer_ns = u64::MAX;
-        while !is_empty(&life) {
-            assert!(self.now_ns() < end_ns, "it has not drained: {:?}", hop(&life.accounts));
-            self.turn(&mut life, end_ns);
-        }
-
-        // Another turn, so that what was heard last is over.
-        let settle_ns = self.now_ns() + 15_000 * MS;
-        self.run_until(&mut life, settle_ns);
-        let began_ns = self.now_ns();
-        let before = hop(&life.accounts).delivered.count;
-        self.offer(&mut life);
-        self.next_offer_ns = u64::MAX;
-        // Twenty rows, each a batch that is answered within 50 ms, and a second.
-        let limit_ns = began_ns + self.plan.batch.age.as_nanos() as u64 + 2_000 * MS;
-        while !is_empty(&life) {
-            assert!(self.now_ns() < limit_ns, "what came when all was well is late");
-            self.turn(&mut life, limit_ns);
-        }
-        // A chunk of totals alone has no form in some histories.
-        let is_delivered = hop(&life.accounts).delivered.count > before;
-        assert!(is_delivered || self.plan.kinds == 1);
-
-        let settle_ns = self.now_ns() + 2_000 * MS;
-        self.run_until(&mut life, settle_ns);
-        let is_open = life.accounts.figures.circuit_open.load() > 0;
-        assert!(!(is_delivered && is_open), "the circuit is open although all is well");
-        assert_eq!(self.finish(life, 5_000), Amount::default());
     }
 
     /// Every row that the store never had was counted as lost.

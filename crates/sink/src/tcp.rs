@@ -2,6 +2,7 @@
 //!
 //! The name is resolved at each connection, and all of its addresses are tried.
 
+use crate::byte_stream::plain::{Plain, Socket};
 use crate::byte_stream::{ByteStream, CONNECT_TIMEOUT, Connect, Link};
 use crate::destination::{Connector, Destination, Form};
 use crate::encode::Content;
@@ -10,12 +11,11 @@ use crate::frames::StreamFraming;
 use crate::secret::TlsOptions;
 use ledger::Trouble;
 use std::fmt;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
-use sys::socket::outstanding_bytes;
 
 #[cfg(feature = "tls")]
 mod encrypted;
@@ -25,9 +25,6 @@ const IDLE: Duration = Duration::from_secs(30);
 
 /// A connection on which nothing that was sent is acknowledged for so long has ended.
 const UNANSWERED_MAX: Duration = Duration::from_secs(30);
-
-/// Most that is read of what the other end says, at one look: nothing of it means anything.
-pub(crate) const HEARD_BYTES_MAX: usize = 16 << 10;
 
 /// A TCP destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +50,7 @@ pub fn tcp(options: TcpOptions, content: Content) -> Connector {
     let (framing, shown) = (options.framing, address.clone());
     let connect = move || {
         let stream = connect(&options, &shown)?;
-        Ok(Box::new(Plain { stream, taken: 0 }) as Box<dyn Link>)
+        Ok(Box::new(Plain::new(stream)) as Box<dyn Link>)
     };
     connector(address, framing, content, Arc::new(connect))
 }
@@ -133,68 +130,11 @@ fn unconnected(shown: &str, addr: SocketAddr, error: &io::Error) -> Trouble {
     Trouble { what: format!("{shown}: no connection to {addr}: {error}"), fix }
 }
 
-struct Plain {
-    stream: TcpStream,
-    taken: u64,
-}
-
-impl Link for Plain {
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = write_some(&mut self.stream, bytes)?;
-        self.taken += count as u64;
-        Ok(count)
-    }
-
-    fn hear(&mut self) -> io::Result<()> {
-        hear_plain(&mut self.stream)
-    }
-
-    fn confirmed(&mut self) -> u64 {
-        self.taken.saturating_sub(unconfirmed(self.stream.as_fd()))
-    }
-
+impl Socket for TcpStream {
     /// A connection that has ended still says how many bytes were never acknowledged.
-    fn confirmed_at_end(&mut self, before: u64) -> u64 {
-        before.max(self.confirmed())
-    }
+    const COUNTS_AT_END: bool = true;
 
-    fn finish(&mut self) {
-        let _ = self.stream.shutdown(Shutdown::Write);
+    fn shut_writing(&self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
     }
-}
-
-/// Writes, again after a signal.
-pub(crate) fn write_some(stream: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
-    loop {
-        match stream.write(bytes) {
-            Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            other => return other,
-        }
-    }
-}
-
-/// Bytes that the system of the other end has not said that it has. Where the kernel does not say, all.
-pub(crate) fn unconfirmed(socket: BorrowedFd<'_>) -> u64 {
-    outstanding_bytes(socket).map_or(u64::MAX, u64::from)
-}
-
-/// Lets go of what the other end says, and notes its end.
-pub(crate) fn hear_plain(stream: &mut impl Read) -> io::Result<()> {
-    let mut buffer = [0; 1_024];
-    let mut heard = 0;
-    while heard < HEARD_BYTES_MAX {
-        match stream.read(&mut buffer) {
-            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok(count) => heard += count,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }

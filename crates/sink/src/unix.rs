@@ -2,14 +2,15 @@
 
 use crate::batch::{Attempt, Failure, Fate, Outcome, Parts, Sent};
 use crate::byte_stream::Link;
+use crate::byte_stream::plain::{Plain, Socket};
 use crate::destination::{Connector, Destination, Form};
 use crate::encode::{Content, Partition};
 use crate::frames::StreamFraming;
-use crate::tcp::{connector, hear_plain, unconfirmed, write_some};
+use crate::tcp::connector;
 use ledger::{Reason, Trouble};
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use sys::socket::{connect_unix, connect_unix_stream};
 pub fn unix(path: PathBuf, framing: StreamFraming, content: Content) -> Connector {
     let address = format!("unix:{}", path.display());
     let connect = move || match open(&path) {
-        Ok(stream) => Ok(Box::new(Local { stream, taken: 0 }) as Box<dyn Link>),
+        Ok(stream) => Ok(Box::new(Plain::new(stream)) as Box<dyn Link>),
         Err(error) => Err(unconnected(&path, &error)),
     };
     connector(address, framing, content, Arc::new(connect))
@@ -51,38 +52,13 @@ fn unconnected(path: &Path, error: &io::Error) -> Trouble {
     Trouble { what: format!("no connection to {path}: {error}"), fix }
 }
 
-struct Local {
-    stream: UnixStream,
-    taken: u64,
-}
+impl Socket for UnixStream {
+    /// What its other end had not read is gone with it, and no longer counted. While it is there the kernel counts the memory of
+    /// what was not read, which is more than its bytes: what is left of it was read.
+    const COUNTS_AT_END: bool = false;
 
-impl Link for Local {
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = write_some(&mut self.stream, bytes)?;
-        self.taken += count as u64;
-        Ok(count)
-    }
-
-    fn hear(&mut self) -> io::Result<()> {
-        hear_plain(&mut self.stream)
-    }
-
-    /// The kernel counts the memory of what was not read, which is more than its bytes: what is left of it was read.
-    fn confirmed(&mut self) -> u64 {
-        self.taken.saturating_sub(unconfirmed(self.stream.as_fd()))
-    }
-
-    /// What its other end had not read is gone with it, and no longer counted.
-    fn confirmed_at_end(&mut self, before: u64) -> u64 {
-        before
-    }
-
-    fn finish(&mut self) {
-        let _ = self.stream.shutdown(Shutdown::Write);
+    fn shut_writing(&self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
     }
 }
 

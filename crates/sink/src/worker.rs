@@ -4,17 +4,19 @@
 //! code as the sink's thread.
 
 mod figures;
+mod remake;
 
-use crate::accounts::Accounts;
+use crate::accounts::{Accounts, Standing};
 use crate::backlog::{Backlog, Ready, Room};
 use crate::batch::{Failure, Outcome, Sent};
 use crate::batcher::{Batcher, Fed, Quiet};
 use crate::delivery::{Delivery, Exit, Left, Now};
-use crate::destination::{Connector, Destination};
+use crate::destination::{Connector, Destination, Form};
 use crate::options::{BatchLimits, DeliveryOptions};
 use crate::queue::{Phase, Queue};
 use crate::spool::Disk;
 use ledger::{Amount, Reason, Trouble};
+use remake::Remake;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,9 +29,6 @@ const IDLE: Duration = Duration::from_secs(1);
 
 /// How long what was said of a rejection is shown: the next batch may be acknowledged at once.
 const REJECTION_TIME: Duration = Duration::from_secs(10);
-
-/// The pauses after a destination could not be made or has panicked: doubled up to the longest.
-const MAKE_PAUSE: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(60)];
 
 /// What the thread does next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,9 +53,10 @@ pub(crate) struct Worker<C, D: Disk> {
     batcher: Batcher,
     delivery: Delivery,
     destination: Option<Box<dyn Destination>>,
-    /// No attempt to make one before then, and how many have failed in a row.
-    make_at: Option<Instant>,
-    make_failures: u32,
+    remake: Remake,
+    /// Whether the batcher has its encoders: not before the first turn, nor after they could not be made.
+    has_form: bool,
+    remake_form: Remake,
     /// Whether a batch that is delivered twice is there once, as the last destination said.
     is_idempotent: bool,
     /// What was said of a rejection stays until then.
@@ -73,21 +73,21 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         accounts: Arc<Accounts>,
         backlog: Backlog<D>,
         limits: (BatchLimits, DeliveryOptions),
-        mut connector: Connector,
+        connector: Connector,
         seed: u64,
     ) -> Worker<C, D> {
         let at = clock().at;
-        let form = (connector.form)();
         Worker {
             queue: Arc::clone(&accounts.queue),
             accounts,
             backlog,
             connector,
-            batcher: Batcher::new(limits.0, form),
+            batcher: Batcher::new(limits.0, no_form()),
             delivery: Delivery::new(limits.1, seed),
             destination: None,
-            make_at: None,
-            make_failures: 0,
+            remake: Remake::default(),
+            has_form: false,
+            remake_form: Remake::default(),
             is_idempotent: false,
             rejection_until: None,
             done: Vec::new(),
@@ -107,6 +107,7 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         }
 
         self.delivery.expire(now);
+        self.make_form(now);
         let room = if self.has_room() { Room::Yes } else { Room::No };
         self.backlog.keep(now, room);
         self.fill(phase, now);
@@ -134,7 +135,7 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         }
 
         let ends_all = phase != Phase::Open && quiet == Quiet::Yes;
-        self.end_batches(|batcher| match ends_all {
+        self.end_batches(now, |batcher| match ends_all {
             true => batcher.end_all(),
             false => batcher.end_aged(now.at, quiet),
         });
@@ -148,7 +149,7 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
 
     /// Whether more may be batched: the next batch is filled while those before it are on their way.
     fn has_room(&self) -> bool {
-        self.batcher.made.is_empty()
+        self.batcher.made.is_empty() && self.has_form
     }
 
     fn pass_on(&mut self, now: Now) {
@@ -167,17 +168,43 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
             return;
         }
 
-        self.accounts.figures.panics.add(1);
-        batcher.replace((self.connector.form)());
-        batcher.skip_from(fed, fed_rows);
+        self.lose_form(now);
+        self.batcher.skip_from(fed, fed_rows);
     }
 
     /// Ends batches; an encoder may panic here too.
-    fn end_batches(&mut self, end: impl FnOnce(&mut Batcher)) {
+    fn end_batches(&mut self, now: Now, end: impl FnOnce(&mut Batcher)) {
         let batcher = &mut self.batcher;
         if catch_unwind(AssertUnwindSafe(|| end(batcher))).is_err() {
-            self.accounts.figures.panics.add(1);
-            self.batcher.replace((self.connector.form)());
+            self.lose_form(now);
+        }
+    }
+
+    /// An encoder has panicked: what was being filled is lost, and its form is made anew.
+    fn lose_form(&mut self, now: Now) {
+        self.accounts.figures.panics.add(1);
+        self.batcher.replace(no_form());
+        self.has_form = false;
+        self.make_form(now);
+    }
+
+    /// Makes the form if there is none and it is time. Nothing is batched without.
+    fn make_form(&mut self, now: Now) {
+        if self.has_form || !self.remake_form.may(now.at) {
+            return;
+        }
+
+        match catch_unwind(AssertUnwindSafe(&mut self.connector.form)) {
+            Ok(form) => {
+                self.batcher.replace(form);
+                self.has_form = true;
+                self.remake_form = Remake::default();
+            }
+            Err(_) => {
+                self.accounts.figures.panics.add(1);
+                self.accounts.set_trouble(Some(panicked()));
+                self.remake_form.failed(now.at);
+            }
         }
     }
 
@@ -187,6 +214,8 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         while self.delivery.is_ready(now) && self.has_destination(now) {
             let Some(attempt) = self.delivery.next(now) else { return };
             let id = attempt.batch.id;
+            // A call that never returns is given up with what is known now.
+            self.accounts.set_standing(self.standing());
             match self.with_destination(|destination| destination.submit(attempt)) {
                 Some(Ok(())) => self.accounts.figures.attempts.add(1),
                 Some(Err(_)) => {
@@ -250,7 +279,7 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         if self.destination.is_some() {
             return true;
         }
-        if self.make_at.is_some_and(|at| now.at < at) {
+        if !self.remake.may(now.at) {
             return false;
         }
 
@@ -296,12 +325,9 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
 
     /// There is no destination: everything that was submitted may have arrived, and the next is made after a pause.
     fn unmade(&mut self, now: Now, trouble: &Trouble) {
-        let [first, longest] = MAKE_PAUSE;
-        let pause = first.saturating_mul(1 << self.make_failures.min(16)).min(longest);
-        self.make_failures = self.make_failures.saturating_add(1);
-        self.make_at = Some(now.at + pause);
+        let at = self.remake.failed(now.at);
         self.fail_all(now, &trouble.what, &trouble.fix);
-        self.delivery.hold(now.at + pause);
+        self.delivery.hold(at);
     }
 
     fn fail_all(&mut self, now: Now, what: &str, fix: &str) {
@@ -314,17 +340,19 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
 
     /// Counts what has left since the last time.
     fn settle(&mut self) {
+        let standing = self.standing();
         let Worker { accounts, delivery, batcher, backlog, .. } = self;
         if delivery.left.iter().any(|left| matches!(left.exit, Exit::Acknowledged { .. })) {
-            (self.make_failures, self.make_at) = (0, None);
+            self.remake = Remake::default();
         }
 
-        if let Some((amount, _)) = backlog.recovered.take() {
-            accounts.recovered.add(amount);
-        }
+        let recovered = backlog.recovered.take();
         let corrupt = std::mem::take(&mut backlog.corrupt);
         let is_idempotent = self.is_idempotent;
-        accounts.while_counted(|| {
+        accounts.settle(standing, || {
+            if let Some((amount, _)) = recovered {
+                accounts.recovered.add(amount);
+            }
             for left in &delivery.left {
                 count(accounts, *left, is_idempotent);
             }
@@ -345,8 +373,17 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         self.queue.set_failing(self.failing_reason());
     }
 
+    /// What is where, for the case that nothing more is heard of this thread.
+    fn standing(&self) -> Standing {
+        let [spooled, exposed] = self.delivery.spooled_and_exposed();
+        Standing { kept: self.backlog.spooled_unread() + self.batcher.spooled() + spooled, exposed }
+    }
+
     /// What rows are counted under that have to go now.
     fn failing_reason(&self) -> Option<Reason> {
+        if self.remake_form.at.is_some() {
+            return Some(Reason::SinkPanicked);
+        }
         self.backlog.full_reason().or_else(|| self.delivery.failing_reason())
     }
 
@@ -366,6 +403,7 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
             self.delivery.due_in(now),
             self.batcher.due_in(now.at),
             self.backlog.sync_in(now),
+            self.remake_form.at.map(|at| at.saturating_duration_since(now.at)),
             self.ends_at.map(|end| end.saturating_duration_since(now.at)),
         ];
         let rest = due.into_iter().flatten().fold(IDLE, Duration::min);
@@ -404,14 +442,14 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         self.settle();
 
         // What is lost now has a name: that of what kept it, else the end itself. What the spool has is not lost.
-        self.end_batches(Batcher::end_all);
+        self.end_batches(now, Batcher::end_all);
         while let Some(made) = self.batcher.made.pop_front() {
             self.delivery.add(made, now);
         }
         let attempted = self.delivery.attempted_and_spooled();
         let reason = self.failing_reason().unwrap_or(Reason::Shutdown);
         let held = self.backlog.take_held();
-        self.accounts.while_counted(|| self.accounts.counters.drop(reason, held));
+        self.accounts.settle(self.standing(), || self.accounts.counters.drop(reason, held));
         let lost = self.delivery.give_up_unspooled(reason, now);
         self.settle();
         self.measure_end();
@@ -439,6 +477,11 @@ fn count(accounts: &Accounts, left: Left, is_idempotent: bool) {
         Exit::Dropped(reason) => counters.drop(reason, left.amount),
         Exit::Uncertain => counters.uncertain(left.amount),
     }
+}
+
+/// What a batcher has before its form is made.
+fn no_form() -> Form {
+    Form::ByKind(Vec::new())
 }
 
 fn panicked() -> Trouble {

@@ -1,9 +1,10 @@
 //! An encoder that writes the numbers of rows, skips some, and panics at times.
 
 use super::faults::Fault;
+use super::plan::Plan;
 use super::world::{Shared, lock, panic};
 use crate::batch::{Encoded, Part, PartKey};
-use crate::destination::{BatchEncoder, Pushed};
+use crate::destination::{BatchEncoder, Form, Pushed};
 use ledger::{Amount, Reason};
 use record::Row;
 
@@ -13,6 +14,17 @@ pub(super) struct Numbers {
     filling: Part,
     /// Rows of a part, at most.
     part_rows: u32,
+}
+
+pub(super) fn make_form(plan: &Plan, world: &Shared) -> Form {
+    let mut here = lock(world);
+    here.calls += 1;
+    if here.chance(|mood| mood.panics) {
+        here.fired.add(Fault::FormPanics);
+        panic(here, "its form is made");
+    }
+    drop(here);
+    plan.form(world)
 }
 
 const EMPTY: Part = Part { end: 0, rows: 0, row_bytes: 0, key: PartKey::NONE };

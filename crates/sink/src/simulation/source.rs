@@ -3,6 +3,7 @@
 use super::Run;
 use super::life::Life;
 use super::world::{MS, Row, lock};
+use crate::queue::Wake;
 use ledger::Amount;
 use record::{Chunk, PollTotals, SocketRecord};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ impl Run {
         let rows = 1 + self.random.index(20);
         let chunk = self.chunk(rows);
         life.offered += Amount { count: chunk.row_count() as u64, bytes: chunk.row_bytes() as u64 };
-        life.accounts.queue.offer(&Arc::new(chunk));
+        life.accounts.queue.offer(&Arc::new(chunk), Wake::Yes);
         let every_ms = self.plan.offer_every_ms;
         // A burst at times.
         let pause_ms = if self.random.below(10) < 3 { 0 } else { self.random.below(2 * every_ms) };
@@ -43,12 +44,8 @@ impl Run {
                 });
             }
             let bytes = (self.builder.row_bytes() - before) as u64;
-            world.rows.push(Row { bytes, ..Row::default() });
+            world.rows.push(Row { bytes, unix_ns, ..Row::default() });
         }
-        let chunk = self.builder.cut(None).unwrap();
-        for row in &mut world.rows[chunk.first() as usize..] {
-            row.oldest_unix_ns = chunk.oldest_unix_ns();
-        }
-        chunk
+        self.builder.cut(None).unwrap()
     }
 }

@@ -14,8 +14,7 @@ pub(super) const MS: u64 = 1_000_000;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Row {
     pub(super) bytes: u64,
-    /// Of its chunk.
-    pub(super) oldest_unix_ns: u64,
+    pub(super) unix_ns: u64,
     pub(super) stored: u32,
     /// An attempt in this life ended without a word about it.
     pub(super) is_maybe: bool,
@@ -30,6 +29,8 @@ struct Seen {
     rows: Vec<Vec<usize>>,
     has_fate: Vec<bool>,
     not_before_ns: u64,
+    /// Number of its last attempt.
+    attempt: u64,
     /// The attempt that it is in has failed for some of its parts.
     has_failed: bool,
 }
@@ -87,7 +88,10 @@ pub(super) struct World {
     answers: Vec<Answer>,
     pub(super) expected: Expected,
     pub(super) fired: Fired,
-    /// Failures in a row that the sink was told of.
+    /// Attempts, and how many there had been at the last failure.
+    attempts: u64,
+    failed_with: u64,
+    /// Failures in a row that the sink was told of, without those of attempts that were under way at the one before.
     failures: u32,
     pub(super) in_flight_max: usize,
     pub(super) may_be_late: bool,
@@ -121,6 +125,8 @@ impl World {
             answers: Vec::new(),
             expected: Expected::default(),
             fired: Fired::default(),
+            attempts: 0,
+            failed_with: 0,
             failures: 0,
             in_flight_max: 1,
             may_be_late: false,
@@ -164,13 +170,19 @@ impl World {
         self.maybe_rows
     }
 
-    /// Whether there is a row, or a batch, without a fate that is older. A batch is as old as its oldest row.
-    pub(super) fn has_older_than(&self, limit: u64) -> bool {
-        let is_old = |row: &Row| row.oldest_unix_ns < limit && !row.has_fate;
-        let is_old_batch = |seen: &Seen| {
-            seen.batch.oldest_unix_ns < limit && seen.has_fate.iter().any(|has_fate| !has_fate)
+    /// Rows of batches that were submitted in this life, and have no fate.
+    pub(super) fn rows_without_fate(&self) -> u64 {
+        let open = |seen: &Seen| {
+            let parts = seen.rows.iter().zip(&seen.has_fate);
+            parts.map(|(rows, has_fate)| if *has_fate { 0 } else { rows.len() as u64 }).sum::<u64>()
         };
-        self.seen.values().any(is_old_batch) || self.rows.iter().any(is_old)
+        self.seen.values().map(open).sum()
+    }
+
+    /// Rows that are older than this and have no fate that the destination gave them.
+    pub(super) fn older_than(&self, limit: u64) -> u64 {
+        let is_old = |row: &&Row| row.unix_ns < limit && !row.has_fate;
+        self.rows.iter().filter(is_old).count() as u64
     }
 
     /// Holds an attempt against what is known, and decides what becomes of it.
@@ -195,7 +207,10 @@ impl World {
             (0..seen.has_fate.len()).filter(|at| !seen.has_fate[*at]).collect();
         assert_eq!(open, expected, "an attempt at other parts than those without a fate: {id:?}");
 
-        self.seen.get_mut(&id.0).unwrap().has_failed = false;
+        self.attempts += 1;
+        let attempt = self.attempts;
+        let seen = self.seen.get_mut(&id.0).unwrap();
+        (seen.has_failed, seen.attempt) = (false, attempt);
         self.plan(id, open);
     }
 
@@ -212,8 +227,14 @@ impl World {
             rows.push(ids);
         }
         let has_fate = vec![false; rows.len()];
-        let seen =
-            Seen { batch: Arc::clone(batch), rows, has_fate, not_before_ns: 0, has_failed: false };
+        let seen = Seen {
+            batch: Arc::clone(batch),
+            rows,
+            has_fate,
+            not_before_ns: 0,
+            attempt: 0,
+            has_failed: false,
+        };
         self.seen.insert(batch.id.0, seen);
     }
 
@@ -349,8 +370,10 @@ impl World {
                     .iter()
                     .all(|at| seen.rows[*at].iter().all(|row| self.rows[*row].stored > 0));
                 let is_first = !std::mem::replace(&mut seen.has_failed, true);
-                if failure.reason.is_some() && !open.is_empty() && is_first {
+                let is_new = is_first && seen.attempt > self.failed_with;
+                if failure.reason.is_some() && !open.is_empty() && is_new {
                     self.failures += 1;
+                    self.failed_with = self.attempts;
                 }
                 if failure.sent == Sent::Maybe {
                     self.lost(id, &open);

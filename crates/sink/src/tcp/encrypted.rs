@@ -1,6 +1,6 @@
 //! TLS over a TCP connection that does not block.
 
-use super::{HEARD_BYTES_MAX, unconfirmed, write_some};
+use crate::byte_stream::plain::{HEARD_BYTES_MAX, unconfirmed, write_some};
 use crate::byte_stream::{CONNECT_TIMEOUT, Link};
 use crate::secret::TlsOptions;
 use crate::tls::{client, cure};

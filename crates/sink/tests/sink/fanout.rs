@@ -152,6 +152,32 @@ fn a_record_between_polls_leaves_with_a_flush() {
 }
 
 #[test]
+fn rows_that_come_while_no_sink_is_attached_are_nobodys() {
+    let fanout = Fanout::default();
+    let mut writer = fanout.writer([0; 16]);
+    let record = SocketRecord { sequence: Some(7), ..SocketRecord::default() };
+    (0..1_000).for_each(|_| writer.record(&record));
+    writer.end_of_poll(&PollTotals::default());
+
+    let null = sink::null(Content::Records(Encoding::Protobuf, FieldSet::ALL));
+    let sink = Sink::open(options("null", null)).unwrap();
+    (0..10).for_each(|_| writer.record(&record));
+    fanout.attach(&sink);
+    (0..20).for_each(|_| writer.record(&record));
+    writer.flush();
+    // What was begun with a sink goes to its end without.
+    writer.record(&record);
+    fanout.detach(&sink);
+    (0..5).for_each(|_| writer.record(&record));
+    writer.flush();
+
+    let meter = sink.meter();
+    wait_for("the rows", || (hop(&meter).delivered.count == 20).then_some(()));
+    assert!(sink.wait(Instant::now() + DEADLINE).is_zero());
+    assert_eq!(hop(&meter).received.count, 20);
+}
+
+#[test]
 fn a_stop_sends_what_waits_and_says_what_did_not_leave() {
     let dir = TempDir::new();
     let path = dir.file("good");

@@ -6,14 +6,14 @@ use record::{Encoding, FieldSet};
 use sink::batch::{Attempt, BatchId, Failure, Fate, Outcome, Sent};
 use sink::{
     Connector, Content, DeliveryOptions, Destination, Form, OwnFigures, Partition, QueueOptions,
-    RowEncoder, SinkOptions, WhenFull,
+    RowEncoder, SinkOptions, SpoolOptions, SpoolSync, WhenFull,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use testkit::{DEADLINE, wait_for};
+use testkit::{DEADLINE, TempDir, wait_for};
 
 /// A sink to this destination, which is made anew by a clone.
 fn to<D: Destination + Clone + Sync + 'static>(destination: D) -> Connector {
@@ -69,15 +69,16 @@ fn a_stuck_thread_is_given_up_once_and_counts_nothing_when_it_comes_back() {
     let mut source = Source::to_one(SinkOptions { batch, ..options("stuck", connector) });
     let meter = source.meters().remove(0);
     let watch = Watch::new([Arc::clone(&meter)]);
-    source.send(0..10);
+    // One batch is submitted, one is complete, one is being filled; the rest is queued.
+    source.send(0..25);
     assert_eq!(begins.recv().unwrap(), 10);
-    source.send(10..25);
+    source.send(25..40);
     let left = source.stop(Instant::now());
-    assert_eq!(left[0].1.count, 25);
+    assert_eq!(left[0].1.count, 40);
 
     let seen = hop(&meter);
     check_law(&seen);
-    assert_eq!((seen.uncertain.count, seen.dropped_for(Reason::Shutdown).count), (10, 15));
+    assert_eq!((seen.uncertain.count, seen.dropped_for(Reason::Shutdown).count), (10, 30));
     command.send(Fate::Acknowledged).unwrap();
     drop(command);
     // The thread ends: it lets go of its end of the channel.
@@ -87,6 +88,52 @@ fn a_stuck_thread_is_given_up_once_and_counts_nothing_when_it_comes_back() {
     after.events.clone_from(&seen.events);
     assert_eq!(after, seen);
     assert!(watch.end() > 0);
+}
+
+#[test]
+fn what_the_spool_has_of_a_stuck_thread_stays_for_the_next() {
+    let dir = TempDir::new();
+    let (connector, begins, command) = commanded();
+    let spool = Some(SpoolOptions {
+        folder: dir.file("spool"),
+        bytes_max: 1 << 20,
+        sync: SpoolSync::Every(Duration::from_millis(1)),
+    });
+    let batch = batch_rows(10);
+    let mut source = Source::to_one(SinkOptions { batch, spool, ..options("stuck", connector) });
+    let meter = source.meters().remove(0);
+    source.send(0..25);
+    assert_eq!(begins.recv().unwrap(), 10);
+    source.send(25..40);
+    let left = source.stop(Instant::now());
+
+    // What was queued behind has not got there.
+    assert_eq!(left[0].1.count, 15);
+    let seen = hop(&meter);
+    check_law(&seen);
+    assert_eq!((seen.in_flight.count, seen.uncertain.count), (25, 0));
+    assert_eq!(seen.dropped_for(Reason::Shutdown).count, 15);
+    drop(command);
+    while begins.recv().is_ok() {}
+}
+
+/// Makes no form the first three times.
+#[test]
+fn a_form_that_cannot_be_made_is_counted_and_tried_again() {
+    let mut connector = sink::null(Content::Records(Encoding::Jsonl, FieldSet::ALL));
+    let (mut make, mut attempts) = (connector.form, 0);
+    connector.form = Box::new(move || {
+        attempts += 1;
+        assert!(attempts > 3, "as planned");
+        make()
+    });
+    let mut source = Source::to_one(options("form", connector));
+    source.send(0..100);
+    let seen =
+        wait_for("the fourth", || Some(source.hop()).filter(|hop| hop.delivered.count == 100));
+    check_law(&seen);
+    assert_eq!(seen.event(Event::Panics), 3);
+    assert_eq!(source.stop(Instant::now() + DEADLINE), []);
 }
 
 #[test]

@@ -1,0 +1,124 @@
+//! How a life of the sink ends: by a close, by the machine, given up, or after everything has drained.
+
+use super::faults::Fault;
+use super::life::{Life, hop, is_empty};
+use super::world::{MS, lock};
+use super::{BASE, DRAIN, Run};
+use crate::options::SpoolSync;
+use crate::sink::end;
+use crate::worker::Turn;
+use ledger::Amount;
+use std::time::Duration;
+
+impl Run {
+    /// Closes, runs to the end, and holds that against what is known. Returns what stays on disk.
+    pub(super) fn finish(&mut self, mut life: Life, deadline_ms: u64) -> Amount {
+        let deadline_ns = self.now_ns() + deadline_ms * MS;
+        lock(&self.world).say(|| format!("it is closed, until {} ms", deadline_ns / MS));
+        life.accounts.queue.close(*BASE + Duration::from_nanos(deadline_ns));
+        let late_ns = deadline_ns + 150 * MS;
+        let turn = self.run_until(&mut life, late_ns);
+        assert_eq!(turn, Turn::End, "it has not ended after its deadline");
+        if self.now_ns() >= deadline_ns {
+            lock(&self.world).fired.add(Fault::EndedByDeadline);
+        }
+
+        let Life { worker, accounts, offered, .. } = life;
+        end(worker, &accounts);
+        let hop = hop(&accounts);
+        let world = lock(&self.world);
+        assert_eq!(hop.unaccounted, 0, "{hop:?}");
+        assert_eq!(hop.received, offered + accounts.recovered.load());
+        let left = hop.in_flight;
+        if self.plan.sync.is_none() {
+            assert_eq!(left, Amount::default(), "{hop:?}");
+            assert_eq!(hop.uncertain.count, world.maybe_rows(), "uncertain at the end: {hop:?}");
+        }
+        assert_eq!(hop.delivered, world.expected.acknowledged, "at the end: {hop:?}");
+        drop(world);
+        if !hop.uncertain.is_zero() {
+            lock(&self.world).fired.add(Fault::EndedUncertain);
+        }
+        self.lost_rows += hop.left().count - hop.delivered.count;
+        if !accounts.recovered.load().is_zero() {
+            self.left_rows = 0;
+        }
+        self.left_rows += left.count;
+        self.durable_rows = left.count;
+        left
+    }
+
+    /// The thread is no longer waited for: only what was submitted is uncertain.
+    pub(super) fn give_up(&mut self, life: Life) {
+        let Life { worker, accounts, offered, .. } = life;
+        let queued = accounts.queue.end();
+        let before = accounts.counters.uncertain_total().count;
+        let lost = queued + accounts.abandon();
+        let hop = hop(&accounts);
+        assert_eq!((hop.unaccounted, hop.in_flight), (0, Amount::default()), "{hop:?}");
+        assert_eq!(hop.received, offered, "{hop:?}");
+        self.lost_rows += hop.left().count - hop.delivered.count;
+
+        let mut world = lock(&self.world);
+        world.fired.add(Fault::GivenUp);
+        world.gone();
+        let (maybe, exposed) = (world.maybe_rows(), world.rows_without_fate());
+        let uncertain = hop.uncertain.count;
+        assert!((maybe..=exposed).contains(&uncertain), "{uncertain}: {maybe} to {exposed}");
+        assert!(lost.count >= uncertain - before, "{lost:?}, {uncertain} uncertain");
+        drop(world);
+        drop(worker);
+    }
+
+    /// The machine stops. Returns how many rows may be lost without a name: those in memory alone.
+    pub(super) fn crash(&mut self, life: Life) {
+        let mut world = lock(&self.world);
+        world.fired.add(Fault::Crashed);
+        world.say(|| "the machine stops".into());
+        drop(world);
+        let hop = hop(&life.accounts);
+        self.lost_rows += hop.left().count - hop.delivered.count + hop.in_flight.count;
+        // A disk that failed when an earlier life ended has it only until then.
+        self.lost_rows += self.left_rows;
+        self.durable_rows = match self.plan.sync {
+            Some(SpoolSync::Always) => life.worker.spooled_rows(),
+            _ => 0,
+        };
+        drop(life);
+        self.disk.crash();
+    }
+
+    /// After the faults have ended everything drains, and what comes then is delivered at once.
+    pub(super) fn drain(&mut self, mut life: Life) {
+        self.heal();
+        let end_ns = self.now_ns() + DRAIN.as_nanos() as u64;
+        self.next_offer_ns = u64::MAX;
+        while !is_empty(&life) {
+            assert!(self.now_ns() < end_ns, "it has not drained: {:?}", hop(&life.accounts));
+            self.turn(&mut life, end_ns);
+        }
+
+        // Another turn, so that what was heard last is over.
+        let settle_ns = self.now_ns() + 15_000 * MS;
+        self.run_until(&mut life, settle_ns);
+        let began_ns = self.now_ns();
+        let before = hop(&life.accounts).delivered.count;
+        self.offer(&mut life);
+        self.next_offer_ns = u64::MAX;
+        // Twenty rows, each a batch that is answered within 50 ms, and a second.
+        let limit_ns = began_ns + self.plan.batch.age.as_nanos() as u64 + 2_000 * MS;
+        while !is_empty(&life) {
+            assert!(self.now_ns() < limit_ns, "what came when all was well is late");
+            self.turn(&mut life, limit_ns);
+        }
+        // A chunk of totals alone has no form in some histories.
+        let is_delivered = hop(&life.accounts).delivered.count > before;
+        assert!(is_delivered || self.plan.kinds == 1);
+
+        let settle_ns = self.now_ns() + 2_000 * MS;
+        self.run_until(&mut life, settle_ns);
+        let is_open = life.accounts.figures.circuit_open.load() > 0;
+        assert!(!(is_delivered && is_open), "the circuit is open although all is well");
+        assert_eq!(self.finish(life, 5_000), Amount::default());
+    }
+}
