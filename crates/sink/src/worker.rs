@@ -319,8 +319,8 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
             (self.make_failures, self.make_at) = (0, None);
         }
 
-        if let Some((amount, _)) = backlog.recovered.take() {
-            accounts.recovered.add(amount);
+        if let Some(recovered) = backlog.recovered.take() {
+            accounts.add_recovered(recovered, backlog.recovered_unix_ns);
         }
         let corrupt = std::mem::take(&mut backlog.corrupt);
         let is_idempotent = self.is_idempotent;
@@ -415,6 +415,8 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         let lost = self.delivery.give_up_unspooled(reason, now);
         self.settle();
         self.measure_end();
+        let kept = self.batcher.inside() + self.delivery.inside() + self.backlog.unread();
+        self.accounts.while_counted(|| self.accounts.counters.keep(kept));
         self.backlog.close(attempted);
         lost + held
     }

@@ -34,6 +34,7 @@ mod reload;
 mod restart;
 mod sink_check;
 mod sockets;
+mod spools;
 mod support;
 mod torn_files;
 mod unprivileged;
