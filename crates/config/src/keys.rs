@@ -97,6 +97,7 @@ pub const SECTIONS: &[Section] = &[
 ///
 /// A row is `/// meaning`, then `key => field: Type = form, fallback;`. The fallback is one of
 /// - `required()`, or `required("what to write")`;
+/// - `listed("what to write")`: the same for a list. Where it is missing the rest of the section is judged all the same;
 /// - `chosen()`, or `chosen("what to write")`: required, and the value, one of several kinds, has keys of its own (`values`);
 /// - `default(value)`;
 /// - `unset("words")`: the field is an `Option`, and the words say what happens without it;
@@ -205,6 +206,9 @@ macro_rules! row {
     (@fallback required($($missing:literal)?) $form:expr) => {
         $crate::keys::Fallback::Required
     };
+    (@fallback listed($missing:literal) $form:expr) => {
+        $crate::keys::Fallback::Required
+    };
     (@fallback chosen($($missing:literal)?) $form:expr) => {
         $crate::keys::Fallback::Required
     };
@@ -222,11 +226,14 @@ macro_rules! row {
     (@read required() $reader:expr, $key:expr, $form:expr) => {
         $reader.required($key, $form, None)
     };
+    (@read listed($missing:literal) $reader:expr, $key:expr, $form:expr) => {
+        $reader.required($key, $form, Some($missing)).unwrap_or_default()
+    };
     (@read chosen($missing:literal) $reader:expr, $key:expr, $form:expr) => {
-        $reader.required($key, $form, Some($missing))
+        $reader.chosen($key, $form, Some($missing))
     };
     (@read chosen() $reader:expr, $key:expr, $form:expr) => {
-        $reader.required($key, $form, None)
+        $reader.chosen($key, $form, None)
     };
     (@read default($value:expr) $reader:expr, $key:expr, $form:expr) => {
         $reader.value($key, $form).unwrap_or_else(|| $value)

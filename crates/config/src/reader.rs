@@ -198,9 +198,19 @@ impl<'a> Reader<'a> {
             let usual = || format!("write {} = {} ({})", key.name, form.example(), form.describe());
             let cure = cure.map_or_else(usual, str::to_owned);
             self.error(key, format!("it is missing; {cure}"));
+            self.has_failed.set(true);
         }
+        self.value(key, form)
+    }
 
-        let value = self.value(key, form);
+    /// The same for a key whose value is one of several kinds, which have keys of their own.
+    pub(crate) fn chosen<F: Form>(
+        &self,
+        key: &Key,
+        form: &F,
+        cure: Option<&str>,
+    ) -> Option<F::Value> {
+        let value = self.required(key, form, cure);
         if value.is_none() {
             // Nobody knows which kind it is: what is there is read for its mistakes alone.
             self.section.tables.iter().skip(1).for_each(|table| (table.check)(self));

@@ -12,6 +12,7 @@ mod null;
 mod parquet;
 mod redis;
 mod registry;
+mod rules;
 mod s3;
 mod stdout;
 mod tcp;
@@ -31,6 +32,7 @@ pub use null::NullSink;
 pub use parquet::ParquetSink;
 pub use redis::{RedisMode, RedisSink};
 pub use registry::Registry;
+pub(crate) use rules::check;
 pub use s3::S3Sink;
 pub use stdout::StdoutSink;
 pub use tcp::{Framed, TcpSink};
@@ -39,13 +41,10 @@ pub use unix::UnixSink;
 pub use url::Url;
 
 use crate::address::{HostPort, NAME, name_of};
-use crate::document::{Entry, Table, Value};
-use crate::errors::nearest;
+use crate::document::{Entry, Item, Table, Value};
 use crate::form::{Choice, Form, Kind, List, OrOff, Slot, Span, path, size, whole};
 use crate::host::Finding;
-use crate::keys::{Key, Section, Values, keys};
-use crate::listener::ReadListener;
-use crate::paths::is_same_file;
+use crate::keys::{Section, Values, keys};
 use crate::reader::{Placed, Reader, Report, repeated};
 use crate::sockets::{COLLECTOR_NAME, FIELDS, refuse_no_field};
 use ::sink::{
@@ -103,7 +102,7 @@ keys! {
         /// Whose rows it takes: `sockets`, the records of the socket collector, or the name of a listener, each of whose
         /// datagrams becomes a row.
         from => from: Vec<Source> = List { of: "`sockets` and names of listeners", parse: source },
-            required("write from = [\"sockets\"]");
+            listed("write from = [\"sockets\"]");
         /// Where the records go. `udp:` packs them into datagrams no larger than the path takes without fragments,
         /// numbered, so that `weir sockets --receive` can say what is missing. `null:` counts and forgets. In the path of a file that
         /// takes datagrams, `{host}` is who sent one (the host that its syslog names, else the address), `{date}` the day (UTC),
@@ -384,6 +383,20 @@ fn read(report: &Report, table: &Table, place: String) -> Option<Placed<SinkConf
     Some(Placed { place, thing: sink })
 }
 
+/// Reads what was a sink within `[sockets]`, for its mistakes alone.
+pub(crate) fn check_old(report: &Report, table: &Table) {
+    let mut table = table.clone();
+    if table.get(SinkConfig::from.name).is_none() {
+        let sockets = Item { line: table.line, value: Value::Text(COLLECTOR_NAME.to_owned()) };
+        table.entries.push(Entry {
+            line: table.line,
+            key: SinkConfig::from.name.to_owned(),
+            item: Item { line: table.line, value: Value::List(vec![sockets]) },
+        });
+    }
+    read(report, &table, "sockets.sink".to_owned());
+}
+
 /// Whether a sink of this document, right or wrong, names this listener as its source.
 pub(crate) fn is_source(document: &Table, listener: &str) -> bool {
     let list = |table: &Table, key: &str| match table.get(key).map(|entry| entry.item.value.clone())
@@ -397,115 +410,6 @@ pub(crate) fn is_source(document: &Table, listener: &str) -> bool {
         }
         _ => false,
     })
-}
-
-/// Rules between sinks and what they take rows from.
-/// `sockets` is the section of the collector, right or wrong.
-pub(crate) fn check(
-    report: &Report,
-    sinks: &[Placed<SinkConfig>],
-    sockets: Option<&Entry>,
-    listeners: &[ReadListener],
-) {
-    for (at, sink) in sinks.iter().enumerate() {
-        let earlier = sinks[..at].iter().map(|earlier| &earlier.thing);
-        is_taken(report, sink, earlier);
-        has_sources(report, sink, sockets, listeners);
-        fits_sources(report, sink);
-    }
-}
-
-/// What two sinks cannot both have.
-fn is_taken<'a>(
-    report: &Report,
-    sink: &Placed<SinkConfig>,
-    mut earlier: impl Iterator<Item = &'a SinkConfig> + Clone,
-) {
-    const NAMES: (&Key, &Key) = (&SinkConfig::name, &SinkConfig::to);
-    let SinkConfig { name, to, spool_folder, .. } = &sink.thing;
-
-    if earlier.clone().any(|other| other.name == *name) {
-        let message = format!("\"{name}\" is the name of another sink too; give each its own");
-        sink.name_error(report, NAMES, &message);
-    } else if matches!(to, Sink::Stdout(_))
-        && let Some(other) = earlier.clone().find(|other| matches!(other.to, Sink::Stdout(_)))
-    {
-        let message =
-            format!("standard output belongs to sink {} already; choose another place", other.name);
-        sink.error(report, &SinkConfig::to, message);
-    }
-
-    let same_folder = |other: &&SinkConfig| {
-        let folders = spool_folder.as_ref().zip(other.spool_folder.as_ref());
-        folders.is_some_and(|(own, other)| is_same_file(own, other))
-    };
-    if let Some(other) = earlier.find(same_folder) {
-        let message =
-            format!("the folder is the spool of sink {} already; give each its own", other.name);
-        sink.error(report, &SinkConfig::spool, message);
-    }
-}
-
-fn has_sources(
-    report: &Report,
-    sink: &Placed<SinkConfig>,
-    sockets: Option<&Entry>,
-    listeners: &[ReadListener],
-) {
-    let SinkConfig { name: sink_name, from, .. } = &sink.thing;
-    if from.contains(&Source::Sockets) && sockets.is_none() {
-        let message =
-            "there is no [sockets] to take records from; add [sockets], or remove the sink";
-        sink.error(report, &SinkConfig::from, message);
-    }
-
-    let names = || listeners.iter().map(|one| one.listener.thing.name.as_str());
-    for name in sink.thing.listeners() {
-        let Some(listener) = listeners.iter().find(|one| one.listener.thing.name == name) else {
-            let shown = name.escape_debug();
-            let known: Vec<_> = names().chain([COLLECTOR_NAME]).collect();
-            let hint = match nearest(name, known.iter().copied()) {
-                Some(near) => format!("did you mean {near}?"),
-                None => format!("the sources are {}", known.join(", ")),
-            };
-            let message = format!("there is no listener called \"{shown}\"; {hint}");
-            sink.error(report, &SinkConfig::from, message);
-            continue;
-        };
-        // Both are places where the listener's datagrams go, and each has its line in the ledger.
-        if listener.targets.iter().any(|target| target.thing.name == *sink_name) {
-            let message = format!(
-                "\"{sink_name}\" is the name of a target of listener {name} too; give each its own"
-            );
-            sink.name_error(report, (&SinkConfig::name, &SinkConfig::to), &message);
-        }
-    }
-}
-
-fn fits_sources(report: &Report, sink: &Placed<SinkConfig>) {
-    let SinkConfig { from, when_full, to, .. } = &sink.thing;
-    if let Some(twice) = from.iter().enumerate().find(|(at, one)| from[..*at].contains(one)) {
-        let message = format!("{} is there twice; remove one", twice.1);
-        sink.error(report, &SinkConfig::from, message);
-    }
-    if !from.contains(&Source::Sockets) {
-        return;
-    }
-
-    if *when_full == WhenFull::LeaveAtSource {
-        let message = "records of sockets have no ring to stay in; write \"drop_oldest\" or \"drop_newest\", and give the \
-                       sink a spool if nothing may be lost";
-        sink.error(report, &SinkConfig::when_full, message);
-    }
-    if matches!(to, Sink::File(file) if file.template.is_some()) {
-        let message = "records of sockets have no sender to name a file by; write a path without braces, or take \"sockets\" out of from";
-        sink.error(report, &SinkConfig::to, message);
-    }
-    if to.kind().written().is_some_and(|written| written.body == Body::Payload) {
-        let message =
-            "records of sockets have no payload; write \"record\", or take \"sockets\" out of from";
-        sink.error(report, &Written::body, message);
-    }
 }
 
 #[cfg(test)]

@@ -376,12 +376,15 @@ pub(crate) fn read(report: &Report, document: &Table) -> Option<SocketsConfig> {
 
     if let Some(entry) = table.get(OLD_SINK) {
         let message = "write [[sink]] with from = [\"sockets\"]";
-        let lines = match &entry.item.value {
-            Value::List(items) => items.iter().map(|item| item.line).collect(),
-            _ => vec![entry.line],
+        let items = match &entry.item.value {
+            Value::List(items) => items.as_slice(),
+            _ => std::slice::from_ref(&entry.item),
         };
-        for line in lines {
-            report.error(line, "sockets.sink", message);
+        for item in items {
+            report.error(item.line, "sockets.sink", message);
+            if let Value::Table(table) = &item.value {
+                crate::sink::check_old(report, table);
+            }
         }
     } else if !document.has_section(crate::sink::SECTION.path) {
         let message = "there is no sink; add [[sink]] with from = [\"sockets\"] and to = \"file:sockets.jsonl\"";

@@ -36,9 +36,6 @@ pub(crate) fn read(report: &Report, document: &Table) -> Option<Placed<StatsdCon
     let metrics = single(report, document, "metrics", ("metrics", SECTION.header))?;
     unknown_sections(report, metrics, &["statsd"], "metrics.");
     let table = single(report, metrics, "statsd", (SECTION.path, SECTION.header))?;
-    if table.entries.is_empty() {
-        return None;
-    }
     let thing = StatsdConfig::read(&Reader::open(report, table, &SECTION, SECTION.path))?;
     Some(Placed { place: SECTION.path.to_owned(), thing })
 }

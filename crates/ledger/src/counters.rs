@@ -124,17 +124,18 @@ impl Counters {
     }
 }
 
-/// What one sink's thread counts: the ways out that every hop has, and the two that only sinks have.
+/// What one sink's thread counts: the ways out that every hop has, and the three that only sinks have.
 #[derive(Debug, Default)]
 pub struct SinkCounters {
     /// What the destination acknowledged (`delivered`), and what was dropped.
     pub counters: Counters,
     rejected: [Tally; RejectClass::COUNT],
     uncertain: Tally,
+    kept: Tally,
 }
 
 impl SinkCounters {
-    /// Counts what the destination confirmed. Only the owning thread may call this and the three functions below.
+    /// Counts what the destination confirmed. Only the owning thread may call this and the four functions below.
     pub fn acknowledge(&self, amount: Amount) {
         self.counters.delivered.add(amount);
     }
@@ -154,6 +155,11 @@ impl SinkCounters {
         self.uncertain.add(amount);
     }
 
+    /// Counts what the sink's spool has at the sink's end. Its next life finds it there.
+    pub fn keep(&self, amount: Amount) {
+        self.kept.add(amount);
+    }
+
     /// What was rejected in this class.
     pub fn rejected(&self, class: RejectClass) -> Amount {
         self.rejected[class as usize].load()
@@ -171,12 +177,18 @@ impl SinkCounters {
     pub fn left(&self) -> Amount {
         let dropped: Amount = self.counters.drops().map(|(_, amount)| amount).sum();
         let rejected: Amount = self.rejects().map(|(_, amount)| amount).sum();
-        self.counters.delivered.load() + dropped + rejected + self.uncertain.load()
+        let delivered = self.counters.delivered.load();
+        delivered + dropped + rejected + self.uncertain.load() + self.kept.load()
     }
 
     /// What was sent and never answered.
     pub fn uncertain_total(&self) -> Amount {
         self.uncertain.load()
+    }
+
+    /// What the spool had at the end.
+    pub fn kept_total(&self) -> Amount {
+        self.kept.load()
     }
 }
 

@@ -207,6 +207,10 @@ figures! {
             "Records acknowledged after an earlier attempt without an answer: the destination may have them twice.";
         Recovered = "recovered", Count,
             "Records that the sink's spool held at the start. They count as received.";
+        SpoolsUnclosed = "spools_unclosed", Count,
+            "Times that the sink's spool was found as a crash leaves it: what was written to it after its last sync may be missing uncounted.";
+        SpoolCutBytes = "spool_cut_bytes", Bytes,
+            "Bytes at the end of the sink's spool that were no whole entry after a crash, and were cut off. They were never synced.";
         Panics = "panics", Count,
             "Panics of the sink's client, which is started again after a pause.";
         Connects = "connects", Count,

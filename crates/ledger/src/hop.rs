@@ -132,7 +132,10 @@ pub struct HopSnapshot {
     /// What was sent and never answered, so that the store may have it or not; absent if there is none.
     #[serde(skip_serializing_if = "Amount::is_zero", default)]
     pub uncertain: Amount,
-    /// `received - delivered - dropped - rejected - uncertain`: what is inside.
+    /// What a sink's spool had when the sink ended, for its next life; absent if there is none.
+    #[serde(skip_serializing_if = "Amount::is_zero", default)]
+    pub kept: Amount,
+    /// `received - delivered - dropped - rejected - uncertain - kept`: what is inside.
     pub in_flight: Amount,
     /// Most that can be inside; absent where nothing is kept.
     #[serde(with = "crate::decimal::option", skip_serializing_if = "Option::is_none", default)]
@@ -160,7 +163,7 @@ pub struct HopSnapshot {
 impl HopSnapshot {
     /// Everything that left, by any way.
     pub fn left(&self) -> Amount {
-        self.delivered + self.dropped_total() + self.rejected_total() + self.uncertain
+        self.delivered + self.dropped_total() + self.rejected_total() + self.uncertain + self.kept
     }
 
     /// Everything that left without being delivered, by the way it went.
@@ -169,7 +172,8 @@ impl HopSnapshot {
         let rejected = self.rejected.iter();
         let rejected = rejected.map(|rejected| (Way::Rejected(rejected.class), rejected.amount));
         let uncertain = (!self.uncertain.is_zero()).then_some((Way::Uncertain, self.uncertain));
-        dropped.chain(rejected).chain(uncertain)
+        let kept = (!self.kept.is_zero()).then_some((Way::Kept, self.kept));
+        dropped.chain(rejected).chain(uncertain).chain(kept)
     }
 
     /// All drops together.
@@ -230,6 +234,7 @@ impl HopSnapshot {
             self.add_rejected(*rejected);
         }
         self.uncertain += earlier.uncertain;
+        self.kept += earlier.kept;
 
         for (event, count) in &earlier.events {
             *self.events.entry(*event).or_default() += count;

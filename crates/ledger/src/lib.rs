@@ -1,7 +1,7 @@
 //! The ledger: what was received, what left, what was lost, where and why.
 //!
-//! At every hop `received = delivered + dropped(reason) + in flight` holds at every instant. A sink has two more ways out: what its
-//! store `rejected(class)`, and what is `uncertain` because no answer came. "In flight" is never counted:
+//! At every hop `received = delivered + dropped(reason) + in flight` holds at every instant. A sink has three more ways out: what its
+//! store `rejected(class)`, what is `uncertain` because no answer came, and what its spool has `kept` for its next life. "In flight" is never counted:
 //! it is what received leaves when everything that left is taken away. A reader loads the counters of what left *before*
 //! the counter of what was received, so that the difference is never negative; and it looks at what was received once more before
 //! that, so that the difference can be held against the hop's capacity. Each counter has one writer, never goes back,

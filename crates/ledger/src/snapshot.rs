@@ -55,7 +55,7 @@ impl Snapshot {
     }
 
     /// Losses that nobody asked for: all but sampling, filters, rate limits, denied sources, removed targets, rows that a format
-    /// cannot hold, and sockets that had not changed or were listed twice. What is uncertain counts as lost.
+    /// cannot hold, what a spool keeps, and sockets that had not changed or were listed twice. What is uncertain counts as lost.
     pub fn unintended_losses(&self) -> Vec<Loss<'_>> {
         let mut losses = self.losses();
         losses.retain(|loss| !loss.way.is_intended());

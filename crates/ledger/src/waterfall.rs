@@ -119,6 +119,7 @@ fn write_undelivered(
         Way::Dropped(reason) => ("lost", reason.label()),
         Way::Rejected(class) => ("rejected", class.label()),
         Way::Uncertain => ("uncertain", "sent, and never answered"),
+        Way::Kept => ("kept", "in the spool, for the next start"),
     };
     write_count(text, indent, what, &grouped(amount.count), &format!("  {why}{bound}"));
 }
@@ -138,6 +139,7 @@ fn write_rest(text: &mut String, indent: &str, hop: &HopSnapshot) {
 
     for (event, what, note) in [
         (Event::Recovered, "recovered", "  were in the spool at the start"),
+        (Event::SpoolsUnclosed, "unclosed", "  after a crash: what was not synced may be missing"),
         (Event::PossibleDuplicates, "duplicates", "  at most, of those that went out"),
     ] {
         if hop.event(event) > 0 {
@@ -230,6 +232,7 @@ mod tests {
         counters.drop(Reason::Expired, amount(50));
         counters.reject(RejectClass::Schema, amount(7_000));
         counters.uncertain(amount(600));
+        counters.keep(amount(45));
         HopBuilder::new(HopKind::Sink, "sockets", Some("store"), amount(0)).left_sink(&counters)
     }
 
@@ -246,6 +249,7 @@ mod tests {
         let hop = sink()
             .gauge(Gauge::OldestAgeMs, 3_200)
             .event(Event::Recovered, 61_000)
+            .event(Event::SpoolsUnclosed, 1)
             .event(Event::PossibleDuplicates, 20)
             .trouble(Some(trouble))
             .capacity(1_000)
@@ -256,8 +260,10 @@ mod tests {
       lost              50  expired
       rejected       7,000  schema
       uncertain        600  sent, and never answered
-      inside           695  the oldest is 3.2 s old
+      kept              45  in the spool, for the next start
+      inside           650  the oldest is 3.2 s old
       recovered     61,000  were in the spool at the start
+      unclosed           1  after a crash: what was not synced may be missing
       duplicates        20  at most, of those that went out
       trouble: broker:9092: refused \u{1b}[2J
       what helps: start the broker

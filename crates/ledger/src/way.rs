@@ -10,12 +10,18 @@ pub enum Way {
     Rejected(RejectClass),
     /// It was sent, and the answer never came: the store may have it or not.
     Uncertain,
+    /// It is in the spool of a sink that has ended, whose next life finds it there.
+    Kept,
 }
 
 impl Way {
     /// Whether a setting asks for it, so that it is not a loss.
     pub fn is_intended(self) -> bool {
-        matches!(self, Way::Dropped(reason) if reason.is_intended())
+        match self {
+            Way::Dropped(reason) => reason.is_intended(),
+            Way::Rejected(_) | Way::Uncertain => false,
+            Way::Kept => true,
+        }
     }
 
     /// What happened, as the end of the sentence "lost because …".
@@ -26,6 +32,7 @@ impl Way {
             Way::Uncertain => {
                 "they were sent and no answer came before Weir stopped trying, so the store may have them or not"
             }
+            Way::Kept => "the sink ended before its destination had taken them",
         }
     }
 
@@ -37,17 +44,21 @@ impl Way {
             Way::Uncertain => {
                 "look for their run_id and sequence in the store; raise expire_after, or give the sink a spool"
             }
+            Way::Kept => {
+                "nothing: they are in the sink's spool, and delivered after its next start"
+            }
         }
     }
 }
 
-/// The reason's label, `rejected (CLASS)` or `uncertain`.
+/// The reason's label, `rejected (CLASS)`, `uncertain` or `kept`.
 impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Way::Dropped(reason) => f.write_str(reason.label()),
             Way::Rejected(class) => write!(f, "rejected ({})", class.label()),
             Way::Uncertain => f.write_str("uncertain"),
+            Way::Kept => f.write_str("kept"),
         }
     }
 }

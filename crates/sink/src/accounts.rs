@@ -2,6 +2,7 @@
 
 use crate::destination::OwnFigures;
 use crate::queue::Queue;
+use crate::spool::{Ended, Recovered};
 use ledger::{
     Amount, Event, EventCounter, Gauge, HopBuilder, HopKind, HopSnapshot, Meter, Reason,
     SinkCounters, Tally, Trouble,
@@ -10,6 +11,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes that each row takes in the memory of a chunk on top of its own, so that a bound in bytes is one in rows too.
 pub(crate) const ROW_MEMORY_BYTES: usize = 16;
+
+/// What a sink's spool had when the sink opened it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpoolFound {
+    /// How much, and how the process before had left it.
+    pub recovered: Recovered,
+    /// When its oldest row was made, in nanoseconds since 1970; 0 where there is none, or it does not say.
+    pub oldest_unix_ns: u64,
+}
 
 /// The counts of one sink. Written by its thread, but for what its queue counts.
 pub(crate) struct Accounts {
@@ -20,6 +30,8 @@ pub(crate) struct Accounts {
     pub(crate) queue: Arc<Queue>,
     /// Rows that the spool held when the sink began.
     pub(crate) recovered: Tally,
+    unclosed: EventCounter,
+    cut_bytes: EventCounter,
     pub(crate) counters: SinkCounters,
     pub(crate) figures: Figures,
     /// By how much received, what left and what is inside differed at the last comparison.
@@ -54,6 +66,7 @@ struct State {
     trouble: Option<Trouble>,
     /// Of the destination's own kind.
     own: OwnFigures,
+    found: Option<SpoolFound>,
     /// What was inside at the end, and was lost.
     left_at_end: Amount,
     spool_capacity_bytes: Option<u64>,
@@ -88,6 +101,8 @@ impl Accounts {
             capacity_rows,
             queue,
             recovered: Tally::default(),
+            unclosed: EventCounter::default(),
+            cut_bytes: EventCounter::default(),
             counters: SinkCounters::default(),
             figures: Figures::default(),
             mismatch: EventCounter::default(),
@@ -109,7 +124,7 @@ impl Accounts {
         self.lock().standing = standing;
     }
 
-    /// Gives the thread up: it counts nothing more. What it had submitted is uncertain, what the spool has stays in flight, and the
+    /// Gives the thread up: it counts nothing more. What it had submitted is uncertain, what the spool has is kept, and the
     /// rest is dropped. Returns what is lost.
     pub(crate) fn abandon(&self) -> Amount {
         let reason = self.queue.failing_reason().unwrap_or(Reason::Shutdown);
@@ -121,11 +136,30 @@ impl Accounts {
 
         let left = self.counters.left() + self.queue.counters.left();
         let inside = self.received().saturating_sub(left);
-        let lost = inside.saturating_sub(state.standing.kept);
+        let kept = least(state.standing.kept, inside);
+        let lost = inside.saturating_sub(kept);
         let uncertain = least(state.standing.exposed, lost);
         self.counters.uncertain(uncertain);
         self.counters.drop(reason, lost.saturating_sub(uncertain));
+        self.counters.keep(kept);
         lost
+    }
+
+    /// Says what the spool had.
+    pub(crate) fn set_found(&self, found: SpoolFound) {
+        self.lock().found = Some(found);
+    }
+
+    /// Counts what the spool had. Only within [`settle`](Self::settle).
+    pub(crate) fn add_recovered(&self, recovered: Recovered) {
+        let Recovered { waiting, cut_bytes, ended, .. } = recovered;
+        self.recovered.add(Amount { count: waiting.rows, bytes: waiting.row_bytes });
+        self.unclosed.add(u64::from(ended == Ended::Crashed));
+        self.cut_bytes.add(cut_bytes);
+    }
+
+    pub(crate) fn spool_found(&self) -> Option<SpoolFound> {
+        self.lock().found
     }
 
     /// Everything that entered.
@@ -196,6 +230,8 @@ impl Meter for Accounts {
             .event(Event::Retries, retries.load())
             .event(Event::PossibleDuplicates, possible_duplicates.load())
             .event(Event::Recovered, self.recovered.load().count)
+            .event(Event::SpoolsUnclosed, self.unclosed.load())
+            .event(Event::SpoolCutBytes, self.cut_bytes.load())
             .event(Event::Panics, panics.load())
             .event(Event::Connects, connects.load())
             .event(Event::CircuitOpenings, circuit_openings.load())

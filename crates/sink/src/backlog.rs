@@ -33,8 +33,10 @@ pub(crate) struct Backlog<D: Disk = Folder> {
     held: Option<Arc<Chunk>>,
     /// Rows that the spool has lost, to be counted.
     pub(crate) corrupt: Amount,
-    /// Rows that the spool had, to be counted as received.
-    pub(crate) recovered: Option<(Amount, Recovered)>,
+    /// What the spool had, whose rows are to be counted as received.
+    pub(crate) recovered: Option<Recovered>,
+    /// When the oldest row was made that the spool had, in nanoseconds since 1970; 0 if that is not known.
+    pub(crate) recovered_unix_ns: u64,
     /// What is wrong with the spool.
     pub(crate) trouble: Option<Trouble>,
 }
@@ -88,6 +90,7 @@ impl<D: Disk> Backlog<D> {
             held: None,
             corrupt: Amount::default(),
             recovered: None,
+            recovered_unix_ns: 0,
             trouble: None,
         }
     }
@@ -174,6 +177,9 @@ impl<D: Disk> Backlog<D> {
                     Ok(chunk) => {
                         let (id, rows) = (entry.id, chunk.row_count() as u64);
                         spooled.out.push_back(Out { id, rows });
+                        if self.recovered_unix_ns == 0 && self.recovered.is_some() {
+                            self.recovered_unix_ns = chunk.oldest_unix_ns();
+                        }
                         let is_repeated = id.number() <= spooled.repeated_until;
                         let entry = Some(id.number());
                         return Some(Fed { chunk: Arc::new(chunk), entry, is_repeated });
@@ -299,11 +305,9 @@ impl<D: Disk> Backlog<D> {
 
         match open() {
             Ok((spool, recovered)) => {
-                let waiting = recovered.waiting;
-                let amount = Amount { count: waiting.rows, bytes: waiting.row_bytes };
                 let acknowledged = spool.figures().oldest.saturating_sub(1);
                 let sync = *sync;
-                self.recovered = Some((amount, recovered));
+                self.recovered = Some(recovered);
                 self.trouble = None;
                 self.shelf = Shelf::Open(Box::new(Spooled {
                     spool,
@@ -370,12 +374,11 @@ impl<D: Disk> Backlog<D> {
 
     /// Ends. `attempts`: whether rows that stay were given to the destination already, so that they may come twice.
     pub(crate) fn close(self, attempts: Attempted) {
-        let Shelf::Open(mut spooled) = self.shelf else { return };
-        // A spool that is not closed says at its next opening that what it has may have been delivered.
+        let Shelf::Open(spooled) = self.shelf else { return };
         // What cannot be written now is found again as after a crash.
         let _ = match attempts {
             Attempted::None => spooled.spool.close(),
-            Attempted::Some => spooled.spool.sync(),
+            Attempted::Some => spooled.spool.close_handed_on(),
         };
     }
 }

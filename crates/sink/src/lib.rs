@@ -81,6 +81,7 @@ mod udp;
 mod unix;
 mod worker;
 
+pub use accounts::SpoolFound;
 pub use check::{Step, check};
 #[cfg(feature = "http")]
 pub use clickhouse::clickhouse;

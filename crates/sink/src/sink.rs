@@ -1,12 +1,12 @@
 //! A sink: its thread, and the handle by which it is fed, watched and ended.
 
 use crate::Error;
-use crate::accounts::{Accounts, ROW_MEMORY_BYTES};
+use crate::accounts::{Accounts, ROW_MEMORY_BYTES, SpoolFound};
 use crate::backlog::{Backlog, OpenSpool};
 use crate::delivery::Now;
 use crate::options::{SinkOptions, SpoolOptions};
 use crate::queue::{Intake, Queue};
-use crate::spool::{self, Disk, Folder, Spool};
+use crate::spool::{self, Disk, Folder, OpenError, Spool};
 use crate::worker::{Turn, Worker};
 use ledger::{Amount, Meter, Trouble};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -28,6 +28,17 @@ impl Sink {
     /// # Errors
     /// It cannot be started, or there is no descriptor left.
     pub fn open(options: SinkOptions) -> Result<Sink, Error> {
+        Sink::open_after(options, Vec::new())
+    }
+
+    /// Starts the thread of a sink whose spool others have before it: it opens the spool when they have ended.
+    ///
+    /// The lock of the folder keeps two out of it, but not in order: of several that wait, the last one might have it first and
+    /// keep it, and what the others hold would never get there.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_after(options: SinkOptions, formers: Vec<SinkEnd>) -> Result<Sink, Error> {
         let SinkOptions { name, origin, queue, batch, delivery, spool, connector } = options;
         let failed = |source| Error::Thread { name: name.clone(), source };
 
@@ -41,7 +52,7 @@ impl Sink {
         let accounts = Arc::new(accounts);
         let spool = spool.map(|options| {
             accounts.set_spool_capacity(options.bytes_max);
-            (opener(&options), options.sync)
+            (opener(&options, formers), options.sync)
         });
 
         let of_thread = Arc::clone(&accounts);
@@ -74,6 +85,11 @@ impl Sink {
     /// What is wrong with its destination at this moment.
     pub fn trouble(&self) -> Option<Trouble> {
         self.accounts.trouble()
+    }
+
+    /// What its spool had when it opened it; `None` without a spool, and until it is open.
+    pub fn spool_found(&self) -> Option<SpoolFound> {
+        self.accounts.spool_found()
     }
 
     /// Lets nothing more in. What is inside may leave until the deadline.
@@ -109,9 +125,12 @@ impl Sink {
 const ROW_KEPT_BYTES: u64 = 13;
 
 /// What opens the spool, as often as it takes.
-fn opener(options: &SpoolOptions) -> OpenSpool<Folder> {
+fn opener(options: &SpoolOptions, formers: Vec<SinkEnd>) -> OpenSpool<Folder> {
     let SpoolOptions { folder, bytes_max, .. } = options.clone();
     Box::new(move || {
+        if !formers.iter().all(|former| former.wait(Instant::now())) {
+            return Err(OpenError::Locked);
+        }
         let options = spool::Options { bytes_max, ..spool::Options::default() };
         Spool::open(Folder::open(&folder)?, options)
     })

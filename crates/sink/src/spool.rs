@@ -127,7 +127,8 @@ pub struct Recovered {
     /// What is not acknowledged: each of it is read as an entry or in a [`Gap`].
     pub waiting: Tally,
     /// How much of `waiting` may have been acknowledged: after a crash, what was acknowledged since the last
-    /// [`Spool::sync`] comes again. All of it after a crash, nothing of it after [`Spool::close`].
+    /// [`Spool::sync`] comes again. All of it after a crash and after [`Spool::close_handed_on`], nothing of it after
+    /// [`Spool::close`].
     pub maybe_acknowledged: Tally,
     /// Bytes without a whole entry that were cut off. How many entries they were is not known: they were never made durable.
     pub cut_bytes: u64,
@@ -274,13 +275,25 @@ impl<D: Disk> Spool<D> {
     ///
     /// # Errors
     /// What the disk said; then it looks as after a crash.
-    pub fn close(mut self) -> Result<(), Errno> {
+    pub fn close(self) -> Result<(), Errno> {
+        self.close_as(Left::Closed)
+    }
+
+    /// As [`Self::close`], where some of what waits was handed on and may have been delivered.
+    ///
+    /// # Errors
+    /// As [`Self::close`].
+    pub fn close_handed_on(self) -> Result<(), Errno> {
+        self.close_as(Left::ClosedHandedOn)
+    }
+
+    fn close_as(mut self, left: Left) -> Result<(), Errno> {
         self.sync()?;
         if self.acknowledged == self.end {
             self.segments.active = None;
             self.reclaim();
         }
-        self.cursor.write(self.acknowledged, self.end, Left::Closed)
+        self.cursor.write(self.acknowledged, self.end, left)
     }
 
     fn write(&mut self, head: &Head, body: &[u8]) -> Result<(), Errno> {

@@ -6,7 +6,7 @@
 mod figures;
 mod remake;
 
-use crate::accounts::{Accounts, Standing};
+use crate::accounts::{Accounts, SpoolFound, Standing};
 use crate::backlog::{Backlog, Ready, Room};
 use crate::batch::{Failure, Outcome, Sent};
 use crate::batcher::{Batcher, Fed, Quiet};
@@ -347,11 +347,14 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         }
 
         let recovered = backlog.recovered.take();
+        if let Some(recovered) = recovered {
+            accounts.set_found(SpoolFound { recovered, oldest_unix_ns: backlog.recovered_unix_ns });
+        }
         let corrupt = std::mem::take(&mut backlog.corrupt);
         let is_idempotent = self.is_idempotent;
         accounts.settle(standing, || {
-            if let Some((amount, _)) = recovered {
-                accounts.recovered.add(amount);
+            if let Some(recovered) = recovered {
+                accounts.add_recovered(recovered);
             }
             for left in &delivery.left {
                 count(accounts, *left, is_idempotent);
@@ -453,6 +456,8 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         let lost = self.delivery.give_up_unspooled(reason, now);
         self.settle();
         self.measure_end();
+        let kept = self.batcher.inside() + self.delivery.inside() + self.backlog.unread();
+        self.accounts.settle(self.standing(), || self.accounts.counters.keep(kept));
         self.backlog.close(attempted);
         lost + held
     }

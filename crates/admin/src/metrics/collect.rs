@@ -146,6 +146,7 @@ fn add_figures<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
             Figure::Delivered => Some(Value::Whole(hop.delivered.count)),
             Figure::DeliveredBytes => Some(Value::Whole(hop.delivered.bytes)),
             Figure::Uncertain => Some(Value::Whole(hop.uncertain.count)),
+            Figure::Kept => Some(Value::Whole(hop.kept.count)),
             Figure::InFlight => Some(Value::Whole(hop.in_flight.count)),
             Figure::Capacity => hop.capacity.map(Value::Whole),
             Figure::Delay => hop.delay.as_ref().map(histogram),

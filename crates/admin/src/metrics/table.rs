@@ -50,6 +50,8 @@ pub(crate) enum Figure {
     /// By class, which is the family's last label.
     Rejected,
     Uncertain,
+    /// What a spool had when its sink ended.
+    Kept,
     InFlight,
     Capacity,
     Delay,
@@ -208,6 +210,8 @@ families! {
     SinkOffered Counter "weir_sink_offered_records_total" = Sink Received ["origin", "sink"]
         "Records that were made for the sink.";
     SinkRecovered Counter "weir_sink_recovered_records_total" = Sink Event::Recovered ["origin", "sink"];
+    SinkSpoolsUnclosed Counter "weir_sink_unclosed_spools_total" = Sink Event::SpoolsUnclosed ["origin", "sink"];
+    SinkSpoolCut Counter "weir_sink_spool_cut_bytes_total" = Sink Event::SpoolCutBytes ["origin", "sink"];
     SinkDelivered Counter "weir_sink_delivered_records_total" = Sink Delivered ["origin", "sink"]
         "Records that the sink's destination acknowledged; for one that never answers, such as UDP, those that the kernel took.";
     SinkDeliveredBytes Counter "weir_sink_delivered_bytes_total" = Sink DeliveredBytes ["origin", "sink"]
@@ -218,6 +222,8 @@ families! {
         "Records that the sink's destination refused permanently.";
     SinkUncertain Counter "weir_sink_uncertain_records_total" = Sink Uncertain ["origin", "sink"]
         "Records that were sent, and no answer came before Weir stopped trying: the destination may have them or not.";
+    SinkKept Counter "weir_sink_kept_records_total" = Sink Kept ["origin", "sink"]
+        "Records that were in the sink's spool when the sink ended, for its next life, which counts them as recovered.";
     SinkPossibleDuplicates Counter "weir_sink_possible_duplicate_records_total" = Sink Event::PossibleDuplicates ["origin", "sink"];
     SinkPending Gauge "weir_sink_pending_records" = Sink InFlight ["origin", "sink"]
         "Records inside the sink: in its queue, its spool, and in batches that the destination has not answered.";

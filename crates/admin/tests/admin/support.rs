@@ -109,6 +109,7 @@ fn busy_sink(hop: HopBuilder) -> HopSnapshot {
         counters.reject(*class, amount(1 + *class as u64));
     }
     counters.uncertain(amount(40));
+    counters.keep(amount(11));
 
     let gauges = [
         (Gauge::QueueRows, 60),
@@ -129,6 +130,8 @@ fn busy_sink(hop: HopBuilder) -> HopSnapshot {
     hop.left_sink(&counters)
         .event(Event::PossibleDuplicates, 8)
         .event(Event::Recovered, 9)
+        .event(Event::SpoolsUnclosed, 2)
+        .event(Event::SpoolCutBytes, 77)
         .capacity(1_000)
         .finish(amount(2_000))
 }

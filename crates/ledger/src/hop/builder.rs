@@ -28,6 +28,7 @@ impl HopBuilder {
                 dropped: Vec::new(),
                 rejected: Vec::new(),
                 uncertain: Amount::default(),
+                kept: Amount::default(),
                 in_flight: Amount::default(),
                 capacity: None,
                 accounting: Accounting::Exact,
@@ -64,6 +65,7 @@ impl HopBuilder {
             self.snapshot.add_rejected(Rejected { class, amount });
         }
         self.snapshot.uncertain += sink.uncertain_total();
+        self.snapshot.kept += sink.kept_total();
         self.left(&sink.counters)
     }
 
@@ -206,13 +208,15 @@ mod tests {
         check(4, 5, 4, 0, -1);
     }
 
-    /// A sink of 10 rows whose counters had these rows leave: acknowledged, dropped, rejected, uncertain.
-    fn sink([acknowledged, dropped, rejected, uncertain]: [u64; 4], received: u64) -> HopSnapshot {
+    /// A sink of 10 rows whose counters had these rows leave: acknowledged, dropped, rejected, uncertain, kept.
+    fn sink(ways: [u64; 5], received: u64) -> HopSnapshot {
+        let [acknowledged, dropped, rejected, uncertain, kept] = ways;
         let counters = SinkCounters::default();
         counters.acknowledge(amount(acknowledged));
         counters.drop(Reason::Expired, amount(dropped));
         counters.reject(RejectClass::Schema, amount(rejected));
         counters.uncertain(amount(uncertain));
+        counters.keep(amount(kept));
         HopBuilder::new(HopKind::Sink, "sockets", Some("s"), amount(received))
             .left_sink(&counters)
             .capacity(10)
@@ -221,16 +225,17 @@ mod tests {
 
     #[test]
     fn every_way_out_of_a_sink_is_in_the_law() {
-        let hop = sink([10, 20, 30, 35], 100);
+        let hop = sink([10, 20, 30, 20, 15], 100);
         assert_eq!((hop.in_flight, hop.unaccounted), (amount(5), 0));
-        assert_eq!((hop.rejected_total(), hop.uncertain), (amount(30), amount(35)));
+        assert_eq!((hop.rejected_total(), hop.uncertain), (amount(30), amount(20)));
+        assert_eq!(hop.kept, amount(15));
         assert_eq!(hop.rejected_with(RejectClass::Schema), amount(30));
         assert_eq!(hop.rejected_with(RejectClass::Other), amount(0));
     }
 
     #[test]
     fn a_way_out_that_was_not_counted_or_counted_twice_breaks_the_law() {
-        let ways = [20, 25, 25, 25];
+        let ways = [15, 20, 20, 20, 20];
         for way in 0..ways.len() {
             let (mut forgotten, mut doubled) = (ways, ways);
             forgotten[way] = 0;
@@ -242,11 +247,11 @@ mod tests {
 
     #[test]
     fn another_life_adds_its_rejected_and_uncertain_rows() {
-        let mut hop = sink([1, 0, 2, 3], 6);
-        hop.absorb(&sink([0, 0, 10, 20], 30));
+        let mut hop = sink([1, 0, 2, 3, 4], 10);
+        hop.absorb(&sink([0, 0, 10, 20, 30], 60));
         assert_eq!(
-            (hop.rejected_with(RejectClass::Schema), hop.uncertain),
-            (amount(12), amount(23))
+            (hop.rejected_with(RejectClass::Schema), hop.uncertain, hop.kept),
+            (amount(12), amount(23), amount(34))
         );
         assert_eq!(hop.left(), hop.received);
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::batch::{Batch, Encoded, Part as BatchPart, Sent};
+use crate::batch::{Batch, Encoded, Part as BatchPart, PartKey, Sent};
 use ledger::Trouble;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ fn now(at: Instant, unix_s: u64) -> Now {
 }
 
 fn made(id: u64, times_s: [u64; 2]) -> Made {
-    let part = BatchPart { end: 0, rows: ROWS, row_bytes: 30, key: [0; 24] };
+    let part = BatchPart { end: 0, rows: ROWS, row_bytes: 30, key: PartKey::NONE };
     let [oldest_unix_ns, newest_unix_ns] = times_s.map(|time| time * 1_000_000_000);
     let batch = Batch {
         id: BatchId(id),

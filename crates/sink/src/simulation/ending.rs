@@ -29,7 +29,8 @@ impl Run {
         let world = lock(&self.world);
         assert_eq!(hop.unaccounted, 0, "{hop:?}");
         assert_eq!(hop.received, offered + accounts.recovered.load());
-        let left = hop.in_flight;
+        assert!(hop.in_flight.is_zero(), "{hop:?}");
+        let left = hop.kept;
         if self.plan.sync.is_none() {
             assert_eq!(left, Amount::default(), "{hop:?}");
             assert_eq!(hop.uncertain.count, world.maybe_rows(), "uncertain at the end: {hop:?}");
@@ -39,7 +40,7 @@ impl Run {
         if !hop.uncertain.is_zero() {
             lock(&self.world).fired.add(Fault::EndedUncertain);
         }
-        self.lost_rows += hop.left().count - hop.delivered.count;
+        self.lost_rows += hop.left().count - hop.delivered.count - left.count;
         if !accounts.recovered.load().is_zero() {
             self.left_rows = 0;
         }

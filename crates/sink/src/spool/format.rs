@@ -69,6 +69,26 @@ pub(super) enum Left {
     Open,
     /// It closed it.
     Closed,
+    /// It closed it, and some of what is there may have been delivered.
+    ClosedHandedOn,
+}
+
+impl Left {
+    fn number(self) -> u32 {
+        match self {
+            Left::Open => 0,
+            Left::Closed => 1,
+            Left::ClosedHandedOn => 2,
+        }
+    }
+
+    fn numbered(number: u32) -> Left {
+        match number {
+            1 => Left::Closed,
+            2 => Left::ClosedHandedOn,
+            _ => Left::Open,
+        }
+    }
 }
 
 /// One of the two slots of the cursor.
@@ -86,7 +106,7 @@ impl Slot {
     /// A whole page.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let mut fixed = begin(CURSOR_MAGIC);
-        fixed[12..16].copy_from_slice(&u32::from(self.left == Left::Closed).to_le_bytes());
+        fixed[12..16].copy_from_slice(&self.left.number().to_le_bytes());
         fixed[16..24].copy_from_slice(&self.generation.to_le_bytes());
         put_tally(&mut fixed[24..48], self.acknowledged);
         put_tally(&mut fixed[48..72], self.end);
@@ -102,7 +122,7 @@ impl Slot {
             generation: u64_at(fixed, 16),
             acknowledged: tally_at(fixed, 24),
             end: tally_at(fixed, 48),
-            left: if u32_at(fixed, 12) == 1 { Left::Closed } else { Left::Open },
+            left: Left::numbered(u32_at(fixed, 12)),
         })
     }
 }

@@ -27,13 +27,14 @@ impl<D: Disk> Spool<D> {
         let end = slot.map_or(last, |slot| last.max(acknowledged).max(slot.end));
         cursor.write(acknowledged, end, Left::Open)?;
 
-        let ended = match slot {
-            Some(slot) if slot.left == Left::Open => Ended::Crashed,
-            None if !segments.all.is_empty() => Ended::Crashed,
-            _ => Ended::Closed,
+        let left = match slot {
+            Some(slot) => slot.left,
+            None if segments.all.is_empty() => Left::Closed,
+            None => Left::Open,
         };
+        let ended = if left == Left::Open { Ended::Crashed } else { Ended::Closed };
         let waiting = end - acknowledged;
-        let maybe_acknowledged = if ended == Ended::Crashed { waiting } else { Tally::default() };
+        let maybe_acknowledged = if left == Left::Closed { Tally::default() } else { waiting };
         let cut_bytes = cut_bytes + leftover_bytes;
         let recovered = Recovered { waiting, maybe_acknowledged, cut_bytes, ended };
 

@@ -38,7 +38,7 @@ pub(crate) fn banner(
         line(&mut text, &warning);
     }
     if !running.is_empty() {
-        line(&mut text, &format!("sending to {}", targets(running)));
+        line(&mut text, &format!("sending to {}", receivers(running, config)));
     }
 
     if let Some(collector) = collector(config) {
@@ -53,15 +53,21 @@ pub(crate) fn banner(
     text
 }
 
-fn targets(running: &[Running]) -> String {
-    let mut targets = Vec::new();
-    for target in running.iter().flat_map(|one| &one.config.targets) {
+/// The targets of all listeners, and the sinks that listeners feed.
+fn receivers(running: &[Running], config: &Config) -> String {
+    let targets = running.iter().flat_map(|one| &one.config.targets);
+    let targets = targets.map(|target| (target.name.as_str(), target.to.to_string()));
+    let sinks = config.sinks.iter().filter(|sink| sink.listeners().next().is_some());
+    let sinks = sinks.map(|sink| (sink.name.as_str(), sink.to.to_string()));
+
+    let mut all = Vec::new();
+    for one in targets.chain(sinks) {
         // Each listener of `weir relay` has the same ones.
-        if !targets.contains(&(&target.name, &target.to)) {
-            targets.push((&target.name, &target.to));
+        if !all.contains(&one) {
+            all.push(one);
         }
     }
-    listed(targets.iter().map(|(name, to)| (name.as_str(), to.to_string())))
+    listed(all.into_iter())
 }
 
 /// Names with their addresses, unless there are too many.

@@ -2,6 +2,7 @@
 //! what was replaced delivers by itself what it has.
 
 mod rows;
+mod spools;
 
 pub(super) use rows::Fed;
 
@@ -12,12 +13,13 @@ use super::stop::{LastLedger, LedgerForm};
 use crate::exit::Failure;
 use anyhow::Context as _;
 use config::{Config, Opening, Sink, SinkConfig, Source};
-use ledger::{Ledger, Meter, Trouble};
+use ledger::{Amount, Ledger, Meter, Trouble};
 use record::FieldSet;
 use relay::TargetKind;
 use rows::Rows;
 use sink::{Connector, Fanout, Remote, SinkEnd, SinkOptions};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -61,11 +63,14 @@ struct Running {
     feeds: Vec<(Source, Feed)>,
     /// Sinks whose place it took, which may still write where it writes.
     formers: Vec<SinkEnd>,
+    /// Whether it was said what its spool had.
+    is_spool_told: bool,
 }
 
 /// A sink that nothing feeds any longer.
 struct Draining {
     sink: sink::Sink,
+    spool_folder: Option<PathBuf>,
     deadline: Instant,
     /// What listeners may still hand to it.
     feeding: Vec<Weak<()>>,
@@ -203,7 +208,7 @@ impl Sinks {
             connector = after(connector, &config.name, formers.clone());
         }
 
-        let started = sink::Sink::open(SinkOptions {
+        let options = SinkOptions {
             name: config.name.clone(),
             origin: origin(&config),
             queue: config.queue(),
@@ -211,8 +216,9 @@ impl Sinks {
             delivery: config.delivery(),
             spool: config.spool_options(),
             connector,
-        });
-        let sink = match started {
+        };
+        let before = self.with_the_spool_of(&config, old.as_ref());
+        let sink = match sink::Sink::open_after(options, before) {
             Ok(sink) => sink,
             Err(error) => {
                 failures.push(format!("sink {}: {error}", config.name));
@@ -236,7 +242,16 @@ impl Sinks {
             old.feeds.retain(|(source, _)| !config.from.contains(source));
             self.retire(old, deadline);
         }
-        Some(Running { config, fields, remote, sink, feeds, formers })
+        let is_spool_told = config.spool_folder.is_none();
+        Some(Running { config, fields, remote, sink, feeds, formers, is_spool_told })
+    }
+
+    /// The sinks that have the spool of this one before it: those that drain, and the one whose place it takes.
+    fn with_the_spool_of(&self, config: &SinkConfig, old: Option<&Running>) -> Vec<SinkEnd> {
+        let draining = self.draining.iter().map(|one| (&one.spool_folder, &one.sink));
+        let old = old.map(|old| (&old.config.spool_folder, &old.sink));
+        let has_it = |(folder, _): &(&Option<PathBuf>, _)| **folder == config.spool_folder;
+        draining.chain(old).filter(has_it).map(|(_, sink)| sink.end()).collect()
     }
 
     fn feed(&mut self, source: &Source, sink: &str) -> Feed {
@@ -262,20 +277,26 @@ impl Sinks {
             }
         }
 
-        self.draining.push(Draining { sink, deadline, feeding });
+        let spool_folder = config.spool_folder;
+        self.draining.push(Draining { sink, spool_folder, deadline, feeding });
         let too_many = self.draining.len().saturating_sub(DRAINING_MAX);
         for oldest in &mut self.draining[..too_many] {
             oldest.hurry(Instant::now());
         }
     }
 
-    /// Closes the accounts of sinks that have ended.
+    /// Closes the accounts of sinks that have ended, and says what spools have.
     pub(super) fn turn(&mut self, now: Instant, ledger: &Ledger) {
+        self.running.iter_mut().for_each(spools::tell);
         for at in (0..self.draining.len()).rev() {
             let one = &self.draining[at];
             one.close_if_nothing_comes(now);
             if one.sink.has_ended() || now >= one.deadline + END_GRACE {
-                self.draining.swap_remove(at).finish(ledger);
+                let (name, folder, kept) = self.draining.swap_remove(at).finish(ledger);
+                if let Some(folder) = folder {
+                    let sinks = self.running.iter().map(|one| &one.config);
+                    spools::tell_orphan(&name, &folder, kept, sinks);
+                }
             }
         }
     }
@@ -299,8 +320,11 @@ impl Sinks {
 
     /// Lets nothing more in; what is inside may leave until the deadline.
     pub(super) fn close(&mut self, deadline: Instant) {
-        for Running { sink, .. } in std::mem::take(&mut self.running) {
-            self.draining.push(Draining { sink, deadline, feeding: Vec::new() });
+        for mut one in std::mem::take(&mut self.running) {
+            spools::tell(&mut one);
+            let Running { sink, config, .. } = one;
+            let spool_folder = config.spool_folder;
+            self.draining.push(Draining { sink, spool_folder, deadline, feeding: Vec::new() });
         }
         self.draining.iter_mut().for_each(|one| {
             one.feeding.clear();
@@ -320,7 +344,9 @@ impl Sinks {
 
     /// Ends all that were to end, but for a moment for their threads to come back.
     pub(super) fn finish(&mut self, ledger: &Ledger) {
-        self.draining.drain(..).for_each(|one| one.finish(ledger));
+        for one in self.draining.drain(..) {
+            one.finish(ledger);
+        }
     }
 }
 
@@ -337,11 +363,14 @@ impl Draining {
         }
     }
 
-    /// Closes its account. Waits for half a second beyond the deadline at most, and then gives its thread up.
-    fn finish(self, ledger: &Ledger) {
+    /// Closes its account. Waits for half a second beyond the deadline at most, and then gives its thread up. Returns its name,
+    /// its spool, and what that keeps.
+    fn finish(self, ledger: &Ledger) -> (String, Option<PathBuf>, Amount) {
+        let name = self.sink.name().to_owned();
         let meter: Arc<dyn Meter> = self.sink.meter();
         self.sink.wait(self.deadline);
         ledger.retire(&meter);
+        (name, self.spool_folder, spools::kept(&meter))
     }
 }
 

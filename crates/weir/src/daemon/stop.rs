@@ -203,7 +203,8 @@ fn is_left_by_a_sink(way: Way) -> bool {
             Reason::Shutdown | Reason::WriteError | Reason::SendError | Reason::Unavailable,
         )
         | Way::Uncertain => true,
-        Way::Dropped(_) | Way::Rejected(_) => false,
+        // What is kept is delivered after the next start.
+        Way::Dropped(_) | Way::Rejected(_) | Way::Kept => false,
     }
 }
 
@@ -275,6 +276,7 @@ mod tests {
         assert_eq!(stopped(|sink| sink.drop(Reason::Unavailable, all)), (10, incomplete));
         assert_eq!(stopped(|sink| sink.uncertain(all)), (10, incomplete));
         assert_eq!(stopped(|sink| sink.acknowledge(all)), (0, ExitCode::SUCCESS));
+        assert_eq!(stopped(|sink| sink.keep(all)), (0, ExitCode::SUCCESS));
         assert_eq!(stopped(|sink| sink.drop(Reason::Expired, all)), (0, ExitCode::SUCCESS));
         assert_eq!(stopped(|sink| sink.drop(Reason::Refused, all)), (0, ExitCode::SUCCESS));
         assert_eq!(stopped(|sink| sink.drop(Reason::NotInFormat, all)), (0, ExitCode::SUCCESS));

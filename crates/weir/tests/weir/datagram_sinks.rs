@@ -13,7 +13,7 @@ fn start(dir: &TempDir, listeners: &[(&str, &str)], sinks: &[String]) -> Weir {
     Weir::run(&dir.file("weir.toml"))
 }
 
-fn write(dir: &TempDir, listeners: &[(&str, &str)], sinks: &[String]) {
+pub(crate) fn write(dir: &TempDir, listeners: &[(&str, &str)], sinks: &[String]) {
     let mut text = String::from("[daemon]\ndrain_grace = \"5s\"\n");
     for (name, listen) in listeners {
         text += &format!("[[listener]]\nname = \"{name}\"\nlisten = \"{listen}\"\n");
@@ -53,6 +53,14 @@ fn datagrams_are_records_with_the_fields_of_syslog_or_payloads() {
         format!("name = \"table\"\nfrom = [\"in\"]\nto = \"file:{}\"", dir.text("table.csv")),
     ];
     let weir = start(&dir, &[("in", &listen)], &sinks);
+    let file = |name: &str| format!("file:{}", dir.text(name));
+    let receivers = format!(
+        "  sending to fields ({}), raw ({}), table ({})\n",
+        file("fields.jsonl"),
+        file("raw.log"),
+        file("table.csv")
+    );
+    assert!(weir.process.said().contains(&receivers), "{}", weir.process.said());
 
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     let sent = ["<34>1 2026-11-22T10:00:00Z host1 su - ID47 - failed for lonvick", "no syslog", ""];

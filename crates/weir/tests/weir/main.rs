@@ -35,6 +35,7 @@ mod reload;
 mod restart;
 mod sink_check;
 mod sockets;
+mod spools;
 mod support;
 mod torn_files;
 mod unprivileged;

@@ -190,6 +190,7 @@ fn what_a_page_says_of_a_sink_adds_up_at_every_moment() {
                     "dropped_records_total",
                     "rejected_records_total",
                     "uncertain_records_total",
+                    "kept_records_total",
                     "pending_records",
                 ]
                 .map(|family| sum(&samples, family, sink))

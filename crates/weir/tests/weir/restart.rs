@@ -16,6 +16,9 @@ use testkit::{DEADLINE, TempDir, signal, wait_for};
 
 const RESTARTS: u32 = 20;
 
+/// Room in the socket for 80,000 datagrams (832 bytes each), which are 4 s of the load.
+const BUFFER_BYTES: usize = 64 << 20;
+
 /// What a service manager keeps: the sockets, and where it is told.
 struct Manager {
     socket: OwnedFd,
@@ -28,7 +31,7 @@ impl Manager {
     fn new() -> Manager {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let listen = socket.local_addr().unwrap();
-        sys::socket::set_receive_buffer(socket.as_fd(), 64 << 20).unwrap();
+        sys::socket::set_receive_buffer(socket.as_fd(), BUFFER_BYTES).unwrap();
         let folder = TempDir::new();
         let notify = UnixDatagram::bind(folder.file("notify.sock")).unwrap();
         notify.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -45,6 +48,14 @@ impl Manager {
         command.stdin(Stdio::from(self.socket.try_clone().unwrap()));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
+    }
+
+    /// Waits until half of the buffer is free: a process that is stopped sooner leaves the next one more than it found, and after
+    /// some of them the buffer is full. What was read stays charged up to a quarter of it (net/ipv4/udp.c, udp_rmem_release).
+    fn wait_until_read(&self) {
+        let queued = || sys::socket::mem_info(self.socket.as_fd()).unwrap().receive_queued_bytes;
+        let is_read = || (queued() as usize) < BUFFER_BYTES / 2;
+        wait_for(|| format!("{} bytes wait", queued()), || is_read().then_some(()));
     }
 
     fn wait_for_message(&self, wanted: &str) {
@@ -98,6 +109,7 @@ fn twenty_restarts_under_load_lose_nothing() {
         let mut child = manager.command(&args).spawn().unwrap();
         manager.wait_for_message("READY=1");
         for _ in 0..RESTARTS {
+            manager.wait_until_read();
             ledgers.push(stop(child));
             child = manager.command(&args).spawn().unwrap();
             manager.wait_for_message("READY=1");

@@ -340,6 +340,19 @@ impl Weir {
         })
     }
 
+    /// Waits until this many datagrams have arrived at all sockets and every target has dealt with them; sinks may still have them.
+    pub(crate) fn wait_for_rest_but_sinks(&self, datagrams: u64) {
+        self.wait_for(|ledger| {
+            let is_sink = |hop: &&HopSnapshot| hop.hop == HopKind::Sink;
+            let came = ledger.received_at(HopKind::Socket).count >= datagrams;
+            came && ledger
+                .hops
+                .iter()
+                .filter(|hop| !is_sink(hop))
+                .all(|hop| hop.in_flight.is_zero())
+        });
+    }
+
     /// Waits until standard error has a line with this in it behind what earlier calls returned; returns what it said from
     /// there to the end of that line.
     pub(crate) fn wait_for_line(&self, wanted: &str) -> String {
@@ -362,6 +375,12 @@ impl Weir {
     pub(crate) fn stop(self) -> Ended {
         self.process.signal("TERM");
         self.wait_to_end()
+    }
+
+    /// Ends it as a crash does: it says nothing more.
+    pub(crate) fn kill(mut self) {
+        self.process.signal("KILL");
+        self.process.finish();
     }
 
     /// Asks it to stop with nobody to read its standard output, and waits for its end.
@@ -390,7 +409,7 @@ impl Weir {
         assert!(ledger.is_balanced() && ledger.unaccounted() == 0, "{said}");
         for hop in &ledger.hops {
             assert!(hop.in_flight.is_zero(), "{hop:?}");
-            assert_eq!(hop.received, hop.delivered + hop.dropped_total(), "{hop:?}");
+            assert_eq!(hop.received, hop.left(), "{hop:?}");
         }
         Ended { code: status.code(), ledger, said }
     }

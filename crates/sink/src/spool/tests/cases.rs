@@ -272,6 +272,19 @@ fn what_was_acknowledged_after_the_last_sync_comes_again_after_a_crash() {
 }
 
 #[test]
+fn what_was_handed_on_before_a_close_comes_again_and_is_no_crash() {
+    let disk = disk_with(&[10, 20]);
+    let (mut spool, _) = open(&disk);
+    assert!(matches!(spool.read(), Ok(Some(Read::Entry(_)))));
+    spool.close_handed_on().unwrap();
+
+    let waiting = Tally { entries: 2, rows: 2, row_bytes: 30 };
+    let expected =
+        Recovered { waiting, maybe_acknowledged: waiting, cut_bytes: 0, ended: Ended::Closed };
+    assert_eq!(open(&disk).1, expected);
+}
+
+#[test]
 fn a_gap_is_acknowledged_like_an_entry() {
     let disk = disk_with(&[10, 20]);
     disk.with_file(FIRST, |file| file[ENTRIES_AT] ^= 1);

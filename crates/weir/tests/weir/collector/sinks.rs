@@ -1,14 +1,18 @@
 //! Sinks come, change and go while the collector runs: it is not touched, nor are the others.
 
 use super::complete::{assert_complete, connect};
-use super::{disk, made, poll_hop, records, wait_for_polls, wait_for_reloads, write};
+use super::{
+    assert_file, assert_law, disk, made, poll_hop, records, wait_for_polls, wait_for_reloads, write,
+};
 use crate::support::{Weir, hop};
 use ledger::{Event, HopKind, Reason};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use testkit::{TempDir, signal};
+use testkit::proxy::{Fault, Proxy};
+use testkit::{TempDir, free_port, signal};
 
 /// The sinks of a turn beside the one that stays: one that changes, one that comes and goes, and one that is never reached.
 fn others(dir: &TempDir, turn: u32) -> Vec<String> {
@@ -106,4 +110,50 @@ fn a_hundred_reloads_of_sinks_lose_nothing_and_no_close_goes_unheard() {
     let changed = hop(&ended.ledger, HopKind::Sink, "changed");
     assert_eq!(changed.dropped_total(), changed.dropped_for(Reason::NotInFormat), "{}", ended.said);
     assert!(hop(&ended.ledger, HopKind::Sink, "disk").dropped.is_empty(), "{}", ended.said);
+}
+
+#[test]
+fn a_dead_sink_and_a_slow_one_cost_a_healthy_one_nothing() {
+    let dir = TempDir::new();
+    let reader = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = Proxy::start(reader.local_addr().unwrap());
+    proxy.set(Fault::Slow { bytes_per_sec: 10_000 });
+    // It ends with the test.
+    std::thread::spawn(move || {
+        let read_all = |mut connection: std::net::TcpStream| {
+            std::thread::spawn(
+                move || while connection.read(&mut [0; 4_096]).is_ok_and(|len| len > 0) {},
+            )
+        };
+        reader.incoming().map_while(Result::ok).for_each(|one| drop(read_all(one)));
+    });
+
+    let small = "queue_size = \"256KiB\"";
+    let dead = format!("name = \"dead\"\nto = \"tcp://127.0.0.1:{}\"\n{small}", free_port());
+    let slow = format!("name = \"slow\"\nto = \"tcp://{}\"\n{small}", proxy.addr());
+    let keys = "namespaces = \"own\"\nskip_unchanged = false\nevent_buffer = \"512MiB\"";
+    let config = write(&dir, keys, &[&dead, &slow, &disk(&dir)]);
+    let short = std::fs::read_to_string(&config).unwrap().replace("\"5s\"", "\"1s\"");
+    std::fs::write(&config, short).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let _connections: Vec<_> = (0..50).map(|_| connect(&listener)).collect();
+    let weir = Weir::run(&config);
+
+    // Both have lost something, and still the third has everything.
+    weir.wait_for(|ledger| {
+        let sinks: Vec<_> = ledger.hops.iter().filter(|hop| hop.hop == HopKind::Sink).collect();
+        let loses = |hop: &&ledger::HopSnapshot| !hop.dropped_total().is_zero();
+        sinks.iter().filter(|hop| loses(hop)).count() == 2
+    });
+    assert!(proxy.fired() > 0, "the slow one had not to wait");
+    let ended = weir.stop();
+    assert_eq!(ended.ledger.violations, 0, "{}", ended.said);
+    assert_law(&ended, &["dead", "slow", "disk"]);
+    assert_file(&ended, &dir.file("out.jsonl"));
+    let disk = hop(&ended.ledger, HopKind::Sink, "disk");
+    assert_eq!(disk.delivered, disk.received, "{}", ended.said);
+    let dead = hop(&ended.ledger, HopKind::Sink, "dead");
+    assert!(dead.delivered.is_zero() && dead.uncertain.is_zero(), "{}", ended.said);
+    let slow = hop(&ended.ledger, HopKind::Sink, "slow");
+    assert!(!slow.delivered.is_zero(), "{}", ended.said);
 }
