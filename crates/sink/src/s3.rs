@@ -1,27 +1,28 @@
 //! A destination that is a bucket of an S3-compatible store: a batch is an object, a Parquet file under the name that it would have in
 //! a folder.
 //!
-//! An object is put whole or not at all, and only if none of its name is there: the name follows from the rows, so that what is there
-//! is the same. Retries are the sink's, not the client's.
+//! An object is put whole or not at all. Its name follows from its rows, so that a batch that is put twice is there once, without a
+//! condition (`If-None-Match`), which not every store knows. Retries are the sink's, not the client's.
+
+mod upload;
 
 use crate::batch::{Attempt, Batch, BatchId, Failure, Fate, Outcome, Sent};
 use crate::destination::{Connector, Destination, ReadBack};
 use crate::parquet::{Names, form};
 use crate::secret::{Login, TlsOptions, TlsVerify};
 use crate::tasks::Tasks;
+use crate::tls;
 use ::record::FieldSet;
 use bytes::Bytes;
 use ledger::{Reason, Trouble};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::path::Path;
-use object_store::{
-    Certificate, ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
-    RetryConfig,
-};
+use object_store::{Certificate, ClientOptions, Error, ObjectStoreExt, RetryConfig};
 use std::fs;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use upload::Leftovers;
 
 /// How long a connection may take to be there.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -52,8 +53,10 @@ pub struct S3Options {
 
 /// A bucket of Parquet files, with a column for each of these fields.
 pub fn s3(options: S3Options, fields: FieldSet) -> Connector {
+    // They outlive a destination that is given up because the store hangs.
+    let leftovers = Leftovers::default();
     let destination = move || {
-        let bucket = Bucket::new(&options).map_err(|error| Trouble {
+        let bucket = Bucket::new(&options, leftovers.clone()).map_err(|error| Trouble {
             what: format!("no connection can be made: {error}"),
             fix: "raise the number of descriptors: LimitNOFILE of the unit, or ulimit -n".into(),
         })?;
@@ -68,6 +71,7 @@ struct Bucket {
     tasks: Tasks,
     /// Made of the secrets as they were; made anew once the store refuses them.
     store: Option<Arc<AmazonS3>>,
+    leftovers: Leftovers,
     done: Vec<Outcome>,
 }
 
@@ -81,12 +85,13 @@ impl AsRef<[u8]> for Whole {
 }
 
 impl Bucket {
-    fn new(options: &S3Options) -> io::Result<Bucket> {
+    fn new(options: &S3Options, leftovers: Leftovers) -> io::Result<Bucket> {
         Ok(Bucket {
             names: Names::of_host(&options.host),
             options: options.clone(),
             tasks: Tasks::new()?,
             store: None,
+            leftovers,
             done: Vec::new(),
         })
     }
@@ -122,13 +127,12 @@ impl Destination for Bucket {
         };
 
         let (path, options) = (self.path_of(&batch), self.options.clone());
+        let leftovers = self.leftovers.clone();
         self.tasks.spawn(async move {
             let id = batch.id;
-            let payload = Bytes::from_owner(Whole(batch)).into();
-            let only_new = PutOptions::from(PutMode::Create);
-            vec![match store.put_opts(&path, payload, only_new).await {
-                // An earlier attempt put it there, whose answer was lost.
-                Ok(_) | Err(Error::AlreadyExists { .. }) => Outcome::all(id, Fate::Acknowledged),
+            let object = Bytes::from_owner(Whole(batch));
+            vec![match upload::put(&store, &path, object, &leftovers).await {
+                Ok(()) => Outcome::all(id, Fate::Acknowledged),
                 Err(error) => {
                     let (sent, trouble) = trouble_of(&error, &options);
                     failed(id, sent, trouble)
@@ -234,21 +238,43 @@ fn client(tls: &TlsOptions) -> Result<ClientOptions, Trouble> {
 
 /// What an error means: whether the object may be there after all, and what would help.
 fn trouble_of(error: &Error, options: &S3Options) -> (Sent, Trouble) {
-    let bucket = &options.bucket;
-    let (sent, fix) = match error {
-        Error::NotFound { .. } => {
-            (Sent::No, format!("make the bucket {bucket}, or correct the sink's address"))
-        }
-        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => (
-            Sent::No,
-            format!(
-                "give the sink a key that may put objects into {bucket}: user and password_file, or AWS_ACCESS_KEY_ID \
-                 and AWS_SECRET_ACCESS_KEY in the environment"
-            ),
-        ),
-        _ => (Sent::Maybe, format!("see that it answers: curl -sI {}", url(options))),
+    let said = said(error);
+    let (sent, fix) = match (refusal(error, &said, options), tls::error_in(error)) {
+        (Some(fix), _) => (Sent::No, fix),
+        (None, Some(error)) => (Sent::No, tls::advice(error).to_owned()),
+        (None, None) => (Sent::Maybe, format!("see that it answers: curl -sI {}", url(options))),
     };
-    (sent, Trouble { what: format!("{}: {}", place(options), said(error)), fix })
+    (sent, Trouble { what: format!("{}: {said}", place(options)), fix })
+}
+
+/// What helps where a store says no to what it was asked. `said` begins with its code, if it has said one.
+fn refusal(error: &Error, said: &str, options: &S3Options) -> Option<String> {
+    let bucket = &options.bucket;
+    let code = said.split(':').next().unwrap_or_default();
+    Some(match (code, error) {
+        // A redirect comes without a code, and without a place.
+        _ if code == "AuthorizationHeaderMalformed" || said.contains("configured region") => {
+            format!("set region to that of the bucket {bucket}")
+        }
+        ("RequestTimeTooSkewed", _) => "set this host's clock".to_owned(),
+        ("SignatureDoesNotMatch", _) => {
+            "correct the key's secret: password_file, or AWS_SECRET_ACCESS_KEY".to_owned()
+        }
+        ("ExpiredToken" | "InvalidToken", _) => {
+            "renew the token of the session: token_file, or AWS_SESSION_TOKEN".to_owned()
+        }
+        ("InvalidAccessKeyId", _) => {
+            "correct user (the id of the access key), or AWS_ACCESS_KEY_ID".to_owned()
+        }
+        (_, Error::NotFound { .. }) => {
+            format!("make the bucket {bucket}, or correct the sink's address")
+        }
+        (_, Error::PermissionDenied { .. } | Error::Unauthenticated { .. }) => format!(
+            "give the sink a key that has s3:PutObject and s3:AbortMultipartUpload on {bucket}/*: user and password_file, or \
+             AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment"
+        ),
+        _ => return None,
+    })
 }
 
 fn place(options: &S3Options) -> String {

@@ -114,6 +114,23 @@ fn unread(path: &Path, error: &pem::Error) -> Trouble {
     }
 }
 
+/// What TLS did not like, if that is what an error came from. An error of I/O does not name what it was made of as its source.
+#[cfg(any(feature = "http", feature = "s3"))]
+pub(crate) fn error_in<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Error> {
+    use std::io;
+
+    let mut next = Some(error);
+    while let Some(at) = next {
+        if let Some(found) = at.downcast_ref() {
+            return Some(found);
+        }
+        let of_io = at.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        next =
+            of_io.map(|inner| inner as &(dyn std::error::Error + 'static)).or_else(|| at.source());
+    }
+    None
+}
+
 /// What mends a connection that TLS has refused.
 pub(crate) fn advice(error: &Error) -> &'static str {
     match error {

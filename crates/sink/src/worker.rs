@@ -232,12 +232,10 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
 
     /// Hears what became of batches; waits for it if there is nothing else to do.
     fn listen(&mut self, now: Now) {
-        if self.destination.is_none() {
-            return;
-        }
-
         if self.delivery.submitted() == 0 {
-            if now.at.duration_since(self.looked_at) >= IDLE {
+            // A destination has things to do before the first batch too, such as removing what is too old.
+            let is_due = now.at.duration_since(self.looked_at) >= IDLE;
+            if is_due && self.has_destination(now) {
                 self.hear(Duration::ZERO, now);
             }
             return;

@@ -231,6 +231,11 @@ def read_s3(address, bucket):
             show(thing["Body"].read(), entry["Key"], thing["Metadata"].items())
 
 
+def uploads_s3(address, bucket):
+    for upload in s3_client(address).list_multipart_uploads(Bucket=bucket).get("Uploads", []):
+        print(upload["Key"])
+
+
 def query_clickhouse(address, query, _=None):
     settings = "default_format=JSONEachRow&output_format_json_quote_64bit_integers=0"
     parts = urllib.parse.urlsplit(url("http", address))

@@ -1,6 +1,7 @@
 """An S3-compatible server for tests: moto with one access key, and with a journal by which it has its objects again after a kill.
 
-usage: s3.py PORT FOLDER [CERTIFICATE KEY]. It accepts the access key `weir` and looks at no signature.
+usage: s3.py PORT FOLDER [CERTIFICATE KEY]. It accepts the access key `weir` and looks at no signature. An access key that is the name of
+an error gets that error; nobody may put into a bucket whose name begins with `denied`. Like some stores, it has no conditions for a put.
 """
 import base64, io, json, os, pathlib, re, sys, threading, types
 
@@ -22,17 +23,29 @@ changes = 0
 moto.s3.models.os = types.SimpleNamespace(**{**vars(os), "urandom": mock_random.randbytes})
 
 
-def refusal(code):
-    return Response(f"<Error><Code>{code}</Code></Error>", status=403, content_type="application/xml")
+# What Amazon answers with, besides 403.
+STATUS = {"AuthorizationHeaderMalformed": 400, "NotImplemented": 501}
+CODES = ("AuthorizationHeaderMalformed", "InvalidToken", "RequestTimeTooSkewed", "SignatureDoesNotMatch")
+
+
+def refusal(request, code):
+    # It repeats what it was sent, as Amazon does.
+    sent = request.headers.get("X-Amz-Security-Token", "")
+    body = f"<Error><Code>{code}</Code><Message>as planned</Message><Token-0>{sent}</Token-0></Error>"
+    return Response(body, status=STATUS.get(code, 403), content_type="application/xml")
 
 
 def answer(environ, start_response):
     request = Request(environ)
     key = re.search("Credential=([^/]*)/", request.headers.get("Authorization", ""))
     if key and key[1] != ACCESS_KEY:
-        return refusal("InvalidAccessKeyId")(environ, start_response)
-    if not key and request.path != "/":
-        return refusal("AccessDenied")(environ, start_response)
+        code = key[1] if key[1] in CODES else "InvalidAccessKeyId"
+        return refusal(request, code)(environ, start_response)
+    is_denied = request.path.startswith("/denied") and request.path.count("/") > 1
+    if is_denied or (not key and request.path != "/"):
+        return refusal(request, "AccessDenied")(environ, start_response)
+    if request.method == "PUT" and "If-None-Match" in request.headers:
+        return refusal(request, "NotImplemented")(environ, start_response)
     if request.method not in CHANGES:
         return MOTO(environ, start_response)
 

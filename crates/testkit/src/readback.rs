@@ -100,6 +100,13 @@ pub fn bucket(server: impl Into<At>, bucket: &str) -> Vec<Message> {
     read("read-s3", server, bucket)
 }
 
+/// The objects of a bucket whose upload in parts has begun and not ended.
+#[track_caller]
+pub fn bucket_uploads(server: impl Into<At>, bucket: &str) -> Vec<String> {
+    let names = run(&mut client("uploads-s3", server, bucket));
+    names.lines().map(str::to_owned).collect()
+}
+
 /// The rows that `ClickHouse` answers to a query, which it decodes by itself. 64-bit integers are numbers.
 #[track_caller]
 pub fn clickhouse(server: impl Into<At>, query: &str) -> Vec<Value> {

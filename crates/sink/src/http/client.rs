@@ -8,7 +8,6 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Method, RequestBuilder, StatusCode, Url};
 use std::error::Error;
-use std::io;
 use std::time::{Duration, SystemTime};
 
 /// How long a connection may take, names and TLS included.
@@ -97,7 +96,7 @@ impl Client {
         let Client { address, .. } = self;
         let cause = cause(error);
         if error.is_connect() {
-            let fix = tls_error(error).map_or_else(
+            let fix = tls::error_in(error).map_or_else(
                 || format!("see that it runs and that nothing is in between: curl -v {address}"),
                 |error| tls::advice(error).to_owned(),
             );
@@ -143,19 +142,6 @@ impl Answer {
 pub(crate) fn failure(sent: Sent, what: String, fix: String) -> Failure {
     let trouble = Trouble { what, fix };
     Failure { sent, reason: Some(Reason::Unavailable), after: None, trouble }
-}
-
-/// What TLS did not like, if it was that. An error of I/O does not name what it was made of as its source.
-fn tls_error(error: &reqwest::Error) -> Option<&rustls::Error> {
-    let mut next: Option<&(dyn Error + 'static)> = error.source();
-    while let Some(at) = next {
-        if let Some(found) = at.downcast_ref() {
-            return Some(found);
-        }
-        let of_io = at.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        next = of_io.map(|inner| inner as &(dyn Error + 'static)).or_else(|| at.source());
-    }
-    None
 }
 
 /// What is at the bottom of an error, which names no URL and no header.

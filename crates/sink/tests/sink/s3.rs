@@ -1,18 +1,25 @@
 //! Buckets, with a real server, and what is there as its own clients read it.
 
+use crate::outage::{Outage, beside, with_spool, without_spool};
 use crate::parquet::{START_UNIX_NS, hop};
 use crate::rows;
-use ledger::HopSnapshot;
-use record::{Encoder, Encoding, FieldSet, Frame, SocketRecord};
+use crate::support::{number_and_filling, numbered, options};
+use ledger::{HopSnapshot, Trouble};
+use record::{ChunkBuilder, Encoder, Encoding, FieldSet, Frame, RowKind, SocketRecord};
+use sink::batch::{Attempt, Batch, BatchId, Encoded, Part, Parts};
 use sink::{
-    BatchLimits, DeliveryOptions, Fanout, Login, QueueOptions, S3Options, SecretSource, Sink,
-    SinkOptions, TlsOptions,
+    BatchLimits, DeliveryOptions, Fanout, Login, QueueOptions, ReadBack, S3Options, SecretSource,
+    Sink, SinkOptions, TlsOptions,
 };
 use std::fs;
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use testkit::servers::{Server, unique};
-use testkit::{Random, TempDir, readback, wait_for};
+use testkit::proxy::Fault;
+use testkit::readback::{self, At};
+use testkit::servers::{Certificate, Own, Server, unique};
+use testkit::{DEADLINE, Random, TempDir, wait_for};
 
 /// A bucket of a server, and the file with the secret of its key.
 struct Store {
@@ -23,10 +30,27 @@ struct Store {
 
 impl Store {
     fn new(server: SocketAddr) -> Store {
-        let (bucket, folder) = (unique("records"), TempDir::new());
-        readback::make_bucket(server, &bucket);
-        fs::write(folder.file("secret"), "weir\n").unwrap();
-        Store { server, bucket, folder }
+        Store::of(server, server)
+    }
+
+    /// With a bucket that is made at the one address, and used at the other.
+    fn of(at: impl Into<At>, server: SocketAddr) -> Store {
+        let store = Store::without_bucket(server);
+        readback::make_bucket(at, &store.bucket);
+        store
+    }
+
+    fn without_bucket(server: SocketAddr) -> Store {
+        let folder = TempDir::new();
+        fs::write(folder.file("secret"), "geheim\n").unwrap();
+        Store { server, bucket: unique("records"), folder }
+    }
+
+    /// The same over TLS, verified by this authority or by those of the system.
+    fn secured(&self, ca: Option<String>) -> S3Options {
+        let endpoint = Some(format!("https://{}", self.server));
+        let tls = TlsOptions { ca: ca.map(Into::into), ..TlsOptions::default() };
+        S3Options { endpoint, tls, ..self.options() }
     }
 
     fn options(&self) -> S3Options {
@@ -47,8 +71,8 @@ impl Store {
 }
 
 /// An object for each of these many rows.
-fn open(options: S3Options, rows: usize) -> Sink {
-    Sink::open(SinkOptions {
+fn sink_options(options: S3Options, rows: usize) -> SinkOptions {
+    SinkOptions {
         name: "s3".into(),
         origin: "sockets".into(),
         queue: QueueOptions { bytes_max: 1 << 30, ..QueueOptions::default() },
@@ -60,8 +84,11 @@ fn open(options: S3Options, rows: usize) -> Sink {
         },
         spool: None,
         connector: sink::s3(options, FieldSet::ALL),
-    })
-    .unwrap()
+    }
+}
+
+fn open(options: S3Options, rows: usize) -> Sink {
+    Sink::open(sink_options(options, rows)).unwrap()
 }
 
 /// Hands records to a sink, and returns them as JSON lines.
@@ -106,14 +133,74 @@ fn compare(store: &Store, lines: &[u8], objects: usize) {
 }
 
 #[test]
-fn a_sink_s_records_are_all_in_its_bucket() {
+fn a_sink_s_100_000_records_are_all_in_its_bucket() {
     let Some(server) = Server::S3.shared() else { return };
     let store = Store::new(server);
-    let sink = open(store.options(), 5_000);
-    let lines = write(&sink, 20_000);
+    // The first object is longer than a part, the second is one request.
+    let sink = open(store.options(), 90_000);
+    let lines = write(&sink, 100_000);
     let hop = end(sink);
-    assert_eq!((hop.delivered.count, hop.dropped_total().count), (20_000, 0), "{hop:?}");
-    compare(&store, &lines, 4);
+    assert_eq!((hop.delivered.count, hop.dropped_total().count), (100_000, 0), "{hop:?}");
+    compare(&store, &lines, 2);
+    assert_eq!(readback::bucket_uploads(server, &store.bucket), [""; 0]);
+}
+
+/// Hands over what becomes an object of some 24 MiB, in three parts.
+fn write_large(sink: &Sink) {
+    let fanout = Fanout::default();
+    fanout.attach(sink);
+    let (mut writer, mut random) = (fanout.writer([7; 16]), Random(8));
+    for sequence in 0..LARGE_ROWS {
+        let tail: Vec<u8> = (0..8_000).flat_map(|_| random.next().to_le_bytes()).collect();
+        writer.record(&SocketRecord {
+            sequence: Some(sequence),
+            tcp_info_tail: Some(&tail),
+            ..SocketRecord::default()
+        });
+    }
+}
+
+const LARGE_ROWS: u64 = 400;
+
+#[test]
+fn an_upload_that_fails_or_hangs_leaves_no_parts_behind() {
+    let Some((server, proxy)) = Server::S3.start_with_proxy() else { return };
+    let store = Store::of(&server, proxy.addr());
+    let delivery = DeliveryOptions {
+        retry_max: Duration::from_millis(100),
+        answer_max: Duration::from_secs(3),
+        ..DeliveryOptions::default()
+    };
+    let uploads = || readback::bucket_uploads(&server, &store.bucket);
+
+    // Each part is cut off, and so is each attempt.
+    proxy.set(Fault::ResetAfter { sent_bytes: 5 << 20 });
+    let sink =
+        Sink::open(SinkOptions { delivery, ..sink_options(store.options(), 1_000) }).unwrap();
+    write_large(&sink);
+    let meter = sink.meter();
+    sink.close(Instant::now() + 2 * DEADLINE);
+    wait_for("attempts to fail", || (proxy.fired() > 4).then_some(()));
+
+    // Then it hangs in the middle of one, until the sink gives it up.
+    proxy.set(Fault::Slow { bytes_per_sec: 1 << 20 });
+    wait_for("an upload to begin", || (!uploads().is_empty()).then_some(()));
+    proxy.set(Fault::Hang);
+    let says = |trouble: &Trouble| trouble.what.contains("answers nothing");
+    wait_for("it to be given up", || hop(&*meter).trouble.filter(says));
+    assert!(!uploads().is_empty(), "nothing is there to be removed");
+
+    proxy.set(Fault::None);
+    let hop = end(sink);
+    assert_eq!(hop.delivered.count, LARGE_ROWS, "{hop:?}");
+    assert_eq!(uploads(), [""; 0]);
+    let objects = readback::bucket(&server, &store.bucket);
+    let path = store.folder.file("large.parquet");
+    fs::write(&path, &objects[0].payload).unwrap();
+    let rows = readback::parquet_by_arrow(&[path]);
+    let sequences = rows.iter().map(|row| row["sequence"].as_u64().unwrap());
+    assert_eq!(objects.len(), 1);
+    assert!(sequences.eq(0..LARGE_ROWS));
 }
 
 #[test]
@@ -139,32 +226,206 @@ fn a_server_that_was_killed_has_every_record_once() {
     assert_eq!(readback::bucket(store.server, &store.bucket).len(), 8);
 }
 
+/// A server that is killed, and the numbers of all rows in its bucket.
+struct Away(Own, String);
+
+impl Outage for Away {
+    fn stop(&mut self) {
+        self.0.kill();
+    }
+
+    fn start(&mut self) {
+        self.0.restart();
+    }
+
+    fn numbers(&mut self) -> Vec<u64> {
+        numbers(&self.0, &self.1)
+    }
+}
+
+fn numbers(server: &Own, bucket: &str) -> Vec<u64> {
+    let folder = TempDir::new();
+    let save = |(at, object): (usize, readback::Message)| {
+        let path = folder.file(&format!("{at}.parquet"));
+        fs::write(&path, object.payload).unwrap();
+        path
+    };
+    let objects = readback::bucket(server, bucket).into_iter().enumerate();
+    let files: Vec<PathBuf> = objects.map(save).collect();
+    let rows = readback::parquet_by_arrow(&files);
+    let number = |row: &serde_json::Value| {
+        let number = row["sequence"].as_u64().unwrap();
+        assert_eq!(row["host"].as_str(), numbered(number).host);
+        number
+    };
+    rows.iter().map(number).collect()
+}
+
+/// Objects of 2,000 rows of [`numbered`] at most.
+fn numbered_options(store: &Store) -> SinkOptions {
+    SinkOptions {
+        batch: BatchLimits { rows: 2_000, bytes: 8 << 20, age: Duration::from_millis(50) },
+        delivery: DeliveryOptions {
+            in_flight_max: 2,
+            retry_max: Duration::from_millis(500),
+            ..DeliveryOptions::default()
+        },
+        ..options("s3", sink::s3(store.options(), number_and_filling()))
+    }
+}
+
+#[test]
+fn an_outage_without_a_spool_loses_what_it_says() {
+    let Some(server) = Server::S3.start() else { return };
+    let store = Store::new(server.addr());
+    without_spool(Away(server, store.bucket.clone()), || numbered_options(&store));
+}
+
+#[test]
+fn an_outage_with_a_spool_loses_nothing_and_repeats_nothing() {
+    let Some(server) = Server::S3.start() else { return };
+    let store = Store::new(server.addr());
+    with_spool(Away(server, store.bucket.clone()), || numbered_options(&store));
+}
+
+#[test]
+fn a_slow_hanging_or_resetting_server_holds_no_other_sink() {
+    let Some((server, proxy)) = Server::S3.start_with_proxy() else { return };
+    let store = Store::of(&server, proxy.addr());
+    let mut options = numbered_options(&store);
+    options.batch.rows = 500;
+    options.delivery.answer_max = Duration::from_secs(2);
+    let hop = beside(
+        options,
+        &proxy,
+        &[
+            Fault::Slow { bytes_per_sec: 4_000 },
+            Fault::Hang,
+            Fault::ResetAfter { sent_bytes: 1_000 },
+            Fault::CloseAfter { answered_bytes: 100 },
+            Fault::Refuse,
+        ],
+    );
+    let mut numbers = numbers(&server, &store.bucket);
+    numbers.sort_unstable();
+    assert!(numbers.into_iter().eq(0..hop.received.count), "something is missing, or there twice");
+}
+
+#[test]
+fn a_batch_is_found_where_it_was_put_and_nothing_else_is_taken_for_it() {
+    let Some(server) = Server::S3.shared() else { return };
+    let store = Store::new(server);
+    let connector = || sink::s3(store.options(), FieldSet::ALL);
+    let mut builder = ChunkBuilder::new(1, [7; 16]);
+    (0..10).for_each(|number| builder.record(&numbered(number)));
+    let steps = sink::check(connector(), builder.cut(None).unwrap(), DEADLINE);
+    let last = steps.last().map(|step| (step.what, step.result.clone()));
+    assert_eq!(last, Some(("read back", Ok("the same is there".to_owned()))), "{steps:?}");
+
+    let mut destination = (connector().destination)().unwrap();
+    let batch = |bytes: &[u8]| Batch {
+        id: BatchId(1),
+        kind: Some(RowKind::Record),
+        token: 1,
+        encoded: Encoded {
+            bytes: bytes.to_vec(),
+            parts: vec![Part { end: bytes.len(), rows: 1, row_bytes: 1, key: [0; 24] }],
+        },
+        rows: 1,
+        oldest_unix_ns: START_UNIX_NS,
+    };
+    let mut read_back = |wanted: &[u8]| match destination.read_back(&batch(wanted), DEADLINE) {
+        ReadBack::Missing(why) => why,
+        other => panic!("{other:?}"),
+    };
+    assert!(read_back(b"one").contains("NoSuchKey"));
+
+    let attempt = Attempt { batch: Arc::new(batch(b"another")), parts: Parts::All };
+    destination.submit(attempt).unwrap();
+    let mut done = Vec::new();
+    wait_for("the object", || {
+        destination.poll(Duration::from_millis(20), &mut done);
+        done.pop()
+    });
+    let mut read_back = |wanted: &[u8]| destination.read_back(&batch(wanted), DEADLINE);
+    assert_eq!(read_back(b"another"), ReadBack::Found);
+    let other = read_back(b"one");
+    assert!(matches!(&other, ReadBack::Missing(why) if why.contains("other bytes")), "{other:?}");
+}
+
+/// What the sink says is wrong, with rows that wait for it. No secret is in it, nor in the options as they would be shown.
+fn trouble_of(options: S3Options) -> Trouble {
+    assert!(!format!("{options:?}").contains("geheim"), "{options:?}");
+    let sink = open(options, 10);
+    write(&sink, 10);
+    let trouble = wait_for("the trouble", || hop(&*sink.meter()).trouble);
+    let _ = sink.wait(Instant::now());
+    assert!(!format!("{trouble:?}").contains("geheim"), "{trouble:?}");
+    trouble
+}
+
+#[track_caller]
+fn check(options: S3Options, what: &str, fix: &str) {
+    let place = format!("s3://{} at {}", options.bucket, options.endpoint.as_ref().unwrap());
+    let trouble = trouble_of(options);
+    assert!(trouble.what.starts_with(&place) && trouble.what.contains(what), "{trouble:?}");
+    assert!(trouble.fix.contains(fix), "{trouble:?}");
+}
+
 #[test]
 fn what_is_wrong_is_named_with_cause_and_cure() {
     let Some(server) = Server::S3.shared() else { return };
     let store = Store::new(server);
-    let trouble_of = |options: S3Options| {
-        let sink = open(options, 10);
-        write(&sink, 10);
-        let trouble = wait_for("the trouble", || hop(&*sink.meter()).trouble);
-        let _ = sink.wait(Instant::now());
-        trouble
+    let of_bucket = |bucket: &str| S3Options { bucket: bucket.to_owned(), ..store.options() };
+    check(of_bucket("no-such-bucket"), "NoSuchBucket", "make the bucket no-such-bucket");
+    check(of_bucket("denied-to-all"), "AccessDenied", "s3:PutObject");
+
+    let token = Some(SecretSource::File(store.folder.file("secret")));
+    let of_user = |user: &str| {
+        let login = store.options().login;
+        let login = Login { user: Some(user.to_owned()), token: token.clone(), ..login };
+        S3Options { login, ..store.options() }
     };
+    check(of_user("somebody"), "InvalidAccessKeyId", "correct user");
+    check(of_user("SignatureDoesNotMatch"), "SignatureDoesNotMatch", "password_file");
+    check(of_user("InvalidToken"), "InvalidToken", "token_file");
+    check(of_user("RequestTimeTooSkewed"), "RequestTimeTooSkewed", "clock");
+    check(of_user("AuthorizationHeaderMalformed"), "AuthorizationHeaderMalformed", "region");
 
-    let missing = S3Options { bucket: "no-such-bucket".to_owned(), ..store.options() };
-    let trouble = trouble_of(missing);
-    assert!(trouble.what.contains("NoSuchBucket"), "{trouble:?}");
-    assert_eq!(trouble.fix, "make the bucket no-such-bucket, or correct the sink's address");
-
-    let login = Login { user: Some("somebody".to_owned()), ..store.options().login };
-    let trouble = trouble_of(S3Options { login, ..store.options() });
-    assert!(trouble.what.contains("InvalidAccessKeyId"), "{trouble:?}");
-    assert!(
-        trouble.fix.starts_with("give the sink a key that may put objects into"),
-        "{trouble:?}"
-    );
+    let at = |endpoint: String| S3Options { endpoint: Some(endpoint), ..store.options() };
+    let free = format!("127.0.0.1:{}", testkit::free_port());
+    check(at(format!("http://{free}")), "refused", &format!("curl -sI http://{free}"));
+    check(at(format!("https://{server}")), "", "see that the server speaks TLS on this port");
 
     fs::remove_file(store.folder.file("secret")).unwrap();
     let trouble = trouble_of(store.options());
     assert!(trouble.what.contains("the secret in") && trouble.fix.contains("ls -l"), "{trouble:?}");
+}
+
+#[test]
+fn a_key_that_is_mended_in_its_file_is_used() {
+    let Some(server) = Server::S3.shared() else { return };
+    let store = Store::new(server);
+    let secret = store.folder.file("secret");
+    fs::rename(&secret, store.folder.file("away")).unwrap();
+    let sink = open(store.options(), 10);
+    write(&sink, 10);
+    wait_for("the trouble", || hop(&*sink.meter()).trouble);
+    fs::rename(store.folder.file("away"), &secret).unwrap();
+    assert_eq!(end(sink).delivered.count, 10);
+}
+
+#[test]
+fn only_a_server_with_a_sound_certificate_is_given_anything() {
+    let Some(server) = Server::S3.start_secured(Certificate::Valid) else { return };
+    let store = Store::of(&server, server.addr());
+    let sink = open(store.secured(server.ca()), 10);
+    write(&sink, 10);
+    assert_eq!(end(sink).delivered.count, 10);
+    assert_eq!(readback::bucket(&server, &store.bucket).len(), 1);
+    check(store.secured(None), "UnknownIssuer", "tls_ca");
+
+    let Some(expired) = Server::S3.start_secured(Certificate::Expired) else { return };
+    let store = Store::without_bucket(expired.addr());
+    check(store.secured(expired.ca()), "xpired", "renew the server's certificate");
 }

@@ -101,25 +101,35 @@ fn old_files_and_too_many_go_and_those_of_others_stay() {
     assert_eq!(all.len(), 3 + 12);
     assert_eq!(before.gauges[&Gauge::FolderBytes], lengths(&all[3..]));
 
-    // Room for three and a half of them: with its first file, the next life removes what is too much, the oldest first.
+    // Files of the other tables, one older than all of them and one younger.
+    let [oldest, youngest] =
+        [("polls", "20260101"), ("datagrams", "20990101")].map(|(table, day)| {
+            let hour = dir.file(&format!("table={table}/date={day}/hour=00"));
+            fs::create_dir_all(&hour).unwrap();
+            let path = hour.join(format!("{day}T000000.000000Z-web_1-{:032}.parquet", 0));
+            fs::write(&path, "ours").unwrap();
+            path
+        });
+
+    // Room for three and a half of them: the next life removes what is too much, the oldest first, before it is given a record.
     let keep_bytes = lengths(&all[3..]) * 7 / 24;
     let options = FolderOptions { keep_bytes: Some(keep_bytes), ..folder_options(dir.path()) };
     let sink = open(options, batches(900));
-    write(&mut attached(&sink), 1, 12 * 900, 900);
     wait_for("files to be removed", || {
         (hop(&*sink.meter()).event(Event::FilesRemoved) == 10).then_some(())
     });
     end(sink);
+    assert!(!oldest.exists() && youngest.exists(), "tables are not looked at together");
+    fs::remove_file(&youngest).unwrap();
     let left = files(dir.path());
-    assert_eq!((&left[..3], &left[3..5], left.len()), (&all[..3], &all[13..], 6));
+    assert_eq!((&left[..3], &left[3..], left.len()), (&all[..3], &all[12..], 6));
     assert!(!dir.file("table=sockets/date=2026-11-22/hour=18").exists(), "its files are gone");
 
-    // Now all are too old; the one that is written too, as soon as there is another look.
+    // Now all are too old, again before there is a record.
+    let oldest_ends = START_UNIX_NS + 12 * 900 * 1_000_000_000;
     let age = Duration::from_secs(1);
     let options = FolderOptions { keep_age: Some(age), ..folder_options(dir.path()) };
     let sink = open(options, batches(900));
-    write(&mut attached(&sink), 1, 0, 900);
-    let oldest_ends = START_UNIX_NS + 13 * 900 * 1_000_000_000;
     if sys::clock::realtime_ns() > oldest_ends {
         wait_for("old files to be removed", || (files(dir.path()) == all[..3]).then_some(()));
     }

@@ -1,0 +1,117 @@
+//! An object on its way: in one request, or in parts if it is large.
+
+use bytes::Bytes;
+use object_store::aws::AmazonS3;
+use object_store::multipart::{MultipartStore, PartId};
+use object_store::path::Path;
+use object_store::{Error, MultipartId, ObjectStoreExt};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::task::JoinSet;
+
+/// Length of all parts but the last, and the longest object that is one request. Amazon takes no part below 5 MiB but the last, and
+/// Cloudflare's R2 wants all others to have one length.
+const PART_BYTES: usize = 8 << 20;
+
+/// Parts of an object that are sent at the same time: over a long distance one connection does not fill the line.
+const PARTS_AT_ONCE: usize = 4;
+
+/// Unfinished uploads that are remembered: those of an outage, each of a batch in flight.
+const LEFTOVERS_MAX: usize = 1_000;
+
+/// Puts an object, whole or not at all. One of the same name is replaced.
+///
+/// # Errors
+/// The store refused it, or has not answered: it may be there.
+pub(super) async fn put(
+    store: &Arc<AmazonS3>,
+    path: &Path,
+    object: Bytes,
+    leftovers: &Leftovers,
+) -> Result<(), Error> {
+    leftovers.abort(store).await;
+    if object.len() <= PART_BYTES {
+        return store.put(path, object.into()).await.map(drop);
+    }
+
+    let id = store.create_multipart(path).await?;
+    let mut upload = Upload { path: path.clone(), id, is_complete: false, leftovers };
+    upload.send(store, object).await
+}
+
+/// Uploads that were begun and have not come to an end, of which the store may keep parts and have them paid for.
+#[derive(Clone, Default)]
+pub(super) struct Leftovers(Arc<Mutex<Vec<(Path, MultipartId)>>>);
+
+impl Leftovers {
+    /// Asks the store to remove their parts. Those for which it does not answer stay for the next time.
+    async fn abort(&self, store: &Arc<AmazonS3>) {
+        loop {
+            let Some((path, id)) = self.lock().first().cloned() else { return };
+            match store.abort_multipart(&path, &id).await {
+                // What is not found has come to an end: its last answer was lost.
+                Ok(()) | Err(Error::NotFound { .. }) => {
+                    self.lock().retain(|(_, known)| *known != id);
+                }
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(Path, MultipartId)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An upload in parts. If it ends before it is complete, by an error or because its sink gives it up, it is left over.
+struct Upload<'a> {
+    path: Path,
+    id: MultipartId,
+    is_complete: bool,
+    leftovers: &'a Leftovers,
+}
+
+impl Upload<'_> {
+    async fn send(&mut self, store: &Arc<AmazonS3>, mut object: Bytes) -> Result<(), Error> {
+        let (mut under_way, mut sent) = (JoinSet::new(), Vec::new());
+        let mut next = 0;
+        while !object.is_empty() || !under_way.is_empty() {
+            if !object.is_empty() && under_way.len() < PARTS_AT_ONCE {
+                let bytes = object.split_to(PART_BYTES.min(object.len()));
+                under_way.spawn(self.part(store, next, bytes));
+                next += 1;
+            } else if let Some(part) = under_way.join_next().await {
+                sent.push(part??);
+            }
+        }
+
+        sent.sort_by_key(|(at, _)| *at);
+        let parts = sent.into_iter().map(|(_, part)| part).collect();
+        store.complete_multipart(&self.path, &self.id, parts).await?;
+        self.is_complete = true;
+        Ok(())
+    }
+
+    /// Sends the part before which there are `at` parts.
+    fn part(
+        &self,
+        store: &Arc<AmazonS3>,
+        at: usize,
+        bytes: Bytes,
+    ) -> impl Future<Output = Result<(usize, PartId), Error>> + use<> {
+        let (store, path, id) = (Arc::clone(store), self.path.clone(), self.id.clone());
+        async move { Ok((at, store.put_part(&path, &id, at, bytes.into()).await?)) }
+    }
+}
+
+impl Drop for Upload<'_> {
+    fn drop(&mut self) {
+        if self.is_complete {
+            return;
+        }
+        let mut all = self.leftovers.lock();
+        if all.len() == LEFTOVERS_MAX {
+            all.remove(0);
+        }
+        all.push((self.path.clone(), self.id.clone()));
+    }
+}
