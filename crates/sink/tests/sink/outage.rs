@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::{Duration, Instant};
 use testkit::proxy::{Fault, Proxy};
-use testkit::{DEADLINE, TempDir, wait_for};
+use testkit::{DEADLINE, TempDir, outage, wait_for, wait_for_up_to};
 
 /// A server with what reads it.
 pub(crate) trait Outage {
@@ -21,7 +21,6 @@ pub(crate) trait Outage {
 }
 
 const ROWS_PER_SEC: u64 = 20_000;
-const LENGTH: Duration = Duration::from_secs(10);
 const CHUNK_ROWS: u64 = 200;
 
 /// Sends rows at the rate for so long; returns the number of the next one.
@@ -50,13 +49,13 @@ fn run(mut server: impl Outage, options: SinkOptions) -> Run {
     let watch = Watch::new(source.meters());
     let mut next = send(&mut source, 0, Duration::from_secs(1));
     server.stop();
-    next = send(&mut source, next, LENGTH);
+    next = send(&mut source, next, outage());
     wait_for("the trouble to be seen", || hop(&meter).trouble.map(drop));
     server.start();
 
     let back = Instant::now();
     next = send(&mut source, next, Duration::from_secs(1));
-    wait_for("everything to leave", || source.is_empty());
+    wait_for_up_to(DEADLINE + 2 * outage(), "everything to leave", || source.is_empty());
     let drained_in = back.elapsed();
     wait_for("the sink to be well", || (source.hop().gauges[&Gauge::Up] == 1).then_some(()));
     assert_eq!(source.stop(Instant::now() + DEADLINE), []);
@@ -95,7 +94,7 @@ pub(crate) fn with_spool(server: impl Outage, options: impl FnOnce() -> SinkOpti
     assert_eq!(hop.delivered.count, sent, "{hop:?}");
     assert!(distinct.into_iter().eq(0..sent));
     assert!(repeated <= hop.event(Event::PossibleDuplicates), "{repeated} {hop:?}");
-    assert!(drained_in < 2 * LENGTH, "{drained_in:?}");
+    assert!(drained_in < 2 * outage(), "{drained_in:?}");
 }
 
 /// Under each fault in turn the ledger closes, a file beside it gets everything as fast as before, and the sink recovers by itself.
