@@ -43,6 +43,7 @@ fleet() {
 sinks() {
     scripts/install-tools.sh servers
     have bench_writer || (cd scripts/servers/nsq && go build -o "$WEIR_TOOLS/bin/" github.com/nsqio/nsq/bench/bench_writer)
+    have nats || GOBIN="$WEIR_TOOLS/bin" go install github.com/nats-io/natscli/nats@v0.5.1
     # In memory, so that no disk decides.
     WEIR_TEST_SERVERS=$(mktemp -d /dev/shm/weir-bench.XXXXXX)
     export WEIR_TEST_SERVERS

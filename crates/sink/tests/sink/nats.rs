@@ -78,7 +78,8 @@ fn a_stream_has_what_was_sent_field_by_field() {
 
 #[test]
 fn who_subscribes_hears_what_was_sent_field_by_field() {
-    let count = testkit::rows();
+    // More than this the listener is too slow for, and the server keeps nothing for it.
+    let count = testkit::rows().min(100_000);
     let Some(server) = Server::Nats.shared() else { return };
     let subject = unique("core");
     let listener = Listener::nats(server, &subject, count as usize);
