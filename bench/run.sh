@@ -5,6 +5,7 @@
 #   make bench BENCH_ARGS=--quick       the main cases, under 3 minutes
 #   make bench BENCH_ARGS=fleet         what the records of many hosts take, 6 minutes
 #   make bench BENCH_ARGS=sockets       decoding, encoding, and polls of the socket collector, 4 minutes
+#   make bench BENCH_ARGS=sinks         each kind of sink beside other clients, a million rows and a minute's outage, 45 minutes
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
@@ -37,9 +38,27 @@ fleet() {
     "$TARGET/release/bench" fleet --weir "$weir" --tools "$(realpath --relative-to=. "$WEIR_TOOLS")/bin" "$@"
 }
 
+# Each kind of sink beside other clients of the same server; a million rows through each and read back; a minute without the server; and
+# encoding without any.
+sinks() {
+    scripts/install-tools.sh servers
+    have bench_writer || (cd scripts/servers/nsq && go build -o "$WEIR_TOOLS/bin/" github.com/nsqio/nsq/bench/bench_writer)
+    have nats || GOBIN="$WEIR_TOOLS/bin" go install github.com/nats-io/natscli/nats@v0.5.1
+    # In memory, so that no disk decides.
+    WEIR_TEST_SERVERS=$(mktemp -d /dev/shm/weir-bench.XXXXXX)
+    export WEIR_TEST_SERVERS
+    cargo bench --package bench --features sinks --bench sinks -- "$@"
+
+    local kinds=(--package sink --features "kafka,nats,redis,http,parquet,s3,tls")
+    WEIR_TEST_ROWS=1000000 cargo test "${kinds[@]}" --test sink -- --test-threads=1 field_by_field every_row s_records_are
+    WEIR_TEST_OUTAGE=60 cargo test "${kinds[@]}" --test sink -- --test-threads=1 with_a_spool
+    cargo bench "${kinds[@]}"
+}
+
 case ${args[0]:-} in
+    sinks) sinks "${args[@]:1}" ;;
     fleet) fleet "${args[@]:1}" ;;
     sockets) sockets "${args[@]:1}" ;;
-    '') "$TARGET/release/bench" --weir "$weir"; sockets ;;
+    '') "$TARGET/release/bench" --weir "$weir"; sockets; sinks ;;
     *) "$TARGET/release/bench" --weir "$weir" "${args[@]}" ;;
 esac

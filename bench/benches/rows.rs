@@ -1,5 +1,5 @@
 //! One listener to one UDP target, to two, to one and a receiver of rows, and to one and a receiver that never has room: the rate at
-//! the UDP targets, and the relay's CPU time for a datagram, in turns within the same minutes. `cargo bench -p bench`; the relay and the
+//! the UDP targets, and the relay's CPU time for a datagram, in turns within the same minutes. `cargo bench -p bench --bench rows`; the relay and the
 //! load have a processor each. Without `--bench` it runs once, for a moment.
 
 #![expect(clippy::unwrap_used, reason = "a bench fails by panicking")]

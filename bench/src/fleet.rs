@@ -8,7 +8,7 @@ mod traffic;
 
 pub(crate) use traffic::{TrafficArgs, traffic};
 
-use crate::host::Machine;
+use crate::machine::Machine;
 use crate::sockets::Namespace;
 use anyhow::Context;
 use play::{Collected, ENCODINGS};

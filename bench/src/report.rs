@@ -1,7 +1,8 @@
 //! The table, as Markdown, and the raw values, as JSON.
 
 use crate::case::Question;
-use crate::host::{Machine, Placement};
+use crate::host::Placement;
+use crate::machine::Machine;
 use crate::measured::{CaseResult, Measured, Quantity};
 use crate::requirement::Requirement;
 use crate::start::StartResult;

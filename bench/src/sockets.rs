@@ -5,7 +5,7 @@ mod report;
 
 pub(crate) use population::{HoldArgs, Namespace, hold};
 
-use crate::host::Machine;
+use crate::machine::Machine;
 use crate::process::{cpu_ns, resident};
 use anyhow::Context;
 use population::Population;

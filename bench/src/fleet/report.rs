@@ -2,7 +2,7 @@
 
 use super::needs::{figures, grouped, table};
 use super::play::Collected;
-use crate::host::Machine;
+use crate::machine::Machine;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;

@@ -1,6 +1,6 @@
 //! The table of a run, and its raw values.
 
-use crate::host::Machine;
+use crate::machine::Machine;
 use anyhow::Context;
 use serde::Serialize;
 use std::fmt::Write as _;

@@ -3,7 +3,7 @@ are NAME.parquet, or all below records/table=NAME, in the order of their names.
 
 usage: parquet.py FOLDER
 """
-import base64, json, pathlib, sys
+import base64, itertools, json, pathlib, sys
 
 import duckdb, pyarrow as pa, pyarrow.parquet as pq
 
@@ -73,32 +73,36 @@ def check_metadata(name, file, runs):
             assert statistics.has_min_max == (statistics.null_count < part.num_rows), column
 
 
-names = sorted(path.stem for path in folder.glob("*.jsonl"))
-assert names, "nothing to compare"
-for name in names:
-    rows = [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().split("\n")[:-1]]
-    files, paths = read(name)
-    schema = files[0].schema_arrow
-    unknown = {key.removesuffix("_base64") for row in rows for key in row} - set(schema.names)
+def compare(name, file, path, rows):
+    """One file with the rows that it should have."""
+    table = file.read()
+    unknown = {key.removesuffix("_base64") for row in rows for key in row} - set(table.schema.names)
     assert not unknown, unknown
+    check_metadata(name, file, {row["run_id"] for row in rows if "run_id" in row})
 
-    tables, first = [], 0
-    for file in files:
-        tables.append(file.read())
-        part = rows[first : first + file.metadata.num_rows]
-        check_metadata(name, file, {row["run_id"] for row in part if "run_id" in row})
-        first += file.metadata.num_rows
-    assert first == len(rows), (first, len(rows))
-
-    table = pa.concat_tables(tables)
     # DuckDB hands its columns over as Arrow's, so that they are compared without a step in Python for each value.
-    other = duckdb.sql(f"SELECT * FROM read_parquet({paths}, hive_partitioning = false)").to_arrow_table()
+    other = duckdb.sql(f"SELECT * FROM read_parquet('{path}', hive_partitioning = false)").to_arrow_table()
     assert other.column_names == table.column_names
-    for column in schema:
+    for column in table.schema:
         values = table[column.name]
         found = values.cast(pa.int64()) if pa.types.is_timestamp(column.type) else values
         same(column.name, found.to_pylist(), wanted(name, column, rows))
         assert other[column.name].cast(column.type).combine_chunks() == values.combine_chunks(), f"duckdb: {column}"
 
+
+names = sorted(path.stem for path in folder.glob("*.jsonl"))
+assert names, "nothing to compare"
+for name in names:
+    files, paths = read(name)
+    schema = files[0].schema_arrow
+    with open(folder / f"{name}.jsonl", encoding="utf-8", newline="\n") as lines:
+        # A file at a time: the values of a million rows are more than fits into memory.
+        for file, path in zip(files, paths):
+            rows = [json.loads(line) for line in itertools.islice(lines, file.metadata.num_rows)]
+            assert len(rows) == file.metadata.num_rows, f"{path}: {len(rows)} rows are left"
+            compare(name, file, path, rows)
+        assert not lines.readline(), f"rows of {name} are in no file"
+
+    count = sum(file.metadata.num_rows for file in files)
     groups = sum(file.metadata.num_row_groups for file in files)
-    print(f"{name}: {len(rows)} rows, {len(schema)} columns, {len(files)} files, {groups} row groups")
+    print(f"{name}: {count} rows, {len(schema)} columns, {len(files)} files, {groups} row groups")

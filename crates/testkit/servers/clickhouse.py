@@ -15,6 +15,8 @@ ABOUT_THE_REQUEST = {
     "query", "database", "default_format", "user", "password", "query_id", "session_id", "session_timeout", "session_check",
     "compress", "decompress", "wait_end_of_query", "buffer_size", "quota_key", "role",
 }
+# In front of rows that may be no text.
+INSERT_IN_BODY = re.compile(rb"\s*INSERT\s+INTO\s[^;]*?\sFORMAT\s+\w+\n", re.I)
 INSERT = re.compile(r"\s*(INSERT\s+INTO\s+.*?)\s+FORMAT\s+(\w+)\s*(.*)", re.S | re.I)
 # What ClickHouse's HTTPHandler makes of the codes of its errors; 500 for others.
 STATUS = {
@@ -113,7 +115,9 @@ class Request(http.server.BaseHTTPRequestHandler):
         query = arguments.get("query", "")
         # A query may stand in the body, or end there.
         if not INSERT.fullmatch(query):
-            query, body = f"{query} {body.decode()}".strip(), b""
+            head = INSERT_IN_BODY.match(body)
+            end = head.end() if head else len(body)
+            query, body = f"{query} {body[:end].decode()}".strip(), body[end:]
         about = lambda name: name in ABOUT_THE_REQUEST or name.startswith("param_")
         settings = {name: value for name, value in arguments.items() if not about(name)}
         database = arguments.get("database", self.headers.get("X-ClickHouse-Database", "default"))

@@ -17,6 +17,7 @@ mod process;
 pub mod proxy;
 mod random;
 pub mod readback;
+mod scale;
 pub mod servers;
 mod wait;
 
@@ -28,4 +29,5 @@ pub use net::{free_port, get, receive, receiver, sender, try_get};
 pub use netns::Netns;
 pub use process::{OwnProgram, Peer, Process, run, signal};
 pub use random::Random;
-pub use wait::{DEADLINE, LOOK_INTERVAL, What, wait_for, within};
+pub use scale::{outage, rows};
+pub use wait::{DEADLINE, LOOK_INTERVAL, What, wait_for, wait_for_up_to, within};

@@ -35,13 +35,23 @@ impl<F: Fn() -> String> What for F {
 
 /// Waits until `look` finds something, and returns it. After [`DEADLINE`] the test fails with the words of `what`.
 #[track_caller]
-pub fn wait_for<T>(what: impl What, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + DEADLINE;
+pub fn wait_for<T>(what: impl What, look: impl FnMut() -> Option<T>) -> T {
+    wait_for_up_to(DEADLINE, what, look)
+}
+
+/// The same with a deadline of the test's own, for what takes long by itself.
+#[track_caller]
+pub fn wait_for_up_to<T>(
+    limit: Duration,
+    what: impl What,
+    mut look: impl FnMut() -> Option<T>,
+) -> T {
+    let deadline = Instant::now() + limit;
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(Instant::now() < deadline, "not within {DEADLINE:?}: {}", what.words());
+        assert!(Instant::now() < deadline, "not within {limit:?}: {}", what.words());
 
         // A pause between two looks: what is found decides, not the time.
         thread::park_timeout(LOOK_INTERVAL);

@@ -178,9 +178,9 @@ impl Client {
         sent.map_err(|(error, _)| error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail))
     }
 
-    /// Lets the client say what it knows. It takes the whole of the time.
-    pub(super) fn poll(&self, wait: Duration) {
-        self.producer.poll(wait);
+    /// Lets the client say what it knows.
+    pub(super) fn poll(&self) {
+        self.producer.poll(Duration::ZERO);
     }
 
     pub(super) fn take_reports(&self) -> Vec<Report> {

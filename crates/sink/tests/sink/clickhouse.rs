@@ -102,30 +102,29 @@ fn ended(source: Source) -> HopSnapshot {
 
 #[test]
 fn every_row_comes_back_as_it_was() {
+    let count = testkit::rows();
     let Some(server) = Server::ClickHouse.shared() else { return };
     let database = unique("weir");
     let mut source = Source::to_one(sink(to(server, &database), 25_000));
-    for number in 0..100_000 {
-        source.writer.record(&record(number));
-    }
+    source.send_all((0..count).map(record));
     source.writer.end_of_poll(&PollTotals {
         poll: Some(3),
         run_id: Some(7),
-        next_sequence: Some(100_000),
+        next_sequence: Some(count),
         ..PollTotals::default()
     });
     let hop = ended(source);
-    assert_eq!(hop.delivered.count, 100_001, "{hop:?}");
+    assert_eq!(hop.delivered.count, count + 1, "{hop:?}");
 
     let rows = rows_of(server, &database);
-    assert_eq!(rows.len(), 100_000);
+    assert_eq!(rows.len() as u64, count);
     for (row_there, number) in rows.iter().zip(0..) {
         assert_eq!(*row_there, row(number));
     }
     let polls = format!("SELECT poll, next_sequence FROM `{database}`.polls");
     assert_eq!(
         readback::clickhouse(server, &polls),
-        [json!({ "poll": 3, "next_sequence": 100_000 })]
+        [json!({ "poll": 3, "next_sequence": count })]
     );
 }
 

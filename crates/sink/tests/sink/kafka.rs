@@ -71,7 +71,7 @@ fn number_of(message: &Message) -> u64 {
 
 #[test]
 fn what_another_client_reads_is_what_was_sent_field_by_field() {
-    const COUNT: u64 = 100_000;
+    let count = testkit::rows();
     let Some(broker) = Server::Kafka.shared() else { return };
     let topic = unique("records");
     make_kafka_topic(broker, &topic, 4);
@@ -79,15 +79,15 @@ fn what_another_client_reads_is_what_was_sent_field_by_field() {
 
     let options = KafkaOptions { key: KafkaKey::Connection, ..to(broker, &topic) };
     let mut source = Source::to_one(sink_options(protobuf(options)));
-    (0..COUNT).for_each(|number| source.writer.record(&record(number)));
+    source.send_all((0..count).map(record));
     source.writer.end_of_poll(&PollTotals { poll: Some(7), ..PollTotals::default() });
     wait_for("all rows to leave", || source.is_empty());
     let hop = source.hop();
-    assert_eq!((hop.delivered.count, hop.delivered), (COUNT + 1, hop.received));
+    assert_eq!((hop.delivered.count, hop.delivered), (count + 1, hop.received));
 
     let run = source.writer.stream().to_string();
     let messages = readback::kafka(broker, &topic);
-    assert_eq!(messages.len(), COUNT as usize);
+    assert_eq!(messages.len() as u64, count);
     let mut seen = HashSet::new();
     let mut partition_of = HashMap::new();
     for message in &messages {

@@ -56,44 +56,41 @@ fn number_of(message: &Message) -> u64 {
 
 #[test]
 fn a_stream_has_what_was_sent_field_by_field() {
-    const ROWS: u64 = 100_000;
+    let count = testkit::rows();
     let Some(server) = Server::Nats.shared() else { return };
     let name = unique("records");
     make_jetstream(server, &name, &[&name]);
     let options = to(server, &name, NatsService::JetStream);
     let mut source = Source::to_one(sink_options(records(options)));
-    for first in (0..ROWS).step_by(1_000) {
-        source.send(first..first + 1_000);
-    }
+    source.send_all((0..count).map(numbered));
     wait_for("all rows to leave", || source.is_empty());
     let hop = source.hop();
     check_law(&hop);
-    assert_eq!(hop.delivered.count, ROWS, "{hop:?}");
+    assert_eq!(hop.delivered.count, count, "{hop:?}");
 
     let messages = readback::jetstream(server, &name);
     let mut numbers: Vec<_> = messages.iter().map(number_of).collect();
     numbers.sort_unstable();
-    assert!(numbers.into_iter().eq(0..ROWS));
+    assert!(numbers.into_iter().eq(0..count));
     let kind = ("weir-kind".to_owned(), b"record".to_vec());
     assert!(messages.iter().all(|message| message.headers.contains(&kind)));
 }
 
 #[test]
 fn who_subscribes_hears_what_was_sent_field_by_field() {
-    const ROWS: u64 = 100_000;
+    // More than this the listener is too slow for, and the server keeps nothing for it.
+    let count = testkit::rows().min(100_000);
     let Some(server) = Server::Nats.shared() else { return };
     let subject = unique("core");
-    let listener = Listener::nats(server, &subject, ROWS as usize);
+    let listener = Listener::nats(server, &subject, count as usize);
     let options = to(server, &subject, NatsService::Core);
     let mut source = Source::to_one(sink_options(records(options)));
-    for first in (0..ROWS).step_by(1_000) {
-        source.send(first..first + 1_000);
-    }
+    source.send_all((0..count).map(numbered));
     let mut numbers: Vec<_> = listener.heard().iter().map(number_of).collect();
     numbers.sort_unstable();
-    assert!(numbers.into_iter().eq(0..ROWS));
+    assert!(numbers.into_iter().eq(0..count));
     wait_for("all rows to leave", || source.is_empty());
-    assert_eq!(source.hop().delivered.count, ROWS);
+    assert_eq!(source.hop().delivered.count, count);
 }
 
 fn away() -> Option<(impl Outage, NatsOptions)> {

@@ -63,16 +63,16 @@ fn field<'a>(fields: &'a [(String, Vec<u8>)], name: &str) -> &'a [u8] {
 
 #[test]
 fn what_another_client_reads_is_what_was_sent_field_by_field() {
-    const ROWS: u64 = 100_000;
+    let count = testkit::rows();
     let Some(server) = Server::Redis.shared() else { return };
     let stream = unique("records");
     let mut source = Source::to_one(sink_options(records(to(server, &stream))));
-    (0..ROWS).for_each(|number| source.writer.record(&numbered(number)));
+    source.send_all((0..count).map(numbered));
     source.writer.end_of_poll(&PollTotals { poll: Some(7), ..PollTotals::default() });
     wait_for("all rows to leave", || source.is_empty());
     let hop = source.hop();
     check_law(&hop);
-    assert_eq!(hop.delivered.count, ROWS + 1, "{hop:?}");
+    assert_eq!(hop.delivered.count, count + 1, "{hop:?}");
 
     let entries = readback::redis_stream(server, &stream);
     let (totals, rows): (Vec<_>, Vec<_>) =
@@ -81,7 +81,7 @@ fn what_another_client_reads_is_what_was_sent_field_by_field() {
     assert_eq!((totals.len(), record::decode_totals(payload).unwrap().poll), (1, Some(7)));
     assert!(rows.iter().all(|entry| field(&entry.headers, "kind") == b"record"));
     let numbers = rows.iter().map(|entry| number_of(field(&entry.headers, "record")));
-    assert!(numbers.eq(0..ROWS));
+    assert!(numbers.eq(0..count));
 }
 
 #[test]

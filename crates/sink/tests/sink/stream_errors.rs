@@ -198,7 +198,7 @@ fn syslog_that_was_received_as_datagrams_reaches_rsyslog_over_tcp() {
 mod tls {
     use super::{check, lines, to};
     use crate::outage::beside;
-    use crate::streams::{ROWS, Receiver, carried, options_of};
+    use crate::streams::{Receiver, carried, options_of};
     use crate::support::{Source, numbers_of};
     use sink::{TlsIdentity, TlsOptions, TlsVerify, tls};
     use std::collections::BTreeSet;
@@ -217,7 +217,7 @@ mod tls {
         let (receiver, port) = Receiver::tcp(Some(certificates.certificate(Certificate::Valid)));
         let connector = tls(to("localhost", port), trusting(&certificates), lines());
         let text = String::from_utf8(carried(connector, receiver)).unwrap();
-        assert!(numbers_of(&text).into_iter().eq(0..ROWS));
+        assert!(numbers_of(&text).into_iter().eq(0..testkit::rows()));
     }
 
     #[test]

@@ -16,8 +16,6 @@ use std::time::{Duration, Instant};
 use testkit::proxy::{Fault, Proxy};
 use testkit::{DEADLINE, Process, TempDir, find_tool, free_port, need_tool, root, wait_for};
 
-pub(crate) const ROWS: u64 = 100_000;
-
 /// A receiver that may end and be started again.
 pub(crate) struct Receiver {
     dir: TempDir,
@@ -111,13 +109,11 @@ pub(crate) fn options_of(connector: Connector) -> SinkOptions {
 pub(crate) fn carried(connector: Connector, mut receiver: Receiver) -> Vec<u8> {
     let mut source = Source::to_one(options_of(connector));
     let meter = source.meters().remove(0);
-    for first in (0..ROWS).step_by(500) {
-        source.send(first..first + 500);
-    }
+    source.send_all((0..testkit::rows()).map(numbered));
     assert_eq!(source.stop(Instant::now() + DEADLINE), []);
     let hop = hop(&meter);
     check_law(&hop);
-    assert_eq!(hop.delivered.count, ROWS, "{hop:?}");
+    assert_eq!(hop.delivered.count, testkit::rows(), "{hop:?}");
     assert_eq!(hop.event(Event::Retries), 0, "{hop:?}");
 
     receiver.stop();
@@ -156,7 +152,7 @@ fn varint(bytes: &[u8]) -> (usize, usize) {
 }
 
 fn check_objects(frames: &[&[u8]]) {
-    assert_eq!(frames.len() as u64, ROWS);
+    assert_eq!(frames.len() as u64, testkit::rows());
     for (number, frame) in (0..).zip(frames) {
         assert_eq!(*frame, line_of(number).trim_end().as_bytes());
     }
@@ -169,7 +165,7 @@ fn every_row_arrives_in_every_framing() {
     }
     for framing in [StreamFraming::Newline, StreamFraming::None] {
         let text = String::from_utf8(over_tcp(framing, lines())).unwrap();
-        assert!(numbers_of(&text).into_iter().eq(0..ROWS));
+        assert!(numbers_of(&text).into_iter().eq(0..testkit::rows()));
     }
     check_objects(&frames(&over_tcp(StreamFraming::OctetCounted, lines()), octets));
 
@@ -180,7 +176,7 @@ fn every_row_arrives_in_every_framing() {
     let content = Content::Records(Encoding::Protobuf, number_and_filling());
     let bytes = over_tcp(StreamFraming::None, content);
     let rows = frames(&bytes, varint);
-    assert_eq!(rows.len() as u64, ROWS);
+    assert_eq!(rows.len() as u64, testkit::rows());
     for (number, row) in (0..).zip(rows) {
         let expected = numbered(number);
         let expected = SocketRecord { cookie: None, ..expected };
@@ -190,7 +186,7 @@ fn every_row_arrives_in_every_framing() {
     let content = Content::Records(Encoding::Csv, number_and_filling());
     let text = String::from_utf8(over_tcp(StreamFraming::Newline, content)).unwrap();
     assert_eq!(text.lines().next(), Some("sequence,host"));
-    assert_eq!(text.lines().count() as u64, ROWS + 1);
+    assert_eq!(text.lines().count() as u64, testkit::rows() + 1);
 }
 
 #[test]
@@ -200,7 +196,7 @@ fn every_row_arrives_over_a_unix_socket() {
     }
     let (receiver, path) = Receiver::unix();
     let bytes = carried(sink::unix(path, StreamFraming::Newline, lines()), receiver);
-    assert!(numbers_of(&String::from_utf8(bytes).unwrap()).into_iter().eq(0..ROWS));
+    assert!(numbers_of(&String::from_utf8(bytes).unwrap()).into_iter().eq(0..testkit::rows()));
 }
 
 impl Outage for Receiver {

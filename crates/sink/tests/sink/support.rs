@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::wait_for;
 
 /// A file without rotation.
 pub(crate) fn file_options(path: &Path) -> FileOptions {
@@ -104,6 +105,29 @@ impl Source {
     pub(crate) fn send(&mut self, numbers: Range<u64>) {
         numbers.for_each(|number| self.writer.record(&numbered(number)));
         self.writer.flush();
+    }
+
+    /// Sends all of them, as the queues have room.
+    pub(crate) fn send_all<'a>(&mut self, rows: impl Iterator<Item = SocketRecord<'a>>) {
+        for (at, row) in rows.enumerate() {
+            self.writer.record(&row);
+            if at % 1_000 == 999 {
+                self.writer.flush();
+                self.wait_for_room();
+            }
+        }
+        self.writer.flush();
+    }
+
+    /// Waits until what is in flight would fit twice into every queue: how much of it is in the queue itself is written down ten times
+    /// a second only.
+    pub(crate) fn wait_for_room(&self) {
+        let meters = self.meters();
+        let has_room = |meter: &Arc<dyn Meter>| {
+            let hop = hop(meter);
+            hop.in_flight.bytes < hop.gauges[&Gauge::QueueLimitBytes] / 2
+        };
+        wait_for("room", || meters.iter().all(has_room).then_some(()));
     }
 
     pub(crate) fn meters(&self) -> Vec<Arc<dyn Meter>> {

@@ -2,13 +2,15 @@
 
 use super::{START_UNIX_NS, end, folder_options, open};
 use crate::rows;
+use crate::support::Source;
 use record::{
     DatagramRecord, Encoder, Encoding, Field, FieldSet, Frame, PollTotals, RowKind, SocketRecord,
     decode_protobuf,
 };
+use sink::BatchLimits;
 use sink::parquet::{Table, TableWriter};
-use sink::{BatchLimits, Fanout};
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -70,41 +72,44 @@ fn others_read_every_value_at_its_ends() {
 }
 
 #[test]
-fn a_sink_s_100_000_records_are_all_in_its_files() {
-    const RECORDS: u64 = 100_000;
+fn all_of_a_sink_s_records_are_in_its_files() {
+    let count = testkit::rows();
     let folder = TempDir::new();
     let options = folder_options(&folder.file("records"));
     // Two row groups and a part of one in the first file.
     let limits = BatchLimits { rows: 80_000, bytes: 64 << 20, age: Duration::from_secs(60) };
-    let sink = open(options, limits);
-    let fanout = Fanout::default();
-    fanout.attach(&sink);
+    let mut source = Source::to(vec![open(options, limits)]);
 
     let (mut random, mut encoder) = (Random(14), lines());
     let (mut records, mut polls) = (Vec::new(), Vec::new());
-    let mut writer = fanout.writer([7; 16]);
-    for sequence in 0..RECORDS {
+    let mut file = File::create(folder.file("sockets.jsonl")).unwrap();
+    for sequence in 0..count {
         let record = SocketRecord {
             sequence: Some(sequence),
             time_unix_ns: Some(START_UNIX_NS + sequence * 1_000),
             ..rows::realistic(&mut random)
         };
-        writer.record(&record);
+        source.writer.record(&record);
         encoder.encode(&record, &mut records);
         if sequence % 10_000 == 9_999 {
+            file.write_all(&records).unwrap();
+            records.clear();
             let totals = PollTotals {
                 time_unix_ns: record.time_unix_ns,
                 poll: Some(sequence / 10_000),
                 ..rows::realistic_totals()
             };
-            writer.end_of_poll(&totals);
+            source.writer.end_of_poll(&totals);
+            source.wait_for_room();
             encoder.totals(&totals, &mut polls);
         }
     }
+    let sink = source.sinks.remove(0);
+    drop(source);
     let hop = end(sink);
-    assert_eq!(hop.delivered.count, RECORDS + RECORDS / 10_000, "{hop:?}");
+    assert_eq!(hop.delivered.count, count + count / 10_000, "{hop:?}");
 
-    fs::write(folder.file("sockets.jsonl"), records).unwrap();
+    file.write_all(&records).unwrap();
     fs::write(folder.file("polls.jsonl"), polls).unwrap();
     compare(folder.path());
 }

@@ -1,0 +1,157 @@
+//! Weir's side, in a process of its own: rows from a source through a sink as the file configures it, until each is acknowledged.
+
+use crate::support::realistic;
+use anyhow::{Context, anyhow, ensure};
+use config::{Config, Opening, SinkConfig};
+use ledger::{Event, Gauge, HopSnapshot, Meter, Reason};
+use record::{ChunkBuilder, FieldSet, SocketRecord};
+use serde::{Deserialize, Serialize};
+use sink::{Fanout, Sink, SinkOptions};
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use testkit::Random;
+
+/// The boot that rows come from, which is Kafka's key.
+pub(crate) const SOURCE_ID: [u8; 16] = *b"weir-bench-sinks";
+
+/// What waits in the queue at most when rows are made as they are taken, but for what the sink has not yet written down.
+const QUEUED_BYTES: u64 = 16 << 20;
+
+/// The longest time that a run may take.
+const TIME_MAX: Duration = Duration::from_secs(600);
+
+/// What one side did in one round.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Attempt {
+    pub(crate) rows: u64,
+    /// From the first row to the last acknowledgement.
+    pub(crate) seconds: f64,
+    /// Processor time of the client, not of the server.
+    pub(crate) cpu_seconds: f64,
+    /// Most resident memory, without what the process had before the sink was there; 0 where it was not measured.
+    #[serde(default)]
+    pub(crate) memory_bytes: u64,
+    /// What the configuration says that the sink takes at most; 0 for other clients.
+    #[serde(default)]
+    pub(crate) memory_bound_bytes: u64,
+    /// Batches that were sent again.
+    #[serde(default)]
+    pub(crate) retries: u64,
+}
+
+/// Rows in the order in which each side sends them: full records, no two alike.
+fn rows(count: u64) -> impl Iterator<Item = SocketRecord<'static>> {
+    let mut random = Random(1);
+    (0..count).map(move |number| SocketRecord { sequence: Some(number), ..realistic(&mut random) })
+}
+
+/// Writes the rows as other clients take them: protobuf messages, the length of each as a varint before it.
+/// Returns their bytes without the lengths.
+pub(crate) fn write_rows(path: &Path, count: u64) -> anyhow::Result<u64> {
+    let (mut out, mut builder) =
+        (BufWriter::new(File::create(path)?), ChunkBuilder::new(1, SOURCE_ID));
+    let mut bytes = 0;
+    for row in rows(count) {
+        builder.record(&row);
+        let chunk = builder.cut(None).context("a record is a row")?;
+        for row in chunk.rows() {
+            let len = row.bytes.len();
+            ensure!(
+                (1 << 7..1 << 14).contains(&len),
+                "its length is not a varint of two bytes: {len}"
+            );
+            out.write_all(&[len as u8 | 0x80, (len >> 7) as u8])?;
+            out.write_all(row.bytes)?;
+            bytes += len as u64;
+        }
+    }
+    out.flush()?;
+    Ok(bytes)
+}
+
+/// How fast rows are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Pace {
+    /// As the sink takes them, so that none is dropped.
+    AsTaken,
+    /// As fast as they can be made: the queue is full, and drops what does not fit.
+    Flood,
+}
+
+/// Sends rows through the sink of a configuration, and says what it took.
+pub(crate) fn run(config: &Path, count: u64, pace: Pace) -> anyhow::Result<Attempt> {
+    let config = Config::load(config).map_err(|error| anyhow!("{error}"))?;
+    let memory_bound_bytes = config.budget().sinks.iter().map(|sink| sink.process_bytes()).sum();
+    let sink = open(&config.sinks[0])?;
+    let meter = sink.meter();
+    let before_bytes = resident("VmRSS:")?;
+
+    let fanout = Fanout::default();
+    fanout.attach(&sink);
+    let mut writer = fanout.writer(SOURCE_ID);
+    let (began, cpu_ns) = (Instant::now(), sys::clock::process_cpu_ns());
+    for (at, row) in (0_u64..).zip(rows(count)) {
+        writer.record(&row);
+        if pace == Pace::AsTaken && at % 64 == 0 {
+            wait_for_room(&*meter);
+        }
+    }
+    drop(writer);
+    let left = sink.wait(began + TIME_MAX);
+    let (took, cpu_ns) = (began.elapsed(), sys::clock::process_cpu_ns() - cpu_ns);
+
+    let hop = hop(&*meter);
+    let dropped = hop.dropped_for(Reason::QueueFull).count;
+    let arrived = hop.delivered.count + dropped == count && (pace == Pace::Flood || dropped == 0);
+    ensure!(left.is_zero() && arrived, "not everything arrived: {hop:?}");
+    Ok(Attempt {
+        rows: hop.delivered.count,
+        seconds: took.as_secs_f64(),
+        cpu_seconds: cpu_ns as f64 / 1e9,
+        memory_bytes: resident("VmHWM:")?.saturating_sub(before_bytes),
+        memory_bound_bytes,
+        retries: hop.event(Event::Retries),
+    })
+}
+
+fn open(wanted: &SinkConfig) -> anyhow::Result<Sink> {
+    let opening = Opening {
+        name: wanted.name.clone(),
+        fields: Some(FieldSet::ALL),
+        remote: sink::Remote::default(),
+    };
+    let options = SinkOptions {
+        name: wanted.name.clone(),
+        origin: "bench".to_owned(),
+        queue: wanted.queue(),
+        batch: wanted.batch(),
+        delivery: wanted.delivery(),
+        spool: wanted.spool_options(),
+        connector: wanted.to.open(&opening)?,
+    };
+    Ok(Sink::open(options)?)
+}
+
+/// A source does not wait for a sink, which would drop rows; this one does. The sink's thread writes down ten times a second how much
+/// is in its queue, which is large enough for what is made until then.
+fn wait_for_room(meter: &dyn Meter) {
+    while hop(meter).gauges[&Gauge::QueueBytes] > QUEUED_BYTES {
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+}
+
+fn hop(meter: &dyn Meter) -> HopSnapshot {
+    let mut hops = Vec::new();
+    meter.read(&mut hops);
+    hops.pop().expect("a sink has a hop")
+}
+
+/// A line of `/proc/self/status`, in bytes.
+fn resident(name: &str) -> anyhow::Result<u64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).context("no such line")?;
+    let kib = line.trim().trim_end_matches(" kB").parse::<u64>().context("not a number")?;
+    Ok(kib * 1_024)
+}

@@ -1,0 +1,20 @@
+//! How large tests are whose full size takes too long for every run; `make bench BENCH_ARGS=sinks` runs them at that size.
+
+use std::env;
+use std::time::Duration;
+
+/// How many rows a test sends through a destination: `WEIR_TEST_ROWS`, or 100,000.
+pub fn rows() -> u64 {
+    number("WEIR_TEST_ROWS", 100_000)
+}
+
+/// How long a server is away in a test: `WEIR_TEST_OUTAGE` in seconds, or 10.
+pub fn outage() -> Duration {
+    Duration::from_secs(number("WEIR_TEST_OUTAGE", 10))
+}
+
+#[track_caller]
+fn number(name: &str, usual: u64) -> u64 {
+    let given = env::var(name).ok();
+    given.map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number")))
+}
