@@ -4,15 +4,13 @@
 
 use crate::secret::{TlsIdentity, TlsOptions, TlsVerify};
 use ledger::Trouble;
-#[cfg(feature = "tls")]
-use rustls::ClientConnection;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
-};
+#[cfg(feature = "tls")]
+use rustls::{CertificateError, ClientConnection};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 #[cfg(feature = "tls")]
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -132,6 +130,7 @@ pub(crate) fn error_in<'a>(error: &'a (dyn std::error::Error + 'static)) -> Opti
 }
 
 /// What mends a connection that TLS has refused.
+#[cfg(feature = "tls")]
 pub(crate) fn advice(error: &Error) -> &'static str {
     match error {
         Error::InvalidCertificate(

@@ -1,11 +1,11 @@
 //! The NATS sink against nats-server, with and without `JetStream`.
 
 use crate::outage::{Killed, Outage, beside};
-use crate::support::{Source, check_law, fields, hop, numbered, options};
+use crate::support::{Source, check_law, fields, found, hop, missing, numbered, options};
 use ledger::{Event, RejectClass, Trouble};
 use record::{Encoding, Record, SocketRecord, decode_record};
 use sink::{
-    BatchLimits, Connector, Content, DeliveryOptions, Login, NatsOptions, NatsService,
+    BatchLimits, Connector, Content, DeliveryOptions, Login, NatsOptions, NatsService, ReadBack,
     SecretSource, SinkOptions, TlsOptions, nats,
 };
 use std::net::SocketAddr;
@@ -162,6 +162,23 @@ fn faults_of_a_server_that_acknowledges_nothing_lose_nothing_that_was_acknowledg
     assert!(numbers.iter().copied().eq(0..hop.received.count));
     let repeated = (messages.len() - numbers.len()) as u64;
     assert!(repeated <= hop.event(Event::PossibleDuplicates), "{repeated} {hop:?}");
+}
+
+#[test]
+fn a_batch_is_found_in_its_stream_and_one_that_was_not_sent_is_not() {
+    let Some(server) = Server::Nats.shared() else { return };
+    let name = unique("found");
+    make_jetstream(server, &name, &[&name]);
+    let to = |service| records(to(server, &name, service));
+    let cannot = missing(to(NatsService::Core));
+    assert!(matches!(cannot, ReadBack::Cannot(_)), "{cannot:?}");
+    // In a stream without messages, and in one with others.
+    let nothing = missing(to(NatsService::JetStream));
+    assert!(matches!(nothing, ReadBack::Missing(_)), "{nothing:?}");
+    let found = found(to(NatsService::JetStream));
+    assert_eq!(found, ("read back", Ok("the same is there".to_owned())));
+    let other = missing(to(NatsService::JetStream));
+    assert!(matches!(&other, ReadBack::Missing(what) if what.contains("stream")), "{other:?}");
 }
 
 /// What the sink says is wrong, with a row that waits for it.

@@ -1,12 +1,12 @@
 //! The NSQ sink against nsqd.
 
 use crate::outage::{Killed, Outage, beside};
-use crate::support::{Source, hop, numbered, options};
+use crate::support::{Source, found, hop, missing, numbered, options};
 use ledger::{Event, Reason, RejectClass, Trouble};
 use record::{Encoding, FieldSet, PollTotals, Record, SocketRecord, decode_record, decode_totals};
 use sink::{
-    BatchLimits, Connector, Content, DeliveryOptions, NsqOptions, QueueOptions, SecretSource,
-    SinkOptions, nsq,
+    BatchLimits, Connector, Content, DeliveryOptions, NsqOptions, QueueOptions, ReadBack,
+    SecretSource, SinkOptions, nsq,
 };
 use std::collections::{BTreeSet, HashSet};
 use std::net::SocketAddr;
@@ -209,6 +209,17 @@ fn a_message_that_is_too_large_costs_no_other() {
     assert_eq!(hop.event(Event::PossibleDuplicates), 0, "nsqd said no before it took anything");
     let numbers: HashSet<_> = readback::nsq(nsqd, &topic).iter().map(number_of).collect();
     assert_eq!(numbers, (0..100).filter(|number| *number != 50).collect());
+}
+
+#[test]
+fn nothing_is_read_back_because_that_would_take_it_away() {
+    let Some(nsqd) = Server::Nsqd.shared() else { return };
+    let topic = unique("found");
+    let (what, says) = found(protobuf(to(nsqd, &topic)));
+    assert_eq!(what, "read back");
+    assert!(says.unwrap().contains("takes its messages away"));
+    assert_eq!(readback::nsq(nsqd, &topic).len(), 10, "they are all still there");
+    assert!(matches!(missing(protobuf(to(nsqd, &topic))), ReadBack::Cannot(_)));
 }
 
 #[cfg(feature = "tls")]

@@ -1,11 +1,11 @@
 //! The Redis sink against Redis.
 
 use crate::outage::{Killed, Outage, beside};
-use crate::support::{Source, check_law, fields, hop, numbered, options};
+use crate::support::{Source, check_law, fields, found, hop, missing, numbered, options};
 use ledger::{Event, Reason, Trouble};
 use record::{Encoding, FieldSet, PollTotals, Record, decode_record};
 use sink::{
-    BatchLimits, Connector, Content, DeliveryOptions, Login, RedisOptions, RedisPlace,
+    BatchLimits, Connector, Content, DeliveryOptions, Login, ReadBack, RedisOptions, RedisPlace,
     SecretSource, SinkOptions, TlsOptions, redis,
 };
 use std::net::SocketAddr;
@@ -161,6 +161,22 @@ fn a_slow_hanging_or_resetting_server_holds_no_other_sink() {
     assert!(numbers.iter().copied().eq(0..hop.received.count));
     let repeated = all - numbers.len() as u64;
     assert!(repeated <= hop.event(Event::PossibleDuplicates), "{repeated} {hop:?}");
+}
+
+#[test]
+fn a_batch_is_found_in_its_stream_and_one_that_was_not_sent_is_not() {
+    let Some(server) = Server::Redis.shared() else { return };
+    let name = unique("found");
+    let channel = RedisPlace::Channel(name.clone());
+    let cannot = missing(records(RedisOptions { place: channel, ..to(server, &name) }));
+    assert!(matches!(cannot, ReadBack::Cannot(_)), "{cannot:?}");
+    // In a stream without entries, and in one with others.
+    let nothing = missing(records(to(server, &name)));
+    assert!(matches!(nothing, ReadBack::Missing(_)), "{nothing:?}");
+    let found = found(records(to(server, &name)));
+    assert_eq!(found, ("read back", Ok("the same is there".to_owned())));
+    let other = missing(records(to(server, &name)));
+    assert!(matches!(&other, ReadBack::Missing(what) if what.contains(&name)), "{other:?}");
 }
 
 /// What the sink says is wrong, with a row that waits for it.
