@@ -16,6 +16,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 STATSD_EXPORTER_VERSION=v0.31.0
+GOFLOW2_VERSION=v2.2.6
 CARGO_FUZZ_VERSION=0.13.2
 # The engine of ClickHouse 26.9.2.1 as a Python extension; no registry has a server of these years.
 CHDB_VERSION=26.9.0
@@ -130,6 +131,14 @@ get_statsd_exporter() {
         cannot statsd_exporter "go install failed"
 }
 
+get_goflow2() {
+    have goflow2 && return 0
+    have go || { cannot goflow2 "no go here (1.24 or newer)"; return 0; }
+    say "building goflow2 $GOFLOW2_VERSION"
+    GOBIN="$WEIR_TOOLS/bin" go install "github.com/netsampler/goflow2/v2/cmd/goflow2@$GOFLOW2_VERSION" ||
+        cannot goflow2 "go install failed"
+}
+
 # The broker's version is in its pom.xml.
 get_kafka() {
     local wanted="$ROOT/scripts/servers/kafka/pom.xml" folder="$WEIR_TOOLS/kafka"
@@ -240,6 +249,7 @@ for_test() {
     get_promtool
     for_servers
     get_statsd_exporter
+    get_goflow2
     get_miri
 }
 
