@@ -16,6 +16,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 STATSD_EXPORTER_VERSION=v0.31.0
+GOFLOW2_VERSION=v2.2.6
 CARGO_FUZZ_VERSION=0.13.2
 # The engine of ClickHouse 26.9.2.1 as a Python extension; no registry has a server of these years.
 CHDB_VERSION=26.9.0
@@ -131,6 +132,14 @@ get_statsd_exporter() {
     say "building statsd_exporter $STATSD_EXPORTER_VERSION"
     GOBIN="$WEIR_TOOLS/bin" go install "github.com/prometheus/statsd_exporter@$STATSD_EXPORTER_VERSION" ||
         cannot statsd_exporter "go install failed"
+}
+
+get_goflow2() {
+    have goflow2 && return 0
+    have go || { cannot goflow2 "no go here (1.24 or newer)"; return 0; }
+    say "building goflow2 $GOFLOW2_VERSION"
+    GOBIN="$WEIR_TOOLS/bin" go install "github.com/netsampler/goflow2/v2/cmd/goflow2@$GOFLOW2_VERSION" ||
+        cannot goflow2 "go install failed"
 }
 
 # The broker's version is in its pom.xml.
@@ -258,6 +267,7 @@ for_test() {
     get_promtool
     for_servers
     get_statsd_exporter
+    get_goflow2
     get_miri
 }
 

@@ -1,6 +1,7 @@
-//! Bytes to types and back: netlink framing, `inet_diag`, files of captured netlink messages, and syslog.
+//! Bytes to types and back: netlink framing, `inet_diag`, files of captured netlink messages, syslog, and sFlow.
 //!
-//! No I/O, no clock, no panic: bad bytes are a [`DecodeError`] that names its class, or syslog that is not parsed.
+//! No I/O, no clock, no panic: bad bytes are a [`DecodeError`] or [`sflow::Malformed`] that names its class, or syslog
+//! that is not parsed.
 
 #![forbid(unsafe_code)]
 

@@ -97,18 +97,16 @@ impl<'a> Samples<'a> {
     #[inline]
     fn take(&mut self) -> Result<RawRecord<'a>, (Fault, Option<DataFormat>)> {
         let mut sample = RawRecord::take(&mut self.from).inspect_err(|_| self.left = 0)?;
-        if sample.format != BROCADE_ACL {
-            return Ok(sample);
-        }
-
-        if sample.body.len() == BROCADE_ACL_BYTES {
-            sample = RawRecord::take(&mut self.from).inspect_err(|_| self.left = 0)?;
-        } else {
+        while sample.format == BROCADE_ACL {
             let Some(inside) = sample.body.get(BROCADE_ACL_BYTES..) else {
                 let (need, have) = (count(BROCADE_ACL_BYTES), count(sample.body.len()));
                 return Err((Fault::Short { need, have }, Some(BROCADE_ACL)));
             };
-            sample = RawRecord::take(&mut Cursor::new(inside))?;
+            sample = if inside.is_empty() {
+                RawRecord::take(&mut self.from).inspect_err(|_| self.left = 0)?
+            } else {
+                RawRecord::take(&mut Cursor::new(inside))?
+            };
         }
         Ok(sample)
     }

@@ -2,6 +2,8 @@
 
 mod broken;
 mod bytes;
+mod document;
+mod goflow2;
 mod made;
 mod packet;
 mod structures;
