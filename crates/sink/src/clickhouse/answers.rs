@@ -111,3 +111,88 @@ fn may_pass(code: u32, says: &str, place: &Place<'_>) -> Failure {
     };
     failure(sent, format!("{address} took no rows into {database}.{table}: {says}"), fix)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ledger::Trouble;
+    use reqwest::StatusCode;
+    use reqwest::header::HeaderMap;
+
+    /// What an error of this number and these words means.
+    fn fate_of_code(code: u32, words: &str) -> Fate {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-clickhouse-exception-code", code.into());
+        let body = format!("Code: {code}. DB::Exception: {words}").into_bytes();
+        let answer = Answer { status: StatusCode::INTERNAL_SERVER_ERROR, headers, body };
+        let place = Place {
+            address: "http://ch:8123",
+            database: "net",
+            table: "sockets",
+            kind: RowKind::Record,
+        };
+        fate(&answer, &place)
+    }
+
+    #[test]
+    fn what_no_other_attempt_would_change_is_rejected_by_its_class() {
+        let check = |codes: &[u32], expected| {
+            for code in codes {
+                let fate = fate_of_code(*code, "no");
+                let Fate::Rejected { class, says } = fate else { panic!("{code}: {fate:?}") };
+                assert_eq!(class, expected, "{code}");
+                assert!(says.contains("no"), "{says}");
+            }
+        };
+        let values = [6, 26, 27, 32, 33, 38, 41, 53, 70, 72, 117, 128, 131, 321, 349, 407];
+        check(&values, RejectClass::Schema);
+        check(&[469], RejectClass::Denied);
+    }
+
+    #[test]
+    fn what_may_pass_is_tried_again_and_says_what_fixes_it() {
+        let check = |code: u32, words: &str, sent: Sent, fix: &str| {
+            let fate = fate_of_code(code, words);
+            let Fate::Failed(failure) = fate else { panic!("{code}: {fate:?}") };
+            assert_eq!(failure.sent, sent, "{code}");
+            let Trouble { what, fix: said } = failure.trouble;
+            assert!(what.contains("http://ch:8123") && what.contains("net.sockets"), "{what}");
+            assert!(said.contains(fix), "{code}: {said}");
+        };
+        for (code, words) in [
+            (16, "No such column rtt in table"),
+            (53, "Type of 'rtt_us' must be String"),
+            (117, "Unknown field found in header"),
+        ] {
+            check(code, words, Sent::No, "ALTER TABLE net.sockets");
+        }
+        check(60, "", Sent::No, "deploy/clickhouse/sockets.sql");
+        check(81, "", Sent::No, "CREATE DATABASE net");
+        [192, 193, 194, 516].iter().for_each(|code| check(*code, "", Sent::No, "password_file"));
+        [164, 497].iter().for_each(|code| check(*code, "", Sent::No, "GRANT INSERT"));
+        [201, 202].iter().for_each(|code| check(*code, "", Sent::No, "in_flight"));
+        [242, 243].iter().for_each(|code| check(*code, "", Sent::No, "disks"));
+        check(252, "", Sent::No, "batch_age");
+        check(115, "", Sent::No, "22.2");
+        check(241, "", Sent::Maybe, "memory");
+        // TIMEOUT_EXCEEDED, SOCKET_TIMEOUT, UNKNOWN_STATUS_OF_INSERT, and one that is not known here.
+        [159, 209, 319, 9_999]
+            .iter()
+            .for_each(|code| check(*code, "", Sent::Maybe, &code.to_string()));
+    }
+
+    #[test]
+    fn an_error_is_found_in_the_body_too_and_nothing_else_is_one() {
+        let of = |header: Option<&str>, body: &str| {
+            let mut headers = HeaderMap::new();
+            let value = header.map(|value| value.parse().expect("a number"));
+            value.map(|value| headers.insert("x-clickhouse-exception-code", value));
+            code_of(&Answer { status: StatusCode::OK, headers, body: body.into() })
+        };
+        assert_eq!(of(None, ""), None);
+        assert_eq!(of(Some("0"), ""), None);
+        assert_eq!(of(Some("60"), ""), Some(60));
+        assert_eq!(of(None, "12\nCode: 241. DB::Exception: Memory limit"), Some(241));
+        assert_eq!(of(None, "Code: none"), None);
+    }
+}

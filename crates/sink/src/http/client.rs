@@ -156,3 +156,25 @@ fn cause(error: &reqwest::Error) -> String {
         None => "the request is not one".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn when_to_ask_again() {
+        let after = |text: &str| {
+            let headers = HeaderMap::from_iter([(RETRY_AFTER, text.parse().expect("plain"))]);
+            Answer { status: StatusCode::SERVICE_UNAVAILABLE, headers, body: Vec::new() }
+                .retry_after()
+        };
+        assert_eq!(after("0"), Some(Duration::ZERO));
+        assert_eq!(after(" 120 "), Some(Duration::from_secs(120)));
+        assert_eq!(after("86400"), Some(RETRY_AFTER_MAX));
+        assert_eq!(after("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO));
+        assert_eq!(after("Tue, 31 Dec 2999 23:59:59 GMT"), Some(RETRY_AFTER_MAX));
+        for text in ["", "soon", "-1", "1.5"] {
+            assert_eq!(after(text), None, "{text}");
+        }
+    }
+}

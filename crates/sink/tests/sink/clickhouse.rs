@@ -1,5 +1,8 @@
 //! Rows into ClickHouse's own engine, read back by a client that is not ours.
 
+mod check;
+mod faults;
+
 use crate::support::{Source, batch_rows, check_law, fields, numbered, options};
 use ledger::{Event, HopSnapshot};
 use record::{FieldSet, PollTotals, SocketRecord, SocketState};
@@ -192,45 +195,6 @@ fn without_deduplication_copies_are_counted() {
     assert_eq!(hop.events[&Event::PossibleDuplicates], 500, "{hop:?}");
     let query = "SELECT count() > 1000 AS more, uniqExact(sequence) AS u FROM weir.sockets";
     assert_eq!(readback::clickhouse(server.addr(), query), [json!({ "more": 1, "u": 1_000 })]);
-}
-
-/// The server is killed while rows keep coming, and starts again: what waited in the queue is there, once.
-#[test]
-fn a_server_that_was_killed_gets_what_waited() {
-    let Some(mut server) = Server::ClickHouse.start() else { return };
-    let mut source = Source::to_one(sink(to(server.addr(), "weir"), 5_000));
-    source.send(0..20_000);
-    wait_for("some rows to be there", || (source.hop().delivered.count > 0).then_some(()));
-    server.kill();
-    source.send(20_000..60_000);
-    wait_for("the trouble to be told", || source.hop().trouble);
-    server.restart();
-    let hop = ended(source);
-
-    assert_eq!(hop.delivered.count, 60_000, "{hop:?}");
-    assert_eq!(count(server.addr(), "weir", "sockets"), 60_000);
-}
-
-/// The same with a queue that is too small: what is missing is what was counted.
-#[test]
-fn rows_that_a_full_queue_dropped_are_the_ones_that_are_missing() {
-    let Some(mut server) = Server::ClickHouse.start() else { return };
-    let mut options = sink(to(server.addr(), "weir"), 1_000);
-    options.queue.bytes_max = 512 << 10;
-    let mut source = Source::to_one(options);
-    source.send(0..1_000);
-    wait_for("the first batch", || source.is_empty());
-    server.kill();
-    for start in (1_000..101_000).step_by(1_000) {
-        source.send(start..start + 1_000);
-    }
-    server.restart();
-    let hop = ended(source);
-
-    let dropped = hop.dropped_total().count;
-    assert!(dropped > 0, "{hop:?}");
-    assert_eq!(hop.delivered.count + dropped, 101_000, "{hop:?}");
-    assert_eq!(count(server.addr(), "weir", "sockets"), hop.delivered.count);
 }
 
 /// What the sink says while it cannot deliver, and that its rows arrive once `cure` has been done.

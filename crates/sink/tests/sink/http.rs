@@ -1,105 +1,26 @@
 //! Batches as bodies, against a server that answers what a test tells it.
 
+mod faults;
+mod otlp;
+mod server;
+
 use crate::support::{
     Source, batch_rows, check_law, fields, line_of, numbered, numbers_of, options,
 };
 use ledger::{Event, RejectClass};
 use record::{Encoding, FieldSet};
+use server::{Fake, OK, answer};
 use sink::{
     ClickHouseOptions, Compression, Content, DeliveryOptions, Duplicates, HttpOptions, Insertion,
     Login, MissingTables, SecretSource, SinkOptions, TlsOptions,
 };
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::net::TcpListener;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use testkit::{TempDir, wait_for};
-
-/// A request as it came.
-#[derive(Clone, Debug, Default)]
-struct Request {
-    line: String,
-    headers: Vec<String>,
-    body: Vec<u8>,
-}
-
-impl Request {
-    fn header(&self, name: &str) -> Option<&str> {
-        let of = |line: &'_ String| {
-            let (found, _) = line.split_once(": ")?;
-            found.eq_ignore_ascii_case(name).then_some(found.len() + 2)
-        };
-        self.headers.iter().find_map(|line| of(line).map(|start| &line[start..]))
-    }
-}
-
-/// Answers each request with the next of its answers, and with the last again and again. An empty one closes the connection.
-struct Fake {
-    addr: SocketAddr,
-    requests: Arc<Mutex<Vec<Request>>>,
-    answers: Arc<Mutex<Vec<String>>>,
-}
-
-const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
-
-impl Fake {
-    fn start(answers: &[&str]) -> Fake {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let addr = listener.local_addr().unwrap();
-        let answers: Vec<String> = answers.iter().rev().map(|text| (*text).to_owned()).collect();
-        let fake = Fake { addr, requests: Arc::default(), answers: Arc::new(Mutex::new(answers)) };
-        let (requests, answers) = (Arc::clone(&fake.requests), Arc::clone(&fake.answers));
-        thread::spawn(move || {
-            for stream in listener.incoming() {
-                let (requests, answers) = (Arc::clone(&requests), Arc::clone(&answers));
-                thread::spawn(move || serve(stream.unwrap(), &requests, &answers));
-            }
-        });
-        fake
-    }
-
-    fn requests(&self) -> Vec<Request> {
-        self.requests.lock().unwrap().clone()
-    }
-}
-
-fn serve(stream: TcpStream, requests: &Mutex<Vec<Request>>, answers: &Mutex<Vec<String>>) {
-    let mut reader = BufReader::new(stream.try_clone().unwrap());
-    let mut stream = stream;
-    while let Some(request) = read_request(&mut reader) {
-        requests.lock().unwrap().push(request);
-        let answer = {
-            let mut answers = answers.lock().unwrap();
-            if answers.len() > 1 { answers.pop().unwrap() } else { answers[0].clone() }
-        };
-        if answer.is_empty() || stream.write_all(answer.as_bytes()).is_err() {
-            return;
-        }
-    }
-}
-
-fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Request> {
-    let mut request = Request::default();
-    reader.read_line(&mut request.line).ok().filter(|bytes| *bytes > 0)?;
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok()?;
-        match line.trim_end() {
-            "" => break,
-            line => request.headers.push(line.to_owned()),
-        }
-    }
-    let length = request.header("content-length").unwrap_or("0").parse().unwrap();
-    request.body.resize(length, 0);
-    reader.read_exact(&mut request.body).ok()?;
-    Some(request)
-}
-
-fn answer(status: &str, headers: &str, body: &str) -> String {
-    format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\n\r\n{body}", body.len())
-}
 
 fn to(fake: &Fake) -> HttpOptions {
     HttpOptions {
@@ -198,8 +119,15 @@ fn what_passes_is_tried_again_with_the_same_bytes() {
         (answer("429 Too Many Requests", "Retry-After: 1\r\n", ""), "in_flight"),
         (answer("500 Internal Server Error", "", "on fire"), "on fire"),
         (answer("503 Service Unavailable", "Retry-After: 1\r\n", ""), "log"),
+        (answer("409 Conflict", "", "later"), "later"),
+        (answer("502 Bad Gateway", "", "behind it"), "behind it"),
         (moved, "example.net/other"),
         (String::new(), "the connection"),
+        // It breaks behind a status that says that all went well.
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 9\r\nConnection: close\r\n\r\nhalf".to_owned(),
+            "the connection",
+        ),
     ];
     for (refusal, words) in cases {
         let fake = Fake::start(&[&refusal, OK]);
@@ -226,7 +154,8 @@ fn what_passes_is_tried_again_with_the_same_bytes() {
             assert!(began.elapsed() >= Duration::from_secs(1), "{refusal}");
         }
         let copies = hop.events.get(&Event::PossibleDuplicates).copied().unwrap_or(0);
-        let may_be_there = refusal.contains(" 50") || refusal.is_empty();
+        let may_be_there =
+            ["1 200", "1 50"].iter().any(|status| refusal.contains(status)) || refusal.is_empty();
         assert_eq!(copies, if may_be_there { 100 } else { 0 }, "{refusal}");
     }
 }
@@ -244,6 +173,16 @@ fn what_is_refused_permanently_is_counted_by_its_class() {
         options.delivery.in_flight_max = 1;
         let hop = sent(options, 300);
         assert_eq!((hop.rejected_with(class).count, hop.delivered.count), (100, 200), "{hop:?}");
+    }
+}
+
+#[test]
+fn every_status_of_success_is_an_acknowledgement() {
+    for status in ["200 OK", "201 Created", "202 Accepted", "204 No Content"] {
+        let fake = Fake::start(&[&answer(status, "", "")]);
+        let hop = sent(sink(sink::http(to(&fake), lines()), 100), 100);
+        let retries = hop.event(Event::Retries);
+        assert_eq!((hop.delivered.count, retries, fake.requests().len()), (100, 0, 1), "{status}");
     }
 }
 
@@ -292,6 +231,23 @@ fn an_answer_that_does_not_come_holds_nobody_else() {
     assert_eq!(hop.uncertain.count + hop.dropped_total().count, 1_000, "{hop:?}");
 }
 
+#[test]
+fn a_user_is_sent_with_the_password_of_the_file() {
+    let folder = TempDir::new();
+    let file = folder.path().join("password");
+    std::fs::write(&file, "right\n").unwrap();
+    let fake = Fake::start(&[OK]);
+    let login = Login {
+        user: Some("weir".to_owned()),
+        password: Some(SecretSource::File(file)),
+        token: None,
+    };
+    sent(sink(sink::http(HttpOptions { login, ..to(&fake) }, lines()), 100), 1);
+    // base64 of weir:right
+    let expected = Some("Basic d2VpcjpyaWdodA==");
+    assert_eq!(fake.requests()[0].header("authorization"), expected);
+}
+
 fn clickhouse(fake: &Fake) -> ClickHouseOptions {
     ClickHouseOptions {
         url: format!("http://{}", fake.addr),
@@ -315,28 +271,28 @@ fn exception(status: &str, code: u32, words: &str) -> String {
 
 #[test]
 fn errors_of_clickhouse_mean_what_they_say() {
+    // With what may be there twice after another attempt.
     let passing = [
-        exception("500 Internal Server Error", 252, "Too many parts (TOO_MANY_PARTS)"),
-        exception("500 Internal Server Error", 241, "Memory limit exceeded"),
-        exception("404 Not Found", 60, "Table weir.sockets does not exist"),
-        exception("403 Forbidden", 516, "Authentication failed"),
-        exception("500 Internal Server Error", 242, "Table is in readonly mode"),
-        exception("400 Bad Request", 117, "Unknown field found in header: 'rtt_us'"),
+        (exception("500 Internal Server Error", 252, "Too many parts (TOO_MANY_PARTS)"), 0),
+        (exception("500 Internal Server Error", 241, "Memory limit exceeded"), 100),
+        (exception("404 Not Found", 60, "Table weir.sockets does not exist"), 0),
+        (exception("403 Forbidden", 516, "Authentication failed"), 0),
+        (exception("500 Internal Server Error", 242, "Table is in readonly mode"), 0),
+        (exception("400 Bad Request", 117, "Unknown field found in header: 'rtt_us'"), 0),
         // It came up after the status had left.
-        answer("200 OK", "", "Code: 241. DB::Exception: Memory limit exceeded"),
+        (answer("200 OK", "", "Code: 241. DB::Exception: Memory limit exceeded"), 100),
     ];
-    for refusal in passing {
+    for (refusal, copies) in passing {
         let fake = Fake::start(&[&refusal, OK]);
         let hop = sent(sink(sink::clickhouse(clickhouse(&fake)), 100), 100);
         assert_eq!((hop.delivered.count, hop.events[&Event::Retries]), (100, 1), "{refusal}");
+        assert_eq!(hop.event(Event::PossibleDuplicates), copies, "{refusal}");
         let [first, second] = &fake.requests()[..] else { panic!("{refusal}") };
         assert_eq!(
             (&first.line, &first.body),
             (&second.line, &second.body),
             "the token is the same"
         );
-        assert!(first.line.contains("insert_deduplication_token="), "{}", first.line);
-        assert!(first.line.contains("wait_for_async_insert=1"), "{}", first.line);
     }
 
     let permanent = [
@@ -356,6 +312,35 @@ fn errors_of_clickhouse_mean_what_they_say() {
     }
 }
 
+/// Each batch has a token of its own, and an answer comes when its rows are written.
+#[test]
+fn an_insert_of_clickhouse_says_when_it_is_to_be_answered() {
+    let gathered = [
+        (Duplicates::Kept, Insertion::Gathered, &["async_insert=1", "wait_for_async_insert=1"][..]),
+        (Duplicates::Removed, Insertion::Gathered, &["async_insert_deduplicate=1"]),
+        (Duplicates::Removed, Insertion::AtOnce, &[]),
+    ];
+    for (duplicates, insertion, wanted) in gathered {
+        let fake = Fake::start(&[OK]);
+        let options = ClickHouseOptions { duplicates, insertion, ..clickhouse(&fake) };
+        sent(sink(sink::clickhouse(options), 100), 300);
+
+        let lines: Vec<_> = fake.requests().into_iter().map(|request| request.line).collect();
+        let token = |line: &String| {
+            let (_, rest) = line.split_once("insert_deduplication_token=").unwrap();
+            rest.split(['&', ' ']).next().unwrap().to_owned()
+        };
+        let tokens: BTreeSet<String> = lines.iter().map(token).collect();
+        assert_eq!((lines.len(), tokens.len()), (3, 3), "{lines:?}");
+        assert!(tokens.iter().all(|token| token.len() == 32), "{tokens:?}");
+        for line in &lines {
+            assert!(line.contains("wait_end_of_query=1"), "{line}");
+            assert_eq!(line.contains("async_insert"), insertion == Insertion::Gathered, "{line}");
+            assert!(wanted.iter().all(|setting| line.contains(setting)), "{line}");
+        }
+    }
+}
+
 #[test]
 fn lines_are_those_of_a_file() {
     let fake = Fake::start(&[OK]);
@@ -364,15 +349,4 @@ fn lines_are_those_of_a_file() {
     let expected: String = (0..3).map(line_of).collect();
     assert_eq!(String::from_utf8(body).unwrap(), expected);
     assert_eq!(numbered(1).sequence, Some(1));
-}
-
-/// The rows that a server refuses are counted; it says how many.
-#[test]
-fn logs_that_are_refused_in_part_are_counted() {
-    let refusal = answer("200 OK", "", "\n\u{6}\u{8}\u{7}\u{12}\u{2}no");
-    let fake = Fake::start(&[&refusal]);
-    let hop = sent(sink(sink::otlp(to(&fake), FieldSet::ALL), 100), 100);
-    assert_eq!((hop.delivered.count, hop.rejected_with(RejectClass::Invalid).count), (93, 7));
-    let request = fake.requests().pop().unwrap();
-    assert_eq!(request.header("content-type"), Some("application/x-protobuf"));
 }

@@ -20,7 +20,7 @@ mod outage;
 mod parquet;
 #[cfg(feature = "redis")]
 mod redis;
-#[cfg(feature = "parquet")]
+#[cfg(any(feature = "http", feature = "parquet"))]
 #[path = "../../../record/tests/record/support.rs"]
 mod rows;
 #[cfg(feature = "s3")]

@@ -1,0 +1,132 @@
+//! An HTTP server that answers what a test tells it, and remembers what it was asked.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::mem;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+
+/// A request as it came.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Request {
+    pub(super) line: String,
+    pub(super) headers: Vec<String>,
+    pub(super) body: Vec<u8>,
+}
+
+impl Request {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        let of = |line: &'_ String| {
+            let (found, _) = line.split_once(": ")?;
+            found.eq_ignore_ascii_case(name).then_some(found.len() + 2)
+        };
+        self.headers.iter().find_map(|line| of(line).map(|start| &line[start..]))
+    }
+}
+
+pub(super) const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+
+/// Answers each request with the next of its answers, and with the last again and again. An empty one closes the connection, and so
+/// does one with `Connection: close`.
+pub(super) struct Fake {
+    pub(super) addr: SocketAddr,
+    shared: Arc<Shared>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    requests: Mutex<Vec<Request>>,
+    /// The next one is at the end.
+    answers: Mutex<Vec<String>>,
+    open: Mutex<Vec<TcpStream>>,
+    is_ended: AtomicBool,
+}
+
+impl Fake {
+    pub(super) fn start(answers: &[&str]) -> Fake {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let answers = answers.iter().rev().map(|text| (*text).to_owned()).collect();
+        let shared = Arc::new(Shared { answers: Mutex::new(answers), ..Shared::default() });
+        let mut fake = Fake { addr, shared, accepting: None };
+        fake.listen(listener);
+        fake
+    }
+
+    /// Ends like a program that is killed: its connections are closed wherever they are.
+    pub(super) fn stop(&mut self) {
+        self.shared.is_ended.store(true, Ordering::Relaxed);
+        TcpStream::connect(self.addr).unwrap();
+        self.accepting.take().unwrap().join().unwrap();
+        for stream in mem::take(&mut *self.shared.open.lock().unwrap()) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Listens again after [`stop`](Fake::stop).
+    pub(super) fn restart(&mut self) {
+        self.shared.is_ended.store(false, Ordering::Relaxed);
+        self.listen(TcpListener::bind(self.addr).unwrap());
+    }
+
+    fn listen(&mut self, listener: TcpListener) {
+        let shared = Arc::clone(&self.shared);
+        self.accepting = Some(thread::spawn(move || {
+            for stream in listener.incoming().map(Result::unwrap) {
+                if shared.is_ended.load(Ordering::Relaxed) {
+                    return;
+                }
+                shared.open.lock().unwrap().push(stream.try_clone().unwrap());
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || shared.serve(stream));
+            }
+        }));
+    }
+
+    pub(super) fn requests(&self) -> Vec<Request> {
+        self.shared.requests.lock().unwrap().clone()
+    }
+}
+
+impl Shared {
+    fn serve(&self, stream: TcpStream) {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let mut stream = stream;
+        while let Some(request) = read_request(&mut reader) {
+            self.requests.lock().unwrap().push(request);
+            let answer = {
+                let mut answers = self.answers.lock().unwrap();
+                if answers.len() > 1 { answers.pop().unwrap() } else { answers[0].clone() }
+            };
+            let is_last = answer.is_empty() || answer.contains("Connection: close");
+            if stream.write_all(answer.as_bytes()).is_err() || is_last {
+                break;
+            }
+        }
+        // The other copy of it is still there.
+        let _ = stream.shutdown(Shutdown::Both);
+    }
+}
+
+fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Request> {
+    let mut request = Request::default();
+    reader.read_line(&mut request.line).ok().filter(|bytes| *bytes > 0)?;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok().filter(|bytes| *bytes > 0)?;
+        match line.trim_end() {
+            "" => break,
+            line => request.headers.push(line.to_owned()),
+        }
+    }
+    let length = request.header("content-length").unwrap_or("0").parse().unwrap();
+    request.body.resize(length, 0);
+    reader.read_exact(&mut request.body).ok()?;
+    Some(request)
+}
+
+pub(super) fn answer(status: &str, headers: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\n\r\n{body}", body.len())
+}
