@@ -30,7 +30,7 @@ impl PartKey {
         bytes
     }
 
-    pub(crate) const NONE: PartKey = PartKey { host: [0; 16], connection: 0, run: 0 };
+    pub const NONE: PartKey = PartKey { host: [0; 16], connection: 0, run: 0 };
 }
 
 /// What a destination sends as one: a message, a datagram, or the whole of a batch.

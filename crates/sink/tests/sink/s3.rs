@@ -6,7 +6,7 @@ use crate::rows;
 use crate::support::{number_and_filling, numbered, options};
 use ledger::{HopSnapshot, Trouble};
 use record::{ChunkBuilder, Encoder, Encoding, FieldSet, Frame, RowKind, SocketRecord};
-use sink::batch::{Attempt, Batch, BatchId, Encoded, Part, Parts};
+use sink::batch::{Attempt, Batch, BatchId, Encoded, Part, PartKey, Parts};
 use sink::{
     BatchLimits, DeliveryOptions, Fanout, Login, QueueOptions, ReadBack, S3Options, SecretSource,
     Sink, SinkOptions, TlsOptions,
@@ -329,7 +329,7 @@ fn a_batch_is_found_where_it_was_put_and_nothing_else_is_taken_for_it() {
         token: 1,
         encoded: Encoded {
             bytes: bytes.to_vec(),
-            parts: vec![Part { end: bytes.len(), rows: 1, row_bytes: 1, key: [0; 24] }],
+            parts: vec![Part { end: bytes.len(), rows: 1, row_bytes: 1, key: PartKey::NONE }],
         },
         rows: 1,
         oldest_unix_ns: START_UNIX_NS,

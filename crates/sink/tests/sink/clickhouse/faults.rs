@@ -1,7 +1,7 @@
 //! The engine killed, slow and hanging, with tables that take a batch once and with some that do not.
 
 use super::{count, sink, to};
-use crate::outage::{Outage, beside, with_spool, without_spool};
+use crate::outage::{Killed, Outage, beside, with_spool, without_spool};
 use ledger::Event;
 use sink::{ClickHouseOptions, Compression, SinkOptions};
 use std::time::Duration;
@@ -9,29 +9,16 @@ use testkit::proxy::Fault;
 use testkit::readback;
 use testkit::servers::{Own, Server};
 
-struct Away(Own);
-
-impl Outage for Away {
-    fn stop(&mut self) {
-        self.0.kill();
-    }
-
-    fn start(&mut self) {
-        self.0.restart();
-    }
-
-    fn numbers(&mut self) -> Vec<u64> {
-        let rows = readback::clickhouse(&self.0, "SELECT sequence FROM weir.sockets");
-        rows.iter().map(|row| row["sequence"].as_u64().unwrap()).collect()
-    }
-}
-
 /// Its tables take a batch once: what is there twice would be more than the sink counts, which is nothing.
-fn away() -> Option<(Away, SinkOptions)> {
+fn away() -> Option<(impl Outage, SinkOptions)> {
     let server = Server::ClickHouse.start()?;
     // As in the usual settings: after the outage the engine takes few large batches at half the cost of many small ones.
     let options = sink(to(server.addr(), "weir"), 100_000);
-    Some((Away(server), options))
+    let read = |server: &Own| {
+        let rows = readback::clickhouse(server, "SELECT sequence FROM weir.sockets");
+        rows.iter().map(|row| row["sequence"].as_u64().unwrap()).collect()
+    };
+    Some((Killed { server, read, rows_per_sec: 20_000 }, options))
 }
 
 #[test]
