@@ -212,6 +212,45 @@ fn take_varint(rest: &mut &[u8]) -> Result<u64, DecodeError> {
     }
 }
 
+/// A field that is a number, where it lies as nearly all do: a key of one or two bytes, and eight bytes from which the number can be
+/// taken. `None`: it is to be read as any other.
+#[inline(always)]
+pub(crate) fn take_short(rest: &mut &[u8]) -> Option<(u32, u64)> {
+    let window: &[u8; 10] = rest.first_chunk()?;
+    let [low, high, ..] = *window;
+    // The processor foresees how long a key is, and need not wait for it to go on.
+    let (key, word, key_bytes) = if low < 0x80 {
+        (u32::from(low), word_at(window, 1), 1)
+    } else if high < 0x80 {
+        (u32::from(low & 0x7f) | u32::from(high) << 7, word_at(window, 2), 2)
+    } else {
+        return None;
+    };
+
+    // How long a number is it cannot foresee: all lengths are taken alike.
+    let ends = !word & 0x8080_8080_8080_8080;
+    if key & 7 != 0 || key < 8 || ends == 0 {
+        return None;
+    }
+    *rest = rest.get(key_bytes + ends.trailing_zeros() as usize / 8 + 1..)?;
+    // All bits up to the first end.
+    Some((key >> 3, groups_of_7(word & (ends ^ (ends - 1)))))
+}
+
+#[inline(always)]
+fn word_at(window: &[u8; 10], at: usize) -> u64 {
+    window.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| u64::from_le_bytes(*word))
+}
+
+/// The groups of 7 bits of a varint put together; the bits between them do not count. Three times, the upper half of every unit moves
+/// down to the lower one's end.
+#[inline(always)]
+fn groups_of_7(word: u64) -> u64 {
+    let pairs = (word & 0x007f_007f_007f_007f) | (word & 0x7f00_7f00_7f00_7f00) >> 1;
+    let fours = (pairs & 0x0000_3fff_0000_3fff) | (pairs & 0x3fff_0000_3fff_0000) >> 2;
+    (fours & 0x0fff_ffff) | (fours & 0x0fff_ffff_0000_0000) >> 4
+}
+
 fn take_long_varint(rest: &mut &[u8]) -> Result<u64, DecodeError> {
     let mut value = 0;
     for (at, byte) in rest.iter().enumerate().take(10) {

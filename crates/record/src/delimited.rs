@@ -4,7 +4,7 @@
 //! backslash; an empty text looks like an absent field there. Texts are written as they are, also those that a spreadsheet
 //! would take for a formula (`=…`): import such columns as text.
 
-use crate::schema::Message;
+use crate::schema::Visit;
 use crate::text::{put_address, put_base64, put_decimal};
 use crate::value::Visitor;
 use crate::{Field, FieldSet, Kind, Tags, json};
@@ -72,7 +72,7 @@ pub(crate) fn put_header<'f>(
 
 /// Appends one line of comma-separated values.
 #[inline(never)]
-pub(crate) fn put_csv<'a, M: Message<'a>>(
+pub(crate) fn put_csv<M: Visit>(
     message: &M,
     set: Option<&FieldSet>,
     order: Option<&mut Order>,
@@ -83,7 +83,7 @@ pub(crate) fn put_csv<'a, M: Message<'a>>(
 
 /// Appends one line of tab-separated values.
 #[inline(never)]
-pub(crate) fn put_tsv<'a, M: Message<'a>>(
+pub(crate) fn put_tsv<M: Visit>(
     message: &M,
     set: Option<&FieldSet>,
     order: Option<&mut Order>,
@@ -93,7 +93,7 @@ pub(crate) fn put_tsv<'a, M: Message<'a>>(
 }
 
 #[inline(always)]
-fn put_line<'a, M: Message<'a>, const SEPARATOR: u8>(
+fn put_line<M: Visit, const SEPARATOR: u8>(
     message: &M,
     set: Option<&FieldSet>,
     order: Option<&mut Order>,

@@ -1,11 +1,12 @@
 //! Records to bytes, in any of the encodings.
 
 use crate::protobuf::{ProtobufWriter, field_len, put_key, put_number, put_varint};
-use crate::schema::Message;
+use crate::scan::Scan;
+use crate::schema::Visit;
 use crate::{
     DatagramRecord, DecodeError, Field, FieldSet, KIND_NUMBER, PollTotals, RecordKind, RowKind,
-    SocketRecord, TOTALS_NUMBER, decode_datagram_record, decode_protobuf, decode_totals, delimited,
-    json, messagepack, prototext,
+    SocketRecord, TOTALS_NUMBER, decode_protobuf, decode_totals, delimited, json, messagepack,
+    prototext,
 };
 use std::fmt;
 use std::str::FromStr;
@@ -137,6 +138,8 @@ pub struct Encoder {
     /// The order of columns, unless it is the table's.
     order: Option<Box<delimited::Order>>,
     protobuf: ProtobufWriter,
+    /// What reads the messages of rows, by kind; made when the first one comes.
+    scans: [Option<Box<Scan>>; 2],
     has_element: bool,
 }
 
@@ -151,6 +154,7 @@ impl Encoder {
             fields: (!fields.is_all()).then_some(*fields),
             order: None,
             protobuf: ProtobufWriter::new(),
+            scans: [None, None],
             has_element: false,
         }
     }
@@ -226,11 +230,34 @@ impl Encoder {
                 self.put_head(kind, message.len(), out);
                 out.extend_from_slice(message);
             }
-            RowKind::Record => self.encode(&decode_protobuf(message)?, out),
+            RowKind::Record if self.encoding == Encoding::Protobuf => {
+                self.encode(&decode_protobuf(message)?, out);
+            }
             RowKind::Totals => self.totals(&decode_totals(message)?, out),
-            RowKind::Datagram => self.datagram(&decode_datagram_record(message)?, out),
+            RowKind::Record => {
+                self.scanned(kind, 0, SocketRecord::FIELDS, self.fields, message, out)?;
+            }
+            RowKind::Datagram => {
+                self.scanned(kind, 1, DatagramRecord::FIELDS, None, message, out)?;
+            }
         }
         Ok(Written::Yes)
+    }
+
+    /// Appends a row in any encoding but protobuf, from its message.
+    fn scanned(
+        &mut self,
+        kind: RowKind,
+        at: usize,
+        table: &'static [Field],
+        fields: Option<FieldSet>,
+        message: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), DecodeError> {
+        let mut scan = self.scans[at].take().unwrap_or_else(|| Box::new(Scan::new(table)));
+        let read = scan.read(message).map(|row| self.put(kind, &row, fields.as_ref(), out));
+        self.scans[at] = Some(scan);
+        read
     }
 
     fn put_head(&self, kind: RowKind, len: usize, out: &mut Vec<u8>) {
@@ -316,7 +343,7 @@ impl Encoder {
     }
 
     /// Appends a row in any encoding but protobuf.
-    fn put<'a, M: Message<'a>>(
+    fn put<M: Visit>(
         &mut self,
         kind: RowKind,
         row: &M,

@@ -27,6 +27,7 @@ mod otlp;
 mod protobuf;
 mod prototext;
 mod row_binary;
+mod scan;
 mod schema;
 mod table;
 mod tags;

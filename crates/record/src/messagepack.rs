@@ -1,7 +1,7 @@
 //! MessagePack: each record a map with names as keys (<https://github.com/msgpack/msgpack/blob/master/spec.md>). Numbers take
 //! their smallest form, addresses are text, bytes are `bin`.
 
-use crate::schema::Message;
+use crate::schema::Visit;
 use crate::text::put_address;
 use crate::value::Visitor;
 use crate::{Field, FieldSet, Kind, Tags};
@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 /// Appends one map.
 #[inline(never)]
-pub(crate) fn put_map<'a, M: Message<'a>>(message: &M, set: Option<&FieldSet>, out: &mut Vec<u8>) {
+pub(crate) fn put_map<M: Visit>(message: &M, set: Option<&FieldSet>, out: &mut Vec<u8>) {
     let start = out.len();
     // A map with a count of 16 bits, which is filled in when it is known.
     out.extend_from_slice(&[0xde, 0, 0]);

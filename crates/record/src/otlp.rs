@@ -5,7 +5,7 @@
 //! of a host.
 
 use crate::protobuf::{field_len, put_key, put_number, put_varint, varint_len};
-use crate::schema::Message;
+use crate::schema::Visit;
 use crate::text::put_address;
 use crate::value::Visitor;
 use crate::{
@@ -113,7 +113,7 @@ impl OtlpLogs {
         out
     }
 
-    fn put<'a, M: Message<'a>>(
+    fn put<M: Visit>(
         &mut self,
         row: &M,
         fields: Option<FieldSet>,

@@ -1,7 +1,7 @@
 //! Protobuf text, one record a line: `record { … }`, so that a file of them is one message `SocketRecords`
 //! (<https://protobuf.dev/reference/protobuf/textformat-spec/>).
 
-use crate::schema::Message;
+use crate::schema::Visit;
 use crate::text::{put_decimal, put_escaped};
 use crate::value::{Visitor, address_bytes};
 use crate::{Field, FieldSet, Tags};
@@ -9,11 +9,7 @@ use std::net::IpAddr;
 
 /// Appends the fields of a message, each with a space before it.
 #[inline(never)]
-pub(crate) fn put_fields<'a, M: Message<'a>>(
-    message: &M,
-    set: Option<&FieldSet>,
-    out: &mut Vec<u8>,
-) {
+pub(crate) fn put_fields<M: Visit>(message: &M, set: Option<&FieldSet>, out: &mut Vec<u8>) {
     message.visit(set, &mut Fields(out));
 }
 

@@ -59,7 +59,7 @@ pub struct Field {
     /// The name in protobuf JSON: `name` in lowerCamelCase.
     pub json_name: &'static str,
     /// `,"name":`
-    pub(crate) json_key: &'static str,
+    pub(crate) json_key: crate::text::Short,
     /// How ClickHouse has it.
     pub(crate) column: crate::row_binary::Column,
 }
@@ -73,13 +73,16 @@ pub struct Group {
     pub meaning: &'static str,
 }
 
+/// A row that encoders can write.
+pub(crate) trait Visit {
+    /// Gives every field to `visitor`, in the order of the table, absent ones too; only those of `set` if there is one.
+    fn visit<V: Visitor>(&self, set: Option<&crate::FieldSet>, visitor: &mut V);
+}
+
 /// A struct made by [`schema!`]: what encoders and decoders know of it.
-pub(crate) trait Message<'a>: Sized + Default {
+pub(crate) trait Message<'a>: Visit + Sized + Default {
     /// The fields in the order of the table, which is the order they are written in.
     const FIELDS: &'static [Field];
-
-    /// Gives every field to `visitor`, absent ones too; only those of `set` if there is one.
-    fn visit<V: Visitor>(&self, set: Option<&crate::FieldSet>, visitor: &mut V);
 
     /// Takes one field that was read; unknown numbers are skipped.
     fn take(&mut self, field: &WireField<'a>) -> Result<(), DecodeError>;
@@ -266,7 +269,7 @@ macro_rules! schema {
                     tcp_info_field: $crate::schema::filled_from!($($source)?),
                     meaning: $meaning,
                     json_name: $crate::schema::camel_case!(stringify!($name)),
-                    json_key: concat!(",\"", stringify!($name), "\":"),
+                    json_key: $crate::text::Short::of(concat!(",\"", stringify!($name), "\":")),
                     column: $crate::row_binary::Column::of(stringify!($name)),
                 },)+)+
             ];
@@ -280,9 +283,7 @@ macro_rules! schema {
         #[expect(non_camel_case_types, reason = "the position of each field, under the field's own name")]
         enum $index { $($($name,)+)+ }
 
-        impl<$lt> $crate::schema::Message<$lt> for $record<$lt> {
-            const FIELDS: &'static [$crate::Field] = $record::FIELDS;
-
+        impl $crate::schema::Visit for $record<'_> {
             #[inline(always)]
             fn visit<V: $crate::value::Visitor>(&self, set: Option<&$crate::FieldSet>, visitor: &mut V) {
                 use $crate::value::Value;
@@ -297,6 +298,10 @@ macro_rules! schema {
                     }
                 )+)+
             }
+        }
+
+        impl<$lt> $crate::schema::Message<$lt> for $record<$lt> {
+            const FIELDS: &'static [$crate::Field] = $record::FIELDS;
 
             fn take(&mut self, field: &$crate::value::WireField<$lt>) -> Result<(), $crate::DecodeError> {
                 use $crate::value::Value;

@@ -52,11 +52,16 @@ impl<'a> Tags<'a> {
         self.iter().next().is_none()
     }
 
+    /// The tags of a message: `message[start..end]` begins and ends with an entry, and all in it were looked at.
+    pub(crate) fn between(number: u32, message: &'a [u8], start: usize, end: usize) -> Tags<'a> {
+        Tags(Form::Encoded { number, message, start, end })
+    }
+
     pub(crate) fn take_entry(
         slot: &mut Option<Tags<'a>>,
         field: &WireField<'a>,
     ) -> Result<(), DecodeError> {
-        entry_of(field.number, field.bytes()?)?;
+        Tags::check_entry(field.number, field.bytes()?)?;
         let start = match slot {
             Some(Tags(Form::Encoded { start, .. })) => *start,
             _ => field.start,
@@ -66,6 +71,13 @@ impl<'a> Tags<'a> {
         let WireField { number, message, end, .. } = *field;
         *slot = Some(Tags(Form::Encoded { number, message, start, end }));
         Ok(())
+    }
+}
+
+impl Tags<'_> {
+    /// Looks at one entry of tags in the field of this number.
+    pub(crate) fn check_entry(number: u32, entry: &[u8]) -> Result<(), DecodeError> {
+        entry_of(number, entry).map(drop)
     }
 }
 

@@ -18,6 +18,12 @@ pub struct Words {
 impl Words {
     /// The word of `value`, if it has one.
     pub fn word(&self, value: u8) -> Option<&'static str> {
+        // Most tables have no gap.
+        if let Some((number, word)) = self.entries.get(usize::from(value))
+            && *number == value
+        {
+            return Some(word);
+        }
         let at = self.entries.binary_search_by_key(&value, |(number, _)| *number).ok()?;
         self.entries.get(at).map(|(_, word)| *word)
     }

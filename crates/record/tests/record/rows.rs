@@ -1,6 +1,8 @@
 //! Rows of every kind, as values and as their messages.
 
-use crate::support::{any_message, any_record, realistic, realistic_datagram, realistic_totals};
+use crate::support::{
+    any_message, any_record, mutate, mutations, realistic, realistic_datagram, realistic_totals,
+};
 use record::*;
 use testkit::Random;
 use wire::syslog::{Arrival, parse};
@@ -145,6 +147,39 @@ fn a_message_is_written_as_the_value_it_holds() {
             }
         }
     }
+}
+
+#[test]
+fn whatever_a_message_holds_it_is_written_as_its_value_or_refused() {
+    let mut random = Random(6);
+    let mut refused = 0;
+    let encodings = [Encoding::Jsonl, Encoding::Csv, Encoding::MessagePack, Encoding::Prototext];
+    for turn in 0..mutations() {
+        let kind = [RowKind::Record, RowKind::Datagram][random.index(2)];
+        let table =
+            if kind == RowKind::Record { SocketRecord::FIELDS } else { DatagramRecord::FIELDS };
+        let mut message = any_message(&mut random, table);
+        if turn % 2 == 0 {
+            mutate(&mut message, &mut random);
+        }
+
+        let encoding = encodings[random.index(encodings.len())];
+        let (mut by_message, mut by_value) = (Vec::new(), Vec::new());
+        let mut encoder = match kind {
+            RowKind::Datagram => Encoder::of_datagrams(encoding),
+            _ => Encoder::new(encoding, &FieldSet::ALL),
+        };
+        let written = encoder.row(kind, &message, &mut by_message);
+        let held = match kind {
+            RowKind::Datagram => decode_datagram_record(&message)
+                .map(|datagram| encoder.datagram(&datagram, &mut by_value)),
+            _ => decode_protobuf(&message).map(|record| encoder.encode(&record, &mut by_value)),
+        };
+        refused += u64::from(held.is_err());
+        assert_eq!(written, held.map(|()| Written::Yes), "{message:02x?}");
+        assert_eq!(by_message, by_value, "{encoding} {message:02x?}");
+    }
+    assert!(refused > mutations() / 10, "{refused}");
 }
 
 #[test]
