@@ -3,8 +3,10 @@
 use crate::support::WEIR;
 use serde_json::Value;
 use std::fs;
+use std::net::SocketAddr;
 use std::process::{Command, Output};
-use testkit::TempDir;
+use testkit::servers::{Certificate, Server, unique};
+use testkit::{TempDir, free_port};
 
 fn write(dir: &TempDir, sinks: &str) {
     fs::write(dir.file("weir.toml"), format!("[sockets]\n{sinks}")).unwrap();
@@ -60,4 +62,128 @@ fn what_is_wrong_is_said_with_what_fixes_it() {
 
     write(&dir, &sink("disk", "nowhere:/x"));
     assert_eq!(check(&dir, &[]).0, Some(78));
+}
+
+/// A sink that cannot work: its destination with its keys, words of what is said to be wrong, and of what fixes it.
+type Wrong = (String, String, &'static [&'static str], &'static str);
+
+/// Whether this build has the kind that stands before the colon.
+fn is_built(to: &str) -> bool {
+    match to.split(':').next().unwrap() {
+        "kafka" | "kafkas" => cfg!(feature = "kafka"),
+        "redis" | "rediss" => cfg!(feature = "redis"),
+        "nats" | "jetstream" | "jetstreams" => cfg!(feature = "nats"),
+        "http" | "otlp" | "clickhouse" => cfg!(feature = "http"),
+        "s3" => cfg!(feature = "s3"),
+        _ => true,
+    }
+}
+
+/// The server that all tests share, if this build has the kind of sink that goes with it.
+fn shared(server: Server, scheme: &str) -> Option<SocketAddr> {
+    is_built(scheme).then(|| server.shared()).flatten()
+}
+
+/// Each is refused with its address, its cause and its cure, and without the secret.
+fn check_wrong(wrong: &[Wrong]) {
+    let dir = TempDir::new();
+    for (to, keys, words, fix) in wrong.iter().filter(|(to, ..)| is_built(to)) {
+        write(&dir, &(sink("wrong", to) + keys));
+        let (code, out, err) = check(&dir, &["--json"]);
+        assert_eq!(code, Some(69), "{to}: {out}{err}");
+        let result: Value = serde_json::from_str(&out).unwrap();
+        let steps = result["steps"].as_array().unwrap();
+        let failed =
+            steps.iter().find(|step| step["ok"] == false).unwrap_or_else(|| panic!("{out}"));
+        for word in *words {
+            assert!(failed["says"].as_str().unwrap().contains(word), "{to}: {word}: {out}");
+        }
+        assert!(failed["fix"].as_str().unwrap().contains(fix), "{to}: {fix}: {out}");
+        assert!(!out.contains("geheim") && !err.contains("geheim"), "{out}{err}");
+    }
+}
+
+#[test]
+fn a_host_where_nobody_listens_is_named_for_every_kind() {
+    let port = free_port();
+    let at = |scheme: &str, rest: &str| format!("{scheme}://127.0.0.1:{port}{rest}");
+    let none = String::new;
+    let refused: &[&str] = &["refused", "127.0.0.1"];
+    check_wrong(&[
+        (at("tcp", ""), none(), refused, "start the receiver"),
+        (at("nsq", "/t"), none(), refused, "nobody listens"),
+        (at("kafka", "/t"), none(), refused, "kcat -b"),
+        (at("redis", "/t"), none(), refused, "start"),
+        (at("nats", "/t"), none(), refused, "start the server"),
+        (at("jetstream", "/t"), none(), refused, "start the server"),
+        (at("http", "/in"), none(), refused, "curl"),
+        (at("otlp", ""), none(), refused, "curl"),
+        (at("clickhouse", "/weir"), none(), refused, "curl"),
+    ]);
+}
+
+#[test]
+fn what_a_server_does_not_have_is_named() {
+    let none = String::new;
+    let topic = unique("missing");
+    let mut wrong: Vec<Wrong> = Vec::new();
+    if let Some(addr) = shared(Server::Kafka, "kafka") {
+        let to = format!("kafka://{addr}/{topic}");
+        wrong.push((to, none(), &["nknown topic"], "kafka-topics.sh"));
+    }
+    if let Some(addr) = shared(Server::Nats, "nats") {
+        let to = format!("jetstream://{addr}/{topic}");
+        wrong.push((to, none(), &["no stream"], "nats stream add"));
+    }
+    if let Some(addr) = shared(Server::ClickHouse, "clickhouse") {
+        let to = format!("clickhouse://{addr}/{topic}");
+        wrong.push((to, none(), &["UNKNOWN_DATABASE"], "CREATE DATABASE"));
+    }
+    let dir = TempDir::new();
+    fs::write(dir.file("secret"), "any").unwrap();
+    if let Some(addr) = shared(Server::S3, "s3") {
+        let keys = format!(
+            "endpoint = \"http://{addr}\"\nuser = \"weir\"\npassword_file = \"{}\"\n",
+            dir.text("secret")
+        );
+        wrong.push(("s3://no-such-bucket".to_owned(), keys, &["NoSuchBucket"], "make the bucket"));
+    }
+    check_wrong(&wrong);
+}
+
+#[test]
+fn a_user_who_is_not_let_in_is_told() {
+    let dir = TempDir::new();
+    fs::write(dir.file("password"), "geheim").unwrap();
+    let login =
+        |user: &str| format!("user = \"{user}\"\npassword_file = \"{}\"\n", dir.text("password"));
+    let mut wrong: Vec<Wrong> = Vec::new();
+    let mut servers = Vec::new();
+    let kinds = [
+        (Server::Redis, "rediss", "/x", "password_file"),
+        (Server::Nats, "jetstreams", "/x", "correct user"),
+        (Server::Kafka, "kafkas", "/x", "password_file"),
+    ];
+    for (kind, scheme, rest, fix) in kinds {
+        let server = is_built(scheme).then(|| kind.start_secured(Certificate::Valid));
+        if let Some(server) = server.flatten() {
+            let keys = format!("{}tls_ca = \"{}\"\n", login("weir"), server.ca().unwrap());
+            wrong.push((format!("{scheme}://{}{rest}", server.addr()), keys, &["127.0.0.1"], fix));
+            servers.push(server);
+        }
+    }
+    if let Some(addr) = shared(Server::ClickHouse, "clickhouse") {
+        let to = format!("clickhouse://{addr}/weir");
+        wrong.push((to, login("weir"), &["AUTHENTICATION_FAILED"], "password_file"));
+    }
+    if let Some(addr) = shared(Server::S3, "s3") {
+        let keys = format!("endpoint = \"http://{addr}\"\n{}", login("somebody"));
+        wrong.push((
+            "s3://no-such-bucket".to_owned(),
+            keys,
+            &["InvalidAccessKeyId"],
+            "give the sink a key",
+        ));
+    }
+    check_wrong(&wrong);
 }
