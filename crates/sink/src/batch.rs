@@ -30,6 +30,7 @@ impl PartKey {
         bytes
     }
 
+    /// No host, no connection, no run.
     pub const NONE: PartKey = PartKey { host: [0; 16], connection: 0, run: 0 };
 }
 
