@@ -75,7 +75,7 @@ step_lean() { cargo test -p config --no-fail-fast; }
 
 # Each measurement once, as a test: that they run, not what they find.
 step_benches() {
-    cargo test --benches -p wire -p record | tee "$LOGS/benches.out"
+    cargo test --benches -p wire -p record -p flows | tee "$LOGS/benches.out"
     grep -q '^Success$' "$LOGS/benches.out" && echo "ok: benches run"
 }
 

@@ -4,6 +4,7 @@ use crate::definition::Traffic;
 use crate::port::Port;
 use crate::sampler::{Reading, Sampler, Worth};
 use crate::sequence::{Seen, Sequence, SequenceTotals};
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use wire::sflow::DataSource;
@@ -18,15 +19,6 @@ pub struct AgentId {
     pub address: IpAddr,
     /// Its part.
     pub sub_agent: u32,
-}
-
-/// Whether an agent has begun anew.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Restarted {
-    /// It goes on.
-    No,
-    /// Its clock went back.
-    Yes,
 }
 
 /// How many samplers and interfaces there may be, over all agents.
@@ -71,8 +63,8 @@ pub struct Agent {
     heard_ns: u64,
     /// Milliseconds between two datagrams, averaged.
     ms_for_each: f64,
-    samplers: HashMap<(Traffic, DataSource), Numbered>,
-    ports: HashMap<u32, Port>,
+    samplers: HashMap<(Traffic, DataSource), Numbered, RandomState>,
+    ports: HashMap<u32, Port, RandomState>,
 }
 
 impl Agent {
@@ -84,8 +76,8 @@ impl Agent {
             first_ns: now_ns,
             heard_ns: now_ns,
             ms_for_each: 0.0,
-            samplers: HashMap::new(),
-            ports: HashMap::new(),
+            samplers: HashMap::default(),
+            ports: HashMap::default(),
         }
     }
 
@@ -134,7 +126,7 @@ impl Agent {
     }
 
     /// Takes the header of a datagram.
-    pub(crate) fn hear(&mut self, sequence: u32, uptime_ms: u32, now_ns: u64) -> (Seen, Restarted) {
+    pub(crate) fn hear(&mut self, sequence: u32, uptime_ms: u32, now_ns: u64) -> Seen {
         let is_first = self.sequence.totals().received == 0;
         let back_ms = self.uptime_ms.wrapping_sub(uptime_ms);
         let is_restart = !is_first && (BACK_MS..=u32::MAX / 2).contains(&back_ms);
@@ -155,7 +147,7 @@ impl Agent {
         if !matches!(seen, Seen::Late | Seen::Duplicate | Seen::Strange) {
             self.uptime_ms = uptime_ms;
         }
-        (seen, if is_restart { Restarted::Yes } else { Restarted::No })
+        seen
     }
 
     /// What a sample is worth, with the number of its sampler. `None`: it would be a new one, and there is no room.

@@ -1,12 +1,14 @@
 //! Datagrams in, figures out: agents, samplers, interfaces and definitions together.
 
-use crate::agent::{Agent, AgentId, Restarted, Room};
+use crate::agent::{Agent, AgentId, Room};
 use crate::definition::{Counting, Definition, Direction, Sample, Traffic};
 use crate::lookup::Groups;
 use crate::observed::Observed;
 use crate::sampler::{Reading, Worth};
 use crate::sequence::Seen;
 use crate::table::Ended;
+use foldhash::fast::RandomState;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -83,14 +85,19 @@ pub enum Taken {
 /// The figures of all agents.
 pub struct Engine {
     limits: Limits,
+    agents: HashMap<AgentId, Agent, RandomState>,
+    rest: Rest,
+    swept_ns: u64,
+}
+
+/// What samples of any agent go through.
+struct Rest {
     groups: Groups,
     internal: HashSet<(IpAddr, u32)>,
     counting: Vec<Counting>,
-    agents: HashMap<AgentId, Agent>,
     /// For samplers and interfaces of all agents.
     room: Room,
     totals: EngineTotals,
-    swept_ns: u64,
 }
 
 /// What one sample is worth, and to whom.
@@ -108,16 +115,14 @@ impl Engine {
         internal: HashSet<(IpAddr, u32)>,
         definitions: Vec<Definition>,
     ) -> Engine {
-        Engine {
-            limits,
+        let rest = Rest {
             groups,
             internal,
             counting: definitions.into_iter().map(Counting::new).collect(),
-            agents: HashMap::new(),
             room: Room::new(limits.sources_max),
             totals: EngineTotals::default(),
-            swept_ns: 0,
-        }
+        };
+        Engine { limits, agents: HashMap::default(), rest, swept_ns: 0 }
     }
 
     /// The most bytes that these limits and definitions take.
@@ -128,17 +133,17 @@ impl Engine {
 
     /// What was counted so far.
     pub fn totals(&self) -> &EngineTotals {
-        &self.totals
+        &self.rest.totals
     }
 
     /// The groups that keys and filters name.
     pub fn groups(&self) -> &Groups {
-        &self.groups
+        &self.rest.groups
     }
 
     /// The definitions with their flows.
     pub fn counting(&self) -> &[Counting] {
-        &self.counting
+        &self.rest.counting
     }
 
     /// The agents that were heard lately, in no order.
@@ -154,12 +159,13 @@ impl Engine {
         now_ns: u64,
         ended: &mut impl Ended,
     ) -> Taken {
-        self.totals.datagrams += 1;
+        let totals = &mut self.rest.totals;
+        totals.datagrams += 1;
         let datagram = match Datagram::parse(bytes) {
             Ok(datagram) => datagram,
             Err(malformed) => {
-                self.totals.malformed += 1;
-                self.fault(&malformed);
+                totals.malformed += 1;
+                self.rest.fault(&malformed);
                 return Taken::Malformed(malformed);
             }
         };
@@ -168,33 +174,29 @@ impl Engine {
             sub_agent: datagram.sub_agent,
         };
 
-        // The agent is taken out while its samples go through the definitions.
-        let mut agent = match self.agents.remove(&id) {
-            Some(agent) => agent,
-            None if self.agents.len() < self.limits.agents_max => Agent::new(now_ns),
-            None => {
-                self.totals.agent_limit += 1;
+        let count = self.agents.len();
+        let agent = match self.agents.entry(id) {
+            Entry::Occupied(agent) => agent.into_mut(),
+            Entry::Vacant(place) if count < self.limits.agents_max => {
+                place.insert(Agent::new(now_ns))
+            }
+            Entry::Vacant(_) => {
+                totals.agent_limit += 1;
                 return Taken::AgentLimit;
             }
         };
-        let taken = match agent.hear(datagram.sequence, datagram.uptime_ms, now_ns) {
-            (Seen::Duplicate, Restarted::No) => {
-                self.totals.duplicate += 1;
-                Taken::Duplicate
-            }
-            _ => {
-                self.totals.read += 1;
-                self.samples(&datagram, id, &mut agent, now_ns, ended);
-                Taken::Read
-            }
-        };
-        self.agents.insert(id, agent);
-        taken
+        if agent.hear(datagram.sequence, datagram.uptime_ms, now_ns) == Seen::Duplicate {
+            totals.duplicate += 1;
+            return Taken::Duplicate;
+        }
+        totals.read += 1;
+        self.rest.samples(&datagram, id, agent, now_ns, ended);
+        Taken::Read
     }
 
     /// Ends flows and forgets agents that were not seen for long. To be called every 100 ms or so.
     pub fn tick(&mut self, now_ns: u64, ended: &mut impl Ended) {
-        for counting in &mut self.counting {
+        for counting in &mut self.rest.counting {
             counting.sweep(now_ns, ended);
         }
 
@@ -204,10 +206,12 @@ impl Engine {
             let timeout_ns = self.limits.agent_timeout.as_nanos() as u64;
             let before_ns = now_ns.saturating_sub(timeout_ns);
             self.agents.retain(|_, agent| agent.heard_ns() >= before_ns);
-            self.room.taken = self.agents.values().map(Agent::sources).sum();
+            self.rest.room.taken = self.agents.values().map(Agent::sources).sum();
         }
     }
+}
 
+impl Rest {
     fn samples(
         &mut self,
         datagram: &Datagram<'_>,

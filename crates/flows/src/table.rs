@@ -6,7 +6,8 @@
 //! seen, and the order of entries does not change by itself.
 
 use crate::estimate::Sums;
-use std::hash::{BuildHasher, RandomState};
+use foldhash::fast::RandomState;
+use std::hash::BuildHasher;
 use std::time::Duration;
 
 /// Sums are brought down before `exp` of so many time constants overflows.
@@ -108,7 +109,7 @@ impl Table {
             free: Vec::new(),
             index: vec![NONE; 64],
             heap: Vec::new(),
-            hasher: RandomState::new(),
+            hasher: RandomState::default(),
             smoothing_s: smoothing.as_secs_f64().max(1e-3),
             landmark_ns: 0,
             swept: 0,
