@@ -119,6 +119,18 @@ impl Accounts {
         }
     }
 
+    /// Holds what is inside against what came and what left, unless the thread has been given up: what it has is counted as gone then.
+    pub(crate) fn compare(&self, queue_received: Amount, queue_left: Amount, inside: Amount) {
+        let state = self.lock();
+        if state.is_abandoned {
+            return;
+        }
+        let came = queue_received + self.recovered.load();
+        let left = queue_left + self.counters.left();
+        let mismatch = came.count as i64 - left.count as i64 - inside.count as i64;
+        self.mismatch.set(mismatch.cast_unsigned());
+    }
+
     /// Takes what is where.
     pub(crate) fn set_standing(&self, standing: Standing) {
         self.lock().standing = standing;

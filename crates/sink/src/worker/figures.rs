@@ -22,10 +22,7 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         let queued = self.queue.inside();
         let batches = self.batcher.inside() + self.delivery.inside();
         let inside = queued.amount + self.backlog.unread() + batches;
-        let came = queued.received + self.accounts.recovered.load();
-        let left = queued.left + self.accounts.counters.left();
-        let mismatch = came.count as i64 - left.count as i64 - inside.count as i64;
-        self.accounts.mismatch.set(mismatch.cast_unsigned());
+        self.accounts.compare(queued.received, queued.left, inside);
 
         let figures = &self.accounts.figures;
         if let Some(spool) = self.backlog.figures() {

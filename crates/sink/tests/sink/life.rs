@@ -111,7 +111,7 @@ fn what_the_spool_has_of_a_stuck_thread_stays_for_the_next() {
     assert_eq!(left[0].1.count, 15);
     let seen = hop(&meter);
     check_law(&seen);
-    assert_eq!((seen.in_flight.count, seen.uncertain.count), (25, 0));
+    assert_eq!((seen.kept.count, seen.in_flight.count, seen.uncertain.count), (25, 0, 0));
     assert_eq!(seen.dropped_for(Reason::Shutdown).count, 15);
     drop(command);
     while begins.recv().is_ok() {}

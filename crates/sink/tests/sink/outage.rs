@@ -169,8 +169,9 @@ pub(crate) fn beside(faulty: SinkOptions, proxy: &Proxy, faults: &[Fault]) -> Ho
         wait_for("an answer", || hop(&meters[1]).in_flight.is_zero().then_some(()));
         proxy.set(*fault);
 
-        // The file has the last chunk, and the sink not even the one before.
-        let is_behind = || hop(&meters[1]).in_flight.count > CHUNK_ROWS && proxy.fired() > 0;
+        // The file has the last chunk, and the sink not even the one before. Who is refused never gets to the proxy.
+        let has_fired = || proxy.fired() > 0 || *fault == Fault::Refuse;
+        let is_behind = || hop(&meters[1]).in_flight.count > CHUNK_ROWS && has_fired();
         let fell_behind = (1..CHUNKS_UNDER_FAULT.end).any(|chunks| {
             send(CHUNK_ROWS);
             wait_for("the file", || hop(&meters[0]).in_flight.is_zero().then_some(()));
