@@ -157,31 +157,14 @@ def remove_jetstream(address, stream):
     asyncio.run(remove())
 
 
-def clickhouse(address, database, reference):
+def clickhouse_connect(address, database, _, reference):
+    """Columns of Arrow; from columns of Python's values it inserts a quarter as fast."""
     import clickhouse_connect
 
     host, port = address.rsplit(":", 1)
     client = clickhouse_connect.get_client(host=host, port=int(port), compress=False)
     client.command(f"CREATE DATABASE `{database}`")
     client.command(f"CREATE TABLE `{database}`.sockets AS `{reference}`.sockets")
-    return client
-
-
-def clickhouse_connect_columns(address, database, _, reference):
-    client = clickhouse(address, database, reference)
-    found = client.query(f"SELECT * FROM `{reference}`.sockets ORDER BY sequence")
-    names, columns, count = found.column_names, found.result_columns, found.row_count
-
-    def send():
-        for at in range(0, count, INSERT_ROWS):
-            part = [column[at : at + INSERT_ROWS] for column in columns]
-            client.insert("sockets", part, names, database, column_oriented=True)
-
-    return timed(count, send)
-
-
-def clickhouse_connect_arrow(address, database, _, reference):
-    client = clickhouse(address, database, reference)
     table = client.query_arrow(f"SELECT * FROM `{reference}`.sockets ORDER BY sequence")
 
     def send():

@@ -16,9 +16,6 @@ use testkit::Random;
 /// The boot that rows come from, which is Kafka's key.
 pub(crate) const SOURCE_ID: [u8; 16] = *b"weir-bench-sinks";
 
-/// What waits in the queue at most when rows are made as they are taken, but for what the sink has not yet written down.
-const QUEUED_BYTES: u64 = 16 << 20;
-
 /// The longest time that a run may take.
 const TIME_MAX: Duration = Duration::from_secs(600);
 
@@ -134,10 +131,14 @@ fn open(wanted: &SinkConfig) -> anyhow::Result<Sink> {
     Ok(Sink::open(options)?)
 }
 
-/// A source does not wait for a sink, which would drop rows; this one does. The sink's thread writes down ten times a second how much
-/// is in its queue, which is large enough for what is made until then.
+/// A source does not wait for a sink, which would drop rows; this one does, until what is in flight would fit twice into the queue. How
+/// much of it is in the queue itself is written down ten times a second at most, and a source that waits for that starves the sink.
 fn wait_for_room(meter: &dyn Meter) {
-    while hop(meter).gauges[&Gauge::QueueBytes] > QUEUED_BYTES {
+    loop {
+        let hop = hop(meter);
+        if hop.in_flight.bytes < hop.gauges[&Gauge::QueueLimitBytes] / 2 {
+            return;
+        }
         std::thread::park_timeout(Duration::from_millis(1));
     }
 }

@@ -63,7 +63,7 @@ impl Kind {
             Kind::Nsq => &["bench_writer"],
             Kind::Redis => &["redis_py", "redis_cli"],
             Kind::Jetstream => &["nats_bench", "nats_py"],
-            Kind::Clickhouse => &["clickhouse_connect_columns", "clickhouse_connect_arrow"],
+            Kind::Clickhouse => &["clickhouse_connect"],
             Kind::Http => &["http_client"],
             Kind::Parquet => &["pyarrow", "pyarrow_same_encodings"],
         }

@@ -12,6 +12,7 @@ use crate::encode::{Content, Partition};
 use crate::secret::{Login, TlsOptions, TlsVerify};
 use crate::tasks::Tasks;
 use ::redis::aio::MultiplexedConnection;
+use ::redis::io::tcp::TcpSettings;
 use ::redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo, Pipeline,
     RedisConnectionInfo, RedisError, TlsCertificates, Value,
@@ -253,7 +254,10 @@ fn client(options: &RedisOptions) -> Result<Client, Trouble> {
         what: format!("{options}: no client can be made: {error}"),
         fix: "see that the files of tls_ca, tls_cert and tls_key are PEM".to_owned(),
     };
-    let info = addr.into_connection_info().map_err(unusable)?.set_redis_settings(settings);
+    // The end of a batch waits for nobody's acknowledgement of what is before it.
+    let at_once = TcpSettings::default().set_nodelay(true);
+    let info = addr.into_connection_info().map_err(unusable)?;
+    let info = info.set_redis_settings(settings).set_tcp_settings(at_once);
     match &options.tls {
         None => Client::open(info),
         Some(tls) => Client::build_with_tls(info, certificates(tls)?),
