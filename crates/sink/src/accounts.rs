@@ -131,11 +131,6 @@ impl Accounts {
         self.mismatch.set(mismatch.cast_unsigned());
     }
 
-    /// Takes what is where.
-    pub(crate) fn set_standing(&self, standing: Standing) {
-        self.lock().standing = standing;
-    }
-
     /// Gives the thread up: it counts nothing more. What it had submitted is uncertain, what the spool has is kept, and the
     /// rest is dropped. Returns what is lost.
     pub(crate) fn abandon(&self) -> Amount {
@@ -146,8 +141,10 @@ impl Accounts {
         }
         state.is_abandoned = true;
 
-        let left = self.counters.left() + self.queue.counters.left();
-        let inside = self.received().saturating_sub(left);
+        // Both under the queue's lock: somebody may still offer.
+        let queued = self.queue.inside();
+        let left = self.counters.left() + queued.left;
+        let inside = (queued.received + self.recovered.load()).saturating_sub(left);
         let kept = least(state.standing.kept, inside);
         let lost = inside.saturating_sub(kept);
         let uncertain = least(state.standing.exposed, lost);

@@ -76,6 +76,8 @@ struct Spooled<D: Disk> {
 struct Out {
     id: spool::EntryId,
     rows: u64,
+    /// Some of its rows have left: they come again if the entry is read again.
+    has_begun: bool,
 }
 
 impl<D: Disk> Backlog<D> {
@@ -160,7 +162,7 @@ impl<D: Disk> Backlog<D> {
     fn pass(&mut self, id: spool::EntryId, chunk: &Chunk) -> Option<EntryId> {
         let Shelf::Open(spooled) = &mut self.shelf else { return None };
         spooled.spool.pass(id);
-        spooled.out.push_back(Out { id, rows: chunk.row_count() as u64 });
+        spooled.out.push_back(Out { id, rows: chunk.row_count() as u64, has_begun: false });
         Some(id.number())
     }
 
@@ -176,7 +178,7 @@ impl<D: Disk> Backlog<D> {
                 Ok(Some(Read::Entry(entry))) => match Chunk::decode(entry.bytes) {
                     Ok(chunk) => {
                         let (id, rows) = (entry.id, chunk.row_count() as u64);
-                        spooled.out.push_back(Out { id, rows });
+                        spooled.out.push_back(Out { id, rows, has_begun: false });
                         if self.recovered_unix_ns == 0 && self.recovered.is_some() {
                             self.recovered_unix_ns = chunk.oldest_unix_ns();
                         }
@@ -200,7 +202,7 @@ impl<D: Disk> Backlog<D> {
                 }
             };
             self.corrupt += lost;
-            spooled.out.push_back(Out { id, rows: 0 });
+            spooled.out.push_back(Out { id, rows: 0, has_begun: false });
         }
     }
 
@@ -211,6 +213,7 @@ impl<D: Disk> Backlog<D> {
             let at = spooled.out.binary_search_by_key(entry, |out| out.id.number());
             if let Some(out) = at.ok().and_then(|at| spooled.out.get_mut(at)) {
                 out.rows = out.rows.saturating_sub(*rows);
+                out.has_begun = true;
             }
         }
 
@@ -376,6 +379,8 @@ impl<D: Disk> Backlog<D> {
     pub(crate) fn close(self, attempts: Attempted) {
         let Shelf::Open(spooled) = self.shelf else { return };
         // What cannot be written now is found again as after a crash.
+        let has_begun = spooled.out.iter().any(|out| out.has_begun);
+        let attempts = if has_begun { Attempted::Some } else { attempts };
         let _ = match attempts {
             Attempted::None => spooled.spool.close(),
             Attempted::Some => spooled.spool.close_handed_on(),

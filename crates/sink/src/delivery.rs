@@ -33,9 +33,11 @@ pub(crate) struct Now {
 /// How rows leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Exit {
-    /// `true`: an earlier attempt may have delivered them too.
     Acknowledged {
+        /// An earlier attempt may have delivered them too, as the same batch.
         is_repeated: bool,
+        /// A life before this one may have delivered them, in batches that ended elsewhere: no destination knows them again.
+        of_former_life: bool,
     },
     Rejected(RejectClass),
     Dropped(Reason),
@@ -172,14 +174,14 @@ impl Delivery {
 
     /// Takes what became of an attempt. What is said of parts whose fate is known already changes nothing.
     pub(crate) fn outcome(&mut self, outcome: &Outcome, now: Now) {
-        if self.find(outcome.batch).is_none() {
-            return;
-        }
+        let Some(one) = self.find(outcome.batch) else { return };
+        let of_former_life = one.made.is_repeated;
         match &outcome.fate {
             Fate::Acknowledged => {
                 self.succeeded();
-                self.leave(outcome, now, |part| Exit::Acknowledged {
-                    is_repeated: part.state == PartState::Maybe,
+                self.leave(outcome, now, |part| {
+                    let is_repeated = part.state == PartState::Maybe;
+                    Exit::Acknowledged { is_repeated, of_former_life }
                 });
             }
             Fate::Rejected { class, .. } => {
@@ -244,9 +246,10 @@ impl Delivery {
         lost
     }
 
-    /// Whether rows that a spool has were given to the destination, and their fate is not known.
+    /// Whether rows that a spool has may be with the destination: their fate is not known, or they have one and others of their batch do not.
     pub(crate) fn attempted_and_spooled(&self) -> Attempted {
-        let is_tried = self.pending.iter().any(|one| one.is_spooled() && one.is_exposed());
+        let mut spooled = self.pending.iter().filter(|one| one.is_spooled());
+        let is_tried = spooled.any(|one| one.is_exposed() || one.has_begun());
         if is_tried { Attempted::Some } else { Attempted::None }
     }
 

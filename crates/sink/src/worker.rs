@@ -102,8 +102,11 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
     pub(crate) fn turn(&mut self) -> Turn {
         let phase = self.queue.phase();
         let now = (self.clock)();
-        if let Phase::Closing(deadline) = phase {
-            self.ends_at = Some(deadline);
+        match phase {
+            Phase::Open => {}
+            Phase::Closing(deadline) => self.ends_at = Some(deadline),
+            // It hung over its deadline, and nobody waits for it any more.
+            Phase::Closed => self.ends_at = Some(now.at),
         }
 
         self.delivery.expire(now);
@@ -111,6 +114,8 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         let room = if self.has_room() { Room::Yes } else { Room::No };
         self.backlog.keep(now, room);
         self.fill(phase, now);
+        // A call that never returns is given up with what was counted before it.
+        self.settle();
         if !self.is_over(now) {
             self.submit(now);
         }
@@ -214,8 +219,7 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         while self.delivery.is_ready(now) && self.has_destination(now) {
             let Some(attempt) = self.delivery.next(now) else { return };
             let id = attempt.batch.id;
-            // A call that never returns is given up with what is known now.
-            self.accounts.set_standing(self.standing());
+            self.settle();
             match self.with_destination(|destination| destination.submit(attempt)) {
                 Some(Ok(())) => self.accounts.figures.attempts.add(1),
                 Some(Err(_)) => {
@@ -470,9 +474,9 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
 fn count(accounts: &Accounts, left: Left, is_idempotent: bool) {
     let counters = &accounts.counters;
     match left.exit {
-        Exit::Acknowledged { is_repeated } => {
+        Exit::Acknowledged { is_repeated, of_former_life } => {
             counters.acknowledge(left.amount);
-            if is_repeated && !is_idempotent {
+            if of_former_life || (is_repeated && !is_idempotent) {
                 accounts.figures.possible_duplicates.add(left.amount.count);
             }
         }

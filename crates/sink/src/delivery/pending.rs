@@ -95,6 +95,11 @@ impl Pending {
         self.open_amount
     }
 
+    /// Whether some part has a fate.
+    pub(super) fn has_begun(&self) -> bool {
+        self.open < self.parts.len()
+    }
+
     /// Whether no part is without a fate.
     pub(super) fn is_done(&self) -> bool {
         self.open == 0

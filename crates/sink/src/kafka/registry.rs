@@ -126,9 +126,14 @@ fn register(registry: &SchemaRegistry, subject: &str) -> Result<u32, Trouble> {
     };
     match answer {
         None => Err(trouble("no answer in time", "see whether it hangs")),
-        // The keys of its certificates have names of their own.
+        // The keys of its certificates have names of their own; paths stay.
         Some(Err(Failure { trouble: Trouble { what, fix }, .. })) => {
-            Err(trouble(&what, &fix.replace("tls_", "schema_registry_")))
+            let own = |word: &str| match word.contains('/') {
+                true => word.to_owned(),
+                false => word.replace("tls_", "schema_registry_"),
+            };
+            let words: Vec<_> = fix.split(' ').map(own).collect();
+            Err(trouble(&what, &words.join(" ")))
         }
         Some(Ok(answer)) if answer.status.is_success() => id(&answer.body).ok_or_else(|| {
             trouble(
