@@ -26,7 +26,7 @@ pub trait Destination: Send {
         ReadBack::Cannot("what is there cannot be read back from here")
     }
 
-    /// Whether a batch that is delivered twice is there once.
+    /// Whether a batch that is delivered twice is there once. Within one life: the next one may end its batches at other rows.
     fn is_idempotent(&self) -> bool {
         false
     }

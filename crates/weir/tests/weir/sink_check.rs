@@ -183,7 +183,7 @@ fn a_user_who_is_not_let_in_is_told() {
             "s3://no-such-bucket".to_owned(),
             keys,
             &["InvalidAccessKeyId"],
-            "give the sink a key",
+            "correct user (the id of the access key)",
         ));
     }
     check_wrong(&wrong);

@@ -3,9 +3,10 @@ files hold that were inserted directly.
 
 usage: consume.py REPOSITORY BROKER SOCKETS_TOPIC POLLS_TOPIC DATAGRAMS_TOPIC FILE...
 
-The engine as a library never runs the views in the background, which is ClickHouse's own part: here each view's query is run once.
+The engine as a library never runs the views in the background, which is ClickHouse's own part: here each view's query is run until all that is
+wanted has come. One run ends when the broker is silent for a moment, as a busy one is.
 """
-import json, os, pathlib, re, sys
+import json, os, pathlib, re, sys, time
 
 from chdb import session
 
@@ -50,8 +51,11 @@ for file in files:
         insertion.append(file.read_bytes())
         insertion.finish()
 
-def read_kafka(suffix, *wanted):
-    """Makes the tables of kafka.sql for these topics, runs the queries of these views, and drops what reads."""
+DEADLINE_S = 60
+
+
+def read_kafka(suffix, wanted):
+    """Makes the tables of kafka.sql for these topics, runs the query of each view until so many rows are in its target, and drops what reads."""
     views = {}
     for statement in statements("kafka.sql"):
         # A group of its own: the last one's members may not have left yet.
@@ -66,11 +70,13 @@ def read_kafka(suffix, *wanted):
         except Exception as error:
             # What starts to read in the background; the table is there.
             assert "Shutdown" in str(error), error
-    for name in wanted:
+    for name, count in wanted.items():
         _, target, query, columns = views[name]
         names = re.findall(r" AS (\w+)", columns)
         into = f"{target} ({', '.join(names)})" if names else f"{target} (* EXCEPT ingest_time)"
-        engine.query(f"INSERT INTO {into} {query} SETTINGS stream_like_engine_allow_direct_select = 1")
+        until = time.monotonic() + DEADLINE_S
+        while rows(f"SELECT count() AS count FROM {target}")[0]["count"] < count and time.monotonic() < until:
+            engine.query(f"INSERT INTO {into} {query} SETTINGS stream_like_engine_allow_direct_select = 1")
     # The engine takes the views as they are.
     for name, (statement, *_) in views.items():
         engine.query(statement)
@@ -80,9 +86,11 @@ def read_kafka(suffix, *wanted):
 
 
 make_database("through_kafka", "sockets.sql", "datagrams.sql")
-read_kafka("", *(f"{table}_kafka_to_{table}" for table in TABLES))
-answer = {"direct": contents("direct"), "through_kafka": contents("through_kafka")}
+direct = contents("direct")
+read_kafka("", {f"{table}_kafka_to_{table}": direct[table]["count"] for table in TABLES})
+answer = {"direct": direct, "through_kafka": contents("through_kafka")}
 make_database("broken", "sockets.sql", "datagrams.sql")
-read_kafka("-broken", *(f"{table}_kafka_to_errors" for table in TABLES))
+# All of them into one table, one from each topic.
+read_kafka("-broken", {f"{table}_kafka_to_errors": at for at, table in enumerate(TABLES, start=1)})
 answer["errors"] = rows("SELECT topic, message FROM kafka_errors ORDER BY topic")
 print(json.dumps(answer))
