@@ -7,6 +7,9 @@ const WINDOW: u32 = 128;
 /// (sflow.org, discussion 0092).
 const GAP_MIN: u32 = 50;
 
+/// A jump further than this is none, however long the silence: some minutes of the fastest samplers.
+const GAP_MAX: u32 = 1 << 24;
+
 /// What one number says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seen {
@@ -82,7 +85,7 @@ impl Sequence {
 
     /// Takes the next number. `gap_max`: how many may be missing at once before it is a new beginning; at least 50 are taken as a loss.
     pub fn take(&mut self, number: u32, gap_max: u32) -> Seen {
-        let seen = self.judge(number, gap_max.max(GAP_MIN));
+        let seen = self.judge(number, gap_max.clamp(GAP_MIN, GAP_MAX));
         match seen {
             Seen::Next { lost } => {
                 let ahead = lost + 1;
@@ -186,6 +189,15 @@ mod tests {
         sequence.take(1, 0);
         assert_eq!(sequence.take(1_001, 4_000), Seen::Next { lost: 999 });
         assert_eq!(sequence.take(2_002, 0), Seen::Strange);
+    }
+
+    /// However long the silence, a number from behind is not one from far ahead.
+    #[test]
+    fn what_is_behind_is_not_ahead() {
+        let mut sequence = Sequence::default();
+        sequence.take(1_000_000, 0);
+        assert_eq!(sequence.take(900_000, u32::MAX), Seen::Strange);
+        assert_eq!(sequence.totals().lost, 0);
     }
 
     #[test]

@@ -119,6 +119,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.fields {
         return exit::print_and_end(&page::fields(), ExitCode::SUCCESS);
     }
+    if args.interval.is_zero() {
+        return Err(Failure::Usage.error("--interval is longer than nothing"));
+    }
     let groups = groups(&args.group)?;
     let definition = definition(args, &groups)?;
     let limits = Limits::default();
@@ -172,7 +175,8 @@ fn receive(args: &Args, mut engine: Engine, mut input: Input) -> anyhow::Result<
             continue;
         }
 
-        due += args.interval * (1 + (now - due).div_duration_f64(args.interval) as u32);
+        // What was missed meanwhile is not shown one by one.
+        due = now + args.interval;
         engine.tick(sys::clock::monotonic_ns(), &mut ());
         let shown =
             if args.dump { Reader::Listens } else { show(args, &engine, &input, Some(&before))? };

@@ -209,6 +209,7 @@ fn what_is_wrong_is_told_with_its_place() {
     check(&[], 64, "--listen");
     check(&with(["--keys", "src_prt"]), 64, "did you mean \"src_port\"?");
     check(&with(["--filter", "protocol = "]), 64, "at \"the end\": expected a value");
+    check(&with(["--interval", "0s"]), 64, "--interval");
     check(&with(["--group", "lab"]), 64, "as lab=10.0.0.0/8");
     check(&["--listen", "unix:/tmp/x"], 64, "over UDP");
     check(&["--pcap", "/nowhere.pcap"], 66, "/nowhere.pcap");
