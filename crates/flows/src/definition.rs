@@ -5,7 +5,8 @@ use crate::field::{Facts, Value};
 use crate::filter::Filter;
 use crate::key::Part;
 use crate::lookup::Groups;
-use crate::table::{Ended, Flow, Table};
+use crate::sampler;
+use crate::table::{Ended, Everything, Flow, Table};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -93,6 +94,13 @@ impl Definition {
         let sampler = if self.aggregation == Aggregation::Max { SAMPLER_LEN } else { 0 };
         sampler + self.keys.len() * Value::KEY_LEN
     }
+}
+
+/// How many samples the sum of all traffic is as good as known from. A scale follows the pool over some samples, so that over as few the sum
+/// is as uncertain as their number.
+fn pinned(samples: f64) -> f64 {
+    let known = samples - sampler::SAMPLES;
+    if known > 0.0 { samples * samples / known } else { f64::INFINITY }
 }
 
 /// Bytes that tell samplers apart.
@@ -203,13 +211,13 @@ impl Counting {
             return;
         }
         self.totals.seen += 1;
+        // The sampler's pool counts every frame, whatever is asked for here.
+        let weight = self.table.weight_at(sample.now_ns);
+        self.table.add_to_all(sample.sampler, sample.frames, weight);
         if !self.is_asked_for(sample) {
             self.totals.filtered += 1;
             return;
         }
-
-        let weight = self.table.weight_at(sample.now_ns);
-        self.table.add_to_all(sample.frames, weight);
         if self.definition.filter.as_ref().is_some_and(|filter| !filter.passes(facts, groups)) {
             self.totals.filtered += 1;
             return;
@@ -249,14 +257,14 @@ impl Counting {
     /// Every flow as it is in the table: for thresholds, without an allocation for each.
     pub fn rates(&self, now_ns: u64) -> impl Iterator<Item = (&[u8], Estimate)> {
         let factor = self.table.rate_factor(now_ns);
-        self.table.iter().map(move |(key, flow)| (key, self.rate(flow).times(factor)))
+        self.table.iter().map(move |(key, flow)| (key, self.rate(key, flow).times(factor)))
     }
 
     /// The heaviest flows now, the heaviest first.
     pub fn top(&self, now_ns: u64) -> Vec<Figure> {
         let factor = self.table.rate_factor(now_ns);
         let mut flows: Vec<(&[u8], &Flow)> = match self.definition.aggregation {
-            Aggregation::Max => self.heaviest_sampler_of_each().into_iter().collect(),
+            Aggregation::Max => self.heaviest_sampler_of_each().into_values().collect(),
             Aggregation::Sum | Aggregation::Edge => self.table.iter().collect(),
         };
 
@@ -286,22 +294,24 @@ impl Counting {
     }
 
     /// By the key without the sampler, the flow of the sampler that saw most of it.
-    fn heaviest_sampler_of_each(&self) -> HashMap<&[u8], &Flow> {
-        let mut heaviest = HashMap::<&[u8], &Flow>::with_capacity(self.table.len());
+    fn heaviest_sampler_of_each(&self) -> HashMap<&[u8], (&[u8], &Flow)> {
+        let mut heaviest = HashMap::<&[u8], (&[u8], &Flow)>::with_capacity(self.table.len());
         for (key, flow) in self.table.iter() {
-            let best = heaviest.entry(&key[SAMPLER_LEN..]).or_insert(flow);
-            if flow.recent.value > best.recent.value {
-                *best = flow;
+            let best = heaviest.entry(&key[SAMPLER_LEN..]).or_insert((key, flow));
+            if flow.recent.value > best.1.recent.value {
+                *best = (key, flow);
             }
         }
         heaviest
     }
 
     fn figure(&self, key: &[u8], flow: &Flow, factor: f64) -> Figure {
+        let all = self.all_of(key);
+        let total = all.map_or(f64::INFINITY, |all| pinned(all.total.effective_samples()));
         Figure {
             key: self.values(key),
-            rate: self.rate(flow).times(factor),
-            total: Estimate::of(&flow.total, &self.table.all().total, self.sampled()),
+            rate: self.rate(key, flow).times(factor),
+            total: Estimate::of(&flow.total, total, self.sampled(all)),
             rate_missing_max: flow.inherited * factor,
             samples: flow.samples,
             rate_samples: flow.recent.effective_samples(),
@@ -310,19 +320,29 @@ impl Counting {
         }
     }
 
-    fn rate(&self, flow: &Flow) -> Estimate {
-        Estimate::of(&flow.recent, &self.table.all().recent, self.sampled())
+    fn rate(&self, key: &[u8], flow: &Flow) -> Estimate {
+        let all = self.all_of(key);
+        let recent = all.map_or(f64::INFINITY, |all| pinned(all.recent.effective_samples()));
+        Estimate::of(&flow.recent, recent, self.sampled(all))
+    }
+
+    /// All samples of the sampler that a flow is of; of several samplers, nothing.
+    fn all_of(&self, key: &[u8]) -> Option<&Everything> {
+        match (self.definition.aggregation, key.first_chunk()) {
+            (Aggregation::Max, Some(sampler)) => self.table.all_of(u32::from_be_bytes(*sampler)),
+            _ => self.table.all_of_only(),
+        }
     }
 
     /// The share of frames that were sampled and arrived.
-    fn sampled(&self) -> f64 {
-        match self.definition.measure {
+    fn sampled(&self, all: Option<&Everything>) -> f64 {
+        match (self.definition.measure, all) {
             // What arrived is known.
-            Measure::Samples => 1.0,
-            Measure::Bytes | Measure::Frames => {
-                let all = self.table.all().total;
-                if all.value > 0.0 { all.effective_samples() / all.value } else { 0.0 }
+            (Measure::Samples, _) => 1.0,
+            (Measure::Bytes | Measure::Frames, Some(all)) if all.total.value > 0.0 => {
+                all.total.effective_samples() / all.total.value
             }
+            _ => 0.0,
         }
     }
 

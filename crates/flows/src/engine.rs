@@ -6,7 +6,7 @@ use crate::lookup::Groups;
 use crate::observed::Observed;
 use crate::sampler::{Reading, Worth};
 use crate::sequence::Seen;
-use crate::table::Ended;
+use crate::table::{Ended, Everything};
 use foldhash::fast::RandomState;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -128,7 +128,10 @@ impl Engine {
     /// The most bytes that these limits and definitions take.
     pub fn memory_max_bytes(limits: &Limits, definitions: &[Definition]) -> usize {
         let flows: usize = definitions.iter().map(Definition::memory_max_bytes).sum();
-        flows + Agent::memory_max_bytes(limits.agents_max, limits.sources_max)
+        // Each definition knows what all samples of each sampler are.
+        let samplers =
+            definitions.len() * limits.sources_max * (size_of::<(u32, Everything)>() + 1) * 16 / 7;
+        flows + samplers + Agent::memory_max_bytes(limits.agents_max, limits.sources_max)
     }
 
     /// What was counted so far.

@@ -54,24 +54,22 @@ impl Estimate {
 
     /// The figure of a part of the traffic.
     ///
-    /// `all`: the sums over every sample of the same samplers, of frames. `sampled`: the share of frames that were sampled and arrived
-    /// (1 in 1000: 0.001); with 1 everything was seen, and nothing is unsure.
-    pub fn of(part: &Sums, all: &Sums, sampled: f64) -> Estimate {
+    /// `all_samples`: the effective samples of all traffic of the same samplers, as far as its sum is known from the pool; infinite if
+    /// it is not. `sampled`: the share of frames that were sampled and arrived (1 in 1000: 0.001); with 1 everything was seen, and
+    /// nothing is unsure.
+    pub fn of(part: &Sums, all_samples: f64, sampled: f64) -> Estimate {
         let value = part.value;
         let samples = part.effective_samples();
         if samples <= 0.0 {
             return Estimate::ZERO;
         }
 
-        let all = all.effective_samples().max(samples);
-        let share = samples / all;
-        let (low, high) = wilson(share, all);
-        let seen = sampled.clamp(0.0, 1.0);
-        let unsure = (1.0 - seen).sqrt();
+        let (low, high) = wilson(samples, 1.0 / all_samples.max(samples));
+        let unsure = (1.0 - sampled.clamp(0.0, 1.0)).sqrt();
         Estimate {
             value,
-            low: value - value * (1.0 - low / share) * unsure,
-            high: value + value * (high / share - 1.0) * unsure,
+            low: value - value * (1.0 - low / samples) * unsure,
+            high: value + value * (high / samples - 1.0) * unsure,
         }
     }
 
@@ -87,14 +85,15 @@ impl Estimate {
     }
 }
 
-/// Wilson's score interval of a share that was seen in `samples` (E. B. Wilson, 1927).
-fn wilson(share: f64, samples: f64) -> (f64, f64) {
-    let squared = Z * Z / samples;
-    let center = share + squared / 2.0;
-    let half = Z * (share * (1.0 - share) / samples + squared / (4.0 * samples)).sqrt();
-    let low = (center - half) / (1.0 + squared);
-    let high = (center + half) / (1.0 + squared);
-    (low.max(0.0), high.min(1.0))
+/// Wilson's score interval of a number of samples, of which there are `1 / each` in all (E. B. Wilson, 1927). With `each` = 0 it is the score
+/// interval of a Poisson number.
+fn wilson(samples: f64, each: f64) -> (f64, f64) {
+    let squared = Z * Z;
+    let center = samples + squared / 2.0;
+    let variance = samples * (1.0 - samples * each).max(0.0) + squared / 4.0;
+    let half = Z * variance.sqrt();
+    let width = 1.0 + squared * each;
+    (((center - half) / width).max(0.0), (center + half) / width)
 }
 
 #[cfg(test)]
@@ -110,7 +109,7 @@ mod tests {
     /// sflow.org's "packet sampling basics": 1,000 of 2,500 samples of 1,000,000 frames are 400,000, between 381,000 and 419,000.
     #[test]
     fn the_published_example() {
-        let estimate = Estimate::of(&sums(1_000, 400.0), &sums(2_500, 400.0), 1.0 / 400.0);
+        let estimate = Estimate::of(&sums(1_000, 400.0), 2_500.0, 1.0 / 400.0);
         assert_eq!(estimate.value, 400_000.0);
         assert!((estimate.low - 381_000.0).abs() < 500.0, "{estimate:?}");
         assert!((estimate.high - 419_000.0).abs() < 500.0, "{estimate:?}");
@@ -119,28 +118,28 @@ mod tests {
     #[test]
     fn all_of_the_traffic_is_known() {
         let all = sums(100, 10.0);
-        let estimate = Estimate::of(&all, &all, 0.1);
+        let estimate = Estimate::of(&all, 100.0, 0.1);
         assert_eq!((estimate.value, estimate.high), (1_000.0, 1_000.0));
-        let everything_sampled = Estimate::of(&sums(5, 1.0), &sums(50, 1.0), 1.0);
+        let everything_sampled = Estimate::of(&sums(5, 1.0), 50.0, 1.0);
         assert_eq!((everything_sampled.low, everything_sampled.high), (5.0, 5.0));
     }
 
     #[test]
     fn a_single_sample_says_little_and_nothing_negative() {
-        let estimate = Estimate::of(&sums(1, 1_000.0), &sums(1_000_000, 1_000.0), 0.001);
+        let estimate = Estimate::of(&sums(1, 1_000.0), f64::INFINITY, 0.001);
         // Poisson, exactly: 0.025 to 5.57 times as much.
         assert!(estimate.low > 0.0 && estimate.low < 300.0, "{estimate:?}");
         assert!(estimate.high > 5_000.0 && estimate.high < 6_500.0, "{estimate:?}");
-        assert_eq!(Estimate::of(&Sums::default(), &sums(10, 1.0), 0.1), Estimate::ZERO);
+        assert_eq!(Estimate::of(&Sums::default(), 10.0, 0.1), Estimate::ZERO);
     }
 
     #[test]
     fn unequal_sizes_are_less_sure_than_equal_ones() {
         let mut mixed = sums(50, 64.0);
         (0..50).for_each(|_| mixed.add(1_500.0, 1.0));
-        let all = sums(100_000, 1.0);
-        let mixed = Estimate::of(&mixed, &all, 0.001).relative_error();
-        let equal = Estimate::of(&sums(100, 782.0), &all, 0.001).relative_error();
+        let all = 100_000.0;
+        let mixed = Estimate::of(&mixed, all, 0.001).relative_error();
+        let equal = Estimate::of(&sums(100, 782.0), all, 0.001).relative_error();
         assert!(mixed > equal * 1.3, "{mixed} against {equal}");
     }
 }

@@ -8,11 +8,19 @@
 use crate::sequence::{Seen, Sequence, SequenceTotals};
 
 /// Samples over which rates are averaged.
-const SAMPLES: f64 = 128.0;
+pub(crate) const SAMPLES: f64 = 128.0;
 
 /// How far a scale may be from the configured rate. What the pool says beyond is counted as unattributed.
 const SCALE_MIN: f64 = 0.25;
 const SCALE_MAX: f64 = 64.0;
+
+/// The same where each frame is one, as of dropped packets: an agent tells of few in a storm, and counts the others.
+const SCALE_MAX_OF_ONE: f64 = 1e6;
+
+/// The largest scale, as a multiple of the configured rate.
+fn scale_max(sampling_rate: f64) -> f64 {
+    if sampling_rate <= 1.0 { SCALE_MAX_OF_ONE } else { SCALE_MAX }
+}
 
 /// Samples that are missing at once, for longer than [`OUTAGE_MS`]: traffic in so long a hole is not attributed to the flows after it.
 const OUTAGE_SAMPLES: u32 = 64;
@@ -151,6 +159,10 @@ impl Sampler {
         if seen == Seen::Strange {
             self.cover(self.pool_ratio * f64::from(reading.sampling_rate));
         }
+        if seen == Seen::Late {
+            // One sample more for the same frames and numbers.
+            self.average(0.0, 0.0, 0.0);
+        }
         if matches!(seen, Seen::Late | Seen::Strange) {
             return Worth::Frames(self.scale(reading.sampling_rate));
         }
@@ -171,7 +183,7 @@ impl Sampler {
         let rate = f64::from(reading.sampling_rate);
         let expected = rate * f64::from(numbers);
         // A pool that stands still, goes back or leaps says nothing: the numbers do. A small step is chance.
-        let is_usable = pool > 0 && f64::from(pool) <= expected * SCALE_MAX;
+        let is_usable = pool > 0 && f64::from(pool) <= expected * scale_max(rate);
         let frames = if is_usable { f64::from(pool) } else { expected };
         let dropped = if dropped <= u32::MAX / 2 { dropped } else { 0 };
 
@@ -188,14 +200,19 @@ impl Sampler {
 
         self.cover(frames);
         if rate > 0.0 {
-            let share = 1.0 / self.depth;
-            self.pool_ratio += (frames / rate - self.pool_ratio) * share;
-            self.numbers += (f64::from(numbers) - self.numbers) * share;
-            self.agent_drops += (f64::from(dropped) - self.agent_drops) * share;
-            self.ms_for_each +=
-                (f64::from(elapsed_ms) / f64::from(numbers) - self.ms_for_each) * share;
-            self.depth = (self.depth + 1.0).min(SAMPLES);
+            self.average(frames / rate, f64::from(numbers), f64::from(dropped));
+            let each_ms = f64::from(elapsed_ms) / f64::from(numbers);
+            self.ms_for_each += (each_ms - self.ms_for_each) / self.depth;
         }
+    }
+
+    /// Takes what one sample covers into the averages: frames as a multiple of the configured rate, numbers, samples that the agent lost.
+    fn average(&mut self, frames_ratio: f64, numbers: f64, dropped: f64) {
+        let share = 1.0 / self.depth;
+        self.pool_ratio += (frames_ratio - self.pool_ratio) * share;
+        self.numbers += (numbers - self.numbers) * share;
+        self.agent_drops += (dropped - self.agent_drops) * share;
+        self.depth = (self.depth + 1.0).min(SAMPLES);
     }
 
     fn cover(&mut self, frames: f64) {
@@ -209,7 +226,7 @@ impl Sampler {
         let usual = self.pool_ratio * configured;
         // `owed` holds what this sample stands for itself.
         let scale = usual + (self.owed - usual) / SAMPLES;
-        let scale = scale.clamp(configured * SCALE_MIN, configured * SCALE_MAX);
+        let scale = scale.clamp(configured * SCALE_MIN, configured * scale_max(configured));
         self.owed -= scale;
 
         // More than the samples to come could make up for.

@@ -7,6 +7,7 @@
 
 use crate::estimate::Sums;
 use foldhash::fast::RandomState;
+use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::time::Duration;
 
@@ -74,10 +75,13 @@ pub struct Table {
     /// Where the next sweep begins.
     swept: usize,
     evicted: u64,
-    all: Everything,
+    /// By sampler.
+    all: HashMap<u32, Everything, RandomState>,
+    /// When the first sample came.
+    began_ns: u64,
 }
 
-/// Sums over all samples, also those that are in no flow.
+/// Sums over all samples of a sampler, also those that are in no flow, in frames.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Everything {
     /// Decayed as the flows are.
@@ -114,7 +118,8 @@ impl Table {
             landmark_ns: 0,
             swept: 0,
             evicted: 0,
-            all: Everything::default(),
+            all: HashMap::default(),
+            began_ns: 0,
         }
     }
 
@@ -144,7 +149,7 @@ impl Table {
     /// How much what is added at `now_ns` weighs. The same for all samples of one moment.
     pub fn weight_at(&mut self, now_ns: u64) -> f64 {
         if self.landmark_ns == 0 {
-            self.landmark_ns = now_ns;
+            (self.landmark_ns, self.began_ns) = (now_ns, now_ns);
         }
         let exponent = self.exponent(now_ns);
         if exponent > EXPONENT_MAX {
@@ -154,9 +159,13 @@ impl Table {
         exponent.exp()
     }
 
-    /// By what a decayed sum is to be multiplied to be a rate per second at `now_ns`.
+    /// By what a decayed sum is to be multiplied to be a rate per second at `now_ns`. What came before the first sample is not
+    /// averaged in, so that rates are right from the beginning on.
     pub fn rate_factor(&self, now_ns: u64) -> f64 {
-        (-self.exponent(now_ns)).exp() / self.smoothing_s
+        let lived_s = now_ns.saturating_sub(self.began_ns) as f64 / 1e9;
+        // Less than a tenth of the time constant tells nothing.
+        let share = 1.0 - (-(lived_s / self.smoothing_s).max(0.1)).exp();
+        (-self.exponent(now_ns)).exp() / (self.smoothing_s * share)
     }
 
     /// Adds a sample that stands for `value`; `weight` is of [`weight_at`](Self::weight_at). `key` has the table's length.
@@ -182,15 +191,21 @@ impl Table {
         flow.last_ns = flow.last_ns.max(now_ns);
     }
 
-    /// Adds a sample to what all of them together are.
-    pub fn add_to_all(&mut self, value: f64, weight: f64) {
-        self.all.recent.add(value, weight);
-        self.all.total.add(value, 1.0);
+    /// Adds a sample to what all of its sampler are.
+    pub fn add_to_all(&mut self, sampler: u32, frames: f64, weight: f64) {
+        let all = self.all.entry(sampler).or_default();
+        all.recent.add(frames, weight);
+        all.total.add(frames, 1.0);
     }
 
-    /// What all samples together are.
-    pub fn all(&self) -> &Everything {
-        &self.all
+    /// What all samples of a sampler are.
+    pub fn all_of(&self, sampler: u32) -> Option<&Everything> {
+        self.all.get(&sampler)
+    }
+
+    /// What all samples are, if they are of one sampler.
+    pub fn all_of_only(&self) -> Option<&Everything> {
+        if self.all.len() == 1 { self.all.values().next() } else { None }
     }
 
     /// Ends the flows that were not seen since `before_ns`, looking at so many places, from where the last look ended.
@@ -228,7 +243,7 @@ impl Table {
     /// From now on a weight of 1 is given at `now_ns`.
     fn rebase(&mut self, now_ns: u64, exponent: f64) {
         let factor = (-exponent).exp();
-        self.all.recent.scale(factor);
+        self.all.values_mut().for_each(|all| all.recent.scale(factor));
         for place in &mut self.places {
             place.flow.recent.scale(factor);
             place.flow.inherited *= factor;

@@ -103,6 +103,45 @@ fn figures_are_right_under_loss_and_their_intervals_hold_the_truth() {
     }
 }
 
+/// Rates of few samples, at the start and later: never further from the truth than they say.
+#[test]
+fn rates_are_right_from_the_beginning_and_of_few_samples() {
+    const RUNS: u64 = 300;
+    for (samples_per_s, seconds) in
+        [(1_000.0, 1.0), (1_000.0, 2.0), (20.0, 12.0), (60.0, 12.0), (200.0, 8.0)]
+    {
+        let (mut held, mut sum, mut of) = (0.0, 0.0, 0.0);
+        for seed in 1..=RUNS {
+            let slower = |flow: &TrueFlow| TrueFlow {
+                frames_per_s: flow.frames_per_s * samples_per_s / 1_000.0,
+                ..*flow
+            };
+            let flows: Vec<_> = flows().iter().map(slower).collect();
+            let mut agent = Played::new(AgentOptions::default(), flows, seed);
+            let mut engine = engine(vec![definition(&["src"])]);
+            let mut bytes = Vec::new();
+            // Looked at when nothing has just arrived: a look at each arrival sees more than there is.
+            let end = Duration::from_secs_f64(seconds);
+            while let Some(at) = Some(agent.next_datagram(&mut bytes)).filter(|at| *at <= end) {
+                engine.datagram(&bytes, PEER, SECOND_NS + at.as_nanos() as u64, &mut ());
+            }
+            let now_ns = SECOND_NS + end.as_nanos() as u64;
+            for figure in engine.counting()[0].top(now_ns) {
+                let Value::Address(IpAddr::V4(src)) = figure.key[0] else { panic!("{figure:?}") };
+                let flow = agent.flows()[usize::from(src.octets()[3]) - 1];
+                let rate = figure.rate.times(1.0 / flow.frames_per_s / f64::from(flow.frame_bytes));
+                held += f64::from(u8::from((rate.low..=rate.high).contains(&1.0)));
+                sum += rate.value;
+                of += 1.0;
+            }
+        }
+        let (bias, coverage) = (sum / of - 1.0, held / of);
+        println!("{samples_per_s} samples/s, {seconds} s: bias {bias:+.4}, coverage {coverage:.4}");
+        assert!(bias.abs() < 0.02, "{samples_per_s} {seconds}: bias {bias}");
+        assert!(coverage >= 0.93, "{samples_per_s} {seconds}: coverage {coverage}");
+    }
+}
+
 /// A datagram of agent 192.0.2.`agent` with one flow sample of its interface 1, of a frame of 100 bytes.
 fn datagram(agent: u8, sequence: u32, uptime_ms: u32, pool: u32) -> Vec<u8> {
     let mut bytes = Vec::new();

@@ -138,9 +138,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// A file: its figures are those at its end.
 fn read(args: &Args, mut engine: Engine, mut input: Input) -> anyhow::Result<ExitCode> {
+    let mut ticked_ns = 0;
+    let mut take = |datagram: &input::Datagram<'_>| {
+        // Once a second of the capture's own time.
+        if datagram.at_ns.saturating_sub(ticked_ns) >= 1_000_000_000 {
+            ticked_ns = datagram.at_ns;
+            engine.tick(ticked_ns, &mut ());
+        }
+        take(args, &mut engine, datagram)
+    };
     loop {
-        let turn = input.turn(&mut |datagram| take(args, &mut engine, datagram))?;
-        match turn {
+        match input.turn(&mut take)? {
             Turn::Stopped => return Ok(ExitCode::SUCCESS),
             Turn::Ended => break,
             Turn::Quiet | Turn::Took => {}
@@ -189,6 +197,9 @@ fn receive(args: &Args, mut engine: Engine, mut input: Input) -> anyhow::Result<
     // What waits at the socket has been received as well.
     input.refuse_more();
     while input.turn(&mut |datagram| take(args, &mut engine, datagram))? == Turn::Took {}
+    if !args.dump {
+        show(args, &engine, &input, Some(&before))?;
+    }
     input.tell_end(&engine);
     Ok(ExitCode::SUCCESS)
 }

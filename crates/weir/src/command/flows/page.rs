@@ -274,7 +274,7 @@ fn either_way(estimate: &Estimate) -> String {
         return "-".into();
     }
     let (down, up) = (1.0 - estimate.low / estimate.value, estimate.high / estimate.value - 1.0);
-    if up - down < 0.005 {
+    if (up - down).abs() < 0.005 {
         format!("±{}", percent(up))
     } else {
         format!("-{:.0} +{:.0} %", down * 100.0, up * 100.0)

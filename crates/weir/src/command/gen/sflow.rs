@@ -56,8 +56,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Address::Udp(to) = addresses::target(&args.to)? else {
         return Err(Failure::Usage.error("sFlow is sent over UDP: --to takes HOST:PORT"));
     };
-    if args.flows == 0 || args.agents == 0 || !(64..=9_216).contains(&args.frame_bytes) {
-        let wanted = "--flows and --agents are at least 1, --frame-bytes is 64 to 9216";
+    let is_some = args.flows > 0 && args.agents > 0 && args.traffic > 0 && args.sampling_rate > 0;
+    let is_frame = (64..=9_216).contains(&args.frame_bytes);
+    if !is_some || !is_frame || !(0.0..=100.0).contains(&args.loss) {
+        let wanted = "--flows, --agents, --traffic and --sampling-rate are at least 1, --frame-bytes is 64 to 9216, --loss 0 to 100";
         return Err(Failure::Usage.error(wanted));
     }
 
@@ -94,6 +96,9 @@ fn send(args: &Args, to: SocketAddr) -> anyhow::Result<Sent> {
     let mut sent = Sent { datagrams: 0, lost: 0, failed: 0 };
     while let Some(Reverse((at, number))) = due.pop() {
         if args.duration > Duration::ZERO && at >= args.duration {
+            break;
+        }
+        if stop.load(Ordering::Relaxed) {
             break;
         }
         while let Some(wait) = at.checked_sub(start.elapsed()).filter(|wait| !wait.is_zero()) {
