@@ -139,13 +139,13 @@ fn a_dead_sink_and_a_slow_one_cost_a_healthy_one_nothing() {
     let _connections: Vec<_> = (0..50).map(|_| connect(&listener)).collect();
     let weir = Weir::run(&config);
 
-    // Both have lost something, and still the third has everything.
+    // Both have lost something, and still the third has everything. One poll of many sockets may be more than a small queue takes, before
+    // anything had to wait at the proxy.
     weir.wait_for(|ledger| {
         let sinks: Vec<_> = ledger.hops.iter().filter(|hop| hop.hop == HopKind::Sink).collect();
         let loses = |hop: &&ledger::HopSnapshot| !hop.dropped_total().is_zero();
-        sinks.iter().filter(|hop| loses(hop)).count() == 2
+        sinks.iter().filter(|hop| loses(hop)).count() == 2 && proxy.fired() > 0
     });
-    assert!(proxy.fired() > 0, "the slow one had not to wait");
     let ended = weir.stop();
     assert_eq!(ended.ledger.violations, 0, "{}", ended.said);
     assert_law(&ended, &["dead", "slow", "disk"]);
