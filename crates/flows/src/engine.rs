@@ -149,6 +149,28 @@ impl Engine {
         &self.rest.counting
     }
 
+    /// Begins to count by a definition, in the place of one of the same name. One that is the same goes on with its flows.
+    pub fn define(&mut self, definition: Definition) {
+        let counting = &mut self.rest.counting;
+        match counting.iter_mut().find(|one| one.definition().name == definition.name) {
+            Some(same) if *same.definition() == definition => {}
+            Some(former) => *former = Counting::new(definition),
+            None => counting.push(Counting::new(definition)),
+        }
+    }
+
+    /// Counts no longer by the definition of this name. Returns whether there was one.
+    pub fn undefine(&mut self, name: &str) -> bool {
+        let before = self.rest.counting.len();
+        self.rest.counting.retain(|one| one.definition().name != name);
+        self.rest.counting.len() < before
+    }
+
+    /// Exchanges the groups. What names them is to be defined anew: groups are numbers there.
+    pub fn set_groups(&mut self, groups: Groups) {
+        self.rest.groups = groups;
+    }
+
     /// The agents that were heard lately, in no order.
     pub fn agents(&self) -> impl Iterator<Item = (&AgentId, &Agent)> {
         self.agents.iter()

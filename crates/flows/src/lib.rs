@@ -3,15 +3,18 @@
 //! An [`Engine`] takes datagrams. It knows each agent by what its datagrams say, what of it was lost, and where: inside the agent, on the
 //! network. A [`Sampler`] says what each sample stands for, by what *arrived*, so that figures stay right under loss. A
 //! [`Definition`] says which samples make a flow; its heaviest flows are kept in bounded memory, each with an [`Estimate`]: value and
-//! 95 % interval. A [`Watch`] tells once when a figure passes a limit. No I/O, and no clock of its own.
+//! 95 % interval. A [`Watch`] tells once when a figure passes a limit; an [`Analysis`] is all of it, with the last
+//! [`Event`]s. No I/O, and no clock of its own.
 
 #![forbid(unsafe_code)]
 
 mod agent;
+mod analysis;
 mod counter;
 mod definition;
 mod engine;
 mod estimate;
+mod event;
 mod field;
 mod filter;
 mod key;
@@ -24,12 +27,14 @@ mod table;
 mod threshold;
 
 pub use agent::{Agent, AgentId};
+pub use analysis::{Analysis, Moment, PortFigure, Watched};
 pub use definition::{
     Aggregation, Counting, Definition, DefinitionTotals, Direction, Figure, Measure, Sample,
     Traffic,
 };
 pub use engine::{Engine, EngineTotals, Limits, NO_ADDRESS, Taken};
 pub use estimate::{Estimate, Sums};
+pub use event::{Event, EventLog, Subject};
 pub use field::{Facts, Field, Kind, Value};
 pub use filter::{Filter, FilterError};
 pub use key::{Part, PartError};

@@ -105,11 +105,14 @@ impl Watch {
         figures: impl Iterator<Item = (&'a [u8], Estimate)>,
         passed: &mut Vec<Passed>,
     ) {
-        self.look += 1;
         for (key, figure) in figures {
             self.figure(now_ns, key, figure, passed);
         }
+        self.end_look(now_ns, passed);
+    }
 
+    /// Ends a look whose figures came one by one.
+    pub(crate) fn end_look(&mut self, now_ns: u64, passed: &mut Vec<Passed>) {
         let unseen: Vec<Box<[u8]>> = self
             .above
             .iter()
@@ -119,9 +122,17 @@ impl Watch {
         for key in unseen {
             self.figure(now_ns, &key, Estimate::ZERO, passed);
         }
+        self.look += 1;
     }
 
-    fn figure(&mut self, now_ns: u64, key: &[u8], figure: Estimate, passed: &mut Vec<Passed>) {
+    /// Looks at one figure.
+    pub(crate) fn figure(
+        &mut self,
+        now_ns: u64,
+        key: &[u8],
+        figure: Estimate,
+        passed: &mut Vec<Passed>,
+    ) {
         let threshold = &self.threshold;
         let Some(above) = self.above.get_mut(key) else {
             let judged = match threshold.judge {

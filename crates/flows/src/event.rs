@@ -1,0 +1,96 @@
+//! Events: what passed a threshold, and what is down again. The last ones are kept, each with a number of its own.
+
+use crate::estimate::Estimate;
+use crate::field::Value;
+use crate::threshold::Change;
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// What an event is about.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Subject {
+    /// A flow.
+    Flow {
+        /// Its definition.
+        definition: Arc<str>,
+        /// A value for each part of the definition's key.
+        key: Vec<Value>,
+        /// Each part as it is written, with its value for people.
+        shown: Vec<(String, String)>,
+    },
+    /// An interface, or an agent where there is no index.
+    Source {
+        /// The agent's address.
+        agent: IpAddr,
+        /// Its part.
+        sub_agent: u32,
+        /// The interface.
+        if_index: Option<u32>,
+    },
+}
+
+/// A figure passed a threshold, or is down again.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Event {
+    /// Its number, from 1, each one more than the one before.
+    pub id: u64,
+    /// The number of the event that said that it was passed: its own, or the one that this event clears.
+    pub raised_id: u64,
+    /// When it was seen, in nanoseconds since 1970.
+    pub time_unix_ns: u64,
+    /// When the threshold was passed, in nanoseconds since 1970.
+    pub raised_unix_ns: u64,
+    /// The threshold's name.
+    pub threshold: Arc<str>,
+    /// What is watched.
+    pub subject: Subject,
+    /// What happened.
+    pub change: Change,
+    /// The figure then.
+    pub figure: Estimate,
+    /// The highest since the threshold was passed.
+    pub peak: f64,
+    /// The threshold's limit.
+    pub limit: f64,
+}
+
+/// The last events, in order.
+#[derive(Debug)]
+pub struct EventLog {
+    events: VecDeque<Arc<Event>>,
+    events_max: usize,
+    last_id: u64,
+}
+
+impl EventLog {
+    /// A log that keeps the last `events_max`, at least one.
+    pub fn new(events_max: usize) -> EventLog {
+        EventLog { events: VecDeque::new(), events_max: events_max.max(1), last_id: 0 }
+    }
+
+    /// The number of the last event; 0 before the first.
+    pub fn last_id(&self) -> u64 {
+        self.last_id
+    }
+
+    /// The events after the one of this number that are still kept, the oldest first.
+    pub fn after(&self, id: u64) -> impl DoubleEndedIterator<Item = &Arc<Event>> {
+        let first = self.events.partition_point(|event| event.id <= id);
+        self.events.range(first..)
+    }
+
+    /// The number that the next event has.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.last_id + 1
+    }
+
+    /// Keeps an event, which has the next number.
+    pub(crate) fn push(&mut self, event: Event) {
+        self.last_id = event.id;
+        if self.events.len() == self.events_max {
+            self.events.pop_front();
+        }
+        self.events.push_back(Arc::new(event));
+    }
+}
