@@ -118,6 +118,7 @@ fn progress_line(progress: Option<Progress>) -> String {
 mod tests {
     use super::*;
     use clap::Parser;
+    use lab::sflow::{Check, Rule};
 
     #[derive(Parser)]
     struct Cli {
@@ -141,6 +142,25 @@ mod tests {
             (changed.simulated_runs, changed.path_rounds, changed.attack_rounds),
             (30, 2, 2)
         );
+    }
+
+    #[test]
+    fn a_check_that_fails_ends_with_1() {
+        let check = |holds| Check {
+            rule: Rule::Bias,
+            place: String::new(),
+            measured: String::new(),
+            wanted: "",
+            holds,
+        };
+        let ends_with = |checks: Vec<Check>| {
+            let (about, plan) = (About::default(), Plan::quick());
+            let (points, detections) = (Vec::new(), Vec::new());
+            verdict(&Experiment { about, plan, points, detections, checks })
+        };
+        assert_eq!(ends_with(vec![check(true), check(true)]), ExitCode::SUCCESS);
+        assert_eq!(ends_with(vec![check(true), check(false)]), ExitCode::from(1));
+        assert_eq!(ends_with(Vec::new()), ExitCode::from(1));
     }
 
     #[test]
