@@ -133,6 +133,11 @@ impl Analysis {
         self.engine.undefine(name)
     }
 
+    /// Keeps the last `events_max` events from now on.
+    pub fn set_events_max(&mut self, events_max: usize) {
+        self.events.set_max(events_max);
+    }
+
     /// Changes what the engine may hold, and which interfaces are no edge: see [`Engine::set_limits`].
     pub fn set_limits(&mut self, limits: Limits, internal: HashSet<(IpAddr, u32)>) {
         self.engine.set_limits(limits, internal);

@@ -174,7 +174,7 @@ impl Daemon {
         names.watch(&watched_names(&config))?;
 
         // Before a socket is open, which would take datagrams that nothing reads.
-        memory::refuse_rings_that_do_not_fit(&config, |_| true, memory::Limits::at_start())
+        memory::refuse_rings_that_do_not_fit(&config, |_| true, 0, memory::Limits::at_start())
             .map_err(|why| Failure::Config.error(why))?;
         let (mut inherited, drops) = Inherited::take()?;
         let sockets = open_listeners(&config.listeners, &mut inherited, &names)?;
@@ -306,6 +306,7 @@ impl Daemon {
         self.troubles.look(now, &snapshot).iter().for_each(troubles::Line::log);
         self.files.look(&snapshot).iter().for_each(|line| tracing::warn!("{line}"));
         self.drops.note(self.running.iter().map(|one| &one.listener));
+        self.flows.look(&self.config, &snapshot);
         self.health.set_losing(self.troubles.losing());
 
         let listeners = self.running.iter().map(|one| &one.listener);

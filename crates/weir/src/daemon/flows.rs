@@ -6,6 +6,7 @@
 //! taken: an analysis that is behind shows traffic late, and not too low. Receive stamps are of the wall clock, which people set;
 //! how old a stamp is, is all that is taken of it.
 
+mod losses;
 mod shared;
 mod tap;
 
@@ -13,7 +14,8 @@ pub(crate) use shared::Shared;
 
 use ::flows::{Analysis, Engine};
 use config::{Config, FLOWS_NAME, FlowsConfig};
-use ledger::{Ledger, Meter};
+use ledger::{Ledger, Meter, Snapshot};
+use losses::Losses;
 use relay::{TargetKind, TargetOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -34,6 +36,7 @@ pub(super) struct Flows {
     running: Option<Flowing>,
     /// Taken out of service by reloads, until listeners have given them what they have for them.
     ending: Vec<Flowing>,
+    losses: Losses,
 }
 
 impl Flows {
@@ -44,7 +47,7 @@ impl Flows {
     pub(super) fn start(config: &Config, ledger: &Ledger) -> anyhow::Result<Flows> {
         let running = config.flows.as_ref().map(Flowing::start).transpose()?;
         running.iter().for_each(|one| one.register(ledger));
-        Ok(Flows { running, ending: Vec::new() })
+        Ok(Flows { running, ..Flows::default() })
     }
 
     /// What has the figures, if there is an analysis.
@@ -80,6 +83,13 @@ impl Flows {
             begun.register(ledger);
             self.running = Some(begun);
         }
+    }
+
+    /// Notes what was lost before the analysis, by a snapshot of the ledger.
+    pub(super) fn look(&mut self, config: &Config, snapshot: &Snapshot) {
+        let Some(shared) = self.running.as_ref().map(|one| &one.shared) else { return };
+        let from = config.flows.iter().flat_map(|flows| &flows.from);
+        shared.add_dropped(self.losses.new(from, snapshot));
     }
 
     /// Closes the accounts of analyses that nothing feeds any longer.
@@ -129,6 +139,7 @@ pub(super) struct Flowing {
 /// Makes an analysis that was begun with one configuration that of another. What others have defined meanwhile stays.
 fn change(analysis: &mut Analysis, old: &FlowsConfig, new: &FlowsConfig) {
     analysis.set_limits(new.limits(), new.built_internal());
+    analysis.set_events_max(new.events_max);
     let has_new_groups = old.groups != new.groups;
     if has_new_groups {
         analysis.set_groups(new.built_groups());

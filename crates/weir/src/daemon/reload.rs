@@ -15,7 +15,8 @@ use super::{
 };
 use crate::exit::Failure;
 use config::{
-    Config, Host, Listen, ListenerConfig, LoadError, SocketsConfig, TargetConfig, memory,
+    Config, FlowsConfig, Host, Listen, ListenerConfig, LoadError, SocketsConfig, TargetConfig,
+    memory,
 };
 use relay::{SocketOwner, TargetKind};
 use std::net::SocketAddr;
@@ -230,8 +231,14 @@ impl Daemon {
         let fresh: Vec<bool> =
             config.listeners.iter().zip(matches).map(|(wanted, at)| !runs_on(at, wanted)).collect();
 
-        memory::refuse_rings_that_do_not_fit(config, |at| fresh[at], memory::Limits::now())
-            .map_err(|why| Failure::Config.error(why))?;
+        let analyzed = self.config.flows.as_ref().map_or(0, FlowsConfig::memory_max_bytes);
+        memory::refuse_rings_that_do_not_fit(
+            config,
+            |at| fresh[at],
+            analyzed,
+            memory::Limits::now(),
+        )
+        .map_err(|why| Failure::Config.error(why))?;
 
         let renewed = matches.iter().zip(&fresh).any(|(at, fresh)| at.is_some() && *fresh);
         let mut draining = self.retiring.iter().filter(|one| !one.listener.has_ended());

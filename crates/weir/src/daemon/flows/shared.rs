@@ -1,8 +1,10 @@
 //! The analysis, shared by those who feed it and those who read it.
 
-use ::flows::{Analysis, Moment, NO_ADDRESS, Taken};
+use ::flows::{Analysis, Engine, Moment, NO_ADDRESS, Taken};
 use config::FLOWS_NAME;
-use ledger::{Amount, Counters, HopBuilder, HopKind, HopSnapshot, Meter, Reason, Tally};
+use ledger::{
+    Amount, Counters, Event, Gauge, HopBuilder, HopKind, HopSnapshot, Meter, Reason, Tally,
+};
 use relay::Datagram;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,6 +28,17 @@ pub(crate) struct Shared {
     counters: Counters,
     /// By how much the engine's count of datagrams and that of those who gave them differed at the last tick.
     mismatch: AtomicI64,
+    losses: Losses,
+}
+
+/// What was lost on the way to the analysis, as of the last tick.
+#[derive(Default)]
+struct Losses {
+    agents: AtomicU64,
+    missing: AtomicU64,
+    agent_dropped: AtomicU64,
+    /// At the sockets and rings of listeners.
+    collector: AtomicU64,
 }
 
 struct Inner {
@@ -73,6 +86,7 @@ impl Shared {
             received: Tally::default(),
             counters: Counters::default(),
             mismatch: AtomicI64::new(0),
+            losses: Losses::default(),
         })
     }
 
@@ -89,7 +103,7 @@ impl Shared {
 
     /// The time of figures now: up to here datagrams have been taken. `with` it rates are read that are not too low when the analysis
     /// is behind.
-    #[expect(dead_code, reason = "for who reads rates")]
+    #[cfg_attr(not(test), expect(dead_code, reason = "for who reads rates"))]
     pub(crate) fn clock_ns(&self) -> u64 {
         self.lock().clock.read_ns
     }
@@ -101,12 +115,18 @@ impl Shared {
         let has_news = inner.analysis.tick(moment, &mut ());
         let last_id = inner.analysis.events().last_id();
         inner.check_law(&self.mismatch);
+        self.losses.note(inner.analysis.engine());
         drop(inner);
 
         if has_news {
             self.last_event.send_replace(last_id);
         }
         self.heartbeat.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Adds datagrams that were dropped before they could be taken.
+    pub(super) fn add_dropped(&self, count: u64) {
+        self.losses.collector.fetch_add(count, Ordering::Relaxed);
     }
 
     /// What a tap holds.
@@ -167,6 +187,25 @@ impl Inner {
     }
 }
 
+impl Losses {
+    fn note(&self, engine: &Engine) {
+        let totals = engine.totals();
+        self.agents.store(engine.agents().count() as u64, Ordering::Relaxed);
+        self.missing.store(totals.missing, Ordering::Relaxed);
+        self.agent_dropped.store(totals.agent_dropped_samples, Ordering::Relaxed);
+    }
+
+    fn add_to(&self, hop: HopBuilder) -> HopBuilder {
+        let missing = self.missing.load(Ordering::Relaxed);
+        let collector = self.collector.load(Ordering::Relaxed);
+        hop.event(Event::AgentDroppedSamples, self.agent_dropped.load(Ordering::Relaxed))
+            .event(Event::CollectorDropped, collector)
+            .gauge(Gauge::FlowAgents, self.agents.load(Ordering::Relaxed))
+            .gauge(Gauge::MissingDatagrams, missing)
+            .gauge(Gauge::NetworkMissing, missing.saturating_sub(collector))
+    }
+}
+
 impl Meter for Shared {
     fn read(&self, hops: &mut Vec<HopSnapshot>) {
         let hop = HopBuilder::new(HopKind::Analysis, FLOWS_NAME, None, self.received.load())
@@ -174,6 +213,109 @@ impl Meter for Shared {
             .mismatch(self.mismatch.load(Ordering::Relaxed))
             // The one that is being sorted.
             .capacity(1);
-        hops.push(hop.finish(self.received.load()));
+        hops.push(self.losses.add_to(hop).finish(self.received.load()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::flows::{Definition, Groups, Limits};
+    use config::Config;
+    use load::sflow::{Agent, AgentOptions, TrueFlow};
+    use std::collections::HashSet;
+    use std::net::Ipv4Addr;
+    use sys::Source;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+    const BYTES_PER_S: f64 = 100_000.0 * 1_000.0;
+
+    fn shared() -> Arc<Shared> {
+        let text = "[[listener]]\nname = \"in\"\nlisten = \":0\"\n[flows]\nfrom = [\"in\"]\n[[flow]]\nname = \"all\"";
+        let config = Config::parse(text, "test").unwrap();
+        let definitions: Vec<Definition> = config.flows.unwrap().built_definitions();
+        let (limits, groups) = (Limits::default(), Groups::default());
+        Shared::new(Analysis::new(Engine::new(limits, groups, HashSet::new(), definitions), 10))
+    }
+
+    fn agent() -> Agent {
+        let flow = TrueFlow {
+            src: Ipv4Addr::new(10, 0, 0, 1),
+            dst: Ipv4Addr::new(10, 0, 0, 2),
+            protocol: 17,
+            src_port: 53,
+            dst_port: 4_000,
+            frame_bytes: 1_000,
+            frames_per_s: 100_000.0,
+        };
+        Agent::new(AgentOptions { sampling_rate: 100, ..AgentOptions::default() }, vec![flow], 5)
+    }
+
+    fn take(shared: &Shared, bytes: &[u8], age_ns: u64) {
+        let received_unix_ns = realtime_ns() - age_ns;
+        shared.take(&Datagram { bytes, source: Source::NONE, received_unix_ns });
+    }
+
+    fn hop(shared: &Shared) -> HopSnapshot {
+        let mut hops = Vec::new();
+        shared.read(&mut hops);
+        hops.remove(0)
+    }
+
+    /// Twelve seconds of traffic that waited: all of it is counted at once, and the last of it is a minute old.
+    #[test]
+    fn an_analysis_that_is_behind_has_the_rates_of_then() {
+        let (shared, mut agent) = (shared(), agent());
+        let (end_ns, behind_ns) = (12 * SECOND_NS, 60 * SECOND_NS);
+        let mut bytes = Vec::new();
+        loop {
+            bytes.clear();
+            let at_ns = agent.next_datagram(&mut bytes).as_nanos() as u64;
+            if at_ns >= end_ns {
+                break;
+            }
+            take(&shared, &bytes, behind_ns + end_ns - at_ns);
+        }
+        shared.tick();
+
+        let clock_ns = shared.clock_ns();
+        let rate = shared
+            .with(|analysis| analysis.counting("all").unwrap().rates(clock_ns).next().unwrap().1);
+        assert!((rate.value / BYTES_PER_S - 1.0).abs() < 0.1, "{rate:?}");
+        let now =
+            shared.with(|analysis| analysis.counting("all").unwrap().rates(monotonic_ns()).next());
+        assert!(now.is_none_or(|(_, now)| now.value < BYTES_PER_S / 100.0), "{now:?}");
+    }
+
+    #[test]
+    fn the_clock_of_figures_never_goes_back_and_is_now_at_rest() {
+        let mut clock = Clock::default();
+        assert_eq!(clock.read(1_000), 1_000);
+        assert_eq!(clock.received(2_000, 300), 1_700);
+        assert_eq!(clock.received(2_000, 100), 1_900);
+        assert_eq!(clock.read(2_000), 1_900);
+        assert_eq!(clock.received(2_100, 900), 1_200);
+        assert_eq!(clock.read(2_100), 1_900, "one that is old does not turn it back");
+        assert_eq!(clock.read(3_000), 3_000);
+        assert_eq!(clock.received(10, 1_000), 0);
+    }
+
+    #[test]
+    fn a_datagram_that_nobody_gave_breaks_the_law() {
+        let (shared, mut agent, mut bytes) = (shared(), agent(), Vec::new());
+        agent.next_datagram(&mut bytes);
+        take(&shared, &bytes, 0);
+        take(&shared, &bytes, 0);
+        take(&shared, b"no sflow", 0);
+        shared.tick();
+        let sound = hop(&shared);
+        assert_eq!((sound.received.count, sound.delivered.count, sound.unaccounted), (3, 1, 0));
+        assert_eq!(sound.dropped_for(Reason::DuplicateDatagram).count, 1);
+        assert_eq!(sound.dropped_for(Reason::NotSflow).count, 1);
+
+        // Planted: the engine has one that no tap has counted.
+        shared.with(|analysis| analysis.datagram(b"no sflow", NO_ADDRESS, 0, &mut ()));
+        shared.tick();
+        assert_eq!(hop(&shared).unaccounted, -1);
     }
 }
