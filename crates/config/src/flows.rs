@@ -104,7 +104,12 @@ pub(crate) fn read(report: &Report, document: &Table) -> Option<Placed<FlowsConf
     // Definitions name groups, right or wrong, so that these are read first.
     let section = single(report, document, SECTION.path, (SECTION.path, SECTION.header));
     let config = section.and_then(|table| {
-        FlowsConfig::read(&Reader::open(report, table, &SECTION, SECTION.path), Vec::new())
+        let reader = Reader::open(report, table, &SECTION, SECTION.path);
+        if reader.is_empty_list(&FlowsConfig::from) {
+            let message = "it names no listener; write from = [\"NAME\"]";
+            reader.error(&FlowsConfig::from, message);
+        }
+        FlowsConfig::read(&reader, Vec::new())
     });
 
     let groups = config.as_ref().map(FlowsConfig::built_groups);
@@ -149,10 +154,6 @@ pub(crate) fn check(report: &Report, flows: &Placed<FlowsConfig>, listeners: &[R
             );
             flows.error(report, &FlowsConfig::from, message);
         }
-    }
-    if from.is_empty() {
-        let message = "it names no listener; write from = [\"NAME\"]";
-        flows.error(report, &FlowsConfig::from, message);
     }
 }
 
