@@ -96,18 +96,19 @@ impl Flows {
     pub(super) fn turn(&mut self, ledger: &Ledger) {
         for at in (0..self.ending.len()).rev() {
             if !self.ending[at].shared.is_tapped() {
-                self.ending.swap_remove(at).finish(ledger);
+                let meter: Arc<dyn Meter> = self.ending.swap_remove(at).end();
+                ledger.retire(&meter);
             }
         }
     }
 
-    /// Ends all.
-    pub(super) fn finish(&mut self, ledger: &Ledger) {
+    /// Ends all; the ledger goes on to show what they have.
+    pub(super) fn finish(&mut self) {
         self.running
             .take()
             .into_iter()
             .chain(self.ending.drain(..))
-            .for_each(|one| one.finish(ledger));
+            .for_each(|one| drop(one.end()));
     }
 }
 
@@ -197,15 +198,14 @@ impl Flowing {
         ledger.register(meter);
     }
 
-    /// Ends the thread, and keeps the final counts. Nothing may be tapped any more.
-    fn finish(self, ledger: &Ledger) {
+    /// Ends the thread. Nothing may be tapped any more.
+    fn end(self) -> Arc<Shared> {
         let Flowing { shared, _stop: stop, thread } = self;
         drop(stop);
         // A panic has said so on standard error.
         let _ = thread.join();
         // What came after the last tick is in the account too.
         let _ = catch_unwind(AssertUnwindSafe(|| shared.tick()));
-        let meter: Arc<dyn Meter> = shared;
-        ledger.retire(&meter);
+        shared
     }
 }
