@@ -108,7 +108,7 @@ fn the_same_datagrams_are_relayed_and_analyzed() {
     assert_equal_accounts(&ended.ledger);
     assert_eq!(ended.account("old").delivered, total);
     assert!(ended.account("dead").lost_for(Reason::Refused) > 0);
-    assert!(ended.said.contains("network              5  missing"), "{}", ended.said);
+    assert!(ended.said.contains("network            5  missing"), "{}", ended.said);
 }
 
 #[test]
