@@ -166,23 +166,25 @@ impl Agent {
         self.ports.retain(|_, port| port.heard_ns() >= before_ns);
     }
 
-    /// What a sample is worth, with the number of its sampler. `None`: it would be a new one, and there is no room.
+    /// What a sample is worth, with the number of its sampler, and how many samples the agent lost since the one before. `None`: it would be a new one, and there is no room.
     pub(crate) fn weigh(
         &mut self,
         source: DataSource,
         traffic: Traffic,
         reading: Reading,
         room: &mut Room,
-    ) -> Option<(u32, Worth)> {
+    ) -> Option<(u32, Worth, u64)> {
         let heard_ns = self.heard_ns;
         if let Some(one) = self.samplers.get_mut(&(traffic, source)) {
             one.heard_ns = heard_ns;
-            return Some((one.number, one.sampler.take(reading)));
+            let before = one.sampler.totals().agent_dropped;
+            let worth = one.sampler.take(reading);
+            return Some((one.number, worth, one.sampler.totals().agent_dropped - before));
         }
         let number = room.take()?;
         let (sampler, worth) = Sampler::begin(reading);
         self.samplers.insert((traffic, source), Numbered { number, sampler, heard_ns });
-        Some((number, worth))
+        Some((number, worth, 0))
     }
 
     /// An interface whose counters are known.
