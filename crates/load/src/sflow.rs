@@ -80,6 +80,8 @@ pub struct Agent {
     shares: Vec<f64>,
     frames_per_s: f64,
     bytes_per_s: f64,
+    /// That have come in so far.
+    octets: f64,
     random: Random,
     /// Since the agent began: the moment of the last sample, and frames up to it.
     now_s: f64,
@@ -93,21 +95,14 @@ pub struct Agent {
 impl Agent {
     /// An agent that has sent nothing yet. The same seed gives the same datagrams.
     pub fn new(options: AgentOptions, flows: Vec<TrueFlow>, seed: u64) -> Agent {
-        let frames_per_s: f64 = flows.iter().map(|flow| flow.frames_per_s).sum();
-        let bytes_per_s =
-            flows.iter().map(|flow| flow.frames_per_s * f64::from(flow.frame_bytes)).sum();
-        let mut sum = 0.0;
-        let shares = flows.iter().map(|flow| {
-            sum += flow.frames_per_s;
-            sum / frames_per_s
-        });
-        Agent {
+        let mut agent = Agent {
             options,
-            headers: flows.iter().map(header).collect(),
-            shares: shares.collect(),
-            flows,
-            frames_per_s,
-            bytes_per_s,
+            headers: Vec::new(),
+            shares: Vec::new(),
+            flows: Vec::new(),
+            frames_per_s: 0.0,
+            bytes_per_s: 0.0,
+            octets: 0.0,
             random: Random::seeded(seed),
             now_s: 0.0,
             pool: 0,
@@ -115,7 +110,25 @@ impl Agent {
             flow_sequence: 0,
             counter_sequence: 0,
             counters_due_s: 0.0,
-        }
+        };
+        agent.set_flows(flows);
+        agent
+    }
+
+    /// From now on this flows through the interface. At least one flow.
+    pub fn set_flows(&mut self, flows: Vec<TrueFlow>) {
+        let rates = flows.iter().map(|flow| flow.frames_per_s);
+        self.frames_per_s = rates.clone().sum();
+        self.bytes_per_s =
+            flows.iter().map(|flow| flow.frames_per_s * f64::from(flow.frame_bytes)).sum();
+        let mut sum = 0.0;
+        let shares = rates.map(|rate| {
+            sum += rate;
+            sum / self.frames_per_s
+        });
+        self.shares = shares.collect();
+        self.headers = flows.iter().map(header).collect();
+        self.flows = flows;
     }
 
     /// What flows through the interface.
@@ -135,7 +148,9 @@ impl Agent {
         while picked.len() < self.options.samples_max && self.now_s < until_s {
             let frames = self.until_next_sample();
             self.pool += frames;
-            self.now_s += frames as f64 / self.frames_per_s;
+            let passed_s = frames as f64 / self.frames_per_s;
+            self.now_s += passed_s;
+            self.octets += self.bytes_per_s * passed_s;
             let at = self.random.unit();
             let flow = self.shares.partition_point(|share| *share <= at).min(self.flows.len() - 1);
             picked.push((flow, self.pool));
@@ -194,7 +209,6 @@ impl Agent {
     }
 
     fn counters(&self) -> IfCounters {
-        let octets = (self.bytes_per_s * self.now_s) as u64;
         let none = Counter32(0);
         IfCounters {
             if_index: self.options.if_index,
@@ -202,7 +216,7 @@ impl Agent {
             speed_bits_per_sec: self.options.speed_bits_per_s,
             direction: 1,
             status: 3,
-            in_octets: Counter64(octets),
+            in_octets: Counter64(self.octets as u64),
             in_ucast_packets: Counter32(self.pool as u32),
             in_multicast_packets: none,
             in_broadcast_packets: none,
