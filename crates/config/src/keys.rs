@@ -90,6 +90,7 @@ pub const SECTIONS: &[Section] = &[
     crate::listener::SECTION,
     crate::target::SECTION,
     crate::sockets::SECTION,
+    crate::threshold::SECTION,
     crate::sink::SECTION,
 ];
 

@@ -32,6 +32,7 @@ mod sink;
 mod sockets;
 mod statsd;
 mod target;
+mod threshold;
 
 pub use self::sink::{
     Body, ClickHouseSink, Credentials, FileSink, Framed, HttpSink, KafkaSink, NatsSink, NsqSink,
@@ -53,7 +54,9 @@ pub use overrides::{ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_LEVEL, Overrides}
 pub use show::Origins;
 pub use statsd::StatsdConfig;
 pub use target::{FileTarget, Target, TargetConfig, UdpTarget};
+pub use threshold::{Level, LevelUnit, ThresholdConfig};
 
+use ::flows::Groups;
 use document::Table;
 use listener::ReadListener;
 use reader::{Reader, Report, unknown_sections};
@@ -71,6 +74,8 @@ pub struct Config {
     pub listeners: Vec<ListenerConfig>,
     /// `None`: no sockets are collected.
     pub sockets: Option<SocketsConfig>,
+    /// Names differ; each watches a figure that there is.
+    pub thresholds: Vec<ThresholdConfig>,
     /// Names differ; at least one if there is `sockets`.
     pub sinks: Vec<SinkConfig>,
 }
@@ -99,7 +104,7 @@ impl Config {
             return Err(report.into_parts().0);
         }
 
-        let known = ["admin", "daemon", "metrics", "listener", "sockets", "sink"];
+        let known = ["admin", "daemon", "metrics", "listener", "sockets", "threshold", "sink"];
         unknown_sections(&report, &document, &known, "");
         if !document.has_section("listener") && !document.has_section("sockets") {
             report.error(None, "listener", NO_LISTENER);
@@ -196,6 +201,7 @@ fn read(report: &Report, document: &Table, listeners: Vec<ReadListener>) -> Opti
     let daemon = DaemonConfig::read(&Reader::of_document(report, document, &daemon::SECTION));
     let statsd = statsd::read(report, document);
     let sockets = self::sockets::read(report, document);
+    let thresholds = threshold::read_all(report, document);
     let sinks = self::sink::read_all(report, document);
 
     listener::check(report, &listeners);
@@ -203,6 +209,7 @@ fn read(report: &Report, document: &Table, listeners: Vec<ReadListener>) -> Opti
     if let Some(statsd) = &statsd {
         statsd::check(report, statsd, &listeners);
     }
+    threshold::check(report, &thresholds, &[], &Groups::default());
     self::sink::check(report, &sinks, document.get("sockets"), &listeners);
     files::check(report, &listeners, &sinks);
 
@@ -212,6 +219,7 @@ fn read(report: &Report, document: &Table, listeners: Vec<ReadListener>) -> Opti
         statsd: statsd.map(|statsd| statsd.thing),
         listeners: listeners.into_iter().map(ReadListener::whole).collect(),
         sockets,
+        thresholds: thresholds.into_iter().map(|one| one.thing).collect(),
         sinks: sinks.into_iter().map(|sink| sink.thing).collect(),
     })
 }

@@ -108,6 +108,20 @@ helper = "/run/weir/helper.sock"
 [sockets.tags]
 site = "fra1"
 "rack/row" = 'a "quoted" b'
+[[threshold]]
+name = "uplinks"
+interface = "in_use"
+limit = "90%"
+clear = "72.5%"
+clear_after = "10s"
+above_for = "2s"
+judge = "sure"
+agents = ["192.0.2.0/24", "2001:db8::1"]
+raised_max = 100
+[[threshold]]
+name = "gone"
+agent = "silent"
+limit = "30s"
 [[sink]]
 from = ["sockets"]
 name = "disk"
