@@ -143,22 +143,11 @@ impl ThresholdConfig {
     /// What its levels have to be, where that is known.
     fn unit(&self, flows: &[FlowInfo<'_>]) -> Option<LevelUnit> {
         let flow = |name: &String| flows.iter().find(|flow| flow.name == name);
-        match self.watched()? {
-            Watched::Flow(name) => Some(match flow(&name)?.measure {
-                Measure::Bytes => LevelUnit::Bits,
-                Measure::Frames | Measure::Samples => LevelUnit::Count,
-            }),
-            Watched::Port(figure) => Some(match figure {
-                PortFigure::InBits | PortFigure::OutBits => LevelUnit::Bits,
-                PortFigure::InUse | PortFigure::OutUse => LevelUnit::Share,
-                PortFigure::InFrames | PortFigure::OutFrames => LevelUnit::Count,
-                PortFigure::Discards | PortFigure::Errors => LevelUnit::Count,
-            }),
-            Watched::Agent(figure) => Some(match figure {
-                AgentFigure::Loss | AgentFigure::SampleLoss => LevelUnit::Share,
-                AgentFigure::Silent => LevelUnit::Time,
-            }),
-        }
+        Some(match self.watched()? {
+            Watched::Flow(name) => LevelUnit::of_measure(flow(&name)?.measure),
+            Watched::Port(figure) => LevelUnit::of_port(figure),
+            Watched::Agent(figure) => LevelUnit::of_agent(figure),
+        })
     }
 }
 

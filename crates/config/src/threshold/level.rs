@@ -1,5 +1,6 @@
 //! How high a figure may be: a number, a bit rate, a share or a time, as what is watched has it.
 
+use ::flows::{AgentFigure, Measure, PortFigure};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -28,8 +29,34 @@ pub enum LevelUnit {
 }
 
 impl LevelUnit {
+    /// What flows have that are added up so.
+    pub const fn of_measure(measure: Measure) -> LevelUnit {
+        match measure {
+            Measure::Bytes => LevelUnit::Bits,
+            Measure::Frames | Measure::Samples => LevelUnit::Count,
+        }
+    }
+
+    /// What a figure of interfaces has.
+    pub const fn of_port(figure: PortFigure) -> LevelUnit {
+        match figure {
+            PortFigure::InBits | PortFigure::OutBits => LevelUnit::Bits,
+            PortFigure::InUse | PortFigure::OutUse => LevelUnit::Share,
+            PortFigure::InFrames | PortFigure::OutFrames => LevelUnit::Count,
+            PortFigure::Discards | PortFigure::Errors => LevelUnit::Count,
+        }
+    }
+
+    /// What a figure of agents has.
+    pub const fn of_agent(figure: AgentFigure) -> LevelUnit {
+        match figure {
+            AgentFigure::Loss | AgentFigure::SampleLoss => LevelUnit::Share,
+            AgentFigure::Silent => LevelUnit::Time,
+        }
+    }
+
     /// How one is written.
-    pub(super) const fn form(self) -> &'static str {
+    pub const fn form(self) -> &'static str {
         match self {
             LevelUnit::Count => "a number per second, such as \"500k\"",
             LevelUnit::Bits => "a bit rate, such as \"2Gbit/s\"",
@@ -40,7 +67,8 @@ impl LevelUnit {
 }
 
 impl Level {
-    pub(super) const fn unit(self) -> LevelUnit {
+    /// What it is a level of.
+    pub const fn unit(self) -> LevelUnit {
         match self {
             Level::Count(_) => LevelUnit::Count,
             Level::Bits(_) => LevelUnit::Bits,
