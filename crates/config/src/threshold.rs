@@ -7,12 +7,11 @@ pub use level::{Level, LevelUnit};
 use crate::address::NAME;
 use crate::document::{Table, Value};
 use crate::errors::nearest;
+use crate::flows::{FlowConfig, FlowsConfig};
 use crate::form::{Choice, Form, List, Slot, Span, text, whole};
 use crate::keys::{Key, Section, keys};
 use crate::reader::{Placed, Reader, Report, repeated};
-use ::flows::{
-    AgentFigure, Filter, Groups, Judge, Measure, Network, PortFigure, Threshold, Watched,
-};
+use ::flows::{AgentFigure, Filter, Groups, Judge, Network, PortFigure, Threshold, Watched};
 use serde_json::Value as Json;
 use std::time::Duration;
 
@@ -101,13 +100,6 @@ fn network(text: &str) -> Result<String, String> {
     Network::parse(text).map(|_| text.to_owned()).ok_or_else(wrong)
 }
 
-/// What a threshold has to know of a `[[flow]]`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FlowInfo<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) measure: Measure,
-}
-
 impl ThresholdConfig {
     /// What it is about. `None` if it does not say exactly one thing, which is reported when it is read.
     pub fn watched(&self) -> Option<Watched> {
@@ -141,8 +133,8 @@ impl ThresholdConfig {
     }
 
     /// What its levels have to be, where that is known.
-    fn unit(&self, flows: &[FlowInfo<'_>]) -> Option<LevelUnit> {
-        let flow = |name: &String| flows.iter().find(|flow| flow.name == name);
+    fn unit(&self, flows: &[FlowConfig]) -> Option<LevelUnit> {
+        let flow = |name: &String| flows.iter().find(|flow| flow.name == *name);
         Some(match self.watched()? {
             Watched::Flow(name) => LevelUnit::of_measure(flow(&name)?.measure),
             Watched::Port(figure) => LevelUnit::of_port(figure),
@@ -178,13 +170,10 @@ fn read(report: &Report, table: &Table, place: String) -> Option<Placed<Threshol
     Some(Placed { place, thing })
 }
 
-/// Reports what no threshold shows alone. `flows` and `groups` are those of the file.
-pub(crate) fn check(
-    report: &Report,
-    all: &[Placed<ThresholdConfig>],
-    flows: &[FlowInfo<'_>],
-    groups: &Groups,
-) {
+/// Reports what no threshold shows alone.
+pub(crate) fn check(report: &Report, all: &[Placed<ThresholdConfig>], flows: Option<&FlowsConfig>) {
+    let groups = flows.map(FlowsConfig::built_groups).unwrap_or_default();
+    let definitions = flows.map_or(&[][..], |flows| &flows.definitions);
     for (at, one) in all.iter().enumerate() {
         let ThresholdConfig { name, flow, limit, clear, .. } = &one.thing;
         if all[..at].iter().any(|earlier| earlier.thing.name == *name) {
@@ -192,16 +181,21 @@ pub(crate) fn check(
                 format!("\"{name}\" is the name of another threshold too; give each its own");
             one.error(report, &ThresholdConfig::name, message);
         }
-        if let Some(flow) = flow
-            && flows.iter().all(|known| known.name != flow)
-        {
-            one.error(report, &ThresholdConfig::flow, no_flow(flow, flows));
+        if flows.is_none() {
+            let message = "there is no [flows] whose figures it could watch; add [flows] with from = [\"NAME\"]";
+            one.error(report, &ThresholdConfig::name, message);
+            continue;
         }
-        if let Err(error) = one.thing.threshold(groups) {
+        if let Some(flow) = flow
+            && definitions.iter().all(|known| known.name != *flow)
+        {
+            one.error(report, &ThresholdConfig::flow, no_flow(flow, definitions));
+        }
+        if let Err(error) = one.thing.threshold(&groups) {
             one.error(report, &ThresholdConfig::filter, error);
         }
 
-        let unit = one.thing.unit(flows);
+        let unit = one.thing.unit(definitions);
         for (key, level) in [(&ThresholdConfig::limit, limit), (&ThresholdConfig::clear, clear)] {
             if key.name == "clear" && limit.is_nothing() {
                 continue;
@@ -230,9 +224,9 @@ pub(crate) fn check(
     }
 }
 
-fn no_flow(name: &str, flows: &[FlowInfo<'_>]) -> String {
+fn no_flow(name: &str, flows: &[FlowConfig]) -> String {
     let shown = name.escape_debug();
-    let names: Vec<&str> = flows.iter().map(|flow| flow.name).collect();
+    let names: Vec<&str> = flows.iter().map(|flow| flow.name.as_str()).collect();
     let hint = match nearest(name, names.iter().copied()) {
         Some(near) => format!("did you mean {near}?"),
         None if names.is_empty() => "add a [[flow]] with this name".to_owned(),

@@ -5,11 +5,12 @@ mod watching;
 pub use watching::{AgentFigure, PortFigure, Watched};
 
 use crate::definition::{Counting, Definition};
-use crate::engine::{Changed, Engine, Taken};
+use crate::engine::{Changed, Engine, Limits, Taken};
 use crate::event::EventLog;
 use crate::lookup::Groups;
 use crate::table::Ended;
 use crate::threshold::{Passed, Threshold, Watch};
+use std::collections::HashSet;
 use std::net::IpAddr;
 use watching::Watching;
 
@@ -78,6 +79,11 @@ impl Analysis {
     pub fn undefine(&mut self, name: &str) -> bool {
         self.begin_anew(name);
         self.engine.undefine(name)
+    }
+
+    /// Changes what the engine may hold, and which interfaces are no edge: see [`Engine::set_limits`].
+    pub fn set_limits(&mut self, limits: Limits, internal: HashSet<(IpAddr, u32)>) {
+        self.engine.set_limits(limits, internal);
     }
 
     fn begin_anew(&mut self, flow: &str) {
