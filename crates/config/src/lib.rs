@@ -56,7 +56,7 @@ pub use overrides::{ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_LEVEL, Overrides}
 pub use show::Origins;
 pub use statsd::StatsdConfig;
 pub use target::{FileTarget, Target, TargetConfig, UdpTarget};
-pub use threshold::{Level, LevelUnit, ThresholdConfig};
+pub use threshold::{EVENTS_NAME, Level, LevelUnit, ThresholdConfig};
 
 use document::Table;
 use listener::ReadListener;
@@ -227,7 +227,8 @@ fn read(report: &Report, document: &Table, listeners: Vec<ReadListener>) -> Opti
         self::flows::check(report, flows, &listeners);
     }
     threshold::check(report, &thresholds, flows.as_ref().map(|flows| &flows.thing));
-    self::sink::check(report, &sinks, document.get("sockets"), &listeners);
+    let sources = (document.get("sockets"), document.get("threshold"));
+    self::sink::check(report, &sinks, sources, &listeners);
     files::check(report, &listeners, &sinks);
 
     Some(Config {

@@ -15,6 +15,9 @@ use ::flows::{AgentFigure, Filter, Groups, Judge, Network, PortFigure, Threshold
 use serde_json::Value as Json;
 use std::time::Duration;
 
+/// The name by which sinks take events.
+pub const EVENTS_NAME: &str = "events";
+
 pub(crate) const SECTION: Section = Section {
     path: "threshold",
     header: "[[threshold]]",

@@ -1,5 +1,6 @@
 //! Events: what passed a threshold, and what is down again. The last ones are kept, each with a number of its own.
 
+use crate::definition::Measure;
 use crate::estimate::Estimate;
 use crate::field::Value;
 use crate::threshold::Change;
@@ -14,6 +15,8 @@ pub enum Subject {
     Flow {
         /// Its definition.
         definition: Arc<str>,
+        /// What the definition adds up.
+        measure: Measure,
         /// A value for each part of the definition's key.
         key: Vec<Value>,
         /// Each part as it is written, with its value for people.

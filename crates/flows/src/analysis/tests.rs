@@ -78,7 +78,9 @@ fn a_flow_that_passes_its_threshold_is_an_event_and_another_when_it_is_down() {
     let [raised, cleared] = &events[..] else { panic!("{events:?}") };
     assert_eq!((raised.id, raised.raised_id, raised.change), (1, 1, Change::Raised));
     assert_eq!((cleared.id, cleared.raised_id, cleared.change), (2, 1, Change::Cleared));
-    let Subject::Flow { definition, key, shown } = &raised.subject else { panic!("{raised:?}") };
+    let Subject::Flow { definition, key, shown, .. } = &raised.subject else {
+        panic!("{raised:?}")
+    };
     assert_eq!((&**definition, &key[..]), ("victims", &[Value::Address(VICTIM.into())][..]));
     assert_eq!(shown[..], [("dst".to_owned(), VICTIM.to_string())]);
     assert_eq!(cleared.raised_unix_ns, raised.time_unix_ns);

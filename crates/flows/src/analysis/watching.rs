@@ -210,7 +210,8 @@ impl Watching {
             .zip(&values)
             .map(|(part, value)| (part.word(), part.shown(*value, engine.groups())))
             .collect();
-        Subject::Flow { definition: name.as_str().into(), key: values, shown }
+        let measure = counting.map(|one| one.definition().measure).unwrap_or_default();
+        Subject::Flow { definition: name.as_str().into(), measure, key: values, shown }
     }
 }
 

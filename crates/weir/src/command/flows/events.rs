@@ -1,10 +1,10 @@
 //! Thresholds of the command line, and the events of them as lines.
 
-use super::json;
+use crate::event_text;
 use crate::exit::{self, Failure, Reader};
-use ::flows::{AgentFigure, Analysis, Event, PortFigure, Subject, Threshold, Watched};
-use ::text::units::{display_duration, parse_duration};
-use ::text::{bit_rate, date, percent, short_count};
+use ::flows::{AgentFigure, Analysis, Event, PortFigure, Threshold, Watched};
+use ::text::date;
+use ::text::units::parse_duration;
 use config::{Level, LevelUnit};
 use std::io::Write as _;
 use std::time::Duration;
@@ -78,8 +78,7 @@ pub(super) fn print(
         let _ = writeln!(std::io::stderr(), "weir: {missed} events {shown}");
     }
     for event in log.after(after) {
-        let line =
-            if as_json { format!("{}\n", json::event(event)) } else { line(analysis, event) };
+        let line = if as_json { json_line(event) } else { line(event) };
         if exit::print(&line)? == Reader::Gone {
             return Ok((event.id, Reader::Gone));
         }
@@ -87,58 +86,10 @@ pub(super) fn print(
     Ok((log.last_id(), Reader::Listens))
 }
 
-/// An event for people. Nothing in it is an agent's own text: addresses and numbers, and names of the command line.
-fn line(analysis: &Analysis, event: &Event) -> String {
-    let (what, unit) = match &event.subject {
-        Subject::Flow { definition, shown, .. } => {
-            let parts = shown.iter().map(|(word, value)| format!("{word}={value}"));
-            let measure = analysis.counting(definition).map(|one| one.definition().measure);
-            let what = parts.collect::<Vec<_>>().join(" ");
-            (
-                if what.is_empty() { "all traffic".into() } else { what },
-                measure.map(LevelUnit::of_measure),
-            )
-        }
-        Subject::Source { figure, agent, sub_agent, if_index } => {
-            let part = if *sub_agent == 0 { String::new() } else { format!("/{sub_agent}") };
-            let index = if_index.map(|index| format!(" interface {index}")).unwrap_or_default();
-            (format!("{figure} of {agent}{part}{index}"), unit_named(figure))
-        }
-    };
-    let is_flow = matches!(event.subject, Subject::Flow { .. });
-    let shown = |value: f64| match unit {
-        Some(LevelUnit::Bits) if is_flow => bit_rate(value * 8.0),
-        Some(LevelUnit::Bits) => bit_rate(value),
-        Some(LevelUnit::Share) => percent(value),
-        Some(LevelUnit::Time) => display_duration(Duration::from_secs(value as u64)),
-        Some(LevelUnit::Count) | None => format!("{}/s", short_count(value)),
-    };
-
-    let time = date(event.time_unix_ns);
-    let lasted_s = event.time_unix_ns.saturating_sub(event.raised_unix_ns) / 1_000_000_000;
-    let about = match event.change {
-        ::flows::Change::Raised => {
-            format!("{} (limit {})", shown(event.figure.value), shown(event.limit))
-        }
-        ::flows::Change::Cleared => {
-            let lasted = display_duration(Duration::from_secs(lasted_s));
-            format!(
-                "{}, after {lasted} with up to {}",
-                shown(event.figure.value),
-                shown(event.peak)
-            )
-        }
-    };
-    format!(
-        "{time}  #{:<5} {:<8} {}: {what}: {about}\n",
-        event.raised_id,
-        event.change.word(),
-        event.threshold
-    )
+fn json_line(event: &Event) -> String {
+    format!("{}\n", event_text::json(event))
 }
 
-/// The unit of a figure of interfaces or agents.
-fn unit_named(word: &str) -> Option<LevelUnit> {
-    let port = named(PortFigure::ALL, word).map(LevelUnit::of_port);
-    port.or_else(|_| named(AgentFigure::ALL, word).map(LevelUnit::of_agent)).ok()
+fn line(event: &Event) -> String {
+    format!("{}  {}\n", date(event.time_unix_ns), event_text::line(event))
 }

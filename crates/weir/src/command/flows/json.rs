@@ -1,7 +1,7 @@
 //! Figures for programs.
 
 use super::input::Input;
-use ::flows::{Agent, AgentId, Counting, Engine, Estimate, Event, Figure, Groups, Subject, Value};
+use ::flows::{Agent, AgentId, Counting, Engine, Estimate, Figure, Groups, Value};
 use serde_json::{Map, Value as Json, json};
 
 /// All figures, as one line.
@@ -132,30 +132,5 @@ fn agent(id: &AgentId, agent: &Agent) -> Json {
         "uptime_ms": agent.uptime_ms(),
         "samplers": samplers,
         "interfaces": ports,
-    })
-}
-
-/// An event. Times are decimal strings, as all numbers that may be above 2^53.
-pub(super) fn event(event: &Event) -> Json {
-    let subject = match &event.subject {
-        Subject::Flow { definition, shown, .. } => {
-            let parts = shown.iter().map(|(word, value)| (word.clone(), value.as_str().into()));
-            json!({ "flow": **definition, "key": parts.collect::<Map<String, Json>>() })
-        }
-        Subject::Source { figure, agent, sub_agent, if_index } => {
-            json!({ "figure": figure, "agent": agent, "sub_agent": sub_agent, "interface": if_index })
-        }
-    };
-    json!({
-        "id": event.id,
-        "raised_id": event.raised_id,
-        "change": event.change.word(),
-        "threshold": *event.threshold,
-        "of": subject,
-        "limit": event.limit,
-        "figure": interval(&event.figure),
-        "peak": event.peak,
-        "time_unix_ns": event.time_unix_ns.to_string(),
-        "raised_unix_ns": event.raised_unix_ns.to_string(),
     })
 }

@@ -82,7 +82,6 @@ impl Shared {
     }
 
     /// The number of the last event, and who waits for the next.
-    #[expect(dead_code, reason = "for who waits for events")]
     pub(crate) fn events(&self) -> watch::Receiver<u64> {
         self.last_event.subscribe()
     }
