@@ -10,6 +10,7 @@ mod collector;
 mod config_command;
 mod daemon;
 mod datagram_sinks;
+mod ddos_pack;
 mod deploy_files;
 mod egress_port;
 mod examples;
