@@ -15,6 +15,7 @@ mod deploy_files;
 mod egress_port;
 mod examples;
 mod files;
+mod flow_events;
 mod flows_command;
 mod gen_verify_command;
 #[cfg(feature = "lab")]
