@@ -92,6 +92,7 @@ pub const SECTIONS: &[Section] = &[
     crate::sockets::SECTION,
     crate::flows::SECTION,
     crate::flows::FLOW_SECTION,
+    crate::threshold::SECTION,
     crate::sink::SECTION,
 ];
 

@@ -33,6 +33,7 @@ mod sink;
 mod sockets;
 mod statsd;
 mod target;
+mod threshold;
 
 pub use self::flows::{FLOWS_NAME, FlowConfig, FlowsConfig, Interface};
 pub use self::sink::{
@@ -55,6 +56,7 @@ pub use overrides::{ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_LEVEL, Overrides}
 pub use show::Origins;
 pub use statsd::StatsdConfig;
 pub use target::{FileTarget, Target, TargetConfig, UdpTarget};
+pub use threshold::{EVENTS_NAME, Level, LevelUnit, ThresholdConfig};
 
 use document::Table;
 use listener::ReadListener;
@@ -75,6 +77,8 @@ pub struct Config {
     pub sockets: Option<SocketsConfig>,
     /// `None`: no sFlow is analyzed.
     pub flows: Option<FlowsConfig>,
+    /// Names differ; each watches a figure that there is.
+    pub thresholds: Vec<ThresholdConfig>,
     /// Names differ; at least one if there is `sockets`.
     pub sinks: Vec<SinkConfig>,
 }
@@ -103,7 +107,17 @@ impl Config {
             return Err(report.into_parts().0);
         }
 
-        let known = ["admin", "daemon", "metrics", "listener", "sockets", "flows", "flow", "sink"];
+        let known = [
+            "admin",
+            "daemon",
+            "metrics",
+            "listener",
+            "sockets",
+            "flows",
+            "flow",
+            "threshold",
+            "sink",
+        ];
         unknown_sections(&report, &document, &known, "");
         if !document.has_section("listener") && !document.has_section("sockets") {
             report.error(None, "listener", NO_LISTENER);
@@ -201,6 +215,7 @@ fn read(report: &Report, document: &Table, listeners: Vec<ReadListener>) -> Opti
     let statsd = statsd::read(report, document);
     let sockets = self::sockets::read(report, document);
     let flows = self::flows::read(report, document);
+    let thresholds = threshold::read_all(report, document);
     let sinks = self::sink::read_all(report, document);
 
     listener::check(report, &listeners);
@@ -211,7 +226,9 @@ fn read(report: &Report, document: &Table, listeners: Vec<ReadListener>) -> Opti
     if let Some(flows) = &flows {
         self::flows::check(report, flows, &listeners);
     }
-    self::sink::check(report, &sinks, document.get("sockets"), &listeners);
+    threshold::check(report, &thresholds, flows.as_ref().map(|flows| &flows.thing));
+    let sources = (document.get("sockets"), document.get("threshold"));
+    self::sink::check(report, &sinks, sources, &listeners);
     files::check(report, &listeners, &sinks);
 
     Some(Config {
@@ -221,6 +238,7 @@ fn read(report: &Report, document: &Table, listeners: Vec<ReadListener>) -> Opti
         listeners: listeners.into_iter().map(ReadListener::whole).collect(),
         sockets,
         flows: flows.map(|flows| flows.thing),
+        thresholds: thresholds.into_iter().map(|one| one.thing).collect(),
         sinks: sinks.into_iter().map(|sink| sink.thing).collect(),
     })
 }

@@ -5,7 +5,9 @@ mod differences;
 pub(crate) use differences::differences;
 
 use crate::keys::{Fallback, Key, Section, Values};
-use crate::{Config, Overrides, admin, daemon, flows, listener, sink, sockets, statsd, target};
+use crate::{
+    Config, Overrides, admin, daemon, flows, listener, sink, sockets, statsd, target, threshold,
+};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -92,6 +94,12 @@ fn sections(config: &Config) -> Vec<Shown<'_>> {
             values: flow.values(),
         }));
     }
+    all.extend(config.thresholds.iter().enumerate().map(|(at, one)| Shown {
+        section: &threshold::SECTION,
+        place: format!("threshold[{at}]"),
+        names: vec![&one.name],
+        values: one.values(),
+    }));
     all.extend(config.sinks.iter().enumerate().map(|(at, sink)| Shown {
         section: &sink::SECTION,
         place: format!("sink[{at}]"),
@@ -136,7 +144,9 @@ pub(crate) fn to_toml(config: &Config, origins: Option<&Origins>) -> String {
 /// Every key with `value` (`null` if it is not set) and `origin`, by section.
 pub(crate) fn to_json(config: &Config, origins: &Origins) -> Json {
     // Sections that are not there are shown as nothing, so that readers find the same names always.
-    let mut all = json!({ "metrics": { "statsd": null }, "listener": [], "sockets": null, "flows": null, "flow": [], "sink": [] });
+    let mut all = json!({
+        "metrics": { "statsd": null }, "listener": [], "sockets": null, "flows": null, "flow": [], "threshold": [], "sink": [],
+    });
 
     for Shown { place, values, .. } in sections(config) {
         let value = |(key, value): (&Key, Json)| {

@@ -47,6 +47,7 @@ use crate::host::Finding;
 use crate::keys::{Section, Values, keys};
 use crate::reader::{Placed, Reader, Report, repeated};
 use crate::sockets::{COLLECTOR_NAME, FIELDS, refuse_no_field};
+use crate::threshold::EVENTS_NAME;
 use ::sink::{
     BatchLimits, Connector, DeliveryOptions, QueueOptions, SpoolOptions, SpoolSync, WhenFull,
 };
@@ -99,9 +100,9 @@ keys! {
     pub struct SinkConfig in "sink" {
         /// Name in the ledger and in metrics. No two sinks share one.
         name => name: String = NAME, derived("the text of `to`", name_of(&to));
-        /// Whose rows it takes: `sockets`, the records of the socket collector, or the name of a listener, each of whose
-        /// datagrams becomes a row.
-        from => from: Vec<Source> = List { of: "`sockets` and names of listeners", parse: source },
+        /// Whose rows it takes: `sockets`, the records of the socket collector; `events`, what passes a `[[threshold]]` and
+        /// what is down again; or the name of a listener. Each datagram and each event becomes a row, and the payload of an event is JSON.
+        from => from: Vec<Source> = List { of: "`sockets`, `events` and names of listeners", parse: source },
             listed("write from = [\"sockets\"]");
         /// Where the records go. `udp:` packs them into datagrams no larger than the path takes without fragments,
         /// numbered, so that `weir sockets --receive` can say what is missing. `null:` counts and forgets. In the path of a file that
@@ -227,6 +228,8 @@ pub enum Parse {
 pub enum Source {
     /// The socket collector.
     Sockets,
+    /// Thresholds: each event is a row like a datagram's, whose payload is the event as JSON.
+    Events,
     /// The listener of that name.
     Listener(String),
 }
@@ -235,6 +238,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Source::Sockets => f.write_str(COLLECTOR_NAME),
+            Source::Events => f.write_str(EVENTS_NAME),
             Source::Listener(name) => f.write_str(name),
         }
     }
@@ -244,6 +248,7 @@ impl fmt::Display for Source {
 fn source(text: &str) -> Result<Source, String> {
     Ok(match text {
         COLLECTOR_NAME => Source::Sockets,
+        EVENTS_NAME => Source::Events,
         name => Source::Listener(name.to_owned()),
     })
 }
@@ -317,7 +322,7 @@ impl SinkConfig {
     /// The listeners among its sources.
     pub fn listeners(&self) -> impl Iterator<Item = &str> {
         self.from.iter().filter_map(|source| match source {
-            Source::Sockets => None,
+            Source::Sockets | Source::Events => None,
             Source::Listener(name) => Some(name.as_str()),
         })
     }

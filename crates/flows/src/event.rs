@@ -1,5 +1,6 @@
 //! Events: what passed a threshold, and what is down again. The last ones are kept, each with a number of its own.
 
+use crate::definition::Measure;
 use crate::estimate::Estimate;
 use crate::field::Value;
 use crate::threshold::Change;
@@ -14,6 +15,8 @@ pub enum Subject {
     Flow {
         /// Its definition.
         definition: Arc<str>,
+        /// What the definition adds up.
+        measure: Measure,
         /// A value for each part of the definition's key.
         key: Vec<Value>,
         /// Each part as it is written, with its value for people.
@@ -21,6 +24,8 @@ pub enum Subject {
     },
     /// An interface, or an agent where there is no index.
     Source {
+        /// The word of the figure.
+        figure: &'static str,
         /// The agent's address.
         agent: IpAddr,
         /// Its part.
@@ -85,6 +90,12 @@ impl EventLog {
     pub fn after(&self, id: u64) -> impl DoubleEndedIterator<Item = &Arc<Event>> {
         let first = self.events.partition_point(|event| event.id <= id);
         self.events.range(first..)
+    }
+
+    /// How many events after the one of this number are not kept any more.
+    pub fn missed_after(&self, id: u64) -> u64 {
+        let first = self.events.front().map_or(self.last_id + 1, |event| event.id);
+        first.saturating_sub(id.saturating_add(1))
     }
 
     /// The number that the next event has.

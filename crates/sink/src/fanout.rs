@@ -129,6 +129,15 @@ impl ChunkWriter {
         self.flush();
     }
 
+    /// Takes an event, and sends it on its way: a row like a datagram's. Those with one key belong together.
+    pub fn event(&mut self, record: &DatagramRecord<'_>, key: u64) {
+        if self.is_for_nobody() {
+            return self.builder.skip();
+        }
+        self.builder.datagram(record, key);
+        self.flush();
+    }
+
     /// Takes a datagram, unless what was taken before found no room with the sink: then it is to wait where it is. For a fanout of
     /// one sink. Those with one key are of one sender.
     ///

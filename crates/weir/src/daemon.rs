@@ -7,6 +7,7 @@
 mod banner;
 mod collector;
 mod drops;
+mod events;
 mod files;
 mod flows;
 mod follow;
@@ -190,7 +191,7 @@ impl Daemon {
 
         // Before everything that feeds them.
         let mut sinks = Sinks::start(&config, &names, last_ledger, &ledger)?;
-        let flows = Flows::start(&config, &ledger)?;
+        let flows = Flows::start(&config, sinks.events(), &ledger)?;
 
         let mut running = Vec::new();
         let targets = open_targets(&config.listeners, &names, &ways, &sockets)?;

@@ -6,6 +6,7 @@ mod addresses;
 mod allowed;
 mod command;
 mod daemon;
+mod event_text;
 mod exit;
 mod progress;
 mod refused;

@@ -9,19 +9,20 @@ use crate::listener::{ReadListener, who_hears};
 use crate::paths::is_same_file;
 use crate::reader::{Placed, Report};
 use crate::sockets::COLLECTOR_NAME;
+use crate::threshold::EVENTS_NAME;
 use ::sink::WhenFull;
 
-/// Reports what no sink shows alone. `sockets` is the section of the collector, right or wrong.
+/// Reports what no sink shows alone. `sources` are the section of the collector and the thresholds, right or wrong.
 pub(crate) fn check(
     report: &Report,
     sinks: &[Placed<SinkConfig>],
-    sockets: Option<&Entry>,
+    sources: (Option<&Entry>, Option<&Entry>),
     listeners: &[ReadListener],
 ) {
     for (at, sink) in sinks.iter().enumerate() {
         let earlier = sinks[..at].iter().map(|earlier| &earlier.thing);
         is_taken(report, sink, earlier);
-        has_sources(report, sink, sockets, listeners);
+        has_sources(report, sink, sources, listeners);
         fits_sources(report, sink);
         comes_back(report, sink, listeners);
     }
@@ -61,7 +62,7 @@ fn is_taken<'a>(
 fn has_sources(
     report: &Report,
     sink: &Placed<SinkConfig>,
-    sockets: Option<&Entry>,
+    (sockets, thresholds): (Option<&Entry>, Option<&Entry>),
     listeners: &[ReadListener],
 ) {
     let SinkConfig { name: sink_name, from, .. } = &sink.thing;
@@ -70,12 +71,17 @@ fn has_sources(
             "there is no [sockets] to take records from; add [sockets], or remove the sink";
         sink.error(report, &SinkConfig::from, message);
     }
+    if from.contains(&Source::Events) && thresholds.is_none() {
+        let message =
+            "there is no [[threshold]] whose events it could take; add one, or remove the sink";
+        sink.error(report, &SinkConfig::from, message);
+    }
 
     let names = || listeners.iter().map(|one| one.listener.thing.name.as_str());
     for name in sink.thing.listeners() {
         let Some(listener) = listeners.iter().find(|one| one.listener.thing.name == name) else {
             let shown = name.escape_debug();
-            let known: Vec<_> = names().chain([COLLECTOR_NAME]).collect();
+            let known: Vec<_> = names().chain([COLLECTOR_NAME, EVENTS_NAME]).collect();
             let hint = match nearest(name, known.iter().copied()) {
                 Some(near) => format!("did you mean {near}?"),
                 None => format!("the sources are {}", known.join(", ")),
@@ -107,20 +113,30 @@ fn fits_sources(report: &Report, sink: &Placed<SinkConfig>) {
         let message = format!("{} is there twice; remove one", twice.1);
         sink.error(report, &SinkConfig::from, message);
     }
-    if !from.contains(&Source::Sockets) {
+    let unheard = from.iter().find(|one| matches!(one, Source::Sockets | Source::Events));
+    let Some(what) = unheard.map(|one| match one {
+        Source::Events => "events",
+        _ => "records of sockets",
+    }) else {
         return;
-    }
+    };
 
     if *when_full == WhenFull::LeaveAtSource {
-        let message = "records of sockets have no ring to stay in; write \"drop_oldest\" or \"drop_newest\", and give the \
-                       sink a spool if nothing may be lost";
+        let message = format!(
+            "{what} have no ring to stay in; write \"drop_oldest\" or \"drop_newest\", and give the \
+                       sink a spool if nothing may be lost"
+        );
         sink.error(report, &SinkConfig::when_full, message);
     }
     if matches!(to, Sink::File(file) if file.template.is_some()) {
-        let message = "records of sockets have no sender to name a file by; write a path without braces, or take \"sockets\" out of from";
+        let message = format!(
+            "{what} have no sender to name a file by; write a path without braces, or take them out of from"
+        );
         sink.error(report, &SinkConfig::to, message);
     }
-    if to.kind().written().is_some_and(|written| written.body == Body::Payload) {
+    if from.contains(&Source::Sockets)
+        && to.kind().written().is_some_and(|written| written.body == Body::Payload)
+    {
         let message =
             "records of sockets have no payload; write \"record\", or take \"sockets\" out of from";
         sink.error(report, &Written::body, message);

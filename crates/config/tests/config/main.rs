@@ -108,6 +108,30 @@ helper = "/run/weir/helper.sock"
 [sockets.tags]
 site = "fra1"
 "rack/row" = 'a "quoted" b'
+[flows]
+from = ["syslog"]
+[[flow]]
+name = "victims"
+keys = ["dst"]
+[[threshold]]
+name = "victims"
+flow = "victims"
+limit = "2Gbit/s"
+filter = "dst in 192.0.2.0/24"
+[[threshold]]
+name = "uplinks"
+interface = "in_use"
+limit = "90%"
+clear = "72.5%"
+clear_after = "10s"
+above_for = "2s"
+judge = "sure"
+agents = ["192.0.2.0/24", "2001:db8::1"]
+raised_max = 100
+[[threshold]]
+name = "gone"
+agent = "silent"
+limit = "30s"
 [[sink]]
 from = ["sockets"]
 name = "disk"
@@ -395,7 +419,8 @@ fn the_budget_adds_up() {
     assert_eq!(sockets.kernel_bytes(), 0, "it hears no events");
     let listeners: u64 = budget.listeners.iter().map(|listener| listener.process_bytes()).sum();
     let of_sinks: u64 = sinks().map(|sink| sink.process_bytes()).sum();
-    assert_eq!(budget.process_bytes(), listeners + sockets.process_bytes() + of_sinks);
+    let flows = budget.flows.as_ref().unwrap().process_bytes();
+    assert_eq!(budget.process_bytes(), listeners + sockets.process_bytes() + flows + of_sinks);
     let small = good("[sockets]\n[[sink]]\nfrom = ['sockets']\nto = 'null:'").budget();
     let sockets = small.sockets.as_ref().unwrap();
     let (held, cgroups) = (sockets.held_bytes, sockets.cgroup_bytes);

@@ -1,6 +1,7 @@
 //! `weir flows`: sFlow into live traffic figures.
 
 mod dump;
+mod events;
 mod input;
 mod json;
 mod page;
@@ -8,8 +9,8 @@ mod page;
 use crate::exit::{self, Failure, Reader};
 use crate::progress::rewrites_lines;
 use ::flows::{
-    Aggregation, Definition, Direction, Engine, Filter, Groups, Limits, Measure, Network, Part,
-    Traffic,
+    Aggregation, Analysis, Definition, Direction, Engine, Filter, Groups, Limits, Measure, Moment,
+    Network, Part, Traffic,
 };
 use ::text::units::{parse_count, parse_duration, parse_size};
 use clap::ValueEnum;
@@ -80,6 +81,12 @@ pub(crate) struct Args {
     /// Show interfaces by their counters
     #[arg(long, conflicts_with = "dump")]
     counters: bool,
+    /// Print what passes a --threshold, and what is down again
+    #[arg(long, requires = "threshold", conflicts_with_all = ["agents", "counters", "dump"])]
+    events: bool,
+    /// What is an event, such as 'flow > 1Gbit/s for 2s', 'uplinks: interface in_use > 90%' or 'agent silent > 30s'; may be given several times
+    #[arg(long, value_name = "THRESHOLD", requires = "events")]
+    threshold: Vec<String>,
     /// Print every datagram's structures as JSON, one line each
     #[arg(long)]
     dump: bool,
@@ -99,6 +106,9 @@ pub(crate) struct Args {
     #[arg(long)]
     fields: bool,
 }
+
+/// Events that are kept between two looks.
+const EVENTS_MAX: usize = 10_000;
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Value {
@@ -133,27 +143,39 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let definition = definition(args, &groups)?;
     let limits = Limits::default();
+    let unit = config::LevelUnit::of_measure(definition.measure);
     let engine = Engine::new(limits, groups, HashSet::new(), vec![definition]);
+    let mut analysis = Analysis::new(engine, EVENTS_MAX);
+    for text in &args.threshold {
+        let (of, threshold) = events::threshold(text, unit)?;
+        analysis.watch(of, threshold);
+    }
 
     match &args.pcap {
-        Some(path) => read(args, engine, Input::open(path, args.port)?),
+        Some(path) => read(args, analysis, Input::open(path, args.port)?),
         None => {
             let listen = args.listen.as_ref().ok_or_else(|| Failure::Usage.error("--listen"))?;
-            receive(args, engine, Input::listen(listen, args.receive_buffer)?)
+            receive(args, analysis, Input::listen(listen, args.receive_buffer)?)
         }
     }
 }
 
-/// A file: its figures are those at its end.
-fn read(args: &Args, mut engine: Engine, mut input: Input) -> anyhow::Result<ExitCode> {
-    let mut ticked_ns = 0;
+/// A file: its figures are those at its end, its events those of its own time.
+fn read(args: &Args, mut analysis: Analysis, mut input: Input) -> anyhow::Result<ExitCode> {
+    let (mut ticked_ns, mut told) = (0, 0);
+    let mut failed = None;
     let mut take = |datagram: &input::Datagram<'_>| {
-        // Once a second of the capture's own time.
-        if datagram.at_ns.saturating_sub(ticked_ns) >= 1_000_000_000 {
+        if datagram.at_ns.saturating_sub(ticked_ns) >= events::TICK.as_nanos() as u64 {
             ticked_ns = datagram.at_ns;
-            engine.tick(ticked_ns, &mut ());
+            let now = Moment { clock_ns: datagram.at_ns, unix_ns: datagram.unix_ns };
+            analysis.tick(now, &mut ());
+            match events(args, &analysis, &mut told) {
+                Ok(Reader::Listens) => {}
+                Ok(Reader::Gone) => return Reader::Gone,
+                Err(error) => failed = Some(error),
+            }
         }
-        take(args, &mut engine, datagram)
+        take(args, &mut analysis, datagram)
     };
     loop {
         match input.turn(&mut take)? {
@@ -162,24 +184,28 @@ fn read(args: &Args, mut engine: Engine, mut input: Input) -> anyhow::Result<Exi
             Turn::Quiet | Turn::Took => {}
         }
     }
-    if !args.dump {
-        show(args, &engine, &input, None)?;
+    if let Some(error) = failed {
+        return Err(error);
     }
-    input.tell_end(&engine);
+    if !args.dump && !args.events {
+        show(args, analysis.engine(), &input, None)?;
+    }
+    input.tell_end(analysis.engine());
     Ok(ExitCode::SUCCESS)
 }
 
 /// A socket: until Ctrl-C, --duration, or nobody reads any more.
-fn receive(args: &Args, mut engine: Engine, mut input: Input) -> anyhow::Result<ExitCode> {
+fn receive(args: &Args, mut analysis: Analysis, mut input: Input) -> anyhow::Result<ExitCode> {
     let stop = stop_flag()?;
     let start = Instant::now();
     let end = args.duration.map(|duration| start + duration);
-    let mut due = start + args.interval;
-    let mut before = page::Before::of(&engine);
+    let interval = if args.events { events::TICK } else { args.interval };
+    let (mut due, mut told) = (start + interval, 0);
+    let mut before = page::Before::of(analysis.engine());
     input.tell_start();
 
     loop {
-        let turn = input.turn(&mut |datagram| take(args, &mut engine, datagram))?;
+        let turn = input.turn(&mut |datagram| take(args, &mut analysis, datagram))?;
         let now = Instant::now();
         let is_over = stop.load(std::sync::atomic::Ordering::Relaxed)
             || end.is_some_and(|end| now >= end)
@@ -192,11 +218,15 @@ fn receive(args: &Args, mut engine: Engine, mut input: Input) -> anyhow::Result<
         }
 
         // What was missed meanwhile is not shown one by one.
-        due = now + args.interval;
-        engine.tick(sys::clock::monotonic_ns(), &mut ());
-        let shown =
-            if args.dump { Reader::Listens } else { show(args, &engine, &input, Some(&before))? };
-        before = page::Before::of(&engine);
+        due = now + interval;
+        let (clock_ns, unix_ns) = (sys::clock::monotonic_ns(), sys::clock::realtime_ns());
+        analysis.tick(Moment { clock_ns, unix_ns }, &mut ());
+        let shown = match (args.dump, args.events) {
+            (true, _) => Reader::Listens,
+            (_, true) => events(args, &analysis, &mut told)?,
+            _ => show(args, analysis.engine(), &input, Some(&before))?,
+        };
+        before = page::Before::of(analysis.engine());
         if shown == Reader::Gone {
             break;
         }
@@ -204,17 +234,27 @@ fn receive(args: &Args, mut engine: Engine, mut input: Input) -> anyhow::Result<
 
     // What waits at the socket has been received as well.
     input.refuse_more();
-    while input.turn(&mut |datagram| take(args, &mut engine, datagram))? == Turn::Took {}
-    if !args.dump {
-        show(args, &engine, &input, Some(&before))?;
+    while input.turn(&mut |datagram| take(args, &mut analysis, datagram))? == Turn::Took {}
+    if !args.dump && !args.events {
+        show(args, analysis.engine(), &input, Some(&before))?;
     }
-    input.tell_end(&engine);
+    input.tell_end(analysis.engine());
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints the events that were not printed yet, if they are asked for.
+fn events(args: &Args, analysis: &Analysis, told: &mut u64) -> anyhow::Result<Reader> {
+    if !args.events {
+        return Ok(Reader::Listens);
+    }
+    let (last, reader) = events::print(analysis, *told, args.json)?;
+    *told = last;
+    Ok(reader)
+}
+
 /// What becomes of one datagram.
-fn take(args: &Args, engine: &mut Engine, datagram: &input::Datagram<'_>) -> Reader {
-    engine.datagram(datagram.bytes, datagram.source, datagram.at_ns, &mut ());
+fn take(args: &Args, analysis: &mut Analysis, datagram: &input::Datagram<'_>) -> Reader {
+    analysis.datagram(datagram.bytes, datagram.source, datagram.at_ns, &mut ());
     if !args.dump {
         return Reader::Listens;
     }
@@ -282,7 +322,7 @@ fn definition(args: &Args, groups: &Groups) -> anyhow::Result<Definition> {
     let filter = filter.map_err(|error| Failure::Usage.error(format!("--filter: {error}")))?;
 
     Ok(Definition {
-        name: "flows".into(),
+        name: events::FLOWS.into(),
         keys,
         traffic: if args.drops { Traffic::Dropped } else { Traffic::Sampled },
         measure: match args.value {

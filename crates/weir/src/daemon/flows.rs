@@ -12,11 +12,13 @@ mod tap;
 
 pub(crate) use shared::Shared;
 
+use super::events::Telling;
 use ::flows::{Analysis, Engine};
 use config::{Config, FLOWS_NAME, FlowsConfig};
 use ledger::{Ledger, Meter, Snapshot};
 use losses::Losses;
 use relay::{TargetKind, TargetOptions};
+use sink::Fanout;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -44,8 +46,13 @@ impl Flows {
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub(super) fn start(config: &Config, ledger: &Ledger) -> anyhow::Result<Flows> {
-        let running = config.flows.as_ref().map(Flowing::start).transpose()?;
+    pub(super) fn start(
+        config: &Config,
+        events: &Fanout,
+        ledger: &Ledger,
+    ) -> anyhow::Result<Flows> {
+        let start = |flows| Flowing::start(flows, config, events);
+        let running = config.flows.as_ref().map(start).transpose()?;
         running.iter().for_each(|one| one.register(ledger));
         Ok(Flows { running, ..Flows::default() })
     }
@@ -55,13 +62,25 @@ impl Flows {
         self.running.as_ref().map(|one| &one.shared)
     }
 
-    /// Starts what a configuration asks for and is not there; nobody sees it yet.
+    /// Starts what a configuration asks for and is not there; nobody sees it yet. `events`: the sinks that take them.
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub(super) fn prepare(&self, config: &Config) -> anyhow::Result<Option<Flowing>> {
+    pub(super) fn prepare(
+        &self,
+        config: &Config,
+        events: &Fanout,
+    ) -> anyhow::Result<Option<Flowing>> {
         let wanted = config.flows.as_ref().filter(|_| self.running.is_none());
-        wanted.map(Flowing::start).transpose()
+        wanted.map(|flows| Flowing::start(flows, config, events)).transpose()
+    }
+
+    /// Hands on the events that there are, and no others: sinks are about to close.
+    pub(super) fn end_events(&mut self) {
+        for one in self.running.iter_mut().chain(&mut self.ending) {
+            one.shared.tick();
+            one.telling.take().into_iter().for_each(Telling::finish);
+        }
     }
 
     /// Goes on as another configuration has it. What is the same there keeps its figures.
@@ -72,8 +91,12 @@ impl Flows {
         ledger: &Ledger,
     ) {
         match (&old.flows, &new.flows) {
-            (Some(old), Some(new)) if old != new => {
-                self.shared().into_iter().for_each(|one| one.with(|one| change(one, old, new)));
+            (Some(flows), Some(next)) if flows != next || old.thresholds != new.thresholds => {
+                let change = |analysis: &mut Analysis| {
+                    change(analysis, flows, next);
+                    change_thresholds(analysis, old, new);
+                };
+                self.shared().into_iter().for_each(|one| one.with(change));
             }
             // What listeners have for it in their rings comes first.
             (_, None) => self.ending.extend(self.running.take()),
@@ -135,6 +158,8 @@ pub(super) struct Flowing {
     /// Ends the thread when it is dropped.
     _stop: Sender<()>,
     thread: JoinHandle<()>,
+    /// Hands on its events, until sinks close.
+    telling: Option<Telling>,
 }
 
 /// Makes an analysis that was begun with one configuration that of another. What others have defined meanwhile stays.
@@ -159,19 +184,42 @@ fn change(analysis: &mut Analysis, old: &FlowsConfig, new: &FlowsConfig) {
     }
 }
 
+/// Watches what a configuration asks for. A threshold that is the same goes on; one that is gone or another is cleared.
+fn change_thresholds(analysis: &mut Analysis, old: &Config, new: &Config) {
+    let gone =
+        old.thresholds.iter().filter(|old| new.thresholds.iter().all(|one| one.name != old.name));
+    for one in gone {
+        analysis.unwatch(&one.name);
+    }
+    watch(analysis, new);
+}
+
+fn watch(analysis: &mut Analysis, config: &Config) {
+    let Some(flows) = &config.flows else { return };
+    let groups = flows.built_groups();
+    for one in &config.thresholds {
+        // What cannot be watched was a mistake in the file.
+        if let (Some(of), Ok(threshold)) = (one.watched(), one.threshold(&groups)) {
+            analysis.watch(of, threshold);
+        }
+    }
+}
+
 impl Flowing {
     /// Begins to analyze what taps give.
     ///
     /// # Errors
     /// The thread cannot be started.
-    fn start(config: &FlowsConfig) -> anyhow::Result<Flowing> {
+    fn start(config: &FlowsConfig, whole: &Config, events: &Fanout) -> anyhow::Result<Flowing> {
         let engine = Engine::new(
             config.limits(),
             config.built_groups(),
             config.built_internal(),
             config.built_definitions(),
         );
-        let shared = Shared::new(Analysis::new(engine, config.events_max));
+        let mut analysis = Analysis::new(engine, config.events_max);
+        watch(&mut analysis, whole);
+        let shared = Shared::new(analysis);
 
         let (stop, stopped) = mpsc::channel();
         let ticked = Arc::clone(&shared);
@@ -184,7 +232,8 @@ impl Flowing {
             }
         };
         let thread = thread::Builder::new().name(FLOWS_NAME.to_owned()).spawn(turn)?;
-        Ok(Flowing { shared, _stop: stop, thread })
+        let telling = Some(Telling::start(Arc::clone(&shared), events, whole)?);
+        Ok(Flowing { shared, _stop: stop, thread, telling })
     }
 
     /// What has the figures.
@@ -200,12 +249,13 @@ impl Flowing {
 
     /// Ends the thread. Nothing may be tapped any more.
     fn end(self) -> Arc<Shared> {
-        let Flowing { shared, _stop: stop, thread } = self;
+        let Flowing { shared, _stop: stop, thread, telling } = self;
         drop(stop);
         // A panic has said so on standard error.
         let _ = thread.join();
         // What came after the last tick is in the account too.
         let _ = catch_unwind(AssertUnwindSafe(|| shared.tick()));
+        telling.into_iter().for_each(Telling::finish);
         shared
     }
 }

@@ -41,6 +41,7 @@ pub(super) struct Sinks {
     running: Vec<Running>,
     draining: Vec<Draining>,
     sockets: Fanout,
+    events: Fanout,
     /// What feeds a sink with the datagrams of a listener, by the names of both. Each has a ring reader of its own.
     listeners: BTreeMap<(String, String), Feed>,
 }
@@ -114,6 +115,11 @@ impl Sinks {
     /// Where the rows of the socket collector go.
     pub(super) fn sockets(&self) -> &Fanout {
         &self.sockets
+    }
+
+    /// Where events go.
+    pub(super) fn events(&self) -> &Fanout {
+        &self.events
     }
 
     /// Opens what a configuration asks for anew, and changes nothing but that empty files may appear.
@@ -257,6 +263,7 @@ impl Sinks {
     fn feed(&mut self, source: &Source, sink: &str) -> Feed {
         match source {
             Source::Sockets => Feed { fanout: self.sockets.clone(), feeding: Weak::new() },
+            Source::Events => Feed { fanout: self.events.clone(), feeding: Weak::new() },
             Source::Listener(name) => {
                 self.listeners.entry((name.clone(), sink.to_owned())).or_default().clone()
             }
@@ -269,7 +276,7 @@ impl Sinks {
         let mut feeding = Vec::new();
         for (source, feed) in feeds {
             match source {
-                Source::Sockets => feed.fanout.detach(&sink),
+                Source::Sockets | Source::Events => feed.fanout.detach(&sink),
                 Source::Listener(listener) => {
                     let key = (listener, config.name.clone());
                     feeding.extend(self.listeners.remove(&key).map(|feed| feed.feeding));

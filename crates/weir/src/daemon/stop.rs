@@ -106,6 +106,7 @@ impl Daemon {
                 && self.retiring.iter().all(|one| has_ended(&one.listener));
             if are_sources_done {
                 // Nothing more comes: what is inside them may leave.
+                self.flows.end_events();
                 self.sinks.close(deadline);
             }
             if (are_sources_done && self.sinks.has_drained()) || now >= deadline {

@@ -116,6 +116,34 @@ fn figures_are_right_though_half_of_the_datagrams_are_lost() {
 }
 
 #[test]
+fn what_passes_its_threshold_is_told_once() {
+    let threshold = ["--threshold", "heavy: flow > 3Gbit/s", "--threshold", "agent loss > 20%"];
+    let mut flows = Flows::start(&[&["--keys", "src", "--events"], &threshold[..]].concat());
+    let args = ["--to", &flows.address, "--agents", "1", "--traffic", "10Gbit", "--loss", "50"];
+    play(&[&args[..], &["--duration", "3s"]].concat());
+
+    let (mut heavy, mut lost) = (0, 0);
+    while heavy + lost < 2 {
+        let event = flows.until(|_| true);
+        assert_eq!(event["change"], "raised", "{event}");
+        match event["threshold"].as_str() {
+            Some("heavy") => {
+                // Half of the traffic is its, a quarter that of the next.
+                assert_eq!(event["of"]["key"]["src"], "10.0.0.1", "{event}");
+                assert!(event["figure"]["value"].as_f64().unwrap() >= 3e9 / 8.0, "{event}");
+                heavy += 1;
+            }
+            _ => {
+                assert_eq!(event["of"]["agent"], "192.0.2.1", "{event}");
+                lost += 1;
+            }
+        }
+    }
+    assert_eq!((heavy, lost), (1, 1));
+    assert!(flows.end().contains("0 malformed"));
+}
+
+#[test]
 fn what_is_not_sflow_is_counted() {
     let mut flows = Flows::start(&[]);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -258,6 +286,12 @@ fn what_is_wrong_is_told_with_its_place() {
     check(&with(["--filter", "protocol = "]), 64, "at \"the end\": expected a value");
     check(&with(["--interval", "0s"]), 64, "--interval");
     check(&with(["--group", "lab"]), 64, "as lab=10.0.0.0/8");
+    let threshold = |text| [&listen[..], &["--events", "--threshold", text]].concat();
+    check(&with(["--events", "--json"]), 64, "--threshold");
+    check(&threshold("flow"), 64, "there is no >");
+    check(&threshold("flow > 3"), 64, "a bit rate, such as \"2Gbit/s\"");
+    check(&threshold("interface in_us > 3%"), 64, "none of in_bits, out_bits");
+    check(&threshold("flow > 1Gbit/s for 2"), 64, "write 2s for seconds");
     check(&["--listen", "unix:/tmp/x"], 64, "over UDP");
     check(&["--pcap", "/nowhere.pcap"], 66, "/nowhere.pcap");
     check(&["--pcap", "/proc/self/exe"], 65, "neither a pcap nor a pcapng");

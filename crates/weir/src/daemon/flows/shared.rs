@@ -96,7 +96,6 @@ impl Shared {
     }
 
     /// The number of the last event, and who waits for the next.
-    #[expect(dead_code, reason = "for who waits for events")]
     pub(crate) fn events(&self) -> watch::Receiver<u64> {
         self.last_event.subscribe()
     }
@@ -280,8 +279,8 @@ mod tests {
 
         let rate_at = |clock_ns| {
             shared.with(|analysis| {
-                let mut rates = analysis.counting("all").unwrap().rates(clock_ns);
-                rates.next().map_or(0.0, |(_, rate)| rate.value)
+                let top = analysis.counting("all").unwrap().top(clock_ns);
+                top.first().map_or(0.0, |figure| figure.rate.value)
             })
         };
         let (then, now) = (rate_at(shared.clock_ns()), rate_at(monotonic_ns()));

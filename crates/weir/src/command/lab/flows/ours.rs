@@ -1,8 +1,8 @@
 //! Our own engine as the lab's collector, as `weir flows` has it.
 
 use flows::{
-    Aggregation, Counting, Definition, Direction, Engine, Judge, Limits, Measure, Part, Threshold,
-    Traffic, Value, Watch,
+    Aggregation, Analysis, Change, Definition, Direction, Engine, Limits, Measure, Moment, Part,
+    Subject, Threshold, Traffic, Value, Watched,
 };
 use lab::sflow::{Bytes, Collector, LIMIT_BITS_PER_S};
 use std::collections::HashSet;
@@ -12,10 +12,10 @@ use std::time::Duration;
 /// The time constant that `weir flows` has by default.
 const SMOOTHING: Duration = Duration::from_secs(2);
 
-struct Ours {
-    engine: Engine,
-    watch: Watch,
-}
+/// Events that are kept: more than one look can bring.
+const EVENTS_MAX: usize = 100_000;
+
+struct Ours(Analysis);
 
 /// An engine that counts bytes by destination, and watches the lab's limit.
 pub(super) fn make() -> Box<dyn Collector> {
@@ -32,33 +32,22 @@ pub(super) fn make() -> Box<dyn Collector> {
         active_timeout: Duration::from_secs(60),
         flows_max: 100_000,
     };
-    let limit = LIMIT_BITS_PER_S / 8.0;
-    let watch = Watch::new(Threshold {
-        name: "attack".into(),
-        limit,
-        clear: limit * 0.8,
-        clear_after: Duration::from_secs(10),
-        judge: Judge::Value,
-        raised_max: 10_000,
-    });
     let groups = flows::Groups::default();
     let engine = Engine::new(Limits::default(), groups, HashSet::new(), vec![definition]);
-    Box::new(Ours { engine, watch })
-}
-
-impl Ours {
-    fn counting(&self) -> &Counting {
-        &self.engine.counting()[0]
-    }
+    let mut analysis = Analysis::new(engine, EVENTS_MAX);
+    let threshold = Threshold::new("attack", LIMIT_BITS_PER_S / 8.0);
+    analysis.watch(Watched::Flow("lab".into()), threshold);
+    Box::new(Ours(analysis))
 }
 
 impl Collector for Ours {
     fn datagram(&mut self, bytes: &[u8], now_ns: u64) {
-        self.engine.datagram(bytes, flows::NO_ADDRESS, now_ns, &mut ());
+        self.0.datagram(bytes, flows::NO_ADDRESS, now_ns, &mut ());
     }
 
     fn bytes(&self, now_ns: u64) -> Vec<Bytes> {
-        let figures = self.counting().top(now_ns).into_iter();
+        let counting = self.0.counting("lab").into_iter();
+        let figures = counting.flat_map(|counting| counting.top(now_ns));
         let of = |figure: flows::Figure| {
             let flows::Estimate { value, low, high } = figure.total;
             destination(&figure.key).map(|dst| Bytes { dst, value, low, high })
@@ -67,13 +56,15 @@ impl Collector for Ours {
     }
 
     fn passed(&mut self, now_ns: u64) -> Vec<Ipv4Addr> {
-        self.engine.tick(now_ns, &mut ());
-        let Ours { engine, watch } = self;
-        let counting = &engine.counting()[0];
-        let mut passed = Vec::new();
-        watch.look(now_ns, counting.rates(now_ns), &mut passed);
-        let raised = passed.iter().filter(|one| one.change == flows::Change::Raised);
-        raised.filter_map(|one| destination(&counting.values(&one.key))).collect()
+        let before = self.0.events().last_id();
+        self.0.tick(Moment { clock_ns: now_ns, unix_ns: now_ns }, &mut ());
+        let events = self.0.events().after(before);
+        let raised = events.filter(|event| event.change == Change::Raised);
+        let destination = |event: &std::sync::Arc<flows::Event>| match &event.subject {
+            Subject::Flow { key, .. } => destination(key),
+            Subject::Source { .. } => None,
+        };
+        raised.filter_map(destination).collect()
     }
 }
 
