@@ -112,7 +112,7 @@ impl Flows {
     pub(super) fn look(&mut self, config: &Config, snapshot: &Snapshot) {
         let Some(shared) = self.running.as_ref().map(|one| &one.shared) else { return };
         let from = config.flows.iter().flat_map(|flows| &flows.from);
-        shared.add_dropped(self.losses.new(from, snapshot));
+        shared.add_dropped(self.losses.since_last(from, snapshot));
     }
 
     /// Closes the accounts of analyses that nothing feeds any longer.

@@ -14,7 +14,7 @@ pub(super) struct Losses {
 impl Losses {
     /// Datagrams that were dropped since the last look. What was dropped at a socket before the first look at its listener was
     /// not for the analysis.
-    pub(super) fn new<'n>(
+    pub(super) fn since_last<'n>(
         &mut self,
         listeners: impl Iterator<Item = &'n String>,
         snapshot: &Snapshot,
