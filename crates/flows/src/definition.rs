@@ -106,6 +106,11 @@ fn pinned(samples: f64) -> f64 {
 /// Bytes that tell samplers apart.
 const SAMPLER_LEN: usize = 4;
 
+/// The sampler of a key that begins with one.
+fn sampler_of(key: &[u8]) -> u32 {
+    key.first_chunk().map_or(0, |sampler| u32::from_be_bytes(*sampler))
+}
+
 /// What a sample is worth to a definition.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sample {
@@ -128,6 +133,8 @@ pub struct Sample {
 /// A flow with its figures.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Figure {
+    /// The number of the sampler that the figure is of; 0 if it is of several.
+    pub sampler: u32,
     /// A value for each part of the definition's key.
     pub key: Vec<Value>,
     /// What it is now, per second.
@@ -262,21 +269,55 @@ impl Counting {
 
     /// The heaviest flows now, the heaviest first.
     pub fn top(&self, now_ns: u64) -> Vec<Figure> {
-        let factor = self.table.rate_factor(now_ns);
-        let mut flows: Vec<(&[u8], &Flow)> = match self.definition.aggregation {
-            Aggregation::Max => self.heaviest_sampler_of_each().into_values().collect(),
+        let flows = match self.definition.aggregation {
+            Aggregation::Max => self.heaviest_sampler_of_each(|_| true),
             Aggregation::Sum | Aggregation::Edge => self.table.iter().collect(),
         };
+        self.heaviest(flows, self.definition.top, now_ns)
+    }
 
+    /// The `most` heaviest flows now at the samplers of these numbers, each as the sampler saw it that saw most of it. All of them where the
+    /// definition does not keep samplers apart.
+    pub fn top_of(&self, now_ns: u64, most: usize, is_chosen: impl Fn(u32) -> bool) -> Vec<Figure> {
+        let flows = match self.definition.aggregation {
+            Aggregation::Max => self.heaviest_sampler_of_each(is_chosen),
+            Aggregation::Sum | Aggregation::Edge => self.table.iter().collect(),
+        };
+        self.heaviest(flows, most, now_ns)
+    }
+
+    /// The same with what these samplers saw of a flow added up.
+    pub fn sums_of(
+        &self,
+        now_ns: u64,
+        most: usize,
+        is_chosen: impl Fn(u32) -> bool,
+    ) -> Vec<Figure> {
+        if self.definition.aggregation != Aggregation::Max {
+            return self.top_of(now_ns, most, is_chosen);
+        }
+
+        let mut sums = HashMap::<&[u8], (&[u8], Flow)>::new();
+        for (key, flow) in self.table.iter().filter(|(key, _)| is_chosen(sampler_of(key))) {
+            let sum = sums.entry(&key[SAMPLER_LEN..]);
+            sum.and_modify(|(_, sum)| sum.join(flow)).or_insert((key, *flow));
+        }
+        let flows = sums.values().map(|(key, flow)| (*key, flow)).collect();
+        let figures = self.heaviest(flows, most, now_ns).into_iter();
+        figures.map(|figure| Figure { sampler: 0, ..figure }).collect()
+    }
+
+    /// The heaviest of these, the heaviest first.
+    fn heaviest(&self, mut flows: Vec<(&[u8], &Flow)>, most: usize, now_ns: u64) -> Vec<Figure> {
+        let factor = self.table.rate_factor(now_ns);
         let heavier = |a: &(&[u8], &Flow), b: &(&[u8], &Flow)| {
             let order = b.1.recent.value.total_cmp(&a.1.recent.value);
             order.then_with(|| a.0.cmp(b.0))
         };
-        let top = self.definition.top;
-        if flows.len() > top && top > 0 {
-            flows.select_nth_unstable_by(top - 1, heavier);
+        if flows.len() > most && most > 0 {
+            flows.select_nth_unstable_by(most - 1, heavier);
         }
-        flows.truncate(top);
+        flows.truncate(most);
         flows.sort_unstable_by(heavier);
         flows.into_iter().map(|(key, flow)| self.figure(key, flow, factor)).collect()
     }
@@ -293,22 +334,26 @@ impl Counting {
         parts.map(|(part, value)| part.shown(*value, groups)).collect()
     }
 
-    /// By the key without the sampler, the flow of the sampler that saw most of it.
-    fn heaviest_sampler_of_each(&self) -> HashMap<&[u8], (&[u8], &Flow)> {
+    /// For each key without the sampler, the flow of the sampler that saw most of it.
+    fn heaviest_sampler_of_each(&self, is_chosen: impl Fn(u32) -> bool) -> Vec<(&[u8], &Flow)> {
         let mut heaviest = HashMap::<&[u8], (&[u8], &Flow)>::with_capacity(self.table.len());
-        for (key, flow) in self.table.iter() {
+        for (key, flow) in self.table.iter().filter(|(key, _)| is_chosen(sampler_of(key))) {
             let best = heaviest.entry(&key[SAMPLER_LEN..]).or_insert((key, flow));
             if flow.recent.value > best.1.recent.value {
                 *best = (key, flow);
             }
         }
-        heaviest
+        heaviest.into_values().collect()
     }
 
     fn figure(&self, key: &[u8], flow: &Flow, factor: f64) -> Figure {
         let all = self.all_of(key);
         let total = all.map_or(f64::INFINITY, |all| pinned(all.total.effective_samples()));
         Figure {
+            sampler: match self.definition.aggregation {
+                Aggregation::Max => sampler_of(key),
+                Aggregation::Sum | Aggregation::Edge => 0,
+            },
             key: self.values(key),
             rate: self.rate(key, flow).times(factor),
             total: Estimate::of(&flow.total, total, self.sampled(all)),

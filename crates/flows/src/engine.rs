@@ -176,6 +176,11 @@ impl Engine {
         self.agents.iter()
     }
 
+    /// An agent that was heard lately.
+    pub fn agent(&self, id: &AgentId) -> Option<&Agent> {
+        self.agents.get(id)
+    }
+
     /// Takes a datagram. `source`: who sent it, for agents that do not know their address. `now_ns`: when it arrived, by a clock that does not go back.
     pub fn datagram(
         &mut self,
