@@ -12,6 +12,9 @@ use wire::sflow::DataSource;
 /// A clock that goes back further than this has begun anew: datagrams do not overtake each other by so much.
 const BACK_MS: u32 = 5_000;
 
+/// A recent loss is that of one or two of these.
+const RECENT_NS: u64 = 10_000_000_000;
+
 /// Who an agent is: by what it says, not by where its datagrams come from.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct AgentId {
@@ -63,6 +66,9 @@ pub struct Agent {
     heard_ns: u64,
     /// Milliseconds between two datagrams, averaged.
     ms_for_each: f64,
+    /// What its datagrams were one period ago and two, and when the later one began.
+    periods: [SequenceTotals; 2],
+    period_ns: u64,
     samplers: HashMap<(Traffic, DataSource), Numbered, RandomState>,
     ports: HashMap<u32, Port, RandomState>,
 }
@@ -76,6 +82,8 @@ impl Agent {
             first_ns: now_ns,
             heard_ns: now_ns,
             ms_for_each: 0.0,
+            periods: [SequenceTotals::default(); 2],
+            period_ns: now_ns,
             samplers: HashMap::default(),
             ports: HashMap::default(),
         }
@@ -93,6 +101,24 @@ impl Agent {
     /// Datagrams by their numbers. What is lost here was lost on the network or at our socket.
     pub fn datagrams(&self) -> SequenceTotals {
         self.sequence.totals()
+    }
+
+    /// The share of its datagrams that did not arrive, of those of the last 10 to 20 s. `None` if there were none.
+    pub fn recent_loss(&self) -> Option<f64> {
+        let [_, before] = self.periods;
+        let now = self.sequence.totals();
+        // A late one takes back a loss that may be of the period before.
+        let lost = now.lost.saturating_sub(before.lost);
+        let sent = now.received.saturating_sub(before.received) + lost;
+        (sent > 0).then(|| lost as f64 / sent as f64)
+    }
+
+    /// Begins another period of the recent loss when it is time.
+    pub(crate) fn turn(&mut self, now_ns: u64) {
+        if now_ns.saturating_sub(self.period_ns) >= RECENT_NS {
+            self.period_ns = now_ns;
+            self.periods = [self.sequence.totals(), self.periods[0]];
+        }
     }
 
     /// When it was first heard.
@@ -171,6 +197,11 @@ impl Agent {
         let (sampler, worth) = Sampler::begin(reading);
         self.samplers.insert((traffic, source), Numbered { number, sampler });
         Some((number, worth))
+    }
+
+    /// One of its interfaces.
+    pub fn port_of(&self, index: u32) -> Option<&Port> {
+        self.ports.get(&index)
     }
 
     /// An interface whose counters are known.

@@ -230,7 +230,7 @@ impl Counting {
             return;
         }
 
-        let sampler_len = self.key.len() - self.definition.keys.len() * Value::KEY_LEN;
+        let sampler_len = self.sampler_len();
         let (sampler, values) = self.key.split_at_mut(sampler_len);
         if let Some(place) = sampler.first_chunk_mut() {
             *place = sample.sampler.to_be_bytes();
@@ -261,10 +261,44 @@ impl Counting {
         self.table.sweep(now_ns.saturating_sub(timeout_ns), places, ended);
     }
 
-    /// Every flow as it is in the table: for thresholds, without an allocation for each.
-    pub fn rates(&self, now_ns: u64) -> impl Iterator<Item = (&[u8], Estimate)> {
+    /// Notes from now on which flows have this rate per second or more; infinity: none. To be called before each look at
+    /// [`hot`](Self::hot).
+    pub(crate) fn watch(&mut self, rate: f64, now_ns: u64) {
+        self.table.watch(rate, now_ns);
+    }
+
+    /// The flows that were at the watched rate when it was last set, and those that have come to it since: each with the bytes that tell it
+    /// from others, its sampler if each has a figure of its own, and its rate.
+    pub(crate) fn hot(&self, now_ns: u64) -> impl Iterator<Item = (&[u8], u32, Estimate)> {
         let factor = self.table.rate_factor(now_ns);
-        self.table.iter().map(move |(key, flow)| (key, self.rate(key, flow).times(factor)))
+        self.table.hot().map(move |(key, flow)| {
+            let (sampler, values) = key.split_at(self.sampler_len());
+            let sampler = sampler.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+            (values, sampler, self.rate(key, flow).times(factor))
+        })
+    }
+
+    /// The rate of one flow that [`hot`](Self::hot) told of, if it is still there.
+    pub(crate) fn rate_of(&self, values: &[u8], sampler: u32, now_ns: u64) -> Option<Estimate> {
+        let mut key = sampler.to_be_bytes()[..self.sampler_len()].to_vec();
+        key.extend_from_slice(values);
+        let flow = self.table.get(&key)?;
+        Some(self.rate(&key, flow).times(self.table.rate_factor(now_ns)))
+    }
+
+    /// Whether it has counted for less than a time constant of its rates.
+    pub(crate) fn is_young(&self, now_ns: u64) -> bool {
+        self.table.age(now_ns) < self.definition.smoothing
+    }
+
+    /// Samples of flows at the watched rate that no threshold looked at, because too many others were.
+    pub fn hot_missed(&self) -> u64 {
+        self.table.hot_missed()
+    }
+
+    /// Bytes before the values in a key of the table.
+    fn sampler_len(&self) -> usize {
+        self.key.len() - self.definition.keys.len() * Value::KEY_LEN
     }
 
     /// The heaviest flows now, the heaviest first.
@@ -322,9 +356,9 @@ impl Counting {
         flows.into_iter().map(|(key, flow)| self.figure(key, flow, factor)).collect()
     }
 
-    /// The values of a key of the table.
+    /// The values of a key of the table, with or without its sampler.
     pub fn values(&self, key: &[u8]) -> Vec<Value> {
-        let start = key.len() - self.definition.keys.len() * Value::KEY_LEN;
+        let start = key.len().saturating_sub(self.definition.keys.len() * Value::KEY_LEN);
         key[start..].as_chunks::<{ Value::KEY_LEN }>().0.iter().map(Value::read).collect()
     }
 

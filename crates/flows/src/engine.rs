@@ -98,7 +98,23 @@ struct Rest {
     /// For samplers and interfaces of all agents.
     room: Room,
     totals: EngineTotals,
+    changed: Changed,
 }
+
+/// Interfaces whose rates have changed since somebody looked.
+#[derive(Default)]
+pub(crate) enum Changed {
+    /// Nobody asks.
+    #[default]
+    Unwatched,
+    /// These, some of them several times.
+    Ports(Vec<(AgentId, u32)>),
+    /// More than are remembered: any of them.
+    Any,
+}
+
+/// Interfaces that are remembered to have changed.
+const CHANGED_MAX: usize = 65_536;
 
 /// What one sample is worth, and to whom.
 struct Weighed {
@@ -121,6 +137,7 @@ impl Engine {
             counting: definitions.into_iter().map(Counting::new).collect(),
             room: Room::new(limits.sources_max),
             totals: EngineTotals::default(),
+            changed: Changed::default(),
         };
         Engine { limits, agents: HashMap::default(), rest, swept_ns: 0 }
     }
@@ -181,6 +198,26 @@ impl Engine {
         self.agents.get(id)
     }
 
+    /// When an agent is forgotten that is not heard.
+    pub(crate) fn agent_timeout(&self) -> Duration {
+        self.limits.agent_timeout
+    }
+
+    /// The definitions at work.
+    pub(crate) fn counting_mut(&mut self) -> &mut [Counting] {
+        &mut self.rest.counting
+    }
+
+    /// The interfaces whose rates have changed since the last call; from now on they are noted.
+    pub(crate) fn take_changed(&mut self) -> Changed {
+        std::mem::replace(&mut self.rest.changed, Changed::Ports(Vec::new()))
+    }
+
+    /// Changes of interfaces are not noted any more.
+    pub(crate) fn forget_changed(&mut self) {
+        self.rest.changed = Changed::Unwatched;
+    }
+
     /// Takes a datagram. `source`: who sent it, for agents that do not know their address. `now_ns`: when it arrived, by a clock that does not go back.
     pub fn datagram(
         &mut self,
@@ -236,6 +273,7 @@ impl Engine {
             let timeout_ns = self.limits.agent_timeout.as_nanos() as u64;
             let before_ns = now_ns.saturating_sub(timeout_ns);
             self.agents.retain(|_, agent| agent.heard_ns() >= before_ns);
+            self.agents.values_mut().for_each(|agent| agent.turn(now_ns));
             self.rest.room.taken = self.agents.values().map(Agent::sources).sum();
         }
     }
@@ -259,7 +297,7 @@ impl Rest {
                     self.dropped(datagram, &dropped, id, agent, now_ns, ended);
                 }
                 Ok(sflow::Sample::Counters(counters)) => {
-                    self.counters(datagram, &counters, agent);
+                    self.counters(datagram, &counters, id, agent);
                 }
                 Ok(sflow::Sample::Metrics(_) | sflow::Sample::RtFlow(_)) => {}
                 Ok(sflow::Sample::Unknown(raw)) => self.unknown(raw.format),
@@ -356,6 +394,7 @@ impl Rest {
         &mut self,
         datagram: &Datagram<'_>,
         counters: &CountersSample<'_>,
+        id: AgentId,
         agent: &mut Agent,
     ) {
         self.totals.counter_samples += 1;
@@ -363,7 +402,10 @@ impl Rest {
             match record {
                 Ok(CounterRecord::Interface(port)) => {
                     match agent.port_or_new(port.if_index, &mut self.room) {
-                        Some(at) => at.take(counters.sequence, datagram.uptime_ms, port),
+                        Some(at) => {
+                            at.take(counters.sequence, datagram.uptime_ms, port);
+                            self.changed.note(id, port.if_index);
+                        }
                         None => self.totals.source_limit += 1,
                     }
                 }
@@ -423,6 +465,16 @@ impl Rest {
                 self.totals.unknown.insert(format, 1);
             }
             None => self.totals.unknown_other += 1,
+        }
+    }
+}
+
+impl Changed {
+    fn note(&mut self, id: AgentId, if_index: u32) {
+        match self {
+            Changed::Ports(ports) if ports.len() < CHANGED_MAX => ports.push((id, if_index)),
+            Changed::Ports(_) => *self = Changed::Any,
+            Changed::Unwatched | Changed::Any => {}
         }
     }
 }

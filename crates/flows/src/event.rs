@@ -21,6 +21,8 @@ pub enum Subject {
     },
     /// An interface, or an agent where there is no index.
     Source {
+        /// The word of the figure.
+        figure: &'static str,
         /// The agent's address.
         agent: IpAddr,
         /// Its part.
@@ -78,6 +80,12 @@ impl EventLog {
     pub fn after(&self, id: u64) -> impl DoubleEndedIterator<Item = &Arc<Event>> {
         let first = self.events.partition_point(|event| event.id <= id);
         self.events.range(first..)
+    }
+
+    /// How many events after the one of this number are not kept any more.
+    pub fn missed_after(&self, id: u64) -> u64 {
+        let first = self.events.front().map_or(self.last_id + 1, |event| event.id);
+        first.saturating_sub(id.saturating_add(1))
     }
 
     /// The number that the next event has.

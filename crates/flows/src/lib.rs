@@ -27,7 +27,7 @@ mod table;
 mod threshold;
 
 pub use agent::{Agent, AgentId};
-pub use analysis::{Analysis, Moment, PortFigure, Watched};
+pub use analysis::{AgentFigure, Analysis, Moment, PortFigure, Watched};
 pub use definition::{
     Aggregation, Counting, Definition, DefinitionTotals, Direction, Figure, Measure, Sample,
     Traffic,

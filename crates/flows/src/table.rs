@@ -14,6 +14,9 @@ use std::time::Duration;
 /// Sums are brought down before `exp` of so many time constants overflows.
 const EXPONENT_MAX: f64 = 200.0;
 
+/// Flows above the watched rate that are remembered between two looks.
+const HOT_MAX: usize = 16_384;
+
 /// No entry.
 const NONE: u32 = u32::MAX;
 
@@ -56,6 +59,8 @@ struct Place {
     /// Grows when the place gets another key, so that what the heap says of the key before is known to be old.
     generation: u32,
     is_taken: bool,
+    /// Whether it is in `hot`.
+    is_hot: bool,
 }
 
 /// What the heap knows of a place: its weight is at least `bound`.
@@ -85,6 +90,11 @@ pub struct Table {
     /// Where the next sweep begins.
     swept: usize,
     evicted: u64,
+    /// Places whose flow was at the watched rate when it was last counted, each once.
+    hot: Vec<u32>,
+    /// A decayed sum of this, times the weight of the moment, is at the watched rate. It is low by what a look was ago.
+    hot_sum: f64,
+    hot_missed: u64,
     /// By sampler.
     all: HashMap<u32, Everything, RandomState>,
     /// When the first sample came.
@@ -128,6 +138,9 @@ impl Table {
             landmark_ns: 0,
             swept: 0,
             evicted: 0,
+            hot: Vec::new(),
+            hot_sum: f64::INFINITY,
+            hot_missed: 0,
             all: HashMap::default(),
             began_ns: 0,
         }
@@ -138,7 +151,7 @@ impl Table {
         let slots = capacity * 2;
         let index = slots.next_power_of_two() * size_of::<u32>();
         let each = key_len + size_of::<Place>() + size_of::<u32>() + 2 * size_of::<Bound>();
-        index + capacity * each
+        index + capacity * each + HOT_MAX * 2 * size_of::<u32>()
     }
 
     /// Keys that are here.
@@ -172,10 +185,14 @@ impl Table {
     /// By what a decayed sum is to be multiplied to be a rate per second at `now_ns`. What came before the first sample is not
     /// averaged in, so that rates are right from the beginning on.
     pub fn rate_factor(&self, now_ns: u64) -> f64 {
-        let lived_s = now_ns.saturating_sub(self.began_ns) as f64 / 1e9;
+        self.rate_factor_of(now_ns, self.exponent(now_ns))
+    }
+
+    fn rate_factor_of(&self, now_ns: u64, exponent: f64) -> f64 {
+        let lived_s = self.age(now_ns).as_secs_f64();
         // Less than a tenth of the time constant tells nothing.
         let share = 1.0 - (-(lived_s / self.smoothing_s).max(0.1)).exp();
-        (-self.exponent(now_ns)).exp() / (self.smoothing_s * share)
+        (-exponent).exp() / (self.smoothing_s * share)
     }
 
     /// Adds a sample that stands for `value`; `weight` is of [`weight_at`](Self::weight_at). `key` has the table's length.
@@ -194,11 +211,49 @@ impl Table {
             None => self.insert(key, hash, now_ns, ended),
         };
 
-        let flow = &mut self.places[at as usize].flow;
+        let Place { flow, is_hot, .. } = &mut self.places[at as usize];
         flow.recent.add(value, weight);
         flow.total.add(value, 1.0);
         flow.samples += 1;
         flow.last_ns = flow.last_ns.max(now_ns);
+        if flow.recent.value >= self.hot_sum * weight && !*is_hot {
+            if self.hot.len() < HOT_MAX {
+                *is_hot = true;
+                self.hot.push(at);
+            } else {
+                self.hot_missed += 1;
+            }
+        }
+    }
+
+    /// Since the first sample; nothing before it.
+    pub fn age(&self, now_ns: u64) -> Duration {
+        let since_ns = if self.began_ns == 0 { now_ns } else { self.began_ns };
+        Duration::from_nanos(now_ns.saturating_sub(since_ns))
+    }
+
+    /// Remembers from now on which flows have this rate per second or more, and forgets those that have not. To be called before each look
+    /// at [`hot`](Self::hot): a flow's rate only falls between its samples, so that none can pass without being noted.
+    pub fn watch(&mut self, rate: f64, now_ns: u64) {
+        self.hot_sum = rate / self.rate_factor_of(now_ns, 0.0);
+        let least = rate / self.rate_factor(now_ns);
+        let places = &mut self.places;
+        self.hot.retain(|at| {
+            let place = &mut places[*at as usize];
+            place.is_hot = place.is_taken && place.flow.recent.value >= least;
+            place.is_hot
+        });
+    }
+
+    /// The flows at the watched rate or above, in no order.
+    pub fn hot(&self) -> impl Iterator<Item = (&[u8], &Flow)> {
+        let places = self.hot.iter().filter(|at| self.places[**at as usize].is_taken);
+        places.map(|at| (self.key(*at), &self.places[*at as usize].flow))
+    }
+
+    /// Samples of flows at the watched rate that were not noted, because as many others were as are remembered.
+    pub fn hot_missed(&self) -> u64 {
+        self.hot_missed
     }
 
     /// Adds a sample to what all of its sampler are.
@@ -321,7 +376,7 @@ impl Table {
         let at = len as u32;
         self.keys.resize(self.keys.len() + self.key_len, 0);
         let flow = Flow::default();
-        self.places.push(Place { flow, hash: 0, generation: 0, is_taken: false });
+        self.places.push(Place { flow, hash: 0, generation: 0, is_taken: false, is_hot: false });
         if self.places.len() * 2 > self.index.len() {
             self.index = vec![NONE; self.index.len() * 2];
             for at in 0..self.places.len() as u32 {

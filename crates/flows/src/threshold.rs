@@ -4,6 +4,8 @@
 //! for a time.
 
 use crate::estimate::Estimate;
+use crate::filter::Filter;
+use crate::lookup::Network;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -28,10 +30,41 @@ pub struct Threshold {
     pub clear: f64,
     /// For how long it has to stay below `clear`.
     pub clear_after: Duration,
+    /// For how long it has to stay at `limit` or above before there is an event. Nothing: the first look is enough.
+    pub hold: Duration,
     /// What is held against the limit.
     pub judge: Judge,
-    /// How many figures may be above at once. More are counted and give no event.
+    /// Of flows, those whose keys pass; of nothing else.
+    pub filter: Option<Filter>,
+    /// Of interfaces and agents, those of agents in these networks; all if there is none.
+    pub agents: Vec<Network>,
+    /// How many figures may be above at once, at least one. More are counted and give no event.
     pub raised_max: usize,
+}
+
+impl Threshold {
+    /// A threshold on everything: down again below 80 % of the limit for 10 s.
+    pub fn new(name: impl Into<String>, limit: f64) -> Threshold {
+        Threshold {
+            name: name.into(),
+            limit,
+            clear: limit * 0.8,
+            clear_after: Duration::from_secs(10),
+            hold: Duration::ZERO,
+            judge: Judge::Value,
+            filter: None,
+            agents: Vec::new(),
+            raised_max: 1_000,
+        }
+    }
+
+    fn is_passed(&self, figure: &Estimate) -> bool {
+        let judged = match self.judge {
+            Judge::Value => figure.value,
+            Judge::Sure => figure.low,
+        };
+        judged >= self.limit
+    }
 }
 
 /// What happened to a figure.
@@ -39,8 +72,18 @@ pub struct Threshold {
 pub enum Change {
     /// It has passed the limit.
     Raised,
-    /// It has stayed below for long enough.
+    /// It has stayed below for long enough, or is watched no longer.
     Cleared,
+}
+
+impl Change {
+    /// The word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Change::Raised => "raised",
+            Change::Cleared => "cleared",
+        }
+    }
 }
 
 /// A figure passed a limit, or is down again.
@@ -60,9 +103,16 @@ pub struct Passed {
     pub at_ns: u64,
 }
 
+/// A key that is above the limit, or was and is not down yet.
 struct Above {
-    raised_ns: u64,
+    /// Where its figure comes from, where a key has several: the sampler that sees most of it.
+    origin: u32,
+    figure: Estimate,
     peak: f64,
+    /// Since when it is above.
+    since_ns: u64,
+    /// When it was raised; not yet while it has been above for less than `hold`.
+    raised_ns: Option<u64>,
     /// Since when it is below `clear`.
     below_since_ns: Option<u64>,
     /// The look that saw it last.
@@ -80,7 +130,7 @@ pub struct Watch {
 impl Watch {
     /// Nothing is above it yet.
     pub fn new(threshold: Threshold) -> Watch {
-        Watch { threshold, above: HashMap::new(), look: 0, untold: 0 }
+        Watch { threshold, above: HashMap::new(), look: 1, untold: 0 }
     }
 
     /// What is watched.
@@ -90,98 +140,121 @@ impl Watch {
 
     /// Keys that are above now.
     pub fn raised(&self) -> usize {
-        self.above.len()
+        self.above.values().filter(|one| one.raised_ns.is_some()).count()
     }
 
-    /// How often a key passed the limit while `raised_max` others were above.
+    /// How often a look found a key above the limit while `raised_max` others were.
     pub fn untold(&self) -> u64 {
         self.untold
     }
 
-    /// Looks at every figure there is. A key that is above and not among them counts as zero.
+    /// Looks at the figures that may have changed, and at every key that is above. `figure_of` says what a key is now of those that are
+    /// not among them; one that is gone counts as zero.
     pub fn look<'a>(
         &mut self,
         now_ns: u64,
         figures: impl Iterator<Item = (&'a [u8], Estimate)>,
+        figure_of: impl Fn(&[u8], u32) -> Option<Estimate>,
         passed: &mut Vec<Passed>,
     ) {
         for (key, figure) in figures {
-            self.figure(now_ns, key, figure, passed);
+            self.figure(now_ns, key, 0, figure);
         }
-        self.end_look(now_ns, passed);
+        self.end_look(now_ns, figure_of, passed);
+    }
+
+    /// Looks at one figure. Of several of one key the highest holds.
+    pub(crate) fn figure(&mut self, now_ns: u64, key: &[u8], origin: u32, figure: Estimate) {
+        let look = self.look;
+        if let Some(above) = self.above.get_mut(key) {
+            if above.look != look || figure.value > above.figure.value {
+                (above.figure, above.origin, above.look) = (figure, origin, look);
+            }
+            return;
+        }
+        if !self.threshold.is_passed(&figure) {
+            return;
+        }
+        if self.above.len() >= self.threshold.raised_max.max(1) {
+            self.untold += 1;
+            return;
+        }
+
+        let one = Above {
+            origin,
+            figure,
+            peak: figure.value,
+            since_ns: now_ns,
+            raised_ns: None,
+            below_since_ns: None,
+            look,
+        };
+        self.above.insert(key.into(), one);
     }
 
     /// Ends a look whose figures came one by one.
-    pub(crate) fn end_look(&mut self, now_ns: u64, passed: &mut Vec<Passed>) {
-        let unseen: Vec<Box<[u8]>> = self
-            .above
-            .iter()
-            .filter(|(_, one)| one.look != self.look)
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in unseen {
-            self.figure(now_ns, &key, Estimate::ZERO, passed);
-        }
+    pub(crate) fn end_look(
+        &mut self,
+        now_ns: u64,
+        figure_of: impl Fn(&[u8], u32) -> Option<Estimate>,
+        passed: &mut Vec<Passed>,
+    ) {
+        let (threshold, look) = (&self.threshold, self.look);
+        self.above.retain(|key, one| {
+            if one.look != look {
+                one.figure = figure_of(key, one.origin).unwrap_or(Estimate::ZERO);
+            }
+            one.judge(threshold, key, now_ns, passed)
+        });
         self.look += 1;
     }
 
-    /// Looks at one figure.
-    pub(crate) fn figure(
-        &mut self,
-        now_ns: u64,
-        key: &[u8],
-        figure: Estimate,
-        passed: &mut Vec<Passed>,
-    ) {
-        let threshold = &self.threshold;
-        let Some(above) = self.above.get_mut(key) else {
-            let judged = match threshold.judge {
-                Judge::Value => figure.value,
-                Judge::Sure => figure.low,
-            };
-            if judged < threshold.limit {
-                return;
+    /// Clears everything that is raised, whatever its figure: it is watched no longer.
+    pub(crate) fn release(&mut self, now_ns: u64, passed: &mut Vec<Passed>) {
+        for (key, one) in self.above.drain() {
+            if let Some(raised_ns) = one.raised_ns {
+                passed.push(one.passed(Change::Cleared, &key, raised_ns, now_ns));
             }
-            if self.above.len() >= threshold.raised_max {
-                self.untold += 1;
-                return;
-            }
+        }
+    }
+}
 
-            let look = self.look;
-            let one = Above { raised_ns: now_ns, peak: figure.value, below_since_ns: None, look };
-            self.above.insert(key.into(), one);
-            let (peak, raised_ns, at_ns) = (figure.value, now_ns, now_ns);
-            passed.push(Passed {
-                change: Change::Raised,
-                key: key.into(),
-                figure,
-                peak,
-                raised_ns,
-                at_ns,
-            });
-            return;
+impl Above {
+    /// What the figure of this look says. Returns whether the key is to be watched further.
+    fn judge(
+        &mut self,
+        threshold: &Threshold,
+        key: &[u8],
+        now_ns: u64,
+        passed: &mut Vec<Passed>,
+    ) -> bool {
+        self.peak = self.peak.max(self.figure.value);
+        let Some(raised_ns) = self.raised_ns else {
+            if !threshold.is_passed(&self.figure) {
+                return false;
+            }
+            if now_ns.saturating_sub(self.since_ns) >= threshold.hold.as_nanos() as u64 {
+                self.raised_ns = Some(now_ns);
+                passed.push(self.passed(Change::Raised, key, now_ns, now_ns));
+            }
+            return true;
         };
 
-        above.look = self.look;
-        above.peak = above.peak.max(figure.value);
-        if figure.value >= threshold.clear {
-            above.below_since_ns = None;
-            return;
+        if self.figure.value >= threshold.clear {
+            self.below_since_ns = None;
+            return true;
         }
-        let since_ns = *above.below_since_ns.get_or_insert(now_ns);
-        if now_ns.saturating_sub(since_ns) >= threshold.clear_after.as_nanos() as u64 {
-            let (peak, raised_ns) = (above.peak, above.raised_ns);
-            self.above.remove(key);
-            let at_ns = now_ns;
-            passed.push(Passed {
-                change: Change::Cleared,
-                key: key.into(),
-                figure,
-                peak,
-                raised_ns,
-                at_ns,
-            });
+        let since_ns = *self.below_since_ns.get_or_insert(now_ns);
+        let is_down = now_ns.saturating_sub(since_ns) >= threshold.clear_after.as_nanos() as u64;
+        if is_down {
+            passed.push(self.passed(Change::Cleared, key, raised_ns, now_ns));
         }
+        !is_down
+    }
+
+    fn passed(&self, change: Change, key: &[u8], raised_ns: u64, at_ns: u64) -> Passed {
+        let (figure, peak) = (self.figure, self.peak);
+        Passed { change, key: key.into(), figure, peak, raised_ns, at_ns }
     }
 }
 
@@ -192,13 +265,12 @@ mod tests {
     const SECOND_NS: u64 = 1_000_000_000;
 
     fn watch(judge: Judge) -> Watch {
+        let clear_after = Duration::from_secs(5);
         Watch::new(Threshold {
-            name: "flood".into(),
-            limit: 100.0,
-            clear: 80.0,
-            clear_after: Duration::from_secs(5),
+            clear_after,
             judge,
             raised_max: 2,
+            ..Threshold::new("flood", 100.0)
         })
     }
 
@@ -206,12 +278,21 @@ mod tests {
         Estimate { value, low: value * 0.9, high: value * 1.1 }
     }
 
+    /// A key of which nothing is known.
+    fn gone(_: &[u8], _: u32) -> Option<Estimate> {
+        None
+    }
+
     /// What is told of one key whose figure is so, second by second.
     fn told(judge: Judge, values: impl IntoIterator<Item = f64>) -> Vec<(u64, Change)> {
-        let (mut watch, mut passed) = (watch(judge), Vec::new());
+        told_by(watch(judge), values)
+    }
+
+    fn told_by(mut watch: Watch, values: impl IntoIterator<Item = f64>) -> Vec<(u64, Change)> {
+        let mut passed = Vec::new();
         for (second, value) in values.into_iter().enumerate() {
             let figures = [(&b"key"[..], about(value))];
-            watch.look(second as u64 * SECOND_NS, figures.into_iter(), &mut passed);
+            watch.look(second as u64 * SECOND_NS, figures.into_iter(), gone, &mut passed);
         }
         passed.iter().map(|one| (one.at_ns / SECOND_NS, one.change)).collect()
     }
@@ -234,11 +315,63 @@ mod tests {
     }
 
     #[test]
+    fn a_peak_that_is_too_short_is_none() {
+        let hold = Duration::from_secs(2);
+        let watch = || {
+            let Watch { threshold, .. } = watch(Judge::Value);
+            Watch::new(Threshold { hold, ..threshold })
+        };
+        assert_eq!(told_by(watch(), [150.0, 150.0, 50.0, 150.0, 150.0, 50.0]), []);
+        assert_eq!(told_by(watch(), [150.0, 50.0, 150.0, 150.0, 150.0]), [(4, Change::Raised)]);
+    }
+
+    #[test]
+    fn a_key_that_is_not_looked_at_keeps_the_figure_that_it_has() {
+        let (mut watch, mut passed) = (watch(Judge::Value), Vec::new());
+        watch.look(0, [(&b"a"[..], about(200.0))].into_iter(), gone, &mut passed);
+        for second in 1..=100 {
+            let known = |_: &[u8], _| Some(about(190.0));
+            watch.look(second * SECOND_NS, [].into_iter(), known, &mut passed);
+        }
+        assert_eq!((passed.len(), watch.raised()), (1, 1));
+    }
+
+    #[test]
+    fn of_several_figures_of_one_key_the_highest_holds() {
+        let (mut watch, mut passed) = (watch(Judge::Value), Vec::new());
+        for (origin, value) in [(1, 110.0), (2, 300.0), (3, 120.0)] {
+            watch.figure(0, b"a", origin, about(value));
+        }
+        watch.end_look(0, gone, &mut passed);
+        let raised: Vec<f64> = passed.iter().map(|one| one.figure.value).collect();
+        assert_eq!(raised, [300.0]);
+        let asked = std::cell::Cell::new(0);
+        watch.end_look(
+            SECOND_NS,
+            |_, origin| {
+                asked.set(origin);
+                None
+            },
+            &mut passed,
+        );
+        assert_eq!(asked.get(), 2);
+    }
+
+    #[test]
+    fn what_is_watched_no_longer_is_cleared() {
+        let (mut watch, mut passed) = (watch(Judge::Value), Vec::new());
+        watch.look(0, [(&b"a"[..], about(200.0))].into_iter(), gone, &mut passed);
+        watch.release(SECOND_NS, &mut passed);
+        assert_eq!((passed.len(), passed[1].change), (2, Change::Cleared));
+        assert_eq!(watch.raised(), 0);
+    }
+
+    #[test]
     fn a_key_that_is_gone_is_down_after_its_time() {
         let (mut watch, mut passed) = (watch(Judge::Value), Vec::new());
-        watch.look(0, [(&b"a"[..], about(200.0))].into_iter(), &mut passed);
+        watch.look(0, [(&b"a"[..], about(200.0))].into_iter(), gone, &mut passed);
         for second in 1..=6 {
-            watch.look(second * SECOND_NS, [].into_iter(), &mut passed);
+            watch.look(second * SECOND_NS, [].into_iter(), gone, &mut passed);
         }
         let last = passed.last().unwrap();
         assert_eq!((last.change, last.at_ns, last.raised_ns), (Change::Cleared, 6 * SECOND_NS, 0));
@@ -249,7 +382,7 @@ mod tests {
     fn more_than_may_be_above_are_counted() {
         let (mut watch, mut passed) = (watch(Judge::Value), Vec::new());
         let keys: Vec<[u8; 1]> = (0..5).map(|key| [key]).collect();
-        watch.look(0, keys.iter().map(|key| (&key[..], about(200.0))), &mut passed);
+        watch.look(0, keys.iter().map(|key| (&key[..], about(200.0))), gone, &mut passed);
         assert_eq!((passed.len(), watch.raised(), watch.untold()), (2, 2, 3));
     }
 }

@@ -3,6 +3,10 @@
 //! Every figure that a collector can show of it is known beforehand: each flow has a fixed rate and a fixed size of frames. What is
 //! random is only which frames are sampled, as in a switch: each with the same chance, whatever came before.
 
+mod packet;
+
+pub use packet::{Fragment, Packet};
+
 use crate::Random;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -12,9 +16,6 @@ use wire::sflow::{
     Counter32, Counter64, CounterRecord, CountersSample, DataSource, Datagram, FlowRecord,
     FlowSample, Form, Interface, Writer,
 };
-
-/// Bytes of a frame that an agent sends (sFlow version 5, section 3.1: the usual size).
-const HEADER_BYTES: usize = 128;
 
 /// Samples wait for others for so long at most (sFlow version 5, section 4.3).
 const HOLD: Duration = Duration::from_secs(1);
@@ -75,11 +76,14 @@ impl Default for AgentOptions {
 pub struct Agent {
     options: AgentOptions,
     flows: Vec<TrueFlow>,
-    headers: Vec<Vec<u8>>,
+    /// The first bytes of a frame of each flow, and its size.
+    frames: Vec<(Vec<u8>, u32)>,
     /// For each flow, the share of frames that belong to it or to one before it.
     shares: Vec<f64>,
     frames_per_s: f64,
     bytes_per_s: f64,
+    /// That have come in so far.
+    octets: f64,
     random: Random,
     /// Since the agent began: the moment of the last sample, and frames up to it.
     now_s: f64,
@@ -93,21 +97,14 @@ pub struct Agent {
 impl Agent {
     /// An agent that has sent nothing yet. The same seed gives the same datagrams.
     pub fn new(options: AgentOptions, flows: Vec<TrueFlow>, seed: u64) -> Agent {
-        let frames_per_s: f64 = flows.iter().map(|flow| flow.frames_per_s).sum();
-        let bytes_per_s =
-            flows.iter().map(|flow| flow.frames_per_s * f64::from(flow.frame_bytes)).sum();
-        let mut sum = 0.0;
-        let shares = flows.iter().map(|flow| {
-            sum += flow.frames_per_s;
-            sum / frames_per_s
-        });
-        Agent {
+        let mut agent = Agent {
             options,
-            headers: flows.iter().map(header).collect(),
-            shares: shares.collect(),
-            flows,
-            frames_per_s,
-            bytes_per_s,
+            frames: Vec::new(),
+            shares: Vec::new(),
+            flows: Vec::new(),
+            frames_per_s: 0.0,
+            bytes_per_s: 0.0,
+            octets: 0.0,
             random: Random::seeded(seed),
             now_s: 0.0,
             pool: 0,
@@ -115,10 +112,36 @@ impl Agent {
             flow_sequence: 0,
             counter_sequence: 0,
             counters_due_s: 0.0,
-        }
+        };
+        agent.set_flows(flows);
+        agent
     }
 
-    /// What flows through the interface.
+    /// From now on this flows through the interface. At least one flow.
+    pub fn set_flows(&mut self, flows: Vec<TrueFlow>) {
+        let streams = flows.iter().map(|flow| (Packet::from(flow), flow.frames_per_s));
+        self.set_packets(&streams.collect::<Vec<_>>());
+        self.flows = flows;
+    }
+
+    /// From now on these packets, each so many times a second, flow through the interface, and no [`TrueFlow`]. At least one.
+    pub fn set_packets(&mut self, streams: &[(Packet, f64)]) {
+        self.flows.clear();
+        self.frames_per_s = streams.iter().map(|(_, per_s)| per_s).sum();
+        let bytes = streams.iter().map(|(packet, per_s)| per_s * f64::from(packet.frame_bytes));
+        self.bytes_per_s = bytes.sum();
+
+        let mut sum = 0.0;
+        let shares = streams.iter().map(|(_, per_s)| {
+            sum += per_s;
+            sum / self.frames_per_s
+        });
+        self.shares = shares.collect();
+        let frames = streams.iter().map(|(packet, _)| (packet.header(), packet.frame_bytes));
+        self.frames = frames.collect();
+    }
+
+    /// What flows through the interface, if [`set_packets`](Self::set_packets) did not say it.
     pub fn flows(&self) -> &[TrueFlow] {
         &self.flows
     }
@@ -135,9 +158,11 @@ impl Agent {
         while picked.len() < self.options.samples_max && self.now_s < until_s {
             let frames = self.until_next_sample();
             self.pool += frames;
-            self.now_s += frames as f64 / self.frames_per_s;
+            let passed_s = frames as f64 / self.frames_per_s;
+            self.now_s += passed_s;
+            self.octets += self.bytes_per_s * passed_s;
             let at = self.random.unit();
-            let flow = self.shares.partition_point(|share| *share <= at).min(self.flows.len() - 1);
+            let flow = self.shares.partition_point(|share| *share <= at).min(self.frames.len() - 1);
             picked.push((flow, self.pool));
         }
 
@@ -160,11 +185,12 @@ impl Agent {
                 output: Interface::Unknown,
                 raw_records: wire::sflow::Records::EMPTY,
             };
+            let (header, frame_length_bytes) = &self.frames[flow];
             let header = SampledHeader {
                 protocol: 1,
-                frame_length_bytes: self.flows[flow].frame_bytes,
+                frame_length_bytes: *frame_length_bytes,
                 stripped_bytes: 4,
-                header: &self.headers[flow],
+                header,
             };
             writer.flow(&sample, &[FlowRecord::SampledHeader(header)]);
         }
@@ -194,7 +220,6 @@ impl Agent {
     }
 
     fn counters(&self) -> IfCounters {
-        let octets = (self.bytes_per_s * self.now_s) as u64;
         let none = Counter32(0);
         IfCounters {
             if_index: self.options.if_index,
@@ -202,7 +227,7 @@ impl Agent {
             speed_bits_per_sec: self.options.speed_bits_per_s,
             direction: 1,
             status: 3,
-            in_octets: Counter64(octets),
+            in_octets: Counter64(self.octets as u64),
             in_ucast_packets: Counter32(self.pool as u32),
             in_multicast_packets: none,
             in_broadcast_packets: none,
@@ -218,25 +243,4 @@ impl Agent {
             promiscuous_mode: 2,
         }
     }
-}
-
-/// The first bytes of a frame of the flow: Ethernet, IPv4, ports.
-fn header(flow: &TrueFlow) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(HEADER_BYTES);
-    bytes.extend([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0]);
-    // Without Ethernet's header and check sequence.
-    let ip_bytes = (flow.frame_bytes.saturating_sub(18) as u16).to_be_bytes();
-    bytes.extend([0x45, 0, ip_bytes[0], ip_bytes[1], 0, 0, 0, 0, 64, flow.protocol, 0, 0]);
-    bytes.extend(flow.src.octets());
-    bytes.extend(flow.dst.octets());
-    bytes.extend(flow.src_port.to_be_bytes());
-    bytes.extend(flow.dst_port.to_be_bytes());
-    let sampled = HEADER_BYTES.min(flow.frame_bytes.saturating_sub(4) as usize);
-    bytes.resize(sampled.max(bytes.len()), 0);
-    if flow.protocol == 6
-        && let Some(flags) = bytes.get_mut(47)
-    {
-        *flags = 0x10;
-    }
-    bytes
 }

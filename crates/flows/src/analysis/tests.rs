@@ -1,8 +1,11 @@
 use super::*;
 use crate::definition::{Aggregation, Direction, Measure, Traffic};
 use crate::engine::Limits;
+use crate::event::{Event, Subject};
+use crate::field::Value;
+use crate::filter::Filter;
 use crate::key::Part;
-use crate::threshold::Judge;
+use crate::threshold::Change;
 use load::sflow::{Agent as Played, AgentOptions, TrueFlow};
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
@@ -32,14 +35,7 @@ fn analysis() -> Analysis {
 }
 
 fn threshold(limit: f64) -> Threshold {
-    Threshold {
-        name: "flood".into(),
-        limit,
-        clear: limit * 0.8,
-        clear_after: Duration::from_secs(3),
-        judge: Judge::Value,
-        raised_max: 100,
-    }
+    Threshold { clear_after: Duration::from_secs(3), ..Threshold::new("flood", limit) }
 }
 
 /// Half of 20 s of traffic, and then 20 s without any.
@@ -100,7 +96,10 @@ fn an_interface_in_use_is_an_event() {
     let first = analysis.events().after(0).next().cloned();
     let subject = first.map(|event| event.subject.clone());
     let agent = AgentOptions::default().address;
-    assert_eq!(subject, Some(Subject::Source { agent, sub_agent: 0, if_index: Some(1) }));
+    assert_eq!(
+        subject,
+        Some(Subject::Source { figure: "in_use", agent, sub_agent: 0, if_index: Some(1) })
+    );
 }
 
 #[test]
@@ -113,4 +112,211 @@ fn what_is_the_same_goes_on_and_what_changes_begins_anew() {
     analysis.define(Definition { top: 5, ..same });
     assert_eq!(analysis.counting("victims").unwrap().flows(), 0);
     assert!(analysis.undefine("victims") && !analysis.undefine("victims"));
+}
+
+/// What was told, in short.
+fn told(analysis: &Analysis) -> Vec<(Change, Subject)> {
+    let events = analysis.events().after(0);
+    events.map(|event: &std::sync::Arc<Event>| (event.change, event.subject.clone())).collect()
+}
+
+fn moment(clock_ns: u64) -> Moment {
+    Moment { clock_ns, unix_ns: 1_700_000_000 * SECOND_NS + clock_ns }
+}
+
+/// A flow of so many frames a second to the victim.
+fn flood(frames_per_s: f64) -> TrueFlow {
+    TrueFlow {
+        src: Ipv4Addr::new(10, 0, 0, 1),
+        dst: VICTIM,
+        protocol: 17,
+        src_port: 53,
+        dst_port: 4_000,
+        frame_bytes: 1_000,
+        frames_per_s,
+    }
+}
+
+/// Plays agents at the same time until `end_ns`, with a tick each 100 ms, some of their datagrams being lost.
+fn play(
+    analysis: &mut Analysis,
+    agents: &mut [Played],
+    (begin_ns, end_ns): (u64, u64),
+    lost: &mut impl FnMut() -> bool,
+) {
+    let mut bytes = Vec::new();
+    for now_ns in (begin_ns..=end_ns).step_by(SECOND_NS as usize / 10) {
+        for agent in &mut *agents {
+            while (agent.now().as_nanos() as u64) < now_ns {
+                let at_ns = agent.next_datagram(&mut bytes).as_nanos() as u64;
+                if !lost() {
+                    analysis.datagram(&bytes, PEER, at_ns.max(1), &mut ());
+                }
+            }
+        }
+        analysis.tick(moment(now_ns), &mut ());
+    }
+}
+
+fn agents(count: u8, frames_per_s: f64) -> Vec<Played> {
+    let agent = |last: u8| {
+        let address = Ipv4Addr::new(192, 0, 2, last).into();
+        let options = AgentOptions { address, ..AgentOptions::default() };
+        Played::new(options, vec![flood(frames_per_s)], last.into())
+    };
+    (1..=count).map(agent).collect()
+}
+
+#[test]
+fn a_flow_that_several_samplers_see_is_one_event() {
+    let mut analysis = analysis();
+    let sum = analysis.counting("victims").unwrap().definition().clone();
+    analysis.define(Definition { aggregation: Aggregation::Max, ..sum });
+    analysis.watch(Watched::Flow("victims".into()), threshold(400_000.0));
+    let mut agents = agents(3, 800_000.0);
+    play(&mut analysis, &mut agents, (1, 10 * SECOND_NS), &mut || false);
+
+    let [(Change::Raised, Subject::Flow { key, .. })] = &told(&analysis)[..] else {
+        panic!("{:?}", told(&analysis))
+    };
+    assert_eq!(key[..], [Value::Address(VICTIM.into())]);
+    // One of them alone keeps it above.
+    play(&mut analysis, &mut agents[..1], (10 * SECOND_NS, 30 * SECOND_NS), &mut || false);
+    assert_eq!(told(&analysis).len(), 1);
+    play(&mut analysis, &mut [], (30 * SECOND_NS, 40 * SECOND_NS), &mut || false);
+    assert_eq!(told(&analysis).len(), 2);
+}
+
+#[test]
+fn what_is_defined_anew_or_watched_no_longer_is_cleared() {
+    let mut analysis = analysis();
+    analysis.watch(Watched::Flow("victims".into()), threshold(400_000.0));
+    let mut agents = agents(1, 800_000.0);
+    play(&mut analysis, &mut agents, (1, 10 * SECOND_NS), &mut || false);
+    let same = analysis.counting("victims").unwrap().definition().clone();
+    let keys = vec![Part::parse("src").unwrap(), Part::parse("dst").unwrap()];
+    analysis.define(Definition { keys, ..same });
+    play(&mut analysis, &mut agents, (10 * SECOND_NS, 12 * SECOND_NS), &mut || false);
+    analysis.unwatch("flood");
+    analysis.tick(moment(12 * SECOND_NS), &mut ());
+
+    let told = told(&analysis);
+    let changes: Vec<_> = told.iter().map(|(change, _)| *change).collect();
+    assert_eq!(changes, [Change::Raised, Change::Cleared, Change::Raised, Change::Cleared]);
+    // What is cleared is what was raised, by its own key.
+    assert_eq!((&told[0].1, &told[2].1), (&told[1].1, &told[3].1));
+    assert_ne!(told[0].1, told[2].1);
+}
+
+#[test]
+fn only_flows_that_pass_the_filter_are_told() {
+    for (filter, expected) in [("dst in 198.51.100.0/24", 1), ("not dst in 198.51.100.0/24", 0)] {
+        let mut analysis = analysis();
+        let filter = Some(Filter::parse(filter, analysis.engine().groups()).unwrap());
+        let threshold = Threshold { filter, ..threshold(400_000.0) };
+        analysis.watch(Watched::Flow("victims".into()), threshold);
+        play(&mut analysis, &mut agents(1, 800_000.0), (1, 5 * SECOND_NS), &mut || false);
+        assert_eq!(told(&analysis).len(), expected, "{expected}");
+    }
+}
+
+#[test]
+fn an_agent_that_loses_datagrams_and_one_that_falls_silent_are_events() {
+    let mut analysis = analysis();
+    analysis.watch(Watched::Agent(AgentFigure::Loss), Threshold::new("loss", 0.3));
+    analysis.watch(Watched::Agent(AgentFigure::Silent), Threshold::new("silent", 30.0));
+    let mut agents = agents(1, 800_000.0);
+    let mut random = load::Random::seeded(1);
+    play(&mut analysis, &mut agents, (1, 10 * SECOND_NS), &mut || random.unit() < 0.5);
+    let figures = |analysis: &Analysis| -> Vec<_> {
+        let figure = |(change, subject)| match subject {
+            Subject::Source { figure, if_index: None, .. } => (figure, change),
+            other => panic!("{other:?}"),
+        };
+        told(analysis).into_iter().map(figure).collect()
+    };
+    assert_eq!(figures(&analysis), [("loss", Change::Raised)]);
+    play(&mut analysis, &mut agents, (10 * SECOND_NS, 60 * SECOND_NS), &mut || false);
+    assert_eq!(figures(&analysis)[1..], [("loss", Change::Cleared)]);
+
+    // Silent until after it has been forgotten, and then heard again.
+    play(&mut analysis, &mut [], (60 * SECOND_NS, 700 * SECOND_NS), &mut || false);
+    assert_eq!(analysis.engine().agents().count(), 0);
+    assert_eq!(figures(&analysis)[2..], [("silent", Change::Raised)]);
+    let mut agents = self::agents(1, 800_000.0);
+    let mut bytes = Vec::new();
+    for second in 700..720 {
+        agents[0].next_datagram(&mut bytes);
+        analysis.datagram(&bytes, PEER, second * SECOND_NS, &mut ());
+        analysis.tick(moment(second * SECOND_NS), &mut ());
+    }
+    assert_eq!(figures(&analysis)[3..], [("silent", Change::Cleared)]);
+}
+
+/// 10 Gbit/s of frames of 1,518 bytes at 1:1000, half of the datagrams lost: what passes its threshold twice over is told within a second.
+#[test]
+fn an_attack_is_told_within_a_second_at_half_the_datagrams_lost() {
+    const RUNS: u64 = 300;
+    for loss in [0.0, 0.2, 0.5] {
+        let mut waits_s = Vec::new();
+        for seed in 1..=RUNS {
+            let mut analysis = analysis();
+            analysis.watch(Watched::Flow("victims".into()), threshold(200_000.0));
+            let to = |last| TrueFlow { dst: [198, 51, 100, last].into(), ..flood(100_000.0) };
+            let mut flows: Vec<TrueFlow> = (11..15).map(to).collect();
+            let mut agent = Played::new(AgentOptions::default(), flows.clone(), seed);
+            let mut random = load::Random::seeded(!seed);
+            let mut lost = || random.unit() < loss;
+            let agents = std::slice::from_mut(&mut agent);
+            play(&mut analysis, agents, (1, 5 * SECOND_NS), &mut lost);
+            assert_eq!(told(&analysis), []);
+
+            flows.push(flood(400_000.0));
+            agents[0].set_flows(flows);
+            play(&mut analysis, agents, (5 * SECOND_NS, 10 * SECOND_NS), &mut lost);
+            let first = analysis.events().after(0).next().map(|event| event.time_unix_ns);
+            let at_ns = first.unwrap_or(u64::MAX) - moment(5 * SECOND_NS).unix_ns;
+            waits_s.push(at_ns as f64 / 1e9);
+            assert_eq!(told(&analysis).len(), 1, "seed {seed}");
+        }
+        waits_s.sort_unstable_by(f64::total_cmp);
+        let (half, most) = (waits_s[RUNS as usize / 2], waits_s[(RUNS * 99 / 100) as usize]);
+        println!("loss {loss}: p50 {half:.2} s, p99 {most:.2} s");
+        assert!(most <= 1.0, "loss {loss}: p99 {most}");
+    }
+}
+
+/// On for a second, off for a second: one event, and one more when it is over.
+#[test]
+fn a_flow_that_flaps_gives_no_storm() {
+    let mut analysis = analysis();
+    analysis.watch(Watched::Flow("victims".into()), threshold(300_000.0));
+    let low = TrueFlow { dst: Ipv4Addr::new(198, 51, 100, 7), ..flood(100_000.0) };
+    let mut agent = Played::new(AgentOptions::default(), vec![low], 1);
+    for second in 0..120 {
+        let is_on = second % 2 == 0 && second < 60;
+        agent.set_flows(if is_on { vec![low, flood(800_000.0)] } else { vec![low] });
+        let span = (1.max(second * SECOND_NS), (second + 1) * SECOND_NS);
+        play(&mut analysis, std::slice::from_mut(&mut agent), span, &mut || false);
+    }
+    assert_eq!(told(&analysis).len(), 2);
+}
+
+/// However many flows there are, a look costs what is near the limit.
+#[test]
+fn a_look_does_not_depend_on_how_many_flows_there_are() {
+    let mut analysis = analysis();
+    let one = analysis.counting("victims").unwrap().definition().clone();
+    analysis.define(Definition { flows_max: 200_000, ..one });
+    analysis.watch(Watched::Flow("victims".into()), threshold(400_000.0));
+    let flows = (0..100_000u32)
+        .map(|at| TrueFlow { dst: Ipv4Addr::from_bits(at), ..flood(8.0) })
+        .chain([flood(800_000.0)])
+        .collect();
+    let mut agent = Played::new(AgentOptions::default(), flows, 1);
+    let agents = std::slice::from_mut(&mut agent);
+    play(&mut analysis, agents, (1, 60 * SECOND_NS), &mut || false);
+    let counting = analysis.counting("victims").unwrap();
+    assert!(counting.flows() > 20_000, "{}", counting.flows());
+    assert_eq!((counting.hot(60 * SECOND_NS).count(), told(&analysis).len()), (1, 1));
 }
