@@ -7,6 +7,7 @@ mod allowed;
 mod command;
 mod daemon;
 mod exit;
+mod flow_json;
 mod progress;
 mod refused;
 
