@@ -5,11 +5,12 @@ mod watching;
 pub use watching::{AgentFigure, PortFigure, Watched};
 
 use crate::definition::{Counting, Definition};
-use crate::engine::{Changed, Engine, Taken};
+use crate::engine::{Changed, Engine, Limits, Taken};
 use crate::event::EventLog;
 use crate::lookup::Groups;
 use crate::table::Ended;
 use crate::threshold::{Passed, Threshold, Watch};
+use std::collections::HashSet;
 use std::net::IpAddr;
 use watching::Watching;
 
@@ -86,6 +87,11 @@ impl Analysis {
             let next = Watching::new(of, Watch::new(threshold));
             self.leaving.push(std::mem::replace(one, next));
         }
+    }
+
+    /// Changes what the engine may hold, and which interfaces are no edge: see [`Engine::set_limits`].
+    pub fn set_limits(&mut self, limits: Limits, internal: HashSet<(IpAddr, u32)>) {
+        self.engine.set_limits(limits, internal);
     }
 
     /// Exchanges the groups that keys and filters name. Definitions that name them are to be defined anew, since groups are numbers there.

@@ -183,6 +183,13 @@ impl Engine {
         self.rest.counting.len() < before
     }
 
+    /// Changes what it may hold, and which interfaces are no edge. Agents and sources that it knows already stay, above a lower limit too.
+    pub fn set_limits(&mut self, limits: Limits, internal: HashSet<(IpAddr, u32)>) {
+        self.limits = limits;
+        self.rest.room.max = limits.sources_max;
+        self.rest.internal = internal;
+    }
+
     /// Exchanges the groups. What names them is to be defined anew: groups are numbers there.
     pub fn set_groups(&mut self, groups: Groups) {
         self.rest.groups = groups;

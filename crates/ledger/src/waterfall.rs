@@ -77,6 +77,10 @@ fn write_hop(text: &mut String, hop: &HopSnapshot) {
             ("  ", "polled".to_owned())
         }
         HopKind::Close => ("  ", "closed".to_owned()),
+        HopKind::Analysis => {
+            put(text, format_args!("{}\n", hop.origin));
+            ("  ", "analyzed".to_owned())
+        }
         HopKind::Sink => ("    ", format!("-> {}", hop.target.as_deref().unwrap_or("?"))),
     };
 

@@ -30,14 +30,18 @@ pub(crate) use stop::{LastLedger, LedgerForm, OnLoss};
 
 use crate::exit::Failure;
 use crate::progress::ProgressMode;
+use admin::Changes;
 use admin::{Health, Phase, statsd};
 use collector::{Asked, Collecting, Ending, Prepared};
 use config::{
-    COLLECTOR_NAME, Config, Host, ListenAddress, ListenerConfig, Overrides, TargetConfig, memory,
+    COLLECTOR_NAME, Config, FLOWS_NAME, Host, ListenAddress, ListenerConfig, Overrides,
+    TargetConfig, memory,
 };
 use drops::Drops;
 use files::Files;
-use http::{Bound, Http, Shown};
+use flow_pages::Exported;
+use flows::{Flows, Shared};
+use http::{Bound, Http, Shown, ShownFlows};
 use inherited::Inherited;
 use ledger::{Ledger, Snapshot};
 use log::{Level, Repeated};
@@ -45,6 +49,7 @@ use names::Names;
 use open::{OpenSocket, SocketFile};
 use progress::{Progress, Rates};
 use relay::{Listener, SocketOwner, TargetKind, TargetOptions};
+use rest::Site;
 use service::Service;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use sinks::{Fed, Sinks};
@@ -104,6 +109,8 @@ pub(crate) struct Running {
     addresses: BTreeMap<String, Option<SocketAddr>>,
     /// The sinks that it feeds.
     fed: Vec<Fed>,
+    /// The analysis that it feeds, if any.
+    tapped: Option<Arc<Shared>>,
 }
 
 /// A listener that a reload took out of service and that still drains.
@@ -126,6 +133,7 @@ pub(crate) struct Daemon {
     retiring: Vec<Retiring>,
     sinks: Sinks,
     collecting: Option<Collecting>,
+    flows: Flows,
     /// The collector that a reload took out of service, until its thread has ended.
     ending: Option<Ending>,
     /// The collector that starts when that has ended.
@@ -137,6 +145,10 @@ pub(crate) struct Daemon {
     http: Option<Http>,
     /// The admin server's sockets, for a server that a reload restarts.
     admin_bound: Bound,
+    /// The flows that have metrics.
+    exported: Arc<Exported>,
+    /// What scripts of sFlow-RT talk to.
+    rest: Option<Arc<Site>>,
     statsd: Arc<statsd::Counts>,
     service: Service,
     level: Level,
@@ -175,32 +187,28 @@ impl Daemon {
             .map_err(|why| Failure::Config.error(why))?;
         let (mut inherited, drops) = Inherited::take()?;
         let sockets = open_listeners(&config.listeners, &mut inherited, &names)?;
-        let bound = Bound::open(&config.admin)?;
+        let bound = Bound::open(&config)?;
 
         // The sockets are open and hold what arrives: now there is time for names.
         names.wait_for_answers(Instant::now() + NAMES_WAIT);
         let prepared = collector::prepare(&config)?;
 
-        let listen_addrs: Vec<_> = sockets.iter().filter_map(OpenSocket::address).collect();
         let ways = Ways::start();
         let run_id = run_id();
         let ledger = Arc::new(Ledger::new(run_id.clone()));
 
         // Before everything that feeds them.
         let mut sinks = Sinks::start(&config, &names, last_ledger, &ledger)?;
+        let flows = Flows::start(&config, &ledger)?;
 
         let mut running = Vec::new();
-        let targets = open_targets(&config.listeners, &names, &ways, &listen_addrs)?;
+        let targets = open_targets(&config.listeners, &names, &ways, &sockets)?;
         for ((listener, socket), mut targets) in config.listeners.iter().zip(sockets).zip(targets) {
-            targets.feed(&mut sinks, &listener.name, Fed::by(&config, &listener.name));
+            targets.feed(&config, &listener.name, &mut sinks, flows.shared());
             running.push(Running::start(listener.clone(), socket, targets, &drops, &ledger)?);
         }
 
-        let admin_addr = bound.tcp.as_ref().and_then(|listener| listener.local_addr().ok());
-        say(&banner::banner(&run_id, &running, &config, admin_addr));
-        for (name, to) in banner::absent_unix_targets(&running) {
-            tracing::warn!("target {name}: nobody listens at {to} yet; it is tried again");
-        }
+        tell_start(&run_id, &running, &config, &bound);
 
         let now = Instant::now();
         let mut daemon = Daemon {
@@ -215,6 +223,7 @@ impl Daemon {
             retiring: Vec::new(),
             sinks,
             collecting: None,
+            flows,
             ending: None,
             prepared,
             asked: Asked::default(),
@@ -223,6 +232,8 @@ impl Daemon {
             drops,
             http: None,
             admin_bound: Bound::default(),
+            exported: Arc::default(),
+            rest: None,
             statsd: Arc::default(),
             service: Service::new(),
             level,
@@ -262,11 +273,30 @@ impl Daemon {
             statsd: Arc::clone(&self.statsd),
             sockets: self.config.sockets.is_some().then(|| collector::page(&self.asked)),
             sockets_elsewhere: http::sockets_elsewhere(&self.config),
+            flows: self.shown_flows(),
         };
         self.admin_bound.remove_file(&bound);
         self.admin_bound = bound.try_clone()?;
         self.http = Http::start(bound, self.config.statsd.as_ref(), &shown)?;
         Ok(())
+    }
+
+    /// What is shown of flows. What scripts have defined so far is forgotten.
+    fn shown_flows(&mut self) -> Option<ShownFlows> {
+        self.forget_scripts();
+        let config = self.config.flows.as_ref()?;
+        let shared = Arc::clone(self.flows.shared()?);
+        self.exported.set(config.exported().map(str::to_owned).collect());
+
+        self.rest = config.rest.map(|_| Site::new(&shared, config.rest_flows_max));
+        let changes = if config.takes_changes() { Changes::Allowed } else { Changes::Refused };
+        let rest = self.rest.clone().map(|site| (site, changes));
+        Some(ShownFlows { shared, exported: Arc::clone(&self.exported), rest })
+    }
+
+    /// Forgets what scripts have defined.
+    fn forget_scripts(&self) {
+        self.rest.iter().for_each(|site| site.forget());
     }
 
     /// Waits for one event or tick and handles it. Returns whether to go on.
@@ -294,6 +324,7 @@ impl Daemon {
 
         self.finish_retired();
         self.follow_collector();
+        self.flows.turn(&self.ledger);
         self.sinks.turn(now, &self.ledger);
         true
     }
@@ -310,7 +341,8 @@ impl Daemon {
         let listeners = self.running.iter().map(|one| &one.listener);
         let listeners = listeners.map(|listener| (listener.name(), listener.heartbeat()));
         let collector = self.collecting.iter().map(|one| (COLLECTOR_NAME, one.heartbeat()));
-        let beats = || listeners.clone().chain(collector.clone());
+        let analysis = self.flows.shared().map(|one| (FLOWS_NAME, one.heartbeat())).into_iter();
+        let beats = || listeners.clone().chain(collector.clone()).chain(analysis.clone());
 
         for (name, beat) in beats() {
             self.health.heartbeat(name, beat);
@@ -372,6 +404,15 @@ impl Daemon {
     }
 }
 
+/// Says what runs, and what does not yet.
+fn tell_start(run_id: &str, running: &[Running], config: &Config, bound: &Bound) {
+    let admin_addr = bound.tcp.as_ref().and_then(|listener| listener.local_addr().ok());
+    say(&banner::banner(run_id, running, config, admin_addr));
+    for (name, to) in banner::absent_unix_targets(running) {
+        tracing::warn!("target {name}: nobody listens at {to} yet; it is tried again");
+    }
+}
+
 /// Opens the sockets of all listeners, or takes over those that a service manager handed over.
 fn open_listeners(
     listeners: &[ListenerConfig],
@@ -391,15 +432,16 @@ fn open_listeners(
     Ok(sockets)
 }
 
-/// Opens the targets of all listeners.
+/// Opens the targets of all listeners, whose sockets are these.
 fn open_targets(
     listeners: &[ListenerConfig],
     names: &Names,
     ways: &Ways,
-    listen_addrs: &[SocketAddr],
+    sockets: &[OpenSocket],
 ) -> anyhow::Result<Vec<Targets>> {
+    let listen_addrs: Vec<_> = sockets.iter().filter_map(OpenSocket::address).collect();
     let open =
-        |listener: &ListenerConfig| Targets::open(&listener.targets, names, ways, listen_addrs);
+        |listener: &ListenerConfig| Targets::open(&listener.targets, names, ways, &listen_addrs);
     listeners.iter().map(open).collect()
 }
 
@@ -414,10 +456,10 @@ impl Running {
         let OpenSocket { socket, owner, file } = socket;
         let options = config.listener_options(owner);
         let before = drops.counted(socket.as_fd(), owner);
-        let Targets { destinations, addresses, fed } = targets;
+        let Targets { destinations, addresses, fed, tapped } = targets;
         let listener =
             Listener::start_counting_from(options, socket, before, destinations, ledger)?;
-        Ok(Running { config, listener, file, addresses, fed })
+        Ok(Running { config, listener, file, addresses, fed, tapped })
     }
 
     /// The UDP address that it listens on.
@@ -439,6 +481,7 @@ struct Targets {
     destinations: Vec<(TargetOptions, TargetKind)>,
     addresses: BTreeMap<String, Option<SocketAddr>>,
     fed: Vec<Fed>,
+    tapped: Option<Arc<Shared>>,
 }
 
 impl Targets {
@@ -457,11 +500,20 @@ impl Targets {
         Ok(targets)
     }
 
-    /// Adds the sinks that the listener feeds.
-    fn feed(&mut self, sinks: &mut Sinks, listener: &str, fed: Vec<Fed>) {
+    /// Adds the sinks that the listener feeds, and the analysis.
+    fn feed(
+        &mut self,
+        config: &Config,
+        listener: &str,
+        sinks: &mut Sinks,
+        analysis: Option<&Arc<Shared>>,
+    ) {
+        self.fed = Fed::by(config, listener);
         let destination = |one: &Fed| (one.target_options(), sinks.receiver(listener, one));
-        self.destinations.extend(fed.iter().map(destination));
-        self.fed = fed;
+        self.destinations.extend(self.fed.iter().map(destination));
+
+        self.tapped = analysis.filter(|_| flows::is_source(config, listener)).cloned();
+        self.destinations.extend(self.tapped.as_ref().map(flows::tap));
     }
 }
 

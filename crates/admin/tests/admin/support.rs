@@ -46,6 +46,7 @@ fn source(kind: HopKind) -> &'static str {
         | HopKind::Egress
         | HopKind::Receiver => "syslog",
         HopKind::Poll | HopKind::Close | HopKind::Sink => "sockets",
+        HopKind::Analysis => "flows",
     }
 }
 
@@ -98,6 +99,7 @@ pub(crate) fn busy_hops() -> Vec<HopSnapshot> {
         of(HopKind::Close, None)
             .event(Event::Ended(ConnectionEnd::PeerReset), 4)
             .finish(amount(1_000)),
+        of(HopKind::Analysis, None).finish(amount(1_000)),
         busy_sink(of(HopKind::Sink, Some("kept"))),
     ]
 }
@@ -148,6 +150,7 @@ pub(crate) fn idle_hops() -> Vec<HopSnapshot> {
         idle(HopKind::Receiver, Some("old")),
         idle(HopKind::Poll, None),
         idle(HopKind::Close, None),
+        idle(HopKind::Analysis, None),
         idle(HopKind::Sink, Some("kept")),
     ]
 }

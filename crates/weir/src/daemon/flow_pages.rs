@@ -102,7 +102,7 @@ impl Pages {
         let name = name.ok_or_else(|| wrong("flow=NAME is missing; /flows lists the names"))?;
         let most = number(most, "n", 1..=FLOWS_MAX)?;
 
-        let now_ns = sys::clock::monotonic_ns();
+        let now_ns = self.shared.clock_ns();
         let json = self.shared.with(|analysis| {
             let counting = analysis.counting(&name)?;
             let most = most.unwrap_or(counting.definition().top);

@@ -6,7 +6,8 @@
 
 mod apply;
 
-use super::http::{Bound, sockets_elsewhere};
+use super::flows::{self, Flowing, Shared};
+use super::http::{Bound, rest_address, served_flows, sockets_elsewhere};
 use super::open::{self, OpenSocket, OpenTarget, Place};
 use super::sinks::{Fed, Sinks};
 use super::{
@@ -18,6 +19,7 @@ use config::{
 };
 use relay::{SocketOwner, TargetKind};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 use sys::socket::share_address;
 
@@ -32,6 +34,8 @@ struct Plan {
     fates: Vec<Fate>,
     admin: Admin,
     collector: NextCollector,
+    /// The analysis that begins, if it does.
+    flowing: Option<Flowing>,
     sinks: sinks::Plan,
 }
 
@@ -62,6 +66,10 @@ enum Step {
     Feed(Fed, TargetKind),
     /// The same sink, with other rows.
     FeedAnew(Fed, TargetKind),
+    /// The analysis, which is fed from now on.
+    Tap(Arc<Shared>),
+    /// The analysis is fed no longer.
+    Untap,
 }
 
 /// What becomes of the admin server.
@@ -104,19 +112,14 @@ impl Daemon {
     /// Opens everything that is new, and changes nothing.
     fn prepare(&mut self, config: Config) -> Result<Plan, Vec<String>> {
         let mut opened = Vec::new();
-        match self.try_prepare(&config, &mut opened) {
-            Ok((fates, admin, collector, sinks)) => {
-                Ok(Plan { config, fates, admin, collector, sinks })
+        self.try_prepare(&config, &mut opened).map_err(|error| {
+            for socket in opened.into_iter().flatten() {
+                self.give_back(socket);
             }
-            Err(error) => {
-                for socket in opened.into_iter().flatten() {
-                    self.give_back(socket);
-                }
-                // The names of the refused file are of no interest; the former ones are watched already.
-                let _ = self.names.watch(&watched_names(&self.config));
-                Err(vec![format!("{error:#}")])
-            }
-        }
+            // The names of the refused file are of no interest; the former ones are watched already.
+            let _ = self.names.watch(&watched_names(&self.config));
+            vec![format!("{error:#}")]
+        })
     }
 
     fn give_back(&mut self, socket: OpenSocket) {
@@ -132,7 +135,7 @@ impl Daemon {
         &mut self,
         config: &Config,
         opened: &mut Vec<Option<OpenSocket>>,
-    ) -> anyhow::Result<(Vec<Fate>, Admin, NextCollector, sinks::Plan)> {
+    ) -> anyhow::Result<Plan> {
         self.names.watch_too(&watched_names(config))?;
         self.names.wait_for_answers(Instant::now() + NAMES_WAIT);
 
@@ -156,6 +159,9 @@ impl Daemon {
             })
             .collect();
 
+        let flowing = self.flows.prepare(config)?;
+        let analysis = flowing.as_ref().map(Flowing::shared).or(self.flows.shared());
+
         let mut ways = Vec::new();
         for (listener, at) in config.listeners.iter().zip(&matches) {
             self.keep_alive(&[]);
@@ -164,13 +170,14 @@ impl Daemon {
                     let mut steps = self.steps(one, listener, &listen_addrs)?;
                     let wanted = Fed::by(config, &listener.name);
                     feeding_steps(&mut self.sinks, &one.fed, &listener.name, wanted, &mut steps);
+                    let tapped = analysis.filter(|_| flows::is_source(config, &listener.name));
+                    steps.extend(tap_step(one.tapped.as_ref(), tapped));
                     Ways::Steps(steps)
                 }
                 _ => {
                     let mut targets =
                         Targets::open(&listener.targets, &self.names, &self.ways, &listen_addrs)?;
-                    let fed = Fed::by(config, &listener.name);
-                    targets.feed(&mut self.sinks, &listener.name, fed);
+                    targets.feed(config, &listener.name, &mut self.sinks, analysis);
                     Ways::All(targets)
                 }
             });
@@ -180,11 +187,15 @@ impl Daemon {
         let collector = self.next_collector(config)?;
         let shows_the_same = config.statsd == self.config.statsd
             && config.sockets.is_some() == self.config.sockets.is_some()
-            && sockets_elsewhere(config) == sockets_elsewhere(&self.config);
+            && sockets_elsewhere(config) == sockets_elsewhere(&self.config)
+            && served_flows(config) == served_flows(&self.config);
 
         let admin = match config.admin == self.config.admin && shows_the_same {
             true => Admin::Same,
-            false => Admin::Move(self.admin_bound.reopen(&self.config.admin, &config.admin)?),
+            false => {
+                let now = (&self.config.admin, rest_address(&self.config));
+                Admin::Move(self.admin_bound.reopen(now, config)?)
+            }
         };
 
         // Nothing can fail any more: what was opened goes into the plan.
@@ -195,7 +206,8 @@ impl Daemon {
             (Ways::All(targets), None, Some(socket)) => Some(Fate::Open { socket, targets }),
             _ => None,
         });
-        Ok((fates.collect(), admin, collector, sinks))
+        let (config, fates) = (config.clone(), fates.collect());
+        Ok(Plan { config, fates, admin, collector, flowing, sinks })
     }
 
     /// Opens the socket of a listener that is new. Where a listener that drains is bound already, the new one is bound beside
@@ -308,6 +320,15 @@ fn feeding_steps(
         };
         let receiver = sinks.receiver(listener, &wanted);
         steps.push(step(wanted, receiver));
+    }
+}
+
+/// What differs in whether a listener feeds the analysis.
+fn tap_step(tapped: Option<&Arc<Shared>>, wanted: Option<&Arc<Shared>>) -> Option<Step> {
+    match (tapped, wanted) {
+        (None, Some(wanted)) => Some(Step::Tap(Arc::clone(wanted))),
+        (Some(_), None) => Some(Step::Untap),
+        _ => None,
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn figures(
         }
 
         let names = exported.names();
-        let now_ns = sys::clock::monotonic_ns();
+        let now_ns = shared.clock_ns();
         let mut figures = shared.with(|analysis| totals(analysis));
         for name in sorted(&names) {
             // The lock is let go between definitions, so that datagrams wait for one of them at most.

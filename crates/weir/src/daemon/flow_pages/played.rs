@@ -69,6 +69,7 @@ pub(crate) fn play(shared: &Shared) {
             shared.with(|analysis| analysis.datagram(&bytes, address, at_ns, &mut ()));
         }
     }
+    shared.tick();
 }
 
 /// An answer as a client sees it.

@@ -44,10 +44,12 @@ fn find(site: &Site, after: u64, most: usize, names: &[&str]) -> Vec<Json> {
         event.change == Change::Raised && (names.is_empty() || names.contains(&&*event.threshold))
     };
     let metrics = site.metrics_of_thresholds();
+    let now_ns = site.shared.clock_ns();
     site.shared.with(|analysis| {
         let mut places = HashMap::new();
         let events = analysis.events().after(after).rev().filter(|event| is_asked(event));
-        let shown = events.take(most).map(|event| show(analysis, event, &metrics, &mut places));
+        let shown =
+            events.take(most).map(|event| show(analysis, event, &metrics, &mut places, now_ns));
         shown.collect()
     })
 }
@@ -59,6 +61,7 @@ fn show(
     event: &Event,
     metrics: &HashMap<String, String>,
     places: &mut Places,
+    now_ns: u64,
 ) -> Json {
     let metric = metrics.get(&*event.threshold).cloned();
     let (metric, agent, source, key) = match &event.subject {
@@ -69,7 +72,7 @@ fn show(
                 .unwrap_or_default();
             let known = places
                 .entry(definition.to_string())
-                .or_insert_with(|| places_of(analysis, definition, sys::clock::monotonic_ns()));
+                .or_insert_with(|| places_of(analysis, definition, now_ns));
             let (agent, source) = match known.get(&parts) {
                 Some((agent, source)) => (agent.to_string(), source_text(*source)),
                 None => ("ALL".into(), "ALL".into()),

@@ -90,7 +90,7 @@ pub(super) fn list(site: &Site, wanted: &Wanted<'_>) -> Result<Vec<Active>, Told
     let agents = site.agents(wanted.agents)?;
     let is_all = wanted.agents == "ALL";
     let separator = site.separator(wanted.name);
-    let now_ns = sys::clock::monotonic_ns();
+    let now_ns = site.shared.clock_ns();
 
     site.shared.with(|analysis| {
         let counting =

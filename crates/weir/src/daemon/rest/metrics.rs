@@ -43,14 +43,14 @@ fn counter(name: &str) -> Option<&'static Counter> {
 }
 
 /// Milliseconds since an agent was last heard.
-pub(super) fn silent_ms(agent: &Agent) -> u64 {
-    sys::clock::monotonic_ns().saturating_sub(agent.heard_ns()) / 1_000_000
+fn silent_ms(agent: &Agent, now_ns: u64) -> u64 {
+    now_ns.saturating_sub(agent.heard_ns()) / 1_000_000
 }
 
 /// Each agent by its address. Parts of an agent are one.
 pub(super) fn agents(site: &Site, query: &Query) -> Told {
     let wanted: Vec<&str> = query.all("agent").collect();
-    let now_ns = sys::clock::monotonic_ns();
+    let now_ns = site.shared.clock_ns();
     let mut agents = BTreeMap::<String, Map<String, Json>>::new();
     site.shared.with(|analysis| {
         for (id, agent) in analysis.engine().agents() {
@@ -128,8 +128,9 @@ fn join(agent: &mut Map<String, Json>, part: Vec<(&'static str, u64)>) {
 
 /// The names of metrics that can be asked for, with the milliseconds since one was last heard.
 pub(super) fn known(site: &Site) -> Told {
+    let now_ns = site.shared.clock_ns();
     let (silent_ms, flows) = site.shared.with(|analysis| {
-        let silent = analysis.engine().agents().map(|(_, agent)| silent_ms(agent)).min();
+        let silent = analysis.engine().agents().map(|(_, agent)| silent_ms(agent, now_ns)).min();
         let flows = analysis.engine().counting().iter();
         let flows: Vec<String> = flows.map(|one| one.definition().name.clone()).collect();
         (silent, flows)
@@ -172,6 +173,7 @@ pub(super) fn dump(site: &Site, agents: &str, metrics: &str) -> Result<Told, Tol
         "ALL" => None,
         list => Some(split(list)?),
     };
+    let now_ns = site.shared.clock_ns();
     let mut first = Vec::new();
     for name in site.flow_names(names.as_deref()) {
         let wanted = Wanted { agents, name: &name, most: 10_000, least: 0.0, across: Across::Max };
@@ -182,7 +184,7 @@ pub(super) fn dump(site: &Site, agents: &str, metrics: &str) -> Result<Told, Tol
                 "lastUpdate": 0,
                 "metricName": name,
                 "metricValue": flows.first().map_or(0.0, |one| one.figure.rate.value),
-                "topKeys": top_keys(&flows),
+                "topKeys": top_keys(&flows, now_ns),
             });
             first.push(json.to_string());
         }
@@ -190,7 +192,7 @@ pub(super) fn dump(site: &Site, agents: &str, metrics: &str) -> Result<Told, Tol
 
     let names = names.map(Arc::new);
     let parts = move |id: &AgentId, agent: &Agent| {
-        let silent_ms = silent_ms(agent);
+        let silent_ms = silent_ms(agent, now_ns);
         let values = counters(agent, names.as_ref().map(|names| names.as_slice())).into_iter();
         let parts = values.map(|(index, name, value)| {
             let json = json!({
@@ -227,8 +229,7 @@ fn by_place(flows: Vec<Active>) -> BTreeMap<(String, String), Vec<Active>> {
 }
 
 /// The heaviest flows, as sFlow-RT shows them of a metric that is a flow.
-fn top_keys(flows: &[Active]) -> Vec<Json> {
-    let now_ns = sys::clock::monotonic_ns();
+fn top_keys(flows: &[Active], now_ns: u64) -> Vec<Json> {
     let keys = flows.iter().take(20).map(|one| {
         json!({
             "key": one.key.join(&one.separator),
@@ -306,7 +307,7 @@ fn flow_metric(site: &Site, agents: &str, metric: &Metric) -> Result<Option<Json
     let Some(first) = flows.first() else { return Ok(None) };
 
     let (agent, source) = first.place();
-    let now_ns = sys::clock::monotonic_ns();
+    let now_ns = site.shared.clock_ns();
     let update_ms = now_ns.saturating_sub(first.figure.last_ns) / 1_000_000;
     let places = by_place_count(&flows);
     Ok(Some(json!({
@@ -318,7 +319,7 @@ fn flow_metric(site: &Site, agents: &str, metric: &Metric) -> Result<Option<Json
         "metricN": places,
         "metricName": metric.text,
         "metricValue": first.figure.rate.value,
-        "topKeys": top_keys(&flows),
+        "topKeys": top_keys(&flows, now_ns),
     })))
 }
 
@@ -334,11 +335,12 @@ fn counter_metric(
     (name, _): &Counter,
 ) -> Result<Option<Json>, Told> {
     let names = [(*name).to_owned()];
+    let now_ns = site.shared.clock_ns();
     let mut values: Vec<(f64, AgentId, u32, u64)> = Vec::new();
     for id in site.agents(agents)? {
         let agent = site.shared.with(|analysis| analysis.engine().agent(&id).cloned());
         let Some(agent) = agent else { continue };
-        let silent_ms = silent_ms(&agent);
+        let silent_ms = silent_ms(&agent, now_ns);
         for (index, _, value) in counters(&agent, Some(&names)) {
             let is_asked = metric.source.as_ref().is_none_or(|one| *one == index.to_string());
             if is_asked && values.len() < VALUES_MAX {

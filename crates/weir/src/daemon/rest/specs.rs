@@ -1,6 +1,7 @@
 //! What scripts define: flows, thresholds and groups as sFlow-RT writes them, in Weir's terms.
 
 use super::words::{self, shown};
+use config::{REST_FLOWS_KEPT, REST_KEYS_MAX};
 use flows::{
     Aggregation, Definition, Filter, Groups, Measure, Network, Part, PortFigure, Threshold,
     Traffic, Watched,
@@ -8,10 +9,6 @@ use flows::{
 use serde_json::{Map, Value as Json};
 use std::time::Duration;
 
-/// Flows that one definition of a script keeps.
-pub(super) const FLOWS_KEPT: usize = 10_000;
-/// Most parts of a key.
-const KEYS_MAX: usize = 12;
 /// Most networks of all groups together.
 pub(super) const NETWORKS_MAX: usize = 10_000;
 /// Most figures that may be above a threshold at once.
@@ -45,8 +42,8 @@ pub(super) fn definition(
 ) -> Result<Definition, String> {
     let keys = text(spec, "keys")?.ok_or("keys is missing")?;
     let keys = words::keys(&keys)?;
-    if keys.len() > KEYS_MAX {
-        return Err(format!("more than {KEYS_MAX} keys"));
+    if keys.len() > REST_KEYS_MAX {
+        return Err(format!("more than {REST_KEYS_MAX} keys"));
     }
 
     let (asked, direction) = match text(spec, "filter")?.filter(|text| !text.is_empty()) {
@@ -72,7 +69,7 @@ pub(super) fn definition(
         smoothing: seconds(spec, "t", 2.0, 0.2..=600.0)?,
         top: number(spec, "n")?.unwrap_or(5.0).clamp(5.0, 20.0) as usize,
         active_timeout: seconds(spec, "activeTimeout", 60.0, 1.0..=3_600.0)?,
-        flows_max: FLOWS_KEPT,
+        flows_max: REST_FLOWS_KEPT,
     })
 }
 
