@@ -158,6 +158,7 @@ families! {
     TargetSendErrors Counter "weir_relay_target_send_errors_total" ["origin", "target", "errno"]
         Event::SendErrors(SendError::Other).meaning();
     TargetRetries Counter "weir_relay_target_retries_total" = Target Event::Retries ["origin", "target"];
+    TargetWithoutSource Counter "weir_relay_target_without_source_datagrams_total" = Target Event::WithoutSource ["origin", "target"];
     TargetTailsMended Counter "weir_relay_target_file_tails_mended_total" = Target Event::FileTailsMended ["origin", "target"];
     TargetFilesSetAside Counter "weir_relay_target_files_set_aside_total" = Target Event::FilesSetAside ["origin", "target"];
     TargetIcmpErrors Counter "weir_relay_target_icmp_errors_total" ["origin", "target", "code"]
@@ -215,6 +216,11 @@ families! {
         "Datagrams whose samples are in the figures.";
     FlowsDropped Counter "weir_flows_dropped_datagrams_total" = Analysis Dropped ["reason"]
         "Datagrams whose samples were not read.";
+    FlowsAgents Gauge "weir_flows_agents" = Analysis Gauge::FlowAgents [];
+    FlowsMissing Gauge "weir_flows_missing_datagrams" = Analysis Gauge::MissingDatagrams [];
+    FlowsNetworkMissing Gauge "weir_flows_network_missing_datagrams" = Analysis Gauge::NetworkMissing [];
+    FlowsCollectorDropped Counter "weir_flows_collector_dropped_datagrams_total" = Analysis Event::CollectorDropped [];
+    FlowsAgentDropped Counter "weir_flows_agent_dropped_samples_total" = Analysis Event::AgentDroppedSamples [];
 
     SinkOffered Counter "weir_sink_offered_records_total" = Sink Received ["origin", "sink"]
         "Records that were made for the sink.";

@@ -99,7 +99,13 @@ pub(crate) fn busy_hops() -> Vec<HopSnapshot> {
         of(HopKind::Close, None)
             .event(Event::Ended(ConnectionEnd::PeerReset), 4)
             .finish(amount(1_000)),
-        of(HopKind::Analysis, None).finish(amount(1_000)),
+        of(HopKind::Analysis, None)
+            .event(Event::AgentDroppedSamples, 6)
+            .event(Event::CollectorDropped, 7)
+            .gauge(Gauge::FlowAgents, 8)
+            .gauge(Gauge::MissingDatagrams, 9)
+            .gauge(Gauge::NetworkMissing, 2)
+            .finish(amount(1_000)),
         busy_sink(of(HopKind::Sink, Some("kept"))),
     ]
 }

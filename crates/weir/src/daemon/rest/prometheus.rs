@@ -103,7 +103,7 @@ impl Site {
         Ok(name)
     }
 
-    fn forget_unscraped(&self, now: Instant) {
+    pub(super) fn forget_unscraped(&self, now: Instant) {
         let mut made = self.made();
         let is_old = |at: Instant| now.saturating_duration_since(at) > UNSCRAPED_MAX;
         let flows = made.flows.iter().filter(|(_, one)| one.scraped.is_some_and(is_old));
