@@ -227,7 +227,7 @@ fn hostile_bodies_are_refused() {
         ("/flow/x/json", r#"{"keys":5}"#, "expected text"),
         ("/flow/x/json", r#"{"keys":"ipsource","value":"x"}"#, "expected bytes"),
         ("/flow/x/json", r#"{"keys":"ipsource","n":"many"}"#, "expected a number"),
-        ("/flow/x/json", r#"{"keys":"ipsource","filter":"a=b or 1"}"#, "not a value"),
+        ("/flow/x/json", r#"{"keys":"ipsource","filter":"ipsource=b or 1"}"#, "not a value"),
         (
             "/flow/x/json",
             r#"{"keys":"group:ipsource:x","filter":"group:ipsource:x=y"}"#,

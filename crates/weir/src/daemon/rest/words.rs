@@ -212,7 +212,8 @@ impl<'a> Parser<'a> {
         if self.takes("(") {
             let inside = self.any(depth + 1)?;
             return match self.takes(")") {
-                true => Ok(format!("({inside})")),
+                // Alternatives have brackets already.
+                true => Ok(inside),
                 false => Err(format!("filter: expected ) at \"{}\"", shown(self.rest))),
             };
         }
