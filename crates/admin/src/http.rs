@@ -1,3 +1,4 @@
+use crate::service::{Action, Asked, Told};
 use crate::{AdminState, Phase, metrics, metrics::Exposition, page};
 use axum::Router;
 use axum::extract::{Request, State};
@@ -27,8 +28,11 @@ struct HandlerCounts {
 }
 
 /// The label values of `handler`: a closed list, so that a stranger's paths make no series.
-const HANDLERS: [&str; 7] =
-    ["/", "/metrics", "/ledger", "/sockets", "/healthz", "/readyz", "other"];
+const HANDLERS: [&str; 9] =
+    ["/", "/metrics", "/ledger", "/sockets", "/flows", "/healthz", "/readyz", "rest", "other"];
+
+const FLOWS: &str = "/flows";
+const FLOWS_BELOW: &str = "/flows/";
 
 impl HttpCounts {
     /// Each handler with its requests and how many of them were answered with a 4xx or 5xx.
@@ -38,8 +42,10 @@ impl HttpCounts {
         })
     }
 
-    fn count(&self, path: &str, status: StatusCode) {
+    /// Counts a request by its handler: one of [`HANDLERS`], or a stranger's path.
+    pub(crate) fn count(&self, path: &str, status: StatusCode) {
         let other = HANDLERS.len() - 1;
+        let path = if path.starts_with(FLOWS_BELOW) { FLOWS } else { path };
         let index = HANDLERS[..other].iter().position(|name| *name == path).unwrap_or(other);
         let counts = &self.handlers[index];
         counts.requests.fetch_add(1, Ordering::Relaxed);
@@ -56,6 +62,8 @@ pub fn router(state: Arc<AdminState>) -> Router {
         .route("/metrics", get(show_metrics))
         .route("/ledger", get(show_ledger))
         .route("/sockets", get(show_sockets))
+        .route("/flows", get(show_flows))
+        .route("/flows/{*below}", get(show_flows))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .fallback(not_found)
@@ -71,7 +79,12 @@ async fn guard(State(state): State<Arc<AdminState>>, request: Request, next: Nex
         None => next.run(request).await,
     };
     state.http.count(&path, response.status());
+    seal(&mut response);
+    response
+}
 
+/// Sets the headers that every answer has: no browser is to make anything else of it than what it is.
+pub(crate) fn seal(response: &mut Response) {
     let headers = response.headers_mut();
     for (name, value) in [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -80,7 +93,6 @@ async fn guard(State(state): State<Arc<AdminState>>, request: Request, next: Nex
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    response
 }
 
 fn refuse(state: &AdminState, request: &Request) -> Option<Response> {
@@ -107,13 +119,20 @@ fn refuse(state: &AdminState, request: &Request) -> Option<Response> {
         return Some((StatusCode::FORBIDDEN, format!("{elsewhere}\n")).into_response());
     }
 
-    if matches!(path, "/ledger" | "/sockets") && !is_from_this_machine(state, request) {
+    let is_telling =
+        matches!(path, "/ledger" | "/sockets" | FLOWS) || path.starts_with(FLOWS_BELOW);
+    if is_telling && !is_from_this_machine(state, request) {
         let text = "this is only shown to this machine, at a loopback address: it names every listener, target and peer\n";
         return Some((StatusCode::FORBIDDEN, text).into_response());
     }
 
-    // A web page reaches 127.0.0.1 by pointing a name of its own at it, but then the Host header has that name.
-    if !state.bind.is_loopback() {
+    refuse_foreign_name(state.bind, request)
+}
+
+/// Refuses a request to a loopback address that names another machine: a web page reaches 127.0.0.1 by pointing a name of its own at it, but
+/// then the Host header has that name.
+pub(crate) fn refuse_foreign_name(bind: IpAddr, request: &Request) -> Option<Response> {
+    if !bind.is_loopback() {
         return None;
     }
     let named = host_names(request.uri(), request.headers());
@@ -121,7 +140,7 @@ fn refuse(state: &AdminState, request: &Request) -> Option<Response> {
         return Some((StatusCode::BAD_REQUEST, "no Host header\n").into_response());
     }
 
-    let stranger = named.iter().any(|host| !is_this_machine(host, state.bind));
+    let stranger = named.iter().any(|host| !is_this_machine(host, bind));
     stranger.then(|| {
         let text = "the Host header names another machine; use localhost, 127.0.0.1 or [::1]\n";
         (StatusCode::FORBIDDEN, text).into_response()
@@ -191,6 +210,7 @@ async fn index() -> &'static str {
      /ledger              what came in, what left, what was lost, where and why (JSON)\n\
      /ledger?format=text  the same to read\n\
      /sockets?filter=...  TCP sockets of this machine, as `weir sockets` filters them (JSON)\n\
+     /flows               sFlow's definitions and what was counted; below it top, agents, interfaces, events (JSON)\n\
      /healthz             200 while the data loops are alive\n\
      /readyz              200 while datagrams are taken\n"
 }
@@ -227,6 +247,30 @@ async fn show_sockets(State(state): State<Arc<AdminState>>, uri: Uri) -> Respons
 
     let query = uri.query().unwrap_or_default().to_owned();
     page::answer(asked, query).await
+}
+
+async fn show_flows(State(state): State<Arc<AdminState>>, uri: Uri) -> Response {
+    let Some(flows) = &state.flows else {
+        let text = "no flows here: the configuration has no [flows]\n";
+        return (StatusCode::NOT_FOUND, text).into_response();
+    };
+
+    let asked = Asked {
+        action: Action::Read,
+        path: uri.path().to_owned(),
+        query: uri.query().unwrap_or_default().to_owned(),
+        body: Vec::new(),
+    };
+    let mut stopping = state.stopping.subscribe();
+    tokio::select! {
+        told = (flows.pages)(asked) => told.into_response(),
+        _ = stopping.wait_for(|stopping| *stopping) => stopped().into_response(),
+    }
+}
+
+/// The answer to those who wait for something when the server stops.
+pub(crate) fn stopped() -> Told {
+    Told::text(503, "the server is being stopped")
 }
 
 async fn healthz(State(state): State<Arc<AdminState>>) -> (StatusCode, String) {

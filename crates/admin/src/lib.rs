@@ -1,7 +1,7 @@
 //! What a running relay says of itself: `/metrics`, `/ledger`, `/healthz` and `/readyz` over HTTP, and the same
 //! figures pushed as StatsD.
 //!
-//! Everything here reads; nothing can be changed over HTTP. The numbers come from the [`ledger`], from [`Health`] (which
+//! Everything at these addresses reads. What a [`Rest`] serves, at an address of its own, may change what is counted of flows. The numbers come from the [`ledger`], from [`Health`] (which
 //! the daemon feeds) and from the kernel's files (which explain losses before the socket).
 
 #![forbid(unsafe_code)]
@@ -12,20 +12,25 @@ mod http;
 pub mod metrics;
 mod page;
 pub mod process;
+mod rest;
 mod server;
+pub mod service;
 pub mod statsd;
 
 pub use health::{Health, Phase};
 pub use http::{HttpCounts, router};
+pub use metrics::flows::{DefinitionFigures, FlowFigures, FlowSeries, Flows, Unit};
 pub use page::{Page, PageError, Pieces};
+pub use rest::{BODY_BYTES_MAX, Changes, Rest};
 pub use server::{
-    CONNECTION_LIFETIME_MAX, CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_TIMEOUT, HEADERS_MAX, serve,
-    serve_users,
+    CONNECTION_LIFETIME_MAX, CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_TIMEOUT, HEADERS_MAX,
+    POLL_LIFETIME_MAX, serve, serve_rest, serve_users,
 };
 
 use ledger::Ledger;
 use std::net::IpAddr;
 use std::sync::Arc;
+use tokio::sync::watch;
 
 /// Everything that the admin server shows.
 pub struct AdminState {
@@ -44,12 +49,16 @@ pub struct AdminState {
     /// What the StatsD push counts; stays 0 where nothing is pushed.
     pub statsd: Arc<statsd::Counts>,
     /// What the server itself counts.
-    pub http: HttpCounts,
+    pub http: Arc<HttpCounts>,
     /// Answers `/sockets`; `None` without a socket collector.
     pub sockets: Option<Page>,
     /// Where `/sockets` is for known users alone ([`serve_users`]): what everybody else is told, a sentence that says where to
     /// ask. `None`: those who may see the ledger may ask.
     pub sockets_elsewhere: Option<String>,
+    /// Answers `/flows` and what is below it, and gives figures for `/metrics`; `None` where no flows are analyzed.
+    pub flows: Option<Flows>,
+    /// Says so to those who wait for an answer when the server stops.
+    pub(crate) stopping: watch::Sender<bool>,
 }
 
 impl AdminState {
@@ -62,9 +71,11 @@ impl AdminState {
             bind,
             host: host::Reader::system(),
             statsd: Arc::default(),
-            http: HttpCounts::default(),
+            http: Arc::default(),
             sockets: None,
             sockets_elsewhere: None,
+            flows: None,
+            stopping: watch::Sender::new(false),
         }
     }
 }

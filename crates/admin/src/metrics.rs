@@ -5,6 +5,7 @@
 //! that is read at once, while client libraries hold counters of their own and write one format.
 
 mod collect;
+pub(crate) mod flows;
 mod samples;
 mod sockets;
 mod table;
@@ -66,6 +67,8 @@ pub fn render(state: &AdminState, exposition: Exposition) -> String {
     let process = state.host.read_process();
     let health = state.health.view();
 
+    let flows = state.flows.as_ref().map(|flows| (flows.figures)());
+
     let figures = Figures {
         snapshot: &snapshot,
         host: &host,
@@ -74,6 +77,7 @@ pub fn render(state: &AdminState, exposition: Exposition) -> String {
         build: &state.build,
         http: &state.http,
         statsd: &state.statsd,
+        flows: flows.as_ref(),
     };
 
     text::write(&figures.samples(), exposition)

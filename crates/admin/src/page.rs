@@ -39,6 +39,11 @@ pub(crate) async fn answer(page: Page, query: String) -> Response {
         }
     };
 
+    ([(header::CONTENT_TYPE, "application/json")], stream(pieces)).into_response()
+}
+
+/// A body whose pieces are made on a thread that may wait.
+pub(crate) fn stream(pieces: Pieces) -> Body {
     // One piece waits, the rest is still to be made.
     let (sender, receiver) = mpsc::channel(1);
     tokio::task::spawn_blocking(move || {
@@ -50,8 +55,7 @@ pub(crate) async fn answer(page: Page, query: String) -> Response {
         }
     });
 
-    let body = Body::new(Streamed(receiver));
-    ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+    Body::new(Streamed(receiver))
 }
 
 fn refusal(error: PageError) -> Response {

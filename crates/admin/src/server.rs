@@ -1,5 +1,6 @@
 use crate::http::Peer;
-use crate::{AdminState, router};
+use crate::rest::{self, Rest};
+use crate::{AdminState, HttpCounts, router};
 use axum::Extension;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -12,6 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
 /// Most connections at one time. One more closes the oldest: an honest request is answered in milliseconds, so that the
@@ -23,6 +25,10 @@ const STRANGERS_MAX: usize = 8;
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest life of a connection, including a slow reader of the answer. A connection serves one request.
 pub const CONNECTION_LIFETIME_MAX: Duration = Duration::from_secs(15);
+/// The same of an admin server that tells of events, for which a client may wait half a minute.
+const EVENT_LIFETIME_MAX: Duration = Duration::from_secs(45);
+/// The same where clients may wait for something to happen: a minute, as scripts ask for, and the time to answer.
+pub const POLL_LIFETIME_MAX: Duration = Duration::from_secs(75);
 /// Most bytes of a request's head.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Most header lines of a request.
@@ -41,7 +47,23 @@ pub async fn serve(
     state: Arc<AdminState>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> io::Result<()> {
-    serve_accepted(listener, state, shutdown).await;
+    serve_accepted(listener, Served::admin(state), shutdown).await;
+    Ok(())
+}
+
+/// Serves a [`Rest`] in the same way, to clients that may wait longer.
+pub async fn serve_rest(
+    listener: TcpListener,
+    rest: Arc<Rest>,
+    shutdown: impl Future<Output = ()> + Send,
+) -> io::Result<()> {
+    let served = Served {
+        counts: Arc::clone(&rest.counts),
+        stopping: rest.stopping.clone(),
+        lifetime: POLL_LIFETIME_MAX,
+        router: rest::router(rest),
+    };
+    serve_accepted(listener, served, shutdown).await;
     Ok(())
 }
 
@@ -53,8 +75,32 @@ pub async fn serve_users(
     state: Arc<AdminState>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> io::Result<()> {
-    serve_accepted(Users { listener, is_known }, state, shutdown).await;
+    serve_accepted(Users { listener, is_known }, Served::admin(state), shutdown).await;
     Ok(())
+}
+
+/// What is served, and for how long at most.
+struct Served {
+    router: axum::Router,
+    counts: Arc<HttpCounts>,
+    stopping: watch::Sender<bool>,
+    lifetime: Duration,
+}
+
+impl Served {
+    fn admin(state: Arc<AdminState>) -> Served {
+        Served {
+            counts: Arc::clone(&state.http),
+            stopping: state.stopping.clone(),
+            // Those who wait for an event wait half a minute at most.
+            lifetime: if state.flows.is_some() {
+                EVENT_LIFETIME_MAX
+            } else {
+                CONNECTION_LIFETIME_MAX
+            },
+            router: router(state),
+        }
+    }
 }
 
 /// Where connections are accepted.
@@ -93,10 +139,10 @@ impl<F: Fn(u32) -> bool + Send + Sync> Accept for Users<F> {
 
 async fn serve_accepted(
     listener: impl Accept,
-    state: Arc<AdminState>,
+    served: Served,
     shutdown: impl Future<Output = ()> + Send,
 ) {
-    let router = router(Arc::clone(&state));
+    let Served { router, counts, stopping, lifetime } = served;
     let mut known = Connections::new(CONNECTIONS_MAX);
     let mut strangers = Connections::new(STRANGERS_MAX);
     let mut shutdown = std::pin::pin!(shutdown);
@@ -110,10 +156,10 @@ async fn serve_accepted(
                 Ok((stream, peer)) => {
                     let connections = if peer == Peer::Stranger { &mut strangers } else { &mut known };
                     if connections.make_room() {
-                        state.http.crowded.fetch_add(1, Ordering::Relaxed);
+                        counts.crowded.fetch_add(1, Ordering::Relaxed);
                     }
                     let service = TowerToHyperService::new(router.clone().layer(Extension(peer)));
-                    connections.add(serve_one(stream, service, Arc::clone(&state)));
+                    connections.add(serve_one(stream, service, lifetime, Arc::clone(&counts)));
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
@@ -121,6 +167,7 @@ async fn serve_accepted(
     }
 
     drop(listener);
+    stopping.send_replace(true);
     let ended = async { while known.tasks.join_next().await.is_some() {} };
     // Whatever is still open after the grace is closed with the set.
     let _ = tokio::time::timeout(STOP_GRACE, ended).await;
@@ -162,7 +209,8 @@ impl Connections {
 async fn serve_one(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     service: TowerToHyperService<axum::Router>,
-    state: Arc<AdminState>,
+    lifetime: Duration,
+    counts: Arc<HttpCounts>,
 ) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -173,13 +221,13 @@ async fn serve_one(
         .serve_connection(TokioIo::new(stream), service);
 
     // A client that went away or spoke something else than HTTP is not our concern.
-    let too_slow = match tokio::time::timeout(CONNECTION_LIFETIME_MAX, connection).await {
+    let too_slow = match tokio::time::timeout(lifetime, connection).await {
         Ok(Ok(())) => false,
         Ok(Err(error)) => error.is_timeout(),
         Err(_) => true,
     };
 
     if too_slow {
-        state.http.timeouts.fetch_add(1, Ordering::Relaxed);
+        counts.timeouts.fetch_add(1, Ordering::Relaxed);
     }
 }

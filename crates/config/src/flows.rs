@@ -11,18 +11,23 @@ pub(crate) use definition::SECTION as FLOW_SECTION;
 
 use crate::document::{Entry, Table, Value};
 use crate::errors::nearest;
-use crate::form::{List, Span, parsed, whole};
+use crate::form::{Bool, List, Span, parsed, text, whole};
 use crate::keys::{Section, keys};
 use crate::listener::ReadListener;
 use crate::reader::{Placed, Reader, Report, single};
-use ::flows::{Definition, Engine, Groups, Limits, Network};
+use ::flows::{Definition, Engine, Field, Groups, Limits, Network, Part};
 use groups::GroupsForm;
 use std::collections::{BTreeMap, HashSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// The name that the analysis has in the ledger: as a target of its listeners, and where listeners have theirs.
 pub const FLOWS_NAME: &str = "flows";
+
+/// Flows that each definition keeps that is made through `rest`.
+pub const REST_FLOWS_KEPT: usize = 10_000;
+/// Most parts of the key of such a definition.
+pub const REST_KEYS_MAX: usize = 12;
 
 pub(crate) const SECTION: Section =
     Section { path: "flows", header: "[flows]", tables: &[FlowsConfig::TABLE], subsections: &[] };
@@ -59,6 +64,14 @@ keys! {
         /// Names of groups with their networks, for keys and filters: `groups = { lab = ["10.0.0.0/8"] }`, or a
         /// section `[flows.groups]` with a line for each. An address belongs to the longest network that it is in.
         groups => groups: BTreeMap<String, Vec<Network>> = GroupsForm, empty("none");
+        /// Where the part of sFlow-RT's REST API that scripts use is served over HTTP, such as `127.0.0.1:8008`. Everyone who reaches it
+        /// reads every figure of flows. [flows-rest.md](flows-rest.md) lists what it answers.
+        rest => rest: Option<SocketAddr> = text("IP address and port", rest_address), unset("off");
+        /// Whether flows, thresholds and groups can be defined there. On a loopback address they always can be.
+        rest_changes => rest_changes: bool = Bool, default(false)
+            where |flows| flows.rest.is_some(), "there is no such address; add rest = \"127.0.0.1:8008\"";
+        /// Flows that can be defined there. Each keeps the 10,000 heaviest.
+        rest_flows_max => rest_flows_max: usize = whole(0, 1_000), default(20);
     }
 }
 
@@ -85,10 +98,33 @@ impl FlowsConfig {
         self.definitions.iter().map(|one| one.built(&groups)).collect()
     }
 
+    /// Whether flows can be defined at `rest`.
+    pub fn takes_changes(&self) -> bool {
+        self.rest_changes || self.rest.is_some_and(|rest| rest.ip().is_loopback())
+    }
+
+    /// The names of the definitions whose flows have metrics.
+    pub fn exported(&self) -> impl Iterator<Item = &str> {
+        self.definitions.iter().filter(|one| one.metrics).map(|one| one.name.as_str())
+    }
+
     /// The most bytes that the analysis takes.
     pub fn memory_max_bytes(&self) -> u64 {
-        Engine::memory_max_bytes(&self.limits(), &self.built_definitions()) as u64
+        let mut definitions = self.built_definitions();
+        if self.rest.is_some() {
+            let keys = vec![Part::Field(Field::Src); REST_KEYS_MAX];
+            let largest = FlowConfig { keys, flows_max: REST_FLOWS_KEPT, ..FlowConfig::usual() };
+            let largest = largest.built(&Groups::default());
+            definitions.extend(std::iter::repeat_n(largest, self.rest_flows_max));
+        }
+        Engine::memory_max_bytes(&self.limits(), &definitions) as u64
     }
+}
+
+fn rest_address(address: &str) -> Result<SocketAddr, String> {
+    let literal = address.replacen("localhost:", "127.0.0.1:", 1);
+    let wrong = |_| "it is not an IP address and port; write 127.0.0.1:8008".to_owned();
+    literal.parse().map_err(wrong)
 }
 
 /// Whether there is such a listener is seen when all are read.

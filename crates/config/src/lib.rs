@@ -35,7 +35,9 @@ mod statsd;
 mod target;
 mod threshold;
 
-pub use self::flows::{FLOWS_NAME, FlowConfig, FlowsConfig, Interface};
+pub use self::flows::{
+    FLOWS_NAME, FlowConfig, FlowsConfig, Interface, REST_FLOWS_KEPT, REST_KEYS_MAX,
+};
 pub use self::sink::{
     Body, ClickHouseSink, Credentials, FileSink, Framed, HttpSink, KafkaSink, NatsSink, NsqSink,
     NullSink, Opening, OtlpSink, ParquetSink, Parse, RedisMode, RedisSink, Registry, Requests,

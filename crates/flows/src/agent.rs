@@ -145,6 +145,12 @@ impl Agent {
         self.samplers.iter().map(|((traffic, source), one)| (*traffic, *source, &one.sampler))
     }
 
+    /// The numbers that its samplers of this traffic have in figures, with their sources.
+    pub fn sampler_numbers(&self, traffic: Traffic) -> impl Iterator<Item = (u32, DataSource)> {
+        let samplers = self.samplers.iter().filter(move |((of, _), _)| *of == traffic);
+        samplers.map(|((_, source), one)| (one.number, *source))
+    }
+
     /// Its interfaces by index, in no order.
     pub fn ports(&self) -> impl Iterator<Item = (u32, &Port)> {
         self.ports.iter().map(|(index, port)| (*index, port))

@@ -106,6 +106,14 @@ fn pinned(samples: f64) -> f64 {
 /// Bytes that tell samplers apart.
 const SAMPLER_LEN: usize = 4;
 
+/// A flow of the table, its figures, and how many samplers they are of.
+type Merged<'a> = (&'a [u8], Flow, u32);
+
+/// The sampler of a key that begins with one.
+fn sampler_of(key: &[u8]) -> u32 {
+    key.first_chunk().map_or(0, |sampler| u32::from_be_bytes(*sampler))
+}
+
 /// What a sample is worth to a definition.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sample {
@@ -128,6 +136,10 @@ pub struct Sample {
 /// A flow with its figures.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Figure {
+    /// The number of the sampler that the figure is of; 0 if it is of several.
+    pub sampler: u32,
+    /// How many samplers saw the flow, where they are kept apart.
+    pub samplers: u32,
     /// A value for each part of the definition's key.
     pub key: Vec<Value>,
     /// What it is now, per second.
@@ -301,23 +313,68 @@ impl Counting {
 
     /// The heaviest flows now, the heaviest first.
     pub fn top(&self, now_ns: u64) -> Vec<Figure> {
-        let factor = self.table.rate_factor(now_ns);
-        let mut flows: Vec<(&[u8], &Flow)> = match self.definition.aggregation {
-            Aggregation::Max => self.heaviest_sampler_of_each().into_values().collect(),
-            Aggregation::Sum | Aggregation::Edge => self.table.iter().collect(),
+        self.top_of(now_ns, self.definition.top, |_| true)
+    }
+
+    /// The `most` heaviest flows now at the samplers of these numbers, each as the sampler saw it that saw most of it. All of them where the
+    /// definition does not keep samplers apart.
+    pub fn top_of(&self, now_ns: u64, most: usize, is_chosen: impl Fn(u32) -> bool) -> Vec<Figure> {
+        self.merged(now_ns, most, is_chosen, |one, other| {
+            if other.1.recent.value > one.1.recent.value {
+                (one.0, one.1) = (other.0, other.1);
+            }
+        })
+    }
+
+    /// The same with what these samplers saw of a flow added up.
+    pub fn sums_of(
+        &self,
+        now_ns: u64,
+        most: usize,
+        is_chosen: impl Fn(u32) -> bool,
+    ) -> Vec<Figure> {
+        let sums = self.merged(now_ns, most, is_chosen, |one, other| one.1.join(&other.1));
+        sums.into_iter().map(|figure| Figure { sampler: 0, ..figure }).collect()
+    }
+
+    /// The heaviest flows, the heaviest first; `merge` makes one of what two samplers saw of a flow.
+    fn merged<'a>(
+        &'a self,
+        now_ns: u64,
+        most: usize,
+        is_chosen: impl Fn(u32) -> bool,
+        merge: impl Fn(&mut Merged<'a>, &Merged<'a>),
+    ) -> Vec<Figure> {
+        let mut flows: Vec<Merged<'a>> = match self.definition.aggregation {
+            Aggregation::Max => {
+                let mut by_key = HashMap::<&[u8], Merged<'a>>::with_capacity(self.table.len());
+                for (key, flow) in self.table.iter().filter(|(key, _)| is_chosen(sampler_of(key))) {
+                    let next = (key, *flow, 1);
+                    let one = by_key.entry(&key[SAMPLER_LEN..]);
+                    one.and_modify(|one| {
+                        merge(one, &next);
+                        one.2 += 1;
+                    })
+                    .or_insert(next);
+                }
+                by_key.into_values().collect()
+            }
+            Aggregation::Sum | Aggregation::Edge => {
+                self.table.iter().map(|(key, flow)| (key, *flow, 1)).collect()
+            }
         };
 
-        let heavier = |a: &(&[u8], &Flow), b: &(&[u8], &Flow)| {
+        let heavier = |a: &Merged<'_>, b: &Merged<'_>| {
             let order = b.1.recent.value.total_cmp(&a.1.recent.value);
             order.then_with(|| a.0.cmp(b.0))
         };
-        let top = self.definition.top;
-        if flows.len() > top && top > 0 {
-            flows.select_nth_unstable_by(top - 1, heavier);
+        if flows.len() > most && most > 0 {
+            flows.select_nth_unstable_by(most - 1, heavier);
         }
-        flows.truncate(top);
+        flows.truncate(most);
         flows.sort_unstable_by(heavier);
-        flows.into_iter().map(|(key, flow)| self.figure(key, flow, factor)).collect()
+        let factor = self.table.rate_factor(now_ns);
+        flows.iter().map(|one| self.figure(one, factor)).collect()
     }
 
     /// The values of a key of the table, with or without its sampler.
@@ -332,22 +389,15 @@ impl Counting {
         parts.map(|(part, value)| part.shown(*value, groups)).collect()
     }
 
-    /// By the key without the sampler, the flow of the sampler that saw most of it.
-    fn heaviest_sampler_of_each(&self) -> HashMap<&[u8], (&[u8], &Flow)> {
-        let mut heaviest = HashMap::<&[u8], (&[u8], &Flow)>::with_capacity(self.table.len());
-        for (key, flow) in self.table.iter() {
-            let best = heaviest.entry(&key[SAMPLER_LEN..]).or_insert((key, flow));
-            if flow.recent.value > best.1.recent.value {
-                *best = (key, flow);
-            }
-        }
-        heaviest
-    }
-
-    fn figure(&self, key: &[u8], flow: &Flow, factor: f64) -> Figure {
+    fn figure(&self, (key, flow, samplers): &Merged<'_>, factor: f64) -> Figure {
         let all = self.all_of(key);
         let total = all.map_or(f64::INFINITY, |all| pinned(all.total.effective_samples()));
         Figure {
+            sampler: match self.definition.aggregation {
+                Aggregation::Max => sampler_of(key),
+                Aggregation::Sum | Aggregation::Edge => 0,
+            },
+            samplers: *samplers,
             key: self.values(key),
             rate: self.rate(key, flow).times(factor),
             total: Estimate::of(&flow.total, total, self.sampled(all)),

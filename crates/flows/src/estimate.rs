@@ -25,6 +25,12 @@ impl Sums {
         self.square += weighted * weighted;
     }
 
+    /// Adds the samples of another sum.
+    pub fn join(&mut self, other: &Sums) {
+        self.value += other.value;
+        self.square += other.square;
+    }
+
     /// All weights are `factor` of what they were.
     pub fn scale(&mut self, factor: f64) {
         self.value *= factor;

@@ -38,6 +38,16 @@ pub struct Flow {
 }
 
 impl Flow {
+    /// Adds what another sampler saw of it.
+    pub(crate) fn join(&mut self, other: &Flow) {
+        self.recent.join(&other.recent);
+        self.total.join(&other.total);
+        self.samples += other.samples;
+        self.inherited += other.inherited;
+        self.first_ns = self.first_ns.min(other.first_ns);
+        self.last_ns = self.last_ns.max(other.last_ns);
+    }
+
     fn weight(&self) -> f64 {
         self.recent.value + self.inherited
     }

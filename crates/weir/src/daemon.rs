@@ -9,6 +9,7 @@ mod collector;
 mod drops;
 mod events;
 mod files;
+mod flow_pages;
 mod flows;
 mod follow;
 mod http;
@@ -18,6 +19,7 @@ mod names;
 mod open;
 mod progress;
 mod reload;
+mod rest;
 mod service;
 mod sinks;
 mod stop;
@@ -29,6 +31,7 @@ pub(crate) use stop::{LastLedger, LedgerForm, OnLoss};
 
 use crate::exit::Failure;
 use crate::progress::ProgressMode;
+use admin::Changes;
 use admin::{Health, Phase, statsd};
 use collector::{Asked, Collecting, Ending, Prepared};
 use config::{
@@ -37,8 +40,9 @@ use config::{
 };
 use drops::Drops;
 use files::Files;
+use flow_pages::Exported;
 use flows::{Flows, Shared};
-use http::{Bound, Http, Shown};
+use http::{Bound, Http, Shown, ShownFlows};
 use inherited::Inherited;
 use ledger::{Ledger, Snapshot};
 use log::{Level, Repeated};
@@ -46,6 +50,7 @@ use names::Names;
 use open::{OpenSocket, SocketFile};
 use progress::{Progress, Rates};
 use relay::{Listener, SocketOwner, TargetKind, TargetOptions};
+use rest::Site;
 use service::Service;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use sinks::{Fed, Sinks};
@@ -141,6 +146,10 @@ pub(crate) struct Daemon {
     http: Option<Http>,
     /// The admin server's sockets, for a server that a reload restarts.
     admin_bound: Bound,
+    /// The flows that have metrics.
+    exported: Arc<Exported>,
+    /// What scripts of sFlow-RT talk to.
+    rest: Option<Arc<Site>>,
     statsd: Arc<statsd::Counts>,
     service: Service,
     level: Level,
@@ -179,7 +188,7 @@ impl Daemon {
             .map_err(|why| Failure::Config.error(why))?;
         let (mut inherited, drops) = Inherited::take()?;
         let sockets = open_listeners(&config.listeners, &mut inherited, &names)?;
-        let bound = Bound::open(&config.admin)?;
+        let bound = Bound::open(&config)?;
 
         // The sockets are open and hold what arrives: now there is time for names.
         names.wait_for_answers(Instant::now() + NAMES_WAIT);
@@ -224,6 +233,8 @@ impl Daemon {
             drops,
             http: None,
             admin_bound: Bound::default(),
+            exported: Arc::default(),
+            rest: None,
             statsd: Arc::default(),
             service: Service::new(),
             level,
@@ -263,11 +274,30 @@ impl Daemon {
             statsd: Arc::clone(&self.statsd),
             sockets: self.config.sockets.is_some().then(|| collector::page(&self.asked)),
             sockets_elsewhere: http::sockets_elsewhere(&self.config),
+            flows: self.shown_flows(),
         };
         self.admin_bound.remove_file(&bound);
         self.admin_bound = bound.try_clone()?;
         self.http = Http::start(bound, self.config.statsd.as_ref(), &shown)?;
         Ok(())
+    }
+
+    /// What is shown of flows. What scripts have defined so far is forgotten.
+    fn shown_flows(&mut self) -> Option<ShownFlows> {
+        self.forget_scripts();
+        let config = self.config.flows.as_ref()?;
+        let shared = Arc::clone(self.flows.shared()?);
+        self.exported.set(config.exported().map(str::to_owned).collect());
+
+        self.rest = config.rest.map(|_| Site::new(&shared, config.rest_flows_max));
+        let changes = if config.takes_changes() { Changes::Allowed } else { Changes::Refused };
+        let rest = self.rest.clone().map(|site| (site, changes));
+        Some(ShownFlows { shared, exported: Arc::clone(&self.exported), rest })
+    }
+
+    /// Forgets what scripts have defined.
+    fn forget_scripts(&self) {
+        self.rest.iter().for_each(|site| site.forget());
     }
 
     /// Waits for one event or tick and handles it. Returns whether to go on.

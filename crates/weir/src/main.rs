@@ -8,6 +8,7 @@ mod command;
 mod daemon;
 mod event_text;
 mod exit;
+mod flow_json;
 mod progress;
 mod refused;
 

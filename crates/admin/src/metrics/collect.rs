@@ -1,10 +1,10 @@
 use super::samples::NONE;
 use super::table::Figure;
-use super::{FAMILIES, Family, FamilyId as Id, Samples, Value, sockets};
+use super::{FAMILIES, Family, FamilyId as Id, Samples, Value, flows, sockets};
 use crate::health::{View, unix_seconds};
 use crate::host::{Host, Interface, UdpErrors};
 use crate::process::Process;
-use crate::{Build, HttpCounts, Phase, statsd};
+use crate::{Build, FlowFigures, HttpCounts, Phase, statsd};
 use ledger::{
     Delay, Event, Gauge, HopKind, HopSnapshot, Reason, RejectClass, SendError, Snapshot, Unit,
 };
@@ -20,6 +20,8 @@ pub(crate) struct Figures<'a> {
     pub(crate) build: &'a Build,
     pub(crate) http: &'a HttpCounts,
     pub(crate) statsd: &'a statsd::Counts,
+    /// `None` where no flows are analyzed.
+    pub(crate) flows: Option<&'a FlowFigures>,
 }
 
 const STATES: [&str; 5] = ["starting", "ok", "degraded", "failed", "stopping"];
@@ -30,6 +32,9 @@ impl<'a> Figures<'a> {
         let mut samples = Samples::new();
         self.add_daemon(&mut samples);
         self.add_components(&mut samples);
+        if let Some(figures) = self.flows {
+            flows::add(&mut samples, figures);
+        }
         add_ledger(&mut samples, self.snapshot);
         add_host(&mut samples, self.host);
         self.add_server(&mut samples);

@@ -24,6 +24,8 @@ pub(crate) enum Value {
 pub(crate) struct Sample<'a> {
     /// Label values, in the order of the family's label names.
     pub(crate) labels: Vec<Cow<'a, str>>,
+    /// Labels that only this series has, with their names.
+    pub(crate) more: Vec<(String, String)>,
     pub(crate) value: Value,
 }
 
@@ -47,7 +49,7 @@ impl<'a> Samples<'a> {
         let family = &FAMILIES[id as usize];
         let labels: Vec<_> = labels.into_iter().map(Into::into).collect();
         debug_assert_eq!(family.labels.len(), labels.len(), "labels of {}", family.name);
-        self.by_family[id as usize].push(Sample { labels, value });
+        self.by_family[id as usize].push(Sample { labels, more: Vec::new(), value });
     }
 
     pub(crate) fn whole(
@@ -66,6 +68,19 @@ impl<'a> Samples<'a> {
         value: f64,
     ) {
         self.add(id, labels, Value::Number(value));
+    }
+
+    /// A series of a family with the one label `flow`, with labels of its own behind it.
+    pub(crate) fn with_more(
+        &mut self,
+        id: FamilyId,
+        flow: String,
+        more: Vec<(String, String)>,
+        value: f64,
+    ) {
+        debug_assert_eq!(FAMILIES[id as usize].labels, ["flow"]);
+        let (labels, value) = (vec![flow.into()], Value::Number(value));
+        self.by_family[id as usize].push(Sample { labels, more, value });
     }
 
     /// Every family that has series, in the order of the table.

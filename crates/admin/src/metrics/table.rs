@@ -280,6 +280,49 @@ families! {
     HostInterfacesOmitted Gauge "weir_host_interfaces_omitted" []
         "Interfaces without series, because there are more than 128.";
 
+    FlowAgents Gauge "weir_flow_agents" []
+        "sFlow agents, or parts of one, that were heard lately.";
+    FlowDatagrams Counter "weir_flow_datagrams_total" ["result"]
+        "Datagrams of sFlow that were analyzed: read, duplicate, malformed, or agent_limit (of an agent beyond the limit).";
+    FlowSamples Counter "weir_flow_samples_total" ["kind"]
+        "Samples in them: flow, counter, dropped_packet; duplicate (counted before, left out); source_limit (scaled by the configured rate, as there are too many sources).";
+    FlowUnknown Counter "weir_flow_unknown_structures_total" []
+        "Structures of sFlow that are not known, and were skipped.";
+    FlowFaults Counter "weir_flow_faults_total" ["class"]
+        "Broken datagrams, samples and records.";
+    FlowDefinitionSamples Counter "weir_flow_definition_samples_total" ["flow", "result"]
+        "Samples that a definition of flows saw: counted, filtered, or without_key (they lack a part of its key).";
+    FlowDefinitionFlows Gauge "weir_flow_definition_flows" ["flow"]
+        "Flows that a definition keeps.";
+    FlowDefinitionEvicted Counter "weir_flow_definition_evicted_total" ["flow"]
+        "Flows that made room for others: the definition has more than it may keep.";
+    FlowSeriesOmitted Gauge "weir_flow_series_omitted" []
+        "Flows without series, because the definitions with metrics have more than 1,000 together.";
+    FlowBytes Gauge "weir_flow_bytes_per_second" ["flow"]
+        "Bytes per second of the heaviest flows of a definition with metrics, corrected for loss. Its keys are labels as well.";
+    FlowBytesLow Gauge "weir_flow_bytes_per_second_low" ["flow"]
+        "The lower end of the 95 % interval.";
+    FlowBytesHigh Gauge "weir_flow_bytes_per_second_high" ["flow"]
+        "The upper end of the 95 % interval.";
+    FlowBytesSamples Gauge "weir_flow_bytes_per_second_samples" ["flow"]
+        "How many samples of equal size would be as sure as the figure is.";
+    FlowFrames Gauge "weir_flow_frames_per_second" ["flow"]
+        "Frames per second of the heaviest flows of a definition with metrics, corrected for loss. Its keys are labels as well.";
+    FlowFramesLow Gauge "weir_flow_frames_per_second_low" ["flow"]
+        "The lower end of the 95 % interval.";
+    FlowFramesHigh Gauge "weir_flow_frames_per_second_high" ["flow"]
+        "The upper end of the 95 % interval.";
+    FlowFramesSamples Gauge "weir_flow_frames_per_second_samples" ["flow"]
+        "How many samples of equal size would be as sure as the figure is.";
+    FlowSampled Gauge "weir_flow_samples_per_second" ["flow"]
+        "Samples per second of the heaviest flows of a definition with metrics, corrected for loss. Its keys are labels as well.";
+    FlowSampledLow Gauge "weir_flow_samples_per_second_low" ["flow"]
+        "The lower end of the 95 % interval.";
+    FlowSampledHigh Gauge "weir_flow_samples_per_second_high" ["flow"]
+        "The upper end of the 95 % interval.";
+    FlowSampledSamples Gauge "weir_flow_samples_per_second_samples" ["flow"]
+        "How many samples of equal size would be as sure as the figure is.";
+
     StatsdPushes Counter "weir_statsd_pushes_total" []
         "Datagrams of figures that were handed to the kernel for the StatsD server.";
     StatsdPushFailures Counter "weir_statsd_push_failures_total" []

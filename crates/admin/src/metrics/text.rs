@@ -65,8 +65,9 @@ fn write_name(
     out.push_str(suffix);
 
     let own = family.labels.iter().copied().zip(sample.labels.iter().map(|label| &**label));
+    let more = sample.more.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let mut separator = '{';
-    for (name, value) in own.chain(le.map(|bound| ("le", bound))) {
+    for (name, value) in own.chain(more).chain(le.map(|bound| ("le", bound))) {
         out.push(separator);
         separator = ',';
         out.push_str(name);

@@ -39,6 +39,7 @@ fn busy() -> AdminState {
     let mut state = state(busy_hops(), "127.0.0.1");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/host");
     state.host = admin::host::Reader::at(&root.join("proc"), &root.join("sys"));
+    state.flows = Some(crate::flows::shown(crate::flows::figures(Vec::new())));
     state
 }
 

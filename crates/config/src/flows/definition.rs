@@ -2,7 +2,7 @@
 
 use crate::address::NAME;
 use crate::document::Table;
-use crate::form::{Choice, List, Span, Text, text, whole};
+use crate::form::{Bool, Choice, List, Span, Text, text, whole};
 use crate::keys::{Section, keys};
 use crate::reader::{Reader, Report, repeated};
 use ::flows::{Aggregation, Definition, Direction, Field, Filter, Groups, Measure, Part, Traffic};
@@ -54,6 +54,9 @@ keys! {
         /// Flows that are kept. When there are more, the lightest makes room, and the figure of the flow that takes its place
         /// says by how much it may be too high.
         flows_max => flows_max: usize = whole(1, 100_000_000), default(FLOWS_MAX);
+        /// Whether the flows that are shown have metrics of their own, with their keys as labels: at most `top` of each
+        /// definition, and 1,000 of all. Addresses of hosts become labels by this, and nothing else makes them any.
+        metrics => metrics: bool = Bool, default(false);
     }
 }
 
@@ -80,6 +83,7 @@ impl FlowConfig {
             top: TOP,
             active_timeout: ACTIVE_TIMEOUT,
             flows_max: FLOWS_MAX,
+            metrics: false,
         }
     }
 

@@ -1,9 +1,12 @@
 //! The admin server and the StatsD push, on a thread of their own: no data passes there.
 
+use super::flow_pages::{Exported, figures, pages};
+use super::flows::Shared;
 use super::open::{SocketFile, make_folder};
+use super::rest::Site;
 use crate::allowed::users;
 use crate::refused::{Wanted, refused};
-use admin::{AdminState, Health, Page, statsd};
+use admin::{AdminState, Changes, Flows, Health, Page, Rest, statsd};
 use config::{AdminConfig, AdminListen, Config, Namespaces, StatsdConfig};
 use ledger::Ledger;
 use sockets::helper::Allowed;
@@ -49,6 +52,16 @@ pub(crate) struct Shown {
     pub(crate) sockets: Option<Page>,
     /// The refusal to users that are not known, when they ask about sockets; `None` if they are answered.
     pub(crate) sockets_elsewhere: Option<String>,
+    /// `None` without an analysis.
+    pub(crate) flows: Option<ShownFlows>,
+}
+
+/// What is shown of flows.
+pub(crate) struct ShownFlows {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) exported: Arc<Exported>,
+    /// What scripts of sFlow-RT talk to, and whether they may change things; `None` when it is off.
+    pub(crate) rest: Option<(Arc<Site>, Changes)>,
 }
 
 /// The refusal to a request that comes to an address and asks about sockets of other namespaces than the daemon's own.
@@ -79,6 +92,8 @@ pub(crate) struct Bound {
     pub(crate) tcp: Option<TcpListener>,
     /// For known users; `None` without `admin.socket`.
     pub(crate) local: Option<Local>,
+    /// For scripts of sFlow-RT; `None` without `flows.rest`.
+    pub(crate) rest: Option<TcpListener>,
 }
 
 /// The unix socket for known users.
@@ -93,27 +108,38 @@ impl Bound {
     ///
     /// # Errors
     /// It cannot be had; the message says what to do.
-    pub(crate) fn open(config: &AdminConfig) -> anyhow::Result<Bound> {
-        Bound::default().reopen(
-            &AdminConfig { listen: AdminListen::Off, socket: None, socket_users: Vec::new() },
-            config,
-        )
+    pub(crate) fn open(config: &Config) -> anyhow::Result<Bound> {
+        let nothing =
+            AdminConfig { listen: AdminListen::Off, socket: None, socket_users: Vec::new() };
+        Bound::default().reopen((&nothing, None), config)
     }
 
     /// The same for another configuration: what that has in common with the one in force goes on.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub(crate) fn reopen(&self, now: &AdminConfig, wanted: &AdminConfig) -> anyhow::Result<Bound> {
+    pub(crate) fn reopen(
+        &self,
+        (now, rest_now): (&AdminConfig, Option<SocketAddr>),
+        config: &Config,
+    ) -> anyhow::Result<Bound> {
+        let wanted = &config.admin;
+        let rest = match rest_address(config) {
+            None => None,
+            same if same == rest_now => {
+                self.rest.as_ref().map(TcpListener::try_clone).transpose()?
+            }
+            Some(addr) => Some(bind(addr, "flows.rest")?),
+        };
         let tcp = match wanted.listen {
             AdminListen::Off => None,
             same if same == now.listen => {
                 self.tcp.as_ref().map(TcpListener::try_clone).transpose()?
             }
-            AdminListen::On(addr) => Some(bind(addr)?),
+            AdminListen::On(addr) => Some(bind(addr, "admin.listen, which may be off")?),
         };
 
-        let Some(path) = &wanted.socket else { return Ok(Bound { tcp, local: None }) };
+        let Some(path) = &wanted.socket else { return Ok(Bound { tcp, local: None, rest }) };
         let uids = users(&wanted.socket_users)?.into_iter().map(|user| user.uid);
         let allowed = Allowed { uids: uids.chain([sys::process::effective_uid()]).collect() };
 
@@ -134,7 +160,7 @@ impl Bound {
         // Who may ask is decided by who connects; the mode only keeps out of the queue whom nobody named.
         let mode = if wanted.socket_users.is_empty() { 0o600 } else { 0o666 };
         share_socket_file(path, mode, None).map_err(|error| cannot_listen(path, &error))?;
-        Ok(Bound { tcp, local: Some(local) })
+        Ok(Bound { tcp, local: Some(local), rest })
     }
 
     /// The same sockets once more, for a server that a reload restarts.
@@ -150,6 +176,7 @@ impl Bound {
         Ok(Bound {
             tcp: self.tcp.as_ref().map(TcpListener::try_clone).transpose()?,
             local: self.local.as_ref().map(local).transpose()?,
+            rest: self.rest.as_ref().map(TcpListener::try_clone).transpose()?,
         })
     }
 
@@ -167,13 +194,25 @@ fn cannot_listen(path: &Path, error: &io::Error) -> anyhow::Error {
     refused(what, Wanted::Unix(path), error)
 }
 
-fn bind(addr: SocketAddr) -> anyhow::Result<TcpListener> {
+/// What of flows a server that runs cannot change: whether there are any, and how scripts are served.
+pub(crate) fn served_flows(config: &Config) -> Option<(Option<SocketAddr>, bool, usize)> {
+    let flows = config.flows.as_ref()?;
+    Some((flows.rest, flows.takes_changes(), flows.rest_flows_max))
+}
+
+/// Where scripts of sFlow-RT are served.
+pub(crate) fn rest_address(config: &Config) -> Option<SocketAddr> {
+    config.flows.as_ref().and_then(|flows| flows.rest)
+}
+
+/// `key`: the setting that asks for it.
+fn bind(addr: SocketAddr, key: &str) -> anyhow::Result<TcpListener> {
     let bound = TcpListener::bind(addr).and_then(|listener| {
         listener.set_nonblocking(true)?;
         Ok(listener)
     });
     bound.map_err(|error| {
-        let what = format_args!("cannot serve HTTP on {addr} (admin.listen, which may be off)");
+        let what = format_args!("cannot serve HTTP on {addr} ({key})");
         refused(what, Wanted::Tcp(addr), &error)
     })
 }
@@ -188,7 +227,7 @@ impl Http {
         push: Option<&StatsdConfig>,
         shown: &Shown,
     ) -> io::Result<Option<Http>> {
-        if bound.tcp.is_none() && bound.local.is_none() && push.is_none() {
+        if bound.tcp.is_none() && bound.local.is_none() && bound.rest.is_none() && push.is_none() {
             return Ok(None);
         }
 
@@ -198,6 +237,16 @@ impl Http {
         state.statsd = Arc::clone(&shown.statsd);
         state.sockets.clone_from(&shown.sockets);
         state.sockets_elsewhere.clone_from(&shown.sockets_elsewhere);
+
+        state.flows = shown.flows.as_ref().map(|flows| Flows {
+            pages: pages(&flows.shared),
+            figures: figures(&flows.shared, &flows.exported),
+        });
+        let rest = shown.flows.as_ref().and_then(|flows| flows.rest.as_ref());
+        let rest = rest.zip(bound.rest.as_ref()).map(|((site, changes), listener)| {
+            let bind = listener.local_addr().map_or(bind, |addr| addr.ip());
+            Arc::new(Rest::new(bind, *changes, site.service(), Arc::clone(&state.http)))
+        });
 
         let push = push.map(|config| statsd::Options {
             to: config.to.to_string(),
@@ -214,7 +263,7 @@ impl Http {
         let thread = thread::Builder::new().name("admin".to_owned()).spawn(move || {
             // Where it is forbidden, requests compete with the data loops.
             sys::process::lower_thread_priority();
-            runtime.block_on(work(bound, push, Arc::new(state), stopped));
+            runtime.block_on(work(bound, push, Arc::new(state), rest, stopped));
             // A name that is still being looked up must not hold up the end.
             runtime.shutdown_background();
         })?;
@@ -243,6 +292,7 @@ async fn work(
     bound: Bound,
     push: Option<statsd::Options>,
     state: Arc<AdminState>,
+    rest: Option<Arc<Rest>>,
     stopped: watch::Receiver<()>,
 ) {
     let until_stop = |mut stopped: watch::Receiver<()>| async move {
@@ -261,6 +311,12 @@ async fn work(
         let listener = tokio::net::TcpListener::from_std(listener)?;
         admin::serve(listener, tcp_state, tcp_stop).await
     };
+    let rest_stop = until_stop(stopped.clone());
+    let rest = async {
+        let Some((listener, rest)) = bound.rest.zip(rest) else { return Ok(()) };
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        admin::serve_rest(listener, rest, rest_stop).await
+    };
     let local = async {
         let Some(Local { listener, allowed, .. }) = bound.local else { return Ok(()) };
         let listener = tokio::net::UnixListener::from_std(listener)?;
@@ -268,8 +324,8 @@ async fn work(
         admin::serve_users(listener, is_known, state, until_stop(stopped)).await
     };
 
-    let (tcp, local) = tokio::join!(tcp, local);
-    for error in [tcp, local].into_iter().filter_map(Result::err) {
+    let (tcp, local, rest) = tokio::join!(tcp, local, rest);
+    for error in [tcp, local, rest].into_iter().filter_map(Result::err) {
         tracing::error!("the admin server does not serve: {error}");
     }
 

@@ -7,7 +7,7 @@
 mod apply;
 
 use super::flows::{self, Flowing, Shared};
-use super::http::{Bound, sockets_elsewhere};
+use super::http::{Bound, rest_address, served_flows, sockets_elsewhere};
 use super::open::{self, OpenSocket, OpenTarget, Place};
 use super::sinks::{Fed, Sinks};
 use super::{
@@ -188,11 +188,15 @@ impl Daemon {
         let collector = self.next_collector(config)?;
         let shows_the_same = config.statsd == self.config.statsd
             && config.sockets.is_some() == self.config.sockets.is_some()
-            && sockets_elsewhere(config) == sockets_elsewhere(&self.config);
+            && sockets_elsewhere(config) == sockets_elsewhere(&self.config)
+            && served_flows(config) == served_flows(&self.config);
 
         let admin = match config.admin == self.config.admin && shows_the_same {
             true => Admin::Same,
-            false => Admin::Move(self.admin_bound.reopen(&self.config.admin, &config.admin)?),
+            false => {
+                let now = (&self.config.admin, rest_address(&self.config));
+                Admin::Move(self.admin_bound.reopen(now, config)?)
+            }
         };
 
         // Nothing can fail any more: what was opened goes into the plan.

@@ -1,5 +1,6 @@
 //! `GET /sockets?filter=…&limit=…`: the question as it comes over HTTP, and the collector's answer.
 
+use admin::service::pairs;
 use admin::{Page, PageError, Pieces};
 use sockets::filter::{Filter, FilterError, Needs};
 use sockets::{QueryError, Questions};
@@ -71,11 +72,8 @@ impl Question {
     fn parse(query: &str) -> Result<Question, String> {
         let mut question = Question { filter: String::new(), limit: LIMIT_DEFAULT };
 
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let value = decode(value)?;
-
-            match decode(name)?.as_str() {
+        for (name, value) in pairs(query)? {
+            match name.as_str() {
                 "filter" => question.filter = value,
                 "limit" => {
                     let limit = value.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit));
@@ -97,33 +95,6 @@ impl Question {
 
         Ok(question)
     }
-}
-
-/// Decodes `%` and two hexadecimal digits, and `+` for a space, as forms and `curl --data-urlencode` write them.
-fn decode(text: &str) -> Result<String, String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes().iter();
-
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let digit =
-                    |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
-                match (digit(rest.next()), digit(rest.next())) {
-                    (Some(high), Some(low)) => (high * 16 + low) as u8,
-                    _ => {
-                        return Err(
-                            "a % is followed by two hexadecimal digits; % itself is %25".to_owned()
-                        );
-                    }
-                }
-            }
-            other => *other,
-        });
-    }
-
-    String::from_utf8(bytes).map_err(|_| "it is no text in UTF-8".to_owned())
 }
 
 #[cfg(test)]

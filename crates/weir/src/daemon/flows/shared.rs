@@ -102,7 +102,6 @@ impl Shared {
 
     /// The time of figures now: up to here datagrams have been taken. `with` it rates are read that are not too low when the analysis
     /// is behind.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for who reads rates"))]
     pub(crate) fn clock_ns(&self) -> u64 {
         self.lock().clock.read_ns
     }

@@ -34,6 +34,12 @@ impl Daemon {
         }
 
         // Before what is received from now on.
+        if self.config.flows != config.flows {
+            // Names and groups of the file may be others now.
+            self.forget_scripts();
+            let exported = config.flows.iter().flat_map(|flows| flows.exported());
+            self.exported.set(exported.map(str::to_owned).collect());
+        }
         self.flows.apply(flowing, (&self.config, &config), &self.ledger);
 
         let mut former: Vec<_> = self.running.drain(..).map(Some).collect();

@@ -1,0 +1,119 @@
+//! Figures of flows, whose labels are the keys of their definition.
+
+use super::samples::NONE;
+use super::{FamilyId as Id, Samples};
+use crate::service::Service;
+use std::sync::Arc;
+
+/// What the server shows of flows.
+#[derive(Clone)]
+pub struct Flows {
+    /// Answers `/flows` and what is below it.
+    pub pages: Service,
+    /// The figures for `/metrics` now.
+    pub figures: Arc<dyn Fn() -> FlowFigures + Send + Sync>,
+}
+
+/// What is shown of flows in `/metrics`.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct FlowFigures {
+    /// Agents that were heard lately.
+    pub agents: u64,
+    /// Datagrams by what became of them.
+    pub datagrams: Vec<(&'static str, u64)>,
+    /// Samples by what they were or what became of them.
+    pub samples: Vec<(&'static str, u64)>,
+    /// Structures that are not known.
+    pub unknown_structures: u64,
+    /// Broken structures by class.
+    pub faults: Vec<(&'static str, u64)>,
+    /// Each definition of the file.
+    pub definitions: Vec<DefinitionFigures>,
+    /// The heaviest flows of definitions that are to be shown.
+    pub series: Vec<FlowSeries>,
+    /// Flows that would be shown if there were room.
+    pub series_omitted: u64,
+}
+
+/// What a definition did with samples.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DefinitionFigures {
+    /// Its name.
+    pub name: String,
+    /// Samples by what became of them.
+    pub samples: Vec<(&'static str, u64)>,
+    /// Flows that are kept.
+    pub flows: u64,
+    /// How often a flow made room for another.
+    pub evicted: u64,
+}
+
+/// What a flow's figure counts, per second.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit {
+    /// Bytes.
+    Bytes,
+    /// Frames.
+    Frames,
+    /// Samples.
+    Samples,
+}
+
+/// One flow.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FlowSeries {
+    /// The definition.
+    pub flow: String,
+    /// What is counted.
+    pub unit: Unit,
+    /// Label names and values. A name is made of letters, digits and underscores, begins with a letter, and occurs once.
+    pub labels: Vec<(String, String)>,
+    /// The figure.
+    pub value: f64,
+    /// The lower end of its 95 % interval.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+    /// Samples of equal size that would make it as sure.
+    pub samples: f64,
+}
+
+pub(super) fn add(samples: &mut Samples<'_>, figures: &FlowFigures) {
+    samples.whole(Id::FlowAgents, NONE, figures.agents);
+    for (result, count) in &figures.datagrams {
+        samples.whole(Id::FlowDatagrams, [*result], *count);
+    }
+    for (kind, count) in &figures.samples {
+        samples.whole(Id::FlowSamples, [*kind], *count);
+    }
+    samples.whole(Id::FlowUnknown, NONE, figures.unknown_structures);
+    for (class, count) in &figures.faults {
+        samples.whole(Id::FlowFaults, [*class], *count);
+    }
+    samples.whole(Id::FlowSeriesOmitted, NONE, figures.series_omitted);
+
+    for one in &figures.definitions {
+        for (result, count) in &one.samples {
+            let labels = [one.name.clone(), (*result).to_owned()];
+            samples.whole(Id::FlowDefinitionSamples, labels, *count);
+        }
+        samples.whole(Id::FlowDefinitionFlows, [one.name.clone()], one.flows);
+        samples.whole(Id::FlowDefinitionEvicted, [one.name.clone()], one.evicted);
+    }
+    figures.series.iter().for_each(|one| add_series(samples, one));
+}
+
+fn add_series(samples: &mut Samples<'_>, one: &FlowSeries) {
+    let ids = match one.unit {
+        Unit::Bytes => [Id::FlowBytes, Id::FlowBytesLow, Id::FlowBytesHigh, Id::FlowBytesSamples],
+        Unit::Frames => {
+            [Id::FlowFrames, Id::FlowFramesLow, Id::FlowFramesHigh, Id::FlowFramesSamples]
+        }
+        Unit::Samples => {
+            [Id::FlowSampled, Id::FlowSampledLow, Id::FlowSampledHigh, Id::FlowSampledSamples]
+        }
+    };
+    for (id, value) in ids.into_iter().zip([one.value, one.low, one.high, one.samples]) {
+        samples.with_more(id, one.flow.clone(), one.labels.clone(), value);
+    }
+}

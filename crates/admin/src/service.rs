@@ -1,0 +1,138 @@
+//! Pages that somebody else answers: what is asked, and what is told.
+
+use crate::page::{self, Pieces};
+use axum::body::Body as HttpBody;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// What is to be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Read: GET and HEAD.
+    Read,
+    /// Make, or put in the place of what is there: PUT.
+    Put,
+    /// Remove: DELETE.
+    Delete,
+}
+
+/// One request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Asked {
+    /// What is to be done.
+    pub action: Action,
+    /// The path, still percent-encoded.
+    pub path: String,
+    /// What follows the question mark, still percent-encoded.
+    pub query: String,
+    /// The body, complete.
+    pub body: Vec<u8>,
+}
+
+/// An answer.
+pub struct Told {
+    /// The status of HTTP.
+    pub status: u16,
+    /// What the body is.
+    pub content_type: &'static str,
+    /// The body.
+    pub body: Body,
+}
+
+/// The body of an answer.
+pub enum Body {
+    /// All of it.
+    Whole(Vec<u8>),
+    /// Made while it is sent, on a thread that may wait.
+    Pieces(Pieces),
+}
+
+/// The content type of JSON.
+pub const JSON: &str = "application/json";
+/// The content type of text.
+pub const TEXT: &str = "text/plain; charset=utf-8";
+
+impl Told {
+    /// JSON or a part of it, with status 200.
+    pub fn json(text: impl Into<Vec<u8>>) -> Told {
+        Told { status: 200, content_type: JSON, body: Body::Whole(text.into()) }
+    }
+
+    /// A sentence with a status.
+    pub fn text(status: u16, text: &str) -> Told {
+        let body = Body::Whole(format!("{text}\n").into_bytes());
+        Told { status, content_type: TEXT, body }
+    }
+
+    /// JSON that is made while it is sent.
+    pub fn pieces(pieces: Pieces) -> Told {
+        Told { status: 200, content_type: JSON, body: Body::Pieces(pieces) }
+    }
+}
+
+/// Answers a request. The future may wait for as long as the server lets a connection live; it is dropped when the client goes or the server stops.
+pub type Service = Arc<dyn Fn(Asked) -> Answer + Send + Sync>;
+/// An answer to come.
+pub type Answer = Pin<Box<dyn Future<Output = Told> + Send>>;
+
+impl IntoResponse for Told {
+    fn into_response(self) -> Response {
+        let body = match self.body {
+            Body::Whole(bytes) => HttpBody::from(bytes),
+            Body::Pieces(pieces) => page::stream(pieces),
+        };
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let content_type = [(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type))];
+        let mut response = (status, content_type, body).into_response();
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+/// Decodes `%` and two hexadecimal digits, and `+` for a space, as forms and `curl --data-urlencode` write them.
+///
+/// # Errors
+/// A `%` stands alone, or the result is no text; the message says which.
+pub fn decode(text: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes().iter();
+
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let digit =
+                    |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
+                match (digit(rest.next()), digit(rest.next())) {
+                    (Some(high), Some(low)) => (high * 16 + low) as u8,
+                    _ => {
+                        return Err(
+                            "a % is followed by two hexadecimal digits; % itself is %25".to_owned()
+                        );
+                    }
+                }
+            }
+            other => *other,
+        });
+    }
+
+    String::from_utf8(bytes).map_err(|_| "it is no text in UTF-8".to_owned())
+}
+
+/// The pairs of a query, decoded, in order.
+///
+/// # Errors
+/// As [`decode`].
+pub fn pairs(query: &str) -> Result<Vec<(String, String)>, String> {
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    let decoded = pairs.map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        Ok((decode(name)?, decode(value)?))
+    });
+    decoded.collect()
+}

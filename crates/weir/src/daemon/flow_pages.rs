@@ -1,0 +1,231 @@
+//! `GET /flows` and what is below it: what the analysis of sFlow knows, as JSON.
+//!
+//! The analysis' lock is held for one piece of an answer at a time, never while a client reads.
+
+mod figures;
+mod listing;
+
+pub(crate) use figures::{Exported, figures};
+pub(crate) use listing::{Form, Listing, Parts, State};
+
+use super::flows::Shared;
+use crate::flow_json;
+use admin::service::{Answer, Asked, Service, Told, pairs};
+use flows::{Agent, AgentId, Event};
+use serde_json::{Value as Json, json};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// Most flows in an answer.
+const FLOWS_MAX: usize = 10_000;
+/// Clients that may wait for an event at one time.
+const WAITERS_MAX: usize = 16;
+/// Answers of any size that may be under way at one time: each has a thread while its client reads.
+const STREAMS_MAX: usize = 8;
+/// Longest wait for an event.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+/// Most events in an answer.
+const EVENTS_MAX: usize = 1_000;
+
+/// What answers.
+struct Pages {
+    shared: Arc<Shared>,
+    waiters: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
+}
+
+/// The pages of an analysis, for the admin server.
+pub(crate) fn pages(shared: &Arc<Shared>) -> Service {
+    let pages = Arc::new(Pages {
+        shared: Arc::clone(shared),
+        waiters: Arc::new(Semaphore::new(WAITERS_MAX)),
+        streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+    });
+    Arc::new(move |asked| answer(Arc::clone(&pages), asked))
+}
+
+fn answer(pages: Arc<Pages>, asked: Asked) -> Answer {
+    Box::pin(async move {
+        if asked.path == "/flows/events" {
+            return pages.events(&asked.query).await.unwrap_or_else(|refusal| refusal);
+        }
+        on_a_thread(move || pages.figures(&asked)).await
+    })
+}
+
+/// Answers on a thread that may take a while, as the heaviest of many flows do.
+pub(crate) async fn on_a_thread(
+    answer: impl FnOnce() -> Result<Told, Told> + Send + 'static,
+) -> Told {
+    match tokio::task::spawn_blocking(answer).await {
+        Ok(told) => told.unwrap_or_else(|refusal| refusal),
+        Err(error) => Told::text(500, &error.to_string()),
+    }
+}
+
+impl Pages {
+    fn figures(&self, Asked { path, query, .. }: &Asked) -> Result<Told, Told> {
+        match path.as_str() {
+            "/flows" => self.overview(query),
+            "/flows/top" => self.top(query),
+            "/flows/agents" => self.agents(query, one_agent),
+            "/flows/interfaces" => self.agents(query, agent_interfaces),
+            _ => Err(Told::text(
+                404,
+                "no such page; there are /flows, and top, agents, interfaces and events below it",
+            )),
+        }
+    }
+
+    /// The definitions, and what became of datagrams and samples.
+    fn overview(&self, query: &str) -> Result<Told, Told> {
+        parameters(query, [])?;
+        let mut json = self.shared.with(|analysis| {
+            let engine = analysis.engine();
+            let definitions = engine.counting().iter().map(flow_json::definition);
+            let definitions: Vec<Json> = definitions.collect();
+            let mut json = flow_json::totals(engine, None);
+            json.insert("definitions".into(), definitions.into());
+            json.insert("agents".into(), engine.agents().count().into());
+            json.insert("last_event".into(), analysis.events().last_id().into());
+            json
+        });
+        json.insert("time_unix_ns".into(), sys::clock::realtime_ns().to_string().into());
+        Ok(told(&Json::Object(json)))
+    }
+
+    /// The heaviest flows of a definition.
+    fn top(&self, query: &str) -> Result<Told, Told> {
+        let [name, most] = parameters(query, ["flow", "n"])?;
+        let name = name.ok_or_else(|| wrong("flow=NAME is missing; /flows lists the names"))?;
+        let most = number(most, "n", 1..=FLOWS_MAX)?;
+
+        let now_ns = self.shared.clock_ns();
+        let json = self.shared.with(|analysis| {
+            let counting = analysis.counting(&name)?;
+            let most = most.unwrap_or(counting.definition().top);
+            let groups = analysis.engine().groups();
+            let top = counting.top_of(now_ns, most, |_| true);
+            let flows = top.iter().map(|one| flow_json::flow(counting, groups, one));
+            let flows: Vec<Json> = flows.collect();
+            Some(json!({ "definition": flow_json::definition(counting), "flows": flows }))
+        });
+        let unknown = || Told::text(404, "no definition has this name; /flows lists the names");
+        Ok(told(&json.ok_or_else(unknown)?))
+    }
+
+    /// Something of each agent, or of one.
+    fn agents(
+        &self,
+        query: &str,
+        shown: fn(&AgentId, &Agent) -> Vec<String>,
+    ) -> Result<Told, Told> {
+        let [address] = parameters(query, ["agent"])?;
+        let address = match address {
+            Some(text) => Some(text.parse::<IpAddr>().map_err(|_| wrong("agent: no address"))?),
+            None => None,
+        };
+        let permit = Arc::clone(&self.streams).try_acquire_owned();
+        let permit = permit.map_err(|_| Told::text(429, "too many answers are under way"))?;
+
+        let is_asked = |id: &&AgentId| address.is_none_or(|address| id.address == address);
+        let mut agents: Vec<AgentId> = self.shared.with(|analysis| {
+            let ids = analysis.engine().agents().map(|(id, _)| id);
+            ids.filter(is_asked).copied().collect()
+        });
+        agents.sort_unstable_by(|a, b| b.cmp(a));
+
+        let listing = Listing {
+            shared: Arc::clone(&self.shared),
+            form: Form::Json,
+            first: Vec::new(),
+            agents,
+            parts: Box::new(shown),
+            state: State::Begin,
+            _permit: permit,
+        };
+        Ok(Told::pieces(Box::new(listing)))
+    }
+
+    /// The events after the one of a number; waits for one if there is none.
+    async fn events(&self, query: &str) -> Result<Told, Told> {
+        let [after, wait] = parameters(query, ["after", "wait"])?;
+        let after = number(after, "after", 0..=u64::MAX)?.unwrap_or(0);
+        let wait = match wait {
+            Some(text) => text::units::parse_duration(&text)
+                .ok()
+                .filter(|wait| *wait <= WAIT_MAX)
+                .ok_or_else(|| wrong("wait: expected a time of at most 30s"))?,
+            None => Duration::ZERO,
+        };
+
+        let mut last_event = self.shared.events();
+        if *last_event.borrow_and_update() <= after && !wait.is_zero() {
+            let permit = self.waiters.try_acquire();
+            let _permit = permit.map_err(|_| Told::text(429, "too many wait for events"))?;
+            // After the time there is an answer all the same, without events.
+            let _ = tokio::time::timeout(wait, last_event.wait_for(|last| *last > after)).await;
+        }
+
+        let (events, missed, last) = self.shared.with(|analysis| {
+            let log = analysis.events();
+            let events: Vec<Arc<Event>> = log.after(after).take(EVENTS_MAX).cloned().collect();
+            (events, log.missed_after(after), log.last_id())
+        });
+        let shown: Vec<Json> = events.iter().map(|event| flow_json::event(event)).collect();
+        Ok(told(&json!({ "events": shown, "missed": missed, "last_event": last })))
+    }
+}
+
+fn one_agent(id: &AgentId, agent: &Agent) -> Vec<String> {
+    vec![flow_json::agent(id, agent).to_string()]
+}
+
+fn agent_interfaces(id: &AgentId, agent: &Agent) -> Vec<String> {
+    let interfaces = flow_json::interfaces(agent).into_iter().map(|mut interface| {
+        interface["agent"] = json!(id.address);
+        interface["sub_agent"] = id.sub_agent.into();
+        interface.to_string()
+    });
+    interfaces.collect()
+}
+
+fn told(json: &Json) -> Told {
+    Told::json(format!("{json}\n"))
+}
+
+fn wrong(why: &str) -> Told {
+    Told::text(400, why)
+}
+
+/// The values of these parameters; there are no others.
+fn parameters<const N: usize>(query: &str, names: [&str; N]) -> Result<[Option<String>; N], Told> {
+    let mut values = [const { None }; N];
+    for (name, value) in pairs(query).map_err(|why| wrong(&why))? {
+        let Some(at) = names.iter().position(|one| *one == name) else {
+            let known = if N == 0 { "there are none".into() } else { names.join(", ") };
+            let name = name.escape_debug();
+            return Err(wrong(&format!("\"{name}\" is not a parameter; known: {known}")));
+        };
+        values[at] = Some(value);
+    }
+    Ok(values)
+}
+
+fn number<T: std::str::FromStr + PartialOrd + std::fmt::Display>(
+    text: Option<String>,
+    name: &str,
+    range: std::ops::RangeInclusive<T>,
+) -> Result<Option<T>, Told> {
+    let Some(text) = text else { return Ok(None) };
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    let why = format!("{name}: expected a number from {} to {}", range.start(), range.end());
+    number.map(Some).ok_or_else(|| wrong(&why))
+}
+
+#[cfg(test)]
+pub(super) mod played;
+#[cfg(test)]
+mod tests;

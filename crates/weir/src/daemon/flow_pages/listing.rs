@@ -1,0 +1,95 @@
+//! Long answers: a part for each agent, made while it is sent.
+
+use super::super::flows::Shared;
+use flows::{Agent, AgentId};
+use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
+
+/// A piece of an answer is about as long.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// What stands around and between the parts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    /// A list of JSON.
+    Json,
+    /// Lines.
+    Lines,
+}
+
+/// What is shown of an agent: any number of parts.
+pub(crate) type Parts = Box<dyn Fn(&AgentId, &Agent) -> Vec<String> + Send>;
+
+/// An answer of parts.
+pub(crate) struct Listing {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) form: Form,
+    /// Parts that stand before those of agents.
+    pub(crate) first: Vec<String>,
+    /// The agents that are still to be shown, the next one last.
+    pub(crate) agents: Vec<AgentId>,
+    pub(crate) parts: Parts,
+    pub(crate) state: State,
+    /// Held for as long as the answer is being made.
+    pub(crate) _permit: OwnedSemaphorePermit,
+}
+
+/// How far an answer has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    /// Nothing is made yet.
+    Begin,
+    /// Parts are there already.
+    Under,
+    /// All is made.
+    Ended,
+}
+
+impl Iterator for Listing {
+    type Item = std::io::Result<Vec<u8>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.state == State::Ended {
+            return None;
+        }
+
+        let mut piece = Vec::with_capacity(PIECE_BYTES);
+        if self.state == State::Begin && self.form == Form::Json {
+            piece.push(b'[');
+        }
+        for part in std::mem::take(&mut self.first) {
+            self.add(&mut piece, &part);
+        }
+        while piece.len() < PIECE_BYTES {
+            let Some(id) = self.agents.pop() else {
+                self.state = State::Ended;
+                break;
+            };
+            // A copy, so that the lock is not held for text. One that has been forgotten meanwhile is left out.
+            let agent = self.shared.with(|analysis| analysis.engine().agent(&id).cloned());
+            for part in agent.map(|agent| (self.parts)(&id, &agent)).unwrap_or_default() {
+                self.add(&mut piece, &part);
+            }
+        }
+        if self.state == State::Ended && self.form == Form::Json {
+            piece.extend_from_slice(b"\n]\n");
+        }
+        Some(Ok(piece))
+    }
+}
+
+impl Listing {
+    fn add(&mut self, piece: &mut Vec<u8>, part: &str) {
+        let before: &[u8] = match (self.form, self.state) {
+            (Form::Json, State::Begin) => b"\n",
+            (Form::Json, _) => b",\n",
+            (Form::Lines, _) => b"",
+        };
+        piece.extend_from_slice(before);
+        piece.extend_from_slice(part.as_bytes());
+        if self.form == Form::Lines {
+            piece.push(b'\n');
+        }
+        self.state = State::Under;
+    }
+}

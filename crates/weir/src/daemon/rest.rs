@@ -1,0 +1,481 @@
+//! The part of sFlow-RT's REST API that scripts call, on top of the analysis: what `docs/flows-rest.md` lists.
+//!
+//! What scripts define lives in memory, is bounded, and never takes the place of what the file defines.
+
+mod events;
+mod flows;
+mod metrics;
+mod prometheus;
+mod specs;
+mod words;
+
+use super::flow_pages::{Form, Listing, Parts, State, on_a_thread};
+use super::flows::Shared;
+use ::flows::{AgentId, Analysis, Groups, Traffic};
+use admin::service::{Action, Answer, Asked, Body, Service, TEXT, Told, pairs};
+use serde_json::{Map, Value as Json, json};
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use tokio::sync::Semaphore;
+use wire::sflow::DataSource;
+use words::shown;
+
+/// Clients that may wait for an event at one time.
+const WAITERS_MAX: usize = 16;
+/// Long answers that may be under way at one time.
+const STREAMS_MAX: usize = 8;
+/// Thresholds that scripts may define.
+const THRESHOLDS_MAX: usize = 100;
+/// Collections of groups that scripts may define.
+const COLLECTIONS_MAX: usize = 100;
+
+/// What scripts have defined.
+#[derive(Default)]
+struct Made {
+    flows: BTreeMap<String, MadeFlow>,
+    thresholds: BTreeMap<String, Map<String, Json>>,
+    groups: BTreeMap<String, Map<String, Json>>,
+    /// The groups of the file, to which those of scripts are added.
+    file_groups: Option<Groups>,
+    /// Flows that Prometheus has asked for so far.
+    scraped: u64,
+}
+
+struct MadeFlow {
+    spec: Map<String, Json>,
+    /// When it was last scraped, for one that a scrape has defined.
+    scraped: Option<Instant>,
+}
+
+/// The interface.
+pub(crate) struct Site {
+    shared: Arc<Shared>,
+    made: Mutex<Made>,
+    flows_max: usize,
+    waiters: Semaphore,
+    streams: Arc<Semaphore>,
+    began: Instant,
+}
+
+impl Site {
+    /// An interface through which at most `flows_max` flows can be defined.
+    pub(crate) fn new(shared: &Arc<Shared>, flows_max: usize) -> Arc<Site> {
+        Arc::new(Site {
+            shared: Arc::clone(shared),
+            made: Mutex::default(),
+            flows_max,
+            waiters: Semaphore::new(WAITERS_MAX),
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            began: Instant::now(),
+        })
+    }
+
+    /// The same as a service.
+    pub(crate) fn service(self: &Arc<Site>) -> Service {
+        let site = Arc::clone(self);
+        Arc::new(move |asked| answer(Arc::clone(&site), asked))
+    }
+
+    /// Forgets all that scripts have defined: the file's groups may have other numbers now.
+    pub(crate) fn forget(&self) {
+        let made = std::mem::take(&mut *self.made());
+        self.shared.with(|analysis| {
+            made.thresholds.keys().for_each(|name| {
+                analysis.unwatch(name);
+            });
+            made.flows.keys().for_each(|name| {
+                analysis.undefine(name);
+            });
+        });
+    }
+
+    fn made(&self) -> MutexGuard<'_, Made> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn answer(site: Arc<Site>, asked: Asked) -> Answer {
+    Box::pin(async move {
+        if asked.path == "/events/json" {
+            return events::answer(&site, &asked).await.unwrap_or_else(|refusal| refusal);
+        }
+        on_a_thread(move || site.answer(&asked)).await
+    })
+}
+
+impl Site {
+    fn answer(&self, asked: &Asked) -> Result<Told, Told> {
+        let segments = asked.path.split('/').skip(1).map(admin::service::decode);
+        let segments = segments.collect::<Result<Vec<_>, _>>().map_err(|why| wrong(&why))?;
+        let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+
+        if let ["flow" | "threshold" | "group", .., "json"] = segments.as_slice() {
+            return self.defined(asked, &segments);
+        }
+        if asked.action != Action::Read {
+            return Err(Told::text(405, "only flows, thresholds and groups can be changed"));
+        }
+        let query = Query::of(asked)?;
+        match segments.as_slice() {
+            ["version"] => Ok(plain(env!("CARGO_PKG_VERSION").into())),
+            ["analyzer", "json"] => Ok(self.analyzer()),
+            ["agents", "json"] => Ok(metrics::agents(self, &query)),
+            ["metrics", "json"] => Ok(metrics::known(self)),
+            ["metric", agents, "json"] => metrics::of_agent(self, agents),
+            ["metric", agents, metrics, "json"] => metrics::aggregated(self, agents, metrics),
+            ["dump", agents, metrics, "json"] => metrics::dump(self, agents, metrics),
+            ["flowkeys", "json"] => Ok(flow_keys()),
+            ["activeflows", agents, name, "json"] => flows::active(self, agents, name, &query),
+            ["prometheus", "metrics", agents, metrics, "txt"] => {
+                prometheus::metrics(self, agents, metrics)
+            }
+            ["prometheus", "flows", agents, "txt"]
+            | ["app", "prometheus", "scripts", "export.js", "flows", agents, "txt"] => {
+                prometheus::flows(self, agents, &query)
+            }
+            _ => Err(Told::text(
+                404,
+                "no such page; docs/flows-rest.md lists what of sFlow-RT's is answered",
+            )),
+        }
+    }
+
+    /// Flows, thresholds and groups: all of them, one, a new one, one less.
+    fn defined(&self, asked: &Asked, segments: &[&str]) -> Result<Told, Told> {
+        match (segments, asked.action) {
+            (["flow", "json"], Action::Read) => Ok(self.flows()),
+            (["flow", name, "json"], Action::Read) => {
+                self.flow(name).ok_or_else(|| unknown("flow", name))
+            }
+            (["flow", name, "json"], Action::Put) => self.define(name, &asked.body),
+            (["flow", name, "json"], Action::Delete) => self.undefine(name),
+            (["threshold", "json"], Action::Read) => Ok(told(&json!(self.made().thresholds))),
+            (["threshold", name, "json"], Action::Read) => {
+                let found = self.made().thresholds.get(*name).map(|spec| told(&json!(spec)));
+                found.ok_or_else(|| unknown("threshold", name))
+            }
+            (["threshold", name, "json"], Action::Put) => self.watch(name, &asked.body),
+            (["threshold", name, "json"], Action::Delete) => self.unwatch(name),
+            // Without a name it is the collection `default`.
+            (["group", "json"], _) => self.group("default", asked),
+            (["group", name, "json"], _) => self.group(name, asked),
+            _ => Err(Told::text(405, "PUT and DELETE take a name, as /flow/NAME/json")),
+        }
+    }
+
+    fn flows(&self) -> Told {
+        let names: Vec<String> = self.shared.with(|analysis| {
+            let counting = analysis.engine().counting().iter();
+            counting.map(|one| one.definition().name.clone()).collect()
+        });
+        let specs = names.into_iter().filter_map(|name| {
+            let spec = self.spec(&name)?;
+            Some((name, Json::Object(spec)))
+        });
+        told(&Json::Object(specs.collect()))
+    }
+
+    fn flow(&self, name: &str) -> Option<Told> {
+        self.spec(name).map(|spec| told(&Json::Object(spec)))
+    }
+
+    /// A definition as a script has put it, or one of the file in Weir's words.
+    fn spec(&self, name: &str) -> Option<Map<String, Json>> {
+        if let Some(made) = self.made().flows.get(name) {
+            return Some(made.spec.clone());
+        }
+        let described = self.shared.with(|analysis| {
+            let definition = analysis.counting(name)?.definition();
+            let keys: Vec<String> = definition.keys.iter().map(|part| part.word()).collect();
+            Some(json!({
+                "keys": keys.join(","),
+                "value": crate::flow_json::measure(definition.measure),
+                "n": definition.top,
+                "t": definition.smoothing.as_secs_f64(),
+                "activeTimeout": definition.active_timeout.as_secs_f64(),
+                "dropped": definition.traffic == Traffic::Dropped,
+            }))
+        });
+        described.and_then(|json| json.as_object().cloned())
+    }
+
+    fn define(&self, name: &str, body: &[u8]) -> Result<Told, Told> {
+        let spec = specs::object(body).map_err(|why| wrong(&why))?;
+        self.define_flow(name, spec, None)?;
+        Ok(done())
+    }
+
+    fn define_flow(
+        &self,
+        name: &str,
+        spec: Map<String, Json>,
+        scraped: Option<Instant>,
+    ) -> Result<(), Told> {
+        specs::name(name).map_err(|why| wrong(&why))?;
+        let mut made = self.made();
+        let is_known = made.flows.contains_key(name);
+        if !is_known && made.flows.len() >= self.flows_max {
+            let max = self.flows_max;
+            let why = format!("there are {max} flows of scripts already (flows.rest_flows_max)");
+            return Err(Told::text(409, &why));
+        }
+
+        self.shared.with(|analysis| {
+            if !is_known && analysis.counting(name).is_some() {
+                return Err(of_the_file("flow", name));
+            }
+            let groups = analysis.engine().groups();
+            let definition = specs::definition(name, &spec, groups).map_err(|why| wrong(&why))?;
+            analysis.define(definition);
+            Ok(())
+        })?;
+        made.flows.insert(name.into(), MadeFlow { spec, scraped });
+        Ok(())
+    }
+
+    fn undefine(&self, name: &str) -> Result<Told, Told> {
+        if self.made().flows.remove(name).is_none() {
+            let is_of_file = self.shared.with(|analysis| analysis.counting(name).is_some());
+            return Err(if is_of_file { of_the_file("flow", name) } else { unknown("flow", name) });
+        }
+        self.shared.with(|analysis| analysis.undefine(name));
+        Ok(done())
+    }
+
+    fn watch(&self, name: &str, body: &[u8]) -> Result<Told, Told> {
+        specs::name(name).map_err(|why| wrong(&why))?;
+        let spec = specs::object(body).map_err(|why| wrong(&why))?;
+        let mut made = self.made();
+        let is_known = made.thresholds.contains_key(name);
+        if !is_known && made.thresholds.len() >= THRESHOLDS_MAX {
+            let why = format!("there are {THRESHOLDS_MAX} thresholds of scripts already");
+            return Err(Told::text(409, &why));
+        }
+
+        self.shared.with(|analysis| {
+            if !is_known && is_watched(analysis, name) {
+                return Err(of_the_file("threshold", name));
+            }
+            let is_flow = |flow: &str| analysis.counting(flow).is_some();
+            let (of, threshold) =
+                specs::threshold(name, &spec, is_flow).map_err(|why| wrong(&why))?;
+            analysis.watch(of, threshold);
+            Ok(())
+        })?;
+        made.thresholds.insert(name.into(), spec);
+        Ok(done())
+    }
+
+    fn unwatch(&self, name: &str) -> Result<Told, Told> {
+        if self.made().thresholds.remove(name).is_none() {
+            let is_of_file = self.shared.with(|analysis| is_watched(analysis, name));
+            let refusal = if is_of_file {
+                of_the_file("threshold", name)
+            } else {
+                unknown("threshold", name)
+            };
+            return Err(refusal);
+        }
+        self.shared.with(|analysis| analysis.unwatch(name));
+        Ok(done())
+    }
+
+    fn group(&self, name: &str, asked: &Asked) -> Result<Told, Told> {
+        specs::name(name).map_err(|why| wrong(&why))?;
+        let mut made = self.made();
+        let mut groups = made.groups.clone();
+        match asked.action {
+            Action::Read => {
+                let found = groups.get(name).map(|spec| told(&json!(spec)));
+                return found.ok_or_else(|| unknown("group", name));
+            }
+            Action::Put => {
+                let spec = specs::object(&asked.body).map_err(|why| wrong(&why))?;
+                groups.insert(name.into(), spec);
+            }
+            Action::Delete => {
+                groups.remove(name).ok_or_else(|| unknown("group", name))?;
+            }
+        }
+        if groups.len() > COLLECTIONS_MAX {
+            let why = format!("there are {COLLECTIONS_MAX} collections of groups already");
+            return Err(Told::text(409, &why));
+        }
+        self.regroup(&mut made, groups)?;
+        Ok(done())
+    }
+
+    /// Puts other groups in force, and defines flows of scripts anew by them: what names no group goes on with its flows.
+    fn regroup(
+        &self,
+        made: &mut Made,
+        collections: BTreeMap<String, Map<String, Json>>,
+    ) -> Result<(), Told> {
+        self.shared.with(|analysis| {
+            let of_file =
+                made.file_groups.get_or_insert_with(|| analysis.engine().groups().clone());
+            let mut groups = of_file.clone();
+            let mut networks = 0;
+            for spec in collections.values() {
+                networks += specs::add_groups(&mut groups, spec).map_err(|why| wrong(&why))?;
+            }
+            if networks > specs::NETWORKS_MAX {
+                return Err(wrong("there are too many networks in all groups together"));
+            }
+
+            let definitions = made.flows.iter().map(|(name, one)| {
+                specs::definition(name, &one.spec, &groups)
+                    .map_err(|why| wrong(&format!("flow {name} would not work any more: {why}")))
+            });
+            let definitions = definitions.collect::<Result<Vec<_>, _>>()?;
+            analysis.set_groups(groups);
+            definitions.into_iter().for_each(|definition| analysis.define(definition));
+            Ok(())
+        })?;
+        made.groups = collections;
+        Ok(())
+    }
+
+    fn analyzer(&self) -> Told {
+        let uptime_ms = self.began.elapsed().as_millis() as u64;
+        told(&self.shared.with(|analysis| {
+            let totals = analysis.engine().totals();
+            json!({
+                "version": env!("CARGO_PKG_VERSION"),
+                "uptime": uptime_ms,
+                "sFlowAgents": analysis.engine().agents().count(),
+                "sFlowDatagramsReceived": totals.datagrams,
+                "sFlowDatagramsDiscarded": totals.duplicate + totals.agent_limit,
+                "sFlowParseErrors": totals.malformed,
+                "eventsGenerated": analysis.events().last_id(),
+            })
+        }))
+    }
+
+    /// The agents of a list as `ALL` or `10.0.0.1;10.0.0.2`.
+    fn agents(&self, list: &str) -> Result<Vec<AgentId>, Told> {
+        let addresses =
+            match list {
+                "ALL" => None,
+                list => {
+                    let addresses = list.split([';', ',']).map(str::parse::<IpAddr>);
+                    let addresses = addresses.collect::<Result<Vec<_>, _>>();
+                    Some(addresses.map_err(|_| {
+                        wrong("agents: expected ALL, or addresses with ; between them")
+                    })?)
+                }
+            };
+        let is_asked = |id: &&AgentId| {
+            addresses.as_ref().is_none_or(|addresses| addresses.contains(&id.address))
+        };
+        let mut agents: Vec<AgentId> = self.shared.with(|analysis| {
+            let ids = analysis.engine().agents().map(|(id, _)| id);
+            ids.filter(is_asked).copied().collect()
+        });
+        agents.sort_unstable();
+        Ok(agents)
+    }
+
+    /// A long answer with a part for each of these agents.
+    fn listing(
+        &self,
+        form: Form,
+        first: Vec<String>,
+        mut agents: Vec<AgentId>,
+        parts: Parts,
+    ) -> Result<Told, Told> {
+        let permit = Arc::clone(&self.streams).try_acquire_owned();
+        let permit = permit.map_err(|_| Told::text(429, "too many answers are under way"))?;
+        agents.reverse();
+        let (shared, state) = (Arc::clone(&self.shared), State::Begin);
+        let listing = Listing { shared, form, first, agents, parts, state, _permit: permit };
+        let told = Told::pieces(Box::new(listing));
+        Ok(if form == Form::Lines { Told { content_type: TEXT, ..told } } else { told })
+    }
+}
+
+/// Where samples were taken, by the number of the sampler in figures.
+fn samplers(
+    analysis: &Analysis,
+    agents: &[AgentId],
+    traffic: Traffic,
+) -> HashMap<u32, (IpAddr, DataSource)> {
+    let known = agents.iter().filter_map(|id| Some((id, analysis.engine().agent(id)?)));
+    let numbers = known.flat_map(|(id, agent)| {
+        let numbers = agent.sampler_numbers(traffic);
+        numbers.map(|(number, source)| (number, (id.address, source)))
+    });
+    numbers.collect()
+}
+
+/// A data source as sFlow-RT writes it: an interface by its index alone.
+fn source_text(source: DataSource) -> String {
+    match source.if_index() {
+        Some(index) => index.to_string(),
+        None => format!("{}.{}", source.class, source.index),
+    }
+}
+
+fn is_watched(analysis: &Analysis, name: &str) -> bool {
+    analysis.thresholds().any(|(_, watch)| watch.threshold().name == name)
+}
+
+fn flow_keys() -> Told {
+    // The time since a key was last seen is not known.
+    let keys: Map<String, Json> =
+        words::names().into_iter().map(|name| (name.to_owned(), 0.into())).collect();
+    told(&Json::Object(keys))
+}
+
+/// The parameters of a query; those that are not known are passed over, as sFlow-RT does.
+struct Query(Vec<(String, String)>);
+
+impl Query {
+    fn of(asked: &Asked) -> Result<Query, Told> {
+        pairs(&asked.query).map(Query).map_err(|why| wrong(&why))
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        self.all(name).next()
+    }
+
+    fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |(one, _)| one == name).map(|(_, value)| value.as_str())
+    }
+
+    fn number(&self, name: &str, usual: f64) -> Result<f64, Told> {
+        let Some(text) = self.text(name).filter(|text| !text.is_empty()) else { return Ok(usual) };
+        let number = text.parse().ok().filter(|number: &f64| number.is_finite());
+        number.ok_or_else(|| wrong(&format!("{name}: expected a number")))
+    }
+}
+
+fn told(json: &Json) -> Told {
+    Told::json(json.to_string())
+}
+
+fn plain(text: String) -> Told {
+    Told { status: 200, content_type: TEXT, body: Body::Whole(text.into_bytes()) }
+}
+
+fn done() -> Told {
+    plain(String::new())
+}
+
+fn wrong(why: &str) -> Told {
+    Told::text(400, why)
+}
+
+fn unknown(what: &str, name: &str) -> Told {
+    Told::text(404, &format!("there is no {what} \"{}\"", shown(name)))
+}
+
+fn of_the_file(what: &str, name: &str) -> Told {
+    let name = shown(name);
+    Told::text(409, &format!("{what} \"{name}\" is defined by the configuration file"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! Figures of flows as JSON: the same objects in `weir flows --json` and over HTTP.
+
+use flows::{
+    Agent, AgentId, Counting, DefinitionTotals, Engine, Estimate, Event, Figure, Groups, Measure,
+    Part, Port, PortRate, Subject, Traffic, Value,
+};
+use serde_json::{Map, Value as Json, json};
+
+/// What became of datagrams and samples. `dropped_by_kernel`: datagrams that were lost at the socket, where they are known.
+pub(crate) fn totals(engine: &Engine, dropped_by_kernel: Option<u64>) -> Map<String, Json> {
+    let totals = engine.totals();
+    let unknown = totals.unknown.iter();
+    let unknown: Map<String, Json> =
+        unknown.map(|(format, count)| (format.to_string(), (*count).into())).collect();
+    let mut datagrams = json!({
+        "received": totals.datagrams,
+        "read": totals.read,
+        "duplicate": totals.duplicate,
+        "malformed": totals.malformed,
+        "agent_limit": totals.agent_limit,
+    });
+    if let Some(dropped) = dropped_by_kernel {
+        datagrams["dropped_by_kernel"] = dropped.into();
+    }
+
+    let json = json!({
+        "datagrams": datagrams,
+        "samples": {
+            "flow": totals.flow_samples,
+            "counter": totals.counter_samples,
+            "dropped_packet": totals.dropped_packets,
+            "duplicate": totals.duplicate_samples,
+            "source_limit": totals.source_limit,
+        },
+        "faults": totals.faults,
+        "unknown": unknown,
+        "unknown_other": totals.unknown_other,
+    });
+    match json {
+        Json::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+/// A definition and what it did with samples.
+pub(crate) fn definition(counting: &Counting) -> Json {
+    let definition = counting.definition();
+    let DefinitionTotals { seen, counted, filtered, without_key } = counting.totals();
+    let keys: Vec<String> = definition.keys.iter().map(|part| part.word()).collect();
+    json!({
+        "name": definition.name,
+        "keys": keys,
+        "value": measure(definition.measure),
+        "of": traffic(definition.traffic),
+        "smoothing_s": definition.smoothing.as_secs_f64(),
+        "top": definition.top,
+        "flows_kept": counting.flows(),
+        "flows_max": definition.flows_max,
+        "flows_evicted": counting.evicted(),
+        "samples": {
+            "seen": seen,
+            "counted": counted,
+            "filtered": filtered,
+            "without_key": without_key,
+        },
+    })
+}
+
+/// The word for what is added up.
+pub(crate) fn measure(measure: Measure) -> &'static str {
+    match measure {
+        Measure::Bytes => "bytes",
+        Measure::Frames => "frames",
+        Measure::Samples => "samples",
+    }
+}
+
+fn traffic(traffic: Traffic) -> &'static str {
+    match traffic {
+        Traffic::Sampled => "sampled",
+        Traffic::Dropped => "dropped",
+    }
+}
+
+/// One flow.
+pub(crate) fn flow(counting: &Counting, groups: &Groups, figure: &Figure) -> Json {
+    let parts = &counting.definition().keys;
+    let shown = counting.shown(&figure.key, groups);
+    let key: Map<String, Json> = parts
+        .iter()
+        .zip(&figure.key)
+        .zip(shown)
+        .map(|((part, value), shown)| {
+            let value = match (part, value) {
+                (Part::Field(_), Value::Number(number)) => (*number).into(),
+                _ => shown.into(),
+            };
+            (part.word(), value)
+        })
+        .collect();
+    json!({
+        "key": key,
+        "per_s": interval(&figure.rate),
+        "total": interval(&figure.total),
+        "missing_max_per_s": figure.rate_missing_max,
+        "samples": figure.samples,
+        "rate_samples": figure.rate_samples,
+    })
+}
+
+fn interval(estimate: &Estimate) -> Json {
+    json!({ "value": estimate.value, "low": estimate.low, "high": estimate.high })
+}
+
+/// An agent with its samplers, without its interfaces.
+pub(crate) fn agent(id: &AgentId, agent: &Agent) -> Json {
+    let totals = agent.datagrams();
+    let samplers: Vec<Json> = agent
+        .samplers()
+        .map(|(of, source, sampler)| {
+            let (rates, totals) = (sampler.rates(), sampler.totals());
+            json!({
+                "source": format!("{}:{}", source.class, source.index),
+                "of": traffic(of),
+                "configured": rates.configured,
+                "agent_rate": rates.agent,
+                "collector_rate": rates.collector,
+                "agent_loss": rates.agent_loss,
+                "path_loss": rates.path_loss,
+                "samples": totals.samples.received,
+                "lost": totals.samples.lost,
+                "agent_dropped": totals.agent_dropped,
+                "frames": totals.frames,
+                "unattributed_frames": totals.unattributed_frames,
+            })
+        })
+        .collect();
+    json!({
+        "address": id.address,
+        "sub_agent": id.sub_agent,
+        "datagrams": totals.received,
+        "lost": totals.lost,
+        "duplicate": totals.duplicate,
+        "reordered": totals.reordered,
+        "resets": totals.resets,
+        "uptime_ms": agent.uptime_ms(),
+        "samplers": samplers,
+    })
+}
+
+/// The interfaces of an agent.
+pub(crate) fn interfaces(agent: &Agent) -> Vec<Json> {
+    let mut ports: Vec<_> = agent.ports().collect();
+    ports.sort_by_key(|(index, _)| *index);
+    ports.into_iter().map(|(index, port)| interface(index, port)).collect()
+}
+
+fn interface(index: u32, port: &Port) -> Json {
+    let rates = port.rates().map(|rates| {
+        let side = |rate: &PortRate| {
+            json!({
+                "bits_per_s": rate.bits_per_s,
+                "frames_per_s": rate.frames_per_s,
+                "discards_per_s": rate.discards_per_s,
+                "errors_per_s": rate.errors_per_s,
+            })
+        };
+        json!({
+            "in": side(&rates.input),
+            "out": side(&rates.output),
+            "over_ms": rates.over_ms,
+            "missed": rates.missed,
+            "sampled_ratio": rates.sampled_ratio,
+        })
+    });
+    json!({ "index": index, "rates": rates })
+}
+
+/// An event.
+pub(crate) fn event(event: &Event) -> Json {
+    let subject = match &event.subject {
+        Subject::Flow { definition, shown, .. } => {
+            let shown = shown.iter();
+            let key: Map<String, Json> =
+                shown.map(|(word, value)| (word.clone(), value.as_str().into())).collect();
+            json!({ "flow": **definition, "key": key })
+        }
+        Subject::Source { figure, agent, sub_agent, if_index } => json!({
+            "figure": figure,
+            "agent": agent,
+            "sub_agent": sub_agent,
+            "interface": if_index,
+        }),
+    };
+    json!({
+        "id": event.id,
+        "raised_id": event.raised_id,
+        "change": event.change.word(),
+        "threshold": *event.threshold,
+        "of": subject,
+        "limit": event.limit,
+        "figure": interval(&event.figure),
+        "peak": event.peak,
+        "time_unix_ns": event.time_unix_ns.to_string(),
+        "raised_unix_ns": event.raised_unix_ns.to_string(),
+    })
+}
