@@ -1,7 +1,7 @@
 //! Rows of every kind, as values and as their messages.
 
 use crate::support::{
-    any_message, any_record, mutate, mutations, realistic, realistic_datagram, realistic_totals,
+    any_message, mutate, mutations, realistic, realistic_datagram, realistic_totals,
 };
 use record::*;
 use testkit::Random;
