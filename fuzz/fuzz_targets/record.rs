@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use record::{
     DATAGRAM_MIN_BYTES, DatagramPacker, DatagramRecord, Delimited, Encoder, Encoding, FieldSet,
-    Frame, PollTotals, Record, RecordKind, RowBinary, SocketRecord, decode_datagram,
+    Frame, Native, PollTotals, Record, RecordKind, RowKind, SocketRecord, decode_datagram,
     decode_datagram_record, decode_protobuf, decode_record, decode_totals,
 };
 
@@ -59,7 +59,9 @@ fn datagram_written_again(datagram: &DatagramRecord<'_>) {
     let mut encoder = Encoder::new(Encoding::Protobuf, &FieldSet::ALL).framed(Frame::Alone);
     encoder.datagram(datagram, &mut out);
     assert_eq!(decode_datagram_record(&out), Ok(*datagram));
-    RowBinary::new().datagram(datagram, &mut out);
+    let mut block = Native::new(RowKind::Datagram, &FieldSet::ALL);
+    assert_eq!(block.push(&out), Ok(()));
+    assert!(!block.finish().is_empty());
 
     for encoding in [Encoding::Jsonl, Encoding::Tsv] {
         let mut line = Vec::new();

@@ -8,7 +8,7 @@ mod support;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use record::{
-    DatagramPacker, Encoder, Encoding, FieldSet, Frame, RowBinary, RowKind, SocketRecord,
+    DatagramPacker, Encoder, Encoding, FieldSet, Frame, Native, RowKind, SocketRecord,
     decode_protobuf,
 };
 use std::hint::black_box;
@@ -64,13 +64,6 @@ fn encode(c: &mut Criterion) {
             encoder.encode(black_box(record), out);
         });
     });
-    let (mut rows, mut turn) = (RowBinary::new(), Turn::new());
-    group.bench_function("RowBinary", |b| {
-        b.iter(|| {
-            let (record, out) = turn.next();
-            rows.record(black_box(record), out);
-        });
-    });
     let (mut packer, mut turn) = (DatagramPacker::new(7, 1_472, &FieldSet::ALL), Turn::new());
     group.bench_function("protobuf into datagrams", |b| {
         b.iter(|| {
@@ -92,6 +85,9 @@ fn messages() -> Vec<Vec<u8>> {
     records().iter().map(message).collect()
 }
 
+/// Rows of a block.
+const BLOCK_ROWS: usize = 50_000;
+
 /// What a sink does with a row: from its message to what its store takes.
 fn transcode(c: &mut Criterion) {
     let (messages, mut out) = (messages(), Vec::with_capacity(RECORDS * 4096));
@@ -107,11 +103,16 @@ fn transcode(c: &mut Criterion) {
             });
         });
     }
-    let (mut rows, mut turn) = (RowBinary::new(), messages.iter().cycle());
-    group.bench_function("RowBinary", |b| {
+    let mut turn = messages.iter().cycle();
+    let mut block = Native::new(RowKind::Record, &FieldSet::ALL);
+    let mut rows = 0;
+    group.bench_function("Native", |b| {
         b.iter(|| {
-            out.clear();
-            rows.row(RowKind::Record, turn.next().expect("a cycle has no end"), &mut out)
+            rows += 1;
+            if rows % BLOCK_ROWS == 0 {
+                black_box(block.finish());
+            }
+            block.push(turn.next().expect("a cycle has no end"))
         });
     });
     group.finish();

@@ -1,45 +1,67 @@
-//! A row as the columns of a table take it: which field, and its value as a number or as text.
+//! A row as the columns of a table take it: which field, and its value.
 
-use crate::decode::Fields;
+use crate::decode::{Fields, take_short};
 use crate::json::put_tags;
+use crate::scan::{Form, check};
 use crate::text::put_address;
-use crate::value::{Payload, Value, WireField, text};
-use crate::{DecodeError, Field, Kind, Tags};
-use std::net::IpAddr;
+use crate::value::Payload;
+use crate::{DecodeError, Field, Tags};
+use std::net::Ipv6Addr;
 
 /// One value of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cell<'a> {
     /// A number, a word's number, or 0 and 1 for no and yes.
     Number(u64),
-    /// Text, bytes as they are, an address in canonical text, or tags as a JSON object.
+    /// Text, and bytes as they are.
     Bytes(&'a [u8]),
+    /// An address; an IPv4 one is `::ffff:a.b.c.d`.
+    Address(&'a [u8; 16]),
+    /// Names and values.
+    Tags(Tags<'a>),
+}
+
+impl Cell<'_> {
+    /// Appends text and bytes as they are, an address in canonical text, tags as a JSON object; nothing for a number.
+    #[inline]
+    pub fn put_text(&self, out: &mut Vec<u8>) {
+        match *self {
+            Cell::Number(_) => {}
+            Cell::Bytes(bytes) => out.extend_from_slice(bytes),
+            Cell::Address(address) => put_address(Ipv6Addr::from(*address).into(), out),
+            Cell::Tags(tags) => put_tags(tags, out),
+        }
+    }
 }
 
 /// Reads protobuf messages of one table value by value, without a record in between, so that fields that are absent cost nothing.
 pub struct CellReader {
-    fields: Vec<&'static Field>,
-    /// The column of each field number; `NO_COLUMN` for numbers without a field.
-    columns: Vec<u8>,
-    /// Where addresses and tags become text.
-    text: Vec<u8>,
+    /// By field number.
+    places: Vec<Option<Place>>,
 }
 
-const NO_COLUMN: u8 = u8::MAX;
+/// What is known of a field.
+#[derive(Clone, Copy)]
+struct Place {
+    form: Form,
+    none: Option<u64>,
+    column: u8,
+}
 
 impl CellReader {
     /// A reader of these fields, all of one table. A column is a field's place among them.
     ///
     /// # Panics
-    /// If there are more than 254 fields.
+    /// If there are more than 256 fields.
     pub fn new(fields: &[&'static Field]) -> CellReader {
-        assert!(fields.len() < usize::from(NO_COLUMN), "a column is a byte");
-        let largest = fields.iter().map(|field| field.number).max().unwrap_or(0);
-        let mut columns = vec![NO_COLUMN; largest as usize + 1];
+        let numbers = fields.iter().map(|field| field.number as usize + 1).max().unwrap_or(0);
+        let mut places = vec![None; numbers];
         for (column, field) in fields.iter().enumerate() {
-            columns[field.number as usize] = column as u8;
+            let column = u8::try_from(column).expect("a column is a byte");
+            let place = Place { form: Form::of(field.kind), none: field.none, column };
+            places[field.number as usize] = Some(place);
         }
-        CellReader { fields: fields.to_vec(), columns, text: Vec::new() }
+        CellReader { places }
     }
 
     /// Gives each value of `message` to `put` with its column. Other fields are skipped, and so are numbers that stand for no value.
@@ -49,65 +71,80 @@ impl CellReader {
     /// What contradicts the table. The values given before are then part of no row.
     #[inline]
     pub fn read(
-        &mut self,
+        &self,
         message: &[u8],
         mut put: impl FnMut(usize, Cell<'_>),
     ) -> Result<(), DecodeError> {
-        let mut tags = (0, None);
-        for wire in Fields::new(message) {
+        let (mut rest, mut tags) = (message, None);
+        loop {
+            // Nearly all fields are numbers, and take the short way.
+            while let Some((number, value)) = take_short(&mut rest) {
+                self.number(number, value, &mut put)?;
+            }
+            let start = message.len() - rest.len();
+            let Some(wire) = Fields::new(rest).next() else { break };
             let wire = wire?;
-            let column = self.columns.get(wire.number as usize).map_or(NO_COLUMN, |column| *column);
-            let column = usize::from(column);
-            let Some(field) = self.fields.get(column) else { continue };
+            rest = rest.get(wire.end..).unwrap_or_default();
 
-            match field.kind {
-                Kind::Text => {
-                    put(column, Cell::Bytes(text(wire.number, wire.bytes()?)?.as_bytes()))
+            let number = wire.number;
+            if let Payload::Varint(value) = wire.payload {
+                self.number(number, value, &mut put)?;
+                continue;
+            }
+            let Some(place) = self.place(number) else { continue };
+            let column = usize::from(place.column);
+            match (place.form, wire.payload) {
+                (Form::Fixed64, Payload::Fixed64(value)) => self.give(place, value, &mut put),
+                (Form::Varint(_) | Form::Fixed64, _) => {
+                    return Err(DecodeError::WrongType { number });
                 }
-                Kind::Bytes | Kind::Data => put(column, Cell::Bytes(wire.bytes()?)),
-                Kind::Address => put(column, Cell::Bytes(self.address(&wire)?)),
-                // Each entry is a field of its own; a table has one field of tags.
-                Kind::Tags => {
-                    Tags::take_entry(&mut tags.1, &wire)?;
-                    tags.0 = column;
-                }
-                kind => {
-                    let number = number(kind, &wire)?;
-                    if field.none != Some(number) {
-                        put(column, Cell::Number(number));
+                (form, Payload::Bytes(bytes)) => {
+                    check(form, number, bytes)?;
+                    match (form, bytes.try_into()) {
+                        // Each entry is a field of its own, and all lie between the start of the first and the end of the last.
+                        (Form::Tags, _) => {
+                            let (_, _, first, _) = tags.unwrap_or((column, number, start, 0));
+                            tags = Some((column, number, first, message.len() - rest.len()));
+                        }
+                        (Form::Address, Ok(address)) => put(column, Cell::Address(address)),
+                        _ => put(column, Cell::Bytes(bytes)),
                     }
                 }
+                _ => return Err(DecodeError::WrongType { number }),
             }
         }
 
-        if let (column, Some(tags)) = tags {
-            self.text.clear();
-            put_tags(tags, &mut self.text);
-            put(column, Cell::Bytes(&self.text));
+        if let Some((column, number, start, end)) = tags {
+            put(column, Cell::Tags(Tags::between(number, message, start, end)));
         }
         Ok(())
     }
 
-    fn address(&mut self, wire: &WireField<'_>) -> Result<&[u8], DecodeError> {
-        let mut address: Option<IpAddr> = None;
-        Value::take(&mut address, Kind::Address, wire)?;
-        self.text.clear();
-        if let Some(address) = address {
-            put_address(address, &mut self.text);
-        }
-        Ok(&self.text)
+    #[inline(always)]
+    fn place(&self, number: u32) -> Option<&Place> {
+        self.places.get(number as usize)?.as_ref()
     }
-}
 
-#[inline(always)]
-fn number(kind: Kind, wire: &WireField<'_>) -> Result<u64, DecodeError> {
-    match (kind, wire.payload) {
-        (Kind::Fixed64, Payload::Fixed64(value)) => Ok(value),
-        (Kind::Bool, _) => wire.number_up_to(1),
-        (Kind::U8 | Kind::Word(_), _) => wire.number_up_to(u8::MAX.into()),
-        (Kind::U16, _) => wire.number_up_to(u16::MAX.into()),
-        (Kind::U32, _) => wire.number_up_to(u32::MAX.into()),
-        (Kind::U64, _) => wire.number_up_to(u64::MAX),
-        _ => Err(wire.wrong_type()),
+    #[inline(always)]
+    fn number(
+        &self,
+        number: u32,
+        value: u64,
+        put: &mut impl FnMut(usize, Cell<'_>),
+    ) -> Result<(), DecodeError> {
+        let Some(place) = self.place(number) else { return Ok(()) };
+        match place.form {
+            Form::Varint(max) if value <= max => self.give(place, value, put),
+            Form::Varint(_) => return Err(DecodeError::OutOfRange { number }),
+            _ => return Err(DecodeError::WrongType { number }),
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn give(&self, place: &Place, value: u64, put: &mut impl FnMut(usize, Cell<'_>)) {
+        if place.none != Some(value) {
+            put(usize::from(place.column), Cell::Number(value));
+        }
     }
 }

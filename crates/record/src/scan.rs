@@ -29,7 +29,7 @@ struct Slot {
 
 /// How a field lies in a message.
 #[derive(Clone, Copy)]
-enum Form {
+pub(crate) enum Form {
     /// A number up to this.
     Varint(u64),
     Fixed64,
@@ -40,7 +40,7 @@ enum Form {
 }
 
 impl Form {
-    fn of(kind: Kind) -> Form {
+    pub(crate) fn of(kind: Kind) -> Form {
         match kind {
             Kind::Bool => Form::Varint(1),
             Kind::U8 | Kind::Word(_) => Form::Varint(u8::MAX.into()),
@@ -135,7 +135,7 @@ impl Scan {
 }
 
 /// Looks at bytes that are not just any.
-fn check(form: Form, number: u32, bytes: &[u8]) -> Result<(), DecodeError> {
+pub(crate) fn check(form: Form, number: u32, bytes: &[u8]) -> Result<(), DecodeError> {
     match form {
         Form::Text => text(number, bytes).map(drop),
         Form::Address if bytes.len() != 16 => Err(DecodeError::AddressLength { number }),

@@ -61,7 +61,7 @@ pub struct Field {
     /// `,"name":`
     pub(crate) json_key: crate::text::Short,
     /// How ClickHouse has it.
-    pub(crate) column: crate::row_binary::Column,
+    pub(crate) presence: crate::native::Presence,
 }
 
 /// Fields that belong together.
@@ -270,7 +270,7 @@ macro_rules! schema {
                     meaning: $meaning,
                     json_name: $crate::schema::camel_case!(stringify!($name)),
                     json_key: $crate::text::Short::of(concat!(",\"", stringify!($name), "\":")),
-                    column: $crate::row_binary::Column::of(stringify!($name)),
+                    presence: $crate::native::Presence::of(stringify!($name)),
                 },)+)+
             ];
 

@@ -1,7 +1,7 @@
 """Makes the tables of deploy/clickhouse in ClickHouse's engine, inserts the same records in every way, and reads them back.
 
 usage: clickhouse.py FOLDER REPOSITORY. The folder holds sockets and totals between each other, and each kind alone, datagrams too, as
-protobuf, as JSON lines and as RowBinary. What is expected is what Python's own json reads of the lines.
+protobuf, as JSON lines and as Native. What is expected is what Python's own json reads of the lines.
 """
 import base64, ipaddress, json, os, pathlib, sys
 
@@ -126,16 +126,16 @@ for table, message in MESSAGES.items():
     insert(table, "Protobuf", read(f"{table}.protobuf"), message)
 same("Protobuf, each kind by itself")
 
-make_database("by_row_binary")
+make_database("by_native")
 for table in KINDS:
-    insert(f"{table} ({read(f'{table}.columns').decode()})", "RowBinary", read(f"{table}.rowbinary"))
-same("RowBinary")
+    insert(f"{table} ({read(f'{table}.columns').decode()})", "Native", read(f"{table}.native"))
+same("Native")
 
 make_database("by_protobuf")
 insert("records_protobuf", "Protobuf", read("mixed.protobuf"), "SocketRecord")
 same("Protobuf, records and totals in one file", ["sockets", "polls"])
 # The text of a word, and a time as such, of what was received.
-engine.query("USE by_row_binary")
+engine.query("USE by_native")
 of_words = rows("SELECT severity_word AS word, toString(syslog_time) AS time FROM datagrams WHERE app_name = 'sshd' AND listener = 'syslog' LIMIT 1")
 assert of_words == [{"word": "notice", "time": "2026-11-22 12:00:00.250000000"}], of_words
 engine.query("USE by_protobuf")

@@ -1,6 +1,6 @@
-"""Inserts the same rows into ClickHouse's engine as RowBinary and as Protobuf, in turn, and says what each took at best.
+"""Inserts the same rows into ClickHouse's engine as Native and as Protobuf, in turn, and says what each took at best.
 
-usage: inserts.py REPOSITORY FOLDER COLUMNS ROUNDS. FOLDER has the files RowBinary and Protobuf.
+usage: inserts.py REPOSITORY FOLDER COLUMNS ROUNDS. FOLDER has the files Native and Protobuf.
 """
 import os, pathlib, sys, tempfile, time
 
@@ -12,7 +12,7 @@ columns, rounds = sys.argv[3], int(sys.argv[4])
 os.chdir(repository / "proto")
 place = tempfile.TemporaryDirectory()
 engine = session.Session(place.name)
-FORMATS = {"RowBinary": f"({columns})", "Protobuf": "SETTINGS format_schema = 'weir_store.proto:SocketRecord'"}
+FORMATS = {"Native": f"({columns})", "Protobuf": "SETTINGS format_schema = 'weir_store.proto:SocketRecord'"}
 TABLES = {"sockets": "its table", "forgetting": "a table of the engine Null"}
 
 sql = (repository / "deploy/clickhouse/sockets.sql").read_text()

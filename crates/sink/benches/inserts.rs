@@ -1,4 +1,4 @@
-//! What rows cost on their way into ClickHouse as `RowBinary` and as `Protobuf`: processor time here for each row, from its message to
+//! What rows cost on their way into ClickHouse as `Native` and as `Protobuf`: processor time here for each row, from its message to
 //! the body of an insert without compression, and processor time and seconds of the engine for each 100,000 rows, into the table
 //! of `deploy/clickhouse` and into one that forgets them. 100,000 different records of about 110 fields; the best of nine rounds.
 //! `cargo bench -p sink --bench inserts`; it needs the engine (`make tools`). Without `--bench` it runs once, with 1,000 rows.
@@ -8,7 +8,7 @@
 #[path = "../../record/tests/record/support.rs"]
 mod support;
 
-use record::{Chunk, ChunkBuilder, Encoder, Encoding, FieldSet, RowBinary, SocketRecord};
+use record::{Chunk, ChunkBuilder, Encoder, Encoding, FieldSet, Native, SocketRecord};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -64,13 +64,14 @@ fn main() {
         fs::write(folder.file(name), bytes).expect("a temporary folder can be written");
     };
 
-    let mut row_binary = RowBinary::new();
+    let mut native = Native::new(record::RowKind::Record, &FieldSet::ALL);
     say(
-        "RowBinary",
+        "Native",
         encoded(&chunk, rounds, |chunk, out| {
             for row in chunk.rows() {
-                row_binary.row(row.kind, row.bytes, out).expect("it was encoded here");
+                native.push(row.bytes).expect("it was encoded here");
             }
+            out.append(&mut native.finish());
         }),
     );
     let mut protobuf = Encoder::new(Encoding::Protobuf, &FieldSet::ALL);
@@ -83,7 +84,7 @@ fn main() {
         }),
     );
 
-    let columns = RowBinary::columns(record::RowKind::Record);
+    let columns = Native::columns(record::RowKind::Record);
     let script = Path::new(&root()).join("crates/sink/benches/inserts.py");
     let mut engine = Command::new(find_tool("weir-clickhouse").expect("asked for before"));
     engine.arg(script).arg(root()).arg(folder.path()).args([columns, rounds.to_string()]);

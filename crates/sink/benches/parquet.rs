@@ -41,7 +41,7 @@ fn main() {
     let chunk = builder.cut(None).expect("it has rows");
     let table = Table::sockets(&FieldSet::ALL);
 
-    let mut reader = CellReader::new(&table.fields);
+    let reader = CellReader::new(&table.fields);
     best("read the values of the messages", rounds, || {
         for row in chunk.rows() {
             let read = reader.read(row.bytes, |column, cell| {

@@ -1,7 +1,7 @@
 //! The tables for ClickHouse, and what files of records are inserted into.
 
 use super::{GENERATED, unit_and_kernel};
-use crate::row_binary::Column;
+use crate::native::{self, Presence};
 use crate::{DatagramRecord, Field, Kind, PollTotals, RecordKind, SocketRecord, Words};
 use std::fmt::Write;
 
@@ -175,13 +175,13 @@ fn words_of(words: &Words) -> (String, String) {
 }
 
 fn is_nullable(field: &Field) -> bool {
-    field.column != Column::Always
+    field.presence != Presence::Always
 }
 
 fn type_of(field: &Field) -> String {
     match field.kind {
         Kind::Text if VARIED.contains(&field.name) => "Nullable(String)".to_owned(),
-        Kind::Text if field.column == Column::NullableUuid => "Nullable(UUID)".to_owned(),
+        Kind::Text if field.presence == Presence::NullableUuid => "Nullable(UUID)".to_owned(),
         Kind::Text if is_nullable(field) => "LowCardinality(Nullable(String))".to_owned(),
         Kind::Text => "LowCardinality(String)".to_owned(),
         Kind::Tags => "Map(LowCardinality(String), String)".to_owned(),
@@ -202,14 +202,8 @@ enum Form {
 fn plain_type(field: &Field, form: Form) -> String {
     let name = match field.kind {
         Kind::Word(_) if form == Form::Text => "String",
-        Kind::U8 | Kind::Word(_) => "UInt8",
-        Kind::U16 => "UInt16",
-        Kind::U32 => "UInt32",
-        Kind::U64 | Kind::Fixed64 => "UInt64",
-        Kind::Bool => "Bool",
-        Kind::Text | Kind::Bytes | Kind::Data => "String",
-        Kind::Address => "IPv6",
-        Kind::Tags => return "Map(String, String)".to_owned(),
+        Kind::Tags => return native::type_of(field.kind).to_owned(),
+        kind => native::type_of(kind),
     };
     if is_nullable(field) { format!("Nullable({name})") } else { name.to_owned() }
 }

@@ -5,7 +5,7 @@ use record::{Cell, CellReader, Encoder, Encoding, FieldSet, Kind, SocketRecord, 
 use testkit::Random;
 
 /// The columns of a message that have numbers; `None` if it is refused.
-fn numbers(reader: &mut CellReader, message: &[u8]) -> Option<Vec<(usize, u64)>> {
+fn numbers(reader: &CellReader, message: &[u8]) -> Option<Vec<(usize, u64)>> {
     let mut numbers: Vec<(usize, u64)> = Vec::new();
     let read = reader.read(message, |column, cell| {
         if let Cell::Number(number) = cell {
@@ -20,12 +20,12 @@ fn numbers(reader: &mut CellReader, message: &[u8]) -> Option<Vec<(usize, u64)>>
 #[test]
 fn a_message_is_refused_exactly_where_the_decoder_refuses_it() {
     let fields: Vec<_> = SocketRecord::FIELDS.iter().collect();
-    let (mut reader, mut random) = (CellReader::new(&fields), Random(23));
+    let (reader, mut random) = (CellReader::new(&fields), Random(23));
     let mut refused = 0;
     for _ in 0..mutations() {
         let mut message = any_message(&mut random, SocketRecord::FIELDS);
         mutate(&mut message, &mut random);
-        let read = numbers(&mut reader, &message).is_some();
+        let read = numbers(&reader, &message).is_some();
         assert_eq!(read, decode_protobuf(&message).is_ok(), "{message:02x?}");
         refused += u64::from(!read);
     }
@@ -35,14 +35,14 @@ fn a_message_is_refused_exactly_where_the_decoder_refuses_it() {
 #[test]
 fn numbers_are_those_of_the_record() {
     let fields: Vec<_> = SocketRecord::FIELDS.iter().collect();
-    let mut reader = CellReader::new(&fields);
+    let reader = CellReader::new(&fields);
     for message in SocketRecord::FIELDS.iter().flat_map(edges) {
         let record = decode_protobuf(&message).unwrap();
         let mut line = Vec::new();
         Encoder::new(Encoding::Jsonl, &FieldSet::ALL).encode(&record, &mut line);
         let line = String::from_utf8(line).unwrap();
 
-        let found = numbers(&mut reader, &message).unwrap();
+        let found = numbers(&reader, &message).unwrap();
         for (column, number) in &found {
             let (Kind::U8 | Kind::U16 | Kind::U32 | Kind::U64 | Kind::Fixed64) =
                 fields[*column].kind

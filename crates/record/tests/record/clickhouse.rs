@@ -49,7 +49,7 @@ fn clickhouse_keeps_every_record_and_finds_the_one_that_is_missing() {
             fs::write(folder.join(format!("{name}.{encoding}")), bytes).unwrap();
         }
     }
-    write_row_binary(&folder, &runs, &datagrams);
+    write_blocks(&folder, &runs, &datagrams);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let script = root.join("crates/record/tests/clickhouse.py");
     let mut python = Command::new(find_tool("weir-clickhouse").unwrap());
@@ -58,22 +58,29 @@ fn clickhouse_keeps_every_record_and_finds_the_one_that_is_missing() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
-fn write_row_binary(
+/// As a sink sends them: protobuf messages, turned into one block of each kind.
+fn write_blocks(
     folder: &Path,
     runs: &[(Vec<SocketRecord<'_>>, PollTotals<'_>)],
     datagrams: &[DatagramRecord<'_>],
 ) {
-    let (mut rows, mut out) = (RowBinary::new(), [Vec::new(), Vec::new(), Vec::new()]);
+    let mut blocks = RowKind::ALL.map(|kind| Native::new(kind, &FieldSet::ALL));
+    let mut encoder = Encoder::new(Encoding::Protobuf, &FieldSet::ALL).framed(Frame::Alone);
+    let mut add = |at: usize, write: &dyn Fn(&mut Encoder, &mut Vec<u8>)| {
+        let mut message = Vec::new();
+        write(&mut encoder, &mut message);
+        blocks[at].push(&message).unwrap();
+    };
     for (records, totals) in runs {
-        records.iter().for_each(|record| rows.record(record, &mut out[0]));
-        rows.totals(totals, &mut out[1]);
+        records.iter().for_each(|record| add(0, &|to, out| to.encode(record, out)));
+        add(1, &|to, out| to.totals_row(totals, out));
     }
-    datagrams.iter().for_each(|datagram| rows.datagram(datagram, &mut out[2]));
+    datagrams.iter().for_each(|datagram| add(2, &|to, out| to.datagram(datagram, out)));
 
-    for (kind, bytes) in RowKind::ALL.into_iter().zip(out) {
-        let table = RowBinary::table(kind);
-        fs::write(folder.join(format!("{table}.rowbinary")), bytes).unwrap();
-        fs::write(folder.join(format!("{table}.columns")), RowBinary::columns(kind)).unwrap();
+    for (kind, mut block) in RowKind::ALL.into_iter().zip(blocks) {
+        let table = Native::table(kind);
+        fs::write(folder.join(format!("{table}.native")), block.finish()).unwrap();
+        fs::write(folder.join(format!("{table}.columns")), Native::columns(kind)).unwrap();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Rows of every kind, as values and as their messages.
 
 use crate::support::{
-    any_message, any_record, mutate, mutations, realistic, realistic_datagram, realistic_totals,
+    any_message, mutate, mutations, realistic, realistic_datagram, realistic_totals,
 };
 use record::*;
 use testkit::Random;
@@ -219,72 +219,89 @@ fn a_message_that_is_none_is_refused_and_nothing_is_written() {
     let mut jsonl = Encoder::new(Encoding::Jsonl, &FieldSet::ALL);
     for kind in RowKind::ALL {
         assert_eq!(jsonl.row(kind, b"\x50", &mut out), Err(DecodeError::Truncated));
-        assert_eq!(RowBinary::new().row(kind, b"\x50", &mut out), Err(DecodeError::Truncated));
+        let mut block = Native::new(kind, &FieldSet::ALL);
+        assert_eq!(block.push(b"\x50"), Err(DecodeError::Truncated));
+        assert_eq!(block.bytes(), 0);
     }
     assert!(out.is_empty());
 }
 
-/// By the DDL: each column's flag where it may be NULL, and its value. What a store makes of it is in `clickhouse.rs`.
+fn message(write: impl FnOnce(&mut Encoder, &mut Vec<u8>)) -> Vec<u8> {
+    let mut encoder = Encoder::new(Encoding::Protobuf, &FieldSet::ALL).framed(Frame::Alone);
+    let mut out = Vec::new();
+    write(&mut encoder, &mut out);
+    out
+}
+
+/// A column as a block has it, behind its name and its type.
+fn column(name: &str, kind: &str, values: &[&[u8]]) -> Vec<u8> {
+    let texts = [name, kind].map(|text| [&[text.len() as u8], text.as_bytes()].concat());
+    [texts.concat(), values.concat()].concat()
+}
+
+/// What a store makes of blocks is in `clickhouse.rs`.
 #[test]
-fn columns_are_in_the_order_of_the_table() {
-    let of = |put: &dyn Fn(&mut RowBinary, &mut Vec<u8>)| {
-        let mut out = b"before".to_vec();
-        put(&mut RowBinary::new(), &mut out);
-        out.strip_prefix(b"before").unwrap().to_vec()
-    };
-    // record_kind, time, sequence, host, tags, run_id, host_id, version; listener, address, port, payload, truncated; syslog.
-    let empty = of(&|rows, out| rows.datagram(&DatagramRecord::default(), out));
-    let expected =
-        [&[0; 1 + 8][..], &[1], &[0; 2], &[1; 3], &[0; 1 + 16], &[1], &[0], &[1], &[1; 10]];
-    assert_eq!(empty, expected.concat());
-    let received = DatagramRecord {
+fn a_block_has_the_columns_of_its_values_with_their_gaps() {
+    let full = DatagramRecord {
         record_kind: Some(RecordKind(200)),
-        time_unix_ns: Some(0x0102),
         sequence: Some(u64::MAX),
-        host: Some("h"),
-        tags: Some(Tags::new(&[("a", "b")])),
-        listener: Some(""),
+        tags: Some(Tags::new(&[("a", "b"), ("c", "")])),
         source_address: Some([192, 0, 2, 1].into()),
         source_port: Some(514),
-        payload: Some(b"\xff"),
-        hostname: Some(""),
         message: Some(b"m"),
         ..DatagramRecord::default()
     };
-    let expected: [&[u8]; 12] = [
-        b"\xc8\x02\x01\0\0\0\0\0\0",
-        b"\0\xff\xff\xff\xff\xff\xff\xff\xff",
-        b"\x01h\x01\x01a\x01b",
-        b"\x01\x01\x01",
-        b"\0",
-        b"\0\0\0\0\0\0\0\0\0\0\xff\xff\xc0\0\x02\x01",
-        b"\0\x02\x02",
-        b"\x01\xff",
-        b"\x01",
-        b"\x01\x01\x01\x01",
-        b"\0\0\x01\x01\x01\x01",
-        b"\0\x01m",
+    let mut block = Native::new(RowKind::Datagram, &FieldSet::ALL);
+    let empty = message(|encoder, out| encoder.datagram(&DatagramRecord::default(), out));
+    let full = message(|encoder, out| encoder.datagram(&full, out));
+    for row in [&empty, &full, &empty] {
+        block.push(row).unwrap();
+        // What is refused, though it has values before its fault, leaves nothing behind.
+        let broken = [full.as_slice(), b"\x50"].concat();
+        assert_eq!(block.push(&broken), Err(DecodeError::Truncated));
+    }
+
+    let max = u64::MAX.to_le_bytes();
+    let two = 2_u64.to_le_bytes();
+    let address = b"\0\0\0\0\0\0\0\0\0\0\xff\xff\xc0\0\x02\x01";
+    let expected = [
+        b"\x06\x03".to_vec(),
+        column("record_kind", "UInt8", &[b"\0\xc8\0"]),
+        column("sequence", "Nullable(UInt64)", &[b"\x01\0\x01", &[0; 8], &max, &[0; 8]]),
+        column("tags", "Map(String, String)", &[&[0; 8], &two, &two, b"\x01a\x01c", b"\x01b\0"]),
+        column("source_address", "IPv6", &[&[0; 16], address, &[0; 16]]),
+        column("source_port", "Nullable(UInt16)", &[b"\x01\0\x01", b"\0\0\x02\x02\0\0"]),
+        column("message", "Nullable(String)", &[b"\x01\0\x01", b"\0\x01m\0"]),
     ];
-    assert_eq!(of(&|rows, out| rows.datagram(&received, out)), expected.concat());
-    // A UUID is two halves, each in little-endian order; what is none is NULL.
-    let boot = |boot_id| {
+    assert_eq!(block.finish(), expected.concat());
+
+    // The next block has nothing of it, and never no column at all: its rows would be lost.
+    block.push(&empty).unwrap();
+    let first = column("record_kind", "UInt8", &[b"\0"]);
+    assert_eq!(block.finish(), [b"\x01\x01".to_vec(), first].concat());
+}
+
+#[test]
+fn a_uuid_is_two_halves_and_what_is_none_is_null() {
+    let column_of = |boot_id| {
         let totals = PollTotals { boot_id: Some(boot_id), ..PollTotals::default() };
-        // Behind time, poll and host.
-        of(&|rows, out| rows.totals(&totals, out))[8 + 1 + 1..][..17].to_vec()
+        let mut block = Native::new(RowKind::Totals, &FieldSet::ALL);
+        block.push(&message(|encoder, out| encoder.totals_row(&totals, out))).unwrap();
+        block.finish()
     };
-    let uuid = b"\0\x27\x4d\x7a\x2d\xe0\xf1\xb1\xc5\x11\x5a\x3c\x6f\x6d\x0f\x1b\x9c";
-    assert_eq!(boot("c5b1f1e0-2d7a-4d27-9c1b-0f6d6f3c5a11"), uuid);
+    let ends = |boot_id, null: &[u8], value: &[u8]| {
+        let (block, column) =
+            (column_of(boot_id), column("boot_id", "Nullable(UUID)", &[null, value]));
+        assert!(block.ends_with(&column), "{boot_id}: {block:02x?}");
+    };
+    let uuid = b"\x27\x4d\x7a\x2d\xe0\xf1\xb1\xc5\x11\x5a\x3c\x6f\x6d\x0f\x1b\x9c";
+    ends("c5b1f1e0-2d7a-4d27-9c1b-0f6d6f3c5a11", b"\0", uuid);
     for none in [
         "",
         "c5b1f1e0-2d7a-4d27-9c1b-0f6d6f3c5a1",
         "c5b1f1e0+2d7a-4d27-9c1b-0f6d6f3c5a11",
         "c5b1f1e0-2d7a-4d27-9c1b-0f6d6f3c5a1g",
     ] {
-        assert_eq!(boot(none)[0], 1, "{none}");
+        ends(none, b"\x01", &[0; 16]);
     }
-    let record = any_record(b"\x50\x07");
-    let names = RowBinary::columns(RowKind::Record);
-    assert_eq!(names.split(',').count(), SocketRecord::FIELDS.len());
-    assert!(of(&|rows, out| rows.record(&record, out)).len() > SocketRecord::FIELDS.len());
-    assert_eq!(RowBinary::table(RowKind::Totals), "polls");
 }

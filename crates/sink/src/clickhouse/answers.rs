@@ -35,8 +35,9 @@ pub(super) fn fate(answer: &Answer, place: &Place<'_>) -> Fate {
     let Some(code) = code_of(answer) else { return fate_of(answer, place.address) };
     let says = answer.words();
     match code {
-        // TYPE_MISMATCH, INCORRECT_DATA and NO_SUCH_COLUMN_IN_TABLE of the header: the table is not ours, and can become it.
-        16 | 53 | 117 if is_about_table(&says) => Fate::Failed(wrong_table(&says, place)),
+        // NO_SUCH_COLUMN_IN_TABLE, NOT_IMPLEMENTED, TYPE_MISMATCH and CANNOT_CONVERT_TYPE about a column: the table is not ours, and can
+        // become it.
+        16 | 48 | 53 | 70 if is_about_table(&says) => Fate::Failed(wrong_table(&says, place)),
         // What parsers of values say: CANNOT_PARSE_…, CANNOT_READ_ALL_DATA, ATTEMPT_TO_READ_AFTER_EOF, TYPE_MISMATCH,
         // CANNOT_CONVERT_TYPE, INCORRECT_DATA, TOO_LARGE_ARRAY_SIZE, TOO_LARGE_STRING_SIZE,
         // VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE, CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN, DECIMAL_OVERFLOW.
@@ -50,9 +51,7 @@ pub(super) fn fate(answer: &Answer, place: &Place<'_>) -> Fate {
 }
 
 fn is_about_table(says: &str) -> bool {
-    ["Type of '", "Unknown field", "header", "No such column"]
-        .iter()
-        .any(|words| says.contains(words))
+    ["while converting column", "No such column"].iter().any(|words| says.contains(words))
 }
 
 fn wrong_table(says: &str, place: &Place<'_>) -> Failure {
@@ -161,8 +160,11 @@ mod tests {
         };
         for (code, words) in [
             (16, "No such column rtt in table"),
-            (53, "Type of 'rtt_us' must be String"),
-            (117, "Unknown field found in header"),
+            (
+                48,
+                "Conversion is not supported: while converting column \"rtt_us\" from type Nullable(UInt32)",
+            ),
+            (53, "CAST AS Array: while converting column \"rtt_us\" from type UInt32"),
         ] {
             check(code, words, Sent::No, "ALTER TABLE net.sockets");
         }

@@ -11,7 +11,7 @@ use crate::http::{
 use crate::secret::Login;
 use crate::tasks::Tasks;
 use ledger::{Reason, Trouble};
-use record::{Encoder, Encoding, FieldSet, Frame, Row, RowBinary, RowKind};
+use record::{Native, Row, RowKind};
 use reqwest::header::CONTENT_ENCODING;
 use reqwest::{Method, RequestBuilder, Url};
 use std::sync::Arc;
@@ -22,8 +22,8 @@ pub fn clickhouse(options: ClickHouseOptions) -> Connector {
     let ClickHouseOptions { fields, compression, .. } = options;
     let form = move || {
         let encoder = |kind| {
-            let header = tables::header(kind);
-            let rows = Box::new(TableRows::new(&fields));
+            let rows = Box::new(TableRows { block: Native::new(kind, &fields), part: None });
+            let header = Vec::new();
             (kind, Box::new(BodyEncoder { rows, header, compression }) as Box<dyn BatchEncoder>)
         };
         Form::ByKind(RowKind::ALL.map(encoder).into())
@@ -35,40 +35,13 @@ pub fn clickhouse(options: ClickHouseOptions) -> Connector {
 
 /// Rows of one table.
 struct TableRows {
-    rows: RowBinary,
-    /// Leaves out what was not chosen, if anything is.
-    chosen: Option<Encoder>,
-    scratch: Vec<u8>,
-    out: Vec<u8>,
+    block: Native,
     part: Option<Part>,
-}
-
-impl TableRows {
-    fn new(fields: &FieldSet) -> TableRows {
-        let chosen = || Encoder::new(Encoding::Protobuf, fields).framed(Frame::Alone);
-        let chosen = (!fields.is_all()).then(chosen);
-        let (scratch, out) = (Vec::new(), Vec::new());
-        TableRows { rows: RowBinary::new(), chosen, scratch, out, part: None }
-    }
-
-    fn write(&mut self, row: &Row<'_>) -> Result<(), record::DecodeError> {
-        let TableRows { rows, chosen, scratch, out, .. } = self;
-        match chosen {
-            Some(chosen) if row.kind == RowKind::Record => {
-                scratch.clear();
-                chosen.row(row.kind, row.bytes, scratch)?;
-                rows.row(row.kind, scratch, out)
-            }
-            _ => rows.row(row.kind, row.bytes, out),
-        }
-    }
 }
 
 impl BatchEncoder for TableRows {
     fn push(&mut self, row: &Row<'_>, key: PartKey) -> Pushed {
-        let before = self.out.len();
-        if self.write(row).is_err() {
-            self.out.truncate(before);
+        if self.block.push(row.bytes).is_err() {
             return Pushed::Skipped(Reason::EncodeError);
         }
 
@@ -79,13 +52,11 @@ impl BatchEncoder for TableRows {
     }
 
     fn bytes(&self) -> usize {
-        self.out.len()
+        self.block.bytes()
     }
 
     fn finish(&mut self) -> Encoded {
-        let bytes = std::mem::take(&mut self.out);
-        // The next batch is about as long.
-        self.out.reserve(bytes.len());
+        let bytes = self.block.finish();
         let part = self.part.take().map(|part| Part { end: bytes.len(), ..part });
         Encoded { bytes, parts: part.into_iter().collect() }
     }
@@ -168,9 +139,9 @@ impl Server {
 
     async fn insert(&self, batch: &Arc<Batch>, kind: RowKind) -> Result<Answer, Failure> {
         let into = self.quoted_table(kind);
-        // Column names go with the rows; said here too, an `INSERT` leaves the other columns to their defaults.
-        let columns = RowBinary::columns(kind);
-        let query = format!("INSERT INTO {into} ({columns}) FORMAT RowBinaryWithNamesAndTypes");
+        // A block has the columns of its values. All are named here, so that a table that lacks one is refused at once.
+        let columns = Native::columns(kind);
+        let query = format!("INSERT INTO {into} ({columns}) FORMAT Native");
         let token = format!("{:032x}", batch.token);
         let mut settings = vec![("query", query.as_str()), ("insert_deduplication_token", &token)];
         // The answer comes when all is written, and its status is that of the insert.
@@ -245,7 +216,7 @@ impl Server {
     }
 
     fn table(&self, kind: RowKind) -> String {
-        format!("{}{}", self.options.table_prefix, RowBinary::table(kind))
+        format!("{}{}", self.options.table_prefix, Native::table(kind))
     }
 
     fn quoted_table(&self, kind: RowKind) -> String {

@@ -73,7 +73,7 @@ impl Column {
             (Values::Narrow(values), Cell::Number(number)) => values.push(number as u32),
             (Values::Wide(values), Cell::Number(number)) => values.push(number as i64),
             (Values::Words(values, _), Cell::Number(number)) => values.push(number as u8),
-            (Values::Texts(texts), Cell::Bytes(bytes)) => texts.push(bytes),
+            (Values::Texts(texts), cell) => texts.push(&cell),
             // The field's kind decides both, so that there is no other pair.
             _ => return,
         }
@@ -185,16 +185,17 @@ impl Column {
 
 impl Texts {
     #[inline(always)]
-    fn push(&mut self, text: &[u8]) {
+    fn push(&mut self, cell: &Cell<'_>) {
+        // A row group ends long before 4 GiB.
+        let start = self.bytes.len();
+        cell.put_text(&mut self.bytes);
         if let Some(&last) = self.spans.last()
-            && self.bytes.get(last.0 as usize..last.1 as usize) == Some(text)
+            && self.bytes.get(last.0 as usize..last.1 as usize) == self.bytes.get(start..)
         {
+            self.bytes.truncate(start);
             return self.spans.push(last);
         }
-        // A row group ends long before 4 GiB.
-        let start = self.bytes.len() as u32;
-        self.bytes.extend_from_slice(text);
-        self.spans.push((start, self.bytes.len() as u32));
+        self.spans.push((start as u32, self.bytes.len() as u32));
     }
 
     fn drain_into(&mut self, texts: &mut Vec<ByteArray>) {

@@ -250,10 +250,16 @@ fn another_table_is_named_with_its_column() {
     cured(to(server, &database), &[&address, "rtt_us", "ALTER TABLE", "sockets.sql"], || {
         alter("ADD COLUMN rtt_us Nullable(UInt32)");
     });
-    alter("MODIFY COLUMN rtt_us Nullable(String)");
-    cured(to(server, &database), &["rtt_us", "Nullable(String)", "ALTER TABLE"], || {
-        alter("MODIFY COLUMN rtt_us Nullable(UInt32)");
+    alter("DROP COLUMN sequence");
+    alter("ADD COLUMN sequence Nullable(UUID)");
+    cured(to(server, &database), &["sequence", "Nullable(UUID)", "ALTER TABLE"], || {
+        alter("DROP COLUMN sequence");
+        alter("ADD COLUMN sequence Nullable(String)");
     });
+
+    // What can be cast is.
+    let query = format!("SELECT count() AS all FROM `{database}`.sockets WHERE sequence = '99'");
+    assert_eq!(readback::clickhouse(server, &query), [json!({ "all": 1 })]);
 }
 
 #[test]
