@@ -3,6 +3,10 @@
 //! Every figure that a collector can show of it is known beforehand: each flow has a fixed rate and a fixed size of frames. What is
 //! random is only which frames are sampled, as in a switch: each with the same chance, whatever came before.
 
+mod flood;
+
+pub use flood::Flood;
+
 use crate::Random;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
