@@ -10,6 +10,7 @@ use std::collections::HashSet;
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
+use testkit::{MmdbField, mmdb};
 
 const DATAGRAMS: usize = 10_000;
 
@@ -57,14 +58,32 @@ fn datagrams() -> Vec<(Vec<u8>, u64)> {
     all
 }
 
+/// A file of MaxMind's that knows a /24 in every 64 of those that the agents see.
+fn groups() -> Groups {
+    let fields = [
+        ("autonomous_system_number", MmdbField::Number(64_496)),
+        ("country/iso_code", MmdbField::Text("DE")),
+    ];
+    let networks: Vec<String> =
+        (0..1_024).map(|at| format!("10.{}.{}.0/24", at / 4, at % 4 * 64)).collect();
+    let networks: Vec<_> = networks.iter().map(|network| (network.as_str(), &fields[..])).collect();
+    let mut groups = Groups::default();
+    if let Err(error) = groups.add_places(mmdb("bench", &networks)) {
+        panic!("{error}");
+    }
+    groups
+}
+
 fn engine(criterion: &mut Criterion) {
     let datagrams = datagrams();
     let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let groups = groups();
     let mut group = criterion.benchmark_group("engine");
     group.throughput(Throughput::Elements(DATAGRAMS as u64));
     for (name, definitions) in [
         ("no definition", vec![]),
         ("addresses", vec![definition(&["src", "dst"], None)]),
+        ("systems and countries", vec![definition(&["asn(src)", "country(src)"], None)]),
         (
             "addresses and ports of tcp",
             vec![definition(
@@ -79,7 +98,7 @@ fn engine(criterion: &mut Criterion) {
                 || {
                     Engine::new(
                         Limits::default(),
-                        Groups::default(),
+                        groups.clone(),
                         HashSet::new(),
                         definitions.clone(),
                     )

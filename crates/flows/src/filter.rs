@@ -9,6 +9,7 @@
 use crate::field::{Facts, Field, Kind, Value};
 use crate::key::{Part, PartError};
 use crate::lookup::{Groups, Network};
+use crate::places::{self, Country};
 
 /// Parentheses and `not` may be nested so deep.
 const DEPTH_MAX: usize = 32;
@@ -146,15 +147,18 @@ impl Parser<'_> {
 
     fn comparison(&mut self) -> Result<Node, FilterError> {
         let mut word = self.next().ok_or_else(|| error("", "expected a field"))?;
-        if word == "group" && self.takes("(") {
+        if Part::FUNCTIONS.iter().any(|(name, _)| *name == word) && self.takes("(") {
             let field = self.next().unwrap_or_default();
             if !self.takes(")") {
                 return Err(self.unexpected("expected \")\""));
             }
-            word = format!("group({field})");
+            word = format!("{word}({field})");
         }
         let part =
             Part::parse(&word).map_err(|wrong: PartError| error(&word, &wrong.to_string()))?;
+        if part.needs_places() && !self.groups.has_places() {
+            return Err(error(&word, "there is no MMDB file that says where addresses are"));
+        }
         let operator = self.next().unwrap_or_default();
 
         match operator.as_str() {
@@ -193,6 +197,16 @@ impl Parser<'_> {
                 let group = self.groups.named(&word);
                 let group = group.ok_or_else(|| error(&word, "there is no group of this name"))?;
                 return Ok(Operand::Range(group.into(), group.into()));
+            }
+            Part::Asn(_) => {
+                let number = places::asn(&word).map(u64::from);
+                let number = number.ok_or_else(|| error(&word, "expected a number, as AS64496"))?;
+                return Ok(Operand::Range(number, number));
+            }
+            Part::Country(_) => {
+                let country = Country::parse(&word).map(Country::number);
+                let country = country.ok_or_else(|| error(&word, "expected two letters, as DE"))?;
+                return Ok(Operand::Range(country, country));
             }
             Part::Field(field) | Part::Prefix(field, ..) => (field, field.kind()),
         };

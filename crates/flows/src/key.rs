@@ -2,6 +2,7 @@
 
 use crate::field::{Facts, Field, Kind, Value};
 use crate::lookup::{Groups, Network, masked};
+use crate::places::Country;
 use std::net::IpAddr;
 
 /// One part of a key.
@@ -13,7 +14,14 @@ pub enum Part {
     Prefix(Field, u8, u8),
     /// The group that an address is in.
     Group(Field),
+    /// The number of the autonomous system that routes an address, from a file.
+    Asn(Field),
+    /// The country of an address, from a file.
+    Country(Field),
 }
+
+/// Makes a part of the field that it is about.
+type Function = fn(Field) -> Part;
 
 /// A part of a key that is none.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -27,7 +35,7 @@ pub enum PartError {
         nearest: Option<&'static str>,
     },
     /// Only addresses have networks and groups.
-    #[error("\"{word}\" is not an address, so it has no networks and no groups")]
+    #[error("\"{word}\" is not an address, so it has no networks, groups, systems and countries")]
     NoAddress {
         /// The field's word.
         word: &'static str,
@@ -43,11 +51,18 @@ pub enum PartError {
 }
 
 impl Part {
-    /// Reads `src`, `src/24`, `src/24/48` or `group(src)`.
+    /// What is written as `word(field)`.
+    pub(crate) const FUNCTIONS: [(&str, Function); 3] =
+        [("group", Part::Group), ("asn", Part::Asn), ("country", Part::Country)];
+
+    /// Reads `src`, `src/24`, `src/24/48`, `group(src)`, `asn(src)` or `country(src)`.
     pub fn parse(text: &str) -> Result<Part, PartError> {
         let text = text.trim();
-        if let Some(inside) = text.strip_prefix("group(").and_then(|rest| rest.strip_suffix(')')) {
-            return Ok(Part::Group(address(inside)?));
+        for (word, part) in Part::FUNCTIONS {
+            let inside = text.strip_prefix(word).and_then(|rest| rest.strip_prefix('('));
+            if let Some(inside) = inside.and_then(|rest| rest.strip_suffix(')')) {
+                return Ok(part(address(inside)?));
+            }
         }
         let Some((word, bits)) = text.split_once('/') else { return Ok(Part::Field(field(text)?)) };
 
@@ -74,6 +89,16 @@ impl Part {
                 Value::Address(address) => Value::number(groups.group_of(address)),
                 _ => Value::Absent,
             },
+            Part::Asn(field) => match facts.value(field) {
+                Value::Address(address) => Value::number(groups.asn_of(address)),
+                _ => Value::Absent,
+            },
+            Part::Country(field) => match facts.value(field) {
+                Value::Address(address) => {
+                    Value::number(groups.country_of(address).map(Country::number))
+                }
+                _ => Value::Absent,
+            },
         }
     }
 
@@ -83,7 +108,14 @@ impl Part {
             Part::Field(field) => field.word().into(),
             Part::Prefix(field, v4, v6) => format!("{}/{v4}/{v6}", field.word()),
             Part::Group(field) => format!("group({})", field.word()),
+            Part::Asn(field) => format!("asn({})", field.word()),
+            Part::Country(field) => format!("country({})", field.word()),
         }
+    }
+
+    /// Whether it needs a file that says where addresses are ([`Groups::add_places`]).
+    pub fn needs_places(self) -> bool {
+        matches!(self, Part::Asn(_) | Part::Country(_))
     }
 
     /// A value of this part for people.
@@ -96,6 +128,10 @@ impl Part {
             }
             (Part::Group(_), Value::Number(group)) => {
                 groups.name(group as u32).map_or_else(|| group.to_string(), str::to_owned)
+            }
+            (Part::Asn(_), Value::Number(number)) => format!("AS{number}"),
+            (Part::Country(_), Value::Number(number)) => {
+                Country::of(number).map_or_else(|| number.to_string(), |one| one.to_string())
             }
             (Part::Field(Field::Ethertype), Value::Number(number)) => format!("{number:#06x}"),
             (_, value) => value.to_string(),
@@ -175,7 +211,7 @@ mod tests {
         assert_eq!(told("zz"), "there is no field \"zz\"");
         assert_eq!(
             told("vlan/24"),
-            "\"vlan\" is not an address, so it has no networks and no groups"
+            "\"vlan\" is not an address, so it has no networks, groups, systems and countries"
         );
         assert!(told("src/33").starts_with("\"src/33\": expected the bits"));
         assert!(told("src/24/129").contains("0 to 128"));

@@ -1,5 +1,6 @@
-//! What addresses belong to: groups of networks from the file.
+//! What addresses belong to: groups of networks from the file, autonomous systems and countries from files of others.
 
+use crate::places::{Country, Places, PlacesError};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -60,6 +61,7 @@ pub struct Groups {
     /// Lengths that occur, the longest first.
     v4_lens: Vec<u8>,
     v6_lens: Vec<u8>,
+    places: Places,
 }
 
 impl Groups {
@@ -80,6 +82,29 @@ impl Groups {
     pub fn group_of(&self, address: IpAddr) -> Option<u32> {
         let lens = if address.is_ipv4() { &self.v4_lens } else { &self.v6_lens };
         lens.iter().find_map(|len| self.networks.get(&Network::of(address, *len)).copied())
+    }
+
+    /// Adds a file in MaxMind's format, for autonomous systems and countries. Those that came before are asked first.
+    ///
+    /// # Errors
+    /// It is none, or is broken.
+    pub fn add_places(&mut self, mmdb: Vec<u8>) -> Result<(), PlacesError> {
+        self.places.add(mmdb)
+    }
+
+    /// Whether there is a file that says where addresses are.
+    pub fn has_places(&self) -> bool {
+        !self.places.is_empty()
+    }
+
+    /// The number of the autonomous system that routes an address.
+    pub fn asn_of(&self, address: IpAddr) -> Option<u32> {
+        self.places.asn_of(address)
+    }
+
+    /// The country of an address.
+    pub(crate) fn country_of(&self, address: IpAddr) -> Option<Country> {
+        self.places.country_of(address)
     }
 
     /// The name of a group.

@@ -4,6 +4,7 @@
 //! - [`transport`]: how messages travel: UDP, and TCP in several ways.
 //! - [`network`]: two hosts and a switch of the lab's own, with random loss on the links.
 //! - [`relay_sweep`]: a relay under growing load, and the rate at which it begins to lose.
+//! - [`sflow`]: figures from sFlow when datagrams are lost: bias, coverage, and time to an alarm.
 //! - [`statistics`]: quantiles, means and their intervals over runs.
 //! - [`report`]: table, verdicts, charts, page, CSV and JSON of an experiment.
 
@@ -13,6 +14,7 @@ pub mod experiment;
 pub mod network;
 pub mod relay_sweep;
 pub mod report;
+pub mod sflow;
 pub mod statistics;
 pub mod transport;
 

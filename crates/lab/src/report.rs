@@ -11,11 +11,13 @@ mod folder;
 mod method;
 mod page;
 mod relay;
+mod sflow;
 mod terminal;
 
 pub use charts::{Chart, ChartError};
 pub use folder::Folder;
 pub use relay::RelayReport;
+pub use sflow::SflowReport;
 pub use terminal::Ink;
 
 use crate::About;

@@ -1,7 +1,7 @@
 //! sFlow of agents that do not exist: known traffic, sampled at random, as datagrams.
 //!
-//! Every figure that a collector can show of it is known beforehand: each flow has a fixed rate and a fixed size of frames. What is
-//! random is only which frames are sampled, as in a switch: each with the same chance, whatever came before.
+//! Every figure that a collector can show of it is known beforehand: each flow has a fixed rate and a fixed size of frames, until
+//! [`Agent::set_flows`] says otherwise. What is random is only which frames are sampled, as in a switch: each with the same chance, whatever came before.
 
 mod flood;
 
@@ -88,6 +88,8 @@ pub struct Agent {
     /// Since the agent began: the moment of the last sample, and frames up to it.
     now_s: f64,
     pool: u64,
+    /// Bytes of these frames, by the flows' rates.
+    octets: f64,
     sequence: u32,
     flow_sequence: u32,
     counter_sequence: u32,
@@ -97,29 +99,40 @@ pub struct Agent {
 impl Agent {
     /// An agent that has sent nothing yet. The same seed gives the same datagrams.
     pub fn new(options: AgentOptions, flows: Vec<TrueFlow>, seed: u64) -> Agent {
-        let frames_per_s: f64 = flows.iter().map(|flow| flow.frames_per_s).sum();
-        let bytes_per_s =
-            flows.iter().map(|flow| flow.frames_per_s * f64::from(flow.frame_bytes)).sum();
-        let mut sum = 0.0;
-        let shares = flows.iter().map(|flow| {
-            sum += flow.frames_per_s;
-            sum / frames_per_s
-        });
-        Agent {
+        let mut agent = Agent {
             options,
-            headers: flows.iter().map(header).collect(),
-            shares: shares.collect(),
-            flows,
-            frames_per_s,
-            bytes_per_s,
+            flows: Vec::new(),
+            headers: Vec::new(),
+            shares: Vec::new(),
+            frames_per_s: 0.0,
+            bytes_per_s: 0.0,
             random: Random::seeded(seed),
             now_s: 0.0,
             pool: 0,
+            octets: 0.0,
             sequence: 0,
             flow_sequence: 0,
             counter_sequence: 0,
             counters_due_s: 0.0,
-        }
+        };
+        agent.set_flows(flows);
+        agent
+    }
+
+    /// From the next frame on, this is what flows through the interface.
+    pub fn set_flows(&mut self, flows: Vec<TrueFlow>) {
+        let bytes_per_s = |flow: &TrueFlow| flow.frames_per_s * f64::from(flow.frame_bytes);
+        self.frames_per_s = flows.iter().map(|flow| flow.frames_per_s).sum();
+        self.bytes_per_s = flows.iter().map(bytes_per_s).sum();
+
+        let mut sum = 0.0;
+        let share = |flow: &TrueFlow| {
+            sum += flow.frames_per_s;
+            sum / self.frames_per_s
+        };
+        self.shares = flows.iter().map(share).collect();
+        self.headers = flows.iter().map(header).collect();
+        self.flows = flows;
     }
 
     /// What flows through the interface.
@@ -139,7 +152,9 @@ impl Agent {
         while picked.len() < self.options.samples_max && self.now_s < until_s {
             let frames = self.until_next_sample();
             self.pool += frames;
-            self.now_s += frames as f64 / self.frames_per_s;
+            let passed_s = frames as f64 / self.frames_per_s;
+            self.now_s += passed_s;
+            self.octets += passed_s * self.bytes_per_s;
             let at = self.random.unit();
             let flow = self.shares.partition_point(|share| *share <= at).min(self.flows.len() - 1);
             picked.push((flow, self.pool));
@@ -198,7 +213,6 @@ impl Agent {
     }
 
     fn counters(&self) -> IfCounters {
-        let octets = (self.bytes_per_s * self.now_s) as u64;
         let none = Counter32(0);
         IfCounters {
             if_index: self.options.if_index,
@@ -206,7 +220,7 @@ impl Agent {
             speed_bits_per_sec: self.options.speed_bits_per_s,
             direction: 1,
             status: 3,
-            in_octets: Counter64(octets),
+            in_octets: Counter64(self.octets as u64),
             in_ucast_packets: Counter32(self.pool as u32),
             in_multicast_packets: none,
             in_broadcast_packets: none,

@@ -6,3 +6,4 @@ mod experiment;
 mod network;
 mod relay_sweep;
 mod report;
+mod sflow;

@@ -16,8 +16,9 @@ use clap::ValueEnum;
 use config::ListenAddress;
 use input::{Input, Turn};
 use std::collections::HashSet;
+use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use sys::signal::stop_flag;
@@ -39,7 +40,7 @@ pub(crate) struct Args {
     /// The port of sFlow in the capture
     #[arg(long, value_name = "PORT", default_value_t = 6343)]
     port: u16,
-    /// What flows are distinguished by: fields, networks as src/24/48, groups as group(src); none for everything together
+    /// What flows are distinguished by: fields, networks as src/24/48, group(src), asn(src), country(src); none for everything together
     #[arg(long, value_name = "KEYS", default_value = "src,dst")]
     keys: String,
     /// What is added up
@@ -51,6 +52,10 @@ pub(crate) struct Args {
     /// A group of networks, such as lab=10.0.0.0/8,192.0.2.0/24; may be given several times
     #[arg(long, value_name = "NAME=NETWORKS")]
     group: Vec<String>,
+    /// A file in MaxMind's format (MMDB) that says who routes addresses and where they are, for asn(src) and country(src); may be given
+    /// several times, and the first that knows an address decides
+    #[arg(long, value_name = "FILE")]
+    mmdb: Vec<PathBuf>,
     /// Samples taken on which side of an interface
     #[arg(long, value_name = "SIDE", value_enum, default_value_t = Side::Any)]
     direction: Side,
@@ -122,7 +127,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.interval.is_zero() {
         return Err(Failure::Usage.error("--interval is longer than nothing"));
     }
-    let groups = groups(&args.group)?;
+    let mut groups = groups(&args.group)?;
+    for path in &args.mmdb {
+        add_places(&mut groups, path)?;
+    }
     let definition = definition(args, &groups)?;
     let limits = Limits::default();
     let engine = Engine::new(limits, groups, HashSet::new(), vec![definition]);
@@ -254,10 +262,22 @@ fn groups(texts: &[String]) -> anyhow::Result<Groups> {
     Ok(groups)
 }
 
+fn add_places(groups: &mut Groups, path: &Path) -> anyhow::Result<()> {
+    let bytes = fs::read(path).map_err(|error| {
+        Failure::InputMissing.error(format!("cannot read {}: {error}", path.display()))
+    })?;
+    let wrong = |error| Failure::BadData.error(format!("{}: {error}", path.display()));
+    groups.add_places(bytes).map_err(wrong)
+}
+
 fn definition(args: &Args, groups: &Groups) -> anyhow::Result<Definition> {
     let keys = args.keys.split(',').map(str::trim).filter(|key| !key.is_empty() && *key != "none");
     let keys = keys.map(Part::parse).collect::<Result<Vec<_>, _>>();
     let keys = keys.map_err(|error| Failure::Usage.error(format!("--keys: {error}")))?;
+    if let Some(part) = keys.iter().find(|part| part.needs_places() && !groups.has_places()) {
+        let wanted = format!("--keys: {} needs a file that says it: --mmdb FILE", part.word());
+        return Err(Failure::Usage.error(wanted));
+    }
     let filter = args.filter.as_deref().map(|text| Filter::parse(text, groups)).transpose();
     let filter = filter.map_err(|error| Failure::Usage.error(format!("--filter: {error}")))?;
 

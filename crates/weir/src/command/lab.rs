@@ -1,5 +1,6 @@
 //! `weir lab`: experiments in networks of the program's own.
 
+mod flows;
 mod privilege;
 mod relay;
 mod udp_vs_tcp;
@@ -13,7 +14,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use sys::signal::stop_flag;
 
-/// Measure transports under packet loss, in networks that are made for it and gone afterwards
+/// Measure transports, relays and traffic figures under packet loss, in networks that are made for it and gone afterwards
 ///
 /// The host's own network is never touched: everything happens in network namespaces that live as long as the command,
 /// in a user namespace if it is not started by root.
@@ -27,12 +28,14 @@ pub(crate) struct Args {
 enum Experiment {
     UdpVsTcp(udp_vs_tcp::Args),
     Relay(relay::Args),
+    Flows(flows::Args),
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.experiment {
         Experiment::UdpVsTcp(args) => udp_vs_tcp::run(args),
         Experiment::Relay(args) => relay::run(args),
+        Experiment::Flows(args) => flows::run(args),
     }
 }
 
@@ -51,16 +54,17 @@ impl Running {
         Ok(Running { beginning, folder, stop: stop_flag()? })
     }
 
-    /// Writes the report, prints what the user is to see of it, and says where the rest is.
+    /// Writes the report, prints what the user is to see of it, says where the rest is, and ends with the verdict.
     fn end(
         mut self,
         write: impl FnOnce(&Path) -> Result<Vec<PathBuf>, ReportError>,
         text: &str,
+        verdict: ExitCode,
     ) -> anyhow::Result<ExitCode> {
         let folder = self.folder.keep();
         write(folder).map_err(report_error)?;
 
-        let ended = exit::print_and_end(text, ExitCode::SUCCESS)?;
+        let ended = exit::print_and_end(text, verdict)?;
         // Not on standard output, which is for the figures.
         let _ = writeln!(io::stderr(), "the report: {}", folder.join("report.html").display());
         Ok(ended)

@@ -1,11 +1,12 @@
 //! `weir flows` as a process: sFlow over a socket and out of a capture.
 
-use serde_json::Value;
+use load::sflow::{Agent, AgentOptions, TrueFlow};
+use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Lines};
 use std::net::UdpSocket;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use testkit::TempDir;
+use testkit::{MmdbField, TempDir, mmdb};
 
 /// A running `weir flows --json`.
 struct Flows {
@@ -191,6 +192,52 @@ fn a_capture_is_read_shown_and_dumped() {
         assert!(text.contains("192.0.2.1"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
+}
+
+#[test]
+fn flows_are_told_apart_by_who_routes_them_and_where_they_come_from() {
+    let dir = TempDir::new();
+    let country = [("country_code", MmdbField::Text("NL")), ("asn", MmdbField::Text("AS64500"))];
+    fs::write(dir.file("places.mmdb"), mmdb("lite", &[("10.0.0.0/8", &country)])).unwrap();
+    let datagrams: Vec<Vec<u8>> = {
+        let flow = |last| TrueFlow {
+            src: [10, 0, 0, last].into(),
+            dst: [198, 51, 100, 1].into(),
+            protocol: 17,
+            src_port: 53,
+            dst_port: 9,
+            frame_bytes: 500,
+            frames_per_s: 10_000.0,
+        };
+        let mut agent = Agent::new(AgentOptions::default(), vec![flow(1), flow(2)], 1);
+        let mut next = || {
+            let mut bytes = Vec::new();
+            agent.next_datagram(&mut bytes);
+            bytes
+        };
+        (0..100).map(|_| next()).collect()
+    };
+    fs::write(dir.file("sflow.pcap"), capture(&datagrams)).unwrap();
+
+    let pcap = dir.text("sflow.pcap");
+    let keys = ["flows", "--pcap", &pcap, "--json", "--keys", "asn(src),country(src),asn(dst)"];
+    let output = weir(&keys);
+    assert_eq!(output.status.code(), Some(64));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("asn(src) needs a file that says it: --mmdb FILE"), "{said}");
+
+    let mmdb = dir.text("places.mmdb");
+    let keys = ["flows", "--pcap", &pcap, "--json", "--keys", "asn(src),country(src)"];
+    let output = weir(&[&keys[..], &["--mmdb", &mmdb, "--filter", "country(src) = nl"]].concat());
+    let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let key = json!({ "asn(src)": "AS64500", "country(src)": "NL" });
+    assert_eq!(figures["flows"].as_array().unwrap().len(), 1);
+    assert_eq!(figures["flows"][0]["key"], key, "{figures}");
+
+    let output = weir(&[&keys[..], &["--mmdb", &pcap]].concat());
+    assert_eq!(output.status.code(), Some(65));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("it is not an MMDB file"), "{said}");
 }
 
 #[test]

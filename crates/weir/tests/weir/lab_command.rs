@@ -1,4 +1,4 @@
-//! `weir lab udp-vs-tcp`: the whole command, with plans of a few seconds.
+//! `weir lab udp-vs-tcp` and `weir lab flows`: the whole commands, with plans of a few seconds.
 
 use crate::nobody::NOBODY;
 use crate::support::WEIR;
@@ -109,6 +109,32 @@ fn root_gets_a_table_and_a_report() {
     command.arg("--json");
     let figures: serde_json::Value = serde_json::from_str(&run(&mut command)).unwrap();
     assert_eq!(figures["points"].as_array().unwrap().len(), 8);
+}
+
+/// Every check holds of our own engine; the lab's tests have one that is wrong.
+#[test]
+fn figures_of_flows_are_right_under_loss_and_attacks_are_noticed() {
+    if !need_root_netns() {
+        return;
+    }
+    let dir = TempDir::new();
+    let output = Command::new(WEIR)
+        .args(["lab", "flows", "--quick", "--loss", "20", "--runs", "60", "--json", "--out"])
+        .arg(dir.file("report"))
+        .output()
+        .unwrap();
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{out}{err}");
+
+    let figures: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let runs: Vec<_> = figures["points"].as_array().unwrap().iter().map(|p| &p["runs"]).collect();
+    assert_eq!(runs, [60, 60, 20]);
+    assert_eq!(figures["detections"][0]["noticed"], 20);
+    for name in ["report.html", "report.json", "points.csv", "charts/detection.svg"] {
+        assert!(fs::metadata(dir.file("report").join(name)).unwrap().len() > 200, "{name}");
+    }
+    check_nothing_left();
 }
 
 /// A copy of the program in a folder of nobody's: the original may lie where only root may look.

@@ -129,7 +129,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         curves,
     };
     let report = RelayReport::new(&sweep);
-    running.end(|folder| report.write(folder), &report.terminal())
+    running.end(|folder| report.write(folder), &report.terminal(), ExitCode::SUCCESS)
 }
 
 /// What other work does to a measurement that takes every processor.

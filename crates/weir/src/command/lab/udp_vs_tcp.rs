@@ -47,7 +47,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         true => serde_json::to_string_pretty(&report.figures())? + "\n",
         false => report.terminal(ink()),
     };
-    running.end(|folder| report.write(folder), &text)
+    running.end(|folder| report.write(folder), &text, ExitCode::SUCCESS)
 }
 
 fn ink() -> Ink {
