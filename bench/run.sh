@@ -5,6 +5,7 @@
 #   make bench BENCH_ARGS=--quick       the main cases, under 3 minutes
 #   make bench BENCH_ARGS=fleet         what the records of many hosts take, 6 minutes
 #   make bench BENCH_ARGS=sockets       decoding, encoding, and polls of the socket collector, 4 minutes
+#   make bench BENCH_ARGS=flows         decoding sFlow beside other decoders, and the highest rate of weir flows, 2 minutes
 #   make bench BENCH_ARGS=sinks         each kind of sink beside other clients, a million rows and a minute's outage, 45 minutes
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
@@ -55,10 +56,22 @@ sinks() {
     cargo bench "${kinds[@]}"
 }
 
+# Decoders of sFlow, the engine as flows become more, and the whole command from socket to flows.
+flows() {
+    local datagram
+    datagram=$(mktemp)
+    cargo bench --package bench --bench sflow
+    cargo bench --package bench --bench sflow -- "$datagram"
+    if have go; then (cd bench/flows/goflow2 && go run . "$datagram"); fi
+    rm "$datagram"
+    bench/flows/rates.py "$weir" 300k,400k,450k,0 5 1
+}
+
 case ${args[0]:-} in
+    flows) flows ;;
     sinks) sinks "${args[@]:1}" ;;
     fleet) fleet "${args[@]:1}" ;;
     sockets) sockets "${args[@]:1}" ;;
-    '') "$TARGET/release/bench" --weir "$weir"; sockets; sinks ;;
+    '') "$TARGET/release/bench" --weir "$weir"; sockets; flows; sinks ;;
     *) "$TARGET/release/bench" --weir "$weir" "${args[@]}" ;;
 esac

@@ -7,6 +7,10 @@ mod packet;
 
 pub use packet::{Fragment, Packet};
 
+mod flood;
+
+pub use flood::Flood;
+
 use crate::Random;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;

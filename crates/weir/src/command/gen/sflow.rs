@@ -1,5 +1,7 @@
 //! `weir gen sflow`: agents that sample traffic that nobody sends.
 
+mod flood;
+
 use crate::addresses;
 use crate::exit::{self, Failure};
 use ::load::sflow::{Agent, AgentOptions, TrueFlow};
@@ -9,6 +11,7 @@ use ::text::{bit_rate, grouped};
 use config::TargetAddress;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -41,6 +44,9 @@ pub(super) struct Args {
     /// Bytes of each frame
     #[arg(long, value_name = "BYTES", default_value_t = 1_000)]
     frame_bytes: u32,
+    /// Send as many datagrams a second, of about 1.2 kB with five samples each, whatever the traffic is; 0 for as many as possible
+    #[arg(long, value_name = "N", value_parser = parse_count::<u32>, conflicts_with_all = ["traffic", "sampling_rate", "frame_bytes", "loss", "seed"])]
+    rate: Option<u32>,
     /// Percent of the datagrams that are made and not sent
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     loss: f64,
@@ -63,6 +69,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Err(Failure::Usage.error(wanted));
     }
 
+    if let Some(rate) = args.rate {
+        let text = flood::send(args, rate, to)?;
+        return exit::print_and_end(&text, ExitCode::SUCCESS);
+    }
     let sent = send(args, to)?;
     exit::print_and_end(&report(args, &sent), ExitCode::SUCCESS)
 }
@@ -76,13 +86,7 @@ struct Sent {
 }
 
 fn send(args: &Args, to: SocketAddr) -> anyhow::Result<Sent> {
-    let any: IpAddr = if to.is_ipv4() {
-        Ipv4Addr::UNSPECIFIED.into()
-    } else {
-        std::net::Ipv6Addr::UNSPECIFIED.into()
-    };
-    let socket = UdpSocket::bind((any, 0))?;
-    socket.connect(to)?;
+    let socket = connect(to)?;
     let stop = stop_flag()?;
 
     let mut agents: Vec<Agent> = (0..args.agents).map(|number| agent(args, number)).collect();
@@ -119,6 +123,17 @@ fn send(args: &Args, to: SocketAddr) -> anyhow::Result<Sent> {
         due.push(Reverse((agents[number].next_datagram(&mut bytes[number]), number)));
     }
     Ok(sent)
+}
+
+fn connect(to: SocketAddr) -> io::Result<UdpSocket> {
+    let any: IpAddr = if to.is_ipv4() {
+        Ipv4Addr::UNSPECIFIED.into()
+    } else {
+        std::net::Ipv6Addr::UNSPECIFIED.into()
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(to)?;
+    Ok(socket)
 }
 
 fn agent(args: &Args, number: u32) -> Agent {
