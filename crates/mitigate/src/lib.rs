@@ -19,5 +19,5 @@ pub use control::{Control, Event, Full, Observer, Options};
 pub use engine::{Attack, Decision, Engine, Verdict};
 pub use policy::{Action, Limits, Mode, OnStop, Policy};
 pub use prefix::{Prefix, PrefixError};
-pub use route::{Actions, Community, CommunityError, Flow, Nlri};
+pub use route::{Actions, Community, CommunityError, Flow, KeyError, Nlri};
 pub use speaker::{Session, SpeakError, Speaker};

@@ -103,6 +103,10 @@ impl Policy {
             }
             Action::Flowspec { rate_limit_bytes_per_sec } => {
                 let mut flow = attack.flow.clone();
+                let is_v4 = target.addr().is_ipv4();
+                if flow.source.is_some_and(|source| source.addr().is_ipv4() != is_v4) {
+                    return Err("its source is of the other family".to_owned());
+                }
                 if flow.is_fragment {
                     // Only the first fragment has them.
                     (flow.source_port, flow.destination_port, flow.tcp_flags) = (None, None, None);

@@ -39,6 +39,49 @@ impl Flow {
     }
 }
 
+/// Why keys of a flow make no [`Flow`].
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    #[error("the flow has no key dst, so there is no target")]
+    NoTarget,
+    #[error("{0} = \"{1}\" cannot be matched")]
+    Value(String, String),
+}
+
+impl Flow {
+    /// The flow of these keys, by the names of fields that flow definitions have, each with its value as text. Keys that
+    /// Flowspec cannot match, such as `input`, are left out: the route then matches more than the flow.
+    ///
+    /// # Errors
+    /// There is no `dst`, or a value is not of its field's kind.
+    pub fn of_keys<'k>(
+        keys: impl IntoIterator<Item = (&'k str, &'k str)>,
+    ) -> Result<Flow, KeyError> {
+        fn read<T: FromStr>((name, value): (&str, &str)) -> Result<Option<T>, KeyError> {
+            let wrong = |_| KeyError::Value(name.to_owned(), value.to_owned());
+            value.parse().map(Some).map_err(wrong)
+        }
+
+        let mut destination = None;
+        // The target is not known before all keys are read.
+        let mut flow = Flow::to(Prefix::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED)));
+        for key in keys {
+            match key.0 {
+                "dst" => destination = read(key)?,
+                "src" => flow.source = read(key)?,
+                "protocol" => flow.protocol = read(key)?,
+                "src_port" => flow.source_port = read(key)?,
+                "dst_port" => flow.destination_port = read(key)?,
+                // No flags at all cannot be told from any.
+                "tcp_flags" => flow.tcp_flags = read(key)?.filter(|flags| *flags != 0),
+                "fragment" => flow.is_fragment = read::<u8>(key)? == Some(1),
+                _ => {}
+            }
+        }
+        Ok(Flow { destination: destination.ok_or(KeyError::NoTarget)?, ..flow })
+    }
+}
+
 /// What tells a route from others: a speaker has one of each.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Nlri {

@@ -1,7 +1,8 @@
 //! What the engine decides, case by case.
 
 use mitigate::{
-    Action, Attack, Community, Decision, Engine, Flow, Limits, Mode, Nlri, OnStop, Policy, Verdict,
+    Action, Attack, Community, Decision, Engine, Flow, KeyError, Limits, Mode, Nlri, OnStop,
+    Policy, Verdict,
 };
 use std::time::{Duration, Instant};
 
@@ -163,4 +164,22 @@ fn flowspec_of_fragments_names_no_ports() {
     let (nlri, _) = engine.wanted().next().unwrap();
     let Nlri::Flowspec(flow) = nlri else { panic!("{nlri}") };
     assert_eq!((flow.is_fragment, flow.source_port), (true, None));
+}
+
+#[test]
+fn keys_of_a_flow_become_what_is_matched() {
+    let keys = [("dst", "192.0.2.1"), ("protocol", "17"), ("src_port", "53"), ("input", "7")];
+    let expected = Flow {
+        protocol: Some(17),
+        source_port: Some(53),
+        ..Flow::to("192.0.2.1/32".parse().unwrap())
+    };
+    assert_eq!(Flow::of_keys(keys), Ok(expected));
+
+    let prefix = Flow::of_keys([("dst", "2001:db8::/64"), ("fragment", "1"), ("tcp_flags", "0")]);
+    let fragments = Flow { is_fragment: true, ..Flow::to("2001:db8::/64".parse().unwrap()) };
+    assert_eq!(prefix, Ok(fragments));
+    assert_eq!(Flow::of_keys([("src", "192.0.2.1")]), Err(KeyError::NoTarget));
+    let wrong = KeyError::Value("protocol".to_owned(), "udp".to_owned());
+    assert_eq!(Flow::of_keys([("dst", "192.0.2.1"), ("protocol", "udp")]), Err(wrong));
 }
