@@ -7,6 +7,7 @@
 #   scripts/install-tools.sh fuzz    also cargo-fuzz and the ClickHouse engine, 0.9 GB
 #
 #   scripts/install-tools.sh servers      the servers that sinks are tested against, and their clients
+#   scripts/install-tools.sh bgp          the BGP speakers and the router that mitigation is tested against
 #   scripts/install-tools.sh clickhouse   the ClickHouse engine alone
 #
 # What cannot be installed is named; the tests that need it then skip with a reason. Nothing here starts a service:
@@ -18,6 +19,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 STATSD_EXPORTER_VERSION=v0.31.0
 GOFLOW2_VERSION=v2.2.6
 CARGO_FUZZ_VERSION=0.13.2
+EXABGP_VERSION=4.2.22
+# Debian has version 3, whose interface has other names.
+GOBGP4_VERSION=v4.8.0
 # The engine of ClickHouse 26.9.2.1 as a Python extension; no registry has a server of these years.
 CHDB_VERSION=26.9.0
 MAVEN_COPY=org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
@@ -214,6 +218,50 @@ get_clickhouse() {
     printf '%s\n' "$CHDB_VERSION" >"$venv/version"
 }
 
+get_bird() {
+    have birdcl && return 0
+    say "unpacking bird (its service is neither installed nor started)"
+    unpack bird2 libssh-gcrypt-4 || { cannot bird "see $WEIR_TOOLS/apt.log"; return 0; }
+    local multiarch app
+    multiarch=$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || printf 'x86_64-linux-gnu')
+    for app in bird birdcl; do
+        program "$app" "LD_LIBRARY_PATH='$WEIR_TOOLS/root/usr/lib/$multiarch' exec '$WEIR_TOOLS/root/usr/sbin/$app' \"\$@\""
+    done
+}
+
+get_gobgp() {
+    if ! have gobgpd; then
+        say "unpacking gobgpd (its service is neither installed nor started)"
+        unpack gobgpd || { cannot gobgpd "see $WEIR_TOOLS/apt.log"; return 0; }
+        ln -sf ../root/usr/bin/gobgpd "$WEIR_TOOLS/bin/gobgpd"
+    fi
+    have gobgpd4 && return 0
+    have go || { cannot gobgpd4 "no go here (1.24 or newer)"; return 0; }
+    say "building gobgpd $GOBGP4_VERSION as gobgpd4"
+    GOBIN="$WEIR_TOOLS/gobgp4" go install "github.com/osrg/gobgp/v4/cmd/gobgpd@$GOBGP4_VERSION" ||
+        { cannot gobgpd4 "go install failed"; return 0; }
+    ln -sf ../gobgp4/gobgpd "$WEIR_TOOLS/bin/gobgpd4"
+}
+
+# In a venv of its own: its console script is started by a test as a router's operator would.
+get_exabgp() {
+    local venv="$WEIR_TOOLS/exabgp"
+    [ "$(cat "$venv/version" 2>/dev/null)" = "$EXABGP_VERSION" ] && return 0
+    say "installing ExaBGP $EXABGP_VERSION into $venv"
+    python3 -c 'import ensurepip' 2>/dev/null || packages python-with-ensurepip=python3-venv
+    python3 -m venv --clear "$venv" || { cannot exabgp "no venv"; return 0; }
+    "$venv/bin/pip" install --quiet --disable-pip-version-check "exabgp==$EXABGP_VERSION" || { cannot exabgp "pip install failed"; return 0; }
+    ln -sf ../exabgp/bin/exabgp "$WEIR_TOOLS/bin/exabgp"
+    printf '%s\n' "$EXABGP_VERSION" >"$venv/version"
+}
+
+for_bgp() {
+    packages ip=iproute2 socat=socat
+    get_bird
+    get_gobgp
+    get_exabgp
+}
+
 get_miri() {
     have rustup || { cannot miri "no rustup here"; return 0; }
     rustup toolchain list | grep -q '^nightly' || { cannot miri "no nightly toolchain here"; return 0; }
@@ -268,6 +316,7 @@ for_test() {
     for_servers
     get_statsd_exporter
     get_goflow2
+    for_bgp
     get_miri
 }
 
@@ -281,6 +330,7 @@ case "${1:-}" in
     test) for_test ;;
     fuzz) for_test; get_cargo_fuzz; get_clickhouse ;;
     servers) for_servers; get_clickhouse ;;
+    bgp) for_bgp ;;
     clickhouse) get_clickhouse ;;
-    *) die "usage: $0 build|image|test|fuzz|servers|clickhouse" ;;
+    *) die "usage: $0 build|image|test|fuzz|servers|bgp|clickhouse" ;;
 esac

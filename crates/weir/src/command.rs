@@ -7,6 +7,7 @@ pub(crate) mod r#gen;
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
 pub(crate) mod ledger;
+pub(crate) mod mitigate;
 pub(crate) mod namespace_helper;
 #[cfg(not(feature = "lab"))]
 pub(crate) mod no_lab;

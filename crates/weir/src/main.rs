@@ -14,7 +14,8 @@ mod refused;
 
 use clap::{Parser, Subcommand};
 use command::{
-    config, doctor, flows, r#gen, lab, ledger, namespace_helper, relay, run, sink, sockets, verify,
+    config, doctor, flows, r#gen, lab, ledger, mitigate, namespace_helper, relay, run, sink,
+    sockets, verify,
 };
 use std::process::ExitCode;
 
@@ -37,6 +38,7 @@ enum Command {
     Gen(r#gen::Args),
     Lab(lab::Args),
     Ledger(ledger::Args),
+    Mitigate(mitigate::Args),
     Sink(sink::Args),
     Sockets(sockets::Args),
     Verify(verify::Args),
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         Command::Gen(args) => r#gen::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Ledger(args) => ledger::run(args),
+        Command::Mitigate(args) => mitigate::run(args),
         Command::Sink(args) => sink::run(args),
         Command::Sockets(args) => sockets::run(args),
         Command::Verify(args) => verify::run(args),

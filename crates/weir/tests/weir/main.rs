@@ -27,6 +27,7 @@ mod lab_more;
 mod layers;
 mod ledger_command;
 mod metrics_contract;
+mod mitigate_command;
 mod names;
 mod namespace_helper;
 mod namespace_helper_bounds;

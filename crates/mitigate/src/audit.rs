@@ -1,0 +1,99 @@
+//! The audit log: one line of JSON for everything that was decided and everything that a speaker answered.
+
+use crate::{Decision, Mode, Nlri, Policy, Verdict};
+use serde_json::{Value, json};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// One line of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Entry {
+    /// A policy decided something.
+    Decided { mitigation: String, mode: Mode, decision: Decision },
+    /// The speaker has what it was told; `verdict` is `Announce` or `Withdraw`.
+    Accepted { verdict: Verdict, nlri: Nlri, took_us: u64 },
+    /// The speaker did not accept it; it is told again.
+    Failed { verdict: Verdict, nlri: Nlri, error: String },
+    /// The speaker is there, and is told everything again.
+    Connected { speaker: String },
+    /// The speaker is not there; what it had announced is gone with it or stays, as it decides.
+    Lost { speaker: String, error: String },
+    /// Routes are left with the speaker at the end: on purpose, or because it did not take the withdrawal.
+    Left { routes: Vec<Nlri>, reason: String },
+}
+
+impl Entry {
+    pub(crate) fn decided(policy: &Policy, decision: Decision) -> Entry {
+        Entry::Decided { mitigation: policy.name.clone(), mode: policy.mode, decision }
+    }
+
+    /// The line without its time: an object.
+    pub fn to_json(&self) -> Value {
+        match self {
+            Entry::Decided { mitigation, mode, decision } => {
+                let attack = decision.attack.as_ref();
+                json!({
+                    "event": word(decision.verdict),
+                    "mitigation": mitigation,
+                    "dry_run": *mode == Mode::DryRun,
+                    "route": decision.route.as_ref().map(|(nlri, _)| nlri.to_string()),
+                    "actions": decision.route.as_ref().map(|(_, actions)| actions.to_string()),
+                    "target": attack.map(|attack| attack.flow.destination.to_string()),
+                    "attack": attack.map(|attack| &attack.id),
+                    "threshold": attack.map(|attack| &attack.threshold),
+                    "value": attack.map(|attack| attack.value),
+                    "reason": decision.reason,
+                })
+            }
+            Entry::Accepted { verdict, nlri, took_us } => {
+                json!({ "event": "accepted", "of": word(*verdict), "route": nlri.to_string(), "took_us": took_us })
+            }
+            Entry::Failed { verdict, nlri, error } => {
+                json!({ "event": "failed", "of": word(*verdict), "route": nlri.to_string(), "error": error })
+            }
+            Entry::Connected { speaker } => json!({ "event": "connected", "speaker": speaker }),
+            Entry::Lost { speaker, error } => {
+                json!({ "event": "lost", "speaker": speaker, "error": error })
+            }
+            Entry::Left { routes, reason } => {
+                let routes: Vec<_> = routes.iter().map(Nlri::to_string).collect();
+                json!({ "event": "left", "routes": routes, "reason": reason })
+            }
+        }
+    }
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Announce => "announce",
+        Verdict::Withdraw => "withdraw",
+        Verdict::Refuse => "refuse",
+        Verdict::Wait => "wait",
+    }
+}
+
+/// A file that lines are appended to. A line is one write, so that several processes can share it.
+pub struct AuditLog(File);
+
+impl AuditLog {
+    /// Opens the file, or makes it: for its owner alone to write.
+    ///
+    /// # Errors
+    /// It cannot be opened for appending.
+    pub fn open(path: &Path) -> io::Result<AuditLog> {
+        OpenOptions::new().append(true).create(true).open(path).map(AuditLog)
+    }
+
+    /// Appends one line with its time. It reaches the disk when the kernel writes it.
+    ///
+    /// # Errors
+    /// The line, or a part of it, was not written.
+    pub fn append(&mut self, entry: &Entry, unix_ns: u64) -> io::Result<()> {
+        let mut line = json!({ "time_unix_ns": unix_ns });
+        if let (Value::Object(line), Value::Object(rest)) = (&mut line, entry.to_json()) {
+            line.extend(rest);
+        }
+        self.0.write_all(format!("{line}\n").as_bytes())
+    }
+}

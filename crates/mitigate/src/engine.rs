@@ -1,0 +1,219 @@
+//! What is announced and withdrawn, decided from attacks and the time. No I/O, no clock.
+
+use crate::policy::{Mode, OnStop, Policy};
+use crate::{Actions, Flow, Nlri};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+/// The window of the limit on new routes.
+const MINUTE: Duration = Duration::from_secs(60);
+/// Most attacks that wait for room. One more is refused.
+const WAITING_MAX: usize = 1_000;
+/// Most attacks that one route is held for by name.
+const ATTACKS_PER_ROUTE_MAX: usize = 1_000;
+
+/// Traffic that passed a threshold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attack {
+    /// Tells it from other attacks, and is what clears it.
+    pub id: String,
+    /// The threshold's name.
+    pub threshold: String,
+    pub flow: Flow,
+    /// The figure that passed the threshold, in the threshold's unit.
+    pub value: f64,
+}
+
+/// What was decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Announce,
+    Withdraw,
+    /// Nothing is announced, now or later.
+    Refuse,
+    /// Nothing is announced until there is room.
+    Wait,
+}
+
+/// A decision, with why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    pub verdict: Verdict,
+    /// The attack that it is about; `None` for a route whose attacks have all been cleared.
+    pub attack: Option<Attack>,
+    /// The route; `None` where there is none against the attack.
+    pub route: Option<(Nlri, Actions)>,
+    pub reason: String,
+}
+
+/// The state of one policy.
+#[derive(Debug)]
+pub struct Engine {
+    policy: Policy,
+    held: BTreeMap<Nlri, Held>,
+    waiting: VecDeque<Attack>,
+    /// When routes began, of the last minute, oldest first.
+    begun: VecDeque<Instant>,
+}
+
+/// A route that is announced.
+#[derive(Debug)]
+struct Held {
+    actions: Actions,
+    attacks: BTreeSet<String>,
+    since: Instant,
+    /// Since when there has been no attack.
+    gone_since: Option<Instant>,
+}
+
+impl Engine {
+    pub fn new(policy: Policy) -> Engine {
+        Engine { policy, held: BTreeMap::new(), waiting: VecDeque::new(), begun: VecDeque::new() }
+    }
+
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// What a speaker should have of it at this moment. Nothing in a dry run.
+    pub fn wanted(&self) -> impl Iterator<Item = (&Nlri, &Actions)> {
+        let held = (self.policy.mode == Mode::Announce).then_some(&self.held);
+        held.into_iter().flatten().map(|(nlri, held)| (nlri, &held.actions))
+    }
+
+    /// How many routes it has, in a dry run too.
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// An attack has begun or goes on. One of a threshold that is not the policy's is not for it.
+    pub fn raise(&mut self, attack: Attack, now: Instant) -> Option<Decision> {
+        if !self.policy.thresholds.contains(&attack.threshold) {
+            return None;
+        }
+        if let Some(waits) = self.waiting.iter_mut().find(|waits| waits.id == attack.id) {
+            *waits = attack;
+            return None;
+        }
+
+        let refusal = self.policy.refusal(&attack.flow.destination);
+        match refusal.map_or_else(|| self.policy.route(&attack), Err) {
+            Ok(route) => self.admit(attack, route, now),
+            Err(reason) => Some(refused(attack, None, reason)),
+        }
+    }
+
+    /// An attack is over.
+    pub fn clear(&mut self, id: &str, now: Instant) {
+        self.waiting.retain(|attack| attack.id != id);
+        for held in self.held.values_mut() {
+            if held.attacks.remove(id) && held.attacks.is_empty() {
+                held.gone_since = Some(now);
+            }
+        }
+    }
+
+    /// What the passing of time decides.
+    pub fn tick(&mut self, now: Instant) -> Vec<Decision> {
+        let mut decisions = Vec::new();
+        let limits = &self.policy.limits;
+        let has_passed =
+            |since: Instant, time: Duration| now.saturating_duration_since(since) >= time;
+
+        self.held.retain(|nlri, held| {
+            let is_gone = held.gone_since.is_some_and(|at| has_passed(at, limits.withdraw_after));
+            let reason = match held.since {
+                since if has_passed(since, limits.expiry) => "it has expired",
+                since if is_gone && has_passed(since, limits.hold) => "the traffic is gone",
+                _ => return true,
+            };
+            decisions.push(withdrawn(nlri, &held.actions, reason));
+            false
+        });
+
+        // In their order, until one still has to wait.
+        while self.room(now).is_ok()
+            && let Some(attack) = self.waiting.pop_front()
+        {
+            decisions.extend(self.raise(attack, now));
+        }
+        decisions
+    }
+
+    /// Weir stops: afterwards nothing is wanted, unless routes are to be kept.
+    pub fn stop(&mut self) -> Vec<Decision> {
+        self.waiting.clear();
+        if self.policy.on_stop == OnStop::Keep {
+            return Vec::new();
+        }
+        let all = std::mem::take(&mut self.held);
+        all.iter().map(|(nlri, held)| withdrawn(nlri, &held.actions, "weir stops")).collect()
+    }
+
+    fn admit(
+        &mut self,
+        attack: Attack,
+        (nlri, actions): (Nlri, Actions),
+        now: Instant,
+    ) -> Option<Decision> {
+        if let Some(held) = self.held.get_mut(&nlri) {
+            held.gone_since = None;
+            if held.attacks.len() < ATTACKS_PER_ROUTE_MAX {
+                held.attacks.insert(attack.id);
+            }
+            return None;
+        }
+
+        if let Err(reason) = self.room(now) {
+            let route = Some((nlri, actions));
+            if self.waiting.len() >= WAITING_MAX {
+                return Some(refused(
+                    attack,
+                    route,
+                    format!("{reason}, and too many attacks wait"),
+                ));
+            }
+            self.waiting.push_back(attack.clone());
+            return Some(Decision { verdict: Verdict::Wait, attack: Some(attack), route, reason });
+        }
+
+        self.begun.push_back(now);
+        let attacks = BTreeSet::from([attack.id.clone()]);
+        let held = Held { actions: actions.clone(), attacks, since: now, gone_since: None };
+        self.held.insert(nlri.clone(), held);
+        let reason = format!("{} is at {}", attack.threshold, attack.value);
+        let route = Some((nlri, actions));
+        Some(Decision { verdict: Verdict::Announce, attack: Some(attack), route, reason })
+    }
+
+    /// Whether one more route may begin; else which limit says no.
+    fn room(&mut self, now: Instant) -> Result<(), String> {
+        let is_old = |at: &Instant| now.saturating_duration_since(*at) >= MINUTE;
+        while self.begun.front().is_some_and(is_old) {
+            self.begun.pop_front();
+        }
+
+        let limits = &self.policy.limits;
+        if self.held.len() >= limits.routes_max {
+            return Err(format!("there are routes_max = {} routes", limits.routes_max));
+        }
+        if self.begun.len() >= limits.new_routes_per_minute_max {
+            let most = limits.new_routes_per_minute_max;
+            return Err(format!("new_routes_per_minute = {most} have begun in the last minute"));
+        }
+        Ok(())
+    }
+}
+
+fn refused(attack: Attack, route: Option<(Nlri, Actions)>, reason: String) -> Decision {
+    Decision { verdict: Verdict::Refuse, attack: Some(attack), route, reason }
+}
+
+fn withdrawn(nlri: &Nlri, actions: &Actions, reason: &str) -> Decision {
+    Decision {
+        verdict: Verdict::Withdraw,
+        attack: None,
+        route: Some((nlri.clone(), actions.clone())),
+        reason: reason.to_owned(),
+    }
+}

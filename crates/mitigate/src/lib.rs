@@ -1,0 +1,23 @@
+//! Mitigation: routes that have an attack dropped by routers, announced through a BGP speaker.
+//!
+//! The [`Engine`] decides: what is announced, refused and withdrawn. It does no I/O and reads no clock. A [`Speaker`] has
+//! routes announced: GoBGP through gRPC, or ExaBGP through its process interface. The [`Control`] thread holds the
+//! two together: it compares what is wanted with what the speaker accepted, and sends the difference.
+
+#![forbid(unsafe_code)]
+
+mod audit;
+mod control;
+mod engine;
+mod policy;
+mod prefix;
+mod route;
+pub mod speaker;
+
+pub use audit::{AuditLog, Entry};
+pub use control::{Control, Event, Full, Observer, Options};
+pub use engine::{Attack, Decision, Engine, Verdict};
+pub use policy::{Action, Limits, Mode, OnStop, Policy};
+pub use prefix::{Prefix, PrefixError};
+pub use route::{Actions, Community, CommunityError, Flow, KeyError, Nlri};
+pub use speaker::{Session, SpeakError, Speaker};

@@ -1,0 +1,194 @@
+//! What is announced: the part of a route that tells it from others (its NLRI), and what routers do with it.
+
+use crate::Prefix;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+/// Traffic, by what Flowspec (RFC 8955, RFC 8956) can match.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Flow {
+    pub destination: Prefix,
+    /// Of the destination's family.
+    pub source: Option<Prefix>,
+    /// The number in the IP header: 17 is UDP.
+    pub protocol: Option<u8>,
+    pub source_port: Option<u16>,
+    pub destination_port: Option<u16>,
+    /// The flags of TCP that must be set, as in its header: 2 is SYN.
+    pub tcp_flags: Option<u8>,
+    /// The shortest packet, in bytes of IP.
+    pub length_min_bytes: Option<u16>,
+    /// Only fragments.
+    pub is_fragment: bool,
+}
+
+impl Flow {
+    /// All traffic to a destination.
+    pub fn to(destination: Prefix) -> Flow {
+        Flow {
+            destination,
+            source: None,
+            protocol: None,
+            source_port: None,
+            destination_port: None,
+            tcp_flags: None,
+            length_min_bytes: None,
+            is_fragment: false,
+        }
+    }
+}
+
+/// Why keys of a flow make no [`Flow`].
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    #[error("the flow has no key dst, so there is no target")]
+    NoTarget,
+    #[error("{0} = \"{1}\" cannot be matched")]
+    Value(String, String),
+}
+
+impl Flow {
+    /// The flow of these keys, by the names of fields that flow definitions have, each with its value as text. Keys that
+    /// Flowspec cannot match, such as `input`, are left out: the route then matches more than the flow.
+    ///
+    /// # Errors
+    /// There is no `dst`, or a value is not of its field's kind.
+    pub fn of_keys<'k>(
+        keys: impl IntoIterator<Item = (&'k str, &'k str)>,
+    ) -> Result<Flow, KeyError> {
+        fn read<T: FromStr>((name, value): (&str, &str)) -> Result<Option<T>, KeyError> {
+            let wrong = |_| KeyError::Value(name.to_owned(), value.to_owned());
+            value.parse().map(Some).map_err(wrong)
+        }
+
+        let mut destination = None;
+        // The target is not known before all keys are read.
+        let mut flow = Flow::to(Prefix::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED)));
+        for key in keys {
+            match key.0 {
+                "dst" => destination = read(key)?,
+                "src" => flow.source = read(key)?,
+                "protocol" => flow.protocol = read(key)?,
+                "src_port" => flow.source_port = read(key)?,
+                "dst_port" => flow.destination_port = read(key)?,
+                // No flags at all cannot be told from any.
+                "tcp_flags" => flow.tcp_flags = read(key)?.filter(|flags| *flags != 0),
+                "fragment" => flow.is_fragment = read::<u8>(key)? == Some(1),
+                _ => {}
+            }
+        }
+        Ok(Flow { destination: destination.ok_or(KeyError::NoTarget)?, ..flow })
+    }
+}
+
+/// What tells a route from others: a speaker has one of each.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Nlri {
+    Unicast(Prefix),
+    Flowspec(Flow),
+}
+
+impl Nlri {
+    /// Where the traffic goes that it is about.
+    pub fn destination(&self) -> Prefix {
+        match self {
+            Nlri::Unicast(prefix) => *prefix,
+            Nlri::Flowspec(flow) => flow.destination,
+        }
+    }
+}
+
+/// What routers do with the traffic.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Actions {
+    /// A route to nowhere: the communities say so, or the next hop that routers have a null route for.
+    Blackhole { next_hop: IpAddr, communities: Vec<Community> },
+    /// Flowspec's traffic-rate. 0 discards all.
+    RateLimit { bytes_per_sec: f32 },
+}
+
+impl Actions {
+    /// Any actions that fit the NLRI, for speakers that want some in a withdrawal too. What they are does not matter there.
+    pub(crate) fn withdrawal_of(nlri: &Nlri) -> Actions {
+        match nlri {
+            Nlri::Unicast(prefix) => {
+                let next_hop = match prefix.addr() {
+                    IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+                    IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+                };
+                Actions::Blackhole { next_hop, communities: Vec::new() }
+            }
+            Nlri::Flowspec(_) => Actions::RateLimit { bytes_per_sec: 0.0 },
+        }
+    }
+}
+
+/// A community of RFC 1997.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Community(pub u16, pub u16);
+
+impl Community {
+    /// "Discard the traffic" (RFC 7999).
+    pub const BLACKHOLE: Community = Community(65535, 666);
+}
+
+/// A text that is not two numbers.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("\"{0}\" is not a community such as 65535:666")]
+pub struct CommunityError(String);
+
+impl FromStr for Community {
+    type Err = CommunityError;
+
+    fn from_str(text: &str) -> Result<Community, CommunityError> {
+        let parts = text.split_once(':');
+        let parts = parts.and_then(|(a, b)| Some(Community(a.parse().ok()?, b.parse().ok()?)));
+        parts.ok_or_else(|| CommunityError(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Community {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.0, self.1)
+    }
+}
+
+impl fmt::Display for Nlri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Nlri::Unicast(prefix) => write!(f, "{prefix}"),
+            Nlri::Flowspec(flow) => write!(f, "flow to {flow}"),
+        }
+    }
+}
+
+impl fmt::Display for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.destination)?;
+        let mut part = |name: &str, value: Option<String>| match value {
+            Some(value) => write!(f, " {name} {value}"),
+            None => Ok(()),
+        };
+        part("from", self.source.map(|source| source.to_string()))?;
+        part("protocol", self.protocol.map(|number| number.to_string()))?;
+        part("source-port", self.source_port.map(|port| port.to_string()))?;
+        part("destination-port", self.destination_port.map(|port| port.to_string()))?;
+        part("tcp-flags", self.tcp_flags.map(|flags| format!("{flags:#04x}")))?;
+        part("length-from", self.length_min_bytes.map(|bytes| bytes.to_string()))?;
+        if self.is_fragment { f.write_str(" fragments") } else { Ok(()) }
+    }
+}
+
+impl fmt::Display for Actions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Actions::Blackhole { next_hop, communities } => {
+                write!(f, "blackhole via {next_hop}")?;
+                communities.iter().try_for_each(|community| write!(f, " {community}"))
+            }
+            Actions::RateLimit { bytes_per_sec: 0.0 } => f.write_str("discard"),
+            Actions::RateLimit { bytes_per_sec } => write!(f, "limit to {bytes_per_sec} bytes/s"),
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Tests of the crate: the engine over many seeds, and real BGP speakers with a real router.
+
+#![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod bridge;
+mod engine;
+#[cfg(feature = "gobgp")]
+mod rig;
+#[cfg(feature = "gobgp")]
+mod routers;
+mod simulation;
