@@ -27,6 +27,9 @@ pub struct CellReader {
 
 const NO_COLUMN: u8 = u8::MAX;
 
+/// Most fields of tags in a table.
+const TAGS_MAX: usize = 2;
+
 impl CellReader {
     /// A reader of these fields, all of one table. A column is a field's place among them.
     ///
@@ -53,7 +56,7 @@ impl CellReader {
         message: &[u8],
         mut put: impl FnMut(usize, Cell<'_>),
     ) -> Result<(), DecodeError> {
-        let mut tags = (0, None);
+        let mut tags = [(usize::MAX, None); TAGS_MAX];
         for wire in Fields::new(message) {
             let wire = wire?;
             let column = self.columns.get(wire.number as usize).map_or(NO_COLUMN, |column| *column);
@@ -66,10 +69,13 @@ impl CellReader {
                 }
                 Kind::Bytes | Kind::Data => put(column, Cell::Bytes(wire.bytes()?)),
                 Kind::Address => put(column, Cell::Bytes(self.address(&wire)?)),
-                // Each entry is a field of its own; a table has one field of tags.
+                // Each entry is a field of its own.
                 Kind::Tags => {
-                    Tags::take_entry(&mut tags.1, &wire)?;
-                    tags.0 = column;
+                    let slot = tags.iter_mut().find(|(of, tags)| *of == column || tags.is_none());
+                    if let Some(slot) = slot {
+                        Tags::take_entry(&mut slot.1, &wire)?;
+                        slot.0 = column;
+                    }
                 }
                 kind => {
                     let number = number(kind, &wire)?;
@@ -80,7 +86,8 @@ impl CellReader {
             }
         }
 
-        if let (column, Some(tags)) = tags {
+        for (column, tags) in tags {
+            let Some(tags) = tags else { continue };
             self.text.clear();
             put_tags(tags, &mut self.text);
             put(column, Cell::Bytes(&self.text));

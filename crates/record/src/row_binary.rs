@@ -7,7 +7,8 @@ use crate::schema::Message;
 use crate::value::{Visitor, address_bytes};
 use crate::{
     DatagramRecord, DecodeError, Field, Kind, PollTotals, RowKind, SocketRecord, Tags,
-    decode_datagram_record, decode_protobuf, decode_totals,
+    decode_counter_record, decode_datagram_record, decode_flow_record, decode_flow_totals,
+    decode_protobuf, decode_totals,
 };
 use std::net::IpAddr;
 
@@ -32,6 +33,9 @@ const ALWAYS: &[&str] = &[
     "listener",
     "source_address",
     "payload",
+    "definition",
+    "key",
+    "agent",
 ];
 
 impl Column {
@@ -61,7 +65,7 @@ const fn is_same(a: &str, b: &str) -> bool {
 /// Room for all columns of a row but texts at their largest, rounded up to a power of two.
 const BUFFER_BYTES: usize = 2048;
 
-/// Writes rows of the tables `sockets`, `polls` and `datagrams`. It appends to what it is given and allocates nothing else.
+/// Writes rows of the tables of `deploy/clickhouse`. It appends to what it is given and allocates nothing else.
 pub struct RowBinary {
     buffer: Box<[u8; BUFFER_BYTES + 16]>,
 }
@@ -80,21 +84,12 @@ impl RowBinary {
 
     /// The table that takes rows of this kind.
     pub fn table(kind: RowKind) -> &'static str {
-        match kind {
-            RowKind::Record => "sockets",
-            RowKind::Totals => "polls",
-            RowKind::Datagram => "datagrams",
-        }
+        kind.table()
     }
 
     /// The columns of a row with commas between them, as an `INSERT` must name them.
     pub fn columns(kind: RowKind) -> String {
-        let fields = match kind {
-            RowKind::Record => SocketRecord::FIELDS,
-            RowKind::Totals => PollTotals::FIELDS,
-            RowKind::Datagram => DatagramRecord::FIELDS,
-        };
-        let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
+        let names: Vec<&str> = kind.fields().iter().map(|field| field.name).collect();
         names.join(",")
     }
 
@@ -109,6 +104,9 @@ impl RowBinary {
             RowKind::Record => self.record(&decode_protobuf(message)?, out),
             RowKind::Totals => self.totals(&decode_totals(message)?, out),
             RowKind::Datagram => self.datagram(&decode_datagram_record(message)?, out),
+            RowKind::Flow => self.put(&decode_flow_record(message)?, out),
+            RowKind::Counters => self.put(&decode_counter_record(message)?, out),
+            RowKind::FlowTotals => self.put(&decode_flow_totals(message)?, out),
         }
         Ok(())
     }
