@@ -1,6 +1,6 @@
 //! The most memory that a configuration takes for datagrams.
 
-use crate::{Config, SinkConfig, SocketsConfig, Target};
+use crate::{Config, FlowsConfig, SinkConfig, SocketsConfig, Target};
 use serde::Serialize;
 
 /// Buffers that one receive call fills.
@@ -14,6 +14,8 @@ pub struct Budget {
     pub listeners: Vec<ListenerBudget>,
     /// The share of the socket collector, if there is one.
     pub sockets: Option<SocketsBudget>,
+    /// The share of the analysis of sFlow, if there is one.
+    pub flows: Option<FlowsBudget>,
     pub sinks: Vec<SinkBudget>,
 }
 
@@ -97,12 +99,28 @@ impl SocketsBudget {
     }
 }
 
+/// The share of the analysis of sFlow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FlowsBudget {
+    /// Agents with their samplers and interfaces, and the flows of all definitions.
+    pub figures_bytes: u64,
+}
+
+impl FlowsBudget {
+    /// Memory of the process.
+    pub fn process_bytes(&self) -> u64 {
+        self.figures_bytes
+    }
+}
+
 impl Budget {
-    /// Memory of the process: listeners, collector and sinks together.
+    /// Memory of the process: listeners, collector, analysis and sinks together.
     pub fn process_bytes(&self) -> u64 {
         let listeners: u64 = self.listeners.iter().map(ListenerBudget::process_bytes).sum();
         let sinks: u64 = self.sinks.iter().map(SinkBudget::process_bytes).sum();
-        listeners + self.sockets.as_ref().map_or(0, SocketsBudget::process_bytes) + sinks
+        let sockets = self.sockets.as_ref().map_or(0, SocketsBudget::process_bytes);
+        let flows = self.flows.as_ref().map_or(0, FlowsBudget::process_bytes);
+        listeners + sockets + flows + sinks
     }
 
     /// What all spools take on disk.
@@ -137,6 +155,7 @@ pub(crate) fn of(config: &Config) -> Budget {
     Budget {
         listeners: listeners.collect(),
         sockets: config.sockets.as_ref().map(sockets),
+        flows: config.flows.as_ref().map(flows),
         sinks: config.sinks.iter().map(sink).collect(),
     }
 }
@@ -164,6 +183,10 @@ fn sockets(config: &SocketsConfig) -> SocketsBudget {
         answer_bytes: ::sockets::ANSWERS_BYTES_MAX as u64,
         kernel_receive_bytes: config.event_buffer_bytes as u64 * is_heard,
     }
+}
+
+fn flows(config: &FlowsConfig) -> FlowsBudget {
+    FlowsBudget { figures_bytes: config.memory_max_bytes() }
 }
 
 fn sink(config: &SinkConfig) -> SinkBudget {

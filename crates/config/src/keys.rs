@@ -90,6 +90,8 @@ pub const SECTIONS: &[Section] = &[
     crate::listener::SECTION,
     crate::target::SECTION,
     crate::sockets::SECTION,
+    crate::flows::SECTION,
+    crate::flows::FLOW_SECTION,
     crate::sink::SECTION,
 ];
 

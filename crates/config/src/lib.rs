@@ -1,6 +1,6 @@
 //! The configuration: a TOML file, or addresses with options on the command line.
 //!
-//! One module for each thing that can be configured (`listener`, `target` with its kinds, `sink` with its kinds, `sockets`,
+//! One module for each thing that can be configured (`listener`, `target` with its kinds, `sink` with its kinds, `sockets`, `flows`,
 //! `admin`, `daemon`, `statsd`): its keys, its struct, its rules. [`keys`] makes everything else of a table of keys.
 //!
 //! What somebody typed is read into a plain tree with line numbers (`document`). Each thing reads its sections of it
@@ -20,6 +20,7 @@ mod daemon;
 mod document;
 mod errors;
 mod files;
+mod flows;
 mod form;
 mod host;
 mod listener;
@@ -33,6 +34,7 @@ mod sockets;
 mod statsd;
 mod target;
 
+pub use self::flows::{FLOWS_NAME, FlowConfig, FlowsConfig, Interface};
 pub use self::sink::{
     Body, ClickHouseSink, Credentials, FileSink, Framed, HttpSink, KafkaSink, NatsSink, NsqSink,
     NullSink, Opening, OtlpSink, ParquetSink, Parse, RedisMode, RedisSink, Registry, Requests,
@@ -42,7 +44,7 @@ pub use self::sink::{
 pub use self::sockets::{COLLECTOR_NAME, Namespaces, SocketsConfig};
 pub use address::{AddressError, Host, HostPort, ListenAddress, TargetAddress, split_options};
 pub use admin::{AdminConfig, AdminListen};
-pub use budget::{Budget, ListenerBudget, SinkBudget, SocketsBudget};
+pub use budget::{Budget, FlowsBudget, ListenerBudget, SinkBudget, SocketsBudget};
 pub use daemon::{DaemonConfig, LogLevel, drain_grace};
 pub use errors::{ConfigError, LoadError, list};
 pub use host::{Finding, Severity};
@@ -71,6 +73,8 @@ pub struct Config {
     pub listeners: Vec<ListenerConfig>,
     /// `None`: no sockets are collected.
     pub sockets: Option<SocketsConfig>,
+    /// `None`: no sFlow is analyzed.
+    pub flows: Option<FlowsConfig>,
     /// Names differ; at least one if there is `sockets`.
     pub sinks: Vec<SinkConfig>,
 }
@@ -99,7 +103,7 @@ impl Config {
             return Err(report.into_parts().0);
         }
 
-        let known = ["admin", "daemon", "metrics", "listener", "sockets", "sink"];
+        let known = ["admin", "daemon", "metrics", "listener", "sockets", "flows", "flow", "sink"];
         unknown_sections(&report, &document, &known, "");
         if !document.has_section("listener") && !document.has_section("sockets") {
             report.error(None, "listener", NO_LISTENER);
@@ -196,12 +200,16 @@ fn read(report: &Report, document: &Table, listeners: Vec<ReadListener>) -> Opti
     let daemon = DaemonConfig::read(&Reader::of_document(report, document, &daemon::SECTION));
     let statsd = statsd::read(report, document);
     let sockets = self::sockets::read(report, document);
+    let flows = self::flows::read(report, document);
     let sinks = self::sink::read_all(report, document);
 
     listener::check(report, &listeners);
     target::check(report, &listeners);
     if let Some(statsd) = &statsd {
         statsd::check(report, statsd, &listeners);
+    }
+    if let Some(flows) = &flows {
+        self::flows::check(report, flows, &listeners);
     }
     self::sink::check(report, &sinks, document.get("sockets"), &listeners);
     files::check(report, &listeners, &sinks);
@@ -212,6 +220,7 @@ fn read(report: &Report, document: &Table, listeners: Vec<ReadListener>) -> Opti
         statsd: statsd.map(|statsd| statsd.thing),
         listeners: listeners.into_iter().map(ReadListener::whole).collect(),
         sockets,
+        flows: flows.map(|flows| flows.thing),
         sinks: sinks.into_iter().map(|sink| sink.thing).collect(),
     })
 }

@@ -2,6 +2,7 @@
 
 use crate::address::{Host, HostPort, ListenAddress, NAME, interface, name_of};
 use crate::document::Table;
+use crate::flows::FLOWS_NAME;
 use crate::form::{Choice, Kind, OrOff, PREFIXES, Span, size, text};
 use crate::host::{
     Finding, Severity, interface as interface_there, not_ours, resolved, unix_listener,
@@ -252,7 +253,9 @@ pub(crate) fn read_all(report: &Report, document: &Table) -> Vec<ReadListener> {
         let listener = read(report, table, &place);
         let targets = target::read_all(report, table, &place);
         let name = listener.as_ref().map_or("this listener", |one| &one.thing.name);
-        if !table.has_section("target") && !crate::sink::is_source(document, name) {
+        let is_source =
+            crate::sink::is_source(document, name) || crate::flows::is_source(document, name);
+        if !table.has_section("target") && !is_source {
             let message = format!("{name} has no target; add [[listener.target]] with to = \"…\"");
             report.error(table.line, target::SECTION.path, message);
         }
@@ -305,12 +308,15 @@ pub(crate) fn check(report: &Report, all: &[ReadListener]) {
             }
         }
 
-        // Kept for the collector even where it does not run, so that the ledger's rows mean the same everywhere.
-        if name == COLLECTOR_NAME {
-            let message = format!(
-                "\"{COLLECTOR_NAME}\" is the name of the socket collector in the ledger; choose another"
-            );
-            listener.name_error(report, NAMES, &message);
+        // Kept even where neither runs, so that the ledger's rows mean the same everywhere.
+        for (own, what) in
+            [(COLLECTOR_NAME, "the socket collector"), (FLOWS_NAME, "the analysis of sFlow")]
+        {
+            if name == own {
+                let message =
+                    format!("\"{own}\" is the name of {what} in the ledger; choose another");
+                listener.name_error(report, NAMES, &message);
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Whether the rings of a configuration can be had: the kernel promises more memory than there is, and takes the process
 //! when it is used.
 
-use crate::{Config, ListenerBudget};
+use crate::{Config, FlowsBudget, ListenerBudget};
 use std::fs;
 use std::path::{Path, PathBuf};
 use text::size;
@@ -28,13 +28,15 @@ impl Limits {
 }
 
 /// Fails when the rings of the listeners that are `fresh`, by their place in the configuration, need more memory than is
-/// available, or all rings together more than the control group allows.
+/// available, or all rings together more than the control group allows. The analysis of sFlow counts as a ring does; `analyzed_bytes` is
+/// what it may take already.
 ///
 /// # Errors
 /// In words: the largest ring, what limits it, and what to do.
 pub fn refuse_rings_that_do_not_fit(
     config: &Config,
     fresh: impl Fn(usize) -> bool,
+    analyzed_bytes: u64,
     limits: Limits,
 ) -> Result<(), String> {
     let budget = config.budget();
@@ -44,7 +46,10 @@ pub fn refuse_rings_that_do_not_fit(
         all.fold(0_u64, |sum, (_, one)| sum.saturating_add(bytes(one)))
     };
 
-    let (needed, total) = (sum(&fresh), sum(&|_| true));
+    let figures = budget.flows.as_ref().map_or(0, FlowsBudget::process_bytes);
+    let grown = figures.saturating_sub(analyzed_bytes);
+    let (needed, total) =
+        (sum(&fresh).saturating_add(grown), sum(&|_| true).saturating_add(figures));
 
     let why = match limits {
         Limits { available_bytes: Some(limit), .. } if needed > limit => {
@@ -57,6 +62,12 @@ pub fn refuse_rings_that_do_not_fit(
         _ => return Ok(()),
     };
 
+    if figures > total / 2 {
+        return Err(format!(
+            "[flows] needs up to {} of memory: {why}. Fix: lower flows_max, agents_max or sources_max",
+            size(figures)
+        ));
+    }
     let largest = budget.listeners.iter().max_by_key(|one| bytes(one));
     let (name, ring) = largest.map_or(("", 0), |one| (one.name.as_str(), one.ring_bytes));
     Err(format!(
@@ -135,7 +146,8 @@ mod tests {
         let (available, cgroup) = limits;
         let limits =
             Limits { available_bytes: Some(available << 20), cgroup_bytes: Some(cgroup << 20) };
-        let result = refuse_rings_that_do_not_fit(&rings(sizes), |at| fresh.contains(&at), limits);
+        let result =
+            refuse_rings_that_do_not_fit(&rings(sizes), |at| fresh.contains(&at), 0, limits);
         match (result, expected) {
             (Ok(()), None) => {}
             (Err(said), Some(part)) if said.contains(part) => {}

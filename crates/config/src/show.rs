@@ -5,7 +5,7 @@ mod differences;
 pub(crate) use differences::differences;
 
 use crate::keys::{Fallback, Key, Section, Values};
-use crate::{Config, Overrides, admin, daemon, listener, sink, sockets, statsd, target};
+use crate::{Config, Overrides, admin, daemon, flows, listener, sink, sockets, statsd, target};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -83,6 +83,15 @@ fn sections(config: &Config) -> Vec<Shown<'_>> {
     }
 
     all.extend(config.sockets.iter().map(|sockets| one(&sockets::SECTION, sockets.values())));
+    if let Some(flows) = &config.flows {
+        all.push(one(&flows::SECTION, flows.values()));
+        all.extend(flows.definitions.iter().enumerate().map(|(at, flow)| Shown {
+            section: &flows::FLOW_SECTION,
+            place: format!("flow[{at}]"),
+            names: vec![&flow.name],
+            values: flow.values(),
+        }));
+    }
     all.extend(config.sinks.iter().enumerate().map(|(at, sink)| Shown {
         section: &sink::SECTION,
         place: format!("sink[{at}]"),
@@ -127,8 +136,7 @@ pub(crate) fn to_toml(config: &Config, origins: Option<&Origins>) -> String {
 /// Every key with `value` (`null` if it is not set) and `origin`, by section.
 pub(crate) fn to_json(config: &Config, origins: &Origins) -> Json {
     // Sections that are not there are shown as nothing, so that readers find the same names always.
-    let mut all =
-        json!({ "metrics": { "statsd": null }, "listener": [], "sockets": null, "sink": [] });
+    let mut all = json!({ "metrics": { "statsd": null }, "listener": [], "sockets": null, "flows": null, "flow": [], "sink": [] });
 
     for Shown { place, values, .. } in sections(config) {
         let value = |(key, value): (&Key, Json)| {

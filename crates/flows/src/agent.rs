@@ -150,21 +150,23 @@ impl Agent {
         seen
     }
 
-    /// What a sample is worth, with the number of its sampler. `None`: it would be a new one, and there is no room.
+    /// What a sample is worth, with the number of its sampler, and how many samples the agent lost since the one before. `None`: it would be a new one, and there is no room.
     pub(crate) fn weigh(
         &mut self,
         source: DataSource,
         traffic: Traffic,
         reading: Reading,
         room: &mut Room,
-    ) -> Option<(u32, Worth)> {
+    ) -> Option<(u32, Worth, u64)> {
         if let Some(one) = self.samplers.get_mut(&(traffic, source)) {
-            return Some((one.number, one.sampler.take(reading)));
+            let before = one.sampler.totals().agent_dropped;
+            let worth = one.sampler.take(reading);
+            return Some((one.number, worth, one.sampler.totals().agent_dropped - before));
         }
         let number = room.take()?;
         let (sampler, worth) = Sampler::begin(reading);
         self.samplers.insert((traffic, source), Numbered { number, sampler });
-        Some((number, worth))
+        Some((number, worth, 0))
     }
 
     /// An interface whose counters are known.

@@ -2,7 +2,7 @@
 
 use crate::agent::AgentId;
 use crate::definition::{Counting, Definition};
-use crate::engine::{Engine, NO_ADDRESS, Taken};
+use crate::engine::{Engine, Limits, NO_ADDRESS, Taken};
 use crate::estimate::Estimate;
 use crate::event::{Event, EventLog, Subject};
 use crate::field::Value;
@@ -10,7 +10,7 @@ use crate::lookup::Groups;
 use crate::port::{Port, PortRates};
 use crate::table::Ended;
 use crate::threshold::{Change, Passed, Threshold, Watch};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -131,6 +131,16 @@ impl Analysis {
     /// Counts no longer by the definition of this name. Returns whether there was one.
     pub fn undefine(&mut self, name: &str) -> bool {
         self.engine.undefine(name)
+    }
+
+    /// Keeps the last `events_max` events from now on.
+    pub fn set_events_max(&mut self, events_max: usize) {
+        self.events.set_max(events_max);
+    }
+
+    /// Changes what the engine may hold, and which interfaces are no edge: see [`Engine::set_limits`].
+    pub fn set_limits(&mut self, limits: Limits, internal: HashSet<(IpAddr, u32)>) {
+        self.engine.set_limits(limits, internal);
     }
 
     /// Exchanges the groups that keys and filters name. Definitions that name them are to be defined anew, since groups are numbers there.

@@ -51,6 +51,11 @@ pub struct EngineTotals {
     pub agent_limit: u64,
     /// Datagrams that have no readable header.
     pub malformed: u64,
+    /// Datagrams that agents numbered and that have not arrived: lost on the network or before the engine. One that comes late is
+    /// taken off again. Agents that were forgotten are in it.
+    pub missing: u64,
+    /// Samples that agents say they lost before they numbered them. Agents that were forgotten are in it.
+    pub agent_dropped_samples: u64,
     /// Flow samples that are in the figures.
     pub flow_samples: u64,
     /// Samples that had been counted before.
@@ -166,6 +171,13 @@ impl Engine {
         self.rest.counting.len() < before
     }
 
+    /// Changes what it may hold, and which interfaces are no edge. Agents and sources that it knows already stay, above a lower limit too.
+    pub fn set_limits(&mut self, limits: Limits, internal: HashSet<(IpAddr, u32)>) {
+        self.limits = limits;
+        self.rest.room.max = limits.sources_max;
+        self.rest.internal = internal;
+    }
+
     /// Exchanges the groups. What names them is to be defined anew: groups are numbers there.
     pub fn set_groups(&mut self, groups: Groups) {
         self.rest.groups = groups;
@@ -210,7 +222,10 @@ impl Engine {
                 return Taken::AgentLimit;
             }
         };
-        if agent.hear(datagram.sequence, datagram.uptime_ms, now_ns) == Seen::Duplicate {
+        let missing = agent.datagrams().lost;
+        let seen = agent.hear(datagram.sequence, datagram.uptime_ms, now_ns);
+        totals.missing = totals.missing + agent.datagrams().lost - missing;
+        if seen == Seen::Duplicate {
             totals.duplicate += 1;
             return Taken::Duplicate;
         }
@@ -377,10 +392,12 @@ impl Rest {
         traffic: Traffic,
         reading: Reading,
     ) -> Option<Weighed> {
-        let Some((sampler, worth)) = agent.weigh(source, traffic, reading, &mut self.room) else {
+        let Some((sampler, worth, dropped)) = agent.weigh(source, traffic, reading, &mut self.room)
+        else {
             self.totals.source_limit += 1;
             return Some(Weighed { frames: reading.sampling_rate.into(), sampler: u32::MAX });
         };
+        self.totals.agent_dropped_samples += dropped;
         match worth {
             Worth::Frames(frames) => Some(Weighed { frames, sampler }),
             Worth::Duplicate => None,

@@ -69,6 +69,13 @@ impl EventLog {
         EventLog { events: VecDeque::new(), events_max: events_max.max(1), last_id: 0 }
     }
 
+    /// Keeps the last `events_max` from now on, at least one.
+    pub(crate) fn set_max(&mut self, events_max: usize) {
+        self.events_max = events_max.max(1);
+        let too_many = self.events.len().saturating_sub(self.events_max);
+        self.events.drain(..too_many);
+    }
+
     /// The number of the last event; 0 before the first.
     pub fn last_id(&self) -> u64 {
         self.last_id

@@ -2,6 +2,7 @@
 
 use crate::field::{Facts, Field, Kind, Value};
 use crate::lookup::{Groups, Network, masked};
+use std::fmt;
 use std::net::IpAddr;
 
 /// One part of a key.
@@ -100,6 +101,13 @@ impl Part {
             (Part::Field(Field::Ethertype), Value::Number(number)) => format!("{number:#06x}"),
             (_, value) => value.to_string(),
         }
+    }
+}
+
+/// As it is written.
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.word())
     }
 }
 

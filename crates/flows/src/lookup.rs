@@ -1,6 +1,7 @@
 //! What addresses belong to: groups of networks from the file.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A network.
@@ -34,6 +35,13 @@ impl Network {
     /// Whether an address is in it.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.address.is_ipv4() == address.is_ipv4() && masked(address, self.len) == self.address
+    }
+}
+
+/// As it is written.
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.len)
     }
 }
 

@@ -217,6 +217,10 @@ figures! {
             "Connections made to the sink's destination.";
         CircuitOpenings = "circuit_openings", Count,
             "Times that the sink stopped sending because its destination kept failing.";
+        AgentDroppedSamples = "agent_dropped_samples", Count,
+            "Samples that agents of sFlow lost before they sent them, as they say themselves.";
+        CollectorDropped = "collector_dropped", Count,
+            "Datagrams that this program received for the analysis, or the kernel for it, and that the analysis did not get: the drops at its listeners' sockets, at their rings, and at their targets called flows.";
         ReturnedDatagrams = "returned_datagrams", Count,
             "Datagrams that the network gave back after they were counted as delivered: the network lost at least these.";
     } each {
@@ -282,6 +286,12 @@ figures! {
             "Bytes of all files that the sink has in its folder.";
         LastErrno = "last_errno", Code,
             "Number of the last error of the sink's destination.";
+        MissingDatagrams = "missing_datagrams", Count,
+            "Datagrams that agents of sFlow numbered and that did not reach the analysis, by the gaps in their numbers. One that comes late is taken off again.";
+        NetworkMissing = "network_missing_datagrams", Count,
+            "Missing datagrams of agents but for those that were dropped at this collector: at least so many were lost on the network. Exact where nothing but sFlow is sent to the listeners.";
+        FlowAgents = "flow_agents", Count,
+            "Agents of sFlow that are known.";
         DatagramLimitBytes = "datagram_limit_bytes", Bytes,
             "Largest datagram that the path to the sink's destination takes, in bytes of UDP payload.";
     } each {

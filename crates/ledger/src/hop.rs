@@ -26,6 +26,9 @@ pub enum HopKind {
     Poll,
     /// The kernel's close events. `received` is every event that the kernel sent us, lost ones included.
     Close,
+    /// The analysis of sFlow. `received` is every datagram that it took from its listeners, `delivered` every one whose samples were
+    /// read.
+    Analysis,
     /// A sink's queue, spool and destination. `received` is every record that was made for it, and what its spool held at the start;
     /// `delivered` is what the destination acknowledged.
     Sink,
@@ -33,7 +36,7 @@ pub enum HopKind {
 
 impl HopKind {
     /// Every kind, in the order of the path.
-    pub const ALL: [HopKind; 8] = [
+    pub const ALL: [HopKind; 9] = [
         HopKind::Socket,
         HopKind::Receive,
         HopKind::Target,
@@ -41,6 +44,7 @@ impl HopKind {
         HopKind::Receiver,
         HopKind::Poll,
         HopKind::Close,
+        HopKind::Analysis,
         HopKind::Sink,
     ];
 
@@ -54,6 +58,7 @@ impl HopKind {
             HopKind::Receiver => "receiver",
             HopKind::Poll => "poll",
             HopKind::Close => "close",
+            HopKind::Analysis => "analysis",
             HopKind::Sink => "sink",
         }
     }

@@ -90,6 +90,18 @@ reasons! {
     Duplicate = "duplicate", intended at [Poll, Close],
         "the kernel listed the same socket twice in one poll",
         "intended: the socket's first row was taken";
+    /// A datagram for the analysis that has no readable header of sFlow version 5; exact.
+    NotSflow = "not_sflow", lost at [Analysis],
+        "the datagram is not sFlow version 5",
+        "find who sends to the listeners of [flows] (`weir flows --dump` shows what arrives), and set agents to sFlow version 5";
+    /// By the number that its agent gave it, among the last 128; exact.
+    DuplicateDatagram = "duplicate_datagram", intended at [Analysis],
+        "the network or a relay delivered a datagram of an agent twice",
+        "intended: its samples are counted once";
+    /// Datagrams of agents that are not among the first `agents_max`; exact.
+    AgentLimit = "agent_limit", lost at [Analysis],
+        "there are more agents than agents_max of [flows]",
+        "raise agents_max of [flows], or deny the sources that send for agents which are none";
     /// Counted by the target's source filter, or by the collector's filter; exact.
     Filtered = "filtered", intended at [Target, Poll, Close],
         "it does not pass the filter: only_sources of a target, filter and states of [sockets]",

@@ -77,6 +77,10 @@ fn write_hop(text: &mut String, hop: &HopSnapshot) {
             ("  ", "polled".to_owned())
         }
         HopKind::Close => ("  ", "closed".to_owned()),
+        HopKind::Analysis => {
+            put(text, format_args!("{}\n", hop.origin));
+            ("  ", "analyzed".to_owned())
+        }
         HopKind::Sink => ("    ", format!("-> {}", hop.target.as_deref().unwrap_or("?"))),
     };
 
@@ -141,10 +145,17 @@ fn write_rest(text: &mut String, indent: &str, hop: &HopSnapshot) {
         (Event::Recovered, "recovered", "  were in the spool at the start"),
         (Event::SpoolsUnclosed, "unclosed", "  after a crash: what was not synced may be missing"),
         (Event::PossibleDuplicates, "duplicates", "  at most, of those that went out"),
+        (Event::AgentDroppedSamples, "agents", "  samples lost before agents sent them"),
+        (Event::CollectorDropped, "collector", "  dropped here before the analysis, see above"),
     ] {
         if hop.event(event) > 0 {
             write_count(text, indent, what, &grouped(hop.event(event)), note);
         }
+    }
+
+    if let Some(missing) = hop.gauge(Gauge::NetworkMissing).filter(|missing| *missing > 0) {
+        let note = "  missing by agents' numbers, lost on the network";
+        write_count(text, indent, "network", &grouped(missing), note);
     }
 
     if let Some(trouble) = &hop.trouble {

@@ -8,6 +8,7 @@ mod banner;
 mod collector;
 mod drops;
 mod files;
+mod flows;
 mod follow;
 mod http;
 mod inherited;
@@ -30,10 +31,12 @@ use crate::progress::ProgressMode;
 use admin::{Health, Phase, statsd};
 use collector::{Asked, Collecting, Ending, Prepared};
 use config::{
-    COLLECTOR_NAME, Config, Host, ListenAddress, ListenerConfig, Overrides, TargetConfig, memory,
+    COLLECTOR_NAME, Config, FLOWS_NAME, Host, ListenAddress, ListenerConfig, Overrides,
+    TargetConfig, memory,
 };
 use drops::Drops;
 use files::Files;
+use flows::{Flows, Shared};
 use http::{Bound, Http, Shown};
 use inherited::Inherited;
 use ledger::{Ledger, Snapshot};
@@ -101,6 +104,8 @@ pub(crate) struct Running {
     addresses: BTreeMap<String, Option<SocketAddr>>,
     /// The sinks that it feeds.
     fed: Vec<Fed>,
+    /// The analysis that it feeds, if any.
+    tapped: Option<Arc<Shared>>,
 }
 
 /// A listener that a reload took out of service and that still drains.
@@ -123,6 +128,7 @@ pub(crate) struct Daemon {
     retiring: Vec<Retiring>,
     sinks: Sinks,
     collecting: Option<Collecting>,
+    flows: Flows,
     /// The collector that a reload took out of service, until its thread has ended.
     ending: Option<Ending>,
     /// The collector that starts when that has ended.
@@ -168,7 +174,7 @@ impl Daemon {
         names.watch(&watched_names(&config))?;
 
         // Before a socket is open, which would take datagrams that nothing reads.
-        memory::refuse_rings_that_do_not_fit(&config, |_| true, memory::Limits::at_start())
+        memory::refuse_rings_that_do_not_fit(&config, |_| true, 0, memory::Limits::at_start())
             .map_err(|why| Failure::Config.error(why))?;
         let (mut inherited, drops) = Inherited::take()?;
         let sockets = open_listeners(&config.listeners, &mut inherited, &names)?;
@@ -178,26 +184,22 @@ impl Daemon {
         names.wait_for_answers(Instant::now() + NAMES_WAIT);
         let prepared = collector::prepare(&config)?;
 
-        let listen_addrs: Vec<_> = sockets.iter().filter_map(OpenSocket::address).collect();
         let ways = Ways::start();
         let run_id = run_id();
         let ledger = Arc::new(Ledger::new(run_id.clone()));
 
         // Before everything that feeds them.
         let mut sinks = Sinks::start(&config, &names, last_ledger, &ledger)?;
+        let flows = Flows::start(&config, &ledger)?;
 
         let mut running = Vec::new();
-        let targets = open_targets(&config.listeners, &names, &ways, &listen_addrs)?;
+        let targets = open_targets(&config.listeners, &names, &ways, &sockets)?;
         for ((listener, socket), mut targets) in config.listeners.iter().zip(sockets).zip(targets) {
-            targets.feed(&mut sinks, &listener.name, Fed::by(&config, &listener.name));
+            targets.feed(&config, &listener.name, &mut sinks, flows.shared());
             running.push(Running::start(listener.clone(), socket, targets, &drops, &ledger)?);
         }
 
-        let admin_addr = bound.tcp.as_ref().and_then(|listener| listener.local_addr().ok());
-        say(&banner::banner(&run_id, &running, &config, admin_addr));
-        for (name, to) in banner::absent_unix_targets(&running) {
-            tracing::warn!("target {name}: nobody listens at {to} yet; it is tried again");
-        }
+        tell_start(&run_id, &running, &config, &bound);
 
         let now = Instant::now();
         let mut daemon = Daemon {
@@ -212,6 +214,7 @@ impl Daemon {
             retiring: Vec::new(),
             sinks,
             collecting: None,
+            flows,
             ending: None,
             prepared,
             asked: Asked::default(),
@@ -291,6 +294,7 @@ impl Daemon {
 
         self.finish_retired();
         self.follow_collector();
+        self.flows.turn(&self.ledger);
         self.sinks.turn(now, &self.ledger);
         true
     }
@@ -302,12 +306,14 @@ impl Daemon {
         self.troubles.look(now, &snapshot).iter().for_each(troubles::Line::log);
         self.files.look(&snapshot).iter().for_each(|line| tracing::warn!("{line}"));
         self.drops.note(self.running.iter().map(|one| &one.listener));
+        self.flows.look(&self.config, &snapshot);
         self.health.set_losing(self.troubles.losing());
 
         let listeners = self.running.iter().map(|one| &one.listener);
         let listeners = listeners.map(|listener| (listener.name(), listener.heartbeat()));
         let collector = self.collecting.iter().map(|one| (COLLECTOR_NAME, one.heartbeat()));
-        let beats = || listeners.clone().chain(collector.clone());
+        let analysis = self.flows.shared().map(|one| (FLOWS_NAME, one.heartbeat())).into_iter();
+        let beats = || listeners.clone().chain(collector.clone()).chain(analysis.clone());
 
         for (name, beat) in beats() {
             self.health.heartbeat(name, beat);
@@ -369,6 +375,15 @@ impl Daemon {
     }
 }
 
+/// Says what runs, and what does not yet.
+fn tell_start(run_id: &str, running: &[Running], config: &Config, bound: &Bound) {
+    let admin_addr = bound.tcp.as_ref().and_then(|listener| listener.local_addr().ok());
+    say(&banner::banner(run_id, running, config, admin_addr));
+    for (name, to) in banner::absent_unix_targets(running) {
+        tracing::warn!("target {name}: nobody listens at {to} yet; it is tried again");
+    }
+}
+
 /// Opens the sockets of all listeners, or takes over those that a service manager handed over.
 fn open_listeners(
     listeners: &[ListenerConfig],
@@ -388,15 +403,16 @@ fn open_listeners(
     Ok(sockets)
 }
 
-/// Opens the targets of all listeners.
+/// Opens the targets of all listeners, whose sockets are these.
 fn open_targets(
     listeners: &[ListenerConfig],
     names: &Names,
     ways: &Ways,
-    listen_addrs: &[SocketAddr],
+    sockets: &[OpenSocket],
 ) -> anyhow::Result<Vec<Targets>> {
+    let listen_addrs: Vec<_> = sockets.iter().filter_map(OpenSocket::address).collect();
     let open =
-        |listener: &ListenerConfig| Targets::open(&listener.targets, names, ways, listen_addrs);
+        |listener: &ListenerConfig| Targets::open(&listener.targets, names, ways, &listen_addrs);
     listeners.iter().map(open).collect()
 }
 
@@ -411,10 +427,10 @@ impl Running {
         let OpenSocket { socket, owner, file } = socket;
         let options = config.listener_options(owner);
         let before = drops.counted(socket.as_fd(), owner);
-        let Targets { destinations, addresses, fed } = targets;
+        let Targets { destinations, addresses, fed, tapped } = targets;
         let listener =
             Listener::start_counting_from(options, socket, before, destinations, ledger)?;
-        Ok(Running { config, listener, file, addresses, fed })
+        Ok(Running { config, listener, file, addresses, fed, tapped })
     }
 
     /// The UDP address that it listens on.
@@ -436,6 +452,7 @@ struct Targets {
     destinations: Vec<(TargetOptions, TargetKind)>,
     addresses: BTreeMap<String, Option<SocketAddr>>,
     fed: Vec<Fed>,
+    tapped: Option<Arc<Shared>>,
 }
 
 impl Targets {
@@ -454,11 +471,20 @@ impl Targets {
         Ok(targets)
     }
 
-    /// Adds the sinks that the listener feeds.
-    fn feed(&mut self, sinks: &mut Sinks, listener: &str, fed: Vec<Fed>) {
+    /// Adds the sinks that the listener feeds, and the analysis.
+    fn feed(
+        &mut self,
+        config: &Config,
+        listener: &str,
+        sinks: &mut Sinks,
+        analysis: Option<&Arc<Shared>>,
+    ) {
+        self.fed = Fed::by(config, listener);
         let destination = |one: &Fed| (one.target_options(), sinks.receiver(listener, one));
-        self.destinations.extend(fed.iter().map(destination));
-        self.fed = fed;
+        self.destinations.extend(self.fed.iter().map(destination));
+
+        self.tapped = analysis.filter(|_| flows::is_source(config, listener)).cloned();
+        self.destinations.extend(self.tapped.as_ref().map(flows::tap));
     }
 }
 

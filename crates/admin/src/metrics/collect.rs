@@ -131,7 +131,11 @@ pub(crate) fn add_ledger<'a>(samples: &mut Samples<'a>, snapshot: &'a Snapshot) 
             HopKind::Egress => add_icmp_errors(samples, hop),
             HopKind::Poll => sockets::add_poll(samples, hop),
             HopKind::Close => sockets::add_ends(samples, hop),
-            HopKind::Socket | HopKind::Receive | HopKind::Receiver | HopKind::Sink => {}
+            HopKind::Socket
+            | HopKind::Receive
+            | HopKind::Receiver
+            | HopKind::Analysis
+            | HopKind::Sink => {}
         }
     }
 }

@@ -207,6 +207,20 @@ families! {
     ClosesUnobserved Counter "weir_sockets_unobserved_closes_total" = Close Event::Unobserved [];
     ClosesUnheard Counter "weir_sockets_unheard_closes_total" = Close Event::Unheard [];
 
+    FlowsReceived Counter "weir_flows_received_datagrams_total" = Analysis Received []
+        "Datagrams of listeners that the analysis of sFlow took.";
+    FlowsReceivedBytes Counter "weir_flows_received_bytes_total" = Analysis ReceivedBytes []
+        "Bytes of those datagrams.";
+    FlowsRead Counter "weir_flows_read_datagrams_total" = Analysis Delivered []
+        "Datagrams whose samples are in the figures.";
+    FlowsDropped Counter "weir_flows_dropped_datagrams_total" = Analysis Dropped ["reason"]
+        "Datagrams whose samples were not read.";
+    FlowsAgents Gauge "weir_flows_agents" = Analysis Gauge::FlowAgents [];
+    FlowsMissing Gauge "weir_flows_missing_datagrams" = Analysis Gauge::MissingDatagrams [];
+    FlowsNetworkMissing Gauge "weir_flows_network_missing_datagrams" = Analysis Gauge::NetworkMissing [];
+    FlowsCollectorDropped Counter "weir_flows_collector_dropped_datagrams_total" = Analysis Event::CollectorDropped [];
+    FlowsAgentDropped Counter "weir_flows_agent_dropped_samples_total" = Analysis Event::AgentDroppedSamples [];
+
     SinkOffered Counter "weir_sink_offered_records_total" = Sink Received ["origin", "sink"]
         "Records that were made for the sink.";
     SinkRecovered Counter "weir_sink_recovered_records_total" = Sink Event::Recovered ["origin", "sink"];

@@ -163,6 +163,9 @@ fn every_reason_is_shown_at_every_hop_where_it_can_occur() {
                 HopKind::Close => {
                     format!("weir_sockets_dropped_close_records_total{{reason=\"{reason}\"}} 1\n")
                 }
+                HopKind::Analysis => {
+                    format!("weir_flows_dropped_datagrams_total{{reason=\"{reason}\"}} 1\n")
+                }
                 HopKind::Sink => format!(
                     "weir_sink_dropped_records_total{{origin=\"sockets\",sink=\"kept\",reason=\"{reason}\"}} 1\n"
                 ),

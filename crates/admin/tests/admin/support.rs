@@ -46,6 +46,7 @@ fn source(kind: HopKind) -> &'static str {
         | HopKind::Egress
         | HopKind::Receiver => "syslog",
         HopKind::Poll | HopKind::Close | HopKind::Sink => "sockets",
+        HopKind::Analysis => "flows",
     }
 }
 
@@ -98,6 +99,13 @@ pub(crate) fn busy_hops() -> Vec<HopSnapshot> {
         of(HopKind::Close, None)
             .event(Event::Ended(ConnectionEnd::PeerReset), 4)
             .finish(amount(1_000)),
+        of(HopKind::Analysis, None)
+            .event(Event::AgentDroppedSamples, 6)
+            .event(Event::CollectorDropped, 7)
+            .gauge(Gauge::FlowAgents, 8)
+            .gauge(Gauge::MissingDatagrams, 9)
+            .gauge(Gauge::NetworkMissing, 2)
+            .finish(amount(1_000)),
         busy_sink(of(HopKind::Sink, Some("kept"))),
     ]
 }
@@ -148,6 +156,7 @@ pub(crate) fn idle_hops() -> Vec<HopSnapshot> {
         idle(HopKind::Receiver, Some("old")),
         idle(HopKind::Poll, None),
         idle(HopKind::Close, None),
+        idle(HopKind::Analysis, None),
         idle(HopKind::Sink, Some("kept")),
     ]
 }

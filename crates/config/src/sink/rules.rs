@@ -3,6 +3,7 @@
 use super::{Body, Sink, SinkConfig, Source, Written};
 use crate::document::Entry;
 use crate::errors::nearest;
+use crate::flows::FLOWS_NAME;
 use crate::keys::Key;
 use crate::listener::{ReadListener, who_hears};
 use crate::paths::is_same_file;
@@ -84,6 +85,13 @@ fn has_sources(
             continue;
         };
         // Both are places where the listener's datagrams go, and each has its line in the ledger.
+        if sink_name == FLOWS_NAME {
+            let message = format!(
+                "\"{FLOWS_NAME}\" is the name of the analysis of sFlow in the ledger, next to what else listener {name} \
+                 feeds; choose another"
+            );
+            sink.name_error(report, (&SinkConfig::name, &SinkConfig::to), &message);
+        }
         if listener.targets.iter().any(|target| target.thing.name == *sink_name) {
             let message = format!(
                 "\"{sink_name}\" is the name of a target of listener {name} too; give each its own"

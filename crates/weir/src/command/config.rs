@@ -231,6 +231,9 @@ fn shares(budget: &Budget) -> String {
             size(sockets.kernel_receive_bytes)
         ));
     }
+    if let Some(flows) = &budget.flows {
+        line(format_args!("  flows: agents and flows {}", size(flows.figures_bytes)));
+    }
 
     for sink in &budget.sinks {
         let disk = match sink.disk_bytes {
@@ -255,6 +258,7 @@ fn budget_as_json(budget: &Budget) -> serde_json::Value {
         "disk_bytes": budget.disk_bytes(),
         "listeners": budget.listeners,
         "sockets": budget.sockets,
+        "flows": budget.flows,
         "sinks": budget.sinks,
     })
 }

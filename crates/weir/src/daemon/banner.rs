@@ -45,6 +45,12 @@ pub(crate) fn banner(
         line(&mut text, &collector);
     }
 
+    if let Some(flows) = &config.flows {
+        let (from, count) = (flows.from.join(", "), flows.definitions.len());
+        let plural = if count == 1 { "" } else { "s" };
+        line(&mut text, &format!("analyzing sFlow of {from} by {count} definition{plural}"));
+    }
+
     let admin = admin
         .map_or("admin off (for `weir ledger`: --admin 127.0.0.1:9464)".to_owned(), |addr| {
             format!("ledger and metrics on http://{addr}")

@@ -6,6 +6,7 @@
 
 mod apply;
 
+use super::flows::{self, Flowing, Shared};
 use super::http::{Bound, sockets_elsewhere};
 use super::open::{self, OpenSocket, OpenTarget, Place};
 use super::sinks::{Fed, Sinks};
@@ -14,10 +15,12 @@ use super::{
 };
 use crate::exit::Failure;
 use config::{
-    Config, Host, Listen, ListenerConfig, LoadError, SocketsConfig, TargetConfig, memory,
+    Config, FlowsConfig, Host, Listen, ListenerConfig, LoadError, SocketsConfig, TargetConfig,
+    memory,
 };
 use relay::{SocketOwner, TargetKind};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 use sys::socket::share_address;
 
@@ -32,6 +35,8 @@ struct Plan {
     fates: Vec<Fate>,
     admin: Admin,
     collector: NextCollector,
+    /// The analysis that begins, if it does.
+    flowing: Option<Flowing>,
     sinks: sinks::Plan,
 }
 
@@ -62,6 +67,10 @@ enum Step {
     Feed(Fed, TargetKind),
     /// The same sink, with other rows.
     FeedAnew(Fed, TargetKind),
+    /// The analysis, which is fed from now on.
+    Tap(Arc<Shared>),
+    /// The analysis is fed no longer.
+    Untap,
 }
 
 /// What becomes of the admin server.
@@ -104,19 +113,14 @@ impl Daemon {
     /// Opens everything that is new, and changes nothing.
     fn prepare(&mut self, config: Config) -> Result<Plan, Vec<String>> {
         let mut opened = Vec::new();
-        match self.try_prepare(&config, &mut opened) {
-            Ok((fates, admin, collector, sinks)) => {
-                Ok(Plan { config, fates, admin, collector, sinks })
+        self.try_prepare(&config, &mut opened).map_err(|error| {
+            for socket in opened.into_iter().flatten() {
+                self.give_back(socket);
             }
-            Err(error) => {
-                for socket in opened.into_iter().flatten() {
-                    self.give_back(socket);
-                }
-                // The names of the refused file are of no interest; the former ones are watched already.
-                let _ = self.names.watch(&watched_names(&self.config));
-                Err(vec![format!("{error:#}")])
-            }
-        }
+            // The names of the refused file are of no interest; the former ones are watched already.
+            let _ = self.names.watch(&watched_names(&self.config));
+            vec![format!("{error:#}")]
+        })
     }
 
     fn give_back(&mut self, socket: OpenSocket) {
@@ -132,7 +136,7 @@ impl Daemon {
         &mut self,
         config: &Config,
         opened: &mut Vec<Option<OpenSocket>>,
-    ) -> anyhow::Result<(Vec<Fate>, Admin, NextCollector, sinks::Plan)> {
+    ) -> anyhow::Result<Plan> {
         self.names.watch_too(&watched_names(config))?;
         self.names.wait_for_answers(Instant::now() + NAMES_WAIT);
 
@@ -156,6 +160,9 @@ impl Daemon {
             })
             .collect();
 
+        let flowing = self.flows.prepare(config)?;
+        let analysis = flowing.as_ref().map(Flowing::shared).or(self.flows.shared());
+
         let mut ways = Vec::new();
         for (listener, at) in config.listeners.iter().zip(&matches) {
             self.keep_alive(&[]);
@@ -164,13 +171,14 @@ impl Daemon {
                     let mut steps = self.steps(one, listener, &listen_addrs)?;
                     let wanted = Fed::by(config, &listener.name);
                     feeding_steps(&mut self.sinks, &one.fed, &listener.name, wanted, &mut steps);
+                    let tapped = analysis.filter(|_| flows::is_source(config, &listener.name));
+                    steps.extend(tap_step(one.tapped.as_ref(), tapped));
                     Ways::Steps(steps)
                 }
                 _ => {
                     let mut targets =
                         Targets::open(&listener.targets, &self.names, &self.ways, &listen_addrs)?;
-                    let fed = Fed::by(config, &listener.name);
-                    targets.feed(&mut self.sinks, &listener.name, fed);
+                    targets.feed(config, &listener.name, &mut self.sinks, analysis);
                     Ways::All(targets)
                 }
             });
@@ -195,7 +203,8 @@ impl Daemon {
             (Ways::All(targets), None, Some(socket)) => Some(Fate::Open { socket, targets }),
             _ => None,
         });
-        Ok((fates.collect(), admin, collector, sinks))
+        let (config, fates) = (config.clone(), fates.collect());
+        Ok(Plan { config, fates, admin, collector, flowing, sinks })
     }
 
     /// Opens the socket of a listener that is new. Where a listener that drains is bound already, the new one is bound beside
@@ -222,8 +231,14 @@ impl Daemon {
         let fresh: Vec<bool> =
             config.listeners.iter().zip(matches).map(|(wanted, at)| !runs_on(at, wanted)).collect();
 
-        memory::refuse_rings_that_do_not_fit(config, |at| fresh[at], memory::Limits::now())
-            .map_err(|why| Failure::Config.error(why))?;
+        let analyzed = self.config.flows.as_ref().map_or(0, FlowsConfig::memory_max_bytes);
+        memory::refuse_rings_that_do_not_fit(
+            config,
+            |at| fresh[at],
+            analyzed,
+            memory::Limits::now(),
+        )
+        .map_err(|why| Failure::Config.error(why))?;
 
         let renewed = matches.iter().zip(&fresh).any(|(at, fresh)| at.is_some() && *fresh);
         let mut draining = self.retiring.iter().filter(|one| !one.listener.has_ended());
@@ -308,6 +323,15 @@ fn feeding_steps(
         };
         let receiver = sinks.receiver(listener, &wanted);
         steps.push(step(wanted, receiver));
+    }
+}
+
+/// What differs in whether a listener feeds the analysis.
+fn tap_step(tapped: Option<&Arc<Shared>>, wanted: Option<&Arc<Shared>>) -> Option<Step> {
+    match (tapped, wanted) {
+        (None, Some(wanted)) => Some(Step::Tap(Arc::clone(wanted))),
+        (Some(_), None) => Some(Step::Untap),
+        _ => None,
     }
 }
 

@@ -147,6 +147,8 @@ impl Daemon {
             }
         }
 
+        // Nothing is left in a ring: what the analysis has is all that it gets.
+        self.flows.finish(&self.ledger);
         if let Some(ending) = self.ending.take() {
             ending.finish(deadline);
         }

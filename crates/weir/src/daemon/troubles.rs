@@ -28,6 +28,7 @@ enum Place {
     /// Behind it: the way out of the ring, what became of what was handed over, and the socket of a receiver on this host.
     Target,
     Close,
+    Analysis,
     Sink,
 }
 
@@ -38,6 +39,7 @@ impl Place {
             HopKind::Target | HopKind::Egress | HopKind::Receiver => Some(Place::Target),
             HopKind::Poll => None,
             HopKind::Close => Some(Place::Close),
+            HopKind::Analysis => Some(Place::Analysis),
             HopKind::Sink => Some(Place::Sink),
         }
     }
@@ -45,7 +47,7 @@ impl Place {
     /// What is lost there.
     fn things(self) -> &'static str {
         match self {
-            Place::Listener | Place::Target => "datagrams",
+            Place::Listener | Place::Target | Place::Analysis => "datagrams",
             Place::Close => "close events",
             Place::Sink => "records",
         }
@@ -116,7 +118,7 @@ impl Troubles {
             Place::Listener => Some(format!("listener/{listener}")),
             Place::Target => Some(format!("target/{listener}/{target}")),
             Place::Sink => Some(format!("sink/{listener}/{target}")),
-            Place::Close => None,
+            Place::Close | Place::Analysis => None,
         };
         losing.filter_map(|(key, _)| component(key)).collect()
     }
@@ -243,7 +245,7 @@ fn name(place: Place, hop: &HopSnapshot) -> String {
     match place {
         Place::Listener => format!("listener {}", hop.origin),
         Place::Target => format!("target {target} of listener {}", hop.origin),
-        Place::Close => hop.origin.clone(),
+        Place::Close | Place::Analysis => hop.origin.clone(),
         Place::Sink => format!("sink {target}"),
     }
 }

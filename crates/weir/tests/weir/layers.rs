@@ -21,7 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("flows", &["wire"]),
     ("lab", &["sys", "text", "wire", "load"]),
     ("admin", &["ledger"]),
-    ("config", &["sys", "text", "wire", "record", "relay", "sockets", "sink"]),
+    ("config", &["sys", "text", "wire", "record", "relay", "sockets", "flows", "sink"]),
     // For tests: named in `[dev-dependencies]` alone.
     ("testkit", &["sys"]),
     (

@@ -15,6 +15,7 @@ mod egress_port;
 mod examples;
 mod files;
 mod flows_command;
+mod flows_daemon;
 mod gen_verify_command;
 #[cfg(feature = "lab")]
 mod lab_command;

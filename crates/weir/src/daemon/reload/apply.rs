@@ -1,8 +1,8 @@
 //! The second half of a reload: the differences come into force.
 
-use super::super::{Daemon, Retiring, Running, Targets, fingerprint, open, watched_names};
+use super::super::{Daemon, Retiring, Running, Targets, fingerprint, flows, open, watched_names};
 use super::{Admin, Fate, NextCollector, Plan, Step};
-use config::{ListenerConfig, changes};
+use config::{FLOWS_NAME, ListenerConfig, changes};
 use relay::{ChangesUnderWay, Listener, SocketOwner, TargetChange};
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ enum Entering {
 
 impl Daemon {
     pub(super) fn apply(&mut self, plan: Plan) {
-        let Plan { config, fates, admin, collector, sinks } = plan;
+        let Plan { config, fates, admin, collector, flowing, sinks } = plan;
         let grace = config.daemon.drain_grace;
         let mut report = Report { changes: changes(&self.config, &config), failures: 0 };
         if let NextCollector::Replace(None) = collector {
@@ -32,6 +32,9 @@ impl Daemon {
         for failure in self.sinks.apply(sinks, &self.ledger, grace) {
             report.failed(failure);
         }
+
+        // Before what is received from now on.
+        self.flows.apply(flowing, (&self.config, &config), &self.ledger);
 
         let mut former: Vec<_> = self.running.drain(..).map(Some).collect();
 
@@ -147,7 +150,7 @@ impl Daemon {
         let options = wanted.listener_options(one.owner());
         let deadline = Instant::now() + grace;
 
-        let Targets { destinations, addresses, fed } = targets;
+        let Targets { destinations, addresses, fed, tapped } = targets;
         match one.listener.hand_over(options, destinations, deadline) {
             Ok(listener) => {
                 if one.config.name != wanted.name {
@@ -157,7 +160,7 @@ impl Daemon {
                     .push(Retiring { listener: one.listener, listen: one.config.listen.address() });
 
                 let config = wanted.clone();
-                Running { config, listener, file: one.file, addresses, fed }
+                Running { config, listener, file: one.file, addresses, fed, tapped }
             }
             Err(error) => {
                 report.failed(format!("listener {} stays as it was: {error}", one.config.name));
@@ -215,7 +218,7 @@ fn adjust_receive_buffer(one: &Running, wanted: &ListenerConfig) {
 fn keep(mut one: Running, wanted: &ListenerConfig, steps: Vec<Step>, grace: Duration) -> Entering {
     adjust_receive_buffer(&one, wanted);
 
-    let (addresses, fed) = (&mut one.addresses, &mut one.fed);
+    let (addresses, fed, tapped) = (&mut one.addresses, &mut one.fed, &mut one.tapped);
     let step = |step| match step {
         Step::Change(target, opened) => {
             addresses.insert(target.name.clone(), opened.address);
@@ -234,6 +237,15 @@ fn keep(mut one: Running, wanted: &ListenerConfig, steps: Vec<Step>, grace: Dura
             let options = sink.target_options();
             fed.push(sink);
             TargetChange::Add(options, receiver)
+        }
+        Step::Tap(analysis) => {
+            let (options, receiver) = flows::tap(&analysis);
+            *tapped = Some(analysis);
+            TargetChange::Add(options, receiver)
+        }
+        Step::Untap => {
+            *tapped = None;
+            TargetChange::Remove(FLOWS_NAME.to_owned())
         }
         Step::FeedAnew(sink, receiver) => {
             let options = sink.target_options();

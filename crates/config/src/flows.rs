@@ -1,0 +1,165 @@
+//! `[flows]`: sFlow of listeners into traffic figures.
+
+mod definition;
+mod groups;
+mod interface;
+
+pub use definition::FlowConfig;
+pub use interface::Interface;
+
+pub(crate) use definition::SECTION as FLOW_SECTION;
+
+use crate::document::{Entry, Table, Value};
+use crate::errors::nearest;
+use crate::form::{List, Span, parsed, whole};
+use crate::keys::{Section, keys};
+use crate::listener::ReadListener;
+use crate::reader::{Placed, Reader, Report, single};
+use ::flows::{Definition, Engine, Groups, Limits, Network};
+use groups::GroupsForm;
+use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// The name that the analysis has in the ledger: as a target of its listeners, and where listeners have theirs.
+pub const FLOWS_NAME: &str = "flows";
+
+pub(crate) const SECTION: Section =
+    Section { path: "flows", header: "[flows]", tables: &[FlowsConfig::TABLE], subsections: &[] };
+
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+
+keys! {
+    /// The analysis of sFlow.
+    pub struct FlowsConfig in "flows"
+    given {
+        /// What is counted: `[[flow]]`, or the one definition that holds without any.
+        definitions: Vec<FlowConfig>
+    }
+    {
+        /// Listeners whose datagrams are sFlow. Each datagram goes to the analysis and to the listener's targets and sinks; a
+        /// listener whose datagrams are analyzed needs no target.
+        from => from: Vec<String> = List { of: "names of listeners", parse: listener },
+            listed("write from = [\"NAME\"] with the name of the listener that receives sFlow");
+        /// Agents that are known at a time; each sub-agent is one. Datagrams of more are dropped, and counted as
+        /// `agent_limit`.
+        agents_max => agents_max: usize = whole(1, 10_000_000), default(Limits::default().agents_max);
+        /// Samplers and interfaces of all agents that are known at a time. Samples of more are scaled by the
+        /// rate that their agent says, which is too low where datagrams are lost.
+        sources_max => sources_max: usize = whole(1, 100_000_000), default(Limits::default().sources_max);
+        /// An agent that was not heard for so long is forgotten.
+        agent_timeout => agent_timeout: Duration =
+            Span(Duration::from_secs(1), DAY), default(Limits::default().agent_timeout);
+        /// Events that are kept for those who ask later.
+        events_max => events_max: usize = whole(1, 1_000_000), default(1_000);
+        /// Interfaces that lead to other agents, such as `3@192.0.2.1`: `ifIndex` 3 of the agent of that
+        /// address. Frames that come in there were counted before: definitions with `aggregation = "edge"` leave them out.
+        internal => internal: Vec<Interface> =
+            List { of: "interfaces as `INDEX@AGENT`", parse: parsed }, empty("every interface is an edge");
+        /// Names of groups with their networks, for keys and filters: `groups = { lab = ["10.0.0.0/8"] }`, or a
+        /// section `[flows.groups]` with a line for each. An address belongs to the longest network that it is in.
+        groups => groups: BTreeMap<String, Vec<Network>> = GroupsForm, empty("none");
+    }
+}
+
+impl FlowsConfig {
+    /// What the engine may hold.
+    pub fn limits(&self) -> Limits {
+        let FlowsConfig { agents_max, sources_max, agent_timeout, .. } = *self;
+        Limits { agents_max, sources_max, agent_timeout }
+    }
+
+    /// The groups as the engine has them.
+    pub fn built_groups(&self) -> Groups {
+        groups::built(&self.groups)
+    }
+
+    /// The interfaces that are no edge, by agent and index.
+    pub fn built_internal(&self) -> HashSet<(IpAddr, u32)> {
+        self.internal.iter().map(|one| (one.agent, one.if_index)).collect()
+    }
+
+    /// The definitions as the engine has them.
+    pub fn built_definitions(&self) -> Vec<Definition> {
+        let groups = self.built_groups();
+        self.definitions.iter().map(|one| one.built(&groups)).collect()
+    }
+
+    /// The most bytes that the analysis takes.
+    pub fn memory_max_bytes(&self) -> u64 {
+        Engine::memory_max_bytes(&self.limits(), &self.built_definitions()) as u64
+    }
+}
+
+/// Whether there is such a listener is seen when all are read.
+fn listener(text: &str) -> Result<String, String> {
+    match text {
+        "" => Err("a listener's name is not empty".to_owned()),
+        name => Ok(name.to_owned()),
+    }
+}
+
+/// Reads `[flows]` and every `[[flow]]`; `None` if there is no analysis, or it is wrong, which is reported.
+pub(crate) fn read(report: &Report, document: &Table) -> Option<Placed<FlowsConfig>> {
+    // Definitions name groups, right or wrong, so that these are read first.
+    let section = single(report, document, SECTION.path, (SECTION.path, SECTION.header));
+    let config = section.and_then(|table| {
+        FlowsConfig::read(&Reader::open(report, table, &SECTION, SECTION.path), Vec::new())
+    });
+
+    let groups = config.as_ref().map(FlowsConfig::built_groups);
+    let mut definitions = definition::read_all(report, document, groups.as_ref());
+    if section.is_none() && document.has_section(FLOW_SECTION.path) {
+        let line = document.get(FLOW_SECTION.path).and_then(|entry| entry.line);
+        let message = "there is no [flows] to count it; add [flows] with from = [\"NAME\"]";
+        report.error(line, FLOW_SECTION.path, message);
+    }
+    if definitions.is_empty() {
+        definitions.push(FlowConfig::usual());
+    }
+
+    let thing = FlowsConfig { definitions, ..config? };
+    Some(Placed { place: SECTION.path.to_owned(), thing })
+}
+
+/// Holds the analysis against the listeners.
+pub(crate) fn check(report: &Report, flows: &Placed<FlowsConfig>, listeners: &[ReadListener]) {
+    let names = || listeners.iter().map(|one| one.listener.thing.name.as_str());
+    let from = &flows.thing.from;
+    for (at, name) in from.iter().enumerate() {
+        if from[..at].contains(name) {
+            flows.error(report, &FlowsConfig::from, format!("{name} is there twice; remove one"));
+            continue;
+        }
+        let Some(listener) = listeners.iter().find(|one| one.listener.thing.name == *name) else {
+            let hint = match nearest(name, names()) {
+                Some(near) => format!("did you mean {near}?"),
+                None if listeners.is_empty() => "add a [[listener]]".to_owned(),
+                None => format!("the listeners are {}", names().collect::<Vec<_>>().join(", ")),
+            };
+            let message =
+                format!("there is no listener called \"{}\"; {hint}", name.escape_debug());
+            flows.error(report, &FlowsConfig::from, message);
+            continue;
+        };
+        // The analysis is a place where the listener's datagrams go, with a line of its own in the ledger.
+        if listener.targets.iter().any(|target| target.thing.name == FLOWS_NAME) {
+            let message = format!(
+                "a target of listener {name} is called \"{FLOWS_NAME}\", which is the analysis in the ledger; rename the target"
+            );
+            flows.error(report, &FlowsConfig::from, message);
+        }
+    }
+    if from.is_empty() {
+        let message = "it names no listener; write from = [\"NAME\"]";
+        flows.error(report, &FlowsConfig::from, message);
+    }
+}
+
+/// Whether `[flows]` of this document, right or wrong, names this listener.
+pub(crate) fn is_source(document: &Table, listener: &str) -> bool {
+    let Some(Entry { item, .. }) = document.get(SECTION.path) else { return false };
+    let Value::Table(table) = &item.value else { return false };
+    let from = table.get(FlowsConfig::from.name).map(|entry| &entry.item.value);
+    matches!(from, Some(Value::List(names)) if names.iter().any(|one| one.value.text() == Ok(listener)))
+}

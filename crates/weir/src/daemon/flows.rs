@@ -1,0 +1,211 @@
+//! The analysis of sFlow in the daemon: what listeners receive goes into one [`Analysis`], which a thread of its own ticks.
+//!
+//! # Time
+//! Datagrams may wait in a listener's ring, and a figure is about when traffic was, not about when somebody came to count it.
+//! So each datagram counts at the time at which it was received, and figures are read at the time up to which datagrams have been
+//! taken: an analysis that is behind shows traffic late, and not too low. Receive stamps are of the wall clock, which people set;
+//! how old a stamp is, is all that is taken of it.
+
+mod losses;
+mod shared;
+mod tap;
+
+pub(crate) use shared::Shared;
+
+use ::flows::{Analysis, Engine};
+use config::{Config, FLOWS_NAME, FlowsConfig};
+use ledger::{Ledger, Meter, Snapshot};
+use losses::Losses;
+use relay::{TargetKind, TargetOptions};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use tap::Tap;
+
+/// Time between two looks at what has ended and what has passed a threshold.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How long the thread rests after a panic, which may have written to the log.
+const PANIC_PAUSE: Duration = Duration::from_secs(1);
+
+/// The analysis of the daemon, if it has one, and former ones.
+#[derive(Default)]
+pub(super) struct Flows {
+    running: Option<Flowing>,
+    /// Taken out of service by reloads, until listeners have given them what they have for them.
+    ending: Vec<Flowing>,
+    losses: Losses,
+}
+
+impl Flows {
+    /// Starts what a configuration asks for.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub(super) fn start(config: &Config, ledger: &Ledger) -> anyhow::Result<Flows> {
+        let running = config.flows.as_ref().map(Flowing::start).transpose()?;
+        running.iter().for_each(|one| one.register(ledger));
+        Ok(Flows { running, ..Flows::default() })
+    }
+
+    /// What has the figures, if there is an analysis.
+    pub(super) fn shared(&self) -> Option<&Arc<Shared>> {
+        self.running.as_ref().map(|one| &one.shared)
+    }
+
+    /// Starts what a configuration asks for and is not there; nobody sees it yet.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub(super) fn prepare(&self, config: &Config) -> anyhow::Result<Option<Flowing>> {
+        let wanted = config.flows.as_ref().filter(|_| self.running.is_none());
+        wanted.map(Flowing::start).transpose()
+    }
+
+    /// Goes on as another configuration has it. What is the same there keeps its figures.
+    pub(super) fn apply(
+        &mut self,
+        prepared: Option<Flowing>,
+        (old, new): (&Config, &Config),
+        ledger: &Ledger,
+    ) {
+        match (&old.flows, &new.flows) {
+            (Some(old), Some(new)) if old != new => {
+                self.shared().into_iter().for_each(|one| one.with(|one| change(one, old, new)));
+            }
+            // What listeners have for it in their rings comes first.
+            (_, None) => self.ending.extend(self.running.take()),
+            _ => {}
+        }
+        if let Some(begun) = prepared {
+            begun.register(ledger);
+            self.running = Some(begun);
+        }
+    }
+
+    /// Notes what was lost before the analysis, by a snapshot of the ledger.
+    pub(super) fn look(&mut self, config: &Config, snapshot: &Snapshot) {
+        let Some(shared) = self.running.as_ref().map(|one| &one.shared) else { return };
+        let from = config.flows.iter().flat_map(|flows| &flows.from);
+        shared.add_dropped(self.losses.new(from, snapshot));
+    }
+
+    /// Closes the accounts of analyses that nothing feeds any longer.
+    pub(super) fn turn(&mut self, ledger: &Ledger) {
+        for at in (0..self.ending.len()).rev() {
+            if !self.ending[at].shared.is_tapped() {
+                self.ending.swap_remove(at).finish(ledger);
+            }
+        }
+    }
+
+    /// Ends all.
+    pub(super) fn finish(&mut self, ledger: &Ledger) {
+        self.running
+            .take()
+            .into_iter()
+            .chain(self.ending.drain(..))
+            .for_each(|one| one.finish(ledger));
+    }
+}
+
+/// Whether the analysis takes the datagrams of this listener.
+pub(super) fn is_source(config: &Config, listener: &str) -> bool {
+    let from = config.flows.iter().flat_map(|flows| &flows.from);
+    from.into_iter().any(|name| name == listener)
+}
+
+/// What takes a listener's datagrams for an analysis.
+pub(super) fn tap(analysis: &Arc<Shared>) -> (TargetOptions, TargetKind) {
+    let options = TargetOptions {
+        name: FLOWS_NAME.to_owned(),
+        only_sources: Vec::new(),
+        sample: None,
+        rate_limit_per_sec: None,
+    };
+    (options, TargetKind::Rows(Box::new(Tap::new(Arc::clone(analysis)))))
+}
+
+/// An analysis, and the thread that ticks it.
+pub(super) struct Flowing {
+    shared: Arc<Shared>,
+    /// Ends the thread when it is dropped.
+    _stop: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+/// Makes an analysis that was begun with one configuration that of another. What others have defined meanwhile stays.
+fn change(analysis: &mut Analysis, old: &FlowsConfig, new: &FlowsConfig) {
+    analysis.set_limits(new.limits(), new.built_internal());
+    analysis.set_events_max(new.events_max);
+    let has_new_groups = old.groups != new.groups;
+    if has_new_groups {
+        analysis.set_groups(new.built_groups());
+    }
+
+    for former in &old.definitions {
+        let next = new.definitions.iter().find(|one| one.name == former.name);
+        // Groups are numbers in what was counted.
+        let is_stale = has_new_groups && former.names_groups();
+        if next.is_none() || is_stale {
+            analysis.undefine(&former.name);
+        }
+    }
+    for definition in new.built_definitions() {
+        analysis.define(definition);
+    }
+}
+
+impl Flowing {
+    /// Begins to analyze what taps give.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    fn start(config: &FlowsConfig) -> anyhow::Result<Flowing> {
+        let engine = Engine::new(
+            config.limits(),
+            config.built_groups(),
+            config.built_internal(),
+            config.built_definitions(),
+        );
+        let shared = Shared::new(Analysis::new(engine, config.events_max));
+
+        let (stop, stopped) = mpsc::channel();
+        let ticked = Arc::clone(&shared);
+        let turn = move || {
+            let mut wait = TICK;
+            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(wait) {
+                // A panic has said so on standard error; what is taken does not depend on ticks.
+                let outcome = catch_unwind(AssertUnwindSafe(|| ticked.tick()));
+                wait = if outcome.is_ok() { TICK } else { PANIC_PAUSE };
+            }
+        };
+        let thread = thread::Builder::new().name(FLOWS_NAME.to_owned()).spawn(turn)?;
+        Ok(Flowing { shared, _stop: stop, thread })
+    }
+
+    /// What has the figures.
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Enters it into the ledger.
+    fn register(&self, ledger: &Ledger) {
+        let meter: Arc<dyn Meter> = Arc::clone(&self.shared) as _;
+        ledger.register(meter);
+    }
+
+    /// Ends the thread, and keeps the final counts. Nothing may be tapped any more.
+    fn finish(self, ledger: &Ledger) {
+        let Flowing { shared, _stop: stop, thread } = self;
+        drop(stop);
+        // A panic has said so on standard error.
+        let _ = thread.join();
+        // What came after the last tick is in the account too.
+        let _ = catch_unwind(AssertUnwindSafe(|| shared.tick()));
+        let meter: Arc<dyn Meter> = shared;
+        ledger.retire(&meter);
+    }
+}

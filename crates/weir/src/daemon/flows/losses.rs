@@ -1,0 +1,46 @@
+//! What is lost between a listener's socket and the analysis.
+
+use config::FLOWS_NAME;
+use ledger::{HopKind, HopSnapshot, Snapshot};
+use std::collections::BTreeMap;
+
+/// Drops at the listeners of the analysis, as far as they were seen.
+#[derive(Default)]
+pub(super) struct Losses {
+    /// By listener.
+    seen: BTreeMap<String, u64>,
+}
+
+impl Losses {
+    /// Datagrams that were dropped since the last look. What was dropped at a socket before the first look at its listener was
+    /// not for the analysis.
+    pub(super) fn new<'n>(
+        &mut self,
+        listeners: impl Iterator<Item = &'n String>,
+        snapshot: &Snapshot,
+    ) -> u64 {
+        let mut now = BTreeMap::new();
+        let mut more = 0;
+        for name in listeners {
+            let hops = snapshot.hops.iter().filter(|hop| hop.origin == *name && is_before(hop));
+            let dropped: u64 = hops.map(unintended).sum();
+            more += self.seen.get(name).map_or(0, |before| dropped.saturating_sub(*before));
+            now.insert(name.clone(), dropped);
+        }
+        self.seen = now;
+        more
+    }
+}
+
+fn is_before(hop: &HopSnapshot) -> bool {
+    match hop.hop {
+        HopKind::Socket | HopKind::Receive => true,
+        HopKind::Target => hop.target.as_deref() == Some(FLOWS_NAME),
+        _ => false,
+    }
+}
+
+fn unintended(hop: &HopSnapshot) -> u64 {
+    let lost = hop.undelivered().filter(|(way, _)| !way.is_intended());
+    lost.map(|(_, amount)| amount.count).sum()
+}

@@ -1,0 +1,321 @@
+//! The analysis, shared by those who feed it and those who read it.
+
+use ::flows::{Analysis, Engine, Moment, NO_ADDRESS, Taken};
+use config::FLOWS_NAME;
+use ledger::{
+    Amount, Counters, Event, Gauge, HopBuilder, HopKind, HopSnapshot, Meter, Reason, Tally,
+};
+use relay::Datagram;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use sys::clock::{monotonic_ns, realtime_ns};
+use tokio::sync::watch;
+
+/// An analysis that several threads feed and read.
+///
+/// One lock is held for each datagram, each tick and each reader. A reader that holds it for milliseconds costs no datagram: they wait
+/// in the rings of their listeners.
+pub(crate) struct Shared {
+    inner: Mutex<Inner>,
+    last_event: watch::Sender<u64>,
+    /// Each tap has a clone.
+    feeding: Arc<()>,
+    /// Turns of the thread that ticks.
+    heartbeat: AtomicU64,
+    /// Written with the lock held, by one thread at a time.
+    received: Tally,
+    /// As `received`.
+    counters: Counters,
+    /// By how much the engine's count of datagrams and that of those who gave them differed at the last tick.
+    mismatch: AtomicI64,
+    losses: Losses,
+}
+
+/// What was lost on the way to the analysis, as of the last tick.
+#[derive(Default)]
+struct Losses {
+    agents: AtomicU64,
+    missing: AtomicU64,
+    agent_dropped: AtomicU64,
+    /// At the sockets and rings of listeners.
+    collector: AtomicU64,
+}
+
+struct Inner {
+    analysis: Analysis,
+    clock: Clock,
+    /// Datagrams that were given to the analysis, those on which it panicked included.
+    given: u64,
+    /// Datagrams that the analysis has taken.
+    taken: u64,
+}
+
+/// The clock of figures.
+#[derive(Default)]
+struct Clock {
+    /// The last time at which figures were read.
+    read_ns: u64,
+    /// The youngest age of a datagram taken since then.
+    lag_ns: Option<u64>,
+}
+
+impl Clock {
+    /// When a datagram of this age arrived.
+    fn received(&mut self, now_ns: u64, age_ns: u64) -> u64 {
+        self.lag_ns = Some(self.lag_ns.map_or(age_ns, |lag_ns| lag_ns.min(age_ns)));
+        now_ns.saturating_sub(age_ns)
+    }
+
+    /// Up to when datagrams have been taken. It never goes back.
+    fn read(&mut self, now_ns: u64) -> u64 {
+        let lag_ns = self.lag_ns.take().unwrap_or(0);
+        self.read_ns = self.read_ns.max(now_ns.saturating_sub(lag_ns));
+        self.read_ns
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(analysis: Analysis) -> Arc<Shared> {
+        let last_event = watch::Sender::new(analysis.events().last_id());
+        let inner = Inner { analysis, clock: Clock::default(), given: 0, taken: 0 };
+        Arc::new(Shared {
+            inner: Mutex::new(inner),
+            last_event,
+            feeding: Arc::default(),
+            heartbeat: AtomicU64::new(0),
+            received: Tally::default(),
+            counters: Counters::default(),
+            mismatch: AtomicI64::new(0),
+            losses: Losses::default(),
+        })
+    }
+
+    /// Looks at the analysis, or changes it. Datagrams wait meanwhile: a matter of milliseconds.
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Analysis) -> R) -> R {
+        f(&mut self.lock().analysis)
+    }
+
+    /// The number of the last event, and who waits for the next.
+    #[expect(dead_code, reason = "for who waits for events")]
+    pub(crate) fn events(&self) -> watch::Receiver<u64> {
+        self.last_event.subscribe()
+    }
+
+    /// The time of figures now: up to here datagrams have been taken. `with` it rates are read that are not too low when the analysis
+    /// is behind.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for who reads rates"))]
+    pub(crate) fn clock_ns(&self) -> u64 {
+        self.lock().clock.read_ns
+    }
+
+    /// Ends flows, forgets agents and looks at thresholds.
+    pub(crate) fn tick(&self) {
+        let mut inner = self.lock();
+        let moment = Moment { clock_ns: inner.clock.read(monotonic_ns()), unix_ns: realtime_ns() };
+        let has_news = inner.analysis.tick(moment, &mut ());
+        let last_id = inner.analysis.events().last_id();
+        inner.check_law(&self.mismatch);
+        self.losses.note(inner.analysis.engine());
+        drop(inner);
+
+        if has_news {
+            self.last_event.send_replace(last_id);
+        }
+        self.heartbeat.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Adds datagrams that were dropped before they could be taken.
+    pub(super) fn add_dropped(&self, count: u64) {
+        self.losses.collector.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// What a tap holds.
+    pub(super) fn feeding(&self) -> Arc<()> {
+        Arc::clone(&self.feeding)
+    }
+
+    /// Whether there is a tap.
+    pub(super) fn is_tapped(&self) -> bool {
+        Arc::strong_count(&self.feeding) > 1
+    }
+
+    /// How often the thread has turned.
+    pub(crate) fn heartbeat(&self) -> u64 {
+        self.heartbeat.load(Ordering::Relaxed)
+    }
+
+    /// Takes a datagram.
+    pub(super) fn take(&self, datagram: &Datagram<'_>) {
+        let source = datagram.source.address().map_or(NO_ADDRESS, |source| source.ip());
+        let age_ns = realtime_ns().saturating_sub(datagram.received_unix_ns);
+
+        let mut inner = self.lock();
+        inner.given += 1;
+        let clock_ns = inner.clock.received(monotonic_ns(), age_ns);
+        let taken = inner.analysis.datagram(datagram.bytes, source, clock_ns, &mut ());
+        // A panic has not come here: the relay counts that datagram, and it never was in this hop.
+        inner.taken += 1;
+
+        let amount = Amount::one(datagram.bytes.len());
+        self.received.add(amount);
+        match taken {
+            Taken::Read => self.counters.delivered.add(amount),
+            Taken::Duplicate => self.counters.drop(Reason::DuplicateDatagram, amount),
+            Taken::AgentLimit => self.counters.drop(Reason::AgentLimit, amount),
+            Taken::Malformed(_) => self.counters.drop(Reason::NotSflow, amount),
+        }
+    }
+
+    /// One that panicked with the lock held has left figures that are a sample off at most.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// The engine counts datagrams for itself, by what became of them.
+    fn check_law(&self, mismatch: &AtomicI64) {
+        let totals = self.analysis.engine().totals();
+        let panicked = self.given - self.taken;
+        let sorted = totals.read + totals.malformed + totals.duplicate + totals.agent_limit;
+        let differs = self.taken as i64 - (totals.datagrams.saturating_sub(panicked)) as i64;
+        // A panic may have come before or after the datagram was sorted.
+        let is_sorted = (self.taken..=self.given).contains(&sorted);
+        let value =
+            if differs == 0 && !is_sorted { self.taken as i64 - sorted as i64 } else { differs };
+        mismatch.store(value, Ordering::Relaxed);
+    }
+}
+
+impl Losses {
+    fn note(&self, engine: &Engine) {
+        let totals = engine.totals();
+        self.agents.store(engine.agents().count() as u64, Ordering::Relaxed);
+        self.missing.store(totals.missing, Ordering::Relaxed);
+        self.agent_dropped.store(totals.agent_dropped_samples, Ordering::Relaxed);
+    }
+
+    fn add_to(&self, hop: HopBuilder) -> HopBuilder {
+        let missing = self.missing.load(Ordering::Relaxed);
+        let collector = self.collector.load(Ordering::Relaxed);
+        hop.event(Event::AgentDroppedSamples, self.agent_dropped.load(Ordering::Relaxed))
+            .event(Event::CollectorDropped, collector)
+            .gauge(Gauge::FlowAgents, self.agents.load(Ordering::Relaxed))
+            .gauge(Gauge::MissingDatagrams, missing)
+            .gauge(Gauge::NetworkMissing, missing.saturating_sub(collector))
+    }
+}
+
+impl Meter for Shared {
+    fn read(&self, hops: &mut Vec<HopSnapshot>) {
+        let hop = HopBuilder::new(HopKind::Analysis, FLOWS_NAME, None, self.received.load())
+            .left(&self.counters)
+            .mismatch(self.mismatch.load(Ordering::Relaxed))
+            // The one that is being sorted.
+            .capacity(1);
+        hops.push(self.losses.add_to(hop).finish(self.received.load()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::flows::{Definition, Groups, Limits};
+    use config::Config;
+    use load::sflow::{Agent, AgentOptions, TrueFlow};
+    use std::collections::HashSet;
+    use std::net::Ipv4Addr;
+    use sys::Source;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+    const BYTES_PER_S: f64 = 100_000.0 * 1_000.0;
+
+    fn shared() -> Arc<Shared> {
+        let text = "[[listener]]\nname = \"in\"\nlisten = \":0\"\n[flows]\nfrom = [\"in\"]\n[[flow]]\nname = \"all\"";
+        let config = Config::parse(text, "test").unwrap();
+        let definitions: Vec<Definition> = config.flows.unwrap().built_definitions();
+        let (limits, groups) = (Limits::default(), Groups::default());
+        Shared::new(Analysis::new(Engine::new(limits, groups, HashSet::new(), definitions), 10))
+    }
+
+    fn agent() -> Agent {
+        let flow = TrueFlow {
+            src: Ipv4Addr::new(10, 0, 0, 1),
+            dst: Ipv4Addr::new(10, 0, 0, 2),
+            protocol: 17,
+            src_port: 53,
+            dst_port: 4_000,
+            frame_bytes: 1_000,
+            frames_per_s: 100_000.0,
+        };
+        Agent::new(AgentOptions { sampling_rate: 100, ..AgentOptions::default() }, vec![flow], 5)
+    }
+
+    fn take(shared: &Shared, bytes: &[u8], age_ns: u64) {
+        let received_unix_ns = realtime_ns() - age_ns;
+        shared.take(&Datagram { bytes, source: Source::NONE, received_unix_ns });
+    }
+
+    fn hop(shared: &Shared) -> HopSnapshot {
+        let mut hops = Vec::new();
+        shared.read(&mut hops);
+        hops.remove(0)
+    }
+
+    /// Twelve seconds of traffic that waited: all of it is counted at once, and the last of it is a minute old.
+    #[test]
+    fn an_analysis_that_is_behind_has_the_rates_of_then() {
+        let (shared, mut agent) = (shared(), agent());
+        let (end_ns, behind_ns) = (12 * SECOND_NS, 60 * SECOND_NS);
+        let mut bytes = Vec::new();
+        loop {
+            bytes.clear();
+            let at_ns = agent.next_datagram(&mut bytes).as_nanos() as u64;
+            if at_ns >= end_ns {
+                break;
+            }
+            take(&shared, &bytes, behind_ns + end_ns - at_ns);
+        }
+        shared.tick();
+
+        let clock_ns = shared.clock_ns();
+        let rate = shared
+            .with(|analysis| analysis.counting("all").unwrap().rates(clock_ns).next().unwrap().1);
+        assert!((rate.value / BYTES_PER_S - 1.0).abs() < 0.1, "{rate:?}");
+        let now =
+            shared.with(|analysis| analysis.counting("all").unwrap().rates(monotonic_ns()).next());
+        assert!(now.is_none_or(|(_, now)| now.value < BYTES_PER_S / 100.0), "{now:?}");
+    }
+
+    #[test]
+    fn the_clock_of_figures_never_goes_back_and_is_now_at_rest() {
+        let mut clock = Clock::default();
+        assert_eq!(clock.read(1_000), 1_000);
+        assert_eq!(clock.received(2_000, 300), 1_700);
+        assert_eq!(clock.received(2_000, 100), 1_900);
+        assert_eq!(clock.read(2_000), 1_900);
+        assert_eq!(clock.received(2_100, 900), 1_200);
+        assert_eq!(clock.read(2_100), 1_900, "one that is old does not turn it back");
+        assert_eq!(clock.read(3_000), 3_000);
+        assert_eq!(clock.received(10, 1_000), 0);
+    }
+
+    #[test]
+    fn a_datagram_that_nobody_gave_breaks_the_law() {
+        let (shared, mut agent, mut bytes) = (shared(), agent(), Vec::new());
+        agent.next_datagram(&mut bytes);
+        take(&shared, &bytes, 0);
+        take(&shared, &bytes, 0);
+        take(&shared, b"no sflow", 0);
+        shared.tick();
+        let sound = hop(&shared);
+        assert_eq!((sound.received.count, sound.delivered.count, sound.unaccounted), (3, 1, 0));
+        assert_eq!(sound.dropped_for(Reason::DuplicateDatagram).count, 1);
+        assert_eq!(sound.dropped_for(Reason::NotSflow).count, 1);
+
+        // Planted: the engine has one that no tap has counted.
+        shared.with(|analysis| analysis.datagram(b"no sflow", NO_ADDRESS, 0, &mut ()));
+        shared.tick();
+        assert_eq!(hop(&shared).unaccounted, -1);
+    }
+}

@@ -1,0 +1,213 @@
+//! sFlow that a daemon relays and analyzes: the same datagrams, each in the account of both.
+
+use crate::support::{Weir, hop};
+use ledger::{Event, Gauge, HopKind, HopSnapshot, Reason, Snapshot};
+use load::sflow::{Agent, AgentOptions, TrueFlow};
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+use testkit::{TempDir, signal, wait_for};
+
+/// An agent that is heard at once, with samples enough.
+fn agent(number: u8) -> Agent {
+    let flow = TrueFlow {
+        src: Ipv4Addr::new(10, 0, 0, number),
+        dst: Ipv4Addr::new(10, 1, 0, number),
+        protocol: 17,
+        src_port: 53,
+        dst_port: 4_000,
+        frame_bytes: 1_000,
+        frames_per_s: 100_000.0,
+    };
+    let address = Ipv4Addr::new(192, 0, 2, number).into();
+    Agent::new(AgentOptions { address, ..AgentOptions::default() }, vec![flow], number.into())
+}
+
+/// Its next datagrams.
+fn datagrams(agent: &mut Agent, count: usize) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    for _ in 0..count {
+        let mut bytes = Vec::new();
+        agent.next_datagram(&mut bytes);
+        all.push(bytes);
+    }
+    all
+}
+
+fn start(dir: &TempDir, text: &str) -> Weir {
+    fs::write(dir.file("weir.toml"), text).unwrap();
+    Weir::run(&dir.file("weir.toml"))
+}
+
+fn analysis(ledger: &Snapshot) -> &HopSnapshot {
+    ledger.hop(HopKind::Analysis, "flows", None).unwrap()
+}
+
+/// What the relay counts as taken by the analysis is what the analysis counts as received: nobody but the two knows.
+fn assert_equal_accounts(ledger: &Snapshot) {
+    let taps = ledger.hops.iter().filter(|hop| hop.hop == HopKind::Target);
+    let taps = taps.filter(|hop| hop.target.as_deref() == Some("flows"));
+    let given = taps.map(|hop| hop.delivered).sum();
+    assert_eq!(analysis(ledger).received, given, "{}", ledger::waterfall(ledger));
+    assert_eq!(ledger.violations, 0, "{}", ledger::waterfall(ledger));
+}
+
+#[test]
+fn the_same_datagrams_are_relayed_and_analyzed() {
+    let dir = TempDir::new();
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    receiver.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let dead = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let weir = start(
+        &dir,
+        &format!(
+            "[[listener]]\nname = \"in\"\nlisten = \"127.0.0.1:0\"\n\
+             [[listener.target]]\nname = \"old\"\nto = \"{}\"\n\
+             [[listener.target]]\nname = \"dead\"\nto = \"{dead}\"\n\
+             [flows]\nfrom = [\"in\"]\nagents_max = 2\n",
+            receiver.local_addr().unwrap()
+        ),
+    );
+    assert!(weir.process.said().contains("  analyzing sFlow of in by 1 definition\n"));
+
+    // Of the first agent one datagram comes twice, and five never.
+    let mut sent = Vec::new();
+    let first = datagrams(&mut agent(1), 60);
+    sent.extend(first[..20].iter().chain(&first[19..20]).chain(&first[25..]).cloned());
+    sent.extend(datagrams(&mut agent(2), 40));
+    sent.extend(datagrams(&mut agent(3), 7));
+    sent.extend([b"no sflow".to_vec(), Vec::new(), first[0][..20].to_vec()]);
+
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut buffer = [0; 2_000];
+    for payload in &sent {
+        sender.send_to(payload, weir.address()).unwrap();
+        let len = receiver.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..len], payload);
+    }
+
+    let total = sent.len() as u64;
+    let ledger = weir.wait_for(|ledger| {
+        let hop = analysis(ledger);
+        hop.received.count == total && hop.gauge(Gauge::FlowAgents) == Some(2)
+    });
+    let hop = analysis(&ledger);
+    assert_eq!(hop.delivered.count, 55 + 40);
+    assert_eq!(hop.dropped_for(Reason::DuplicateDatagram).count, 1);
+    assert_eq!(hop.dropped_for(Reason::AgentLimit).count, 7);
+    assert_eq!(hop.dropped_for(Reason::NotSflow).count, 3);
+    assert_eq!(hop.gauge(Gauge::MissingDatagrams), Some(5));
+    assert_eq!(hop.gauge(Gauge::NetworkMissing), Some(5), "nothing was dropped here");
+    assert_eq!(hop.event(Event::CollectorDropped), 0);
+    let metrics = weir.page("/metrics", "text/plain");
+    assert!(metrics.contains("weir_flows_network_missing_datagrams 5\n"), "{metrics}");
+
+    let ended = weir.stop();
+    assert_equal_accounts(&ended.ledger);
+    assert_eq!(ended.account("old").delivered, total);
+    assert!(ended.account("dead").lost_for(Reason::Refused) > 0);
+    assert!(ended.said.contains("network              5  missing"), "{}", ended.said);
+}
+
+#[test]
+fn a_listener_whose_datagrams_are_analyzed_needs_no_target_and_hostile_ones_are_counted() {
+    let dir = TempDir::new();
+    let text = "[[listener]]\nname = \"in\"\nlisten = \"127.0.0.1:0\"\n[flows]\nfrom = [\"in\"]\n";
+    let weir = start(&dir, text);
+
+    let good = datagrams(&mut agent(1), 1).remove(0);
+    let mut state = 7_u64;
+    let mut random = || {
+        // Knuth's constants for 64 bits; the upper half is random enough.
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize
+    };
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    const COUNT: u64 = 2_000;
+    for number in 0..COUNT {
+        let mut bytes = good.clone();
+        for _ in 0..=number % 4 {
+            let at = random() % bytes.len();
+            bytes[at] = random() as u8;
+        }
+        bytes.truncate(random() % (bytes.len() + 1));
+        sender.send_to(&bytes, weir.address()).unwrap();
+    }
+
+    weir.wait_for(|ledger| hop(ledger, HopKind::Socket, "").received.count == COUNT);
+    let ended = weir.stop();
+    assert_equal_accounts(&ended.ledger);
+    let hop = analysis(&ended.ledger);
+    assert!(hop.dropped_for(Reason::NotSflow).count > 0 && !hop.delivered.is_zero(), "{hop:?}");
+    assert_eq!(
+        ended.hop(HopKind::Target, Some("flows")).dropped_for(Reason::SinkPanicked).count,
+        0
+    );
+}
+
+/// A file with these listeners, of which some are analyzed, and a definition of these keys.
+fn file(listeners: &[(&str, SocketAddr)], analyzed: &[&str], keys: &str) -> String {
+    let mut text = String::new();
+    for (name, listen) in listeners {
+        text += &format!(
+            "[[listener]]\nname = \"{name}\"\nlisten = \"{listen}\"\n[[listener.target]]\nto = \"null:\"\n"
+        );
+    }
+    if !analyzed.is_empty() {
+        text += &format!("[flows]\nfrom = {analyzed:?}\n[[flow]]\nname = \"a\"\nkeys = {keys}\n");
+    }
+    text
+}
+
+#[test]
+fn reloads_under_load_lose_nothing() {
+    let dir = TempDir::new();
+    let free = || SocketAddr::from(([127, 0, 0, 1], testkit::free_port()));
+    let (a, b) = (free(), free());
+    let weir = start(&dir, &file(&[("a", a), ("b", b)], &["a"], "[\"src\"]"));
+    let is_over = AtomicBool::new(false);
+
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut one, sender) = (agent(1), UdpSocket::bind("127.0.0.1:0").unwrap());
+            while !is_over.load(Ordering::Relaxed) {
+                for bytes in datagrams(&mut one, 20) {
+                    sender.send_to(&bytes, a).unwrap();
+                }
+                thread::park_timeout(Duration::from_millis(5));
+            }
+        });
+
+        let files = [
+            file(&[("a", a), ("b", b)], &["a", "b"], "[\"dst\"]"),
+            file(&[("a", a)], &["a"], "[\"dst\"]"),
+            file(&[("a", a), ("b", b)], &[], ""),
+            file(&[("a", a), ("b", b)], &["b"], "[\"dst\"]"),
+            file(&[("a", a), ("b", b)], &["a", "b"], "[\"group(dst)\"]"),
+        ];
+        let mut reloads = 0;
+        for text in files.iter().cycle().take(10) {
+            fs::write(dir.file("weir.toml"), text).unwrap();
+            signal(weir.process(), "HUP");
+            reloads += 1;
+            let wanted = format!("weir_config_reloads_total {reloads}\n");
+            wait_for(
+                || wanted.clone(),
+                || weir.page("/metrics", "text/plain").contains(&wanted).then_some(()),
+            );
+            let before = hop(&weir.ledger(), HopKind::Receive, "").received.count;
+            weir.wait_for(|ledger| hop(ledger, HopKind::Receive, "").received.count > before);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+
+    let ended = weir.stop();
+    assert_equal_accounts(&ended.ledger);
+    for hop in ended.ledger.hops.iter().filter(|hop| hop.target.as_deref() == Some("flows")) {
+        assert_eq!(hop.received, hop.delivered, "{hop:?}");
+    }
+    assert!(analysis(&ended.ledger).delivered.count > 0);
+}
