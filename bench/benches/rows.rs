@@ -10,7 +10,7 @@ use load::Address;
 use load::spin::{self, Offer, Outcome, Receiver, Sizes, Times};
 use relay::{
     Datagram, Flushed, Gso, Listener, ListenerOptions, Path, RowTarget, Schedule, SocketOwner,
-    Taken, TargetKind, TargetOptions,
+    SourceAddress, Taken, TargetKind, TargetOptions,
 };
 use std::fs;
 use std::net::SocketAddr;
@@ -102,7 +102,7 @@ fn udp_to(receiver: &Receiver) -> TargetKind {
     let Address::Udp(addr) = receiver.address() else { panic!() };
     let socket = connect_udp(*addr, &SendOptions::default()).unwrap();
     let path = Path::fixed(&sys::route::egress(addr.ip()).unwrap());
-    TargetKind::Udp { socket, gso: Gso::Auto, path }
+    TargetKind::Udp { socket, gso: Gso::Auto, source_address: SourceAddress::Own, path }
 }
 
 fn named(name: &str) -> TargetOptions {

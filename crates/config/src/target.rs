@@ -244,12 +244,12 @@ fn has_no_sources(report: &Report, listener: &ListenerConfig, placed: &Placed<Ta
     let used = [
         (&TargetConfig::only_sources, !target.only_sources.is_empty()),
         (&TargetConfig::sample_by, by_source),
+        (&UdpTarget::preserve_source, target.udp().is_some_and(|udp| udp.source_address_kept)),
     ];
 
     for (key, _) in used.into_iter().filter(|(_, is_used)| *is_used) {
         let listen = &listener.listen;
-        let message =
-            format!("datagrams of {listen} have no source address to choose by; remove the key");
+        let message = format!("datagrams of {listen} have no source address; remove the key");
         placed.error(report, key, message);
     }
 }

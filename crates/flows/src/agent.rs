@@ -52,6 +52,8 @@ struct Numbered {
     number: u32,
     /// The sampler.
     sampler: Sampler,
+    /// When its last sample came.
+    heard_ns: u64,
 }
 
 /// One agent, or part of one.
@@ -81,13 +83,15 @@ impl Agent {
         }
     }
 
-    /// The most bytes that so many agents with so many samplers and interfaces take. A hash table has up to 16 places for 7 entries.
+    /// The most bytes that so many agents with so many samplers and interfaces take. A hash table has up to 16 places for 7 entries, and
+    /// at least four.
     pub(crate) const fn memory_max_bytes(agents: usize, sources: usize) -> usize {
         let agent = size_of::<(AgentId, Agent)>() + 1;
         let source = size_of::<(u32, Port)>();
         let sampler = size_of::<((Traffic, DataSource), Numbered)>();
         let larger = if source > sampler { source } else { sampler };
-        (agents * agent + sources * (larger + 1)) * 16 / 7
+        let each = agent + 4 * (source + sampler + 2);
+        (agents * each * 7 + (agents * agent + sources * (larger + 1)) * 16) / 7
     }
 
     /// Datagrams by their numbers. What is lost here was lost on the network or at our socket.
@@ -150,6 +154,18 @@ impl Agent {
         seen
     }
 
+    /// Forgets samplers and interfaces that were not heard of since `before_ns`. The numbers of these samplers go to `gone`.
+    pub(crate) fn forget(&mut self, before_ns: u64, gone: &mut Vec<u32>) {
+        self.samplers.retain(|_, one| {
+            let is_heard = one.heard_ns >= before_ns;
+            if !is_heard {
+                gone.push(one.number);
+            }
+            is_heard
+        });
+        self.ports.retain(|_, port| port.heard_ns() >= before_ns);
+    }
+
     /// What a sample is worth, with the number of its sampler, and how many samples the agent lost since the one before. `None`: it would be a new one, and there is no room.
     pub(crate) fn weigh(
         &mut self,
@@ -158,14 +174,16 @@ impl Agent {
         reading: Reading,
         room: &mut Room,
     ) -> Option<(u32, Worth, u64)> {
+        let heard_ns = self.heard_ns;
         if let Some(one) = self.samplers.get_mut(&(traffic, source)) {
+            one.heard_ns = heard_ns;
             let before = one.sampler.totals().agent_dropped;
             let worth = one.sampler.take(reading);
             return Some((one.number, worth, one.sampler.totals().agent_dropped - before));
         }
         let number = room.take()?;
         let (sampler, worth) = Sampler::begin(reading);
-        self.samplers.insert((traffic, source), Numbered { number, sampler });
+        self.samplers.insert((traffic, source), Numbered { number, sampler, heard_ns });
         Some((number, worth, 0))
     }
 
@@ -179,6 +197,8 @@ impl Agent {
         if !self.ports.contains_key(&index) {
             room.take()?;
         }
-        Some(self.ports.entry(index).or_default())
+        let port = self.ports.entry(index).or_default();
+        port.hear(self.heard_ns);
+        Some(port)
     }
 }

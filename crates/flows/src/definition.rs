@@ -254,6 +254,11 @@ impl Counting {
         self.table.sweep(now_ns.saturating_sub(timeout_ns), places, ended);
     }
 
+    /// Forgets what all samples of these samplers are.
+    pub(crate) fn forget_samplers(&mut self, gone: &[u32]) {
+        self.table.forget_samplers(gone);
+    }
+
     /// Every flow as it is in the table: for thresholds, without an allocation for each.
     pub fn rates(&self, now_ns: u64) -> impl Iterator<Item = (&[u8], Estimate)> {
         let factor = self.table.rate_factor(now_ns);

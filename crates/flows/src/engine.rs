@@ -27,7 +27,7 @@ pub struct Limits {
     pub agents_max: usize,
     /// Samplers and interfaces of all agents together.
     pub sources_max: usize,
-    /// An agent that was not heard for so long is forgotten.
+    /// An agent, a sampler or an interface that was not heard of for so long is forgotten.
     pub agent_timeout: Duration,
 }
 
@@ -234,19 +234,30 @@ impl Engine {
         Taken::Read
     }
 
-    /// Ends flows and forgets agents that were not seen for long. To be called every 100 ms or so.
+    /// Forgets agents, samplers and interfaces that were not heard since then.
+    fn forget(&mut self, before_ns: u64) {
+        let mut gone = Vec::new();
+        self.agents.retain(|_, agent| {
+            agent.forget(before_ns, &mut gone);
+            agent.heard_ns() >= before_ns
+        });
+        self.rest.room.taken = self.agents.values().map(Agent::sources).sum();
+        for counting in &mut self.rest.counting {
+            counting.forget_samplers(&gone);
+        }
+    }
+
+    /// Ends flows and forgets agents, samplers and interfaces that were not seen for long. To be called every 100 ms or so.
     pub fn tick(&mut self, now_ns: u64, ended: &mut impl Ended) {
         for counting in &mut self.rest.counting {
             counting.sweep(now_ns, ended);
         }
 
-        const EVERY_NS: u64 = 1_000_000_000;
-        if now_ns.saturating_sub(self.swept_ns) >= EVERY_NS {
+        // Every source is looked at: with a million of them that takes milliseconds.
+        let timeout_ns = self.limits.agent_timeout.as_nanos() as u64;
+        if now_ns.saturating_sub(self.swept_ns) >= (timeout_ns / 64).max(1_000_000_000) {
             self.swept_ns = now_ns;
-            let timeout_ns = self.limits.agent_timeout.as_nanos() as u64;
-            let before_ns = now_ns.saturating_sub(timeout_ns);
-            self.agents.retain(|_, agent| agent.heard_ns() >= before_ns);
-            self.rest.room.taken = self.agents.values().map(Agent::sources).sum();
+            self.forget(now_ns.saturating_sub(timeout_ns));
         }
     }
 }

@@ -53,6 +53,8 @@ pub struct Port {
     without: u8,
     sampled: SampledBytes,
     implausible: u64,
+    /// When it was last heard of.
+    heard_ns: u64,
 }
 
 /// Bytes by samples since the last counter sample.
@@ -81,6 +83,16 @@ impl Port {
     /// Differences that cannot be, and were not shown.
     pub fn implausible(&self) -> u64 {
         self.implausible
+    }
+
+    /// When it was last heard of.
+    pub(crate) fn heard_ns(&self) -> u64 {
+        self.heard_ns
+    }
+
+    /// It is heard of now.
+    pub(crate) fn hear(&mut self, now_ns: u64) {
+        self.heard_ns = now_ns;
     }
 
     /// The agent has begun anew, so that nothing it says can be compared.
@@ -136,28 +148,8 @@ impl Port {
         let speed = after.speed_bits_per_sec;
         let octets_max =
             if speed == 0 { u64::MAX } else { (speed as f64 / 8.0 * seconds * SPEED_SLACK) as u64 };
-        // Frames are bounded by octets, so that a 32-bit counter that wrapped twice does not pass for one that wrapped once.
-        let frames_max = octets_max / FRAME_OCTETS_MIN;
-
-        let octets = |before: u64, after: u64| delta(Width::Bits64, before, after, octets_max);
-        let frames =
-            |before: u32, after: u32| delta(Width::Bits32, before.into(), after.into(), frames_max);
-        let input = [
-            octets(before.in_octets.0, after.in_octets.0),
-            frames(before.in_ucast_packets.0, after.in_ucast_packets.0),
-            frames(before.in_multicast_packets.0, after.in_multicast_packets.0),
-            frames(before.in_broadcast_packets.0, after.in_broadcast_packets.0),
-            frames(before.in_discards.0, after.in_discards.0),
-            frames(before.in_errors.0, after.in_errors.0),
-        ];
-        let output = [
-            octets(before.out_octets.0, after.out_octets.0),
-            frames(before.out_ucast_packets.0, after.out_ucast_packets.0),
-            frames(before.out_multicast_packets.0, after.out_multicast_packets.0),
-            frames(before.out_broadcast_packets.0, after.out_broadcast_packets.0),
-            frames(before.out_discards.0, after.out_discards.0),
-            frames(before.out_errors.0, after.out_errors.0),
-        ];
+        let input = deltas(input_of(before), input_of(after), octets_max);
+        let output = deltas(output_of(before), output_of(after), octets_max);
 
         // One counter that leapt says that all of them began anew.
         // Discards may be more than the interface carries: others send to it.
@@ -179,6 +171,49 @@ impl Port {
     }
 }
 
+/// What an interface counts in one direction: octets; and frames to one, to several, to all, discarded, broken.
+type Counted = (u64, [u32; 5]);
+
+fn input_of(of: &IfCounters) -> Counted {
+    let frames = [
+        of.in_ucast_packets,
+        of.in_multicast_packets,
+        of.in_broadcast_packets,
+        of.in_discards,
+        of.in_errors,
+    ];
+    (of.in_octets.0, frames.map(|one| one.0))
+}
+
+fn output_of(of: &IfCounters) -> Counted {
+    let frames = [
+        of.out_ucast_packets,
+        of.out_multicast_packets,
+        of.out_broadcast_packets,
+        of.out_discards,
+        of.out_errors,
+    ];
+    (of.out_octets.0, frames.map(|one| one.0))
+}
+
+/// Octets, and frames of five kinds.
+fn deltas(before: Counted, after: Counted, octets_max: u64) -> [Delta; 6] {
+    let octets = delta(Width::Bits64, before.0, after.0, octets_max);
+    let frames_max = octets_max / FRAME_OCTETS_MIN;
+    // So many octets may be more frames than 32 bits count: then they may have wrapped more than once.
+    let may_wrap_twice =
+        matches!(octets, Delta::Grew(octets) if octets / FRAME_OCTETS_MIN > u32::MAX.into());
+
+    let mut all = [octets; 6];
+    for (place, (before, after)) in all[1..].iter_mut().zip(before.1.into_iter().zip(after.1)) {
+        *place = match delta(Width::Bits32, before.into(), after.into(), frames_max) {
+            Delta::Grew(_) if may_wrap_twice => Delta::Absent,
+            delta => delta,
+        };
+    }
+    all
+}
+
 /// `deltas`: octets, frames of three kinds, discards, errors.
 fn rates(deltas: &[Delta; 6], seconds: f64) -> Rates {
     let grew = |delta: &Delta| match delta {
@@ -187,11 +222,74 @@ fn rates(deltas: &[Delta; 6], seconds: f64) -> Rates {
     };
     let [octets, frames @ .., discards, errors] = deltas;
     // Some agents count only unicast frames.
-    let frames: Vec<f64> = frames.iter().filter_map(grew).collect();
+    let frames = frames.iter().filter_map(grew).reduce(|sum, one| sum + one);
     Rates {
         bits_per_s: grew(octets).map(|octets| octets * 8.0),
-        frames_per_s: (!frames.is_empty()).then(|| frames.iter().sum()),
+        frames_per_s: frames,
         discards_per_s: grew(discards),
         errors_per_s: grew(errors),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::sflow::{Counter32, Counter64};
+
+    fn counters(octets: u64, frames: u32, speed_bits_per_sec: u64) -> IfCounters {
+        let absent = Counter32(u32::MAX);
+        IfCounters {
+            if_index: 1,
+            if_type: 6,
+            speed_bits_per_sec,
+            direction: 1,
+            status: 3,
+            in_octets: Counter64(octets),
+            in_ucast_packets: Counter32(frames),
+            in_multicast_packets: absent,
+            in_broadcast_packets: absent,
+            in_discards: absent,
+            in_errors: absent,
+            in_unknown_protos: absent,
+            out_octets: Counter64(u64::MAX),
+            out_ucast_packets: absent,
+            out_multicast_packets: absent,
+            out_broadcast_packets: absent,
+            out_discards: absent,
+            out_errors: absent,
+            promiscuous_mode: 2,
+        }
+    }
+
+    /// The rate of frames that come in between two polls 20 s apart.
+    fn frames_per_s(before: IfCounters, after: IfCounters) -> Option<f64> {
+        let mut port = Port::default();
+        port.take(1, 0, before);
+        port.take(2, 20_000, after);
+        port.rates()?.input.frames_per_s
+    }
+
+    #[test]
+    fn a_counter_of_frames_that_may_have_wrapped_twice_shows_no_rate() {
+        const GBIT: u64 = 1_000_000_000;
+        // 400 Gbit/s of frames of 64 bytes for 20 s: 15.6 thousand million frames, 3.6 times what 32 bits count.
+        let octets = 400 * GBIT / 8 * 20;
+        let shown = frames_per_s(counters(0, 0, 400 * GBIT), counters(octets, 77, 400 * GBIT));
+        assert_eq!(shown, None);
+        // As many octets as one wrap of the smallest frames.
+        let octets = FRAME_OCTETS_MIN * u64::from(u32::MAX);
+        let shown = frames_per_s(counters(0, 100, 400 * GBIT), counters(octets, 80, 400 * GBIT));
+        assert_eq!(shown, Some((f64::from(u32::MAX) - 19.0) / 20.0));
+    }
+
+    #[test]
+    fn what_an_interface_cannot_carry_is_implausible_and_not_shown() {
+        let mut port = Port::default();
+        port.take(1, 0, counters(0, 0, 1_000_000));
+        port.take(2, 20_000, counters(1_000_000_000, 1, 1_000_000));
+        assert_eq!((port.rates(), port.implausible()), (None, 1));
+        // What comes after is compared with what was said last.
+        port.take(3, 40_000, counters(1_002_000_000, 2_001, 1_000_000));
+        assert_eq!(port.rates().unwrap().input.frames_per_s, Some(100.0));
     }
 }

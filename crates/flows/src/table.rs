@@ -198,6 +198,13 @@ impl Table {
         all.total.add(frames, 1.0);
     }
 
+    /// Forgets what all samples of these samplers are.
+    pub fn forget_samplers(&mut self, gone: &[u32]) {
+        for sampler in gone {
+            self.all.remove(sampler);
+        }
+    }
+
     /// What all samples of a sampler are.
     pub fn all_of(&self, sampler: u32) -> Option<&Everything> {
         self.all.get(&sampler)

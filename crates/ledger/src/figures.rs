@@ -157,6 +157,8 @@ figures! {
             "Calls that sent; datagrams per call is the quotient.";
         Retries = "retries", Count,
             "Attempts to send a datagram, or what a sink had kept, again.";
+        WithoutSource = "without_source", Count,
+            "Datagrams that were to keep their source address and were sent from this host's: they have none, or one of another kind than the target's.";
         FileTailsMended = "file_tails_mended", Count,
             "Files found to end in a part of a record, which was cut off, or in a line without a line feed, which got one.";
         FilesSetAside = "files_set_aside", Count,

@@ -38,7 +38,7 @@ pub use error::Error;
 pub use listener::{ChangesUnderWay, Listener, TargetChange};
 pub use options::{
     FileFormat, FileOptions, Gso, ListenerOptions, Sample, SampleBy, Schedule, SocketOwner,
-    TargetKind, TargetOptions,
+    SourceAddress, TargetKind, TargetOptions,
 };
 pub use outlet::UnixPeer;
 pub use path::{Path, Paths};

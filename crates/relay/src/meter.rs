@@ -223,6 +223,8 @@ pub(crate) struct TargetMeter {
     pub(crate) egress: Counters,
     pub(crate) delay: DelayHistogram,
     pub(crate) send_calls: EventCounter,
+    /// Datagrams whose source was to be kept, and was not.
+    pub(crate) without_source: EventCounter,
     pub(crate) retries: EventCounter,
     oldest_age_ms: EventCounter,
     /// By how much the cursor and what was counted differed at the last look; positive: something was not counted.
@@ -263,6 +265,7 @@ impl TargetMeter {
             egress: Counters::default(),
             delay: DelayHistogram::default(),
             send_calls: EventCounter::default(),
+            without_source: EventCounter::default(),
             retries: EventCounter::default(),
             oldest_age_ms: EventCounter::default(),
             mismatch: AtomicI64::new(0),
@@ -383,6 +386,7 @@ impl TargetMeter {
                 .mismatch(self.mismatch.load(Ordering::Relaxed))
                 .delay(&self.delay)
                 .event(Event::SendCalls, self.send_calls.load())
+                .event(Event::WithoutSource, self.without_source.load())
                 .event(Event::Retries, self.retries.load())
                 .event(Event::FileTailsMended, self.tails_mended.load())
                 .event(Event::FilesSetAside, self.files_set_aside.load())

@@ -89,6 +89,17 @@ pub enum Gso {
     Off,
 }
 
+/// Where the datagrams of a UDP target come from, as its receiver sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SourceAddress {
+    /// From this host.
+    #[default]
+    Own,
+    /// From the address that sent them here; the port is the socket's own. The socket is transparent
+    /// ([`sys::socket::SendOptions::is_transparent`]). What has no address, or one of the other family, comes from this host, and is counted.
+    Kept,
+}
+
 /// How a file target separates datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FileFormat {
@@ -120,6 +131,7 @@ pub enum TargetKind {
     Udp {
         socket: OwnedFd,
         gso: Gso,
+        source_address: SourceAddress,
         /// How the socket's datagrams leave this host, as it changes.
         path: Path,
     },
@@ -138,6 +150,19 @@ pub enum TargetKind {
 }
 
 impl TargetKind {
+    /// Whether it needs to know who sent each datagram.
+    pub(crate) fn asks_for_sources(&self) -> bool {
+        match self {
+            TargetKind::File(file) => file.format == FileFormat::Pcap,
+            TargetKind::Udp { source_address, .. } => *source_address == SourceAddress::Kept,
+            TargetKind::Rows(_) => true,
+            TargetKind::Unix { .. }
+            | TargetKind::Null
+            | TargetKind::Unresolved
+            | TargetKind::NoRoute => false,
+        }
+    }
+
     pub(crate) fn class(&self) -> Class {
         match self {
             TargetKind::File(_) => Class::File,

@@ -7,10 +7,10 @@ mod udp;
 mod unix;
 mod unsettled;
 
-use crate::TargetKind;
 use crate::meter::TargetMeter;
 use crate::pump::Replaced;
-use crate::target::Outlet;
+use crate::target::{Outlet, Sources};
+use crate::{SourceAddress, TargetKind};
 use ledger::Reason;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use sys::Errno;
@@ -38,8 +38,8 @@ impl SocketOutlet {
     /// The outlet for a destination; `None` for a file or a receiver of rows, which are no outlets.
     pub(crate) fn new(destination: TargetKind) -> Option<SocketOutlet> {
         Some(match destination {
-            TargetKind::Udp { socket, gso, path } => {
-                SocketOutlet::Udp(Box::new(UdpOutlet::new(socket, gso, path)))
+            TargetKind::Udp { socket, gso, source_address, path } => {
+                SocketOutlet::Udp(Box::new(UdpOutlet::new(socket, gso, source_address, path)))
             }
             TargetKind::Unix { peer } => SocketOutlet::Unix(UnixOutlet::new(peer)),
             TargetKind::Null => SocketOutlet::Null,
@@ -51,9 +51,9 @@ impl SocketOutlet {
 }
 
 impl Outlet for SocketOutlet {
-    fn send(&mut self, messages: &[Message<'_>]) -> Result<usize, Errno> {
+    fn send(&mut self, messages: &[Message<'_>], sources: Sources<'_>) -> Result<usize, Errno> {
         match self {
-            SocketOutlet::Udp(udp) => udp.send(messages),
+            SocketOutlet::Udp(udp) => udp.send(messages, sources),
             SocketOutlet::Unix(unix) => unix.send(messages),
             SocketOutlet::Null => Ok(messages.len()),
             SocketOutlet::Unresolved => Err(Errno::DESTADDRREQ),
@@ -76,6 +76,13 @@ impl Outlet for SocketOutlet {
             SocketOutlet::Udp(udp) => udp.run_datagram_bytes_max(),
             SocketOutlet::Unix(_) => 0,
             SocketOutlet::Null | SocketOutlet::Unresolved | SocketOutlet::NoRoute => usize::MAX,
+        }
+    }
+
+    fn source_address(&self) -> SourceAddress {
+        match self {
+            SocketOutlet::Udp(udp) => udp.source_address,
+            _ => SourceAddress::Own,
         }
     }
 

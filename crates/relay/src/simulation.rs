@@ -24,9 +24,10 @@ use crate::outlet::UdpOutlet;
 use crate::pump::{Change, Command, Pump, Replaced, Targets};
 use crate::ring::{Reader, ring_with_slots};
 use crate::rows::RowsTarget;
-use crate::target::{Outlet, Target};
+use crate::target::{Outlet, Sources, Target};
 use crate::{
-    Gso, ListenerOptions, Sample, SampleBy, Schedule, SocketOwner, TargetKind, TargetOptions,
+    Gso, ListenerOptions, Sample, SampleBy, Schedule, SocketOwner, SourceAddress, TargetKind,
+    TargetOptions,
 };
 use kernel::{FakeKernel, Place, Wire};
 use ledger::{Amount, Event, HopKind, HopSnapshot, Ledger, Meter, Reason, Snapshot};
@@ -89,7 +90,14 @@ impl SimOutlet {
         let kernel = FakeKernel::new(Random(random.next()), Arc::clone(&clock), wire);
         let path = kernel.path.clone();
         let unasked_ns = clock.load(Ordering::Relaxed);
-        SimOutlet { random, clock, unasked_ns, udp: UdpOutlet::new(kernel, Gso::Auto, path) }
+        let source_address =
+            if random.one_in(4) { SourceAddress::Kept } else { SourceAddress::Own };
+        SimOutlet {
+            random,
+            clock,
+            unasked_ns,
+            udp: UdpOutlet::new(kernel, Gso::Auto, source_address, path),
+        }
     }
 
     /// Others have a turn between any two things that the outlet does.
@@ -110,11 +118,11 @@ impl SimOutlet {
 }
 
 impl Outlet for SimOutlet {
-    fn send(&mut self, messages: &[Message<'_>]) -> Result<usize, Errno> {
+    fn send(&mut self, messages: &[Message<'_>], sources: Sources<'_>) -> Result<usize, Errno> {
         self.others();
         // A call takes its time.
         self.clock.fetch_add(self.random.below(300_000), Ordering::Relaxed);
-        self.udp.send(messages)
+        self.udp.send(messages, sources)
     }
 
     fn refusing(&self, now_ns: u64) -> Option<Reason> {

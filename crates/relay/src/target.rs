@@ -7,18 +7,18 @@ mod sending;
 
 pub(crate) use sending::reason_of;
 
-use crate::TargetKind;
 use crate::gate::Gate;
 use crate::meter::TargetMeter;
 use crate::pump::{Pump, Pumped, Replaced};
 use crate::ring::{CLAIM_MAX, Claim, Reader};
+use crate::{SourceAddress, TargetKind};
 use ledger::Reason;
 use sending::{Ended, Work};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use sys::Errno;
 use sys::clock::{monotonic_ns, realtime_ns};
 use sys::send::Message;
+use sys::{Errno, Source};
 
 /// Longest run that leaves as one message, in bytes: below the largest payload of IPv4 (65,507) and IPv6.
 pub(crate) const RUN_BYTES_MAX: usize = 65_000;
@@ -27,7 +27,13 @@ pub(crate) const RUN_BYTES_MAX: usize = 65_000;
 pub(crate) trait Outlet {
     /// Sends messages in order, without waiting, and returns how many were taken. A number below `messages.len()` means
     /// that the next one failed and the reason is not known yet; an error is about the first message.
-    fn send(&mut self, messages: &[Message<'_>]) -> Result<usize, Errno>;
+    /// `sources` is asked by those that keep them.
+    fn send(&mut self, messages: &[Message<'_>], sources: Sources<'_>) -> Result<usize, Errno>;
+
+    /// From where datagrams seem to come. Where that is their source, all of one message have the same.
+    fn source_address(&self) -> SourceAddress {
+        SourceAddress::Own
+    }
 
     /// Why nothing is worth a call now: everything would come back. What is left of the claim is counted for this reason
     /// then, without a call. `None`: it may get through, or a try is due. `now_ns` is the pump's time.
@@ -67,6 +73,9 @@ pub(crate) trait Outlet {
     /// Sends to another destination from the next message on.
     fn replace(&mut self, destination: TargetKind) -> Replaced;
 }
+
+/// Who sent the datagrams of the message at this place.
+pub(crate) type Sources<'a> = &'a dyn Fn(usize) -> Source;
 
 /// A target of one listener.
 pub(crate) struct Target<O> {

@@ -380,7 +380,9 @@ impl<D: Disk> Backlog<D> {
         let Shelf::Open(spooled) = self.shelf else { return };
         // What cannot be written now is found again as after a crash.
         let has_begun = spooled.out.iter().any(|out| out.has_begun);
-        let attempts = if has_begun { Attempted::Some } else { attempts };
+        // What an earlier life may have delivered stays so, although this one never came to it.
+        let is_of_before = spooled.spool.figures().oldest <= spooled.repeated_until;
+        let attempts = if has_begun || is_of_before { Attempted::Some } else { attempts };
         let _ = match attempts {
             Attempted::None => spooled.spool.close(),
             Attempted::Some => spooled.spool.close_handed_on(),

@@ -114,6 +114,11 @@ impl Delivery {
         self.is_failing
     }
 
+    /// There is a destination again. Whether rows get through is not known: a circuit that is open stays so.
+    pub(crate) fn regained(&mut self) {
+        self.is_failing = false;
+    }
+
     /// What rows are counted under that have to go now.
     pub(crate) fn failing_reason(&self) -> Option<Reason> {
         self.reason.filter(|_| self.failures > 0)

@@ -292,6 +292,7 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
                 self.accounts.figures.connects.add(1);
                 self.is_idempotent = is_idempotent;
                 self.destination = Some(destination);
+                self.made();
                 true
             }
             Ok(Err(trouble)) => {
@@ -323,6 +324,15 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
     fn drop_destination(&mut self) {
         let broken = self.destination.take();
         drop(catch_unwind(AssertUnwindSafe(|| drop(broken))));
+    }
+
+    /// There is a destination again. Where nothing waits, nothing would take back what was said while there was none.
+    fn made(&mut self) {
+        let was_unmade = self.remake.at.take().is_some();
+        if was_unmade && self.delivery.len() == 0 {
+            self.delivery.regained();
+            self.accounts.set_trouble(None);
+        }
     }
 
     /// There is no destination: everything that was submitted may have arrived, and the next is made after a pause.

@@ -4,9 +4,9 @@ mod capability;
 mod parent;
 
 pub use capability::{
-    CAP_DAC_READ_SEARCH, CAP_NET_ADMIN, CAP_NET_BIND_SERVICE, CAP_NET_BROADCAST, CAP_SETGID,
-    CAP_SETUID, CAP_SYS_ADMIN, CAP_SYS_PTRACE, become_user, capability_name, capability_set,
-    effective_capabilities, keep_capabilities,
+    CAP_DAC_READ_SEARCH, CAP_NET_ADMIN, CAP_NET_BIND_SERVICE, CAP_NET_BROADCAST, CAP_NET_RAW,
+    CAP_SETGID, CAP_SETUID, CAP_SYS_ADMIN, CAP_SYS_PTRACE, become_user, capability_name,
+    capability_set, effective_capabilities, keep_capabilities,
 };
 pub use parent::die_with_this_thread;
 

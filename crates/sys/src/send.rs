@@ -3,6 +3,7 @@
 use crate::Errno;
 use crate::errno::check;
 use std::mem::{self, MaybeUninit};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
@@ -73,14 +74,58 @@ const _: () = assert!(mem::size_of::<SegmentControl>() == unsafe { libc::CMSG_SP
 /// The first message was not sent, for this reason. A pending ICMP error is reported this way too (`ECONNREFUSED` and
 /// the like); then the same message may be sent again at once.
 pub fn send_messages(socket: BorrowedFd<'_>, messages: &[Message<'_>]) -> Result<usize, Errno> {
+    submit(socket, messages, |_, message, control| {
+        (message.datagrams > 1).then(|| {
+            let control = control.write(segment_control(message.datagram_bytes));
+            (ptr::from_mut(control).cast(), mem::size_of::<SegmentControl>())
+        })
+    })
+}
+
+/// As [`send_messages`], on a socket that may send from any address (see
+/// [`SendOptions::is_transparent`](crate::socket::SendOptions::is_transparent)): `source_of` says where the message of this place leaves
+/// from, by an address of the socket's family. `None`: from the socket's own.
+///
+/// # Errors
+/// As [`send_messages`]. What comes back for such a datagram goes to its source, not to this socket.
+pub fn send_messages_from(
+    socket: BorrowedFd<'_>,
+    messages: &[Message<'_>],
+    source_of: impl Fn(usize) -> Option<IpAddr>,
+) -> Result<usize, Errno> {
+    submit(socket, messages, |at, message, room: &mut MaybeUninit<SourceControl>| {
+        let control = room.write(SourceControl([0; SourceControl::BYTES]));
+        let mut used = 0;
+        if message.datagrams > 1 {
+            let size = message.datagram_bytes.to_ne_bytes();
+            used += control.put(used, libc::SOL_UDP, UDP_SEGMENT, &size);
+        }
+        used += match source_of(at) {
+            Some(IpAddr::V4(ip)) => {
+                control.put(used, libc::IPPROTO_IP, libc::IP_PKTINFO, &packet_info_v4(ip))
+            }
+            Some(IpAddr::V6(ip)) => {
+                control.put(used, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &packet_info_v6(ip))
+            }
+            None => 0,
+        };
+        (used > 0).then_some((ptr::from_mut(control).cast(), used))
+    })
+}
+
+/// Hands messages over, each with the control messages that `control` writes into its room.
+fn submit<C: Copy>(
+    socket: BorrowedFd<'_>,
+    messages: &[Message<'_>],
+    control: impl Fn(usize, &Message<'_>, &mut MaybeUninit<C>) -> Option<(*mut libc::c_void, usize)>,
+) -> Result<usize, Errno> {
     let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
     let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
-    let mut controls = [const { MaybeUninit::<SegmentControl>::uninit() }; BATCH];
+    let mut controls = [const { MaybeUninit::<C>::uninit() }; BATCH];
     let count = messages.len().min(BATCH);
 
-    for (((message, header), part), control) in
-        messages.iter().zip(&mut headers).zip(&mut parts).zip(&mut controls)
-    {
+    let places = headers.iter_mut().zip(&mut parts).zip(&mut controls);
+    for (at, (message, ((header, part), room))) in messages.iter().zip(places).enumerate() {
         // The kernel reads the payload only, so that the shared reference may be cast to a mutable pointer.
         let part = part.write(libc::iovec {
             iov_base: message.bytes.as_ptr().cast_mut().cast(),
@@ -90,10 +135,9 @@ pub fn send_messages(socket: BorrowedFd<'_>, messages: &[Message<'_>]) -> Result
         let header = header.write(unsafe { mem::zeroed() });
         header.msg_hdr.msg_iov = part;
         header.msg_hdr.msg_iovlen = 1;
-        if message.datagrams > 1 {
-            let control = control.write(segment_control(message.datagram_bytes));
-            header.msg_hdr.msg_control = ptr::from_mut(control).cast();
-            header.msg_hdr.msg_controllen = mem::size_of::<SegmentControl>() as _;
+        if let Some((control, bytes)) = control(at, message, room) {
+            header.msg_hdr.msg_control = control;
+            header.msg_hdr.msg_controllen = bytes as _;
         }
     }
 
@@ -109,6 +153,48 @@ pub fn send_messages(socket: BorrowedFd<'_>, messages: &[Message<'_>]) -> Result
     };
 
     Ok(check(rc)? as usize)
+}
+
+/// Room for a `UDP_SEGMENT` and a source, aligned as the kernel wants it.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct SourceControl([u8; SourceControl::BYTES]);
+
+impl SourceControl {
+    // SAFETY: CMSG_SPACE computes from its argument alone.
+    const BYTES: usize = unsafe { libc::CMSG_SPACE(2) + libc::CMSG_SPACE(20) } as usize;
+
+    /// Writes a control message at `from`, which is aligned, and returns the bytes that it takes with its padding.
+    fn put(&mut self, from: usize, level: libc::c_int, kind: libc::c_int, payload: &[u8]) -> usize {
+        let len = payload.len() as u32;
+        // SAFETY: CMSG_LEN and CMSG_SPACE compute from their argument alone, and all-zero bytes are a valid `cmsghdr`.
+        let (mut header, header_bytes, all_bytes) = unsafe {
+            (mem::zeroed::<libc::cmsghdr>(), libc::CMSG_LEN(0) as usize, libc::CMSG_SPACE(len))
+        };
+        header.cmsg_level = level;
+        header.cmsg_type = kind;
+        header.cmsg_len = (header_bytes + payload.len()) as _;
+
+        let place = &mut self.0[from..from + all_bytes as usize];
+        // SAFETY: `place` is as long as CMSG_SPACE says, which is a header at least; a `cmsghdr` may be written unaligned.
+        unsafe { place.as_mut_ptr().cast::<libc::cmsghdr>().write_unaligned(header) };
+        place[header_bytes..header_bytes + payload.len()].copy_from_slice(payload);
+        all_bytes as usize
+    }
+}
+
+/// `struct in_pktinfo` (ip(7)): no interface, the source, and a field that is not read.
+fn packet_info_v4(source: Ipv4Addr) -> [u8; 12] {
+    let mut info = [0; 12];
+    info[4..8].copy_from_slice(&source.octets());
+    info
+}
+
+/// `struct in6_pktinfo` (ipv6(7)): the source, and no interface.
+fn packet_info_v6(source: Ipv6Addr) -> [u8; 20] {
+    let mut info = [0; 20];
+    info[..16].copy_from_slice(&source.octets());
+    info
 }
 
 fn segment_control(segment_bytes: u16) -> SegmentControl {

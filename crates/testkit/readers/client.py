@@ -32,21 +32,10 @@ def make_kafka(address, topic, partitions):
 
 
 def read_kafka(address, topic):
-    from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+    from topic import messages
 
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "readback", "enable.partition.eof": True, "enable.auto.commit": False})
-    partitions = consumer.list_topics(topic, 30).topics[topic].partitions
-    consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-    unread = set(partitions)
-    while unread:
-        for message in consumer.consume(10_000, 0.2):
-            if not message.error():
-                show(message.value(), message.key(), message.headers() or (), message.offset(), message.partition())
-            elif message.error().code() == KafkaError._PARTITION_EOF:
-                unread.discard(message.partition())
-            else:
-                raise KafkaException(message.error())
-    consumer.close()
+    for message in messages(address, topic):
+        show(message.value(), message.key(), message.headers() or (), message.offset(), message.partition())
 
 
 def kafka_login(address, mechanism):

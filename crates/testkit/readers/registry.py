@@ -6,28 +6,12 @@ registry has under the value's number, and `row`, its fields.
 """
 import json, pathlib, struct, sys, tempfile
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.json_format import MessageToDict
 from grpc_tools import protoc
-
-
-def values(broker, topic):
-    consumer = Consumer({"bootstrap.servers": broker, "group.id": "readback", "enable.partition.eof": True, "enable.auto.commit": False})
-    partitions = consumer.list_topics(topic, 30).topics[topic].partitions
-    consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-    unread = set(partitions)
-    while unread:
-        for message in consumer.consume(10_000, 0.2):
-            if not message.error():
-                yield message.value()
-            elif message.error().code() == KafkaError._PARTITION_EOF:
-                unread.discard(message.partition())
-            else:
-                raise KafkaException(message.error())
-    consumer.close()
+from topic import messages
 
 
 def compiled(text):
@@ -53,7 +37,8 @@ def varint(data):
 def read(registry, topic, broker):
     client = SchemaRegistryClient({"url": registry})
     module, readers = None, {}
-    for value in values(broker, topic):
+    for message in messages(broker, topic):
+        value = message.value()
         magic, number = struct.unpack(">bI", value[:5])
         assert magic == 0, value[:5]
         module = module or compiled(client.get_schema(number).schema_str)

@@ -18,6 +18,8 @@ pub(crate) enum Wanted<'a> {
     Unix(&'a Path),
     /// To send by UDP, from this address and port where they are given.
     SendUdp(Option<IpAddr>, Option<u16>),
+    /// To send by UDP from the addresses of others, from this port where it is given.
+    SendFromAny(Option<u16>),
     /// To send to a unix socket.
     SendUnix,
 }
@@ -87,7 +89,7 @@ fn holder(wanted: Wanted<'_>) -> String {
     let (what, options, filter) = match wanted {
         Wanted::Udp(addr) => ("holds the port", "-ulpn", format!("'sport = :{}'", addr.port())),
         Wanted::Tcp(addr) => ("holds the port", "-tlpn", format!("'sport = :{}'", addr.port())),
-        Wanted::SendUdp(_, port) => {
+        Wanted::SendUdp(_, port) | Wanted::SendFromAny(port) => {
             ("holds the source port", "-uapn", format!("'sport = :{}'", port.unwrap_or(0)))
         }
         Wanted::Unix(path) => (
@@ -113,6 +115,14 @@ fn privilege(wanted: Wanted<'_>) -> String {
         }
         Wanted::Unix(_) => {
             format!("this user may not write to its folder. Fix: {}", own_folder())
+        }
+        Wanted::SendFromAny(_) => {
+            let program = std::env::current_exe().unwrap_or_else(|_| "weir".into());
+            format!(
+                "preserve_source needs CAP_NET_RAW (IP_TRANSPARENT); without it every datagram seems to come from this host. Fix: setcap \
+                 cap_net_raw=+ep {}, AmbientCapabilities=CAP_NET_RAW in the unit, or remove the key",
+                program.display()
+            )
         }
         Wanted::SendUdp(..) => {
             "this user may not send like that (a source port under 1024, or a firewall)".to_owned()

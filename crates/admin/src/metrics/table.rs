@@ -158,6 +158,7 @@ families! {
     TargetSendErrors Counter "weir_relay_target_send_errors_total" ["origin", "target", "errno"]
         Event::SendErrors(SendError::Other).meaning();
     TargetRetries Counter "weir_relay_target_retries_total" = Target Event::Retries ["origin", "target"];
+    TargetWithoutSource Counter "weir_relay_target_without_source_datagrams_total" = Target Event::WithoutSource ["origin", "target"];
     TargetTailsMended Counter "weir_relay_target_file_tails_mended_total" = Target Event::FileTailsMended ["origin", "target"];
     TargetFilesSetAside Counter "weir_relay_target_files_set_aside_total" = Target Event::FilesSetAside ["origin", "target"];
     TargetIcmpErrors Counter "weir_relay_target_icmp_errors_total" ["origin", "target", "code"]

@@ -2,14 +2,15 @@
 
 use super::{Target, TargetConfig};
 use crate::address::{Host, HostPort, interface};
-use crate::form::{Choice, Span, size, text, whole};
-use crate::host::{Finding, interface as interface_there, not_ours, udp_receiver};
+use crate::form::{Bool, Choice, Span, size, text, whole};
+use crate::host::{Finding, Severity, interface as interface_there, not_ours, udp_receiver};
 use crate::keys::keys;
 use crate::listener::{ListenerConfig, overlap};
 use crate::reader::{Placed, Reader, Report};
-use relay::Gso;
+use relay::{Gso, SourceAddress};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
+use sys::process::{CAP_NET_ADMIN, CAP_NET_RAW, effective_capabilities};
 use sys::socket::SendOptions;
 
 keys! {
@@ -27,6 +28,10 @@ keys! {
             text("IP address of this host", source_address), unset("chosen by route");
         /// Port that the datagrams leave from, for receivers that know their clients by address and port.
         source_port => source_port: Option<u16> = whole(1, 65_535), unset("chosen by the kernel");
+        /// Whether the datagrams leave from the address that sent them here, so that the receiver knows its clients by it; the port
+        /// is that of this host. Needs `CAP_NET_RAW`. What comes back for them goes to their senders: that a receiver refuses them is not
+        /// known here. Networks on the way may drop what does not come from this host (`rp_filter`, BCP 38, rules of a cloud).
+        preserve_source => source_address_kept: bool = Bool, default(false);
         /// Time to live, or hop limit.
         ttl => ttl: Option<u8> = whole(1, 255),
             unset("the kernel's: 64 for one receiver, 1 for a multicast group");
@@ -59,7 +64,13 @@ impl UdpTarget {
             dscp: self.dscp,
             send_buffer_bytes: self.send_buffer_bytes,
             multicast_interface: self.multicast_interface.clone(),
+            is_transparent: self.source_address_kept,
         }
+    }
+
+    /// Where its datagrams come from, as its receiver sees it.
+    pub fn seen_from(&self) -> SourceAddress {
+        if self.source_address_kept { SourceAddress::Kept } else { SourceAddress::Own }
     }
 
     pub(super) fn examine(
@@ -73,9 +84,24 @@ impl UdpTarget {
         let source = self.source_address;
         findings.extend(source.and_then(|ip| not_ours(what, "source_address ", ip, why)));
         findings.extend(interface_there(what, self.multicast_interface.as_deref()));
+        let may = (1 << CAP_NET_RAW) | (1 << CAP_NET_ADMIN);
+        if self.source_address_kept && effective_capabilities().unwrap_or_default() & may == 0 {
+            let message = "preserve_source needs CAP_NET_RAW, which this process does not have";
+            let finding = Finding::new(Severity::Warning, what, message);
+            findings.push(
+                finding
+                    .because("the daemon does not start without it")
+                    .fixed_by("AmbientCapabilities=CAP_NET_RAW in the unit"),
+            );
+        }
     }
 
     pub(super) fn check(&self, reader: &Reader<'_>) {
+        if self.source_address_kept && self.source_address.is_some() {
+            let message = "the datagrams leave from one address or from those of their senders; remove one of source_address and preserve_source";
+            reader.error(&UdpTarget::preserve_source, message);
+        }
+
         let Host::Ip(ip) = self.addr.host else { return };
         let family = |ip: IpAddr| if ip.is_ipv4() { "IPv4" } else { "IPv6" };
         if let Some(source) = self.source_address.filter(|own| own.is_ipv4() != ip.is_ipv4()) {

@@ -277,6 +277,35 @@ fn agents_and_samplers_are_bounded_and_those_beyond_counted() {
     assert_eq!(engine.totals().source_limit, 1);
 }
 
+#[test]
+fn a_sampler_that_is_silent_is_forgotten_while_its_agent_is_not() {
+    let limits = Limits { sources_max: 1, ..Limits::default() };
+    let definitions = vec![Definition { measure: Measure::Frames, ..definition(&[]) }];
+    let mut engine = Engine::new(limits, Groups::default(), HashSet::new(), definitions);
+    let take = |engine: &mut Engine, sequence, source, second: u64| {
+        let mut bytes = Vec::new();
+        let address = IpAddr::from([192, 0, 2, 1]).into();
+        let header = Datagram::new(address, 0, sequence, second as u32 * 1_000);
+        let source = DataSource::interface(source);
+        let mut writer = Writer::begin(&mut bytes, &header);
+        writer.flow(&FlowSample { source, ..sample(sequence, sequence * 100) }, &[]);
+        engine.datagram(&bytes, PEER, second * SECOND_NS, &mut ());
+        engine.tick(second * SECOND_NS, &mut ());
+    };
+
+    take(&mut engine, 1, 1, 100);
+    take(&mut engine, 2, 2, 101);
+    assert_eq!(engine.totals().source_limit, 1);
+    // The agent goes on, its first interface does not.
+    (3..80).for_each(|sequence| take(&mut engine, sequence, 2, 100 + u64::from(sequence) * 10));
+    let (_, agent) = engine.agents().next().unwrap();
+    let sources: Vec<DataSource> = agent.samplers().map(|(_, source, _)| source).collect();
+    assert_eq!(sources, [DataSource::interface(2)]);
+    let limit = engine.totals().source_limit;
+    take(&mut engine, 80, 2, 901);
+    assert_eq!(engine.totals().source_limit, limit);
+}
+
 /// The same frame, sampled at two switches on its way.
 #[test]
 fn a_frame_that_two_switches_see_counts_once_as_maximum_and_twice_as_sum() {

@@ -13,7 +13,7 @@ use crate::rows::RowsTarget;
 use crate::target::Target;
 use crate::waker::Waker;
 use crate::worker::{Lifetime, Worker};
-use crate::{Error, FileFormat, TargetKind, TargetOptions};
+use crate::{Error, TargetKind, TargetOptions};
 use ledger::{Amount, Tally};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,10 +37,7 @@ impl Listener {
         options: &TargetOptions,
         destination: &TargetKind,
     ) -> bool {
-        let is_capture =
-            matches!(destination, TargetKind::File(file) if file.format == FileFormat::Pcap);
-        let asks =
-            is_capture || destination.class() == Class::Rows || Gate::asks_for_sources(options);
+        let asks = destination.asks_for_sources() || Gate::asks_for_sources(options);
         asks && !self.asks_for_sources.swap(true, Ordering::AcqRel)
     }
 

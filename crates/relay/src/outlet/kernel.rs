@@ -1,8 +1,9 @@
 //! What a UDP outlet asks of the kernel, so that the same outlet runs against another one in the simulation.
 
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use sys::errqueue::{self, Returned};
-use sys::send::{Message, send_messages};
+use sys::send::{Message, send_messages, send_messages_from};
 use sys::socket::{LocalAddress, local_address, outstanding_bytes, path_mtu_bytes};
 use sys::{Errno, Source};
 
@@ -10,6 +11,13 @@ use sys::{Errno, Source};
 pub(crate) trait UdpKernel {
     /// See [`send_messages`].
     fn send(&mut self, messages: &[Message<'_>]) -> Result<usize, Errno>;
+
+    /// See [`send_messages_from`].
+    fn send_from(
+        &mut self,
+        messages: &[Message<'_>],
+        source_of: &dyn Fn(usize) -> Option<IpAddr>,
+    ) -> Result<usize, Errno>;
 
     /// Takes one entry off the error queue.
     fn take_returned(&mut self) -> Option<Returned>;
@@ -33,6 +41,14 @@ pub(crate) trait UdpKernel {
 impl UdpKernel for OwnedFd {
     fn send(&mut self, messages: &[Message<'_>]) -> Result<usize, Errno> {
         send_messages(self.as_fd(), messages)
+    }
+
+    fn send_from(
+        &mut self,
+        messages: &[Message<'_>],
+        source_of: &dyn Fn(usize) -> Option<IpAddr>,
+    ) -> Result<usize, Errno> {
+        send_messages_from(self.as_fd(), messages, source_of)
     }
 
     fn take_returned(&mut self) -> Option<Returned> {

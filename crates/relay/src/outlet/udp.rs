@@ -1,10 +1,12 @@
 use super::kernel::UdpKernel;
 use super::refusal::Refusal;
 use super::unsettled::Unsettled;
-use crate::Gso;
 use crate::meter::TargetMeter;
 use crate::path::Path;
+use crate::target::Sources;
+use crate::{Gso, SourceAddress};
 use ledger::{Amount, Reason};
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use sys::errqueue::Returned;
 use sys::route::Neighbour;
@@ -47,6 +49,9 @@ pub(crate) struct UdpOutlet<K> {
     path: Path,
     own_address: Option<Source>,
     gso: Gso,
+    pub(crate) source_address: SourceAddress,
+    /// Datagrams that left from this host although their source was to be kept, and are not counted yet.
+    without_source: u64,
     /// Largest datagram that may be part of a run; 0: none.
     run_datagram_bytes_max: usize,
     handed: Amount,
@@ -87,12 +92,19 @@ struct Lost {
 }
 
 impl<K: UdpKernel> UdpOutlet<K> {
-    pub(crate) fn new(kernel: K, gso: Gso, path: Path) -> UdpOutlet<K> {
+    pub(crate) fn new(
+        kernel: K,
+        gso: Gso,
+        source_address: SourceAddress,
+        path: Path,
+    ) -> UdpOutlet<K> {
         let failures_before = path.failures();
         UdpOutlet {
             path,
             own_address: kernel.own_address(),
             gso,
+            source_address,
+            without_source: 0,
             run_datagram_bytes_max: kernel.datagram_bytes_max(),
             handed: Amount::default(),
             given_back: Amount::default(),
@@ -112,7 +124,8 @@ impl<K: UdpKernel> UdpOutlet<K> {
     }
 
     pub(crate) fn reports_all(&self) -> bool {
-        self.path.is_local()
+        // What comes back goes to the source.
+        self.path.is_local() && self.source_address == SourceAddress::Own
     }
 
     pub(crate) fn is_unanswered(&self) -> bool {
@@ -295,11 +308,20 @@ impl<K: UdpKernel> UdpOutlet<K> {
     }
 }
 
+/// Whether an address means another host on each link (RFC 4291 section 2.5.6), so that no datagram may leave from it elsewhere.
+fn is_of_one_link(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
+}
+
 /// A datagram of which an ICMP message does not say how long it was.
 const ONE: Amount = Amount { count: 1, bytes: 0 };
 
 impl<K: UdpKernel> UdpOutlet<K> {
-    pub(crate) fn send(&mut self, messages: &[Message<'_>]) -> Result<usize, Errno> {
+    pub(crate) fn send(
+        &mut self,
+        messages: &[Message<'_>],
+        sources: Sources<'_>,
+    ) -> Result<usize, Errno> {
         let is_local = self.path.is_local();
         // A clock call that a target on this host does not need.
         let now_ns = if is_local { 0 } else { self.kernel.now_ns() };
@@ -311,7 +333,7 @@ impl<K: UdpKernel> UdpOutlet<K> {
         }
 
         let few = if self.refusal.is_probing() { &messages[..1] } else { messages };
-        match self.kernel.send(few) {
+        match self.hand_over(few, sources) {
             Ok(taken) => {
                 self.note_taken(&few[..taken], is_local, now_ns);
                 let refused_before = self.refusal.note_taken(taken);
@@ -333,6 +355,28 @@ impl<K: UdpKernel> UdpOutlet<K> {
                 Err(errno)
             }
         }
+    }
+
+    /// Calls the kernel.
+    fn hand_over(
+        &mut self,
+        messages: &[Message<'_>],
+        sources: Sources<'_>,
+    ) -> Result<usize, Errno> {
+        if self.source_address == SourceAddress::Own {
+            return self.kernel.send(messages);
+        }
+
+        let own = self.own_address.and_then(|own| own.address());
+        let source_of = |at: usize| {
+            let source = sources(at).address()?.ip();
+            own.filter(|own| own.is_ipv4() == source.is_ipv4() && !is_of_one_link(source))
+                .map(|_| source)
+        };
+        let taken = self.kernel.send_from(messages, &source_of)?;
+        let without = (0..taken).filter(|at| source_of(*at).is_none());
+        self.without_source += without.map(|at| u64::from(messages[at].datagrams)).sum::<u64>();
+        Ok(taken)
     }
 
     fn note_taken(&mut self, taken: &[Message<'_>], is_local: bool, now_ns: u64) {
@@ -373,6 +417,7 @@ impl<K: UdpKernel> UdpOutlet<K> {
             self.follow_wait(self.kernel.now_ns());
         }
 
+        meter.without_source.add(std::mem::take(&mut self.without_source));
         for returned in self.returned.drain(..) {
             if let Some((icmp_type, icmp_code)) = returned.icmp {
                 meter.count_icmp(icmp_type, icmp_code);

@@ -6,7 +6,7 @@ use crate::outlet::UdpKernel;
 use crate::path::Path;
 use ledger::Amount;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -269,6 +269,16 @@ impl FakeKernel {
 }
 
 impl UdpKernel for FakeKernel {
+    fn send_from(
+        &mut self,
+        messages: &[Message<'_>],
+        source_of: &dyn Fn(usize) -> Option<IpAddr>,
+    ) -> Result<usize, Errno> {
+        // It is asked for each, whatever becomes of it.
+        assert!((0..messages.len()).filter_map(source_of).all(|source| source.is_ipv4()));
+        self.send(messages)
+    }
+
     fn send(&mut self, messages: &[Message<'_>]) -> Result<usize, Errno> {
         self.pass();
         if let Some(errno) = self.pending.take() {

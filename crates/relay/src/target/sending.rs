@@ -1,8 +1,9 @@
 //! The sending of one claim: its datagrams become messages, and each message's fate is counted.
 
 use super::{Outlet, RUN_BYTES_MAX};
+use crate::SourceAddress;
 use crate::meter::TargetMeter;
-use crate::ring::{CLAIM_MAX, Claim};
+use crate::ring::{CLAIM_MAX, Claim, Descriptor};
 use ledger::{Amount, Reason};
 use sys::Errno;
 use sys::send::{Message, SEGMENTS_MAX};
@@ -69,15 +70,16 @@ impl<O: Outlet> Work<'_, O> {
 
     /// Makes one call, and returns up to where in the claim everything is dealt with then.
     fn send_some(&mut self, claim: &Claim<'_>) -> (usize, Ended) {
-        let run_max = self.outlet.run_datagram_bytes_max(self.now_ns);
+        let datagram_bytes_max = self.outlet.run_datagram_bytes_max(self.now_ns);
+        let runs = Runs { datagram_bytes_max, source_address: self.outlet.source_address() };
 
         // Most claims are one datagram or one run: room for more would cost as much as all else here.
-        let one = form_messages::<1>(claim, self.done, self.decided, run_max);
+        let one = form_messages::<1>(claim, self.done, self.decided, runs);
         if one.end == claim.len() {
             return self.send_batch(&one, claim);
         }
 
-        let many = form_messages::<CLAIM_MAX>(claim, self.done, self.decided, run_max);
+        let many = form_messages::<CLAIM_MAX>(claim, self.done, self.decided, runs);
         self.send_batch(&many, claim)
     }
 
@@ -90,7 +92,8 @@ impl<O: Outlet> Work<'_, O> {
         let Some(first) = messages.first() else { return (batch.end, Ended::Done) };
 
         self.meter.send_calls.add(1);
-        let sent = match self.outlet.send(messages) {
+        let source_of = |at: usize| claim.get(batch.begins[at]).0.source;
+        let sent = match self.outlet.send(messages, &source_of) {
             Ok(taken) => {
                 self.retries = 0;
                 self.count_delivered(claim, batch, taken);
@@ -198,7 +201,7 @@ fn form_messages<'a, const N: usize>(
     claim: &'a Claim<'_>,
     from: usize,
     decided: Option<&[Option<Reason>]>,
-    run_datagram_bytes_max: usize,
+    runs: Runs,
 ) -> Batch<'a, N> {
     let is_held = |index: usize| decided.is_some_and(|decided| decided[index].is_some());
     let mut batch =
@@ -216,7 +219,7 @@ fn form_messages<'a, const N: usize>(
             break;
         }
 
-        let (count, bytes) = run_length(claim, index, is_held, run_datagram_bytes_max);
+        let (count, bytes) = run_length(claim, index, is_held, runs);
         let (_, first) = claim.get(index);
         batch.messages[batch.len] = match count {
             1 => Message::single(first),
@@ -230,26 +233,40 @@ fn form_messages<'a, const N: usize>(
     batch
 }
 
+/// Which datagrams may leave together.
+#[derive(Clone, Copy)]
+struct Runs {
+    /// The largest of them.
+    datagram_bytes_max: usize,
+    /// Where it is kept, all of a message have the same.
+    source_address: SourceAddress,
+}
+
+fn is_of_one(a: &Descriptor, b: &Descriptor) -> bool {
+    a.source.ip_bytes() == b.source.ip_bytes()
+}
+
 /// How many datagrams from `index` on may leave as one message, at least 1, and how many bytes they have.
 fn run_length(
     claim: &Claim<'_>,
     index: usize,
     is_held: impl Fn(usize) -> bool,
-    datagram_bytes_max: usize,
+    runs: Runs,
 ) -> (usize, usize) {
-    let (_, first) = claim.get(index);
+    let (of_first, first) = claim.get(index);
     let (mut count, mut bytes) = (1, first.len());
-    if first.is_empty() || first.len() > datagram_bytes_max {
+    if first.is_empty() || first.len() > runs.datagram_bytes_max {
         return (count, bytes);
     }
 
     let count_max = SEGMENTS_MAX.min(claim.len() - index);
     while count < count_max && !is_held(index + count) {
-        let (_, next) = claim.get(index + count);
+        let (of_next, next) = claim.get(index + count);
         // A run is one slice of the ring, so its datagrams must lie one behind the other.
         let is_dense = std::ptr::eq(next.as_ptr(), first.as_ptr().wrapping_add(bytes));
         if !is_dense
             || next.is_empty()
+            || runs.source_address == SourceAddress::Kept && !is_of_one(&of_first, &of_next)
             || next.len() > first.len()
             || bytes + next.len() > RUN_BYTES_MAX
         {

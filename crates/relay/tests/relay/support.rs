@@ -2,8 +2,8 @@
 
 use ledger::{HopKind, HopSnapshot, Ledger, Snapshot};
 use relay::{
-    Gso, Listener, ListenerOptions, Path, Schedule, SocketOwner, TargetChange, TargetKind,
-    TargetOptions,
+    Gso, Listener, ListenerOptions, Path, Schedule, SocketOwner, SourceAddress, TargetChange,
+    TargetKind, TargetOptions,
 };
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
@@ -38,7 +38,7 @@ pub(crate) fn change(listener: &mut Listener, change: TargetChange) {
 pub(crate) fn udp_to(addr: SocketAddr) -> TargetKind {
     let socket = connect_udp(addr, &SendOptions::default()).unwrap();
     let path = Path::fixed(&sys::route::egress(addr.ip()).unwrap());
-    TargetKind::Udp { socket, gso: Gso::Auto, path }
+    TargetKind::Udp { socket, gso: Gso::Auto, source_address: SourceAddress::Own, path }
 }
 
 /// A bound receiver with room for everything that a test sends.

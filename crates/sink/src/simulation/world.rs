@@ -16,6 +16,8 @@ pub(super) struct Row {
     pub(super) bytes: u64,
     pub(super) unix_ns: u64,
     pub(super) stored: u32,
+    /// The store had it before this life began.
+    pub(super) was_stored: bool,
     /// An attempt in this life ended without a word about it.
     pub(super) is_maybe: bool,
     /// It was acknowledged, rejected or dropped by the destination in this life.
@@ -162,6 +164,7 @@ impl World {
         self.maybe_rows = 0;
         for row in &mut self.rows {
             (row.is_maybe, row.has_fate) = (false, false);
+            row.was_stored = row.stored > 0;
         }
     }
 
@@ -409,8 +412,9 @@ impl World {
             Fate::Acknowledged => {
                 self.failures = 0;
                 expected.acknowledged += amount;
-                let maybe = rows.iter().filter(|row| self.rows[**row].is_maybe);
-                expected.duplicates += maybe.count() as u64;
+                let rows = rows.iter().map(|row| &self.rows[*row]);
+                let again = rows.filter(|row| row.is_maybe || row.was_stored);
+                expected.duplicates += again.count() as u64;
             }
             Fate::Rejected { class, .. } => {
                 self.failures = 0;

@@ -1,7 +1,7 @@
 //! The life of a sink's thread: its end, its deadline, and a client that is stuck or panics.
 
 use crate::support::{Source, Watch, batch_rows, check_law, hop, number_and_filling, options};
-use ledger::{Event, Reason, RejectClass};
+use ledger::{Event, Gauge, Reason, RejectClass};
 use record::{Encoding, FieldSet};
 use sink::batch::{Attempt, BatchId, Failure, Fate, Outcome, Sent};
 use sink::{
@@ -134,6 +134,24 @@ fn a_form_that_cannot_be_made_is_counted_and_tried_again() {
     check_law(&seen);
     assert_eq!(seen.event(Event::Panics), 3);
     assert_eq!(source.stop(Instant::now() + DEADLINE), []);
+}
+
+/// Cannot be made the first two times, while nothing is there to be sent.
+#[test]
+fn a_destination_that_was_made_in_the_end_is_in_no_trouble() {
+    let mut connector = sink::null(Content::Records(Encoding::Jsonl, FieldSet::ALL));
+    let (mut make, mut attempts) = (connector.destination, 0);
+    connector.destination = Box::new(move || {
+        attempts += 1;
+        let trouble = || ledger::Trouble { what: "as planned".into(), fix: "wait".into() };
+        if attempts > 2 { make() } else { Err(trouble()) }
+    });
+    let source = Source::to_one(options("late", connector));
+
+    let up = |hop: &ledger::HopSnapshot| hop.gauges[&Gauge::Up];
+    wait_for("trouble", || Some(source.hop()).filter(|hop| hop.trouble.is_some() && up(hop) == 0));
+    wait_for("none", || Some(source.hop()).filter(|hop| hop.trouble.is_none() && up(hop) == 1));
+    assert_eq!(source.hop().event(Event::Connects), 1);
 }
 
 #[test]

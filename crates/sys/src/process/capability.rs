@@ -24,6 +24,8 @@ pub const CAP_NET_BIND_SERVICE: u32 = 10;
 pub const CAP_NET_BROADCAST: u32 = 11;
 /// Bit of `CAP_NET_ADMIN`: receive buffers beyond `net.core.rmem_max`, namespace ids, socket marks.
 pub const CAP_NET_ADMIN: u32 = 12;
+/// Bit of `CAP_NET_RAW`: datagrams that leave from addresses of others.
+pub const CAP_NET_RAW: u32 = 13;
 /// Bit of `CAP_SYS_PTRACE`: seeing the namespaces of other users' processes.
 pub const CAP_SYS_PTRACE: u32 = 19;
 /// Bit of `CAP_SYS_ADMIN`: entering namespaces.

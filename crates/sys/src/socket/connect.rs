@@ -30,6 +30,9 @@ pub struct SendOptions {
     pub send_buffer_bytes: Option<usize>,
     /// Interface that multicast datagrams leave by.
     pub multicast_interface: Option<String>,
+    /// Whether datagrams may leave from addresses that are not this host's ([`send_messages_from`](crate::send::send_messages_from)). Needs
+    /// `CAP_NET_ADMIN` or `CAP_NET_RAW` (ip(7), `IP_TRANSPARENT`).
+    pub is_transparent: bool,
 }
 
 /// Opens a connected, non-blocking UDP socket whose errors are reported to us (`IP_RECVERR`).
@@ -58,6 +61,15 @@ pub fn connect_udp(remote: SocketAddr, options: &SendOptions) -> io::Result<Owne
         set_int(fd, libc::IPPROTO_IP, libc::IP_RECVERR, 1)?;
     } else {
         set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
+    }
+
+    if options.is_transparent {
+        let (level, name) = if remote.is_ipv4() {
+            (libc::IPPROTO_IP, libc::IP_TRANSPARENT)
+        } else {
+            (libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT)
+        };
+        set_int(fd, level, name, 1)?;
     }
 
     if options.source_address.is_some() || options.source_port.is_some() {

@@ -8,7 +8,7 @@ use crate::refused::{Wanted, mkdir, own_folder, refused};
 use config::{
     HostPort, Listen, ListenerConfig, SinkConfig, Target, TargetConfig, UdpTarget, would_loop,
 };
-use relay::{Gso, Path as Way, SocketOwner, TargetKind, UnixPeer};
+use relay::{Gso, Path as Way, SocketOwner, SourceAddress, TargetKind, UnixPeer};
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::net::SocketAddr;
@@ -266,7 +266,8 @@ pub(crate) fn udp(
     if target.gso == Gso::Auto {
         say_why_no_runs(config, &egress);
     }
-    let destination = TargetKind::Udp { socket, gso: target.gso, path };
+    let destination =
+        TargetKind::Udp { socket, gso: target.gso, source_address: target.seen_from(), path };
     Ok(OpenTarget { destination, address: Some(addr) })
 }
 
@@ -340,7 +341,10 @@ fn cannot_send(
         return CannotSend::NoRoute(error);
     }
 
-    let wanted = Wanted::SendUdp(target.source_address, target.source_port);
+    let wanted = match target.seen_from() {
+        SourceAddress::Own => Wanted::SendUdp(target.source_address, target.source_port),
+        SourceAddress::Kept => Wanted::SendFromAny(target.source_port),
+    };
     let target = named(&config.to, "target", &config.name);
     let what = format_args!("cannot send to {target} at {addr}");
     CannotSend::Never(refused(what, wanted, &error))

@@ -29,6 +29,7 @@ mod namespace_helper;
 mod namespace_helper_bounds;
 mod nobody;
 mod operators;
+mod preserve_source;
 mod real_statsd;
 mod real_syslog;
 mod relay_cli;

@@ -225,7 +225,8 @@ impl Weir {
         Weir::relay_at(place, &args)
     }
 
-    fn relay_at<S: AsRef<OsStr>>(place: &Place, args: &[S]) -> Weir {
+    /// As [`relay`](Self::relay), in a namespace.
+    pub(crate) fn relay_at<S: AsRef<OsStr>>(place: &Place, args: &[S]) -> Weir {
         let mut command = place.weir();
         command.args(["relay", "--progress", "off"]).args(args);
         Weir::start_at(place, command)

@@ -83,29 +83,31 @@ fn sample(sample: &sflow::Sample<'_>) -> Json {
 }
 
 fn flow_record(record: &FlowRecord<'_>) -> Json {
-    match record {
-        FlowRecord::Unknown(raw) => self::raw("record", raw),
-        FlowRecord::SampledHeader(header) => {
-            let mut fields = Map::from_iter([("record".into(), record.name().into())]);
-            record.each(&mut |name, value| drop(fields.insert(name.into(), self::value(&value))));
-            fields.insert("packet".into(), packet(&header.packet()));
-            fields.into()
-        }
-        record => {
-            let mut fields = Map::from_iter([("record".into(), record.name().into())]);
-            record.each(&mut |name, value| drop(fields.insert(name.into(), self::value(&value))));
-            fields.into()
-        }
+    if let FlowRecord::Unknown(raw) = record {
+        return self::raw("record", raw);
     }
+    let mut fields = fields(record.name(), |visit| record.each(visit));
+    if let FlowRecord::SampledHeader(header) = record {
+        fields.insert("packet".into(), packet(&header.packet()));
+    }
+    fields.into()
 }
 
 fn counter_record(record: &CounterRecord<'_>) -> Json {
-    if let CounterRecord::Unknown(raw) = record {
-        return self::raw("record", raw);
+    match record {
+        CounterRecord::Unknown(raw) => self::raw("record", raw),
+        record => fields(record.name(), |visit| record.each(visit)).into(),
     }
-    let mut fields = Map::from_iter([("record".into(), record.name().into())]);
-    record.each(&mut |name, value| drop(fields.insert(name.into(), self::value(&value))));
-    fields.into()
+}
+
+/// A record's name and fields. `each` visits the fields.
+fn fields<'a>(
+    name: Option<&'static str>,
+    each: impl FnOnce(&mut dyn FnMut(&'static str, Value<'a>)),
+) -> Map<String, Json> {
+    let mut fields = Map::from_iter([("record".into(), name.into())]);
+    each(&mut |name, value| _ = fields.insert(name.into(), self::value(&value)));
+    fields
 }
 
 fn named<'a>(values: impl Iterator<Item = Result<Metric<'a>, sflow::Fault>>) -> Json {

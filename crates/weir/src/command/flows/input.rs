@@ -188,8 +188,11 @@ impl Input {
                     ));
                 }
                 if totals.datagrams == 0 {
-                    let port = file.port;
-                    tell(&format!("no datagram to port {port} in it: --port says another"));
+                    let others = plural(file.skipped, "datagram", "datagrams");
+                    tell(&format!(
+                        "no datagram to port {} in it, and {others} to others: --port says another",
+                        file.port
+                    ));
                 }
                 if let Some(error) = &file.broken {
                     tell(&format!("{}: {error}: what follows was not read", file.path.display()));
