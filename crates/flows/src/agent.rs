@@ -187,6 +187,11 @@ impl Agent {
         Some((number, worth, 0))
     }
 
+    /// An interface whose counters are known, to look at.
+    pub fn port_of(&self, index: u32) -> Option<&Port> {
+        self.ports.get(&index)
+    }
+
     /// An interface whose counters are known.
     pub(crate) fn port(&mut self, index: u32) -> Option<&mut Port> {
         self.ports.get_mut(&index)
