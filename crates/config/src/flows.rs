@@ -50,6 +50,8 @@ keys! {
         /// An agent that was not heard for so long is forgotten.
         agent_timeout => agent_timeout: Duration =
             Span(Duration::from_secs(1), DAY), default(Limits::default().agent_timeout);
+        /// Every so long a flow that goes on has a row, for sinks with `from = ["flows"]`, and so has each agent.
+        export_every => export_every: Duration = Span(Duration::from_secs(1), DAY), default(Duration::from_secs(60));
         /// Events that are kept for those who ask later.
         events_max => events_max: usize = whole(1, 1_000_000), default(1_000);
         /// Interfaces that lead to other agents, such as `3@192.0.2.1`: `ifIndex` 3 of the agent of that
@@ -104,7 +106,12 @@ pub(crate) fn read(report: &Report, document: &Table) -> Option<Placed<FlowsConf
     // Definitions name groups, right or wrong, so that these are read first.
     let section = single(report, document, SECTION.path, (SECTION.path, SECTION.header));
     let config = section.and_then(|table| {
-        FlowsConfig::read(&Reader::open(report, table, &SECTION, SECTION.path), Vec::new())
+        let reader = Reader::open(report, table, &SECTION, SECTION.path);
+        if reader.is_empty_list(&FlowsConfig::from) {
+            let message = "it names no listener; write from = [\"NAME\"]";
+            reader.error(&FlowsConfig::from, message);
+        }
+        FlowsConfig::read(&reader, Vec::new())
     });
 
     let groups = config.as_ref().map(FlowsConfig::built_groups);
@@ -149,10 +156,6 @@ pub(crate) fn check(report: &Report, flows: &Placed<FlowsConfig>, listeners: &[R
             );
             flows.error(report, &FlowsConfig::from, message);
         }
-    }
-    if from.is_empty() {
-        let message = "it names no listener; write from = [\"NAME\"]";
-        flows.error(report, &FlowsConfig::from, message);
     }
 }
 

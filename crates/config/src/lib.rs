@@ -211,7 +211,8 @@ fn read(report: &Report, document: &Table, listeners: Vec<ReadListener>) -> Opti
     if let Some(flows) = &flows {
         self::flows::check(report, flows, &listeners);
     }
-    self::sink::check(report, &sinks, document.get("sockets"), &listeners);
+    let made = (document.get("sockets"), document.get("flows"));
+    self::sink::check(report, &sinks, made, &listeners);
     files::check(report, &listeners, &sinks);
 
     Some(Config {

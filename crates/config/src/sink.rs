@@ -42,6 +42,7 @@ pub use url::Url;
 
 use crate::address::{HostPort, NAME, name_of};
 use crate::document::{Entry, Item, Table, Value};
+use crate::flows::FLOWS_NAME;
 use crate::form::{Choice, Form, Kind, List, OrOff, Slot, Span, path, size, whole};
 use crate::host::Finding;
 use crate::keys::{Section, Values, keys};
@@ -99,9 +100,9 @@ keys! {
     pub struct SinkConfig in "sink" {
         /// Name in the ledger and in metrics. No two sinks share one.
         name => name: String = NAME, derived("the text of `to`", name_of(&to));
-        /// Whose rows it takes: `sockets`, the records of the socket collector, or the name of a listener, each of whose
-        /// datagrams becomes a row.
-        from => from: Vec<Source> = List { of: "`sockets` and names of listeners", parse: source },
+        /// Whose rows it takes: `sockets`, the records of the socket collector; `flows`, the flows, counters and totals of the
+        /// analysis of sFlow; or the name of a listener, each of whose datagrams becomes a row.
+        from => from: Vec<Source> = List { of: "`sockets`, `flows` and names of listeners", parse: source },
             listed("write from = [\"sockets\"]");
         /// Where the records go. `udp:` packs them into datagrams no larger than the path takes without fragments,
         /// numbered, so that `weir sockets --receive` can say what is missing. `null:` counts and forgets. In the path of a file that
@@ -227,6 +228,8 @@ pub enum Parse {
 pub enum Source {
     /// The socket collector.
     Sockets,
+    /// The analysis of sFlow.
+    Flows,
     /// The listener of that name.
     Listener(String),
 }
@@ -235,6 +238,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Source::Sockets => f.write_str(COLLECTOR_NAME),
+            Source::Flows => f.write_str(FLOWS_NAME),
             Source::Listener(name) => f.write_str(name),
         }
     }
@@ -244,6 +248,7 @@ impl fmt::Display for Source {
 fn source(text: &str) -> Result<Source, String> {
     Ok(match text {
         COLLECTOR_NAME => Source::Sockets,
+        FLOWS_NAME => Source::Flows,
         name => Source::Listener(name.to_owned()),
     })
 }
@@ -317,7 +322,7 @@ impl SinkConfig {
     /// The listeners among its sources.
     pub fn listeners(&self) -> impl Iterator<Item = &str> {
         self.from.iter().filter_map(|source| match source {
-            Source::Sockets => None,
+            Source::Sockets | Source::Flows => None,
             Source::Listener(name) => Some(name.as_str()),
         })
     }

@@ -186,7 +186,10 @@ impl Counting {
 
     /// The same, which tells of a flow that goes on after so long, and of each that ends.
     pub(crate) fn telling(mut self, every: Option<Duration>) -> Counting {
-        self.untolds = every.map(Untolds::new);
+        match (&mut self.untolds, every) {
+            (Some(untolds), Some(every)) => untolds.set_every(every),
+            (untolds, every) => *untolds = every.map(Untolds::new),
+        }
         self
     }
 

@@ -199,6 +199,11 @@ impl Untolds {
         }
     }
 
+    /// Tells of flows that go on after so long.
+    pub(crate) fn set_every(&mut self, every: Duration) {
+        self.every_ns = every.as_nanos() as u64;
+    }
+
     /// The most bytes that it takes for so many flows: as many places again while the list grows.
     pub(crate) const fn memory_max_bytes(flows: usize) -> usize {
         3 * flows * size_of::<Untold>()

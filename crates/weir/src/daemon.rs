@@ -190,7 +190,7 @@ impl Daemon {
 
         // Before everything that feeds them.
         let mut sinks = Sinks::start(&config, &names, last_ledger, &ledger)?;
-        let flows = Flows::start(&config, &ledger)?;
+        let flows = Flows::start(&config, &ledger, sinks.flows())?;
 
         let mut running = Vec::new();
         let targets = open_targets(&config.listeners, &names, &ways, &sockets)?;

@@ -47,7 +47,7 @@ fn ledger_as_json_is_the_snapshot() {
     assert_eq!(answer.headers[header::CONTENT_TYPE], "application/json");
     let snapshot: Snapshot = serde_json::from_str(&answer.body).unwrap();
     assert_eq!(snapshot.run_id, "5eed");
-    assert_eq!(snapshot.hops.len(), 8);
+    assert_eq!(snapshot.hops.len(), 9);
     assert!(answer.body.contains(r#""count":"1000""#), "{}", answer.body);
 }
 

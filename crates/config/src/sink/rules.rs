@@ -11,17 +11,17 @@ use crate::reader::{Placed, Report};
 use crate::sockets::COLLECTOR_NAME;
 use ::sink::WhenFull;
 
-/// Reports what no sink shows alone. `sockets` is the section of the collector, right or wrong.
+/// Reports what no sink shows alone. `sockets` and `flows` are the sections of what makes rows, right or wrong.
 pub(crate) fn check(
     report: &Report,
     sinks: &[Placed<SinkConfig>],
-    sockets: Option<&Entry>,
+    (sockets, flows): (Option<&Entry>, Option<&Entry>),
     listeners: &[ReadListener],
 ) {
     for (at, sink) in sinks.iter().enumerate() {
         let earlier = sinks[..at].iter().map(|earlier| &earlier.thing);
         is_taken(report, sink, earlier);
-        has_sources(report, sink, sockets, listeners);
+        has_sources(report, sink, (sockets, flows), listeners);
         fits_sources(report, sink);
         comes_back(report, sink, listeners);
     }
@@ -61,7 +61,7 @@ fn is_taken<'a>(
 fn has_sources(
     report: &Report,
     sink: &Placed<SinkConfig>,
-    sockets: Option<&Entry>,
+    (sockets, flows): (Option<&Entry>, Option<&Entry>),
     listeners: &[ReadListener],
 ) {
     let SinkConfig { name: sink_name, from, .. } = &sink.thing;
@@ -71,11 +71,16 @@ fn has_sources(
         sink.error(report, &SinkConfig::from, message);
     }
 
+    if from.contains(&Source::Flows) && flows.is_none() {
+        let message = "there is no [flows] to take rows from; add [flows], or remove the sink";
+        sink.error(report, &SinkConfig::from, message);
+    }
+
     let names = || listeners.iter().map(|one| one.listener.thing.name.as_str());
     for name in sink.thing.listeners() {
         let Some(listener) = listeners.iter().find(|one| one.listener.thing.name == name) else {
             let shown = name.escape_debug();
-            let known: Vec<_> = names().chain([COLLECTOR_NAME]).collect();
+            let known: Vec<_> = names().chain([COLLECTOR_NAME, FLOWS_NAME]).collect();
             let hint = match nearest(name, known.iter().copied()) {
                 Some(near) => format!("did you mean {near}?"),
                 None => format!("the sources are {}", known.join(", ")),
@@ -107,22 +112,25 @@ fn fits_sources(report: &Report, sink: &Placed<SinkConfig>) {
         let message = format!("{} is there twice; remove one", twice.1);
         sink.error(report, &SinkConfig::from, message);
     }
-    if !from.contains(&Source::Sockets) {
-        return;
-    }
+    let Some(made) = from.iter().find(|one| !matches!(one, Source::Listener(_))) else { return };
 
     if *when_full == WhenFull::LeaveAtSource {
-        let message = "records of sockets have no ring to stay in; write \"drop_oldest\" or \"drop_newest\", and give the \
-                       sink a spool if nothing may be lost";
+        let message = format!(
+            "the rows of {made} have no ring to stay in; write \"drop_oldest\" or \"drop_newest\", and give the \
+                       sink a spool if nothing may be lost"
+        );
         sink.error(report, &SinkConfig::when_full, message);
     }
     if matches!(to, Sink::File(file) if file.template.is_some()) {
-        let message = "records of sockets have no sender to name a file by; write a path without braces, or take \"sockets\" out of from";
+        let message = format!(
+            "the rows of {made} have no sender to name a file by; write a path without braces, or take \"{made}\" out of from"
+        );
         sink.error(report, &SinkConfig::to, message);
     }
     if to.kind().written().is_some_and(|written| written.body == Body::Payload) {
-        let message =
-            "records of sockets have no payload; write \"record\", or take \"sockets\" out of from";
+        let message = format!(
+            "the rows of {made} have no payload; write \"record\", or take \"{made}\" out of from"
+        );
         sink.error(report, &Written::body, message);
     }
 }

@@ -7,6 +7,7 @@
 //! how old a stamp is, is all that is taken of it.
 
 mod losses;
+mod rows;
 mod shared;
 mod tap;
 
@@ -17,6 +18,8 @@ use config::{Config, FLOWS_NAME, FlowsConfig};
 use ledger::{Ledger, Meter, Snapshot};
 use losses::Losses;
 use relay::{TargetKind, TargetOptions};
+use rows::Rows;
+use sink::Fanout;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -44,8 +47,9 @@ impl Flows {
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub(super) fn start(config: &Config, ledger: &Ledger) -> anyhow::Result<Flows> {
-        let running = config.flows.as_ref().map(Flowing::start).transpose()?;
+    pub(super) fn start(config: &Config, ledger: &Ledger, rows: &Fanout) -> anyhow::Result<Flows> {
+        let start = |flows| Flowing::start(config, flows, rows);
+        let running = config.flows.as_ref().map(start).transpose()?;
         running.iter().for_each(|one| one.register(ledger));
         Ok(Flows { running, ..Flows::default() })
     }
@@ -59,9 +63,13 @@ impl Flows {
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub(super) fn prepare(&self, config: &Config) -> anyhow::Result<Option<Flowing>> {
+    pub(super) fn prepare(
+        &self,
+        config: &Config,
+        rows: &Fanout,
+    ) -> anyhow::Result<Option<Flowing>> {
         let wanted = config.flows.as_ref().filter(|_| self.running.is_none());
-        wanted.map(Flowing::start).transpose()
+        wanted.map(|flows| Flowing::start(config, flows, rows)).transpose()
     }
 
     /// Goes on as another configuration has it. What is the same there keeps its figures.
@@ -73,7 +81,10 @@ impl Flows {
     ) {
         match (&old.flows, &new.flows) {
             (Some(old), Some(new)) if old != new => {
-                self.shared().into_iter().for_each(|one| one.with(|one| change(one, old, new)));
+                if let Some(shared) = self.shared() {
+                    shared.with(|one| change(one, old, new));
+                    shared.set_export_every(new.export_every);
+                }
             }
             // What listeners have for it in their rings comes first.
             (_, None) => self.ending.extend(self.running.take()),
@@ -96,18 +107,19 @@ impl Flows {
     pub(super) fn turn(&mut self, ledger: &Ledger) {
         for at in (0..self.ending.len()).rev() {
             if !self.ending[at].shared.is_tapped() {
-                self.ending.swap_remove(at).finish(ledger);
+                let meter: Arc<dyn Meter> = self.ending.swap_remove(at).end();
+                ledger.retire(&meter);
             }
         }
     }
 
-    /// Ends all.
-    pub(super) fn finish(&mut self, ledger: &Ledger) {
+    /// Ends all; the ledger goes on to show what they have.
+    pub(super) fn finish(&mut self) {
         self.running
             .take()
             .into_iter()
             .chain(self.ending.drain(..))
-            .for_each(|one| one.finish(ledger));
+            .for_each(|one| drop(one.end()));
     }
 }
 
@@ -163,14 +175,17 @@ impl Flowing {
     ///
     /// # Errors
     /// The thread cannot be started.
-    fn start(config: &FlowsConfig) -> anyhow::Result<Flowing> {
+    fn start(whole: &Config, config: &FlowsConfig, rows: &Fanout) -> anyhow::Result<Flowing> {
         let engine = Engine::new(
             config.limits(),
             config.built_groups(),
             config.built_internal(),
             config.built_definitions(),
         );
-        let shared = Shared::new(Analysis::new(engine, config.events_max));
+        let shared = {
+            let rows = Rows::new(whole, config.export_every, rows);
+            Shared::new(Analysis::new(engine, config.events_max), rows)
+        };
 
         let (stop, stopped) = mpsc::channel();
         let ticked = Arc::clone(&shared);
@@ -197,15 +212,17 @@ impl Flowing {
         ledger.register(meter);
     }
 
-    /// Ends the thread, and keeps the final counts. Nothing may be tapped any more.
-    fn finish(self, ledger: &Ledger) {
+    /// Ends the thread. Nothing may be tapped any more.
+    fn end(self) -> Arc<Shared> {
         let Flowing { shared, _stop: stop, thread } = self;
         drop(stop);
         // A panic has said so on standard error.
         let _ = thread.join();
         // What came after the last tick is in the account too.
-        let _ = catch_unwind(AssertUnwindSafe(|| shared.tick()));
-        let meter: Arc<dyn Meter> = shared;
-        ledger.retire(&meter);
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            shared.tick();
+            shared.tell_all();
+        }));
+        shared
     }
 }

@@ -41,6 +41,7 @@ pub(super) struct Sinks {
     running: Vec<Running>,
     draining: Vec<Draining>,
     sockets: Fanout,
+    flows: Fanout,
     /// What feeds a sink with the datagrams of a listener, by the names of both. Each has a ring reader of its own.
     listeners: BTreeMap<(String, String), Feed>,
 }
@@ -114,6 +115,11 @@ impl Sinks {
     /// Where the rows of the socket collector go.
     pub(super) fn sockets(&self) -> &Fanout {
         &self.sockets
+    }
+
+    /// Where the rows of the analysis of sFlow go.
+    pub(super) fn flows(&self) -> &Fanout {
+        &self.flows
     }
 
     /// Opens what a configuration asks for anew, and changes nothing but that empty files may appear.
@@ -257,6 +263,7 @@ impl Sinks {
     fn feed(&mut self, source: &Source, sink: &str) -> Feed {
         match source {
             Source::Sockets => Feed { fanout: self.sockets.clone(), feeding: Weak::new() },
+            Source::Flows => Feed { fanout: self.flows.clone(), feeding: Weak::new() },
             Source::Listener(name) => {
                 self.listeners.entry((name.clone(), sink.to_owned())).or_default().clone()
             }
@@ -269,7 +276,7 @@ impl Sinks {
         let mut feeding = Vec::new();
         for (source, feed) in feeds {
             match source {
-                Source::Sockets => feed.fanout.detach(&sink),
+                Source::Sockets | Source::Flows => feed.fanout.detach(&sink),
                 Source::Listener(listener) => {
                     let key = (listener, config.name.clone());
                     feeding.extend(self.listeners.remove(&key).map(|feed| feed.feeding));
@@ -406,7 +413,9 @@ fn open_one(
             ),
         }
     }
-    let opening = Opening { name: wanted.name.clone(), fields, remote: remote.clone() };
+    let takes_flows = wanted.from.contains(&Source::Flows);
+    let (name, remote_addr) = (wanted.name.clone(), remote.clone());
+    let opening = Opening { name, fields, takes_flows, remote: remote_addr };
     let connector = wanted.to.open(&opening).with_context(|| format!("sink {}", wanted.name))?;
     Ok(Opened { config: wanted.clone(), fields, remote, connector })
 }

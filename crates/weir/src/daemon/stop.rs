@@ -148,7 +148,7 @@ impl Daemon {
         }
 
         // Nothing is left in a ring: what the analysis has is all that it gets.
-        self.flows.finish(&self.ledger);
+        self.flows.finish();
         if let Some(ending) = self.ending.take() {
             ending.finish(deadline);
         }
