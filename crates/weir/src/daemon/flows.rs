@@ -113,6 +113,14 @@ impl Flows {
         }
     }
 
+    /// Tells everything that is untold, while sinks may still take it. Nothing may be tapped any more.
+    pub(super) fn tell_all(&self) {
+        for one in self.running.iter().chain(&self.ending) {
+            // A panic has said so on standard error.
+            let _ = catch_unwind(AssertUnwindSafe(|| one.shared.tell_all()));
+        }
+    }
+
     /// Ends all; the ledger goes on to show what they have.
     pub(super) fn finish(&mut self) {
         self.running

@@ -27,6 +27,8 @@ pub(crate) struct Rows {
     every: Duration,
     /// Whether the analysis tells of its flows: since a sink was there for the first time.
     is_told: bool,
+    /// Whether the last rows were made.
+    is_over: bool,
     moment: Moment,
     /// Rows of flows and of interfaces that may still be made before the next tick.
     room: [u64; 2],
@@ -57,6 +59,7 @@ impl Rows {
             host,
             every,
             is_told: false,
+            is_over: false,
             moment: Moment { clock_ns: 0, unix_ns: 0 },
             room: [ROWS_MAX; 2],
             next_totals_ns: 0,
@@ -74,7 +77,7 @@ impl Rows {
     pub(super) fn begin_tick(&mut self, moment: Moment) -> Option<Duration> {
         self.moment = moment;
         self.room = [ROWS_MAX; 2];
-        let begins = !self.is_told && self.writer.has_sinks();
+        let begins = !self.is_told && !self.is_over && self.writer.has_sinks();
         self.is_told |= begins;
         begins.then_some(self.every)
     }
@@ -84,17 +87,19 @@ impl Rows {
         let Moment { clock_ns, .. } = self.moment;
         if self.is_told && clock_ns >= self.next_totals_ns {
             self.next_totals_ns = clock_ns + self.every.as_nanos() as u64;
-            self.finish(engine);
+            self.agents(engine);
+            self.totals(engine);
         }
         self.writer.flush();
     }
 
     /// Tells of agents, and how much was made: the last of a run.
     pub(super) fn finish(&mut self, engine: &Engine) {
-        if self.is_told {
+        if std::mem::take(&mut self.is_told) {
             self.agents(engine);
             self.totals(engine);
         }
+        self.is_over = true;
     }
 
     /// When something was, by the wall clock.
