@@ -18,7 +18,7 @@ CREATE TABLE IF NOT EXISTS datagrams
 (
     -- Which row this is, and of which host.
     `record_kind` UInt8 COMMENT 'What the row is about: `datagram`.' CODEC(ZSTD(1)),
-    `record_kind_word` String ALIAS transform(record_kind, [0, 1, 2, 3, 4], ['unspecified', 'poll', 'close', 'totals', 'datagram'], toString(record_kind)),
+    `record_kind_word` String ALIAS transform(record_kind, [0, 1, 2, 3, 4, 6, 7, 8], ['unspecified', 'poll', 'close', 'totals', 'datagram', 'flow', 'counters', 'flow_totals'], toString(record_kind)),
     `time_unix_ns` UInt64 COMMENT 'When the kernel received it, or else when it was read; since 1970, UTC. [ns]' CODEC(DoubleDelta, ZSTD(1)),
     `time` DateTime64(9, 'UTC') MATERIALIZED fromUnixTimestamp64Nano(toInt64(time_unix_ns)) CODEC(DoubleDelta, ZSTD(1)),
     `sequence` Nullable(UInt64) COMMENT 'Number of this row among those of its run, from 0; a gap is a row that is missing. (`run_id`, `sequence`) names a row: a store that has it twice has a copy.' CODEC(Delta(8), ZSTD(1)),
@@ -92,7 +92,7 @@ ENGINE = Null;
 
 CREATE MATERIALIZED VIEW IF NOT EXISTS datagrams_json_to_datagrams TO datagrams AS
 SELECT
-    transform(`record_kind`, ['unspecified', 'poll', 'close', 'totals', 'datagram'], [0, 1, 2, 3, 4], toUInt8OrZero(`record_kind`)) AS `record_kind`,
+    transform(`record_kind`, ['unspecified', 'poll', 'close', 'totals', 'datagram', 'flow', 'counters', 'flow_totals'], [0, 1, 2, 3, 4, 6, 7, 8], toUInt8OrZero(`record_kind`)) AS `record_kind`,
     `time_unix_ns`,
     `sequence`,
     `host`,

@@ -372,7 +372,7 @@ SELECT
     `tcp_info_tail`,
     `accecn_word`,
     `unknown_attributes`
-FROM records_protobuf AS landed WHERE landed.record_kind NOT IN (3, 4);
+FROM records_protobuf AS landed WHERE landed.record_kind NOT IN (3, 4, 6, 7, 8);
 
 CREATE MATERIALIZED VIEW IF NOT EXISTS records_protobuf_to_polls TO polls AS
 SELECT
@@ -617,7 +617,7 @@ ENGINE = Null;
 
 CREATE MATERIALIZED VIEW IF NOT EXISTS records_json_to_sockets TO sockets AS
 SELECT
-    transform(`record_kind`, ['unspecified', 'poll', 'close', 'totals', 'datagram'], [0, 1, 2, 3, 4], toUInt8OrZero(`record_kind`)) AS `record_kind`,
+    transform(`record_kind`, ['unspecified', 'poll', 'close', 'totals', 'datagram', 'flow', 'counters', 'flow_totals'], [0, 1, 2, 3, 4, 6, 7, 8], toUInt8OrZero(`record_kind`)) AS `record_kind`,
     `time_unix_ns`,
     `cookie`,
     `poll`,
@@ -795,7 +795,7 @@ SELECT
     base64Decode(`tcp_info_tail`) AS `tcp_info_tail`,
     `accecn_word`,
     base64Decode(`unknown_attributes`) AS `unknown_attributes`
-FROM records_json AS landed WHERE landed.record_kind NOT IN ('totals', 'datagram');
+FROM records_json AS landed WHERE landed.record_kind NOT IN ('totals', 'datagram', 'flow', 'counters', 'flow_totals');
 
 CREATE MATERIALIZED VIEW IF NOT EXISTS records_json_to_polls TO polls AS
 SELECT

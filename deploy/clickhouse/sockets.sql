@@ -21,7 +21,7 @@ CREATE TABLE IF NOT EXISTS sockets
 (
     -- Which record this is, of which connection, from where.
     `record_kind` UInt8 COMMENT 'What the record is about: `poll` is a socket as a poll found it, `close` a connection that ended; a `totals` record has only `totals`; `datagram` is a `DatagramRecord`.' CODEC(ZSTD(1)),
-    `record_kind_word` String ALIAS transform(record_kind, [0, 1, 2, 3, 4], ['unspecified', 'poll', 'close', 'totals', 'datagram'], toString(record_kind)),
+    `record_kind_word` String ALIAS transform(record_kind, [0, 1, 2, 3, 4, 6, 7, 8], ['unspecified', 'poll', 'close', 'totals', 'datagram', 'flow', 'counters', 'flow_totals'], toString(record_kind)),
     `time_unix_ns` UInt64 COMMENT 'When the kernel was asked for the datagram that lists the socket, or when the close event was read; since 1970, UTC. [ns]' CODEC(DoubleDelta, ZSTD(1)),
     `time` DateTime64(9, 'UTC') MATERIALIZED fromUnixTimestamp64Nano(toInt64(time_unix_ns)) CODEC(DoubleDelta, ZSTD(1)),
     `cookie` UInt64 COMMENT 'The kernel\'s number of the socket, unique until the next boot, across namespaces. (`boot_id`, `cookie`) names a connection permanently. A connection keeps it in TIME_WAIT. [Linux 3.3]' CODEC(Delta(8), ZSTD(1)),

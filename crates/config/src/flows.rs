@@ -55,6 +55,8 @@ keys! {
         /// An agent that was not heard for so long is forgotten.
         agent_timeout => agent_timeout: Duration =
             Span(Duration::from_secs(1), DAY), default(Limits::default().agent_timeout);
+        /// Every so long a flow that goes on has a row, for sinks with `from = ["flows"]`, and so has each agent.
+        export_every => export_every: Duration = Span(Duration::from_secs(1), DAY), default(Duration::from_secs(60));
         /// Events that are kept for those who ask later.
         events_max => events_max: usize = whole(1, 1_000_000), default(1_000);
         /// Interfaces that lead to other agents, such as `3@192.0.2.1`: `ifIndex` 3 of the agent of that

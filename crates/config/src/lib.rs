@@ -229,8 +229,8 @@ fn read(report: &Report, document: &Table, listeners: Vec<ReadListener>) -> Opti
         self::flows::check(report, flows, &listeners);
     }
     threshold::check(report, &thresholds, flows.as_ref().map(|flows| &flows.thing));
-    let sources = (document.get("sockets"), document.get("threshold"));
-    self::sink::check(report, &sinks, sources, &listeners);
+    let made = [document.get("sockets"), document.get("flows"), document.get("threshold")];
+    self::sink::check(report, &sinks, made, &listeners);
     files::check(report, &listeners, &sinks);
 
     Some(Config {

@@ -42,6 +42,7 @@ pub use url::Url;
 
 use crate::address::{HostPort, NAME, name_of};
 use crate::document::{Entry, Item, Table, Value};
+use crate::flows::FLOWS_NAME;
 use crate::form::{Choice, Form, Kind, List, OrOff, Slot, Span, path, size, whole};
 use crate::host::Finding;
 use crate::keys::{Section, Values, keys};
@@ -100,9 +101,10 @@ keys! {
     pub struct SinkConfig in "sink" {
         /// Name in the ledger and in metrics. No two sinks share one.
         name => name: String = NAME, derived("the text of `to`", name_of(&to));
-        /// Whose rows it takes: `sockets`, the records of the socket collector; `events`, what passes a `[[threshold]]` and
-        /// what is down again; or the name of a listener. Each datagram and each event becomes a row, and the payload of an event is JSON.
-        from => from: Vec<Source> = List { of: "`sockets`, `events` and names of listeners", parse: source },
+        /// Whose rows it takes: `sockets`, the records of the socket collector; `flows`, the flows, counters and totals of the analysis
+        /// of sFlow; `events`, what passes a `[[threshold]]` and what is down again; or the name of a listener. Each datagram and each
+        /// event becomes a row, and the payload of an event is JSON.
+        from => from: Vec<Source> = List { of: "`sockets`, `flows`, `events` and names of listeners", parse: source },
             listed("write from = [\"sockets\"]");
         /// Where the records go. `udp:` packs them into datagrams no larger than the path takes without fragments,
         /// numbered, so that `weir sockets --receive` can say what is missing. `null:` counts and forgets. In the path of a file that
@@ -230,6 +232,8 @@ pub enum Source {
     Sockets,
     /// Thresholds: each event is a row like a datagram's, whose payload is the event as JSON.
     Events,
+    /// The analysis of sFlow.
+    Flows,
     /// The listener of that name.
     Listener(String),
 }
@@ -239,6 +243,7 @@ impl fmt::Display for Source {
         match self {
             Source::Sockets => f.write_str(COLLECTOR_NAME),
             Source::Events => f.write_str(EVENTS_NAME),
+            Source::Flows => f.write_str(FLOWS_NAME),
             Source::Listener(name) => f.write_str(name),
         }
     }
@@ -249,6 +254,7 @@ fn source(text: &str) -> Result<Source, String> {
     Ok(match text {
         COLLECTOR_NAME => Source::Sockets,
         EVENTS_NAME => Source::Events,
+        FLOWS_NAME => Source::Flows,
         name => Source::Listener(name.to_owned()),
     })
 }
@@ -322,7 +328,7 @@ impl SinkConfig {
     /// The listeners among its sources.
     pub fn listeners(&self) -> impl Iterator<Item = &str> {
         self.from.iter().filter_map(|source| match source {
-            Source::Sockets | Source::Events => None,
+            Source::Sockets | Source::Events | Source::Flows => None,
             Source::Listener(name) => Some(name.as_str()),
         })
     }

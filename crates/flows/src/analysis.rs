@@ -8,10 +8,11 @@ use crate::definition::{Counting, Definition};
 use crate::engine::{Changed, Engine, Limits, Taken};
 use crate::event::EventLog;
 use crate::lookup::Groups;
-use crate::table::Ended;
+use crate::portion::Told;
 use crate::threshold::{Passed, Threshold, Watch};
 use std::collections::HashSet;
 use std::net::IpAddr;
+use std::time::Duration;
 use watching::Watching;
 
 /// A moment, by both clocks.
@@ -121,20 +122,30 @@ impl Analysis {
         at.is_some()
     }
 
+    /// Tells of flows from now on: see [`Engine::tell_every`].
+    pub fn tell_every(&mut self, every: Duration) {
+        self.engine.tell_every(every);
+    }
+
+    /// Tells everything that is untold.
+    pub fn tell_all(&mut self, told: &mut impl Told) {
+        self.engine.tell_all(told);
+    }
+
     /// Takes a datagram: see [`Engine::datagram`].
     pub fn datagram(
         &mut self,
         bytes: &[u8],
         source: IpAddr,
         clock_ns: u64,
-        ended: &mut impl Ended,
+        told: &mut impl Told,
     ) -> Taken {
-        self.engine.datagram(bytes, source, clock_ns, ended)
+        self.engine.datagram(bytes, source, clock_ns, told)
     }
 
     /// Ends flows, forgets agents, and looks at every threshold. To be called every 100 ms or so. Returns whether there are new events.
-    pub fn tick(&mut self, now: Moment, ended: &mut impl Ended) -> bool {
-        self.engine.tick(now.clock_ns, ended);
+    pub fn tick(&mut self, now: Moment, told: &mut impl Told) -> bool {
+        self.engine.tick(now.clock_ns, told);
         let before = self.events.last_id();
         for mut one in std::mem::take(&mut self.leaving) {
             one.watch.release(now.clock_ns, &mut self.passed);

@@ -5,8 +5,9 @@ use crate::field::{Facts, Value};
 use crate::filter::Filter;
 use crate::key::Part;
 use crate::lookup::Groups;
+use crate::portion::{Accepted, Amounts, Cause, Portion, Told, Untold, Untolds};
 use crate::sampler;
-use crate::table::{Ended, Everything, Flow, Table};
+use crate::table::{Ended, Everything, Flow, Leaving, Table};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -127,6 +128,8 @@ pub struct Sample {
     pub is_edge: bool,
     /// Frames that it stands for.
     pub frames: f64,
+    /// Frames that it stands for by what the agent says: too few where samples are lost.
+    pub configured_rate: u32,
     /// Bytes of the frame on the wire.
     pub frame_bytes: u32,
     /// When it arrived.
@@ -177,6 +180,7 @@ pub struct Counting {
     table: Table,
     totals: DefinitionTotals,
     key: Vec<u8>,
+    untolds: Option<Untolds>,
 }
 
 impl Counting {
@@ -188,7 +192,22 @@ impl Counting {
             totals: DefinitionTotals::default(),
             key: vec![0; key_len],
             definition,
+            untolds: None,
         }
+    }
+
+    /// The same, which tells of a flow that goes on after so long, and of each that ends.
+    pub(crate) fn telling(mut self, every: Option<Duration>) -> Counting {
+        match (&mut self.untolds, every) {
+            (Some(untolds), Some(every)) => untolds.set_every(every),
+            (untolds, every) => *untolds = every.map(Untolds::new),
+        }
+        self
+    }
+
+    /// What it counted, in whole units, if it tells of its flows: what it has told and is still to tell.
+    pub fn counted(&self) -> Option<Amounts> {
+        self.untolds.as_ref().map(Untolds::counted)
     }
 
     /// What is counted.
@@ -217,7 +236,7 @@ impl Counting {
         sample: &Sample,
         facts: &impl Facts,
         groups: &Groups,
-        ended: &mut impl Ended,
+        told: &mut impl Told,
     ) {
         if sample.traffic != self.definition.traffic {
             return;
@@ -256,14 +275,40 @@ impl Counting {
             Measure::Samples => 1.0,
         };
         self.totals.counted += 1;
-        self.table.add(&self.key, value, weight, sample.now_ns, ended);
+        let Counting { definition, table, key, untolds, .. } = self;
+        let Some(untolds) = untolds else {
+            table.add(key, value, weight, sample.now_ns, &mut ());
+            return;
+        };
+        let mut teller = Teller { definition, groups, untolds, told };
+        let place = table.add(key, value, weight, sample.now_ns, &mut teller);
+        let all = all_of(definition, table, key).map(|all| all.total).unwrap_or_default();
+        untolds.add(place as usize, sample, all);
     }
 
     /// Ends flows that were not seen for the active timeout. Looks at a part of them at a time.
-    pub fn sweep(&mut self, now_ns: u64, ended: &mut impl Ended) {
+    pub fn sweep(&mut self, now_ns: u64, groups: &Groups, told: &mut impl Told) {
         let timeout_ns = self.definition.active_timeout.as_nanos() as u64;
         let places = self.table.len() / 8 + 64;
-        self.table.sweep(now_ns.saturating_sub(timeout_ns), places, ended);
+        let before_ns = now_ns.saturating_sub(timeout_ns);
+        let Counting { definition, table, untolds, .. } = self;
+        let Some(untolds) = untolds else { return table.sweep(before_ns, places, &mut ()) };
+
+        let mut teller = Teller { definition, groups, untolds, told };
+        table.sweep(before_ns, places, &mut teller);
+        teller.tell_active(table, now_ns, places);
+        teller.tell_merged(table);
+    }
+
+    /// Tells everything that is untold: the definition ends, or who is told does.
+    pub fn tell_all(&mut self, groups: &Groups, told: &mut impl Told) {
+        let Counting { definition, table, untolds, .. } = self;
+        let Some(untolds) = untolds else { return };
+        let mut teller = Teller { definition, groups, untolds, told };
+        for place in 0..teller.untolds.places() {
+            teller.tell_or_merge(table, place as u32, Cause::Stopped);
+        }
+        teller.tell_merged(table);
     }
 
     /// Forgets what all samples of these samplers are.
@@ -417,21 +462,15 @@ impl Counting {
 
     /// All samples of the sampler that a flow is of; of several samplers, nothing.
     fn all_of(&self, key: &[u8]) -> Option<&Everything> {
-        match (self.definition.aggregation, key.first_chunk()) {
-            (Aggregation::Max, Some(sampler)) => self.table.all_of(u32::from_be_bytes(*sampler)),
-            _ => self.table.all_of_only(),
-        }
+        all_of(&self.definition, &self.table, key)
     }
 
     /// The share of frames that were sampled and arrived.
     fn sampled(&self, all: Option<&Everything>) -> f64 {
-        match (self.definition.measure, all) {
+        match self.definition.measure {
             // What arrived is known.
-            (Measure::Samples, _) => 1.0,
-            (Measure::Bytes | Measure::Frames, Some(all)) if all.total.value > 0.0 => {
-                all.total.effective_samples() / all.total.value
-            }
-            _ => 0.0,
+            Measure::Samples => 1.0,
+            Measure::Bytes | Measure::Frames => sampled_share(all),
         }
     }
 
@@ -445,5 +484,109 @@ impl Counting {
             Aggregation::Max | Aggregation::Sum => true,
         };
         is_direction && is_place
+    }
+}
+
+/// All samples of the sampler that a flow is of; of several samplers, nothing.
+fn all_of<'t>(definition: &Definition, table: &'t Table, key: &[u8]) -> Option<&'t Everything> {
+    match (definition.aggregation, key.first_chunk()) {
+        (Aggregation::Max, Some(sampler)) => table.all_of(u32::from_be_bytes(*sampler)),
+        _ => table.all_of_only(),
+    }
+}
+
+fn sampled_share(all: Option<&Everything>) -> f64 {
+    match all {
+        Some(all) if all.total.value > 0.0 => all.total.effective_samples() / all.total.value,
+        _ => 0.0,
+    }
+}
+
+/// Tells what comes of a definition's flows.
+struct Teller<'a, T> {
+    definition: &'a Definition,
+    groups: &'a Groups,
+    untolds: &'a mut Untolds,
+    told: &'a mut T,
+}
+
+impl<T: Told> Ended for Teller<'_, T> {
+    fn ended(&mut self, table: &Table, place: u32, why: Leaving) {
+        let cause = match why {
+            Leaving::Idle => Cause::Ended,
+            Leaving::Lightest => Cause::Evicted,
+        };
+        self.tell_or_merge(table, place, cause);
+    }
+}
+
+impl<T: Told> Teller<'_, T> {
+    fn tell_or_merge(&mut self, table: &Table, place: u32, cause: Cause) {
+        let untold = self.untolds.take(place as usize);
+        if !untold.is_empty() && self.tell(table, place, &untold, cause) == Accepted::No {
+            self.untolds.merge(&untold);
+        }
+    }
+
+    /// Tells of flows that go on, until no more are taken.
+    fn tell_active(&mut self, table: &Table, now_ns: u64, mut places: usize) {
+        while let Some(place) = self.untolds.next_due(now_ns, &mut places) {
+            let untold = self.untolds.take(place);
+            if self.tell(table, place as u32, &untold, Cause::Active) == Accepted::No {
+                return self.untolds.put_back(place, untold);
+            }
+        }
+    }
+
+    fn tell_merged(&mut self, table: &Table) {
+        let flows = std::mem::take(&mut self.untolds.merged_flows);
+        let untold = std::mem::take(&mut self.untolds.merged);
+        if flows == 0 {
+            return;
+        }
+        let sampled = sampled_share(table.all_of_only());
+        let (bytes, frames) = untold.estimates(f64::INFINITY, sampled);
+        // Such a one is always taken.
+        self.told.flow(&Portion {
+            definition: self.definition,
+            groups: self.groups,
+            cause: Cause::Merged,
+            key: &[],
+            sampler: None,
+            flows,
+            amounts: untold.amounts,
+            bytes,
+            frames,
+            first_ns: untold.first_ns,
+            last_ns: untold.last_ns(),
+            rate_missing_max: 0.0,
+        });
+    }
+
+    fn tell(&mut self, table: &Table, place: u32, untold: &Untold, cause: Cause) -> Accepted {
+        let key = table.key(place);
+        let all = all_of(self.definition, table, key);
+        let since = all.map(|all| untold.all_since(&all.total).effective_samples());
+        let all_samples = since.map_or(f64::INFINITY, pinned);
+        let (bytes, frames) = untold.estimates(all_samples, sampled_share(all));
+
+        let (sampler, values) = match self.definition.aggregation {
+            Aggregation::Max => key.split_at(SAMPLER_LEN),
+            Aggregation::Sum | Aggregation::Edge => key.split_at(0),
+        };
+        self.told.flow(&Portion {
+            definition: self.definition,
+            groups: self.groups,
+            cause,
+            key: values,
+            sampler: sampler.first_chunk().map(|bytes| u32::from_be_bytes(*bytes)),
+            flows: 1,
+            amounts: untold.amounts,
+            bytes,
+            frames,
+            first_ns: untold.first_ns,
+            last_ns: untold.last_ns(),
+            rate_missing_max: table.flow(place).inherited * table.rate_factor(untold.last_ns()),
+        })
     }
 }

@@ -4,9 +4,10 @@ use crate::agent::{Agent, AgentId, Room};
 use crate::definition::{Counting, Definition, Direction, Sample, Traffic};
 use crate::lookup::Groups;
 use crate::observed::Observed;
+use crate::portion::{CounterReading, Told, Untolds};
 use crate::sampler::{Reading, Worth};
 use crate::sequence::Seen;
-use crate::table::{Ended, Everything};
+use crate::table::Everything;
 use foldhash::fast::RandomState;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -101,6 +102,9 @@ struct Rest {
     groups: Groups,
     internal: HashSet<(IpAddr, u32)>,
     counting: Vec<Counting>,
+    /// Definitions that have ended, until everything of them is told.
+    ended: Vec<Counting>,
+    tell_every: Option<Duration>,
     /// For samplers and interfaces of all agents.
     room: Room,
     totals: EngineTotals,
@@ -125,6 +129,7 @@ const CHANGED_MAX: usize = 65_536;
 /// What one sample is worth, and to whom.
 struct Weighed {
     frames: f64,
+    configured_rate: u32,
     sampler: u32,
 }
 
@@ -141,6 +146,8 @@ impl Engine {
             groups,
             internal,
             counting: definitions.into_iter().map(Counting::new).collect(),
+            ended: Vec::new(),
+            tell_every: None,
             room: Room::new(limits.sources_max),
             totals: EngineTotals::default(),
             changed: Changed::default(),
@@ -177,16 +184,43 @@ impl Engine {
         let counting = &mut self.rest.counting;
         match counting.iter_mut().find(|one| one.definition().name == definition.name) {
             Some(same) if *same.definition() == definition => {}
-            Some(former) => *former = Counting::new(definition),
-            None => counting.push(Counting::new(definition)),
+            former => {
+                let next = Counting::new(definition).telling(self.rest.tell_every);
+                match former {
+                    Some(former) => self.rest.ended.push(std::mem::replace(former, next)),
+                    None => counting.push(next),
+                }
+            }
+        }
+    }
+
+    /// From now on, tells of each flow that ends, and of each that goes on after so long. Whatever the tables say, every sample from now on is
+    /// told of once.
+    pub fn tell_every(&mut self, every: Duration) {
+        self.rest.tell_every = Some(every);
+        let counting = std::mem::take(&mut self.rest.counting);
+        self.rest.counting = counting.into_iter().map(|one| one.telling(Some(every))).collect();
+    }
+
+    /// The most bytes that telling of flows takes on top of [`memory_max_bytes`](Self::memory_max_bytes).
+    pub fn telling_max_bytes(definitions: &[Definition]) -> usize {
+        definitions.iter().map(|one| Untolds::memory_max_bytes(one.flows_max)).sum()
+    }
+
+    /// Tells everything that is untold.
+    pub fn tell_all(&mut self, told: &mut impl Told) {
+        self.rest.tell_ended(told);
+        for counting in &mut self.rest.counting {
+            counting.tell_all(&self.rest.groups, told);
         }
     }
 
     /// Counts no longer by the definition of this name. Returns whether there was one.
     pub fn undefine(&mut self, name: &str) -> bool {
-        let before = self.rest.counting.len();
-        self.rest.counting.retain(|one| one.definition().name != name);
-        self.rest.counting.len() < before
+        let Rest { counting, ended, .. } = &mut self.rest;
+        let at = counting.iter().position(|one| one.definition().name == name);
+        ended.extend(at.map(|at| counting.remove(at)));
+        at.is_some()
     }
 
     /// Changes what it may hold, and which interfaces are no edge. Agents and sources that it knows already stay, above a lower limit too.
@@ -237,7 +271,7 @@ impl Engine {
         bytes: &[u8],
         source: IpAddr,
         now_ns: u64,
-        ended: &mut impl Ended,
+        told: &mut impl Told,
     ) -> Taken {
         let totals = &mut self.rest.totals;
         totals.datagrams += 1;
@@ -273,7 +307,7 @@ impl Engine {
             return Taken::Duplicate;
         }
         totals.read += 1;
-        self.rest.samples(&datagram, id, agent, now_ns, ended);
+        self.rest.samples(&datagram, id, agent, now_ns, told);
         Taken::Read
     }
 
@@ -291,9 +325,10 @@ impl Engine {
     }
 
     /// Ends flows and forgets agents, samplers and interfaces that were not seen for long. To be called every 100 ms or so.
-    pub fn tick(&mut self, now_ns: u64, ended: &mut impl Ended) {
+    pub fn tick(&mut self, now_ns: u64, told: &mut impl Told) {
+        self.rest.tell_ended(told);
         for counting in &mut self.rest.counting {
-            counting.sweep(now_ns, ended);
+            counting.sweep(now_ns, &self.rest.groups, told);
         }
 
         const EVERY_NS: u64 = 1_000_000_000;
@@ -312,24 +347,30 @@ impl Engine {
 }
 
 impl Rest {
+    fn tell_ended(&mut self, told: &mut impl Told) {
+        for mut ended in self.ended.drain(..) {
+            ended.tell_all(&self.groups, told);
+        }
+    }
+
     fn samples(
         &mut self,
         datagram: &Datagram<'_>,
         id: AgentId,
         agent: &mut Agent,
         now_ns: u64,
-        ended: &mut impl Ended,
+        told: &mut impl Told,
     ) {
         for sample in datagram.samples() {
             match sample {
                 Ok(sflow::Sample::Flow(flow)) => {
-                    self.flow(datagram, &flow, id, agent, now_ns, ended);
+                    self.flow(datagram, &flow, id, agent, now_ns, told);
                 }
                 Ok(sflow::Sample::Dropped(dropped)) => {
-                    self.dropped(datagram, &dropped, id, agent, now_ns, ended);
+                    self.dropped(datagram, &dropped, id, agent, now_ns, told);
                 }
                 Ok(sflow::Sample::Counters(counters)) => {
-                    self.counters(datagram, &counters, id, agent);
+                    self.counters(datagram, &counters, id, agent, now_ns, told);
                 }
                 Ok(sflow::Sample::Metrics(_) | sflow::Sample::RtFlow(_)) => {}
                 Ok(sflow::Sample::Unknown(raw)) => self.unknown(raw.format),
@@ -345,7 +386,7 @@ impl Rest {
         id: AgentId,
         agent: &mut Agent,
         now_ns: u64,
-        ended: &mut impl Ended,
+        told: &mut impl Told,
     ) {
         let reading = Reading {
             sequence: flow.sequence,
@@ -385,7 +426,7 @@ impl Rest {
         let input = flow.input.if_index().unwrap_or(0);
         let is_edge =
             direction != Direction::Egress && !self.internal.contains(&(id.address, input));
-        self.count(Traffic::Sampled, worth, direction, is_edge, &observed, now_ns, ended);
+        self.count(Traffic::Sampled, worth, direction, is_edge, &observed, now_ns, told);
     }
 
     fn dropped(
@@ -395,7 +436,7 @@ impl Rest {
         id: AgentId,
         agent: &mut Agent,
         now_ns: u64,
-        ended: &mut impl Ended,
+        told: &mut impl Told,
     ) {
         // Every dropped packet is one, and those that were not told are counted in `drops`.
         let reading = Reading {
@@ -419,7 +460,7 @@ impl Rest {
                 Err(malformed) => self.fault(&malformed),
             }
         }
-        self.count(Traffic::Dropped, worth, Direction::Any, true, &observed, now_ns, ended);
+        self.count(Traffic::Dropped, worth, Direction::Any, true, &observed, now_ns, told);
     }
 
     fn counters(
@@ -428,6 +469,8 @@ impl Rest {
         counters: &CountersSample<'_>,
         id: AgentId,
         agent: &mut Agent,
+        now_ns: u64,
+        told: &mut impl Told,
     ) {
         self.totals.counter_samples += 1;
         for record in counters.records() {
@@ -435,8 +478,13 @@ impl Rest {
                 Ok(CounterRecord::Interface(port)) => {
                     match agent.port_or_new(port.if_index, &mut self.room) {
                         Some(at) => {
-                            at.take(counters.sequence, datagram.uptime_ms, port);
-                            self.changed.note(id, port.if_index);
+                            let index = port.if_index;
+                            let seen = at.take(counters.sequence, datagram.uptime_ms, port);
+                            self.changed.note(id, index);
+                            if let (Some(compared), Some(port)) = (seen, agent.port_of(index)) {
+                                let reading = CounterReading { id, agent, port, compared, now_ns };
+                                told.counters(&reading);
+                            }
                         }
                         None => self.totals.source_limit += 1,
                     }
@@ -459,11 +507,17 @@ impl Rest {
         let Some((sampler, worth, dropped)) = agent.weigh(source, traffic, reading, &mut self.room)
         else {
             self.totals.source_limit += 1;
-            return Some(Weighed { frames: reading.sampling_rate.into(), sampler: u32::MAX });
+            return Some(Weighed {
+                frames: reading.sampling_rate.into(),
+                configured_rate: reading.sampling_rate,
+                sampler: u32::MAX,
+            });
         };
         self.totals.agent_dropped_samples += dropped;
         match worth {
-            Worth::Frames(frames) => Some(Weighed { frames, sampler }),
+            Worth::Frames(frames) => {
+                Some(Weighed { frames, configured_rate: reading.sampling_rate, sampler })
+            }
             Worth::Duplicate => None,
         }
     }
@@ -477,13 +531,22 @@ impl Rest {
         is_edge: bool,
         observed: &Observed,
         now_ns: u64,
-        ended: &mut impl Ended,
+        told: &mut impl Told,
     ) {
-        let Weighed { frames, sampler } = worth;
+        let Weighed { frames, configured_rate, sampler } = worth;
         let frame_bytes = observed.frame_bytes;
-        let sample = Sample { traffic, sampler, direction, is_edge, frames, frame_bytes, now_ns };
+        let sample = Sample {
+            traffic,
+            sampler,
+            direction,
+            is_edge,
+            frames,
+            configured_rate,
+            frame_bytes,
+            now_ns,
+        };
         for counting in &mut self.counting {
-            counting.count(&sample, observed, &self.groups, ended);
+            counting.count(&sample, observed, &self.groups, told);
         }
     }
 

@@ -57,6 +57,15 @@ pub struct Port {
     heard_ns: u64,
 }
 
+/// What counters that came could be compared with.
+#[derive(Clone, Copy, Debug)]
+pub enum Compared {
+    /// The counters before, of the same life of the agent: rates and differences are right.
+    With(IfCounters),
+    /// They are the first, or the agent began anew, or they leapt.
+    Nothing,
+}
+
 /// Bytes by samples since the last counter sample.
 #[derive(Clone, Copy, Debug, Default)]
 struct SampledBytes {
@@ -111,11 +120,16 @@ impl Port {
         self.sampled.output += bytes;
     }
 
-    /// Takes what a counter sample says.
-    pub fn take(&mut self, sequence: u32, uptime_ms: u32, counters: IfCounters) {
+    /// Takes what a counter sample says. `None`: it was not for use.
+    pub fn take(
+        &mut self,
+        sequence: u32,
+        uptime_ms: u32,
+        counters: IfCounters,
+    ) -> Option<Compared> {
         let seen = self.sequence.take(sequence, 0);
         if matches!(seen, Seen::Late | Seen::Duplicate | Seen::Strange) {
-            return;
+            return None;
         }
 
         let before = self.last.replace((counters, uptime_ms));
@@ -130,6 +144,10 @@ impl Port {
         if rates.is_some() || self.without > WITHOUT_MAX {
             self.rates = rates;
         }
+        Some(match before {
+            Some((before, _)) if rates.is_some() => Compared::With(before),
+            _ => Compared::Nothing,
+        })
     }
 
     fn compare(

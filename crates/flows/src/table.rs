@@ -110,15 +110,24 @@ pub struct Everything {
     pub total: Sums,
 }
 
+/// Why a flow leaves its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Leaving {
+    /// It is seen no more.
+    Idle,
+    /// It is lighter than any other.
+    Lightest,
+}
+
 /// What happens to flows that end, in the order in which they end.
 pub trait Ended {
-    /// `key` is seen no more, or lighter than any other.
-    fn ended(&mut self, key: &[u8], flow: &Flow);
+    /// The flow at a place leaves it; the table still has it.
+    fn ended(&mut self, table: &Table, place: u32, why: Leaving);
 }
 
 /// Forgets them.
 impl Ended for () {
-    fn ended(&mut self, _: &[u8], _: &Flow) {}
+    fn ended(&mut self, _: &Table, _: u32, _: Leaving) {}
 }
 
 impl Table {
@@ -195,7 +204,8 @@ impl Table {
         (-exponent).exp() / (self.smoothing_s * share)
     }
 
-    /// Adds a sample that stands for `value`; `weight` is of [`weight_at`](Self::weight_at). `key` has the table's length.
+    /// Adds a sample that stands for `value`; `weight` is of [`weight_at`](Self::weight_at). `key` has the table's length. Returns the place
+    /// of its flow.
     pub fn add(
         &mut self,
         key: &[u8],
@@ -203,7 +213,7 @@ impl Table {
         weight: f64,
         now_ns: u64,
         ended: &mut impl Ended,
-    ) {
+    ) -> u32 {
         debug_assert_eq!(key.len(), self.key_len);
         let hash = self.hasher.hash_one(key) as u32;
         let at = match self.find(key, hash) {
@@ -224,6 +234,7 @@ impl Table {
                 self.hot_missed += 1;
             }
         }
+        at
     }
 
     /// Since the first sample; nothing before it.
@@ -287,8 +298,7 @@ impl Table {
             self.swept = at + 1;
             let place = &self.places[at];
             if place.is_taken && place.flow.last_ns < before_ns {
-                let flow = place.flow;
-                ended.ended(self.key(at as u32), &flow);
+                ended.ended(self, at as u32, Leaving::Idle);
                 self.remove(at as u32);
                 self.free.push(at as u32);
             }
@@ -326,7 +336,13 @@ impl Table {
         self.landmark_ns = now_ns;
     }
 
-    fn key(&self, at: u32) -> &[u8] {
+    /// The flow at a place.
+    pub fn flow(&self, place: u32) -> &Flow {
+        &self.places[place as usize].flow
+    }
+
+    /// The key of the flow at a place.
+    pub fn key(&self, at: u32) -> &[u8] {
         let start = at as usize * self.key_len;
         &self.keys[start..start + self.key_len]
     }
@@ -419,9 +435,8 @@ impl Table {
                 self.heap[0].bound = weight;
                 self.sink(0);
             } else {
-                let flow = place.flow;
                 self.pop();
-                ended.ended(self.key(top.place), &flow);
+                ended.ended(self, top.place, Leaving::Lightest);
                 self.remove(top.place);
                 self.evicted += 1;
                 return (top.place, weight);

@@ -48,6 +48,18 @@ struct Place {
     column: u8,
 }
 
+/// Where the entries of a field of tags lie in a message, others of the message between them.
+#[derive(Clone, Copy)]
+struct TagsPlace {
+    column: usize,
+    number: u32,
+    start: usize,
+    end: usize,
+}
+
+/// Most fields of tags in a table.
+const TAGS_MAX: usize = 2;
+
 impl CellReader {
     /// A reader of these fields, all of one table. A column is a field's place among them.
     ///
@@ -75,7 +87,8 @@ impl CellReader {
         message: &[u8],
         mut put: impl FnMut(usize, Cell<'_>),
     ) -> Result<(), DecodeError> {
-        let (mut rest, mut tags) = (message, None);
+        let mut rest = message;
+        let mut tags: [Option<TagsPlace>; TAGS_MAX] = [None; TAGS_MAX];
         loop {
             // Nearly all fields are numbers, and take the short way.
             while let Some((number, value)) = take_short(&mut rest) {
@@ -103,8 +116,14 @@ impl CellReader {
                     match (form, bytes.try_into()) {
                         // Each entry is a field of its own, and all lie between the start of the first and the end of the last.
                         (Form::Tags, _) => {
-                            let (_, _, first, _) = tags.unwrap_or((column, number, start, 0));
-                            tags = Some((column, number, first, message.len() - rest.len()));
+                            let end = message.len() - rest.len();
+                            let is_it = |slot: &&mut Option<TagsPlace>| {
+                                slot.is_none_or(|one| one.column == column)
+                            };
+                            if let Some(slot) = tags.iter_mut().find(is_it) {
+                                let start = slot.map_or(start, |one| one.start);
+                                *slot = Some(TagsPlace { column, number, start, end });
+                            }
                         }
                         (Form::Address, Ok(address)) => put(column, Cell::Address(address)),
                         _ => put(column, Cell::Bytes(bytes)),
@@ -114,7 +133,7 @@ impl CellReader {
             }
         }
 
-        if let Some((column, number, start, end)) = tags {
+        for TagsPlace { column, number, start, end } in tags.into_iter().flatten() {
             put(column, Cell::Tags(Tags::between(number, message, start, end)));
         }
         Ok(())

@@ -4,7 +4,9 @@
 //! chunk that waited on disk can be read by a later version.
 
 use crate::protobuf::ProtobufWriter;
-use crate::{DatagramRecord, PollTotals, SocketRecord};
+use crate::{
+    CounterRecord, DatagramRecord, Field, FlowRecord, FlowTotals, PollTotals, SocketRecord,
+};
 
 /// What a row is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -16,11 +18,60 @@ pub enum RowKind {
     Totals = 2,
     /// A datagram that a listener received.
     Datagram = 3,
+    /// What came of a flow: a [`FlowRecord`].
+    Flow = 5,
+    /// A [`CounterRecord`].
+    Counters = 6,
+    /// A [`FlowTotals`].
+    FlowTotals = 7,
 }
 
 impl RowKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [RowKind; 3] = [RowKind::Record, RowKind::Totals, RowKind::Datagram];
+    pub const ALL: [RowKind; 6] = [
+        RowKind::Record,
+        RowKind::Totals,
+        RowKind::Datagram,
+        RowKind::Flow,
+        RowKind::Counters,
+        RowKind::FlowTotals,
+    ];
+
+    /// The fields of its table.
+    pub fn fields(self) -> &'static [Field] {
+        match self {
+            RowKind::Record => SocketRecord::FIELDS,
+            RowKind::Totals => PollTotals::FIELDS,
+            RowKind::Datagram => DatagramRecord::FIELDS,
+            RowKind::Flow => FlowRecord::FIELDS,
+            RowKind::Counters => CounterRecord::FIELDS,
+            RowKind::FlowTotals => FlowTotals::FIELDS,
+        }
+    }
+
+    /// The name of its table in stores, and in the names of files.
+    pub fn table(self) -> &'static str {
+        match self {
+            RowKind::Record => "sockets",
+            RowKind::Totals => "polls",
+            RowKind::Datagram => "datagrams",
+            RowKind::Flow => "flows",
+            RowKind::Counters => "counters",
+            RowKind::FlowTotals => "flow_totals",
+        }
+    }
+
+    /// The word by which a message of a broker says what it is.
+    pub fn word(self) -> &'static str {
+        match self {
+            RowKind::Record => "record",
+            RowKind::Totals => "totals",
+            RowKind::Datagram => "datagram",
+            RowKind::Flow => "flow",
+            RowKind::Counters => "counters",
+            RowKind::FlowTotals => "flow_totals",
+        }
+    }
 
     fn from_number(number: u8) -> Option<RowKind> {
         RowKind::ALL.into_iter().find(|kind| *kind as u8 == number)
@@ -31,7 +82,7 @@ impl RowKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Row<'c> {
     pub kind: RowKind,
-    /// Rows that belong together share it: the socket's cookie, or a hash of the sender's address.
+    /// Rows that belong together share it: the socket's cookie, or a hash of the sender's address, of a flow's key or of an agent.
     pub key: u64,
     /// Its number in its stream, from 0, without a gap.
     pub number: u64,
@@ -242,8 +293,26 @@ impl ChunkBuilder {
 
     /// Adds a datagram. Those with one key are of one sender.
     pub fn datagram(&mut self, datagram: &DatagramRecord<'_>, key: u64) {
-        self.writer.write_datagram(datagram, &mut self.filling.bytes, |_, _| {});
+        self.writer.write_row(datagram, &mut self.filling.bytes, |_, _| {});
         self.added(RowKind::Datagram, key, datagram.time_unix_ns);
+    }
+
+    /// Adds what came of a flow. Those with one key are of one definition.
+    pub fn flow(&mut self, flow: &FlowRecord<'_>, key: u64) {
+        self.writer.write_row(flow, &mut self.filling.bytes, |_, _| {});
+        self.added(RowKind::Flow, key, flow.time_unix_ns);
+    }
+
+    /// Adds counters. Those with one key are of one agent.
+    pub fn counters(&mut self, counters: &CounterRecord<'_>, key: u64) {
+        self.writer.write_row(counters, &mut self.filling.bytes, |_, _| {});
+        self.added(RowKind::Counters, key, counters.time_unix_ns);
+    }
+
+    /// Adds the totals of flow and counter rows.
+    pub fn flow_totals(&mut self, totals: &FlowTotals<'_>) {
+        self.writer.write_row(totals, &mut self.filling.bytes, |_, _| {});
+        self.added(RowKind::FlowTotals, 0, totals.time_unix_ns);
     }
 
     /// Counts a row that nobody takes: its number is used, and it is in no chunk. Only between two chunks.

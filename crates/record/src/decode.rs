@@ -2,7 +2,9 @@
 
 use crate::schema::Message;
 use crate::value::{Payload, WireField};
-use crate::{DatagramRecord, PollTotals, RecordKind, SocketRecord};
+use crate::{
+    CounterRecord, DatagramRecord, FlowRecord, FlowTotals, PollTotals, RecordKind, SocketRecord,
+};
 
 /// Why bytes are not a message of the schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,6 +68,12 @@ pub enum Record<'a> {
     Totals(PollTotals<'a>),
     /// A datagram that a listener received.
     Datagram(DatagramRecord<'a>),
+    /// What came of a flow.
+    Flow(FlowRecord<'a>),
+    /// Counters of an interface, or figures of an agent.
+    Counters(CounterRecord<'a>),
+    /// What a run of flow and counter rows adds up to.
+    FlowTotals(FlowTotals<'a>),
 }
 
 /// Reads one [`DatagramRecord`] message.
@@ -73,26 +81,43 @@ pub fn decode_datagram_record(bytes: &[u8]) -> Result<DatagramRecord<'_>, Decode
     decode(bytes)
 }
 
-/// Reads one message of a stream of records, which is a socket's or a datagram's, or carries totals.
+/// Reads one [`FlowRecord`] message.
+pub fn decode_flow_record(bytes: &[u8]) -> Result<FlowRecord<'_>, DecodeError> {
+    decode(bytes)
+}
+
+/// Reads one [`CounterRecord`] message.
+pub fn decode_counter_record(bytes: &[u8]) -> Result<CounterRecord<'_>, DecodeError> {
+    decode(bytes)
+}
+
+/// Reads one [`FlowTotals`] message.
+pub fn decode_flow_totals(bytes: &[u8]) -> Result<FlowTotals<'_>, DecodeError> {
+    decode(bytes)
+}
+
+/// Reads one message of a stream of records, of which `record_kind` says what it is. One without is a socket's.
 pub fn decode_record(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
     // What tells may stand anywhere, so every field is looked at before the message is decoded.
-    let (mut totals, mut is_datagram) = (None, false);
+    let (mut totals, mut kind) = (None, RecordKind::UNSPECIFIED);
     for field in Fields::new(bytes) {
         let field = field?;
         match field.number {
             crate::TOTALS_NUMBER => totals = Some(decode_totals(field.bytes()?)?),
             crate::KIND_NUMBER => {
-                let kind = field.number_up_to(u8::MAX.into())?;
-                is_datagram = kind == u64::from(RecordKind::DATAGRAM.0);
+                kind = RecordKind(field.number_up_to(u8::MAX.into())? as u8);
             }
             _ => {}
         }
     }
 
-    Ok(match totals {
-        Some(totals) => Record::Totals(totals),
-        None if is_datagram => Record::Datagram(decode(bytes)?),
-        None => Record::Socket(decode(bytes)?),
+    Ok(match (totals, kind) {
+        (Some(totals), _) => Record::Totals(totals),
+        (None, RecordKind::DATAGRAM) => Record::Datagram(decode(bytes)?),
+        (None, RecordKind::FLOW) => Record::Flow(decode(bytes)?),
+        (None, RecordKind::COUNTERS) => Record::Counters(decode(bytes)?),
+        (None, RecordKind::FLOW_TOTALS) => Record::FlowTotals(decode(bytes)?),
+        (None, _) => Record::Socket(decode(bytes)?),
     })
 }
 

@@ -2,11 +2,11 @@
 
 use crate::protobuf::{ProtobufWriter, field_len, put_key, put_number, put_varint};
 use crate::scan::Scan;
-use crate::schema::Visit;
+use crate::schema::{Message, Visit};
 use crate::{
-    DatagramRecord, DecodeError, Field, FieldSet, KIND_NUMBER, PollTotals, RecordKind, RowKind,
-    SocketRecord, TOTALS_NUMBER, decode_protobuf, decode_totals, delimited, json, messagepack,
-    prototext,
+    CounterRecord, DatagramRecord, DecodeError, Field, FieldSet, FlowRecord, FlowTotals,
+    KIND_NUMBER, PollTotals, RecordKind, RowKind, SocketRecord, TOTALS_NUMBER, decode_protobuf,
+    decode_totals, delimited, json, messagepack, prototext,
 };
 use std::fmt;
 use std::str::FromStr;
@@ -139,7 +139,7 @@ pub struct Encoder {
     order: Option<Box<delimited::Order>>,
     protobuf: ProtobufWriter,
     /// What reads the messages of rows, by kind; made when the first one comes.
-    scans: [Option<Box<Scan>>; 2],
+    scans: [Option<Box<Scan>>; RowKind::ALL.len()],
     has_element: bool,
 }
 
@@ -154,7 +154,7 @@ impl Encoder {
             fields: (!fields.is_all()).then_some(*fields),
             order: None,
             protobuf: ProtobufWriter::new(),
-            scans: [None, None],
+            scans: Default::default(),
             has_element: false,
         }
     }
@@ -169,9 +169,14 @@ impl Encoder {
         Encoder { order, ..Encoder::new(encoding, &FieldSet::of(fields)) }
     }
 
-    /// An encoder of datagrams: of CSV and TSV, whose lines are of one kind. The other encodings take every kind anyway.
+    /// An encoder of datagrams: see [`of`](Self::of).
     pub fn of_datagrams(encoding: Encoding) -> Encoder {
-        Encoder { lines: RowKind::Datagram, ..Encoder::new(encoding, &FieldSet::ALL) }
+        Encoder::of(RowKind::Datagram, encoding)
+    }
+
+    /// An encoder of rows of this kind, where an encoding has lines of one kind: CSV and TSV. The other encodings take every kind anyway.
+    pub fn of(lines: RowKind, encoding: Encoding) -> Encoder {
+        Encoder { lines, ..Encoder::new(encoding, &FieldSet::ALL) }
     }
 
     /// The same with another frame.
@@ -206,10 +211,10 @@ impl Encoder {
     }
 
     fn put_header(&self, separator: u8, out: &mut Vec<u8>) {
-        if self.lines == RowKind::Datagram {
-            delimited::put_header(DatagramRecord::FIELDS.iter(), None, separator, out);
-        } else {
+        if self.lines == RowKind::Record {
             delimited::put_header(self.chosen.fields(), self.order.as_deref(), separator, out);
+        } else {
+            delimited::put_header(self.lines.fields().iter(), None, separator, out);
         }
     }
 
@@ -234,11 +239,9 @@ impl Encoder {
                 self.encode(&decode_protobuf(message)?, out);
             }
             RowKind::Totals => self.totals(&decode_totals(message)?, out),
-            RowKind::Record => {
-                self.scanned(kind, 0, SocketRecord::FIELDS, self.fields, message, out)?;
-            }
-            RowKind::Datagram => {
-                self.scanned(kind, 1, DatagramRecord::FIELDS, None, message, out)?;
+            RowKind::Record => self.scanned(kind, self.fields, message, out)?,
+            RowKind::Datagram | RowKind::Flow | RowKind::Counters | RowKind::FlowTotals => {
+                self.scanned(kind, None, message, out)?;
             }
         }
         Ok(Written::Yes)
@@ -248,13 +251,13 @@ impl Encoder {
     fn scanned(
         &mut self,
         kind: RowKind,
-        at: usize,
-        table: &'static [Field],
         fields: Option<FieldSet>,
         message: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), DecodeError> {
-        let mut scan = self.scans[at].take().unwrap_or_else(|| Box::new(Scan::new(table)));
+        let Some(at) = RowKind::ALL.iter().position(|known| *known == kind) else { return Ok(()) };
+        let scan = self.scans[at].take();
+        let mut scan = scan.unwrap_or_else(|| Box::new(Scan::new(kind.fields())));
         let read = scan.read(message).map(|row| self.put(kind, &row, fields.as_ref(), out));
         self.scans[at] = Some(scan);
         read
@@ -286,10 +289,29 @@ impl Encoder {
 
     /// Appends a datagram. Tables leave it out, unless they are of datagrams.
     pub fn datagram(&mut self, datagram: &DatagramRecord<'_>, out: &mut Vec<u8>) {
+        self.whole(RowKind::Datagram, datagram, out);
+    }
+
+    /// Appends what came of a flow. Tables leave it out, unless they are of flows.
+    pub fn flow(&mut self, flow: &FlowRecord<'_>, out: &mut Vec<u8>) {
+        self.whole(RowKind::Flow, flow, out);
+    }
+
+    /// Appends counters. Tables leave them out, unless they are of counters.
+    pub fn counters(&mut self, counters: &CounterRecord<'_>, out: &mut Vec<u8>) {
+        self.whole(RowKind::Counters, counters, out);
+    }
+
+    /// Appends the totals of flow and counter rows. Tables leave them out, unless they are of such totals.
+    pub fn flow_totals(&mut self, totals: &FlowTotals<'_>, out: &mut Vec<u8>) {
+        self.whole(RowKind::FlowTotals, totals, out);
+    }
+
+    fn whole<'a>(&mut self, kind: RowKind, row: &impl Message<'a>, out: &mut Vec<u8>) {
         if self.encoding == Encoding::Protobuf {
-            self.protobuf.write_datagram(datagram, out, head_of(self.frame));
+            self.protobuf.write_row(row, out, head_of(self.frame));
         } else {
-            self.put(RowKind::Datagram, datagram, None, out);
+            self.put(kind, row, None, out);
         }
     }
 
@@ -355,8 +377,8 @@ impl Encoder {
             // Who calls this writes it, with code for each kind of row.
             Encoding::Protobuf => {}
             Encoding::Prototext => {
-                let field = if kind == RowKind::Datagram { "datagram {" } else { "record {" };
-                out.extend_from_slice(field.as_bytes());
+                out.extend_from_slice(kind.word().as_bytes());
+                out.extend_from_slice(b" {");
                 prototext::put_fields(row, fields, out);
                 out.extend_from_slice(b" }\n");
             }

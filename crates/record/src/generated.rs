@@ -31,6 +31,9 @@ fn the_field_reference_follows_the_table() {
 fn the_json_schemas_follow_the_table() {
     generated("docs/record.schema.json", &json_schema::text());
     generated("docs/datagram.schema.json", &json_schema::datagram());
+    generated("docs/flow.schema.json", &json_schema::flow());
+    generated("docs/counters.schema.json", &json_schema::counters());
+    generated("docs/flow_totals.schema.json", &json_schema::flow_totals());
 }
 
 #[test]
@@ -38,6 +41,7 @@ fn the_clickhouse_tables_follow_the_table() {
     generated("deploy/clickhouse/sockets.sql", &clickhouse::tables());
     generated("deploy/clickhouse/files.sql", &clickhouse::files());
     generated("deploy/clickhouse/datagrams.sql", &clickhouse::datagrams());
+    generated("deploy/clickhouse/flows.sql", &clickhouse::flows());
 }
 
 #[test]

@@ -13,12 +13,15 @@
 
 mod cells;
 mod chunk;
+mod counter_record;
 mod datagram;
 mod datagram_record;
 mod decode;
 mod delimited;
 mod encoder;
 mod field_set;
+mod flow_record;
+mod flow_totals;
 #[cfg(test)]
 mod generated;
 mod json;
@@ -38,17 +41,20 @@ mod words;
 
 pub use cells::{Cell, CellReader};
 pub use chunk::{Chunk, ChunkBuilder, ChunkError, Row, RowKind};
+pub use counter_record::CounterRecord;
 pub use datagram::{
     DATAGRAM_MIN_BYTES, Datagram, DatagramPacker, DatagramView, LastDatagrams, TooBig,
     decode_datagram,
 };
 pub use datagram_record::DatagramRecord;
 pub use decode::{
-    DecodeError, Delimited, Record, decode_datagram_record, decode_protobuf, decode_record,
-    decode_totals,
+    DecodeError, Delimited, Record, decode_counter_record, decode_datagram_record,
+    decode_flow_record, decode_flow_totals, decode_protobuf, decode_record, decode_totals,
 };
 pub use encoder::{Encoder, Encoding, Frame, UnknownEncoding, Written};
 pub use field_set::{FieldSet, UnknownField};
+pub use flow_record::FlowRecord;
+pub use flow_totals::FlowTotals;
 pub use native::Native;
 pub use otlp::OtlpLogs;
 pub use schema::{Field, Group, Kind};
@@ -56,9 +62,9 @@ pub use table::{SCHEMA_VERSION, SocketRecord};
 pub use tags::Tags;
 pub use totals::PollTotals;
 pub use words::{
-    AccEcnOption, AddressFamily, CloseReason, ConnectionRole, CountersFrom, EcnMode,
-    FastOpenFailure, RecordKind, RecoveryState, SocketState, SocketTimer, SyslogFacility,
-    SyslogFormat, SyslogSeverity, TlsMode, WORD_TABLES, Words,
+    AccEcnOption, AddressFamily, CloseReason, ConnectionRole, CounterSubject, CountersFrom,
+    EcnMode, FastOpenFailure, FlowCause, FlowTraffic, RecordKind, RecoveryState, SocketState,
+    SocketTimer, SyslogFacility, SyslogFormat, SyslogSeverity, TlsMode, WORD_TABLES, Words,
 };
 
 /// The field of `SocketRecord` in which a record of kind `totals` carries them.

@@ -3,10 +3,7 @@
 //! another type, and a column that a block does not have is what the table says for absent values.
 
 use crate::protobuf::put_varint;
-use crate::{
-    Cell, CellReader, DatagramRecord, DecodeError, Field, FieldSet, Kind, PollTotals, RowKind,
-    SocketRecord, Tags,
-};
+use crate::{Cell, CellReader, DecodeError, Field, FieldSet, Kind, RowKind, Tags};
 
 /// How a table of ClickHouse has a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +26,9 @@ const ALWAYS: &[&str] = &[
     "listener",
     "source_address",
     "payload",
+    "definition",
+    "key",
+    "agent",
 ];
 
 impl Presence {
@@ -72,7 +72,7 @@ pub(crate) fn type_of(kind: Kind) -> &'static str {
 /// Rows between two looks at how long the columns are.
 const LOOK_ROWS: usize = 64;
 
-/// Gathers rows of one of the tables `sockets`, `polls` and `datagrams`, column by column.
+/// Gathers rows of one of the tables of `deploy/clickhouse`, column by column.
 pub struct Native {
     reader: CellReader,
     columns: Vec<Column>,
@@ -88,7 +88,7 @@ impl Native {
     pub fn new(kind: RowKind, fields: &FieldSet) -> Native {
         let fields: Vec<&'static Field> = match kind {
             RowKind::Record => fields.fields().collect(),
-            _ => all_fields(kind).iter().collect(),
+            _ => kind.fields().iter().collect(),
         };
         Native {
             reader: CellReader::new(&fields),
@@ -101,16 +101,12 @@ impl Native {
 
     /// The table that takes rows of this kind.
     pub fn table(kind: RowKind) -> &'static str {
-        match kind {
-            RowKind::Record => "sockets",
-            RowKind::Totals => "polls",
-            RowKind::Datagram => "datagrams",
-        }
+        kind.table()
     }
 
     /// All columns with commas between them, as an `INSERT` names them.
     pub fn columns(kind: RowKind) -> String {
-        let names: Vec<&str> = all_fields(kind).iter().map(|field| field.name).collect();
+        let names: Vec<&str> = kind.fields().iter().map(|field| field.name).collect();
         names.join(",")
     }
 
@@ -164,14 +160,6 @@ impl Native {
 
 /// Name and type of a column, rounded up.
 const HEADER_BYTES: usize = 96;
-
-fn all_fields(kind: RowKind) -> &'static [Field] {
-    match kind {
-        RowKind::Record => SocketRecord::FIELDS,
-        RowKind::Totals => PollTotals::FIELDS,
-        RowKind::Datagram => DatagramRecord::FIELDS,
-    }
-}
 
 /// A column that grows a value at a time. A row without a value costs nothing: the gap is filled when the next value comes, or when the
 /// block ends.

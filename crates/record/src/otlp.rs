@@ -9,8 +9,9 @@ use crate::schema::Visit;
 use crate::text::put_address;
 use crate::value::Visitor;
 use crate::{
-    DatagramRecord, DecodeError, Field, FieldSet, RecordKind, RowKind, SyslogSeverity, Tags,
-    decode_datagram_record, decode_protobuf, decode_totals,
+    CounterSubject, DatagramRecord, DecodeError, Field, FieldSet, RecordKind, RowKind,
+    SyslogSeverity, Tags, decode_counter_record, decode_datagram_record, decode_flow_record,
+    decode_flow_totals, decode_protobuf, decode_totals,
 };
 use std::net::IpAddr;
 
@@ -81,6 +82,20 @@ impl OtlpLogs {
             RowKind::Datagram => {
                 let row = decode_datagram_record(message)?;
                 self.put(&row, None, row.time_unix_ns, "datagram", Some(&row));
+            }
+            RowKind::Flow => {
+                let row = decode_flow_record(message)?;
+                self.put(&row, None, row.time_unix_ns, "flow", None);
+            }
+            RowKind::Counters => {
+                let row = decode_counter_record(message)?;
+                let is_agent = row.subject == Some(CounterSubject::AGENT);
+                let event = if is_agent { "flow.agent" } else { "flow.interface" };
+                self.put(&row, None, row.time_unix_ns, event, None);
+            }
+            RowKind::FlowTotals => {
+                let row = decode_flow_totals(message)?;
+                self.put(&row, None, row.time_unix_ns, "flow.totals", None);
             }
         }
         self.end_row();

@@ -6,7 +6,7 @@
 
 use crate::schema::Message;
 use crate::value::Visitor;
-use crate::{DatagramRecord, Field, FieldSet, Kind, PollTotals, SocketRecord, Tags};
+use crate::{Field, FieldSet, Kind, PollTotals, SocketRecord, Tags};
 use std::net::IpAddr;
 
 /// Room for all numbers and addresses of a message at their largest, rounded up to a power of two.
@@ -53,14 +53,14 @@ impl ProtobufWriter {
         self.write(totals, None, out, head);
     }
 
-    /// The same with a datagram that was received.
-    pub(crate) fn write_datagram(
+    /// The same with a row of another table, which is always whole.
+    pub(crate) fn write_row<'a>(
         &mut self,
-        datagram: &DatagramRecord<'_>,
+        row: &impl Message<'a>,
         out: &mut Vec<u8>,
         head: impl FnOnce(usize, &mut Vec<u8>),
     ) {
-        self.write(datagram, None, out, head);
+        self.write(row, None, out, head);
     }
 
     #[inline(always)]

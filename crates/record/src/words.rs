@@ -84,6 +84,9 @@ words! {
         CLOSE = 2, "close";
         TOTALS = 3, "totals";
         DATAGRAM = 4, "datagram";
+        FLOW = 6, "flow";
+        COUNTERS = 7, "counters";
+        FLOW_TOTALS = 8, "flow_totals";
     }
     /// The address family of the socket.
     AddressFamily {
@@ -208,6 +211,27 @@ words! {
         LOCAL5 = 21, "local5";
         LOCAL6 = 22, "local6";
         LOCAL7 = 23, "local7";
+    }
+    /// Why a row of a flow was made.
+    FlowCause {
+        UNSPECIFIED = 0, "unspecified";
+        ACTIVE = 1, "active";
+        ENDED = 2, "ended";
+        EVICTED = 3, "evicted";
+        STOPPED = 4, "stopped";
+        MERGED = 5, "merged";
+    }
+    /// Which frames a flow is about.
+    FlowTraffic {
+        UNSPECIFIED = 0, "unspecified";
+        SAMPLED = 1, "sampled";
+        DROPPED = 2, "dropped";
+    }
+    /// What a row of counters is about.
+    CounterSubject {
+        UNSPECIFIED = 0, "unspecified";
+        INTERFACE = 1, "interface";
+        AGENT = 2, "agent";
     }
     /// How bad it is, by the sender (RFC 5424 table 2).
     SyslogSeverity {

@@ -13,14 +13,24 @@ os.chdir(repository / "proto")
 engine = session.Session()
 
 schema = json.loads((repository / "docs/record.schema.json").read_text())
-received = json.loads((repository / "docs/datagram.schema.json").read_text())["properties"]
-KINDS = {"sockets": schema["properties"], "polls": schema["$defs"]["PollTotals"]["properties"], "datagrams": received}
-MESSAGES = {"sockets": "SocketRecord", "polls": "PollTotals", "datagrams": "DatagramRecord"}
+
+
+def properties(name):
+    return json.loads((repository / f"docs/{name}.schema.json").read_text())["properties"]
+
+
+KINDS = {"sockets": schema["properties"], "polls": schema["$defs"]["PollTotals"]["properties"], "datagrams": properties("datagram")}
+KINDS |= {"flows": properties("flow"), "counters": properties("counters"), "flow_totals": properties("flow_totals")}
+MESSAGES = {"sockets": "SocketRecord", "polls": "PollTotals", "datagrams": "DatagramRecord", "flows": "FlowRecord", "counters": "CounterRecord", "flow_totals": "FlowTotals"}
 # Fields that are text if they can be, and else base64 under another name.
 DATA = ("payload", "structured_data", "message")
 # What a column has that cannot be NULL.
 DEFAULTS = {"sockets": {"record_kind": "unspecified", "time_unix_ns": 0, "cookie": 0, "host": "", "tags": {}}, "polls": {"time_unix_ns": 0, "host": "", "tags": {}}}
 DEFAULTS["datagrams"] = {"record_kind": "unspecified", "time_unix_ns": 0, "host": "", "tags": {}, "listener": "", "source_address": "::", "payload": ""}
+DEFAULTS["flow_totals"] = {"record_kind": "unspecified", "time_unix_ns": 0, "host": "", "tags": {}}
+DEFAULTS["flows"] = DEFAULTS["flow_totals"] | {"definition": "", "key": {}}
+DEFAULTS["counters"] = DEFAULTS["flow_totals"] | {"agent": "::"}
+ORDERS = {"polls": "run_id", "flow_totals": "run_id, next_sequence"}
 
 
 def statements(name):
@@ -33,7 +43,7 @@ def statements(name):
 def make_database(name):
     engine.query(f"CREATE DATABASE {name}")
     engine.query(f"USE {name}")
-    for statement in statements("sockets.sql") + statements("files.sql") + statements("datagrams.sql"):
+    for statement in statements("sockets.sql") + statements("files.sql") + statements("datagrams.sql") + statements("flows.sql"):
         engine.query(statement)
 
 
@@ -53,6 +63,10 @@ def is_word(about):
     return "enum" in about.get("anyOf", [{}])[0]
 
 
+def is_address(about):
+    return about.get("anyOf", [{}])[0].get("format") == "ipv4"
+
+
 def stored(table):
     """The rows of a table as a line of JSON has them: words by their text, bytes in base64, addresses, nothing for NULL."""
     columns = [(row["name"], row["default_type"]) for row in rows(f"DESCRIBE TABLE {table}")]
@@ -66,7 +80,7 @@ def stored(table):
         else:
             is_bytes = "contentEncoding" in about or table == "datagrams" and name in DATA
             chosen.append(f"base64Encode({name}) AS `{name}!`" if is_bytes else f"{name} AS `{name}!`")
-    order = "run_id" if table == "polls" else "run_id, sequence"
+    order = ORDERS.get(table, "run_id, sequence")
     found = []
     for row in rows(f"SELECT {', '.join(chosen)} FROM {table} ORDER BY {order}"):
         row = {name: value for name, value in row.items() if value is not None}
@@ -77,8 +91,8 @@ def stored(table):
             # A number without a word is written as the number.
             assert (row[name] in known) != (row[name] == str(number)), (name, row[name], number)
             row[name] = row[name] if row[name] in known else number
-        for name in ("src_address", "dst_address", "source_address"):
-            if name in row:
+        for name in row:
+            if is_address(KINDS[table][name]):
                 address = ipaddress.IPv6Address(row[name])
                 row[name] = str(address.ipv4_mapped or address)
         found.append(row)
@@ -96,8 +110,8 @@ def expected(table):
                 line[name] = line.pop(f"{name}_base64")
             elif name in line:
                 line[name] = base64.b64encode(line[name].encode()).decode()
-        for name in ("src_address", "dst_address", "source_address"):
-            if name in line:
+        for name in line:
+            if is_address(KINDS[table].get(name, {})):
                 line[name] = str(ipaddress.ip_address(line[name]))
     return lines
 
@@ -118,7 +132,8 @@ def read(name):
 
 make_database("by_json")
 insert("records_json", "JSONEachRow", read("mixed.jsonl"))
-insert("datagrams_json", "JSONEachRow", read("datagrams.jsonl"))
+for table in ("datagrams", "flows", "counters", "flow_totals"):
+    insert(f"{table}_json", "JSONEachRow", read(f"{table}.jsonl"))
 same("JSONEachRow, records and totals in one file")
 
 make_database("by_protobuf_row")

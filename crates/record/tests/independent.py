@@ -26,6 +26,10 @@ def delimited(data, message):
         at += length
 
 
+def is_address(name):
+    return name.endswith("_address") or name in ("agent", "next_hop")
+
+
 def address(value):
     parsed = ipaddress.IPv6Address(value)
     return parsed.ipv4_mapped or parsed
@@ -57,7 +61,7 @@ def plain(message):
         elif field.enum_type:
             known = field.enum_type.values_by_number.get(value)
             out[field.name] = known.name if known else value
-        elif field.name.endswith("_address"):
+        elif is_address(field.name):
             out[field.name] = address(value)
         else:
             out[field.name] = value
@@ -76,7 +80,7 @@ def from_json(row, descriptor=weir_pb2.SocketRecord.DESCRIPTOR.fields_by_name):
             value = value.encode() if name in DATA else not_text(base64.b64decode(value, validate=True))
             name = name.removesuffix("_base64")
             assert name not in out, name
-        elif name.endswith("_address"):
+        elif is_address(name):
             value = canonical_address(value)
         elif name == "totals":
             pass
@@ -199,44 +203,52 @@ same("store", [m.SerializeToString(deterministic=True) for m in stored], [m.Seri
 assert not any(field.enum_type for field in weir_store_pb2.SocketRecord.DESCRIPTOR.fields)
 print(f"datagrams: {len(datagrams)} with {sum(counts)} records")
 
-# What listeners received.
-descriptor = weir_pb2.DatagramRecord.DESCRIPTOR.fields_by_name
-received = list(delimited(read("protobuf", "received"), weir_pb2.DatagramRecord))
-assert not any(len(UnknownFieldSet(message)) for message in received), "the schema lacks a field"
-rows = [plain(message) for message in received]
-lines = [json.loads(line) for line in text("jsonl", "received").removesuffix("\n").split("\n")]
-same("received, jsonl", [from_json(line, descriptor) for line in lines], rows)
-same("received, json", json.loads(text("json", "received")), lines)
-schema = json.loads((repository / "docs/datagram.schema.json").read_text())
-schema["additionalProperties"] = False
-jsonschema.Draft202012Validator.check_schema(schema)
-validator = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker(["ipv4", "ipv6"]))
-for line in lines:
-    validator.validate(line)
-assert not validator.is_valid({"payload": 1})
-packed = list(msgpack.Unpacker(io.BytesIO(read("msgpack", "received")), raw=False))
-for row in packed:
-    for name in DATA:
-        if name in row:
-            row[name] = row[name].encode() if isinstance(row[name], str) else not_text(row[name])
-    if "source_address" in row:
-        row["source_address"] = canonical_address(row["source_address"])
-same("received, msgpack", packed, rows)
-same("received, prototext", list(text_format.Parse(text("prototext", "received"), weir_pb2.SocketRecords()).datagram), received)
-protojson = text("protojson", "received").removesuffix("\n").split("\n")
-same("received, protojson", [json_format.Parse(line, weir_pb2.DatagramRecord()) for line in protojson], received)
-tsv = [[unescaped(part) for part in line.split("\t")] for line in text("tsv", "received").removesuffix("\n").split("\n")]
-for name, (header, *cells) in ("csv", csv.reader(io.StringIO(text("csv", "received"), newline=""), strict=True)), ("tsv", tsv):
-    assert sorted(header) == sorted([*descriptor, *(f"{name}_base64" for name in DATA)]), header
-    # An empty place is an absent field or an empty text.
-    wanted = [{key: cell(value) for key, value in line.items() if value != "" and value != {}} for line in lines]
-    found = [{key: value for key, value in zip(header, row, strict=True) if value} for row in cells]
-    for row in found:
-        if "tags" in row:
-            row["tags"] = json.dumps(json.loads(row["tags"]), sort_keys=True)
-    same(f"received, {name}", found, wanted)
-stored = list(delimited(read("protobuf", "received"), weir_store_pb2.DatagramRecord))
-assert not any(len(UnknownFieldSet(message)) for message in stored), "the schema for stores lacks a field"
+# Rows of other kinds: their files, the message, the field of protobuf text, the schema of JSON.
+KINDS = (
+    ("received", "DatagramRecord", "datagram", "datagram"),
+    ("flows", "FlowRecord", "flow", "flow"),
+    ("counters", "CounterRecord", "counters", "counters"),
+    ("flow_totals", "FlowTotals", "flow_totals", "flow_totals"),
+)
+for stem, message, field, schema_name in KINDS:
+    of_programs, of_stores = getattr(weir_pb2, message), getattr(weir_store_pb2, message)
+    descriptor = of_programs.DESCRIPTOR.fields_by_name
+    received = list(delimited(read("protobuf", stem), of_programs))
+    assert not any(len(UnknownFieldSet(message)) for message in received), "the schema lacks a field"
+    rows = [plain(message) for message in received]
+    lines = [json.loads(line) for line in text("jsonl", stem).removesuffix("\n").split("\n")]
+    same(f"{stem}, jsonl", [from_json(line, descriptor) for line in lines], rows)
+    same(f"{stem}, json", json.loads(text("json", stem)), lines)
+    schema = json.loads((repository / f"docs/{schema_name}.schema.json").read_text())
+    schema["additionalProperties"] = False
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker(["ipv4", "ipv6"]))
+    for line in lines:
+        validator.validate(line)
+    assert not validator.is_valid({"host": 1})
+    packed = list(msgpack.Unpacker(io.BytesIO(read("msgpack", stem)), raw=False))
+    for row in packed:
+        for name in DATA:
+            if name in row:
+                row[name] = row[name].encode() if isinstance(row[name], str) else not_text(row[name])
+        for name in filter(is_address, row):
+            row[name] = canonical_address(row[name])
+    same(f"{stem}, msgpack", packed, rows)
+    same(f"{stem}, prototext", list(getattr(text_format.Parse(text("prototext", stem), weir_pb2.SocketRecords()), field)), received)
+    protojson = text("protojson", stem).removesuffix("\n").split("\n")
+    same(f"{stem}, protojson", [json_format.Parse(line, of_programs()) for line in protojson], received)
+    tsv = [[unescaped(part) for part in line.split("\t")] for line in text("tsv", stem).removesuffix("\n").split("\n")]
+    for name, (header, *cells) in ("csv", csv.reader(io.StringIO(text("csv", stem), newline=""), strict=True)), ("tsv", tsv):
+        assert sorted(header) == sorted([*descriptor, *(f"{name}_base64" for name in DATA if name in descriptor)]), header
+        # An empty place is an absent field or an empty text.
+        wanted = [{key: cell(value) for key, value in line.items() if value != "" and value != {}} for line in lines]
+        found = [{key: value for key, value in zip(header, row, strict=True) if value} for row in cells]
+        for row in found:
+            for pairs in {"tags", "key"} & row.keys():
+                row[pairs] = json.dumps(json.loads(row[pairs]), sort_keys=True)
+        same(f"{stem}, {name}", found, wanted)
+    stored = list(delimited(read("protobuf", stem), of_stores))
+    assert not any(len(UnknownFieldSet(message)) for message in stored), "the schema for stores lacks a field"
 
 with open(folder / "again.pb", "wb") as again:
     for message in messages:

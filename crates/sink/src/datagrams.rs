@@ -70,7 +70,7 @@ impl BatchEncoder for DatagramEncoder {
         match row.kind {
             RowKind::Record => self.record(row),
             RowKind::Totals => self.totals(row),
-            RowKind::Datagram => Pushed::Skipped(Reason::NotInFormat),
+            _ => Pushed::Skipped(Reason::NotInFormat),
         }
     }
 

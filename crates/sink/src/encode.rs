@@ -19,9 +19,18 @@ pub struct Framing {
 impl Framing {
     /// What a stream or file in this encoding begins with, and what each of its records ends with.
     pub fn of(encoding: Encoding, fields: &FieldSet) -> Framing {
-        let mut framing = Framing::default();
+        Framing::around(Encoder::new(encoding, fields))
+    }
+
+    /// The same for rows of this kind.
+    fn of_kind(kind: RowKind, encoding: Encoding) -> Framing {
+        Framing::around(Encoder::of(kind, encoding))
+    }
+
+    fn around(mut encoder: Encoder) -> Framing {
+        let (encoding, mut framing) = (encoder.encoding(), Framing::default());
         if encoding != Encoding::Json {
-            Encoder::new(encoding, fields).begin(&mut framing.header);
+            encoder.begin(&mut framing.header);
         }
 
         framing.record_end = match encoding {
@@ -44,6 +53,8 @@ pub enum Content {
     Records(Encoding, FieldSet),
     /// Datagrams as records, each with its sender and time.
     Datagrams(Encoding),
+    /// Rows of flows, of counters and of their totals: in tables as text, those of flows alone.
+    Flows(Encoding),
     /// The payloads of datagrams and nothing else: each a line where rows share a part.
     Payloads,
 }
@@ -60,6 +71,9 @@ impl Content {
             Content::Datagrams(encoding) => {
                 RowEncoder::of(Encoder::of_datagrams(encoding), partition)
             }
+            Content::Flows(encoding) => {
+                RowEncoder::of(Encoder::of(RowKind::Flow, encoding), partition)
+            }
             Content::Payloads => RowEncoder::with(Form::Payload, partition),
         }
     }
@@ -68,14 +82,8 @@ impl Content {
     pub fn framing(self) -> Framing {
         match self {
             Content::Records(encoding, fields) => Framing::of(encoding, &fields),
-            Content::Datagrams(encoding) => {
-                let mut framing = Framing::of(encoding, &FieldSet::ALL);
-                framing.header.clear();
-                if encoding != Encoding::Json {
-                    Encoder::of_datagrams(encoding).begin(&mut framing.header);
-                }
-                framing
-            }
+            Content::Datagrams(encoding) => Framing::of_kind(RowKind::Datagram, encoding),
+            Content::Flows(encoding) => Framing::of_kind(RowKind::Flow, encoding),
             Content::Payloads => Framing { header: Vec::new(), record_end: Some(b'\n') },
         }
     }

@@ -2,7 +2,10 @@
 
 use crate::queue::{Full, Intake, Wake};
 use crate::sink::{Sink, random};
-use record::{Chunk, ChunkBuilder, DatagramRecord, PollTotals, SocketRecord};
+use record::{
+    Chunk, ChunkBuilder, CounterRecord, DatagramRecord, FlowRecord, FlowTotals, PollTotals,
+    SocketRecord,
+};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -115,9 +118,39 @@ impl ChunkWriter {
             return self.builder.skip();
         }
         self.builder.record(record);
-        if self.builder.row_bytes() >= CHUNK_BYTES {
-            self.cut(Wake::IfMuch);
+        self.cut_if_long();
+    }
+
+    /// Takes what came of a flow, as [`record`](Self::record) takes a record. Those with one key are of one definition.
+    pub fn flow(&mut self, flow: &FlowRecord<'_>, key: u64) {
+        if self.is_for_nobody() {
+            return self.builder.skip();
         }
+        self.builder.flow(flow, key);
+        self.cut_if_long();
+    }
+
+    /// Takes counters, likewise. Those with one key are of one agent.
+    pub fn counters(&mut self, counters: &CounterRecord<'_>, key: u64) {
+        if self.is_for_nobody() {
+            return self.builder.skip();
+        }
+        self.builder.counters(counters, key);
+        self.cut_if_long();
+    }
+
+    /// Takes the totals of flow and counter rows, and sends everything on its way.
+    pub fn flow_totals(&mut self, totals: &FlowTotals<'_>) {
+        if self.is_for_nobody() {
+            return self.builder.skip();
+        }
+        self.builder.flow_totals(totals);
+        self.flush();
+    }
+
+    /// Whether a sink is attached.
+    pub fn has_sinks(&self) -> bool {
+        self.fanout.has_sinks()
     }
 
     /// Takes the totals of a poll, and sends everything on its way.
@@ -174,6 +207,12 @@ impl ChunkWriter {
         self.cut(Wake::Yes);
         if std::mem::take(&mut self.is_quiet) {
             self.fanout.wake();
+        }
+    }
+
+    fn cut_if_long(&mut self) {
+        if self.builder.row_bytes() >= CHUNK_BYTES {
+            self.cut(Wake::IfMuch);
         }
     }
 

@@ -69,8 +69,7 @@ impl fmt::Display for NatsOptions {
 /// Rows to NATS.
 pub fn nats(options: NatsOptions, content: Content) -> Connector {
     let form = move || {
-        let kinds = [RowKind::Record, RowKind::Totals, RowKind::Datagram];
-        Form::ByKind(kinds.map(|kind| (kind, content.encoder(Partition::Rows))).into())
+        Form::ByKind(RowKind::ALL.map(|kind| (kind, content.encoder(Partition::Rows))).into())
     };
     let options = Arc::new(options);
     let destination = move || {
@@ -253,12 +252,7 @@ async fn store(
 
 /// What a message says of its row.
 fn headers(batch: &Batch) -> HeaderMap {
-    let kind = match batch.kind {
-        Some(RowKind::Totals) => "totals",
-        Some(RowKind::Datagram) => "datagram",
-        Some(RowKind::Record) | None => "record",
-    };
     let mut headers = HeaderMap::new();
-    headers.insert("weir-kind", kind);
+    headers.insert("weir-kind", batch.kind.unwrap_or(RowKind::Record).word());
     headers
 }

@@ -48,8 +48,7 @@ const BODY_BYTES_MAX: usize = 5 << 20;
 /// Messages to a topic, one for each row.
 pub fn nsq(options: NsqOptions, content: Content) -> Connector {
     let form = move || {
-        let kinds = [RowKind::Record, RowKind::Totals, RowKind::Datagram];
-        Form::ByKind(kinds.map(|kind| (kind, content.encoder(Partition::Rows))).into())
+        Form::ByKind(RowKind::ALL.map(|kind| (kind, content.encoder(Partition::Rows))).into())
     };
     let destination = move || Ok(Box::new(Nsq::new(options.clone())) as Box<dyn Destination>);
     Connector { form: Box::new(form), destination: Box::new(destination) }

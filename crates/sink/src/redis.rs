@@ -68,8 +68,7 @@ impl fmt::Display for RedisOptions {
 /// Rows into Redis.
 pub fn redis(options: RedisOptions, content: Content) -> Connector {
     let form = move || {
-        let kinds = [RowKind::Record, RowKind::Totals, RowKind::Datagram];
-        Form::ByKind(kinds.map(|kind| (kind, content.encoder(Partition::Rows))).into())
+        Form::ByKind(RowKind::ALL.map(|kind| (kind, content.encoder(Partition::Rows))).into())
     };
     let options = Arc::new(options);
     let destination = move || {
@@ -225,11 +224,7 @@ fn failed(sent: Sent, trouble: Trouble) -> Fate {
 
 /// What an entry says of its row: the name of the message in `weir.proto` that a reader wants.
 fn kind_name(kind: Option<RowKind>) -> &'static str {
-    match kind {
-        Some(RowKind::Totals) => "totals",
-        Some(RowKind::Datagram) => "datagram",
-        Some(RowKind::Record) | None => "record",
-    }
+    kind.unwrap_or(RowKind::Record).word()
 }
 
 /// Reads secrets and certificates, so that changed ones are used at the next connection.

@@ -41,7 +41,7 @@ def wanted(table, column, rows):
 
 
 def same(column, found, expected):
-    if column == "tags":
+    if column in ("tags", "key"):
         found = [value if value is None else json.loads(value) for value in found]
     if found != expected:
         rows = enumerate(zip(found, expected, strict=True))

@@ -200,7 +200,7 @@ impl Daemon {
 
         // Before everything that feeds them.
         let mut sinks = Sinks::start(&config, &names, last_ledger, &ledger)?;
-        let flows = Flows::start(&config, sinks.events(), &ledger)?;
+        let flows = Flows::start(&config, sinks.of_flows(), &ledger)?;
 
         let mut running = Vec::new();
         let targets = open_targets(&config.listeners, &names, &ways, &sockets)?;

@@ -77,6 +77,8 @@ pub struct Opening {
     pub name: String,
     /// What records of sockets are written with; `None`: it takes no records of sockets.
     pub fields: Option<FieldSet>,
+    /// Whether it takes the rows of the analysis of sFlow.
+    pub takes_flows: bool,
     /// The address of its receiver, which may change.
     pub remote: Remote,
 }
@@ -87,6 +89,7 @@ impl Opening {
         match (written.body, self.fields) {
             (Body::Payload, _) => Content::Payloads,
             (Body::Record, Some(fields)) => Content::Records(written.format, fields),
+            (Body::Record, None) if self.takes_flows => Content::Flows(written.format),
             (Body::Record, None) => Content::Datagrams(written.format),
         }
     }

@@ -12,17 +12,17 @@ use crate::sockets::COLLECTOR_NAME;
 use crate::threshold::EVENTS_NAME;
 use ::sink::WhenFull;
 
-/// Reports what no sink shows alone. `sources` are the section of the collector and the thresholds, right or wrong.
+/// Reports what no sink shows alone. `made` are the sections of what makes rows, right or wrong: sockets, flows, thresholds.
 pub(crate) fn check(
     report: &Report,
     sinks: &[Placed<SinkConfig>],
-    sources: (Option<&Entry>, Option<&Entry>),
+    made: [Option<&Entry>; 3],
     listeners: &[ReadListener],
 ) {
     for (at, sink) in sinks.iter().enumerate() {
         let earlier = sinks[..at].iter().map(|earlier| &earlier.thing);
         is_taken(report, sink, earlier);
-        has_sources(report, sink, sources, listeners);
+        has_sources(report, sink, made, listeners);
         fits_sources(report, sink);
         comes_back(report, sink, listeners);
     }
@@ -62,7 +62,7 @@ fn is_taken<'a>(
 fn has_sources(
     report: &Report,
     sink: &Placed<SinkConfig>,
-    (sockets, thresholds): (Option<&Entry>, Option<&Entry>),
+    [sockets, flows, thresholds]: [Option<&Entry>; 3],
     listeners: &[ReadListener],
 ) {
     let SinkConfig { name: sink_name, from, .. } = &sink.thing;
@@ -77,11 +77,16 @@ fn has_sources(
         sink.error(report, &SinkConfig::from, message);
     }
 
+    if from.contains(&Source::Flows) && flows.is_none() {
+        let message = "there is no [flows] to take rows from; add [flows], or remove the sink";
+        sink.error(report, &SinkConfig::from, message);
+    }
+
     let names = || listeners.iter().map(|one| one.listener.thing.name.as_str());
     for name in sink.thing.listeners() {
         let Some(listener) = listeners.iter().find(|one| one.listener.thing.name == name) else {
             let shown = name.escape_debug();
-            let known: Vec<_> = names().chain([COLLECTOR_NAME, EVENTS_NAME]).collect();
+            let known: Vec<_> = names().chain([COLLECTOR_NAME, FLOWS_NAME, EVENTS_NAME]).collect();
             let hint = match nearest(name, known.iter().copied()) {
                 Some(near) => format!("did you mean {near}?"),
                 None => format!("the sources are {}", known.join(", ")),
@@ -113,32 +118,29 @@ fn fits_sources(report: &Report, sink: &Placed<SinkConfig>) {
         let message = format!("{} is there twice; remove one", twice.1);
         sink.error(report, &SinkConfig::from, message);
     }
-    let unheard = from.iter().find(|one| matches!(one, Source::Sockets | Source::Events));
-    let Some(what) = unheard.map(|one| match one {
-        Source::Events => "events",
-        _ => "records of sockets",
-    }) else {
-        return;
-    };
+    let Some(made) = from.iter().find(|one| !matches!(one, Source::Listener(_))) else { return };
 
     if *when_full == WhenFull::LeaveAtSource {
         let message = format!(
-            "{what} have no ring to stay in; write \"drop_oldest\" or \"drop_newest\", and give the \
+            "the rows of {made} have no ring to stay in; write \"drop_oldest\" or \"drop_newest\", and give the \
                        sink a spool if nothing may be lost"
         );
         sink.error(report, &SinkConfig::when_full, message);
     }
     if matches!(to, Sink::File(file) if file.template.is_some()) {
         let message = format!(
-            "{what} have no sender to name a file by; write a path without braces, or take them out of from"
+            "the rows of {made} have no sender to name a file by; write a path without braces, or take \"{made}\" out of from"
         );
         sink.error(report, &SinkConfig::to, message);
     }
-    if from.contains(&Source::Sockets)
+
+    let has_no_payload = |one: &&Source| matches!(one, Source::Sockets | Source::Flows);
+    if let Some(made) = from.iter().find(has_no_payload)
         && to.kind().written().is_some_and(|written| written.body == Body::Payload)
     {
-        let message =
-            "records of sockets have no payload; write \"record\", or take \"sockets\" out of from";
+        let message = format!(
+            "the rows of {made} have no payload; write \"record\", or take \"{made}\" out of from"
+        );
         sink.error(report, &Written::body, message);
     }
 }

@@ -23,9 +23,9 @@ impl Random {
 struct Gone(HashMap<u32, f64>);
 
 impl Ended for Gone {
-    fn ended(&mut self, key: &[u8], flow: &Flow) {
-        let key = u32::from_be_bytes(key.try_into().unwrap());
-        *self.0.entry(key).or_default() += flow.total.value;
+    fn ended(&mut self, table: &Table, place: u32, _: Leaving) {
+        let key = u32::from_be_bytes(table.key(place).try_into().unwrap());
+        *self.0.entry(key).or_default() += table.flow(place).total.value;
     }
 }
 

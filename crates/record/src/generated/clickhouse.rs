@@ -2,11 +2,15 @@
 
 use super::{GENERATED, unit_and_kernel};
 use crate::native::{self, Presence};
-use crate::{DatagramRecord, Field, Kind, PollTotals, RecordKind, SocketRecord, Words};
+use crate::{
+    CounterRecord, DatagramRecord, Field, FlowRecord, FlowTotals, Kind, PollTotals, RecordKind,
+    RowKind, SocketRecord, Words,
+};
 use std::fmt::Write;
 
 /// Texts of which a host has many different ones; the others are kept as a dictionary.
-const VARIED: &[&str] = &["cgroup_path", "pod_uid", "container_id", "proc_id", "msg_id"];
+const VARIED: &[&str] =
+    &["cgroup_path", "pod_uid", "container_id", "proc_id", "msg_id", "src_mac", "dst_mac"];
 
 /// `sockets.sql`.
 pub(crate) fn tables() -> String {
@@ -34,7 +38,36 @@ pub(crate) fn datagrams() -> String {
         columns(DatagramRecord::FIELDS, group, &mut out);
     }
     out.push_str(DATAGRAMS_TAIL);
-    datagrams_json(&mut out);
+    json_landing(RowKind::Datagram, RecordKind::DATAGRAM, &mut out);
+    out
+}
+
+/// `flows.sql`.
+pub(crate) fn flows() -> String {
+    let mut out = format!("-- {GENERATED}\n--\n{FLOWS_HEAD}");
+    out.push_str("\n-- What came of flows.\nCREATE TABLE IF NOT EXISTS flows\n(\n");
+    for group in FlowRecord::GROUPS {
+        columns(FlowRecord::FIELDS, group, &mut out);
+    }
+    out.push_str(FLOWS_TAIL);
+
+    out.push_str("\n-- Counters of interfaces, and figures of agents.\nCREATE TABLE IF NOT EXISTS counters\n(\n");
+    for group in CounterRecord::GROUPS {
+        columns(CounterRecord::FIELDS, group, &mut out);
+    }
+    out.push_str(COUNTERS_TAIL);
+
+    out.push_str(
+        "\n-- Totals of both, one row each time.\nCREATE TABLE IF NOT EXISTS flow_totals\n(\n",
+    );
+    for group in FlowTotals::GROUPS {
+        columns(FlowTotals::FIELDS, group, &mut out);
+    }
+    out.push_str(POLLS_TAIL);
+
+    json_landing(RowKind::Flow, RecordKind::FLOW, &mut out);
+    json_landing(RowKind::Counters, RecordKind::COUNTERS, &mut out);
+    json_landing(RowKind::FlowTotals, RecordKind::FLOW_TOTALS, &mut out);
     out
 }
 
@@ -87,6 +120,46 @@ const DATAGRAMS_TAIL: &str = "
 ENGINE = MergeTree
 PARTITION BY toDate(ingest_time)
 ORDER BY (listener, toStartOfInterval(time, INTERVAL 10 MINUTE), source_address, time_unix_ns)
+-- To drop old rows:
+-- TTL ingest_time + INTERVAL 30 DAY
+;
+";
+
+const FLOWS_HEAD: &str = "\
+-- Tables of what sFlow says: flows, counters of interfaces with figures of agents, and totals, which tell whether all rows are there: see
+-- complete_flows.sql. They are like the tables of sockets.sql, which explains how columns are kept, and need none of them.
+--
+--   clickhouse-client --multiquery < flows.sql
+--
+-- Rows of one kind can be inserted directly, with weir_store.proto in the server's format_schema_path; lines of JSON of all three kinds go
+-- into `flows_json`, `counters_json` or `flow_totals_json`, which keep nothing, take the rows of their kind and hand them on:
+--
+--   INSERT INTO flows SETTINGS format_schema = 'weir_store.proto:FlowRecord' FORMAT Protobuf
+--   INSERT INTO flows_json FORMAT JSONEachRow
+--
+-- Rows of a flow add up: none has what another has. `bytes` is scaled by what arrived; `raw_bytes` is what a multiplication by the
+-- configured rate gives.
+";
+
+const FLOWS_TAIL: &str = "
+    -- When the row was inserted.
+    `ingest_time` DateTime('UTC') DEFAULT now() CODEC(DoubleDelta, ZSTD(1))
+)
+ENGINE = MergeTree
+PARTITION BY toDate(ingest_time)
+ORDER BY (definition, toStartOfInterval(time, INTERVAL 10 MINUTE), time_unix_ns)
+-- To drop old rows:
+-- TTL ingest_time + INTERVAL 30 DAY
+;
+";
+
+const COUNTERS_TAIL: &str = "
+    -- When the row was inserted.
+    `ingest_time` DateTime('UTC') DEFAULT now() CODEC(DoubleDelta, ZSTD(1))
+)
+ENGINE = MergeTree
+PARTITION BY toDate(ingest_time)
+ORDER BY (agent, toStartOfInterval(time, INTERVAL 10 MINUTE), time_unix_ns)
 -- To drop old rows:
 -- TTL ingest_time + INTERVAL 30 DAY
 ;
@@ -212,6 +285,10 @@ fn plain_columns(fields: &[Field], form: Form) -> Vec<String> {
     fields.iter().map(|field| format!("`{}` {}", field.name, plain_type(field, form))).collect()
 }
 
+/// What rows of other tables are.
+const OTHER_KINDS: &[RecordKind] =
+    &[RecordKind::DATAGRAM, RecordKind::FLOW, RecordKind::COUNTERS, RecordKind::FLOW_TOTALS];
+
 /// A table that keeps nothing, and the two views that divide what is inserted into it.
 fn landing(name: &str, form: Form, totals: &str, out: &mut String) {
     let columns = plain_columns(SocketRecord::FIELDS, form).join(",\n    ");
@@ -219,7 +296,8 @@ fn landing(name: &str, form: Form, totals: &str, out: &mut String) {
         (Form::Text, Some(word)) => format!("'{word}'"),
         _ => kind.0.to_string(),
     };
-    let (kind, datagram) = (kind(RecordKind::TOTALS), kind(RecordKind::DATAGRAM));
+    let others: Vec<String> = OTHER_KINDS.iter().map(|other| kind(*other)).collect();
+    let (kind, others) = (kind(RecordKind::TOTALS), others.join(", "));
     let record = |field: &Field| stored(field, form, format!("`{}`", field.name));
     let total = |field: &Field| match form {
         Form::Binary => format!("totals.{0} AS `{0}`", field.name),
@@ -235,7 +313,7 @@ fn landing(name: &str, form: Form, totals: &str, out: &mut String) {
         out,
         "\nCREATE TABLE IF NOT EXISTS {name}\n(\n    {columns},\n    `totals` {totals}\n)\nENGINE = Null;\n\n\
          CREATE MATERIALIZED VIEW IF NOT EXISTS {name}_to_sockets TO sockets AS\nSELECT\n    {}\n\
-         FROM {name} AS landed WHERE landed.record_kind NOT IN ({kind}, {datagram});\n\n\
+         FROM {name} AS landed WHERE landed.record_kind NOT IN ({kind}, {others});\n\n\
          CREATE MATERIALIZED VIEW IF NOT EXISTS {name}_to_polls TO polls AS\nSELECT\n    {}\n\
          FROM {name} AS landed WHERE landed.record_kind = {kind};\n",
         records.join(",\n    "),
@@ -244,9 +322,10 @@ fn landing(name: &str, form: Form, totals: &str, out: &mut String) {
 }
 
 /// A table that keeps nothing, and the view that hands lines of JSON on.
-fn datagrams_json(out: &mut String) {
+fn json_landing(rows: RowKind, kind: RecordKind, out: &mut String) {
+    let (table, word) = (rows.table(), kind.word().unwrap_or_default());
     let (mut columns, mut values) = (Vec::new(), Vec::new());
-    for field in DatagramRecord::FIELDS {
+    for field in rows.fields() {
         let (name, kind) = (field.name, plain_type(field, Form::Text));
         columns.push(format!("`{name}` {kind}"));
         if field.kind == Kind::Data {
@@ -259,12 +338,11 @@ fn datagrams_json(out: &mut String) {
         }
     }
 
-    let datagram = RecordKind::DATAGRAM.word().unwrap_or_default();
     let _ = write!(
         out,
-        "\nCREATE TABLE IF NOT EXISTS datagrams_json\n(\n    {}\n)\nENGINE = Null;\n\n\
-         CREATE MATERIALIZED VIEW IF NOT EXISTS datagrams_json_to_datagrams TO datagrams AS\nSELECT\n    {}\n\
-         FROM datagrams_json AS landed WHERE landed.record_kind = '{datagram}';\n",
+        "\nCREATE TABLE IF NOT EXISTS {table}_json\n(\n    {}\n)\nENGINE = Null;\n\n\
+         CREATE MATERIALIZED VIEW IF NOT EXISTS {table}_json_to_{table} TO {table} AS\nSELECT\n    {}\n\
+         FROM {table}_json AS landed WHERE landed.record_kind = '{word}';\n",
         columns.join(",\n    "),
         values.join(",\n    ")
     );

@@ -1,7 +1,9 @@
 //! The JSON schema of one line of JSON lines, which is also one element of the JSON array.
 
 use super::{GENERATED, unit_and_kernel};
-use crate::{DatagramRecord, Field, Kind, PollTotals, SocketRecord};
+use crate::{
+    CounterRecord, DatagramRecord, Field, FlowRecord, FlowTotals, Kind, PollTotals, SocketRecord,
+};
 use std::fmt::Write;
 
 pub(crate) fn text() -> String {
@@ -22,13 +24,36 @@ pub(crate) fn text() -> String {
 
 /// The schema of a datagram's line.
 pub(crate) fn datagram() -> String {
+    schema("DatagramRecord", "One datagram that a listener received.", DatagramRecord::FIELDS)
+}
+
+/// The schema of a flow's line.
+pub(crate) fn flow() -> String {
+    schema("FlowRecord", "What came of one flow between two moments.", FlowRecord::FIELDS)
+}
+
+/// The schema of a line with counters.
+pub(crate) fn counters() -> String {
+    let about = "The counters of one interface, or the figures of one agent.";
+    schema("CounterRecord", about, CounterRecord::FIELDS)
+}
+
+/// The schema of a line with totals of flow and counter rows.
+pub(crate) fn flow_totals() -> String {
+    let about = "How many flow and counter rows a run has made, and of what.";
+    schema("FlowTotals", about, FlowTotals::FIELDS)
+}
+
+/// The schema of a line of one table.
+fn schema(title: &str, about: &str, fields: &[Field]) -> String {
     let mut out =
         String::from("{\n  \"$schema\": \"https://json-schema.org/draft/2020-12/schema\",\n");
     let _ = writeln!(out, "  \"$comment\": {},", quoted(GENERATED));
-    out.push_str("  \"title\": \"DatagramRecord\",\n");
-    out.push_str("  \"description\": \"One datagram that a listener received. A field that is not there is not known.\",\n");
+    let _ = writeln!(out, "  \"title\": \"{title}\",");
+    let _ =
+        writeln!(out, "  \"description\": \"{about} A field that is not there is not known.\",");
     out.push_str("  \"type\": \"object\",\n  \"properties\": {\n");
-    properties(DatagramRecord::FIELDS, "    ", &mut out);
+    properties(fields, "    ", &mut out);
     out.push_str("\n  }\n}\n");
     out
 }

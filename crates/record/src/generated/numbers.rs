@@ -1,6 +1,9 @@
 //! Every number that was ever given to a field or a word. A line stays for ever, also when its field is gone.
 
-use crate::{DatagramRecord, Field, Kind, PollTotals, SocketRecord, TOTALS_NUMBER, WORD_TABLES};
+use crate::{
+    CounterRecord, DatagramRecord, Field, FlowRecord, FlowTotals, Kind, PollTotals, SocketRecord,
+    TOTALS_NUMBER, WORD_TABLES,
+};
 use std::collections::HashMap;
 
 /// The list with what the table has and the list has not; an error if the two contradict each other.
@@ -59,6 +62,12 @@ fn current() -> Vec<String> {
     lines.extend(fields("DatagramRecord", DatagramRecord::FIELDS));
     lines.push("SocketRecords 1 record repeated_SocketRecord".to_owned());
     lines.push("SocketRecords 2 datagram repeated_DatagramRecord".to_owned());
+    lines.extend(fields("FlowRecord", FlowRecord::FIELDS));
+    lines.extend(fields("CounterRecord", CounterRecord::FIELDS));
+    lines.extend(fields("FlowTotals", FlowTotals::FIELDS));
+    lines.push("SocketRecords 4 flow repeated_FlowRecord".to_owned());
+    lines.push("SocketRecords 5 counters repeated_CounterRecord".to_owned());
+    lines.push("SocketRecords 6 flow_totals repeated_FlowTotals".to_owned());
     for words in WORD_TABLES {
         lines.extend(
             words.entries.iter().map(|(value, word)| format!("{} {value} {word} word", words.name)),
@@ -85,16 +94,25 @@ fn parts(line: &str) -> Option<(&str, &str, &str, &str)> {
     Some((words.next()?, words.next()?, words.next()?, words.next()?))
 }
 
-/// In a stream with rows of both kinds a field means the same whoever reads it.
+/// In a stream with rows of several kinds a field means the same whoever reads it.
 #[test]
-fn what_records_and_datagrams_share_is_the_same() {
-    for datagrams in DatagramRecord::FIELDS {
-        let sockets = SocketRecord::FIELDS.iter().find(|field| field.number == datagrams.number);
-        let is_shared = sockets
-            .is_none_or(|field| field.name == datagrams.name && field.kind == datagrams.kind);
-        assert!(is_shared && datagrams.number != TOTALS_NUMBER, "{}", datagrams.name);
+fn what_the_tables_of_one_stream_share_is_the_same() {
+    let tables = [
+        SocketRecord::FIELDS,
+        DatagramRecord::FIELDS,
+        FlowRecord::FIELDS,
+        CounterRecord::FIELDS,
+        FlowTotals::FIELDS,
+    ];
+    let mut known = HashMap::new();
+    for field in tables.into_iter().flatten() {
+        let what = (field.name, field.kind);
+        assert_eq!(known.entry(field.number).or_insert(what), &what);
+        assert_ne!(field.number, TOTALS_NUMBER);
     }
-    assert_eq!(DatagramRecord::FIELDS[0].number, crate::KIND_NUMBER);
+    for table in tables {
+        assert_eq!(table[0].number, crate::KIND_NUMBER);
+    }
 }
 
 #[test]

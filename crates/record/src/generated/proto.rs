@@ -2,7 +2,8 @@
 
 use super::{GENERATED, numbers, unit_and_kernel};
 use crate::{
-    DatagramRecord, Field, Group, Kind, PollTotals, SocketRecord, TOTALS_NUMBER, WORD_TABLES,
+    CounterRecord, DatagramRecord, Field, FlowRecord, FlowTotals, Group, Kind, PollTotals,
+    SocketRecord, TOTALS_NUMBER, WORD_TABLES,
 };
 use std::fmt::Write;
 
@@ -47,7 +48,7 @@ pub(crate) fn text() -> String {
     for ((number, name, kind), meaning) in DATAGRAM.iter().zip(DATAGRAM_MEANINGS) {
         let _ = writeln!(out, "  // {meaning}\n  {kind} {name} = {number};");
     }
-    out.push_str("}\n\n// What a file of protobuf text is.\nmessage SocketRecords {\n  repeated SocketRecord record = 1;\n  repeated DatagramRecord datagram = 2;\n}\n");
+    out.push_str("}\n\n// What a file of protobuf text is.\nmessage SocketRecords {\n  repeated SocketRecord record = 1;\n  repeated DatagramRecord datagram = 2;\n  repeated FlowRecord flow = 4;\n  repeated CounterRecord counters = 5;\n  repeated FlowTotals flow_totals = 6;\n}\n");
     for words in WORD_TABLES {
         let _ = writeln!(
             out,
@@ -67,7 +68,7 @@ pub(crate) fn text() -> String {
 pub(crate) fn store_text() -> String {
     let mut out = format!("// {GENERATED}\n");
     out.push_str(
-        "//\n// What weir.proto has as SocketRecord, PollTotals and DatagramRecord, byte for byte the same on the wire, for stores that read protobuf\n\
+        "//\n// What weir.proto has as SocketRecord, PollTotals, DatagramRecord and the messages after them, byte for byte the same on the wire, for stores that read protobuf\n\
          // by a schema: words are numbers, so that one which is newer than the schema is kept and not refused; and there is no\n\
          // package, so that ClickHouse finds `weir_store.proto:SocketRecord`.\n\n\
          syntax = \"proto3\";\n\n",
@@ -88,6 +89,16 @@ fn rows(words: Words, out: &mut String) {
     message("PollTotals", PollTotals::FIELDS, PollTotals::GROUPS, words, out);
     out.push_str("}\n\n// One datagram that a listener received: a kind of row of its own, too.\n");
     message("DatagramRecord", DatagramRecord::FIELDS, DatagramRecord::GROUPS, words, out);
+    out.push_str(
+        "}\n\n// What came of one flow between two moments: a kind of row of its own, too.\n",
+    );
+    message("FlowRecord", FlowRecord::FIELDS, FlowRecord::GROUPS, words, out);
+    out.push_str(
+        "}\n\n// The counters of one interface at one moment, or the figures of one agent.\n",
+    );
+    message("CounterRecord", CounterRecord::FIELDS, CounterRecord::GROUPS, words, out);
+    out.push_str("}\n\n// How many flow and counter rows a run has made, and of what.\n");
+    message("FlowTotals", FlowTotals::FIELDS, FlowTotals::GROUPS, words, out);
     out.push_str("}\n");
 }
 

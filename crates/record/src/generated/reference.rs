@@ -1,7 +1,10 @@
 //! `docs/records.md`.
 
 use super::GENERATED;
-use crate::{DatagramRecord, Encoding, Field, Group, Kind, PollTotals, SocketRecord, WORD_TABLES};
+use crate::{
+    CounterRecord, DatagramRecord, Encoding, Field, FlowRecord, FlowTotals, Group, Kind,
+    PollTotals, SocketRecord, WORD_TABLES,
+};
 use std::fmt::Write;
 
 pub(crate) fn text() -> String {
@@ -19,6 +22,12 @@ pub(crate) fn text() -> String {
     tables(PollTotals::FIELDS, PollTotals::GROUPS, &mut out);
     out.push_str(DATAGRAMS);
     tables(DatagramRecord::FIELDS, DatagramRecord::GROUPS, &mut out);
+    out.push_str(FLOWS);
+    tables(FlowRecord::FIELDS, FlowRecord::GROUPS, &mut out);
+    out.push_str(COUNTERS);
+    tables(CounterRecord::FIELDS, CounterRecord::GROUPS, &mut out);
+    out.push_str(FLOW_TOTALS);
+    tables(FlowTotals::FIELDS, FlowTotals::GROUPS, &mut out);
     out.push_str("\n## Words\n\nA value without a word, from a newer kernel, is written as its number.\n\n| type | words |\n|---|---|\n");
     for words in WORD_TABLES {
         let list: Vec<String> =
@@ -31,8 +40,8 @@ pub(crate) fn text() -> String {
 const HEAD: &str = "\
 # Records
 
-A record is one TCP socket at one moment, a connection that ended, the totals of a poll, or a datagram that a listener received. Every
-encoding has the same fields under the same names. The names are the kernel's own without the prefix (`tcpi_rtt` is `rtt_us`), with the unit last.
+A record is one TCP socket at one moment, a connection that ended, the totals of a poll, a datagram that a listener received, what came of a
+flow of sFlow, or the counters of an interface. Every encoding has the same fields under the same names. The names are the kernel's own without the prefix (`tcpi_rtt` is `rtt_us`), with the unit last.
 
 A field that is not there is not known: the kernel is older than the field, the socket has no such attribute (TIME_WAIT has no `tcp_info`), or
 the field was not chosen. That is never the same as 0. It is never a number that stands for nothing either: where the kernel has one (`min_rtt_us` of
@@ -81,7 +90,7 @@ columns as text when you open a file in a spreadsheet.
 
 CSV quotes as in RFC 4180, with line feeds; an absent field is an empty place and an empty text is `\"\"`. TSV escapes tab, line feed, carriage return and
 backslash with a backslash; an empty text looks like an absent field there. Both start with a line of names, in the order of
-`weir sockets --columns`, or else of the tables below. A table has lines of one kind: socket records, without totals, or datagrams.
+`weir sockets --columns`, or else of the tables below. A table has lines of one kind: socket records, without totals, or datagrams, or flows.
 ";
 
 const TOTALS: &str = "
@@ -109,13 +118,44 @@ Payload, message and structured data are nearly always text, and need not be. In
 under a name of their own (`payload_base64`); one of the two is there. In MessagePack they are `str` or `bin`. Elsewhere they are bytes.
 ";
 
+const FLOWS: &str = "
+## Fields of a flow
+
+What came of one flow since its last row, for sinks that take `flows`: a message `FlowRecord`, with [flow.schema.json](flow.schema.json) for its
+JSON. In a stream with other records `record_kind` tells them apart: `flow`.
+
+A flow that goes on has a row every `export_every`, one that ends or makes room for another has one then, and all have one when the daemon stops. No
+sample is in two rows of a definition and none is in no row, so that `samples`, `bytes` and `frames` of the rows add up, exactly, to what the definition
+counted. Where more flows end at once than rows may be made, those beyond are added up in one row without a key, whose `cause` is `merged`.
+
+`bytes` and `frames` are scaled by what arrived, with their 95 % interval; `raw_bytes` and `raw_frames` are what the configured sampling rate
+makes of the same samples, which is too low by what was lost on the way. With the aggregation `max` the same flow has rows for each sampler that sees it:
+add up by `sampler`, and take the largest sum.
+";
+
+const COUNTERS: &str = "
+## Fields of counters
+
+One for each counter sample of an interface (`subject` is `interface`), and one for each agent every `export_every` (`agent`): a message
+`CounterRecord`, with [counters.schema.json](counters.schema.json). Counters are as the agent said them, those that it does not have are absent, and
+differences take wraps into account. Where nothing can be compared, `is_discontinuity` says so, and there are no differences and no rates.
+";
+
+const FLOW_TOTALS: &str = "
+## Fields of the totals of flows
+
+One every `export_every`, and the last of all when the daemon stops: a message `FlowTotals`, with [flow_totals.schema.json](flow_totals.schema.json). Flow
+and counter rows of a run are numbered together, and `next_sequence` says how many there were.
+[deploy/clickhouse/complete_flows.sql](../deploy/clickhouse/complete_flows.sql) asks ClickHouse whether all are there.
+";
+
 fn about(encoding: Encoding) -> &'static str {
     match encoding {
         Encoding::Protobuf => {
-            "a message `SocketRecord` or `DatagramRecord` of `proto/weir.proto` after its length as a varint"
+            "a message `SocketRecord`, `DatagramRecord`, … of `proto/weir.proto` after its length as a varint"
         }
         Encoding::Prototext => {
-            "a line `record { … }` or `datagram { … }`; the file is one message `SocketRecords`"
+            "a line `record { … }`, `datagram { … }`, …; the file is one message `SocketRecords`"
         }
         Encoding::Protojson => "a line with an object, by protobuf's JSON mapping",
         Encoding::Jsonl => "a line with an object; `record.schema.json` is its schema",

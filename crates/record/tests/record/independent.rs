@@ -1,6 +1,7 @@
 //! What the encoders write is read by implementations that are not ours: Python's `protobuf` with the committed schema,
 //! `msgpack`, `json`, `csv` and `jsonschema`. What Python's `protobuf` writes is read by our decoder.
 
+use crate::flows::{OTHERS, ROWS, canonical};
 use crate::support::{
     any_message, any_record, edges, realistic, realistic_datagram, realistic_totals,
 };
@@ -25,8 +26,8 @@ fn others_read_what_we_write_and_we_read_what_they_write() {
     messages.extend(SocketRecord::FIELDS.iter().flat_map(edges));
     // Without any field, a line of a table would be empty for a reader of JSON lines, too.
     messages.retain(|message| !message.is_empty());
-    // A record that says it is a datagram is read as one.
-    messages.retain(|message| any_record(message).record_kind != Some(RecordKind::DATAGRAM));
+    // A record that says it is of another kind is read as one.
+    messages.retain(|message| !OTHERS.contains(&any_record(message).record_kind));
     let mut records: Vec<SocketRecord<'_>> =
         messages.iter().map(|message| any_record(message)).collect();
     records.extend((0..50).map(|_| realistic(&mut random)));
@@ -35,6 +36,7 @@ fn others_read_what_we_write_and_we_read_what_they_write() {
     }
     fs::write(folder.join("records.datagrams"), pack(&records)).unwrap();
     write_received(&folder, &mut random);
+    write_flows(&folder, &mut random);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let script = root.join("crates/record/tests/independent.py");
     let mut python = Command::new(find_tool("weir-python").unwrap());
@@ -42,6 +44,27 @@ fn others_read_what_we_write_and_we_read_what_they_write() {
     assert!(status.success(), "the files are in {}", folder.display());
     read_again(&fs::read(folder.join("again.pb")).unwrap(), &records);
     fs::remove_dir_all(&folder).unwrap();
+}
+
+/// What sFlow makes rows of, in every encoding.
+fn write_flows(folder: &Path, random: &mut Random) {
+    for kind in ROWS {
+        let mut messages: Vec<Vec<u8>> =
+            (0..300).map(|_| any_message(random, kind.fields())).collect();
+        messages.extend(kind.fields().iter().flat_map(edges));
+        messages.iter_mut().for_each(|message| *message = canonical(kind, message));
+        messages.retain(|message| !message.is_empty());
+        for &encoding in Encoding::ALL {
+            let mut encoder = Encoder::of(kind, encoding);
+            let mut out = Vec::new();
+            encoder.begin(&mut out);
+            for message in &messages {
+                assert_eq!(encoder.row(kind, message, &mut out), Ok(Written::Yes));
+            }
+            encoder.end(&mut out);
+            fs::write(folder.join(format!("{}.{encoding}", kind.table())), out).unwrap();
+        }
+    }
 }
 
 /// What listeners received, in every encoding.
@@ -118,7 +141,9 @@ fn read_again(bytes: &[u8], records: &[SocketRecord<'_>]) {
                 );
                 assert_eq!(sorted(&found), sorted(wanted));
             }
-            Record::Datagram(_) => unreachable!("they are in a file of their own"),
+            Record::Datagram(_) | Record::Flow(_) | Record::Counters(_) | Record::FlowTotals(_) => {
+                unreachable!("they are in a file of their own")
+            }
             Record::Totals(found) => {
                 totals += 1;
                 assert_eq!(

@@ -6,6 +6,7 @@ mod cells;
 mod clickhouse;
 mod datagrams;
 mod encodings;
+mod flows;
 mod independent;
 mod protobuf;
 mod rows;

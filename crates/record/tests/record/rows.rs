@@ -1,5 +1,6 @@
 //! Rows of every kind, as values and as their messages.
 
+use crate::flows::{ROWS, any_row};
 use crate::support::{
     any_message, mutate, mutations, realistic, realistic_datagram, realistic_totals,
 };
@@ -92,7 +93,7 @@ fn a_datagram_survives_the_way_there_and_back() {
 }
 
 /// A row of each kind as its message, as the canonical form has it.
-fn messages(random: &mut Random) -> [(RowKind, Vec<u8>); 3] {
+fn messages(random: &mut Random) -> Vec<(RowKind, Vec<u8>)> {
     let write = |put: &dyn Fn(&mut Encoder, &mut Vec<u8>)| {
         let mut encoder = Encoder::new(Encoding::Protobuf, &FieldSet::ALL).framed(Frame::Alone);
         let mut out = Vec::new();
@@ -100,11 +101,13 @@ fn messages(random: &mut Random) -> [(RowKind, Vec<u8>); 3] {
         out
     };
     let (record, datagram) = (realistic(random), realistic_datagram(random));
-    [
+    let mut messages = vec![
         (RowKind::Record, write(&|encoder, out| encoder.encode(&record, out))),
         (RowKind::Totals, write(&|encoder, out| encoder.totals(&realistic_totals(), out))),
         (RowKind::Datagram, write(&|encoder, out| encoder.datagram(&datagram, out))),
-    ]
+    ];
+    messages.extend(ROWS.map(|kind| (kind, any_row(kind, random))));
+    messages
 }
 
 /// Encoders over fields, kinds and frames.
@@ -115,6 +118,7 @@ fn encoders(encoding: Encoding) -> Vec<Encoder> {
         encoders.push(Encoder::new(encoding, &FieldSet::ALL).framed(frame));
         encoders.push(Encoder::new(encoding, &some).framed(frame));
         encoders.push(Encoder::of_datagrams(encoding).framed(frame));
+        encoders.extend(ROWS.map(|kind| Encoder::of(kind, encoding).framed(frame)));
     }
     encoders
 }
@@ -140,6 +144,15 @@ fn a_message_is_written_as_the_value_it_holds() {
                     RowKind::Datagram => {
                         encoder.datagram(&decode_datagram_record(message).unwrap(), &mut by_value);
                     }
+                    RowKind::Flow => {
+                        encoder.flow(&decode_flow_record(message).unwrap(), &mut by_value);
+                    }
+                    RowKind::Counters => {
+                        encoder.counters(&decode_counter_record(message).unwrap(), &mut by_value);
+                    }
+                    RowKind::FlowTotals => {
+                        encoder.flow_totals(&decode_flow_totals(message).unwrap(), &mut by_value);
+                    }
                 }
                 assert_eq!(by_message, by_value, "{encoding} {turn} {kind:?}");
                 assert_eq!(written == Written::NoForm, by_value.is_empty(), "{encoding} {turn}");
@@ -155,24 +168,25 @@ fn whatever_a_message_holds_it_is_written_as_its_value_or_refused() {
     let mut refused = 0;
     let encodings = [Encoding::Jsonl, Encoding::Csv, Encoding::MessagePack, Encoding::Prototext];
     for turn in 0..mutations() {
-        let kind = [RowKind::Record, RowKind::Datagram][random.index(2)];
-        let table =
-            if kind == RowKind::Record { SocketRecord::FIELDS } else { DatagramRecord::FIELDS };
-        let mut message = any_message(&mut random, table);
+        let kinds = [RowKind::Record, RowKind::Datagram, RowKind::Flow, RowKind::Counters];
+        let kind = kinds[random.index(kinds.len())];
+        let mut message = any_message(&mut random, kind.fields());
         if turn % 2 == 0 {
             mutate(&mut message, &mut random);
         }
 
         let encoding = encodings[random.index(encodings.len())];
         let (mut by_message, mut by_value) = (Vec::new(), Vec::new());
-        let mut encoder = match kind {
-            RowKind::Datagram => Encoder::of_datagrams(encoding),
-            _ => Encoder::new(encoding, &FieldSet::ALL),
-        };
+        let mut encoder = Encoder::of(kind, encoding);
         let written = encoder.row(kind, &message, &mut by_message);
         let held = match kind {
             RowKind::Datagram => decode_datagram_record(&message)
                 .map(|datagram| encoder.datagram(&datagram, &mut by_value)),
+            RowKind::Flow => {
+                decode_flow_record(&message).map(|flow| encoder.flow(&flow, &mut by_value))
+            }
+            RowKind::Counters => decode_counter_record(&message)
+                .map(|counters| encoder.counters(&counters, &mut by_value)),
             _ => decode_protobuf(&message).map(|record| encoder.encode(&record, &mut by_value)),
         };
         refused += u64::from(held.is_err());
@@ -204,9 +218,9 @@ fn a_row_alone_has_nothing_around_it() {
         assert_eq!(of(Encoding::Json, Frame::Alone), of(Encoding::Jsonl, Frame::Alone));
     }
     // Between other rows totals are inside a record.
-    let [_, (kind, message), _] = messages(&mut random);
+    let (kind, message) = &messages(&mut random)[1];
     let mut out = Vec::new();
-    Encoder::new(Encoding::Protobuf, &FieldSet::ALL).row(kind, &message, &mut out).unwrap();
+    Encoder::new(Encoding::Protobuf, &FieldSet::ALL).row(*kind, message, &mut out).unwrap();
     let record = Delimited::new(&out).next().unwrap().unwrap();
     assert!(
         matches!(decode_record(record), Ok(Record::Totals(totals)) if totals == realistic_totals())

@@ -4,6 +4,7 @@ use record::{Native, RowKind};
 
 const SOCKETS: &str = include_str!("../../../../deploy/clickhouse/sockets.sql");
 const DATAGRAMS: &str = include_str!("../../../../deploy/clickhouse/datagrams.sql");
+const FLOWS: &str = include_str!("../../../../deploy/clickhouse/flows.sql");
 
 /// How many of the last inserts a table remembers by their token: hours of batches of the usual age from one host, minutes from
 /// hundreds.
@@ -14,6 +15,7 @@ pub(super) fn file_of(kind: RowKind) -> &'static str {
     match kind {
         RowKind::Record | RowKind::Totals => "sockets.sql",
         RowKind::Datagram => "datagrams.sql",
+        RowKind::Flow | RowKind::Counters | RowKind::FlowTotals => "flows.sql",
     }
 }
 
@@ -32,6 +34,7 @@ fn definition(kind: RowKind) -> &'static str {
     let file = match kind {
         RowKind::Record | RowKind::Totals => SOCKETS,
         RowKind::Datagram => DATAGRAMS,
+        RowKind::Flow | RowKind::Counters | RowKind::FlowTotals => FLOWS,
     };
     let start = format!("CREATE TABLE IF NOT EXISTS {}\n", Native::table(kind));
     let definition = file.find(&start).and_then(|at| file[at..].split("\n;").next());

@@ -217,13 +217,14 @@ impl Client {
 struct Headers {
     run: u64,
     /// Of records, totals and datagrams.
-    of_kinds: [OwnedHeaders; 3],
+    of_kinds: [OwnedHeaders; RowKind::ALL.len()],
 }
 
 impl Headers {
     fn of_run(run: u64) -> Headers {
         let (version, run_id) = (SCHEMA_VERSION.to_string(), run.to_string());
-        let of_kinds = ["record", "totals", "datagram"].map(|kind| {
+        let of_kinds = RowKind::ALL.map(|kind| {
+            let kind = kind.word();
             let pairs = [("weir-schema", &version[..]), ("weir-kind", kind), ("weir-run", &run_id)];
             let empty = OwnedHeaders::new_with_capacity(pairs.len());
             pairs.into_iter().fold(empty, |headers, (key, value)| {
@@ -234,12 +235,8 @@ impl Headers {
     }
 
     fn of(&self, kind: Option<RowKind>) -> &OwnedHeaders {
-        let [record, totals, datagram] = &self.of_kinds;
-        match kind {
-            Some(RowKind::Record) | None => record,
-            Some(RowKind::Totals) => totals,
-            Some(RowKind::Datagram) => datagram,
-        }
+        let at = kind.and_then(|kind| RowKind::ALL.iter().position(|known| *known == kind));
+        &self.of_kinds[at.unwrap_or(0)]
     }
 }
 

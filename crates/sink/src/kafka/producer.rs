@@ -30,8 +30,7 @@ const POLL_STEP: Duration = Duration::from_millis(1);
 /// Messages to a topic, one for each row.
 pub fn kafka(options: KafkaOptions, content: Content) -> Connector {
     let form = move || {
-        let kinds = [RowKind::Record, RowKind::Totals, RowKind::Datagram];
-        Form::ByKind(kinds.map(|kind| (kind, content.encoder(Partition::Rows))).into())
+        Form::ByKind(RowKind::ALL.map(|kind| (kind, content.encoder(Partition::Rows))).into())
     };
     let destination = move || Ok(Box::new(Kafka::new(options.clone())) as Box<dyn Destination>);
     Connector { form: Box::new(form), destination: Box::new(destination) }

@@ -72,6 +72,9 @@ fn message_index(kind: Option<RowKind>) -> &'static [u8] {
         Some(RowKind::Record) | None => &[0],
         Some(RowKind::Totals) => &[2, 2],
         Some(RowKind::Datagram) => &[2, 4],
+        Some(RowKind::Flow) => &[2, 6],
+        Some(RowKind::Counters) => &[2, 8],
+        Some(RowKind::FlowTotals) => &[2, 10],
     }
 }
 
@@ -198,9 +201,10 @@ mod tests {
         schemas.ids.insert("t".into(), 0x0102_0304);
         let head = |kind| schemas.head("t", Some(kind)).unwrap();
         assert_eq!(head(RowKind::Record), [0, 1, 2, 3, 4, 0]);
-        // The path has one step, 1 or 2: in zigzag 2, and 2 or 4.
+        // The path has one step, from 1 on: in zigzag 2, and 2, 4, ….
         assert_eq!(head(RowKind::Totals), [0, 1, 2, 3, 4, 2, 2]);
         assert_eq!(head(RowKind::Datagram), [0, 1, 2, 3, 4, 2, 4]);
+        assert_eq!(head(RowKind::FlowTotals), [0, 1, 2, 3, 4, 2, 10]);
         assert_eq!(schemas.head("other", None), None);
     }
 

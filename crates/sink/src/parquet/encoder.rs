@@ -13,12 +13,14 @@ const COLUMN_MAX_BYTES: usize = 8 << 20;
 
 /// A file of each table, with these fields of sockets.
 pub(crate) fn form(fields: &FieldSet) -> Form {
-    let encoder = |table| -> Box<dyn BatchEncoder> { Box::new(ParquetEncoder::new(table)) };
-    Form::ByKind(vec![
-        (RowKind::Record, encoder(Table::sockets(fields))),
-        (RowKind::Totals, encoder(Table::polls())),
-        (RowKind::Datagram, encoder(Table::datagrams())),
-    ])
+    let encoder = |kind| {
+        let table = match kind {
+            RowKind::Record => Table::sockets(fields),
+            kind => Table::of(kind),
+        };
+        (kind, Box::new(ParquetEncoder::new(table)) as Box<dyn BatchEncoder>)
+    };
+    Form::ByKind(RowKind::ALL.map(encoder).into())
 }
 
 struct ParquetEncoder {

@@ -6,7 +6,7 @@ use ::parquet::file::properties::{
     EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterPropertiesPtr,
 };
 use ::parquet::schema::types::{ColumnPath, Type as SchemaType, TypePtr};
-use ::record::{DatagramRecord, Field, FieldSet, Kind, PollTotals, RowKind};
+use ::record::{Field, FieldSet, Kind, RowKind};
 use std::sync::Arc;
 
 /// What files are compressed with. Levels 1 to 3 gave files of the same size within 0.1 %, once numbers are stored as differences.
@@ -29,22 +29,22 @@ impl Table {
 
     /// Totals of polls, with all fields.
     pub fn polls() -> Table {
-        Table { name: Table::name_of(RowKind::Totals), fields: PollTotals::FIELDS.iter().collect() }
+        Table::of(RowKind::Totals)
     }
 
     /// Datagrams, with all fields.
     pub fn datagrams() -> Table {
-        let fields = DatagramRecord::FIELDS.iter().collect();
-        Table { name: Table::name_of(RowKind::Datagram), fields }
+        Table::of(RowKind::Datagram)
+    }
+
+    /// Rows of this kind, with all fields.
+    pub fn of(kind: RowKind) -> Table {
+        Table { name: Table::name_of(kind), fields: kind.fields().iter().collect() }
     }
 
     /// The name of the table that has rows of this kind.
     pub fn name_of(kind: RowKind) -> &'static str {
-        match kind {
-            RowKind::Record => "sockets",
-            RowKind::Totals => "polls",
-            RowKind::Datagram => "datagrams",
-        }
+        kind.table()
     }
 
     /// The schema of its files.

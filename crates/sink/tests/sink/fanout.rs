@@ -130,7 +130,7 @@ fn check_protobuf(files: &[Vec<u8>]) {
                     next += 1;
                 }
                 Record::Totals(_) => polls += 1,
-                Record::Datagram(_) => unreachable!("nobody received any"),
+                _ => unreachable!("there is no other source"),
             }
         }
     }

@@ -7,6 +7,7 @@
 //! how old a stamp is, is all that is taken of it.
 
 mod losses;
+mod rows;
 mod shared;
 mod tap;
 
@@ -18,6 +19,7 @@ use config::{Config, FLOWS_NAME, FlowsConfig};
 use ledger::{Ledger, Meter, Snapshot};
 use losses::Losses;
 use relay::{TargetKind, TargetOptions};
+use rows::Rows;
 use sink::Fanout;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -31,6 +33,15 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// How long the thread rests after a panic, which may have written to the log.
 const PANIC_PAUSE: Duration = Duration::from_secs(1);
+
+/// Where what it makes goes: to the sinks that take it.
+#[derive(Clone, Copy)]
+pub(super) struct Outlets<'a> {
+    /// Records of flows, counters and totals.
+    pub(super) rows: &'a Fanout,
+    /// What thresholds tell.
+    pub(super) events: &'a Fanout,
+}
 
 /// The analysis of the daemon, if it has one, and former ones.
 #[derive(Default)]
@@ -48,10 +59,10 @@ impl Flows {
     /// The thread cannot be started.
     pub(super) fn start(
         config: &Config,
-        events: &Fanout,
+        outlets: Outlets<'_>,
         ledger: &Ledger,
     ) -> anyhow::Result<Flows> {
-        let start = |flows| Flowing::start(flows, config, events);
+        let start = |flows| Flowing::start(flows, config, outlets);
         let running = config.flows.as_ref().map(start).transpose()?;
         running.iter().for_each(|one| one.register(ledger));
         Ok(Flows { running, ..Flows::default() })
@@ -62,25 +73,17 @@ impl Flows {
         self.running.as_ref().map(|one| &one.shared)
     }
 
-    /// Starts what a configuration asks for and is not there; nobody sees it yet. `events`: the sinks that take them.
+    /// Starts what a configuration asks for and is not there; nobody sees it yet.
     ///
     /// # Errors
     /// The thread cannot be started.
     pub(super) fn prepare(
         &self,
         config: &Config,
-        events: &Fanout,
+        outlets: Outlets<'_>,
     ) -> anyhow::Result<Option<Flowing>> {
         let wanted = config.flows.as_ref().filter(|_| self.running.is_none());
-        wanted.map(|flows| Flowing::start(flows, config, events)).transpose()
-    }
-
-    /// Hands on the events that there are, and no others: sinks are about to close.
-    pub(super) fn end_events(&mut self) {
-        for one in self.running.iter_mut().chain(&mut self.ending) {
-            one.shared.tick();
-            one.telling.take().into_iter().for_each(Telling::finish);
-        }
+        wanted.map(|flows| Flowing::start(flows, config, outlets)).transpose()
     }
 
     /// Goes on as another configuration has it. What is the same there keeps its figures.
@@ -96,7 +99,10 @@ impl Flows {
                     change(analysis, flows, next);
                     change_thresholds(analysis, old, new);
                 };
-                self.shared().into_iter().for_each(|one| one.with(change));
+                if let Some(shared) = self.shared() {
+                    shared.with(change);
+                    shared.set_export_every(next.export_every);
+                }
             }
             // What listeners have for it in their rings comes first.
             (_, None) => self.ending.extend(self.running.take()),
@@ -122,6 +128,13 @@ impl Flows {
                 let meter: Arc<dyn Meter> = self.ending.swap_remove(at).end();
                 ledger.retire(&meter);
             }
+        }
+    }
+
+    /// Hands on the events and rows that there are, and no others: sinks are about to close. Nothing may be tapped any more.
+    pub(super) fn tell_all(&mut self) {
+        for one in self.running.iter_mut().chain(&mut self.ending) {
+            one.tell_all();
         }
     }
 
@@ -210,7 +223,11 @@ impl Flowing {
     ///
     /// # Errors
     /// The thread cannot be started.
-    fn start(config: &FlowsConfig, whole: &Config, events: &Fanout) -> anyhow::Result<Flowing> {
+    fn start(
+        config: &FlowsConfig,
+        whole: &Config,
+        outlets: Outlets<'_>,
+    ) -> anyhow::Result<Flowing> {
         let engine = Engine::new(
             config.limits(),
             config.built_groups(),
@@ -219,7 +236,8 @@ impl Flowing {
         );
         let mut analysis = Analysis::new(engine, config.events_max);
         watch(&mut analysis, whole);
-        let shared = Shared::new(analysis);
+        let rows = Rows::new(whole, config.export_every, outlets.rows);
+        let shared = Shared::new(analysis, rows);
 
         let (stop, stopped) = mpsc::channel();
         let ticked = Arc::clone(&shared);
@@ -232,7 +250,7 @@ impl Flowing {
             }
         };
         let thread = thread::Builder::new().name(FLOWS_NAME.to_owned()).spawn(turn)?;
-        let telling = Some(Telling::start(Arc::clone(&shared), events, whole)?);
+        let telling = Some(Telling::start(Arc::clone(&shared), outlets.events, whole)?);
         Ok(Flowing { shared, _stop: stop, thread, telling })
     }
 
@@ -247,15 +265,25 @@ impl Flowing {
         ledger.register(meter);
     }
 
+    /// Hands on what there is to tell, and then nothing more.
+    fn tell_all(&mut self) {
+        let shared = &self.shared;
+        // A panic has said so on standard error.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            shared.tick();
+            shared.tell_all();
+        }));
+        self.telling.take().into_iter().for_each(Telling::finish);
+    }
+
     /// Ends the thread. Nothing may be tapped any more.
-    fn end(self) -> Arc<Shared> {
-        let Flowing { shared, _stop: stop, thread, telling } = self;
+    fn end(mut self) -> Arc<Shared> {
+        // What came after the last tick is in the account too.
+        self.tell_all();
+        let Flowing { shared, _stop: stop, thread, .. } = self;
         drop(stop);
         // A panic has said so on standard error.
         let _ = thread.join();
-        // What came after the last tick is in the account too.
-        let _ = catch_unwind(AssertUnwindSafe(|| shared.tick()));
-        telling.into_iter().for_each(Telling::finish);
         shared
     }
 }

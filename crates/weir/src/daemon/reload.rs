@@ -160,7 +160,7 @@ impl Daemon {
             })
             .collect();
 
-        let flowing = self.flows.prepare(config, self.sinks.events())?;
+        let flowing = self.flows.prepare(config, self.sinks.of_flows())?;
         let analysis = flowing.as_ref().map(Flowing::shared).or(self.flows.shared());
 
         let mut ways = Vec::new();

@@ -7,6 +7,7 @@ mod spools;
 pub(super) use rows::Fed;
 
 use super::collector;
+use super::flows::Outlets;
 use super::names::Names;
 use super::open;
 use super::stop::{LastLedger, LedgerForm};
@@ -42,6 +43,7 @@ pub(super) struct Sinks {
     draining: Vec<Draining>,
     sockets: Fanout,
     events: Fanout,
+    flows: Fanout,
     /// What feeds a sink with the datagrams of a listener, by the names of both. Each has a ring reader of its own.
     listeners: BTreeMap<(String, String), Feed>,
 }
@@ -117,9 +119,9 @@ impl Sinks {
         &self.sockets
     }
 
-    /// Where events go.
-    pub(super) fn events(&self) -> &Fanout {
-        &self.events
+    /// Where what the analysis of sFlow makes goes.
+    pub(super) fn of_flows(&self) -> Outlets<'_> {
+        Outlets { rows: &self.flows, events: &self.events }
     }
 
     /// Opens what a configuration asks for anew, and changes nothing but that empty files may appear.
@@ -264,6 +266,7 @@ impl Sinks {
         match source {
             Source::Sockets => Feed { fanout: self.sockets.clone(), feeding: Weak::new() },
             Source::Events => Feed { fanout: self.events.clone(), feeding: Weak::new() },
+            Source::Flows => Feed { fanout: self.flows.clone(), feeding: Weak::new() },
             Source::Listener(name) => {
                 self.listeners.entry((name.clone(), sink.to_owned())).or_default().clone()
             }
@@ -276,7 +279,7 @@ impl Sinks {
         let mut feeding = Vec::new();
         for (source, feed) in feeds {
             match source {
-                Source::Sockets | Source::Events => feed.fanout.detach(&sink),
+                Source::Sockets | Source::Events | Source::Flows => feed.fanout.detach(&sink),
                 Source::Listener(listener) => {
                     let key = (listener, config.name.clone());
                     feeding.extend(self.listeners.remove(&key).map(|feed| feed.feeding));
@@ -413,7 +416,9 @@ fn open_one(
             ),
         }
     }
-    let opening = Opening { name: wanted.name.clone(), fields, remote: remote.clone() };
+    let takes_flows = wanted.from.contains(&Source::Flows);
+    let (name, remote_addr) = (wanted.name.clone(), remote.clone());
+    let opening = Opening { name, fields, takes_flows, remote: remote_addr };
     let connector = wanted.to.open(&opening).with_context(|| format!("sink {}", wanted.name))?;
     Ok(Opened { config: wanted.clone(), fields, remote, connector })
 }

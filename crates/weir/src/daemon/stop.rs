@@ -105,8 +105,8 @@ impl Daemon {
                 && self.running.iter().all(|one| has_ended(&one.listener))
                 && self.retiring.iter().all(|one| has_ended(&one.listener));
             if are_sources_done {
-                // Nothing more comes: what is inside them may leave.
-                self.flows.end_events();
+                // Nothing more comes: what is inside them may leave, after the last events and rows of flows.
+                self.flows.tell_all();
                 self.sinks.close(deadline);
             }
             if (are_sources_done && self.sinks.has_drained()) || now >= deadline {

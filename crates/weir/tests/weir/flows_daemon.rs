@@ -211,3 +211,71 @@ fn reloads_under_load_lose_nothing() {
     }
     assert!(analysis(&ended.ledger).delivered.count > 0);
 }
+
+/// The rows of a file of JSON lines.
+fn rows(path: &std::path::Path) -> Vec<serde_json::Value> {
+    let text = fs::read_to_string(path).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn flows_and_counters_are_rows_that_add_up_and_prove_themselves_complete() {
+    let dir = TempDir::new();
+    let path = dir.file("flows.jsonl");
+    let weir = start(
+        &dir,
+        &format!(
+            "[[listener]]\nname = \"in\"\nlisten = \"127.0.0.1:0\"\n\
+             [flows]\nfrom = [\"in\"]\nexport_every = \"1s\"\n\
+             [[flow]]\nname = \"pairs\"\nkeys = [\"src\", \"dst/24\", \"dst_port\"]\n\
+             [[sink]]\nname = \"rows\"\nfrom = [\"flows\"]\nto = \"file:{}\"\n",
+            path.display()
+        ),
+    );
+    // The analysis tells of its flows from its first tick on.
+    weir.wait_for(|ledger| {
+        let hop = ledger.hop(HopKind::Sink, "flows", Some("rows"));
+        hop.is_some_and(|hop| hop.received.count > 0)
+    });
+
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut sent = 0;
+    for number in 1..=3 {
+        for payload in datagrams(&mut agent(number), 40) {
+            sender.send_to(&payload, weir.address()).unwrap();
+            sent += 1;
+        }
+    }
+    weir.wait_for(|ledger| analysis(ledger).received.count == sent);
+    let ended = weir.stop();
+    assert_equal_accounts(&ended.ledger);
+
+    let rows = rows(&path);
+    let sink = ended.ledger.hop(HopKind::Sink, "flows", Some("rows")).unwrap();
+    assert_eq!((sink.delivered.count, sink.received.count), (rows.len() as u64, rows.len() as u64));
+    let of = |kind: &str| rows.iter().filter(|row| row["record_kind"] == kind).collect::<Vec<_>>();
+    let sum = |rows: &[&serde_json::Value], field: &str| -> u64 {
+        rows.iter().filter_map(|row| row[field].as_u64()).sum()
+    };
+
+    // Every number from 0 on is there once, and the last totals say how many.
+    let (flows, counters, totals) = (of("flow"), of("counters"), of("flow_totals"));
+    let numbered = flows.iter().chain(&counters).map(|row| row["sequence"].as_u64().unwrap());
+    let mut numbers: Vec<u64> = numbered.collect();
+    numbers.sort_unstable();
+    assert!(numbers.iter().copied().eq(0..numbers.len() as u64), "{numbers:?}");
+    let last = totals.last().unwrap();
+    assert_eq!(last["next_sequence"], numbers.len());
+    assert_eq!((&last["datagrams"], &last["samples"]), (&sent.into(), &last["flow_samples"]));
+    assert_eq!(sum(&flows, "samples"), last["samples"].as_u64().unwrap());
+
+    let first = flows[0];
+    assert_eq!(first["definition"], "pairs");
+    assert_eq!((&first["dst_port"], &first["dst_prefix_bits"]), (&4_000.into(), &24.into()));
+    assert_eq!(first["key"]["dst/24/48"], "10.1.0.0/24");
+    assert!(first["bytes_low"].as_u64() <= first["bytes"].as_u64(), "{first}");
+    assert!(first["bytes_high"].as_u64() >= first["bytes"].as_u64(), "{first}");
+    assert!(first["begin_unix_ns"].as_u64() <= first["end_unix_ns"].as_u64(), "{first}");
+    let agents: Vec<_> = counters.iter().filter(|row| row["subject"] == "agent").collect();
+    assert_eq!(agents.last().unwrap()["datagrams_received"], 40);
+}

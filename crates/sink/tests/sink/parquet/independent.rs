@@ -68,6 +68,9 @@ fn others_read_every_value_at_its_ends() {
     write(&folder, RowKind::Totals, Table::polls(), &polls);
     let datagrams = messages(&mut random, DatagramRecord::FIELDS);
     write(&folder, RowKind::Datagram, Table::datagrams(), &datagrams);
+    for kind in [RowKind::Flow, RowKind::Counters, RowKind::FlowTotals] {
+        write(&folder, kind, Table::of(kind), &messages(&mut random, kind.fields()));
+    }
     compare(folder.path());
 }
 
@@ -161,7 +164,9 @@ fn a_message_that_is_refused_leaves_nothing_behind() {
 #[test]
 fn the_schema_follows_the_table() {
     let mut text = Vec::new();
-    for table in [Table::sockets(&FieldSet::ALL), Table::polls(), Table::datagrams()] {
+    let of_flows = [RowKind::Flow, RowKind::Counters, RowKind::FlowTotals].map(Table::of);
+    let others = [Table::sockets(&FieldSet::ALL), Table::polls(), Table::datagrams()];
+    for table in others.into_iter().chain(of_flows) {
         parquet::schema::printer::print_schema(&mut text, &table.schema().unwrap());
     }
     generated("docs/parquet.schema", &String::from_utf8(text).unwrap());

@@ -31,7 +31,7 @@ pub(crate) fn definition(name: &str, keys: &str) -> Definition {
 
 pub(crate) fn shared(definitions: Vec<Definition>) -> Arc<Shared> {
     let engine = Engine::new(Limits::default(), Groups::default(), HashSet::new(), definitions);
-    Shared::new(Analysis::new(engine, 100))
+    Shared::alone(Analysis::new(engine, 100))
 }
 
 /// Ten seconds of traffic through one interface of each of two agents: 800 Mbit/s of UDP to a victim, and 80 Mbit/s of TCP.

@@ -1,5 +1,6 @@
 //! The analysis, shared by those who feed it and those who read it.
 
+use super::rows::Rows;
 use ::flows::{Analysis, Engine, Moment, NO_ADDRESS, Taken};
 use config::FLOWS_NAME;
 use ledger::{
@@ -8,6 +9,7 @@ use ledger::{
 use relay::Datagram;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use sys::clock::{monotonic_ns, realtime_ns};
 use tokio::sync::watch;
 
@@ -43,6 +45,7 @@ struct Losses {
 
 struct Inner {
     analysis: Analysis,
+    rows: Rows,
     clock: Clock,
     /// Datagrams that were given to the analysis, those on which it panicked included.
     given: u64,
@@ -74,10 +77,19 @@ impl Clock {
     }
 }
 
+/// One whose rows no sink takes.
+#[cfg(test)]
+pub(crate) fn alone(analysis: Analysis) -> Arc<Shared> {
+    let text = "[[listener]]\nlisten = \"127.0.0.1:0\"\n[[listener.target]]\nto = \"null:\"";
+    let config = config::Config::parse(text, "test").unwrap();
+    let every = std::time::Duration::from_secs(60);
+    Shared::new(analysis, Rows::new(&config, every, &sink::Fanout::default()))
+}
+
 impl Shared {
-    pub(crate) fn new(analysis: Analysis) -> Arc<Shared> {
+    pub(crate) fn new(analysis: Analysis, rows: Rows) -> Arc<Shared> {
         let last_event = watch::Sender::new(analysis.events().last_id());
-        let inner = Inner { analysis, clock: Clock::default(), given: 0, taken: 0 };
+        let inner = Inner { analysis, rows, clock: Clock::default(), given: 0, taken: 0 };
         Arc::new(Shared {
             inner: Mutex::new(inner),
             last_event,
@@ -108,18 +120,36 @@ impl Shared {
 
     /// Ends flows, forgets agents and looks at thresholds.
     pub(crate) fn tick(&self) {
-        let mut inner = self.lock();
+        let mut guard = self.lock();
+        let inner = &mut *guard;
         let moment = Moment { clock_ns: inner.clock.read(monotonic_ns()), unix_ns: realtime_ns() };
-        let has_news = inner.analysis.tick(moment, &mut ());
+        if let Some(every) = inner.rows.begin_tick(moment) {
+            inner.analysis.tell_every(every);
+        }
+        let has_news = inner.analysis.tick(moment, &mut inner.rows);
+        inner.rows.end_tick(inner.analysis.engine());
         let last_id = inner.analysis.events().last_id();
         inner.check_law(&self.mismatch);
         self.losses.note(inner.analysis.engine());
-        drop(inner);
+        drop(guard);
 
         if has_news {
             self.last_event.send_replace(last_id);
         }
         self.heartbeat.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Tells everything that is untold: the last rows.
+    pub(super) fn tell_all(&self) {
+        let mut guard = self.lock();
+        let inner = &mut *guard;
+        inner.analysis.tell_all(&mut inner.rows);
+        inner.rows.finish(inner.analysis.engine());
+    }
+
+    /// How often flows that go on are told of.
+    pub(super) fn set_export_every(&self, every: Duration) {
+        self.lock().rows.set_every(every);
     }
 
     /// Adds datagrams that were dropped before they could be taken.
@@ -147,10 +177,11 @@ impl Shared {
         let source = datagram.source.address().map_or(NO_ADDRESS, |source| source.ip());
         let age_ns = realtime_ns().saturating_sub(datagram.received_unix_ns);
 
-        let mut inner = self.lock();
+        let mut guard = self.lock();
+        let inner = &mut *guard;
         inner.given += 1;
         let clock_ns = inner.clock.received(monotonic_ns(), age_ns);
-        let taken = inner.analysis.datagram(datagram.bytes, source, clock_ns, &mut ());
+        let taken = inner.analysis.datagram(datagram.bytes, source, clock_ns, &mut inner.rows);
         // A panic has not come here: the relay counts that datagram, and it never was in this hop.
         inner.taken += 1;
 
@@ -233,7 +264,7 @@ mod tests {
         let config = Config::parse(text, "test").unwrap();
         let definitions: Vec<Definition> = config.flows.unwrap().built_definitions();
         let (limits, groups) = (Limits::default(), Groups::default());
-        Shared::new(Analysis::new(Engine::new(limits, groups, HashSet::new(), definitions), 10))
+        Shared::alone(Analysis::new(Engine::new(limits, groups, HashSet::new(), definitions), 10))
     }
 
     fn agent() -> Agent {

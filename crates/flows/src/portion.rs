@@ -1,0 +1,291 @@
+//! What came of flows since they were last told of: each sample is in one portion, and portions add up to what was counted.
+//!
+//! Estimates of samples are fractions, and sums of fractions depend on their order. So each sample is given whole bytes and frames, and
+//! what is left of it goes to the next sample of the definition: integers add up exactly, and nothing is lost by rounding.
+
+use crate::agent::{Agent, AgentId};
+use crate::definition::{Definition, Sample};
+use crate::estimate::{Estimate, Sums};
+use crate::field::Value;
+use crate::key::Part;
+use crate::lookup::Groups;
+use crate::port::{Compared, Port};
+use std::time::Duration;
+
+/// Why a portion is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// The flow goes on.
+    Active,
+    /// It was not seen for its definition's active timeout.
+    Ended,
+    /// It was lighter than any other, and another took its place.
+    Evicted,
+    /// The definition ends.
+    Stopped,
+    /// Several flows that could not be told one by one.
+    Merged,
+}
+
+/// Whether who is told of a portion takes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Accepted {
+    /// It is told.
+    Yes,
+    /// There are too many: it is told later, or together with others.
+    No,
+}
+
+/// Who is told what comes of flows and interfaces. `()` is told nothing.
+pub trait Told {
+    /// What came of a flow. One that is [`Cause::Merged`] is always taken.
+    fn flow(&mut self, _portion: &Portion<'_>) -> Accepted {
+        Accepted::Yes
+    }
+
+    /// An interface's counters have come; `port` has them, and its rates if these are new.
+    fn counters(&mut self, _reading: &CounterReading<'_>) {}
+}
+
+impl Told for () {}
+
+/// Sums of whole units.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Amounts {
+    /// Samples that arrived.
+    pub samples: u64,
+    /// Bytes that they stand for.
+    pub bytes: u64,
+    /// Frames that they stand for.
+    pub frames: u64,
+    /// Bytes by the configured rate.
+    pub raw_bytes: u64,
+    /// Frames by the configured rate.
+    pub raw_frames: u64,
+}
+
+impl Amounts {
+    fn add(&mut self, other: &Amounts) {
+        self.samples += other.samples;
+        self.bytes += other.bytes;
+        self.frames += other.frames;
+        self.raw_bytes += other.raw_bytes;
+        self.raw_frames += other.raw_frames;
+    }
+}
+
+/// What came of a flow, or of several.
+pub struct Portion<'a> {
+    /// What counts it.
+    pub definition: &'a Definition,
+    /// The groups that its key may name.
+    pub groups: &'a Groups,
+    /// Why it is told.
+    pub cause: Cause,
+    /// The bytes of the values of its key; none if it is merged.
+    pub key: &'a [u8],
+    /// A number of its sampler, where flows are counted by sampler.
+    pub sampler: Option<u32>,
+    /// How many flows it is of.
+    pub flows: u64,
+    /// How much.
+    pub amounts: Amounts,
+    /// The bytes with their interval.
+    pub bytes: Estimate,
+    /// The frames with theirs.
+    pub frames: Estimate,
+    /// When the first sample came, by the clock of figures.
+    pub first_ns: u64,
+    /// When the last one came.
+    pub last_ns: u64,
+    /// What the rate may be above what is known, per second, in the definition's measure.
+    pub rate_missing_max: f64,
+}
+
+impl Portion<'_> {
+    /// The parts of the key with their values; none if it is merged.
+    pub fn values(&self) -> impl Iterator<Item = (Part, Value)> {
+        let values = self.key.as_chunks::<{ Value::KEY_LEN }>().0.iter().map(Value::read);
+        self.definition.keys.iter().copied().zip(values)
+    }
+}
+
+/// A counter sample of an interface.
+pub struct CounterReading<'a> {
+    /// The agent.
+    pub id: AgentId,
+    /// What is known of it.
+    pub agent: &'a Agent,
+    /// The interface, with what it says now.
+    pub port: &'a Port,
+    /// What the counters were before.
+    pub compared: Compared,
+    /// When it came, by the clock of figures.
+    pub now_ns: u64,
+}
+
+/// What of one flow nobody was told yet.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Untold {
+    pub(crate) amounts: Amounts,
+    squared_bytes: f64,
+    squared_frames: f64,
+    pub(crate) first_ns: u64,
+    last_ns: u64,
+    /// What all samples of the sampler were before the first.
+    all_before: Sums,
+}
+
+impl Untold {
+    /// Nothing is untold.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.amounts.samples == 0
+    }
+
+    fn merge(&mut self, other: &Untold) {
+        self.first_ns =
+            if self.is_empty() { other.first_ns } else { self.first_ns.min(other.first_ns) };
+        self.last_ns = self.last_ns.max(other.last_ns);
+        self.amounts.add(&other.amounts);
+        self.squared_bytes += other.squared_bytes;
+        self.squared_frames += other.squared_frames;
+    }
+
+    /// What all samples of the sampler were meanwhile.
+    pub(crate) fn all_since(&self, all: &Sums) -> Sums {
+        let Sums { value, square } = self.all_before;
+        Sums { value: all.value - value, square: all.square - square }
+    }
+
+    /// Bytes and frames with their intervals: see [`Estimate::of`].
+    pub(crate) fn estimates(&self, all_samples: f64, sampled: f64) -> (Estimate, Estimate) {
+        let Amounts { bytes, frames, .. } = self.amounts;
+        let of = |value: u64, square| {
+            Estimate::of(&Sums { value: value as f64, square }, all_samples, sampled)
+        };
+        (of(bytes, self.squared_bytes), of(frames, self.squared_frames))
+    }
+
+    /// When the last sample came.
+    pub(crate) fn last_ns(&self) -> u64 {
+        self.last_ns
+    }
+}
+
+/// What of a definition's flows is untold, by their places.
+pub(crate) struct Untolds {
+    every_ns: u64,
+    by_place: Vec<Untold>,
+    /// Where the next look for flows that go on begins.
+    looked: usize,
+    /// What was not told of one by one.
+    pub(crate) merged: Untold,
+    pub(crate) merged_flows: u64,
+    /// Less than a byte and less than a frame, for the next sample.
+    rest: (f64, f64),
+    counted: Amounts,
+}
+
+impl Untolds {
+    pub(crate) fn new(every: Duration) -> Untolds {
+        Untolds {
+            every_ns: every.as_nanos() as u64,
+            by_place: Vec::new(),
+            looked: 0,
+            merged: Untold::default(),
+            merged_flows: 0,
+            rest: (0.0, 0.0),
+            counted: Amounts::default(),
+        }
+    }
+
+    /// Tells of flows that go on after so long.
+    pub(crate) fn set_every(&mut self, every: Duration) {
+        self.every_ns = every.as_nanos() as u64;
+    }
+
+    /// The most bytes that it takes for so many flows: as many places again while the list grows.
+    pub(crate) const fn memory_max_bytes(flows: usize) -> usize {
+        3 * flows * size_of::<Untold>()
+    }
+
+    /// Everything since the beginning.
+    pub(crate) fn counted(&self) -> Amounts {
+        self.counted
+    }
+
+    /// Adds a sample of the flow at a place. `all`: what all samples of its sampler are, this one included.
+    pub(crate) fn add(&mut self, place: usize, sample: &Sample, all: Sums) {
+        if place >= self.by_place.len() {
+            self.by_place.resize(place + 1, Untold::default());
+        }
+        let (frames, bytes) = (sample.frames, sample.frames * f64::from(sample.frame_bytes));
+        let amounts = Amounts {
+            samples: 1,
+            bytes: whole(bytes, &mut self.rest.0),
+            frames: whole(frames, &mut self.rest.1),
+            raw_bytes: u64::from(sample.configured_rate) * u64::from(sample.frame_bytes),
+            raw_frames: sample.configured_rate.into(),
+        };
+        self.counted.add(&amounts);
+
+        let untold = &mut self.by_place[place];
+        if untold.is_empty() {
+            untold.first_ns = sample.now_ns;
+            untold.all_before =
+                Sums { value: all.value - frames, square: all.square - frames * frames };
+        }
+        untold.amounts.add(&amounts);
+        untold.squared_bytes += bytes * bytes;
+        untold.squared_frames += frames * frames;
+        untold.last_ns = untold.last_ns.max(sample.now_ns);
+    }
+
+    /// What of the flow at a place is untold, which then is nothing.
+    pub(crate) fn take(&mut self, place: usize) -> Untold {
+        self.by_place.get_mut(place).map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Takes back what was not accepted.
+    pub(crate) fn put_back(&mut self, place: usize, untold: Untold) {
+        if let Some(slot) = self.by_place.get_mut(place) {
+            *slot = untold;
+        }
+    }
+
+    /// Adds a portion to those that are told together.
+    pub(crate) fn merge(&mut self, untold: &Untold) {
+        self.merged.merge(untold);
+        self.merged_flows += 1;
+    }
+
+    /// The next place whose flow goes on for so long that it is to be told of, among the next `places`.
+    pub(crate) fn next_due(&mut self, now_ns: u64, places: &mut usize) -> Option<usize> {
+        while *places > 0 {
+            *places -= 1;
+            let at = if self.looked < self.by_place.len() { self.looked } else { 0 };
+            self.looked = at + 1;
+            let untold = self.by_place.get(at)?;
+            if !untold.is_empty() && now_ns.saturating_sub(untold.first_ns) >= self.every_ns {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// Places that were ever used.
+    pub(crate) fn places(&self) -> usize {
+        self.by_place.len()
+    }
+}
+
+/// The whole units of a value and of what is left from before.
+fn whole(value: f64, rest: &mut f64) -> u64 {
+    *rest += value;
+    let whole = rest.floor().max(0.0);
+    *rest -= whole;
+    whole as u64
+}
+
+#[cfg(test)]
+mod tests;
