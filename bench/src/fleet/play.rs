@@ -137,7 +137,8 @@ pub(super) fn play(collected: &[u8], folder: &Path) -> anyhow::Result<Collected>
     for message in Delimited::new(collected) {
         match decode_record(message.context("the collector's file")?)? {
             Record::Socket(_) if is_first => {}
-            Record::Datagram(_) => {}
+            Record::Datagram(_) | Record::Flow(_) | Record::Counters(_) | Record::FlowTotals(_) => {
+            }
             Record::Socket(record) => {
                 let number = hosts.len();
                 let namespace = record.netns_name.context("a record of no namespace")?;

@@ -77,16 +77,16 @@ impl Clock {
     }
 }
 
-/// One whose rows no sink takes.
-#[cfg(test)]
-pub(crate) fn alone(analysis: Analysis) -> Arc<Shared> {
-    let text = "[[listener]]\nlisten = \"127.0.0.1:0\"\n[[listener.target]]\nto = \"null:\"";
-    let config = config::Config::parse(text, "test").unwrap();
-    let every = std::time::Duration::from_secs(60);
-    Shared::new(analysis, Rows::new(&config, every, &sink::Fanout::default()))
-}
-
 impl Shared {
+    /// One whose rows no sink takes.
+    #[cfg(test)]
+    pub(crate) fn alone(analysis: Analysis) -> Arc<Shared> {
+        let text = "[[listener]]\nlisten = \"127.0.0.1:0\"\n[[listener.target]]\nto = \"null:\"";
+        let config = config::Config::parse(text, "test").unwrap();
+        let every = std::time::Duration::from_secs(60);
+        Shared::new(analysis, Rows::new(&config, every, &sink::Fanout::default()))
+    }
+
     pub(crate) fn new(analysis: Analysis, rows: Rows) -> Arc<Shared> {
         let last_event = watch::Sender::new(analysis.events().last_id());
         let inner = Inner { analysis, rows, clock: Clock::default(), given: 0, taken: 0 };
