@@ -66,6 +66,9 @@ keys! {
         /// Names of groups with their networks, for keys and filters: `groups = { lab = ["10.0.0.0/8"] }`, or a
         /// section `[flows.groups]` with a line for each. An address belongs to the longest network that it is in.
         groups => groups: BTreeMap<String, Vec<Network>> = GroupsForm, empty("none");
+        /// Files in MaxMind's format (MMDB) that say who routes addresses and where they are, for `asn(src)` and `country(src)` in keys and
+        /// filters; of several the first that knows an address decides. They are read at the start and at each reload.
+        mmdb => mmdb: Vec<String> = List { of: "paths of files", parse: mmdb_path }, empty("none");
         /// Where the part of sFlow-RT's REST API that scripts use is served over HTTP, such as `127.0.0.1:8008`. Everyone who reaches it
         /// reads every figure of flows. [flows-rest.md](flows-rest.md) lists what it answers.
         rest => rest: Option<SocketAddr> = text("IP address and port", rest_address), unset("off");
@@ -86,7 +89,11 @@ impl FlowsConfig {
 
     /// The groups as the engine has them.
     pub fn built_groups(&self) -> Groups {
-        groups::built(&self.groups)
+        let mut groups = groups::built(&self.groups);
+        if !self.mmdb.is_empty() {
+            groups.expect_places();
+        }
+        groups
     }
 
     /// The interfaces that are no edge, by agent and index.
@@ -127,6 +134,13 @@ fn rest_address(address: &str) -> Result<SocketAddr, String> {
     let literal = address.replacen("localhost:", "127.0.0.1:", 1);
     let wrong = |_| "it is not an IP address and port; write 127.0.0.1:8008".to_owned();
     literal.parse().map_err(wrong)
+}
+
+fn mmdb_path(text: &str) -> Result<String, String> {
+    match text {
+        "" => Err("a path is not empty".to_owned()),
+        path => Ok(path.to_owned()),
+    }
 }
 
 /// Whether there is such a listener is seen when all are read.

@@ -100,6 +100,11 @@ impl Analysis {
         }
     }
 
+    /// Exchanges the files that say where addresses are: see [`Engine::set_places`].
+    pub fn set_places(&mut self, of: &Groups) {
+        self.engine.set_places(of);
+    }
+
     /// Exchanges the groups that keys and filters name. Definitions that name them are to be defined anew, since groups are numbers there.
     pub fn set_groups(&mut self, groups: Groups) {
         self.engine.set_groups(groups);

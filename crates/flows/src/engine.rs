@@ -230,6 +230,11 @@ impl Engine {
         self.rest.internal = internal;
     }
 
+    /// Exchanges the files that say where addresses are. What was counted stays as it is.
+    pub fn set_places(&mut self, of: &Groups) {
+        self.rest.groups.share_places(of);
+    }
+
     /// Exchanges the groups. What names them is to be defined anew: groups are numbers there.
     pub fn set_groups(&mut self, groups: Groups) {
         self.rest.groups = groups;

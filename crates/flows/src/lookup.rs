@@ -70,6 +70,7 @@ pub struct Groups {
     v4_lens: Vec<u8>,
     v6_lens: Vec<u8>,
     places: Places,
+    expects_places: bool,
 }
 
 impl Groups {
@@ -100,9 +101,19 @@ impl Groups {
         self.places.add(mmdb)
     }
 
-    /// Whether there is a file that says where addresses are.
+    /// There will be files that say where addresses are: what is read with these groups may ask for it.
+    pub fn expect_places(&mut self) {
+        self.expects_places = true;
+    }
+
+    /// Takes over the files of others.
+    pub fn share_places(&mut self, of: &Groups) {
+        self.places = of.places.clone();
+    }
+
+    /// Whether there is a file that says where addresses are, or will be.
     pub fn has_places(&self) -> bool {
-        !self.places.is_empty()
+        self.expects_places || !self.places.is_empty()
     }
 
     /// The number of the autonomous system that routes an address.

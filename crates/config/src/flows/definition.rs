@@ -134,6 +134,12 @@ pub(super) fn read_all(
         {
             reader.error(&FlowConfig::filter, error.to_string());
         }
+        let has_places = groups.is_none_or(Groups::has_places);
+        if let Some(part) = flow.keys.iter().find(|part| part.needs_places() && !has_places) {
+            let message =
+                format!("{part} needs a file that says it; add mmdb = [\"…\"] to [flows]");
+            reader.error(&FlowConfig::keys, message);
+        }
         all.push(flow);
     }
     all

@@ -302,7 +302,8 @@ fn groups(texts: &[String]) -> anyhow::Result<Groups> {
     Ok(groups)
 }
 
-fn add_places(groups: &mut Groups, path: &Path) -> anyhow::Result<()> {
+/// Adds a file in MaxMind's format, which is read whole.
+pub(crate) fn add_places(groups: &mut Groups, path: &Path) -> anyhow::Result<()> {
     let bytes = fs::read(path).map_err(|error| {
         Failure::InputMissing.error(format!("cannot read {}: {error}", path.display()))
     })?;

@@ -14,7 +14,8 @@ mod tap;
 pub(crate) use shared::Shared;
 
 use super::events::Telling;
-use ::flows::{Analysis, Engine};
+use crate::command::flows::add_places;
+use ::flows::{Analysis, Engine, Groups};
 use config::{Config, FLOWS_NAME, FlowsConfig};
 use ledger::{Ledger, Meter, Snapshot};
 use losses::Losses;
@@ -22,6 +23,7 @@ use relay::{TargetKind, TargetOptions};
 use rows::Rows;
 use sink::Fanout;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
@@ -93,6 +95,7 @@ impl Flows {
         (old, new): (&Config, &Config),
         ledger: &Ledger,
     ) {
+        self.read_places(new);
         match (&old.flows, &new.flows) {
             (Some(flows), Some(next)) if flows != next || old.thresholds != new.thresholds => {
                 let change = |analysis: &mut Analysis| {
@@ -111,6 +114,17 @@ impl Flows {
         if let Some(begun) = prepared {
             begun.register(ledger);
             self.running = Some(begun);
+        }
+    }
+
+    /// Takes over the files that say where addresses are, as they are now. Those that cannot be read stay as they were.
+    fn read_places(&self, config: &Config) {
+        let (Some(shared), Some(flows)) = (self.shared(), &config.flows) else { return };
+        match places(flows) {
+            Ok(places) => shared.with(|analysis| analysis.set_places(&places)),
+            Err(error) => {
+                tracing::error!("[flows] mmdb: {error:#}: addresses stay where they were")
+            }
         }
     }
 
@@ -175,13 +189,24 @@ pub(super) struct Flowing {
     telling: Option<Telling>,
 }
 
+/// Where addresses are, by the files of a configuration.
+fn places(config: &FlowsConfig) -> anyhow::Result<Groups> {
+    let mut groups = Groups::default();
+    for path in &config.mmdb {
+        add_places(&mut groups, Path::new(path))?;
+    }
+    Ok(groups)
+}
+
 /// Makes an analysis that was begun with one configuration that of another. What others have defined meanwhile stays.
 fn change(analysis: &mut Analysis, old: &FlowsConfig, new: &FlowsConfig) {
     analysis.set_limits(new.limits(), new.built_internal());
     analysis.set_events_max(new.events_max);
     let has_new_groups = old.groups != new.groups;
     if has_new_groups {
-        analysis.set_groups(new.built_groups());
+        let mut groups = new.built_groups();
+        groups.share_places(analysis.engine().groups());
+        analysis.set_groups(groups);
     }
 
     for former in &old.definitions {
@@ -228,9 +253,11 @@ impl Flowing {
         whole: &Config,
         outlets: Outlets<'_>,
     ) -> anyhow::Result<Flowing> {
+        let mut groups = config.built_groups();
+        groups.share_places(&places(config)?);
         let engine = Engine::new(
             config.limits(),
-            config.built_groups(),
+            groups,
             config.built_internal(),
             config.built_definitions(),
         );

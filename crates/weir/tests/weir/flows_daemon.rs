@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
-use testkit::{TempDir, signal, wait_for};
+use testkit::{MmdbField, TempDir, mmdb, signal, wait_for};
 
 /// An agent that is heard at once, with samples enough.
 fn agent(number: u8) -> Agent {
@@ -160,6 +160,39 @@ fn file(listeners: &[(&str, SocketAddr)], analyzed: &[&str], keys: &str) -> Stri
         text += &format!("[flows]\nfrom = {analyzed:?}\n[[flow]]\nname = \"a\"\nkeys = {keys}\n");
     }
     text
+}
+
+#[test]
+fn where_addresses_are_is_read_again_at_a_reload() {
+    let (dir, path) = (TempDir::new(), "places.mmdb");
+    let place = |code| mmdb("test", &[("10.1.0.0/16", &[("country_code", MmdbField::Text(code))])]);
+    fs::write(dir.file(path), place("NL")).unwrap();
+    let text = format!(
+        "[[listener]]\nname = \"in\"\nlisten = \"127.0.0.1:0\"\n\
+         [flows]\nfrom = [\"in\"]\nmmdb = [\"{}\"]\n[[flow]]\nname = \"to\"\nkeys = [\"country(dst)\"]\n",
+        dir.text(path)
+    );
+    let weir = start(&dir, &text);
+    let (mut agent, sender) = (agent(1), UdpSocket::bind("127.0.0.1:0").unwrap());
+    let mut wait_for_country = |code: &str| {
+        let shown = format!("\"country(dst)\":\"{code}\"");
+        wait_for("a flow to the country", || {
+            sender.send_to(&datagrams(&mut agent, 1)[0], weir.address()).unwrap();
+            weir.page("/flows/top?flow=to", "application/json").contains(&shown).then_some(())
+        });
+    };
+    wait_for_country("NL");
+
+    fs::write(dir.file(path), place("PT")).unwrap();
+    signal(weir.process(), "HUP");
+    wait_for_country("PT");
+
+    // One that is broken changes nothing, and that is said.
+    fs::write(dir.file(path), "no such file").unwrap();
+    signal(weir.process(), "HUP");
+    weir.wait_for_line("addresses stay where they were");
+    wait_for_country("PT");
+    assert_eq!(weir.stop().code, Some(0));
 }
 
 #[test]
