@@ -242,6 +242,7 @@ fn drain(receivers: &mut [Receiver], now_ns: u64, last_ns: &mut u64) -> u64 {
 mod tests {
     use super::*;
     use std::net::{Ipv4Addr, UdpSocket};
+    use std::os::fd::AsFd;
 
     static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -318,6 +319,8 @@ mod tests {
         for damage in damages {
             let relay = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
             relay.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            // Room for everything: on a busy machine it may have no turn while all of it is sent.
+            sys::socket::set_receive_buffer(relay.as_fd(), 4 << 20).unwrap();
             let mut receivers = [receiver()];
             let to = receivers[0].address().to_string();
             let sizes = Sizes::Varying { min: 64, max: 336 };
