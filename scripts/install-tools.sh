@@ -105,11 +105,11 @@ get_rsyslogd() {
     program rsyslogd "LD_LIBRARY_PATH='$lib' exec '$WEIR_TOOLS/root/usr/sbin/rsyslogd' -M '$lib/rsyslog' \"\$@\""
 }
 
-get_promtool() {
-    have promtool && return 0
-    say "unpacking promtool (from the prometheus package, whose service is neither installed nor started)"
-    unpack prometheus || { cannot promtool "see $WEIR_TOOLS/apt.log"; return 0; }
-    ln -sf ../root/usr/bin/promtool "$WEIR_TOOLS/bin/promtool"
+get_prometheus() {
+    have promtool && have prometheus && return 0
+    say "unpacking prometheus and promtool (the service is neither installed nor started)"
+    unpack prometheus || { cannot prometheus "see $WEIR_TOOLS/apt.log"; return 0; }
+    ln -sf ../root/usr/bin/promtool ../root/usr/bin/prometheus "$WEIR_TOOLS/bin/"
 }
 
 get_python_packages() {
@@ -312,7 +312,7 @@ for_test() {
     packages ip=iproute2 socat=socat shellcheck=shellcheck systemd-analyze=systemd python3=python3 \
         sysctl=procps tcpdump=tcpdump
     get_rsyslogd
-    get_promtool
+    get_prometheus
     for_servers
     get_statsd_exporter
     get_goflow2

@@ -105,8 +105,17 @@ impl Analysis {
         self.engine.set_places(of);
     }
 
-    /// Exchanges the groups that keys and filters name. Definitions that name them are to be defined anew, since groups are numbers there.
+    /// Exchanges the groups that keys and filters name. Groups are numbers in what was counted: where one has another number now, definitions with groups
+    /// in their keys begin anew. Those that name groups in their filters are to be defined anew.
     pub fn set_groups(&mut self, groups: Groups) {
+        if !groups.continues(self.engine.groups()) {
+            let definitions = self.engine.counting().iter().map(Counting::definition);
+            let stale = definitions.filter(|one| one.has_groups_in_keys()).cloned();
+            for definition in stale.collect::<Vec<_>>() {
+                self.begin_anew(&definition.name);
+                self.engine.begin_anew(definition);
+            }
+        }
         self.engine.set_groups(groups);
     }
 

@@ -90,6 +90,11 @@ impl Definition {
         Table::memory_max_bytes(self.key_len(), self.flows_max)
     }
 
+    /// Whether flows are told apart by groups, which are numbers in what is counted.
+    pub(crate) fn has_groups_in_keys(&self) -> bool {
+        self.keys.iter().any(|part| matches!(part, Part::Group(_)))
+    }
+
     /// Bytes of a key in the table.
     fn key_len(&self) -> usize {
         let sampler = if self.aggregation == Aggregation::Max { SAMPLER_LEN } else { 0 };

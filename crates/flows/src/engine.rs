@@ -215,6 +215,14 @@ impl Engine {
         }
     }
 
+    /// Forgets what was counted by the definition of this name, and counts by this one.
+    pub(crate) fn begin_anew(&mut self, definition: Definition) {
+        let mut counting = self.rest.counting.iter_mut();
+        if let Some(one) = counting.find(|one| one.definition().name == definition.name) {
+            *one = Counting::new(definition);
+        }
+    }
+
     /// Counts no longer by the definition of this name. Returns whether there was one.
     pub fn undefine(&mut self, name: &str) -> bool {
         let Rest { counting, ended, .. } = &mut self.rest;

@@ -87,6 +87,16 @@ impl Groups {
         }
     }
 
+    /// Whether exactly this network is in a group.
+    pub fn has(&self, network: Network) -> bool {
+        self.networks.contains_key(&network)
+    }
+
+    /// Whether every group of these others has the same number here.
+    pub fn continues(&self, others: &Groups) -> bool {
+        self.names.starts_with(&others.names)
+    }
+
     /// The number of the group that an address is in.
     pub fn group_of(&self, address: IpAddr) -> Option<u32> {
         let lens = if address.is_ipv4() { &self.v4_lens } else { &self.v6_lens };
@@ -175,5 +185,21 @@ mod tests {
         assert_eq!(name("2001:db8::1"), Some("v6"));
         assert_eq!(name("192.0.2.1"), None);
         assert_eq!(groups.named("lab"), Some(1));
+    }
+
+    #[test]
+    fn numbers_of_groups_are_the_same_if_others_only_follow() {
+        let of = |names: &[&str]| {
+            let mut groups = Groups::default();
+            for (at, name) in names.iter().enumerate() {
+                groups.add(name, Network::parse(&format!("10.{at}.0.0/16")).unwrap());
+            }
+            groups
+        };
+        let before = of(&["a", "b"]);
+        assert!(of(&["a", "b", "c"]).continues(&before) && before.continues(&before));
+        assert!(!of(&["a"]).continues(&before) && !of(&["b", "a"]).continues(&before));
+        assert!(before.has(Network::parse("10.1.0.0/16").unwrap()));
+        assert!(!before.has(Network::parse("10.1.0.0/17").unwrap()));
     }
 }

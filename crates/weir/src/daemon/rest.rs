@@ -82,6 +82,7 @@ impl Site {
     pub(crate) fn forget(&self) {
         let made = std::mem::take(&mut *self.made());
         self.shared.with(|analysis| {
+            made.file_groups.into_iter().for_each(|groups| analysis.set_groups(groups));
             made.thresholds.keys().for_each(|name| {
                 analysis.unwatch(name);
             });
@@ -319,7 +320,8 @@ impl Site {
             let mut groups = of_file.clone();
             let mut networks = 0;
             for spec in collections.values() {
-                networks += specs::add_groups(&mut groups, spec).map_err(|why| wrong(&why))?;
+                networks +=
+                    specs::add_groups(&mut groups, of_file, spec).map_err(|why| wrong(&why))?;
             }
             if networks > specs::NETWORKS_MAX {
                 return Err(wrong("there are too many networks in all groups together"));

@@ -7,6 +7,10 @@ use std::io::{BufRead, BufReader, Lines};
 use std::net::UdpSocket;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use testkit::{MmdbField, TempDir, mmdb};
+use wire::sflow::counter::{HostDescription, PortName};
+use wire::sflow::{
+    Address, CounterRecord, CountersSample, DataSource, Datagram, Form, Records, Text, Writer,
+};
 
 /// A running `weir flows --json`.
 struct Flows {
@@ -266,6 +270,45 @@ fn flows_are_told_apart_by_who_routes_them_and_where_they_come_from() {
     assert_eq!(output.status.code(), Some(65));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("it is not an MMDB file"), "{said}");
+}
+
+/// A terminal obeys control characters, those from 128 to 159 too, and shows text in another order after some marks.
+#[test]
+fn no_text_of_an_agent_reaches_the_terminal_as_it_is() {
+    let hostile = Text("\u{1b}]0;owned\u{7}\n\r\u{9b}31m\u{7f}\u{202e}\u{2028}\"} end".as_bytes());
+    let host = HostDescription {
+        hostname: hostile,
+        uuid: [0; 16],
+        machine_type: 3,
+        os_name: 2,
+        os_release: hostile,
+    };
+    let records =
+        [CounterRecord::HostDescription(host), CounterRecord::PortName(PortName { name: hostile })];
+    let (mut bytes, address) = (Vec::new(), Address::V4([192, 0, 2, 1].into()));
+    let sample = CountersSample {
+        form: Form::Compact,
+        sequence: 1,
+        source: DataSource::interface(1),
+        raw_records: Records::EMPTY,
+    };
+    Writer::begin(&mut bytes, &Datagram::new(address, 0, 1, 1)).counters(&sample, &records);
+    let dir = TempDir::new();
+    fs::write(dir.file("sflow.pcap"), capture(&[bytes])).unwrap();
+
+    let pcap = dir.text("sflow.pcap");
+    for page in ["--dump", "--agents", "--counters", "--json"] {
+        let output = weir(&["flows", "--pcap", &pcap, page]);
+        assert!(output.status.success(), "{page}: {output:?}");
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        let is_obeyed =
+            |one: char| one != '\n' && (one.is_control() || matches!(one, '\u{2028}'..='\u{202e}'));
+        assert!(!text.contains(is_obeyed), "{page}: {text:?}");
+        if page == "--dump" {
+            assert_eq!(text.lines().count(), 2, "a datagram, and the account: {text:?}");
+            assert_eq!(text.matches("owned").count(), 3, "{text}");
+        }
+    }
 }
 
 #[test]

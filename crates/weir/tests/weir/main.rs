@@ -18,6 +18,7 @@ mod files;
 mod flow_events;
 mod flows_command;
 mod flows_daemon;
+mod flows_http;
 mod flows_overload;
 mod gen_verify_command;
 #[cfg(feature = "lab")]

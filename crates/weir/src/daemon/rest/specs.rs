@@ -131,8 +131,12 @@ pub(super) fn metric_unit(metric: &str) -> f64 {
     }
 }
 
-/// Adds groups of networks: an object with a list of networks for each name.
-pub(super) fn add_groups(groups: &mut Groups, spec: &Map<String, Json>) -> Result<usize, String> {
+/// Adds groups of networks: an object with a list of networks for each name. No network may be in the groups of the file.
+pub(super) fn add_groups(
+    groups: &mut Groups,
+    of_file: &Groups,
+    spec: &Map<String, Json>,
+) -> Result<usize, String> {
     let mut networks = 0;
     for (name, list) in spec {
         self::name(name)?;
@@ -141,6 +145,9 @@ pub(super) fn add_groups(groups: &mut Groups, spec: &Map<String, Json>) -> Resul
             let text = network.as_str().ok_or("expected networks as text")?;
             let network = Network::parse(text)
                 .ok_or_else(|| format!("\"{}\" is not a network", shown(text)))?;
+            if of_file.has(network) {
+                return Err(format!("{network} is in a group of the configuration file already"));
+            }
             groups.add(name, network);
             networks += 1;
             if networks > NETWORKS_MAX {

@@ -274,3 +274,42 @@ fn a_group_that_is_in_use_cannot_be_removed() {
     assert_eq!(one.delete("/group/ddos/json").status, 200);
     assert_eq!(one.get("/group/ddos/json").status, 404);
 }
+
+#[test]
+fn networks_of_the_file_stay_in_their_groups() {
+    let one = begin();
+    let network = |text: &str| ::flows::Network::parse(text).unwrap();
+    let mut groups = Groups::default();
+    groups.add("inside", network("192.0.2.0/24"));
+    one.shared.with(|analysis| {
+        analysis.set_groups(groups);
+        analysis.define(definition("grouped", "group(dst)"));
+    });
+    play(&one.shared);
+
+    for body in [r#"{"mine":["192.0.2.0/24"]}"#, r#"{"mine":["198.51.100.0/24","192.0.2.9/24"]}"#] {
+        let answer = one.put("/group/x/json", body);
+        assert_eq!(answer.status, 400, "{}", answer.text);
+        assert!(answer.text.contains("192.0.2.0/24 is in a group of the"), "{}", answer.text);
+    }
+    assert_eq!(one.put("/group/x/json", r#"{"mine":["192.0.2.8/32"]}"#).status, 200);
+    let shown = |one: &Played| {
+        let flows = one.get("/activeflows/ALL/grouped/json").json();
+        flows.as_array().unwrap().iter().map(|flow| flow["key"].clone()).collect::<Vec<_>>()
+    };
+    // What was counted goes on: its group has the number that it had.
+    assert_eq!(shown(&one), ["inside"]);
+
+    // Another collection comes first, so that numbers change.
+    assert_eq!(one.put("/group/a/json", r#"{"other":["203.0.113.0/24"]}"#).status, 200);
+    assert!(shown(&one).is_empty());
+    one.site.forget();
+    let group = one.shared.with(|analysis| {
+        let groups = analysis.engine().groups();
+        groups
+            .group_of("192.0.2.8".parse().unwrap())
+            .and_then(|at| groups.name(at))
+            .map(str::to_owned)
+    });
+    assert_eq!(group.as_deref(), Some("inside"), "what a script defined is gone");
+}
