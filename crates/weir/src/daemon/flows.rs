@@ -13,6 +13,7 @@ mod tap;
 pub(crate) use shared::Shared;
 
 use super::events::Telling;
+use super::mitigation::Mitigations;
 use ::flows::{Analysis, Engine};
 use config::{Config, FLOWS_NAME, FlowsConfig};
 use ledger::{Ledger, Meter, Snapshot};
@@ -42,13 +43,13 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    /// Starts what a configuration asks for.
+    /// Starts what a configuration asks for. `events`: who takes them.
     ///
     /// # Errors
     /// The thread cannot be started.
     pub(super) fn start(
         config: &Config,
-        events: &Fanout,
+        events: (&Fanout, &Arc<Mitigations>),
         ledger: &Ledger,
     ) -> anyhow::Result<Flows> {
         let start = |flows| Flowing::start(flows, config, events);
@@ -62,14 +63,14 @@ impl Flows {
         self.running.as_ref().map(|one| &one.shared)
     }
 
-    /// Starts what a configuration asks for and is not there; nobody sees it yet. `events`: the sinks that take them.
+    /// Starts what a configuration asks for and is not there; nobody sees it yet. `events`: who takes them.
     ///
     /// # Errors
     /// The thread cannot be started.
     pub(super) fn prepare(
         &self,
         config: &Config,
-        events: &Fanout,
+        events: (&Fanout, &Arc<Mitigations>),
     ) -> anyhow::Result<Option<Flowing>> {
         let wanted = config.flows.as_ref().filter(|_| self.running.is_none());
         wanted.map(|flows| Flowing::start(flows, config, events)).transpose()
@@ -210,7 +211,11 @@ impl Flowing {
     ///
     /// # Errors
     /// The thread cannot be started.
-    fn start(config: &FlowsConfig, whole: &Config, events: &Fanout) -> anyhow::Result<Flowing> {
+    fn start(
+        config: &FlowsConfig,
+        whole: &Config,
+        events: (&Fanout, &Arc<Mitigations>),
+    ) -> anyhow::Result<Flowing> {
         let engine = Engine::new(
             config.limits(),
             config.built_groups(),
