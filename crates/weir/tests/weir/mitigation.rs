@@ -4,6 +4,7 @@ use load::sflow::{Agent, AgentOptions, TrueFlow};
 use serde_json::Value;
 use std::fs;
 use std::net::{Ipv4Addr, UdpSocket};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -212,6 +213,20 @@ fn exabgp_limits_an_attack() {
 }
 
 #[test]
+fn an_audit_log_that_cannot_be_written_is_refused_at_the_start() {
+    let dir = TempDir::new();
+    let speaker = format!("exabgp:{}", dir.text("exabgp.sock"));
+    write(&dir, &speaker, FLOWSPEC, Leaves::Nothing);
+    fs::create_dir(dir.file("audit.jsonl")).unwrap();
+    let mut command = Command::new(WEIR);
+    command.args(["run", "--admin", "127.0.0.1:0", "-c"]).arg(dir.file("weir.toml"));
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(74), "{said}");
+    assert!(said.contains("cannot append to the audit log"), "{said}");
+}
+
+#[test]
 fn a_dry_run_announces_nothing_until_a_reload_ends_it() {
     let Some(mut scene) = scene(BgpProgram::GoBgp3, BLACKHOLE, Leaves::Nothing) else { return };
     let _played = Played::to(&scene);
@@ -229,6 +244,15 @@ fn a_dry_run_announces_nothing_until_a_reload_ends_it() {
     scene.reload(&other, Leaves::Routes);
     scene.wait_for_route(&["192.0.2.1/32", "(64500,1)"]);
     scene.reload(&other, Leaves::Nothing);
+    scene.wait_for_no_route();
+
+    // Nor is anything left of a mitigation that the file has no longer.
+    scene.reload(&other, Leaves::Routes);
+    scene.wait_for_route(&["192.0.2.1/32"]);
+    let file = scene.dir.file("weir.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.split("[[mitigation]]").next().unwrap()).unwrap();
+    scene.weir.signal("HUP");
     scene.wait_for_no_route();
 
     scene.weir.signal("TERM");
