@@ -93,6 +93,7 @@ pub const SECTIONS: &[Section] = &[
     crate::flows::SECTION,
     crate::flows::FLOW_SECTION,
     crate::threshold::SECTION,
+    crate::mitigation::SECTION,
     crate::sink::SECTION,
 ];
 

@@ -25,6 +25,7 @@ mod form;
 mod host;
 mod listener;
 mod loops;
+mod mitigation;
 mod overrides;
 mod paths;
 mod reader;
@@ -54,6 +55,7 @@ pub use host::{Finding, Severity};
 pub use keys::Key;
 pub use listener::{Listen, ListenerConfig, RECEIVE_BUFFER_BYTES, UdpListener};
 pub use loops::would_loop;
+pub use mitigation::{MitigationConfig, RouteKind, SpeakerAddress};
 pub use overrides::{ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_LEVEL, Overrides};
 pub use show::Origins;
 pub use statsd::StatsdConfig;
@@ -81,6 +83,8 @@ pub struct Config {
     pub flows: Option<FlowsConfig>,
     /// Names differ; each watches a figure that there is.
     pub thresholds: Vec<ThresholdConfig>,
+    /// Names differ; each answers thresholds that there are, whose flows have a destination.
+    pub mitigations: Vec<MitigationConfig>,
     /// Names differ; at least one if there is `sockets`.
     pub sinks: Vec<SinkConfig>,
 }
@@ -118,6 +122,7 @@ impl Config {
             "flows",
             "flow",
             "threshold",
+            "mitigation",
             "sink",
         ];
         unknown_sections(&report, &document, &known, "");
@@ -218,6 +223,7 @@ fn read(report: &Report, document: &Table, listeners: Vec<ReadListener>) -> Opti
     let sockets = self::sockets::read(report, document);
     let flows = self::flows::read(report, document);
     let thresholds = threshold::read_all(report, document);
+    let mitigations = mitigation::read_all(report, document);
     let sinks = self::sink::read_all(report, document);
 
     listener::check(report, &listeners);
@@ -229,6 +235,8 @@ fn read(report: &Report, document: &Table, listeners: Vec<ReadListener>) -> Opti
         self::flows::check(report, flows, &listeners);
     }
     threshold::check(report, &thresholds, flows.as_ref().map(|flows| &flows.thing));
+    let definitions = flows.as_ref().map_or(&[][..], |flows| &flows.thing.definitions);
+    mitigation::check(report, &mitigations, &thresholds, definitions);
     let made = [document.get("sockets"), document.get("flows"), document.get("threshold")];
     self::sink::check(report, &sinks, made, &listeners);
     files::check(report, &listeners, &sinks);
@@ -241,6 +249,7 @@ fn read(report: &Report, document: &Table, listeners: Vec<ReadListener>) -> Opti
         sockets,
         flows: flows.map(|flows| flows.thing),
         thresholds: thresholds.into_iter().map(|one| one.thing).collect(),
+        mitigations: mitigations.into_iter().map(|one| one.thing).collect(),
         sinks: sinks.into_iter().map(|sink| sink.thing).collect(),
     })
 }

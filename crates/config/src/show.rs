@@ -6,7 +6,8 @@ pub(crate) use differences::differences;
 
 use crate::keys::{Fallback, Key, Section, Values};
 use crate::{
-    Config, Overrides, admin, daemon, flows, listener, sink, sockets, statsd, target, threshold,
+    Config, Overrides, admin, daemon, flows, listener, mitigation, sink, sockets, statsd, target,
+    threshold,
 };
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
@@ -100,6 +101,12 @@ fn sections(config: &Config) -> Vec<Shown<'_>> {
         names: vec![&one.name],
         values: one.values(),
     }));
+    all.extend(config.mitigations.iter().enumerate().map(|(at, one)| Shown {
+        section: &mitigation::SECTION,
+        place: format!("mitigation[{at}]"),
+        names: vec![&one.name],
+        values: one.values(),
+    }));
     all.extend(config.sinks.iter().enumerate().map(|(at, sink)| Shown {
         section: &sink::SECTION,
         place: format!("sink[{at}]"),
@@ -145,7 +152,7 @@ pub(crate) fn to_toml(config: &Config, origins: Option<&Origins>) -> String {
 pub(crate) fn to_json(config: &Config, origins: &Origins) -> Json {
     // Sections that are not there are shown as nothing, so that readers find the same names always.
     let mut all = json!({
-        "metrics": { "statsd": null }, "listener": [], "sockets": null, "flows": null, "flow": [], "threshold": [], "sink": [],
+        "metrics": { "statsd": null }, "listener": [], "sockets": null, "flows": null, "flow": [], "threshold": [], "mitigation": [], "sink": [],
     });
 
     for Shown { place, values, .. } in sections(config) {

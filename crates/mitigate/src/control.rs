@@ -34,6 +34,15 @@ pub struct Full;
 /// Hears every entry of the audit log.
 pub type Observer = Box<dyn FnMut(&Entry) + Send>;
 
+/// What takes the place of policies while the thread runs.
+pub struct Change {
+    /// One that is there already goes on with its routes. The routes of one that is not here are withdrawn, on stop kept or not.
+    pub policies: Vec<Policy>,
+    pub observer: Observer,
+    /// Attacks that go on: policies that begin answer them.
+    pub attacks: Vec<Attack>,
+}
+
 /// What the thread is started with.
 pub struct Options {
     /// Of two that announce the same route the first one's actions hold.
@@ -50,6 +59,7 @@ pub struct Control {
 
 enum Message {
     Event(Event),
+    Change(Change),
     /// Withdraw what is to be withdrawn until then, and end.
     Stop(Instant),
 }
@@ -75,10 +85,26 @@ impl Control {
         self.sender.try_send(Message::Event(event)).map_err(|_| Full)
     }
 
-    /// Withdraws what the policies do not keep, and ends. Takes at most until then, and the speaker's timeout beyond.
-    pub fn stop(self, deadline: Instant) {
+    /// Goes on with other policies.
+    pub fn change(&self, change: Change) {
+        // Fails only if the thread has ended.
+        let _ = self.sender.send(Message::Change(change));
+    }
+
+    /// Has it withdraw what the policies do not keep until then, and end. Said again, an earlier deadline holds.
+    pub fn begin_stop(&self, deadline: Instant) {
         // Fails only if the thread has ended.
         let _ = self.sender.send(Message::Stop(deadline));
+    }
+
+    /// Whether the thread has ended.
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Stops it and waits for its end: at most until then, and the speaker's timeout beyond.
+    pub fn stop(self, deadline: Instant) {
+        self.begin_stop(deadline);
         let _ = self.thread.join();
     }
 }
@@ -134,17 +160,17 @@ impl State {
 
     fn run(&mut self, messages: &Receiver<Message>) {
         loop {
-            match messages.recv_timeout(TICK) {
-                Ok(Message::Event(event)) => self.hear(&event, Instant::now()),
-                Ok(Message::Stop(deadline)) => return self.end(deadline),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return self.end(Instant::now()),
-            }
+            let first = match messages.recv_timeout(TICK) {
+                Ok(message) => Some(message),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return self.end(Instant::now(), messages),
+            };
             // Those that came together are answered together.
-            for message in messages.try_iter() {
+            for message in first.into_iter().chain(messages.try_iter()) {
                 match message {
                     Message::Event(event) => self.hear(&event, Instant::now()),
-                    Message::Stop(deadline) => return self.end(deadline),
+                    Message::Change(change) => self.change(change, Instant::now()),
+                    Message::Stop(deadline) => return self.end(deadline, messages),
                 }
             }
 
@@ -170,7 +196,47 @@ impl State {
         }
     }
 
-    fn end(&mut self, deadline: Instant) {
+    fn change(&mut self, Change { policies, observer, attacks }: Change, now: Instant) {
+        let before = self.wanted();
+        let former = std::mem::take(&mut self.engines).into_iter();
+        let (mut same, gone): (Vec<_>, Vec<_>) =
+            former.partition(|engine| policies.contains(engine.policy()));
+        self.observer = observer;
+
+        for mut engine in gone {
+            let decisions = engine.withdraw_all("the configuration has it no longer");
+            self.observe(engine.policy(), decisions);
+        }
+        for policy in policies {
+            if let Some(at) = same.iter().position(|engine| *engine.policy() == policy) {
+                self.engines.push(same.swap_remove(at));
+                continue;
+            }
+            let mut engine = Engine::new(policy);
+            for attack in &attacks {
+                let decision = engine.raise(attack.clone(), now);
+                self.observe(engine.policy(), decision);
+            }
+            self.engines.push(engine);
+        }
+
+        // What another policy wants now may be announced with other actions.
+        for (nlri, actions) in self.wanted() {
+            if before.get(&nlri).is_some_and(|former| *former != actions)
+                && let Some(told) = self.told.get_mut(&nlri)
+            {
+                *told = Told::Unsure;
+            }
+        }
+    }
+
+    fn observe(&mut self, policy: &Policy, decisions: impl IntoIterator<Item = Decision>) {
+        for decision in decisions {
+            (self.observer)(&Entry::decided(policy, decision));
+        }
+    }
+
+    fn end(&mut self, mut deadline: Instant, messages: &Receiver<Message>) {
         self.each_engine(Engine::stop);
         self.retries.clear();
         self.connecting = Backoff::none();
@@ -181,7 +247,11 @@ impl State {
             if is_done || Instant::now() >= deadline {
                 break;
             }
-            thread::park_timeout(TICK);
+            match messages.recv_timeout(TICK) {
+                Ok(Message::Stop(other)) => deadline = deadline.min(other),
+                Err(RecvTimeoutError::Disconnected) => thread::park_timeout(TICK),
+                _ => {}
+            }
         }
 
         let wanted = self.wanted();
@@ -210,8 +280,9 @@ impl State {
         let wanted = self.wanted();
         self.retries.retain(|nlri, _| wanted.contains_key(nlri) || self.told.contains_key(nlri));
         let is_dry = self.engines.iter().all(|engine| engine.policy().mode == Mode::DryRun);
-        // Without an attack too: that there is no speaker is known before it is needed.
-        if is_dry || !self.connect() {
+        // Without an attack too: that there is no speaker is known before it is needed. What was announced before everything
+        // became a dry run is withdrawn all the same.
+        if (is_dry && self.told.is_empty()) || !self.connect() {
             return;
         }
 

@@ -143,11 +143,17 @@ impl Engine {
     /// Weir stops: afterwards nothing is wanted, unless routes are to be kept.
     pub fn stop(&mut self) -> Vec<Decision> {
         self.waiting.clear();
-        if self.policy.on_stop == OnStop::Keep {
-            return Vec::new();
+        match self.policy.on_stop {
+            OnStop::Keep => Vec::new(),
+            OnStop::Withdraw => self.withdraw_all("weir stops"),
         }
+    }
+
+    /// Nothing is wanted any more, whatever the policy says about a stop.
+    pub fn withdraw_all(&mut self, reason: &str) -> Vec<Decision> {
+        self.waiting.clear();
         let all = std::mem::take(&mut self.held);
-        all.iter().map(|(nlri, held)| withdrawn(nlri, &held.actions, "weir stops")).collect()
+        all.iter().map(|(nlri, held)| withdrawn(nlri, &held.actions, reason)).collect()
     }
 
     fn admit(

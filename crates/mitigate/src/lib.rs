@@ -15,7 +15,7 @@ mod route;
 pub mod speaker;
 
 pub use audit::{AuditLog, Entry};
-pub use control::{Control, Event, Full, Observer, Options};
+pub use control::{Change, Control, Event, Full, Observer, Options};
 pub use engine::{Attack, Decision, Engine, Verdict};
 pub use policy::{Action, Limits, Mode, OnStop, Policy};
 pub use prefix::{Prefix, PrefixError};

@@ -49,7 +49,7 @@ pub enum KeyError {
 }
 
 impl Flow {
-    /// The flow of these keys, by the names of fields that flow definitions have, each with its value as text. Keys that
+    /// The flow of these keys, by the words that flow definitions have (`dst`, or `dst/24/48`), each with its value as text. Keys that
     /// Flowspec cannot match, such as `input`, are left out: the route then matches more than the flow.
     ///
     /// # Errors
@@ -66,7 +66,8 @@ impl Flow {
         // The target is not known before all keys are read.
         let mut flow = Flow::to(Prefix::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED)));
         for key in keys {
-            match key.0 {
+            // A network is written with its bits behind the field.
+            match key.0.split('/').next().unwrap_or_default() {
                 "dst" => destination = read(key)?,
                 "src" => flow.source = read(key)?,
                 "protocol" => flow.protocol = read(key)?,

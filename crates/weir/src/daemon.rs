@@ -15,6 +15,7 @@ mod follow;
 mod http;
 mod inherited;
 mod log;
+mod mitigation;
 mod names;
 mod open;
 mod progress;
@@ -46,6 +47,7 @@ use http::{Bound, Http, Shown, ShownFlows};
 use inherited::Inherited;
 use ledger::{Ledger, Snapshot};
 use log::{Level, Repeated};
+use mitigation::Mitigations;
 use names::Names;
 use open::{OpenSocket, SocketFile};
 use progress::{Progress, Rates};
@@ -135,6 +137,7 @@ pub(crate) struct Daemon {
     sinks: Sinks,
     collecting: Option<Collecting>,
     flows: Flows,
+    mitigations: Arc<Mitigations>,
     /// The collector that a reload took out of service, until its thread has ended.
     ending: Option<Ending>,
     /// The collector that starts when that has ended.
@@ -194,13 +197,13 @@ impl Daemon {
         names.wait_for_answers(Instant::now() + NAMES_WAIT);
         let prepared = collector::prepare(&config)?;
 
-        let ways = Ways::start();
-        let run_id = run_id();
+        let (ways, run_id) = (Ways::start(), run_id());
         let ledger = Arc::new(Ledger::new(run_id.clone()));
 
         // Before everything that feeds them.
         let mut sinks = Sinks::start(&config, &names, last_ledger, &ledger)?;
-        let flows = Flows::start(&config, sinks.of_flows(), &ledger)?;
+        let mitigations = Mitigations::start(&config)?;
+        let flows = Flows::start(&config, sinks.of_flows(&mitigations), &ledger)?;
 
         let mut running = Vec::new();
         let targets = open_targets(&config.listeners, &names, &ways, &sockets)?;
@@ -225,6 +228,7 @@ impl Daemon {
             sinks,
             collecting: None,
             flows,
+            mitigations,
             ending: None,
             prepared,
             asked: Asked::default(),

@@ -132,6 +132,32 @@ raised_max = 100
 name = "gone"
 agent = "silent"
 limit = "30s"
+[[mitigation]]
+name = "edge"
+thresholds = ["victims"]
+speaker = "exabgp:/run/weir/exabgp.sock"
+own_networks = ["192.0.2.0/24", "2001:db8::/32"]
+action = "blackhole"
+dry_run = false
+next_hops = ["192.0.2.254", "2001:db8::fe"]
+communities = ["65535:666", "64500:1"]
+allow = ["192.0.2.53", "2001:db8::53"]
+shortest_v4 = 24
+shortest_v6 = 64
+routes_max = 5
+new_routes_per_minute = 3
+hold = "30s"
+expire_after = "30m"
+withdraw_after = "20s"
+on_stop = "keep"
+audit_log = "/var/log/weir/mitigation.jsonl"
+[[mitigation]]
+name = "limit"
+thresholds = ["victims"]
+speaker = "exabgp:/run/weir/exabgp.sock"
+own_networks = ["192.0.2.0/24"]
+action = "flowspec"
+rate_limit = "10Mbit/s"
 [[sink]]
 from = ["sockets"]
 name = "disk"

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod bridge;
+mod change;
 mod engine;
 #[cfg(feature = "gobgp")]
 mod rig;

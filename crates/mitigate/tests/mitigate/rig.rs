@@ -1,114 +1,44 @@
-//! A router (bird) and a BGP speaker, each in a network namespace of its own, peered.
+//! A router (bird) and a BGP speaker, each in a network namespace of its own, peered, and what is said about them.
 
 use mitigate::speaker::{ExaBgp, GoBgp};
 use mitigate::{Control, Entry, Options, Policy, Speaker};
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex};
-use testkit::{Netns, Process, TempDir, find_tool, need_root_netns, need_tool, wait_for};
-
-/// A speaker's program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Program {
-    GoBgp3,
-    GoBgp4,
-    ExaBgp,
-}
-
-impl Program {
-    fn tool(self) -> &'static str {
-        match self {
-            Program::GoBgp3 => "gobgpd",
-            Program::GoBgp4 => "gobgpd4",
-            Program::ExaBgp => "exabgp",
-        }
-    }
-}
+pub(crate) use testkit::BgpProgram as Program;
+use testkit::{Routers, find_tool, need_tool, wait_for};
 
 pub(crate) struct Rig {
     program: Program,
-    folder: TempDir,
-    ours: Netns,
-    routers: Netns,
-    router: Option<Process>,
-    speaker: Option<Process>,
+    routers: Routers,
     pub(crate) entries: Arc<Mutex<Vec<Entry>>>,
 }
 
 /// `None`: this machine lacks something, which is said.
 pub(crate) fn rig(program: Program) -> Option<Rig> {
-    let tools = ["bird", "birdcl", "socat", program.tool()];
-    if !need_root_netns() || !tools.iter().all(|tool| need_tool(tool)) {
+    if !need_tool("socat") {
         return None;
     }
+    let socat = find_tool("socat").unwrap();
+    let bridge = format!("{} STDIO UNIX-CONNECT:SOCKET,forever,interval=0.2", socat.display());
+    let routers = Routers::start(program, &bridge)?;
+    Some(Rig { program, routers, entries: Arc::default() })
+}
 
-    let (ours, routers) = (Netns::new(), Netns::new());
-    ours.connect("up", &routers, "down");
-    for (netns, link, host) in [(&ours, "up", 1), (&routers, "down", 2)] {
-        netns.ip(&format!("addr add 10.9.0.{host}/24 dev {link}"));
-        netns.ip(&format!("addr add 2001:db8:9::{host}/64 dev {link} nodad"));
+impl Deref for Rig {
+    type Target = Routers;
+
+    fn deref(&self) -> &Routers {
+        &self.routers
     }
+}
 
-    let (folder, entries) = (TempDir::new(), Arc::default());
-    let mut rig = Rig { program, folder, ours, routers, router: None, speaker: None, entries };
-    rig.start_router();
-    rig.start_speaker();
-    Some(rig)
+impl DerefMut for Rig {
+    fn deref_mut(&mut self) -> &mut Routers {
+        &mut self.routers
+    }
 }
 
 impl Rig {
-    pub(crate) fn start_router(&mut self) {
-        let config = self.folder.file("bird.conf");
-        fs::write(&config, BIRD).unwrap();
-        let mut command = self.routers.command(&tool("bird"));
-        command.arg("-f").arg("-c").arg(config).arg("-s").arg(self.folder.file("bird.ctl"));
-        self.router = Some(Process::start(command));
-    }
-
-    pub(crate) fn stop_router(&mut self) {
-        self.router = None;
-    }
-
-    pub(crate) fn start_speaker(&mut self) {
-        let program = tool(self.program.tool());
-        let (text, name) = match self.program {
-            Program::ExaBgp => {
-                // In a script: ExaBGP takes a comma for a space.
-                let bridge = self.folder.file("bridge");
-                let (socat, socket) = (tool("socat"), self.socket());
-                let line = format!("exec {socat} STDIO UNIX-CONNECT:{socket},forever,interval=0.2");
-                fs::write(&bridge, format!("#!/bin/sh\n{line}\n")).unwrap();
-                fs::set_permissions(&bridge, Permissions::from_mode(0o755)).unwrap();
-                (EXABGP.replace("BRIDGE", &bridge.display().to_string()), "exabgp.conf")
-            }
-            _ => (GOBGP.to_owned(), "gobgp.toml"),
-        };
-        let config = self.folder.file(name);
-        fs::write(&config, text).unwrap();
-
-        let mut command = self.ours.command("env");
-        match self.program {
-            Program::ExaBgp => {
-                command.args(["exabgp.daemon.user=root", "exabgp.api.cli=false"]);
-                command.arg(program).arg(config);
-            }
-            _ => {
-                command.arg(program).arg("-f").arg(config).args(["--pprof-disable", "-l", "warn"]);
-                command.args(["--api-hosts", "127.0.0.1:50051"]);
-            }
-        }
-        self.speaker = Some(Process::start(command));
-    }
-
-    pub(crate) fn stop_speaker(&mut self) {
-        self.speaker = None;
-    }
-
-    fn socket(&self) -> String {
-        self.folder.file("weir.sock").display().to_string()
-    }
-
     /// A control thread, and waits until speaker and router see each other.
     pub(crate) fn control(&self, policy: Policy) -> Control {
         let control = self.control_at_once(policy);
@@ -137,97 +67,10 @@ impl Rig {
         wait_for("the speaker's interface", || {
             self.entries.lock().unwrap().iter().any(is_connected).then_some(())
         });
-        wait_for(
-            || self.bird("show protocols all weir"),
-            || self.bird("show protocols").contains("Established").then_some(()),
-        );
-    }
-
-    /// What the router says.
-    pub(crate) fn bird(&self, command: &str) -> String {
-        let socket = self.folder.file("bird.ctl");
-        let mut asking = Command::new(tool("birdcl"));
-        let output = asking.arg("-s").arg(socket).args(command.split(' ')).output().unwrap();
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-
-    /// All that the router has from the speaker.
-    pub(crate) fn routes(&self) -> String {
-        ["master4", "master6", "flowtab4", "flowtab6"]
-            .map(|table| self.bird(&format!("show route all table {table} protocol weir")))
-            .concat()
+        self.routers.wait_for_session();
     }
 
     pub(crate) fn log(&self) -> String {
         self.entries.lock().unwrap().iter().map(|entry| format!("{}\n", entry.to_json())).collect()
     }
 }
-
-fn tool(name: &str) -> String {
-    find_tool(name).unwrap().display().to_string()
-}
-
-const BIRD: &str = "
-router id 10.9.0.2;
-log stderr all;
-flow4 table flowtab4;
-flow6 table flowtab6;
-protocol device { scan time 1; }
-protocol direct { ipv4; ipv6; }
-protocol bgp weir {
-    local 10.9.0.2 as 65002;
-    neighbor 10.9.0.1 as 65001;
-    connect delay time 1;
-    connect retry time 1;
-    error wait time 1, 1;
-    ipv4 { import all; export none; gateway recursive; };
-    ipv6 { import all; export none; gateway recursive; };
-    flow4 { table flowtab4; import all; export none; };
-    flow6 { table flowtab6; import all; export none; };
-}
-";
-
-const GOBGP: &str = r#"
-[global.config]
-  as = 65001
-  router-id = "10.9.0.1"
-[[neighbors]]
-  [neighbors.config]
-    neighbor-address = "10.9.0.2"
-    peer-as = 65002
-  [neighbors.timers.config]
-    connect-retry = 1
-    idle-hold-time-after-reset = 1
-  [[neighbors.afi-safis]]
-    [neighbors.afi-safis.config]
-      afi-safi-name = "ipv4-unicast"
-  [[neighbors.afi-safis]]
-    [neighbors.afi-safis.config]
-      afi-safi-name = "ipv6-unicast"
-  [[neighbors.afi-safis]]
-    [neighbors.afi-safis.config]
-      afi-safi-name = "ipv4-flowspec"
-  [[neighbors.afi-safis]]
-    [neighbors.afi-safis.config]
-      afi-safi-name = "ipv6-flowspec"
-"#;
-
-const EXABGP: &str = "
-process weir {
-    run BRIDGE;
-    encoder text;
-}
-neighbor 10.9.0.2 {
-    router-id 10.9.0.1;
-    local-address 10.9.0.1;
-    local-as 65001;
-    peer-as 65002;
-    family {
-        ipv4 unicast;
-        ipv6 unicast;
-        ipv4 flow;
-        ipv6 flow;
-    }
-    api { processes [ weir ]; }
-}
-";

@@ -2,14 +2,15 @@
 
 use crate::exit::{self, Failure};
 use anyhow::Context;
-use mitigate::speaker::{ExaBgp, bridge};
+use config::SpeakerAddress;
+use mitigate::speaker::bridge;
 use mitigate::{
     Action, Attack, AuditLog, Community, Control, Entry, Event, Flow, Limits, Mode, OnStop,
-    Options, Policy, Prefix, Speaker, Verdict,
+    Options, Policy, Prefix, Verdict,
 };
 use std::io;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -100,7 +101,10 @@ fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let (sender, entries) = mpsc::channel();
     // The receiver outlives the thread that sends.
     let observer = Box::new(move |entry: &Entry| drop(sender.send(entry.clone())));
-    let speaker = open_speaker(&args.speaker)?;
+    let address = args.speaker.parse::<SpeakerAddress>();
+    let address = address
+        .map_err(|error| Failure::Usage.error(format!("--speaker {}: {error}", args.speaker)))?;
+    let speaker = address.open()?;
     let control = Control::start(Options { policies: vec![policy(args)], speaker, observer })?;
 
     let flow = Flow::to(args.target);
@@ -184,29 +188,4 @@ fn policy(args: &CheckArgs) -> Policy {
         },
         on_stop: OnStop::Withdraw,
     }
-}
-
-fn open_speaker(address: &str) -> anyhow::Result<Box<dyn Speaker>> {
-    if let Some(path) = address.strip_prefix("exabgp:") {
-        let speaker = ExaBgp::listen(Path::new(path));
-        return Ok(Box::new(speaker.with_context(|| format!("cannot listen at {path}"))?));
-    }
-    match address.strip_prefix("gobgp://") {
-        Some(addr) => gobgp(addr),
-        None => Err(Failure::Usage.error(format!(
-            "--speaker {address}: it is neither gobgp://HOST:PORT nor exabgp:/PATH/TO/SOCKET"
-        ))),
-    }
-}
-
-#[cfg(feature = "gobgp")]
-fn gobgp(addr: &str) -> anyhow::Result<Box<dyn Speaker>> {
-    Ok(Box::new(mitigate::speaker::GoBgp::new(addr)?))
-}
-
-#[cfg(not(feature = "gobgp"))]
-fn gobgp(addr: &str) -> anyhow::Result<Box<dyn Speaker>> {
-    Err(Failure::Unavailable.error(format!(
-        "gobgp://{addr}: this build of weir cannot speak to GoBGP; use one that was built with `--features weir/gobgp`"
-    )))
 }

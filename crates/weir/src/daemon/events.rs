@@ -1,15 +1,16 @@
-//! What thresholds say: to the log, and as rows to the sinks that take events.
+//! What thresholds say: to the log, to the mitigations that answer them, and as rows to the sinks that take events.
 //!
 //! A row is one of a datagram: its listener is `events`, its payload the event as JSON. So every destination takes it, and with
 //! `body = "payload"` a webhook has the event itself.
 
 use super::collector;
-use super::flows::Shared;
+use super::flows::{Outlets, Shared};
+use super::mitigation::Mitigations;
 use crate::event_text;
 use ::flows::{Change, Event};
 use config::{Config, EVENTS_NAME};
 use record::{DatagramRecord, Tags};
-use sink::{ChunkWriter, Fanout};
+use sink::ChunkWriter;
 use sockets::attribution::{Host, HostOptions};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -43,16 +44,19 @@ impl Telling {
     /// The thread cannot be started.
     pub(super) fn start(
         shared: Arc<Shared>,
-        fanout: &Fanout,
+        outlets: Outlets<'_>,
         config: &Config,
     ) -> std::io::Result<Telling> {
         let (stop, stopped) = mpsc::channel();
-        let mut teller = Teller::new(fanout.writer(collector::source_id()), config);
+        let mitigations = Arc::clone(outlets.mitigations);
+        let writer = outlets.events.writer(collector::source_id());
+        let mut teller = Teller::new(writer, mitigations, config);
         let turn = move || {
             let news = shared.events();
             let mut is_last = false;
             while !is_last {
                 is_last = stopped.recv_timeout(LOOK) != Err(RecvTimeoutError::Timeout);
+                teller.mitigations.turn();
                 if *news.borrow() == teller.last_id {
                     continue;
                 }
@@ -74,6 +78,7 @@ impl Telling {
 
 struct Teller {
     writer: ChunkWriter,
+    mitigations: Arc<Mitigations>,
     host: Host,
     last_id: u64,
     sequence: u64,
@@ -81,14 +86,14 @@ struct Teller {
 }
 
 impl Teller {
-    fn new(writer: ChunkWriter, config: &Config) -> Teller {
+    fn new(writer: ChunkWriter, mitigations: Arc<Mitigations>, config: &Config) -> Teller {
         let about = config.sockets.as_ref();
         let host = Host::read(HostOptions {
             name: about.and_then(|one| one.host.clone()),
             host_id: about.and_then(|one| one.host_id.clone()),
             tags: about.map(|one| one.tags.clone()).unwrap_or_default().into_iter().collect(),
         });
-        Teller { writer, host, last_id: 0, sequence: 0, log: Lines::default() }
+        Teller { writer, mitigations, host, last_id: 0, sequence: 0, log: Lines::default() }
     }
 
     /// Takes some events. Returns whether there may be more.
@@ -101,10 +106,11 @@ impl Teller {
         });
         if missed > 0 {
             tracing::warn!(
-                "{missed} events are in no sink: more came at once than are kept. Fix: raise events_max in [flows]"
+                "{missed} events are in no sink, and no mitigation answers them: more came at once than are kept. Fix: raise events_max in [flows]"
             );
         }
         for event in &events {
+            self.mitigations.take(event);
             self.log.say(event);
             self.send(event);
             self.last_id = event.id;

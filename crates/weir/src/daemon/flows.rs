@@ -14,6 +14,7 @@ mod tap;
 pub(crate) use shared::Shared;
 
 use super::events::Telling;
+use super::mitigation::Mitigations;
 use crate::command::flows::add_places;
 use ::flows::{Analysis, Engine, Groups};
 use config::{Config, FLOWS_NAME, FlowsConfig};
@@ -43,6 +44,8 @@ pub(super) struct Outlets<'a> {
     pub(super) rows: &'a Fanout,
     /// What thresholds tell.
     pub(super) events: &'a Fanout,
+    /// Routes that events start.
+    pub(super) mitigations: &'a Arc<Mitigations>,
 }
 
 /// The analysis of the daemon, if it has one, and former ones.
@@ -55,7 +58,7 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    /// Starts what a configuration asks for.
+    /// Starts what a configuration asks for. `events`: who takes them.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -277,7 +280,7 @@ impl Flowing {
             }
         };
         let thread = thread::Builder::new().name(FLOWS_NAME.to_owned()).spawn(turn)?;
-        let telling = Some(Telling::start(Arc::clone(&shared), outlets.events, whole)?);
+        let telling = Some(Telling::start(Arc::clone(&shared), outlets, whole)?);
         Ok(Flowing { shared, _stop: stop, thread, telling })
     }
 

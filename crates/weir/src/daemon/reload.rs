@@ -8,6 +8,7 @@ mod apply;
 
 use super::flows::{self, Flowing, Shared};
 use super::http::{Bound, rest_address, served_flows, sockets_elsewhere};
+use super::mitigation;
 use super::open::{self, OpenSocket, OpenTarget, Place};
 use super::sinks::{Fed, Sinks};
 use super::{
@@ -37,6 +38,7 @@ struct Plan {
     collector: NextCollector,
     /// The analysis that begins, if it does.
     flowing: Option<Flowing>,
+    mitigations: Vec<mitigation::Next>,
     sinks: sinks::Plan,
 }
 
@@ -160,7 +162,7 @@ impl Daemon {
             })
             .collect();
 
-        let flowing = self.flows.prepare(config, self.sinks.of_flows())?;
+        let flowing = self.flows.prepare(config, self.sinks.of_flows(&self.mitigations))?;
         let analysis = flowing.as_ref().map(Flowing::shared).or(self.flows.shared());
 
         let mut ways = Vec::new();
@@ -185,6 +187,7 @@ impl Daemon {
         }
 
         let sinks = self.sinks.prepare(config, &self.names, self.last_ledger)?;
+        let mitigations = self.mitigations.prepare(config)?;
         let collector = self.next_collector(config)?;
         let shows_the_same = config.statsd == self.config.statsd
             && config.sockets.is_some() == self.config.sockets.is_some()
@@ -208,7 +211,7 @@ impl Daemon {
             _ => None,
         });
         let (config, fates) = (config.clone(), fates.collect());
-        Ok(Plan { config, fates, admin, collector, flowing, sinks })
+        Ok(Plan { config, fates, admin, collector, flowing, mitigations, sinks })
     }
 
     /// Opens the socket of a listener that is new. Where a listener that drains is bound already, the new one is bound beside

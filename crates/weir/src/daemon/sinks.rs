@@ -8,6 +8,7 @@ pub(super) use rows::Fed;
 
 use super::collector;
 use super::flows::Outlets;
+use super::mitigation::Mitigations;
 use super::names::Names;
 use super::open;
 use super::stop::{LastLedger, LedgerForm};
@@ -120,8 +121,8 @@ impl Sinks {
     }
 
     /// Where what the analysis of sFlow makes goes.
-    pub(super) fn of_flows(&self) -> Outlets<'_> {
-        Outlets { rows: &self.flows, events: &self.events }
+    pub(super) fn of_flows<'a>(&'a self, mitigations: &'a Arc<Mitigations>) -> Outlets<'a> {
+        Outlets { rows: &self.flows, events: &self.events, mitigations }
     }
 
     /// Opens what a configuration asks for anew, and changes nothing but that empty files may appear.

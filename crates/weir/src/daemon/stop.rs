@@ -150,6 +150,7 @@ impl Daemon {
 
         // Nothing is left in a ring: what the analysis has is all that it gets.
         self.flows.finish();
+        self.mitigations.finish(deadline);
         if let Some(ending) = self.ending.take() {
             ending.finish(deadline);
         }
@@ -158,6 +159,7 @@ impl Daemon {
     }
 
     fn begin_stop(&mut self, deadline: Instant) {
+        self.mitigations.begin_stop(deadline);
         self.sinks.hurry(deadline);
         for one in &self.running {
             one.listener.begin_stop(deadline);

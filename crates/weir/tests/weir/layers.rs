@@ -22,7 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("mitigate", &[]),
     ("lab", &["sys", "text", "wire", "load"]),
     ("admin", &["ledger"]),
-    ("config", &["sys", "text", "wire", "record", "relay", "sockets", "flows", "sink"]),
+    ("config", &["sys", "text", "wire", "record", "relay", "sockets", "flows", "mitigate", "sink"]),
     // For tests: named in `[dev-dependencies]` alone.
     ("testkit", &["sys"]),
     (

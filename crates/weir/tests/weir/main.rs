@@ -29,6 +29,8 @@ mod layers;
 mod ledger_command;
 mod metrics_contract;
 mod mitigate_command;
+#[cfg(feature = "gobgp")]
+mod mitigation;
 mod names;
 mod namespace_helper;
 mod namespace_helper_bounds;

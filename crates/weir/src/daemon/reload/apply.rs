@@ -20,7 +20,7 @@ enum Entering {
 
 impl Daemon {
     pub(super) fn apply(&mut self, plan: Plan) {
-        let Plan { config, fates, admin, collector, flowing, sinks } = plan;
+        let Plan { config, fates, admin, collector, flowing, mitigations, sinks } = plan;
         let grace = config.daemon.drain_grace;
         let mut report = Report { changes: changes(&self.config, &config), failures: 0 };
         if let NextCollector::Replace(None) = collector {
@@ -40,6 +40,9 @@ impl Daemon {
             let exported = config.flows.iter().flat_map(|flows| flows.exported());
             self.exported.set(exported.map(str::to_owned).collect());
         }
+        // Before thresholds change, whose events are answered by the next ones.
+        let next = self.mitigations.apply(mitigations, &config, Instant::now() + grace);
+        next.unwrap_or_else(|error| report.failed(format!("{error:#}")));
         self.flows.apply(flowing, (&self.config, &config), &self.ledger);
 
         let mut former: Vec<_> = self.running.drain(..).map(Some).collect();
