@@ -13,13 +13,18 @@ use crate::flow_json;
 use admin::service::{Answer, Asked, Service, Told, pairs};
 use flows::{Agent, AgentId, Event};
 use serde_json::{Value as Json, json};
+use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
 /// Most flows in an answer.
 const FLOWS_MAX: usize = 10_000;
+/// A list of the heaviest flows is made anew when it is older, so that many readers cost as much as one.
+const FRESH: Duration = Duration::from_millis(500);
+/// Lists of the heaviest flows that are kept for so long, at most.
+const TOPS_MAX: usize = 8;
 /// Clients that may wait for an event at one time.
 const WAITERS_MAX: usize = 16;
 /// Answers of any size that may be under way at one time: each has a thread while its client reads.
@@ -34,6 +39,8 @@ struct Pages {
     shared: Arc<Shared>,
     waiters: Arc<Semaphore>,
     streams: Arc<Semaphore>,
+    /// Lists of the heaviest flows that were made lately, by definition and length.
+    tops: Mutex<HashMap<(String, usize), (Instant, Json)>>,
 }
 
 /// The pages of an analysis, for the admin server.
@@ -42,6 +49,7 @@ pub(crate) fn pages(shared: &Arc<Shared>) -> Service {
         shared: Arc::clone(shared),
         waiters: Arc::new(Semaphore::new(WAITERS_MAX)),
         streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+        tops: Mutex::default(),
     });
     Arc::new(move |asked| answer(Arc::clone(&pages), asked))
 }
@@ -102,9 +110,16 @@ impl Pages {
         let name = name.ok_or_else(|| wrong("flow=NAME is missing; /flows lists the names"))?;
         let most = number(most, "n", 1..=FLOWS_MAX)?;
 
+        let mut tops = self.tops.lock().unwrap_or_else(PoisonError::into_inner);
+        tops.retain(|_, (made_at, _)| made_at.elapsed() < FRESH);
+        let asked = (name, most.unwrap_or(0));
+        if let Some((_, json)) = tops.get(&asked) {
+            return Ok(told(json));
+        }
+
         let now_ns = self.shared.clock_ns();
         let json = self.shared.with(|analysis| {
-            let counting = analysis.counting(&name)?;
+            let counting = analysis.counting(&asked.0)?;
             let most = most.unwrap_or(counting.definition().top);
             let groups = analysis.engine().groups();
             let top = counting.top_of(now_ns, most, |_| true);
@@ -113,7 +128,12 @@ impl Pages {
             Some(json!({ "definition": flow_json::definition(counting), "flows": flows }))
         });
         let unknown = || Told::text(404, "no definition has this name; /flows lists the names");
-        Ok(told(&json.ok_or_else(unknown)?))
+        let json = json.ok_or_else(unknown)?;
+        let answer = told(&json);
+        if tops.len() < TOPS_MAX {
+            tops.insert(asked, (Instant::now(), json));
+        }
+        Ok(answer)
     }
 
     /// Something of each agent, or of one.

@@ -3,7 +3,6 @@ use super::*;
 use admin::service::Action;
 use flows::{Threshold, Watched};
 use std::collections::HashSet;
-use std::time::Instant;
 
 fn played() -> (Arc<Shared>, Service) {
     let shared = shared(vec![definition("pairs", "src,dst"), definition("ports", "dst_port")]);
