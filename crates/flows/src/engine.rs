@@ -244,7 +244,10 @@ impl Engine {
     }
 
     /// Exchanges the groups. What names them is to be defined anew: groups are numbers there.
-    pub fn set_groups(&mut self, groups: Groups) {
+    ///
+    /// The files that say where addresses are stay: see [`set_places`](Self::set_places).
+    pub fn set_groups(&mut self, mut groups: Groups) {
+        groups.share_places(&self.rest.groups);
         self.rest.groups = groups;
     }
 

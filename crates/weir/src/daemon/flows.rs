@@ -207,9 +207,7 @@ fn change(analysis: &mut Analysis, old: &FlowsConfig, new: &FlowsConfig) {
     analysis.set_events_max(new.events_max);
     let has_new_groups = old.groups != new.groups;
     if has_new_groups {
-        let mut groups = new.built_groups();
-        groups.share_places(analysis.engine().groups());
-        analysis.set_groups(groups);
+        analysis.set_groups(new.built_groups());
     }
 
     for former in &old.definitions {

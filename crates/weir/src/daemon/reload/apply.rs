@@ -34,8 +34,10 @@ impl Daemon {
         }
 
         // Before what is received from now on.
-        if self.config.flows != config.flows {
-            // Names and groups of the file may be others now.
+        let is_same =
+            self.config.flows == config.flows && self.config.thresholds == config.thresholds;
+        if !is_same {
+            // Names and groups of the file may be others now: none of them may be a script's to change.
             self.forget_scripts();
             let exported = config.flows.iter().flat_map(|flows| flows.exported());
             self.exported.set(exported.map(str::to_owned).collect());

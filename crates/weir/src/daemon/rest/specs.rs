@@ -91,8 +91,9 @@ pub(super) fn threshold(
 ) -> Result<(Watched, Threshold), String> {
     let metric = text(spec, "metric")?.ok_or("metric is missing")?;
     let limit = number(spec, "value")?.ok_or("value is missing")?;
-    if !limit.is_finite() || limit < 0.0 {
-        return Err("value: expected a number that is not negative".into());
+    // One that everything is above would keep all others from being seen.
+    if !limit.is_finite() || limit <= 0.0 {
+        return Err("value: expected a number above 0".into());
     }
 
     let (of, factor) = match metric.as_str() {

@@ -237,7 +237,7 @@ fn hostile_bodies_are_refused() {
         ("/flow/%/json", "{}", "hexadecimal"),
         ("/threshold/x/json", r#"{"metric":"none","value":1}"#, "no flow has"),
         ("/threshold/x/json", r#"{"metric":"of_file"}"#, "value is missing"),
-        ("/threshold/x/json", r#"{"metric":"of_file","value":-1}"#, "not negative"),
+        ("/threshold/x/json", r#"{"metric":"of_file","value":-1}"#, "above 0"),
         ("/group/x/json", r#"{"a":["10.0.0.0/33"]}"#, "not a network"),
         ("/group/x/json", r#"{"a b":[]}"#, "a name has"),
     ] {
