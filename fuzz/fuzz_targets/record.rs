@@ -6,8 +6,9 @@
 use libfuzzer_sys::fuzz_target;
 use record::{
     DATAGRAM_MIN_BYTES, DatagramPacker, DatagramRecord, Delimited, Encoder, Encoding, FieldSet,
-    Frame, Native, PollTotals, Record, RecordKind, RowKind, SocketRecord, decode_datagram,
-    decode_datagram_record, decode_protobuf, decode_record, decode_totals,
+    Frame, Native, PollTotals, Record, RecordKind, RowKind, SocketRecord, decode_counter_record,
+    decode_datagram, decode_datagram_record, decode_flow_record, decode_flow_totals,
+    decode_protobuf, decode_record, decode_totals,
 };
 
 fuzz_target!(|bytes: &[u8]| {
@@ -21,6 +22,24 @@ fuzz_target!(|bytes: &[u8]| {
     }
     if let Ok(datagram) = decode_datagram_record(bytes) {
         datagram_written_again(&datagram);
+    }
+    if let Ok(flow) = decode_flow_record(bytes) {
+        let write = |encoder: &mut Encoder, out: &mut Vec<u8>| encoder.flow(&flow, out);
+        row_written_again(RowKind::Flow, write, |message| {
+            assert_eq!(decode_flow_record(message), Ok(flow));
+        });
+    }
+    if let Ok(counters) = decode_counter_record(bytes) {
+        let write = |encoder: &mut Encoder, out: &mut Vec<u8>| encoder.counters(&counters, out);
+        row_written_again(RowKind::Counters, write, |message| {
+            assert_eq!(decode_counter_record(message), Ok(counters));
+        });
+    }
+    if let Ok(totals) = decode_flow_totals(bytes) {
+        let write = |encoder: &mut Encoder, out: &mut Vec<u8>| encoder.flow_totals(&totals, out);
+        row_written_again(RowKind::FlowTotals, write, |message| {
+            assert_eq!(decode_flow_totals(message), Ok(totals));
+        });
     }
     if let Ok(datagram) = decode_datagram(bytes) {
         assert_eq!(datagram.records().count() as u64, datagram.record_count);
@@ -42,7 +61,7 @@ fn written_again(record: &SocketRecord<'_>) {
     let out = encode(Encoding::Protobuf, record);
     let message = Delimited::new(&out).next().expect("one message").expect("whole");
     assert_eq!(decode_protobuf(message), Ok(*record));
-    if record.record_kind != Some(RecordKind::DATAGRAM) {
+    if !has_a_message_of_its_own(record.record_kind) {
         assert_eq!(decode_record(message), Ok(Record::Socket(*record)));
     }
 }
@@ -54,18 +73,37 @@ fn totals_written_again(totals: &PollTotals<'_>) {
     assert_eq!(decode_record(message), Ok(Record::Totals(*totals)));
 }
 
+/// Whether rows of this kind are another message than a socket's.
+fn has_a_message_of_its_own(kind: Option<RecordKind>) -> bool {
+    let kinds =
+        [RecordKind::DATAGRAM, RecordKind::FLOW, RecordKind::COUNTERS, RecordKind::FLOW_TOTALS];
+    kind.is_some_and(|kind| kinds.contains(&kind))
+}
+
 fn datagram_written_again(datagram: &DatagramRecord<'_>) {
-    let mut out = Vec::new();
+    let write = |encoder: &mut Encoder, out: &mut Vec<u8>| encoder.datagram(datagram, out);
+    row_written_again(RowKind::Datagram, write, |message| {
+        assert_eq!(decode_datagram_record(message), Ok(*datagram));
+    });
+}
+
+/// The row as protobuf is the same again, a column's block takes it, and as a line it is one line.
+fn row_written_again(
+    kind: RowKind,
+    write: impl Fn(&mut Encoder, &mut Vec<u8>),
+    is_the_same: impl Fn(&[u8]),
+) {
+    let mut message = Vec::new();
     let mut encoder = Encoder::new(Encoding::Protobuf, &FieldSet::ALL).framed(Frame::Alone);
-    encoder.datagram(datagram, &mut out);
-    assert_eq!(decode_datagram_record(&out), Ok(*datagram));
-    let mut block = Native::new(RowKind::Datagram, &FieldSet::ALL);
-    assert_eq!(block.push(&out), Ok(()));
+    write(&mut encoder, &mut message);
+    is_the_same(&message);
+    let mut block = Native::new(kind, &FieldSet::ALL);
+    assert_eq!(block.push(&message), Ok(()));
     assert!(!block.finish().is_empty());
 
     for encoding in [Encoding::Jsonl, Encoding::Tsv] {
         let mut line = Vec::new();
-        Encoder::of_datagrams(encoding).datagram(datagram, &mut line);
+        write(&mut Encoder::of(kind, encoding), &mut line);
         assert_eq!(line.iter().position(|byte| *byte == b'\n'), line.len().checked_sub(1));
     }
 }
