@@ -33,6 +33,8 @@ pub struct Received<'a> {
     pub truncated: bool,
     /// The sender.
     pub source: Source,
+    /// When it came from the device, in nanoseconds since 1970; `None` where that was not asked for.
+    pub arrived_ns: Option<u64>,
 }
 
 /// Whether the kernel is asked who sent a datagram: 45 ns of the 450 that receiving one takes (64 at a time on loopback).
@@ -43,11 +45,19 @@ pub enum Sources {
     Unwanted,
 }
 
+/// Whether the kernel is asked when a datagram arrived, of a socket that has them [stamped](crate::socket::stamp_arrivals).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stamps {
+    Wanted,
+    Unwanted,
+}
+
 /// What a receive call is asked for.
 pub struct Ask<'a> {
     /// Most datagrams, 1 to [`BATCH`].
     pub count_max: usize,
     pub sources: Sources,
+    pub stamps: Stamps,
     /// Where they go; `None`: into the batch's buffers.
     pub room: Option<Room<'a>>,
 }
@@ -93,6 +103,10 @@ pub struct ReceiveBatch {
     lens: [(u32, libc::socklen_t, bool); BATCH],
     len: usize,
     sources: Sources,
+    stamps: Stamps,
+    controls: Box<[Control; BATCH]>,
+    /// Bytes that the kernel has written to each of `controls`.
+    control_lens: [usize; BATCH],
     /// The first datagrams, this many, lie in the caller's room, the others in `buffers`.
     in_room: usize,
     room_stride_bytes: usize,
@@ -122,6 +136,9 @@ impl ReceiveBatch {
             lens: [(0, 0, false); BATCH],
             len: 0,
             sources: Sources::Wanted,
+            stamps: Stamps::Unwanted,
+            controls: Box::new([Control([0; CONTROL_BYTES]); BATCH]),
+            control_lens: [0; BATCH],
             in_room: 0,
             room_stride_bytes: 0,
         }
@@ -133,7 +150,12 @@ impl ReceiveBatch {
     /// [`Errno::AGAIN`] when nothing came within the wait; any other error of `recvmmsg(2)`. A pending socket error
     /// (an ICMP message about something sent earlier) is returned once and does not mean that a datagram was lost.
     pub fn receive(&mut self, socket: BorrowedFd<'_>, wait: Wait) -> Result<usize, Errno> {
-        let ask = Ask { count_max: BATCH, sources: Sources::Wanted, room: None };
+        let ask = Ask {
+            count_max: BATCH,
+            sources: Sources::Wanted,
+            stamps: Stamps::Unwanted,
+            room: None,
+        };
         self.receive_into(socket, wait, ask)
     }
 
@@ -152,7 +174,7 @@ impl ReceiveBatch {
         ask: Ask<'_>,
     ) -> Result<usize, Errno> {
         (self.len, self.in_room) = (0, 0);
-        let Ask { count_max, sources, mut room } = ask;
+        let Ask { count_max, sources, stamps, mut room } = ask;
         let count_max = count_max.clamp(1, BATCH);
 
         let mut parts = [const { MaybeUninit::<[libc::iovec; 2]>::uninit() }; BATCH];
@@ -167,11 +189,12 @@ impl ReceiveBatch {
         // Without a room, `None` for each datagram.
         let slots = std::iter::from_fn(|| Some(slots.as_mut().and_then(Iterator::next)));
 
-        for (((part, header), (buffer, slot)), name) in parts
+        for ((((part, header), (buffer, slot)), name), control) in parts
             .iter_mut()
             .zip(&mut headers)
             .zip(buffers.zip(slots))
             .zip(self.names.iter_mut())
+            .zip(self.controls.iter_mut())
             .take(count_max)
         {
             let (part, part_count) = self::parts(&mut buffer[..self.buffer_bytes], slot, part);
@@ -184,6 +207,10 @@ impl ReceiveBatch {
                 header.msg_hdr.msg_namelen =
                     mem::size_of::<libc::sockaddr_storage>() as libc::socklen_t;
             }
+            if stamps == Stamps::Wanted {
+                header.msg_hdr.msg_control = control.0.as_mut_ptr().cast();
+                header.msg_hdr.msg_controllen = CONTROL_BYTES as _;
+            }
         }
 
         let flags = match wait {
@@ -192,7 +219,8 @@ impl ReceiveBatch {
         };
 
         // SAFETY: the first `count_max` headers are initialized; each points at one or two initialized elements of `parts`
-        // and at one of `names`, and every part at writable bytes of a buffer or of the room; all of them outlive the call.
+        // and at one of `names` and `controls`, and every part at writable bytes of a buffer or of the room; all of them outlive
+        // the call.
         let rc = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -213,8 +241,15 @@ impl ReceiveBatch {
             *len = (header.msg_len, header.msg_hdr.msg_namelen, truncated);
         }
 
+        if stamps == Stamps::Wanted {
+            for (len, header) in self.control_lens.iter_mut().zip(&headers[..received]) {
+                // SAFETY: fewer were received than headers were initialized.
+                *len = unsafe { header.assume_init_ref() }.msg_hdr.msg_controllen as usize;
+            }
+        }
+
         self.len = received;
-        self.sources = sources;
+        (self.sources, self.stamps) = (sources, stamps);
         if let Some(room) = room {
             self.sort_out(&room);
         }
@@ -254,9 +289,48 @@ impl ReceiveBatch {
                     Sources::Wanted => sockaddr::source_of(name, name_len),
                     Sources::Unwanted => Source::UNKNOWN,
                 };
-                Received { payload, truncated, source }
+                let arrived_ns = match self.stamps {
+                    Stamps::Wanted => self.controls[index].stamp_ns(self.control_lens[index]),
+                    Stamps::Unwanted => None,
+                };
+                Received { payload, truncated, source, arrived_ns }
             },
         )
+    }
+}
+
+/// Room for one control message: a header and a time (cmsg(3), `SCM_TIMESTAMPNS` of socket(7)).
+const CONTROL_BYTES: usize = 64;
+
+/// Aligned as the kernel's headers are.
+#[derive(Clone, Copy)]
+#[repr(align(8))]
+struct Control([u8; CONTROL_BYTES]);
+
+impl Control {
+    /// The time in the first message of the `len` bytes that the kernel has written.
+    fn stamp_ns(&self, len: usize) -> Option<u64> {
+        const HEADER: usize = mem::size_of::<libc::cmsghdr>();
+        let bytes = self.0.get(..len)?;
+        let word = |at: usize| bytes.get(at..at + 4).and_then(|part| part.try_into().ok());
+        // The header ends with the level and the kind, and is a multiple of its alignment long (cmsg(3)).
+        let level = i32::from_ne_bytes(word(HEADER - 8)?);
+        let kind = i32::from_ne_bytes(word(HEADER - 4)?);
+        if (level, kind) != (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) {
+            return None;
+        }
+
+        let half = mem::size_of::<libc::timespec>() / 2;
+        let number = |at: usize| {
+            let mut word = [0; 8];
+            let part = bytes.get(at..at + half)?;
+            match cfg!(target_endian = "little") {
+                true => word[..half].copy_from_slice(part),
+                false => word[8 - half..].copy_from_slice(part),
+            }
+            Some(u64::from_ne_bytes(word))
+        };
+        Some(number(HEADER)?.wrapping_mul(1_000_000_000).wrapping_add(number(HEADER + half)?))
     }
 }
 
@@ -327,7 +401,7 @@ mod tests {
         let mut batch = ReceiveBatch::with_buffer_bytes(100);
         let mut room = [0; 80];
         let given = Room { bytes: &mut room, stride_bytes: 10 };
-        let ask = Ask { count_max: 8, sources: Sources::Unwanted, room: Some(given) };
+        let ask = Ask { count_max: 8, sources: Sources::Unwanted, stamps: Stamps::Unwanted, room: Some(given) };
         let count = batch.receive_into(receiver.as_fd(), Wait::ForOne, ask).unwrap();
         assert_eq!(count, sent.len());
         let whole = |received: Received<'_>| match received.payload {
@@ -362,9 +436,28 @@ mod tests {
             sender.send_to(b"x", receiver.local_addr().unwrap()).unwrap();
         }
         let mut batch = ReceiveBatch::default();
-        let ask = || Ask { count_max: 4, sources: Sources::Wanted, room: None };
+        let ask = || Ask { count_max: 4, sources: Sources::Wanted, stamps: Stamps::Unwanted, room: None };
         assert_eq!(batch.receive_into(receiver.as_fd(), Wait::ForOne, ask()), Ok(4));
         assert_eq!(batch.receive_into(receiver.as_fd(), Wait::No, ask()), Ok(1));
         assert_eq!(batch.datagrams().next().unwrap().source.address(), sender.local_addr().ok());
+    }
+
+    #[test]
+    fn a_stamp_says_when_a_datagram_arrived() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        crate::socket::stamp_arrivals(receiver.as_fd()).unwrap();
+        let before_ns = crate::clock::realtime_ns();
+        for _ in 0..3 {
+            sender.send_to(b"x", receiver.local_addr().unwrap()).unwrap();
+        }
+        let mut batch = ReceiveBatch::default();
+        let stamps = Stamps::Wanted;
+        let ask = Ask { count_max: 8, sources: Sources::Wanted, stamps, room: None };
+        assert_eq!(batch.receive_into(receiver.as_fd(), Wait::ForOne, ask), Ok(3));
+        let stamps: Vec<_> = batch.datagrams().filter_map(|one| one.arrived_ns).collect();
+        assert_eq!(stamps.len(), 3);
+        assert!(stamps.is_sorted(), "{stamps:?}");
+        assert!((before_ns..=crate::clock::realtime_ns()).contains(&stamps[0]));
     }
 }

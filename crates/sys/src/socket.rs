@@ -1,9 +1,14 @@
 //! Opening and configuring datagram sockets, and reading what the kernel counts for them.
 
 mod connect;
+mod group;
 mod listen;
 
 pub use connect::{SEND_BUFFER_BYTES, SendOptions, connect_udp, connect_unix, connect_unix_stream};
+pub use group::{
+    Balance, Joining, MEMBERS_MAX, await_stamps, gather, share_port, spread, stamp_arrivals,
+    unshare_port,
+};
 pub use listen::{
     ListenOptions, interface_index, listen_udp, listen_unix, listen_unix_stream, share_address,
     share_socket_file,
@@ -239,13 +244,21 @@ pub struct FilterInstruction {
 /// # Errors
 /// `EINVAL` when the program is empty, longer than 4,096 instructions, or jumps out of itself.
 pub fn attach_filter(socket: BorrowedFd<'_>, program: &[FilterInstruction]) -> io::Result<()> {
+    set_program(socket, libc::SO_ATTACH_FILTER, program)
+}
+
+fn set_program(
+    socket: BorrowedFd<'_>,
+    name: libc::c_int,
+    program: &[FilterInstruction],
+) -> io::Result<()> {
     let mut program: Vec<libc::sock_filter> = program
         .iter()
         .map(|&FilterInstruction { code, jt, jf, k }| libc::sock_filter { code, jt, jf, k })
         .collect();
     let len = u16::try_from(program.len()).map_err(|_| io::Error::from(Errno::INVAL))?;
     let filter = libc::sock_fprog { len, filter: program.as_mut_ptr() };
-    set(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)
+    set(socket.as_raw_fd(), libc::SOL_SOCKET, name, &filter)
 }
 
 /// Takes a socket off its port: from here on datagrams to it find no socket and are the host's `NoPorts`,

@@ -35,6 +35,20 @@ pub fn share_address(socket: BorrowedFd<'_>) -> io::Result<()> {
 /// # Errors
 /// Any of `socket(2)`, `bind(2)`, or of joining the group.
 pub fn listen_udp(addr: SocketAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
+    let socket = new_listener(addr, options)?;
+    socket.bind(&with_scope(addr, options.multicast_interface.as_deref())?.into())?;
+    // The kernel asks both sockets when the second is bound (net/ipv4/udp.c, udp_lib_lport_inuse): nobody joins later.
+    socket.set_reuse_address(addr.ip().is_multicast())?;
+
+    if addr.ip().is_multicast() {
+        join_group(&socket, addr.ip(), options.multicast_interface.as_deref())?;
+    }
+
+    Ok(socket.into())
+}
+
+/// A socket that has still to be bound there.
+pub(super) fn new_listener(addr: SocketAddr, options: &ListenOptions) -> io::Result<Socket> {
     let socket =
         Socket::new(Domain::for_address(addr), Type::DGRAM.cloexec(), Some(Protocol::UDP))?;
     own_groups_only(&socket, addr)?;
@@ -45,15 +59,7 @@ pub fn listen_udp(addr: SocketAddr, options: &ListenOptions) -> io::Result<Owned
 
     // Several programs on a host may listen to one group (ip(7), SO_REUSEADDR); a unicast port is never shared with one.
     socket.set_reuse_address(addr.ip().is_multicast() || options.shares_address)?;
-    socket.bind(&with_scope(addr, options.multicast_interface.as_deref())?.into())?;
-    // The kernel asks both sockets when the second is bound (net/ipv4/udp.c, udp_lib_lport_inuse): nobody joins later.
-    socket.set_reuse_address(addr.ip().is_multicast())?;
-
-    if addr.ip().is_multicast() {
-        join_group(&socket, addr.ip(), options.multicast_interface.as_deref())?;
-    }
-
-    Ok(socket.into())
+    Ok(socket)
 }
 
 /// Without this a socket on a wildcard address hears every group that any socket of the host has joined (ip(7),
