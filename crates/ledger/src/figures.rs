@@ -153,6 +153,8 @@ figures! {
             "Datagrams without payload. They are forwarded like others.";
         ReceiveErrors = "receive_errors", Count,
             "Calls that failed to read. No datagram is lost by one.";
+        Overtaken = "overtaken", Count,
+            "Datagrams that left behind one that had arrived after them, because their socket's thread was kept from running for longer than order_wait.";
         SendCalls = "send_calls", Count,
             "Calls that sent; datagrams per call is the quotient.";
         Retries = "retries", Count,

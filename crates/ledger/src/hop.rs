@@ -13,8 +13,12 @@ pub enum HopKind {
     /// The kernel's queue of a listener's socket. The kernel keeps no count of what arrived, so that `received` is
     /// what was read plus what was dropped; what waits to be read is the gauge `receive_queue_bytes`.
     Socket,
-    /// The receiving thread: truncated and denied datagrams end here, the rest enters the ring.
+    /// The receiving thread: truncated and denied datagrams end here, the rest enters the ring. With several sockets, their threads
+    /// and the one that merges what they read.
     Receive,
+    /// One of several sockets of a listener, from the kernel's queue to where they are merged. All it counts is in the listener's
+    /// `socket` and `receive` hops too.
+    Member,
     /// A target's way out of the ring. `received` is everything that entered the ring since the target joined.
     Target,
     /// What the kernel took from us for a target: it may still give datagrams back as undeliverable.
@@ -36,9 +40,10 @@ pub enum HopKind {
 
 impl HopKind {
     /// Every kind, in the order of the path.
-    pub const ALL: [HopKind; 9] = [
+    pub const ALL: [HopKind; 10] = [
         HopKind::Socket,
         HopKind::Receive,
+        HopKind::Member,
         HopKind::Target,
         HopKind::Egress,
         HopKind::Receiver,
@@ -53,6 +58,7 @@ impl HopKind {
         match self {
             HopKind::Socket => "socket",
             HopKind::Receive => "receive",
+            HopKind::Member => "member",
             HopKind::Target => "target",
             HopKind::Egress => "egress",
             HopKind::Receiver => "receiver",
@@ -61,6 +67,11 @@ impl HopKind {
             HopKind::Analysis => "analysis",
             HopKind::Sink => "sink",
         }
+    }
+
+    /// Whether it shows a part of what other hops count, so that it must not be added to them.
+    pub fn is_part(self) -> bool {
+        self == HopKind::Member
     }
 }
 

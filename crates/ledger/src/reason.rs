@@ -63,19 +63,19 @@ impl Reason {
 reasons! {
     /// Observed with `SO_MEMINFO`; exact for each socket. The kernel counts wrong checksums and datagrams refused
     /// while the relay stops in the same place.
-    SocketBuffer = "socket_buffer", lost at [Socket],
+    SocketBuffer = "socket_buffer", lost at [Socket, Member],
         "the listener's receive buffer in the kernel was full",
         "raise receive_buffer (and net.core.rmem_max: run `weir doctor`), or use fewer targets for this listener";
     /// Observed with `MSG_TRUNC`; exact.
-    Truncated = "truncated", lost at [Receive],
+    Truncated = "truncated", lost at [Receive, Member],
         "the datagram was larger than the receive buffer slot",
         "nothing over UDP is larger than 65,527 bytes: find the unix socket client that sends more";
     /// Counted by the admission filter; exact.
-    SourceDenied = "source_denied", intended at [Receive],
+    SourceDenied = "source_denied", intended at [Receive, Member],
         "its source is not allowed by allow_sources or is denied by deny_sources",
         "change allow_sources or deny_sources of the listener if that source is yours";
     /// Counted by the receiving thread; exact.
-    RingGuard = "ring_guard", lost at [Receive],
+    RingGuard = "ring_guard", lost at [Receive, Member],
         "a sending thread still held the oldest part of the ring, so the newest datagrams had no room",
         "raise ring_size, or give the process more CPU time";
     /// Destroy events that the kernel had no room for. Observed with `SO_MEMINFO` at the netlink socket; exact.
@@ -132,8 +132,8 @@ reasons! {
         "intended: raise rate_limit of the target for more";
     /// Counted by the receiving thread when it takes the oldest datagrams from a target that is too far behind, and by a
     /// sink that drops its oldest payloads; exact.
-    QueueFull = "queue_full", lost at [Target, Sink],
-        "the target or sink was slower than the stream for longer than its queue lasts, and lost the oldest",
+    QueueFull = "queue_full", lost at [Receive, Member, Target, Sink],
+        "the target or sink, or the merging of a listener's sockets, was slower than the stream for longer than its queue lasts, and lost the oldest",
         "raise ring_size of the listener, queue_size of the sink, or make it faster";
     /// `EMSGSIZE` for a single datagram; exact.
     TooBig = "too_big", lost at [Target, Egress, Sink],
@@ -207,7 +207,7 @@ reasons! {
         "the target's name does not resolve, or its socket could not be opened",
         "correct the name, or fix the resolver: `getent hosts NAME`";
     /// Left in the ring, or in a sink's queue, when the drain's grace period ended; exact.
-    Shutdown = "shutdown", lost at [Socket, Target, Sink],
+    Shutdown = "shutdown", lost at [Socket, Receive, Member, Target, Sink],
         "the daemon stopped before the target or sink had taken it",
         "raise drain_grace, or stop the senders first";
     /// Left in the ring, or in a sink's queue, when the target or sink was removed by a reload; exact.

@@ -128,9 +128,10 @@ fn key_of(hop: &HopSnapshot) -> HopKey {
     (hop.hop, hop.origin.clone(), hop.target.clone())
 }
 
-/// By origin; in it, its own hops first, then target by target.
-fn order_of(hop: &HopSnapshot) -> (&str, Option<&str>, HopKind) {
-    (&hop.origin, hop.target.as_deref(), hop.hop)
+/// By origin; in it, its own hops first, then its sockets, then target by target.
+fn order_of(hop: &HopSnapshot) -> (&str, bool, Option<&str>, HopKind) {
+    let is_targets = hop.target.is_some() && !hop.hop.is_part();
+    (&hop.origin, is_targets, hop.target.as_deref(), hop.hop)
 }
 
 impl Snapshot {

@@ -32,7 +32,7 @@ pub struct Loss<'a> {
 impl Snapshot {
     /// What is inside all hops together plus whatever breaks the law. After a drain this must be 0.
     pub fn unaccounted(&self) -> i64 {
-        let inside: u64 = self.hops.iter().map(|hop| hop.in_flight.count).sum();
+        let inside: u64 = self.whole_hops().map(|hop| hop.in_flight.count).sum();
         let broken: i64 = self.hops.iter().map(|hop| hop.unaccounted.abs()).sum();
         (inside as i64).max(broken)
     }
@@ -42,11 +42,15 @@ impl Snapshot {
         self.violations == 0 && self.hops.iter().all(|hop| hop.unaccounted == 0)
     }
 
+    /// All hops but those that show parts of others.
+    pub fn whole_hops(&self) -> impl Iterator<Item = &HopSnapshot> {
+        self.hops.iter().filter(|hop| !hop.hop.is_part())
+    }
+
     /// Everything that was not delivered, the largest first.
     pub fn losses(&self) -> Vec<Loss<'_>> {
         let mut losses: Vec<_> = self
-            .hops
-            .iter()
+            .whole_hops()
             .flat_map(|hop| hop.undelivered().map(move |(way, amount)| Loss { hop, way, amount }))
             .collect();
 

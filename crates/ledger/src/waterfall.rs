@@ -38,7 +38,7 @@ pub fn waterfall(snapshot: &Snapshot) -> String {
         }
     }
 
-    let in_flight: u64 = snapshot.hops.iter().map(|hop| hop.in_flight.count).sum();
+    let in_flight: u64 = snapshot.whole_hops().map(|hop| hop.in_flight.count).sum();
     let broken: i64 = snapshot.hops.iter().map(|hop| hop.unaccounted.abs()).sum();
     put(
         &mut text,
@@ -69,6 +69,7 @@ fn write_hop(text: &mut String, hop: &HopSnapshot) {
             ("  ", "kernel socket".to_owned())
         }
         HopKind::Receive => ("  ", "receive".to_owned()),
+        HopKind::Member => ("    ", format!("socket {}", hop.target.as_deref().unwrap_or("?"))),
         HopKind::Target => ("    ", format!("-> {}", hop.target.as_deref().unwrap_or("?"))),
         HopKind::Egress => ("       ", "handed over".to_owned()),
         HopKind::Receiver => ("       ", "receiver's socket".to_owned()),

@@ -117,7 +117,7 @@ pub fn join(
         .iter()
         .filter(|hop| hop.origin == route.listener)
         // That socket is ours, and we know it better.
-        .filter(|hop| hop.hop != HopKind::Receiver)
+        .filter(|hop| hop.hop != HopKind::Receiver && !hop.hop.is_part())
         .filter(|hop| hop.target.as_ref().is_none_or(|target| *target == route.target))
         .collect();
     hops.sort_by_key(|hop| hop.hop);

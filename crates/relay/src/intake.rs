@@ -7,6 +7,7 @@ use crate::pump::{CLAIMS_MAX_UNDER_LOAD, Targets};
 use crate::ring::Writer;
 use ledger::{Amount, Reason};
 use std::sync::Arc;
+use sys::Source;
 use sys::clock::monotonic_ns;
 use sys::recv::{Payload, Received};
 
@@ -31,7 +32,7 @@ impl Admission {
         }
     }
 
-    fn admits(&self, source: &sys::Source) -> bool {
+    fn admits(&self, source: &Source) -> bool {
         (self.allow.is_empty() || self.allow.contains(source)) && !self.deny.contains(source)
     }
 
@@ -42,11 +43,11 @@ impl Admission {
 
 impl Intake {
     /// Takes a batch into the ring and shows it to the readers. `targets` are those of the same thread: they get a turn
-    /// before the ring would take their oldest datagrams from them.
+    /// before the ring would take their oldest datagrams from them. `read_ns` dates those that bring no time of their own.
     pub(crate) fn take_in<'a, I: Iterator<Item = Received<'a>>>(
         &mut self,
         datagrams: impl Fn() -> I,
-        received_ns: u64,
+        read_ns: u64,
         targets: &mut Targets,
     ) {
         // Counted before anything is dropped or taken in: what is in flight is the difference, and never negative.
@@ -70,34 +71,47 @@ impl Intake {
                 self.meter.empty_datagrams.add(1);
             }
 
-            let bytes = match datagram.payload {
+            let (source, received_ns) = (datagram.source, datagram.arrived_ns.unwrap_or(read_ns));
+            match datagram.payload {
                 Payload::InRoom { offset, len } => {
-                    self.writer.append_in_place(datagram.source, received_ns, offset, len);
+                    self.writer.append_in_place(source, received_ns, offset, len);
                     accepted += amount;
-                    continue;
                 }
-                Payload::Bytes(bytes) => bytes,
-            };
-
-            if !self.writer.has_room_without_loss(bytes.len()) {
-                // A reader may lose only what it could see and what is counted as received. And the targets of this
-                // thread get their turn first.
-                self.show(&mut accepted);
-                targets.pump(monotonic_ns(), received_ns, CLAIMS_MAX_UNDER_LOAD);
-            }
-
-            match self.writer.append(datagram.source, received_ns, bytes) {
-                Ok(()) => accepted += amount,
-                Err(_) => self.meter.receive.drop(Reason::RingGuard, amount),
+                Payload::Bytes(bytes) => {
+                    self.store(source, received_ns, bytes, &mut accepted, targets);
+                }
             }
         }
 
         self.show(&mut accepted);
     }
 
+    /// Copies one datagram into the ring. What was `accepted` is shown first where readers would lose some of it.
+    pub(crate) fn store(
+        &mut self,
+        source: Source,
+        received_ns: u64,
+        bytes: &[u8],
+        accepted: &mut Amount,
+        targets: &mut Targets,
+    ) {
+        if !self.writer.has_room_without_loss(bytes.len()) {
+            // A reader may lose only what it could see and what is counted as received. And the targets of this
+            // thread get their turn first.
+            self.show(accepted);
+            targets.pump(monotonic_ns(), received_ns, CLAIMS_MAX_UNDER_LOAD);
+        }
+
+        let amount = Amount::one(bytes.len());
+        match self.writer.append(source, received_ns, bytes) {
+            Ok(()) => *accepted += amount,
+            Err(_) => self.meter.receive.drop(Reason::RingGuard, amount),
+        }
+    }
+
     /// Counts what was appended, and only then shows it to readers: nothing can leave before it is counted as
     /// received.
-    fn show(&mut self, accepted: &mut Amount) {
+    pub(crate) fn show(&mut self, accepted: &mut Amount) {
         self.meter.receive.delivered.add(*accepted);
         *accepted = Amount::default();
         self.writer.publish();

@@ -1,7 +1,7 @@
 //! The datagram tee: one receiving thread writes each datagram once into a ring, every target reads it from there.
 //!
 //! - `ring`: the memory that both sides share, and the protocol that keeps them apart. The only unsafe code.
-//! - `receiver`, `arrivals`, `intake`: socket to ring. `gate`, `target`: ring to messages. `outlet`, `file`: messages to the kernel.
+//! - `receiver`, `inlet`, `arrivals`, `intake`: socket to ring. `member`, `merge`: several sockets to one ring. `gate`, `target`: ring to messages. `outlet`, `file`: messages to the kernel.
 //! - `rows`: ring to the memory of a sink.
 //! - `pump`, `worker`: the targets of a thread, and the threads. `listener`: the handle that callers hold.
 //! - `path`: what the kernel's tables say about the ways to targets, kept by a thread of its own.
@@ -16,8 +16,11 @@ mod arrivals;
 mod error;
 mod file;
 mod gate;
+mod inlet;
 mod intake;
 mod listener;
+mod member;
+mod merge;
 mod meter;
 mod options;
 mod outlet;
@@ -37,7 +40,7 @@ mod worker;
 pub use error::Error;
 pub use listener::{ChangesUnderWay, Listener, TargetChange};
 pub use options::{
-    FileFormat, FileOptions, Gso, ListenerOptions, Sample, SampleBy, Schedule, SocketOwner,
+    FileFormat, FileOptions, Gso, ListenerOptions, Order, Sample, SampleBy, Schedule, SocketOwner,
     SourceAddress, TargetKind, TargetOptions,
 };
 pub use outlet::UnixPeer;
@@ -52,6 +55,12 @@ pub const RING_BYTES_MIN: usize = 256 * 1024;
 /// datagram.
 pub fn descriptor_bytes(ring_bytes: usize) -> usize {
     ring::descriptor_bytes(ring_bytes)
+}
+
+/// Memory in bytes of the rings of a listener with several sockets, besides its own of `ring_bytes`, with their descriptors.
+pub fn member_rings_bytes(ring_bytes: usize, sockets: usize) -> usize {
+    let each = listener::member_ring_bytes(ring_bytes, sockets);
+    if sockets > 1 { sockets * (each + descriptor_bytes(each)) } else { 0 }
 }
 
 /// Most memory that a file target takes for what it is about to write, in bytes.

@@ -1,11 +1,13 @@
 //! The handle of a running listener.
 
 mod change;
+mod group;
 mod place;
 mod start;
 mod stop;
 
 pub use change::{ChangesUnderWay, TargetChange};
+pub(crate) use group::member_ring_bytes;
 
 use crate::meter::{ListenerMeter, TargetMeter};
 use crate::options::Class;
@@ -14,6 +16,7 @@ use crate::receiver::Request;
 use crate::waker::Waker;
 use crate::worker::StopState;
 use crate::{Error, ListenerOptions, Schedule};
+use group::MemberHandle;
 use ledger::{Ledger, Meter};
 use place::thread_name;
 use std::io;
@@ -24,7 +27,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use sys::clock::monotonic_ns;
 
-/// A running listener: one receiving thread, its ring, its targets.
+/// A running listener: one receiving thread, its ring, its targets; with several sockets, a thread and a ring for each besides.
 ///
 /// Dropping it without [`finish_stop`](Self::finish_stop) stops it without a grace period.
 pub struct Listener {
@@ -36,6 +39,10 @@ pub struct Listener {
     targets: Vec<TargetHandle>,
     /// Targets that were removed and may still be sending what the ring held for them.
     leaving: Vec<Arc<TargetMeter>>,
+    /// Its sockets where it has several, in the order in which they were bound; the first one is `socket`.
+    members: Vec<MemberHandle>,
+    /// Wakes the receiving thread while it merges.
+    waker: Arc<Waker>,
     requests: mpsc::Sender<Request>,
     has_requests: Arc<AtomicBool>,
     /// Set before a target that looks at sources is added, and never taken back.
@@ -106,6 +113,9 @@ impl Listener {
     fn request(&self, request: Request) -> Result<(), Error> {
         self.requests.send(request).map_err(|_| self.stopped())?;
         self.has_requests.store(true, Ordering::Release);
+        if !self.members.is_empty() {
+            self.waker.call();
+        }
         Ok(())
     }
 

@@ -1,7 +1,10 @@
 //! What the data plane counts, and how it becomes hops of the ledger.
 
+mod members;
 mod receiver;
 mod standing;
+
+pub(crate) use members::MemberMeter;
 
 use crate::TargetKind;
 use crate::ring::Reader;
@@ -9,11 +12,12 @@ use ledger::{
     Accounting, Amount, Counters, DelayHistogram, Event, EventCounter, Gauge, HopBuilder, HopKind,
     HopSnapshot, IcmpError, Meter, Reason, SendError, Tally,
 };
+use members::{Calls, Kernel, Members};
 use receiver::ReceiverCount;
 use standing::{Fate, Standing};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use sys::Errno;
 use sys::clock::monotonic_ns;
 use sys::socket::{MemInfo, mem_info};
@@ -32,6 +36,11 @@ pub(crate) struct ListenerMeter {
     pub(crate) batches: EventCounter,
     pub(crate) empty_datagrams: EventCounter,
     pub(crate) receive_errors: EventCounter,
+    /// What was taken from the rings of members, where there are several sockets.
+    pub(crate) merged: Tally,
+    /// Datagrams that left behind a younger one.
+    pub(crate) overtaken: EventCounter,
+    members: Mutex<Members>,
     /// By how much what was read, what was taken in and what the ring holds differed at the last look.
     mismatch: AtomicI64,
     socket: Mutex<SocketCount>,
@@ -82,6 +91,9 @@ impl ListenerMeter {
             batches: EventCounter::default(),
             empty_datagrams: EventCounter::default(),
             receive_errors: EventCounter::default(),
+            merged: Tally::default(),
+            overtaken: EventCounter::default(),
+            members: Mutex::default(),
             mismatch: AtomicI64::new(0),
             socket: Mutex::new(socket),
         }
@@ -92,7 +104,8 @@ impl ListenerMeter {
         let dropped: Amount = self.receive.drops().map(|(_, amount)| amount).sum();
         let taken_in = self.receive.delivered.load();
         let not_counted = appended.count.wrapping_sub(taken_in.count) as i64;
-        let inside = self.read.load().count.wrapping_sub(taken_in.count + dropped.count) as i64;
+        let came = self.read.load().count + self.merged.load().count;
+        let inside = came.wrapping_sub(taken_in.count + dropped.count) as i64;
         self.mismatch.store(not_counted + inside, Ordering::Relaxed);
     }
 
@@ -115,9 +128,12 @@ impl ListenerMeter {
         self.socket().last.dropped_datagrams
     }
 
-    /// Goes on where [`hand_over`](Self::hand_over) left off, because no other meter counts.
-    pub(crate) fn take_back(&self, socket: Arc<OwnedFd>) {
-        self.socket().socket = Some(socket);
+    /// Goes on where [`hand_over`](Self::hand_over) left off, because no other meter counts, or one that had counted this far has
+    /// ended.
+    pub(crate) fn take_back(&self, socket: Arc<OwnedFd>, dropped_before: u32) {
+        let mut count = self.socket();
+        count.last.dropped_datagrams = dropped_before;
+        count.socket = Some(socket);
     }
 
     /// Reads the socket's counters for the last time and lets go of it.
@@ -128,47 +144,77 @@ impl ListenerMeter {
         socket.socket = None;
     }
 
-    fn socket(&self) -> std::sync::MutexGuard<'_, SocketCount> {
+    fn socket(&self) -> MutexGuard<'_, SocketCount> {
         self.socket.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn socket_hop(&self) -> HopSnapshot {
+    /// What the kernel had done at the socket by now.
+    fn kernel(&self) -> Kernel {
         let mut socket = self.socket();
         socket.update();
-        let (dropped, mem, before) = (socket.dropped, socket.last, socket.dropped_before);
-        let before_stop = socket.dropped_before_stop.unwrap_or(dropped);
-        drop(socket);
-
-        let read = self.read.load();
-        let lost = |count| Amount { count, bytes: 0 };
-        HopBuilder::new(HopKind::Socket, &self.name, None, Amount::default())
-            .delivered(read)
-            .dropped(Reason::SocketBuffer, lost(before_stop))
-            .dropped(Reason::Shutdown, lost(dropped - before_stop))
-            .event(Event::DroppedBeforeStart, u64::from(before))
-            .gauge(Gauge::ReceiveBufferBytes, u64::from(mem.receive_buffer_bytes))
-            .gauge(Gauge::ReceiveQueueBytes, u64::from(mem.receive_queued_bytes))
-            .finish(read + lost(dropped))
+        let before_stop = socket.dropped_before_stop.unwrap_or(socket.dropped);
+        Kernel {
+            dropped: before_stop,
+            dropped_at_stop: socket.dropped - before_stop,
+            dropped_before: u64::from(socket.dropped_before),
+            receive_buffer_bytes: u64::from(socket.last.receive_buffer_bytes),
+            receive_queued_bytes: u64::from(socket.last.receive_queued_bytes),
+        }
     }
 
-    fn receive_hop(&self) -> HopSnapshot {
-        HopBuilder::new(HopKind::Receive, &self.name, None, self.read.load())
+    fn socket_hop(&self, members: &Members) -> HopSnapshot {
+        let own = self.kernel();
+        let own = if members.is_empty() { own } else { own.counts() };
+        let kernel = own + members.kernel();
+        let read = self.read.load() + members.read();
+        kernel
+            .add_to(HopBuilder::new(HopKind::Socket, &self.name, None, Amount::default()))
+            .delivered(read)
+            .finish(read + kernel.lost())
+    }
+
+    fn receive_hop(&self, members: &Members) -> HopSnapshot {
+        let read = || self.read.load() + members.read();
+        let mut hop = HopBuilder::new(HopKind::Receive, &self.name, None, read())
             .left(&self.receive)
-            .capacity(IN_HAND_MAX)
+            .capacity(IN_HAND_MAX + members.capacity())
             .mismatch(self.mismatch.load(Ordering::Relaxed))
-            .event(Event::Batches, self.batches.load())
-            .event(Event::EmptyDatagrams, self.empty_datagrams.load())
-            .event(Event::ReceiveErrors, self.receive_errors.load())
-            .finish(self.read.load())
+            .event(Event::Overtaken, self.overtaken.load());
+        for (reason, amount) in members.drops() {
+            hop = hop.dropped(reason, amount);
+        }
+
+        let calls = Calls::of(self) + members.calls();
+        hop.event(Event::Batches, calls.batches)
+            .event(Event::EmptyDatagrams, calls.empty_datagrams)
+            .event(Event::ReceiveErrors, calls.receive_errors)
+            .finish(read())
+    }
+
+    fn members(&self) -> MutexGuard<'_, Members> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts what this socket's meter counts too, from here on.
+    pub(crate) fn add_member(&self, member: Arc<MemberMeter>) {
+        self.members().add(member);
+    }
+
+    /// Keeps what the member has counted, which does not change any more.
+    pub(crate) fn fold_member(&self, member: &Arc<MemberMeter>) {
+        self.members().fold(member);
     }
 }
 
 impl Meter for ListenerMeter {
     fn read(&self, hops: &mut Vec<HopSnapshot>) {
-        // Read first, though listed second: it is downstream of the socket.
-        let receive = self.receive_hop();
-        hops.push(self.socket_hop());
+        let members = self.members();
+        // Read first, though listed behind: each is downstream of what is read after it.
+        let receive = self.receive_hop(&members);
+        let shown = members.hops(&self.name);
+        hops.push(self.socket_hop(&members));
         hops.push(receive);
+        hops.extend(shown);
     }
 }
 

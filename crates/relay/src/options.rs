@@ -5,6 +5,8 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sys::socket::Balance;
+
 use crate::{Path, Prefix, RowTarget, UnixPeer};
 
 /// Who drives the targets of a listener.
@@ -29,6 +31,24 @@ pub enum SocketOwner {
     ServiceManager,
 }
 
+/// In which order datagrams of several sockets leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// As they arrived at this host.
+    Arrival {
+        /// Longest time that what is there waits for the thread of a socket that may have something older and does not run.
+        wait: Duration,
+    },
+    /// As they are read.
+    None,
+}
+
+impl Default for Order {
+    fn default() -> Order {
+        Order::Arrival { wait: Duration::from_millis(100) }
+    }
+}
+
 /// A listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerOptions {
@@ -47,6 +67,10 @@ pub struct ListenerOptions {
     /// How long a datagram may be kept waiting for others, where so many arrive that a wake-up for each would be most of the
     /// work; `None`: not at all.
     pub gather: Option<Duration>,
+    /// Which of several sockets a datagram goes to.
+    pub balance: Balance,
+    /// In which order datagrams of several sockets leave.
+    pub order: Order,
 }
 
 /// What chooses the datagrams of a 1-in-N sample.

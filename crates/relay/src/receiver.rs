@@ -1,24 +1,23 @@
-//! The receiving thread: socket to ring, and on to the targets that it owns itself.
+//! The receiving thread: socket to ring, and on to the targets that it owns itself. With several sockets, it merges what their threads
+//! have read.
 
-use crate::SocketOwner;
-use crate::arrivals::Arrivals;
+use crate::inlet::{Inlet, Read};
 use crate::intake::Intake;
+use crate::merge::{Merge, Pulled, Seat};
 use crate::meter::ListenerMeter;
 use crate::pump::{CLAIMS_MAX, CLAIMS_MAX_UNDER_LOAD, Command, HOUSEKEEPING_INTERVAL, Targets};
 use crate::ring::Reader;
 use crate::waker::Waker;
 use crate::worker::StopState;
 use ledger::{Amount, Tally};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver as Inbox};
 use std::time::Duration;
-use sys::Errno;
-use sys::clock::{Clock, Now, monotonic_ns};
+use sys::clock::{Clock, monotonic_ns};
 use sys::poll::{Interest, PollSet};
-use sys::recv::{Ask, ReceiveBatch, Room, Sources, Wait};
-use sys::socket::{leave_port, mem_info, refuse_new_datagrams};
+use sys::recv::Wait;
 
 /// What the control side asks of the receiving thread.
 pub(crate) enum Request {
@@ -30,29 +29,67 @@ pub(crate) enum Request {
     Targets(Command),
     /// Something for the targets of another thread, which must not get it before this one asks for sources.
     Forward { to: mpsc::Sender<Command>, waker: Arc<Waker>, command: Command },
+    /// The socket goes to a thread of its own, and what that and others read is merged here from now on.
+    Spread { merge: Merge, reply: mpsc::Sender<Inlet> },
+    /// One more socket, which has a thread of its own.
+    Enter { reader: Reader, seat: Seat, reply: mpsc::Sender<()> },
+    /// When all members have ended: this thread reads this socket itself again.
+    Gather { inlet: Inlet, reply: mpsc::Sender<()> },
+}
+
+/// Where datagrams come from.
+enum Input {
+    Socket(Box<Inlet>),
+    Members {
+        merge: Box<Merge>,
+        /// What takes their place when they have ended.
+        next: Option<(Inlet, mpsc::Sender<()>)>,
+    },
 }
 
 /// Everything that the receiving thread works with.
 pub(crate) struct Receiver {
-    pub(crate) socket: Arc<OwnedFd>,
-    pub(crate) socket_owner: SocketOwner,
+    input: Input,
     pub(crate) intake: Intake,
-    pub(crate) arrivals: Arrivals,
-    /// Somebody looks at where datagrams come from.
-    pub(crate) asks_for_sources: Arc<AtomicBool>,
     pub(crate) targets: Targets,
     pub(crate) wakers: Vec<Arc<Waker>>,
-    pub(crate) requests: Inbox<Request>,
+    requests: Inbox<Request>,
     /// Set when `requests` is worth a look.
+    has_requests: Arc<AtomicBool>,
+    stop: Arc<StopState>,
+    ticks: Arc<AtomicU64>,
+    clock: Clock,
+    /// Rung by members, and for requests while there are any.
+    waker: Arc<Waker>,
+}
+
+/// What the receiving thread shares with the one that controls it.
+pub(crate) struct Shared {
+    pub(crate) requests: Inbox<Request>,
     pub(crate) has_requests: Arc<AtomicBool>,
     pub(crate) stop: Arc<StopState>,
     pub(crate) ticks: Arc<AtomicU64>,
-    pub(crate) clock: Clock,
+    pub(crate) waker: Arc<Waker>,
 }
 
 impl Receiver {
+    pub(crate) fn new(inlet: Inlet, intake: Intake, shared: Shared) -> Receiver {
+        let Shared { requests, has_requests, stop, ticks, waker } = shared;
+        Receiver {
+            input: Input::Socket(Box::new(inlet)),
+            intake,
+            targets: Targets::default(),
+            wakers: Vec::new(),
+            requests,
+            has_requests,
+            stop,
+            ticks,
+            clock: Clock::default(),
+            waker,
+        }
+    }
+
     pub(crate) fn run(mut self) {
-        let mut batch = ReceiveBatch::default();
         let mut set = PollSet::default();
         let mut has_more = false;
         let mut law_check_due_ns = 0;
@@ -65,36 +102,120 @@ impl Receiver {
                 self.serve_requests();
             }
 
-            let wait = self.wait_for_work(&mut set, has_more);
-            // A full batch says that more waits in the socket, which has less room than the ring: then it goes first.
-            let (read, now) = self.receive(&mut batch, wait);
-            let claims_max = match read {
-                Read::Full => CLAIMS_MAX_UNDER_LOAD,
-                Read::Some | Read::Nothing | Read::Failed => CLAIMS_MAX,
+            let now_ns;
+            (has_more, now_ns) = match &self.input {
+                Input::Socket(_) => self.read_socket(&mut set, has_more),
+                Input::Members { .. } => self.read_members(&mut set),
             };
-
-            // What was received has been waiting for as long as it took to get here.
-            let now = if matches!(read, Read::Full | Read::Some) { self.clock.now() } else { now };
-            let now_ns = now.monotonic_ns;
-            has_more = self.targets.pump(now_ns, now.realtime_ns, claims_max);
 
             if now_ns >= law_check_due_ns {
                 law_check_due_ns = now_ns + HOUSEKEEPING_INTERVAL.as_nanos() as u64;
                 self.meter().check_law(self.intake.writer.appended());
-            }
-
-            if read == Read::Some
-                && !has_more
-                && let Some(pause) = self.arrivals.pause(now_ns)
-            {
-                let began_ns = monotonic_ns();
-                sys::poll::pause(pause);
-                let was = Duration::from_nanos(monotonic_ns() - began_ns);
-                self.arrivals.paused(pause, was);
+                if let Input::Members { merge, .. } = &self.input {
+                    merge.check_law();
+                }
             }
         }
 
-        self.finish(&mut batch);
+        self.finish();
+    }
+
+    /// Reads the socket once and has the targets send. Says whether there is more to send, and when that was.
+    fn read_socket(&mut self, set: &mut PollSet, has_more: bool) -> (bool, u64) {
+        let wait = self.wait_for_work(set, has_more);
+        let Input::Socket(inlet) = &mut self.input else { return (has_more, 0) };
+
+        // A full batch says that more waits in the socket, which has less room than the ring: then it goes first.
+        let (read, now) = inlet.receive(&mut self.intake, &mut self.targets, wait);
+        let claims_max = match read {
+            Read::Full => CLAIMS_MAX_UNDER_LOAD,
+            Read::Some | Read::Nothing | Read::Failed => CLAIMS_MAX,
+        };
+
+        // What was received has been waiting for as long as it took to get here.
+        let is_read = matches!(read, Read::Full | Read::Some);
+        if is_read {
+            wake_all(&self.wakers);
+        }
+        let now = if is_read { self.clock.now() } else { now };
+        let now_ns = now.monotonic_ns;
+        let has_more = self.targets.pump(now_ns, now.realtime_ns, claims_max);
+
+        if read == Read::Some
+            && !has_more
+            && let Some(pause) = inlet.arrivals.pause(now_ns)
+        {
+            let began_ns = monotonic_ns();
+            sys::poll::pause(pause);
+            let was = Duration::from_nanos(monotonic_ns() - began_ns);
+            inlet.arrivals.paused(pause, was);
+        }
+        (has_more, now_ns)
+    }
+
+    /// As [`read_socket`](Self::read_socket), for what the threads of several sockets have read. Sleeps where there is nothing.
+    fn read_members(&mut self, set: &mut PollSet) -> (bool, u64) {
+        let mut pulled = self.pull();
+        let now = self.clock.now();
+        let claims_max = match pulled {
+            Pulled::Some => CLAIMS_MAX_UNDER_LOAD,
+            Pulled::Nothing | Pulled::Waits(_) => CLAIMS_MAX,
+        };
+        let has_more = self.targets.pump(now.monotonic_ns, now.realtime_ns, claims_max);
+        if has_more && self.targets.has_blocked() {
+            self.targets.revive(set);
+        }
+
+        if pulled != Pulled::Some && !has_more {
+            self.waker.fall_asleep();
+            // Looked at after saying so: what members show from here on rings the bell.
+            pulled = self.pull();
+            let rest = match pulled {
+                Pulled::Some => None,
+                Pulled::Nothing => Some(self.targets.patience()),
+                Pulled::Waits(rest) => Some(self.targets.patience().min(rest)),
+            };
+            if let Some(patience) = rest.filter(|_| !self.has_requests.load(Ordering::Acquire)) {
+                set.clear();
+                set.add(self.waker.bell().as_fd(), Interest::Readable);
+                self.targets.watch(set);
+                // An interrupted wait is a short one.
+                let _ = set.wait(patience);
+                if set.is_ready(0) {
+                    self.waker.bell().clear();
+                }
+                self.targets.unblock_ready(set, 1);
+            }
+            self.waker.be_awake();
+        }
+        (has_more, now.monotonic_ns)
+    }
+
+    /// Takes what the members have into the ring, and lets those go that have ended.
+    fn pull(&mut self) -> Pulled {
+        let Input::Members { merge, next } = &mut self.input else { return Pulled::Nothing };
+        let meter = &self.intake.meter;
+        // At the end of the listener they stay to be seen.
+        let is_stopping = self.stop.deadline_ns.load(Ordering::Relaxed) != 0;
+        merge.remove_ended(|member| match is_stopping {
+            true => member.own.finish_stop(),
+            false => meter.fold_member(member),
+        });
+
+        if merge.is_empty()
+            && let Some((inlet, reply)) = next.take()
+        {
+            self.input = Input::Socket(Box::new(inlet));
+            // A caller that has gone does not want the answer.
+            let _ = reply.send(());
+            return Pulled::Nothing;
+        }
+
+        let pulled = merge.pull(&mut self.intake, &mut self.targets, monotonic_ns());
+        if pulled == Pulled::Some {
+            wake_all(&self.wakers);
+        }
+        pulled
     }
 
     /// Waits until there is something to receive or to send, unless a target `has_more`. Says how the next receive call is
@@ -124,6 +245,19 @@ impl Receiver {
                     let _ = to.send(command);
                     waker.call();
                 }
+                Request::Spread { merge, reply } => self.spread(merge, &reply),
+                Request::Enter { reader, seat, reply } => {
+                    if let Input::Members { merge, .. } = &mut self.input {
+                        self.intake.meter.add_member(Arc::clone(&seat.meter));
+                        merge.add(reader, seat);
+                        let _ = reply.send(());
+                    }
+                }
+                Request::Gather { inlet, reply } => {
+                    if let Input::Members { next, .. } = &mut self.input {
+                        *next = Some((inlet, reply));
+                    }
+                }
             }
         }
 
@@ -136,75 +270,37 @@ impl Receiver {
     }
 
     fn wait_for_socket_or_targets(&mut self, set: &mut PollSet) {
+        let Input::Socket(inlet) = &self.input else { return };
         set.clear();
-        set.add(self.socket.as_fd(), Interest::Readable);
+        set.add(inlet.socket.as_fd(), Interest::Readable);
         self.targets.watch(set);
         // An interrupted wait is a short one.
         let _ = set.wait(self.targets.patience());
         self.targets.unblock_ready(set, 1);
     }
 
-    /// Takes one batch into the ring. Says what it brought, and when.
-    fn receive(&mut self, batch: &mut ReceiveBatch, wait: Wait) -> (Read, Now) {
-        let plan = self.arrivals.plan();
-        let writer = &mut self.intake.writer;
-        // Before room is asked for: an empty ring begins again at its first bytes, which are still in the
-        // processor's cache.
-        writer.rewind_if_empty(plan.bytes);
-
-        let room = plan.stride_bytes.and_then(|stride_bytes| {
-            let bytes = writer.room(plan.count, plan.count * stride_bytes)?;
-            Some(Room { bytes, stride_bytes })
-        });
-
-        let sources = match self.asks_for_sources.load(Ordering::Acquire) {
-            true => Sources::Wanted,
-            false => Sources::Unwanted,
-        };
-        let ask = Ask { count_max: plan.count, sources, room };
-        let received = batch.receive_into(self.socket.as_fd(), wait, ask);
-        // One time for the whole batch: a clock call for each datagram would cost more than it says.
-        let now = self.clock.now();
-
-        let read = match received {
-            Ok(count) => {
-                self.meter().batches.add(1);
-                let datagrams = || batch.datagrams();
-                self.arrivals.note(datagrams().map(|datagram| datagram.payload.len()));
-                self.intake.take_in(datagrams, now.realtime_ns, &mut self.targets);
-                for waker in &self.wakers {
-                    waker.wake();
-                }
-                if count == plan.count { Read::Full } else { Read::Some }
-            }
-            Err(Errno::AGAIN) => Read::Nothing,
-            Err(Errno::INTR) => Read::Failed,
-            Err(_) => {
-                // The loop must go on: the next datagram may well arrive. It goes on slowly, so that an error that
-                // stays does not take a processor.
-                self.meter().receive_errors.add(1);
-                let mut set = PollSet::default();
-                let _ = set.wait(HOUSEKEEPING_INTERVAL / 10);
-                Read::Failed
-            }
-        };
-
-        (read, now)
+    /// Merges what members read from here on, and gives the socket to the one who asked.
+    fn spread(&mut self, merge: Merge, reply: &mpsc::Sender<Inlet>) {
+        let members = Input::Members { merge: Box::new(merge), next: None };
+        if let Input::Socket(inlet) = std::mem::replace(&mut self.input, members) {
+            // A caller that has gone has stopped this listener.
+            let _ = reply.send(*inlet);
+        }
     }
 
     /// Reads what is left, tells the workers, and drains this thread's own targets.
-    fn finish(&mut self, batch: &mut ReceiveBatch) {
+    fn finish(&mut self) {
         self.serve_requests();
 
-        let keeps_socket = self.stop.keeps_socket.load(Ordering::Acquire);
-        if self.socket_owner == SocketOwner::Relay && !keeps_socket {
-            self.meter().begin_stop();
-            // If the filter cannot be attached, what arrives until the close is the kernel's to lose; there is no
-            // other way to say so than the gap between the sender's count and ours.
-            let is_refusing = refuse_new_datagrams(self.socket.as_fd()).is_ok();
-            self.empty_socket(batch, is_refusing);
-            // The socket is empty. What arrives from here on is nobody's, as after the close.
-            leave_port(self.socket.as_fd());
+        match &mut self.input {
+            Input::Socket(inlet) => {
+                let (ticks, wakers) = (&self.ticks, &self.wakers);
+                inlet.finish(&mut self.intake, &mut self.targets, &self.stop, &mut || {
+                    ticks.fetch_add(1, Ordering::Relaxed);
+                    wake_all(wakers);
+                });
+            }
+            Input::Members { .. } => self.finish_members(),
         }
 
         // Stored before the wake-ups: a worker that wakes must see that nothing more comes.
@@ -219,49 +315,36 @@ impl Receiver {
         });
     }
 
-    /// Reads what waits in the socket, which takes nothing more if it `is_refusing`.
-    fn empty_socket(&mut self, batch: &mut ReceiveBatch, is_refusing: bool) {
-        let stop = Arc::clone(&self.stop);
-        let mut looks = 0;
-
+    /// Has the members stop, and takes what they bring until they have ended or the deadline is there.
+    fn finish_members(&mut self) {
+        let mut set = PollSet::default();
         loop {
             self.ticks.fetch_add(1, Ordering::Relaxed);
-            let is_late = monotonic_ns() >= stop.deadline_ns.load(Ordering::Acquire);
-            let (read, _) = self.receive(batch, Wait::No);
+            let is_late = self.stop.is_late();
+            let Input::Members { merge, next } = &mut self.input else { return };
+            // A socket that was to come back stays with who has it.
+            *next = None;
 
-            match read {
-                // While the filter does not refuse, a fast sender could keep this going beyond the deadline.
-                Read::Full | Read::Some if is_late && !is_refusing => return,
-                Read::Full | Read::Some => {
-                    let now = self.clock.now();
-                    self.targets.pump(now.monotonic_ns, now.realtime_ns, CLAIMS_MAX);
-                }
-                // What passed the filter before it was there may still be on its way into the queue.
-                Read::Nothing if self.has_queued() && looks < EMPTY_LOOKS_MAX => {
-                    looks += 1;
-                    std::thread::yield_now();
-                }
-                Read::Nothing => return,
-                Read::Failed if is_late => return,
-                Read::Failed => {}
+            let keeps_socket = self.stop.keeps_socket.load(Ordering::Acquire);
+            let deadline_ns = self.stop.deadline_ns.load(Ordering::Acquire);
+            for seat in merge.seats() {
+                seat.state.stop.keeps_socket.store(keeps_socket, Ordering::Release);
+                seat.state.stop.deadline_ns.store(deadline_ns, Ordering::Release);
             }
-        }
-    }
+            if merge.is_empty() {
+                return;
+            }
+            if is_late && merge.seats().iter().all(|seat| seat.state.is_closed()) {
+                merge.discard();
+            }
 
-    fn has_queued(&self) -> bool {
-        mem_info(self.socket.as_fd()).is_ok_and(|info| info.receive_queued_bytes > 0)
+            self.read_members(&mut set);
+        }
     }
 }
 
-/// How often a socket that gives no datagram is read again while the kernel still charges something to it.
-const EMPTY_LOOKS_MAX: u32 = 1_000;
-
-/// What a receive call brought.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Read {
-    /// As much as fits: there is probably more.
-    Full,
-    Some,
-    Nothing,
-    Failed,
+fn wake_all(wakers: &[Arc<Waker>]) {
+    for waker in wakers {
+        waker.wake();
+    }
 }

@@ -41,6 +41,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use sys::Errno;
 use sys::poll::PollSet;
 use sys::send::Message;
+use sys::socket::Balance;
 
 /// Sebastiano Vigna's splitmix64.
 struct Random(u64);
@@ -237,6 +238,8 @@ impl History {
             deny_sources: deny.into_iter().collect(),
             socket_owner: SocketOwner::Relay,
             gather: None,
+            balance: Balance::default(),
+            order: crate::Order::default(),
         };
         let meter = Arc::new(ListenerMeter::new("l".into(), None, 0));
         let ledger = Ledger::new(String::new());

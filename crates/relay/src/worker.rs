@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
-use sys::clock::Clock;
+use sys::clock::{Clock, monotonic_ns};
 use sys::poll::{Interest, PollSet};
 
 /// What all threads of a listener share about its end.
@@ -18,6 +18,14 @@ pub(crate) struct StopState {
     pub(crate) deadline_ns: AtomicU64,
     /// The socket goes on to another listener: it is left as it is.
     pub(crate) keeps_socket: AtomicBool,
+}
+
+impl StopState {
+    /// Whether a stop was asked for and its deadline is over.
+    pub(crate) fn is_late(&self) -> bool {
+        let deadline_ns = self.deadline_ns.load(Ordering::Acquire);
+        deadline_ns != 0 && monotonic_ns() >= deadline_ns
+    }
 }
 
 /// A thread that owns targets.

@@ -401,7 +401,12 @@ mod tests {
         let mut batch = ReceiveBatch::with_buffer_bytes(100);
         let mut room = [0; 80];
         let given = Room { bytes: &mut room, stride_bytes: 10 };
-        let ask = Ask { count_max: 8, sources: Sources::Unwanted, stamps: Stamps::Unwanted, room: Some(given) };
+        let ask = Ask {
+            count_max: 8,
+            sources: Sources::Unwanted,
+            stamps: Stamps::Unwanted,
+            room: Some(given),
+        };
         let count = batch.receive_into(receiver.as_fd(), Wait::ForOne, ask).unwrap();
         assert_eq!(count, sent.len());
         let whole = |received: Received<'_>| match received.payload {
@@ -436,7 +441,8 @@ mod tests {
             sender.send_to(b"x", receiver.local_addr().unwrap()).unwrap();
         }
         let mut batch = ReceiveBatch::default();
-        let ask = || Ask { count_max: 4, sources: Sources::Wanted, stamps: Stamps::Unwanted, room: None };
+        let ask =
+            || Ask { count_max: 4, sources: Sources::Wanted, stamps: Stamps::Unwanted, room: None };
         assert_eq!(batch.receive_into(receiver.as_fd(), Wait::ForOne, ask()), Ok(4));
         assert_eq!(batch.receive_into(receiver.as_fd(), Wait::No, ask()), Ok(1));
         assert_eq!(batch.datagrams().next().unwrap().source.address(), sender.local_addr().ok());

@@ -138,6 +138,7 @@ pub(crate) fn add_ledger<'a>(samples: &mut Samples<'a>, snapshot: &'a Snapshot) 
             HopKind::Close => sockets::add_ends(samples, hop),
             HopKind::Socket
             | HopKind::Receive
+            | HopKind::Member
             | HopKind::Receiver
             | HopKind::Analysis
             | HopKind::Sink => {}

@@ -3,12 +3,14 @@
 use super::Listener;
 use super::place::{Joined, thread_name};
 use crate::arrivals::Arrivals;
+use crate::inlet::Inlet;
 use crate::intake::{Admission, Intake};
 use crate::meter::ListenerMeter;
 use crate::options::Class;
-use crate::pump::{HOUSEKEEPING_INTERVAL, Targets};
-use crate::receiver::Receiver;
+use crate::pump::HOUSEKEEPING_INTERVAL;
+use crate::receiver::{Receiver, Shared};
 use crate::ring::ring;
+use crate::waker::Waker;
 use crate::{
     Error, ListenerOptions, RING_BYTES_MIN, Schedule, SocketOwner, TargetKind, TargetOptions,
 };
@@ -18,6 +20,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use sys::clock::Clock;
+use sys::recv::{ReceiveBatch, Stamps};
 
 impl Listener {
     /// Starts the threads. The meters of the listener and its targets are registered with the ledger.
@@ -64,6 +67,7 @@ impl Listener {
             ring(bytes).map_err(|_| Error::NoMemory { name: options.name.clone(), bytes })?;
 
         let (requests, inbox) = mpsc::channel();
+        let waker = Arc::new(Waker::new().map_err(failed("opening an eventfd"))?);
         let mut listener = Listener {
             ring_capacity: writer.capacity(),
             worker_count_max: worker_count_max(options.schedule, &targets),
@@ -73,6 +77,8 @@ impl Listener {
             meter: Arc::clone(&meter),
             targets: Vec::new(),
             leaving: Vec::new(),
+            members: Vec::new(),
+            waker: Arc::clone(&waker),
             requests,
             has_requests: Arc::default(),
             asks_for_sources: Arc::default(),
@@ -83,24 +89,25 @@ impl Listener {
             pulse: Mutex::default(),
             pulses: vec![Arc::default()],
         };
-        let receiver = Receiver {
+        let inlet = Inlet {
             socket,
-            socket_owner: listener.options.socket_owner,
-            intake: Intake {
-                writer,
-                admission: Admission::new(&listener.options),
-                meter: Arc::clone(&meter),
-            },
+            owner: listener.options.socket_owner,
             arrivals: Arrivals::new(listener.options.gather),
             asks_for_sources: Arc::clone(&listener.asks_for_sources),
-            targets: Targets::default(),
-            wakers: Vec::new(),
+            stamps: Stamps::Unwanted,
+            batch: ReceiveBatch::default(),
+            clock: Clock::default(),
+        };
+        let admission = Admission::new(&listener.options);
+        let intake = Intake { writer, admission, meter: Arc::clone(&meter) };
+        let shared = Shared {
             requests: inbox,
             has_requests: Arc::clone(&listener.has_requests),
             stop: Arc::clone(&listener.stop),
             ticks: Arc::clone(&listener.pulses[0]),
-            clock: Clock::default(),
+            waker,
         };
+        let receiver = Receiver::new(inlet, intake, shared);
         listener.begin(receiver, targets)?;
 
         Ok(listener)

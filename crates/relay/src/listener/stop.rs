@@ -1,6 +1,7 @@
 //! The end of a listener: drained, taken out of the ledger, or handed over to another.
 
 use super::Listener;
+use super::group::MemberHandle;
 use crate::{Error, ListenerOptions, TargetKind, TargetOptions};
 use ledger::Meter;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ impl Listener {
         self.stop.deadline_ns.store(monotonic_ns() + grace_ns.max(1), Ordering::Release);
     }
 
-    /// Starts a listener on this one's socket, with what waits in it, and ends this one as soon as that reads: what this one
+    /// Starts a listener on this one's sockets, with what waits in them, and ends this one as soon as that reads: what this one
     /// has read is sent until the deadline. What the kernel drops at the socket counts once, for the one or the other.
     ///
     /// For a moment both read; the order between what they read is not kept.
@@ -37,15 +38,25 @@ impl Listener {
         deadline: Instant,
     ) -> Result<Listener, Error> {
         let socket = self.socket.try_clone().map_err(self.failed("duplicating the socket"))?;
-        let dropped_before = self.meter.hand_over();
-        let next = Listener::start_counting_from(
-            options,
-            socket,
-            Some(dropped_before),
-            targets,
-            &self.ledger,
-        )
-        .inspect_err(|_| self.meter.take_back(Arc::clone(&self.socket)))?;
+        let duplicate = |member: &MemberHandle| member.socket.try_clone();
+        let more = self.members.iter().skip(1).map(duplicate).collect::<Result<Vec<_>, _>>();
+        let more = more.map_err(self.failed("duplicating a socket"))?;
+
+        let meters =
+            || std::iter::once(&self.meter).chain(self.members.iter().map(|one| &one.meter.own));
+        let dropped_before: Vec<_> = meters().map(|meter| meter.hand_over()).collect();
+        // Where there are several, each has a meter of its own, and the listener's is the account of what came before.
+        let (first, rest) = match &dropped_before[..] {
+            [_, first, rest @ ..] => (*first, rest),
+            [alone] => (*alone, &[][..]),
+            [] => (0, &[][..]),
+        };
+
+        let next =
+            Listener::start_counting_from(options, socket, Some(first), targets, &self.ledger);
+        let next =
+            next.and_then(|next| next.with_sockets(more.into_iter().zip(rest.iter().copied())));
+        let next = next.inspect_err(|_| self.take_sockets_back(&dropped_before))?;
 
         // Both read for this moment: the socket is never without a reader.
         let give_up = Instant::now() + SUCCESSION_LIMIT;
@@ -60,13 +71,24 @@ impl Listener {
         Ok(next)
     }
 
+    /// Goes on to count where [`hand_over`](Self::hand_over) had begun to leave that to another.
+    fn take_sockets_back(&self, dropped_before: &[u32]) {
+        let alone = self.members.is_empty().then_some((&self.meter, &self.socket));
+        let members = self.members.iter().map(|member| (&member.meter.own, &member.socket));
+        let counted = if alone.is_some() { dropped_before } else { &dropped_before[1..] };
+        for ((meter, socket), dropped) in alone.into_iter().chain(members).zip(counted) {
+            meter.take_back(Arc::clone(socket), *dropped);
+        }
+    }
+
     fn has_begun(&self) -> bool {
         self.pulses[0].load(Ordering::Relaxed) > 0
     }
 
     /// Whether all its threads have ended after [`begin_stop`](Self::begin_stop), so that the end need not be waited for.
     pub fn has_ended(&self) -> bool {
-        self.threads.iter().all(JoinHandle::is_finished)
+        let has_ended = self.threads.iter().all(JoinHandle::is_finished);
+        has_ended && self.members.iter().all(|member| member.thread.is_finished())
     }
 
     /// Waits until everything has left or was counted as dropped, by the deadline of [`begin_stop`](Self::begin_stop) and
@@ -114,6 +136,12 @@ impl Listener {
                 let _ = thread.join();
             } else {
                 has_stuck = true;
+            }
+        }
+
+        for member in self.members.drain(..) {
+            while !member.thread.is_finished() && Instant::now() < give_up_at {
+                thread::park_timeout(Duration::from_millis(1));
             }
         }
 

@@ -34,6 +34,8 @@ fn listener_options(name: &str) -> ListenerOptions {
         deny_sources: vec![],
         socket_owner: SocketOwner::Relay,
         gather: None,
+        balance: sys::socket::Balance::default(),
+        order: crate::Order::default(),
     }
 }
 

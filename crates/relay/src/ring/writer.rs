@@ -98,7 +98,8 @@ impl Writer {
         self.has_room_for(1, len)
     }
 
-    fn has_room_for(&mut self, count: usize, len: usize) -> bool {
+    /// As [`has_room_without_loss`](Self::has_room_without_loss), for `count` payloads of `len` bytes together.
+    pub(crate) fn has_room_for(&mut self, count: usize, len: usize) -> bool {
         let position = self.place(len);
         if self.fits(position, count, len, self.cursor_min.clamp(self.tail, self.head)) {
             return true;

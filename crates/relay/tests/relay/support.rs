@@ -2,14 +2,14 @@
 
 use ledger::{HopKind, HopSnapshot, Ledger, Snapshot};
 use relay::{
-    Gso, Listener, ListenerOptions, Path, Schedule, SocketOwner, SourceAddress, TargetChange,
-    TargetKind, TargetOptions,
+    Gso, Listener, ListenerOptions, Order, Path, Schedule, SocketOwner, SourceAddress,
+    TargetChange, TargetKind, TargetOptions,
 };
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Instant;
-use sys::socket::{LocalAddress, SendOptions, connect_udp, listen_udp, local_address};
+use sys::socket::{Balance, LocalAddress, SendOptions, connect_udp, listen_udp, local_address};
 use testkit::DEADLINE;
 
 pub(crate) fn options(schedule: Schedule) -> ListenerOptions {
@@ -21,6 +21,8 @@ pub(crate) fn options(schedule: Schedule) -> ListenerOptions {
         deny_sources: vec![],
         socket_owner: SocketOwner::Relay,
         gather: None,
+        balance: Balance::default(),
+        order: Order::default(),
     }
 }
 

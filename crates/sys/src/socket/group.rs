@@ -162,7 +162,11 @@ fn has_stamps(ip: std::net::IpAddr) -> io::Result<bool> {
 
     let mut batch = ReceiveBatch::with_buffer_bytes(64);
     let (sources, stamps) = (Sources::Unwanted, Stamps::Wanted);
-    batch.receive_into(socket.as_fd(), Wait::No, Ask { count_max: 1, sources, stamps, room: None })?;
+    batch.receive_into(
+        socket.as_fd(),
+        Wait::No,
+        Ask { count_max: 1, sources, stamps, room: None },
+    )?;
     let stamp_ns = batch.datagrams().next().and_then(|one| one.arrived_ns);
     Ok(stamp_ns.is_some_and(|stamp_ns| stamp_ns <= sent_ns))
 }

@@ -197,7 +197,7 @@ fn left<'a>(before: &Snapshot, after: &'a Snapshot) -> Vec<Left<'a>> {
         (!amount.is_zero()).then_some(Left { hop, amount })
     };
 
-    after.hops.iter().filter_map(rest).collect()
+    after.whole_hops().filter_map(rest).collect()
 }
 
 /// Whether a sink would have tried again, had it not been stopped. While its destination fails, it counts what it drops at the end

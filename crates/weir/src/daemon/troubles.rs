@@ -37,7 +37,7 @@ impl Place {
         match hop {
             HopKind::Socket | HopKind::Receive => Some(Place::Listener),
             HopKind::Target | HopKind::Egress | HopKind::Receiver => Some(Place::Target),
-            HopKind::Poll => None,
+            HopKind::Poll | HopKind::Member => None,
             HopKind::Close => Some(Place::Close),
             HopKind::Analysis => Some(Place::Analysis),
             HopKind::Sink => Some(Place::Sink),

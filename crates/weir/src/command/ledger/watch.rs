@@ -41,6 +41,7 @@ fn rates(before: &Snapshot, now: &Snapshot) -> String {
 
         let name = match (&hop.target, hop.hop) {
             (None, kind) => format!("{} {}", hop.origin, kind.label()),
+            (Some(socket), HopKind::Member) => format!("{} socket {socket}", hop.origin),
             (Some(target), HopKind::Egress) => format!("{} -> {target}, network", hop.origin),
             (Some(target), HopKind::Receiver) => format!("{} -> {target}, receiver", hop.origin),
             (Some(target), _) => format!("{} -> {target}", hop.origin),

@@ -1,0 +1,165 @@
+//! A listening socket and how it is read: one batch at a time, into a ring.
+
+use crate::SocketOwner;
+use crate::arrivals::Arrivals;
+use crate::intake::Intake;
+use crate::pump::{CLAIMS_MAX, HOUSEKEEPING_INTERVAL, Targets};
+use crate::worker::StopState;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use sys::Errno;
+use sys::clock::{Clock, Now, monotonic_ns};
+use sys::poll::PollSet;
+use sys::recv::{Ask, ReceiveBatch, Room, Sources, Stamps, Wait};
+use sys::socket::{leave_port, mem_info, refuse_new_datagrams};
+
+/// A socket as the thread that reads it sees it.
+pub(crate) struct Inlet {
+    pub(crate) socket: Arc<OwnedFd>,
+    pub(crate) owner: SocketOwner,
+    pub(crate) arrivals: Arrivals,
+    /// Somebody looks at where datagrams come from.
+    pub(crate) asks_for_sources: Arc<AtomicBool>,
+    /// Whether datagrams are dated by their arrival at the host, or by the reading of their batch.
+    pub(crate) stamps: Stamps,
+    pub(crate) batch: ReceiveBatch,
+    pub(crate) clock: Clock,
+}
+
+/// What a receive call brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Read {
+    /// As much as fits: there is probably more.
+    Full,
+    Some,
+    Nothing,
+    Failed,
+}
+
+/// What a datagram is taken to have at most while nothing longer was seen lately: the payload of a frame of 1,500 bytes.
+const USUAL_BYTES: usize = 1_472;
+
+/// How often a socket that gives no datagram is read again while the kernel still charges something to it.
+const EMPTY_LOOKS_MAX: u32 = 1_000;
+
+impl Inlet {
+    /// Takes one batch into the ring. Says what it brought, and when.
+    pub(crate) fn receive(
+        &mut self,
+        intake: &mut Intake,
+        targets: &mut Targets,
+        wait: Wait,
+    ) -> (Read, Now) {
+        let plan = self.arrivals.plan();
+        let writer = &mut intake.writer;
+        // Before room is asked for: an empty ring begins again at its first bytes, which are still in the
+        // processor's cache.
+        writer.rewind_if_empty(plan.bytes);
+
+        let room = plan.stride_bytes.and_then(|stride_bytes| {
+            let bytes = writer.room(plan.count, plan.count * stride_bytes)?;
+            Some(Room { bytes, stride_bytes })
+        });
+
+        let sources = match self.asks_for_sources.load(Ordering::Acquire) {
+            true => Sources::Wanted,
+            false => Sources::Unwanted,
+        };
+        let ask = Ask { count_max: plan.count, sources, stamps: self.stamps, room };
+        let received = self.batch.receive_into(self.socket.as_fd(), wait, ask);
+        // One time for the whole batch: a clock call for each datagram would cost more than it says.
+        let now = self.clock.now();
+
+        let read = match received {
+            Ok(count) => {
+                intake.meter.batches.add(1);
+                let datagrams = || self.batch.datagrams();
+                self.arrivals.note(datagrams().map(|datagram| datagram.payload.len()));
+                intake.take_in(datagrams, now.realtime_ns, targets);
+                if count == plan.count { Read::Full } else { Read::Some }
+            }
+            Err(Errno::AGAIN) => Read::Nothing,
+            Err(Errno::INTR) => Read::Failed,
+            Err(_) => {
+                // The loop must go on: the next datagram may well arrive. It goes on slowly, so that an error that
+                // stays does not take a processor.
+                intake.meter.receive_errors.add(1);
+                let mut set = PollSet::default();
+                let _ = set.wait(HOUSEKEEPING_INTERVAL / 10);
+                Read::Failed
+            }
+        };
+
+        (read, now)
+    }
+
+    /// Whether the ring takes a whole batch without losing anything, as far as the last ones tell.
+    pub(crate) fn has_room(&self, intake: &mut Intake) -> bool {
+        let plan = self.arrivals.plan();
+        let bytes = plan.bytes.max(plan.count * USUAL_BYTES);
+        intake.writer.has_room_for(plan.count, bytes)
+    }
+
+    /// Closes the socket to what is new and reads what waits in it, unless it goes on without us. `shown` is called after each
+    /// batch.
+    pub(crate) fn finish(
+        &mut self,
+        intake: &mut Intake,
+        targets: &mut Targets,
+        stop: &StopState,
+        shown: &mut dyn FnMut(),
+    ) {
+        let keeps_socket = stop.keeps_socket.load(Ordering::Acquire);
+        if self.owner != SocketOwner::Relay || keeps_socket {
+            return;
+        }
+
+        intake.meter.begin_stop();
+        // If the filter cannot be attached, what arrives until the close is the kernel's to lose; there is no
+        // other way to say so than the gap between the sender's count and ours.
+        let is_refusing = refuse_new_datagrams(self.socket.as_fd()).is_ok();
+        self.empty(intake, targets, stop, is_refusing, shown);
+        // The socket is empty. What arrives from here on is nobody's, as after the close.
+        leave_port(self.socket.as_fd());
+    }
+
+    /// Reads what waits in the socket, which takes nothing more if it `is_refusing`.
+    fn empty(
+        &mut self,
+        intake: &mut Intake,
+        targets: &mut Targets,
+        stop: &StopState,
+        is_refusing: bool,
+        shown: &mut dyn FnMut(),
+    ) {
+        let mut looks = 0;
+
+        loop {
+            let is_late = monotonic_ns() >= stop.deadline_ns.load(Ordering::Acquire);
+            let (read, _) = self.receive(intake, targets, Wait::No);
+            shown();
+
+            match read {
+                // While the filter does not refuse, a fast sender could keep this going beyond the deadline.
+                Read::Full | Read::Some if is_late && !is_refusing => return,
+                Read::Full | Read::Some => {
+                    let now = self.clock.now();
+                    targets.pump(now.monotonic_ns, now.realtime_ns, CLAIMS_MAX);
+                }
+                // What passed the filter before it was there may still be on its way into the queue.
+                Read::Nothing if self.has_queued() && looks < EMPTY_LOOKS_MAX => {
+                    looks += 1;
+                    std::thread::yield_now();
+                }
+                Read::Nothing => return,
+                Read::Failed if is_late => return,
+                Read::Failed => {}
+            }
+        }
+    }
+
+    fn has_queued(&self) -> bool {
+        mem_info(self.socket.as_fd()).is_ok_and(|info| info.receive_queued_bytes > 0)
+    }
+}

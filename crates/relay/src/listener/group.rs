@@ -1,0 +1,338 @@
+//! Several sockets of one listener: more of them, fewer, and one again, while datagrams arrive.
+
+use super::Listener;
+use super::place::thread_name;
+use crate::arrivals::Arrivals;
+use crate::inlet::Inlet;
+use crate::intake::{Admission, Intake};
+use crate::member::{Member, MemberState};
+use crate::merge::{Merge, Seat};
+use crate::meter::{ListenerMeter, MemberMeter};
+use crate::receiver::Request;
+use crate::ring::ring;
+use crate::{Error, Order, RING_BYTES_MIN, SocketOwner};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use sys::clock::{Clock, monotonic_ns};
+use sys::recv::{ReceiveBatch, Stamps};
+use sys::socket::{Balance, Joining};
+
+/// How long the kernel may take until it notes arrivals.
+const STAMPS_WAIT: Duration = Duration::from_secs(1);
+/// How long threads may take to do what was asked of them.
+const ANSWER_WAIT: Duration = Duration::from_secs(5);
+/// How long a socket's thread may take until it has read what came before arrivals were noted.
+const CATCH_UP_WAIT: Duration = Duration::from_secs(1);
+/// Time between two signs of life while waiting.
+const LIFE_INTERVAL: Duration = Duration::from_millis(10);
+
+/// One of several sockets, and the thread that reads it.
+pub(super) struct MemberHandle {
+    state: Arc<MemberState>,
+    pub(super) meter: Arc<MemberMeter>,
+    pub(super) socket: Arc<OwnedFd>,
+    ticks: Arc<AtomicU64>,
+    pub(super) thread: JoinHandle<Inlet>,
+}
+
+/// Memory of the rings of members in bytes, for a listener whose ring has `ring_bytes`.
+pub(crate) fn member_ring_bytes(ring_bytes: usize, sockets: usize) -> usize {
+    (ring_bytes / sockets.max(1)).next_power_of_two().max(RING_BYTES_MIN)
+}
+
+impl Listener {
+    /// How many sockets it reads.
+    pub fn socket_count(&self) -> usize {
+        self.members.len().max(1)
+    }
+
+    /// All its sockets, the first one first.
+    pub fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let more = self.members.iter().skip(1).map(|member| member.socket.as_fd());
+        std::iter::once(self.socket.as_fd()).chain(more)
+    }
+
+    /// Reads `count` sockets of its port from now on, 1 to [`sys::socket::MEMBERS_MAX`]. `open` makes more of them; `keep_alive` is
+    /// called several times a second while threads are waited for. Nothing is lost by it, and the order is kept where it is.
+    ///
+    /// # Errors
+    /// A socket or a thread cannot be had, or threads do not answer: it has as many sockets as it got then.
+    pub fn set_sockets(
+        &mut self,
+        count: usize,
+        open: &mut dyn FnMut() -> io::Result<Joining>,
+        keep_alive: &mut dyn FnMut(),
+    ) -> Result<(), Error> {
+        match count.cmp(&self.socket_count()) {
+            std::cmp::Ordering::Equal => Ok(()),
+            std::cmp::Ordering::Greater => self.grow(count, open, keep_alive),
+            std::cmp::Ordering::Less => self.shrink(count, keep_alive),
+        }
+    }
+
+    /// A listener that reads these bound sockets besides its own, each with what the kernel had dropped at it before.
+    ///
+    /// # Errors
+    /// A thread or memory cannot be had. The sockets are left as they are then.
+    pub(super) fn with_sockets(
+        mut self,
+        more: impl ExactSizeIterator<Item = (OwnedFd, u32)>,
+    ) -> Result<Listener, Error> {
+        if more.len() == 0 {
+            return Ok(self);
+        }
+
+        let count = more.len() + 1;
+        let begin = || {
+            self.begin_group(count, &mut || ())?;
+            for (socket, dropped_before) in more {
+                let inlet = self.inlet(Arc::new(socket), SocketOwner::Relay);
+                self.add_member(inlet, dropped_before, count, &mut || ())?;
+            }
+            self.spread(count)
+        };
+        match begin() {
+            Ok(()) => Ok(self),
+            Err(error) => {
+                self.stop.keeps_socket.store(true, Ordering::Release);
+                Err(error)
+            }
+        }
+    }
+
+    fn grow(
+        &mut self,
+        count: usize,
+        open: &mut dyn FnMut() -> io::Result<Joining>,
+        keep_alive: &mut dyn FnMut(),
+    ) -> Result<(), Error> {
+        if self.members.is_empty() {
+            self.begin_group(count, keep_alive)?;
+        }
+
+        for _ in self.members.len()..count {
+            let joining = open().map_err(self.failed("opening one more socket"))?;
+            let socket = joining.socket().map_err(self.failed("duplicating a socket"))?;
+            self.stamp(socket.as_fd())?;
+            let inlet = self.inlet(Arc::new(socket), SocketOwner::Relay);
+            // It is read and merged before anything arrives at it: what is there when it begins is as old as what others have.
+            self.add_member(inlet, 0, count, keep_alive)?;
+            if let Err(source) = joining.bind() {
+                let failed = self.failed("binding one more socket")(source);
+                self.remove_last_member(keep_alive)?;
+                return Err(failed);
+            }
+        }
+
+        self.spread(self.members.len())
+    }
+
+    /// Has the only socket read by a thread of its own, and what that reads merged.
+    fn begin_group(&mut self, count: usize, keep_alive: &mut dyn FnMut()) -> Result<(), Error> {
+        sys::socket::share_port(self.socket.as_fd()).map_err(self.failed("sharing the port"))?;
+        self.stamp(self.socket.as_fd())?;
+        if self.is_ordered() {
+            // Without the kernel's stamps datagrams are dated by their reading, which orders them almost as well.
+            keep_alive();
+            sys::socket::await_stamps(STAMPS_WAIT);
+        }
+
+        let (reply, answer) = mpsc::channel();
+        self.request(Request::Spread { merge: Merge::new(self.options.order), reply })?;
+        let mut inlet = self.answer(&answer, keep_alive)?;
+        inlet.stamps = self.stamps();
+        let dropped_before = self.meter.hand_over();
+        self.add_member(inlet, dropped_before, count, keep_alive)?;
+
+        // What came before arrivals were noted has the time of its reading, which is later than the arrival of what others get.
+        let first = Arc::clone(&self.members[0].state);
+        wait_until(CATCH_UP_WAIT, keep_alive, || {
+            let turn = first.turns.load();
+            turn > 0 && turn & 1 == 0
+        });
+        Ok(())
+    }
+
+    fn is_ordered(&self) -> bool {
+        self.options.order != Order::None
+    }
+
+    fn stamps(&self) -> Stamps {
+        if self.is_ordered() { Stamps::Wanted } else { Stamps::Unwanted }
+    }
+
+    fn stamp(&self, socket: BorrowedFd<'_>) -> Result<(), Error> {
+        if !self.is_ordered() {
+            return Ok(());
+        }
+        sys::socket::stamp_arrivals(socket).map_err(self.failed("asking for times of arrival"))
+    }
+
+    fn inlet(&self, socket: Arc<OwnedFd>, owner: SocketOwner) -> Inlet {
+        Inlet {
+            socket,
+            owner,
+            arrivals: Arrivals::new(None),
+            asks_for_sources: Arc::clone(&self.asks_for_sources),
+            stamps: self.stamps(),
+            batch: ReceiveBatch::default(),
+            clock: Clock::default(),
+        }
+    }
+
+    /// Starts the thread of one more socket, whose ring is merged when this returns.
+    fn add_member(
+        &mut self,
+        inlet: Inlet,
+        dropped_before: u32,
+        count: usize,
+        keep_alive: &mut dyn FnMut(),
+    ) -> Result<(), Error> {
+        let place = self.members.len();
+        let socket = Arc::clone(&inlet.socket);
+        let name = format!("{}-{place}", self.options.name);
+        let own = ListenerMeter::new(name.clone(), Some(Arc::clone(&socket)), dropped_before);
+        let own = Arc::new(own);
+
+        let bytes = member_ring_bytes(self.options.ring_bytes, count);
+        let no_memory = |_| Error::NoMemory { name: self.options.name.clone(), bytes };
+        let mut writer = ring(bytes).map_err(no_memory)?;
+        let meter = Arc::new(MemberMeter::new(place, Arc::clone(&own), writer.capacity()));
+        let reader = writer.reader(Arc::clone(&meter.lost));
+
+        let state = Arc::<MemberState>::default();
+        let ticks = Arc::<AtomicU64>::default();
+        let admission = Admission::new(&self.options);
+        let member = Member {
+            inlet,
+            intake: Intake { writer, admission, meter: own },
+            state: Arc::clone(&state),
+            waker: Arc::clone(&self.waker),
+            ticks: Arc::clone(&ticks),
+        };
+
+        let (reply, answer) = mpsc::channel();
+        let seat = Seat::new(Arc::clone(&state), Arc::clone(&meter), Arc::clone(&socket));
+        self.request(Request::Enter { reader, seat, reply })?;
+        self.answer(&answer, keep_alive)?;
+
+        let thread = thread::Builder::new()
+            .name(thread_name("rx", &name))
+            .spawn(move || member.run())
+            .map_err(self.failed("starting a receiving thread"))?;
+        self.pulses.push(Arc::clone(&ticks));
+        self.members.push(MemberHandle { state, meter, socket, ticks, thread });
+        Ok(())
+    }
+
+    /// Has the kernel spread what arrives over the first `members` sockets.
+    fn spread(&self, members: usize) -> Result<(), Error> {
+        sys::socket::spread(self.socket.as_fd(), self.options.balance, members)
+            .map_err(self.failed("spreading datagrams over sockets"))
+    }
+
+    fn shrink(&mut self, count: usize, keep_alive: &mut dyn FnMut()) -> Result<(), Error> {
+        // The kernel's hash knows of all that are bound: while some leave, one gets everything.
+        match self.options.balance {
+            Balance::Even | Balance::Cpu if count > 1 => self.spread(count)?,
+            _ => sys::socket::gather(self.socket.as_fd())
+                .map_err(self.failed("gathering datagrams at one socket"))?,
+        }
+
+        for member in &self.members[count..] {
+            member.state.is_leaving.store(true, Ordering::Release);
+        }
+        while self.members.len() > count {
+            self.remove_last_member(keep_alive)?;
+        }
+
+        if count > 1 { self.spread(count) } else { self.end_group(keep_alive) }
+    }
+
+    /// Waits until the newest member has ended and everything that it read was merged, and closes its socket.
+    fn remove_last_member(&mut self, keep_alive: &mut dyn FnMut()) -> Result<(), Error> {
+        let Some(member) = self.members.pop() else { return Ok(()) };
+        let MemberHandle { state, meter, socket, ticks, thread } = member;
+        self.pulses.retain(|one| !Arc::ptr_eq(one, &ticks));
+        state.is_leaving.store(true, Ordering::Release);
+
+        let inlet = self.inlet_of(thread, keep_alive)?;
+        drop((inlet, meter));
+        // The meter of the ledger and the merging thread let go of it when it is merged.
+        let is_closed = wait_until(ANSWER_WAIT, keep_alive, || Arc::strong_count(&socket) == 1);
+        if is_closed { Ok(()) } else { Err(self.unanswering()) }
+    }
+
+    /// Has the one socket that is left read by the thread that merged.
+    fn end_group(&mut self, keep_alive: &mut dyn FnMut()) -> Result<(), Error> {
+        let Some(member) = self.members.pop() else { return Ok(()) };
+        let MemberHandle { state, meter, socket: _, ticks, thread } = member;
+        self.pulses.retain(|one| !Arc::ptr_eq(one, &ticks));
+        state.stop.keeps_socket.store(true, Ordering::Release);
+        state.stop.deadline_ns.store(monotonic_ns(), Ordering::Release);
+
+        let mut inlet = self.inlet_of(thread, keep_alive)?;
+        inlet.stamps = Stamps::Unwanted;
+        inlet.arrivals = Arrivals::new(self.options.gather);
+        let (reply, answer) = mpsc::channel();
+        self.request(Request::Gather { inlet, reply })?;
+        self.answer(&answer, keep_alive)?;
+
+        self.meter.take_back(Arc::clone(&self.socket), meter.own.counted_drops());
+        sys::socket::unshare_port(self.socket.as_fd()).map_err(self.failed("keeping the port"))
+    }
+
+    fn inlet_of(
+        &self,
+        thread: JoinHandle<Inlet>,
+        keep_alive: &mut dyn FnMut(),
+    ) -> Result<Inlet, Error> {
+        if !wait_until(ANSWER_WAIT, keep_alive, || thread.is_finished()) {
+            return Err(self.unanswering());
+        }
+        // A thread that panicked has said so on standard error.
+        thread.join().map_err(|_| self.stopped())
+    }
+
+    fn answer<T>(
+        &self,
+        answer: &mpsc::Receiver<T>,
+        keep_alive: &mut dyn FnMut(),
+    ) -> Result<T, Error> {
+        let mut value = None;
+        wait_until(ANSWER_WAIT, keep_alive, || {
+            value = answer.try_recv().ok();
+            value.is_some()
+        });
+        value.ok_or_else(|| self.unanswering())
+    }
+
+    fn unanswering(&self) -> Error {
+        Error::Unanswered { listener: self.options.name.clone() }
+    }
+}
+
+/// Waits for a condition, for at most `limit`. Returns whether it came.
+fn wait_until(
+    limit: Duration,
+    keep_alive: &mut dyn FnMut(),
+    mut is_so: impl FnMut() -> bool,
+) -> bool {
+    let give_up = Instant::now() + limit;
+    let mut life_due = Instant::now() + LIFE_INTERVAL;
+    while !is_so() {
+        if Instant::now() >= give_up {
+            return false;
+        }
+        if Instant::now() >= life_due {
+            keep_alive();
+            life_due = Instant::now() + LIFE_INTERVAL;
+        }
+        thread::park_timeout(Duration::from_micros(200));
+    }
+    true
+}

@@ -1,0 +1,151 @@
+//! One of several sockets of a listener: a thread that reads it into a ring of its own.
+
+use crate::inlet::{Inlet, Read};
+use crate::intake::Intake;
+use crate::pump::{HOUSEKEEPING_INTERVAL, Targets};
+use crate::sync::fence;
+use crate::waker::Waker;
+use crate::worker::StopState;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use sys::poll::{Interest, PollSet};
+use sys::recv::Wait;
+
+/// How long a socket that is to leave its group must be silent: what was on its way to it when the others took over has come by then.
+const SILENCE: Duration = Duration::from_millis(20);
+
+/// Time between two looks for room in the ring.
+const ROOM_PAUSE: Duration = Duration::from_micros(100);
+
+/// Whether a member's thread has datagrams in its hands.
+///
+/// A number that grows at each change and is odd while the thread may hold datagrams that are neither in the socket nor in
+/// the ring: from before the receive call until they are shown. The merging thread looks at it, at the ring, at the socket, and at
+/// it again: the same even number twice means that nothing was on the way in between.
+#[derive(Default)]
+pub(crate) struct Turns(AtomicU64);
+
+impl Turns {
+    fn begin(&self) {
+        let turn = self.0.load(Ordering::Relaxed);
+        if turn & 1 == 0 {
+            self.0.store(turn + 1, Ordering::Relaxed);
+            // Seen before anything of the receive call that follows.
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    fn end(&self) {
+        let turn = self.0.load(Ordering::Relaxed);
+        // Behind what was shown: who sees this sees that.
+        self.0.store(turn + (turn & 1), Ordering::Release);
+    }
+
+    /// The number; odd while datagrams may be on the way.
+    pub(crate) fn load(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// The number again, behind everything that was looked at since.
+    pub(crate) fn load_again(&self) -> u64 {
+        fence(Ordering::SeqCst);
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What a member shares with the thread that merges, and with the one that controls both.
+#[derive(Default)]
+pub(crate) struct MemberState {
+    pub(crate) turns: Turns,
+    pub(crate) stop: StopState,
+    /// Nothing is sent to its socket any more: it ends when that is silent, and loses nothing.
+    pub(crate) is_leaving: AtomicBool,
+}
+
+impl MemberState {
+    /// Nothing comes from this member any more but what its ring holds.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.stop.is_input_closed.load(Ordering::Acquire)
+    }
+}
+
+/// Everything that a member's thread works with.
+pub(crate) struct Member {
+    pub(crate) inlet: Inlet,
+    pub(crate) intake: Intake,
+    pub(crate) state: Arc<MemberState>,
+    /// Wakes the merging thread.
+    pub(crate) waker: Arc<Waker>,
+    pub(crate) ticks: Arc<AtomicU64>,
+}
+
+impl Member {
+    /// Reads until it is told to stop, and gives its socket back.
+    pub(crate) fn run(mut self) -> Inlet {
+        let mut set = PollSet::default();
+        let mut nobody = Targets::default();
+        let mut law_check_due_ns = 0;
+        let mut silence = HOUSEKEEPING_INTERVAL;
+        sys::poll::set_timer_slack(Duration::ZERO);
+
+        loop {
+            self.ticks.fetch_add(1, Ordering::Relaxed);
+            let is_stopping = self.state.stop.deadline_ns.load(Ordering::Acquire) != 0;
+            let is_leaving = self.state.is_leaving.load(Ordering::Acquire);
+            if is_stopping && (!is_leaving || self.state.stop.is_late()) {
+                break;
+            }
+            if is_leaving {
+                silence = SILENCE;
+            }
+
+            if !self.inlet.has_room(&mut self.intake) {
+                // The merging thread is behind: the kernel's queue holds more than this ring, and counts what it drops.
+                self.state.turns.end();
+                sys::poll::pause(ROOM_PAUSE);
+                continue;
+            }
+
+            self.state.turns.begin();
+            let (read, now) = self.inlet.receive(&mut self.intake, &mut nobody, Wait::No);
+            if read == Read::Full {
+                self.waker.wake();
+                continue;
+            }
+            // The merging thread may wait for this as much as for a datagram.
+            self.state.turns.end();
+            self.waker.wake();
+
+            if now.monotonic_ns >= law_check_due_ns {
+                law_check_due_ns = now.monotonic_ns + HOUSEKEEPING_INTERVAL.as_nanos() as u64;
+                self.intake.meter.check_law(self.intake.writer.appended());
+            }
+
+            set.clear();
+            set.add(self.inlet.socket.as_fd(), Interest::Readable);
+            let is_silent = set.wait(silence) == Ok(0);
+            if is_leaving && is_silent {
+                break;
+            }
+        }
+
+        self.finish(&mut nobody);
+        self.inlet
+    }
+
+    fn finish(&mut self, nobody: &mut Targets) {
+        self.state.turns.begin();
+        let (waker, ticks) = (Arc::clone(&self.waker), Arc::clone(&self.ticks));
+        self.inlet.finish(&mut self.intake, nobody, &self.state.stop, &mut || {
+            ticks.fetch_add(1, Ordering::Relaxed);
+            waker.wake();
+        });
+        self.intake.meter.check_law(self.intake.writer.appended());
+
+        self.state.turns.end();
+        self.state.stop.is_input_closed.store(true, Ordering::Release);
+        self.waker.call();
+    }
+}

@@ -1,0 +1,374 @@
+//! Several sockets of one listener become one stream again: the rings of the members, into the listener's own.
+//!
+//! In order of arrival the oldest datagram of all rings goes first, by the kernel's stamp. What is empty may still bring an older one,
+//! so that it must be known to be quiet: nothing in its ring, in its socket, or in its thread's hands, and all of that looked at after
+//! the datagram that is to go was seen. On the way of one flow through the host the kernel queues datagrams in the order of their
+//! stamps, so that a look is enough and nothing waits on the clock. Only a thread that is kept from running is waited for, for a time
+//! that the settings bound; what it brings after that is behind others, and counted.
+
+use crate::Order;
+use crate::intake::Intake;
+use crate::member::MemberState;
+use crate::meter::MemberMeter;
+use crate::pump::Targets;
+use crate::ring::{Claim, Reader};
+use ledger::{Amount, Reason};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+use sys::poll::{Interest, PollSet};
+use sys::socket::MEMBERS_MAX;
+
+/// What a member gives to the thread that merges.
+pub(crate) struct Seat {
+    pub(crate) state: Arc<MemberState>,
+    pub(crate) meter: Arc<MemberMeter>,
+    pub(crate) socket: Arc<OwnedFd>,
+    /// Arrival of the newest datagram that was taken from it: what comes next is not older.
+    newest_ns: u64,
+    /// It was waited for as long as the settings say, and has not moved since.
+    is_given_up: bool,
+}
+
+impl Seat {
+    pub(crate) fn new(
+        state: Arc<MemberState>,
+        meter: Arc<MemberMeter>,
+        socket: Arc<OwnedFd>,
+    ) -> Seat {
+        Seat { state, meter, socket, newest_ns: 0, is_given_up: false }
+    }
+}
+
+/// The thread's state about all members.
+pub(crate) struct Merge {
+    order: Order,
+    readers: Vec<Reader>,
+    /// As many as readers, in their order.
+    seats: Vec<Seat>,
+    /// Arrival of the newest datagram that has left.
+    newest_ns: u64,
+    /// Since when what is there has been waiting for a member that may bring something older.
+    waiting_since_ns: Option<u64>,
+    set: PollSet,
+}
+
+/// What one look at the members brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pulled {
+    /// Datagrams were taken.
+    Some,
+    /// There is nothing.
+    Nothing,
+    /// There is something, which waits for what a member may bring, for so long at most.
+    Waits(Duration),
+}
+
+/// The claims of one look, in the order of the readers.
+type Claims<'a> = [Option<Claim<'a>>; MEMBERS_MAX];
+
+impl Merge {
+    pub(crate) fn new(order: Order) -> Merge {
+        Merge {
+            order,
+            readers: Vec::new(),
+            seats: Vec::new(),
+            newest_ns: 0,
+            waiting_since_ns: None,
+            set: PollSet::default(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, reader: Reader, seat: Seat) {
+        self.readers.push(reader);
+        self.seats.push(seat);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.seats.is_empty()
+    }
+
+    pub(crate) fn seats(&self) -> &[Seat] {
+        &self.seats
+    }
+
+    /// Compares what was counted with the cursors.
+    pub(crate) fn check_law(&self) {
+        for (seat, reader) in self.seats.iter().zip(&self.readers) {
+            seat.meter.check_law(reader);
+        }
+    }
+
+    /// Forgets the members that have ended and brought everything. Says which.
+    pub(crate) fn remove_ended(&mut self, mut removed: impl FnMut(&Arc<MemberMeter>)) {
+        for at in (0..self.seats.len()).rev() {
+            // Asked first: what a member showed before it closed is seen then.
+            if self.seats[at].state.is_closed() && self.readers[at].is_empty() {
+                let seat = self.seats.remove(at);
+                self.readers.remove(at).leave(&seat.meter.merged);
+                removed(&seat.meter);
+            }
+        }
+    }
+
+    /// Counts what the rings still hold as dropped by the stop.
+    pub(crate) fn discard(&mut self) {
+        for (seat, reader) in self.seats.iter().zip(&mut self.readers) {
+            reader.discard_until(reader.head(), Reason::Shutdown, &seat.meter.merged);
+        }
+    }
+
+    /// Takes what may go into the ring of `intake`, of one claim a member at most.
+    pub(crate) fn pull(
+        &mut self,
+        intake: &mut Intake,
+        targets: &mut Targets,
+        now_ns: u64,
+    ) -> Pulled {
+        // Everything below what a rewound ring begins with again is still in the processor's cache.
+        intake.writer.rewind_if_empty(0);
+
+        let mut turns = [Turn::Busy; MEMBERS_MAX];
+        for (turn, seat) in turns.iter_mut().zip(&self.seats) {
+            *turn = Turn::of(&seat.state);
+        }
+
+        let mut claims: Claims<'_> = [const { None }; MEMBERS_MAX];
+        let readers = self.readers.iter_mut().zip(&self.seats);
+        for (claim, (reader, seat)) in claims.iter_mut().zip(readers) {
+            *claim = reader.claim(&seat.meter.merged);
+        }
+        let claims = &mut claims[..self.seats.len()];
+        if claims.iter().all(Option::is_none) {
+            self.waiting_since_ns = None;
+            return Pulled::Nothing;
+        }
+
+        let mut sending = Sending {
+            intake,
+            targets,
+            newest_ns: &mut self.newest_ns,
+            accepted: Amount::default(),
+        };
+        let taken = match self.order {
+            Order::None => sending.take_all(claims, &mut self.seats),
+            Order::Arrival { wait } => {
+                let mut watch = Watch {
+                    seats: &mut self.seats,
+                    set: &mut self.set,
+                    turns: &turns,
+                    waiting_since_ns: &mut self.waiting_since_ns,
+                };
+                let limit_ns = watch.limit_ns(claims);
+                let taken = sending.take_oldest(claims, watch.seats, limit_ns);
+                if taken == 0 {
+                    match watch.patience(claims, now_ns, wait) {
+                        Some(rest) => return Pulled::Waits(rest),
+                        // Those that were waited for do not hold the next look up.
+                        None => return Pulled::Some,
+                    }
+                }
+                *watch.waiting_since_ns = None;
+                taken
+            }
+        };
+
+        let mut accepted = sending.accepted;
+        intake.show(&mut accepted);
+        debug_assert!(taken > 0, "claims are not empty");
+        Pulled::Some
+    }
+}
+
+/// What a member's thread was doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Turn {
+    /// It had nothing in its hands, at this number.
+    Idle(u64),
+    /// It may have had something.
+    Busy,
+    /// It had ended.
+    Closed,
+}
+
+impl Turn {
+    fn of(state: &MemberState) -> Turn {
+        if state.is_closed() {
+            return Turn::Closed;
+        }
+        match state.turns.load() {
+            turn if turn & 1 == 0 => Turn::Idle(turn),
+            _ => Turn::Busy,
+        }
+    }
+}
+
+/// How far datagrams may go while members are empty.
+struct Watch<'a> {
+    seats: &'a mut [Seat],
+    set: &'a mut PollSet,
+    /// What the members' turns were before the claims.
+    turns: &'a [Turn; MEMBERS_MAX],
+    waiting_since_ns: &'a mut Option<u64>,
+}
+
+impl Watch<'_> {
+    /// Arrival up to which nothing older can come.
+    fn limit_ns(&mut self, claims: &[Option<Claim<'_>>]) -> u64 {
+        self.set.clear();
+        for (at, (seat, claim)) in self.seats.iter_mut().zip(claims).enumerate() {
+            seat.is_given_up &= claim.is_none();
+            if claim.is_none() && matches!(self.turns[at], Turn::Idle(_)) {
+                self.set.add(seat.socket.as_fd(), Interest::Readable);
+            }
+        }
+
+        // An interrupted look has found nothing out.
+        let is_looked = self.set.wait(Duration::ZERO).is_ok();
+        let mut limit_ns = u64::MAX;
+        let mut in_set = 0;
+
+        for (at, (seat, claim)) in self.seats.iter_mut().zip(claims).enumerate() {
+            if claim.is_some() {
+                continue;
+            }
+            let is_quiet = match self.turns[at] {
+                Turn::Closed => true,
+                Turn::Busy => false,
+                Turn::Idle(turn) => {
+                    let has_queued = self.set.is_ready(in_set);
+                    in_set += 1;
+                    is_looked && !has_queued && seat.state.turns.load_again() == turn
+                }
+            };
+            if is_quiet {
+                seat.is_given_up = false;
+            } else if !seat.is_given_up {
+                limit_ns = limit_ns.min(seat.newest_ns);
+            }
+        }
+        limit_ns
+    }
+
+    /// How long what is there may go on waiting; `None`: no longer.
+    fn patience(
+        &mut self,
+        claims: &[Option<Claim<'_>>],
+        now_ns: u64,
+        wait: Duration,
+    ) -> Option<Duration> {
+        let since_ns = *self.waiting_since_ns.get_or_insert(now_ns);
+        let waited = Duration::from_nanos(now_ns.saturating_sub(since_ns));
+        // What waits must not be lost to keep its order.
+        let is_full = claims.iter().flatten().any(Claim::fills_the_ring);
+        if waited < wait && !is_full {
+            return Some(wait - waited);
+        }
+
+        *self.waiting_since_ns = None;
+        for (seat, claim) in self.seats.iter_mut().zip(claims) {
+            seat.is_given_up |= claim.is_none();
+        }
+        None
+    }
+}
+
+/// What is taken from claims goes into the listener's ring.
+struct Sending<'a> {
+    intake: &'a mut Intake,
+    targets: &'a mut Targets,
+    newest_ns: &'a mut u64,
+    accepted: Amount,
+}
+
+impl Sending<'_> {
+    /// Takes everything, member by member.
+    fn take_all(&mut self, claims: &mut [Option<Claim<'_>>], seats: &mut [Seat]) -> usize {
+        let mut taken = 0;
+        for (claim, seat) in claims.iter_mut().zip(seats) {
+            if let Some(mut claim) = claim.take() {
+                taken += self.take_run(&mut claim, 0, u64::MAX, seat);
+            }
+        }
+        taken
+    }
+
+    /// Takes the oldest of all claims, again and again, until one claim is at its end or what is left is beyond `limit_ns`.
+    fn take_oldest(
+        &mut self,
+        claims: &mut [Option<Claim<'_>>],
+        seats: &mut [Seat],
+        limit_ns: u64,
+    ) -> usize {
+        let mut taken = 0;
+        // Arrival of each claim's next datagram, and where in the claim it is.
+        let mut next = [(u64::MAX, 0); MEMBERS_MAX];
+        for (next, claim) in next.iter_mut().zip(claims.iter()) {
+            if let Some(claim) = claim {
+                *next = (claim.get(0).0.received_ns, 0);
+            }
+        }
+
+        loop {
+            let (mut oldest, mut first_ns, mut second_ns) = (0, u64::MAX, u64::MAX);
+            for (at, (arrived_ns, _)) in next[..claims.len()].iter().enumerate() {
+                if *arrived_ns < first_ns {
+                    (oldest, second_ns, first_ns) = (at, first_ns, *arrived_ns);
+                } else {
+                    second_ns = second_ns.min(*arrived_ns);
+                }
+            }
+            if first_ns == u64::MAX || first_ns > limit_ns {
+                return taken;
+            }
+
+            let Some(claim) = &mut claims[oldest] else { return taken };
+            let begin = next[oldest].1;
+            let run = self.take_run(claim, begin, second_ns.min(limit_ns), &mut seats[oldest]);
+            taken += run;
+            if begin + run == claim.len() {
+                return taken;
+            }
+            next[oldest] = (claim.get(begin + run).0.received_ns, begin + run);
+        }
+    }
+
+    /// Takes the datagrams of a claim from `begin` on that arrived up to `until_ns`, and the first in any case.
+    fn take_run(
+        &mut self,
+        claim: &mut Claim<'_>,
+        begin: usize,
+        until_ns: u64,
+        seat: &mut Seat,
+    ) -> usize {
+        let mut end = begin;
+        let mut amount = Amount::default();
+
+        while end < claim.len() {
+            let (descriptor, bytes) = claim.get(end);
+            let arrived_ns = descriptor.received_ns;
+            if end > begin && arrived_ns > until_ns {
+                break;
+            }
+
+            if arrived_ns < *self.newest_ns {
+                self.intake.meter.overtaken.add(1);
+            }
+            *self.newest_ns = arrived_ns.max(*self.newest_ns);
+            seat.newest_ns = arrived_ns;
+
+            // Counted before it is dropped or taken in, as what a socket gave.
+            let one = Amount::one(bytes.len());
+            self.intake.meter.merged.add(one);
+            amount += one;
+            let (intake, targets) = (&mut *self.intake, &mut *self.targets);
+            intake.store(descriptor.source, arrived_ns, bytes, &mut self.accepted, targets);
+            end += 1;
+        }
+
+        // Before `advance`: from then on the writer may overwrite what was taken.
+        seat.meter.merged.delivered.add(amount);
+        claim.advance(end);
+        end - begin
+    }
+}

@@ -1,0 +1,212 @@
+//! Several sockets of one listener: one flow is spread over them and leaves in order, with every datagram accounted for.
+
+use crate::support::{named, options, sink, udp_to};
+use ledger::{HopKind, Ledger, Reason, Snapshot};
+use relay::{Listener, ListenerOptions, Order, Schedule};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use sys::socket::{Joining, LocalAddress, listen_udp, local_address};
+use testkit::DEADLINE;
+
+/// Datagrams that may be on their way at a time: fewer than any buffer holds.
+const WINDOW: u64 = 20_000;
+
+/// A listener of one target that checks what it gets.
+struct Relay {
+    ledger: Arc<Ledger>,
+    listener: Listener,
+    addr: SocketAddr,
+    arrived: Arc<Arrived>,
+    receiver: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Arrived {
+    count: AtomicU64,
+    /// Numbers that were not larger than the one before.
+    inversions: AtomicU64,
+    is_over: AtomicBool,
+}
+
+fn open_more(addr: SocketAddr) -> std::io::Result<Joining> {
+    let joining = Joining::open(addr)?;
+    sys::socket::set_receive_buffer(joining.socket()?.as_fd(), 64 << 20)?;
+    Ok(joining)
+}
+
+impl Relay {
+    fn start(change: impl FnOnce(&mut ListenerOptions)) -> Relay {
+        let socket = listen_udp("127.0.0.1:0".parse().unwrap(), &Default::default()).unwrap();
+        sys::socket::set_receive_buffer(socket.as_fd(), 64 << 20).unwrap();
+        let Some(LocalAddress::Inet(addr)) = local_address(socket.as_fd()) else { panic!() };
+
+        let (target, to) = sink();
+        target.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let arrived = Arc::<Arrived>::default();
+        let shared = Arc::clone(&arrived);
+        let receiver = thread::spawn(move || check_order(&target, &shared));
+
+        let ledger = Arc::new(Ledger::new("test".into()));
+        let mut options = options(Schedule::Inline);
+        change(&mut options);
+        let targets = vec![(named("t"), udp_to(to))];
+        let listener = Listener::start(options, socket, targets, &ledger).unwrap();
+        Relay { ledger, listener, addr, arrived, receiver }
+    }
+
+    fn set_sockets(&mut self, count: usize) {
+        let addr = self.addr;
+        self.listener.set_sockets(count, &mut || open_more(addr), &mut || {}).unwrap();
+        assert_eq!(self.listener.socket_count(), count);
+    }
+
+    /// Sends numbers until told to stop, never more than a window ahead of what has arrived. Returns how many.
+    fn sender(&self, is_enough: impl Fn(u64) -> bool + Send + 'static) -> JoinHandle<u64> {
+        let (addr, arrived) = (self.addr, Arc::clone(&self.arrived));
+        thread::spawn(move || {
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.connect(addr).unwrap();
+            let begun = arrived.count.load(Ordering::Acquire);
+            let mut sent = begun;
+            while !is_enough(sent - begun) {
+                while sent - arrived.count.load(Ordering::Acquire) > WINDOW {
+                    thread::yield_now();
+                }
+                let mut bytes = [0; 200];
+                bytes[..8].copy_from_slice(&sent.to_be_bytes());
+                socket.send(&bytes).unwrap();
+                sent += 1;
+            }
+            sent - begun
+        })
+    }
+
+    fn wait_for(&self, count: u64) -> Snapshot {
+        let begin = Instant::now();
+        loop {
+            let snapshot = self.ledger.check();
+            assert!(snapshot.is_balanced(), "{snapshot:#?}");
+            if self.arrived.count.load(Ordering::Acquire) == count {
+                return snapshot;
+            }
+            assert!(begin.elapsed() < DEADLINE, "{count} datagrams: {snapshot:#?}");
+            thread::yield_now();
+        }
+    }
+
+    fn stop(self) -> Snapshot {
+        self.listener.begin_stop(Instant::now() + DEADLINE);
+        self.listener.finish_stop();
+        self.arrived.is_over.store(true, Ordering::Release);
+        self.receiver.join().unwrap();
+        let snapshot = self.ledger.check();
+        assert!(snapshot.is_balanced(), "{snapshot:#?}");
+        assert_eq!(snapshot.unaccounted(), 0, "{snapshot:#?}");
+        snapshot
+    }
+}
+
+fn check_order(socket: &UdpSocket, arrived: &Arrived) {
+    let mut next = 0;
+    let mut bytes = [0; 2_048];
+    while !arrived.is_over.load(Ordering::Acquire) {
+        let Ok(len) = socket.recv(&mut bytes) else { continue };
+        assert_eq!(len, 200);
+        let number = u64::from_be_bytes(bytes[..8].try_into().unwrap());
+        arrived.inversions.fetch_add(u64::from(number < next), Ordering::Relaxed);
+        next = number + 1;
+        arrived.count.fetch_add(1, Ordering::Release);
+    }
+}
+
+fn members(snapshot: &Snapshot) -> Vec<u64> {
+    let members = snapshot.hops.iter().filter(|hop| hop.hop == HopKind::Member);
+    members.map(|hop| hop.delivered.count).collect()
+}
+
+#[test]
+fn one_flow_over_four_sockets_leaves_in_order() {
+    const COUNT: u64 = 200_000;
+    let mut relay = Relay::start(|_| {});
+    relay.set_sockets(4);
+    let sent = relay.sender(|sent| sent == COUNT).join().unwrap();
+    let snapshot = relay.wait_for(sent);
+    // Binomial with n = 200,000 and p = 1/4: six standard deviations are 1,162.
+    let counts = members(&snapshot);
+    assert_eq!(counts.len(), 4);
+    assert!(counts.iter().all(|count| (48_800..51_200).contains(count)), "{counts:?}");
+    assert_eq!(relay.arrived.inversions.load(Ordering::Relaxed), 0);
+
+    let snapshot = relay.stop();
+    let receive = snapshot.hop(HopKind::Receive, "in", None).unwrap();
+    assert_eq!((receive.received.count, receive.delivered.count), (COUNT, COUNT));
+    let socket = snapshot.hop(HopKind::Socket, "in", None).unwrap();
+    assert_eq!((socket.received.count, socket.delivered.count), (COUNT, COUNT));
+    assert_eq!(members(&snapshot).iter().sum::<u64>(), COUNT, "they are seen to the end");
+}
+
+#[test]
+fn sockets_come_and_go_under_load_with_nothing_lost_and_all_in_order() {
+    let mut relay = Relay::start(|_| {});
+    let is_over = Arc::<AtomicBool>::default();
+    let stop = Arc::clone(&is_over);
+    let sender = relay.sender(move |_| stop.load(Ordering::Acquire));
+
+    for count in [4, 2, 3, 1, 2, 1, 4] {
+        relay.set_sockets(count);
+        let arrived = relay.arrived.count.load(Ordering::Acquire);
+        let begin = Instant::now();
+        while relay.arrived.count.load(Ordering::Acquire) < arrived + 5_000 {
+            assert!(relay.ledger.check().is_balanced(), "{:#?}", relay.ledger.snapshot());
+            assert!(begin.elapsed() < DEADLINE, "{:#?}", relay.ledger.snapshot());
+        }
+    }
+
+    is_over.store(true, Ordering::Release);
+    let sent = sender.join().unwrap();
+    relay.wait_for(sent);
+    assert_eq!(relay.arrived.inversions.load(Ordering::Relaxed), 0);
+    let snapshot = relay.stop();
+    let receive = snapshot.hop(HopKind::Receive, "in", None).unwrap();
+    assert_eq!((receive.received.count, receive.delivered.count), (sent, sent));
+    assert_eq!(snapshot.losses(), []);
+}
+
+#[test]
+fn a_flood_is_accounted_for_to_the_datagram() {
+    let mut relay = Relay::start(|options| {
+        options.order = Order::None;
+        options.ring_bytes = 256 << 10;
+    });
+    relay.set_sockets(4);
+
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for number in 0..100_000_u64 {
+        let mut bytes = [0; 200];
+        bytes[..8].copy_from_slice(&number.to_be_bytes());
+        socket.send_to(&bytes, relay.addr).unwrap();
+        if number % 1_000 == 0 {
+            assert!(relay.ledger.check().is_balanced(), "{:#?}", relay.ledger.snapshot());
+        }
+    }
+
+    let snapshot = relay.stop();
+    let socket = snapshot.hop(HopKind::Socket, "in", None).unwrap();
+    assert_eq!(socket.received.count, 100_000);
+    let of_members: u64 = snapshot
+        .hops
+        .iter()
+        .filter(|hop| hop.hop == HopKind::Member)
+        .map(|hop| hop.received.count)
+        .sum();
+    assert_eq!(of_members, 100_000);
+    let dropped_before_the_stop = snapshot
+        .losses()
+        .iter()
+        .all(|loss| !matches!(loss.way, ledger::Way::Dropped(Reason::Shutdown)));
+    assert!(dropped_before_the_stop, "{snapshot:#?}");
+}
