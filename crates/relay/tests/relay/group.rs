@@ -176,6 +176,61 @@ fn sockets_come_and_go_under_load_with_nothing_lost_and_all_in_order() {
     assert_eq!(snapshot.losses(), []);
 }
 
+/// Keeps one thread of this process from running for 50 ms: the debugger's interface stops it wherever it is.
+const STALL: &str = r#"
+import ctypes, os, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+SEIZE, INTERRUPT, DETACH, ALL = 0x4206, 0x4207, 17, 0x40000000
+tid = int(sys.argv[1])
+def trace(request):
+    if libc.ptrace(request, tid, 0, 0) != 0:
+        sys.exit("ptrace %#x: %s" % (request, os.strerror(ctypes.get_errno())))
+for _ in range(int(sys.argv[2])):
+    trace(SEIZE)
+    trace(INTERRUPT)
+    os.waitpid(tid, ALL)
+    time.sleep(0.05)
+    trace(DETACH)
+    time.sleep(0.05)
+"#;
+
+fn thread_id(name: &str) -> String {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let mut tasks = tasks.map(|task| task.unwrap().path());
+    let is_it = |task: &std::path::PathBuf| {
+        std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim_end() == name)
+    };
+    tasks.find(is_it).unwrap().file_name().unwrap().to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_thread_that_is_stopped_for_50_ms_costs_no_order() {
+    const STALLS: u64 = 10;
+    if !testkit::need_tool("python3") || !testkit::need_root("the debugger's interface (ptrace)") {
+        return;
+    }
+    let mut relay = Relay::start(|options| options.name = "stalled".into());
+    relay.set_sockets(4);
+    let is_over = Arc::<AtomicBool>::default();
+    let stop = Arc::clone(&is_over);
+    let sender = relay.sender(move |_| stop.load(Ordering::Acquire));
+
+    let stalled = std::process::Command::new("python3")
+        .args(["-c", STALL, &thread_id("rx-stalled-2"), &STALLS.to_string()])
+        .output()
+        .unwrap();
+    assert!(stalled.status.success(), "{}", String::from_utf8_lossy(&stalled.stderr));
+
+    is_over.store(true, Ordering::Release);
+    let sent = sender.join().unwrap();
+    relay.wait_for(sent);
+    assert_eq!(relay.arrived.inversions.load(Ordering::Relaxed), 0);
+    let snapshot = relay.stop();
+    let receive = snapshot.hop(HopKind::Receive, "stalled", None).unwrap();
+    assert_eq!((receive.received.count, receive.delivered.count), (sent, sent));
+    assert_eq!(receive.event(ledger::Event::Overtaken), 0);
+}
+
 #[test]
 fn a_flood_is_accounted_for_to_the_datagram() {
     let mut relay = Relay::start(|options| {
