@@ -50,7 +50,9 @@ pub struct ListenerBudget {
     pub ring_bytes: u64,
     /// The ring's descriptors.
     pub descriptor_bytes: u64,
-    /// The buffers that one receive call fills.
+    /// The rings of several sockets, with their descriptors; 0 with one.
+    pub member_bytes: u64,
+    /// The buffers that one receive call fills, for each socket.
     pub batch_bytes: u64,
     /// What file targets are about to write.
     pub file_bytes: u64,
@@ -63,7 +65,11 @@ pub struct ListenerBudget {
 impl ListenerBudget {
     /// Memory of the process.
     pub fn process_bytes(&self) -> u64 {
-        self.ring_bytes + self.descriptor_bytes + self.batch_bytes + self.file_bytes
+        self.ring_bytes
+            + self.descriptor_bytes
+            + self.member_bytes
+            + self.batch_bytes
+            + self.file_bytes
     }
 
     /// Memory that the kernel keeps for the process's sockets.
@@ -140,14 +146,18 @@ pub(crate) fn of(config: &Config) -> Budget {
         let ring_bytes = listener.ring_bytes as u64;
         let targets = listener.targets.iter().map(|target| &target.to);
         let files = targets.clone().filter(|target| matches!(target, Target::File(_)));
+        let sockets = listener.sockets_max();
         ListenerBudget {
             name: listener.name.clone(),
             ring_bytes,
+            member_bytes: relay::member_rings_bytes(listener.ring_bytes, sockets) as u64,
             descriptor_bytes: relay::descriptor_bytes(listener.ring_bytes) as u64,
             file_bytes: (files.count() * relay::FILE_BUFFER_BYTES_MAX) as u64,
-            batch_bytes: RECEIVE_BATCH_BYTES + RECEIVE_HEADERS_BYTES,
+            batch_bytes: sockets as u64 * (RECEIVE_BATCH_BYTES + RECEIVE_HEADERS_BYTES),
             // What waits in a unix datagram socket is charged to the senders (unix(7)).
-            kernel_receive_bytes: listener.udp().map_or(0, |udp| udp.receive_buffer_bytes as u64),
+            kernel_receive_bytes: listener
+                .udp()
+                .map_or(0, |udp| (sockets * udp.receive_buffer_bytes) as u64),
             kernel_send_bytes: targets.clone().map(Target::kernel_send_bytes).sum(),
         }
     });

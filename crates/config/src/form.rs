@@ -245,6 +245,25 @@ impl<F: Form> Form for OrOff<F> {
     }
 }
 
+/// A value of another form, or the word `auto`, which is none.
+pub(crate) struct OrAuto<F>(pub(crate) F);
+
+impl<F: Form> Form for OrAuto<F> {
+    type Value = Option<F::Value>;
+
+    fn describe(&self) -> String {
+        format!("{}, or `auto`", self.0.describe())
+    }
+
+    fn read(&self, slot: &Slot<'_>) -> Option<Option<F::Value>> {
+        if slot.value.text() == Ok("auto") { Some(None) } else { self.0.read(slot).map(Some) }
+    }
+
+    fn show(&self, value: &Option<F::Value>) -> Json {
+        value.as_ref().map_or_else(|| "auto".into(), |value| self.0.show(value))
+    }
+}
+
 /// A whole number, from and to.
 pub(crate) struct Whole<T>(u64, u64, PhantomData<T>);
 

@@ -3,7 +3,7 @@
 use crate::address::{Host, HostPort, ListenAddress, NAME, interface, name_of};
 use crate::document::Table;
 use crate::flows::FLOWS_NAME;
-use crate::form::{Choice, Kind, OrOff, PREFIXES, Span, size, text};
+use crate::form::{Choice, Kind, OrAuto, OrOff, PREFIXES, Span, size, text, whole};
 use crate::host::{
     Finding, Severity, interface as interface_there, not_ours, resolved, unix_listener,
 };
@@ -13,12 +13,12 @@ use crate::paths::is_same_file;
 use crate::reader::{Placed, Reader, Report, repeated};
 use crate::sockets::COLLECTOR_NAME;
 use crate::target::{self, TargetConfig};
-use relay::{ListenerOptions, Prefix, Schedule, SocketOwner};
+use relay::{ListenerOptions, Order, Prefix, Schedule, SocketOwner};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use sys::socket::ListenOptions;
+use sys::socket::{Balance, ListenOptions, MEMBERS_MAX};
 
 pub(crate) const SECTION: Section = Section {
     path: "listener",
@@ -73,11 +73,40 @@ keys! {
         allow_sources => allow_sources: Vec<Prefix> = PREFIXES, empty("all sources");
         /// Source addresses that may not pass, even if `allow_sources` has them.
         deny_sources => deny_sources: Vec<Prefix> = PREFIXES, empty("none");
+        /// How many sockets have the port, each with a thread and a ring of its own: what one thread cannot read, several can,
+        /// of a single sender too. `auto` begins with one and adds another whenever the reading of one is what datagrams are
+        /// lost by. The sockets belong to this program: one that a service manager hands over stays alone.
+        sockets => sockets: Option<usize> = OrAuto(whole(1, MEMBERS_MAX as u64)), default(Some(1));
+        /// Which of several sockets a datagram goes to: to each in turn of chance, whatever the senders (`even`), all of a sender's
+        /// port to the same (`flow`), or to the one of the processor that received it (`cpu`).
+        balance => balance: Balance = Choice(&[
+            ("even", Balance::Even),
+            ("flow", Balance::Flow),
+            ("cpu", Balance::Cpu),
+        ]), default(Balance::Even) where UdpListener::has_group, "with one socket there is nothing to choose";
+        /// In which order datagrams of several sockets leave: as they arrived at this host (`arrival`), or as they are read
+        /// (`none`), which costs a little less.
+        order => order: Ordering = Choice(&[
+            ("arrival", Ordering::Arrival),
+            ("none", Ordering::None),
+        ]), default(Ordering::Arrival) where UdpListener::has_group, "one socket keeps the order by itself";
+        /// Longest time that datagrams wait for a socket's thread that does not run and may have older ones. Those leave late then,
+        /// and are counted as `overtaken`. Nothing waits for a thread that runs.
+        order_wait => order_wait: Duration = Span(Duration::from_millis(1), Duration::from_secs(10)),
+            default(Duration::from_millis(100))
+            where |udp| udp.has_group() && udp.order == Ordering::Arrival, "nothing waits for the sake of an order";
         /// Interface by which a multicast group is joined.
         multicast_interface => multicast_interface: Option<String> =
             text("interface name, or its IPv4 address", interface),
             unset("the kernel chooses by its routes");
     }
+}
+
+/// Whether datagrams of several sockets leave as they arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ordering {
+    Arrival,
+    None,
 }
 
 /// Where a listener receives.
@@ -168,6 +197,25 @@ impl ListenerConfig {
             deny_sources: sources(|udp| &udp.deny_sources),
             socket_owner,
             gather: self.gather,
+            balance: self.udp().map_or_else(Balance::default, |udp| udp.balance),
+            order: match self.udp() {
+                Some(udp) if udp.order == Ordering::None => Order::None,
+                Some(udp) => Order::Arrival { wait: udp.order_wait },
+                None => Order::default(),
+            },
+        }
+    }
+
+    /// How many sockets it begins with.
+    pub fn sockets(&self) -> usize {
+        self.udp().and_then(|udp| udp.sockets).unwrap_or(1)
+    }
+
+    /// Most sockets that it may have.
+    pub fn sockets_max(&self) -> usize {
+        match self.udp() {
+            Some(UdpListener { sockets: None, .. }) => sockets_at_most(),
+            _ => self.sockets(),
         }
     }
 
@@ -208,8 +256,26 @@ impl UdpListener {
         }
     }
 
+    /// Whether it has, or may get, several sockets.
+    fn has_group(&self) -> bool {
+        self.sockets != Some(1)
+    }
+
+    /// Each of several sockets would get all of a group's datagrams.
+    fn check_sockets(&self, reader: &Reader<'_>) {
+        if self.has_group()
+            && let Host::Ip(ip) = self.addr.host
+            && ip.is_multicast()
+        {
+            let message = format!(
+                "the kernel gives every socket all datagrams of the group {ip}; remove the key"
+            );
+            reader.error(&UdpListener::sockets, message);
+        }
+    }
+
     /// An interface joins a group: there must be one, and by address only for IPv4.
-    fn check(&self, reader: &Reader<'_>) {
+    fn check_interface(&self, reader: &Reader<'_>) {
         let Some(interface) = &self.multicast_interface else { return };
 
         let message = match &self.addr.host {
@@ -273,7 +339,15 @@ pub(crate) fn read(report: &Report, table: &Table, place: &str) -> Option<Placed
     listener.ring_bytes = listener.ring_bytes.next_power_of_two();
 
     match &listener.listen {
-        Listen::Udp(udp) => udp.check(&reader),
+        Listen::Udp(udp) => {
+            udp.check_interface(&reader);
+            udp.check_sockets(&reader);
+            if udp.has_group() && listener.gather.is_some() {
+                let message =
+                    "with several sockets nothing is gathered; remove one of the two keys";
+                reader.error(&ListenerConfig::gather, message);
+            }
+        }
         Listen::Unix(_) => reader.refuse_others(&listener.listen, |key| match key {
             "receive_buffer" => {
                 Some("the queue of a unix socket is bounded by net.unix.max_dgram_qlen instead")
@@ -319,6 +393,11 @@ pub(crate) fn check(report: &Report, all: &[ReadListener]) {
             }
         }
     }
+}
+
+/// Most sockets that `auto` makes: one a processor.
+fn sockets_at_most() -> usize {
+    sys::process::cpu_count().clamp(1, MEMBERS_MAX)
 }
 
 /// Whether a port of one address leaves none for the other.

@@ -40,7 +40,9 @@ pub fn refuse_rings_that_do_not_fit(
     limits: Limits,
 ) -> Result<(), String> {
     let budget = config.budget();
-    let bytes = |one: &ListenerBudget| one.ring_bytes.saturating_add(one.descriptor_bytes);
+    let bytes = |one: &ListenerBudget| {
+        one.ring_bytes.saturating_add(one.descriptor_bytes).saturating_add(one.member_bytes)
+    };
     let sum = |is_in: &dyn Fn(usize) -> bool| {
         let all = budget.listeners.iter().enumerate().filter(|(at, _)| is_in(*at));
         all.fold(0_u64, |sum, (_, one)| sum.saturating_add(bytes(one)))

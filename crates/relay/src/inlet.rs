@@ -94,11 +94,12 @@ impl Inlet {
         (read, now)
     }
 
-    /// Whether the ring takes a whole batch without losing anything, as far as the last ones tell.
+    /// Whether the ring takes a whole batch without losing anything, as far as the last ones tell, and has a quarter left then: a
+    /// reader that is further behind drops its oldest.
     pub(crate) fn has_room(&self, intake: &mut Intake) -> bool {
         let plan = self.arrivals.plan();
         let bytes = plan.bytes.max(plan.count * USUAL_BYTES);
-        intake.writer.has_room_for(plan.count, bytes)
+        intake.writer.has_quarter_beyond(plan.count, bytes)
     }
 
     /// Closes the socket to what is new and reads what waits in it, unless it goes on without us. `shown` is called after each

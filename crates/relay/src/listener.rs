@@ -43,6 +43,8 @@ pub struct Listener {
     members: Vec<MemberHandle>,
     /// Wakes the receiving thread while it merges.
     waker: Arc<Waker>,
+    /// CPU time of the receiving thread in nanoseconds.
+    cpu_ns: Arc<AtomicU64>,
     requests: mpsc::Sender<Request>,
     has_requests: Arc<AtomicBool>,
     /// Set before a target that looks at sources is added, and never taken back.

@@ -10,6 +10,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+use sys::clock::thread_cpu_ns;
 use sys::poll::{Interest, PollSet};
 use sys::recv::Wait;
 
@@ -62,6 +63,8 @@ pub(crate) struct MemberState {
     pub(crate) stop: StopState,
     /// Nothing is sent to its socket any more: it ends when that is silent, and loses nothing.
     pub(crate) is_leaving: AtomicBool,
+    /// CPU time of its thread in nanoseconds, at the last look.
+    pub(crate) cpu_ns: AtomicU64,
 }
 
 impl MemberState {
@@ -110,19 +113,21 @@ impl Member {
 
             self.state.turns.begin();
             let (read, now) = self.inlet.receive(&mut self.intake, &mut nobody, Wait::No);
-            if read == Read::Full {
-                self.waker.wake();
-                continue;
+            if read != Read::Full {
+                self.state.turns.end();
             }
-            // The merging thread may wait for this as much as for a datagram.
-            self.state.turns.end();
+            // The merging thread may wait for the end of a turn as much as for a datagram.
             self.waker.wake();
 
             if now.monotonic_ns >= law_check_due_ns {
                 law_check_due_ns = now.monotonic_ns + HOUSEKEEPING_INTERVAL.as_nanos() as u64;
                 self.intake.meter.check_law(self.intake.writer.appended());
+                self.state.cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
             }
 
+            if read == Read::Full {
+                continue;
+            }
             set.clear();
             set.add(self.inlet.socket.as_fd(), Interest::Readable);
             let is_silent = set.wait(silence) == Ok(0);

@@ -204,6 +204,11 @@ impl ListenerMeter {
     pub(crate) fn fold_member(&self, member: &Arc<MemberMeter>) {
         self.members().fold(member);
     }
+
+    /// As [`fold_member`](Self::fold_member), for all.
+    pub(crate) fn fold_members(&self) {
+        self.members().fold_all();
+    }
 }
 
 impl Meter for ListenerMeter {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver as Inbox};
 use std::time::Duration;
-use sys::clock::{Clock, monotonic_ns};
+use sys::clock::{Clock, monotonic_ns, thread_cpu_ns};
 use sys::poll::{Interest, PollSet};
 use sys::recv::Wait;
 
@@ -61,6 +61,7 @@ pub(crate) struct Receiver {
     clock: Clock,
     /// Rung by members, and for requests while there are any.
     waker: Arc<Waker>,
+    cpu_ns: Arc<AtomicU64>,
 }
 
 /// What the receiving thread shares with the one that controls it.
@@ -70,11 +71,13 @@ pub(crate) struct Shared {
     pub(crate) stop: Arc<StopState>,
     pub(crate) ticks: Arc<AtomicU64>,
     pub(crate) waker: Arc<Waker>,
+    /// CPU time of the thread in nanoseconds, at its last look.
+    pub(crate) cpu_ns: Arc<AtomicU64>,
 }
 
 impl Receiver {
     pub(crate) fn new(inlet: Inlet, intake: Intake, shared: Shared) -> Receiver {
-        let Shared { requests, has_requests, stop, ticks, waker } = shared;
+        let Shared { requests, has_requests, stop, ticks, waker, cpu_ns } = shared;
         Receiver {
             input: Input::Socket(Box::new(inlet)),
             intake,
@@ -86,6 +89,7 @@ impl Receiver {
             ticks,
             clock: Clock::default(),
             waker,
+            cpu_ns,
         }
     }
 
@@ -111,6 +115,7 @@ impl Receiver {
             if now_ns >= law_check_due_ns {
                 law_check_due_ns = now_ns + HOUSEKEEPING_INTERVAL.as_nanos() as u64;
                 self.meter().check_law(self.intake.writer.appended());
+                self.cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
                 if let Input::Members { merge, .. } = &self.input {
                     merge.check_law();
                 }

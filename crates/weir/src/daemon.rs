@@ -6,6 +6,7 @@
 
 mod banner;
 mod collector;
+mod crowding;
 mod drops;
 mod events;
 mod files;
@@ -39,6 +40,7 @@ use config::{
     COLLECTOR_NAME, Config, FLOWS_NAME, Host, ListenAddress, ListenerConfig, Overrides,
     TargetConfig, memory,
 };
+use crowding::Crowding;
 use drops::Drops;
 use files::Files;
 use flow_pages::Exported;
@@ -161,6 +163,7 @@ pub(crate) struct Daemon {
     reopen_due: Instant,
     broken: Repeated,
     refused: Repeated,
+    crowding: Crowding,
     /// Moments at which the law did not hold, as last logged.
     violations: u64,
     troubles: Troubles,
@@ -247,6 +250,7 @@ impl Daemon {
             reopen_due: now + REOPEN_INTERVAL,
             broken: Repeated::default(),
             refused: Repeated::default(),
+            crowding: Crowding::default(),
             violations: 0,
             troubles: Troubles::default(),
             files: Files::default(),
@@ -328,6 +332,7 @@ impl Daemon {
         }
 
         self.finish_retired();
+        self.add_sockets(now);
         self.follow_collector();
         self.flows.turn(&self.ledger);
         self.sinks.turn(now, &self.ledger);
@@ -465,7 +470,26 @@ impl Running {
         let Targets { destinations, addresses, fed, tapped } = targets;
         let listener =
             Listener::start_counting_from(options, socket, before, destinations, ledger)?;
-        Ok(Running { config, listener, file, addresses, fed, tapped })
+        let mut running = Running { config, listener, file, addresses, fed, tapped };
+        running.set_sockets(running.config.sockets(), &mut || {})?;
+        Ok(running)
+    }
+
+    /// Gives the listener so many sockets.
+    fn set_sockets(&mut self, count: usize, keep_alive: &mut dyn FnMut()) -> anyhow::Result<()> {
+        let Some(addr) = self.address().filter(|_| count != self.listener.socket_count()) else {
+            return Ok(());
+        };
+        if self.owner() == SocketOwner::ServiceManager {
+            return Err(Failure::Config.error(format!(
+                "listener {}: its socket is the service manager's, which others cannot join. \
+                 Fix: remove sockets, or the .socket unit",
+                self.config.name
+            )));
+        }
+        let config = &self.config;
+        self.listener.set_sockets(count, &mut || open::joining(config, addr), keep_alive)?;
+        Ok(())
     }
 
     /// The UDP address that it listens on.

@@ -141,6 +141,11 @@ families! {
     ReceiveBatches Counter "weir_relay_receive_batches_total" = Receive Event::Batches ["origin"];
     EmptyDatagrams Counter "weir_relay_empty_datagrams_total" = Receive Event::EmptyDatagrams ["origin"];
     ReceiveErrors Counter "weir_relay_receive_errors_total" = Receive Event::ReceiveErrors ["origin"];
+    Overtaken Counter "weir_relay_overtaken_datagrams_total" = Receive Event::Overtaken ["origin"];
+    MemberReceived Counter "weir_relay_member_received_datagrams_total" = Member Received ["origin", "socket"]
+        "Datagrams that arrived at one of several sockets of the listener. They are in the listener's figures too.";
+    MemberDropped Counter "weir_relay_member_dropped_datagrams_total" = Member Dropped ["origin", "socket", "reason"]
+        "Datagrams of one of several sockets that did not get as far as where they are merged. They are in the listener's figures too.";
 
     TargetUp Gauge "weir_relay_target_up" = Target Gauge::Up ["origin", "target"];
     TargetOffered Counter "weir_relay_target_offered_datagrams_total" = Target Received ["origin", "target"]

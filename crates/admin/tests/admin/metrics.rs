@@ -150,6 +150,9 @@ fn every_reason_is_shown_at_every_hop_where_it_can_occur() {
                 HopKind::Receive => format!(
                     "weir_relay_dropped_datagrams_total{{origin=\"syslog\",reason=\"{reason}\"}} 1\n"
                 ),
+                HopKind::Member => format!(
+                    "weir_relay_member_dropped_datagrams_total{{origin=\"syslog\",socket=\"0\",reason=\"{reason}\"}} 1\n"
+                ),
                 HopKind::Target => format!(
                     "weir_relay_target_dropped_datagrams_total{{origin=\"syslog\",target=\"old\",reason=\"{reason}\"}} 1\n"
                 ),
@@ -187,7 +190,7 @@ fn values() {
             .to_owned(),
         "weir_relay_receive_buffer_bytes{origin=\"syslog\"} 425984".to_owned(),
         "weir_relay_received_bytes_total{origin=\"syslog\"} 200000".to_owned(),
-        "weir_relay_accepted_datagrams_total{origin=\"syslog\"} 997".to_owned(),
+        "weir_relay_accepted_datagrams_total{origin=\"syslog\"} 995".to_owned(),
         "weir_relay_receive_errors_total{origin=\"syslog\"} 2".to_owned(),
         format!("weir_relay_target_offered_datagrams_total{{{target}}} 1000"),
         format!("weir_relay_target_sent_datagrams_total{{{target}}} 984"),

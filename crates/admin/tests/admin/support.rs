@@ -42,6 +42,7 @@ fn source(kind: HopKind) -> &'static str {
     match kind {
         HopKind::Socket
         | HopKind::Receive
+        | HopKind::Member
         | HopKind::Target
         | HopKind::Egress
         | HopKind::Receiver => "syslog",
@@ -65,7 +66,9 @@ pub(crate) fn busy_hops() -> Vec<HopSnapshot> {
             .event(Event::Batches, 50)
             .event(Event::EmptyDatagrams, 3)
             .event(Event::ReceiveErrors, 2)
+            .event(Event::Overtaken, 1)
             .finish(amount(1_000)),
+        of(HopKind::Member, Some("0")).event(Event::Batches, 20).finish(amount(1_000)),
         of(HopKind::Target, Some("old"))
             .capacity(65_536)
             .gauge(Gauge::OldestAgeMs, 1_500)
@@ -151,6 +154,7 @@ pub(crate) fn idle_hops() -> Vec<HopSnapshot> {
     vec![
         idle(HopKind::Socket, None),
         idle(HopKind::Receive, None),
+        idle(HopKind::Member, Some("0")),
         idle(HopKind::Target, Some("old")),
         idle(HopKind::Egress, Some("old")),
         idle(HopKind::Receiver, Some("old")),

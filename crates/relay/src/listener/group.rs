@@ -56,6 +56,15 @@ impl Listener {
         std::iter::once(self.socket.as_fd()).chain(more)
     }
 
+    /// CPU time in nanoseconds of each thread that reads a socket, the first one's first; at most a tenth of a second old.
+    pub fn reading_cpu_ns(&self) -> Vec<u64> {
+        if self.members.is_empty() {
+            return vec![self.cpu_ns.load(Ordering::Relaxed)];
+        }
+        let of = |member: &MemberHandle| member.state.cpu_ns.load(Ordering::Relaxed);
+        self.members.iter().map(of).collect()
+    }
+
     /// Reads `count` sockets of its port from now on, 1 to [`sys::socket::MEMBERS_MAX`]. `open` makes more of them; `keep_alive` is
     /// called several times a second while threads are waited for. Nothing is lost by it, and the order is kept where it is.
     ///

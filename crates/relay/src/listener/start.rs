@@ -79,6 +79,7 @@ impl Listener {
             leaving: Vec::new(),
             members: Vec::new(),
             waker: Arc::clone(&waker),
+            cpu_ns: Arc::default(),
             requests,
             has_requests: Arc::default(),
             asks_for_sources: Arc::default(),
@@ -106,6 +107,7 @@ impl Listener {
             stop: Arc::clone(&listener.stop),
             ticks: Arc::clone(&listener.pulses[0]),
             waker,
+            cpu_ns: Arc::clone(&listener.cpu_ns),
         };
         let receiver = Receiver::new(inlet, intake, shared);
         listener.begin(receiver, targets)?;

@@ -101,6 +101,8 @@ impl Listener {
     /// As [`finish_stop`](Self::finish_stop), and folds the hops into the ledger's closed ones: for a reload.
     pub fn finish_removal(mut self) {
         self.join();
+        // Its sockets' rows end here: what they counted is in its own.
+        self.meter.fold_members();
         for target in &self.targets {
             // The count of what was offered ends here: a retired hop does not change any more.
             target.meter.leave(self.meter.receive.delivered.load());

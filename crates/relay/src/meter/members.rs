@@ -185,6 +185,12 @@ impl Members {
         }
     }
 
+    pub(super) fn fold_all(&mut self) {
+        while let Some(member) = self.now.last().map(Arc::clone) {
+            self.fold(&member);
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.now.is_empty()
     }

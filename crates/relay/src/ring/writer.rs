@@ -98,8 +98,13 @@ impl Writer {
         self.has_room_for(1, len)
     }
 
-    /// As [`has_room_without_loss`](Self::has_room_without_loss), for `count` payloads of `len` bytes together.
-    pub(crate) fn has_room_for(&mut self, count: usize, len: usize) -> bool {
+    /// Whether `count` payloads of `bytes` together leave a quarter of the ring free, or all of it is.
+    pub(crate) fn has_quarter_beyond(&mut self, count: usize, bytes: usize) -> bool {
+        let (slots, turn_bytes) = (self.shared.slots.len(), self.shared.turn_bytes);
+        self.has_room_for((count + slots / 4).min(slots), (bytes + turn_bytes / 4).min(turn_bytes))
+    }
+
+    fn has_room_for(&mut self, count: usize, len: usize) -> bool {
         let position = self.place(len);
         if self.fits(position, count, len, self.cursor_min.clamp(self.tail, self.head)) {
             return true;

@@ -9,17 +9,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use sys::socket::{Joining, LocalAddress, listen_udp, local_address};
+use sys::socket::{Balance, Joining, LocalAddress, listen_udp, local_address};
 use testkit::DEADLINE;
 
-/// Datagrams that may be on their way at a time: fewer than any buffer holds.
-const WINDOW: u64 = 20_000;
+/// Datagrams that may be on their way at a time: fewer than any ring holds that waits for another.
+const WINDOW: u64 = 8_000;
+
+/// Longer than a busy machine keeps a thread from running.
+const WAIT: Duration = Duration::from_secs(20);
 
 /// A listener of one target that checks what it gets.
 struct Relay {
     ledger: Arc<Ledger>,
     listener: Listener,
     addr: SocketAddr,
+    /// Where its target is.
+    to: SocketAddr,
     arrived: Arc<Arrived>,
     receiver: JoinHandle<()>,
 }
@@ -52,10 +57,11 @@ impl Relay {
 
         let ledger = Arc::new(Ledger::new("test".into()));
         let mut options = options(Schedule::Inline);
+        options.order = Order::Arrival { wait: WAIT };
         change(&mut options);
         let targets = vec![(named("t"), udp_to(to))];
         let listener = Listener::start(options, socket, targets, &ledger).unwrap();
-        Relay { ledger, listener, addr, arrived, receiver }
+        Relay { ledger, listener, addr, to, arrived, receiver }
     }
 
     fn set_sockets(&mut self, count: usize) {
@@ -149,9 +155,8 @@ fn one_flow_over_four_sockets_leaves_in_order() {
     assert_eq!(members(&snapshot).iter().sum::<u64>(), COUNT, "they are seen to the end");
 }
 
-#[test]
-fn sockets_come_and_go_under_load_with_nothing_lost_and_all_in_order() {
-    let mut relay = Relay::start(|_| {});
+fn sockets_come_and_go(balance: Balance) {
+    let mut relay = Relay::start(|options| options.balance = balance);
     let is_over = Arc::<AtomicBool>::default();
     let stop = Arc::clone(&is_over);
     let sender = relay.sender(move |_| stop.load(Ordering::Acquire));
@@ -173,6 +178,57 @@ fn sockets_come_and_go_under_load_with_nothing_lost_and_all_in_order() {
     let snapshot = relay.stop();
     let receive = snapshot.hop(HopKind::Receive, "in", None).unwrap();
     assert_eq!((receive.received.count, receive.delivered.count), (sent, sent));
+    assert_eq!(snapshot.losses(), []);
+}
+
+#[test]
+fn sockets_come_and_go_under_load_with_nothing_lost_and_all_in_order() {
+    sockets_come_and_go(Balance::Even);
+}
+
+#[test]
+fn so_they_do_where_each_flow_stays_at_one() {
+    sockets_come_and_go(Balance::Flow);
+}
+
+#[test]
+fn so_they_do_where_the_processor_chooses() {
+    sockets_come_and_go(Balance::Cpu);
+}
+
+#[test]
+fn a_listener_of_several_hands_all_of_them_over() {
+    let mut relay = Relay::start(|_| {});
+    relay.set_sockets(3);
+    let is_over = Arc::<AtomicBool>::default();
+    let stop = Arc::clone(&is_over);
+    let sender = relay.sender(move |_| stop.load(Ordering::Acquire));
+
+    for turn in 0..3 {
+        let to = relay.to;
+        let wanted = ListenerOptions {
+            ring_bytes: 4 << 20 << (turn % 2),
+            ..relay.listener.options().clone()
+        };
+        let targets = vec![(named("t"), udp_to(to))];
+        let next = relay.listener.hand_over(wanted, targets, Instant::now() + DEADLINE).unwrap();
+        let former = std::mem::replace(&mut relay.listener, next);
+        assert_eq!(relay.listener.socket_count(), 3);
+        former.finish_removal();
+
+        let arrived = relay.arrived.count.load(Ordering::Acquire);
+        let begin = Instant::now();
+        while relay.arrived.count.load(Ordering::Acquire) < arrived + 5_000 {
+            assert!(begin.elapsed() < DEADLINE, "{:#?}", relay.ledger.snapshot());
+        }
+    }
+
+    is_over.store(true, Ordering::Release);
+    let sent = sender.join().unwrap();
+    relay.wait_for(sent);
+    let snapshot = relay.stop();
+    let socket = snapshot.hop(HopKind::Socket, "in", None).unwrap();
+    assert_eq!((socket.received.count, socket.delivered.count), (sent, sent));
     assert_eq!(snapshot.losses(), []);
 }
 

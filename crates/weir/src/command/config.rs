@@ -211,10 +211,14 @@ fn shares(budget: &Budget) -> String {
     };
     for listener in &budget.listeners {
         line(format_args!(
-            "  {}: ring {} + descriptors {} + receiving {} + files {}; kernel: receive buffer {} + send buffers {}",
+            "  {}: ring {} + descriptors {}{} + receiving {} + files {}; kernel: receive buffer {} + send buffers {}",
             listener.name,
             size(listener.ring_bytes),
             size(listener.descriptor_bytes),
+            match listener.member_bytes {
+                0 => String::new(),
+                bytes => format!(" + rings of sockets {}", size(bytes)),
+            },
             size(listener.batch_bytes),
             size(listener.file_bytes),
             size(listener.kernel_receive_bytes),

@@ -33,6 +33,9 @@ pub(crate) struct Args {
     /// Who sends: auto, inline or threaded.
     #[arg(long, value_name = "SCHEDULE")]
     schedule: Option<String>,
+    /// How many sockets read the address, each with a thread: a number, or auto.
+    #[arg(long, value_name = "COUNT")]
+    sockets: Option<String>,
     /// How long a datagram may be kept waiting for others where many arrive, such as 80us, or off.
     #[arg(long, value_name = "DURATION")]
     gather: Option<String>,
@@ -65,10 +68,12 @@ fn with_options(address: &str, args: &Args) -> String {
         ("receive_buffer", &args.receive_buffer),
         ("ring_size", &args.ring_size),
         ("schedule", &args.schedule),
+        ("sockets", &args.sockets),
         ("gather", &args.gather),
     ] {
         // What waits in a unix socket is charged to its senders: there is no buffer to ask for.
-        let means_nothing = key == "receive_buffer" && address.starts_with("unix:/");
+        let means_nothing =
+            matches!(key, "receive_buffer" | "sockets") && address.starts_with("unix:/");
         if let Some(value) = value
             && !means_nothing
             && !own.iter().any(|(own, _)| *own == key)

@@ -17,7 +17,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use sys::process::{CAP_NET_ADMIN, effective_capabilities};
 use sys::route::{Egress, Ends};
-use sys::socket::{self, ListenOptions, LocalAddress};
+use sys::socket::{self, Joining, ListenOptions, LocalAddress};
 
 /// A listener's socket, bound.
 pub(crate) struct OpenSocket {
@@ -125,6 +125,18 @@ fn own_address(host_port: &HostPort, names: &Names) -> anyhow::Result<SocketAddr
             names.error(host_port)
         ))
     })
+}
+
+/// Opens one more socket for a listener of several, which is bound there.
+///
+/// # Errors
+/// Any of `socket(2)`.
+pub(crate) fn joining(config: &ListenerConfig, at: SocketAddr) -> io::Result<Joining> {
+    let joining = Joining::open(at)?;
+    if let Some(udp) = config.udp() {
+        set_receive_buffer(joining.socket()?.as_fd(), udp.receive_buffer_bytes);
+    }
+    Ok(joining)
 }
 
 /// Asks for a receive buffer; what was granted is for the banner to say.

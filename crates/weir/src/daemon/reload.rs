@@ -389,11 +389,12 @@ fn has_its_socket(one: &Running, wanted: &ListenerConfig) -> bool {
         && interface(&one.config) == interface(wanted)
 }
 
-/// Whether a listener goes on as it is: its targets, and its receive buffer, can be changed as it runs.
+/// Whether a listener goes on as it is: its targets, its receive buffer, and how many sockets it has, can be changed as it runs.
 fn is_same(running: &ListenerConfig, wanted: &ListenerConfig) -> bool {
     let mut wanted = wanted.clone();
     if let (Listen::Udp(running), Listen::Udp(wanted)) = (&running.listen, &mut wanted.listen) {
         wanted.receive_buffer_bytes = running.receive_buffer_bytes;
+        wanted.sockets = running.sockets;
     }
     running.is_same_listener(&wanted)
 }

@@ -168,6 +168,52 @@ fn two_hundred_reloads_half_of_them_invalid_lose_nothing() {
 }
 
 #[test]
+fn sockets_come_and_go_under_load_with_every_datagram_in_order() {
+    let (verifier, addresses) = verifier(1);
+    let listen = format!("127.0.0.1:{}", free_port());
+    let file = |sockets: usize| {
+        let mut text = String::new();
+        // Room and time for what a busy machine keeps waiting.
+        let wait = if sockets > 1 { "order_wait = \"10s\"" } else { "" };
+        let settings = format!(
+            "ring_size = \"32MiB\"\nreceive_buffer = \"64MiB\"\nsockets = {sockets}\n{wait}"
+        );
+        listener(&mut text, "one", &listen, &settings);
+        target(&mut text, "out", &addresses[0], "");
+        text
+    };
+
+    let mut daemon = Reloaded::start(&file(1));
+    let mut members = Vec::new();
+    let to = vec![listen.parse().unwrap()];
+    let (stop_load, stop_verifier) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (sent, got, ended) = thread::scope(|scope| {
+        let got = scope.spawn(|| verifier.run(&stop_verifier));
+        let load = scope.spawn(|| load(to, &stop_load));
+        for count in [4, 2, 1, 3] {
+            daemon.reload(&file(count), Expect::Applied);
+            let page = daemon.weir.page("/metrics", "text/plain");
+            let of_members = |line: &&str| line.starts_with("weir_relay_member_received");
+            members.push(page.lines().filter(of_members).count());
+        }
+        stop_load.store(true, Ordering::Relaxed);
+        let sent = load.join().unwrap();
+        daemon.weir.wait_for_rest(sent.sent_datagrams + sent.heartbeats);
+        let ended = daemon.weir.stop();
+        (sent, got.join().unwrap(), ended)
+    });
+
+    assert_eq!(ended.code, Some(0), "{}", ended.said);
+    let waterfall = ledger::waterfall(&ended.ledger);
+    assert!(ended.ledger.losses().is_empty(), "{waterfall}");
+    assert!(waterfall.contains("socket 1"), "{waterfall}");
+    assert_eq!(members, [4, 2, 0, 3]);
+    assert_eq!(got.total.reordered, 0);
+    assert_eq!(got.total.received, sent.sent_datagrams + sent.heartbeats);
+    assert_eq!((got.missing, got.total.duplicate, got.total.corrupt), (0, 0, 0), "{got:#?}");
+}
+
+#[test]
 fn a_refused_reload_says_every_reason_and_changes_nothing() {
     let (socket, addr) = receiver();
     let listen = format!("127.0.0.1:{}", free_port());

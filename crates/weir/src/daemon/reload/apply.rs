@@ -82,6 +82,7 @@ impl Daemon {
         }
 
         self.enter(entering, &mut report);
+        self.change_sockets(&mut report);
         for one in former.into_iter().flatten() {
             self.close(one, grace);
         }
@@ -114,6 +115,18 @@ impl Daemon {
                 Entering::Failed => {}
             }
         }
+    }
+
+    /// Gives listeners that go on as many sockets as they are to have. With `auto` they keep what they have.
+    fn change_sockets(&mut self, report: &mut Report) {
+        let mut running = std::mem::take(&mut self.running);
+        for one in &mut running {
+            let has = one.listener.socket_count();
+            let wanted = has.clamp(one.config.sockets(), one.config.sockets_max());
+            one.set_sockets(wanted, &mut || self.keep_alive(&[]))
+                .unwrap_or_else(|error| report.failed(format!("{error:#}")));
+        }
+        self.running = running;
     }
 
     fn change_collector(&mut self, next: NextCollector, report: &mut Report) {
@@ -217,12 +230,11 @@ fn adjust_receive_buffer(one: &Running, wanted: &ListenerConfig) {
     let Some(wanted) = bytes(wanted).filter(|_| bytes(&one.config) != bytes(wanted)) else {
         return;
     };
-    match one.owner() {
-        SocketOwner::Relay => open::set_receive_buffer(one.listener.socket(), wanted),
-        SocketOwner::ServiceManager => {
-            open::enlarge_receive_buffer(one.listener.socket(), wanted);
-        }
-    }
+    let set = match one.owner() {
+        SocketOwner::Relay => open::set_receive_buffer,
+        SocketOwner::ServiceManager => open::enlarge_receive_buffer,
+    };
+    one.listener.sockets().for_each(|socket| set(socket, wanted));
 }
 
 /// Asks the data threads of a listener that goes on for what differs between its targets.
