@@ -257,7 +257,7 @@ impl UdpListener {
     }
 
     /// Whether it has, or may get, several sockets.
-    fn has_group(&self) -> bool {
+    pub fn has_group(&self) -> bool {
         self.sockets != Some(1)
     }
 

@@ -53,7 +53,7 @@ use mitigation::Mitigations;
 use names::Names;
 use open::{OpenSocket, SocketFile};
 use progress::{Progress, Rates};
-use relay::{Listener, SocketOwner, TargetKind, TargetOptions};
+use relay::{Listener, ListenerOptions, SocketOwner, TargetKind, TargetOptions};
 use rest::Site;
 use service::Service;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -488,6 +488,8 @@ impl Running {
             )));
         }
         let config = &self.config;
+        let ListenerOptions { balance, order, .. } = config.listener_options(self.owner());
+        self.listener.spread_by(balance, order);
         self.listener.set_sockets(count, &mut || open::joining(config, addr), keep_alive)?;
         Ok(())
     }

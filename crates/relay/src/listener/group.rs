@@ -65,6 +65,13 @@ impl Listener {
         self.members.iter().map(of).collect()
     }
 
+    /// Says how several sockets share what arrives, and in which order that leaves, while it has only one.
+    pub fn spread_by(&mut self, balance: Balance, order: Order) {
+        if self.members.is_empty() {
+            (self.options.balance, self.options.order) = (balance, order);
+        }
+    }
+
     /// Reads `count` sockets of its port from now on, 1 to [`sys::socket::MEMBERS_MAX`]. `open` makes more of them; `keep_alive` is
     /// called several times a second while threads are waited for. Nothing is lost by it, and the order is kept where it is.
     ///

@@ -394,7 +394,13 @@ fn is_same(running: &ListenerConfig, wanted: &ListenerConfig) -> bool {
     let mut wanted = wanted.clone();
     if let (Listen::Udp(running), Listen::Udp(wanted)) = (&running.listen, &mut wanted.listen) {
         wanted.receive_buffer_bytes = running.receive_buffer_bytes;
+        let has_group = running.has_group() && wanted.has_group();
         wanted.sockets = running.sockets;
+        if !has_group {
+            // What is said of several sockets begins with them, and ends with them.
+            (wanted.balance, wanted.order) = (running.balance, running.order);
+            wanted.order_wait = running.order_wait;
+        }
     }
     running.is_same_listener(&wanted)
 }
