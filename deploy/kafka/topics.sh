@@ -37,6 +37,8 @@ topic weir.sockets 48 "$day_ms"
 # Totals: one row a poll and host. Kept longer, since they say what should be there.
 topic weir.polls 6 $((7 * day_ms))
 topic weir.datagrams 48 "$day_ms"
+# Rows of flows, counters and their totals together: a few for each flow and interface a minute.
+topic weir.flows 12 "$day_ms"
 
 # The key decides which partition a row goes to (`key` of the sink):
 #   "host"        all rows of a host in one partition, in order, and a poll compressed as one batch. The default choice for a fleet.

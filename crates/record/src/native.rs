@@ -86,10 +86,7 @@ pub struct Native {
 impl Native {
     /// A writer of rows of this kind. Records of sockets have these fields alone.
     pub fn new(kind: RowKind, fields: &FieldSet) -> Native {
-        let fields: Vec<&'static Field> = match kind {
-            RowKind::Record => fields.fields().collect(),
-            _ => kind.fields().iter().collect(),
-        };
+        let fields = chosen(kind, fields);
         Native {
             reader: CellReader::new(&fields),
             columns: fields.into_iter().map(Column::new).collect(),
@@ -108,6 +105,11 @@ impl Native {
     pub fn columns(kind: RowKind) -> String {
         let names: Vec<&str> = kind.fields().iter().map(|field| field.name).collect();
         names.join(",")
+    }
+
+    /// The columns that a block may have, each with its type as the block says it. Records of sockets have these fields alone.
+    pub fn types(kind: RowKind, fields: &FieldSet) -> impl Iterator<Item = (&'static str, String)> {
+        chosen(kind, fields).into_iter().map(|field| (field.name, column_type(field)))
     }
 
     /// Adds a row that is given as its protobuf message.
@@ -155,6 +157,23 @@ impl Native {
         put_varint(rows as u64, &mut out);
         columns.into_iter().for_each(|column| column.drain_into(&mut out));
         out
+    }
+}
+
+/// The fields that rows of this kind have.
+fn chosen(kind: RowKind, fields: &FieldSet) -> Vec<&'static Field> {
+    match kind {
+        RowKind::Record => fields.fields().collect(),
+        _ => kind.fields().iter().collect(),
+    }
+}
+
+/// The type that a block says of a field's column.
+fn column_type(field: &Field) -> String {
+    match field.presence {
+        Presence::Always => type_of(field.kind).to_owned(),
+        Presence::Nullable => format!("Nullable({})", type_of(field.kind)),
+        Presence::NullableUuid => "Nullable(UUID)".to_owned(),
     }
 }
 
@@ -296,13 +315,8 @@ impl Column {
 
     /// Appends the column with its name and its type, and begins the next.
     fn drain_into(&mut self, out: &mut Vec<u8>) {
-        let name = match self.field.presence {
-            Presence::Always => type_of(self.field.kind).to_owned(),
-            Presence::Nullable => format!("Nullable({})", type_of(self.field.kind)),
-            Presence::NullableUuid => "Nullable(UUID)".to_owned(),
-        };
         put_text(self.field.name.as_bytes(), out);
-        put_text(name.as_bytes(), out);
+        put_text(column_type(self.field).as_bytes(), out);
 
         let Entries { names, values, .. } = &mut self.entries;
         for part in [&mut self.nulls, &mut self.values, names, values] {

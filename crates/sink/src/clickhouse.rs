@@ -6,6 +6,8 @@
 #[cfg(feature = "http")]
 mod answers;
 #[cfg(feature = "http")]
+mod columns;
+#[cfg(feature = "http")]
 mod insert;
 #[cfg(feature = "http")]
 mod tables;

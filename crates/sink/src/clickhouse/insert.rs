@@ -1,9 +1,11 @@
 //! The destination that inserts.
 
 use super::answers::{Place, UNKNOWN_DATABASE, UNKNOWN_TABLE, code_of, fate};
-use super::{ClickHouseOptions, Duplicates, Insertion, MissingTables, tables};
+use super::{ClickHouseOptions, Duplicates, Insertion, MissingTables, columns, tables};
 use crate::batch::{Attempt, Batch, Encoded, Failure, Fate, Outcome, Part, PartKey, Sent};
-use crate::destination::{BatchEncoder, Connector, Destination, Form, Pushed, ReadBack};
+use crate::destination::{
+    BatchEncoder, Connector, Destination, Form, OwnFigures, Pushed, ReadBack,
+};
 use crate::http::{
     Answer, BodyEncoder, Client, IN_FLIGHT_MAX, body_of, failure, no_secret, parse_url,
     secret_value, tasks,
@@ -14,7 +16,8 @@ use ledger::{Reason, Trouble};
 use record::{Native, Row, RowKind};
 use reqwest::header::CONTENT_ENCODING;
 use reqwest::{Method, RequestBuilder, Url};
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Tables of a ClickHouse server.
@@ -72,13 +75,30 @@ struct Server {
     options: ClickHouseOptions,
     url: Url,
     client: Client,
+    columns: Mutex<Columns>,
+}
+
+/// What is known of the columns of the tables.
+#[derive(Default)]
+struct Columns {
+    /// The kinds of rows whose table keeps every value. One that refuses an insert is looked at again.
+    fit: HashSet<RowKind>,
+    /// Why they cannot be looked at.
+    unseen: Option<Trouble>,
+}
+
+/// What a look at the columns of a table found.
+enum Look {
+    Fit,
+    /// They are not to be seen, or there is no table; why is said in words.
+    Unseen(String),
 }
 
 impl ClickHouse {
     fn new(options: ClickHouseOptions) -> Result<ClickHouse, Trouble> {
         let url = parse_url(&options.url)?;
         let client = Client::new(&url, &options.tls, options.request_timeout)?;
-        let server = Arc::new(Server { options, url, client });
+        let server = Arc::new(Server { options, url, client, columns: Mutex::default() });
         Ok(ClickHouse { server, tasks: tasks()? })
     }
 }
@@ -116,6 +136,11 @@ impl Destination for ClickHouse {
         }
     }
 
+    fn figures(&self) -> OwnFigures {
+        let trouble = self.server.columns().unseen.clone();
+        OwnFigures { trouble, ..OwnFigures::default() }
+    }
+
     fn is_idempotent(&self) -> bool {
         self.server.options.duplicates == Duplicates::Removed
     }
@@ -125,16 +150,79 @@ impl Server {
     /// Inserts a batch, and makes its table if that is missing and may be made.
     async fn deliver(&self, batch: &Arc<Batch>) -> Result<Fate, Failure> {
         let kind = batch.kind.unwrap_or(RowKind::Record);
+        let table = self.table(kind);
+        let (address, database) = (self.client.address(), self.options.database.as_str());
+        let place = Place { address, database, table: &table, kind };
+
+        let mut look = self.look(&place).await?;
         let mut answer = self.insert(batch, kind).await?;
         let is_missing = matches!(code_of(&answer), Some(UNKNOWN_TABLE | UNKNOWN_DATABASE));
         if is_missing && self.options.missing_tables == MissingTables::Created {
             self.create(kind).await?;
+            // Somebody else may have made it meanwhile.
+            look = self.look(&place).await?;
             answer = self.insert(batch, kind).await?;
         }
 
-        let (database, table) = (self.options.database.as_str(), self.table(kind));
-        let address = self.client.address();
-        Ok(fate(&answer, &Place { address, database, table: &table, kind }))
+        let fate = fate(&answer, &place);
+        self.note(&place, look, &fate);
+        Ok(fate)
+    }
+
+    /// Whether the columns of a table keep every value, if that is not known yet. What they are is not to be seen by every user: then
+    /// rows go on as they are.
+    async fn look(&self, place: &Place<'_>) -> Result<Look, Failure> {
+        let (kind, fields) = (place.kind, &self.options.fields);
+        if self.columns().fit.contains(&kind) {
+            return Ok(Look::Fit);
+        }
+
+        let question = columns::question(kind, fields, place.database, place.table);
+        let request = self.request(place.database, &[])?.body(question);
+        // Nothing of the batch has left.
+        let answer = self
+            .client
+            .send(request)
+            .await
+            .map_err(|failure| Failure { sent: Sent::No, ..failure })?;
+        if !answer.status.is_success() || code_of(&answer).is_some() {
+            return Ok(Look::Unseen(answer.words()));
+        }
+        match columns::misfits(kind, fields, &String::from_utf8_lossy(&answer.body)) {
+            Some(misfits) if misfits.is_empty() => Ok(Look::Fit),
+            Some(misfits) => Err(columns::unfit(&misfits, place)),
+            None => Ok(Look::Unseen("it shows no column of it".to_owned())),
+        }
+    }
+
+    /// Keeps what a look found for the next inserts, if this one was taken.
+    fn note(&self, place: &Place<'_>, look: Look, fate: &Fate) {
+        let Place { address, database, table, kind } = place;
+        let mut known = self.columns();
+        match (fate, look) {
+            (Fate::Acknowledged, Look::Fit) => {
+                if known.fit.insert(*kind) {
+                    known.unseen = None;
+                }
+            }
+            (Fate::Acknowledged, Look::Unseen(says)) => {
+                let what = format!(
+                    "{address} takes rows into {database}.{table}, and does not say whether its columns keep every value: {says}"
+                );
+                let fix = format!(
+                    "GRANT SHOW COLUMNS ON {database}.{table} TO the user of this sink: a narrower number would be cut unseen"
+                );
+                known.unseen = Some(Trouble { what, fix });
+            }
+            _ => {
+                known.fit.remove(kind);
+            }
+        }
+    }
+
+    fn columns(&self) -> MutexGuard<'_, Columns> {
+        // Nothing panics between two changes that belong together.
+        self.columns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn insert(&self, batch: &Arc<Batch>, kind: RowKind) -> Result<Answer, Failure> {

@@ -12,12 +12,13 @@ use sink::{
     SecretSource, SinkOptions, TlsOptions,
 };
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 use testkit::servers::{Certificate, Server, unique};
 use testkit::{TempDir, proxy, readback, wait_for};
 
 /// A database of a test's own, which the sink makes.
-fn to(server: SocketAddr, database: &str) -> ClickHouseOptions {
+pub(crate) fn to(server: SocketAddr, database: &str) -> ClickHouseOptions {
     ClickHouseOptions {
         url: format!("http://{server}"),
         database: database.to_owned(),
@@ -33,7 +34,7 @@ fn to(server: SocketAddr, database: &str) -> ClickHouseOptions {
     }
 }
 
-fn sink(to: ClickHouseOptions, rows: usize) -> SinkOptions {
+pub(crate) fn sink(to: ClickHouseOptions, rows: usize) -> SinkOptions {
     let delivery = DeliveryOptions {
         in_flight_max: 2,
         retry_max: Duration::from_millis(500),
@@ -260,6 +261,41 @@ fn another_table_is_named_with_its_column() {
     // What can be cast is.
     let query = format!("SELECT count() AS all FROM `{database}`.sockets WHERE sequence = '99'");
     assert_eq!(readback::clickhouse(server, &query), [json!({ "all": 1 })]);
+}
+
+/// What the engine would cut without a word.
+#[test]
+fn a_column_that_keeps_less_is_refused_and_one_that_keeps_more_is_not() {
+    let Some(server) = Server::ClickHouse.shared() else { return };
+    let database = unique("weir");
+    let send = |numbers: Range<u64>| {
+        let mut source = Source::to_one(sink(to(server, &database), 100));
+        numbers.clone().for_each(|number| source.writer.record(&record(number)));
+        source.writer.flush();
+        source
+    };
+    ended(send(0..1));
+    let alter = |what: &str| {
+        readback::clickhouse(server, &format!("ALTER TABLE `{database}`.sockets {what}"));
+    };
+
+    let (address, table) = (server.to_string(), format!("{database}.sockets"));
+    for narrow in ["Nullable(UInt16)", "Nullable(Int32)", "Nullable(DateTime)"] {
+        alter(&format!("MODIFY COLUMN rtt_us {narrow}"));
+        let cure = "MODIFY COLUMN rtt_us Nullable(UInt32)";
+        cured(to(server, &database), &[&address, &table, narrow, cure], || alter(cure));
+    }
+    readback::clickhouse(server, &format!("TRUNCATE TABLE `{database}`.sockets"));
+    alter("MODIFY COLUMN rtt_us Nullable(Int64)");
+    alter("MODIFY COLUMN bytes_acked Nullable(String)");
+    assert_eq!(ended(send(70_000..70_100)).delivered.count, 100);
+
+    let wanted = (70_000..70_100).map(|number| {
+        let mut row = row(number);
+        row["bytes_acked"] = row["bytes_acked"].to_string().into();
+        row
+    });
+    assert!(rows_of(server, &database).into_iter().eq(wanted));
 }
 
 #[test]

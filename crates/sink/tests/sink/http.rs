@@ -341,6 +341,21 @@ fn an_insert_of_clickhouse_says_when_it_is_to_be_answered() {
     }
 }
 
+/// Its rows are taken all the same.
+#[test]
+fn a_server_of_clickhouse_that_shows_no_columns_is_named() {
+    let fake = Fake::start(&[OK]);
+    let mut source = Source::to_one(sink(sink::clickhouse(clickhouse(&fake)), 100));
+    source.send(0..100);
+    wait_for("everything to leave", || source.is_empty());
+    let trouble = wait_for("what is not known to be told", || source.hop().trouble);
+    assert!(trouble.what.contains("weir.sockets") && trouble.fix.contains("GRANT"), "{trouble:?}");
+    source.send(100..200);
+    wait_for("everything to leave", || source.is_empty());
+    assert_eq!(source.hop().delivered.count, 200);
+    source.stop(Instant::now() + Duration::from_secs(5));
+}
+
 #[test]
 fn lines_are_those_of_a_file() {
     let fake = Fake::start(&[OK]);

@@ -20,13 +20,13 @@ mod outage;
 mod parquet;
 #[cfg(feature = "redis")]
 mod redis;
-#[cfg(any(feature = "http", feature = "parquet"))]
 #[path = "../../../record/tests/record/support.rs"]
 mod rows;
 #[cfg(feature = "s3")]
 mod s3;
 #[cfg(all(feature = "kafka", feature = "http"))]
 mod schema_registry;
+mod sflow;
 mod spool;
 mod stream_errors;
 mod streams;

@@ -16,7 +16,7 @@ use testkit::readback::{self, Listener, Message, make_jetstream};
 use testkit::servers::{Certificate, Own, Server, unique};
 use testkit::{DEADLINE, Peer, TempDir, find_tool, wait_for};
 
-fn to(addr: SocketAddr, subject: &str, service: NatsService) -> NatsOptions {
+pub(crate) fn to(addr: SocketAddr, subject: &str, service: NatsService) -> NatsOptions {
     NatsOptions {
         servers: vec![addr.to_string()],
         subject: subject.into(),
@@ -28,12 +28,12 @@ fn to(addr: SocketAddr, subject: &str, service: NatsService) -> NatsOptions {
     }
 }
 
-fn records(options: NatsOptions) -> Connector {
+pub(crate) fn records(options: NatsOptions) -> Connector {
     nats(options, Content::Records(Encoding::Protobuf, fields(&["sequence", "cookie", "host"])))
 }
 
 /// As the configuration makes it.
-fn sink_options(connector: Connector) -> SinkOptions {
+pub(crate) fn sink_options(connector: Connector) -> SinkOptions {
     SinkOptions {
         batch: BatchLimits { rows: 1_000, bytes: 256 << 10, age: Duration::ZERO },
         delivery: DeliveryOptions {

@@ -17,7 +17,7 @@ use testkit::readback::{self, Message};
 use testkit::servers::{Own, Server, unique};
 use testkit::{TempDir, wait_for};
 
-fn to(nsqd: SocketAddr, topic: &str) -> NsqOptions {
+pub(crate) fn to(nsqd: SocketAddr, topic: &str) -> NsqOptions {
     NsqOptions {
         hosts: vec![(nsqd.ip().to_string(), nsqd.port())],
         topic: topic.into(),
@@ -27,12 +27,12 @@ fn to(nsqd: SocketAddr, topic: &str) -> NsqOptions {
     }
 }
 
-fn protobuf(options: NsqOptions) -> Connector {
+pub(crate) fn protobuf(options: NsqOptions) -> Connector {
     nsq(options, Content::Records(Encoding::Protobuf, FieldSet::ALL))
 }
 
 /// A sink as the configuration makes it.
-fn sink_options(connector: Connector) -> SinkOptions {
+pub(crate) fn sink_options(connector: Connector) -> SinkOptions {
     SinkOptions {
         batch: BatchLimits { rows: 10_000, bytes: 256 << 10, age: Duration::ZERO },
         delivery: DeliveryOptions { in_flight_max: 8, ..DeliveryOptions::default() },

@@ -16,7 +16,7 @@ use testkit::readback::{self, At, Listener};
 use testkit::servers::{Certificate, Own, Server, unique};
 use testkit::{DEADLINE, TempDir, find_tool, run, wait_for};
 
-fn to(addr: SocketAddr, name: &str) -> RedisOptions {
+pub(crate) fn to(addr: SocketAddr, name: &str) -> RedisOptions {
     RedisOptions {
         host: addr.ip().to_string(),
         port: addr.port(),
@@ -27,13 +27,13 @@ fn to(addr: SocketAddr, name: &str) -> RedisOptions {
     }
 }
 
-fn records(options: RedisOptions) -> Connector {
+pub(crate) fn records(options: RedisOptions) -> Connector {
     let fields = fields(&["sequence", "cookie", "host"]);
     redis(options, Content::Records(Encoding::Protobuf, fields))
 }
 
 /// As the configuration makes it.
-fn sink_options(connector: Connector) -> SinkOptions {
+pub(crate) fn sink_options(connector: Connector) -> SinkOptions {
     SinkOptions {
         batch: BatchLimits { rows: 1_000, bytes: 256 << 10, age: Duration::ZERO },
         delivery: DeliveryOptions {
@@ -57,7 +57,7 @@ fn numbers(server: impl Into<At>, stream: &str) -> Vec<u64> {
     entries.iter().map(|entry| number_of(field(&entry.headers, "record"))).collect()
 }
 
-fn field<'a>(fields: &'a [(String, Vec<u8>)], name: &str) -> &'a [u8] {
+pub(crate) fn field<'a>(fields: &'a [(String, Vec<u8>)], name: &str) -> &'a [u8] {
     &fields.iter().find(|(known, _)| known == name).unwrap().1
 }
 

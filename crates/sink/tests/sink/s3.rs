@@ -2,8 +2,8 @@
 
 use crate::outage::{Outage, beside, with_spool, without_spool};
 use crate::parquet::{START_UNIX_NS, hop};
-use crate::rows;
-use crate::support::{number_and_filling, numbered, options};
+use crate::support::{Source, number_and_filling, numbered, options};
+use crate::{rows, sflow};
 use ledger::{HopSnapshot, Trouble};
 use record::{ChunkBuilder, Encoder, Encoding, FieldSet, Frame, RowKind, SocketRecord};
 use sink::batch::{Attempt, Batch, BatchId, Encoded, Part, PartKey, Parts};
@@ -117,10 +117,17 @@ fn end(sink: Sink) -> HopSnapshot {
     hop(&*meter)
 }
 
-/// Saves the objects of a bucket as files, and compares them with the lines.
+/// Compares the objects of a bucket with the lines.
 fn compare(store: &Store, lines: &[u8], objects: usize) {
+    assert_eq!(save(store), objects);
+    fs::write(store.folder.file("sockets.jsonl"), lines).unwrap();
+    crate::parquet::compare(store.folder.path());
+}
+
+/// Saves the objects of a bucket as files, and returns how many there are.
+fn save(store: &Store) -> usize {
     let found = readback::bucket(store.server, &store.bucket);
-    assert_eq!(found.len(), objects);
+    let count = found.len();
     for object in found {
         let name = String::from_utf8(object.key.unwrap()).unwrap();
         let below = name.strip_prefix("weir/eu/").expect("the prefix stands before the name");
@@ -128,8 +135,7 @@ fn compare(store: &Store, lines: &[u8], objects: usize) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, object.payload).unwrap();
     }
-    fs::write(store.folder.file("sockets.jsonl"), lines).unwrap();
-    crate::parquet::compare(store.folder.path());
+    count
 }
 
 #[test]
@@ -143,6 +149,26 @@ fn a_sink_s_100_000_records_are_all_in_its_bucket() {
     assert_eq!((hop.delivered.count, hop.dropped_total().count), (100_000, 0), "{hop:?}");
     compare(&store, &lines, 2);
     assert_eq!(readback::bucket_uploads(server, &store.bucket), [""; 0]);
+}
+
+#[test]
+fn rows_of_sflow_are_all_in_its_bucket() {
+    let Some(server) = Server::S3.shared() else { return };
+    let store = Store::new(server);
+    let rows = sflow::rows(testkit::rows());
+    let mut source = Source::to(vec![open(store.options(), 90_000)]);
+    sflow::write(&mut source, &rows);
+    let sink = source.sinks.remove(0);
+    drop(source);
+    assert_eq!(end(sink).delivered.count, rows.len() as u64);
+
+    for kind in [RowKind::Flow, RowKind::Counters, RowKind::FlowTotals] {
+        let lines = sflow::lines_of(&rows, kind);
+        fs::write(store.folder.file(&format!("{}.jsonl", kind.table())), lines).unwrap();
+    }
+    // At least one for each kind.
+    assert!(save(&store) >= 3);
+    crate::parquet::compare(store.folder.path());
 }
 
 /// Hands over what becomes an object of some 24 MiB, in three parts.

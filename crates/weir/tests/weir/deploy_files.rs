@@ -78,6 +78,6 @@ fn a_broker_takes_the_settings_of_the_topics() {
     broker.kill();
     let made: Vec<Value> = made.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let names: Vec<&str> = made.iter().map(|topic| topic["topic"].as_str().unwrap()).collect();
-    assert_eq!(names, ["weir.sockets", "weir.polls", "weir.datagrams"]);
+    assert_eq!(names, ["weir.sockets", "weir.polls", "weir.datagrams", "weir.flows"]);
     assert!(made.iter().all(|topic| topic["config"]["compression.type"] == "producer"));
 }

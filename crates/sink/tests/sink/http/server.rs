@@ -27,6 +27,9 @@ impl Request {
 
 pub(super) const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
+/// How the question for the columns of a table begins.
+const COLUMNS: &[u8] = b"SELECT name, substring(type";
+
 /// Answers each request with the next of its answers, and with the last again and again. An empty one closes the connection, and so
 /// does one with `Connection: close`.
 pub(super) struct Fake {
@@ -95,6 +98,13 @@ impl Shared {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let mut stream = stream;
         while let Some(request) = read_request(&mut reader) {
+            // No part of what a test has written down: ClickHouse is asked before an insert, and shows nothing here.
+            if request.body.starts_with(COLUMNS) {
+                if stream.write_all(OK.as_bytes()).is_err() {
+                    break;
+                }
+                continue;
+            }
             self.requests.lock().unwrap().push(request);
             let answer = {
                 let mut answers = self.answers.lock().unwrap();

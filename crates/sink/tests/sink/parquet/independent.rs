@@ -1,8 +1,8 @@
 //! What is in the files: every value of every row, and the schema.
 
 use super::{START_UNIX_NS, end, folder_options, open};
-use crate::rows;
 use crate::support::Source;
+use crate::{rows, sflow};
 use record::{
     DatagramRecord, Encoder, Encoding, Field, FieldSet, Frame, PollTotals, RowKind, SocketRecord,
     decode_protobuf,
@@ -114,6 +114,25 @@ fn all_of_a_sink_s_records_are_in_its_files() {
 
     file.write_all(&records).unwrap();
     fs::write(folder.file("polls.jsonl"), polls).unwrap();
+    compare(folder.path());
+}
+
+#[test]
+fn all_rows_of_sflow_are_in_the_files_of_their_tables() {
+    let folder = TempDir::new();
+    let options = folder_options(&folder.file("records"));
+    let limits = BatchLimits { rows: 80_000, bytes: 64 << 20, age: Duration::from_secs(60) };
+    let mut source = Source::to(vec![open(options, limits)]);
+    let rows = sflow::rows(testkit::rows());
+    sflow::write(&mut source, &rows);
+    let sink = source.sinks.remove(0);
+    drop(source);
+    assert_eq!(end(sink).delivered.count, rows.len() as u64);
+
+    for kind in [RowKind::Flow, RowKind::Counters, RowKind::FlowTotals] {
+        let lines = sflow::lines_of(&rows, kind);
+        fs::write(folder.file(&format!("{}.jsonl", kind.table())), lines).unwrap();
+    }
     compare(folder.path());
 }
 

@@ -1,13 +1,14 @@
 """Sends the records of files to one topic, the totals between them to another, and the datagrams of `datagrams.pb` to a third, each in
 a message of its own, as Weir's sink does; and a message that is not Weir's to the topics of the same names with `-broken` behind them.
 
-usage: produce.py BROKER SOCKETS_TOPIC POLLS_TOPIC DATAGRAMS_TOPIC FILE...
+usage: produce.py BROKER TABLE=TOPIC,... FILE... The rows of `flows.pb` go to the topic of `flows`, whatever their kind.
 """
 import pathlib, sys
 
 from confluent_kafka import Producer
 
-broker, sockets, polls, datagrams, *files = sys.argv[1:]
+broker, topics, *files = sys.argv[1:]
+topics = dict(pair.split("=") for pair in topics.split(","))
 TOTALS = 400
 
 
@@ -41,10 +42,10 @@ for file in files:
         length, at = varint(data, at)
         message, at = data[at : at + length], at + length
         totals = totals_of(message)
-        topic, value = (sockets, message) if totals is None else (polls, totals)
-        if pathlib.Path(file).stem == "datagrams":
-            topic, value = datagrams, message
-        producer.produce(topic, value)
-for topic in (sockets, polls, datagrams):
+        table, value = ("sockets", message) if totals is None else ("polls", totals)
+        if (stem := pathlib.Path(file).stem) in ("datagrams", "flows"):
+            table, value = stem, message
+        producer.produce(topics[table], value)
+for topic in topics.values():
     producer.produce(f"{topic}-broken", b"no message of Weir's")
 assert producer.flush(60) == 0
