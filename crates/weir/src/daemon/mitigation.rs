@@ -274,7 +274,11 @@ impl Inner {
 impl Speaking {
     fn begin(mut next: Next, attacks: &BTreeMap<u64, Attack>) -> anyhow::Result<Speaking> {
         let open = || next.address.open().with_context(|| format!("speaker {}", next.address));
+        // What a former thread had is opened here, if that has ended since the reload began.
         let speaker = next.speaker.take().map_or_else(open, Ok)?;
+        if let (None, Some(path)) = (&next.journal, &next.journal_path) {
+            next.journal = Some(open_journal(path)?);
+        }
         let (policies, observer) = (Vec::new(), Box::new(|_: &Entry| {}));
         let nobody = Options { policies, speaker, observer, journal: None };
         let mut one = Speaking {
