@@ -77,13 +77,14 @@ keys! {
         new_routes_per_minute => new_routes_per_minute: usize = whole(1, 10_000), default(10);
         /// Shortest life of a route.
         hold => hold: Duration = Span(Duration::ZERO, DAY), default(MINUTE);
-        /// Longest life of a route, even while the traffic goes on. Afterwards it takes another event to announce it again.
+        /// Longest life of a route, even while the traffic goes on. If it still does after a rest as long as `hold`, the route comes again.
         expire_after => expire_after: Duration = Span(Duration::from_secs(1), DAY.saturating_mul(30)), default(MINUTE.saturating_mul(60));
         /// For how long the traffic has to be gone before the route is withdrawn. It counts from the event that says so.
         withdraw_after => withdraw_after: Duration = Span(Duration::ZERO, DAY), default(MINUTE);
         /// What becomes of routes when Weir stops.
         on_stop => on_stop: OnStop = Choice(&[("withdraw", OnStop::Withdraw), ("keep", OnStop::Keep)]), default(OnStop::Withdraw);
-        /// A file to which everything that is decided, and every answer of the speaker, is appended as a line of JSON.
+        /// A file to which everything that is decided, and every answer of the speaker, is appended as a line of JSON. A file next to it has the
+        /// routes that the next start looks for.
         audit_log => audit_log: Option<PathBuf> = path("path", audit_path), unset("Weir's own log alone");
     }
 }

@@ -6,12 +6,13 @@ pub use watching::{AgentFigure, PortFigure, Watched};
 
 use crate::definition::{Counting, Definition};
 use crate::engine::{Changed, Engine, Limits, Taken};
-use crate::event::EventLog;
+use crate::event::{Event, EventLog};
 use crate::lookup::Groups;
 use crate::portion::Told;
 use crate::threshold::{Passed, Threshold, Watch};
 use std::collections::HashSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use watching::Watching;
 
@@ -59,6 +60,17 @@ impl Analysis {
     /// The thresholds, in the order in which they came.
     pub fn thresholds(&self) -> impl Iterator<Item = (&Watched, &Watch)> {
         self.watching.iter().map(|one| (&one.of, &one.watch))
+    }
+
+    /// The events of what is above a threshold now, in no order.
+    pub fn raised(&self) -> impl Iterator<Item = &Arc<Event>> {
+        self.watching.iter().flat_map(Watching::raised)
+    }
+
+    /// Samples of flows that no threshold looked at, because too many others were above the lowest one: [`Counting::hot_missed`] of all
+    /// definitions.
+    pub fn hot_missed(&self) -> u64 {
+        self.engine.counting().iter().map(Counting::hot_missed).sum()
     }
 
     /// The definition of this name with its flows.
@@ -161,19 +173,20 @@ impl Analysis {
     pub fn tick(&mut self, now: Moment, told: &mut impl Told) -> bool {
         self.engine.tick(now.clock_ns, told);
         let before = self.events.last_id();
-        for mut one in std::mem::take(&mut self.leaving) {
-            one.watch.release(now.clock_ns, &mut self.passed);
-            self.tell(&mut one, now);
-        }
-
         self.watch_rates(now.clock_ns);
         let changed = self.take_changed();
-        let mut watching = std::mem::take(&mut self.watching);
-        for one in &mut watching {
-            one.look(&self.engine, &changed, now, &mut self.passed);
-            self.tell(one, now);
+
+        // Everything stays in its place: a panic at one threshold loses no other.
+        let Analysis { engine, watching, leaving, events, passed } = self;
+        while !leaving.is_empty() {
+            let mut one = leaving.remove(0);
+            one.watch.release(now.clock_ns, passed);
+            tell(&mut one, (engine, events), now, passed);
         }
-        self.watching = watching;
+        for one in watching {
+            one.look(engine, &changed, now, passed);
+            tell(one, (engine, events), now, passed);
+        }
         self.events.last_id() > before
     }
 
@@ -195,13 +208,17 @@ impl Analysis {
         self.engine.forget_changed();
         Changed::Unwatched
     }
+}
 
-    /// Makes events of what has passed.
-    fn tell(&mut self, one: &mut Watching, now: Moment) {
-        for passed in self.passed.drain(..) {
-            let event = one.event(self.events.next_id(), &self.engine, now, passed);
-            self.events.push(event);
-        }
+/// Makes events of what has passed.
+fn tell(
+    one: &mut Watching,
+    (engine, events): (&Engine, &mut EventLog),
+    now: Moment,
+    passed: &mut Vec<Passed>,
+) {
+    for passed in passed.drain(..) {
+        events.push(one.event(events.next_id(), engine, now, passed));
     }
 }
 

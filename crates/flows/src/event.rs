@@ -104,11 +104,11 @@ impl EventLog {
     }
 
     /// Keeps an event, which has the next number.
-    pub(crate) fn push(&mut self, event: Event) {
+    pub(crate) fn push(&mut self, event: Arc<Event>) {
         self.last_id = event.id;
         if self.events.len() == self.events_max {
             self.events.pop_front();
         }
-        self.events.push_back(Arc::new(event));
+        self.events.push_back(event);
     }
 }

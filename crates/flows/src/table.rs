@@ -95,6 +95,8 @@ pub struct Table {
     /// A decayed sum of this, times the weight of the moment, is at the watched rate. It is low by what a look was ago.
     hot_sum: f64,
     hot_missed: u64,
+    /// Which of `hot` was looked at last for a place.
+    hot_turn: usize,
     /// By sampler.
     all: HashMap<u32, Everything, RandomState>,
     /// When the first sample came.
@@ -150,6 +152,7 @@ impl Table {
             hot: Vec::new(),
             hot_sum: f64::INFINITY,
             hot_missed: 0,
+            hot_turn: 0,
             all: HashMap::default(),
             began_ns: 0,
         }
@@ -231,10 +234,24 @@ impl Table {
                 *is_hot = true;
                 self.hot.push(at);
             } else {
-                self.hot_missed += 1;
+                self.displace(at);
             }
         }
         at
+    }
+
+    /// Remembers a flow in the place of a lighter one, so that many that are above a low threshold do not hide one that is above a high one. One
+    /// other is looked at for each sample, in turn: a flow that is heavier than most finds its place within a few of its samples.
+    fn displace(&mut self, at: u32) {
+        self.hot_missed += 1;
+        self.hot_turn = (self.hot_turn + 1) % self.hot.len();
+        let other = self.hot[self.hot_turn];
+        let value_at = |at: u32| self.places[at as usize].flow.recent.value;
+        if value_at(other) < value_at(at) {
+            self.places[other as usize].is_hot = false;
+            self.places[at as usize].is_hot = true;
+            self.hot[self.hot_turn] = at;
+        }
     }
 
     /// Since the first sample; nothing before it.
@@ -262,7 +279,7 @@ impl Table {
         places.map(|at| (self.key(*at), &self.places[*at as usize].flow))
     }
 
-    /// Samples of flows at the watched rate that were not noted, because as many others were as are remembered.
+    /// Samples that brought a flow to the watched rate while as many others were as are remembered: one of the two was not noted.
     pub fn hot_missed(&self) -> u64 {
         self.hot_missed
     }

@@ -225,6 +225,10 @@ figures! {
             "Samples that agents of sFlow lost before they sent them, as they say themselves.";
         CollectorDropped = "collector_dropped", Count,
             "Datagrams that this program received for the analysis, or the kernel for it, and that the analysis did not get: the drops at its listeners' sockets, at their rings, and at their targets called flows.";
+        EventsMissed = "events_missed", Count,
+            "Events of thresholds that no sink was given: more came at once than are kept (events_max). Mitigations are told what goes on all the same.";
+        UnwatchedSamples = "unwatched_samples", Count,
+            "Samples of flows that came to a threshold's level while 16,384 others of their definition were: the lighter ones are not looked at.";
         ReturnedDatagrams = "returned_datagrams", Count,
             "Datagrams that the network gave back after they were counted as delivered: the network lost at least these.";
     } each {

@@ -148,6 +148,12 @@ fn write_rest(text: &mut String, indent: &str, hop: &HopSnapshot) {
         (Event::PossibleDuplicates, "duplicates", "  at most, of those that went out"),
         (Event::AgentDroppedSamples, "agents", "  samples lost before agents sent them"),
         (Event::CollectorDropped, "collector", "  dropped here before the analysis, see above"),
+        (Event::EventsMissed, "events", "  of thresholds that no sink was given"),
+        (
+            Event::UnwatchedSamples,
+            "unwatched",
+            "  samples, because too many flows were at a threshold",
+        ),
     ] {
         if hop.event(event) > 0 {
             write_count(text, indent, what, &grouped(hop.event(event)), note);

@@ -19,6 +19,10 @@ pub enum Entry {
     Connected { speaker: String },
     /// The speaker is not there; what it had announced is gone with it or stays, as it decides.
     Lost { speaker: String, error: String },
+    /// Routes that an earlier life left with the speaker. They are withdrawn if no attack wants them soon.
+    Found { routes: Vec<Nlri> },
+    /// The file of routes could not be written: should Weir be killed, this route is not found again.
+    Unnoted { nlri: Nlri, error: String },
     /// Routes are left with the speaker at the end: on purpose, or because it did not take the withdrawal.
     Left { routes: Vec<Nlri>, reason: String },
 }
@@ -56,12 +60,19 @@ impl Entry {
             Entry::Lost { speaker, error } => {
                 json!({ "event": "lost", "speaker": speaker, "error": error })
             }
+            Entry::Found { routes } => json!({ "event": "found", "routes": shown(routes) }),
+            Entry::Unnoted { nlri, error } => {
+                json!({ "event": "unnoted", "route": nlri.to_string(), "error": error })
+            }
             Entry::Left { routes, reason } => {
-                let routes: Vec<_> = routes.iter().map(Nlri::to_string).collect();
-                json!({ "event": "left", "routes": routes, "reason": reason })
+                json!({ "event": "left", "routes": shown(routes), "reason": reason })
             }
         }
     }
+}
+
+fn shown(routes: &[Nlri]) -> Vec<String> {
+    routes.iter().map(Nlri::to_string).collect()
 }
 
 fn word(verdict: Verdict) -> &'static str {

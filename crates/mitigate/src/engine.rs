@@ -52,6 +52,8 @@ pub struct Engine {
     policy: Policy,
     held: BTreeMap<Nlri, Held>,
     waiting: VecDeque<Attack>,
+    /// Routes that have expired while their attacks went on, until they may come again.
+    resting: BTreeMap<Nlri, Resting>,
     /// When routes began, of the last minute, oldest first.
     begun: VecDeque<Instant>,
 }
@@ -60,15 +62,31 @@ pub struct Engine {
 #[derive(Debug)]
 struct Held {
     actions: Actions,
+    /// The one that it began with.
+    first: Attack,
     attacks: BTreeSet<String>,
     since: Instant,
     /// Since when there has been no attack.
     gone_since: Option<Instant>,
 }
 
+/// A route that has expired while its attacks went on.
+#[derive(Debug)]
+struct Resting {
+    first: Attack,
+    attacks: BTreeSet<String>,
+    since: Instant,
+}
+
 impl Engine {
     pub fn new(policy: Policy) -> Engine {
-        Engine { policy, held: BTreeMap::new(), waiting: VecDeque::new(), begun: VecDeque::new() }
+        Engine {
+            policy,
+            held: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            resting: BTreeMap::new(),
+            begun: VecDeque::new(),
+        }
     }
 
     pub fn policy(&self) -> &Policy {
@@ -105,12 +123,29 @@ impl Engine {
 
     /// An attack is over.
     pub fn clear(&mut self, id: &str, now: Instant) {
-        self.waiting.retain(|attack| attack.id != id);
+        self.keep(|known| known != id, now);
+    }
+
+    /// These attacks go on, and no others: what was missed is made up for.
+    pub fn set(&mut self, attacks: &[Attack], now: Instant) -> Vec<Decision> {
+        let ids: BTreeSet<&str> = attacks.iter().map(|attack| attack.id.as_str()).collect();
+        self.keep(|known| ids.contains(known), now);
+        attacks.iter().filter_map(|attack| self.raise(attack.clone(), now)).collect()
+    }
+
+    /// Clears the attacks that do not go on.
+    fn keep(&mut self, goes_on: impl Fn(&str) -> bool, now: Instant) {
+        self.waiting.retain(|attack| goes_on(&attack.id));
         for held in self.held.values_mut() {
-            if held.attacks.remove(id) && held.attacks.is_empty() {
-                held.gone_since = Some(now);
+            held.attacks.retain(|id| goes_on(id));
+            if held.attacks.is_empty() {
+                held.gone_since.get_or_insert(now);
             }
         }
+        self.resting.retain(|_, resting| {
+            resting.attacks.retain(|id| goes_on(id));
+            !resting.attacks.is_empty()
+        });
     }
 
     /// What the passing of time decides.
@@ -120,6 +155,7 @@ impl Engine {
         let has_passed =
             |since: Instant, time: Duration| now.saturating_duration_since(since) >= time;
 
+        let resting = &mut self.resting;
         self.held.retain(|nlri, held| {
             let is_gone = held.gone_since.is_some_and(|at| has_passed(at, limits.withdraw_after));
             let reason = match held.since {
@@ -128,8 +164,24 @@ impl Engine {
                 _ => return true,
             };
             decisions.push(withdrawn(nlri, &held.actions, reason));
+            if !held.attacks.is_empty() {
+                let (first, attacks) = (held.first.clone(), std::mem::take(&mut held.attacks));
+                resting.insert(nlri.clone(), Resting { first, attacks, since: now });
+            }
             false
         });
+
+        let rested = |_: &Nlri, resting: &mut Resting| has_passed(resting.since, limits.hold);
+        for (nlri, Resting { first, attacks, .. }) in
+            self.resting.extract_if(.., rested).collect::<Vec<_>>()
+        {
+            // The first one may be over; any of them stands for all.
+            let id = attacks.first().cloned().unwrap_or_default();
+            decisions.extend(self.raise(Attack { id, ..first }, now));
+            if let Some(held) = self.held.get_mut(&nlri) {
+                held.attacks.extend(attacks);
+            }
+        }
 
         // In their order, until one still has to wait.
         while self.room(now).is_ok()
@@ -143,6 +195,7 @@ impl Engine {
     /// Weir stops: afterwards nothing is wanted, unless routes are to be kept.
     pub fn stop(&mut self) -> Vec<Decision> {
         self.waiting.clear();
+        self.resting.clear();
         match self.policy.on_stop {
             OnStop::Keep => Vec::new(),
             OnStop::Withdraw => self.withdraw_all("weir stops"),
@@ -152,6 +205,7 @@ impl Engine {
     /// Nothing is wanted any more, whatever the policy says about a stop.
     pub fn withdraw_all(&mut self, reason: &str) -> Vec<Decision> {
         self.waiting.clear();
+        self.resting.clear();
         let all = std::mem::take(&mut self.held);
         all.iter().map(|(nlri, held)| withdrawn(nlri, &held.actions, reason)).collect()
     }
@@ -166,6 +220,12 @@ impl Engine {
             held.gone_since = None;
             if held.attacks.len() < ATTACKS_PER_ROUTE_MAX {
                 held.attacks.insert(attack.id);
+            }
+            return None;
+        }
+        if let Some(resting) = self.resting.get_mut(&nlri) {
+            if resting.attacks.len() < ATTACKS_PER_ROUTE_MAX {
+                resting.attacks.insert(attack.id);
             }
             return None;
         }
@@ -185,7 +245,8 @@ impl Engine {
 
         self.begun.push_back(now);
         let attacks = BTreeSet::from([attack.id.clone()]);
-        let held = Held { actions: actions.clone(), attacks, since: now, gone_since: None };
+        let first = attack.clone();
+        let held = Held { actions: actions.clone(), first, attacks, since: now, gone_since: None };
         self.held.insert(nlri.clone(), held);
         let reason = format!("{} is at {}", attack.threshold, attack.value);
         let route = Some((nlri, actions));

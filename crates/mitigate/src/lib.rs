@@ -9,6 +9,7 @@
 mod audit;
 mod control;
 mod engine;
+mod journal;
 mod policy;
 mod prefix;
 mod route;
@@ -17,7 +18,8 @@ pub mod speaker;
 pub use audit::{AuditLog, Entry};
 pub use control::{Change, Control, Event, Full, Observer, Options};
 pub use engine::{Attack, Decision, Engine, Verdict};
+pub use journal::Journal;
 pub use policy::{Action, Limits, Mode, OnStop, Policy};
 pub use prefix::{Prefix, PrefixError};
-pub use route::{Actions, Community, CommunityError, Flow, KeyError, Nlri};
+pub use route::{Actions, Community, CommunityError, Flow, KeyError, Nlri, NlriError};
 pub use speaker::{Session, SpeakError, Speaker};

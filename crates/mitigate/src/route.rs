@@ -90,6 +90,52 @@ pub enum Nlri {
     Flowspec(Flow),
 }
 
+/// A text that is not a route as [`Nlri`] is shown.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("\"{0}\" is not a route")]
+pub struct NlriError(String);
+
+impl FromStr for Nlri {
+    type Err = NlriError;
+
+    /// Reads what it is shown as.
+    fn from_str(text: &str) -> Result<Nlri, NlriError> {
+        let wrong = || NlriError(text.to_owned());
+        let Some(flow) = text.strip_prefix("flow to ") else {
+            return text.parse().map(Nlri::Unicast).map_err(|_| wrong());
+        };
+        Flow::shown(flow).map(Nlri::Flowspec).ok_or_else(wrong)
+    }
+}
+
+impl Flow {
+    /// The flow that is shown as `text`.
+    fn shown(text: &str) -> Option<Flow> {
+        let mut words = text.split(' ');
+        let mut flow = Flow::to(words.next()?.parse().ok()?);
+        while let Some(name) = words.next() {
+            if name == "fragments" {
+                flow.is_fragment = true;
+                continue;
+            }
+            let value = words.next()?;
+            match name {
+                "from" => flow.source = Some(value.parse().ok()?),
+                "protocol" => flow.protocol = Some(value.parse().ok()?),
+                "source-port" => flow.source_port = Some(value.parse().ok()?),
+                "destination-port" => flow.destination_port = Some(value.parse().ok()?),
+                "tcp-flags" => {
+                    let flags = u8::from_str_radix(value.strip_prefix("0x")?, 16);
+                    flow.tcp_flags = Some(flags.ok()?);
+                }
+                "length-from" => flow.length_min_bytes = Some(value.parse().ok()?),
+                _ => return None,
+            }
+        }
+        Some(flow)
+    }
+}
+
 impl Nlri {
     /// Where the traffic goes that it is about.
     pub fn destination(&self) -> Prefix {

@@ -37,8 +37,8 @@ use admin::Changes;
 use admin::{Health, Phase, statsd};
 use collector::{Asked, Collecting, Ending, Prepared};
 use config::{
-    COLLECTOR_NAME, Config, FLOWS_NAME, Host, ListenAddress, ListenerConfig, Overrides,
-    TargetConfig, memory,
+    COLLECTOR_NAME, Config, EVENTS_NAME, FLOWS_NAME, Host, ListenAddress, ListenerConfig,
+    Overrides, TargetConfig, memory,
 };
 use crowding::Crowding;
 use drops::Drops;
@@ -335,6 +335,7 @@ impl Daemon {
         self.add_sockets(now);
         self.follow_collector();
         self.flows.turn(&self.ledger);
+        self.mitigations.turn();
         self.sinks.turn(now, &self.ledger);
         true
     }
@@ -353,6 +354,8 @@ impl Daemon {
         let listeners = listeners.map(|listener| (listener.name(), listener.heartbeat()));
         let collector = self.collecting.iter().map(|one| (COLLECTOR_NAME, one.heartbeat()));
         let analysis = self.flows.shared().map(|one| (FLOWS_NAME, one.heartbeat())).into_iter();
+        let events = self.flows.events_heartbeat().map(|beat| (EVENTS_NAME, beat));
+        let analysis = analysis.chain(events);
         let beats = || listeners.clone().chain(collector.clone()).chain(analysis.clone());
 
         for (name, beat) in beats() {

@@ -57,6 +57,7 @@ pub(crate) fn definition(counting: &Counting) -> Json {
         "flows_kept": counting.flows(),
         "flows_max": definition.flows_max,
         "flows_evicted": counting.evicted(),
+        "unwatched_samples": counting.hot_missed(),
         "samples": {
             "seen": seen,
             "counted": counted,

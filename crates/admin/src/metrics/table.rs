@@ -225,6 +225,8 @@ families! {
     FlowsMissing Gauge "weir_flows_missing_datagrams" = Analysis Gauge::MissingDatagrams [];
     FlowsNetworkMissing Gauge "weir_flows_network_missing_datagrams" = Analysis Gauge::NetworkMissing [];
     FlowsCollectorDropped Counter "weir_flows_collector_dropped_datagrams_total" = Analysis Event::CollectorDropped [];
+    FlowsEventsMissed Counter "weir_flows_missed_events_total" = Analysis Event::EventsMissed [];
+    FlowsUnwatched Counter "weir_flows_unwatched_samples_total" = Analysis Event::UnwatchedSamples [];
     FlowsAgentDropped Counter "weir_flows_agent_dropped_samples_total" = Analysis Event::AgentDroppedSamples [];
 
     SinkOffered Counter "weir_sink_offered_records_total" = Sink Received ["origin", "sink"]

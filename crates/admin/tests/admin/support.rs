@@ -105,6 +105,8 @@ pub(crate) fn busy_hops() -> Vec<HopSnapshot> {
         of(HopKind::Analysis, None)
             .event(Event::AgentDroppedSamples, 6)
             .event(Event::CollectorDropped, 7)
+            .event(Event::EventsMissed, 3)
+            .event(Event::UnwatchedSamples, 5)
             .gauge(Gauge::FlowAgents, 8)
             .gauge(Gauge::MissingDatagrams, 9)
             .gauge(Gauge::NetworkMissing, 2)

@@ -322,3 +322,28 @@ fn a_look_does_not_depend_on_how_many_flows_there_are() {
     assert!(counting.flows() > 20_000, "{}", counting.flows());
     assert_eq!((counting.hot(60 * SECOND_NS).count(), told(&analysis).len()), (1, 1));
 }
+
+#[test]
+fn what_is_above_can_be_asked_for_after_its_event_is_gone() {
+    let mut analysis = analysis();
+    analysis.watch(Watched::Agent(AgentFigure::Silent), threshold(1.0));
+    run(&mut analysis);
+    analysis.set_events_max(1);
+    let raised: Vec<_> = analysis.raised().collect();
+    assert_eq!((raised.len(), raised[0].change), (1, Change::Raised));
+}
+
+/// Planted: arithmetic that overflows at the end of time.
+#[test]
+#[cfg(debug_assertions)]
+fn a_panic_at_one_threshold_keeps_all() {
+    let mut analysis = analysis();
+    let end = Moment { clock_ns: u64::MAX, unix_ns: 0 };
+    analysis.watch(Watched::Agent(AgentFigure::Loss), threshold(1.0));
+    analysis.watch(Watched::Flow("victims".into()), Threshold::new("other", 1.0));
+    analysis.tick(end, &mut ());
+    let panicked =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| analysis.tick(end, &mut ())));
+    assert!(panicked.is_err());
+    assert_eq!(analysis.thresholds().count(), 2);
+}

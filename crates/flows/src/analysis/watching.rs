@@ -123,8 +123,8 @@ pub(super) struct Watching {
     pub(super) of: Watched,
     pub(super) watch: Watch,
     name: Arc<str>,
-    /// The keys that are above, with the number of the event that said so and what it was about.
-    raised: HashMap<Box<[u8]>, (u64, Subject)>,
+    /// The keys that are above, with the events that said so.
+    raised: HashMap<Box<[u8]>, Arc<Event>>,
     looked_ns: Option<u64>,
 }
 
@@ -168,22 +168,27 @@ impl Watching {
         }
     }
 
+    /// The events of what is above.
+    pub(super) fn raised(&self) -> impl Iterator<Item = &Arc<Event>> {
+        self.raised.values()
+    }
+
     /// What happened, as an event of this number.
-    pub(super) fn event(&mut self, id: u64, engine: &Engine, now: Moment, passed: Passed) -> Event {
+    pub(super) fn event(
+        &mut self,
+        id: u64,
+        engine: &Engine,
+        now: Moment,
+        passed: Passed,
+    ) -> Arc<Event> {
         let Passed { change, key, figure, peak, raised_ns, at_ns } = passed;
-        let (raised_id, subject) = match change {
-            Change::Raised => {
-                let subject = self.subject(engine, &key);
-                self.raised.insert(key, (id, subject.clone()));
-                (id, subject)
-            }
-            // What is cleared is what was raised, though its definition may be another one meanwhile.
-            Change::Cleared => match self.raised.remove(&key) {
-                Some(raised) => raised,
-                None => (id, self.subject(engine, &key)),
-            },
+        // What is cleared is what was raised, though its definition may be another one meanwhile.
+        let former = self.raised.remove(&key).filter(|_| change == Change::Cleared);
+        let (raised_id, subject) = match former {
+            Some(raised) => (raised.id, raised.subject.clone()),
+            None => (id, self.subject(engine, &key)),
         };
-        Event {
+        let event = Arc::new(Event {
             id,
             raised_id,
             time_unix_ns: now.unix_ns,
@@ -194,7 +199,11 @@ impl Watching {
             figure,
             peak,
             limit: self.watch.threshold().limit,
+        });
+        if change == Change::Raised {
+            self.raised.insert(key, Arc::clone(&event));
         }
+        event
     }
 
     fn subject(&self, engine: &Engine, key: &[u8]) -> Subject {

@@ -150,3 +150,33 @@ fn keys_of_no_length_are_one_key() {
     table.add(&[], 2.0, weight, 1, &mut ());
     assert_eq!(table.get(&[]).unwrap().total.value, 3.0);
 }
+
+/// Many flows above a low threshold, and then one that is above a high one too.
+#[test]
+fn a_heavy_flow_is_noted_among_many_light_ones() {
+    let mut table = Table::new(4, 4 * HOT_MAX, Duration::from_secs(10));
+    let mut now_ns = SECOND_NS;
+    let mut add = |table: &mut Table, number: u32, value: f64| {
+        now_ns += 1_000;
+        let weight = table.weight_at(now_ns);
+        table.add(&key(number), value, weight, now_ns, &mut ());
+        now_ns
+    };
+    add(&mut table, 0, 1.0);
+    table.watch(1.0, SECOND_NS);
+    for number in 1..=2 * HOT_MAX as u32 {
+        add(&mut table, number, 20.0);
+    }
+    assert_eq!(table.hot().count(), HOT_MAX);
+    assert_eq!(table.hot_missed(), HOT_MAX as u64);
+
+    let heavy = u32::MAX;
+    for _ in 0..10 {
+        add(&mut table, heavy, 1_000.0);
+    }
+    assert_eq!(table.hot().filter(|(noted, _)| *noted == key(heavy)).count(), 1);
+    assert_eq!(table.hot().count(), HOT_MAX);
+    let now_ns = add(&mut table, heavy, 1_000.0);
+    table.watch(100.0, now_ns);
+    assert_eq!(table.hot().count(), 1, "the rest is light");
+}

@@ -4,29 +4,28 @@
 //! The program that it starts is [`bridge`], which joins it to a unix socket that the daemon listens on. So a restart of
 //! ExaBGP is a new connection, and a restart of the daemon leaves ExaBGP alone.
 
+mod joining;
 mod text_of;
+
+pub use joining::bridge;
 
 use super::{ANSWER_TIMEOUT, Session, SpeakError, Speaker};
 use crate::{Actions, Nlri};
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::Shutdown;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Longest line that is read from ExaBGP. What is longer is no answer.
 const LINE_BYTES_MAX: usize = 64 << 10;
-/// Time between two attempts of the bridge to reach the daemon.
-const CONNECT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// An ExaBGP that connects through [`bridge`].
 pub struct ExaBgp {
     path: PathBuf,
+    /// The device and the inode of the socket that was made at `path`.
+    made: (u64, u64),
     listener: UnixListener,
     stream: Option<UnixStream>,
     /// What was read and is not a whole line yet.
@@ -34,34 +33,34 @@ pub struct ExaBgp {
 }
 
 impl ExaBgp {
-    /// Listens at `path`, for this user and group. A socket that is there is replaced.
+    /// Listens at `path`, for this user and group. A socket that a dead process left there is replaced.
     ///
     /// # Errors
-    /// It cannot be made there.
+    /// It cannot be made there, or another process listens at it (`AddrInUse`).
     pub fn listen(path: &Path) -> io::Result<ExaBgp> {
-        if fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
-            fs::remove_file(path)?;
-        }
+        remove_dead_socket(path)?;
         let listener = UnixListener::bind(path)?;
         fs::set_permissions(path, Permissions::from_mode(0o660))?;
         listener.set_nonblocking(true)?;
-        Ok(ExaBgp { path: path.to_owned(), listener, stream: None, rest: Vec::new() })
+
+        let made = inode(path)?;
+        Ok(ExaBgp { path: path.to_owned(), made, listener, stream: None, rest: Vec::new() })
     }
 
     fn command(&mut self, line: &str) -> Result<(), SpeakError> {
         let deadline = Instant::now() + ANSWER_TIMEOUT;
-        let result = self.write(line).and_then(|()| self.answer(deadline));
+        let result = self.write(line, deadline).and_then(|()| self.answer(deadline));
         result.map_err(|error| {
-            // An answer that comes late would be taken for that of the next command.
+            // An answer that comes late would be taken for that of the next command; the bridge swallows it.
             self.stream = None;
             SpeakError::Lost(format!("ExaBGP: {error}"))
         })?
     }
 
-    fn write(&mut self, line: &str) -> io::Result<()> {
+    fn write(&mut self, line: &str, deadline: Instant) -> io::Result<()> {
         let mut stream = self.stream.as_ref().ok_or(ErrorKind::NotConnected)?;
         stream.set_nonblocking(false)?;
-        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+        stream.set_write_timeout(Some(deadline.saturating_duration_since(Instant::now())))?;
         stream.write_all(line.as_bytes())
     }
 
@@ -150,57 +149,35 @@ impl Speaker for ExaBgp {
 
 impl Drop for ExaBgp {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
-/// Joins `input` and `output`, which are ExaBGP's, to the socket at `path`, whenever a daemon listens there. Returns when
-/// `input` has ended: ExaBGP has.
-///
-/// # Errors
-/// ExaBGP does not read any more.
-pub fn bridge(path: &Path, mut input: impl Read + Send, mut output: impl Write) -> io::Result<()> {
-    let joined: Mutex<Option<UnixStream>> = Mutex::new(None);
-    let has_ended = AtomicBool::new(false);
-    let current = || joined.lock().unwrap_or_else(PoisonError::into_inner);
-
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut buf = [0; 4_096];
-            while let Ok(n @ 1..) = input.read(&mut buf) {
-                // Without a daemon nobody asks.
-                if let Some(mut stream) = current().as_ref() {
-                    let _ = stream.write_all(&buf[..n]);
-                }
-            }
-            has_ended.store(true, Ordering::Release);
-            if let Some(stream) = current().as_ref() {
-                let _ = stream.shutdown(Shutdown::Both);
-            }
-        });
-
-        while !has_ended.load(Ordering::Acquire) {
-            let Ok(mut stream) = UnixStream::connect(path) else {
-                thread::park_timeout(CONNECT_INTERVAL);
-                continue;
-            };
-            *current() = Some(stream.try_clone()?);
-            copy_lines(&mut stream, &mut output)?;
-            *current() = None;
+        // Somebody may have put another one there.
+        if inode(&self.path).is_ok_and(|now| now == self.made) {
+            let _ = fs::remove_file(&self.path);
         }
-        Ok(())
-    })
+    }
 }
 
-/// Copies until the stream ends.
+fn inode(path: &Path) -> io::Result<(u64, u64)> {
+    let file = fs::symlink_metadata(path)?;
+    Ok((file.dev(), file.ino()))
+}
+
+/// Removes a socket that no process listens at.
 ///
 /// # Errors
-/// Of the output.
-fn copy_lines(stream: &mut UnixStream, output: &mut impl Write) -> io::Result<()> {
-    let mut buf = [0; 4_096];
-    while let Ok(n @ 1..) = stream.read(&mut buf) {
-        output.write_all(&buf[..n])?;
-        output.flush()?;
+/// One does, or it cannot be removed.
+fn remove_dead_socket(path: &Path) -> io::Result<()> {
+    if !fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
+        return Ok(());
     }
-    Ok(())
+
+    // A datagram socket cannot connect to a stream socket: the kernel says EPROTOTYPE where one lives and ECONNREFUSED where none
+    // does (`unix_find_bsd` in net/unix/af_unix.c), and the process that listens notices nothing.
+    match UnixDatagram::unbound()?.connect(path) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(error),
+        _ => {
+            let error = "another process listens there, a running Weir for example; end it, or name another path";
+            Err(io::Error::new(ErrorKind::AddrInUse, error))
+        }
+    }
 }

@@ -2,8 +2,9 @@
 
 use mitigate::speaker::{ExaBgp, bridge};
 use mitigate::{Session, SpeakError, Speaker};
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread;
 use testkit::{TempDir, wait_for};
 
@@ -43,6 +44,62 @@ fn a_command_goes_out_and_its_answer_comes_back() {
     let mut speaker = ExaBgp::listen(&path).unwrap();
     wait_for("the bridge again", || speaker.session().ok());
     exabgp.flush().unwrap();
+    exabgp.shutdown(std::net::Shutdown::Both).unwrap();
+    bridging.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_socket_that_lives_is_left_alone_and_one_that_is_dead_is_replaced() {
+    let folder = TempDir::new();
+    let path = folder.path().join("exabgp.sock");
+    let mut first = ExaBgp::listen(&path).unwrap();
+    let bridge = UnixStream::connect(&path).unwrap();
+    assert_eq!(first.session().unwrap(), Session::Fresh);
+
+    let refused = ExaBgp::listen(&path).err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::AddrInUse, "{refused}");
+    assert_eq!(first.session().unwrap(), Session::Same, "it has noticed nothing");
+    drop((bridge, first));
+
+    // A process that was killed leaves its socket.
+    drop(UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    let second = ExaBgp::listen(&path).unwrap();
+
+    // What another has put there is not this one's to remove.
+    fs::remove_file(&path).unwrap();
+    let _third = UnixListener::bind(&path).unwrap();
+    drop(second);
+    assert!(path.exists());
+}
+
+/// A daemon that gave up on an answer, or died: the answer is not the next one's, nor is half a command.
+#[test]
+fn a_late_answer_is_for_nobody() {
+    let folder = TempDir::new();
+    let path = folder.path().join("exabgp.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let (mut exabgp, theirs) = UnixStream::pair().unwrap();
+    let output = theirs.try_clone().unwrap();
+    let bridging = thread::spawn(move || bridge(&path, theirs, output));
+    let read = |from: &mut UnixStream| {
+        let mut buf = [0; 128];
+        let n = from.read(&mut buf).unwrap();
+        String::from_utf8_lossy(&buf[..n]).into_owned()
+    };
+
+    let (mut daemon, _) = listener.accept().unwrap();
+    daemon.write_all(b"first\n").unwrap();
+    assert_eq!(read(&mut exabgp), "first\n");
+    daemon.write_all(b"hal").unwrap();
+    drop(daemon);
+
+    let (mut daemon, _) = listener.accept().unwrap();
+    daemon.write_all(b"second\n").unwrap();
+    assert_eq!(read(&mut exabgp), "second\n");
+    exabgp.write_all(b"done\nerror\n").unwrap();
+    assert_eq!(read(&mut daemon), "error\n");
+
     exabgp.shutdown(std::net::Shutdown::Both).unwrap();
     bridging.join().unwrap().unwrap();
 }

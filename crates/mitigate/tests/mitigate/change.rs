@@ -2,13 +2,15 @@
 
 use crate::engine::{attack, policy};
 use mitigate::{
-    Action, Actions, Change, Community, Control, Entry, Event, Mode, Nlri, OnStop, Options, Policy,
-    Session, SpeakError, Speaker,
+    Action, Actions, Change, Community, Control, Entry, Event, Journal, Limits, Mode, Nlri, OnStop,
+    Options, Policy, Session, SpeakError, Speaker,
 };
 use std::collections::BTreeMap;
+use std::fs;
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
-use testkit::wait_for;
+use testkit::{TempDir, wait_for};
 
 /// What a speaker has, and all that it was ever told.
 #[derive(Clone, Default)]
@@ -59,7 +61,12 @@ impl Speaker for Memory {
 
 fn change(control: &Control, policies: Vec<Policy>) {
     let observer = Box::new(|_: &Entry| {});
-    control.change(Change { policies, observer, attacks: vec![attack("192.0.2.1")] });
+    control.change(Change {
+        policies,
+        observer,
+        attacks: vec![attack("192.0.2.1")],
+        journal: None,
+    });
 }
 
 #[test]
@@ -68,7 +75,8 @@ fn what_is_the_same_goes_on_and_what_is_gone_is_withdrawn() {
     let keeps = Policy { on_stop: OnStop::Keep, ..policy() };
     let (policies, speaker) = (vec![keeps.clone()], Box::new(memory.clone()));
     let control =
-        Control::start(Options { policies, speaker, observer: Box::new(|_| {}) }).unwrap();
+        Control::start(Options { policies, speaker, observer: Box::new(|_| {}), journal: None })
+            .unwrap();
     control.tell(Event::Raised(attack("192.0.2.1"))).unwrap();
     let route = "192.0.2.1/32 blackhole via 10.9.0.1 65535:666";
     memory.wait_for(&[route]);
@@ -97,5 +105,136 @@ fn what_is_the_same_goes_on_and_what_is_gone_is_withdrawn() {
     // Nor does nothing at all.
     change(&control, Vec::new());
     memory.wait_for(&[]);
-    control.stop(Instant::now() + Duration::from_secs(5));
+    assert!(control.stop(Instant::now() + Duration::from_secs(5), || ()));
+}
+
+fn start(memory: &Memory, policies: Vec<Policy>, journal: Option<Journal>) -> Control {
+    let speaker = Box::new(memory.clone());
+    Control::start(Options { policies, speaker, observer: Box::new(|_| {}), journal }).unwrap()
+}
+
+fn stop(control: Control) {
+    assert!(control.stop(Instant::now() + Duration::from_secs(5), || ()));
+}
+
+/// A stop that is taken back, as when a file names a speaker again: one thread, and no withdrawal of what is wanted again.
+#[test]
+fn a_stopped_one_goes_on_when_it_is_told_so() {
+    let memory = Memory::default();
+    let control = start(&memory, Vec::new(), None);
+    change(&control, vec![policy()]);
+    let route = "192.0.2.1/32 blackhole via 10.9.0.1 65535:666";
+    memory.wait_for(&[route]);
+
+    control.begin_stop(Instant::now() + Duration::from_secs(5));
+    wait_for("the stop", || control.has_stopped().then_some(()));
+    memory.wait_for(&[]);
+    change(&control, vec![policy()]);
+    assert!(!control.has_stopped(), "what it has done was for the stop before");
+    memory.wait_for(&[route]);
+    stop(control);
+    memory.wait_for(&[]);
+}
+
+#[test]
+fn what_a_killed_life_left_is_withdrawn_or_taken_over() {
+    let folder = TempDir::new();
+    let path = folder.path().join("audit.jsonl.memory.routes");
+    let (memory, targets) = (Memory::default(), ["192.0.2.1", "192.0.2.2"]);
+    {
+        // Planted: what a killed one leaves in its file, and with the speaker.
+        let mut journal = Journal::open(&path).unwrap();
+        assert!(Journal::open(&path).is_err(), "it is one process's");
+        for target in targets {
+            let nlri = Nlri::Unicast(target.parse().unwrap());
+            journal.announce(&nlri).unwrap();
+            memory.routes.lock().unwrap().insert(nlri.to_string(), "?".to_owned());
+        }
+    }
+    // It died over a line.
+    let mut text = fs::read_to_string(&path).unwrap();
+    text.push_str("announce 192.0.");
+    fs::write(&path, text).unwrap();
+
+    let limits = Limits { hold: Duration::from_secs(1), ..policy().limits };
+    let quick = Policy { limits, ..policy() };
+    let control = start(&memory, Vec::new(), None);
+    let journal = Some(Journal::open(&path).unwrap());
+    let attacks = vec![attack("192.0.2.1")];
+    let observer = Box::new(|_: &Entry| {});
+    control.change(Change { policies: vec![quick], observer, attacks, journal });
+    memory.wait_for(&["192.0.2.1/32 blackhole via 10.9.0.1 65535:666"]);
+    let said = memory.said.lock().unwrap().clone();
+    assert_eq!(said, ["announce 192.0.2.1/32", "withdraw 192.0.2.2/32"], "one without a gap");
+
+    assert_eq!(fs::read_to_string(&path).unwrap().lines().last(), Some("withdraw 192.0.2.2/32"));
+    stop(control);
+    memory.wait_for(&[]);
+    assert_eq!(Journal::open(&path).unwrap().routes().count(), 0);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "");
+}
+
+/// One that withdraws nothing, and one that takes its time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Nature {
+    Refuses,
+    Waits,
+}
+
+struct Bad(Nature, Memory);
+
+impl Speaker for Bad {
+    fn name(&self) -> String {
+        "bad".to_owned()
+    }
+
+    fn session(&mut self) -> Result<Session, SpeakError> {
+        let is_first = self.1.said.lock().unwrap().is_empty();
+        Ok(if is_first { Session::Same } else { Session::Fresh })
+    }
+
+    fn announce(&mut self, nlri: &Nlri, actions: &Actions) -> Result<(), SpeakError> {
+        self.1.announce(nlri, actions)
+    }
+
+    fn withdraw(&mut self, nlri: &Nlri) -> Result<(), SpeakError> {
+        self.1.said.lock().unwrap().push(format!("withdraw {nlri}"));
+        match self.0 {
+            Nature::Refuses => Err(SpeakError::Refused("no".to_owned())),
+            Nature::Waits => {
+                thread::park_timeout(Duration::from_millis(300));
+                Ok(())
+            }
+        }
+    }
+}
+
+#[test]
+fn a_route_that_may_be_there_is_not_forgotten_because_its_withdrawal_is_refused() {
+    let memory = Memory::default();
+    let speaker = Box::new(Bad(Nature::Refuses, memory.clone()));
+    let (policies, observer) = (vec![policy()], Box::new(|_: &Entry| {}));
+    let control = Control::start(Options { policies, speaker, observer, journal: None }).unwrap();
+    control.tell(Event::Raised(attack("192.0.2.1"))).unwrap();
+    memory.wait_for(&["192.0.2.1/32 blackhole via 10.9.0.1 65535:666"]);
+    change(&control, Vec::new());
+    wait_for("another attempt", || (memory.said.lock().unwrap().len() >= 4).then_some(()));
+    assert!(control.stop(Instant::now(), || ()));
+}
+
+#[test]
+fn a_slow_speaker_does_not_hold_a_stop_beyond_its_deadline() {
+    let memory = Memory::default();
+    let speaker = Box::new(Bad(Nature::Waits, memory.clone()));
+    let limits = Limits { routes_max: 50, new_routes_per_minute_max: 50, ..policy().limits };
+    let (policies, observer) = (vec![Policy { limits, ..policy() }], Box::new(|_: &Entry| {}));
+    let control = Control::start(Options { policies, speaker, observer, journal: None }).unwrap();
+    for host in 1..=50 {
+        control.tell(Event::Raised(attack(&format!("192.0.2.{host}")))).unwrap();
+    }
+    wait_for("the routes", || (memory.routes().len() == 50).then_some(()));
+    assert!(control.stop(Instant::now(), || ()));
+    let withdrawn =
+        memory.said.lock().unwrap().iter().filter(|one| one.starts_with("withdraw")).count();
+    assert!(withdrawn <= 1, "{withdrawn} of 50 after the deadline");
 }

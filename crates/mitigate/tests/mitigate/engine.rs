@@ -183,3 +183,62 @@ fn keys_of_a_flow_become_what_is_matched() {
     let wrong = KeyError::Value("protocol".to_owned(), "udp".to_owned());
     assert_eq!(Flow::of_keys([("dst", "192.0.2.1"), ("protocol", "udp")]), Err(wrong));
 }
+
+#[test]
+fn a_route_that_expires_while_its_attack_goes_on_comes_again_after_a_rest() {
+    let mut engine = Engine::new(policy());
+    let begin = Instant::now();
+    let at = |secs| begin + Duration::from_secs(secs);
+    raise(&mut engine, "192.0.2.1", begin);
+    raise(&mut engine, "192.0.2.2", begin);
+    let expired = engine.tick(at(600));
+    assert_eq!(expired.len(), 2);
+    assert_eq!(engine.raise(attack("192.0.2.1"), at(601)), None, "it rests");
+    engine.clear("192.0.2.2", at(610));
+
+    assert_eq!(engine.tick(at(659)), []);
+    let again = engine.tick(at(660));
+    assert_eq!((again.len(), again[0].verdict), (1, Verdict::Announce));
+    assert_eq!(wanted(&engine), ["192.0.2.1/32"]);
+    engine.clear("192.0.2.1", at(661));
+    engine.tick(at(800));
+    assert_eq!(engine.held(), 0);
+}
+
+#[test]
+fn what_was_missed_is_made_up_for() {
+    let mut engine = Engine::new(policy());
+    let begin = Instant::now();
+    raise(&mut engine, "192.0.2.1", begin);
+    let decisions = engine.set(&[attack("192.0.2.2")], begin);
+    assert_eq!(decisions.len(), 1);
+    engine.tick(begin + Duration::from_secs(60));
+    assert_eq!(wanted(&engine), ["192.0.2.2/32"], "the first one's end was missed");
+}
+
+#[test]
+fn a_route_is_read_as_it_is_shown() {
+    let whole = Flow {
+        source: Some("198.51.100.0/24".parse().unwrap()),
+        protocol: Some(6),
+        source_port: Some(1_024),
+        destination_port: Some(80),
+        tcp_flags: Some(0x12),
+        length_min_bytes: Some(1_000),
+        is_fragment: true,
+        ..Flow::to("192.0.2.0/24".parse().unwrap())
+    };
+    let all = [
+        Nlri::Unicast("2001:db8::1".parse().unwrap()),
+        Nlri::Flowspec(Flow::to("192.0.2.1".parse().unwrap())),
+        Nlri::Flowspec(whole),
+    ];
+    for nlri in all {
+        assert_eq!(nlri.to_string().parse::<Nlri>().as_ref(), Ok(&nlri));
+    }
+    for wrong in
+        ["", "flow to", "flow to 192.0.2.1/32 protocol", "flow to 192.0.2.1/32 tcp-flags 2"]
+    {
+        assert!(wrong.parse::<Nlri>().is_err(), "{wrong}");
+    }
+}

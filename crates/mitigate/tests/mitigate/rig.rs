@@ -58,7 +58,7 @@ impl Rig {
         // Threads that it starts stay in the namespace.
         self.ours.inside(|| {
             let (policies, speaker) = (vec![policy], speaker());
-            Control::start(Options { policies, speaker, observer }).unwrap()
+            Control::start(Options { policies, speaker, observer, journal: None }).unwrap()
         })
     }
 

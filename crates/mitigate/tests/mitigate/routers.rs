@@ -81,7 +81,7 @@ fn blackhole_comes_and_goes(program: Program) {
     wait_for_routes(&rig, &["2001:db8::1/128"], Present::All);
     assert!(!rig.routes().contains("192.0.2.3"));
 
-    control.stop(Instant::now() + Duration::from_secs(5));
+    assert!(control.stop(Instant::now() + Duration::from_secs(5), || ()));
     wait_for_routes(&rig, &["2001:db8::1/128"], Present::None);
 }
 
@@ -133,7 +133,7 @@ fn flowspec_comes_and_goes(program: Program) {
     ];
     wait_for_routes(&rig, &texts, Present::All);
 
-    control.stop(Instant::now() + Duration::from_secs(5));
+    assert!(control.stop(Instant::now() + Duration::from_secs(5), || ()));
     wait_for_routes(&rig, &["192.0.2.2/32", "192.0.2.3/32"], Present::None);
 }
 
@@ -143,7 +143,7 @@ fn routes_stay_if_they_are_to_be_kept() {
     let control = rig.control(Policy { on_stop: OnStop::Keep, ..quick() });
     control.tell(Event::Raised(attack("192.0.2.1"))).unwrap();
     wait_for_routes(&rig, &["192.0.2.1/32"], Present::All);
-    control.stop(Instant::now() + Duration::from_secs(5));
+    assert!(control.stop(Instant::now() + Duration::from_secs(5), || ()));
 
     assert!(rig.routes().contains("192.0.2.1/32"));
     assert!(rig.log().contains("on_stop is keep"), "{}", rig.log());

@@ -105,7 +105,8 @@ fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let address = address
         .map_err(|error| Failure::Usage.error(format!("--speaker {}: {error}", args.speaker)))?;
     let speaker = address.open()?;
-    let control = Control::start(Options { policies: vec![policy(args)], speaker, observer })?;
+    let control =
+        Control::start(Options { policies: vec![policy(args)], speaker, observer, journal: None })?;
 
     let flow = Flow::to(args.target);
     let attack = Attack { id: NAME.to_owned(), threshold: NAME.to_owned(), flow, value: 0.0 };
@@ -119,7 +120,7 @@ fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     };
 
     let code = follow(args, &entries, stop, &mut hear);
-    control.stop(Instant::now() + args.timeout);
+    control.stop(Instant::now() + args.timeout, || ());
     for entry in entries.try_iter() {
         hear(&entry)?;
     }

@@ -12,13 +12,18 @@ use config::{Config, EVENTS_NAME};
 use record::{DatagramRecord, Tags};
 use sink::ChunkWriter;
 use sockets::attribution::{Host, HostOptions};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// Events are looked for this often; most of the time that is a look at one number.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// How long the thread rests after a panic, which may have written to the log.
+const PANIC_PAUSE: Duration = Duration::from_secs(1);
 
 /// Events that are copied at a time, while the analysis waits.
 const COPIED_MAX: usize = 256;
@@ -35,6 +40,16 @@ pub(super) struct Telling {
     /// Ends the thread when it is dropped.
     stop: Sender<()>,
     thread: JoinHandle<()>,
+    shared: Arc<Told>,
+}
+
+/// What the thread and its owner both see.
+#[derive(Default)]
+struct Told {
+    /// Turns of the thread.
+    heartbeat: AtomicU64,
+    /// Whether mitigations are told no more: its analysis ends, and the next one's events have the same numbers.
+    is_silent: AtomicBool,
 }
 
 impl Telling {
@@ -51,21 +66,30 @@ impl Telling {
         let mitigations = Arc::clone(outlets.mitigations);
         let writer = outlets.events.writer(collector::source_id());
         let mut teller = Teller::new(writer, mitigations, config);
+        let told = Arc::clone(&teller.told);
         let turn = move || {
             let news = shared.events();
-            let mut is_last = false;
+            let (mut wait, mut is_last) = (LOOK, false);
             while !is_last {
-                is_last = stopped.recv_timeout(LOOK) != Err(RecvTimeoutError::Timeout);
-                teller.mitigations.turn();
-                if *news.borrow() == teller.last_id {
-                    continue;
-                }
-                // All that there is, a part at a time.
-                while teller.take(&shared) {}
+                is_last = stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout);
+                // A panic has said so on standard error; the next turn goes on behind the event that it was about.
+                let turn = catch_unwind(AssertUnwindSafe(|| teller.turn(&shared, *news.borrow())));
+                wait = if turn.is_ok() { LOOK } else { PANIC_PAUSE };
+                teller.told.heartbeat.fetch_add(1, Ordering::Relaxed);
             }
         };
         let thread = thread::Builder::new().name(EVENTS_NAME.to_owned()).spawn(turn)?;
-        Ok(Telling { stop, thread })
+        Ok(Telling { stop, thread, shared: told })
+    }
+
+    /// How often the thread has turned.
+    pub(super) fn heartbeat(&self) -> u64 {
+        self.shared.heartbeat.load(Ordering::Relaxed)
+    }
+
+    /// Tells mitigations nothing from now on.
+    pub(super) fn silence(&self) {
+        self.shared.is_silent.store(true, Ordering::Relaxed);
     }
 
     /// Hands on what has happened, and ends.
@@ -81,8 +105,13 @@ struct Teller {
     mitigations: Arc<Mitigations>,
     host: Host,
     last_id: u64,
+    /// Up to here mitigations have been told by what is above thresholds.
+    answered_id: u64,
+    /// How often the configuration had been applied then.
+    changes: u64,
     sequence: u64,
     log: Lines,
+    told: Arc<Told>,
 }
 
 impl Teller {
@@ -93,27 +122,61 @@ impl Teller {
             host_id: about.and_then(|one| one.host_id.clone()),
             tags: about.map(|one| one.tags.clone()).unwrap_or_default().into_iter().collect(),
         });
-        Teller { writer, mitigations, host, last_id: 0, sequence: 0, log: Lines::default() }
+        Teller {
+            writer,
+            mitigations,
+            host,
+            last_id: 0,
+            answered_id: 0,
+            changes: 0,
+            sequence: 0,
+            log: Lines::default(),
+            told: Arc::default(),
+        }
+    }
+
+    /// Hands on what is there; `newest` is the number of the last event.
+    fn turn(&mut self, shared: &Shared, newest: u64) {
+        self.mitigations.turn();
+        if newest != self.last_id || self.mitigations.changes() != self.changes {
+            // All that there is, a part at a time.
+            while self.take(shared) {}
+        }
     }
 
     /// Takes some events. Returns whether there may be more.
     fn take(&mut self, shared: &Shared) -> bool {
-        let (missed, events) = shared.with(|analysis| {
+        let changes = self.mitigations.changes();
+        let (missed, events, raised) = shared.with(|analysis| {
             let log = analysis.events();
             let events: Vec<Arc<Event>> =
                 log.after(self.last_id).take(COPIED_MAX).cloned().collect();
-            (log.missed_after(self.last_id), events)
+            let missed = log.missed_after(self.last_id);
+            let raised = (missed > 0 || changes != self.changes)
+                .then(|| (log.last_id(), analysis.raised().cloned().collect::<Vec<_>>()));
+            (missed, events, raised)
         });
         if missed > 0 {
+            shared.add_missed_events(missed);
             tracing::warn!(
-                "{missed} events are in no sink, and no mitigation answers them: more came at once than are kept. Fix: raise events_max in [flows]"
+                "{missed} events are in no sink: more came at once than are kept. Fix: raise events_max in [flows]"
             );
         }
+
+        let is_silent = self.told.is_silent.load(Ordering::Relaxed);
+        if let Some((last_id, raised)) = raised {
+            (self.answered_id, self.changes) = (last_id, changes);
+            if !is_silent {
+                self.mitigations.set(&raised);
+            }
+        }
         for event in &events {
-            self.mitigations.take(event);
+            self.last_id = event.id;
+            if !is_silent && event.id > self.answered_id {
+                self.mitigations.take(event);
+            }
             self.log.say(event);
             self.send(event);
-            self.last_id = event.id;
         }
         events.len() == COPIED_MAX
     }

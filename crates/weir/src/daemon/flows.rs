@@ -78,6 +78,11 @@ impl Flows {
         self.running.as_ref().map(|one| &one.shared)
     }
 
+    /// How often the thread that hands events on has turned, if there is one.
+    pub(super) fn events_heartbeat(&self) -> Option<u64> {
+        self.running.as_ref()?.telling.as_ref().map(Telling::heartbeat)
+    }
+
     /// Starts what a configuration asks for and is not there; nobody sees it yet.
     ///
     /// # Errors
@@ -111,7 +116,11 @@ impl Flows {
                 }
             }
             // What listeners have for it in their rings comes first.
-            (_, None) => self.ending.extend(self.running.take()),
+            (_, None) => {
+                let former = self.running.take();
+                former.iter().flat_map(|one| &one.telling).for_each(Telling::silence);
+                self.ending.extend(former);
+            }
             _ => {}
         }
         if let Some(begun) = prepared {

@@ -109,7 +109,8 @@ impl Daemon {
                 self.flows.tell_all();
                 self.sinks.close(deadline);
             }
-            if (are_sources_done && self.sinks.has_drained()) || now >= deadline {
+            let is_drained = are_sources_done && self.sinks.has_drained();
+            if (is_drained && self.mitigations.have_stopped()) || now >= deadline {
                 break;
             }
 
@@ -150,12 +151,13 @@ impl Daemon {
 
         // Nothing is left in a ring: what the analysis has is all that it gets.
         self.flows.finish();
-        self.mitigations.finish(deadline);
         if let Some(ending) = self.ending.take() {
             ending.finish(deadline);
         }
         self.sinks.close(deadline);
         self.sinks.finish(&self.ledger);
+        // Last: a speaker that does not answer costs no sink its time.
+        self.mitigations.finish(deadline, || self.service.feed_watchdog_while_busy(Instant::now()));
     }
 
     fn begin_stop(&mut self, deadline: Instant) {

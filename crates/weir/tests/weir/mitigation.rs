@@ -64,14 +64,22 @@ fn scene(program: BgpProgram, action: &str, leaves: Leaves) -> Option<Scene> {
 
     let dir = TempDir::new();
     write(&dir, &speaker, action, leaves);
-    let mut command = routers.ours.command(WEIR);
-    command.args(["run", "--admin", "127.0.0.1:0", "-c"]).arg(dir.file("weir.toml"));
-    let scene = Scene { weir: Process::start(command), dir, routers, speaker };
+    let scene = Scene { weir: weir(&routers, &dir), dir, routers, speaker };
     scene.routers.wait_for_session();
     Some(scene)
 }
 
+fn weir(routers: &Routers, dir: &TempDir) -> Process {
+    let mut command = routers.ours.command(WEIR);
+    command.args(["run", "--admin", "127.0.0.1:0", "-c"]).arg(dir.file("weir.toml"));
+    Process::start(command)
+}
+
 impl Scene {
+    fn start_weir(&mut self) {
+        self.weir = weir(&self.routers, &self.dir);
+    }
+
     fn lines(&self, file: &str) -> Vec<Value> {
         let text = fs::read_to_string(self.dir.file(file)).unwrap_or_default();
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
@@ -210,6 +218,33 @@ fn gobgp_blackholes_the_target_of_an_attack() {
 fn exabgp_limits_an_attack() {
     let texts = ["192.0.2.1/32", "proto 17", "generic, 0x80060000"];
     an_attack_is_answered(BgpProgram::ExaBgp, FLOWSPEC, &texts);
+}
+
+/// A daemon that is killed leaves its route, and the next one finds it.
+fn a_killed_daemon_leaves_nothing_for_good(program: BgpProgram) {
+    let Some(mut scene) = scene(program, BLACKHOLE, Leaves::Routes) else { return };
+    let played = Played::to(&scene);
+    scene.wait_for_route(&["192.0.2.1/32"]);
+    scene.weir.signal("KILL");
+    scene.weir.finish();
+    drop(played);
+    assert!(scene.routers.routes().contains("192.0.2.1/32"), "{}", scene.routers.routes());
+
+    scene.start_weir();
+    scene.wait_for_audit("the find", |entry| {
+        entry["event"] == "found" && entry["routes"][0] == "192.0.2.1/32"
+    });
+    scene.wait_for_no_route();
+}
+
+#[test]
+fn gobgp_loses_the_route_of_a_killed_daemon() {
+    a_killed_daemon_leaves_nothing_for_good(BgpProgram::GoBgp4);
+}
+
+#[test]
+fn exabgp_loses_the_route_of_a_killed_daemon() {
+    a_killed_daemon_leaves_nothing_for_good(BgpProgram::ExaBgp);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The analysis, shared by those who feed it and those who read it.
 
 use super::rows::Rows;
-use ::flows::{Analysis, Engine, Moment, NO_ADDRESS, Taken};
+use ::flows::{Analysis, Moment, NO_ADDRESS, Taken};
 use config::FLOWS_NAME;
 use ledger::{
     Amount, Counters, Event, Gauge, HopBuilder, HopKind, HopSnapshot, Meter, Reason, Tally,
@@ -41,6 +41,10 @@ struct Losses {
     agent_dropped: AtomicU64,
     /// At the sockets and rings of listeners.
     collector: AtomicU64,
+    /// Events that no sink was given.
+    events: AtomicU64,
+    /// Samples of flows that no threshold looked at.
+    unwatched: AtomicU64,
 }
 
 struct Inner {
@@ -130,7 +134,7 @@ impl Shared {
         inner.rows.end_tick(inner.analysis.engine());
         let last_id = inner.analysis.events().last_id();
         inner.check_law(&self.mismatch);
-        self.losses.note(inner.analysis.engine());
+        self.losses.note(&inner.analysis);
         drop(guard);
 
         if has_news {
@@ -155,6 +159,11 @@ impl Shared {
     /// Adds datagrams that were dropped before they could be taken.
     pub(super) fn add_dropped(&self, count: u64) {
         self.losses.collector.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Adds events that were gone before a sink could take them.
+    pub(crate) fn add_missed_events(&self, count: u64) {
+        self.losses.events.fetch_add(count, Ordering::Relaxed);
     }
 
     /// What a tap holds.
@@ -217,8 +226,11 @@ impl Inner {
 }
 
 impl Losses {
-    fn note(&self, engine: &Engine) {
+    fn note(&self, analysis: &Analysis) {
+        let engine = analysis.engine();
         let totals = engine.totals();
+        // A definition that is gone takes its count with it, and a counter never goes back.
+        self.unwatched.fetch_max(analysis.hot_missed(), Ordering::Relaxed);
         self.agents.store(engine.agents().count() as u64, Ordering::Relaxed);
         self.missing.store(totals.missing, Ordering::Relaxed);
         self.agent_dropped.store(totals.agent_dropped_samples, Ordering::Relaxed);
@@ -229,6 +241,8 @@ impl Losses {
         let collector = self.collector.load(Ordering::Relaxed);
         hop.event(Event::AgentDroppedSamples, self.agent_dropped.load(Ordering::Relaxed))
             .event(Event::CollectorDropped, collector)
+            .event(Event::EventsMissed, self.events.load(Ordering::Relaxed))
+            .event(Event::UnwatchedSamples, self.unwatched.load(Ordering::Relaxed))
             .gauge(Gauge::FlowAgents, self.agents.load(Ordering::Relaxed))
             .gauge(Gauge::MissingDatagrams, missing)
             .gauge(Gauge::NetworkMissing, missing.saturating_sub(collector))
@@ -249,7 +263,7 @@ impl Meter for Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ::flows::{Definition, Groups, Limits};
+    use ::flows::{Definition, Engine, Groups, Limits};
     use config::Config;
     use load::sflow::{Agent, AgentOptions, TrueFlow};
     use std::collections::HashSet;

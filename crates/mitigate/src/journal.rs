@@ -1,0 +1,123 @@
+//! The routes that a speaker may have of this Weir, in a file: what a life that was killed leaves is found by the next one.
+//!
+//! One line for each change, `announce ROUTE` before the speaker is told and `withdraw ROUTE` after it has done it. So a route that the
+//! speaker has is always in the file, and one that it has not may be. The file is written anew when most of its lines are old.
+
+use crate::Nlri;
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// Longest file that is read. One with all routes that can be, and as many old lines, has less than a tenth.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+/// Old lines that are always allowed.
+const OLD_LINES_MIN: usize = 1_000;
+
+/// The file. One process has it at a time.
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    routes: BTreeSet<Nlri>,
+    lines: usize,
+}
+
+impl Journal {
+    /// Opens the file, or makes it, and reads what is in it.
+    ///
+    /// # Errors
+    /// It cannot be opened or written, another process has it, or it is no such file.
+    pub fn open(path: &Path) -> io::Result<Journal> {
+        let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process writes it"));
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+
+        let mut text = String::new();
+        let bytes = (&file).take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+        if bytes as u64 > FILE_BYTES_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is too long"));
+        }
+        let mut this = Journal { path: path.to_owned(), file, routes: BTreeSet::new(), lines: 0 };
+        for line in text.split_inclusive('\n') {
+            // A line without an end was not written before the speaker was told.
+            if let Some(line) = line.strip_suffix('\n') {
+                this.read(line)?;
+            }
+        }
+        this.write_anew()?;
+        Ok(this)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The routes that the speaker may have.
+    pub fn routes(&self) -> impl Iterator<Item = &Nlri> {
+        self.routes.iter()
+    }
+
+    /// Notes a route that the speaker is about to be told. The line reaches the disk when the kernel writes it: it outlives this process, not
+    /// the machine.
+    ///
+    /// # Errors
+    /// It was not written.
+    pub fn announce(&mut self, nlri: &Nlri) -> io::Result<()> {
+        if self.routes.contains(nlri) {
+            return Ok(());
+        }
+        self.append("announce", nlri)?;
+        self.routes.insert(nlri.clone());
+        Ok(())
+    }
+
+    /// Notes that the speaker has a route no longer.
+    ///
+    /// # Errors
+    /// It was not written.
+    pub fn withdraw(&mut self, nlri: &Nlri) -> io::Result<()> {
+        if !self.routes.remove(nlri) {
+            return Ok(());
+        }
+        self.append("withdraw", nlri)
+    }
+
+    fn read(&mut self, line: &str) -> io::Result<()> {
+        let wrong =
+            || io::Error::new(io::ErrorKind::InvalidData, format!("{line:?} is no line of it"));
+        let (word, route) = line.split_once(' ').ok_or_else(wrong)?;
+        let nlri: Nlri = route.parse().map_err(|_| wrong())?;
+        match word {
+            "announce" => self.routes.insert(nlri),
+            "withdraw" => self.routes.remove(&nlri),
+            _ => return Err(wrong()),
+        };
+        Ok(())
+    }
+
+    fn append(&mut self, word: &str, nlri: &Nlri) -> io::Result<()> {
+        self.file.write_all(format!("{word} {nlri}\n").as_bytes())?;
+        self.lines += 1;
+        if self.lines > 2 * self.routes.len() + OLD_LINES_MIN { self.write_anew() } else { Ok(()) }
+    }
+
+    /// Has nothing in the file but the routes that there are.
+    fn write_anew(&mut self) -> io::Result<()> {
+        let text: String = self.routes.iter().map(|nlri| format!("announce {nlri}\n")).collect();
+        let next = self.path.with_extension("routes.new");
+        let mut file = OpenOptions::new().append(true).create(true).open(&next)?;
+        file.set_len(0)?;
+        file.write_all(text.as_bytes())?;
+        // Nobody else has it yet: what is at `path` is locked until it is replaced.
+        file.try_lock()?;
+        fs::rename(&next, &self.path)?;
+        (self.file, self.lines) = (file, self.routes.len());
+        Ok(())
+    }
+}
