@@ -32,6 +32,7 @@ pub struct Observed {
 
 impl Observed {
     /// What a flow sample says before its records.
+    #[inline]
     pub fn of_flow(agent: IpAddr, sub_agent: u32, flow: &FlowSample<'_>) -> Observed {
         let drop_reason = match flow.output {
             Interface::Discarded(reason) => Some(reason.normal().0),
@@ -49,6 +50,7 @@ impl Observed {
         Observed::new(agent, sub_agent, dropped.source, interface(input), interface(output), reason)
     }
 
+    #[inline]
     fn new(
         agent: IpAddr,
         sub_agent: u32,
