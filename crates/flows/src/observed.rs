@@ -87,7 +87,7 @@ impl Observed {
     pub fn add(&mut self, record: &FlowRecord<'_>) {
         match record {
             FlowRecord::SampledHeader(header) => {
-                self.packet = header.packet();
+                header.read_packet(&mut self.packet);
                 self.frame_bytes = header.frame_length_bytes;
             }
             FlowRecord::SampledEthernet(frame) => {

@@ -223,6 +223,11 @@ impl Table {
         self.hasher.hash_one(key) as u32
     }
 
+    /// Reads where a search for this hash begins, as [`read_ahead`](Self::read_ahead) does.
+    pub fn read_slot(&self, hash: u32) {
+        black_box(self.index.touch(hash));
+    }
+
     /// Reads what is about to be found by these hashes. Nothing depends on it but time: memory is slow to answer one question after the
     /// other, and answers many at once.
     pub fn read_ahead(&self, hashes: impl Iterator<Item = u32> + Clone) {
