@@ -49,9 +49,9 @@ impl Batch {
         self.waiting.push(waiting);
     }
 
-    /// The hashes of those that wait.
-    pub(crate) fn hashes(&self) -> impl Iterator<Item = u32> + Clone {
-        self.waiting.iter().map(|one| one.hash)
+    /// The hash of the one that came last.
+    pub(crate) fn last_hash(&self) -> Option<u32> {
+        self.waiting.last().map(|one| one.hash)
     }
 
     /// Those that wait, with their keys.

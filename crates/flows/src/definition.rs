@@ -290,8 +290,12 @@ impl Counting {
             Measure::Frames => sample.frames,
             Measure::Samples => 1.0,
         };
+        let before = batch.last_hash();
         let key = &*batch.next_key();
         let hash = table.hash(key);
+        // While the next sample is read, memory brings what this one is looked up in, and the flow of the one before.
+        table.prefetch_slot(hash);
+        before.into_iter().for_each(|hash| table.prefetch_flow(hash));
         let all = untolds.as_ref().and_then(|_| all_of(definition, table, key));
         let all = all.map(|all| all.total).unwrap_or_default();
         batch.push(Waiting { hash, value, sample, all });
@@ -300,7 +304,7 @@ impl Counting {
     /// Adds the samples that were counted to their flows. To be called after each datagram.
     pub fn settle(&mut self, groups: &Groups, told: &mut impl Told) {
         let Counting { definition, table, batch, untolds, .. } = self;
-        table.read_ahead(batch.hashes());
+        batch.last_hash().into_iter().for_each(|hash| table.prefetch_flow(hash));
         for (key, Waiting { hash, value, sample, all }) in batch.iter() {
             let weight = table.weight_at(sample.now_ns);
             let Some(untolds) = untolds else {

@@ -516,6 +516,7 @@ impl Rest {
     }
 
     /// What a sample stands for; `None` for one that was counted before.
+    #[inline]
     fn worth(
         &mut self,
         agent: &mut Agent,

@@ -12,8 +12,8 @@ use foldhash::fast::RandomState;
 use index::{Index, PLACES_MAX};
 use std::collections::HashMap;
 use std::hash::BuildHasher;
-use std::hint::black_box;
 use std::time::Duration;
+use sys::prefetch::prefetch;
 
 /// Sums are brought down before `exp` of so many time constants overflows.
 const EXPONENT_MAX: f64 = 200.0;
@@ -223,23 +223,20 @@ impl Table {
         self.hasher.hash_one(key) as u32
     }
 
-    /// Reads where a search for this hash begins, as [`read_ahead`](Self::read_ahead) does.
-    pub fn read_slot(&self, hash: u32) {
-        black_box(self.index.touch(hash));
+    /// Has the memory come that a search for this hash begins with. Nothing depends on this and on [`prefetch_flow`](Self::prefetch_flow) but time: a flow
+    /// that was not seen lately is in no cache.
+    pub fn prefetch_slot(&self, hash: u32) {
+        self.index.prefetch(hash);
     }
 
-    /// Reads what is about to be found by these hashes. Nothing depends on it but time: memory is slow to answer one question after the
-    /// other, and answers many at once.
-    pub fn read_ahead(&self, hashes: impl Iterator<Item = u32> + Clone) {
-        let mut read = hashes.clone().fold(0, |read, hash| read ^ self.index.touch(hash));
-        for place in hashes.filter_map(|hash| self.index.places(hash).next()) {
-            // A key may lie in two cache lines.
-            let key = self.key(place);
-            let ends =
-                [key.first(), key.last()].map(|byte| byte.map_or(0, |byte| u32::from(*byte)));
-            read ^= self.flows[place as usize].samples as u32 ^ ends[0] ^ ends[1];
-        }
-        black_box(read);
+    /// Has the memory come that a search for this hash ends with: the flow and its key. To be called a while after
+    /// [`prefetch_slot`](Self::prefetch_slot), or it waits for that.
+    pub fn prefetch_flow(&self, hash: u32) {
+        let Some(place) = self.index.places(hash).next() else { return };
+        prefetch(&self.flows[place as usize]);
+        // A key may lie in two cache lines.
+        let key = self.key(place);
+        key.first().into_iter().chain(key.last()).for_each(prefetch);
     }
 
     /// Adds a sample that stands for `value`; `weight` is of [`weight_at`](Self::weight_at). `key` has the table's length, and `hash` is

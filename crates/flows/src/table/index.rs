@@ -2,6 +2,8 @@
 //!
 //! The hash stands beside the place, so that a search reads neither keys nor flows before it has found: most searches read one cache line.
 
+use sys::prefetch::prefetch;
+
 /// No place.
 const NONE: u32 = u32::MAX;
 
@@ -56,9 +58,9 @@ impl Index {
         taken.filter(move |slot| slot.hash == hash).map(|slot| slot.place)
     }
 
-    /// Reads where the search for a hash begins. The value means nothing.
-    pub(super) fn touch(&self, hash: u32) -> u32 {
-        self.slots[hash as usize & self.mask()].hash
+    /// Has the memory come where the search for a hash begins.
+    pub(super) fn prefetch(&self, hash: u32) {
+        prefetch(&self.slots[hash as usize & self.mask()]);
     }
 
     /// Leads from a hash to a place. There is room for it: see [`make_room`](Self::make_room).
