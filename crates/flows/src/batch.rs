@@ -33,6 +33,11 @@ impl Batch {
         Batch { key_len, keys: vec![0; SAMPLES_MAX * key_len], waiting }
     }
 
+    /// The bytes that it takes.
+    pub(crate) const fn memory_bytes(key_len: usize) -> usize {
+        SAMPLES_MAX * (key_len + size_of::<Waiting>())
+    }
+
     /// Whether no more may wait.
     pub(crate) fn is_full(&self) -> bool {
         self.waiting.len() == SAMPLES_MAX

@@ -88,7 +88,8 @@ pub struct Definition {
 impl Definition {
     /// The most bytes that its flows take.
     pub fn memory_max_bytes(&self) -> usize {
-        Table::memory_max_bytes(self.key_len(), self.flows_max)
+        let key_len = self.key_len();
+        Table::memory_max_bytes(key_len, self.flows_max) + Batch::memory_bytes(key_len)
     }
 
     /// Whether flows are told apart by groups, which are numbers in what is counted.
