@@ -11,7 +11,7 @@ options = sys.argv[5:]
 
 
 def one(rate):
-    # A pipe that nobody reads holds two tables: at the third, `weir flows` would wait.
+    # A pipe that nobody reads holds one table: at the second, `weir flows` would wait.
     output = tempfile.TemporaryFile("w+")
     flows = subprocess.Popen(
         ["chrt", "-f", "10", "taskset", "-c", "1", weir, "flows", "--listen", "127.0.0.1:0", "--json", *options],
