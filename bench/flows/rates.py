@@ -4,16 +4,18 @@
 Prints a JSON line for each run. The generator has processor 0, `weir flows` processor 1, both before all other processes (SCHED_FIFO, which takes
 root), so that what else the machine does is not measured.
 """
-import json, os, re, signal, subprocess, sys, time
+import json, os, re, signal, subprocess, sys, tempfile, time
 
 weir, rates, runs, seconds = sys.argv[1], sys.argv[2].split(","), int(sys.argv[3]), sys.argv[4]
 options = sys.argv[5:]
 
 
 def one(rate):
+    # A pipe that nobody reads holds one table: at the second, `weir flows` would wait.
+    output = tempfile.TemporaryFile("w+")
     flows = subprocess.Popen(
         ["chrt", "-f", "10", "taskset", "-c", "1", weir, "flows", "--listen", "127.0.0.1:0", "--json", *options],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        stdout=output, stderr=subprocess.PIPE, text=True)
     start = flows.stderr.readline()
     to = re.search(r"udp://([^,]+)", start).group(1)
     load = subprocess.run(
@@ -22,7 +24,9 @@ def one(rate):
     ticks = open(f"/proc/{flows.pid}/stat").read().rsplit(") ", 1)[1].split()
     peak = re.search(r"VmHWM:\s+(\d+)", open(f"/proc/{flows.pid}/status").read()).group(1)
     flows.send_signal(signal.SIGTERM)
-    last = json.loads(flows.communicate()[0].strip().rsplit("\n", 1)[-1])
+    flows.wait()
+    output.seek(0)
+    last = json.loads(output.read().strip().rsplit("\n", 1)[-1])
     sent, per_s = (int(n.replace(",", "")) for n in re.findall(r"(?:sent |^)([\d,]+)", load, re.M)[:2])
     counts = last["datagrams"]
     hertz = os.sysconf("SC_CLK_TCK")

@@ -1,5 +1,6 @@
 //! What one flow definition counts, and what it has counted.
 
+use crate::batch::{Batch, Waiting};
 use crate::estimate::Estimate;
 use crate::field::{Facts, Value};
 use crate::filter::Filter;
@@ -87,7 +88,8 @@ pub struct Definition {
 impl Definition {
     /// The most bytes that its flows take.
     pub fn memory_max_bytes(&self) -> usize {
-        Table::memory_max_bytes(self.key_len(), self.flows_max)
+        let key_len = self.key_len();
+        Table::memory_max_bytes(key_len, self.flows_max) + Batch::memory_bytes(key_len)
     }
 
     /// Whether flows are told apart by groups, which are numbers in what is counted.
@@ -184,7 +186,7 @@ pub struct Counting {
     definition: Definition,
     table: Table,
     totals: DefinitionTotals,
-    key: Vec<u8>,
+    batch: Batch,
     untolds: Option<Untolds>,
 }
 
@@ -195,7 +197,7 @@ impl Counting {
         Counting {
             table: Table::new(key_len, definition.flows_max, definition.smoothing),
             totals: DefinitionTotals::default(),
-            key: vec![0; key_len],
+            batch: Batch::new(key_len),
             definition,
             untolds: None,
         }
@@ -235,7 +237,7 @@ impl Counting {
         self.table.evicted()
     }
 
-    /// Counts a sample.
+    /// Counts a sample. It is in its flow after [`settle`](Self::settle).
     pub fn count(
         &mut self,
         sample: &Sample,
@@ -260,7 +262,7 @@ impl Counting {
         }
 
         let sampler_len = self.sampler_len();
-        let (sampler, values) = self.key.split_at_mut(sampler_len);
+        let (sampler, values) = self.batch.next_key().split_at_mut(sampler_len);
         if let Some(place) = sampler.first_chunk_mut() {
             *place = sample.sampler.to_be_bytes();
         }
@@ -274,21 +276,47 @@ impl Counting {
             value.write(place);
         }
 
-        let value = match self.definition.measure {
+        self.totals.counted += 1;
+        self.wait(*sample);
+        if self.batch.is_full() {
+            self.settle(groups, told);
+        }
+    }
+
+    /// Has a sample wait, whose key is put together.
+    fn wait(&mut self, sample: Sample) {
+        let Counting { definition, table, batch, untolds, .. } = self;
+        let value = match definition.measure {
             Measure::Bytes => sample.frames * f64::from(sample.frame_bytes),
             Measure::Frames => sample.frames,
             Measure::Samples => 1.0,
         };
-        self.totals.counted += 1;
-        let Counting { definition, table, key, untolds, .. } = self;
-        let Some(untolds) = untolds else {
-            table.add(key, value, weight, sample.now_ns, &mut ());
-            return;
-        };
-        let mut teller = Teller { definition, groups, untolds, told };
-        let place = table.add(key, value, weight, sample.now_ns, &mut teller);
-        let all = all_of(definition, table, key).map(|all| all.total).unwrap_or_default();
-        untolds.add(place as usize, sample, all);
+        let before = batch.last_hash();
+        let key = &*batch.next_key();
+        let hash = table.hash(key);
+        // While the next sample is read, memory brings what this one is looked up in, and the flow of the one before.
+        table.prefetch_slot(hash);
+        before.into_iter().for_each(|hash| table.prefetch_flow(hash));
+        let all = untolds.as_ref().and_then(|_| all_of(definition, table, key));
+        let all = all.map(|all| all.total).unwrap_or_default();
+        batch.push(Waiting { hash, value, sample, all });
+    }
+
+    /// Adds the samples that were counted to their flows. To be called after each datagram.
+    pub fn settle(&mut self, groups: &Groups, told: &mut impl Told) {
+        let Counting { definition, table, batch, untolds, .. } = self;
+        batch.last_hash().into_iter().for_each(|hash| table.prefetch_flow(hash));
+        for (key, Waiting { hash, value, sample, all }) in batch.iter() {
+            let weight = table.weight_at(sample.now_ns);
+            let Some(untolds) = untolds else {
+                table.add((key, *hash), *value, weight, sample.now_ns, &mut ());
+                continue;
+            };
+            let mut teller = Teller { definition, groups, untolds, told };
+            let place = table.add((key, *hash), *value, weight, sample.now_ns, &mut teller);
+            untolds.add(place as usize, sample, *all);
+        }
+        batch.clear();
     }
 
     /// Ends flows that were not seen for the active timeout. Looks at a part of them at a time.
@@ -358,7 +386,7 @@ impl Counting {
 
     /// Bytes before the values in a key of the table.
     fn sampler_len(&self) -> usize {
-        self.key.len() - self.definition.keys.len() * Value::KEY_LEN
+        self.definition.key_len() - self.definition.keys.len() * Value::KEY_LEN
     }
 
     /// The heaviest flows now, the heaviest first.

@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 use wire::sflow::{
     self, CounterRecord, CountersSample, DataFormat, DataSource, Datagram, DroppedPacket,
-    FlowSample, Malformed,
+    FlowRecords, FlowSample, Malformed,
 };
 
 /// Kinds of structures that are counted by their number; those of more kinds are counted together.
@@ -393,6 +393,9 @@ impl Rest {
                 Err(malformed) => self.fault(&malformed),
             }
         }
+        for counting in &mut self.counting {
+            counting.settle(&self.groups, told);
+        }
     }
 
     fn flow(
@@ -418,13 +421,7 @@ impl Rest {
         self.totals.flow_samples += 1;
 
         let mut observed = Observed::of_flow(id.address, id.sub_agent, flow);
-        for record in flow.records() {
-            match record {
-                Ok(sflow::FlowRecord::Unknown(raw)) => self.unknown(raw.format),
-                Ok(record) => observed.add(&record),
-                Err(malformed) => self.fault(&malformed),
-            }
-        }
+        self.observe(flow.records(), &mut observed);
 
         let bytes = worth.frames * f64::from(observed.frame_bytes);
         let direction = match flow.direction() {
@@ -443,6 +440,18 @@ impl Rest {
         let is_edge =
             direction != Direction::Egress && !self.internal.contains(&(id.address, input));
         self.count(Traffic::Sampled, worth, direction, is_edge, &observed, now_ns, told);
+    }
+
+    /// Gathers what records say of a frame.
+    fn observe(&mut self, records: FlowRecords<'_>, observed: &mut Observed) {
+        for record in records {
+            // By reference: a record is large, and would be copied.
+            match &record {
+                Ok(sflow::FlowRecord::Unknown(raw)) => self.unknown(raw.format),
+                Ok(record) => observed.add(record),
+                Err(malformed) => self.fault(malformed),
+            }
+        }
     }
 
     fn dropped(
@@ -469,13 +478,7 @@ impl Rest {
         self.totals.dropped_packets += 1;
 
         let mut observed = Observed::of_dropped(id.address, id.sub_agent, dropped);
-        for record in dropped.records() {
-            match record {
-                Ok(sflow::FlowRecord::Unknown(raw)) => self.unknown(raw.format),
-                Ok(record) => observed.add(&record),
-                Err(malformed) => self.fault(&malformed),
-            }
-        }
+        self.observe(dropped.records(), &mut observed);
         self.count(Traffic::Dropped, worth, Direction::Any, true, &observed, now_ns, told);
     }
 
@@ -513,6 +516,7 @@ impl Rest {
     }
 
     /// What a sample stands for; `None` for one that was counted before.
+    #[inline]
     fn worth(
         &mut self,
         agent: &mut Agent,

@@ -10,6 +10,7 @@
 
 mod agent;
 mod analysis;
+mod batch;
 mod counter;
 mod definition;
 mod engine;

@@ -32,6 +32,7 @@ pub struct Observed {
 
 impl Observed {
     /// What a flow sample says before its records.
+    #[inline]
     pub fn of_flow(agent: IpAddr, sub_agent: u32, flow: &FlowSample<'_>) -> Observed {
         let drop_reason = match flow.output {
             Interface::Discarded(reason) => Some(reason.normal().0),
@@ -49,6 +50,7 @@ impl Observed {
         Observed::new(agent, sub_agent, dropped.source, interface(input), interface(output), reason)
     }
 
+    #[inline]
     fn new(
         agent: IpAddr,
         sub_agent: u32,
@@ -85,7 +87,7 @@ impl Observed {
     pub fn add(&mut self, record: &FlowRecord<'_>) {
         match record {
             FlowRecord::SampledHeader(header) => {
-                self.packet = header.packet();
+                header.read_packet(&mut self.packet);
                 self.frame_bytes = header.frame_length_bytes;
             }
             FlowRecord::SampledEthernet(frame) => {

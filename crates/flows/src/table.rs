@@ -5,11 +5,15 @@
 //! by growing what is added instead ("forward decay", Cormode and others, 2009): an entry is touched only when its key is
 //! seen, and the order of entries does not change by itself.
 
+mod index;
+
 use crate::estimate::Sums;
 use foldhash::fast::RandomState;
+use index::{Index, PLACES_MAX};
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::time::Duration;
+use sys::prefetch::prefetch;
 
 /// Sums are brought down before `exp` of so many time constants overflows.
 const EXPONENT_MAX: f64 = 200.0;
@@ -17,11 +21,9 @@ const EXPONENT_MAX: f64 = 200.0;
 /// Flows above the watched rate that are remembered between two looks.
 const HOT_MAX: usize = 16_384;
 
-/// No entry.
-const NONE: u32 = u32::MAX;
-
-/// What is known of one key.
+/// What is known of one key: a cache line, which is all that a sample changes.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[repr(align(64))]
 pub struct Flow {
     /// Decayed: divided by the time constant, a rate per second.
     pub recent: Sums,
@@ -53,8 +55,10 @@ impl Flow {
     }
 }
 
+const _: () = assert!(size_of::<Flow>() == 64);
+
+/// What is asked of a place when its flow comes, goes, or is at the watched rate.
 struct Place {
-    flow: Flow,
     hash: u32,
     /// Grows when the place gets another key, so that what the heap says of the key before is known to be old.
     generation: u32,
@@ -76,10 +80,10 @@ pub struct Table {
     key_len: usize,
     capacity: usize,
     keys: Vec<u8>,
+    flows: Vec<Flow>,
     places: Vec<Place>,
     free: Vec<u32>,
-    /// Open addressing with linear probing; twice as many slots as places, a power of two.
-    index: Vec<u32>,
+    index: Index,
     /// A binary heap, the lowest bound first. Weights only grow between two looks at it, so that bounds are put right when they come to the top.
     heap: Vec<Bound>,
     hasher: RandomState,
@@ -87,6 +91,8 @@ pub struct Table {
     smoothing_s: f64,
     /// When a weight of 1 was given.
     landmark_ns: u64,
+    /// The last moment that a weight was asked for, and the weight.
+    weighed: (u64, f64),
     /// Where the next sweep begins.
     swept: usize,
     evicted: u64,
@@ -135,18 +141,20 @@ impl Ended for () {
 impl Table {
     /// At most `capacity` keys of `key_len` bytes, whose weights decay with the time constant `smoothing`.
     pub fn new(key_len: usize, capacity: usize, smoothing: Duration) -> Table {
-        let capacity = capacity.clamp(1, (NONE / 4) as usize);
+        let capacity = capacity.clamp(1, PLACES_MAX);
         Table {
             key_len,
             capacity,
             keys: Vec::new(),
+            flows: Vec::new(),
             places: Vec::new(),
             free: Vec::new(),
-            index: vec![NONE; 64],
+            index: Index::new(),
             heap: Vec::new(),
             hasher: RandomState::default(),
             smoothing_s: smoothing.as_secs_f64().max(1e-3),
             landmark_ns: 0,
+            weighed: (0, 1.0),
             swept: 0,
             evicted: 0,
             hot: Vec::new(),
@@ -160,10 +168,9 @@ impl Table {
 
     /// The most bytes that a table of this shape takes.
     pub const fn memory_max_bytes(key_len: usize, capacity: usize) -> usize {
-        let slots = capacity * 2;
-        let index = slots.next_power_of_two() * size_of::<u32>();
-        let each = key_len + size_of::<Place>() + size_of::<u32>() + 2 * size_of::<Bound>();
-        index + capacity * each + HOT_MAX * 2 * size_of::<u32>()
+        let flow = key_len + size_of::<Flow>() + size_of::<Place>();
+        let each = flow + size_of::<u32>() + 2 * size_of::<Bound>();
+        Index::memory_max_bytes(capacity) + capacity * each + HOT_MAX * 2 * size_of::<u32>()
     }
 
     /// Keys that are here.
@@ -183,6 +190,13 @@ impl Table {
 
     /// How much what is added at `now_ns` weighs. The same for all samples of one moment.
     pub fn weight_at(&mut self, now_ns: u64) -> f64 {
+        if self.weighed.0 != now_ns {
+            self.weighed = (now_ns, self.new_weight_at(now_ns));
+        }
+        self.weighed.1
+    }
+
+    fn new_weight_at(&mut self, now_ns: u64) -> f64 {
         if self.landmark_ns == 0 {
             (self.landmark_ns, self.began_ns) = (now_ns, now_ns);
         }
@@ -207,37 +221,66 @@ impl Table {
         (-exponent).exp() / (self.smoothing_s * share)
     }
 
-    /// Adds a sample that stands for `value`; `weight` is of [`weight_at`](Self::weight_at). `key` has the table's length. Returns the place
-    /// of its flow.
+    /// What [`add`](Self::add) finds a key by.
+    pub fn hash(&self, key: &[u8]) -> u32 {
+        self.hasher.hash_one(key) as u32
+    }
+
+    /// Has the memory come that a search for this hash begins with. Nothing depends on this and on [`prefetch_flow`](Self::prefetch_flow) but time: a flow
+    /// that was not seen lately is in no cache.
+    pub fn prefetch_slot(&self, hash: u32) {
+        self.index.prefetch(hash);
+    }
+
+    /// Has the memory come that a search for this hash ends with: the flow and its key. To be called a while after
+    /// [`prefetch_slot`](Self::prefetch_slot), or it waits for that.
+    pub fn prefetch_flow(&self, hash: u32) {
+        let Some(place) = self.index.places(hash).next() else { return };
+        prefetch(&self.flows[place as usize]);
+        // A key may lie in two cache lines.
+        let key = self.key(place);
+        key.first().into_iter().chain(key.last()).for_each(prefetch);
+    }
+
+    /// Adds a sample that stands for `value`; `weight` is of [`weight_at`](Self::weight_at). `key` has the table's length, and `hash` is
+    /// [its](Self::hash). Returns the place of its flow.
     pub fn add(
         &mut self,
-        key: &[u8],
+        (key, hash): (&[u8], u32),
         value: f64,
         weight: f64,
         now_ns: u64,
         ended: &mut impl Ended,
     ) -> u32 {
-        debug_assert_eq!(key.len(), self.key_len);
-        let hash = self.hasher.hash_one(key) as u32;
+        debug_assert_eq!((key.len(), hash), (self.key_len, self.hash(key)));
         let at = match self.find(key, hash) {
             Some(at) => at,
             None => self.insert(key, hash, now_ns, ended),
         };
 
-        let Place { flow, is_hot, .. } = &mut self.places[at as usize];
+        let flow = &mut self.flows[at as usize];
         flow.recent.add(value, weight);
         flow.total.add(value, 1.0);
         flow.samples += 1;
         flow.last_ns = flow.last_ns.max(now_ns);
-        if flow.recent.value >= self.hot_sum * weight && !*is_hot {
-            if self.hot.len() < HOT_MAX {
-                *is_hot = true;
-                self.hot.push(at);
-            } else {
-                self.displace(at);
-            }
+        if flow.recent.value >= self.hot_sum * weight {
+            self.note_hot(at);
         }
         at
+    }
+
+    /// The flow at a place is at the watched rate.
+    fn note_hot(&mut self, at: u32) {
+        let place = &mut self.places[at as usize];
+        if place.is_hot {
+            return;
+        }
+        if self.hot.len() < HOT_MAX {
+            place.is_hot = true;
+            self.hot.push(at);
+        } else {
+            self.displace(at);
+        }
     }
 
     /// Remembers a flow in the place of a lighter one, so that many that are above a low threshold do not hide one that is above a high one. One
@@ -246,7 +289,7 @@ impl Table {
         self.hot_missed += 1;
         self.hot_turn = (self.hot_turn + 1) % self.hot.len();
         let other = self.hot[self.hot_turn];
-        let value_at = |at: u32| self.places[at as usize].flow.recent.value;
+        let value_at = |at: u32| self.flow(at).recent.value;
         if value_at(other) < value_at(at) {
             self.places[other as usize].is_hot = false;
             self.places[at as usize].is_hot = true;
@@ -265,10 +308,10 @@ impl Table {
     pub fn watch(&mut self, rate: f64, now_ns: u64) {
         self.hot_sum = rate / self.rate_factor_of(now_ns, 0.0);
         let least = rate / self.rate_factor(now_ns);
-        let places = &mut self.places;
+        let (places, flows) = (&mut self.places, &self.flows);
         self.hot.retain(|at| {
             let place = &mut places[*at as usize];
-            place.is_hot = place.is_taken && place.flow.recent.value >= least;
+            place.is_hot = place.is_taken && flows[*at as usize].recent.value >= least;
             place.is_hot
         });
     }
@@ -276,7 +319,7 @@ impl Table {
     /// The flows at the watched rate or above, in no order.
     pub fn hot(&self) -> impl Iterator<Item = (&[u8], &Flow)> {
         let places = self.hot.iter().filter(|at| self.places[**at as usize].is_taken);
-        places.map(|at| (self.key(*at), &self.places[*at as usize].flow))
+        places.map(|at| (self.key(*at), self.flow(*at)))
     }
 
     /// Samples that brought a flow to the watched rate while as many others were as are remembered: one of the two was not noted.
@@ -313,8 +356,7 @@ impl Table {
         for _ in 0..places.min(self.places.len()) {
             let at = self.swept % self.places.len();
             self.swept = at + 1;
-            let place = &self.places[at];
-            if place.is_taken && place.flow.last_ns < before_ns {
+            if self.flows[at].last_ns < before_ns && self.places[at].is_taken {
                 ended.ended(self, at as u32, Leaving::Idle);
                 self.remove(at as u32);
                 self.free.push(at as u32);
@@ -325,13 +367,12 @@ impl Table {
     /// Every flow with its key, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Flow)> {
         let taken = self.places.iter().enumerate().filter(|(_, place)| place.is_taken);
-        taken.map(|(at, place)| (self.key(at as u32), &place.flow))
+        taken.map(|(at, _)| (self.key(at as u32), &self.flows[at]))
     }
 
     /// One key's flow.
     pub fn get(&self, key: &[u8]) -> Option<&Flow> {
-        let at = self.find(key, self.hasher.hash_one(key) as u32)?;
-        Some(&self.places[at as usize].flow)
+        Some(self.flow(self.find(key, self.hash(key))?))
     }
 
     fn exponent(&self, now_ns: u64) -> f64 {
@@ -343,9 +384,9 @@ impl Table {
     fn rebase(&mut self, now_ns: u64, exponent: f64) {
         let factor = (-exponent).exp();
         self.all.values_mut().for_each(|all| all.recent.scale(factor));
-        for place in &mut self.places {
-            place.flow.recent.scale(factor);
-            place.flow.inherited *= factor;
+        for flow in &mut self.flows {
+            flow.recent.scale(factor);
+            flow.inherited *= factor;
         }
         for one in &mut self.heap {
             one.bound *= factor;
@@ -355,7 +396,7 @@ impl Table {
 
     /// The flow at a place.
     pub fn flow(&self, place: u32) -> &Flow {
-        &self.places[place as usize].flow
+        &self.flows[place as usize]
     }
 
     /// The key of the flow at a place.
@@ -364,26 +405,11 @@ impl Table {
         &self.keys[start..start + self.key_len]
     }
 
-    fn slots(&self, hash: u32) -> impl Iterator<Item = usize> + use<> {
-        let mask = self.index.len() - 1;
-        (0..=mask).map(move |step| (hash as usize + step) & mask)
-    }
-
     fn find(&self, key: &[u8], hash: u32) -> Option<u32> {
-        for slot in self.slots(hash) {
-            match self.index[slot] {
-                NONE => return None,
-                at if self.places[at as usize].hash == hash && self.key(at) == key => {
-                    return Some(at);
-                }
-                _ => {}
-            }
-        }
-        None
+        self.index.places(hash).find(|place| self.key(*place) == key)
     }
 
     fn insert(&mut self, key: &[u8], hash: u32, now_ns: u64, ended: &mut impl Ended) -> u32 {
-        let flow = Flow { first_ns: now_ns, last_ns: now_ns, ..Flow::default() };
         let (at, inherited) = match self.free.pop() {
             Some(at) => (at, 0.0),
             None if self.places.len() < self.capacity => (self.grow(), 0.0),
@@ -392,12 +418,13 @@ impl Table {
 
         let start = at as usize * self.key_len;
         self.keys[start..start + self.key_len].copy_from_slice(key);
+        let flow = Flow { inherited, first_ns: now_ns, last_ns: now_ns, ..Flow::default() };
+        self.flows[at as usize] = flow;
         let place = &mut self.places[at as usize];
-        place.flow = Flow { inherited, ..flow };
         (place.hash, place.is_taken) = (hash, true);
         let generation = place.generation;
 
-        self.link(at, hash);
+        self.index.insert(hash, at);
         self.push(Bound { bound: inherited, place: at, generation });
         at
     }
@@ -408,6 +435,7 @@ impl Table {
             // Twice as many, but never more than there may be.
             let more = len.max(64).min(self.capacity - len);
             self.places.reserve_exact(more);
+            self.flows.reserve_exact(more);
             self.keys.reserve_exact(more * self.key_len);
             self.free.reserve_exact(len + more - self.free.len());
             self.heap.reserve_exact(2 * (len + more) - self.heap.len());
@@ -415,25 +443,10 @@ impl Table {
 
         let at = len as u32;
         self.keys.resize(self.keys.len() + self.key_len, 0);
-        let flow = Flow::default();
-        self.places.push(Place { flow, hash: 0, generation: 0, is_taken: false, is_hot: false });
-        if self.places.len() * 2 > self.index.len() {
-            self.index = vec![NONE; self.index.len() * 2];
-            for at in 0..self.places.len() as u32 {
-                if self.places[at as usize].is_taken {
-                    self.link(at, self.places[at as usize].hash);
-                }
-            }
-        }
+        self.flows.push(Flow::default());
+        self.places.push(Place { hash: 0, generation: 0, is_taken: false, is_hot: false });
+        self.index.make_room(self.places.len());
         at
-    }
-
-    fn link(&mut self, at: u32, hash: u32) {
-        let empty = self.slots(hash).find(|slot| self.index[*slot] == NONE);
-        // There are at least twice as many slots as places.
-        if let Some(slot) = empty {
-            self.index[slot] = at;
-        }
     }
 
     /// Takes the lightest place for another key. Returns it with its weight.
@@ -444,9 +457,8 @@ impl Table {
                 self.remove(0);
                 return (0, 0.0);
             };
-            let place = &self.places[top.place as usize];
-            let weight = place.flow.weight();
-            if place.generation != top.generation {
+            let weight = self.flow(top.place).weight();
+            if self.places[top.place as usize].generation != top.generation {
                 self.pop();
             } else if weight > top.bound {
                 self.heap[0].bound = weight;
@@ -466,27 +478,7 @@ impl Table {
         let place = &mut self.places[at as usize];
         place.is_taken = false;
         place.generation = place.generation.wrapping_add(1);
-        let hash = place.hash;
-        let mask = self.index.len() - 1;
-        let Some(mut hole) = self.slots(hash).find(|slot| self.index[*slot] == at) else { return };
-
-        // Whoever stands behind the hole and belongs in front of it moves up, so that no search ends at the hole.
-        let mut next = hole;
-        loop {
-            next = (next + 1) & mask;
-            let other = self.index[next];
-            if other == NONE {
-                break;
-            }
-            let home = self.places[other as usize].hash as usize & mask;
-            let from_home = next.wrapping_sub(home) & mask;
-            let from_hole = next.wrapping_sub(hole) & mask;
-            if from_home >= from_hole {
-                self.index[hole] = other;
-                hole = next;
-            }
-        }
-        self.index[hole] = NONE;
+        self.index.remove(place.hash, at);
     }
 
     fn push(&mut self, bound: Bound) {

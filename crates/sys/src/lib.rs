@@ -32,6 +32,10 @@
 //! - [`pass`]: descriptors from one process to another.
 //! - [`seccomp`]: giving up system calls.
 //!
+//! The processor:
+//!
+//! - [`prefetch`]: memory that is about to be read.
+//!
 //! With the feature `kafka`, `kafka`: the one thing that librdkafka knows and its safe bindings do not say.
 
 #![expect(unsafe_code, reason = "this crate is where Weir's system calls are made safe")]
@@ -47,6 +51,7 @@ pub mod namespace;
 pub mod netlink;
 pub mod pass;
 pub mod poll;
+pub mod prefetch;
 pub mod process;
 pub mod receiver;
 pub mod recv;

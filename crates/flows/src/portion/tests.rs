@@ -94,9 +94,14 @@ fn portions_add_up_to_what_was_counted_exactly() {
                 frames += sample.frames;
                 bytes += sample.frames * f64::from(sample.frame_bytes);
                 counting.count(&sample, &From(port), &groups, &mut taker);
+                // Up to twice as many as wait together.
+                if step % 29 == 0 {
+                    counting.settle(&groups, &mut taker);
+                }
                 *truth.entry(port).or_default() += 1;
             }
             taker.room = room;
+            counting.settle(&groups, &mut taker);
             counting.tell_all(&groups, &mut taker);
 
             assert_eq!(Some(taker.taken), counting.counted());
@@ -134,6 +139,7 @@ fn a_flow_that_goes_on_is_told_in_time_and_one_that_ended_once() {
         if second <= 25 {
             let sample = sample(&mut random, second * SECOND_NS);
             counting.count(&sample, &From(7), &groups, &mut taker);
+            counting.settle(&groups, &mut taker);
         }
         counting.sweep(second * SECOND_NS, &groups, &mut taker);
     }

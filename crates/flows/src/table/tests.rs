@@ -7,6 +7,11 @@ fn key(number: u32) -> [u8; 4] {
     number.to_be_bytes()
 }
 
+fn add(table: &mut Table, key: &[u8], value: f64, weight: f64, now_ns: u64, gone: &mut impl Ended) {
+    let hash = table.hash(key);
+    table.add((key, hash), value, weight, now_ns, gone);
+}
+
 /// The same sequence in every run (xorshift64*).
 struct Random(u64);
 
@@ -43,7 +48,7 @@ fn what_is_kept_and_what_went_are_what_was_added() {
             let number = (random.below(20) * random.below(20)) as u32;
             let value = 1.0 + random.below(9) as f64;
             let weight = table.weight_at(now_ns);
-            table.add(&key(number), value, weight, now_ns, &mut gone);
+            add(&mut table, &key(number), value, weight, now_ns, &mut gone);
             *truth.entry(number).or_default() += value;
             if random.below(100) == 0 {
                 let before_ns = now_ns.saturating_sub(random.below(200) * 1_000);
@@ -77,7 +82,7 @@ fn a_heavy_key_is_never_missing_and_its_error_is_bounded() {
             let number =
                 if random.below(3) == 0 { random.below(10) } else { 1_000 + random.below(1 << 20) };
             let weight = table.weight_at(step + 1);
-            table.add(&key(number as u32), 1.0, weight, step + 1, &mut ());
+            add(&mut table, &key(number as u32), 1.0, weight, step + 1, &mut ());
             *truth.entry(number as u32).or_default() += 1.0;
         }
         for (number, truth) in truth.iter().filter(|(_, truth)| **truth > 1_000.0) {
@@ -98,7 +103,7 @@ fn a_steady_rate_is_that_rate_after_some_time_constants() {
         let now_ns = step * SECOND_NS / 100;
         let weight = table.weight_at(now_ns);
         assert!(weight.is_finite());
-        table.add(&key(1), 5.0, weight, now_ns, &mut ());
+        add(&mut table, &key(1), 5.0, weight, now_ns, &mut ());
     }
     let now_ns = 60_000 * SECOND_NS / 100;
     let rate = table.get(&key(1)).unwrap().recent.value * table.rate_factor(now_ns);
@@ -112,7 +117,7 @@ fn what_is_heavy_now_takes_the_place_of_what_was() {
     let mut table = Table::new(4, 2, Duration::from_secs(1));
     for (number, at_s) in [(1, 1), (1, 1), (2, 1), (3, 30), (4, 30)] {
         let weight = table.weight_at(at_s * SECOND_NS);
-        table.add(&key(number), 1.0, weight, at_s * SECOND_NS, &mut ());
+        add(&mut table, &key(number), 1.0, weight, at_s * SECOND_NS, &mut ());
     }
     let mut kept: Vec<u32> =
         table.iter().map(|(key, _)| u32::from_be_bytes(key.try_into().unwrap())).collect();
@@ -128,7 +133,7 @@ fn memory_stays_within_what_was_said() {
         let mut key = vec![0; key_len];
         key[..8].copy_from_slice(&number.to_be_bytes());
         let weight = table.weight_at(number + 1);
-        table.add(&key, 1.0, weight, number + 1, &mut ());
+        add(&mut table, &key, 1.0, weight, number + 1, &mut ());
         if number % 7 == 0 {
             table.sweep(number / 2, 10, &mut ());
         }
@@ -136,7 +141,8 @@ fn memory_stays_within_what_was_said() {
     let used = table.keys.capacity()
         + table.places.capacity() * size_of::<Place>()
         + table.free.capacity() * size_of::<u32>()
-        + table.index.capacity() * size_of::<u32>()
+        + table.flows.capacity() * size_of::<Flow>()
+        + table.index.memory_bytes()
         + table.heap.capacity() * size_of::<Bound>();
     assert!(used <= Table::memory_max_bytes(key_len, capacity), "{used}");
     assert_eq!(table.len(), capacity);
@@ -146,8 +152,8 @@ fn memory_stays_within_what_was_said() {
 fn keys_of_no_length_are_one_key() {
     let mut table = Table::new(0, 10, Duration::from_secs(1));
     let weight = table.weight_at(1);
-    table.add(&[], 1.0, weight, 1, &mut ());
-    table.add(&[], 2.0, weight, 1, &mut ());
+    add(&mut table, &[], 1.0, weight, 1, &mut ());
+    add(&mut table, &[], 2.0, weight, 1, &mut ());
     assert_eq!(table.get(&[]).unwrap().total.value, 3.0);
 }
 
@@ -156,27 +162,27 @@ fn keys_of_no_length_are_one_key() {
 fn a_heavy_flow_is_noted_among_many_light_ones() {
     let mut table = Table::new(4, 4 * HOT_MAX, Duration::from_secs(10));
     let mut now_ns = SECOND_NS;
-    let mut add = |table: &mut Table, number: u32, value: f64| {
+    let mut add_one = |table: &mut Table, number: u32, value: f64| {
         now_ns += 1_000;
         let weight = table.weight_at(now_ns);
-        table.add(&key(number), value, weight, now_ns, &mut ());
+        add(table, &key(number), value, weight, now_ns, &mut ());
         now_ns
     };
-    add(&mut table, 0, 1.0);
+    add_one(&mut table, 0, 1.0);
     table.watch(1.0, SECOND_NS);
     for number in 1..=2 * HOT_MAX as u32 {
-        add(&mut table, number, 20.0);
+        add_one(&mut table, number, 20.0);
     }
     assert_eq!(table.hot().count(), HOT_MAX);
     assert_eq!(table.hot_missed(), HOT_MAX as u64);
 
     let heavy = u32::MAX;
     for _ in 0..10 {
-        add(&mut table, heavy, 1_000.0);
+        add_one(&mut table, heavy, 1_000.0);
     }
     assert_eq!(table.hot().filter(|(noted, _)| *noted == key(heavy)).count(), 1);
     assert_eq!(table.hot().count(), HOT_MAX);
-    let now_ns = add(&mut table, heavy, 1_000.0);
+    let now_ns = add_one(&mut table, heavy, 1_000.0);
     table.watch(100.0, now_ns);
     assert_eq!(table.hot().count(), 1, "the rest is light");
 }

@@ -369,6 +369,12 @@ impl SampledHeader<'_> {
         Packet::parse(self.protocol, self.header)
     }
 
+    /// Reads the bytes in place of what `packet` says.
+    #[inline]
+    pub fn read_packet(&self, packet: &mut Packet) {
+        packet.read(self.protocol, self.header);
+    }
+
     /// Length of the packet from its network header on, in bytes: what IP says, else what is left of the frame.
     #[must_use]
     pub fn l3_bytes(&self, packet: &Packet) -> u32 {

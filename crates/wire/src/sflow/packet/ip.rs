@@ -88,12 +88,21 @@ impl Ip {
         self.fragment.is_some_and(|fragment| fragment.offset_bytes > 0)
     }
 
-    /// Reads an IP header of either version, and gives what it carries. `None` if it is not IP, or not whole.
+    /// Reads an IP header of either version into its place, and gives what it carries. `None` if it is not IP, or not whole.
     #[inline]
-    pub(super) fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
-        let (mut ip, payload) = match bytes.first()? >> 4 {
-            4 => Self::v4(bytes)?,
-            6 => Self::v6(bytes)?,
+    pub(super) fn read<'p, 'a>(
+        bytes: &'a [u8],
+        place: &'p mut Option<Self>,
+    ) -> Option<(&'p Self, &'a [u8])> {
+        let (ip, payload) = match bytes.first()? >> 4 {
+            4 => {
+                let (ip, payload) = Self::v4(bytes)?;
+                (place.insert(ip), payload)
+            }
+            6 => {
+                let (ip, payload) = Self::v6(bytes)?;
+                (place.insert(ip), payload)
+            }
             _ => return None,
         };
         if !ip.is_later_fragment() {

@@ -1,6 +1,6 @@
 //! What comes before IP: Ethernet, VLAN tags, MPLS labels, PPP.
 
-use super::Next;
+use super::{Next, Packet};
 use crate::sflow::Mac;
 
 pub(super) const IPV4: u16 = 0x0800;
@@ -74,41 +74,30 @@ impl MplsStack {
     }
 }
 
-#[derive(Default)]
-pub(super) struct Link {
-    pub(super) macs: Option<MacPair>,
-    pub(super) vlan: Option<Vlan>,
-    pub(super) inner_vlan: Option<Vlan>,
-    pub(super) mpls: MplsStack,
-    pub(super) ethertype: Option<u16>,
-}
-
 /// Reads up to the network header, and gives the bytes from there on; none if what follows is not IP.
 #[inline]
-pub(super) fn read(next: Next<'_>) -> (Link, &[u8]) {
-    let mut link = Link::default();
+pub(super) fn read<'a>(next: Next<'a>, packet: &mut Packet) -> &'a [u8] {
     let next = match next {
-        Next::Ethernet(bytes) => ethernet(bytes, &mut link),
+        Next::Ethernet(bytes) => ethernet(bytes, packet),
         Next::Ppp(bytes) => ppp(bytes),
         Next::Type(ethertype, bytes) => Some((ethertype, bytes)),
     };
-    let Some((ethertype, bytes)) = next else { return (link, &[]) };
-    link.ethertype = Some(ethertype);
+    let Some((ethertype, bytes)) = next else { return &[] };
+    packet.ethertype = Some(ethertype);
 
-    let network = match ethertype {
-        MPLS | MPLS_MULTICAST => labels(bytes, &mut link.mpls),
+    match ethertype {
+        MPLS | MPLS_MULTICAST => labels(bytes, &mut packet.mpls),
         // Version, code, session, length.
         PPPOE_SESSION => bytes.get(6..).and_then(ppp).map_or(&[][..], |(_, bytes)| bytes),
         _ => bytes,
-    };
-    (link, network)
+    }
 }
 
 #[inline]
-fn ethernet<'a>(bytes: &'a [u8], link: &mut Link) -> Option<(u16, &'a [u8])> {
+fn ethernet<'a>(bytes: &'a [u8], packet: &mut Packet) -> Option<(u16, &'a [u8])> {
     let (addresses, mut bytes) = bytes.split_first_chunk::<12>()?;
     let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5] = *addresses;
-    link.macs =
+    packet.macs =
         Some(MacPair { src: Mac([s0, s1, s2, s3, s4, s5]), dst: Mac([d0, d1, d2, d3, d4, d5]) });
 
     loop {
@@ -124,10 +113,10 @@ fn ethernet<'a>(bytes: &'a [u8], link: &mut Link) -> Option<(u16, &'a [u8])> {
         let tci;
         (tci, bytes) = u16_of(bytes)?;
         let tag = Vlan { tpid: ethertype, tci };
-        if link.vlan.is_none() {
-            link.vlan = Some(tag);
-        } else if link.inner_vlan.is_none() {
-            link.inner_vlan = Some(tag);
+        if packet.vlan.is_none() {
+            packet.vlan = Some(tag);
+        } else if packet.inner_vlan.is_none() {
+            packet.inner_vlan = Some(tag);
         }
     }
 }
