@@ -222,8 +222,11 @@ async fn not_found() -> (StatusCode, &'static str) {
 async fn show_metrics(State(state): State<Arc<AdminState>>, headers: HeaderMap) -> Response {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let exposition = Exposition::negotiate(accept.unwrap_or_default());
-    let text = metrics::render(&state, exposition);
-    ([(header::CONTENT_TYPE, exposition.content_type())], text).into_response()
+    // Figures of flows wait for the analysis.
+    match tokio::task::spawn_blocking(move || metrics::render(&state, exposition)).await {
+        Ok(text) => ([(header::CONTENT_TYPE, exposition.content_type())], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
 }
 
 async fn show_ledger(State(state): State<Arc<AdminState>>, uri: Uri) -> Response {

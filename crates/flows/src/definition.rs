@@ -4,12 +4,13 @@ use crate::batch::{Batch, Waiting};
 use crate::estimate::Estimate;
 use crate::field::{Facts, Value};
 use crate::filter::Filter;
+use crate::heaviest::SAMPLER_LEN;
 use crate::key::Part;
 use crate::lookup::Groups;
 use crate::portion::{Accepted, Amounts, Cause, Portion, Told, Untold, Untolds};
 use crate::sampler;
 use crate::table::{Ended, Everything, Flow, Leaving, Table};
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a figure adds up.
@@ -92,6 +93,12 @@ impl Definition {
         Table::memory_max_bytes(key_len, self.flows_max) + Batch::memory_bytes(key_len)
     }
 
+    /// A key for people: its parts with their values.
+    pub fn shown(&self, values: &[Value], groups: &Groups) -> Vec<String> {
+        let parts = self.keys.iter().zip(values);
+        parts.map(|(part, value)| part.shown(*value, groups)).collect()
+    }
+
     /// Whether flows are told apart by groups, which are numbers in what is counted.
     pub(crate) fn has_groups_in_keys(&self) -> bool {
         self.keys.iter().any(|part| matches!(part, Part::Group(_)))
@@ -106,20 +113,9 @@ impl Definition {
 
 /// How many samples the sum of all traffic is as good as known from. A scale follows the pool over some samples, so that over as few the sum
 /// is as uncertain as their number.
-fn pinned(samples: f64) -> f64 {
+pub(crate) fn pinned(samples: f64) -> f64 {
     let known = samples - sampler::SAMPLES;
     if known > 0.0 { samples * samples / known } else { f64::INFINITY }
-}
-
-/// Bytes that tell samplers apart.
-const SAMPLER_LEN: usize = 4;
-
-/// A flow of the table, its figures, and how many samplers they are of.
-type Merged<'a> = (&'a [u8], Flow, u32);
-
-/// The sampler of a key that begins with one.
-fn sampler_of(key: &[u8]) -> u32 {
-    key.first_chunk().map_or(0, |sampler| u32::from_be_bytes(*sampler))
 }
 
 /// What a sample is worth to a definition.
@@ -183,7 +179,7 @@ pub struct DefinitionTotals {
 
 /// A definition at work.
 pub struct Counting {
-    definition: Definition,
+    definition: Arc<Definition>,
     table: Table,
     totals: DefinitionTotals,
     batch: Batch,
@@ -198,7 +194,7 @@ impl Counting {
             table: Table::new(key_len, definition.flows_max, definition.smoothing),
             totals: DefinitionTotals::default(),
             batch: Batch::new(key_len),
-            definition,
+            definition: Arc::new(definition),
             untolds: None,
         }
     }
@@ -220,6 +216,21 @@ impl Counting {
     /// What is counted.
     pub fn definition(&self) -> &Definition {
         &self.definition
+    }
+
+    /// The same, to be kept.
+    pub fn shared_definition(&self) -> Arc<Definition> {
+        Arc::clone(&self.definition)
+    }
+
+    /// The flows.
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Bytes of a key in the table.
+    pub(crate) fn key_len(&self) -> usize {
+        self.definition.key_len()
     }
 
     /// What became of samples.
@@ -389,72 +400,6 @@ impl Counting {
         self.definition.key_len() - self.definition.keys.len() * Value::KEY_LEN
     }
 
-    /// The heaviest flows now, the heaviest first.
-    pub fn top(&self, now_ns: u64) -> Vec<Figure> {
-        self.top_of(now_ns, self.definition.top, |_| true)
-    }
-
-    /// The `most` heaviest flows now at the samplers of these numbers, each as the sampler saw it that saw most of it. All of them where the
-    /// definition does not keep samplers apart.
-    pub fn top_of(&self, now_ns: u64, most: usize, is_chosen: impl Fn(u32) -> bool) -> Vec<Figure> {
-        self.merged(now_ns, most, is_chosen, |one, other| {
-            if other.1.recent.value > one.1.recent.value {
-                (one.0, one.1) = (other.0, other.1);
-            }
-        })
-    }
-
-    /// The same with what these samplers saw of a flow added up.
-    pub fn sums_of(
-        &self,
-        now_ns: u64,
-        most: usize,
-        is_chosen: impl Fn(u32) -> bool,
-    ) -> Vec<Figure> {
-        let sums = self.merged(now_ns, most, is_chosen, |one, other| one.1.join(&other.1));
-        sums.into_iter().map(|figure| Figure { sampler: 0, ..figure }).collect()
-    }
-
-    /// The heaviest flows, the heaviest first; `merge` makes one of what two samplers saw of a flow.
-    fn merged<'a>(
-        &'a self,
-        now_ns: u64,
-        most: usize,
-        is_chosen: impl Fn(u32) -> bool,
-        merge: impl Fn(&mut Merged<'a>, &Merged<'a>),
-    ) -> Vec<Figure> {
-        let mut flows: Vec<Merged<'a>> = match self.definition.aggregation {
-            Aggregation::Max => {
-                let mut by_key = HashMap::<&[u8], Merged<'a>>::with_capacity(self.table.len());
-                for (key, flow) in self.table.iter().filter(|(key, _)| is_chosen(sampler_of(key))) {
-                    let next = (key, *flow, 1);
-                    let one = by_key.entry(&key[SAMPLER_LEN..]);
-                    one.and_modify(|one| {
-                        merge(one, &next);
-                        one.2 += 1;
-                    })
-                    .or_insert(next);
-                }
-                by_key.into_values().collect()
-            }
-            Aggregation::Sum | Aggregation::Edge => {
-                self.table.iter().map(|(key, flow)| (key, *flow, 1)).collect()
-            }
-        };
-
-        let heavier = |a: &Merged<'_>, b: &Merged<'_>| {
-            let order = b.1.recent.value.total_cmp(&a.1.recent.value);
-            order.then_with(|| a.0.cmp(b.0))
-        };
-        if flows.len() > most && most > 0 {
-            flows.select_nth_unstable_by(most - 1, heavier);
-        }
-        flows.truncate(most);
-        flows.sort_unstable_by(heavier);
-        let factor = self.table.rate_factor(now_ns);
-        flows.iter().map(|one| self.figure(one, factor)).collect()
-    }
-
     /// The values of a key of the table, with or without its sampler.
     pub fn values(&self, key: &[u8]) -> Vec<Value> {
         let start = key.len().saturating_sub(self.definition.keys.len() * Value::KEY_LEN);
@@ -463,28 +408,7 @@ impl Counting {
 
     /// A key for people: its parts with their values.
     pub fn shown(&self, values: &[Value], groups: &Groups) -> Vec<String> {
-        let parts = self.definition.keys.iter().zip(values);
-        parts.map(|(part, value)| part.shown(*value, groups)).collect()
-    }
-
-    fn figure(&self, (key, flow, samplers): &Merged<'_>, factor: f64) -> Figure {
-        let all = self.all_of(key);
-        let total = all.map_or(f64::INFINITY, |all| pinned(all.total.effective_samples()));
-        Figure {
-            sampler: match self.definition.aggregation {
-                Aggregation::Max => sampler_of(key),
-                Aggregation::Sum | Aggregation::Edge => 0,
-            },
-            samplers: *samplers,
-            key: self.values(key),
-            rate: self.rate(key, flow).times(factor),
-            total: Estimate::of(&flow.total, total, self.sampled(all)),
-            rate_missing_max: flow.inherited * factor,
-            samples: flow.samples,
-            rate_samples: flow.recent.effective_samples(),
-            first_ns: flow.first_ns,
-            last_ns: flow.last_ns,
-        }
+        self.definition.shown(values, groups)
     }
 
     fn rate(&self, key: &[u8], flow: &Flow) -> Estimate {
@@ -494,7 +418,7 @@ impl Counting {
     }
 
     /// All samples of the sampler that a flow is of; of several samplers, nothing.
-    fn all_of(&self, key: &[u8]) -> Option<&Everything> {
+    pub(crate) fn all_of(&self, key: &[u8]) -> Option<&Everything> {
         all_of(&self.definition, &self.table, key)
     }
 
@@ -528,7 +452,7 @@ fn all_of<'t>(definition: &Definition, table: &'t Table, key: &[u8]) -> Option<&
     }
 }
 
-fn sampled_share(all: Option<&Everything>) -> f64 {
+pub(crate) fn sampled_share(all: Option<&Everything>) -> f64 {
     match all {
         Some(all) if all.total.value > 0.0 => all.total.effective_samples() / all.total.value,
         _ => 0.0,

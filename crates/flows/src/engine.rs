@@ -12,6 +12,7 @@ use foldhash::fast::RandomState;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::Duration;
 use wire::sflow::{
     self, CounterRecord, CountersSample, DataFormat, DataSource, Datagram, DroppedPacket,
@@ -99,7 +100,8 @@ pub struct Engine {
 
 /// What samples of any agent go through.
 struct Rest {
-    groups: Groups,
+    /// Readers keep them.
+    groups: Arc<Groups>,
     internal: HashSet<(IpAddr, u32)>,
     counting: Vec<Counting>,
     /// Definitions that have ended, until everything of them is told.
@@ -143,7 +145,7 @@ impl Engine {
         definitions: Vec<Definition>,
     ) -> Engine {
         let rest = Rest {
-            groups,
+            groups: Arc::new(groups),
             internal,
             counting: definitions.into_iter().map(Counting::new).collect(),
             ended: Vec::new(),
@@ -172,6 +174,11 @@ impl Engine {
     /// The groups that keys and filters name.
     pub fn groups(&self) -> &Groups {
         &self.rest.groups
+    }
+
+    /// The same, to be kept.
+    pub fn shared_groups(&self) -> Arc<Groups> {
+        Arc::clone(&self.rest.groups)
     }
 
     /// The definitions with their flows.
@@ -240,7 +247,7 @@ impl Engine {
 
     /// Exchanges the files that say where addresses are. What was counted stays as it is.
     pub fn set_places(&mut self, of: &Groups) {
-        self.rest.groups.share_places(of);
+        Arc::make_mut(&mut self.rest.groups).share_places(of);
     }
 
     /// Exchanges the groups. What names them is to be defined anew: groups are numbers there.
@@ -248,11 +255,11 @@ impl Engine {
     /// The files that say where addresses are stay: see [`set_places`](Self::set_places).
     pub fn set_groups(&mut self, mut groups: Groups) {
         groups.share_places(&self.rest.groups);
-        self.rest.groups = groups;
+        self.rest.groups = Arc::new(groups);
     }
 
     /// The agents that were heard lately, in no order.
-    pub fn agents(&self) -> impl Iterator<Item = (&AgentId, &Agent)> {
+    pub fn agents(&self) -> impl ExactSizeIterator<Item = (&AgentId, &Agent)> {
         self.agents.iter()
     }
 

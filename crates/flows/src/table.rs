@@ -364,6 +364,18 @@ impl Table {
         }
     }
 
+    /// Places that were ever taken.
+    pub(crate) fn places(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The flows at `most` places, from one on.
+    pub(crate) fn part(&self, from: usize, most: usize) -> impl Iterator<Item = (&[u8], &Flow)> {
+        let places = self.places.iter().enumerate().skip(from).take(most);
+        let taken = places.filter(|(_, place)| place.is_taken);
+        taken.map(|(at, _)| (self.key(at as u32), self.flow(at as u32)))
+    }
+
     /// Every flow with its key, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Flow)> {
         let taken = self.places.iter().enumerate().filter(|(_, place)| place.is_taken);

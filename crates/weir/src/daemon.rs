@@ -11,7 +11,7 @@ mod drops;
 mod events;
 mod files;
 mod flow_pages;
-mod flows;
+pub(crate) mod flows;
 mod follow;
 mod http;
 mod inherited;

@@ -1,14 +1,14 @@
 //! Figures of flows as JSON: the same objects in `weir flows --json` and over HTTP.
 
+use crate::daemon::flows::Summary;
 use flows::{
-    Agent, AgentId, Counting, DefinitionTotals, Engine, Estimate, Event, Figure, Groups, Measure,
-    Part, Port, PortRate, Subject, Traffic, Value,
+    Agent, AgentId, Definition, DefinitionTotals, EngineTotals, Estimate, Event, Figure, Groups,
+    Measure, Part, Port, PortRate, Subject, Traffic, Value,
 };
 use serde_json::{Map, Value as Json, json};
 
 /// What became of datagrams and samples. `dropped_by_kernel`: datagrams that were lost at the socket, where they are known.
-pub(crate) fn totals(engine: &Engine, dropped_by_kernel: Option<u64>) -> Map<String, Json> {
-    let totals = engine.totals();
+pub(crate) fn totals(totals: &EngineTotals, dropped_by_kernel: Option<u64>) -> Map<String, Json> {
     let unknown = totals.unknown.iter();
     let unknown: Map<String, Json> =
         unknown.map(|(format, count)| (format.to_string(), (*count).into())).collect();
@@ -43,9 +43,9 @@ pub(crate) fn totals(engine: &Engine, dropped_by_kernel: Option<u64>) -> Map<Str
 }
 
 /// A definition and what it did with samples.
-pub(crate) fn definition(counting: &Counting) -> Json {
-    let definition = counting.definition();
-    let DefinitionTotals { seen, counted, filtered, without_key } = counting.totals();
+pub(crate) fn definition(summary: &Summary) -> Json {
+    let Summary { definition, totals, flows, evicted, unwatched } = summary;
+    let DefinitionTotals { seen, counted, filtered, without_key } = totals;
     let keys: Vec<String> = definition.keys.iter().map(|part| part.word()).collect();
     json!({
         "name": definition.name,
@@ -54,10 +54,10 @@ pub(crate) fn definition(counting: &Counting) -> Json {
         "of": traffic(definition.traffic),
         "smoothing_s": definition.smoothing.as_secs_f64(),
         "top": definition.top,
-        "flows_kept": counting.flows(),
+        "flows_kept": flows,
         "flows_max": definition.flows_max,
-        "flows_evicted": counting.evicted(),
-        "unwatched_samples": counting.hot_missed(),
+        "flows_evicted": evicted,
+        "unwatched_samples": unwatched,
         "samples": {
             "seen": seen,
             "counted": counted,
@@ -84,9 +84,9 @@ fn traffic(traffic: Traffic) -> &'static str {
 }
 
 /// One flow.
-pub(crate) fn flow(counting: &Counting, groups: &Groups, figure: &Figure) -> Json {
-    let parts = &counting.definition().keys;
-    let shown = counting.shown(&figure.key, groups);
+pub(crate) fn flow(definition: &Definition, groups: &Groups, figure: &Figure) -> Json {
+    let parts = &definition.keys;
+    let shown = definition.shown(&figure.key, groups);
     let key: Map<String, Json> = parts
         .iter()
         .zip(&figure.key)

@@ -1,6 +1,6 @@
 //! `GET /flows` and what is below it: what the analysis of sFlow knows, as JSON.
 //!
-//! The analysis' lock is held for one piece of an answer at a time, never while a client reads.
+//! What is held of the analysis is copied in parts ([`Shared::look`]); it is put in order and written on threads of pages, never while it is held.
 
 mod figures;
 mod listing;
@@ -8,23 +8,16 @@ mod listing;
 pub(crate) use figures::{Exported, figures};
 pub(crate) use listing::{Form, Listing, Parts, State};
 
-use super::flows::Shared;
+use super::flows::{FLOWS_MAX, Shared, Summary};
 use crate::flow_json;
 use admin::service::{Answer, Asked, Service, Told, pairs};
 use flows::{Agent, AgentId, Event};
 use serde_json::{Value as Json, json};
-use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// Most flows in an answer.
-const FLOWS_MAX: usize = 10_000;
-/// A list of the heaviest flows is made anew when it is older, so that many readers cost as much as one.
-const FRESH: Duration = Duration::from_millis(500);
-/// Lists of the heaviest flows that are kept for so long, at most.
-const TOPS_MAX: usize = 8;
 /// Clients that may wait for an event at one time.
 const WAITERS_MAX: usize = 16;
 /// Answers of any size that may be under way at one time: each has a thread while its client reads.
@@ -39,8 +32,6 @@ struct Pages {
     shared: Arc<Shared>,
     waiters: Arc<Semaphore>,
     streams: Arc<Semaphore>,
-    /// Lists of the heaviest flows that were made lately, by definition and length.
-    tops: Mutex<HashMap<(String, usize), (Instant, Json)>>,
 }
 
 /// The pages of an analysis, for the admin server.
@@ -49,7 +40,6 @@ pub(crate) fn pages(shared: &Arc<Shared>) -> Service {
         shared: Arc::clone(shared),
         waiters: Arc::new(Semaphore::new(WAITERS_MAX)),
         streams: Arc::new(Semaphore::new(STREAMS_MAX)),
-        tops: Mutex::default(),
     });
     Arc::new(move |asked| answer(Arc::clone(&pages), asked))
 }
@@ -57,7 +47,7 @@ pub(crate) fn pages(shared: &Arc<Shared>) -> Service {
 fn answer(pages: Arc<Pages>, asked: Asked) -> Answer {
     Box::pin(async move {
         if asked.path == "/flows/events" {
-            return pages.events(&asked.query).await.unwrap_or_else(|refusal| refusal);
+            return events(pages, &asked.query).await.unwrap_or_else(|refusal| refusal);
         }
         on_a_thread(move || pages.figures(&asked)).await
     })
@@ -90,16 +80,29 @@ impl Pages {
     /// The definitions, and what became of datagrams and samples.
     fn overview(&self, query: &str) -> Result<Told, Told> {
         parameters(query, [])?;
-        let mut json = self.shared.with(|analysis| {
+        let (totals, definitions, agents, last_event) = self.shared.look(|analysis, _| {
             let engine = analysis.engine();
-            let definitions = engine.counting().iter().map(flow_json::definition);
-            let definitions: Vec<Json> = definitions.collect();
-            let mut json = flow_json::totals(engine, None);
-            json.insert("definitions".into(), definitions.into());
-            json.insert("agents".into(), engine.agents().count().into());
-            json.insert("last_event".into(), analysis.events().last_id().into());
-            json
+            let definitions: Vec<Summary> = engine.counting().iter().map(Summary::of).collect();
+            (
+                engine.totals().clone(),
+                definitions,
+                engine.agents().len(),
+                analysis.events().last_id(),
+            )
         });
+        let mut json = flow_json::totals(&totals, None);
+        let definitions: Vec<Json> = definitions.iter().map(flow_json::definition).collect();
+        json.insert("definitions".into(), definitions.into());
+        json.insert("agents".into(), agents.into());
+        json.insert("last_event".into(), last_event.into());
+        let taken = self.shared.taken_by_readers();
+        let readers = json!({
+            "holds": taken.holds,
+            "held_ns": taken.held_ns.to_string(),
+            "longest_ns": taken.longest_ns.to_string(),
+            "copied_max": taken.rows_max,
+        });
+        json.insert("readers".into(), readers);
         json.insert("time_unix_ns".into(), sys::clock::realtime_ns().to_string().into());
         Ok(told(&Json::Object(json)))
     }
@@ -110,30 +113,13 @@ impl Pages {
         let name = name.ok_or_else(|| wrong("flow=NAME is missing; /flows lists the names"))?;
         let most = number(most, "n", 1..=FLOWS_MAX)?;
 
-        let mut tops = self.tops.lock().unwrap_or_else(PoisonError::into_inner);
-        tops.retain(|_, (made_at, _)| made_at.elapsed() < FRESH);
-        let asked = (name, most.unwrap_or(0));
-        if let Some((_, json)) = tops.get(&asked) {
-            return Ok(told(json));
-        }
-
-        let now_ns = self.shared.clock_ns();
-        let json = self.shared.with(|analysis| {
-            let counting = analysis.counting(&asked.0)?;
-            let most = most.unwrap_or(counting.definition().top);
-            let groups = analysis.engine().groups();
-            let top = counting.top_of(now_ns, most, |_| true);
-            let flows = top.iter().map(|one| flow_json::flow(counting, groups, one));
-            let flows: Vec<Json> = flows.collect();
-            Some(json!({ "definition": flow_json::definition(counting), "flows": flows }))
-        });
         let unknown = || Told::text(404, "no definition has this name; /flows lists the names");
-        let json = json.ok_or_else(unknown)?;
-        let answer = told(&json);
-        if tops.len() < TOPS_MAX {
-            tops.insert(asked, (Instant::now(), json));
-        }
-        Ok(answer)
+        let top = self.shared.top(&name).ok_or_else(unknown)?;
+        let definition = &top.summary.definition;
+        let figures = top.figures.iter().take(most.unwrap_or(definition.top));
+        let flows = figures.map(|one| flow_json::flow(definition, &top.groups, one));
+        let flows: Vec<Json> = flows.collect();
+        Ok(told(&json!({ "definition": flow_json::definition(&top.summary), "flows": flows })))
     }
 
     /// Something of each agent, or of one.
@@ -150,12 +136,9 @@ impl Pages {
         let permit = Arc::clone(&self.streams).try_acquire_owned();
         let permit = permit.map_err(|_| Told::text(429, "too many answers are under way"))?;
 
-        let is_asked = |id: &&AgentId| address.is_none_or(|address| id.address == address);
-        let mut agents: Vec<AgentId> = self.shared.with(|analysis| {
-            let ids = analysis.engine().agents().map(|(id, _)| id);
-            ids.filter(is_asked).copied().collect()
-        });
-        agents.sort_unstable_by(|a, b| b.cmp(a));
+        let mut agents =
+            self.shared.agents(|id| address.is_none_or(|address| id.address == address));
+        agents.reverse();
 
         let listing = Listing {
             shared: Arc::clone(&self.shared),
@@ -168,35 +151,38 @@ impl Pages {
         };
         Ok(Told::pieces(Box::new(listing)))
     }
+}
 
-    /// The events after the one of a number; waits for one if there is none.
-    async fn events(&self, query: &str) -> Result<Told, Told> {
-        let [after, wait] = parameters(query, ["after", "wait"])?;
-        let after = number(after, "after", 0..=u64::MAX)?.unwrap_or(0);
-        let wait = match wait {
-            Some(text) => text::units::parse_duration(&text)
-                .ok()
-                .filter(|wait| *wait <= WAIT_MAX)
-                .ok_or_else(|| wrong("wait: expected a time of at most 30s"))?,
-            None => Duration::ZERO,
-        };
+/// The events after the one of a number; waits for one if there is none.
+async fn events(pages: Arc<Pages>, query: &str) -> Result<Told, Told> {
+    let [after, wait] = parameters(query, ["after", "wait"])?;
+    let after = number(after, "after", 0..=u64::MAX)?.unwrap_or(0);
+    let wait = match wait {
+        Some(text) => text::units::parse_duration(&text)
+            .ok()
+            .filter(|wait| *wait <= WAIT_MAX)
+            .ok_or_else(|| wrong("wait: expected a time of at most 30s"))?,
+        None => Duration::ZERO,
+    };
 
-        let mut last_event = self.shared.events();
-        if *last_event.borrow_and_update() <= after && !wait.is_zero() {
-            let permit = self.waiters.try_acquire();
-            let _permit = permit.map_err(|_| Told::text(429, "too many wait for events"))?;
-            // After the time there is an answer all the same, without events.
-            let _ = tokio::time::timeout(wait, last_event.wait_for(|last| *last > after)).await;
-        }
+    let mut last_event = pages.shared.events();
+    if *last_event.borrow_and_update() <= after && !wait.is_zero() {
+        let permit = pages.waiters.try_acquire();
+        let _permit = permit.map_err(|_| Told::text(429, "too many wait for events"))?;
+        // After the time there is an answer all the same, without events.
+        let _ = tokio::time::timeout(wait, last_event.wait_for(|last| *last > after)).await;
+    }
 
-        let (events, missed, last) = self.shared.with(|analysis| {
+    let answer = on_a_thread(move || {
+        let (events, missed, last) = pages.shared.look(|analysis, _| {
             let log = analysis.events();
             let events: Vec<Arc<Event>> = log.after(after).take(EVENTS_MAX).cloned().collect();
             (events, log.missed_after(after), log.last_id())
         });
         let shown: Vec<Json> = events.iter().map(|event| flow_json::event(event)).collect();
         Ok(told(&json!({ "events": shown, "missed": missed, "last_event": last })))
-    }
+    });
+    Ok(answer.await)
 }
 
 fn one_agent(id: &AgentId, agent: &Agent) -> Vec<String> {

@@ -7,10 +7,12 @@
 //! how old a stamp is, is all that is taken of it.
 
 mod losses;
+mod reading;
 mod rows;
 mod shared;
 mod tap;
 
+pub(crate) use reading::{FLOWS_MAX, Fresh, Summary, Top};
 pub(crate) use shared::Shared;
 
 use super::events::Telling;

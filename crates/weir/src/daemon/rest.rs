@@ -10,7 +10,7 @@ mod specs;
 mod words;
 
 use super::flow_pages::{Form, Listing, Parts, State, on_a_thread};
-use super::flows::Shared;
+use super::flows::{Fresh, Shared};
 use ::flows::{AgentId, Analysis, Groups, Traffic};
 use admin::service::{Action, Answer, Asked, Body, Service, TEXT, Told, pairs};
 use serde_json::{Map, Value as Json, json};
@@ -26,6 +26,8 @@ use words::shown;
 const WAITERS_MAX: usize = 16;
 /// Long answers that may be under way at one time.
 const STREAMS_MAX: usize = 8;
+/// Agents that are looked at together.
+const AGENTS_AT_ONCE: usize = 64;
 /// Thresholds that scripts may define.
 const THRESHOLDS_MAX: usize = 100;
 /// Collections of groups that scripts may define.
@@ -53,6 +55,7 @@ struct MadeFlow {
 pub(crate) struct Site {
     shared: Arc<Shared>,
     made: Mutex<Made>,
+    listed: Fresh<flows::Question, Arc<flows::Listed>>,
     flows_max: usize,
     waiters: Semaphore,
     streams: Arc<Semaphore>,
@@ -65,6 +68,7 @@ impl Site {
         Arc::new(Site {
             shared: Arc::clone(shared),
             made: Mutex::default(),
+            listed: Fresh::default(),
             flows_max,
             waiters: Semaphore::new(WAITERS_MAX),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
@@ -100,7 +104,7 @@ impl Site {
 fn answer(site: Arc<Site>, asked: Asked) -> Answer {
     Box::pin(async move {
         if asked.path == "/events/json" {
-            return events::answer(&site, &asked).await.unwrap_or_else(|refusal| refusal);
+            return events::answer(site, &asked).await.unwrap_or_else(|refusal| refusal);
         }
         on_a_thread(move || site.answer(&asked)).await
     })
@@ -167,11 +171,7 @@ impl Site {
     }
 
     fn flows(&self) -> Told {
-        let names: Vec<String> = self.shared.with(|analysis| {
-            let counting = analysis.engine().counting().iter();
-            counting.map(|one| one.definition().name.clone()).collect()
-        });
-        let specs = names.into_iter().filter_map(|name| {
+        let specs = self.flow_names(None).into_iter().filter_map(|name| {
             let spec = self.spec(&name)?;
             Some((name, Json::Object(spec)))
         });
@@ -187,19 +187,19 @@ impl Site {
         if let Some(made) = self.made().flows.get(name) {
             return Some(made.spec.clone());
         }
-        let described = self.shared.with(|analysis| {
-            let definition = analysis.counting(name)?.definition();
-            let keys: Vec<String> = definition.keys.iter().map(|part| part.word()).collect();
-            Some(json!({
-                "keys": keys.join(","),
-                "value": crate::flow_json::measure(definition.measure),
-                "n": definition.top,
-                "t": definition.smoothing.as_secs_f64(),
-                "activeTimeout": definition.active_timeout.as_secs_f64(),
-                "dropped": definition.traffic == Traffic::Dropped,
-            }))
+        let definition = self.shared.look(|analysis, _| {
+            analysis.counting(name).map(|counting| counting.shared_definition())
+        })?;
+        let keys: Vec<String> = definition.keys.iter().map(|part| part.word()).collect();
+        let described = json!({
+            "keys": keys.join(","),
+            "value": crate::flow_json::measure(definition.measure),
+            "n": definition.top,
+            "t": definition.smoothing.as_secs_f64(),
+            "activeTimeout": definition.active_timeout.as_secs_f64(),
+            "dropped": definition.traffic == Traffic::Dropped,
         });
-        described.and_then(|json| json.as_object().cloned())
+        described.as_object().cloned()
     }
 
     fn define(&self, name: &str, body: &[u8]) -> Result<Told, Told> {
@@ -342,17 +342,18 @@ impl Site {
 
     fn analyzer(&self) -> Told {
         let uptime_ms = self.began.elapsed().as_millis() as u64;
-        told(&self.shared.with(|analysis| {
-            let totals = analysis.engine().totals();
-            json!({
-                "version": env!("CARGO_PKG_VERSION"),
-                "uptime": uptime_ms,
-                "sFlowAgents": analysis.engine().agents().count(),
-                "sFlowDatagramsReceived": totals.datagrams,
-                "sFlowDatagramsDiscarded": totals.duplicate + totals.agent_limit,
-                "sFlowParseErrors": totals.malformed,
-                "eventsGenerated": analysis.events().last_id(),
-            })
+        let (totals, agents, events) = self.shared.look(|analysis, _| {
+            let engine = analysis.engine();
+            (engine.totals().clone(), engine.agents().len(), analysis.events().last_id())
+        });
+        told(&json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "uptime": uptime_ms,
+            "sFlowAgents": agents,
+            "sFlowDatagramsReceived": totals.datagrams,
+            "sFlowDatagramsDiscarded": totals.duplicate + totals.agent_limit,
+            "sFlowParseErrors": totals.malformed,
+            "eventsGenerated": events,
         }))
     }
 
@@ -369,15 +370,10 @@ impl Site {
                     })?)
                 }
             };
-        let is_asked = |id: &&AgentId| {
+        let is_asked = |id: &AgentId| {
             addresses.as_ref().is_none_or(|addresses| addresses.contains(&id.address))
         };
-        let mut agents: Vec<AgentId> = self.shared.with(|analysis| {
-            let ids = analysis.engine().agents().map(|(id, _)| id);
-            ids.filter(is_asked).copied().collect()
-        });
-        agents.sort_unstable();
-        Ok(agents)
+        Ok(self.shared.agents(is_asked))
     }
 
     /// A long answer with a part for each of these agents.
@@ -399,17 +395,21 @@ impl Site {
 }
 
 /// Where samples were taken, by the number of the sampler in figures.
-fn samplers(
-    analysis: &Analysis,
-    agents: &[AgentId],
-    traffic: Traffic,
-) -> HashMap<u32, (IpAddr, DataSource)> {
-    let known = agents.iter().filter_map(|id| Some((id, analysis.engine().agent(id)?)));
-    let numbers = known.flat_map(|(id, agent)| {
-        let numbers = agent.sampler_numbers(traffic);
-        numbers.map(|(number, source)| (number, (id.address, source)))
-    });
-    numbers.collect()
+type Places = HashMap<u32, (IpAddr, DataSource)>;
+
+/// Those of these agents.
+fn places(shared: &Shared, agents: &[AgentId], traffic: Traffic) -> Places {
+    let mut places = Places::new();
+    for part in agents.chunks(AGENTS_AT_ONCE) {
+        shared.look(|analysis, _| {
+            let known = part.iter().filter_map(|id| Some((id, analysis.engine().agent(id)?)));
+            for (id, agent) in known {
+                let numbers = agent.sampler_numbers(traffic);
+                places.extend(numbers.map(|(number, source)| (number, (id.address, source))));
+            }
+        });
+    }
+    places
 }
 
 /// A data source as sFlow-RT writes it: an interface by its index alone.

@@ -9,8 +9,10 @@ use serde_json::Value as Json;
 pub(super) fn line(engine: &Engine, input: &Input, now_ns: u64) -> String {
     let counting = &engine.counting()[0];
     let top = counting.top(now_ns);
-    let flows: Vec<Json> =
-        top.iter().map(|one| flow_json::flow(counting, engine.groups(), one)).collect();
+    let flows: Vec<Json> = top
+        .iter()
+        .map(|one| flow_json::flow(counting.definition(), engine.groups(), one))
+        .collect();
     let agents = engine.agents().map(|(id, agent)| {
         let mut json = flow_json::agent(id, agent);
         json["interfaces"] = flow_json::interfaces(agent).into();
@@ -18,7 +20,7 @@ pub(super) fn line(engine: &Engine, input: &Input, now_ns: u64) -> String {
     });
     let agents: Vec<Json> = agents.collect();
 
-    let mut line = flow_json::totals(engine, Some(input.dropped()));
+    let mut line = flow_json::totals(engine.totals(), Some(input.dropped()));
     line.insert("time_unix_ns".into(), sys::clock::realtime_ns().to_string().into());
     line.insert("flows".into(), flows.into());
     line.insert("flows_kept".into(), counting.flows().into());

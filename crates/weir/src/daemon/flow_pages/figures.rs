@@ -1,16 +1,13 @@
 //! Figures of flows for `/metrics`.
 
-use super::super::flows::Shared;
+use super::super::flows::{Fresh, Shared, Summary, Top};
 use admin::{DefinitionFigures, FlowFigures, FlowSeries, Unit};
-use flows::{Analysis, Counting, Figure, Groups, Measure};
+use flows::{Definition, EngineTotals, Figure, Groups, Measure};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 /// Most flows with series, over all definitions.
 const SERIES_MAX: usize = 1_000;
-/// Figures are made anew when they are older, so that many scrapers cost as much as one.
-const FRESH: Duration = Duration::from_millis(500);
 /// Most characters of a label's value.
 const LABEL_CHARS_MAX: usize = 128;
 
@@ -35,29 +32,23 @@ pub(crate) fn figures(
     exported: &Arc<Exported>,
 ) -> Arc<dyn Fn() -> FlowFigures + Send + Sync> {
     let (shared, exported) = (Arc::clone(shared), Arc::clone(exported));
-    let last = Mutex::new(None::<(Instant, FlowFigures)>);
-    Arc::new(move || {
-        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((at, figures)) = &*last
-            && at.elapsed() < FRESH
-        {
-            return figures.clone();
-        }
+    let made = Fresh::default();
+    Arc::new(move || made.get((), || Some(make(&shared, &exported))).unwrap_or_default())
+}
 
-        let names = exported.names();
-        let now_ns = shared.clock_ns();
-        let mut figures = shared.with(|analysis| totals(analysis));
-        for name in sorted(&names) {
-            // The lock is let go between definitions, so that datagrams wait for one of them at most.
-            shared.with(|analysis| {
-                if let Some(counting) = analysis.counting(name) {
-                    add(&mut figures, counting, analysis.engine().groups(), now_ns);
-                }
-            });
+fn make(shared: &Shared, exported: &Exported) -> FlowFigures {
+    let (read, definitions, agents) = shared.look(|analysis, _| {
+        let engine = analysis.engine();
+        let definitions: Vec<Summary> = engine.counting().iter().map(Summary::of).collect();
+        (engine.totals().clone(), definitions, engine.agents().len() as u64)
+    });
+    let mut figures = totals(&read, &definitions, agents);
+    for name in sorted(&exported.names()) {
+        if let Some(top) = shared.top(name) {
+            add(&mut figures, &top);
         }
-        *last = Some((Instant::now(), figures.clone()));
-        figures
-    })
+    }
+    figures
 }
 
 fn sorted(names: &HashSet<String>) -> Vec<&String> {
@@ -66,24 +57,22 @@ fn sorted(names: &HashSet<String>) -> Vec<&String> {
     sorted
 }
 
-fn totals(analysis: &Analysis) -> FlowFigures {
-    let engine = analysis.engine();
-    let totals = engine.totals();
-    let definitions = engine.counting().iter().map(|counting| {
-        let did = counting.totals();
+fn totals(totals: &EngineTotals, definitions: &[Summary], agents: u64) -> FlowFigures {
+    let definitions = definitions.iter().map(|summary| {
+        let did = summary.totals;
         DefinitionFigures {
-            name: counting.definition().name.clone(),
+            name: summary.definition.name.clone(),
             samples: vec![
                 ("counted", did.counted),
                 ("filtered", did.filtered),
                 ("without_key", did.without_key),
             ],
-            flows: counting.flows() as u64,
-            evicted: counting.evicted(),
+            flows: summary.flows as u64,
+            evicted: summary.evicted,
         }
     });
     FlowFigures {
-        agents: engine.agents().count() as u64,
+        agents,
         datagrams: vec![
             ("read", totals.read),
             ("duplicate", totals.duplicate),
@@ -105,20 +94,25 @@ fn totals(analysis: &Analysis) -> FlowFigures {
     }
 }
 
-fn add(figures: &mut FlowFigures, counting: &Counting, groups: &Groups, now_ns: u64) {
-    let names = label_names(counting);
-    for figure in counting.top(now_ns) {
+fn add(figures: &mut FlowFigures, top: &Top) {
+    let definition = &top.summary.definition;
+    let names = label_names(definition);
+    for figure in top.figures.iter().take(definition.top) {
         if figures.series.len() < SERIES_MAX {
-            figures.series.push(series(counting, groups, &names, &figure));
+            figures.series.push(series(definition, &top.groups, &names, figure));
         } else {
             figures.series_omitted += 1;
         }
     }
 }
 
-fn series(counting: &Counting, groups: &Groups, names: &[String], figure: &Figure) -> FlowSeries {
-    let definition = counting.definition();
-    let values = counting.shown(&figure.key, groups).into_iter();
+fn series(
+    definition: &Definition,
+    groups: &Groups,
+    names: &[String],
+    figure: &Figure,
+) -> FlowSeries {
+    let values = definition.shown(&figure.key, groups).into_iter();
     // Names of groups are the file's, and a terminal obeys nothing of them.
     let letters = |value: String| -> String {
         let letters = value.chars().take(LABEL_CHARS_MAX);
@@ -141,9 +135,9 @@ fn series(counting: &Counting, groups: &Groups, names: &[String], figure: &Figur
 }
 
 /// A label's name for each part of the key: `src`, `src_24_48`, `group_src`. Parts that come to the same have their number behind it.
-pub(super) fn label_names(counting: &Counting) -> Vec<String> {
+pub(super) fn label_names(definition: &Definition) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    for part in &counting.definition().keys {
+    for part in &definition.keys {
         let word = part.word().replace(|one: char| !one.is_ascii_alphanumeric(), "_");
         let name = word.trim_matches('_');
         let again = names.iter().any(|one| one == name);

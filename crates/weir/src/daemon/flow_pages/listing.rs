@@ -66,7 +66,7 @@ impl Iterator for Listing {
                 break;
             };
             // A copy, so that the lock is not held for text. One that has been forgotten meanwhile is left out.
-            let agent = self.shared.with(|analysis| analysis.engine().agent(&id).cloned());
+            let agent = self.shared.agent(&id);
             for part in agent.map(|agent| (self.parts)(&id, &agent)).unwrap_or_default() {
                 self.add(&mut piece, &part);
             }

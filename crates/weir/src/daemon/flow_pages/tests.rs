@@ -3,6 +3,7 @@ use super::*;
 use admin::service::Action;
 use flows::{Threshold, Watched};
 use std::collections::HashSet;
+use std::time::Instant;
 
 fn played() -> (Arc<Shared>, Service) {
     let shared = shared(vec![definition("pairs", "src,dst"), definition("ports", "dst_port")]);
@@ -139,6 +140,6 @@ fn metrics_show_what_the_file_asks_for() {
 #[test]
 fn labels_have_names_that_prometheus_takes() {
     let shared = shared(vec![definition("all", "src/24,src/24,group(dst),src_port")]);
-    let names = shared.with(|one| figures::label_names(one.counting("all").unwrap()));
+    let names = shared.with(|one| figures::label_names(one.counting("all").unwrap().definition()));
     assert_eq!(names, ["src_24_48", "src_24_48_2", "group_dst", "src_port"]);
 }

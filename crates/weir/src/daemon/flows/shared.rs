@@ -1,5 +1,6 @@
 //! The analysis, shared by those who feed it and those who read it.
 
+use super::reading::Readers;
 use super::rows::Rows;
 use ::flows::{Analysis, Moment, NO_ADDRESS, Taken};
 use config::FLOWS_NAME;
@@ -15,10 +16,11 @@ use tokio::sync::watch;
 
 /// An analysis that several threads feed and read.
 ///
-/// One lock is held for each datagram, each tick and each reader. A reader that holds it for milliseconds costs no datagram: they wait
-/// in the rings of their listeners.
+/// One lock is held for each datagram, each tick and each copy that a reader makes ([`look`](Self::look)); datagrams wait meanwhile in the rings of
+/// their listeners.
 pub(crate) struct Shared {
     inner: Mutex<Inner>,
+    pub(super) readers: Readers,
     last_event: watch::Sender<u64>,
     /// Each tap has a clone.
     feeding: Arc<()>,
@@ -47,10 +49,10 @@ struct Losses {
     unwatched: AtomicU64,
 }
 
-struct Inner {
-    analysis: Analysis,
+pub(super) struct Inner {
+    pub(super) analysis: Analysis,
     rows: Rows,
-    clock: Clock,
+    pub(super) clock: Clock,
     /// Datagrams that were given to the analysis, those on which it panicked included.
     given: u64,
     /// Datagrams that the analysis has taken.
@@ -59,9 +61,9 @@ struct Inner {
 
 /// The clock of figures.
 #[derive(Default)]
-struct Clock {
+pub(super) struct Clock {
     /// The last time at which figures were read.
-    read_ns: u64,
+    pub(super) read_ns: u64,
     /// The youngest age of a datagram taken since then.
     lag_ns: Option<u64>,
 }
@@ -96,6 +98,7 @@ impl Shared {
         let inner = Inner { analysis, rows, clock: Clock::default(), given: 0, taken: 0 };
         Arc::new(Shared {
             inner: Mutex::new(inner),
+            readers: Readers::default(),
             last_event,
             feeding: Arc::default(),
             heartbeat: AtomicU64::new(0),
@@ -106,7 +109,7 @@ impl Shared {
         })
     }
 
-    /// Looks at the analysis, or changes it. Datagrams wait meanwhile: a matter of milliseconds.
+    /// Changes the analysis: datagrams wait meanwhile. Those who only look use [`look`](Self::look).
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Analysis) -> R) -> R {
         f(&mut self.lock().analysis)
     }
@@ -116,8 +119,8 @@ impl Shared {
         self.last_event.subscribe()
     }
 
-    /// The time of figures now: up to here datagrams have been taken. `with` it rates are read that are not too low when the analysis
-    /// is behind.
+    /// The time of figures now.
+    #[cfg(test)]
     pub(crate) fn clock_ns(&self) -> u64 {
         self.lock().clock.read_ns
     }
@@ -205,7 +208,7 @@ impl Shared {
     }
 
     /// One that panicked with the lock held has left figures that are a sample off at most.
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

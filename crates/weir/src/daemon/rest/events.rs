@@ -2,34 +2,38 @@
 
 use super::flows::{key, places_of};
 use super::{Query, Site, source_text, specs, told};
-use ::flows::{Analysis, Change, Event, Subject};
+use ::flows::{Change, Event, Subject};
 use admin::service::{Asked, Told};
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Events in an answer that says no number, and at most.
 const EVENTS: f64 = 100.0;
 const EVENTS_MAX: f64 = 1_000.0;
+/// Events that are copied at a time.
+const COPIED_MAX: usize = 256;
 /// Longest wait for an event, as scripts ask for (`timeout=60`).
 const WAIT_MAX_S: f64 = 60.0;
 
-pub(super) async fn answer(site: &Site, asked: &Asked) -> Result<Told, Told> {
+pub(super) async fn answer(site: Arc<Site>, asked: &Asked) -> Result<Told, Told> {
     let query = Query::of(asked)?;
     let most = query.number("maxEvents", EVENTS)?.clamp(1.0, EVENTS_MAX) as usize;
     let wait_s = query.number("timeout", 0.0)?.clamp(0.0, WAIT_MAX_S);
     // Scripts begin with -1, which is everything.
     let after = query.number("eventID", -1.0)?.max(0.0) as u64;
-    let names: Vec<&str> = query.all("thresholdID").flat_map(|list| list.split(',')).collect();
+    let names = query.all("thresholdID").flat_map(|list| list.split(',')).map(str::to_owned);
+    let sought = Arc::new(Sought { after, most, names: names.collect() });
 
     let mut last_event = site.shared.events();
-    let mut events = find(site, after, most, &names);
+    let mut events = find(&site, &sought).await;
     if events.is_empty() && wait_s > 0.0 {
         let permit = site.waiters.try_acquire();
         let _permit = permit.map_err(|_| Told::text(429, "too many wait for events"))?;
         let wait = async {
             while events.is_empty() && last_event.changed().await.is_ok() {
-                events = find(site, after, most, &names);
+                events = find(&site, &sought).await;
             }
         };
         // After the time there is an answer all the same, without events.
@@ -38,41 +42,70 @@ pub(super) async fn answer(site: &Site, asked: &Asked) -> Result<Told, Told> {
     Ok(told(&Json::Array(events)))
 }
 
-/// What was raised after the event of a number, the latest first.
-fn find(site: &Site, after: u64, most: usize, names: &[&str]) -> Vec<Json> {
-    let is_asked = |event: &Event| {
-        event.change == Change::Raised && (names.is_empty() || names.contains(&&*event.threshold))
-    };
+/// What was raised after the event of a number, at most so many, by thresholds of these names or by all.
+struct Sought {
+    after: u64,
+    most: usize,
+    names: Vec<String>,
+}
+
+impl Sought {
+    fn is_one(&self, event: &Event) -> bool {
+        let is_named = || self.names.iter().any(|name| **name == *event.threshold);
+        event.change == Change::Raised && (self.names.is_empty() || is_named())
+    }
+}
+
+/// The events that are sought, the latest first. None where the thread that looks for them panicked, which has said so on standard error.
+async fn find(site: &Arc<Site>, sought: &Arc<Sought>) -> Vec<Json> {
+    let (site, sought) = (Arc::clone(site), Arc::clone(sought));
+    tokio::task::spawn_blocking(move || found(&site, &sought)).await.unwrap_or_default()
+}
+
+fn found(site: &Site, sought: &Sought) -> Vec<Json> {
+    let mut events = Vec::new();
+    let mut before = site.shared.look(|analysis, _| analysis.events().last_id()) + 1;
+    while before > sought.after + 1 && events.len() < sought.most {
+        let after = before.saturating_sub(1 + COPIED_MAX as u64).max(sought.after);
+        let count = (before - after - 1) as usize;
+        let (part, is_all) = site.shared.look(|analysis, _| {
+            let log = analysis.events();
+            let part: Vec<Arc<Event>> = log.after(after).take(count).cloned().collect();
+            (part, log.missed_after(after) > 0)
+        });
+        let part = part.into_iter().rev().filter(|event| event.id < before && sought.is_one(event));
+        events.extend(part.take(sought.most - events.len()));
+        if is_all {
+            break;
+        }
+        before = after + 1;
+    }
+
     let metrics = site.metrics_of_thresholds();
-    let now_ns = site.shared.clock_ns();
-    site.shared.with(|analysis| {
-        let mut places = HashMap::new();
-        let events = analysis.events().after(after).rev().filter(|event| is_asked(event));
-        let shown =
-            events.take(most).map(|event| show(analysis, event, &metrics, &mut places, now_ns));
-        shown.collect()
-    })
+    let mut places = HashMap::new();
+    events.iter().map(|event| show(site, event, &metrics, &mut places)).collect()
 }
 
 type Places = HashMap<String, HashMap<Vec<String>, (std::net::IpAddr, wire::sflow::DataSource)>>;
 
 fn show(
-    analysis: &Analysis,
+    site: &Site,
     event: &Event,
     metrics: &HashMap<String, String>,
     places: &mut Places,
-    now_ns: u64,
 ) -> Json {
     let metric = metrics.get(&*event.threshold).cloned();
     let (metric, agent, source, key) = match &event.subject {
         Subject::Flow { definition, key: values, .. } => {
-            let parts = analysis
-                .counting(definition)
-                .map(|counting| key(counting, values, analysis.engine().groups()))
+            let known = site.shared.look(|analysis, _| {
+                let counting = analysis.counting(definition)?;
+                Some((counting.shared_definition(), analysis.engine().shared_groups()))
+            });
+            let parts = known
+                .map(|(definition, groups)| key(&definition, values, &groups))
                 .unwrap_or_default();
-            let known = places
-                .entry(definition.to_string())
-                .or_insert_with(|| places_of(analysis, definition, now_ns));
+            let known =
+                places.entry(definition.to_string()).or_insert_with(|| places_of(site, definition));
             let (agent, source) = match known.get(&parts) {
                 Some((agent, source)) => (agent.to_string(), source_text(*source)),
                 None => ("ALL".into(), "ALL".into()),

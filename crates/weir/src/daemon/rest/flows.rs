@@ -1,34 +1,25 @@
 //! `/activeflows`: the heaviest flows of a definition.
 
-use super::{Query, Site, samplers, source_text, told, unknown, wrong};
-use ::flows::{Analysis, Counting, Field, Figure, Groups, Part, Value};
+use super::super::flows::{FLOWS_MAX, Top};
+use super::{Places, Query, Site, places, source_text, told, unknown, wrong};
+use ::flows::{Across, Analysis, Definition, Field, Figure, Groups, Part, Value};
 use admin::service::Told;
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use wire::sflow::DataSource;
 
-/// Flows in an answer that says no number, and at most.
+/// Flows in an answer that says no number.
 const FLOWS: f64 = 100.0;
-const FLOWS_MAX: usize = 10_000;
 
-/// How the figures of several samplers of one flow become one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Across {
-    /// That of the sampler which saw most.
-    Max,
-    /// Their sum.
-    Sum,
-}
-
-impl Across {
-    pub(super) fn parse(text: Option<&str>) -> Result<Across, Told> {
-        match text {
-            // Frames that leave the network are left out of `edge` there; here each flow is counted where most was seen of it.
-            None | Some("" | "max" | "edge") => Ok(Across::Max),
-            Some("sum") => Ok(Across::Sum),
-            Some(_) => Err(wrong("aggMode: expected max, sum or edge")),
-        }
+/// How the figures of several samplers of one flow become one, by `aggMode`.
+pub(super) fn across(text: Option<&str>) -> Result<Across, Told> {
+    match text {
+        // Frames that leave the network are left out of `edge` there; here each flow is counted where most was seen of it.
+        None | Some("" | "max" | "edge") => Ok(Across::Max),
+        Some("sum") => Ok(Across::Sum),
+        Some(_) => Err(wrong("aggMode: expected max, sum or edge")),
     }
 }
 
@@ -53,7 +44,7 @@ pub(super) struct Active {
 pub(super) fn active(site: &Site, agents: &str, name: &str, query: &Query) -> Result<Told, Told> {
     let most = query.number("maxFlows", FLOWS)?.clamp(0.0, FLOWS_MAX as f64) as usize;
     let least = query.number("minValue", 0.0)?;
-    let across = Across::parse(query.text("aggMode"))?;
+    let across = across(query.text("aggMode"))?;
 
     let flows = list(site, &Wanted { agents, name, most, least, across })?;
     let flows: Vec<Json> = flows.iter().map(Active::json).collect();
@@ -87,32 +78,52 @@ impl Active {
 
 /// The heaviest flows of a definition.
 pub(super) fn list(site: &Site, wanted: &Wanted<'_>) -> Result<Vec<Active>, Told> {
-    let agents = site.agents(wanted.agents)?;
-    let is_all = wanted.agents == "ALL";
     let separator = site.separator(wanted.name);
-    let now_ns = site.shared.clock_ns();
-
-    site.shared.with(|analysis| {
-        let counting =
-            analysis.counting(wanted.name).ok_or_else(|| unknown("flow", wanted.name))?;
-        let places = samplers(analysis, &agents, counting.definition().traffic);
-        let is_chosen = |sampler: u32| is_all || places.contains_key(&sampler);
-        let figures = match wanted.across {
-            Across::Max => counting.top_of(now_ns, wanted.most, is_chosen),
-            Across::Sum => counting.sums_of(now_ns, wanted.most, is_chosen),
-        };
-        let figures = figures.into_iter().filter(|one| one.rate.value >= wanted.least);
-        let flows = figures.map(|figure| Active {
-            key: key(counting, &figure.key, analysis.engine().groups()),
-            separator: separator.clone(),
-            seen: places.get(&figure.sampler).copied(),
-            figure,
-        });
-        Ok(flows.collect())
-    })
+    let listed = site.listed(wanted.name, wanted.agents, wanted.across)?;
+    let Listed { top, places } = &*listed;
+    let figures = top.figures.iter().take(wanted.most);
+    let flows = figures.filter(|one| one.rate.value >= wanted.least).map(|figure| Active {
+        key: key(&top.summary.definition, &figure.key, &top.groups),
+        separator: separator.clone(),
+        seen: places.get(&figure.sampler).copied(),
+        figure: figure.clone(),
+    });
+    Ok(flows.collect())
 }
 
+/// The heaviest flows at some agents, and where their samplers are.
+pub(super) struct Listed {
+    pub(super) top: Top,
+    pub(super) places: Places,
+}
+
+/// What a list was asked for: a definition, agents, and how their figures become one.
+pub(super) type Question = (String, String, Across);
+
 impl Site {
+    /// The heaviest flows of a definition at some agents; many readers share one list.
+    pub(super) fn listed(
+        &self,
+        name: &str,
+        agents: &str,
+        across: Across,
+    ) -> Result<Arc<Listed>, Told> {
+        let ids = self.agents(agents)?;
+        let is_all = agents == "ALL";
+        let make = || {
+            let read = |analysis: &Analysis| {
+                analysis.counting(name).map(|counting| counting.definition().traffic)
+            };
+            let traffic = self.shared.look(|analysis, _| read(analysis))?;
+            let places = places(&self.shared, &ids, traffic);
+            let is_chosen = |sampler: u32| is_all || places.contains_key(&sampler);
+            let top = self.shared.heaviest(name, across, is_chosen)?;
+            Some(Arc::new(Listed { top, places }))
+        };
+        let listed = self.listed.get((name.into(), agents.into(), across), make);
+        listed.ok_or_else(|| unknown("flow", name))
+    }
+
     /// What stands between the parts of a key: `fs` of the definition.
     pub(super) fn separator(&self, name: &str) -> String {
         let made = self.made();
@@ -122,8 +133,8 @@ impl Site {
 }
 
 /// A key as sFlow-RT writes it: MAC addresses without colons, flags of TCP as nine bits.
-pub(super) fn key(counting: &Counting, values: &[Value], groups: &Groups) -> Vec<String> {
-    let parts = counting.definition().keys.iter().zip(values);
+pub(super) fn key(definition: &Definition, values: &[Value], groups: &Groups) -> Vec<String> {
+    let parts = definition.keys.iter().zip(values);
     let texts = parts.map(|(part, value)| match (part, value) {
         (Part::Field(Field::TcpFlags), Value::Number(flags)) => format!("{flags:09b}"),
         (Part::Field(_), Value::Number(number)) => number.to_string(),
@@ -133,20 +144,13 @@ pub(super) fn key(counting: &Counting, values: &[Value], groups: &Groups) -> Vec
     texts.collect()
 }
 
-/// For each of these flows, where most is seen of it now.
-pub(super) fn places_of(
-    analysis: &Analysis,
-    name: &str,
-    now_ns: u64,
-) -> HashMap<Vec<String>, (IpAddr, DataSource)> {
-    let Some(counting) = analysis.counting(name) else { return HashMap::new() };
-    let agents: Vec<_> = analysis.engine().agents().map(|(id, _)| *id).collect();
-    let places = samplers(analysis, &agents, counting.definition().traffic);
-    let figures = counting.top_of(now_ns, FLOWS_MAX, |_| true).into_iter();
-    let groups = analysis.engine().groups();
-    let seen = figures.filter_map(|figure| {
+/// For each of the heaviest flows, where most is seen of it now.
+pub(super) fn places_of(site: &Site, name: &str) -> HashMap<Vec<String>, (IpAddr, DataSource)> {
+    let Ok(listed) = site.listed(name, "ALL", Across::Max) else { return HashMap::new() };
+    let Listed { top, places } = &*listed;
+    let seen = top.figures.iter().filter_map(|figure| {
         let place = places.get(&figure.sampler)?;
-        Some((key(counting, &figure.key, groups), *place))
+        Some((key(&top.summary.definition, &figure.key, &top.groups), *place))
     });
     seen.collect()
 }

@@ -1,9 +1,9 @@
 //! `/agents`, `/metric`, `/metrics`, `/dump`: counters of interfaces and flows as metrics.
 
 use super::super::flow_pages::Form;
-use super::flows::{Across, Active, Wanted, list};
+use super::flows::{Active, Wanted, list};
 use super::{Query, Site, shown, told, wrong};
-use ::flows::{Agent, AgentId, Port, Traffic};
+use ::flows::{Across, Agent, AgentId, Port, Traffic};
 use admin::service::Told;
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
@@ -50,16 +50,20 @@ fn silent_ms(agent: &Agent, now_ns: u64) -> u64 {
 /// Each agent by its address. Parts of an agent are one.
 pub(super) fn agents(site: &Site, query: &Query) -> Told {
     let wanted: Vec<&str> = query.all("agent").collect();
-    let now_ns = site.shared.clock_ns();
     let mut agents = BTreeMap::<String, Map<String, Json>>::new();
-    site.shared.with(|analysis| {
-        for (id, agent) in analysis.engine().agents() {
-            let address = id.address.to_string();
-            if wanted.is_empty() || wanted.contains(&address.as_str()) {
-                join(agents.entry(address).or_default(), describe(agent, now_ns));
-            }
+    for id in site.shared.agents(|_| true) {
+        let address = id.address.to_string();
+        if !wanted.is_empty() && !wanted.contains(&address.as_str()) {
+            continue;
         }
-    });
+        let described = site.shared.look(|analysis, now_ns| {
+            analysis.engine().agent(&id).map(|agent| describe(agent, now_ns))
+        });
+        // One that has been forgotten meanwhile is left out.
+        if let Some(described) = described {
+            join(agents.entry(address).or_default(), described);
+        }
+    }
     told(&json!(agents))
 }
 
@@ -128,13 +132,10 @@ fn join(agent: &mut Map<String, Json>, part: Vec<(&'static str, u64)>) {
 
 /// The names of metrics that can be asked for, with the milliseconds since one was last heard.
 pub(super) fn known(site: &Site) -> Told {
-    let now_ns = site.shared.clock_ns();
-    let (silent_ms, flows) = site.shared.with(|analysis| {
-        let silent = analysis.engine().agents().map(|(_, agent)| silent_ms(agent, now_ns)).min();
-        let flows = analysis.engine().counting().iter();
-        let flows: Vec<String> = flows.map(|one| one.definition().name.clone()).collect();
-        (silent, flows)
+    let silent_ms = site.shared.look(|analysis, now_ns| {
+        analysis.engine().agents().map(|(_, agent)| silent_ms(agent, now_ns)).min()
     });
+    let flows = site.flow_names(None);
     let Some(silent_ms) = silent_ms else { return told(&json!({})) };
     let names = COUNTERS.iter().map(|(name, _)| (*name).to_owned()).chain(flows);
     told(&Json::Object(names.map(|name| (name, silent_ms.into())).collect()))
@@ -144,7 +145,7 @@ pub(super) fn known(site: &Site) -> Told {
 pub(super) fn of_agent(site: &Site, agents: &str) -> Result<Told, Told> {
     let mut values = Map::new();
     for id in site.agents(agents)? {
-        let agent = site.shared.with(|analysis| analysis.engine().agent(&id).cloned());
+        let agent = site.shared.agent(&id);
         for (index, name, value) in agent.iter().flat_map(|agent| counters(agent, None)) {
             if values.len() >= VALUES_MAX {
                 return Err(wrong("that is too much at once: ask for agents one by one"));
@@ -173,7 +174,7 @@ pub(super) fn dump(site: &Site, agents: &str, metrics: &str) -> Result<Told, Tol
         "ALL" => None,
         list => Some(split(list)?),
     };
-    let now_ns = site.shared.clock_ns();
+    let now_ns = site.shared.look(|_, now_ns| now_ns);
     let mut first = Vec::new();
     for name in site.flow_names(names.as_deref()) {
         let wanted = Wanted { agents, name: &name, most: 10_000, least: 0.0, across: Across::Max };
@@ -212,11 +213,12 @@ pub(super) fn dump(site: &Site, agents: &str, metrics: &str) -> Result<Told, Tol
 impl Site {
     /// The flows among these names, or all.
     pub(super) fn flow_names(&self, names: Option<&[String]>) -> Vec<String> {
-        self.shared.with(|analysis| {
-            let known = analysis.engine().counting().iter().map(|one| &one.definition().name);
-            let is_asked = |name: &&String| names.is_none_or(|names| names.contains(name));
-            known.filter(is_asked).cloned().collect()
-        })
+        let mut known: Vec<String> = self.shared.look(|analysis, _| {
+            let counting = analysis.engine().counting().iter();
+            counting.map(|one| one.definition().name.clone()).collect()
+        });
+        known.retain(|name| names.is_none_or(|names| names.contains(name)));
+        known
     }
 }
 
@@ -282,7 +284,7 @@ pub(super) fn aggregated(site: &Site, agents: &str, metrics: &str) -> Result<Tol
     let mut values = Vec::new();
     for text in split(metrics)? {
         let metric = Metric::parse(&text);
-        let is_flow = site.shared.with(|analysis| analysis.counting(&metric.name).is_some());
+        let is_flow = site.shared.look(|analysis, _| analysis.counting(&metric.name).is_some());
         let value = if is_flow {
             flow_metric(site, agents, &metric)?
         } else {
@@ -307,7 +309,7 @@ fn flow_metric(site: &Site, agents: &str, metric: &Metric) -> Result<Option<Json
     let Some(first) = flows.first() else { return Ok(None) };
 
     let (agent, source) = first.place();
-    let now_ns = site.shared.clock_ns();
+    let now_ns = site.shared.look(|_, now_ns| now_ns);
     let update_ms = now_ns.saturating_sub(first.figure.last_ns) / 1_000_000;
     let places = by_place_count(&flows);
     Ok(Some(json!({
@@ -335,10 +337,10 @@ fn counter_metric(
     (name, _): &Counter,
 ) -> Result<Option<Json>, Told> {
     let names = [(*name).to_owned()];
-    let now_ns = site.shared.clock_ns();
+    let now_ns = site.shared.look(|_, now_ns| now_ns);
     let mut values: Vec<(f64, AgentId, u32, u64)> = Vec::new();
     for id in site.agents(agents)? {
-        let agent = site.shared.with(|analysis| analysis.engine().agent(&id).cloned());
+        let agent = site.shared.agent(&id);
         let Some(agent) = agent else { continue };
         let silent_ms = silent_ms(&agent, now_ns);
         for (index, _, value) in counters(&agent, Some(&names)) {

@@ -1,7 +1,7 @@
 //! sFlow-RT's exports for Prometheus: counters of interfaces, and flows that a scrape asks for.
 
 use super::super::flow_pages::Form;
-use super::flows::{Across, Wanted, list};
+use super::flows::{Wanted, across, list};
 use super::metrics::{counters, split};
 use super::{Query, Site, plain, wrong};
 use ::flows::{Agent, AgentId};
@@ -47,7 +47,7 @@ pub(super) fn flows(site: &Site, agents: &str, query: &Query) -> Result<Told, To
         name: &name,
         most: query.number("maxFlows", 20.0)?.clamp(0.0, 1_000.0) as usize,
         least: query.number("minValue", 0.1)?,
-        across: Across::parse(Some(query.text("aggMode").unwrap_or(usual)))?,
+        across: across(Some(query.text("aggMode").unwrap_or(usual)))?,
     };
     let scale = query.number("scale", 1.0)?;
     let labels: Vec<&str> = query.all("label").flat_map(|list| list.split(',')).collect();
