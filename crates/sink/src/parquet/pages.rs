@@ -1,8 +1,8 @@
 //! The pages of a column in a row group: one of values, behind one of a dictionary where the column has one.
 //!
-//! Crate `parquet` writes columns too, and does for those that are made here in no other way. For numbers and for texts that repeat it
-//! took 1.4 µs a record of 110 fields, most of it for a dictionary that was known already, for reference counts, and for a context of
-//! zstd for each column.
+//! Crate `parquet` can do this too, and does for the few other columns. For numbers and for texts that repeat it takes 1.5 µs a record of
+//! 110 fields, this 0.4: it looks for words that are known beforehand, counts references to each text, takes a level for each row, and
+//! makes a context of zstd for each column.
 
 use super::encodings::put_presence;
 use super::layout::{ZSTD_LEVEL, compression};
