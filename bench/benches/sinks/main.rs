@@ -52,6 +52,9 @@ enum Child {
     Ours { config: PathBuf, rows: u64, pace: Pace },
 }
 
+/// Weir with the making and encoding of the rows, which other clients have ready.
+const WITH_SOURCE: &str = "weir_with_source";
+
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     if let Some(Child::Ours { config, rows, pace }) = &args.child {
@@ -89,12 +92,14 @@ fn contest(place: &Place<'_>, rows: &Path, args: &Args) -> anyhow::Result<Contes
     ours(place, &reference, args.rows, Pace::AsTaken)?;
 
     let named = |name: &&str| Side { client: (*name).to_owned(), attempts: Vec::new() };
-    let mut sides: Vec<Side> = ["weir"].iter().chain(place.kind.clients()).map(named).collect();
+    let ours_both = ["weir", WITH_SOURCE];
+    let mut sides: Vec<Side> = ours_both.iter().chain(place.kind.clients()).map(named).collect();
     for round in 0..args.rounds {
         for side in &mut sides {
             let name = place.make(&unique("rows"));
             let attempt = match side.client.as_str() {
-                "weir" => ours(place, &name, args.rows, Pace::AsTaken)?,
+                "weir" => ours(place, &name, args.rows, Pace::Ready)?,
+                WITH_SOURCE => ours(place, &name, args.rows, Pace::AsTaken)?,
                 client => theirs(place, client, &name, [rows, Path::new(&reference)])?,
             };
             place.remove(&name)?;

@@ -4,17 +4,21 @@ use crate::support::realistic;
 use anyhow::{Context, anyhow, ensure};
 use config::{Config, Opening, SinkConfig};
 use ledger::{Event, Gauge, HopSnapshot, Meter, Reason};
-use record::{ChunkBuilder, FieldSet, SocketRecord};
+use record::{Chunk, ChunkBuilder, FieldSet, SocketRecord};
 use serde::{Deserialize, Serialize};
 use sink::{Fanout, Sink, SinkOptions};
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use testkit::Random;
 
 /// The boot that rows come from, which is Kafka's key.
 pub(crate) const SOURCE_ID: [u8; 16] = *b"weir-bench-sinks";
+
+/// Length of a chunk, as sources cut them.
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// The longest time that a run may take.
 const TIME_MAX: Duration = Duration::from_secs(600);
@@ -68,10 +72,26 @@ pub(crate) fn write_rows(path: &Path, count: u64) -> anyhow::Result<u64> {
     Ok(bytes)
 }
 
-/// How fast rows are made.
+/// The rows as a source encodes them, once for all its sinks.
+fn chunks(count: u64) -> Vec<Arc<Chunk>> {
+    let mut builder = ChunkBuilder::new(1, SOURCE_ID);
+    let mut chunks = Vec::new();
+    for row in rows(count) {
+        builder.record(&row);
+        if builder.row_bytes() >= CHUNK_BYTES {
+            chunks.extend(builder.cut(None).map(Arc::new));
+        }
+    }
+    chunks.extend(builder.cut(None).map(Arc::new));
+    chunks
+}
+
+/// How fast rows come, and from where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Pace {
-    /// As the sink takes them, so that none is dropped.
+    /// As the sink takes them, encoded beforehand into chunks, as a source hands them to each of its sinks.
+    Ready,
+    /// As the sink takes them, so that none is dropped; made and encoded meanwhile.
     AsTaken,
     /// As fast as they can be made: the queue is full, and drops what does not fit.
     Flood,
@@ -83,19 +103,25 @@ pub(crate) fn run(config: &Path, count: u64, pace: Pace) -> anyhow::Result<Attem
     let memory_bound_bytes = config.budget().sinks.iter().map(|sink| sink.process_bytes()).sum();
     let sink = open(&config.sinks[0])?;
     let meter = sink.meter();
+    let ready = if pace == Pace::Ready { chunks(count) } else { Vec::new() };
     let before_bytes = resident("VmRSS:")?;
 
     let fanout = Fanout::default();
     fanout.attach(&sink);
-    let mut writer = fanout.writer(SOURCE_ID);
     let (began, cpu_ns) = (Instant::now(), sys::clock::process_cpu_ns());
-    for (at, row) in (0_u64..).zip(rows(count)) {
-        writer.record(&row);
-        if pace == Pace::AsTaken && at % 64 == 0 {
-            wait_for_room(&*meter);
+    for chunk in &ready {
+        fanout.hand_over(chunk);
+        wait_for_room(&*meter);
+    }
+    if pace != Pace::Ready {
+        let mut writer = fanout.writer(SOURCE_ID);
+        for (at, row) in (0_u64..).zip(rows(count)) {
+            writer.record(&row);
+            if pace == Pace::AsTaken && at % 64 == 0 {
+                wait_for_room(&*meter);
+            }
         }
     }
-    drop(writer);
     let left = sink.wait(began + TIME_MAX);
     let (took, cpu_ns) = (began.elapsed(), sys::clock::process_cpu_ns() - cpu_ns);
 

@@ -95,7 +95,7 @@ impl Place<'_> {
             Kind::Parquet => (format!("parquet:{name}"), ""),
         };
         let queue = match pace {
-            Pace::AsTaken => "queue_size = \"2GiB\"",
+            Pace::Ready | Pace::AsTaken => "queue_size = \"2GiB\"",
             Pace::Flood => "",
         };
         format!("[sockets]\n[[sink]]\nfrom = [\"sockets\"]\nto = \"{to}\"\n{key}\n{queue}\n")

@@ -15,7 +15,7 @@ pub(crate) struct Side {
     pub(crate) attempts: Vec<Attempt>,
 }
 
-/// One destination; the first of its sides is Weir.
+/// One destination; the first of its sides is Weir, and so is the second.
 #[derive(Serialize)]
 pub(crate) struct Contest {
     pub(crate) destination: String,
@@ -66,7 +66,7 @@ impl Contest {
 
     /// The client with the highest median.
     fn best(&self) -> &Side {
-        let others = self.sides[1..].iter();
+        let others = self.sides[2..].iter();
         others.max_by(|a, b| a.rate().total_cmp(&b.rate())).expect("each has one")
     }
 
@@ -80,11 +80,12 @@ impl Contest {
         let (ours, best) = (self.ours(), self.best());
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         format!(
-            "| {} | {:.0} | {:.0} | {:.1} | {:.0} of {:.0} | {} | {:.0} | {:.1} | {:.2} |\n",
+            "| {} | {:.0} | {:.0} | {:.1} | {:.0} | {:.0} of {:.0} | {} | {:.0} | {:.1} | {:.2} |\n",
             self.destination,
             ours.rate(),
             ours.rate() * row_bytes / 1e6,
             ours.cpu(),
+            self.sides[1].rate(),
             mib(self.flood.memory_bytes),
             mib(self.flood.memory_bound_bytes),
             best.client,
@@ -107,8 +108,8 @@ impl Report {
             "# Sinks beside other clients\n\n{cpu}, {cpus} processors, {memory_mib} MiB, {kernel}; commit {commit}; {date_utc}\n\n    {command}\n\n\
              Load average {}. Medians of {rounds} rounds; a row has {:.0} bytes as protobuf. CPU is the client's, in seconds for a million rows; \
              memory is what the sink takes at most while rows come faster than it takes them, and what its configuration says.\n\n\
-             | destination | rows/s | MB/s | CPU | memory, MiB | other client | rows/s | CPU | Weir / other |\n\
-             |---|---:|---:|---:|---:|---|---:|---:|---:|\n",
+             | destination | rows/s | MB/s | CPU | with the source | memory, MiB | other client | rows/s | CPU | Weir / other |\n\
+             |---|---:|---:|---:|---:|---:|---|---:|---:|---:|\n",
             self.load_averages.join(", then "),
             self.row_bytes,
         );

@@ -216,11 +216,16 @@ impl BatchEncoder for RowEncoder {
     fn finish(&mut self) -> Encoded {
         self.end_array();
         self.end_part();
-        // The next batch is about as long.
+        // The next batch is about as long. Without some room more its last row would make the memory twice as large, for as long as the
+        // batch is in flight.
         let next = Encoded {
-            bytes: Vec::with_capacity(self.out.bytes.len()),
-            parts: Vec::with_capacity(self.out.parts.len()),
+            bytes: Vec::with_capacity(with_some_more(self.out.bytes.len())),
+            parts: Vec::with_capacity(with_some_more(self.out.parts.len())),
         };
         std::mem::replace(&mut self.out, next)
     }
+}
+
+fn with_some_more(count: usize) -> usize {
+    count + count / 16
 }

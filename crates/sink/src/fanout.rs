@@ -64,6 +64,11 @@ impl Fanout {
         ChunkWriter { fanout: self.clone(), builder, kept, waiting, is_quiet: false }
     }
 
+    /// Hands over a chunk of rows that were encoded before, such as a bench has ready.
+    pub fn hand_over(&self, chunk: &Arc<Chunk>) {
+        self.offer(chunk, Wake::Yes);
+    }
+
     fn has_sinks(&self) -> bool {
         // Whoever attaches a sink is seen a moment later at the latest.
         self.shared.has_sinks.load(Ordering::Relaxed)

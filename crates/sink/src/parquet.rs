@@ -12,10 +12,13 @@
 
 mod column;
 mod encoder;
+mod encodings;
 mod folder;
 mod keep;
 mod layout;
 mod name;
+mod pages;
+mod texts;
 mod writer;
 
 #[cfg(feature = "s3")]

@@ -14,8 +14,8 @@ use crate::tasks::Tasks;
 use ::redis::aio::MultiplexedConnection;
 use ::redis::io::tcp::TcpSettings;
 use ::redis::{
-    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo, Pipeline,
-    RedisConnectionInfo, RedisError, TlsCertificates, Value,
+    AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ConnectionAddr, IntoConnectionInfo,
+    Pipeline, RedisConnectionInfo, RedisError, TlsCertificates, Value,
 };
 use ledger::{Reason, Trouble};
 use record::RowKind;
@@ -31,6 +31,10 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Batches that are on their way at the same time, at most, whatever the sink is told.
 const IN_FLIGHT_MAX: usize = 64;
+
+/// Words of a command, and their bytes without the row and with a name that is not long.
+const COMMAND_WORDS: usize = 10;
+const COMMAND_BYTES: usize = 128;
 
 /// A Redis destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,19 +154,22 @@ impl Shared {
     fn pipeline(&self, batch: &Batch, places: &[usize]) -> Pipeline {
         let mut pipeline = Pipeline::with_capacity(places.len());
         for &place in places {
+            let row = batch.part(place);
+            // A command that grows word by word is allocated six times.
+            let mut command = Cmd::with_capacity(COMMAND_WORDS, COMMAND_BYTES + row.len());
             match &self.options.place {
                 RedisPlace::Channel(name) => {
-                    pipeline.cmd("PUBLISH").arg(name).arg(batch.part(place));
+                    command.arg("PUBLISH").arg(name).arg(row);
                 }
                 RedisPlace::Stream { name, entries_max } => {
-                    pipeline.cmd("XADD").arg(name);
+                    command.arg("XADD").arg(name);
                     if let Some(max) = entries_max {
-                        pipeline.arg("MAXLEN").arg("~").arg(*max);
+                        command.arg("MAXLEN").arg("~").arg(*max);
                     }
-                    let kind = kind_name(batch.kind);
-                    pipeline.arg("*").arg("kind").arg(kind).arg("record").arg(batch.part(place));
+                    command.arg("*").arg("kind").arg(kind_name(batch.kind)).arg("record").arg(row);
                 }
             }
+            pipeline.add_command(command);
         }
         pipeline.ignore_errors();
         pipeline

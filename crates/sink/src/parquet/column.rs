@@ -1,15 +1,21 @@
 //! The values of one field in the rows of one row group, on their way to a Parquet column.
 
+use super::encodings::{put_differences, put_indices};
 use super::layout::moment_of;
+use super::pages::{MadeColumn, Pages, Presence};
+use super::texts::Texts;
+use ::parquet::basic::Encoding;
 use ::parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use ::parquet::errors::ParquetError;
+use ::parquet::file::statistics::{Statistics, ValueStatistics};
 use ::parquet::file::writer::SerializedRowGroupWriter;
+use ::parquet::schema::types::SchemaDescriptor;
 use ::record::{Cell, Field, Kind, Words};
 
-/// A row group that is being written into memory.
-pub(super) type RowGroup<'a> = SerializedRowGroupWriter<'a, Vec<u8>>;
+/// Texts longer than this are in no statistics: each row group has those of each column.
+const BOUND_MAX_BYTES: usize = 256;
 
-/// A column that grows a value at a time. A row without a value costs nothing: the gap is filled when the next value comes, or when
+/// A column that grows a value at a time. A row without a value costs nothing: the gap is noted when the next value comes, or when
 /// the row group ends.
 pub(super) struct Column {
     field: &'static Field,
@@ -17,71 +23,88 @@ pub(super) struct Column {
     values: Values,
     /// Rows of which it is known whether they have a value.
     rows: usize,
-    /// Parquet's definition levels: 1 for a row with a value, 0 for one without. Empty while no row is without.
-    levels: Vec<i16>,
+    /// At which of them that changes; the first ones have one.
+    changes: Vec<u32>,
 }
 
 enum Values {
-    /// Yes and no, and numbers of up to 32 bits.
+    Bools(Vec<bool>),
+    /// Numbers of up to 32 bits.
     Narrow(Vec<u32>),
     Wide(Vec<i64>),
-    /// Numbers, and the text of each.
-    Words(Vec<u8>, Box<[ByteArray]>),
-    Texts(Texts),
+    /// Numbers, and the words that they stand for.
+    Words(Vec<u8>, &'static Words),
+    Texts(Box<Texts>),
 }
 
-/// Texts one after another; one that is the same as the one before is there once.
-#[derive(Default)]
-struct Texts {
-    bytes: Vec<u8>,
-    spans: Vec<(u32, u32)>,
-}
-
-/// Memory in which columns are made what Parquet takes, one after another.
-#[derive(Default)]
-pub(super) struct Scratch {
-    bools: Vec<bool>,
-    int32: Vec<i32>,
-    int64: Vec<i64>,
-    texts: Vec<ByteArray>,
-    levels: Vec<i16>,
+/// A row group that is being written into memory, column by column.
+pub(super) struct RowGroup<'f> {
+    pub(super) group: SerializedRowGroupWriter<'f, Vec<u8>>,
+    pub(super) schema: &'f SchemaDescriptor,
+    pub(super) pages: &'f mut Pages,
+    pub(super) rows: usize,
+    /// Columns that are written.
+    pub(super) columns: usize,
 }
 
 impl Column {
     pub(super) fn new(field: &'static Field) -> Column {
         let values = match field.kind {
-            Kind::Bool | Kind::U8 | Kind::U16 | Kind::U32 => Values::Narrow(Vec::new()),
+            Kind::Bool => Values::Bools(Vec::new()),
+            Kind::U8 | Kind::U16 | Kind::U32 => Values::Narrow(Vec::new()),
             Kind::U64 | Kind::Fixed64 => Values::Wide(Vec::new()),
-            Kind::Word(words) => Values::Words(Vec::new(), texts_of(words)),
+            Kind::Word(words) => Values::Words(Vec::new(), words),
             Kind::Text | Kind::Bytes | Kind::Data | Kind::Address | Kind::Tags => {
-                Values::Texts(Texts::default())
+                Values::Texts(Box::new(Texts::of(field.kind)))
             }
         };
-        Column { field, values, rows: 0, levels: Vec::new() }
+        Column { field, values, rows: 0, changes: Vec::new() }
     }
 
     /// The value of the row before which there are `row` rows. A second one of the same row takes the place of the first.
     #[inline(always)]
     pub(super) fn put(&mut self, row: usize, cell: Cell<'_>) {
-        match self.rows {
-            rows if rows > row => self.take_back(row),
-            rows if rows < row => self.fill_up(row),
-            _ => {}
+        if self.rows != row {
+            self.come_to(row);
         }
 
-        match (&mut self.values, cell) {
-            (Values::Narrow(values), Cell::Number(number)) => values.push(number as u32),
-            (Values::Wide(values), Cell::Number(number)) => values.push(number as i64),
-            (Values::Words(values, _), Cell::Number(number)) => values.push(number as u8),
-            (Values::Texts(texts), cell) => texts.push(&cell),
-            // The field's kind decides both, so that there is no other pair.
-            _ => return,
+        match cell {
+            Cell::Number(number) => self.put_number(number),
+            cell => self.put_text(&cell),
         }
-
         self.rows = row + 1;
-        if !self.levels.is_empty() {
-            self.levels.push(1);
+    }
+
+    #[inline(always)]
+    fn put_number(&mut self, number: u64) {
+        match &mut self.values {
+            Values::Narrow(values) => values.push(number as u32),
+            Values::Wide(values) => values.push(number as i64),
+            Values::Words(values, _) => values.push(number as u8),
+            Values::Bools(values) => values.push(number != 0),
+            // The field's kind decides both, so that no number comes here.
+            Values::Texts(_) => {}
         }
+    }
+
+    #[inline(never)]
+    fn put_text(&mut self, cell: &Cell<'_>) {
+        if let Values::Texts(texts) = &mut self.values {
+            texts.push(cell);
+        }
+    }
+
+    #[inline(never)]
+    fn come_to(&mut self, row: usize) {
+        if self.rows > row {
+            return self.take_back(row);
+        }
+        // No value from here up to there. Where one was taken back, the gap before it goes on.
+        match self.changes.last_mut() {
+            Some(end) if *end as usize == self.rows => *end = row as u32,
+            _ => self.changes.extend([self.rows as u32, row as u32]),
+        }
+        self.rows = row;
     }
 
     /// Takes away the value of the row before which there are `row` rows, if it has one.
@@ -91,34 +114,25 @@ impl Column {
             return;
         }
         match &mut self.values {
+            Values::Bools(values) => drop(values.pop()),
             Values::Narrow(values) => drop(values.pop()),
             Values::Wide(values) => drop(values.pop()),
             Values::Words(values, _) => drop(values.pop()),
-            Values::Texts(texts) => drop(texts.spans.pop()),
+            Values::Texts(texts) => texts.pop(),
         }
-        self.levels.pop();
-        self.rows = row;
-    }
-
-    /// Notes that the rows from where it is up to the one at `row` have no value.
-    #[inline(never)]
-    fn fill_up(&mut self, row: usize) {
-        if self.levels.is_empty() {
-            self.levels.resize(self.rows, 1);
-        }
-        self.levels.resize(row, 0);
         self.rows = row;
     }
 
     /// Memory of its values.
     pub(super) fn memory_bytes(&self) -> usize {
         let values = match &self.values {
+            Values::Bools(values) => values.len(),
             Values::Narrow(values) => values.len() * 4,
             Values::Wide(values) => values.len() * 8,
             Values::Words(values, _) => values.len(),
-            Values::Texts(texts) => texts.bytes.len() + texts.spans.len() * 8,
+            Values::Texts(texts) => texts.memory_bytes(),
         };
-        values + self.levels.len() * 2
+        values + self.changes.len() * 4
     }
 
     /// Its numbers of 64 bits, those that are the same as the one before left out.
@@ -127,106 +141,158 @@ impl Column {
         values.chunk_by(|a, b| a == b).filter_map(|run| run.first()).map(|value| *value as u64)
     }
 
-    /// Writes the column, and the moment that belongs to it, for a row group of `rows` rows, and begins the next.
-    pub(super) fn write(
-        &mut self,
-        rows: usize,
-        group: &mut RowGroup<'_>,
-        scratch: &mut Scratch,
-    ) -> Result<(), ParquetError> {
-        let Scratch { bools, int32, int64, texts, levels } = scratch;
-        levels.clear();
-        match self.levels.as_slice() {
-            [] => levels.resize(self.rows, 1),
-            known => levels.extend_from_slice(known),
+    /// Writes the column, and the moment that belongs to it, and begins the next.
+    pub(super) fn write(&mut self, group: &mut RowGroup<'_>) -> Result<(), ParquetError> {
+        if self.rows != group.rows {
+            self.come_to(group.rows);
         }
-        levels.resize(rows, 0);
-
-        match (&mut self.values, self.field.kind) {
-            (Values::Narrow(values), Kind::Bool) => {
-                refill(bools, values.drain(..).map(|value| value != 0));
-                write_column::<BoolType>(group, bools, levels)?;
+        let changes = self.changes.as_slice();
+        match &mut self.values {
+            Values::Bools(values) => {
+                group.left_to_library::<BoolType>(changes, values)?;
+                values.clear();
             }
-            (Values::Narrow(values), Kind::U32) => {
-                refill(int64, values.drain(..).map(i64::from));
-                write_column::<Int64Type>(group, int64, levels)?;
+            Values::Narrow(values) if self.field.kind == Kind::U32 => {
+                let bounds = bounds(values).map(|(min, max)| (min.into(), max.into()));
+                group.numbers::<Int64Type, _>(changes, values, bounds)?;
+                values.clear();
             }
-            (Values::Narrow(values), _) => {
-                refill(int32, values.drain(..).map(|value| value as i32));
-                write_column::<Int32Type>(group, int32, levels)?;
+            Values::Narrow(values) => {
+                let bounds = bounds(values).map(|(min, max)| (min as i32, max as i32));
+                group.numbers::<Int32Type, _>(changes, values, bounds)?;
+                values.clear();
             }
-            (Values::Wide(values), _) => {
-                write_column::<Int64Type>(group, values, levels)?;
+            Values::Wide(values) => {
+                group.numbers::<Int64Type, _>(changes, values, bounds(values))?;
                 if moment_of(self.field).is_some() {
-                    refill(int64, values.iter().map(|ns| (*ns as u64 / 1_000) as i64));
-                    write_column::<Int64Type>(group, int64, levels)?;
+                    values.iter_mut().for_each(|ns| *ns = (*ns as u64 / 1_000) as i64);
+                    group.numbers::<Int64Type, _>(changes, values, bounds(values))?;
                 }
                 values.clear();
             }
-            (Values::Words(values, words), _) => {
-                refill(
-                    texts,
-                    values.drain(..).filter_map(|value| words.get(usize::from(value)).cloned()),
-                );
-                write_column::<ByteArrayType>(group, texts, levels)?;
+            Values::Words(values, words) => {
+                group.words(changes, values, words)?;
+                values.clear();
             }
-            (Values::Texts(values), _) => {
-                values.drain_into(texts);
-                write_column::<ByteArrayType>(group, texts, levels)?;
+            Values::Texts(texts) => {
+                let texts = std::mem::replace(texts.as_mut(), Texts::of(self.field.kind));
+                if let Some((indices, entries)) = texts.dictionary() {
+                    group.dictionary(changes, indices, entries)?;
+                } else {
+                    group.left_to_library::<ByteArrayType>(changes, &texts.into_values())?;
+                }
             }
         }
 
-        texts.clear();
-        self.levels.clear();
+        self.changes.clear();
         self.rows = 0;
         Ok(())
     }
 }
 
-impl Texts {
-    #[inline(always)]
-    fn push(&mut self, cell: &Cell<'_>) {
-        // A row group ends long before 4 GiB.
-        let start = self.bytes.len();
-        cell.put_text(&mut self.bytes);
-        if let Some(&last) = self.spans.last()
-            && self.bytes.get(last.0 as usize..last.1 as usize) == self.bytes.get(start..)
-        {
-            self.bytes.truncate(start);
-            return self.spans.push(last);
+impl RowGroup<'_> {
+    /// Writes numbers as differences, with what is the smallest and the largest of them.
+    fn numbers<D: DataType, T: Copy + Into<i64>>(
+        &mut self,
+        changes: &[u32],
+        values: &[T],
+        bounds: Option<(D::T, D::T)>,
+    ) -> Result<(), ParquetError> {
+        let encoding = match values {
+            [] => Encoding::PLAIN,
+            _ => Encoding::DELTA_BINARY_PACKED,
+        };
+        let presence = Presence { changes, rows: self.rows };
+        let put = |page: &mut Vec<u8>| put_differences(values, page);
+        let column = self.pages.column().values(presence, encoding, put)?;
+        let bounds = statistics::<D>(bounds, self.rows - values.len());
+        self.append(column, Statistics::from(bounds.with_backwards_compatible_min_max(true)))
+    }
+
+    fn words(&mut self, changes: &[u32], values: &[u8], words: &Words) -> Result<(), ParquetError> {
+        let mut is_there = [false; 256];
+        values.iter().for_each(|value| is_there[usize::from(*value)] = true);
+        let numbers: Vec<u8> =
+            (0..=u8::MAX).filter(|value| is_there[usize::from(*value)]).collect();
+        let mut places = [0; 256];
+        for (place, value) in (0..).zip(&numbers) {
+            places[usize::from(*value)] = place;
         }
-        self.spans.push((start as u32, self.bytes.len() as u32));
+
+        let text = |value: &u8| words.word(*value).map_or_else(|| value.to_string(), str::to_owned);
+        let texts: Vec<String> = numbers.iter().map(text).collect();
+        let indices: Vec<u32> = values.iter().map(|value| places[usize::from(*value)]).collect();
+        self.dictionary(changes, &indices, texts.iter().map(String::as_bytes))
     }
 
-    fn drain_into(&mut self, texts: &mut Vec<ByteArray>) {
-        let all = ByteArray::from(std::mem::take(&mut self.bytes));
-        refill(
-            texts,
-            self.spans
-                .drain(..)
-                .map(|(start, end)| all.slice(start as usize, (end - start) as usize)),
-        );
+    /// Writes texts as places in a dictionary.
+    fn dictionary<'t>(
+        &mut self,
+        changes: &[u32],
+        indices: &[u32],
+        texts: impl Iterator<Item = &'t [u8]> + Clone,
+    ) -> Result<(), ParquetError> {
+        let count = texts.clone().count();
+        let mut column = self.pages.column();
+        let mut encoding = Encoding::PLAIN;
+        if count > 0 {
+            encoding = Encoding::RLE_DICTIONARY;
+            column.dictionary(count, |page| {
+                for text in texts.clone() {
+                    page.extend_from_slice(&(text.len() as u32).to_le_bytes());
+                    page.extend_from_slice(text);
+                }
+            })?;
+        }
+
+        let presence = Presence { changes, rows: self.rows };
+        let column = column.values(presence, encoding, |page| {
+            if count > 0 {
+                put_indices(indices, count, page);
+            }
+        })?;
+        let bounds = texts.clone().min().zip(texts.max());
+        let bounds = bounds.filter(|(min, max)| min.len().max(max.len()) <= BOUND_MAX_BYTES);
+        let bounds = bounds.map(|(min, max)| (ByteArray::from(min), ByteArray::from(max)));
+        let missing = self.rows - indices.len();
+        self.append(column, Statistics::from(statistics::<ByteArrayType>(bounds, missing)))
+    }
+
+    fn append(&mut self, column: MadeColumn, statistics: Statistics) -> Result<(), ParquetError> {
+        let descriptor = self.schema.column(self.columns);
+        self.columns += 1;
+        column.append(&mut self.group, descriptor, statistics)
+    }
+
+    /// Writes a column value by value with crate `parquet`.
+    fn left_to_library<D: DataType>(
+        &mut self,
+        changes: &[u32],
+        values: &[D::T],
+    ) -> Result<(), ParquetError> {
+        let mut levels: Vec<i16> = Vec::with_capacity(self.rows);
+        for (end, level) in changes
+            .iter()
+            .map(|end| *end as usize)
+            .chain([self.rows])
+            .zip([1, 0].into_iter().cycle())
+        {
+            levels.resize(end, level);
+        }
+
+        let missing = || ParquetError::General("more columns than the schema has".to_owned());
+        let mut column = self.group.next_column()?.ok_or_else(missing)?;
+        self.columns += 1;
+        column.typed::<D>().write_batch(values, Some(&levels), None)?;
+        column.close()
     }
 }
 
-/// The text of every number that a word may have.
-fn texts_of(words: &Words) -> Box<[ByteArray]> {
-    let text = |value| words.word(value).map_or_else(|| value.to_string(), str::to_owned);
-    (0..=u8::MAX).map(|value| ByteArray::from(text(value).into_bytes())).collect()
+fn bounds<T: Copy + Ord>(values: &[T]) -> Option<(T, T)> {
+    values.iter().copied().min().zip(values.iter().copied().max())
 }
 
-fn refill<T>(scratch: &mut Vec<T>, values: impl Iterator<Item = T>) {
-    scratch.clear();
-    scratch.extend(values);
-}
-
-fn write_column<T: DataType>(
-    group: &mut RowGroup<'_>,
-    values: &[T::T],
-    levels: &[i16],
-) -> Result<(), ParquetError> {
-    let missing = || ParquetError::General("more columns than the schema has".to_owned());
-    let mut column = group.next_column()?.ok_or_else(missing)?;
-    column.typed::<T>().write_batch(values, Some(levels), None)?;
-    column.close()
+fn statistics<D: DataType>(bounds: Option<(D::T, D::T)>, missing: usize) -> ValueStatistics<D::T> {
+    let (min, max) = bounds.unzip();
+    ValueStatistics::new(min, max, None, Some(missing as u64), false)
 }

@@ -1,12 +1,13 @@
 //! A whole Parquet file in memory.
 
-use super::column::{Column, Scratch};
+use super::column::{Column, RowGroup};
 use super::layout::Table;
+use super::pages::Pages;
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::KeyValue;
 use ::parquet::file::properties::WriterPropertiesPtr;
 use ::parquet::file::writer::SerializedFileWriter;
-use ::parquet::schema::types::TypePtr;
+use ::parquet::schema::types::{SchemaDescriptor, TypePtr};
 use ::record::{CellReader, DecodeError, SCHEMA_VERSION};
 
 /// Rows of a row group at most: readers skip row groups by their statistics, and decode one at a time.
@@ -25,10 +26,11 @@ const RUN_IDS_MAX: usize = 64;
 pub struct TableWriter {
     table: Table,
     schema: TypePtr,
+    descriptor: SchemaDescriptor,
     properties: WriterPropertiesPtr,
     reader: CellReader,
     columns: Vec<Column>,
-    scratch: Scratch,
+    pages: Pages,
     group: Group,
     run_ids: Vec<u64>,
     file: SerializedFileWriter<Vec<u8>>,
@@ -48,16 +50,17 @@ impl TableWriter {
     /// A writer of this table, with its first file begun.
     ///
     /// # Errors
-    /// The table cannot be a schema.
+    /// The table cannot be a schema, or zstd has no memory.
     pub fn new(table: Table) -> Result<TableWriter, ParquetError> {
         let (schema, properties) = (table.schema()?, table.properties()?);
         let file = SerializedFileWriter::new(Vec::new(), schema.clone(), properties.clone())?;
         Ok(TableWriter {
+            descriptor: SchemaDescriptor::new(schema.clone()),
             schema,
             properties,
             reader: CellReader::new(&table.fields),
             columns: table.fields.iter().map(|field| Column::new(field)).collect(),
-            scratch: Scratch::default(),
+            pages: Pages::new()?,
             group: Group::default(),
             run_ids: Vec::new(),
             file,
@@ -135,11 +138,17 @@ impl TableWriter {
         }
         self.note_run_ids();
 
-        let mut group = self.file.next_row_group()?;
+        let mut group = RowGroup {
+            group: self.file.next_row_group()?,
+            schema: &self.descriptor,
+            pages: &mut self.pages,
+            rows,
+            columns: 0,
+        };
         for column in &mut self.columns {
-            column.write(rows, &mut group, &mut self.scratch)?;
+            column.write(&mut group)?;
         }
-        group.close()?;
+        group.group.close()?;
         Ok(())
     }
 

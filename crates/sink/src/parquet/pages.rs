@@ -1,0 +1,181 @@
+//! The pages of a column in a row group: one of values, behind one of a dictionary where the column has one.
+//!
+//! Crate `parquet` can do this too, and does for the few other columns. For numbers and for texts that repeat it takes 1.5 µs a record of
+//! 110 fields, this 0.4: it looks for words that are known beforehand, counts references to each text, takes a level for each row, and
+//! makes a context of zstd for each column.
+
+use super::encodings::put_presence;
+use super::layout::{ZSTD_LEVEL, compression};
+use ::parquet::basic::{Encoding, EncodingMask};
+use ::parquet::column::page::{CompressedPage, Page, PageWriter};
+use ::parquet::column::writer::ColumnCloseResult;
+use ::parquet::errors::ParquetError;
+use ::parquet::file::metadata::{ColumnChunkMetaData, PageEncodingStats};
+use ::parquet::file::statistics::Statistics;
+use ::parquet::file::writer::{SerializedPageWriter, SerializedRowGroupWriter, TrackedWrite};
+use ::parquet::schema::types::ColumnDescPtr;
+use bytes::Bytes;
+use zstd::bulk::Compressor;
+
+/// Makes columns, one after another.
+pub(super) struct Pages {
+    compressor: Compressor<'static>,
+    /// A page before it is compressed.
+    page: Vec<u8>,
+}
+
+/// Which rows of a row group have a value.
+#[derive(Clone, Copy)]
+pub(super) struct Presence<'c> {
+    /// Rows at which that changes. The first ones have a value.
+    pub(super) changes: &'c [u32],
+    pub(super) rows: usize,
+}
+
+/// A column that is being made.
+pub(super) struct ColumnPages<'p> {
+    pages: &'p mut Pages,
+    sink: TrackedWrite<Vec<u8>>,
+    uncompressed_bytes: usize,
+    dictionary_at: Option<i64>,
+    stats: Vec<PageEncodingStats>,
+}
+
+impl Pages {
+    /// # Errors
+    /// zstd has no memory.
+    pub(super) fn new() -> Result<Pages, ParquetError> {
+        Ok(Pages { compressor: Compressor::new(ZSTD_LEVEL)?, page: Vec::new() })
+    }
+
+    pub(super) fn column(&mut self) -> ColumnPages<'_> {
+        let sink = TrackedWrite::new(Vec::new());
+        ColumnPages {
+            pages: self,
+            sink,
+            uncompressed_bytes: 0,
+            dictionary_at: None,
+            stats: Vec::new(),
+        }
+    }
+}
+
+impl ColumnPages<'_> {
+    /// Writes the page of the dictionary: `count` values, as `put` appends them.
+    ///
+    /// # Errors
+    /// None that is known: pages are written into memory.
+    pub(super) fn dictionary(
+        &mut self,
+        count: usize,
+        put: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), ParquetError> {
+        self.pages.page.clear();
+        put(&mut self.pages.page);
+        self.dictionary_at = Some(0);
+        self.write(Encoding::PLAIN, |buf| Page::DictionaryPage {
+            buf,
+            num_values: count as u32,
+            encoding: Encoding::PLAIN,
+            is_sorted: false,
+        })
+    }
+
+    /// Writes the page of the values, as `put` appends those that are there, and ends the column.
+    ///
+    /// # Errors
+    /// More columns than the schema has.
+    pub(super) fn values(
+        mut self,
+        presence: Presence<'_>,
+        encoding: Encoding,
+        put: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<MadeColumn, ParquetError> {
+        let Presence { changes, rows } = presence;
+        let page = &mut self.pages.page;
+        // The length of the levels stands before them.
+        page.clear();
+        page.extend_from_slice(&[0; 4]);
+        put_presence(changes, rows, page);
+        let levels_bytes = (page.len() - 4) as u32;
+        if let Some(length) = page.first_chunk_mut() {
+            *length = levels_bytes.to_le_bytes();
+        }
+        put(page);
+
+        let data_at = self.sink.bytes_written() as i64;
+        self.write(encoding, |buf| Page::DataPage {
+            buf,
+            num_values: rows as u32,
+            encoding,
+            def_level_encoding: Encoding::RLE,
+            rep_level_encoding: Encoding::RLE,
+            statistics: None,
+        })?;
+        let ColumnPages { uncompressed_bytes, dictionary_at, stats, .. } = self;
+        let bytes = Bytes::from(self.sink.into_inner()?);
+        Ok(MadeColumn { bytes, rows, data_at, uncompressed_bytes, dictionary_at, stats })
+    }
+
+    /// Compresses what is in `page`, and writes it.
+    fn write(
+        &mut self,
+        encoding: Encoding,
+        page_of: impl FnOnce(Bytes) -> Page,
+    ) -> Result<(), ParquetError> {
+        let Pages { compressor, page } = &mut *self.pages;
+        let page_of = page_of(Bytes::from(compressor.compress(page)?));
+        let page_type = page_of.page_type();
+        let written = SerializedPageWriter::new(&mut self.sink)
+            .write_page(CompressedPage::new(page_of, page.len()))?;
+        self.uncompressed_bytes += written.uncompressed_size;
+        self.stats.push(PageEncodingStats { page_type, encoding, count: 1 });
+        Ok(())
+    }
+}
+
+/// A column with all its pages.
+pub(super) struct MadeColumn {
+    bytes: Bytes,
+    rows: usize,
+    uncompressed_bytes: usize,
+    dictionary_at: Option<i64>,
+    data_at: i64,
+    stats: Vec<PageEncodingStats>,
+}
+
+impl MadeColumn {
+    /// Appends it to a row group as the column `descriptor`.
+    ///
+    /// # Errors
+    /// It is not the next one of the schema.
+    pub(super) fn append(
+        self,
+        group: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
+        descriptor: ColumnDescPtr,
+        statistics: Statistics,
+    ) -> Result<(), ParquetError> {
+        let encodings = self.stats.iter().map(|stats| &stats.encoding).chain([&Encoding::RLE]);
+        let encodings = EncodingMask::new_from_encodings(encodings);
+        let metadata = ColumnChunkMetaData::builder(descriptor)
+            .set_compression(compression()?)
+            .set_encodings_mask(encodings)
+            .set_page_encoding_stats(self.stats)
+            .set_total_compressed_size(self.bytes.len() as i64)
+            .set_total_uncompressed_size(self.uncompressed_bytes as i64)
+            .set_num_values(self.rows as i64)
+            .set_data_page_offset(self.data_at)
+            .set_dictionary_page_offset(self.dictionary_at)
+            .set_statistics(statistics)
+            .build()?;
+        let close = ColumnCloseResult {
+            bytes_written: self.bytes.len() as u64,
+            rows_written: self.rows as u64,
+            metadata,
+            bloom_filter: None,
+            column_index: None,
+            offset_index: None,
+        };
+        group.append_column(&self.bytes, close)
+    }
+}
