@@ -137,6 +137,7 @@ fn start(
         allow_sources: vec![],
         deny_sources: vec![],
         socket_owner: SocketOwner::Relay,
+        trust_header_from: Vec::new(),
         gather: None,
     };
     let socket = listen_udp("127.0.0.1:0".parse().unwrap(), &Default::default()).unwrap();

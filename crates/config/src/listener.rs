@@ -73,6 +73,11 @@ keys! {
         allow_sources => allow_sources: Vec<Prefix> = PREFIXES, empty("all sources");
         /// Source addresses that may not pass, even if `allow_sources` has them.
         deny_sources => deny_sources: Vec<Prefix> = PREFIXES, empty("none");
+        /// Senders that put a PROXY header (version 2) in front of each datagram, such as a Weir with `header = "proxy-v2"`. It is taken
+        /// off, and the sender that it names counts as the datagram's: for `allow_sources` and `only_sources`, in records, and
+        /// where it is passed on. Without a valid one their datagrams are dropped (`bad_header`). Those of others stay as they
+        /// are. Whoever can send from such an address can name any sender.
+        trust_header_from => trust_header_from: Vec<Prefix> = PREFIXES, empty("nobody");
         /// Interface by which a multicast group is joined.
         multicast_interface => multicast_interface: Option<String> =
             text("interface name, or its IPv4 address", interface),
@@ -166,6 +171,7 @@ impl ListenerConfig {
             schedule: self.schedule,
             allow_sources: sources(|udp| &udp.allow_sources),
             deny_sources: sources(|udp| &udp.deny_sources),
+            trust_header_from: sources(|udp| &udp.trust_header_from),
             socket_owner,
             gather: self.gather,
         }
@@ -278,7 +284,7 @@ pub(crate) fn read(report: &Report, table: &Table, place: &str) -> Option<Placed
             "receive_buffer" => {
                 Some("the queue of a unix socket is bounded by net.unix.max_dgram_qlen instead")
             }
-            "allow_sources" | "deny_sources" => {
+            "allow_sources" | "deny_sources" | "trust_header_from" => {
                 Some("datagrams of a unix socket have no source address")
             }
             _ => None,

@@ -31,14 +31,15 @@ mod rows;
 mod simulation;
 mod sync;
 mod target;
+mod trust;
 mod waker;
 mod worker;
 
 pub use error::Error;
 pub use listener::{ChangesUnderWay, Listener, TargetChange};
 pub use options::{
-    FileFormat, FileOptions, Gso, ListenerOptions, Sample, SampleBy, Schedule, SocketOwner,
-    SourceAddress, TargetKind, TargetOptions,
+    FileFormat, FileOptions, Gso, Header, ListenerOptions, Sample, SampleBy, Schedule,
+    SenderSockets, SocketOwner, SourceAddress, TargetKind, TargetOptions,
 };
 pub use outlet::UnixPeer;
 pub use path::{Path, Paths};

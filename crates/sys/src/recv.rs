@@ -70,6 +70,20 @@ impl Payload<'_> {
         }
     }
 
+    /// What comes behind its first `bytes`.
+    ///
+    /// # Panics
+    /// If it is shorter.
+    #[must_use]
+    pub fn behind(self, bytes: usize) -> Self {
+        match self {
+            Payload::Bytes(all) => Payload::Bytes(&all[bytes..]),
+            Payload::InRoom { offset, len } => {
+                Payload::InRoom { offset: offset + bytes, len: len - bytes }
+            }
+        }
+    }
+
     /// Whether the datagram is an empty one.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -138,8 +138,8 @@ impl Listener {
         targets: Vec<(TargetOptions, TargetKind)>,
         intake: &mut Intake,
     ) -> Result<(), Error> {
-        let ListenerOptions { allow_sources, deny_sources, .. } = &self.options;
-        if !allow_sources.is_empty() || !deny_sources.is_empty() {
+        let ListenerOptions { allow_sources, deny_sources, trust_header_from, .. } = &self.options;
+        if [allow_sources, deny_sources, trust_header_from].iter().any(|list| !list.is_empty()) {
             self.asks_for_sources.store(true, Ordering::Release);
         }
 
