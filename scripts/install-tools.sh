@@ -11,7 +11,7 @@
 #   scripts/install-tools.sh clickhouse   the ClickHouse engine alone
 #
 # What cannot be installed is named; the tests that need it then skip with a reason. Nothing here starts a service:
-# programs whose Debian package brings one (rsyslog, prometheus, nats) are unpacked under the target folder, not installed.
+# programs whose Debian package brings one (rsyslog, syslog-ng, prometheus, nats) are unpacked under the target folder, not installed.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -103,6 +103,19 @@ get_rsyslogd() {
     multiarch=$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || printf 'x86_64-linux-gnu')
     local lib="$WEIR_TOOLS/root/usr/lib/$multiarch"
     program rsyslogd "LD_LIBRARY_PATH='$lib' exec '$WEIR_TOOLS/root/usr/sbin/rsyslogd' -M '$lib/rsyslog' \"\$@\""
+}
+
+get_syslog_ng() {
+    have syslog-ng && return 0
+    say "unpacking syslog-ng (its service is neither installed nor started)"
+    unpack syslog-ng-core libivykis0 libjson-c5 libnet1 libpcre3 libglib2.0-0 libwrap0 ||
+        { cannot syslog-ng "see $WEIR_TOOLS/apt.log"; return 0; }
+    local multiarch
+    multiarch=$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || printf 'x86_64-linux-gnu')
+    local lib="$WEIR_TOOLS/root/usr/lib" modules
+    modules=$(printf '%s' "$lib"/syslog-ng/[0-9]*)
+    program syslog-ng "LD_LIBRARY_PATH='$lib/$multiarch:$WEIR_TOOLS/root/lib/$multiarch:$lib/syslog-ng' \
+        exec '$WEIR_TOOLS/root/usr/sbin/syslog-ng' --module-path='$modules' \"\$@\""
 }
 
 get_prometheus() {
@@ -312,6 +325,7 @@ for_test() {
     packages ip=iproute2 socat=socat shellcheck=shellcheck systemd-analyze=systemd python3=python3 \
         sysctl=procps tcpdump=tcpdump
     get_rsyslogd
+    get_syslog_ng
     get_prometheus
     for_servers
     get_statsd_exporter

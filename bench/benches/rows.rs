@@ -137,6 +137,9 @@ fn start(
         allow_sources: vec![],
         deny_sources: vec![],
         socket_owner: SocketOwner::Relay,
+        trust_header_from: Vec::new(),
+        balance: sys::socket::Balance::default(),
+        order: relay::Order::default(),
         gather: None,
     };
     let socket = listen_udp("127.0.0.1:0".parse().unwrap(), &Default::default()).unwrap();

@@ -59,7 +59,7 @@ pub use mitigation::{MitigationConfig, RouteKind, SpeakerAddress};
 pub use overrides::{ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_LEVEL, Overrides};
 pub use show::Origins;
 pub use statsd::StatsdConfig;
-pub use target::{FileTarget, Target, TargetConfig, UdpTarget};
+pub use target::{FileTarget, PreserveSource, Target, TargetConfig, UdpTarget};
 pub use threshold::{EVENTS_NAME, Level, LevelUnit, ThresholdConfig};
 
 use document::Table;

@@ -95,6 +95,11 @@ keys! {
         order_wait => order_wait: Duration = Span(Duration::from_millis(1), Duration::from_secs(10)),
             default(Duration::from_millis(100))
             where |udp| udp.has_group() && udp.order == Ordering::Arrival, "nothing waits for the sake of an order";
+        /// Senders that put a PROXY header (version 2) in front of each datagram, such as a Weir with `header = "proxy-v2"`. It is taken
+        /// off, and the sender that it names counts as the datagram's: for `allow_sources` and `only_sources`, in records, and
+        /// where it is passed on. Without a valid one their datagrams are dropped (`bad_header`). Those of others stay as they
+        /// are. Whoever can send from such an address can name any sender.
+        trust_header_from => trust_header_from: Vec<Prefix> = PREFIXES, empty("nobody");
         /// Interface by which a multicast group is joined.
         multicast_interface => multicast_interface: Option<String> =
             text("interface name, or its IPv4 address", interface),
@@ -195,6 +200,7 @@ impl ListenerConfig {
             schedule: self.schedule,
             allow_sources: sources(|udp| &udp.allow_sources),
             deny_sources: sources(|udp| &udp.deny_sources),
+            trust_header_from: sources(|udp| &udp.trust_header_from),
             socket_owner,
             gather: self.gather,
             balance: self.udp().map_or_else(Balance::default, |udp| udp.balance),
@@ -352,7 +358,7 @@ pub(crate) fn read(report: &Report, table: &Table, place: &str) -> Option<Placed
             "receive_buffer" => {
                 Some("the queue of a unix socket is bounded by net.unix.max_dgram_qlen instead")
             }
-            "allow_sources" | "deny_sources" => {
+            "allow_sources" | "deny_sources" | "trust_header_from" => {
                 Some("datagrams of a unix socket have no source address")
             }
             _ => None,

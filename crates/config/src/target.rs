@@ -4,7 +4,7 @@ mod file;
 mod udp;
 
 pub use file::FileTarget;
-pub use udp::UdpTarget;
+pub use udp::{PreserveSource, UdpTarget};
 
 use crate::address::{NAME, TargetAddress, name_of};
 use crate::document::Table;
@@ -80,7 +80,10 @@ impl Target {
     /// The send buffer that the kernel keeps for it at most, in bytes.
     pub(crate) fn kernel_send_bytes(&self) -> u64 {
         match self {
-            Target::Udp(udp) => udp.send_buffer_bytes.unwrap_or(SEND_BUFFER_BYTES) as u64,
+            Target::Udp(udp) => {
+                let one = udp.send_buffer_bytes.unwrap_or(SEND_BUFFER_BYTES);
+                one as u64 * udp.sockets_max() as u64
+            }
             // net.core.wmem_default of an unchanged kernel.
             Target::Unix(_) => 212_992,
             Target::File(_) | Target::Null => 0,
@@ -244,7 +247,8 @@ fn has_no_sources(report: &Report, listener: &ListenerConfig, placed: &Placed<Ta
     let used = [
         (&TargetConfig::only_sources, !target.only_sources.is_empty()),
         (&TargetConfig::sample_by, by_source),
-        (&UdpTarget::preserve_source, target.udp().is_some_and(|udp| udp.source_address_kept)),
+        (&UdpTarget::preserve_source, target.udp().is_some_and(UdpTarget::keeps_source)),
+        (&UdpTarget::header, target.udp().is_some_and(|udp| udp.header.is_some())),
     ];
 
     for (key, _) in used.into_iter().filter(|(_, is_used)| *is_used) {

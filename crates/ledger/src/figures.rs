@@ -161,6 +161,10 @@ figures! {
             "Attempts to send a datagram, or what a sink had kept, again.";
         WithoutSource = "without_source", Count,
             "Datagrams that were to keep their source address and were sent from this host's: they have none, or one of another kind than the target's.";
+        WithoutPort = "without_port", Count,
+            "Datagrams that were to keep their source port and left from another one, with their source address: this host has the port in use or may not use it (below 1024), or no descriptor was left.";
+        SenderTurnover = "sender_turnover", Count,
+            "Sockets of senders that were closed to make room for other senders' (`source_sockets`). No datagram is lost by one.";
         FileTailsMended = "file_tails_mended", Count,
             "Files found to end in a part of a record, which was cut off, or in a line without a line feed, which got one.";
         FilesSetAside = "files_set_aside", Count,

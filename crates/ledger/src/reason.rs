@@ -74,6 +74,10 @@ reasons! {
     SourceDenied = "source_denied", intended at [Receive, Member],
         "its source is not allowed by allow_sources or is denied by deny_sources",
         "change allow_sources or deny_sources of the listener if that source is yours";
+    /// A datagram of a sender that `trust_header_from` names, without a whole PROXY header of version 2; exact.
+    BadHeader = "bad_header", lost at [Receive, Member],
+        "a sender of trust_header_from put no valid PROXY header (version 2) in front of it",
+        "set header = \"proxy-v2\" where it comes from, or take the sender out of trust_header_from of the listener";
     /// Counted by the receiving thread; exact.
     RingGuard = "ring_guard", lost at [Receive, Member],
         "a sending thread still held the oldest part of the ring, so the newest datagrams had no room",

@@ -5,6 +5,7 @@ use crate::meter::ListenerMeter;
 use crate::prefix::PrefixSet;
 use crate::pump::{CLAIMS_MAX_UNDER_LOAD, Targets};
 use crate::ring::Writer;
+use crate::trust::Trust;
 use ledger::{Amount, Reason};
 use std::sync::Arc;
 use sys::Source;
@@ -22,6 +23,8 @@ pub(crate) struct Intake {
 pub(crate) struct Admission {
     allow: PrefixSet,
     deny: PrefixSet,
+    /// Whose headers are taken off first; `None`: nobody's.
+    trust: Option<Trust>,
 }
 
 impl Admission {
@@ -29,6 +32,7 @@ impl Admission {
         Admission {
             allow: PrefixSet::new(&options.allow_sources),
             deny: PrefixSet::new(&options.deny_sources),
+            trust: Trust::new(&options.trust_header_from),
         }
     }
 
@@ -51,12 +55,23 @@ impl Intake {
         targets: &mut Targets,
     ) {
         // Counted before anything is dropped or taken in: what is in flight is the difference, and never negative.
-        let read = datagrams().map(|datagram| Amount::one(datagram.payload.len())).sum();
-        self.meter.read.add(read);
+        let read: Amount = datagrams().map(|datagram| Amount::one(datagram.payload.len())).sum();
+        let headers_bytes = match &mut self.admission.trust {
+            Some(trust) => trust.look_at(datagrams(), &self.writer),
+            None => 0,
+        };
+        self.meter.read.add(Amount { bytes: read.bytes - headers_bytes, ..read });
 
         let is_open = self.admission.is_open();
         let mut accepted = Amount::default();
-        for datagram in datagrams() {
+        for (at, mut datagram) in datagrams().enumerate() {
+            if let Some(trust) = &self.admission.trust
+                && trust.take_off(at, &mut datagram).is_err()
+            {
+                self.meter.receive.drop(Reason::BadHeader, Amount::one(datagram.payload.len()));
+                continue;
+            }
+
             let amount = Amount::one(datagram.payload.len());
             if datagram.truncated {
                 self.meter.receive.drop(Reason::Truncated, amount);

@@ -34,14 +34,15 @@ mod rows;
 mod simulation;
 mod sync;
 mod target;
+mod trust;
 mod waker;
 mod worker;
 
 pub use error::Error;
 pub use listener::{ChangesUnderWay, Listener, TargetChange};
 pub use options::{
-    FileFormat, FileOptions, Gso, ListenerOptions, Order, Sample, SampleBy, Schedule, SocketOwner,
-    SourceAddress, TargetKind, TargetOptions,
+    FileFormat, FileOptions, Gso, Header, ListenerOptions, Order, Sample, SampleBy, Schedule,
+    SenderSockets, SocketOwner, SourceAddress, TargetKind, TargetOptions,
 };
 pub use outlet::UnixPeer;
 pub use path::{Path, Paths};

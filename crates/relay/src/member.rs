@@ -76,7 +76,7 @@ impl MemberState {
 
 /// Everything that a member's thread works with.
 pub(crate) struct Member {
-    pub(crate) inlet: Inlet,
+    pub(crate) inlet: Box<Inlet>,
     pub(crate) intake: Intake,
     pub(crate) state: Arc<MemberState>,
     /// Wakes the merging thread.
@@ -86,7 +86,7 @@ pub(crate) struct Member {
 
 impl Member {
     /// Reads until it is told to stop, and gives its socket back.
-    pub(crate) fn run(mut self) -> Inlet {
+    pub(crate) fn run(mut self) -> Box<Inlet> {
         let mut set = PollSet::default();
         let mut nobody = Targets::default();
         let mut law_check_due_ns = 0;

@@ -276,6 +276,10 @@ pub(crate) struct TargetMeter {
     pub(crate) send_calls: EventCounter,
     /// Datagrams whose source was to be kept, and was not.
     pub(crate) without_source: EventCounter,
+    /// Datagrams whose source port was to be kept, and was not.
+    pub(crate) without_port: EventCounter,
+    /// Sockets of senders that made room for others.
+    pub(crate) sender_turnover: EventCounter,
     pub(crate) retries: EventCounter,
     oldest_age_ms: EventCounter,
     /// By how much the cursor and what was counted differed at the last look; positive: something was not counted.
@@ -317,6 +321,8 @@ impl TargetMeter {
             delay: DelayHistogram::default(),
             send_calls: EventCounter::default(),
             without_source: EventCounter::default(),
+            without_port: EventCounter::default(),
+            sender_turnover: EventCounter::default(),
             retries: EventCounter::default(),
             oldest_age_ms: EventCounter::default(),
             mismatch: AtomicI64::new(0),
@@ -438,6 +444,8 @@ impl TargetMeter {
                 .delay(&self.delay)
                 .event(Event::SendCalls, self.send_calls.load())
                 .event(Event::WithoutSource, self.without_source.load())
+                .event(Event::WithoutPort, self.without_port.load())
+                .event(Event::SenderTurnover, self.sender_turnover.load())
                 .event(Event::Retries, self.retries.load())
                 .event(Event::FileTailsMended, self.tails_mended.load())
                 .event(Event::FilesSetAside, self.files_set_aside.load())

@@ -1,9 +1,11 @@
 //! The options of a listener and its targets. Plain values: files, flags and names are resolved by the caller.
 
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::num::NonZeroU32;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
+use sys::socket::{LocalAddress, SendOptions, local_address};
 
 use sys::socket::Balance;
 
@@ -62,6 +64,8 @@ pub struct ListenerOptions {
     pub allow_sources: Vec<Prefix>,
     /// Sources that may not pass, even if allowed above.
     pub deny_sources: Vec<Prefix>,
+    /// Senders that put a PROXY header (version 2) in front of each datagram, which says who sent it first.
+    pub trust_header_from: Vec<Prefix>,
     /// Whose socket it is.
     pub socket_owner: SocketOwner,
     /// How long a datagram may be kept waiting for others, where so many arrive that a wake-up for each would be most of the
@@ -114,7 +118,7 @@ pub enum Gso {
 }
 
 /// Where the datagrams of a UDP target come from, as its receiver sees it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum SourceAddress {
     /// From this host.
     #[default]
@@ -122,6 +126,40 @@ pub enum SourceAddress {
     /// From the address that sent them here; the port is the socket's own. The socket is transparent
     /// ([`sys::socket::SendOptions::is_transparent`]). What has no address, or one of the other family, comes from this host, and is counted.
     Kept,
+    /// As `Kept`, and from the sender's port, by a socket for each sender.
+    KeptWithPort(SenderSockets),
+    /// From this host, and who sent it stands in each datagram. What has no address, or no place for it, leaves as it is, and is counted.
+    Said(Header),
+}
+
+/// The sockets of a target that keeps its senders' ports.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SenderSockets {
+    /// The target.
+    pub to: SocketAddr,
+    /// How they are opened, but for address and port.
+    pub options: SendOptions,
+    /// Most of them at a time; at least 1. One that was not used for long makes room for the next sender's.
+    pub count_max: usize,
+}
+
+/// What says in a datagram who sent it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Header {
+    /// PROXY protocol version 2.
+    ProxyV2 {
+        /// Where the datagrams were sent to. The listener fills it in with the address that it is bound to.
+        received_at: SocketAddr,
+    },
+    /// In syslog messages (see [`wire::syslog::write_origin`]).
+    SyslogOrigin,
+}
+
+impl Header {
+    /// PROXY protocol version 2, before the listener says where it receives.
+    pub const PROXY_V2: Header = Header::ProxyV2 {
+        received_at: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)),
+    };
 }
 
 /// How a file target separates datagrams.
@@ -174,11 +212,23 @@ pub enum TargetKind {
 }
 
 impl TargetKind {
+    /// Fills in where the listener's datagrams are received.
+    pub(crate) fn note_listener(&mut self, listener: BorrowedFd<'_>) {
+        if let TargetKind::Udp {
+            source_address: SourceAddress::Said(Header::ProxyV2 { received_at }),
+            ..
+        } = self
+            && let Some(LocalAddress::Inet(addr)) = local_address(listener)
+        {
+            *received_at = addr;
+        }
+    }
+
     /// Whether it needs to know who sent each datagram.
     pub(crate) fn asks_for_sources(&self) -> bool {
         match self {
             TargetKind::File(file) => file.format == FileFormat::Pcap,
-            TargetKind::Udp { source_address, .. } => *source_address == SourceAddress::Kept,
+            TargetKind::Udp { source_address, .. } => *source_address != SourceAddress::Own,
             TargetKind::Rows(_) => true,
             TargetKind::Unix { .. }
             | TargetKind::Null

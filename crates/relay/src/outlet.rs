@@ -1,18 +1,21 @@
 //! The ways out that are sockets, or nothing.
 
+mod header;
 mod kernel;
 mod peer;
 mod refusal;
+mod senders;
 mod udp;
 mod unix;
 mod unsettled;
 
+use crate::TargetKind;
 use crate::meter::TargetMeter;
 use crate::pump::Replaced;
-use crate::target::{Outlet, Sources};
-use crate::{SourceAddress, TargetKind};
+use crate::target::{InCommon, Outlet, Sources};
+use kernel::Sockets;
 use ledger::Reason;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use sys::Errno;
 use sys::send::Message;
 
@@ -24,7 +27,7 @@ pub(crate) use unix::UnixOutlet;
 
 /// The way out of a target that never blocks its thread.
 pub(crate) enum SocketOutlet {
-    Udp(Box<UdpOutlet<OwnedFd>>),
+    Udp(Box<UdpOutlet<Sockets>>),
     Unix(UnixOutlet),
     /// Takes everything.
     Null,
@@ -39,7 +42,8 @@ impl SocketOutlet {
     pub(crate) fn new(destination: TargetKind) -> Option<SocketOutlet> {
         Some(match destination {
             TargetKind::Udp { socket, gso, source_address, path } => {
-                SocketOutlet::Udp(Box::new(UdpOutlet::new(socket, gso, source_address, path)))
+                let sockets = Sockets::new(socket, &source_address);
+                SocketOutlet::Udp(Box::new(UdpOutlet::new(sockets, gso, source_address, path)))
             }
             TargetKind::Unix { peer } => SocketOutlet::Unix(UnixOutlet::new(peer)),
             TargetKind::Null => SocketOutlet::Null,
@@ -79,10 +83,10 @@ impl Outlet for SocketOutlet {
         }
     }
 
-    fn source_address(&self) -> SourceAddress {
+    fn in_common(&self) -> InCommon {
         match self {
-            SocketOutlet::Udp(udp) => udp.source_address,
-            _ => SourceAddress::Own,
+            SocketOutlet::Udp(udp) => udp.in_common(),
+            _ => InCommon::Nothing,
         }
     }
 

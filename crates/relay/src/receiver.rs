@@ -30,11 +30,11 @@ pub(crate) enum Request {
     /// Something for the targets of another thread, which must not get it before this one asks for sources.
     Forward { to: mpsc::Sender<Command>, waker: Arc<Waker>, command: Command },
     /// The socket goes to a thread of its own, and what that and others read is merged here from now on.
-    Spread { merge: Merge, reply: mpsc::Sender<Inlet> },
+    Spread { merge: Box<Merge>, reply: mpsc::Sender<Box<Inlet>> },
     /// One more socket, which has a thread of its own.
     Enter { reader: Reader, seat: Seat, reply: mpsc::Sender<()> },
     /// When all members have ended: this thread reads this socket itself again.
-    Gather { inlet: Inlet, reply: mpsc::Sender<()> },
+    Gather { inlet: Box<Inlet>, reply: mpsc::Sender<()> },
 }
 
 /// Where datagrams come from.
@@ -43,7 +43,7 @@ enum Input {
     Members {
         merge: Box<Merge>,
         /// What takes their place when they have ended.
-        next: Option<(Inlet, mpsc::Sender<()>)>,
+        next: Option<(Box<Inlet>, mpsc::Sender<()>)>,
     },
 }
 
@@ -76,10 +76,10 @@ pub(crate) struct Shared {
 }
 
 impl Receiver {
-    pub(crate) fn new(inlet: Inlet, intake: Intake, shared: Shared) -> Receiver {
+    pub(crate) fn new(inlet: Box<Inlet>, intake: Intake, shared: Shared) -> Receiver {
         let Shared { requests, has_requests, stop, ticks, waker, cpu_ns } = shared;
         Receiver {
-            input: Input::Socket(Box::new(inlet)),
+            input: Input::Socket(inlet),
             intake,
             targets: Targets::default(),
             wakers: Vec::new(),
@@ -210,7 +210,7 @@ impl Receiver {
         if merge.is_empty()
             && let Some((inlet, reply)) = next.take()
         {
-            self.input = Input::Socket(Box::new(inlet));
+            self.input = Input::Socket(inlet);
             // A caller that has gone does not want the answer.
             let _ = reply.send(());
             return Pulled::Nothing;
@@ -285,11 +285,11 @@ impl Receiver {
     }
 
     /// Merges what members read from here on, and gives the socket to the one who asked.
-    fn spread(&mut self, merge: Merge, reply: &mpsc::Sender<Inlet>) {
-        let members = Input::Members { merge: Box::new(merge), next: None };
+    fn spread(&mut self, merge: Box<Merge>, reply: &mpsc::Sender<Box<Inlet>>) {
+        let members = Input::Members { merge, next: None };
         if let Input::Socket(inlet) = std::mem::replace(&mut self.input, members) {
             // A caller that has gone has stopped this listener.
-            let _ = reply.send(*inlet);
+            let _ = reply.send(inlet);
         }
     }
 

@@ -26,8 +26,8 @@ use crate::ring::{Reader, ring_with_slots};
 use crate::rows::RowsTarget;
 use crate::target::{Outlet, Sources, Target};
 use crate::{
-    Gso, ListenerOptions, Sample, SampleBy, Schedule, SocketOwner, SourceAddress, TargetKind,
-    TargetOptions,
+    Gso, Header, ListenerOptions, Sample, SampleBy, Schedule, SocketOwner, SourceAddress,
+    TargetKind, TargetOptions,
 };
 use kernel::{FakeKernel, Place, Wire};
 use ledger::{Amount, Event, HopKind, HopSnapshot, Ledger, Meter, Reason, Snapshot};
@@ -91,8 +91,12 @@ impl SimOutlet {
         let kernel = FakeKernel::new(Random(random.next()), Arc::clone(&clock), wire);
         let path = kernel.path.clone();
         let unasked_ns = clock.load(Ordering::Relaxed);
-        let source_address =
-            if random.one_in(4) { SourceAddress::Kept } else { SourceAddress::Own };
+        let source_address = match random.below(8) {
+            0 | 1 => SourceAddress::Kept,
+            2 => SourceAddress::Said(Header::PROXY_V2),
+            3 => SourceAddress::Said(Header::SyslogOrigin),
+            _ => SourceAddress::Own,
+        };
         SimOutlet {
             random,
             clock,
@@ -237,6 +241,7 @@ impl History {
             allow_sources: vec![],
             deny_sources: deny.into_iter().collect(),
             socket_owner: SocketOwner::Relay,
+            trust_header_from: Vec::new(),
             gather: None,
             balance: Balance::default(),
             order: crate::Order::default(),

@@ -7,11 +7,11 @@ mod sending;
 
 pub(crate) use sending::reason_of;
 
+use crate::TargetKind;
 use crate::gate::Gate;
 use crate::meter::TargetMeter;
 use crate::pump::{Pump, Pumped, Replaced};
 use crate::ring::{CLAIM_MAX, Claim, Reader};
-use crate::{SourceAddress, TargetKind};
 use ledger::Reason;
 use sending::{Ended, Work};
 use std::os::fd::BorrowedFd;
@@ -30,9 +30,9 @@ pub(crate) trait Outlet {
     /// `sources` is asked by those that keep them.
     fn send(&mut self, messages: &[Message<'_>], sources: Sources<'_>) -> Result<usize, Errno>;
 
-    /// From where datagrams seem to come. Where that is their source, all of one message have the same.
-    fn source_address(&self) -> SourceAddress {
-        SourceAddress::Own
+    /// What all datagrams of one message must have in common.
+    fn in_common(&self) -> InCommon {
+        InCommon::Nothing
     }
 
     /// Why nothing is worth a call now: everything would come back. What is left of the claim is counted for this reason
@@ -72,6 +72,14 @@ pub(crate) trait Outlet {
 
     /// Sends to another destination from the next message on.
     fn replace(&mut self, destination: TargetKind) -> Replaced;
+}
+
+/// What of their sender datagrams must share to leave as one message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum InCommon {
+    Nothing,
+    Address,
+    AddressAndPort,
 }
 
 /// Who sent the datagrams of the message at this place.

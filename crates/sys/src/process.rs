@@ -118,6 +118,19 @@ pub fn kernel_release() -> io::Result<String> {
     fs::read_to_string("/proc/sys/kernel/osrelease").map(|release| release.trim_ascii().to_owned())
 }
 
+/// Lets this process have as many descriptors as its hard limit says (`RLIMIT_NOFILE`, getrlimit(2)).
+///
+/// # Errors
+/// Any of `setrlimit(2)`; the limit stays as it was.
+pub fn raise_open_files_limit() -> Result<(), Errno> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes one `rlimit`.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: the kernel reads one `rlimit`.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -80,6 +80,20 @@ impl Payload<'_> {
         }
     }
 
+    /// What comes behind its first `bytes`.
+    ///
+    /// # Panics
+    /// If it is shorter.
+    #[must_use]
+    pub fn behind(self, bytes: usize) -> Self {
+        match self {
+            Payload::Bytes(all) => Payload::Bytes(&all[bytes..]),
+            Payload::InRoom { offset, len } => {
+                Payload::InRoom { offset: offset + bytes, len: len - bytes }
+            }
+        }
+    }
+
     /// Whether the datagram is an empty one.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -244,7 +258,9 @@ impl ReceiveBatch {
         if stamps == Stamps::Wanted {
             for (len, header) in self.control_lens.iter_mut().zip(&headers[..received]) {
                 // SAFETY: fewer were received than headers were initialized.
-                *len = unsafe { header.assume_init_ref() }.msg_hdr.msg_controllen as usize;
+                let header = unsafe { header.assume_init_ref() };
+                // Narrower with musl.
+                *len = header.msg_hdr.msg_controllen as _;
             }
         }
 

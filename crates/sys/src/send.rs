@@ -113,28 +113,70 @@ pub fn send_messages_from(
     })
 }
 
-/// Hands messages over, each with the control messages that `control` writes into its room.
+/// Bytes that go into a datagram on its way out, so that nobody has to copy it to have them there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Insert<'a> {
+    /// Bytes of the payload that come before them.
+    pub at: usize,
+    /// Bytes of the payload behind those whose place they take.
+    pub replaced_bytes: usize,
+    pub bytes: &'a [u8],
+}
+
+/// As [`send_messages`], of single datagrams, into each of which goes what `insert_of` says for its place.
+///
+/// # Errors
+/// As [`send_messages`].
+///
+/// # Panics
+/// If a message has more than one datagram, or is shorter than its [`Insert`] says.
+pub fn send_messages_with<'a>(
+    socket: BorrowedFd<'_>,
+    messages: &[Message<'_>],
+    insert_of: impl Fn(usize) -> Insert<'a>,
+) -> Result<usize, Errno> {
+    let parts_of = |at: usize, message: &Message<'_>| {
+        assert_eq!(message.datagrams, 1, "a run has one place only");
+        let insert = insert_of(at);
+        let (before, rest) = message.bytes.split_at(insert.at);
+        [part(before), part(insert.bytes), part(&rest[insert.replaced_bytes..])]
+    };
+    submit_parts(socket, messages, parts_of, |_, _, _: &mut MaybeUninit<()>| None)
+}
+
+/// The kernel reads the payload only, so that the shared reference may be cast to a mutable pointer.
+fn part(bytes: &[u8]) -> libc::iovec {
+    libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
+}
+
+/// Hands messages over as they are, each with the control messages that `control` writes into its room.
 fn submit<C: Copy>(
     socket: BorrowedFd<'_>,
     messages: &[Message<'_>],
     control: impl Fn(usize, &Message<'_>, &mut MaybeUninit<C>) -> Option<(*mut libc::c_void, usize)>,
 ) -> Result<usize, Errno> {
+    submit_parts(socket, messages, |_, message| [part(message.bytes)], control)
+}
+
+/// Hands messages over, each made of `PARTS` pieces of memory that outlive the call.
+fn submit_parts<C: Copy, const PARTS: usize>(
+    socket: BorrowedFd<'_>,
+    messages: &[Message<'_>],
+    parts_of: impl Fn(usize, &Message<'_>) -> [libc::iovec; PARTS],
+    control: impl Fn(usize, &Message<'_>, &mut MaybeUninit<C>) -> Option<(*mut libc::c_void, usize)>,
+) -> Result<usize, Errno> {
     let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
-    let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
+    let mut parts = [const { MaybeUninit::<[libc::iovec; PARTS]>::uninit() }; BATCH];
     let mut controls = [const { MaybeUninit::<C>::uninit() }; BATCH];
     let count = messages.len().min(BATCH);
 
     let places = headers.iter_mut().zip(&mut parts).zip(&mut controls);
     for (at, (message, ((header, part), room))) in messages.iter().zip(places).enumerate() {
-        // The kernel reads the payload only, so that the shared reference may be cast to a mutable pointer.
-        let part = part.write(libc::iovec {
-            iov_base: message.bytes.as_ptr().cast_mut().cast(),
-            iov_len: message.bytes.len(),
-        });
+        let parts = part.write(parts_of(at, message));
         // SAFETY: all-zero bytes are a valid `mmsghdr`: null pointers, zero lengths.
         let header = header.write(unsafe { mem::zeroed() });
-        header.msg_hdr.msg_iov = part;
-        header.msg_hdr.msg_iovlen = 1;
+        header.msg_hdr.msg_iov = parts.as_mut_ptr();
+        header.msg_hdr.msg_iovlen = PARTS as _;
         if let Some((control, bytes)) = control(at, message, room) {
             header.msg_hdr.msg_control = control;
             header.msg_hdr.msg_controllen = bytes as _;
@@ -231,6 +273,25 @@ mod tests {
         for expected in messages.iter().flat_map(Message::datagrams) {
             let len = receiver.recv(&mut buffer).unwrap();
             assert_eq!(&buffer[..len], expected);
+        }
+    }
+
+    #[test]
+    fn what_goes_into_a_datagram_arrives_in_its_place() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sender.connect(receiver.local_addr().unwrap()).unwrap();
+        let messages = [Message::single(b"text"), Message::single(b""), Message::single(b"a - b")];
+        let inserts = [
+            Insert { at: 0, replaced_bytes: 0, bytes: b"head " },
+            Insert { at: 0, replaced_bytes: 0, bytes: b"alone" },
+            Insert { at: 2, replaced_bytes: 1, bytes: b"[x]" },
+        ];
+        assert_eq!(send_messages_with(sender.as_fd(), &messages, |at| inserts[at]), Ok(3));
+        let mut buffer = [0; 100];
+        for expected in ["head text", "alone", "a [x] b"] {
+            let len = receiver.recv(&mut buffer).unwrap();
+            assert_eq!(&buffer[..len], expected.as_bytes());
         }
     }
 

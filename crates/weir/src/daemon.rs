@@ -217,7 +217,6 @@ impl Daemon {
 
         tell_start(&run_id, &running, &config, &bound);
 
-        let now = Instant::now();
         let mut daemon = Daemon {
             config,
             source,
@@ -247,7 +246,7 @@ impl Daemon {
             level,
             progress: Progress::new(progress),
             rates: Rates::default(),
-            reopen_due: now + REOPEN_INTERVAL,
+            reopen_due: Instant::now() + REOPEN_INTERVAL,
             broken: Repeated::default(),
             refused: Repeated::default(),
             crowding: Crowding::default(),
@@ -259,7 +258,7 @@ impl Daemon {
         daemon.start_prepared()?;
         daemon.health.config_applied(&fingerprint(&daemon.config));
         daemon.health.set_phase(Phase::Ready);
-        daemon.observe(now);
+        daemon.observe(Instant::now());
         daemon.start_http(bound)?;
         daemon.hold_drops();
         // Last: what is started after this daemon may send to it at once.

@@ -1,4 +1,5 @@
-//! Bytes to types and back: netlink framing, `inet_diag`, files of captured netlink messages, syslog, and sFlow.
+//! Bytes to types and back: netlink framing, `inet_diag`, files of captured netlink messages, syslog, sFlow, and
+//! the header of the PROXY protocol.
 //!
 //! No I/O, no clock, no panic: bad bytes are a [`DecodeError`] or [`sflow::Malformed`] that names its class, or syslog
 //! that is not parsed.
@@ -10,6 +11,7 @@ pub mod capture;
 mod error;
 pub mod inet_diag;
 pub mod netlink;
+pub mod proxy;
 pub mod sflow;
 pub mod syslog;
 

@@ -3,9 +3,12 @@
 //! Nothing is copied. What cannot be told is absent, and a message whose form is not known is [`Format::Unparsed`]: the
 //! caller has the bytes. Bytes of a message may be anything; only its text and structured data may be no UTF-8.
 
+mod origin;
 mod rfc3164;
 mod rfc5424;
 mod time;
+
+pub use origin::{ORIGIN_BYTES_MAX, OriginPlace, write_origin};
 
 /// What a message says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

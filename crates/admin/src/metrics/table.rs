@@ -164,6 +164,8 @@ families! {
         Event::SendErrors(SendError::Other).meaning();
     TargetRetries Counter "weir_relay_target_retries_total" = Target Event::Retries ["origin", "target"];
     TargetWithoutSource Counter "weir_relay_target_without_source_datagrams_total" = Target Event::WithoutSource ["origin", "target"];
+    TargetWithoutPort Counter "weir_relay_target_without_port_datagrams_total" = Target Event::WithoutPort ["origin", "target"];
+    TargetSenderTurnover Counter "weir_relay_target_sender_turnover_total" = Target Event::SenderTurnover ["origin", "target"];
     TargetTailsMended Counter "weir_relay_target_file_tails_mended_total" = Target Event::FileTailsMended ["origin", "target"];
     TargetFilesSetAside Counter "weir_relay_target_files_set_aside_total" = Target Event::FilesSetAside ["origin", "target"];
     TargetIcmpErrors Counter "weir_relay_target_icmp_errors_total" ["origin", "target", "code"]

@@ -2,12 +2,14 @@
 
 use super::{Target, TargetConfig};
 use crate::address::{Host, HostPort, interface};
-use crate::form::{Bool, Choice, Span, size, text, whole};
+use crate::document::{TRUTH_VALUE, Value};
+use crate::form::{Bool, Choice, Form, Slot, Span, size, text, whole};
 use crate::host::{Finding, Severity, interface as interface_there, not_ours, udp_receiver};
 use crate::keys::keys;
 use crate::listener::{ListenerConfig, overlap};
 use crate::reader::{Placed, Reader, Report};
-use relay::{Gso, SourceAddress};
+use relay::{Gso, Header, SenderSockets, SourceAddress};
+use serde_json::Value as Json;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use sys::process::{CAP_NET_ADMIN, CAP_NET_RAW, effective_capabilities};
@@ -28,10 +30,25 @@ keys! {
             text("IP address of this host", source_address), unset("chosen by route");
         /// Port that the datagrams leave from, for receivers that know their clients by address and port.
         source_port => source_port: Option<u16> = whole(1, 65_535), unset("chosen by the kernel");
-        /// Whether the datagrams leave from the address that sent them here, so that the receiver knows its clients by it; the port
-        /// is that of this host. Needs `CAP_NET_RAW`. What comes back for them goes to their senders: that a receiver refuses them is not
+        /// Whether the datagrams leave from the address that sent them here, so that the receiver knows its clients by it. `true`, or
+        /// `address`: the port is that of this host. `address+port`: the sender's port too, by a socket for each sender. Needs
+        /// `CAP_NET_RAW`, and for ports below 1024 `CAP_NET_BIND_SERVICE`. What comes back for them goes to their senders: that a receiver refuses them is not
         /// known here. Networks on the way may drop what does not come from this host (`rp_filter`, BCP 38, rules of a cloud).
-        preserve_source => source_address_kept: bool = Bool, default(false);
+        preserve_source => preserve_source: PreserveSource = PreserveSourceForm, default(PreserveSource::No);
+        /// Most sockets of senders at a time. Of more senders, one that was not heard for long gives its socket up, which costs a
+        /// few system calls (`sender_turnover`) and loses nothing. Each takes a descriptor.
+        source_sockets => source_sockets_max: usize = whole(1, 65_536), default(4_096)
+            where |target| target.preserve_source == PreserveSource::AddressAndPort,
+            "only preserve_source = \"address+port\" has a socket for each sender";
+        /// What says in each datagram who sent it, for receivers that cannot see it because a network on the way lets nothing
+        /// pass that does not come from this host. `proxy-v2`: a header in front, which the receiver must know (PROXY
+        /// protocol version 2; Weir's own `trust_header_from` does). `syslog-origin`: in RFC 5424 messages the
+        /// parameter `ip` of the element `origin`, in RFC 3164 messages with a time the host name. Every datagram leaves
+        /// as a message of its own.
+        header => header: Option<Header> = Choice(&[
+            ("proxy-v2", Header::PROXY_V2),
+            ("syslog-origin", Header::SyslogOrigin),
+        ]), unset("the datagrams leave as they are");
         /// Time to live, or hop limit.
         ttl => ttl: Option<u8> = whole(1, 255),
             unset("the kernel's: 64 for one receiver, 1 for a multicast group");
@@ -50,6 +67,55 @@ keys! {
     }
 }
 
+/// What of the senders' addresses a target keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PreserveSource {
+    No,
+    Address,
+    AddressAndPort,
+}
+
+/// `true` and `false`, or a word.
+struct PreserveSourceForm;
+
+impl PreserveSourceForm {
+    const WORDS: Choice<PreserveSource> = Choice(&[
+        ("address", PreserveSource::Address),
+        ("address+port", PreserveSource::AddressAndPort),
+    ]);
+}
+
+impl Form for PreserveSourceForm {
+    type Value = PreserveSource;
+
+    fn describe(&self) -> String {
+        format!("{}, {}", Bool.describe().replace(" or", ","), Self::WORDS.describe())
+    }
+
+    fn read(&self, slot: &Slot<'_>) -> Option<PreserveSource> {
+        let is_word = match slot.value {
+            Value::Text(_) => true,
+            Value::Bare(text) => text.parse::<bool>().is_err(),
+            Value::Other { what, .. } => *what != TRUTH_VALUE,
+            _ => false,
+        };
+        if is_word {
+            return Self::WORDS.read(slot);
+        }
+        Bool.read(slot).map(|is_kept| match is_kept {
+            true => PreserveSource::Address,
+            false => PreserveSource::No,
+        })
+    }
+
+    fn show(&self, value: &PreserveSource) -> Json {
+        match value {
+            PreserveSource::No => false.into(),
+            PreserveSource::Address | PreserveSource::AddressAndPort => Self::WORDS.show(value),
+        }
+    }
+}
+
 fn source_address(text: &str) -> Result<IpAddr, String> {
     text.parse().map_err(|_| "it is not an IP address".to_owned())
 }
@@ -64,13 +130,35 @@ impl UdpTarget {
             dscp: self.dscp,
             send_buffer_bytes: self.send_buffer_bytes,
             multicast_interface: self.multicast_interface.clone(),
-            is_transparent: self.source_address_kept,
+            is_transparent: self.keeps_source(),
         }
     }
 
-    /// Where its datagrams come from, as its receiver sees it.
-    pub fn seen_from(&self) -> SourceAddress {
-        if self.source_address_kept { SourceAddress::Kept } else { SourceAddress::Own }
+    /// Whether its datagrams leave from the addresses of their senders.
+    pub fn keeps_source(&self) -> bool {
+        self.preserve_source != PreserveSource::No
+    }
+
+    /// Where its datagrams come from, as its receiver, at the address `to`, sees it.
+    pub fn seen_from(&self, to: SocketAddr) -> SourceAddress {
+        match (self.preserve_source, self.header) {
+            (PreserveSource::No, None) => SourceAddress::Own,
+            (PreserveSource::No, Some(header)) => SourceAddress::Said(header),
+            (PreserveSource::Address, _) => SourceAddress::Kept,
+            (PreserveSource::AddressAndPort, _) => SourceAddress::KeptWithPort(SenderSockets {
+                to,
+                options: self.send_options(),
+                count_max: self.source_sockets_max,
+            }),
+        }
+    }
+
+    /// Sockets that it may have at a time. One more is open while its address changes.
+    pub fn sockets_max(&self) -> usize {
+        match self.preserve_source {
+            PreserveSource::AddressAndPort => 1 + self.source_sockets_max,
+            PreserveSource::No | PreserveSource::Address => 1,
+        }
     }
 
     pub(super) fn examine(
@@ -85,7 +173,7 @@ impl UdpTarget {
         findings.extend(source.and_then(|ip| not_ours(what, "source_address ", ip, why)));
         findings.extend(interface_there(what, self.multicast_interface.as_deref()));
         let may = (1 << CAP_NET_RAW) | (1 << CAP_NET_ADMIN);
-        if self.source_address_kept && effective_capabilities().unwrap_or_default() & may == 0 {
+        if self.keeps_source() && effective_capabilities().unwrap_or_default() & may == 0 {
             let message = "preserve_source needs CAP_NET_RAW, which this process does not have";
             let finding = Finding::new(Severity::Warning, what, message);
             findings.push(
@@ -97,7 +185,15 @@ impl UdpTarget {
     }
 
     pub(super) fn check(&self, reader: &Reader<'_>) {
-        if self.source_address_kept && self.source_address.is_some() {
+        if self.keeps_source() && self.header.is_some() {
+            let message = "the receiver sees the sender by its address or reads it; remove one of header and preserve_source";
+            reader.error(&UdpTarget::header, message);
+        }
+        if self.preserve_source == PreserveSource::AddressAndPort && self.source_port.is_some() {
+            let message = "the datagrams leave from one port or from those of their senders; remove the key, or write preserve_source = \"address\"";
+            reader.error(&UdpTarget::source_port, message);
+        }
+        if self.keeps_source() && self.source_address.is_some() {
             let message = "the datagrams leave from one address or from those of their senders; remove one of source_address and preserve_source";
             reader.error(&UdpTarget::preserve_source, message);
         }

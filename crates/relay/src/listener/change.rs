@@ -144,11 +144,12 @@ impl Listener {
     fn begin_replace(
         &self,
         target: &TargetHandle,
-        change: Change,
+        mut change: Change,
         command: fn(&Self, &TargetHandle, Command) -> Result<(), Error>,
     ) -> Result<Step, Error> {
         let (done, answer) = mpsc::channel();
         let name = target.name.clone();
+        change.destination.note_listener(self.socket());
         target.meter.follow(&change.destination);
         command(self, target, Command::Replace { target: name.clone(), change, done })?;
         Ok(Step::Replace { target: name, class: target.class, answer })

@@ -36,7 +36,7 @@ pub(super) struct MemberHandle {
     pub(super) meter: Arc<MemberMeter>,
     pub(super) socket: Arc<OwnedFd>,
     ticks: Arc<AtomicU64>,
-    pub(super) thread: JoinHandle<Inlet>,
+    pub(super) thread: JoinHandle<Box<Inlet>>,
 }
 
 /// Memory of the rings of members in bytes, for a listener whose ring has `ring_bytes`.
@@ -158,7 +158,7 @@ impl Listener {
         }
 
         let (reply, answer) = mpsc::channel();
-        self.request(Request::Spread { merge: Merge::new(self.options.order), reply })?;
+        self.request(Request::Spread { merge: Box::new(Merge::new(self.options.order)), reply })?;
         let mut inlet = self.answer(&answer, keep_alive)?;
         inlet.stamps = self.stamps();
         let dropped_before = self.meter.hand_over();
@@ -188,8 +188,8 @@ impl Listener {
         sys::socket::stamp_arrivals(socket).map_err(self.failed("asking for times of arrival"))
     }
 
-    fn inlet(&self, socket: Arc<OwnedFd>, owner: SocketOwner) -> Inlet {
-        Inlet {
+    fn inlet(&self, socket: Arc<OwnedFd>, owner: SocketOwner) -> Box<Inlet> {
+        Box::new(Inlet {
             socket,
             owner,
             arrivals: Arrivals::new(None),
@@ -197,13 +197,13 @@ impl Listener {
             stamps: self.stamps(),
             batch: ReceiveBatch::default(),
             clock: Clock::default(),
-        }
+        })
     }
 
     /// Starts the thread of one more socket, whose ring is merged when this returns.
     fn add_member(
         &mut self,
-        inlet: Inlet,
+        inlet: Box<Inlet>,
         dropped_before: u32,
         count: usize,
         keep_alive: &mut dyn FnMut(),
@@ -304,9 +304,9 @@ impl Listener {
 
     fn inlet_of(
         &self,
-        thread: JoinHandle<Inlet>,
+        thread: JoinHandle<Box<Inlet>>,
         keep_alive: &mut dyn FnMut(),
-    ) -> Result<Inlet, Error> {
+    ) -> Result<Box<Inlet>, Error> {
         if !wait_until(ANSWER_WAIT, keep_alive, || thread.is_finished()) {
             return Err(self.unanswering());
         }

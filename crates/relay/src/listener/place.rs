@@ -45,7 +45,7 @@ impl Listener {
     pub(super) fn place(
         &mut self,
         options: TargetOptions,
-        destination: TargetKind,
+        mut destination: TargetKind,
         joined: Joined,
     ) -> Result<(), Error> {
         if self.targets.iter().any(|target| target.name == options.name) {
@@ -61,6 +61,7 @@ impl Listener {
             self.ring_capacity + buffered_max,
             joined.lost,
         ));
+        destination.note_listener(self.socket.as_fd());
         meter.follow(&destination);
 
         let gate = Gate::new(&options, monotonic_ns());

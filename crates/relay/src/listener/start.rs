@@ -90,7 +90,7 @@ impl Listener {
             pulse: Mutex::default(),
             pulses: vec![Arc::default()],
         };
-        let inlet = Inlet {
+        let inlet = Box::new(Inlet {
             socket,
             owner: listener.options.socket_owner,
             arrivals: Arrivals::new(listener.options.gather),
@@ -98,7 +98,7 @@ impl Listener {
             stamps: Stamps::Unwanted,
             batch: ReceiveBatch::default(),
             clock: Clock::default(),
-        };
+        });
         let admission = Admission::new(&listener.options);
         let intake = Intake { writer, admission, meter: Arc::clone(&meter) };
         let shared = Shared {
@@ -147,8 +147,8 @@ impl Listener {
         targets: Vec<(TargetOptions, TargetKind)>,
         intake: &mut Intake,
     ) -> Result<(), Error> {
-        let ListenerOptions { allow_sources, deny_sources, .. } = &self.options;
-        if !allow_sources.is_empty() || !deny_sources.is_empty() {
+        let ListenerOptions { allow_sources, deny_sources, trust_header_from, .. } = &self.options;
+        if [allow_sources, deny_sources, trust_header_from].iter().any(|list| !list.is_empty()) {
             self.asks_for_sources.store(true, Ordering::Release);
         }
 

@@ -33,6 +33,7 @@ fn listener_options(name: &str) -> ListenerOptions {
         allow_sources: vec![],
         deny_sources: vec![],
         socket_owner: SocketOwner::Relay,
+        trust_header_from: Vec::new(),
         gather: None,
         balance: sys::socket::Balance::default(),
         order: crate::Order::default(),

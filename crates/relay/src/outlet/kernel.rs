@@ -1,23 +1,37 @@
 //! What a UDP outlet asks of the kernel, so that the same outlet runs against another one in the simulation.
 
-use std::net::IpAddr;
+use super::senders::{SenderCounts, Senders, Wait};
+use crate::SourceAddress;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use sys::errqueue::{self, Returned};
-use sys::send::{Message, send_messages, send_messages_from};
+use sys::send::{Insert, Message, send_messages, send_messages_from, send_messages_with};
 use sys::socket::{LocalAddress, local_address, outstanding_bytes, path_mtu_bytes};
 use sys::{Errno, Source};
 
-/// One connected UDP socket, and a clock.
+/// One connected UDP socket or several, and a clock.
 pub(crate) trait UdpKernel {
     /// See [`send_messages`].
     fn send(&mut self, messages: &[Message<'_>]) -> Result<usize, Errno>;
 
-    /// See [`send_messages_from`].
+    /// See [`send_messages_from`]; from the source's port too, where that is to be kept.
     fn send_from(
         &mut self,
         messages: &[Message<'_>],
-        source_of: &dyn Fn(usize) -> Option<IpAddr>,
+        source_of: &dyn Fn(usize) -> Option<SocketAddr>,
     ) -> Result<usize, Errno>;
+
+    /// See [`send_messages_with`].
+    fn send_with<'a>(
+        &mut self,
+        messages: &[Message<'_>],
+        insert_of: &dyn Fn(usize) -> Insert<'a>,
+    ) -> Result<usize, Errno>;
+
+    /// What became of the sockets of senders since the last call.
+    fn take_sender_counts(&mut self) -> SenderCounts {
+        SenderCounts::default()
+    }
 
     /// Takes one entry off the error queue.
     fn take_returned(&mut self) -> Option<Returned>;
@@ -38,36 +52,75 @@ pub(crate) trait UdpKernel {
     fn socket(&self) -> Option<BorrowedFd<'_>>;
 }
 
-impl UdpKernel for OwnedFd {
+/// The sockets of a target.
+pub(crate) struct Sockets {
+    /// That of this host.
+    own: OwnedFd,
+    /// Those of its senders, where their ports are kept.
+    senders: Option<Senders>,
+}
+
+impl Sockets {
+    pub(crate) fn new(own: OwnedFd, source_address: &SourceAddress) -> Sockets {
+        let senders = match source_address {
+            SourceAddress::KeptWithPort(how) => Some(Senders::new(how.clone())),
+            SourceAddress::Own | SourceAddress::Kept | SourceAddress::Said(_) => None,
+        };
+        Sockets { own, senders }
+    }
+}
+
+impl UdpKernel for Sockets {
     fn send(&mut self, messages: &[Message<'_>]) -> Result<usize, Errno> {
-        send_messages(self.as_fd(), messages)
+        send_messages(self.own.as_fd(), messages)
     }
 
     fn send_from(
         &mut self,
         messages: &[Message<'_>],
-        source_of: &dyn Fn(usize) -> Option<IpAddr>,
+        source_of: &dyn Fn(usize) -> Option<SocketAddr>,
     ) -> Result<usize, Errno> {
-        send_messages_from(self.as_fd(), messages, source_of)
+        match &mut self.senders {
+            Some(senders) => senders.send(self.own.as_fd(), messages, source_of),
+            None => {
+                let ip_of = |at| source_of(at).map(|source| source.ip());
+                send_messages_from(self.own.as_fd(), messages, ip_of)
+            }
+        }
+    }
+
+    fn send_with<'a>(
+        &mut self,
+        messages: &[Message<'_>],
+        insert_of: &dyn Fn(usize) -> Insert<'a>,
+    ) -> Result<usize, Errno> {
+        send_messages_with(self.own.as_fd(), messages, insert_of)
+    }
+
+    fn take_sender_counts(&mut self) -> SenderCounts {
+        self.senders.as_mut().map_or_else(SenderCounts::default, Senders::take_counts)
     }
 
     fn take_returned(&mut self) -> Option<Returned> {
-        errqueue::take(self.as_fd())
+        let of_sender = self.senders.as_mut().and_then(Senders::take_returned);
+        of_sender.or_else(|| errqueue::take(self.own.as_fd()))
     }
 
     fn has_nothing_outstanding(&mut self) -> bool {
-        outstanding_bytes(self.as_fd()) == Ok(0)
+        outstanding_bytes(self.own.as_fd()) == Ok(0)
+            && self.senders.as_mut().is_none_or(Senders::have_nothing_outstanding)
     }
 
     fn datagram_bytes_max(&self) -> usize {
         // IPv4 header without options, or IPv6 header, and the UDP header.
-        let is_v6 = inet_address(self).is_some_and(|addr| addr.is_ipv6());
+        let is_v6 = inet_address(&self.own).is_some_and(|addr| addr.is_ipv6());
         let header_bytes = if is_v6 { 48 } else { 28 };
-        path_mtu_bytes(self.as_fd()).map_or(0, |mtu| (mtu as usize).saturating_sub(header_bytes))
+        path_mtu_bytes(self.own.as_fd())
+            .map_or(0, |mtu| (mtu as usize).saturating_sub(header_bytes))
     }
 
     fn own_address(&self) -> Option<Source> {
-        inet_address(self).map(Source::from)
+        inet_address(&self.own).map(Source::from)
     }
 
     fn now_ns(&self) -> u64 {
@@ -75,7 +128,11 @@ impl UdpKernel for OwnedFd {
     }
 
     fn socket(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.as_fd())
+        match self.senders.as_ref().map(Senders::wait) {
+            None | Some(Wait::ForOwn) => Some(self.own.as_fd()),
+            Some(Wait::For(socket)) => Some(socket),
+            Some(Wait::ForTime) => None,
+        }
     }
 }
 

@@ -1,16 +1,17 @@
+use super::header::Headers;
 use super::kernel::UdpKernel;
 use super::refusal::Refusal;
 use super::unsettled::Unsettled;
 use crate::meter::TargetMeter;
 use crate::path::Path;
-use crate::target::Sources;
+use crate::target::{InCommon, Sources};
 use crate::{Gso, SourceAddress};
 use ledger::{Amount, Reason};
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use sys::errqueue::Returned;
 use sys::route::Neighbour;
-use sys::send::Message;
+use sys::send::{BATCH, Message};
 use sys::{Errno, Source};
 
 /// Time after which a path or device that refused runs is tried again: paths recover.
@@ -49,8 +50,10 @@ pub(crate) struct UdpOutlet<K> {
     path: Path,
     own_address: Option<Source>,
     gso: Gso,
-    pub(crate) source_address: SourceAddress,
-    /// Datagrams that left from this host although their source was to be kept, and are not counted yet.
+    source_address: SourceAddress,
+    /// What goes into the datagrams, where they say who sent them.
+    headers: Option<Headers>,
+    /// Datagrams that left from this host although their source was to be kept or said, and are not counted yet.
     without_source: u64,
     /// Largest datagram that may be part of a run; 0: none.
     run_datagram_bytes_max: usize,
@@ -103,6 +106,10 @@ impl<K: UdpKernel> UdpOutlet<K> {
             path,
             own_address: kernel.own_address(),
             gso,
+            headers: match source_address {
+                SourceAddress::Said(header) => Some(Headers::new(header)),
+                SourceAddress::Own | SourceAddress::Kept | SourceAddress::KeptWithPort(_) => None,
+            },
             source_address,
             without_source: 0,
             run_datagram_bytes_max: kernel.datagram_bytes_max(),
@@ -125,7 +132,16 @@ impl<K: UdpKernel> UdpOutlet<K> {
 
     pub(crate) fn reports_all(&self) -> bool {
         // What comes back goes to the source.
-        self.path.is_local() && self.source_address == SourceAddress::Own
+        let is_own = matches!(self.source_address, SourceAddress::Own | SourceAddress::Said(_));
+        self.path.is_local() && is_own
+    }
+
+    pub(crate) fn in_common(&self) -> InCommon {
+        match self.source_address {
+            SourceAddress::Own | SourceAddress::Said(_) => InCommon::Nothing,
+            SourceAddress::Kept => InCommon::Address,
+            SourceAddress::KeptWithPort(_) => InCommon::AddressAndPort,
+        }
     }
 
     pub(crate) fn is_unanswered(&self) -> bool {
@@ -281,6 +297,10 @@ impl<K: UdpKernel> UdpOutlet<K> {
     /// What an entry of the error queue says about what was handed over.
     fn meaning_of(&mut self, returned: &Returned) -> Option<(Reason, Amount)> {
         match returned.errno {
+            // Of several sockets it is not known whose message was the last.
+            Errno::CONNREFUSED if matches!(self.source_address, SourceAddress::KeptWithPort(_)) => {
+                Some((Reason::Refused, ONE))
+            }
             // One answer to one message: what comes beyond that is about something that never left.
             Errno::CONNREFUSED if self.path.is_local() => {
                 self.refusal.note_refused(Reason::Refused, self.kernel.now_ns());
@@ -366,11 +386,18 @@ impl<K: UdpKernel> UdpOutlet<K> {
         if self.source_address == SourceAddress::Own {
             return self.kernel.send(messages);
         }
+        if let Some(headers) = &mut self.headers {
+            let messages = &messages[..messages.len().min(BATCH)];
+            headers.write(messages, sources);
+            let taken = self.kernel.send_with(messages, &|at| headers.insert(at))?;
+            self.without_source += headers.unsaid(taken);
+            return Ok(taken);
+        }
 
         let own = self.own_address.and_then(|own| own.address());
         let source_of = |at: usize| {
-            let source = sources(at).address()?.ip();
-            own.filter(|own| own.is_ipv4() == source.is_ipv4() && !is_of_one_link(source))
+            let source = sources(at).address()?;
+            own.filter(|own| own.is_ipv4() == source.is_ipv4() && !is_of_one_link(source.ip()))
                 .map(|_| source)
         };
         let taken = self.kernel.send_from(messages, &source_of)?;
@@ -394,7 +421,8 @@ impl<K: UdpKernel> UdpOutlet<K> {
     }
 
     pub(crate) fn run_datagram_bytes_max(&self) -> usize {
-        let may_run = self.gso == Gso::Auto && self.path.keeps_messages();
+        // A run has one place for a header, and each of its datagrams needs one.
+        let may_run = self.gso == Gso::Auto && self.headers.is_none() && self.path.keeps_messages();
         if may_run && !self.refusal.is_probing() { self.run_datagram_bytes_max } else { 0 }
     }
 
@@ -418,6 +446,9 @@ impl<K: UdpKernel> UdpOutlet<K> {
         }
 
         meter.without_source.add(std::mem::take(&mut self.without_source));
+        let senders = self.kernel.take_sender_counts();
+        meter.without_port.add(senders.without_port);
+        meter.sender_turnover.add(senders.turnover);
         for returned in self.returned.drain(..) {
             if let Some((icmp_type, icmp_code)) = returned.icmp {
                 meter.count_icmp(icmp_type, icmp_code);

@@ -168,6 +168,17 @@ impl Writer {
         Some(unsafe { std::slice::from_raw_parts_mut(cells.as_ptr().cast_mut().cast(), bytes) })
     }
 
+    /// What was written into the last [`room`](Self::room), `offset` bytes from its beginning.
+    ///
+    /// # Panics
+    /// If it is not within the room.
+    pub(crate) fn in_room(&self, offset: usize, len: usize) -> &[u8] {
+        assert!(offset + len <= self.room.bytes, "beyond the room");
+        let cells = self.cells(self.room.position.wrapping_add(offset as u64), len);
+        // SAFETY: only the writer writes, which this borrow keeps from it, and `room` made sure that the room lies within one turn.
+        unsafe { std::slice::from_raw_parts(cells.as_ptr().cast(), len) }
+    }
+
     /// Takes in a datagram that was written into the last [`room`](Self::room), `offset` bytes from its beginning and behind
     /// everything that was taken in from there so far. Visible to readers after the next [`publish`](Self::publish).
     ///

@@ -6,13 +6,13 @@ use crate::outlet::UdpKernel;
 use crate::path::Path;
 use ledger::Amount;
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use sys::errqueue::Returned;
 use sys::route::{Egress, Neighbour};
-use sys::send::{Message, SEGMENTS_MAX};
+use sys::send::{Insert, Message, SEGMENTS_MAX};
 use sys::{Errno, Source};
 
 const OWN: &str = "10.9.0.1:5000";
@@ -272,10 +272,24 @@ impl UdpKernel for FakeKernel {
     fn send_from(
         &mut self,
         messages: &[Message<'_>],
-        source_of: &dyn Fn(usize) -> Option<IpAddr>,
+        source_of: &dyn Fn(usize) -> Option<SocketAddr>,
     ) -> Result<usize, Errno> {
         // It is asked for each, whatever becomes of it.
         assert!((0..messages.len()).filter_map(source_of).all(|source| source.is_ipv4()));
+        self.send(messages)
+    }
+
+    fn send_with<'a>(
+        &mut self,
+        messages: &[Message<'_>],
+        insert_of: &dyn Fn(usize) -> Insert<'a>,
+    ) -> Result<usize, Errno> {
+        for (at, message) in messages.iter().enumerate() {
+            let insert = insert_of(at);
+            assert!(
+                message.datagrams == 1 && insert.at + insert.replaced_bytes <= message.bytes.len()
+            );
+        }
         self.send(messages)
     }
 

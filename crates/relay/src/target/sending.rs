@@ -1,7 +1,6 @@
 //! The sending of one claim: its datagrams become messages, and each message's fate is counted.
 
-use super::{Outlet, RUN_BYTES_MAX};
-use crate::SourceAddress;
+use super::{InCommon, Outlet, RUN_BYTES_MAX};
 use crate::meter::TargetMeter;
 use crate::ring::{CLAIM_MAX, Claim, Descriptor};
 use ledger::{Amount, Reason};
@@ -71,7 +70,7 @@ impl<O: Outlet> Work<'_, O> {
     /// Makes one call, and returns up to where in the claim everything is dealt with then.
     fn send_some(&mut self, claim: &Claim<'_>) -> (usize, Ended) {
         let datagram_bytes_max = self.outlet.run_datagram_bytes_max(self.now_ns);
-        let runs = Runs { datagram_bytes_max, source_address: self.outlet.source_address() };
+        let runs = Runs { datagram_bytes_max, in_common: self.outlet.in_common() };
 
         // Most claims are one datagram or one run: room for more would cost as much as all else here.
         let one = form_messages::<1>(claim, self.done, self.decided, runs);
@@ -238,12 +237,17 @@ fn form_messages<'a, const N: usize>(
 struct Runs {
     /// The largest of them.
     datagram_bytes_max: usize,
-    /// Where it is kept, all of a message have the same.
-    source_address: SourceAddress,
+    in_common: InCommon,
 }
 
-fn is_of_one(a: &Descriptor, b: &Descriptor) -> bool {
-    a.source.ip_bytes() == b.source.ip_bytes()
+impl Runs {
+    fn may_share(self, a: &Descriptor, b: &Descriptor) -> bool {
+        match self.in_common {
+            InCommon::Nothing => true,
+            InCommon::Address => a.source.ip_bytes() == b.source.ip_bytes(),
+            InCommon::AddressAndPort => a.source == b.source,
+        }
+    }
 }
 
 /// How many datagrams from `index` on may leave as one message, at least 1, and how many bytes they have.
@@ -266,7 +270,7 @@ fn run_length(
         let is_dense = std::ptr::eq(next.as_ptr(), first.as_ptr().wrapping_add(bytes));
         if !is_dense
             || next.is_empty()
-            || runs.source_address == SourceAddress::Kept && !is_of_one(&of_first, &of_next)
+            || !runs.may_share(&of_first, &of_next)
             || next.len() > first.len()
             || bytes + next.len() > RUN_BYTES_MAX
         {

@@ -20,6 +20,7 @@ pub(crate) fn options(schedule: Schedule) -> ListenerOptions {
         allow_sources: vec![],
         deny_sources: vec![],
         socket_owner: SocketOwner::Relay,
+        trust_header_from: Vec::new(),
         gather: None,
         balance: Balance::default(),
         order: Order::default(),

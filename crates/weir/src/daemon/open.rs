@@ -278,8 +278,12 @@ pub(crate) fn udp(
     if target.gso == Gso::Auto {
         say_why_no_runs(config, &egress);
     }
-    let destination =
-        TargetKind::Udp { socket, gso: target.gso, source_address: target.seen_from(), path };
+    let source_address = target.seen_from(addr);
+    if matches!(source_address, SourceAddress::KeptWithPort(_)) {
+        // Shells start programs with 1,024. What there is must do otherwise: a sender without a descriptor loses its port, and is counted.
+        let _ = sys::process::raise_open_files_limit();
+    }
+    let destination = TargetKind::Udp { socket, gso: target.gso, source_address, path };
     Ok(OpenTarget { destination, address: Some(addr) })
 }
 
@@ -353,9 +357,9 @@ fn cannot_send(
         return CannotSend::NoRoute(error);
     }
 
-    let wanted = match target.seen_from() {
-        SourceAddress::Own => Wanted::SendUdp(target.source_address, target.source_port),
-        SourceAddress::Kept => Wanted::SendFromAny(target.source_port),
+    let wanted = match target.keeps_source() {
+        false => Wanted::SendUdp(target.source_address, target.source_port),
+        true => Wanted::SendFromAny(target.source_port),
     };
     let target = named(&config.to, "target", &config.name);
     let what = format_args!("cannot send to {target} at {addr}");

@@ -12,7 +12,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // The waterfall is numbers for people.
     ("ledger", &["text"]),
     ("record", &["wire"]),
-    ("relay", &["sys", "ledger"]),
+    ("relay", &["sys", "wire", "ledger"]),
     ("sockets", &["sys", "text", "wire", "record", "ledger"]),
     ("sink", &["sys", "text", "record", "ledger"]),
     // The judge shares no code with what it judges, but for how numbers are written. It names the ledger's words, to say

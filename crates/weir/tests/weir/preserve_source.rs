@@ -11,14 +11,14 @@ use testkit::{DEADLINE, Netns, need_root_netns};
 const WINDOW: usize = 50;
 
 /// Senders behind one wire of the relay, a collector behind the other.
-struct Rig {
-    senders: Namespace,
-    relay: Namespace,
-    collector: Namespace,
+pub(crate) struct Rig {
+    pub(crate) senders: Namespace,
+    pub(crate) relay: Namespace,
+    pub(crate) collector: Namespace,
 }
 
 impl Rig {
-    fn new() -> Option<Rig> {
+    pub(crate) fn new() -> Option<Rig> {
         if !need_root_netns() {
             return None;
         }
@@ -50,20 +50,20 @@ impl Rig {
     }
 
     /// The collector's socket at this address of its own.
-    fn receiver(&self, ip: &str) -> UdpSocket {
+    pub(crate) fn receiver(&self, ip: &str) -> UdpSocket {
         let receiver = self.collector.inside(|| UdpSocket::bind((ip, 0)).unwrap());
         receiver.set_read_timeout(Some(DEADLINE)).unwrap();
         receiver
     }
 
-    fn relay(&self, listen: &str, targets: &[String]) -> Weir {
+    pub(crate) fn relay(&self, listen: &str, targets: &[String]) -> Weir {
         let mut args = vec!["--listen", listen];
         targets.iter().for_each(|target| args.extend(["--to", target]));
         Weir::relay_at(self.relay.place(), &args)
     }
 
     /// A socket of the sender with this address, that sends to the relay.
-    fn sender(&self, ip: IpAddr, weir: &Weir) -> UdpSocket {
+    pub(crate) fn sender(&self, ip: IpAddr, weir: &Weir) -> UdpSocket {
         let to = SocketAddr::new(
             if ip.is_ipv4() { [10, 77, 0, 1].into() } else { relay_v6() },
             weir.address().port(),
@@ -82,23 +82,42 @@ fn keeping(to: &UdpSocket) -> String {
     format!("{}?name=kept&preserve_source=true", to.local_addr().unwrap())
 }
 
+fn keeping_ports(to: &UdpSocket) -> String {
+    format!("{}?name=kept&preserve_source=address+port", to.local_addr().unwrap())
+}
+
 /// The sender of each datagram stands in it; `more` bytes follow.
 fn send(socket: &UdpSocket, number: u32, more: usize) {
-    let mut datagram = format!("{} {number} ", socket.local_addr().unwrap().ip()).into_bytes();
+    let mut datagram = format!("{} {number} ", socket.local_addr().unwrap()).into_bytes();
     datagram.resize(datagram.len() + more, b'x');
     socket.send(&datagram).unwrap();
 }
 
-/// Takes a datagram and returns its sender, which must be the one that stands in it, with its number.
+/// Takes a datagram, and returns its sender with the one that stands in it, and its number.
 #[track_caller]
-fn take(receiver: &UdpSocket, port: u16) -> (IpAddr, u32) {
+fn take_any(receiver: &UdpSocket) -> (SocketAddr, SocketAddr, u32) {
     let mut buffer = vec![0; 65_535];
     let (len, from) = receiver.recv_from(&mut buffer).unwrap();
     let text = String::from_utf8(buffer[..len].to_vec()).unwrap();
     let mut words = text.split(' ');
-    let said: IpAddr = words.next().unwrap().parse().unwrap();
-    assert_eq!((from.ip(), from.port()), (said, port));
-    (said, words.next().unwrap().parse().unwrap())
+    let said = words.next().unwrap().parse().unwrap();
+    (from, said, words.next().unwrap().parse().unwrap())
+}
+
+/// Takes a datagram and returns its sender, which must be the one that stands in it but for the port, with its number.
+#[track_caller]
+fn take(receiver: &UdpSocket, port: u16) -> (IpAddr, u32) {
+    let (from, said, number) = take_any(receiver);
+    assert_eq!((from.ip(), from.port()), (said.ip(), port));
+    (said.ip(), number)
+}
+
+/// As [`take`], with the port too.
+#[track_caller]
+fn take_with_port(receiver: &UdpSocket) -> (SocketAddr, u32) {
+    let (from, said, number) = take_any(receiver);
+    assert_eq!(from, said);
+    (from, number)
 }
 
 /// All of it was delivered, each with its source.
@@ -130,13 +149,38 @@ fn twenty_thousand_senders_are_seen_through_one_target() {
     check_all_kept(&weir.stop(), SENDERS.into());
 }
 
+/// What of the sender a target keeps.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Kept {
+    Address,
+    AddressAndPort,
+}
+
 /// Every length up to the largest, the kernel cutting up what no packet holds; and runs of senders that take turns.
-fn check_lengths_and_runs(listen: &str, collector: &str, senders: [IpAddr; 2], bytes_max: usize) {
+fn check_lengths_and_runs(
+    kept: Kept,
+    listen: &str,
+    collector: &str,
+    senders: [IpAddr; 2],
+    bytes_max: usize,
+) {
     let Some(rig) = Rig::new() else { return };
     let receiver = rig.receiver(collector);
-    let weir = rig.relay(listen, &[format!("{}&source_port=5514", keeping(&receiver))]);
+    let target = match kept {
+        Kept::Address => format!("{}&source_port=5514", keeping(&receiver)),
+        Kept::AddressAndPort => keeping_ports(&receiver),
+    };
+    let weir = rig.relay(listen, &[target]);
+    let take = |receiver: &UdpSocket, port| match kept {
+        Kept::Address => take(receiver, port),
+        Kept::AddressAndPort => {
+            let (from, number) = take_with_port(receiver);
+            (from.ip(), number)
+        }
+    };
+
     let sockets = senders.map(|ip| rig.sender(ip, &weir));
-    let prefix = senders[0].to_string().len() + 10;
+    let prefix = sockets[0].local_addr().unwrap().to_string().len() + 10;
     let mut count = 0;
 
     for bytes in [0, 1, 1_300, 1_472, 1_473, 9_000, 30_000, bytes_max - prefix] {
@@ -165,13 +209,85 @@ fn check_lengths_and_runs(listen: &str, collector: &str, senders: [IpAddr; 2], b
 #[test]
 fn every_length_keeps_its_source_over_ipv4() {
     let senders = [[10, 1, 0, 1], [10, 1, 0, 2]].map(IpAddr::from);
-    check_lengths_and_runs("10.77.0.1:0?name=in", "10.78.0.2", senders, 65_507);
+    for kept in [Kept::Address, Kept::AddressAndPort] {
+        check_lengths_and_runs(kept, "10.77.0.1:0?name=in", "10.78.0.2", senders, 65_507);
+    }
 }
 
 #[test]
 fn every_length_keeps_its_source_over_ipv6() {
     let senders = [1, 2].map(|last| Ipv6Addr::new(0xfd01, 0, 0, 0, 0, 0, 0, last).into());
-    check_lengths_and_runs("[fd77::1]:0?name=in", "fd78::2", senders, 65_487);
+    for kept in [Kept::Address, Kept::AddressAndPort] {
+        check_lengths_and_runs(kept, "[fd77::1]:0?name=in", "fd78::2", senders, 65_487);
+    }
+}
+
+#[test]
+fn more_senders_than_sockets_keep_their_ports_and_the_turnover_is_counted() {
+    const SENDERS: u32 = 20_000;
+    const SOCKETS: u64 = 1_000;
+    let Some(rig) = Rig::new() else { return };
+    let receiver = rig.receiver("10.78.0.2");
+    let target = format!("{}&source_sockets={SOCKETS}", keeping_ports(&receiver));
+    let weir = rig.relay("10.77.0.1:0?name=in", &[target]);
+
+    let mut seen = HashSet::new();
+    for window in (0..SENDERS).collect::<Vec<_>>().chunks(WINDOW) {
+        for number in window {
+            let [_, _, high, low] = (number + 257).to_be_bytes();
+            let sender = rig.sender(Ipv4Addr::new(10, 1, high, low).into(), &weir);
+            send(&sender, *number, 100);
+        }
+        seen.extend(window.iter().map(|_| take_with_port(&receiver)));
+    }
+
+    assert_eq!(seen.len(), SENDERS as usize);
+    let ended = weir.stop();
+    let target = hop(&ended.ledger, HopKind::Target, "kept");
+    let counts = [Event::WithoutSource, Event::WithoutPort, Event::SenderTurnover];
+    assert_eq!(counts.map(|event| target.event(event)), [0, 0, u64::from(SENDERS) - SOCKETS]);
+    check_all_kept(&ended, SENDERS.into());
+}
+
+#[test]
+fn few_senders_keep_their_sockets() {
+    let Some(rig) = Rig::new() else { return };
+    let receiver = rig.receiver("10.78.0.2");
+    let weir = rig
+        .relay("10.77.0.1:0?name=in", &[format!("{}&source_sockets=3", keeping_ports(&receiver))]);
+    let sockets = [1, 2, 3].map(|last| rig.sender([10, 1, 0, last].into(), &weir));
+    for number in 0..100 {
+        for socket in &sockets {
+            send(socket, number, 10);
+            assert_eq!(take_with_port(&receiver), (socket.local_addr().unwrap(), number));
+        }
+    }
+    let ended = weir.stop();
+    let target = hop(&ended.ledger, HopKind::Target, "kept");
+    assert_eq!(target.event(Event::SenderTurnover), 0);
+    check_all_kept(&ended, 300);
+}
+
+#[test]
+fn a_port_that_this_host_has_in_use_is_not_kept_and_that_is_counted() {
+    let Some(rig) = Rig::new() else { return };
+    let receiver = rig.receiver("10.78.0.2");
+    // On every address of the host, so that the port is taken for foreign ones too.
+    let weir = rig.relay("0.0.0.0:0?name=in", &[keeping_ports(&receiver)]);
+    let port = weir.address().port();
+    let sender = rig.senders.inside(|| UdpSocket::bind(("10.1.0.1", port)).unwrap());
+    for number in 0..3 {
+        sender
+            .send_to(format!("10.1.0.1:{port} {number} ").as_bytes(), ("10.77.0.1", port))
+            .unwrap();
+        let (from, said, seen) = take_any(&receiver);
+        assert_eq!((from.ip(), seen), (said.ip(), number));
+        assert_ne!(from.port(), port);
+    }
+    let ended = weir.stop();
+    let target = hop(&ended.ledger, HopKind::Target, "kept");
+    assert_eq!(target.event(Event::WithoutPort), 3);
+    check_all_kept(&ended, 3);
 }
 
 #[test]

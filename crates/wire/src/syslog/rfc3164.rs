@@ -27,6 +27,21 @@ pub(super) fn parse<'a>(bytes: &'a [u8], arrival: Arrival, syslog: &mut Syslog<'
     Some(())
 }
 
+/// Behind the priority, what begins with the host, and the length of its name, which is 0 where there is none; `None` without a time in
+/// front of it, and for what devices write in their own ways.
+pub(super) fn split_at_host(bytes: &[u8]) -> Option<(&[u8], usize)> {
+    let (_, rest) = split_time(bytes)?;
+    let rest = rest.strip_prefix(b" ")?;
+    if rest.starts_with(b" ")
+        || rest.starts_with(b"Message forwarded from ")
+        || rest.starts_with(b":")
+    {
+        return None;
+    }
+    let (host, _) = split_host(rest);
+    Some((rest, host.map_or(0, str::len)))
+}
+
 /// What comes behind a sequence number (`45: `), whose digits may be missing; everything if there is none.
 fn behind_sequence(bytes: &[u8]) -> &[u8] {
     let (_, rest) = split_digits(bytes, 20);

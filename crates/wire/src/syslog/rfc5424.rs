@@ -46,6 +46,28 @@ pub(super) fn parse<'a>(bytes: &'a [u8], syslog: &mut Syslog<'a>) -> Option<()> 
     Some(())
 }
 
+/// Behind the priority, what begins with the structured data, and the length of that; `None` if there is none.
+pub(super) fn split_at_data(bytes: &[u8]) -> Option<(&[u8], usize)> {
+    let mut rest = bytes.strip_prefix(b"1 ")?;
+    for _ in ["time", "host", "program", "process", "type"] {
+        let (word, behind) = split_word(rest);
+        graphic(word)?;
+        rest = behind;
+    }
+    let (data, _) = split_structured_data(rest)?;
+    Some((rest, data.len()))
+}
+
+/// The elements of structured data, one after another.
+pub(super) fn elements(data: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = data;
+    std::iter::from_fn(move || {
+        let element = rest;
+        rest = behind_element(rest.strip_prefix(b"[").map(|_| rest)?)?;
+        element.get(..element.len() - rest.len())
+    })
+}
+
 /// A field of the header: nothing for `-`. `None` if it is none.
 fn known(field: &[u8]) -> Option<Option<&str>> {
     let field = graphic(field)?;

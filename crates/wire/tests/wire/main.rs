@@ -8,6 +8,7 @@ mod inet_diag;
 mod kernel;
 mod mutations;
 mod netlink;
+mod proxy;
 mod replies;
 mod sflow;
 mod support;

@@ -1,7 +1,8 @@
 //! What the network stack does to datagrams on their way: connection tracking, neighbors, ICMP, reverse paths.
 
 use super::{Finding, Host, Severity, udp_listeners, udp_targets};
-use config::{Config, Host as HostName, HostPort};
+use config::{Config, Host as HostName, HostPort, ListenerConfig, PreserveSource, TargetConfig};
+use sys::process::{CAP_NET_ADMIN, CAP_NET_BIND_SERVICE, CAP_NET_RAW};
 
 pub(super) fn examine(host: &Host, config: Option<&Config>, findings: &mut Vec<Finding>) {
     conntrack(host, config, findings);
@@ -9,6 +10,7 @@ pub(super) fn examine(host: &Host, config: Option<&Config>, findings: &mut Vec<F
     neighbors(host, config, findings);
     icmp(host, config, findings);
     reverse_paths(host, config, findings);
+    kept_sources(host, config, findings);
 }
 
 fn conntrack(host: &Host, config: Option<&Config>, findings: &mut Vec<Finding>) {
@@ -122,4 +124,66 @@ fn reverse_paths(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
             Finding::new(Severity::Ok, what, if mode == 0 { "off" } else { "loose" })
         });
     }
+}
+
+/// What keeps datagrams from their receiver, or a sender from its port, where source addresses are kept.
+fn kept_sources(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
+    for (target, udp) in udp_targets(config).filter(|(_, udp)| udp.keeps_source()) {
+        let what = format!("source addresses for {}", target.name);
+        if !host.has_capability(CAP_NET_RAW) && !host.has_capability(CAP_NET_ADMIN) {
+            findings.push(
+                Finding::new(Severity::Error, &what, "preserve_source needs CAP_NET_RAW")
+                    .because("the daemon does not start without it")
+                    .fixed_by(super::process::setcap(host, config)),
+            );
+        }
+
+        findings.push(
+            Finding::new(Severity::Advice, &what, "those of the senders (preserve_source)")
+                .because(
+                    "a receiver that filters strictly (rp_filter = 1) drops what comes by another interface than the sender would be \
+                     answered by, and counts it in TcpExtIPReversePathFilter alone; networks with BCP 38, and clouds, drop it on the way",
+                )
+                .fixed_by(
+                    "at the receiver: nstat -az TcpExtIPReversePathFilter; sudo sysctl -w net.ipv4.conf.all.rp_filter=2",
+                ),
+        );
+        if udp.preserve_source == PreserveSource::AddressAndPort {
+            findings.extend(lost_ports(host, config, target, &what));
+        }
+    }
+}
+
+/// Ports that senders cannot keep on their way to this target.
+fn lost_ports(host: &Host, config: &Config, target: &TargetConfig, what: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let start = host.sysctl("net.ipv4.ip_unprivileged_port_start").unwrap_or(1_024);
+    if start > 0 && !host.has_capability(CAP_NET_BIND_SERVICE) {
+        findings.push(
+            Finding::new(Severity::Advice, what, format!("but no ports below {start}"))
+                .because(
+                    "they need CAP_NET_BIND_SERVICE: what was sent from one keeps its address and leaves from another port, which \
+                     is counted (without_port)",
+                )
+                .fixed_by("AmbientCapabilities=CAP_NET_RAW CAP_NET_BIND_SERVICE in the unit"),
+        );
+    }
+
+    let is_of_target = |listener: &&ListenerConfig| {
+        listener.targets.iter().any(|other| std::ptr::eq(other, target))
+    };
+    let listener = config.listeners.iter().find(is_of_target).and_then(ListenerConfig::udp);
+    let is_any = |addr: &&HostPort| matches!(&addr.host, HostName::Ip(ip) if ip.is_unspecified());
+    if let Some(addr) = listener.map(|udp| &udp.addr).filter(is_any) {
+        let port = addr.port;
+        findings.push(
+            Finding::new(Severity::Advice, what, format!("but not port {port}"))
+                .because(format!(
+                    "a listener on every address of this host has port {port} to itself: what was sent from port {port} leaves from \
+                     another one, which is counted (without_port)"
+                ))
+                .fixed_by(format!("listen = \"ADDRESS:{port}\", with the address that the senders send to")),
+        );
+    }
+    findings
 }

@@ -1,8 +1,8 @@
 //! What this process may do: capabilities, ports, open files.
 
 use super::{Finding, Host, Severity, udp_listeners, udp_targets};
-use config::Config;
-use sys::process::{CAP_NET_ADMIN, CAP_NET_BIND_SERVICE};
+use config::{Config, UdpTarget};
+use sys::process::{CAP_NET_ADMIN, CAP_NET_BIND_SERVICE, CAP_NET_RAW};
 
 pub(super) fn examine(host: &Host, config: Option<&Config>, findings: &mut Vec<Finding>) {
     let Some(config) = config else {
@@ -19,6 +19,7 @@ fn capabilities(host: &Host) -> Finding {
     let all = [
         name(CAP_NET_BIND_SERVICE, "CAP_NET_BIND_SERVICE (ports below 1024)"),
         name(CAP_NET_ADMIN, "CAP_NET_ADMIN (receive buffers beyond net.core.rmem_max)"),
+        name(CAP_NET_RAW, "CAP_NET_RAW (preserve_source)"),
     ];
     let present: Vec<_> = all.into_iter().flatten().collect();
     let value =
@@ -60,7 +61,12 @@ pub(super) fn setcap(host: &Host, config: &Config) -> String {
     let rmem_max = host.sysctl("net.core.rmem_max").unwrap_or(u64::MAX / 2);
     let needs_admin = udp_listeners(config)
         .any(|(_, udp)| udp.receive_buffer_bytes as u64 > rmem_max.saturating_mul(2));
-    let names = [(needs_bind, "cap_net_bind_service"), (needs_admin, "cap_net_admin")];
+    let needs_raw = udp_targets(config).any(|(_, udp)| udp.keeps_source());
+    let names = [
+        (needs_bind, "cap_net_bind_service"),
+        (needs_admin, "cap_net_admin"),
+        (needs_raw, "cap_net_raw"),
+    ];
     let names: Vec<_> =
         names.into_iter().filter(|(needed, _)| *needed).map(|(_, name)| name).collect();
     format!("sudo setcap {}=+ep {}", names.join(","), host.program().display())
@@ -71,8 +77,10 @@ const OTHER_DESCRIPTORS: u64 = 64;
 
 fn open_files(host: &Host, config: &Config) -> Finding {
     // A target has two while its address changes.
-    let targets: usize = config.listeners.iter().map(|listener| listener.targets.len()).sum();
-    let needed = OTHER_DESCRIPTORS + 4 * config.listeners.len() as u64 + 2 * targets as u64;
+    let targets = config.listeners.iter().flat_map(|listener| &listener.targets);
+    let sockets = targets.map(|target| target.udp().map_or(1, UdpTarget::sockets_max));
+    let sockets: usize = sockets.sum();
+    let needed = OTHER_DESCRIPTORS + 4 * config.listeners.len() as u64 + 2 * sockets as u64;
 
     match host.open_files_limit() {
         Some(limit) if limit < needed => Finding::new(

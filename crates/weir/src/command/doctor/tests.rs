@@ -196,6 +196,32 @@ fn a_strict_reverse_path_filter_hides_groups() {
 }
 
 #[test]
+fn kept_sources_need_a_capability_and_a_network_that_lets_them_pass() {
+    let config = format!("{SMALL}preserve_source='address+port'\nsource_sockets=10\n");
+    let text = found("kept", &[], Some(&config));
+    for part in [
+        "ERROR    source addresses for t: preserve_source needs CAP_NET_RAW\n",
+        "Fix: sudo setcap cap_net_raw=+ep /usr/bin/weir\n",
+        "advice   source addresses for t: those of the senders (preserve_source)\n",
+        "advice   source addresses for t: but no ports below 1024\n",
+        "advice   source addresses for t: but not port 5514\n",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+
+    // Bits 10 and 13.
+    let status = ("proc/self/status", "Name:\tweir\nCapEff:\t0000000000002400\n");
+    let config = config.replace(":5514'", "127.0.0.1:5514'");
+    let text = found("kept-root", &[status], Some(&config));
+    assert!(text.starts_with("advice   source addresses for t: those"), "{text}");
+    assert!(!text.contains("but"), "{text}");
+
+    let config = config.replace("sockets=10", "sockets=4096");
+    let text = found("kept-files", &[status], Some(&config));
+    assert!(text.starts_with("WARNING  open files: 1024 allowed, 8262 needed"), "{text}");
+}
+
+#[test]
 fn limits_of_the_process_and_of_all_sockets() {
     let files = ("proc/self/limits", "Max open files            64                 64  files\n");
     let text = found("files", &[files], Some(SMALL));

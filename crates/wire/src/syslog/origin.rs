@@ -1,0 +1,79 @@
+//! The address of a message's sender, written into the message, for receivers that it reaches by way of a relay.
+
+use super::{rfc3164, rfc5424, split_priority};
+use std::io::Write;
+use std::net::IpAddr;
+
+/// Longest text that [`write_origin`] writes, in bytes: an element with the longest IPv6 address (39).
+pub const ORIGIN_BYTES_MAX: usize = 64;
+
+/// Where in a message the text goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OriginPlace {
+    /// Bytes of the message that come before it.
+    pub at: usize,
+    /// Bytes of the message behind them that it takes the place of.
+    pub replaced_bytes: usize,
+    /// Length of the text itself.
+    pub text_bytes: usize,
+}
+
+/// Writes what says who sent a message, and returns where it goes:
+///
+/// - RFC 5424: the parameter `ip` of the element `origin` (section 7.2), in an element of its own, or in that which is there. One that
+///   has the parameter already stays as it is: then nothing is written, and nothing replaced.
+/// - RFC 3164 with a time: the host name (section 4.1.2 lets it be an address), in place of that which is there.
+///
+/// `None`: neither form, so that there is no place for it.
+pub fn write_origin(
+    message: &[u8],
+    sender: IpAddr,
+    room: &mut [u8; ORIGIN_BYTES_MAX],
+) -> Option<OriginPlace> {
+    let (Some(_), rest) = split_priority(message) else { return None };
+    if rfc5424::claims(rest) {
+        let (data, data_bytes) = rfc5424::split_at_data(rest)?;
+        let at = message.len() - data.len();
+        return element(at, data.get(..data_bytes)?, sender, room);
+    }
+
+    let (host, replaced_bytes) = rfc3164::split_at_host(rest)?;
+    let at = message.len() - host.len();
+    let text_bytes = match replaced_bytes {
+        0 => print(format_args!("{sender} "), room)?,
+        _ => print(format_args!("{sender}"), room)?,
+    };
+    Some(OriginPlace { at, replaced_bytes, text_bytes })
+}
+
+fn element(
+    at: usize,
+    data: &[u8],
+    sender: IpAddr,
+    room: &mut [u8; ORIGIN_BYTES_MAX],
+) -> Option<OriginPlace> {
+    const NAME: &[u8] = b"[origin";
+
+    let is_origin = |element: &&[u8]| {
+        let behind = element.strip_prefix(NAME);
+        behind.is_some_and(|behind| behind.starts_with(b" ") || behind.starts_with(b"]"))
+    };
+    let Some(element) = rfc5424::elements(data).find(is_origin) else {
+        let replaced_bytes = usize::from(data == b"-");
+        let text_bytes = print(format_args!("[origin ip=\"{sender}\"]"), room)?;
+        return Some(OriginPlace { at, replaced_bytes, text_bytes });
+    };
+
+    // An element may stand only once in a message (section 6.3.2).
+    let has_ip = element.windows(5).any(|bytes| bytes == b" ip=\"");
+    let text_bytes = if has_ip { 0 } else { print(format_args!(" ip=\"{sender}\""), room)? };
+    let before = element.as_ptr().addr() - data.as_ptr().addr();
+    Some(OriginPlace { at: at + before + NAME.len(), replaced_bytes: 0, text_bytes })
+}
+
+fn print(text: std::fmt::Arguments<'_>, room: &mut [u8; ORIGIN_BYTES_MAX]) -> Option<usize> {
+    let mut left = &mut room[..];
+    left.write_fmt(text).ok()?;
+    let left_bytes = left.len();
+    Some(ORIGIN_BYTES_MAX - left_bytes)
+}
