@@ -130,6 +130,17 @@ impl Listener {
             self.begin_group(count, keep_alive)?;
         }
 
+        let opened = self.open_members(count, open, keep_alive);
+        // Those that are there get their part, whatever became of the others.
+        opened.and(self.spread(self.members.len()))
+    }
+
+    fn open_members(
+        &mut self,
+        count: usize,
+        open: &mut dyn FnMut() -> io::Result<Joining>,
+        keep_alive: &mut dyn FnMut(),
+    ) -> Result<(), Error> {
         for _ in self.members.len()..count {
             let joining = open().map_err(self.failed("opening one more socket"))?;
             let socket = joining.socket().map_err(self.failed("duplicating a socket"))?;
@@ -143,8 +154,7 @@ impl Listener {
                 return Err(failed);
             }
         }
-
-        self.spread(self.members.len())
+        Ok(())
     }
 
     /// Has the only socket read by a thread of its own, and what that reads merged.

@@ -2,6 +2,7 @@
 
 use super::{Daemon, Running};
 use ledger::{HopKind, Reason, Snapshot};
+use relay::SocketOwner;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use text::grouped;
@@ -56,7 +57,11 @@ impl Daemon {
         }
         self.crowding.due = Some(now + INTERVAL);
 
-        let may_grow = |one: &Running| one.listener.socket_count() < one.config.sockets_max();
+        // A service manager's socket stays alone.
+        let may_grow = |one: &Running| {
+            one.owner() == SocketOwner::Relay
+                && one.listener.socket_count() < one.config.sockets_max()
+        };
         if !self.running.iter().any(may_grow) {
             self.crowding.seen.clear();
             return;
