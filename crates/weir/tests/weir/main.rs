@@ -20,6 +20,7 @@ mod flows_command;
 mod flows_daemon;
 mod flows_http;
 mod flows_overload;
+mod flows_readers;
 mod gen_verify_command;
 #[cfg(feature = "lab")]
 mod lab_command;
