@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Longest header that [`write`] makes: the fixed part, and two IPv6 addresses with their ports.
+/// Longest header that [`write()`] makes: the fixed part, and two IPv6 addresses with their ports.
 pub const HEADER_BYTES_MAX: usize = FIXED_BYTES + V6_BYTES;
 
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
