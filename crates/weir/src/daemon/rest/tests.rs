@@ -162,7 +162,10 @@ fn prometheus_scrapes_flows_that_it_defines() {
                   &value=bytes&scale=8&aggMode=sum&minValue=1000&maxFlows=100";
     assert_eq!(one.get(target).text, "");
     play(&one.shared);
-    let text = one.get(target).text;
+    // A list is made twice a second at most.
+    let text = testkit::wait_for("a new list", || {
+        Some(one.get(target).text).filter(|text| !text.is_empty())
+    });
     let first = text.lines().next().unwrap();
     let value = first.strip_prefix(r#"sflow_flows_bps{src="10.0.0.1",dst="192.0.2.7"} "#);
     let value: f64 = value.unwrap_or_else(|| panic!("{text}")).parse().unwrap();
@@ -302,7 +305,7 @@ fn networks_of_the_file_stay_in_their_groups() {
 
     // Another collection comes first, so that numbers change.
     assert_eq!(one.put("/group/a/json", r#"{"other":["203.0.113.0/24"]}"#).status, 200);
-    assert!(shown(&one).is_empty());
+    testkit::wait_for("a new list", || shown(&one).is_empty().then_some(()));
     one.site.forget();
     let group = one.shared.with(|analysis| {
         let groups = analysis.engine().groups();
