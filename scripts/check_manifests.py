@@ -156,7 +156,7 @@ def check_topics(config: dict) -> None:
     script = open("deploy/kafka/topics.sh", encoding="utf-8").read()
     made = re.findall(r"^topic (\S+) \d+", script, re.M)
     sinks = config["sink"]
-    assert sinks and len(made) == 3
+    assert sinks and len(made) == 4
     for sink in sinks:
         assert sink["to"].rpartition("/")[2] in made, sink["to"]
         assert "sockets" not in sink["from"] or sink["totals_topic"] in made, sink["name"]
