@@ -7,7 +7,7 @@ columns. What a client prepares is not timed: reading its input, connecting, col
 import http.client, json, os, re, subprocess, sys, threading, time
 
 KEY = b"weir-bench-sinks"
-HEADERS = {"weir-schema": "1", "weir-kind": "record"}
+HEADERS = {"weir-schema": "1", "weir-kind": "record", "weir-run": "1"}
 # As large as a batch of the sink to the same destination.
 PIPELINE_ROWS, BODY_BYTES, INSERT_ROWS = 1_000, 1 << 20, 100_000
 

@@ -26,6 +26,10 @@ const REQUEST_MAX: Duration = Duration::from_secs(10);
 /// How long a topic that the brokers do not know may be one that is being made.
 const TOPIC_WAIT: Duration = Duration::from_secs(5);
 
+/// How long a new client may take to hear of the topic before it is given messages. A broker on the other side of the world answers later,
+/// and costs the half second of [`Client::open`].
+const METADATA_WAIT: Duration = Duration::from_millis(100);
+
 /// A message to be sent.
 pub(super) struct Sending<'a> {
     pub(super) topic: &'a str,
@@ -147,6 +151,11 @@ impl Client {
             .set("linger.ms", "5");
         let producer = BaseProducer::from_config_and_context(&config, Heard::default());
         let producer = producer.map_err(|error| refused(options, &error))?;
+
+        // When librdkafka hears of topics, it asks a connected broker for its producer id. The first time there is none, because what it
+        // hears ends the connection to the bootstrap server; it would look again after 500 ms (`rd_kafka_idemp_pid_fsm`). Hearing
+        // of the topic now makes the answer for the first message the second time. Without an answer, the message asks again.
+        drop(producer.client().fetch_metadata(Some(&options.topic), METADATA_WAIT));
         let headers = Headers::of_run(0);
         Ok(Client { producer, headers, value: Vec::new(), sent_as_one_bytes })
     }
