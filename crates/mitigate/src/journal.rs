@@ -20,13 +20,15 @@ pub struct Journal {
     file: File,
     routes: BTreeSet<Nlri>,
     lines: usize,
+    /// Length of the file up to the end of its last whole line.
+    bytes: u64,
 }
 
 impl Journal {
-    /// Opens the file, or makes it, and reads what is in it.
+    /// Opens the file, or makes it, and reads what is in it. Lines that a full disk has cut short are left out.
     ///
     /// # Errors
-    /// It cannot be opened or written, another process has it, or it is no such file.
+    /// It cannot be opened or written, another process has it, or it is another kind of file: one with text, and no line of a route.
     pub fn open(path: &Path) -> io::Result<Journal> {
         let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
         match file.try_lock() {
@@ -42,15 +44,22 @@ impl Journal {
         if bytes as u64 > FILE_BYTES_MAX {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it is too long"));
         }
-        let mut this = Journal { path: path.to_owned(), file, routes: BTreeSet::new(), lines: 0 };
+        let routes = BTreeSet::new();
+        let mut this = Journal { path: path.to_owned(), file, routes, lines: 0, bytes: 0 };
+        let mut wrong = None;
         for line in text.split_inclusive('\n') {
             // A line without an end was not written before the speaker was told.
-            if let Some(line) = line.strip_suffix('\n') {
-                this.read(line)?;
+            let Some(line) = line.strip_suffix('\n') else { continue };
+            match this.read(line) {
+                Ok(()) => this.lines += 1,
+                Err(error) => wrong = Some(error),
             }
         }
-        this.write_anew()?;
-        Ok(this)
+        match wrong {
+            // Whatever it is, it is not ours to write to.
+            Some(error) if this.lines == 0 => Err(error),
+            _ => this.write_anew().map(|()| this),
+        }
     }
 
     /// Where it is.
@@ -72,9 +81,9 @@ impl Journal {
         if self.routes.contains(nlri) {
             return Ok(());
         }
-        self.append("announce", nlri)?;
+        // First: what is written anew must have it.
         self.routes.insert(nlri.clone());
-        Ok(())
+        self.append("announce", nlri)
     }
 
     /// Notes that the speaker has a route no longer.
@@ -102,7 +111,14 @@ impl Journal {
     }
 
     fn append(&mut self, word: &str, nlri: &Nlri) -> io::Result<()> {
-        self.file.write_all(format!("{word} {nlri}\n").as_bytes())?;
+        let line = format!("{word} {nlri}\n");
+        if let Err(error) = self.file.write_all(line.as_bytes()) {
+            // What a full disk took of it would be the beginning of the next line. Where that cannot be mended either, both lines are
+            // left out when the file is read.
+            let _ = self.file.set_len(self.bytes);
+            return Err(error);
+        }
+        self.bytes += line.len() as u64;
         self.lines += 1;
         if self.lines > 2 * self.routes.len() + OLD_LINES_MIN { self.write_anew() } else { Ok(()) }
     }
@@ -117,7 +133,7 @@ impl Journal {
         // Nobody else has it yet: what is at `path` is locked until it is replaced.
         file.try_lock()?;
         fs::rename(&next, &self.path)?;
-        (self.file, self.lines) = (file, self.routes.len());
+        (self.file, self.lines, self.bytes) = (file, self.routes.len(), text.len() as u64);
         Ok(())
     }
 }

@@ -238,3 +238,37 @@ fn a_slow_speaker_does_not_hold_a_stop_beyond_its_deadline() {
         memory.said.lock().unwrap().iter().filter(|one| one.starts_with("withdraw")).count();
     assert!(withdrawn <= 1, "{withdrawn} of 50 after the deadline");
 }
+
+#[test]
+fn a_route_that_is_told_is_in_a_file_that_was_just_written_anew() {
+    let folder = testkit::TempDir::new();
+    let path = folder.file("routes");
+    let nlri = |text: &str| text.parse::<Nlri>().unwrap();
+    // Each time the file is about to be written anew with another number of old lines.
+    for changes in 495..505 {
+        let mut journal = Journal::open(&path).unwrap();
+        for _ in 0..changes {
+            journal.announce(&nlri("192.0.2.1/32")).unwrap();
+            journal.withdraw(&nlri("192.0.2.1/32")).unwrap();
+        }
+        journal.announce(&nlri("192.0.2.2/32")).unwrap();
+        drop(journal);
+        let mut next = Journal::open(&path).unwrap();
+        assert_eq!(next.routes().collect::<Vec<_>>(), [&nlri("192.0.2.2/32")], "{changes}");
+        next.withdraw(&nlri("192.0.2.2/32")).unwrap();
+    }
+}
+
+#[test]
+fn a_line_that_a_full_disk_cut_short_is_left_out_and_another_kind_of_file_alone() {
+    let folder = testkit::TempDir::new();
+    let path = folder.file("routes");
+    let text = "announce 192.0.2.1/32\nannounce 192.0.2withdraw 192.0.2.1/32\nannounce 192.0.2.3/32\nannounce 192";
+    std::fs::write(&path, text).unwrap();
+    let routes: Vec<_> = Journal::open(&path).unwrap().routes().map(Nlri::to_string).collect();
+    assert_eq!(routes, ["192.0.2.1/32", "192.0.2.3/32"]);
+
+    std::fs::write(&path, "[daemon]\nlog_level = \"info\"\n").unwrap();
+    assert!(Journal::open(&path).is_err());
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "[daemon]\nlog_level = \"info\"\n");
+}
